@@ -1,0 +1,54 @@
+# Every target works on a fresh machine with nothing but Python >= 3.10: it makes .venv first. `make PYTHON=python3.12 test` picks another Python.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+export OMP_NUM_THREADS ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench docs build clean
+
+help:  ## Show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+demo: $(READY)  ## Run the main job at small scale; prints where the report is
+	$(BIN)/python scripts/demo.py
+
+test: check  ## Run all checks and all tests
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+
+check: $(READY)  ## Style, types and layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(READY)  ## Put the code into its one format
+	$(BIN)/ruff check --fix --exit-zero
+	$(BIN)/ruff format
+
+bench: $(READY)  ## Measure speed, side by side with MuJoCo
+	$(BIN)/python benchmarks/bench.py
+
+docs: $(READY)  ## Write docs/environments.md and docs/constants.md from the code
+	$(BIN)/python scripts/gen_docs.py
+
+build: $(READY)  ## Build the wheel and try it in a fresh environment, away from this folder
+	rm -rf build dist
+	$(BIN)/python -m build
+	$(PYTHON) -m venv build/fresh
+	build/fresh/bin/python -m pip install -q -c constraints.txt dist/*.whl
+	cd build && fresh/bin/python -c 'import agents, gymnasium, softgym_envs, sysid; \
+	env = gymnasium.make("TensegrityRoll-v0"); env.reset(seed=0); env.step(env.action_space.sample()); print("the wheel works")'
+
+clean:  ## Remove what the other targets made, .venv included
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+	|| { echo "$(PYTHON) is missing or older than 3.10; name another one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv \
+	|| { echo "$(PYTHON) cannot make virtual environments (on Debian: apt install python3-venv)"; exit 1; }
+	@echo "Installing into .venv: the first time this takes a few minutes"
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt torch
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[all,dev]'
+	@touch $@

@@ -1,0 +1,45 @@
+"""Planners and learners on any `softgym_envs.core.simulator.Simulator`: iLQG, sample-based iLQG, MPC; they know no robot."""
+
+from .cost import Cost, Expansion, FeatureCost
+from .gps import GPSOptions, plan_gps
+from .ilqg import ILQGOptions, box_qp, plan_ilqg
+from .mpc import ILQGController, PlanningTimes, SamplingController, SamplingOptions
+from .plan import (
+    IterLog,
+    Outcome,
+    Plan,
+    Policy,
+    Run,
+    StepCount,
+    UnstablePlanError,
+    random_controls,
+    run_closed_loop,
+    run_open_loop,
+    run_policy,
+)
+
+__all__ = [
+    "Cost",
+    "Expansion",
+    "FeatureCost",
+    "GPSOptions",
+    "ILQGController",
+    "ILQGOptions",
+    "IterLog",
+    "Outcome",
+    "Plan",
+    "PlanningTimes",
+    "Policy",
+    "Run",
+    "SamplingController",
+    "SamplingOptions",
+    "StepCount",
+    "UnstablePlanError",
+    "box_qp",
+    "plan_gps",
+    "plan_ilqg",
+    "random_controls",
+    "run_closed_loop",
+    "run_open_loop",
+    "run_policy",
+]

@@ -1,0 +1,181 @@
+"""Speed, side by side with MuJoCo in one process: prints a table and writes results/bench.json.
+
+Every ratio is the median over rounds in which both sides run in turn, so that whatever else the machine does hits both.
+Single-robot rows run on one core. The robot is the SUPERball, settled on the ground, rod-rod contact on in both.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import gymnasium as gym
+import mujoco
+import numpy as np
+import tyro
+import warp as wp
+
+from softgym_envs.core.parameters import write_atomically
+from softgym_envs.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.tensegrity.mujoco import TensegrityTwin
+
+
+@dataclass
+class Args:
+    """What to measure."""
+
+    rounds: int = 15
+    """Rounds of each comparison."""
+    out: Path = Path("results/bench.json")
+    """Where the table goes."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    what: str
+    ours: float
+    mujoco: float | None
+    unit: str
+    ratio: float | None = None
+    required: str = ""
+
+
+Side = tuple[float, Callable[[], object]]
+"""How many things, and the work that does them."""
+
+
+def rate(count: float, work: Callable[[], object]) -> float:
+    """`count` things per second."""
+    start = time.perf_counter()
+    work()
+    return count / (time.perf_counter() - start)
+
+
+def compare(what: str, unit: str, ours: Side, theirs: Side, *, rounds: int, required: str) -> Row:
+    """Both sides in turn, `rounds` times."""
+    rates = np.array([(rate(*ours), rate(*theirs)) for _ in range(rounds)])
+    own, peer = (float(r) for r in np.median(rates, axis=0))
+    return Row(what, own, peer, unit, float(np.median(rates[:, 0] / rates[:, 1])), required)
+
+
+def single_robot(rounds: int) -> list[Row]:
+    """Substeps and gradients of one robot."""
+    simulator, twin = TensegritySimulator(), TensegrityTwin()
+    state, _ = simulator.step(simulator.initial_state(), np.zeros((1, 24)), substeps=5000)
+    controls = np.zeros((1, 20, 24))
+    weight = np.ones((1, 6, simulator.nx))
+    model = twin.mj_model()
+    data = mujoco.MjData(model)
+    mujoco.mj_step(model, data, 5000)
+    physics = (600.0, lambda: mujoco.mj_step(model, data, 600))
+    simulator.vjp(state, controls[:, :5], weight, substeps=100)
+    return [
+        compare(
+            "forward, mj_step loop as the peer",
+            "substeps/s",
+            (2000.0, lambda: simulator.rollout(state, controls, substeps=100)),
+            physics,
+            rounds=rounds,
+            required=">= 12",
+        ),
+        compare(
+            "forward + backward (500 substeps), against MuJoCo's forward",
+            "substeps/s",
+            (500.0, lambda: simulator.vjp(state, controls[:, :5], weight, substeps=100)),
+            physics,
+            rounds=rounds,
+            required=">= 2.5",
+        ),
+    ]
+
+
+def episodes(backend: str, steps: int) -> Callable[[], None]:
+    """`steps` steps of a gym.make environment without control."""
+    env = gym.make("softgym_envs:TensegrityRoll-v0", backend=backend)
+    env.reset(seed=0)
+    action = np.zeros_like(env.action_space.sample())
+
+    def run() -> None:
+        for _ in range(steps):
+            if env.step(action)[3]:
+                env.reset()
+
+    run()
+    return run
+
+
+def single_env(rounds: int) -> Row:
+    """gym.make at the 100 ms control period."""
+    native, twin = episodes("native", 100), episodes("mujoco", 20)
+    return compare(
+        "gym.make, one control step of 100 ms", "env-steps/s", (100.0, native), (20.0, twin), rounds=rounds, required=">= 8"
+    )
+
+
+def batches(rounds: int) -> list[Row]:
+    """The native vector environment on all cores."""
+    rows = []
+    for count in (1, 64, 1024):
+        env = gym.make_vec("softgym_envs:TensegrityRoll-v0", num_envs=count, vectorization_mode="vector_entry_point")
+        env.reset(seed=0)
+        actions = np.zeros_like(env.action_space.sample())
+        repeats = max(2, 200 // count)
+
+        def run(env: gym.vector.VectorEnv = env, actions: np.ndarray = actions, repeats: int = repeats) -> None:
+            for _ in range(repeats):
+                env.step(actions)
+
+        run()
+        rates = [rate(count * repeats, run) for _ in range(max(3, rounds // 3))]
+        rows.append(Row(f"make_vec, {count} rows, {os.cpu_count()} cores", float(np.median(rates)), None, "env-steps/s"))
+    return rows
+
+
+def report(rows: list[Row]) -> str:
+    """The table as Markdown."""
+    lines = ["| what | ours | MuJoCo | ratio | required |", "|---|---:|---:|---:|---:|"]
+    for row in rows:
+        theirs = "" if row.mujoco is None else f"{row.mujoco:,.0f}"
+        ratio = "" if row.ratio is None else f"{row.ratio:.1f}"
+        lines.append(f"| {row.what} [{row.unit}] | {row.ours:,.0f} | {theirs} | {ratio} | {row.required} |")
+    return "\n".join(lines)
+
+
+def machine() -> dict[str, str]:
+    """What it ran on."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = [line.split(":")[1].strip() for line in lines if "model name" in line]
+    return {
+        "cpu": names[0] if names else platform.processor(),
+        "cores": str(os.cpu_count()),
+        "load": " ".join(f"{value:.1f}" for value in os.getloadavg()),
+        "python": platform.python_version(),
+        "warp": wp.__version__,
+        "mujoco": mujoco.__version__,
+        "numpy": np.__version__,
+    }
+
+
+def main(args: Args) -> None:
+    """Measure, print, save."""
+    host = machine()
+    rows = [*single_robot(args.rounds), single_env(args.rounds), *batches(args.rounds)]
+    forward, gradient = rows[0].ours, rows[1].ours
+    print(", ".join(f"{key} {value}" for key, value in host.items()))
+    print(report(rows))
+    print(f"forward + backward costs {forward / gradient:.1f} times a forward pass")
+    document = {"machine": host, "rows": [asdict(row) for row in rows], "backward_over_forward": forward / gradient}
+    write_atomically(args.out, json.dumps(document, indent=1).encode())
+    print(f"written to {args.out}")
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args))

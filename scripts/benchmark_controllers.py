@@ -1,0 +1,233 @@
+"""Controllers side by side: cost against wall time and against simulator steps, and how they keep up with the robot.
+
+    python scripts/benchmark_controllers.py                       # roll and crawl, all controllers, about an hour on 2 cores
+    python scripts/benchmark_controllers.py --tasks roll --controllers ilqg gps
+
+Writes results/controllers/{runs.json, table.md, cost.png}. All start from the same state and first controls, and run in our
+engine with its default constants. Planners (ilqg, gps) plan 50 control steps at once; MPC controllers (mppi, ilqg_mpc)
+replan at every control step, so their cost is the one of the closed loop. Derivatives by
+differences are counted as the simulated steps that they are; a step with exact derivatives counts as 1 (in time it costs more).
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import platform
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import tyro
+from numpy.typing import NDArray
+
+from agents.cost import FeatureCost
+from agents.gps import GPSOptions, plan_gps
+from agents.ilqg import ILQGOptions, plan_ilqg
+from agents.mpc import ILQGController, SamplingController, SamplingOptions
+from agents.plan import IterLog, random_controls, run_policy, total_cost
+from agents.study import write_json
+from agents.transfer_report import COLORS, plain_axes
+from softgym_envs.core.errors import SoftgymError
+from softgym_envs.core.parameters import write_atomically
+from softgym_envs.tensegrity import TensegrityModel, TensegrityParameters, prism, superball
+from softgym_envs.tensegrity.dynamics import TensegritySimulator
+from sysid.result import git_commit
+
+Array = NDArray[np.float64]
+Name = Literal["ilqg", "ilqg_differences", "gps", "mppi", "ilqg_mpc"]
+
+
+@dataclass(frozen=True)
+class Args:
+    """Compare controllers."""
+
+    tasks: tuple[Literal["roll", "crawl"], ...] = ("roll", "crawl")
+    """roll: SUPERball at 1 m/s; crawl: the prism at 0.2 m/s and a tenth of Earth's gravity."""
+    controllers: tuple[Name, ...] = ("ilqg", "ilqg_differences", "gps", "mppi", "ilqg_mpc")
+    """ilqg with exact derivatives and with wide differences, the paper's sample-based iLQG, and two receding-horizon ones."""
+    seeds: int = 3
+    """First guesses; seed 0 ... seeds - 1."""
+    horizon: int = 50
+    """Control steps of 0.1 s."""
+    iterations: int = 20
+    """Of ilqg and gps."""
+    rollouts: int = 40
+    """Of gps, per iteration."""
+    out: Path = Path("results/controllers")
+    """Folder."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is to be controlled."""
+
+    simulator: TensegritySimulator
+    parameters: TensegrityParameters
+    cost: FeatureCost
+    state: Array
+    controls: Array
+    """(T, nu) first guess"""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One controller on one problem."""
+
+    task: str
+    controller: str
+    seed: int
+    cost: float
+    seconds: float
+    """Of all planning."""
+    steps: int
+    real_time_factor: float
+    """Robot's time over planning time."""
+    curve: tuple[tuple[float, int, float], ...]
+    """Planners: (seconds, steps, best cost) after every iteration; MPC: one point"""
+
+
+def problem(task: str, seed: int, horizon: int) -> Problem:
+    """The task with a first guess."""
+    model: TensegrityModel = superball() if task == "roll" else prism()
+    simulator = TensegritySimulator(model)
+    parameters = TensegrityParameters(gravity=9.81 if task == "roll" else 0.981)
+    target, weights = (1.0, (1.0, 0.5, 0.1)) if task == "roll" else (0.2, (25.0, 12.5, 2.5))
+    cost = FeatureCost(simulator, model.com_velocity, np.array([target, 0.0, 0.0]), np.array(weights))
+    rest = model.place_on_ground(simulator.initial_state(1)[0])
+    state, _ = simulator.step(rest[None], np.zeros((1, model.nu)), parameters, substeps=2000)
+    rng = np.random.default_rng(seed)
+    controls = random_controls(simulator, horizon, rng=rng, amplitude=0.3, knots=min(10, horizon))
+    return Problem(simulator, parameters, cost, state[0], controls)
+
+
+def run_ilqg(p: Problem, args: Args, difference_step: float | None) -> tuple[float, list[IterLog]]:
+    """Final cost and log."""
+    options = ILQGOptions(max_iterations=args.iterations, trust=0.3, difference_step=difference_step)
+    plan = plan_ilqg(
+        p.simulator, p.cost, p.state, controls=p.controls, substeps=100, parameters=p.parameters, options=options
+    )  # fmt: skip
+    return plan.cost, list(plan.log)
+
+
+def run_gps(p: Problem, args: Args, seed: int) -> tuple[float, list[IterLog]]:
+    """Final cost and log."""
+    plan = plan_gps(
+        p.simulator, p.cost, p.state, controls=p.controls, rng=np.random.default_rng(seed), substeps=100,
+        parameters=p.parameters, options=GPSOptions(iterations=args.iterations, rollouts=args.rollouts),
+    )  # fmt: skip
+    return plan.cost, list(plan.log)
+
+
+def planned(task: str, name: str, seed: int, args: Args) -> Result:
+    """A planner's result."""
+    p = problem(task, seed, args.horizon)
+    ways: dict[str, Callable[[], tuple[float, list[IterLog]]]] = {
+        "ilqg": lambda: run_ilqg(p, args, None),
+        "ilqg_differences": lambda: run_ilqg(p, args, 1e-2),
+        "gps": lambda: run_gps(p, args, seed),
+    }
+    cost, log = ways[name]()
+    best = np.minimum.accumulate([entry.cost for entry in log])
+    curve = tuple((e.seconds, e.steps.total(), float(c)) for e, c in zip(log, best, strict=True))
+    seconds, steps, _ = curve[-1]
+    return Result(task, name, seed, cost, seconds, steps, 0.1 * args.horizon / seconds, curve)
+
+
+def replanned(task: str, name: str, seed: int, args: Args) -> Result:
+    """A receding-horizon controller's result."""
+    p = problem(task, seed, args.horizon)
+    ahead = min(15, args.horizon)
+    controller: SamplingController | ILQGController
+    if name == "mppi":
+        options = SamplingOptions(samples=64, knots=min(6, ahead), noise=0.3)
+        rng = np.random.default_rng(seed)
+        controller = SamplingController(p.simulator, p.cost, ahead, rng, 100, p.parameters, options)
+    else:
+        few = ILQGOptions(max_iterations=2, trust=0.3, difference_step=1e-2)
+        first = ILQGOptions(max_iterations=min(10, args.iterations), trust=0.3, difference_step=1e-2)
+        controller = ILQGController(p.simulator, p.cost, p.controls[:ahead], 100, p.parameters, few, first)
+    run = run_policy(controller, p.simulator, p.state, steps=args.horizon, substeps=100, parameters=p.parameters)
+    cost = float(total_cost(p.cost.value(run.states, run.controls), run.status)[0])
+    seconds, steps = sum(controller.seconds), controller.steps.total()
+    return Result(task, name, seed, cost, seconds, steps, controller.times.real_time_factor, ((seconds, steps, cost),))
+
+
+def table(results: list[Result]) -> str:
+    """Medians over seeds, as Markdown."""
+    lines = ["| task | controller | cost (median of seeds) | worst | planning time [s] | simulator steps | real-time factor |"]
+    lines += ["|---" * 7 + "|"]
+    for task, name in dict.fromkeys((r.task, r.controller) for r in results):
+        some = [r for r in results if (r.task, r.controller) == (task, name)]
+        cost, seconds, steps, factor = (
+            float(np.median([getattr(r, key) for r in some])) for key in ("cost", "seconds", "steps", "real_time_factor")
+        )
+        worst = max(r.cost for r in some)
+        lines.append(f"| {task} | {name} | {cost:.3g} | {worst:.3g} | {seconds:.3g} | {steps:,.0f} | {factor:.3g} |")
+    return "\n".join(lines) + "\n"
+
+
+def draw(results: list[Result], path: Path) -> None:
+    """Cost against seconds and against steps, one row per task."""
+    from matplotlib.figure import Figure
+
+    tasks = list(dict.fromkeys(r.task for r in results))
+    names = list(dict.fromkeys(r.controller for r in results))
+    figure = Figure(figsize=(10, 3.4 * len(tasks)), layout="constrained")
+    grid = figure.subplots(len(tasks), 2, squeeze=False)
+    for row, task in enumerate(tasks):
+        for column, label in enumerate(("planning time [s]", "simulator steps")):
+            axes: Any = grid[row, column]
+            for r in (r for r in results if r.task == task):
+                points = np.array([(p[column], p[2]) for p in r.curve])
+                label_once = r.controller if r.seed == 0 else None
+                style = "-" if len(points) > 1 else "D"
+                axes.loglog(
+                    points[:, 0], points[:, 1], style, color=COLORS[names.index(r.controller)], alpha=0.8, label=label_once
+                )
+            axes.set(xlabel=label, ylabel="cost", title=task)
+            plain_axes(axes)
+        grid[row, 0].legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=130)
+
+
+def main(args: Args) -> int:
+    """Run all, write the table and the plot; 2 for bad input."""
+    print(f"seeds 0 ... {args.seeds - 1}, commit {git_commit()}", flush=True)
+    results: list[Result] = []
+    args.out.mkdir(parents=True, exist_ok=True)
+    try:
+        for task in args.tasks:
+            for name in args.controllers:
+                for seed in range(args.seeds):
+                    began = time.perf_counter()
+                    run = replanned if name in ("mppi", "ilqg_mpc") else planned
+                    results.append(run(task, name, seed, args))
+                    r = results[-1]
+                    print(
+                        f"{task:6s} {name:17s} seed {seed}  cost {r.cost:8.3f}  {time.perf_counter() - began:6.1f} s",
+                        flush=True,
+                    )
+    except SoftgymError as error:
+        print(error, file=sys.stderr)
+        return 2
+    machine = {"python": platform.python_version(), "processors": os.cpu_count(), "commit": git_commit()}
+    write_json(args.out / "runs.json", {"machine": machine, "runs": [asdict(r) for r in results]})
+    command = (
+        f"python scripts/benchmark_controllers.py --tasks {' '.join(args.tasks)} --controllers {' '.join(args.controllers)}"
+    )
+    command += f" --seeds {args.seeds} --horizon {args.horizon} --iterations {args.iterations} --rollouts {args.rollouts}"
+    write_atomically(args.out / "table.md", f"`{command}`, commit {git_commit()}\n\n{table(results)}".encode())
+    draw(results, args.out / "cost.png")
+    print(table(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Args, description=__doc__)))

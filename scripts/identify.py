@@ -1,0 +1,203 @@
+"""Identify the constants of a robot from recordings: data -> fit -> report.
+
+    python scripts/identify.py tensegrity --data throw.h5 --free cable_stiffness cable_damping --out results/throw
+
+writes results/throw/fit.toml (give it to `gym.make(..., params=)`), fit.json and report.html. Recordings are HDF5 files of
+`TrajectorySet.save`, CSV files in wide form (`time [s], tip.x [mm], ..., control:valve [-]`) or CSV files of tracked points
+(`time [s], point, x [mm], y [mm], z [mm]`). Ctrl-C stops a fit; `--resume` goes on. Bad data end in a verdict and exit code 2.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import tyro
+
+from softgym_envs.core.errors import DataError, FileFormatError, OptionError, SoftgymError
+from softgym_envs.core.recordings import read_csv, read_points_csv
+from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
+from sysid import (
+    AdamOptions,
+    FitProblem,
+    FitResult,
+    IdentificationSetup,
+    Measurement,
+    ShootingOptions,
+    adam,
+    multiple_shooting,
+    one_step,
+    single_shooting,
+)
+from sysid.result import git_commit
+
+
+@dataclass(frozen=True)
+class Args:
+    """Identify the constants of a robot from recordings."""
+
+    robot: Annotated[str, tyro.conf.Positional]
+    """Room, and a variant after a colon: tensegrity, tensegrity:prism."""
+    data: tuple[Path, ...]
+    """Recordings: .h5 (any number of trajectories each) or .csv."""
+    free: tuple[str, ...] = ()
+    """Constants to identify; none: what the room proposes."""
+    method: Literal["one_step", "multiple_shooting", "single_shooting", "adam"] = "multiple_shooting"
+    """How; see `sysid.shooting`."""
+    segment_steps: int = 100
+    """Rows per segment of multiple_shooting."""
+    start: Path | None = None
+    """TOML file of the constants before the fit; none: the robot's defaults."""
+    split: tuple[int, int, int] | None = None
+    """Recordings for training, validation and test, in this order; none: all but the last for training, the last for test."""
+    columns: tuple[str, ...] = ()
+    """Fit only these columns; none: all that are known."""
+    controls: Path | None = None
+    """Wide CSV with the controls, for recordings without (tracked points); the same times."""
+    meters_per_pixel: float | None = None
+    """Scale of tracked points in pixels."""
+    noise: dict[str, float] = field(default_factory=dict)
+    """Known standard deviation per column [SI], as name value pairs; none: estimated."""
+    free_initial: bool | None = None
+    """Estimate the states at the start of segments; none: where they are measured in part."""
+    free_motion: bool = False
+    """The recordings are throws or releases: controls may be constant."""
+    errors: Literal["independent", "clustered"] = "independent"
+    """What intervals assume; clustered is honest for a model that is structurally wrong."""
+    jacobian: Literal["auto", "exact", "differences"] = "auto"
+    """Derivatives; see `sysid.ShootingOptions`."""
+    starts: int = 1
+    """Number of starts within the bounds."""
+    seed: int = 0
+    """Of random starts and minibatches."""
+    out: Path = Path("results/fit")
+    """Folder of fit.toml, fit.json and report.html."""
+    resume: bool = False
+    """Go on from the checkpoint of an interrupted fit in `out`."""
+
+
+def load_setup(robot: str) -> IdentificationSetup:
+    """What a room offers for identification.
+
+    Raises:
+        OptionError: No such room, or it offers nothing.
+    """
+    room, _, variant = robot.partition(":")
+    try:
+        module = importlib.import_module(f"softgym_envs.{room}")
+        offer = module.identification_setup
+    except (ModuleNotFoundError, AttributeError, TypeError) as error:
+        raise OptionError(
+            f"{room!r} is no robot that can be identified ({error}); expected a room such as 'tensegrity'"
+        ) from error
+    setup: IdentificationSetup = offer(variant)
+    return setup
+
+
+def load_recordings(args: Args, dt: float) -> TrajectorySet:
+    """All recordings, at a whole number of physics steps per row.
+
+    Raises:
+        FileFormatError: A file is neither .h5 nor .csv, or cannot be read.
+        DataError: They do not fit together.
+    """
+    found: list[Trajectory] = []
+    for path in args.data:
+        if path.suffix.lower() in (".h5", ".hdf5"):
+            found += TrajectorySet.load(path)
+        elif path.suffix.lower() == ".csv":
+            found.append(_read_csv(path, args).for_timestep(dt))
+        else:
+            raise FileFormatError(f"{path} ends in {path.suffix!r}, expected .h5, .hdf5 or .csv")
+    if args.controls is not None:
+        given = read_csv(args.controls)
+        found = [_with_controls(trajectory, given) for trajectory in found]
+    return TrajectorySet(tuple(found))
+
+
+def _read_csv(path: Path, args: Args) -> Trajectory:
+    """Wide form, or long form if the header has a column `point`."""
+    try:
+        with path.open(encoding="utf-8-sig") as stream:
+            header = [name.strip() for name in stream.readline().split(",")]
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"cannot read {path}: {error}") from error
+    read = read_points_csv if "point" in header else read_csv
+    return read(path, meters_per_pixel=args.meters_per_pixel)
+
+
+def _with_controls(trajectory: Trajectory, given: Trajectory) -> Trajectory:
+    if given.num_steps != trajectory.num_steps or not np.allclose(given.times, trajectory.times, atol=1e-3 * trajectory.period):
+        raise DataError(
+            f"controls have {given.num_steps} steps from {given.times[0]:g} s, the recording {trajectory.num_steps} from "
+            f"{trajectory.times[0]:g} s; they must have the same times"
+        )
+    return trajectory.with_controls(given.controls, given.control_names, given.control_units)
+
+
+def build_problem(args: Args, setup: IdentificationSetup, recordings: TrajectorySet) -> FitProblem:
+    """The fit that the arguments ask for."""
+    simulator = setup.simulator
+    kind = type(simulator.default_parameters)
+    names = args.columns or recordings.names
+    offered = None if set(names) <= set(simulator.state_names) else setup.measurement(names)
+    return FitProblem(
+        simulator,
+        _split(args, recordings),
+        free=args.free or setup.free,
+        start=kind.load(args.start) if args.start else None,
+        measured=args.columns or None,
+        measurement=None if offered is None else Measurement(offered[1], offered[0]),
+        noise=args.noise or None,
+        free_initial=args.free_initial,
+        free_motion=args.free_motion,
+    )
+
+
+def _split(args: Args, recordings: TrajectorySet) -> DataSplit:
+    count = len(recordings)
+    return recordings.split(*(args.split or ((count - 1, 0, 1) if count > 1 else (count, 0, 0))))
+
+
+def fit(args: Args, problem: FitProblem) -> FitResult:
+    """Run the method that the arguments name."""
+    if args.method == "adam":
+        return adam(problem, AdamOptions(seed=args.seed, jacobian=args.jacobian, errors=args.errors, progress=sys.stderr))
+    options = ShootingOptions(
+        jacobian=args.jacobian, starts=args.starts, seed=args.seed, errors=args.errors,
+        checkpoint=args.out / "checkpoint.json", resume=args.resume, progress=sys.stderr,
+    )  # fmt: skip
+    if args.method == "one_step":
+        return one_step(problem, options)
+    if args.method == "single_shooting":
+        return single_shooting(problem, options)
+    return multiple_shooting(problem, args.segment_steps, options)
+
+
+def main(args: Args) -> int:
+    """Fit and report; 0 if numbers came out, 2 if a verdict, 130 if interrupted."""
+    print(f"seed {args.seed}, commit {git_commit()}")
+    try:
+        setup = load_setup(args.robot)
+        recordings = load_recordings(args, setup.simulator.dt)
+        problem = build_problem(args, setup, recordings)
+        print(f"{len(recordings)} recordings, {recordings.num_steps} steps; fitting {', '.join(problem.free)} by {args.method}")
+        result = fit(args, problem)
+    except SoftgymError as error:
+        print(f"no fit: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"interrupted; go on with --resume --out {args.out}", file=sys.stderr)
+        return 130
+    result.save(args.out)
+    print(result.summary())
+    print(f"report: {args.out / 'report.html'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Args, description=__doc__)))

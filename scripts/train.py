@@ -1,0 +1,153 @@
+"""Train PPO or SAC on any id and backend, evaluate on both backends, draw the learning curve.
+
+    python scripts/train.py TensegrityRoll-v0 --params results/fit/fit.toml --steps 3000000
+    python scripts/train.py TensegrityRoll-v0 --params results/fit/fit.toml --steps 6000000 --resume
+
+The folder (results/train/<id>_<algorithm>_<backend>_<seed>) gets policy.zip, checkpoints, progress.csv, TensorBoard files
+(`tensorboard --logdir results/train`), curve.json, curve.png and evaluation.json. Ctrl-C stops it; `--resume` goes on.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import tyro
+
+from agents.rl import Evaluation, LearningPoint, Training, evaluate, newest_checkpoint, train
+from agents.study import read_json, write_json
+from agents.transfer_report import BLUE, plain_axes
+from softgym_envs.core.errors import SoftgymError
+from sysid.result import git_commit
+
+
+@dataclass(frozen=True)
+class Args:
+    """Train a policy."""
+
+    id: Annotated[str, tyro.conf.Positional]
+    """Environment, e.g. TensegrityRoll-v0."""
+    steps: int = 3_000_000
+    """Control steps of all rows together."""
+    algorithm: Literal["ppo", "sac"] = "ppo"
+    """Which algorithm."""
+    backend: Literal["native", "mujoco"] = "native"
+    """What is trained in."""
+    params: Path | None = None
+    """TOML file of a fit; none: the backend's defaults."""
+    disturbance: float = 0.0
+    """Random velocity kicks while training [m/s]."""
+    num_envs: int | None = None
+    """Rows; none: 64 for PPO, 16 for SAC."""
+    seed: int = 0
+    """Of everything."""
+    episodes: int = 50
+    """Of each evaluation; the same on both backends."""
+    checkpoint_every: int = 100_000
+    """Control steps."""
+    resume: bool = False
+    """Go on from the newest checkpoint of the folder."""
+    out: Path | None = None
+    """Folder; none: results/train/<id>_<algorithm>_<backend>_<seed>."""
+
+
+def folder_of(args: Args) -> Path:
+    """Where the results go."""
+    return args.out or Path("results") / "train" / f"{args.id.rpartition(':')[2]}_{args.algorithm}_{args.backend}_{args.seed}"
+
+
+def training_of(args: Args) -> Training:
+    """What the arguments ask for."""
+    keywords: dict[str, Any] = {"backend": args.backend, "disturbance": args.disturbance}
+    if args.params is not None:
+        keywords["params"] = args.params
+    return Training(
+        env_id(args.id),
+        args.steps,
+        args.algorithm,
+        keywords,
+        args.num_envs,
+        seed=args.seed,
+        checkpoint_every=args.checkpoint_every,
+    )
+
+
+def env_id(name: str) -> str:
+    """With the package in front, so that no import is needed."""
+    return name if ":" in name else f"softgym_envs:{name}"
+
+
+def earlier_points(args: Args, out: Path) -> list[LearningPoint]:
+    """The curve up to the checkpoint that a resumed training goes on from."""
+    if not args.resume or not (out / "curve.json").exists():
+        return []
+    last = int(newest_checkpoint(out).stem.split("_")[1])
+    return [point for p in read_json(out / "curve.json")["points"] if (point := LearningPoint(*p)).steps <= last]
+
+
+def draw(points: list[LearningPoint], reached: dict[str, Evaluation], path: Path) -> None:
+    """Return against control steps, and the evaluations at the end."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 3.6), layout="constrained")
+    axes = figure.add_subplot()
+    axes.plot([p.steps for p in points], [p.mean_return for p in points], color=BLUE, label="training, last 100 episodes")
+    for marker, (name, found) in zip("os", reached.items(), strict=False):
+        end = points[-1].steps if points else 0
+        axes.errorbar(end, found.returns.mean(), found.returns.std(), fmt=marker, capsize=4, label=f"{name}: mean and std")
+    axes.set_xlabel("control steps")
+    axes.set_ylabel("return")
+    axes.legend(frameon=False, fontsize=8)
+    plain_axes(axes)
+    figure.savefig(path, dpi=130)
+
+
+def main(args: Args) -> int:
+    """Train, evaluate, draw; 0 if all went well, 2 for bad input, 130 if interrupted."""
+    out = folder_of(args)
+    print(f"seed {args.seed}, commit {git_commit()}, folder {out}", flush=True)
+    try:
+        training = training_of(args)
+        points = earlier_points(args, out)
+
+        def report(point: LearningPoint) -> None:
+            points.append(point)
+            write_json(out / "curve.json", {"points": [list(p) for p in points]})
+            print(f"{point.steps:10d} steps  {point.seconds:7.0f} s  return {point.mean_return:9.3f}", flush=True)
+
+        model = train(training, out, resume=args.resume, report=report).model
+        reached = {
+            backend: evaluate(model, training.env_id, episodes=args.episodes, seed=10_000_019, keywords=keywords)
+            for backend, keywords in evaluations(args).items()
+        }
+    except SoftgymError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; the same command with --resume goes on", file=sys.stderr)
+        return 130
+    for backend, found in reached.items():
+        print(
+            f"{backend:8s} return {found.returns.mean():9.3f} ± {found.returns.std():.3f}, success {found.success.mean():.0%}"
+        )
+    write_json(
+        out / "evaluation.json",
+        {name: {k: np.asarray(v).tolist() for k, v in found._asdict().items()} for name, found in reached.items()},
+    )
+    draw(points, reached, out / "curve.png")
+    return 0
+
+
+def evaluations(args: Args) -> dict[str, dict[str, Any]]:
+    """Both backends; constants of our engine mean nothing to the other."""
+    found: dict[str, dict[str, Any]] = {name: {"backend": name} for name in ("native", "mujoco")}
+    if args.params is not None:
+        found[args.backend]["params"] = args.params
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Args, description=__doc__)))

@@ -1,0 +1,10 @@
+"""Gymnasium environments for soft robots, with system identification and sim2sim transfer.
+
+Importing the package registers every id and imports nothing heavy; `gym.make("softgym_envs:TensegrityRoll-v0")` does so itself.
+"""
+
+from .envs.registry import register
+
+register()
+
+__all__ = ["register"]

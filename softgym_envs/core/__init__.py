@@ -1,0 +1,1 @@
+"""The shared vocabulary of all rooms; it knows no robot."""

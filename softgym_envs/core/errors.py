@@ -1,0 +1,39 @@
+"""One exception tree: every error raised on purpose by this package is a `SoftgymError`.
+
+The message says what was given, what is allowed and, where it helps, what to do. Inside a batch nothing
+raises: a failed row carries a status instead (see `softgym_envs.core.simulator.Status`).
+"""
+
+from __future__ import annotations
+
+
+class SoftgymError(Exception):
+    """Base class of all errors of softgym_envs, sysid and agents."""
+
+
+class ShapeError(SoftgymError, ValueError):
+    """An array has the wrong shape or holds NaN or infinity."""
+
+
+class ParameterError(SoftgymError, ValueError):
+    """A constant is unknown, out of bounds, not finite or of the wrong robot."""
+
+
+class StructureError(SoftgymError, ValueError):
+    """A robot, terrain or scene is described wrongly (dangling cable, zero-length rod, ...)."""
+
+
+class FileFormatError(SoftgymError, ValueError):
+    """A file cannot be read as what it should be."""
+
+
+class OptionError(SoftgymError, ValueError):
+    """An option or keyword is unknown or has a value that is not allowed."""
+
+
+class DataError(SoftgymError, ValueError):
+    """Recorded data cannot be used for what was asked (too short, constant, NaN rows, ...)."""
+
+
+class MissingDependencyError(SoftgymError, ImportError):
+    """An optional dependency is not installed; the message names the extra that brings it."""

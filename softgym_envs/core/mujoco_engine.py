@@ -1,0 +1,304 @@
+"""The Simulator protocol over any MjModel: batched, pure, deterministic control steps. All MuJoCo twins are built on it.
+
+A control step is one call of `mujoco.rollout` for all rows: physics runs in C++ threads, Python once per control step.
+What makes it keep the promises of `core.simulator`:
+
+* *Complete state*: MuJoCo carries the constraint solver's warm start from step to step. It is no part of our state, so
+  every control step starts cold (from zero), also inside `rollout`. Within a control step it is kept as usual.
+* *Independent rows*: every row loads its whole state into a thread's MjData before it runs, so neither the size of the
+  batch nor the number of threads can change a bit. Each distinct row of constants has its own MjModel, made once and cached.
+* *Failure is a status*: MuJoCo's automatic reset is switched off, its warnings are counted and not printed, and no
+  MUJOCO_LOG.TXT is written. A warning, a value that is not finite or beyond 1e10, or a velocity over the speed limit makes
+  the row `Status.DIVERGED`; it keeps its last good state.
+
+Legend: B batch, T horizon, nx state of the robot, nu control, P constants.
+"""
+
+from __future__ import annotations
+
+import atexit
+import copy
+import functools
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import mujoco
+import numpy as np
+from mujoco.rollout import Rollout
+from numpy.typing import NDArray
+
+from .errors import OptionError, ParameterError, StructureError
+from .simulator import Array, IntArray, Status, check_array
+
+_CONTROL_SPEC = int(mujoco.mjtState.mjSTATE_CTRL | mujoco.mjtState.mjSTATE_MOCAP_POS | mujoco.mjtState.mjSTATE_MOCAP_QUAT)
+_LARGEST = 1e10  # MuJoCo's own limit, mjMAXVAL
+_BUFFER_BYTES = 64 * 2**20  # mujoco.rollout records every substep: larger batches are cut into pieces
+_CACHE_BYTES = 256 * 2**20
+
+_OK, _DIVERGED = np.int32(Status.OK), np.int32(Status.DIVERGED)
+
+Index = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class MujocoEngine:
+    """Batched control steps of one MjModel; state, control and constants are the robot's, in any order of entries.
+
+    Raises:
+        StructureError: The model has hidden state (plugins, delays), or the indices do not fit it.
+    """
+
+    model: mujoco.MjModel
+    """Copied; automatic reset is switched off in the copy."""
+    nx: int
+    """Length of the robot's state; entries that no index names stay as they are."""
+    nu: int
+    """Number of controls: they drive the first nu actuators, all others get zero."""
+    state_index: Index
+    """(nq + nv + na,): where in the robot's state MuJoCo's qpos, qvel and act are."""
+    write_constants: Callable[[mujoco.MjModel, Array], None]
+    """Writes one row of constants (P,) into a model; derived fields (mj_setConst) are renewed afterwards."""
+    mocap_index: Index = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    """(7 nmocap,): where the positions, then the quaternions of mocap bodies (held fixed) are."""
+    speed_limit: float = 1e3
+    """Largest velocity [m/s, rad/s] before a row counts as diverged."""
+    num_threads: int = field(default_factory=lambda: _available_cores())
+    """Threads of a batch; a single row runs on the calling thread."""
+    _cache: OrderedDict[bytes, mujoco.MjModel] = field(default_factory=OrderedDict, init=False, repr=False)
+    _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        model = copy.copy(self.model)
+        model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
+        object.__setattr__(self, "model", model)
+        size = model.nq + model.nv + model.na
+        if mujoco.mj_stateSize(model, int(mujoco.mjtState.mjSTATE_FULLPHYSICS)) != 1 + size:
+            raise StructureError("the model has state beside qpos, qvel and act (plugins or delays); the engine cannot hold it")
+        if len(self.state_index) != size or len(self.mocap_index) != 7 * model.nmocap or not 0 <= self.nu <= model.nu:
+            raise StructureError(
+                f"state_index has {len(self.state_index)} entries, mocap_index {len(self.mocap_index)}, nu is {self.nu}; "
+                f"the model needs {size}, {7 * model.nmocap} and at most {model.nu}"
+            )
+
+    # --- the protocol ----------------------------------------------------------------------------------------------
+
+    def step(self, state: Array, control: Array, constants: Array, *, substeps: int = 1) -> tuple[Array, IntArray]:
+        """One control step: (B, nx), (B, nu), constants (P,), (1, P) or (B, P) -> next state (B, nx), status (B,).
+
+        Raises:
+            ShapeError: `state` or `control` has another shape, or holds NaN or infinity.
+            OptionError: `substeps` is not a positive integer.
+            ParameterError: The constants are given for another number of rows.
+        """
+        state = check_array("state", state, (None, self.nx))
+        control = check_array("control", control, (len(state), self.nu))
+        check_substeps(substeps)
+        return self._advance(state, control, self.models(constants, len(state)), substeps)
+
+    def rollout(self, state: Array, controls: Array, constants: Array, *, substeps: int = 1) -> tuple[Array, IntArray]:
+        """T control steps: (B, nx), (B, T, nu), constants (P,), (1, P) or (B, P) -> states (B, T+1, nx), status (B,).
+
+        A row that fails keeps its last good state to the end.
+
+        Raises:
+            ShapeError: `state` or `controls` has another shape, or holds NaN or infinity.
+            OptionError: `substeps` is not a positive integer.
+            ParameterError: The constants are given for another number of rows.
+        """
+        state = check_array("state", state, (None, self.nx))
+        controls = check_array("controls", controls, (len(state), None, self.nu))
+        check_substeps(substeps)
+        models = self.models(constants, len(state))
+        states = np.repeat(state[:, None], controls.shape[1] + 1, axis=1)
+        status = np.full(len(state), Status.OK, dtype=np.int32)
+        for t in range(controls.shape[1]):
+            alive = np.flatnonzero(status == Status.OK)
+            states[:, t + 1] = states[:, t]
+            if len(alive):
+                living = [models[i] for i in alive]
+                states[alive, t + 1], status[alive] = self._advance(states[alive, t], controls[alive, t], living, substeps)
+        return states, status
+
+    def models(self, constants: Array, batch: int) -> list[mujoco.MjModel]:
+        """The MjModel of every row, from constants shared by all rows, (P,) or (1, P), or one row each, (B, P).
+
+        Raises:
+            ParameterError: The constants are given for another number of rows.
+        """
+        if constants.ndim == 1 or len(constants) == 1:
+            return [self._model(constants)] * batch
+        if len(constants) != batch:
+            raise ParameterError(f"constants are given for {len(constants)} rows, the batch has {batch}")
+        return [self._model(row) for row in constants]
+
+    def evaluate(self, state: Array, constants: Array, read: Callable[[mujoco.MjModel, mujoco.MjData], Array]) -> Array:
+        """Call `read(model, data)` after mj_forward at every state (B, nx), with zero control; -> its results, stacked."""
+        state = check_array("state", state, (None, self.nx))
+        physics, inputs = self._physics(state), self._inputs(state, np.zeros((len(state), self.nu)))
+        data, results = self._data[0], []
+        with self._lock, _quiet:
+            for row, model in enumerate(self.models(constants, len(state))):
+                mujoco.mj_setState(model, data, physics[row], int(mujoco.mjtState.mjSTATE_FULLPHYSICS))
+                mujoco.mj_setState(model, data, inputs[row], _CONTROL_SPEC)
+                data.qacc_warmstart[:] = 0.0
+                mujoco.mj_forward(model, data)
+                results.append(read(model, data))
+        return np.array(results)
+
+    # --- one control step ------------------------------------------------------------------------------------------
+
+    def _advance(self, state: Array, control: Array, models: list[mujoco.MjModel], substeps: int) -> tuple[Array, IntArray]:
+        physics, inputs = self._physics(state), self._inputs(state, control)
+        end = np.empty_like(physics)
+        piece = max(1, _BUFFER_BYTES // (8 * substeps * (physics.shape[1] + inputs.shape[1])))
+        for first in range(0, len(state), piece):
+            rows = slice(first, first + piece)
+            end[rows] = self._run(models[rows], physics[rows], inputs[rows], substeps)
+        return self._judge(state, end, substeps)
+
+    def _physics(self, state: Array) -> Array:
+        """MuJoCo's full physics state (B, 1 + nq + nv + na), time first."""
+        physics = np.zeros((len(state), 1 + len(self.state_index)))
+        physics[:, 1:] = state[:, self.state_index]
+        return physics
+
+    def _inputs(self, state: Array, control: Array) -> Array:
+        """MuJoCo's ctrl, mocap_pos and mocap_quat, one row each."""
+        inputs = np.zeros((len(state), self.model.nu + len(self.mocap_index)))
+        inputs[:, : self.nu] = control
+        inputs[:, self.model.nu :] = state[:, self.mocap_index]
+        return inputs
+
+    def _run(self, models: list[mujoco.MjModel], physics: Array, inputs: Array, substeps: int) -> Array:
+        """Physics states after `substeps` cold-started steps; a row that raised a warning stops where it did."""
+        count = len(models)
+        threads = 0 if count == 1 or self.num_threads == 1 else self.num_threads
+        inputs = np.repeat(inputs[:, None], substeps, axis=1)
+        states = np.empty((count, substeps, physics.shape[1]))
+        cold = np.zeros((count, self.model.nv))
+        pool = _pool(os.getpid(), threads) if threads else self._single
+        with self._lock, pool.lock, _quiet:
+            pool.rollout.rollout(
+                models,
+                self._data[: max(1, threads)],
+                physics,
+                inputs,
+                control_spec=_CONTROL_SPEC,
+                skip_checks=True,
+                nstep=substeps,
+                initial_warmstart=cold,
+                state=states,
+            )
+        return np.asarray(states[:, -1])
+
+    def _judge(self, state: Array, end: Array, substeps: int) -> tuple[Array, IntArray]:
+        """Next states and status; failed rows keep the state they came with."""
+        complete = end[:, 0] > (substeps - 0.5) * self._dt  # else stopped by a warning
+        good = complete & (np.abs(end) < self._limits).all(axis=1)  # False for NaN
+        after = state.copy()
+        rows = np.flatnonzero(good)
+        after[rows[:, None], self.state_index] = end[rows, 1:]
+        return after, np.where(good, _OK, _DIVERGED)
+
+    # --- models and workspace --------------------------------------------------------------------------------------
+
+    def _model(self, constants: Array) -> mujoco.MjModel:
+        key = constants.tobytes()
+        with self._lock:
+            if key in self._cache:
+                self._cache.move_to_end(key)
+                return self._cache[key]
+            model = copy.copy(self.model)
+            self.write_constants(model, constants.ravel())
+            mujoco.mj_setConst(model, self._data[0])
+            self._cache[key] = model
+            while len(self._cache) > self._cache_size:
+                self._cache.popitem(last=False)
+            return model
+
+    @functools.cached_property
+    def _cache_size(self) -> int:
+        return max(16, int(_CACHE_BYTES // mujoco.mj_sizeModel(self.model)))
+
+    @functools.cached_property
+    def _data(self) -> list[mujoco.MjData]:
+        return [mujoco.MjData(self.model) for _ in range(max(1, self.num_threads))]
+
+    @functools.cached_property
+    def _dt(self) -> float:
+        return float(self.model.opt.timestep)
+
+    @functools.cached_property
+    def _limits(self) -> Array:
+        """Largest magnitude of each entry of the physics state."""
+        limits = np.full(1 + len(self.state_index), _LARGEST)
+        limits[1 + self.model.nq : 1 + self.model.nq + self.model.nv] = self.speed_limit
+        return limits
+
+    @functools.cached_property
+    def _single(self) -> _Pool:
+        return _Pool(Rollout(nthread=0), threading.RLock())
+
+
+def check_substeps(substeps: int) -> None:
+    """Raise `OptionError` unless `substeps` is a positive integer."""
+    if isinstance(substeps, bool) or not isinstance(substeps, (int, np.integer)) or substeps < 1:
+        raise OptionError(f"substeps is {substeps!r}, expected an integer >= 1")
+
+
+def _available_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """MuJoCo's thread pool, and the lock that lets one caller in at a time."""
+
+    rollout: Rollout
+    lock: threading.RLock
+
+
+@functools.cache
+def _pool(process: int, threads: int) -> _Pool:
+    """The persistent pool of this process; threads do not survive a fork, so each process makes its own."""
+    rollout = Rollout(nthread=threads)
+
+    def close() -> None:
+        if os.getpid() == process:
+            rollout.close()
+
+    atexit.register(close)
+    return _Pool(rollout, threading.RLock())
+
+
+class _Hush:
+    """Neither prints MuJoCo's warnings nor writes MUJOCO_LOG.TXT while anyone is inside; the engine reads the outcome itself.
+
+    The handler is one for the whole process: the first who enters replaces it, the last who leaves restores it.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.count, self.handler = threading.Lock(), 0, None
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if self.count == 0:
+                self.handler = mujoco.get_mju_user_warning()
+                mujoco.set_mju_user_warning(_ignore)
+            self.count += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.count -= 1
+            if self.count == 0:
+                mujoco.set_mju_user_warning(self.handler)
+
+
+def _ignore(message: str) -> None:
+    """A warning handler that does nothing."""
+
+
+_quiet = _Hush()

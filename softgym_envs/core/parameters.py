@@ -1,0 +1,304 @@
+"""Physical constants with unit, bounds and source: the numbers that `sysid` can identify.
+
+A room declares its constants once, as a frozen dataclass::
+
+    @dataclass(frozen=True)
+    class VineParameters(Parameters):
+        bending_stiffness: float = param(0.2, unit="N m/rad", bounds=(1e-3, 10.0), scale="log", source="[Author2019], table 1")
+
+Each value is a float, or an array of shape (B,) that gives every row of a batch its own constant (that is domain
+randomisation). Values are checked on construction. Legend: B batch, P number of constants.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import tomli_w
+from numpy.typing import NDArray
+
+from .errors import FileFormatError, ParameterError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Array = NDArray[np.float64]
+P = TypeVar("P", bound="Parameters")
+
+
+@dataclass(frozen=True)
+class ParameterSpec:
+    """What is known of one constant before any data is seen."""
+
+    name: str
+    default: float
+    unit: str
+    bounds: tuple[float, float]
+    scale: str
+    source: str
+
+    def encode(self, value: Array | float) -> Array:
+        """Coordinate in which a fit should move: log(value) on a log scale, value / (upper - lower) on a linear one."""
+        value = np.asarray(value, dtype=np.float64)
+        return np.log(value) if self.scale == "log" else value / (self.bounds[1] - self.bounds[0])
+
+    def decode(self, coordinate: Array | float) -> Array:
+        """Inverse of `encode`."""
+        coordinate = np.asarray(coordinate, dtype=np.float64)
+        return np.exp(coordinate) if self.scale == "log" else coordinate * (self.bounds[1] - self.bounds[0])
+
+    def slope(self, value: Array | float) -> Array:
+        """d value / d coordinate at `value`."""
+        value = np.asarray(value, dtype=np.float64)
+        return value if self.scale == "log" else np.full_like(value, self.bounds[1] - self.bounds[0])
+
+
+def param(default: float, *, unit: str, bounds: tuple[float, float], scale: str = "linear", source: str = "") -> Any:
+    """Declare one constant of a `Parameters` class.
+
+    Args:
+        default: Value before identification, inside `bounds`.
+        unit: SI unit, "-" if it has none.
+        bounds: Smallest and largest value allowed (both finite, inclusive).
+        scale: "linear", or "log" for a positive constant that a fit should move by factors.
+        source: Where the default comes from.
+    """
+    lower, upper = bounds
+    if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper and lower <= default <= upper):
+        raise ParameterError(f"default {default} and bounds {bounds} must be finite, with lower <= default <= upper")
+    if scale not in ("linear", "log") or (scale == "log" and lower <= 0):
+        raise ParameterError(f"scale is {scale!r} with bounds {bounds}; use 'linear', or 'log' with positive bounds")
+    return field(default=default, metadata={"unit": unit, "bounds": bounds, "scale": scale, "source": source})
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Base of every room's constants; see the module docstring.
+
+    Raises:
+        ParameterError: A value is not finite, out of its bounds, or neither scalar nor of shape (B,).
+    """
+
+    def __post_init__(self) -> None:
+        sizes = set()
+        for spec in self.specs().values():
+            value = np.asarray(getattr(self, spec.name), dtype=np.float64)
+            if value.ndim > 1:
+                raise ParameterError(f"{spec.name} has shape {value.shape}, expected a scalar or (B,)")
+            lower, upper = spec.bounds
+            if not bool(np.all((value >= lower) & (value <= upper))):  # NaN fails too
+                raise ParameterError(
+                    f"{spec.name} = {getattr(self, spec.name)} {spec.unit}, allowed is [{lower:g}, {upper:g}] {spec.unit}"
+                )
+            if value.ndim == 1:
+                sizes.add(value.shape[0])
+        if len(sizes) > 1:
+            raise ParameterError(f"constants of one batch must have one length, got lengths {sorted(sizes)}")
+
+    @classmethod
+    def specs(cls) -> dict[str, ParameterSpec]:
+        """Name -> unit, bounds, scale and source of every constant, in the order of `to_vector`."""
+        return {
+            f.name: ParameterSpec(name=f.name, default=f.default, **f.metadata)  # type: ignore[arg-type]
+            for f in fields(cls)
+        }
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Names of the constants, in the order of `to_vector`."""
+        return tuple(f.name for f in fields(cls))
+
+    @classmethod
+    def index(cls, name: str) -> int:
+        """Place of constant `name` in `to_vector`."""
+        cls.check_names([name])
+        return cls.names().index(name)
+
+    @classmethod
+    def check_names(cls, names: Any) -> None:
+        """Raise `ParameterError` for the first name that is no constant of this class."""
+        for name in names:
+            if name not in cls.names():
+                raise ParameterError(f"unknown constant {name!r}; {cls.__name__} has {', '.join(cls.names())}")
+
+    @property
+    def batch(self) -> int | None:
+        """Number of rows B if any constant is given per row, else None."""
+        sizes = [np.shape(getattr(self, name))[0] for name in self.names() if np.ndim(getattr(self, name)) == 1]
+        return sizes[0] if sizes else None
+
+    def to_vector(self) -> Array:
+        """All constants, shape (P,), or (B, P) where a constant is given per row."""
+        return self._vector.copy()
+
+    @cached_property
+    def _vector(self) -> Array:
+        columns = [np.asarray(getattr(self, name), dtype=np.float64) for name in self.names()]
+        return np.stack(np.broadcast_arrays(*columns), axis=-1)
+
+    def to_matrix(self, batch: int) -> Array:
+        """All constants, one row per row of the batch, shape (B, P), contiguous.
+
+        Raises:
+            ParameterError: The constants are given for another number of rows.
+        """
+        vector = self._vector
+        if vector.ndim == 2 and len(vector) not in (1, batch):
+            raise ParameterError(f"constants are given for {len(vector)} rows, the batch has {batch}")
+        matrix = np.empty((batch, vector.shape[-1]))
+        matrix[:] = vector
+        return matrix
+
+    @classmethod
+    def from_vector(cls: type[P], vector: Array) -> P:
+        """Inverse of `to_vector`, shape (P,) or (B, P)."""
+        vector = np.asarray(vector, dtype=np.float64)
+        if vector.ndim not in (1, 2) or vector.shape[-1] != len(cls.names()):
+            raise ParameterError(f"vector has shape {vector.shape}, expected ({len(cls.names())},) or (B, {len(cls.names())})")
+        values = [float(v) for v in vector] if vector.ndim == 1 else list(vector.T.copy())
+        return cls(**dict(zip(cls.names(), values, strict=True)))
+
+    def replace(self: P, **changes: Any) -> P:
+        """A copy with some constants changed.
+
+        Raises:
+            ParameterError: Unknown name, or a value out of bounds.
+        """
+        self.check_names(changes)
+        return replace(self, **changes)
+
+    def row(self: P, index: int) -> P:
+        """The constants of one row of the batch."""
+        vector = self.to_vector()
+        return self.from_vector(vector if vector.ndim == 1 else vector[index])
+
+    def save(
+        self,
+        path: str | Path,
+        *,
+        std: Mapping[str, float] | None = None,
+        provenance: Mapping[str, Any] | None = None,
+        simulator: Mapping[str, str | float] | None = None,
+    ) -> Path:
+        """Write a TOML file with value and unit of every constant (scalars only); the file appears whole or not at all.
+
+        Args:
+            path: The file to write.
+            std: Standard deviations of identified constants, in their units.
+            provenance: Where the values come from (data hash, commit, date, ...).
+            simulator: Structural choices that the constants belong to; `gym.make(..., params=path)` makes them too.
+        """
+        if self.batch is not None:
+            raise ParameterError(f"constants given per row ({self.batch} rows) cannot be saved; save row(i)")
+        std = dict(std or {})
+        self.check_names(std)
+        constants = {}
+        for spec in self.specs().values():
+            entry: dict[str, Any] = {"value": float(getattr(self, spec.name)), "unit": spec.unit}
+            if spec.name in std:
+                entry["std"] = float(std[spec.name])
+            constants[spec.name] = entry
+        document: dict[str, Any] = {"parameters": type(self).__name__, "provenance": dict(provenance or {})}
+        if simulator:
+            document["simulator"] = dict(simulator)
+        path = Path(path)
+        write_atomically(path, tomli_w.dumps({**document, "constants": constants}).encode())
+        return path
+
+    @classmethod
+    def load(cls: type[P], path: str | Path) -> P:
+        """Read a TOML file written by `save`, or by hand; constants that it does not name keep their defaults.
+
+        The table [constants] has entries `name = {value = ..., unit = "..."}` or `name = number`.
+
+        Raises:
+            FileFormatError: No such file, not TOML, or not in this form.
+            ParameterError: Constants of another class, unknown names, wrong units, values out of bounds.
+        """
+        document = read_toml(path)
+        kind = document.get("parameters", cls.__name__)
+        if kind != cls.__name__:
+            raise ParameterError(f"{path} holds {kind}, this simulator takes {cls.__name__}")
+        constants = document.get("constants")
+        if not isinstance(constants, dict):
+            raise FileFormatError(f"{path} has no table [constants]")
+        cls.check_names(constants)
+        return cls(**{name: cls._read_constant(path, name, entry) for name, entry in constants.items()})
+
+    @classmethod
+    def _read_constant(cls, path: str | Path, name: str, entry: Any) -> float:
+        value, unit = (entry.get("value"), entry.get("unit")) if isinstance(entry, dict) else (entry, None)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise FileFormatError(f"{path}: {name} has value {value!r}, expected a number")
+        expected = cls.specs()[name].unit
+        if unit is not None and unit != expected:
+            raise ParameterError(f"{path}: {name} is given in {unit!r}, expected {expected!r}")
+        return float(value)
+
+
+class ParameterDistribution(Protocol):
+    """Domain randomisation: a distribution over constants, drawn once per reset."""
+
+    def sample(self, rng: np.random.Generator, nominal: Parameters) -> dict[str, float]:
+        """Draw the constants that vary; the others keep their nominal value."""
+        ...
+
+
+@dataclass(frozen=True)
+class UniformParameters:
+    """Each named constant uniform in its interval (log-uniform if its scale is "log").
+
+    >>> UniformParameters({"friction": (0.4, 0.8)}).intervals["friction"]
+    (0.4, 0.8)
+    """
+
+    intervals: Mapping[str, tuple[float, float]]
+
+    def sample(self, rng: np.random.Generator, nominal: Parameters) -> dict[str, float]:
+        """Draw one value per named constant, in the order of the constants' declaration."""
+        nominal.check_names(self.intervals)
+        values = {}
+        for name, spec in nominal.specs().items():
+            if name in self.intervals:
+                lower, upper = (spec.encode(bound) for bound in self.intervals[name])
+                values[name] = float(np.clip(spec.decode(rng.uniform(lower, upper)), *spec.bounds))
+        return values
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Parse a TOML file.
+
+    Raises:
+        FileFormatError: No such file, or not TOML.
+    """
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FileFormatError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"{path} is not valid TOML: {error}") from error
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a whole file or nothing: to a temporary file beside it, then rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,120 @@
+"""Recordings of a laboratory as CSV: columns over time, or tracked points; -> `Trajectory` in SI.
+
+See `core.tables` for what a file may look like, and `core.units` for the units it may use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import DataError, FileFormatError
+from .tables import read_table, uniform_grid
+from .trajectory import Trajectory
+
+Array = NDArray[np.float64]
+
+
+def read_csv(path: str | Path, *, substeps: int = 1, meters_per_pixel: float | None = None) -> Trajectory:
+    """Read a recording in wide form: `time [s], tip.x [mm], tip.y [mm], control:valve [-]`, one line per time.
+
+    Columns whose name begins with `control:` are controls; each acts until the next line, the last line's are not used.
+    Everything is converted to SI. See `core.tables` for what a file may look like.
+
+    Args:
+        path: The file.
+        substeps: Physics steps per line (see also `Trajectory.for_timestep`).
+        meters_per_pixel: Size of a pixel [m], needed if a column is in px.
+
+    Raises:
+        FileFormatError: No such file, or not such a table; the message names line and column.
+        DataError: Unknown units, times not uniform, controls missing.
+    """
+    table = read_table(path)
+    stamps = table.times()
+    times, index = uniform_grid(stamps, where=str(path))
+    if len(times) != len(index):
+        raise DataError(f"{path}: {len(times) - len(index)} lines are missing between {stamps[0]:g} and {stamps[-1]:g} s")
+    controls: list[tuple[str, Array, str]] = []
+    measured: list[tuple[str, Array, str]] = []
+    for name in table.names:
+        if name != "time":
+            values, unit = table.si(name, meters_per_pixel=meters_per_pixel)
+            (controls if name.startswith("control:") else measured).append((name.removeprefix("control:"), values, unit))
+    for name, values, _ in controls:
+        if np.isnan(values[:-1]).any():
+            raise DataError(f"{path}, line {table.lines[int(np.argmax(np.isnan(values)))]}: control {name!r} is missing")
+    return Trajectory(
+        times,
+        _columns([values[:-1] for _, values, _ in controls], len(times) - 1),
+        _columns([values for _, values, _ in measured], len(times)),
+        tuple(name for name, _, _ in measured),
+        tuple(unit for _, _, unit in measured),
+        tuple(name for name, _, _ in controls),
+        tuple(unit for _, _, unit in controls),
+        substeps,
+        {"source": Path(path).name},
+    )
+
+
+def read_points_csv(path: str | Path, *, substeps: int = 1, meters_per_pixel: float | None = None) -> Trajectory:
+    """Read tracked points in long form: `time [s], point, x [mm], y [mm]` (and `z [mm]`), one line per point and time.
+
+    Lines may come in any order; a point that is not there at a time, and a frame that is not there at all, become NaN.
+    Values are named `point3.x` for a point called 3, `tip.x` for one called tip. Axes are those of the file (in images y
+    often points down). There are no controls; see `Trajectory.with_controls`.
+
+    Args:
+        path: The file.
+        substeps: Physics steps per frame (see also `Trajectory.for_timestep`).
+        meters_per_pixel: Size of a pixel [m], needed if the points are in px.
+
+    Raises:
+        FileFormatError: No such file, or not such a table; the message names line and column.
+        DataError: Unknown units, times not uniform, a point twice at one time.
+    """
+    table = read_table(path)
+    points = table.text("point")
+    axes = [axis for axis in ("x", "y", "z") if axis in table.names]
+    unknown = sorted(set(table.names) - {"time", "point", "x", "y", "z"})
+    if unknown or axes not in (["x", "y"], ["x", "y", "z"]):
+        raise FileFormatError(f"{path} has columns {', '.join(table.names)}; expected time, point, x, y and perhaps z")
+    frames, inverse = np.unique(table.times(), return_inverse=True)
+    times, index = uniform_grid(frames, where=str(path))
+    labels = _point_labels(table.path, table.lines, points)
+    seen: dict[tuple[int, str], int] = {}
+    for line, frame, label in zip(table.lines, inverse, labels, strict=True):
+        if (int(frame), label) in seen:
+            raise DataError(f"{path}, line {line}: {label} at {frames[frame]:g} s is in line {seen[int(frame), label]} already")
+        seen[int(frame), label] = line
+    order = {label: place for place, label in enumerate(dict.fromkeys(labels))}
+    values = np.full((len(times), len(order), len(axes)), np.nan)
+    units = []
+    for place, axis in enumerate(axes):
+        column, unit = table.si(axis, meters_per_pixel=meters_per_pixel)
+        values[index[inverse], [order[label] for label in labels], place] = column
+        units.append(unit)
+    names = tuple(f"{label}.{axis}" for label in order for axis in axes)
+    return Trajectory(
+        times,
+        np.zeros((len(times) - 1, 0)),
+        values.reshape(len(times), len(names)),
+        names,
+        tuple(units) * len(order),
+        substeps=substeps,
+        metadata={"source": Path(path).name},
+    )
+
+
+def _point_labels(path: str, lines: Sequence[int], points: Sequence[str]) -> list[str]:
+    for line, point in zip(lines, points, strict=True):
+        if not point:
+            raise FileFormatError(f"{path}, line {line}: the point has no name")
+    return [f"point{point}" if point.isdigit() else point for point in points]
+
+
+def _columns(columns: Sequence[Array], rows: int) -> Array:
+    return np.stack(columns, axis=1) if columns else np.zeros((rows, 0))

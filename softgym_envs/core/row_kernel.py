@@ -1,0 +1,71 @@
+"""Warp kernels over NumPy rows, on the CPU and without gradients: what a task sees of a state, in microseconds.
+
+A dozen NumPy calls on one row cost more than all the arithmetic in them; a kernel is one call. Legend: B batch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from . import warp_engine  # noqa: F401  (sets Warp up)
+
+Array = NDArray[np.float64]
+
+
+_loading = threading.Lock()  # two threads must not load one Warp module at once
+
+
+class RowKernel:
+    """out[b] = f(structure, inputs[b]): rows never interact, so that a row of a batch equals that row alone, bit for bit.
+
+    May be called from several threads; they wait for each other.
+
+    Args:
+        kernel: Its arguments are *structure, then one (B, width) array of float64 per input, then out (B, width); thread b
+            writes row b of out.
+        structure: What all rows share: scalars, and NumPy arrays of float64 or int32.
+        widths: Of the inputs.
+        width: Of out.
+    """
+
+    def __init__(self, kernel: Any, structure: Sequence[Any], widths: Sequence[int], width: int) -> None:
+        self._kernel, self._widths = kernel, (*widths, width)
+        self._structure = [_on_host(value) if isinstance(value, np.ndarray) else value for value in structure]
+        self._lock = threading.Lock()
+        self._capacity = self._rows = 0
+        self._launch: Any = None
+        self._arrays: list[Any] = []
+        self._views: list[Array] = []
+
+    def __call__(self, *inputs: Array) -> Array:
+        """Inputs (B, width) each -> out (B, width), a fresh array."""
+        rows = len(inputs[0])
+        with self._lock:
+            if rows != self._rows:
+                self._fit(rows)
+            *views, result = self._views
+            for view, values in zip(views, inputs, strict=True):
+                view[...] = values
+            self._launch.launch()
+            return result.copy()
+
+    def _fit(self, rows: int) -> None:
+        if rows > self._capacity:
+            self._capacity = rows
+            self._arrays = [_on_host(np.zeros((rows, width))) for width in self._widths]
+            inputs = [*self._structure, *self._arrays]
+            with _loading:
+                self._launch = wp.launch(self._kernel, dim=rows, inputs=inputs, device="cpu", record_cmd=True)
+        self._launch.set_dim(rows)
+        self._views = [array.numpy()[:rows] for array in self._arrays]
+        self._rows = rows
+
+
+def _on_host(values: NDArray[Any]) -> Any:
+    return wp.array(values, device="cpu")

@@ -1,0 +1,203 @@
+"""The Simulator protocol: what every robot room and every MuJoCo twin promises.
+
+Legend: B batch, T horizon (control steps), nx state, n tangent, nu control, np constants. Batch axis first, always;
+float64, SI, rad. One control step holds the control for `substeps` physics steps of `dt` seconds.
+
+Promises, tested in tests/test_contract.py for every simulator:
+
+1. *Pure*: arguments are not written to; the same arguments give the same numbers, bit for bit.
+2. *Complete state*: a state is all there is; restoring it reproduces the future bit for bit.
+3. *Rows are independent*: row i of a batch equals a batch of that row alone, bit for bit.
+4. *Failure is a status*, never an exception inside a batch: a failed row keeps its last good state.
+5. `rollout` equals repeated `step`.
+
+Two attributes are optional: `exact_linearize = True` says that `linearize` is exact, and `options` (a dict) names the
+structural choices that identified constants belong to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import ShapeError
+from .parameters import Parameters
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int32]
+Side = Callable[[int], Array]
+"""Lower (0) or upper (1) end of a central difference."""
+
+
+class Status(IntEnum):
+    """Outcome of a row; each says what to do about it."""
+
+    OK = 0
+    DIVERGED = 1  # not finite, or faster than the simulator's speed limit: use smaller dt, damping or controls
+
+    @property
+    def message(self) -> str:
+        """One sentence for people."""
+        return ("ok", "the simulation diverged: use a smaller dt, less damping or smaller controls")[self]
+
+
+class Linearization(NamedTuple):
+    """dx' = A dx + B du + C dp in tangent coordinates, for one control step."""
+
+    A: Array
+    """(B, n, n)"""
+    B: Array
+    """(B, n, nu)"""
+    C: Array
+    """(B, n, np)"""
+
+
+@runtime_checkable
+class Simulator(Protocol):
+    """See the module docstring."""
+
+    @property
+    def nx(self) -> int:
+        """Length of a state."""
+        ...
+
+    @property
+    def n(self) -> int:
+        """Dimension of the tangent space at a state."""
+        ...
+
+    @property
+    def nu(self) -> int:
+        """Number of controls."""
+        ...
+
+    @property
+    def dt(self) -> float:
+        """Physics step [s]."""
+        ...
+
+    @property
+    def control_bounds(self) -> tuple[Array, Array]:
+        """Lowest and highest control, each (nu,)."""
+        ...
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """One name per entry of the state."""
+        ...
+
+    @property
+    def control_names(self) -> tuple[str, ...]:
+        """One name per control."""
+        ...
+
+    @property
+    def default_parameters(self) -> Parameters:
+        """Constants before identification."""
+        ...
+
+    def initial_state(self, batch: int = 1) -> Array:
+        """The rest state, (B, nx)."""
+        ...
+
+    def step(
+        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> tuple[Array, IntArray]:
+        """One control step: (B, nx), (B, nu) -> next state (B, nx), status (B,)."""
+        ...
+
+    def rollout(
+        self, state: Array, controls: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> tuple[Array, IntArray]:
+        """T control steps: (B, nx), (B, T, nu) -> states (B, T+1, nx), status (B,)."""
+        ...
+
+    def retract(self, state: Array, dx: Array) -> Array:
+        """Move a state by a tangent vector: (..., nx), (..., n) -> (..., nx)."""
+        ...
+
+    def difference(self, a: Array, b: Array) -> Array:
+        """Tangent vector dx with retract(b, dx) = a: (..., nx) twice -> (..., n)."""
+        ...
+
+    def linearize(
+        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> Linearization:
+        """Derivatives of one control step at (B, nx), (B, nu)."""
+        ...
+
+
+def check_array(name: str, value: Any, shape: tuple[int | None, ...], *, finite: bool = True) -> Array:
+    """`value` as a contiguous float64 array of `shape` (None: any length).
+
+    Raises:
+        ShapeError: Other shape, or NaN or infinity while `finite` is asked for.
+    """
+    try:
+        array = np.ascontiguousarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ShapeError(f"{name} is not an array of numbers: {error}") from error
+    if array.ndim != len(shape) or any(s is not None and s != a for a, s in zip(array.shape, shape, strict=True)):
+        expected = "(" + ", ".join("any" if s is None else str(s) for s in shape) + ")"
+        raise ShapeError(f"{name} has shape {array.shape}, expected {expected}")
+    if finite and not np.isfinite(array).all():
+        raise ShapeError(f"{name} holds NaN or infinity at index {tuple(int(i[0]) for i in np.nonzero(~np.isfinite(array)))}")
+    return array
+
+
+def finite_differences(
+    simulator: Simulator,
+    state: Array,
+    control: Array,
+    parameters: Parameters | None = None,
+    *,
+    substeps: int = 1,
+    epsilon: float = 1e-6,
+) -> Linearization:
+    """Central differences of one control step on the manifold, as one batched call per argument.
+
+    The check of every exact `linearize`, and the `linearize` of simulators that have none. Columns of constants move by
+    `epsilon` times the larger of their value and 1e-3 of their range, and stay inside the bounds.
+    """
+    parameters = parameters or simulator.default_parameters
+    rows, n, nu = state.shape[0], simulator.n, simulator.nu
+    vectors = parameters.to_matrix(rows)
+    specs = list(parameters.specs().values())
+    bounds = np.array([spec.bounds for spec in specs])
+    size = np.maximum(np.abs(vectors), 1e-3 * (bounds[:, 1] - bounds[:, 0]))
+    upper = np.minimum(vectors + epsilon * size, bounds[:, 1])
+    lower = np.maximum(vectors - epsilon * size, bounds[:, 0])
+
+    def columns(count: int, states: Side, controls: Side, constants: Side, widths: Array) -> Array:
+        """Derivative of the step with respect to `count` arguments, (B, n, count)."""
+        ends = []
+        for side in (0, 1):
+            x, u, p = states(side), controls(side), constants(side)
+            flat = type(parameters).from_vector(p.reshape(rows * count, -1))
+            y, _ = simulator.step(x.reshape(rows * count, -1), u.reshape(rows * count, -1), flat, substeps=substeps)
+            ends.append(y.reshape(rows, count, -1))
+        return np.swapaxes(simulator.difference(ends[1], ends[0]) / widths[..., None], 1, 2)
+
+    def held(values: Array, count: int) -> Side:
+        return lambda side: np.repeat(values[:, None], count, axis=1)
+
+    def moved_state(side: int) -> Array:
+        return simulator.retract(held(state, n)(side), np.broadcast_to(signs[side] * np.eye(n), (rows, n, n)))
+
+    def moved_control(side: int) -> Array:
+        return held(control, nu)(side) + signs[side] * np.eye(nu)
+
+    def moved_constants(side: int) -> Array:
+        p, index = held(vectors, count)(side), np.arange(count)
+        p[:, index, index] = (lower, upper)[side]
+        return p
+
+    signs, count = (-epsilon, epsilon), vectors.shape[1]
+    A = columns(n, moved_state, held(control, n), held(vectors, n), np.full((rows, n), 2.0 * epsilon))
+    B = columns(nu, held(state, nu), moved_control, held(vectors, nu), np.full((rows, nu), 2.0 * epsilon))
+    C = columns(count, held(state, count), held(control, count), moved_constants, upper - lower)
+    return Linearization(A, B, C)

@@ -1,0 +1,179 @@
+"""Comma-separated tables with units in the header, and time stamps on a uniform grid.
+
+First line: `name [unit], name [unit], ...`; then one line per row: numbers with a decimal point, an empty cell or `nan` where
+nothing was measured. Lines that begin with # and empty lines are skipped. UTF-8.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import DataError, FileFormatError
+from .units import to_si
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+JITTER = 0.05
+"""Largest distance of a time stamp from its uniform grid, as a share of the period (30 frames/s rounded to ms need 0.02)."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """The cells of a file, as text, with what the header says about them."""
+
+    path: str
+    names: tuple[str, ...]
+    units: tuple[str, ...]
+    """As written in the header; "" where there is none."""
+    lines: tuple[int, ...]
+    """Line in the file of each row, for messages."""
+    cells: tuple[tuple[str, ...], ...]
+
+    def index(self, name: str) -> int:
+        """Place of column `name`.
+
+        Raises:
+            FileFormatError: No such column.
+        """
+        if name not in self.names:
+            raise FileFormatError(f"{self.path} has no column {name!r}; its columns are {', '.join(self.names)}")
+        return self.names.index(name)
+
+    def text(self, name: str) -> list[str]:
+        """Cells of column `name` as they are written."""
+        column = self.index(name)
+        return [row[column] for row in self.cells]
+
+    def numbers(self, name: str) -> Array:
+        """Column `name` in the unit of the header, (rows,); empty cells are NaN.
+
+        Raises:
+            FileFormatError: A cell is no number, or infinite.
+        """
+        return np.array([self._number(line, name, cell) for line, cell in zip(self.lines, self.text(name), strict=True)])
+
+    def si(self, name: str, *, meters_per_pixel: float | None = None) -> tuple[Array, str]:
+        """Column `name` in SI, (rows,), and its SI unit.
+
+        Raises:
+            FileFormatError: The header gives no unit, or a cell is no number.
+            DataError: Unknown unit, or pixels while `meters_per_pixel` is not given.
+        """
+        unit = self.units[self.index(name)]
+        if not unit:
+            raise FileFormatError(f"{self.path}: column {name!r} has no unit in the header; write for example '{name} [mm]'")
+        if unit == "px":
+            if meters_per_pixel is None:
+                raise DataError(f"{self.path}: column {name!r} is in px; say how large a pixel is with meters_per_pixel=...")
+            return self.numbers(name) * meters_per_pixel, "m"
+        si_unit, factor = to_si(unit, where=f"{self.path}: column {name!r}")
+        return self.numbers(name) * factor, si_unit
+
+    def times(self) -> Array:
+        """Column `time` in s, (rows,).
+
+        Raises:
+            FileFormatError: The column is missing, is no time, or has an empty cell.
+        """
+        times, unit = self.si("time")
+        if unit != "s":
+            raise FileFormatError(f"{self.path}: column 'time' is in {self.units[self.index('time')]!r}, expected s, ms or us")
+        if np.isnan(times).any():
+            raise FileFormatError(f"{self.path}, line {self.lines[int(np.argmax(np.isnan(times)))]}: the time is missing")
+        return times
+
+    def _number(self, line: int, name: str, cell: str) -> float:
+        try:
+            value = float(cell) if cell else np.nan
+        except ValueError:
+            hint = " (write decimals with a point)" if "," in cell else ""
+            raise FileFormatError(f"{self.path}, line {line}: {name} is {cell!r}, expected a number{hint}") from None
+        if np.isinf(value):
+            raise FileFormatError(f"{self.path}, line {line}: {name} is infinite; leave the cell empty if it was not measured")
+        return value
+
+
+def read_table(path: str | Path) -> Table:
+    """Read a comma-separated file; see the module docstring.
+
+    Raises:
+        FileFormatError: No such file, not UTF-8 text, other separators, no rows, doubled columns, rows of another length.
+    """
+    lines = enumerate(_read_text(path).splitlines(), 1)
+    numbered = [(number, line) for number, line in lines if line.strip() and not line.startswith("#")]
+    if len(numbered) < 2:
+        raise FileFormatError(f"{path} has {len(numbered)} lines, expected a header and at least one row")
+    header = numbered[0][1]
+    if "," not in header:
+        found = next((name for sign, name in ((";", "semicolons"), ("\t", "tabs")) if sign in header), "something else")
+        raise FileFormatError(f"{path}: columns are separated by {found}; expected commas, and decimals with a point")
+    names, units = zip(*(_split_header(path, cell) for cell in _cells(header)), strict=True)
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise FileFormatError(f"{path}: column {doubled[0]!r} is there twice")
+    rows = []
+    for line, text in numbered[1:]:
+        row = tuple(_cells(text))
+        if len(row) != len(names):
+            raise FileFormatError(
+                f"{path}, line {line} has {len(row)} cells, the header has {len(names)}; decimals are written with a point"
+            )
+        rows.append(row)
+    return Table(str(path), names, units, tuple(line for line, _ in numbered[1:]), tuple(rows))
+
+
+def uniform_grid(times: Array, *, where: str) -> tuple[Array, IntArray]:
+    """Uniform grid under increasing time stamps, (frames,) [s], and the place of each stamp in it, (rows,).
+
+    Stamps may be rounded (see `JITTER`) and frames may be missing: the grid is t_k = t_0 + k h, with h fitted by least squares.
+    Stamps that are uniform already are returned as they are.
+
+    Raises:
+        DataError: Fewer than two stamps, not increasing, or not on a uniform grid.
+    """
+    steps = np.diff(times)
+    if len(times) < 2:
+        raise DataError(f"{where}: {len(times)} points of time, expected at least 2")
+    if not (steps > 0).all():
+        at = int(np.argmin(steps > 0)) + 1
+        raise DataError(f"{where}: times must increase, but {times[at]:g} s follows {times[at - 1]:g} s (frame {at})")
+    typical = np.sort(steps)[(len(steps) - 1) // 2]  # the lower median: one that occurs, never half a gap
+    index = np.concatenate([[0], np.cumsum(np.maximum(np.rint(steps / typical), 1))]).astype(np.int64)
+    period, start = np.polyfit(index.astype(np.float64), times, 1)
+    distance = np.abs(start + period * index - times) / period
+    worst = int(np.argmax(distance))
+    if distance[worst] > JITTER:
+        raise DataError(
+            f"{where}: times are not uniform: frame {worst} at {times[worst]:g} s is {100 * distance[worst]:.0f} % of a period "
+            f"({period:.4g} s) off the grid, allowed are {100 * JITTER:.0f} %; resample the data"
+        )
+    complete = len(index) == index[-1] + 1
+    return (times if complete and distance[worst] < 1e-9 else start + period * np.arange(index[-1] + 1.0)), index
+
+
+def _read_text(path: str | Path) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise FileFormatError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{path} is not UTF-8 text: {error.reason}; save it as CSV in UTF-8") from error
+
+
+def _cells(line: str) -> Sequence[str]:
+    return [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True))]
+
+
+def _split_header(path: str | Path, cell: str) -> tuple[str, str]:
+    match = re.fullmatch(r"([^\[\]]*\S)\s*(?:\[\s*([^\[\]]+?)\s*\])?", cell)
+    if match is None:
+        raise FileFormatError(f"{path}: column header {cell!r} is not of the form 'name [unit]'")
+    return match[1], match[2] or ""

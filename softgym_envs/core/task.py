@@ -1,0 +1,173 @@
+"""The Task protocol: what a robot should do, apart from how it moves.
+
+A task turns states into observations, rewards and ends. It never knows which simulator runs under it, so that the same
+task on our engine and on the MuJoCo twin is one keyword. All functions are pure and batch first; row i of the result
+depends on row i of the arguments only, bit for bit. What a task must remember between steps (goal, elapsed time, index of
+the next waypoint, ...) is the `context`, a float64 array: state, context and random generator are all there is to save.
+
+Order within one control step: `scale_action`, the simulator's step, `update`, `reward` with the contexts before and after,
+then `observe`, `terminated`, `success` and `measure` with the new one. A context may hold what several of them need.
+
+Legend: B batch, nx state, n tangent, nu control, nc context, no observation.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import OptionError
+
+Array = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+SHARED_OPTIONS = ("state", "constants")
+"""Options of `reset` that every task has: the first state (nx,) or (B, nx), and constants by name."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of an observation."""
+
+    name: str
+    unit: str
+    low: float
+    """Lowest value; observations are clipped to [low, high]."""
+    high: float
+    scale: float = 1.0
+    """Size of a typical change, in `unit`: sensor noise is given as a fraction of it."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a task is given to begin episodes of B rows."""
+
+    rngs: Sequence[np.random.Generator]
+    """One generator per row; a row draws from its own only."""
+    options: Mapping[str, Any]
+    """Options of `reset`, without the shared ones; see `Task.option_names`."""
+    constants: Mapping[str, Array]
+    """Name -> the value of that constant in every row, (B,)."""
+    settle: Callable[[Array, Array, float], Array]
+    """(state (B, nx), control (B, nu), seconds) -> state (B, nx): let the robot move under a held control."""
+    state: Array | None = None
+    """(B, nx): first states that the caller chose; None lets the task draw them."""
+
+
+@runtime_checkable
+class Task(Protocol):
+    """See the module docstring."""
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The observation, entry by entry."""
+        ...
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """One name per entry of the action."""
+        ...
+
+    @property
+    def context_names(self) -> tuple[str, ...]:
+        """One name per entry of the context."""
+        ...
+
+    @property
+    def option_names(self) -> tuple[str, ...]:
+        """Options of `reset` beside the shared ones."""
+        ...
+
+    @property
+    def success_definition(self) -> str:
+        """One sentence: when `success` holds."""
+        ...
+
+    @property
+    def constants(self) -> Mapping[str, float]:
+        """Constants of the robot's world that the task fixes, e.g. gravity."""
+        ...
+
+    @property
+    def disturbance_scale(self) -> Array:
+        """(n,): tangent vector of a random kick of unit size, zero where nothing is kicked."""
+        ...
+
+    def option_constants(self, options: Mapping[str, Any]) -> Mapping[str, float]:
+        """Constants that the options of one `reset` ask for, e.g. a terrain level.
+
+        Raises:
+            OptionError: An option has a value that is not allowed.
+        """
+        ...
+
+    def reset(self, start: Start) -> tuple[Array, Array]:
+        """First states (B, nx) and contexts (B, nc).
+
+        Raises:
+            OptionError: An option has a value that is not allowed.
+        """
+        ...
+
+    def scale_action(self, action: Array) -> Array:
+        """Action (B, na) in [-1, 1] -> control (B, nu) in the simulator's units."""
+        ...
+
+    def update(self, context: Array, state: Array) -> Array:
+        """Context after a step that led to `state`, (B, nc)."""
+        ...
+
+    def observe(self, state: Array, context: Array) -> Array:
+        """(B, no), not clipped, a fresh array; `context` is the one that `update` or `reset` made of this state."""
+        ...
+
+    def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
+        """Named terms, each (B,); their sum is the reward. `before` and `after` are the contexts of the two states."""
+        ...
+
+    def terminated(self, state: Array, context: Array) -> BoolArray:
+        """(B,): the episode ends here, for another reason than time."""
+        ...
+
+    def success(self, state: Array, context: Array) -> BoolArray:
+        """(B,): see `success_definition`."""
+        ...
+
+    def measure(self, state: Array, context: Array) -> dict[str, Array]:
+        """Further numbers for `info`, each (B,)."""
+        ...
+
+    def draw_hints(self, context: Array) -> dict[str, Array]:
+        """What a picture should show beside the robot, for one row's context (nc,): "goal" (3,), "velocity" (3,)."""
+        ...
+
+
+def check_options(task: Task, options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The options as a dictionary.
+
+    Raises:
+        OptionError: Unknown option.
+    """
+    known = (*SHARED_OPTIONS, *task.option_names)
+    for name in options or {}:
+        if name not in known:
+            raise OptionError(f"unknown option {name!r}; allowed are {', '.join(known)}")
+    return dict(options or {})
+
+
+def load(path: str) -> Any:
+    """The object that "package.module:name" names.
+
+    Raises:
+        OptionError: No such module or name.
+    """
+    module, _, name = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ModuleNotFoundError, AttributeError, ValueError) as error:
+        raise OptionError(f"{path!r} is not the path of an object, expected 'package.module:name': {error}") from error

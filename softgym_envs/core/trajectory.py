@@ -1,0 +1,375 @@
+"""Trajectories: what was commanded and what was measured, on a uniform grid of times; and their files.
+
+A trajectory has T control steps and T + 1 rows of measured values; control k acts from times[k] to times[k+1]. Values are full
+states of a simulator or any measured quantities, in SI; NaN where nothing was measured. CSV files of a laboratory are read by
+`core.recordings`. Legend: T steps, nu controls, ny measured quantities.
+
+>>> import numpy as np
+>>> tip = Trajectory(np.array([0.0, 0.1, 0.2]), np.zeros((2, 0)), np.array([[0.0], [0.5], [1.0]]), ("tip.x",), ("m",))
+>>> tip.num_steps, round(tip.period, 12), tip.column("tip.x").tolist()
+(2, 0.1, [0.0, 0.5, 1.0])
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, overload
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import DataError, FileFormatError, ShapeError
+from .parameters import write_atomically
+from .simulator import Simulator, check_array
+from .units import SI_UNITS
+
+Array = NDArray[np.float64]
+
+FORMAT = "softgym_envs trajectories 1"
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectory:
+    """One recording; see the module docstring. The arrays are copied and read-only.
+
+    Raises:
+        ShapeError: An array has the wrong shape, holds infinity, or times or controls hold NaN.
+        DataError: Times do not increase uniformly, names are doubled, or a unit is not an SI unit of `core.units`.
+    """
+
+    times: Array
+    """(T+1,) [s]"""
+    controls: Array
+    """(T, nu)"""
+    values: Array
+    """(T+1, ny); NaN where nothing was measured."""
+    names: tuple[str, ...]
+    """ny names of the values."""
+    units: tuple[str, ...]
+    """ny SI units of the values ("SI": that of the simulator's state entry of this name)."""
+    control_names: tuple[str, ...] = ()
+    """nu names of the controls."""
+    control_units: tuple[str, ...] = ()
+    """nu SI units of the controls."""
+    substeps: int = 1
+    """Physics steps of the simulator per row."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """What else is known: robot, date, seed, ..."""
+
+    def __post_init__(self) -> None:
+        def set_(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        for name in ("names", "units", "control_names", "control_units"):
+            set_(name, tuple(getattr(self, name)))
+        set_("metadata", {str(key): str(value) for key, value in self.metadata.items()})
+        times = check_array("times", self.times, (None,))
+        rows = len(times)
+        set_("times", _frozen(times))
+        set_("controls", _frozen(check_array("controls", self.controls, (rows - 1, len(self.control_names)))))
+        set_("values", _frozen(check_array("values", self.values, (rows, len(self.names)), finite=False)))
+        if np.isinf(self.values).any():
+            raise ShapeError("values holds infinity; use NaN where nothing was measured")
+        _check_uniform(times)
+        _check_names("names", self.names, "units", self.units)
+        _check_names("control_names", self.control_names, "control_units", self.control_units)
+        if isinstance(self.substeps, bool) or not isinstance(self.substeps, (int, np.integer)) or self.substeps < 1:
+            raise DataError(f"substeps is {self.substeps!r}, expected an integer >= 1")
+
+    @classmethod
+    def from_rollout(
+        cls,
+        simulator: Simulator,
+        states: Array,
+        controls: Array,
+        *,
+        substeps: int = 1,
+        metadata: Mapping[str, str] | None = None,
+    ) -> Trajectory:
+        """Full states (T+1, nx) and controls (T, nu) of one row of `Simulator.rollout`, named as the simulator names them."""
+        times = simulator.dt * substeps * np.arange(len(states), dtype=np.float64)
+        units, control_units = ("SI",) * simulator.nx, ("SI",) * simulator.nu
+        names, control_names = simulator.state_names, simulator.control_names
+        return cls(times, controls, states, names, units, control_names, control_units, substeps, metadata or {})
+
+    @property
+    def num_steps(self) -> int:
+        """T."""
+        return len(self.times) - 1
+
+    @property
+    def period(self) -> float:
+        """Time between rows [s]."""
+        return float(self.times[-1] - self.times[0]) / self.num_steps
+
+    def column(self, name: str) -> Array:
+        """Values of one quantity, (T+1,).
+
+        Raises:
+            DataError: No such quantity.
+        """
+        return self.values[:, self._places([name])[0]]
+
+    def select(self, names: Sequence[str]) -> Trajectory:
+        """Only these quantities, in this order.
+
+        Raises:
+            DataError: No such quantity.
+        """
+        places = self._places(names)
+        return replace(self, values=self.values[:, places], names=tuple(names), units=tuple(self.units[i] for i in places))
+
+    def window(self, start: float, stop: float) -> Trajectory:
+        """Rows with start <= time <= stop [s]; their times stay as they are.
+
+        Raises:
+            DataError: Fewer than two rows are left.
+        """
+        slack = 1e-6 * self.period
+        rows = np.flatnonzero((self.times >= start - slack) & (self.times <= stop + slack))
+        if len(rows) < 2:
+            there = f"{self.times[0]:g} ... {self.times[-1]:g} s"
+            raise DataError(f"window {start:g} ... {stop:g} s holds {len(rows)} rows of {there}, expected at least 2")
+        first, last = rows[0], rows[-1]
+        return replace(self, times=self.times[rows], values=self.values[rows], controls=self.controls[first:last])
+
+    def with_noise(self, rng: np.random.Generator, std: float | Mapping[str, float]) -> Trajectory:
+        """Values plus independent Gaussian noise: one std for all, or name -> std (the others stay exact) [SI].
+
+        Raises:
+            DataError: Unknown quantity, or a std that is negative or not finite.
+        """
+        by_name = std if isinstance(std, Mapping) else dict.fromkeys(self.names, std)
+        sigma = np.zeros(len(self.names))
+        sigma[self._places(list(by_name))] = list(by_name.values())
+        if not (np.isfinite(sigma) & (sigma >= 0)).all():
+            raise DataError(f"std is {std}, expected finite numbers >= 0")
+        return replace(self, values=self.values + sigma * rng.standard_normal(self.values.shape))
+
+    def with_controls(self, controls: Array, names: Sequence[str], units: Sequence[str]) -> Trajectory:
+        """The same measurements with other controls, (T, nu), and their names and SI units."""
+        return replace(self, controls=controls, control_names=tuple(names), control_units=tuple(units))
+
+    def for_timestep(self, dt: float) -> Trajectory:
+        """The same data with `substeps` such that substeps * dt is the period.
+
+        Raises:
+            DataError: The period is no whole multiple of `dt` [s].
+        """
+        count = max(round(self.period / dt), 1)
+        if abs(count * dt - self.period) > 1e-4 * self.period:
+            raise DataError(
+                f"rows are {self.period:.6g} s apart, no whole multiple of the simulator's dt = {dt:g} s; "
+                f"build the simulator with dt = {self.period / count:.6g} s ({count} substeps)"
+            )
+        return replace(self, substeps=count)
+
+    def save_hdf5(self, path: str | Path) -> Path:
+        """Write a file that holds this trajectory alone; see `TrajectorySet.save`."""
+        return TrajectorySet((self,)).save(path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Trajectory:
+        """Read a file of one trajectory; see `TrajectorySet.load`.
+
+        Raises:
+            FileFormatError: No such file, damaged, or not exactly one trajectory.
+        """
+        found = TrajectorySet.load(path)
+        if len(found) != 1:
+            raise FileFormatError(f"{path} holds {len(found)} trajectories, expected 1; use TrajectorySet.load")
+        return found[0]
+
+    def _places(self, names: Sequence[str]) -> list[int]:
+        for name in names:
+            if name not in self.names:
+                raise DataError(f"no measured quantity {name!r}; there are {_shorten(self.names)}")
+        return [self.names.index(name) for name in names]
+
+    def _digest(self) -> bytes:
+        digest = hashlib.sha256()
+        labels = (self.names, self.units, self.control_names, self.control_units, (str(self.substeps),))
+        for text in ("\0".join(group) for group in labels):
+            digest.update(f"{len(text)}:{text}".encode())
+        for array in (self.times, self.controls, self.values):
+            # one bit pattern for NaN, one for zero, so that equal data hash equally on every machine
+            plain = np.where(np.isnan(array), np.nan, array) + 0.0
+            digest.update(f"{array.shape}".encode() + plain.astype("<f8").tobytes())
+        return digest.digest()
+
+
+class DataSplit(NamedTuple):
+    """Whole trajectories set apart: what is fitted, what is looked at while fitting, what is touched once at the end."""
+
+    train: TrajectorySet
+    validation: TrajectorySet
+    test: TrajectorySet
+
+
+@dataclass(frozen=True)
+class TrajectorySet(Sequence[Trajectory]):
+    """Trajectories of the same quantities and controls, for one fit.
+
+    Raises:
+        DataError: Two trajectories differ in names or units.
+    """
+
+    trajectories: tuple[Trajectory, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "trajectories", tuple(self.trajectories))
+        for index, trajectory in enumerate(self.trajectories):
+            for what in ("names", "units", "control_names", "control_units"):
+                first, this = getattr(self.trajectories[0], what), getattr(trajectory, what)
+                if this != first:
+                    raise DataError(f"trajectory {index} has {what} {_shorten(this)}; trajectory 0 has {_shorten(first)}")
+
+    def __len__(self) -> int:
+        """Number of trajectories."""
+        return len(self.trajectories)
+
+    @overload
+    def __getitem__(self, index: int) -> Trajectory: ...
+    @overload
+    def __getitem__(self, index: slice) -> TrajectorySet: ...
+    def __getitem__(self, index: int | slice) -> Trajectory | TrajectorySet:
+        """One trajectory, or a set of some."""
+        return TrajectorySet(self.trajectories[index]) if isinstance(index, slice) else self.trajectories[index]
+
+    def __iter__(self) -> Iterator[Trajectory]:
+        """Over the trajectories."""
+        return iter(self.trajectories)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the measured quantities; () for an empty set."""
+        return self.trajectories[0].names if self.trajectories else ()
+
+    @property
+    def control_names(self) -> tuple[str, ...]:
+        """Names of the controls; () for an empty set."""
+        return self.trajectories[0].control_names if self.trajectories else ()
+
+    @property
+    def num_steps(self) -> int:
+        """Control steps of all trajectories together."""
+        return sum(trajectory.num_steps for trajectory in self.trajectories)
+
+    @property
+    def sha256(self) -> str:
+        """Hash of all numbers, names and units in their order (not of the metadata): the provenance of a fit."""
+        return hashlib.sha256(b"".join(trajectory._digest() for trajectory in self.trajectories)).hexdigest()
+
+    def split(self, train: int, validation: int, test: int, *, rng: np.random.Generator | None = None) -> DataSplit:
+        """The first `train` trajectories, the next `validation`, the last `test`; shuffled before if `rng` is given.
+
+        Raises:
+            DataError: The numbers are negative or do not add up to the trajectories there are.
+        """
+        counts = (train, validation, test)
+        if min(counts) < 0 or sum(counts) != len(self):
+            raise DataError(f"split {train} + {validation} + {test} must be >= 0 and add up to the {len(self)} trajectories")
+        order = np.arange(len(self)) if rng is None else rng.permutation(len(self))
+        parts = np.split(order, [train, train + validation])
+        return DataSplit(*(TrajectorySet(tuple(self.trajectories[i] for i in part)) for part in parts))
+
+    def save(self, path: str | Path) -> Path:
+        """Write an HDF5 file, one group per trajectory; the file appears whole or not at all."""
+        stream = io.BytesIO()
+        with h5py.File(stream, "w") as file:
+            file.attrs["format"] = FORMAT
+            file.attrs["sha256"] = self.sha256
+            for index, trajectory in enumerate(self.trajectories):
+                _write_group(file.create_group(f"trajectory_{index:06d}"), trajectory)
+        write_atomically(Path(path), stream.getvalue())
+        return Path(path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> TrajectorySet:
+        """Read a file written by `save`.
+
+        Raises:
+            FileFormatError: No such file, not HDF5, not in this form, or damaged (the hash differs).
+        """
+        if not Path(path).is_file():
+            raise FileFormatError(f"cannot read {path}: no such file")
+        try:
+            with h5py.File(path, "r") as file:
+                if file.attrs.get("format") != FORMAT:
+                    raise FileFormatError(f"{path}: format is {file.attrs.get('format')!r}, expected {FORMAT!r}")
+                found = cls(tuple(_read_group(file[name]) for name in sorted(file)))
+                expected = file.attrs["sha256"]
+        except FileFormatError:
+            raise
+        except (DataError, ShapeError) as error:
+            raise FileFormatError(f"{path}: {error}") from error
+        except (OSError, KeyError, AttributeError, TypeError, ValueError, RuntimeError) as error:
+            raise FileFormatError(f"{path} is no HDF5 file of trajectories, or it is damaged: {error}") from error
+        if found.sha256 != expected:
+            raise FileFormatError(f"{path} is damaged: its numbers do not have the hash it was saved with")
+        return found
+
+
+def _frozen(array: Array) -> Array:
+    array = array.copy()
+    array.setflags(write=False)
+    return array
+
+
+def _check_uniform(times: Array) -> None:
+    if len(times) < 2:
+        raise ShapeError(f"times has shape {times.shape}, expected at least 2 rows")
+    steps = np.diff(times)
+    if not (steps > 0).all():
+        at = int(np.argmin(steps > 0)) + 1
+        raise DataError(f"times must increase, but times[{at}] = {times[at]:g} s follows {times[at - 1]:g} s")
+    period = (times[-1] - times[0]) / len(steps)
+    worst = int(np.argmax(np.abs(steps - period)))
+    if abs(steps[worst] - period) > 1e-4 * period:
+        raise DataError(
+            f"times must be uniform: times[{worst + 1}] comes {steps[worst]:.6g} s after its last, mean {period:.6g} s"
+        )
+
+
+def _check_names(what: str, names: tuple[str, ...], what_units: str, units: tuple[str, ...]) -> None:
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise DataError(f"{what} has {doubled[0]!r} twice")
+    if any(not isinstance(name, str) or not name for name in names):
+        raise DataError(f"{what} must be non-empty strings, got {_shorten(names)}")
+    if len(units) != len(names):
+        raise DataError(f"{what_units} has {len(units)} entries, expected {len(names)}, one for each of {what}")
+    for name, unit in zip(names, units, strict=True):
+        if unit not in SI_UNITS:
+            raise DataError(f"{what_units}: {name} is in {unit!r}; a trajectory holds SI: {', '.join(SI_UNITS)}")
+
+
+def _shorten(names: Sequence[Any]) -> str:
+    shown = ", ".join(str(name) for name in names[:12])
+    return (shown or "none") + (f", ... ({len(names)} in all)" if len(names) > 12 else "")
+
+
+def _write_group(group: h5py.Group, trajectory: Trajectory) -> None:
+    for name in ("times", "controls", "values"):
+        group.create_dataset(name, data=getattr(trajectory, name))
+    for name in ("names", "units", "control_names", "control_units"):
+        group.create_dataset(name, data=list(getattr(trajectory, name)), dtype=h5py.string_dtype())
+    group.attrs["substeps"] = int(trajectory.substeps)
+    group.create_dataset("metadata", data=json.dumps(dict(trajectory.metadata)), dtype=h5py.string_dtype())
+
+
+def _read_group(group: Any) -> Trajectory:
+    times, controls, values = (np.asarray(group[name][()], dtype=np.float64) for name in ("times", "controls", "values"))
+    names, units, control_names, control_units = (
+        tuple(str(name) for name in group[key].asstr()[()]) for key in ("names", "units", "control_names", "control_units")
+    )
+    metadata = json.loads(group["metadata"].asstr()[()])
+    return Trajectory(
+        times, controls, values, names, units, control_names, control_units, int(group.attrs["substeps"]), metadata
+    )

@@ -1,0 +1,333 @@
+"""Everything NVIDIA Warp in one place: devices, launches over threads, recorded rollouts and their gradients, the torch bridge.
+
+A room writes its physics once, as a Warp kernel in which one thread runs one row of the batch through a whole rollout
+(the loops over control steps and substeps are inside the kernel: a launch per substep would cost 10-20 times as much).
+The kernel's arguments are, in this order::
+
+    *structure          what the room likes (int and float scalars, arrays shared by all rows)
+    constants           (B, P)
+    controls            (B, T, nu)
+    horizon, substeps, slots       int
+    state               (slots B, nx)     state k of row b stands at [k % slots * B + b]
+    *scratch            (slots B, count)  each, of the dtypes that the room declares
+    states              (B, T+1, nx)      result; the kernel writes states[b, t+1]
+    status              (B,) int          result
+
+With slots = 2 the kernel only runs forward; with slots = T substeps + 1 nothing is overwritten, which is what Warp's reverse
+mode needs: a value overwritten between its use and the backward pass gives silently wrong gradients. For the same
+reason no local variable of the kernel may change across iterations of a dynamic loop.
+
+Legend: B batch, T control steps, P constants.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from .errors import OptionError
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int32]
+R = TypeVar("R")
+
+wp.config.log_level = wp.LOG_ERROR if hasattr(wp, "LOG_ERROR") else 40
+wp.init()
+
+MINIMUM_WORK_PER_THREAD = 500
+"""Row-substeps below which another thread costs more than it brings (measured: about 0.2 ms)."""
+CACHED_WORKSPACES = 8
+RECORD_BYTES = 64 * 2**20
+"""A recorded rollout that would need more memory than this is recorded control step by control step instead."""
+
+
+class Gradient(NamedTuple):
+    """Result of `WarpEngine.vjp`: the rollout, and what a cotangent of its states pulls back to."""
+
+    states: Array
+    """(B, T+1, nx)"""
+    status: IntArray
+    """(B,)"""
+    state: Array
+    """(B, nx) with respect to the initial state"""
+    controls: Array
+    """(B, T, nu)"""
+    constants: Array
+    """(B, P)"""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A room's kernel, compiled twice: forward only, and with its adjoint."""
+
+    function: Callable[..., None]
+    scratch: tuple[tuple[Any, int], ...]
+    """(dtype, count) of each scratch array."""
+
+    @property
+    def forward(self) -> Any:
+        """Kernel without adjoint."""
+        return _compile(self.function, False)
+
+    @property
+    def recorded(self) -> Any:
+        """Kernel with adjoint; the first use on a machine compiles it (half a minute), later ones find it cached."""
+        return _compile(self.function, True)
+
+
+@cache
+def _compile(function: Callable[..., None], backward: bool) -> Any:
+    options: dict[str, Any] = {"cpu_compiler_flags": f"{wp.config.cpu_compiler_flags or '-march=native'} -ffp-contract=fast"}
+    if not backward:
+        options["optimization_level"] = 3
+    return wp.kernel(function, enable_backward=backward, module="unique", module_options=options)
+
+
+class _Workspace:
+    """Buffers of one shape, and the launch packed for them, so that a small rollout costs no allocation."""
+
+    def __init__(self, engine: WarpEngine, rows: int, horizon: int, substeps: int, recorded: bool) -> None:
+        program, device, grad = engine.program, engine.device, recorded
+        self.engine, self.rows, self.recorded = engine, rows, recorded
+        slots = horizon * substeps + 1 if recorded else 2
+
+        def new(shape: tuple[int, ...], dtype: Any = wp.float64) -> Any:
+            return wp.zeros(shape, dtype=dtype, device=device, requires_grad=grad and dtype is not wp.int32)
+
+        self.constants = new((rows, engine.num_constants))
+        self.controls = new((rows, horizon, engine.nu))
+        self.state = new((slots * rows, engine.nx))
+        self.scratch = [new((slots * rows, count), dtype) for dtype, count in program.scratch]
+        self.states = new((rows, horizon + 1, engine.nx))
+        self.status = new((rows,), wp.int32)
+        self.inputs = [*engine.structure, self.constants, self.controls, horizon, substeps, slots, self.state]
+        self.inputs += [*self.scratch, self.states, self.status]
+        kernel = program.recorded if recorded else program.forward
+        self.launch = wp.launch(kernel, dim=rows, inputs=self.inputs, device=device, record_cmd=True)
+        if recorded:
+            self.gradients = [a.grad for a in (self.states, self.state, self.controls, self.constants, *self.scratch)]
+            self.launch_adjoint = self._adjoint()
+        self.on_host = self.states.device.is_cpu
+        if self.on_host:
+            self.views = [a.numpy() for a in (self.constants, self.controls, self.state, self.states, self.status)]
+
+    def forward(self, state: Array, controls: Array, constants: Array) -> tuple[Array, IntArray]:
+        """Run the rollout; the results are copies."""
+        if self.on_host:
+            v_constants, v_controls, v_state, v_states, v_status = self.views
+            v_constants[...] = constants
+            v_controls[...] = controls
+            v_state[: self.rows] = state
+            v_states[:, 0] = state
+            v_status[...] = 0
+            self.launch.launch()
+            return v_states.copy(), v_status.copy()
+        self.constants.assign(constants)
+        self.controls.assign(controls)
+        self.state[: self.rows].assign(state)
+        self.states.assign(np.repeat(state[:, None], controls.shape[1] + 1, axis=1))
+        self.status.zero_()
+        self.launch.launch()
+        return self.states.numpy(), self.status.numpy()
+
+    def _adjoint(self) -> Any:
+        return wp.launch(
+            self.engine.program.recorded,
+            dim=self.rows,
+            inputs=self.inputs,
+            adj_inputs=[a.grad if isinstance(a, wp.array) and a.requires_grad else None for a in self.inputs],
+            adj_outputs=[],
+            adjoint=True,
+            device=self.engine.device,
+            record_cmd=True,
+        )
+
+    def backward(self, cotangent: Array) -> tuple[Array, Array, Array]:
+        """Pull a cotangent of the states (B, T+1, nx) back through the rollout just run."""
+        for gradient in self.gradients:
+            gradient.zero_()
+        self.states.grad.assign(cotangent)
+        self.launch_adjoint.launch()
+        # The kernel starts from the first slot; states[:, 0] is a copy made outside it.
+        initial = self.state.grad.numpy()[: self.rows] + cotangent[:, 0]
+        return initial, self.controls.grad.numpy().copy(), self.constants.grad.numpy().copy()
+
+
+@dataclass(eq=False)
+class WarpEngine:
+    """Runs a `Program` over batches of rows: on the CPU in as many threads as there are cores, or on a CUDA device.
+
+    Rows never interact, so how they are spread over threads changes no bit of the result.
+    """
+
+    program: Program
+    structure: list[Any]
+    nx: int
+    nu: int
+    num_constants: int
+    device: str = "cpu"
+    threads: int = field(default_factory=lambda: os.cpu_count() or 1)
+
+    def __post_init__(self) -> None:
+        self._workspaces: OrderedDict[tuple[int, ...], _Workspace] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+        """(B, nx), (B, T, nu), (B, P) -> states (B, T+1, nx), status (B,)."""
+
+        def run(rows: slice) -> tuple[Array, IntArray]:
+            return self._forward(state[rows], controls[rows], constants[rows], substeps)
+
+        results = self._over_threads(run, len(state), controls.shape[1] * substeps)
+        if len(results) == 1:
+            return results[0]
+        return np.concatenate([r[0] for r in results]), np.concatenate([r[1] for r in results])
+
+    def vjp(self, state: Array, controls: Array, constants: Array, substeps: int, cotangent: Array) -> Gradient:
+        """Rollout and pull-back of `cotangent` (B, T+1, nx); see `Gradient`. Rows that fail have gradient NaN."""
+
+        def run(rows: slice) -> Gradient:
+            return self._vjp(state[rows], controls[rows], constants[rows], substeps, cotangent[rows])
+
+        results = self._over_threads(run, len(state), 5 * controls.shape[1] * substeps)
+        if len(results) == 1:
+            return results[0]
+        return Gradient(*(np.concatenate(parts) for parts in zip(*results, strict=True)))
+
+    def rows_recorded_at_once(self, substeps: int, copies: int) -> int:
+        """How many rows, each repeated `copies` times, one recorded control step may hold within RECORD_BYTES (at least 1)."""
+        return max(1, RECORD_BYTES // self._record_bytes(copies, substeps))
+
+    # --- one shard -------------------------------------------------------------------------------------------------
+
+    def _forward(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+        with _Borrowed(self, state.shape[0], controls.shape[1], substeps, False) as workspace:
+            return workspace.forward(state, controls, constants)
+
+    def _vjp(self, state: Array, controls: Array, constants: Array, substeps: int, cotangent: Array) -> Gradient:
+        """In one piece if the record is small, else control step by control step from stored states, last first."""
+        horizon = controls.shape[1]
+        if self._record_bytes(len(state), horizon * substeps) <= RECORD_BYTES:
+            with _Borrowed(self, state.shape[0], horizon, substeps, True) as workspace:
+                states, status = workspace.forward(state, controls, constants)
+                return Gradient(states, status, *_without_failed(status, *workspace.backward(cotangent)))
+        states, status = self._forward(state, controls, constants, substeps)
+        dx = cotangent[:, -1].copy()
+        du = np.zeros_like(controls)
+        dp = np.zeros_like(constants)
+        with _Borrowed(self, state.shape[0], 1, substeps, True) as workspace:
+            pull = np.zeros((len(state), 2, self.nx))
+            for t in reversed(range(horizon)):
+                workspace.forward(states[:, t], controls[:, t : t + 1], constants)
+                pull[:, 1] = dx
+                dx, du_t, dp_t = workspace.backward(pull)
+                dx = dx + cotangent[:, t]
+                du[:, t : t + 1] = du_t
+                dp += dp_t
+        return Gradient(states, status, *_without_failed(status, dx, du, dp))
+
+    def _record_bytes(self, rows: int, steps: int) -> int:
+        numbers: int = self.nx + sum(count * wp.types.type_size_in_bytes(dtype) // 8 for dtype, count in self.program.scratch)
+        return 16 * rows * (steps + 1) * numbers
+
+    def _over_threads(self, run: Callable[[slice], R], rows: int, work_per_row: int) -> list[R]:
+        shards = min(self.threads, rows, rows * work_per_row // MINIMUM_WORK_PER_THREAD) if self.device == "cpu" else 1
+        if shards <= 1:
+            return [run(slice(0, rows))]
+        edges = np.linspace(0, rows, shards + 1).astype(int)
+        slices = [slice(a, b) for a, b in pairwise(edges)]
+        return list(_pool(self.threads).map(run, slices))
+
+
+_loading = threading.Lock()
+
+
+class _Borrowed:
+    """Takes a workspace of one shape out of the engine's cache (or makes one) and puts it back."""
+
+    def __init__(self, engine: WarpEngine, *key: int) -> None:
+        self.engine, self.key = engine, key
+
+    def __enter__(self) -> _Workspace:
+        with self.engine._lock:
+            found = self.engine._workspaces.pop(self.key, None)
+        if found is None:
+            with _loading:  # two threads that load one Warp module leave each other's launches dangling
+                found = _Workspace(self.engine, *self.key)  # type: ignore[arg-type]
+        self.workspace = found
+        return self.workspace
+
+    def __exit__(self, *_: object) -> None:
+        with self.engine._lock:
+            self.engine._workspaces[self.key] = self.workspace
+            while len(self.engine._workspaces) > CACHED_WORKSPACES:
+                self.engine._workspaces.popitem(last=False)
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="softgym")
+
+
+def _without_failed(status: IntArray, *gradients: Array) -> list[Array]:
+    for gradient in gradients:
+        gradient[status != 0] = np.nan
+    return list(gradients)
+
+
+def check_device(device: str) -> str:
+    """A device name that Warp knows.
+
+    Raises:
+        OptionError: No such device on this machine; the message lists those there are.
+    """
+    known = [str(d) for d in wp.get_devices()]
+    if device not in known and not (device == "cuda" and wp.is_cuda_available()):
+        raise OptionError(f"device is {device!r}, this machine has {', '.join(known)}")
+    return device
+
+
+def torch_rollout(engine: WarpEngine, state: Any, controls: Any, constants: Any, substeps: int) -> Any:
+    """`WarpEngine.rollout` for torch tensors (float64, CPU), with gradients for all three arguments.
+
+    Args:
+        engine: The room's engine.
+        state: (B, nx) tensor.
+        controls: (B, T, nu) tensor.
+        constants: (B, P) tensor.
+        substeps: Physics steps per control step.
+
+    Returns:
+        states (B, T+1, nx). Rows that fail keep their last good state and have gradient NaN.
+    """
+    import torch
+
+    class Rollout(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor, u: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(x, u, p)
+            states, _ = engine.rollout(_numpy(x), _numpy(u), _numpy(p), substeps)
+            return torch.from_numpy(states)
+
+        @staticmethod
+        def backward(ctx: Any, cotangent: torch.Tensor) -> Any:
+            x, u, p = (_numpy(saved) for saved in ctx.saved_tensors)
+            pulled = engine.vjp(x, u, p, substeps, _numpy(cotangent))
+            return tuple(torch.from_numpy(g) for g in (pulled.state, pulled.controls, pulled.constants))
+
+    return Rollout.apply(state, controls, constants)  # type: ignore[no-untyped-call]
+
+
+def _numpy(tensor: Any) -> Array:
+    return np.ascontiguousarray(tensor.detach().numpy(), dtype=np.float64)

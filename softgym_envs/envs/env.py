@@ -1,0 +1,210 @@
+"""The one `gymnasium.Env`: any task on any simulator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from ..core.errors import OptionError, ShapeError
+from ..core.simulator import Simulator
+from ..core.task import Task
+from .episodes import Episodes, Observation, Outcome, make_episodes
+
+Array = NDArray[np.float64]
+_FIRST_ROW = np.zeros(1, dtype=np.intp)
+
+RENDER_MODES = ("human", "rgb_array")
+
+
+class SoftgymEnv(gym.Env[Observation, NDArray[np.float32]]):
+    """One robot with one task; see `envs.registry` for the ids and `gym.make`.
+
+    Actions are in [-1, 1] (clipped), one per motor; observations are float32, entry by entry in `task.entries`. `info` is
+    a fresh dictionary with reward_<term> (their sum is the reward), is_success, sim_failed, what the task measures, and
+    "constants" where they differ from the nominal ones. If the simulation breaks down, the last observation comes back
+    with terminated = True and a fixed penalty.
+
+    >>> env = SoftgymEnv("softgym_envs.tensegrity.build:roll")
+    >>> observation, info = env.reset(seed=0)
+    >>> observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
+
+    Args:
+        build: "package.module:function" that builds the task and the simulator.
+        render_mode: None, "human" or "rgb_array".
+        **keywords: Those of `episodes.Settings` (params, randomize, ...) and of the function (backend, obs_mode, ...).
+
+    Raises:
+        OptionError: A keyword is unknown or has a value that is not allowed.
+        ParameterError: `params` or `randomize` do not fit the simulator.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 10}  # noqa: RUF012  (Gymnasium's)
+
+    def __init__(self, build: str, *, render_mode: str | None = None, **keywords: Any) -> None:
+        self.episodes = make_episodes(build, [self.np_random], keywords)
+        self.render_mode = checked_render_mode(render_mode)
+        self.metadata = metadata(self.episodes)
+        self.observation_space, self.action_space = spaces_of(self.episodes)
+        self.backend = str(keywords.get("backend", "native"))
+        self._renderer: Any = None
+
+    @property
+    def task(self) -> Task:
+        """What to do."""
+        return self.episodes.task
+
+    @property
+    def simulator(self) -> Simulator:
+        """What it is done with."""
+        return self.episodes.simulator
+
+    @property
+    def state(self) -> Array:
+        """The simulator's state, (nx,), a copy."""
+        return np.array(self.episodes.state[0])
+
+    @property
+    def context(self) -> Array:
+        """The task's memory, (nc,), a copy."""
+        return np.array(self.episodes.context[0])
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:
+        """Begin an episode.
+
+        Args:
+            seed: Of this environment's generator; None goes on with it.
+            options: "state" (nx,), "constants" {name: value}, and those of the task (`task.option_names`).
+
+        Raises:
+            OptionError: An option is unknown or not allowed.
+            ParameterError: A constant is unknown or out of bounds.
+            ShapeError: The state has the wrong shape or is not finite.
+        """
+        super().reset(seed=seed)
+        self.episodes.rngs[0] = self.np_random
+        observation = self.episodes.reset(_FIRST_ROW, options)[0]
+        if self.render_mode == "human":
+            self.render()
+        return observation, {"backend": self.backend, **first_of(measures(self.episodes))}
+
+    def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """One control period.
+
+        Raises:
+            ShapeError: The action is not (na,) or holds NaN.
+            gymnasium.error.ResetNeeded: No episode has begun.
+        """
+        require_reset(self.episodes)
+        try:
+            batch = np.asarray(action, dtype=np.float64)[None]
+        except (TypeError, ValueError) as error:
+            raise ShapeError(f"action is not an array of numbers: {error}") from error
+        outcome = self.episodes.step(batch)
+        if self.render_mode == "human":
+            self.render()
+        info = first_of(step_info(self.episodes, outcome))
+        return outcome.observation[0], outcome.reward.item(), outcome.terminated.item(), False, info
+
+    def get_state(self) -> dict[str, Any]:
+        """The full state of the episode: arrays and JSON-able generator states; see `set_state`.
+
+        A TimeLimit wrapper counts its own steps, which are not part of it.
+        """
+        return self.episodes.snapshot()
+
+    def set_state(self, saved: dict[str, Any]) -> None:
+        """Continue from `get_state` of an environment made alike: the future repeats bit for bit.
+
+        Raises:
+            ShapeError: It comes from another id.
+            OptionError: An entry is missing.
+        """
+        self.episodes.rngs[0] = self.np_random
+        self.episodes.restore(saved)
+
+    def render(self) -> Any:
+        """The picture (height, width, 3) in "rgb_array"; None, and a window, in "human"."""
+        if self.render_mode is None:
+            gym.logger.warn('render() without a render mode; use gym.make(id, render_mode="rgb_array")')
+            return None
+        self._renderer = self._renderer or make_renderer(self.render_mode, self.metadata["render_fps"])
+        return draw_row(self.episodes, 0, self._renderer)
+
+    def close(self) -> None:
+        """Close the window, if there is one; safe to call twice."""
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+
+
+# --- shared with the vector environment --------------------------------------------------------------------------------
+
+
+def spaces_of(episodes: Episodes) -> tuple[spaces.Space[Observation], spaces.Space[Any]]:
+    """Observation and action space of one row."""
+    observation: Any = spaces.Box(episodes.low.astype(np.float32), episodes.high.astype(np.float32), dtype=np.float32)
+    return observation, spaces.Box(-1.0, 1.0, (len(episodes.task.action_names),), dtype=np.float32)
+
+
+def metadata(episodes: Episodes) -> dict[str, Any]:
+    """Render modes and pictures per second (one per control step)."""
+    return {"render_modes": list(RENDER_MODES), "render_fps": max(1, round(1.0 / episodes.settings.control_period))}
+
+
+def checked_render_mode(mode: str | None) -> str | None:
+    """The mode.
+
+    Raises:
+        OptionError: Not a mode that we have.
+    """
+    if mode is not None and mode not in RENDER_MODES:
+        raise OptionError(f"render_mode is {mode!r}, allowed are None, {', '.join(RENDER_MODES)}")
+    return mode
+
+
+def require_reset(episodes: Episodes) -> None:
+    """Raise `gymnasium.error.ResetNeeded` before the first reset."""
+    if not episodes.begun:
+        raise gym.error.ResetNeeded("call reset() before step()")
+
+
+def measures(episodes: Episodes) -> dict[str, Any]:
+    """What the task measures, and the constants where they are not the nominal ones; all (B, ...)."""
+    info: dict[str, Any] = episodes.task.measure(episodes.state, episodes.context)
+    if episodes.parameters is not episodes.nominal:
+        info["constants"] = episodes.constants.copy()
+    return info
+
+
+def step_info(episodes: Episodes, outcome: Outcome) -> dict[str, Any]:
+    """`info` of a step, all (B, ...)."""
+    info: dict[str, Any] = {"reward_" + name: term for name, term in outcome.terms.items()}
+    info["is_success"] = outcome.success
+    info["sim_failed"] = outcome.failed
+    info.update(measures(episodes))
+    return info
+
+
+def first_of(info: dict[str, Any]) -> dict[str, Any]:
+    """Row 0, as Python numbers where they are numbers."""
+    return {name: value.item() if value.ndim == 1 else value[0] for name, value in info.items()}
+
+
+def make_renderer(mode: str, fps: int) -> Any:
+    """A renderer; pygame is imported here and not before."""
+    from ..rendering import PygameRenderer
+
+    return PygameRenderer(mode=mode, fps=fps if mode == "human" else None)
+
+
+def draw_row(episodes: Episodes, row: int, renderer: Any) -> Any:
+    """One row's picture."""
+    from ..rendering import render_state
+
+    hints = episodes.task.draw_hints(episodes.context[row])
+    constants = type(episodes.nominal).from_vector(episodes.constants[row])
+    return render_state(episodes.simulator, episodes.state[row].copy(), hints, renderer, parameters=constants)  # type: ignore[arg-type]

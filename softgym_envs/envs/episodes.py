@@ -1,0 +1,388 @@
+"""B episodes side by side: what the single environment (B = 1) and the vector environment share, line by line.
+
+Every number of row i comes from row i of the arguments and from that row's own generator, by elementwise operations, so a
+single environment equals its row of a batch bit for bit. This is the one place where state changes in time.
+
+Order of a row's random numbers: `reset` draws constants, then the task's first state, then sensor noise; a step draws the
+disturbance, then sensor noise.
+
+Legend: B batch, nx state, nc context, nu control, na action, no observation, P constants.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.errors import OptionError, ParameterError, ShapeError
+from ..core.parameters import ParameterDistribution, Parameters, UniformParameters, read_toml
+from ..core.simulator import Simulator, check_array
+from ..core.task import BoolArray, Start, Task, check_options, load
+
+Array = NDArray[np.float64]
+Observation = NDArray[np.float32]
+
+# NumPy computes with an array faster than with a number.
+_ONE, _LOWEST, _HIGHEST = np.array(1), np.array(-1.0), np.array(1.0)
+
+FAILURE_PENALTY = 100.0
+"""A row whose simulation fails gets this reward with a minus, as its only non-zero term."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What every environment can be told, whatever the robot and the task.
+
+    Raises:
+        OptionError: A value is not allowed.
+    """
+
+    control_period: float = 0.1
+    """Time between actions [s], a multiple of the simulator's dt."""
+    params: Parameters | str | Path | None = None
+    """Constants, or the TOML file of a fit; None takes the simulator's defaults."""
+    randomize: Mapping[str, tuple[float, float]] | ParameterDistribution | None = None
+    """Constants drawn anew for every episode: name -> (low, high), or a distribution."""
+    sensor_noise: float = 0.0
+    """Standard deviation of Gaussian noise on every observed entry, over its `scale` (1 m, 1 m/s, the motor's range)."""
+    action_delay: int = 0
+    """Actions take effect so many control steps late; zero actions come first."""
+    disturbance: float = 0.0
+    """Standard deviation [m/s] of random velocity kicks on every body before every control step."""
+
+    def __post_init__(self) -> None:
+        for name in ("sensor_noise", "disturbance"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < np.inf:
+                raise OptionError(f"{name} is {value!r}, expected a number >= 0")
+        if isinstance(self.action_delay, bool) or not isinstance(self.action_delay, int) or self.action_delay < 0:
+            raise OptionError(f"action_delay is {self.action_delay!r}, expected a whole number of control steps >= 0")
+
+
+@dataclass(eq=False)
+class Outcome:
+    """Of one control step, B rows."""
+
+    observation: Observation
+    """(B, no), fresh"""
+    reward: Array
+    """(B,): the sum of the terms"""
+    terms: dict[str, Array]
+    """Name -> (B,)"""
+    terminated: BoolArray
+    """(B,)"""
+    success: BoolArray
+    """(B,)"""
+    failed: BoolArray
+    """(B,): the simulation broke down; the row keeps its last good state and observation"""
+
+
+class Episodes:
+    """See the module docstring.
+
+    Args:
+        task: What to do.
+        simulator: What it is done with.
+        rngs: One generator per row.
+        settings: Everything else.
+
+    Raises:
+        OptionError: The control period is no multiple of the simulator's dt.
+        ParameterError: `params` or `randomize` do not fit the simulator.
+    """
+
+    def __init__(self, task: Task, simulator: Simulator, rngs: Sequence[np.random.Generator], settings: Settings) -> None:
+        self.task = task
+        self.simulator = simulator
+        self.rngs = list(rngs)
+        self.settings = settings
+        self.substeps = whole_steps("control_period", settings.control_period, simulator.dt)
+        self.nominal = nominal_constants(simulator, settings.params, len(rngs)).replace(**task.constants)
+        self.distribution = distribution(self.nominal, settings.randomize)
+        entries = task.entries
+        self.low = np.array([e.low for e in entries], dtype=np.float32).astype(np.float64)
+        self.high = np.array([e.high for e in entries], dtype=np.float32).astype(np.float64)
+        self._lower, self._upper = self.low[None], self.high[None]
+        self._noise = settings.sensor_noise * np.array([e.scale for e in entries])
+        self._kick = settings.disturbance * task.disturbance_scale
+        self._rows, self._na = len(rngs), len(task.action_names)
+        self.state = np.zeros((self._rows, simulator.nx))
+        self.context = np.zeros((self._rows, len(task.context_names)))
+        self.queue = np.zeros((self._rows, settings.action_delay, self._na))
+        self._base = self.nominal.to_matrix(self._rows)
+        self.constants = self._base.copy()
+        self.observed = np.zeros((self._rows, len(entries)))
+        self.steps = np.zeros(self._rows, dtype=np.int64)
+        self.parameters = self.nominal
+        self.begun = False
+        """Whether there has been a reset."""
+
+    # --- reset -----------------------------------------------------------------------------------------------------
+
+    def reset(self, rows: NDArray[np.intp], options: Mapping[str, Any] | None = None) -> Observation:
+        """Begin new episodes in some rows (k,); -> their observations (k, no).
+
+        Raises:
+            OptionError: An option is unknown or not allowed.
+            ParameterError: The option "constants" names an unknown constant or a value out of bounds.
+            ShapeError: The option "state" has the wrong shape or is not finite.
+        """
+        given = check_options(self.task, options)
+        state = self._given_state(given.pop("state", None), rows)
+        constants = self._draw_constants(rows, given.pop("constants", None), given)
+        parameters = self._parameters_of(constants, rows)
+
+        def settle(state: Array, control: Array, seconds: float) -> Array:
+            steps = whole_steps("settle time", seconds, self.simulator.dt)
+            return self.simulator.step(state, control, parameters, substeps=steps)[0]
+
+        table = dict(zip(self.nominal.names(), constants.T, strict=True))
+        first, context = self.task.reset(Start([self.rngs[row] for row in rows], given, table, settle, state))
+        self.begun = True
+        if not np.array_equal(self.constants[rows], constants):
+            self.constants[rows] = constants
+            self.parameters = self._parameters_of(self.constants, np.arange(self._rows))
+        self.state[rows], self.context[rows] = first, context
+        self.queue[rows] = 0.0
+        self.steps[rows] = 0
+        observed = self._sense(self.task.observe(first, context), rows)
+        self.observed[rows] = observed
+        return observed.astype(np.float32)
+
+    def _given_state(self, value: Any, rows: NDArray[np.intp]) -> Array | None:
+        if value is None:
+            return None
+        if np.ndim(value) == 1:
+            return np.tile(check_array("option 'state'", value, (self.simulator.nx,)), (len(rows), 1))
+        return check_array("option 'state'", value, (self._rows, self.simulator.nx))[rows]
+
+    def _draw_constants(self, rows: NDArray[np.intp], chosen: Any, options: Mapping[str, Any]) -> Array:
+        """Constants of new episodes, (k, P): nominal, then randomised, then what the options say."""
+        kind, constants = self.nominal, self._base[rows]
+        if self.distribution is not None:
+            for k, row in enumerate(rows):
+                base = kind if kind.batch is None else kind.row(int(row))
+                for name, value in self.distribution.sample(self.rngs[row], base).items():
+                    constants[k, kind.index(name)] = value
+        if not isinstance(chosen or {}, Mapping):
+            raise OptionError(f"option 'constants' is {chosen!r}, expected a mapping of names to numbers")
+        for name, value in {**self.task.option_constants(options), **(chosen or {})}.items():
+            one_or_all = (1,) if np.size(value) == 1 else (self._rows,)
+            values = check_array(f"constant {name!r}", np.ravel(value), one_or_all)
+            constants[:, kind.index(name)] = np.broadcast_to(values, (self._rows,))[rows]
+        return constants
+
+    def _parameters_of(self, constants: Array, rows: NDArray[np.intp]) -> Parameters:
+        """Constants (k, P) of some rows: the nominal object where it holds, since a simulator may remember it.
+
+        Raises:
+            ParameterError: A value is out of its bounds.
+        """
+        if self.nominal.batch is None and np.array_equal(constants, self._base[rows]):
+            return self.nominal
+        return type(self.nominal).from_vector(constants)
+
+    # --- step ------------------------------------------------------------------------------------------------------
+
+    def step(self, action: Any, active: BoolArray | None = None) -> Outcome:
+        """One control step of all rows.
+
+        Args:
+            action: (B, na); clipped to [-1, 1].
+            active: (B,): rows that draw random numbers (None: all); the others are about to be reset.
+
+        Raises:
+            ShapeError: The action has the wrong shape or holds NaN.
+        """
+        action = self.applied(action)
+        task, state, context = self.task, self.state, self.context
+        if self.settings.disturbance:
+            state = self.simulator.retract(state, self._kick * self._normal(self.simulator.n, active))
+        next_state, status = self.simulator.step(state, task.scale_action(action), self.parameters, substeps=self.substeps)
+        failed = status.astype(np.bool_)
+        broken = np.count_nonzero(failed) > 0 or not np.vdot(next_state, next_state) < np.inf
+        if broken:
+            failed |= ~np.isfinite(next_state).all(axis=1)
+            next_state = np.where(failed[:, None], state, next_state)
+        before, context = context, task.update(context, next_state)
+        terms = task.reward(state, next_state, action, before, context)
+        self.state, self.context = next_state, context
+        self.steps += _ONE
+        observed = self._sense(task.observe(next_state, context), None, active)
+        terminated, success = task.terminated(next_state, context), task.success(next_state, context)
+        reward = functools.reduce(operator.add, terms.values())
+        terms["failure"] = np.zeros(self._rows)
+        if broken:
+            self._contain(failed, before, observed, terms)
+            reward = np.where(failed, -FAILURE_PENALTY, reward)
+            terminated, success = terminated | failed, success & ~failed
+        self.observed = observed
+        return Outcome(observed.astype(np.float32), reward, terms, terminated, success, failed)
+
+    def applied(self, action: Any) -> Array:
+        """The action that takes effect now: checked, clipped, delayed."""
+        try:
+            array = np.asarray(action, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ShapeError(f"action is not an array of numbers: {error}") from error
+        if array.shape != (self._rows, self._na):
+            raise ShapeError(f"action has shape {array.shape}, expected ({self._rows}, {self._na})")
+        array = np.minimum(np.maximum(array, _LOWEST), _HIGHEST)
+        total = np.vdot(array, array)
+        if total != total:
+            raise ShapeError(f"action holds NaN at index {tuple(int(i[0]) for i in np.nonzero(np.isnan(array)))}")
+        if not self.settings.action_delay:
+            return array
+        late = self.queue[:, 0].copy()
+        self.queue = np.concatenate([self.queue[:, 1:], array[:, None]], axis=1)
+        return late
+
+    def _sense(self, observed: Array, rows: NDArray[np.intp] | None, active: BoolArray | None = None) -> Array:
+        """Noise, then the bounds of the observation space."""
+        if self.settings.sensor_noise:
+            observed = observed + self._noise * self._normal(len(self._noise), active, rows)
+        np.maximum(observed, self._lower, out=observed)
+        np.minimum(observed, self._upper, out=observed)
+        return observed
+
+    def _normal(self, count: int, active: BoolArray | None, rows: NDArray[np.intp] | None = None) -> Array:
+        """Standard normal numbers from every row's own generator, zero in rows that are not active."""
+        chosen = range(self._rows) if rows is None else rows
+        zeros = np.zeros(count)
+        return np.array([self.rngs[r].standard_normal(count) if active is None or active[r] else zeros for r in chosen])
+
+    def _contain(self, failed: BoolArray, context: Array, observed: Array, terms: dict[str, Array]) -> None:
+        """A failed row keeps its last context and observation, and gets the penalty only. In place."""
+        self.context = np.where(failed[:, None], context, self.context)
+        observed[failed] = self.observed[failed]
+        for name in terms:
+            terms[name] = np.where(failed, -FAILURE_PENALTY if name == "failure" else 0.0, terms[name])
+
+    # --- save and restore ------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything that decides the future: arrays (B, ...), and "rng", a list of JSON-able generator states."""
+        arrays = {name: getattr(self, name).copy() for name in _SAVED}
+        return {**arrays, "rng": [rng.bit_generator.state for rng in self.rngs]}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Continue from a `snapshot` of an equally built environment, bit for bit.
+
+        Raises:
+            ShapeError: An array has another shape, e.g. from another id or number of rows.
+            OptionError: An entry is missing, or the generators' states are not of this kind.
+        """
+        for name in (*_SAVED, "rng"):
+            if name not in saved:
+                raise OptionError(f"the saved state has no entry {name!r}; expected are {', '.join((*_SAVED, 'rng'))}")
+        arrays = {name: check_array(f"saved {name!r}", saved[name], getattr(self, name).shape) for name in _SAVED}
+        if len(saved["rng"]) != self._rows:
+            raise ShapeError(f"saved 'rng' holds {len(saved['rng'])} generators, expected {self._rows}")
+        try:
+            for rng, state in zip(self.rngs, saved["rng"], strict=True):
+                rng.bit_generator.state = state
+        except (TypeError, ValueError, KeyError) as error:
+            raise OptionError(f"saved 'rng' cannot be used: {error}") from error
+        for name, array in arrays.items():
+            setattr(self, name, array.astype(getattr(self, name).dtype))
+        self.parameters = self._parameters_of(self.constants, np.arange(self._rows))
+        self.begun = True
+
+
+_SAVED = ("state", "context", "queue", "constants", "observed", "steps")
+
+
+def make_episodes(build: str, rngs: Sequence[np.random.Generator], keywords: Mapping[str, Any]) -> Episodes:
+    """Episodes of the environment that a room's function builds.
+
+    Args:
+        build: Path "package.module:function"; the function returns a task and a simulator.
+        rngs: One generator per row.
+        keywords: Of `Settings` and of the function.
+
+    Raises:
+        OptionError: Unknown keyword.
+    """
+    builder = load(build)
+    shared = {f.name for f in fields(Settings)}
+    own = set(inspect.signature(builder).parameters)
+    for name in keywords:
+        if name not in shared | own:
+            raise OptionError(f"unknown keyword {name!r}; allowed are render_mode, {', '.join(sorted(shared | own))}")
+    settings = Settings(**{name: value for name, value in keywords.items() if name in shared})
+    if "control_period" in own:
+        keywords = {**keywords, "control_period": settings.control_period}
+    if "simulator_options" in own and keywords.get("backend", "native") == "native":
+        keywords = {**keywords, "simulator_options": simulator_options(settings.params, keywords.get("simulator_options"))}
+    task, simulator = builder(**{name: value for name, value in keywords.items() if name in own})
+    return Episodes(task, simulator, rngs, settings)
+
+
+def simulator_options(params: Parameters | str | Path | None, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The choices that a file of constants belongs to (its table [simulator]), then those given by hand.
+
+    Raises:
+        FileFormatError: The file cannot be read.
+    """
+    written = read_toml(params).get("simulator", {}) if isinstance(params, (str, Path)) else {}
+    return {**written, **(given or {})}
+
+
+def whole_steps(name: str, seconds: float, dt: float) -> int:
+    """seconds / dt.
+
+    Raises:
+        OptionError: Not a whole number >= 1.
+    """
+    steps = round(seconds / dt) if 0 < seconds < np.inf else 0
+    if steps < 1 or abs(steps * dt - seconds) > 1e-6 * seconds:
+        raise OptionError(f"{name} is {seconds} s, expected a positive multiple of the simulator's dt {dt} s")
+    return steps
+
+
+def nominal_constants(simulator: Simulator, given: Parameters | str | Path | None, rows: int) -> Parameters:
+    """Constants of the simulator's own class.
+
+    Raises:
+        ParameterError: Of another class, or for another number of rows.
+        FileFormatError: The file cannot be read.
+    """
+    kind = type(simulator.default_parameters)
+    if given is None:
+        return simulator.default_parameters
+    parameters = kind.load(given) if isinstance(given, (str, Path)) else given
+    if type(parameters) is not kind:
+        taken = f"{type(simulator).__name__} takes {kind.__name__} or a file of it"
+        raise ParameterError(f"params is {type(parameters).__name__}, {taken}")
+    if parameters.batch not in (None, rows):
+        raise ParameterError(f"params holds {parameters.batch} rows, the environment has {rows}")
+    return parameters
+
+
+def distribution(
+    nominal: Parameters, randomize: Mapping[str, tuple[float, float]] | ParameterDistribution | None
+) -> ParameterDistribution | None:
+    """The distribution that `randomize` stands for.
+
+    Raises:
+        ParameterError: Unknown constant, or an interval that is not inside its bounds.
+    """
+    if randomize is None:
+        return None
+    if not isinstance(randomize, Mapping):
+        return randomize
+    nominal.check_names(randomize)
+    for name, interval in randomize.items():
+        lower, upper = nominal.specs()[name].bounds
+        ends = np.asarray(interval, dtype=np.float64)
+        if ends.shape != (2,) or not lower <= ends[0] <= ends[1] <= upper:
+            raise ParameterError(f"randomize[{name!r}] is {interval!r}, expected (low, high) inside [{lower:g}, {upper:g}]")
+    return UniformParameters({name: (float(a), float(b)) for name, (a, b) in randomize.items()})

@@ -1,0 +1,235 @@
+"""The one native `gymnasium.vector.VectorEnv`: B robots in one simulator call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from ..core.errors import OptionError
+from ..core.simulator import Simulator
+from ..core.task import BoolArray, Task
+from .env import (
+    checked_render_mode,
+    draw_row,
+    make_renderer,
+    measures,
+    metadata,
+    require_reset,
+    spaces_of,
+    step_info,
+)
+from .episodes import Observation, make_episodes
+
+Array = NDArray[np.float64]
+Step = tuple[Observation, Array, BoolArray, BoolArray, dict[str, Any]]
+
+AUTORESET_MODES = {"next_step": AutoresetMode.NEXT_STEP, "same_step": AutoresetMode.SAME_STEP}
+
+
+class SoftgymVectorEnv(gym.vector.VectorEnv[Observation, NDArray[np.float32], Array]):
+    """B robots with one task. Row i of `reset(seed=s)` equals `SoftgymEnv.reset(seed=s + i)`, and so does its future.
+
+    >>> import gymnasium as gym
+    >>> envs = gym.make_vec("softgym_envs:TensegrityRoll-v0", num_envs=4)
+    >>> observations, infos = envs.reset(seed=0)
+    >>> observations.shape
+    (4, 100)
+
+    Args:
+        build: "package.module:function" that builds the task and the simulator.
+        num_envs: B.
+        max_episode_steps: Rows are truncated after so many steps; None for never.
+        autoreset_mode: "next_step" (the step after an episode's last one ignores its action and returns the first
+            observation of the next, with reward 0) or "same_step" (the last step returns it at once, with
+            `final_obs` and `final_info` in the info).
+        render_mode: None or "rgb_array".
+        **keywords: As for `SoftgymEnv`.
+
+    Raises:
+        OptionError: A keyword is unknown or has a value that is not allowed.
+        ParameterError: `params` or `randomize` do not fit the simulator.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012  (Gymnasium's)
+
+    def __init__(
+        self,
+        build: str,
+        num_envs: int = 1,
+        *,
+        max_episode_steps: int | None = None,
+        autoreset_mode: str = "next_step",
+        render_mode: str | None = None,
+        **keywords: Any,
+    ) -> None:
+        if isinstance(num_envs, bool) or not isinstance(num_envs, (int, np.integer)) or num_envs < 1:
+            raise OptionError(f"num_envs is {num_envs!r}, expected a whole number >= 1")
+        if max_episode_steps is not None and max_episode_steps < 1:
+            raise OptionError(f"max_episode_steps is {max_episode_steps}, expected >= 1 or None")
+        if autoreset_mode not in AUTORESET_MODES:
+            raise OptionError(f"autoreset_mode is {autoreset_mode!r}, allowed are {', '.join(AUTORESET_MODES)}")
+        if render_mode == "human":
+            raise OptionError("render_mode is 'human', a vector environment allows None and 'rgb_array'")
+        self.num_envs = int(num_envs)
+        self.max_episode_steps = max_episode_steps
+        self.render_mode = checked_render_mode(render_mode)
+        self.episodes = make_episodes(build, _generators(int(self.np_random_seed or 0), self.num_envs), keywords)
+        self.metadata = {
+            **metadata(self.episodes),
+            "render_modes": ["rgb_array"],
+            "autoreset_mode": AUTORESET_MODES[autoreset_mode],
+        }
+        self.single_observation_space, self.single_action_space = spaces_of(self.episodes)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self.backend = str(keywords.get("backend", "native"))
+        self._done = np.zeros(self.num_envs, dtype=np.bool_)
+        self._renderer: Any = None
+
+    @property
+    def task(self) -> Task:
+        """What to do."""
+        return self.episodes.task
+
+    @property
+    def simulator(self) -> Simulator:
+        """What it is done with."""
+        return self.episodes.simulator
+
+    @property
+    def state(self) -> Array:
+        """The simulator's states, (B, nx), a copy."""
+        return self.episodes.state.copy()
+
+    @property
+    def context(self) -> Array:
+        """The task's memory, (B, nc), a copy."""
+        return self.episodes.context.copy()
+
+    def reset(
+        self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin an episode in every row.
+
+        Args:
+            seed: s: row i is seeded with s + i; or one seed per row; None goes on with the rows' generators.
+            options: As for `SoftgymEnv`, for all rows alike; "state" may be (B, nx).
+
+        Raises:
+            OptionError: An option is unknown or not allowed, or there is not one seed per row.
+            ParameterError: A constant is unknown or out of bounds.
+            ShapeError: The state has the wrong shape or is not finite.
+        """
+        if seed is not None:
+            self.episodes.rngs = self._seeded(seed)
+        observation = self.episodes.reset(np.arange(self.num_envs), options)
+        self._done[:] = False
+        info = {"backend": np.full(self.num_envs, self.backend, dtype=object), **measures(self.episodes)}
+        return observation, with_masks(info)
+
+    def _seeded(self, seed: int | Sequence[int]) -> list[np.random.Generator]:
+        if isinstance(seed, (int, np.integer)):
+            super().reset(seed=int(seed))
+            return _generators(int(seed), self.num_envs)
+        if len(seed) != self.num_envs:
+            raise OptionError(f"seed holds {len(seed)} seeds, expected one for each of the {self.num_envs} rows")
+        super().reset(seed=int(seed[0]))
+        return [seeding.np_random(int(s))[0] for s in seed]
+
+    def step(self, actions: Any) -> Step:  # type: ignore[override]  # flags are booleans, as Gymnasium's own are
+        """One control period in every row.
+
+        Raises:
+            ShapeError: The actions are not (B, na) or hold NaN.
+            gymnasium.error.ResetNeeded: No episode has begun.
+        """
+        require_reset(self.episodes)
+        if self._done.any():
+            return self._step_after_end(actions)
+        outcome = self.episodes.step(actions)
+        truncated = self._truncated()
+        done = outcome.terminated | truncated
+        info = with_masks(step_info(self.episodes, outcome))
+        observation = outcome.observation
+        if self.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP:
+            self._done = done
+        elif done.any():
+            observation = self._reset_at_once(observation, info, done)
+        return observation, outcome.reward, outcome.terminated, truncated, info
+
+    def _truncated(self) -> BoolArray:
+        if self.max_episode_steps is None:
+            return np.zeros(self.num_envs, dtype=np.bool_)
+        return np.asarray(self.episodes.steps >= self.max_episode_steps)
+
+    def _step_after_end(self, actions: Any) -> Step:
+        """NEXT_STEP: rows whose episode has ended begin a new one, the others go on."""
+        ended = self._done
+        outcome = self.episodes.step(actions, ~ended)
+        outcome.observation[ended] = self.episodes.reset(np.flatnonzero(ended))
+        outcome.reward[ended] = 0.0
+        outcome.terminated[ended] = False
+        outcome.success[ended] = False
+        outcome.failed[ended] = False
+        for name in outcome.terms:
+            outcome.terms[name] = np.where(ended, 0.0, outcome.terms[name])
+        truncated = self._truncated()
+        self._done = outcome.terminated | truncated
+        return outcome.observation, outcome.reward, outcome.terminated, truncated, with_masks(step_info(self.episodes, outcome))
+
+    def _reset_at_once(self, observation: Observation, info: dict[str, Any], done: BoolArray) -> Observation:
+        """SAME_STEP: the ended rows' last observation and info go to the info, their first observation takes the place."""
+        final = np.full(self.num_envs, None, dtype=object)
+        for row in np.flatnonzero(done):
+            final[row] = observation[row].copy()
+        last = {name: value.copy() for name, value in info.items()}
+        info.update(final_obs=final, _final_obs=done.copy(), final_info=last, _final_info=done.copy())
+        observation = observation.copy()
+        observation[done] = self.episodes.reset(np.flatnonzero(done))
+        return observation
+
+    def get_state(self) -> dict[str, Any]:
+        """The full state of all rows; see `SoftgymEnv.get_state`."""
+        return {**self.episodes.snapshot(), "done": self._done.copy()}
+
+    def set_state(self, saved: dict[str, Any]) -> None:
+        """Continue from `get_state` of an environment made alike: the future repeats bit for bit.
+
+        Raises:
+            ShapeError: It comes from another id or number of rows.
+            OptionError: An entry is missing.
+        """
+        self.episodes.restore(saved)
+        self._done = np.array(saved.get("done", np.zeros(self.num_envs)), dtype=np.bool_)
+
+    def render(self) -> tuple[NDArray[np.uint8], ...] | None:
+        """One picture (height, width, 3) per row, if the render mode is "rgb_array"."""
+        if self.render_mode is None:
+            gym.logger.warn('render() without a render mode; use gym.make_vec(id, render_mode="rgb_array")')
+            return None
+        self._renderer = self._renderer or make_renderer(self.render_mode, self.metadata["render_fps"])
+        return tuple(draw_row(self.episodes, row, self._renderer) for row in range(self.num_envs))
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Let the renderer go."""
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+
+
+def with_masks(info: dict[str, Any]) -> dict[str, Any]:
+    """Gymnasium's convention: "_key" says which rows have "key"; here all have."""
+    rows = len(next(iter(info.values())))
+    return {**info, **{f"_{name}": np.ones(rows, dtype=np.bool_) for name in info}}
+
+
+def _generators(seed: int, rows: int) -> list[np.random.Generator]:
+    """Row i's generator is seeded as a single environment with seed + i."""
+    return [seeding.np_random(seed + row)[0] for row in range(rows)]

@@ -1,0 +1,28 @@
+"""From states to pictures: scenes of drawing primitives, an orbit camera, pygame windows and arrays, videos.
+
+Knows models and states, but neither Gymnasium nor tasks; it may be deleted without any physics changing.
+"""
+
+from .camera import Camera
+from .draw import render_state, scene_of
+from .pygame_view import PygameRenderer, default_camera
+from .scene import Bar, Hud, Scene
+from .tensegrity import tensegrity_scene
+from .video import side_by_side, write_gif, write_mp4, write_png, write_video
+
+__all__ = [
+    "Bar",
+    "Camera",
+    "Hud",
+    "PygameRenderer",
+    "Scene",
+    "default_camera",
+    "render_state",
+    "scene_of",
+    "side_by_side",
+    "tensegrity_scene",
+    "write_gif",
+    "write_mp4",
+    "write_png",
+    "write_video",
+]

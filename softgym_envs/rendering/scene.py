@@ -1,0 +1,144 @@
+"""Drawing primitives: what a picture is made of, in metres; no robot, no task, no pygame.
+
+A room turns a model and a state into a `Scene`; `raster` turns a scene and a camera into pixels.
+Legend: k number of points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .colors import GRID, GROUND, Color
+
+Array = NDArray[np.float64]
+Height = Callable[[Array, Array], Array]
+"""Ground height [m] at points x, y [m] of any shape."""
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """A round bar from `start` to `end`."""
+
+    start: Array
+    """(3,) [m]"""
+    end: Array
+    """(3,) [m]"""
+    width: float
+    """Diameter [m]."""
+    color: Color
+    dashed: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Sphere:
+    """A ball."""
+
+    center: Array
+    """(3,) [m]"""
+    radius: float
+    """[m]"""
+    color: Color
+
+
+@dataclass(frozen=True, eq=False)
+class Trail:
+    """A path, fading towards its first (oldest) point."""
+
+    points: Array
+    """(k, 3) [m]"""
+    width: float
+    """[m]"""
+    color: Color
+
+
+@dataclass(frozen=True, eq=False)
+class Arrow:
+    """A flat arrow from `start` to `end`, lying horizontally."""
+
+    start: Array
+    """(3,) [m]"""
+    end: Array
+    """(3,) [m]"""
+    width: float
+    """Of the shaft [m]."""
+    color: Color
+
+
+@dataclass(frozen=True, eq=False)
+class Marker:
+    """A goal: rings on the ground around `position`, and a pin."""
+
+    position: Array
+    """(3,) [m]"""
+    radius: float
+    """Of the outer ring [m]."""
+    color: Color
+
+
+@dataclass(frozen=True, eq=False)
+class GroundGrid:
+    """A round patch of ground with grid lines every `spacing` metres, fading out towards `radius`."""
+
+    height: Height
+    center: tuple[float, float]
+    """[m]"""
+    radius: float
+    """[m]"""
+    spacing: float = 0.5
+    """[m]"""
+    breaks: tuple[Array, Array] = (np.zeros(0), np.zeros(0))
+    """Further x, and y [m], at which the ground may bend; between them it is drawn flat."""
+    color: Color = GROUND
+    line_color: Color = GRID
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One horizontal bar of a HUD: `value` between `low` and `high`."""
+
+    label: str
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Hud:
+    """Text and bars over a picture."""
+
+    title: str = ""
+    lines: tuple[str, ...] = ()
+    bars: tuple[Bar, ...] = ()
+    help: tuple[str, ...] = ()
+    """Lines at the lower edge: which key does what."""
+    badge: str = ""
+    """A word at the upper right: "paused", "recording", ..."""
+
+
+@dataclass(frozen=True)
+class Legend:
+    """What the tension colours mean; drawn with a HUD only."""
+
+    label: str
+    low: float
+    high: float
+    note: str = ""
+
+
+Primitive = Segment | Sphere | Trail | Arrow | Marker | GroundGrid
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """All there is to draw, and where to look: a camera at `look_at` some 2.6 `extent` away sees the robot whole."""
+
+    primitives: tuple[Primitive, ...]
+    look_at: Array
+    """(3,) [m]"""
+    extent: float
+    """Size of the thing looked at [m]."""
+    legend: Legend | None = None

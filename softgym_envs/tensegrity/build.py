@@ -1,0 +1,240 @@
+"""The tensegrity room's environments: each function builds a task and the simulator under it. See `envs.registry`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import OptionError
+from ..core.simulator import Simulator
+from ..core.task import Task
+from .model import TensegrityModel, prism, superball, with_terrain
+from .poses import Spread
+from .structure_file import load_structure
+from .tasks import FollowVelocity, VisitWaypoints, terrain_level
+from .terrain import Terrain
+
+Range = float | Sequence[float]
+
+
+def roll(
+    *,
+    backend: str = "native",
+    device: str = "cpu",
+    control_period: float = 0.1,
+    obs_mode: str = "sensors",
+    simulator_options: Mapping[str, Any] | None = None,
+    structure: str | Path | None = None,
+    target_speed: Range = 1.0,
+    heading: float | None = 0.0,
+    control_weight: float = 0.01,
+) -> tuple[Task, Simulator]:
+    """The 6-bar SUPERball rolls over flat ground at a commanded velocity ([Wang2020] V-C).
+
+    Args:
+        backend: "native", our engine, or "mujoco", the twin.
+        device: "cpu", or a CUDA device for our engine.
+        control_period: Time between actions [s].
+        obs_mode: "sensors" or "state".
+        simulator_options: Further keywords of the simulator: dt, contact ("stick", "paper"); for the twin cables.
+        structure: TOML file of another robot; see `structure_file.load_structure`.
+        target_speed: Commanded speed [m/s], or an interval to draw it from.
+        heading: Commanded direction, angle from the x axis [rad]; None draws a new one for every episode.
+        control_weight: Weight of the mean squared action.
+    """
+    model = _model(superball(), structure)
+    task = FollowVelocity(
+        model, control_period, obs_mode, control_weight, target_speed=_interval("target_speed", target_speed), heading=heading
+    )
+    return task, simulate(model, backend, device, simulator_options)
+
+
+def crawl(
+    *,
+    backend: str = "native",
+    device: str = "cpu",
+    control_period: float = 0.1,
+    obs_mode: str = "sensors",
+    simulator_options: Mapping[str, Any] | None = None,
+    structure: str | Path | None = None,
+    target_speed: Range = 0.2,
+    heading: float | None = 0.0,
+    control_weight: float = 0.01,
+    gravity: float = 0.981,
+    actuated: Sequence[int] = (6, 7, 8),
+) -> tuple[Task, Simulator]:
+    """The 3-bar prism crawls with three of its nine cables at a tenth of Earth's gravity ([Wang2020] V-D).
+
+    The paper gives no target; the velocity error is weighted (1, 0.5, 0.1) over 0.2 m/s squared.
+
+    Args:
+        backend: "native", our engine, or "mujoco", the twin.
+        device: "cpu", or a CUDA device for our engine.
+        control_period: Time between actions [s].
+        obs_mode: "sensors" or "state".
+        simulator_options: Further keywords of the simulator: dt, contact ("stick", "paper"); for the twin cables.
+        structure: TOML file of another robot; see `structure_file.load_structure`. It brings its own actuated cables.
+        target_speed: Commanded speed [m/s], or an interval to draw it from.
+        heading: Commanded direction, angle from the x axis [rad]; None draws a new one for every episode.
+        control_weight: Weight of the mean squared action.
+        gravity: [m/s^2]; wins over a file given as params.
+        actuated: The prism's cables that have a motor: 0-2 bottom, 3-5 top, 6-8 saddles.
+    """
+    model = _model(prism(actuated=tuple(actuated)), structure)
+    task = FollowVelocity(
+        model,
+        control_period,
+        obs_mode,
+        control_weight,
+        settle_time=1.0,
+        constants={"gravity": float(gravity)},
+        target_speed=_interval("target_speed", target_speed),
+        heading=heading,
+        velocity_weights=(25.0, 12.5, 2.5),
+    )
+    return task, simulate(model, backend, device, simulator_options)
+
+
+def waypoint(
+    *,
+    backend: str = "native",
+    device: str = "cpu",
+    control_period: float = 0.1,
+    obs_mode: str = "sensors",
+    simulator_options: Mapping[str, Any] | None = None,
+    structure: str | Path | None = None,
+    num_waypoints: int = 3,
+    radius: float = 0.5,
+    leg: Range = (1.5, 3.0),
+    control_weight: float = 0.01,
+) -> tuple[Task, Simulator]:
+    """The 6-bar SUPERball rolls over flat ground to waypoints, one after the other, in any direction.
+
+    Args:
+        backend: "native", our engine, or "mujoco", the twin.
+        device: "cpu", or a CUDA device for our engine.
+        control_period: Time between actions [s].
+        obs_mode: "sensors" or "state".
+        simulator_options: Further keywords of the simulator: dt, contact ("stick", "paper"); for the twin cables.
+        structure: TOML file of another robot; see `structure_file.load_structure`.
+        num_waypoints: How many.
+        radius: A waypoint is reached within this distance of the centre of mass [m].
+        leg: Distance from one waypoint to the next [m], or an interval to draw it from.
+        control_weight: Weight of the mean squared action.
+    """
+    model = _model(superball(), structure)
+    task = VisitWaypoints(
+        model, control_period, obs_mode, control_weight, num_waypoints=num_waypoints, radius=radius, leg=_interval("leg", leg)
+    )
+    return task, simulate(model, backend, device, simulator_options)
+
+
+def terrain(
+    *,
+    backend: str = "native",
+    device: str = "cpu",
+    control_period: float = 0.1,
+    obs_mode: str = "sensors",
+    simulator_options: Mapping[str, Any] | None = None,
+    structure: str | Path | None = None,
+    target_speed: Range = 0.5,
+    heading: float | None = None,
+    control_weight: float = 0.01,
+    ground: str = "rubble",
+    level: float = 1.0,
+    ground_seed: int = 0,
+) -> tuple[Task, Simulator]:
+    """The 6-bar SUPERball rolls over uneven ground at a commanded velocity, and feels the ground around it.
+
+    Args:
+        backend: "native", our engine, or "mujoco", the twin.
+        device: "cpu", or a CUDA device for our engine.
+        control_period: Time between actions [s].
+        obs_mode: "sensors" or "state".
+        simulator_options: Further keywords of the simulator: dt, contact ("stick", "paper"); for the twin cables.
+        structure: TOML file of another robot; see `structure_file.load_structure`.
+        target_speed: Commanded speed [m/s], or an interval to draw it from.
+        heading: Commanded direction, angle from the x axis [rad]; None draws a new one for every episode.
+        control_weight: Weight of the mean squared action.
+        ground: "rubble", "steps" or "slope".
+        level: 0 is flat, 1 is rubble of 0.1 m, steps of 0.06 m or a slope of 5 degrees; up to 3 times that. An option of
+            `reset` as well; it is the constant terrain_scale, which `randomize` can draw.
+        ground_seed: Which rubble.
+    """
+    model = with_terrain(_model(superball(), structure), uneven_ground(ground, ground_seed))
+    task = FollowVelocity(
+        model,
+        control_period,
+        obs_mode,
+        control_weight,
+        spread=Spread(place=2.0),
+        constants={"terrain_scale": terrain_level(level)},
+        target_speed=_interval("target_speed", target_speed),
+        heading=heading,
+        uneven=True,
+    )
+    return task, simulate(model, backend, device, simulator_options)
+
+
+def uneven_ground(kind: str, seed: int = 0) -> Terrain:
+    """Ground of level 1, 20 m x 20 m, as a height field, so that the constant terrain_scale sets its level.
+
+    Raises:
+        OptionError: Unknown kind.
+    """
+    if kind == "rubble":
+        return Terrain.rubble(height=0.1, seed=seed)
+    if kind == "steps":
+        return Terrain.steps(height=0.06)
+    if kind == "slope":
+        x = np.arange(-10.0, 11.0)
+        return Terrain(heights=np.repeat(np.tan(np.deg2rad(5.0)) * x[:, None], len(x), axis=1), cell=1.0)
+    raise OptionError(f"ground is {kind!r}, allowed are rubble, steps, slope")
+
+
+def simulate(model: TensegrityModel, backend: str, device: str, options: Mapping[str, Any] | None) -> Simulator:
+    """The simulator of a model.
+
+    Raises:
+        OptionError: Unknown backend, a device that it cannot use, unknown keywords.
+    """
+    kind: Any
+    if backend == "native":
+        from .dynamics import TensegritySimulator as kind
+    elif backend == "mujoco":
+        from .mujoco import TensegrityTwin as kind
+    else:
+        raise OptionError(f"backend is {backend!r}, allowed are native, mujoco")
+    if backend == "mujoco" and device != "cpu":
+        raise OptionError(f"device is {device!r}, the mujoco backend runs on 'cpu'")
+    keywords = dict(options or {})
+    allowed = set(inspect.signature(kind).parameters) - {"model", "device"}
+    for name in keywords:
+        if name not in allowed:
+            raise OptionError(f"simulator_options has {name!r}; {kind.__name__} takes {', '.join(sorted(allowed))}")
+    simulator: Simulator = kind(model=model, **keywords, **({"device": device} if backend == "native" else {}))
+    return simulator
+
+
+def _model(default: TensegrityModel, structure: str | Path | None) -> TensegrityModel:
+    if structure is None:
+        return default
+    from .statics import find_form
+
+    return find_form(load_structure(structure))
+
+
+def _interval(name: str, value: Range) -> tuple[float, float]:
+    """A number as (number, number), an interval as it is.
+
+    Raises:
+        OptionError: Neither.
+    """
+    ends = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    if ends.shape not in ((1,), (2,)) or not np.isfinite(ends).all() or ends[0] > ends[-1]:
+        raise OptionError(f"{name} is {value!r}, expected a number or (low, high)")
+    return float(ends[0]), float(ends[-1])

@@ -1,0 +1,78 @@
+"""What the tasks see of a tensegrity robot.
+
+Everything is expressed in the *command frame*: z up, x along the horizontal direction h that the robot is told to go. A
+robot that is turned together with its command sees the same numbers.
+
+Legend: B batch, R rods, N = 2R nodes, nc context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.row_kernel import RowKernel
+from ..core.task import Entry
+from .model import TensegrityModel
+from .task_kernels import COM_X, COM_Z, HEIGHT, HX, HY, OBSERVE
+
+Array = NDArray[np.float64]
+
+SPEED_BOUND = 50.0
+"""[m/s] Observed velocities are clipped here."""
+HEADING, COM = slice(HX, HY + 1), slice(COM_X, COM_Z + 1)
+"""Columns of a context: h, and the position of the centre of mass [m]."""
+
+
+@dataclass(frozen=True, eq=False)
+class Body:
+    """Observations of one robot's states (B, nx)."""
+
+    model: TensegrityModel
+
+    @cached_property
+    def flat(self) -> bool:
+        """Whether the ground is z = 0 everywhere."""
+        return self.model.terrain.is_plane and self.model.terrain.angle == 0.0
+
+    def ground(self, x: Array, y: Array, scale: Array) -> Array:
+        """Ground height [m] at points x, y (B, k) [m]; scale (B,)."""
+        return np.zeros_like(x) if self.flat else self.model.terrain.height(x, y, scale[:, None])
+
+    def observer(self, columns: Sequence[int], context_size: int) -> RowKernel:
+        """(state (B, nx), context (B, nc)) -> (B, 12 R + nu + k): see `entries`; then k further columns of the context."""
+        model = self.model
+        structure = (0.5 * model.rod_lengths, 1.0 / model.control_limit, np.array([HEIGHT, *columns], dtype=np.int32))
+        width = 12 * model.num_rods + model.nu + 1 + len(columns)
+        return RowKernel(OBSERVE, structure, (model.nx, context_size), width)
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Meaning and bounds of what an `observer` writes before the further columns."""
+        model = self.model
+        reach = 3.0 * float(model.rod_lengths.max())
+        position = [Entry(axis, "m", -reach, reach) for axis in ("x", "y", "z")]
+        velocity = [Entry(axis, "m/s", -SPEED_BOUND, SPEED_BOUND) for axis in ("vx", "vy", "vz")]
+        point = (*position, *velocity)
+        nodes = [Entry(f"node{n}.{e.name}", e.unit, e.low, e.high) for n in range(2 * model.num_rods) for e in point]
+        motors = [Entry(f"motor{c}", "of range", -1.0, 1.0) for c in model.actuated]
+        return (*nodes, *motors, Entry("com.height", "m", -reach, 10.0 + reach))
+
+    def state_entries(self) -> tuple[Entry, ...]:
+        """Meaning and bounds of the full state."""
+        kinds = {"q": ("-", 1.0), "v": ("m/s", SPEED_BOUND), "w": ("rad/s", 1e3)}
+        kinds |= {axis: ("m", 1e4) for axis in "xyz"}
+        limit = self.model.control_limit
+        rods = self.model.state_names[: 13 * self.model.num_rods]
+        table = [(name, *kinds[name.split(".")[1][0]]) for name in rods]
+        motors = [Entry(f"motor{c}", "-", -limit, limit, scale=limit) for c in self.model.actuated]
+        return (*(Entry(name, unit, -bound, bound) for name, unit, bound in table), *motors)
+
+
+def to_world(vectors: Array, heading: Array) -> Array:
+    """Horizontal vectors (B, 2) of the command frame in the world frame: x' = h_x x - h_y y, y' = h_y x + h_x y."""
+    x, y, hx, hy = vectors[:, 0], vectors[:, 1], heading[:, 0], heading[:, 1]
+    return np.stack([hx * x - hy * y, hy * x + hx * y], axis=1)

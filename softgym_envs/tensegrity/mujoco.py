@@ -1,0 +1,364 @@
+"""The MuJoCo twin of a tensegrity robot: the ground truth of [Wang2020] (arXiv 2011.04929, section V) in SI units.
+
+Set-up: rods are free bodies with the inertia of a solid cylinder, a capsule and a sphere at either end for contact; Euler,
+1 ms, Newton solver, elliptic cones, condim 6, friction 1 1 1, solref 0.1 1, rods collide with rods and ground. The paper's
+model is in decimetres (gain 1000 there is 100 N per unit of command here). Cables are spatial tendons in two variants:
+
+* "pull_only" (default)  force = min(0, gain w + k L0 - k l - c dl/dt): one affine actuator per cable, which never pushes.
+* "two_way"              the authors' spring and damper of the tendon plus the motor's force gain w: a slack cable pushes.
+
+with gain = motor_gain k. A motor is a first-order filter, dw/dt = motor_speed (u - w). Commands are clamped to the control
+limit (our engine takes them as they are; envs never ask for more).
+
+Where it differs from our own engine (`tensegrity.dynamics`), apart from rounding:
+
+* Contact is a soft constraint: a contact at rest overlaps and gives way over `contact_timeconst`, forces at all contacts and
+  the friction cone are solved together at the level of accelerations. Our engine applies impulses at the level of velocities.
+* Friction has torsional and rolling parts (condim 6, coefficients in m). At the paper's 1 m, many times the radius of a cap,
+  caps in contact hardly spin or roll on the spot. Our engine only damps the spin about the rod.
+* Sliding creeps: the soft friction constraint lets a loaded contact drift slowly, our "stick" mode does not.
+* Rods meet in up to five points (capsule, caps) and the ground also meets a rod's middle; our engine takes one point per
+  pair of rods, the deepest, and only caps against the ground. Caps are whole spheres over the capsule's ends in both.
+* Height fields are two triangles per cell, stored in 32 bits; ours are bilinear. Both agree at grid points and along
+  grid lines. A geom may touch several triangles at once. Beyond the grid the rim goes on for 10 m, ours has no end.
+* "two_way" pushes where our cables are slack. "pull_only" does not differ.
+* A control step starts with a cold solver (see `core.mujoco_engine`): contact forces move within the solver's tolerance.
+
+Cables, motors, rigid bodies and the integrator are the same equations: without contact both agree to rounding.
+
+MuJoCo 4.0.0 has a bug in the sparse Newton solver (google-deepmind/mujoco issue 3767), so the Jacobian is dense by option.
+Explicit damping is stable for c dt / m below about 0.11 with the default robot (k = 1e4 N/m, 1 ms); beyond it rows diverge.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field, fields
+from functools import cached_property, lru_cache
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.errors import OptionError, ParameterError, StructureError
+from ..core.mujoco_engine import MujocoEngine
+from ..core.parameters import Parameters, param
+from ..core.simulator import IntArray, Linearization, check_array, finite_differences
+from .model import TensegrityModel, superball
+from .parameters import TensegrityBody
+
+Array = NDArray[np.float64]
+
+HFIELD_MARGIN = 10.0
+"""[m] How far the rim of a height field is carried on beyond its grid."""
+HFIELD_BASE = 1.0
+"""[m] Thickness of the ground under the lowest point of a height field."""
+STRONGEST_PULL = 1e9
+"""[N] A bound that no cable reaches: MuJoCo's force range needs one."""
+
+
+@dataclass(frozen=True)
+class TwinParameters(TensegrityBody):
+    """Constants of the twin: the body, and MuJoCo's contact."""
+
+    friction: float = param(1.0, unit="-", bounds=(0.0, 2.0), source="[Wang2020] V: friction 1 1 1")
+    torsional_friction: float = param(1.0, unit="m", bounds=(0.0, 2.0), source="[Wang2020] V: friction 1 1 1")
+    rolling_friction: float = param(1.0, unit="m", bounds=(0.0, 2.0), source="[Wang2020] V: friction 1 1 1")
+    contact_timeconst: float = param(0.1, unit="s", bounds=(2e-3, 1.0), scale="log", source="[Wang2020] V: solref 0.1 1")
+    contact_dampratio: float = param(1.0, unit="-", bounds=(0.05, 10.0), scale="log", source="[Wang2020] V: solref 0.1 1")
+
+
+@dataclass(frozen=True, eq=False)
+class TensegrityTwin:
+    """MuJoCo as a `core.simulator.Simulator`, for any `TensegrityModel`; see the module docstring.
+
+    >>> twin = TensegrityTwin()
+    >>> states, status = twin.rollout(twin.initial_state(2), np.zeros((2, 5, 24)), substeps=100)
+    >>> states.shape, status.tolist()
+    ((2, 6, 102), [0, 0])
+
+    Raises:
+        OptionError: Unknown variant of cables, or dt not positive.
+        StructureError: `fixed_rod` does not exist.
+    """
+
+    model: TensegrityModel = field(default_factory=superball)
+    """Structure and ground."""
+    dt: float = 1e-3
+    """Physics step [s]."""
+    cables: str = "pull_only"
+    """"pull_only" or "two_way"; see the module docstring."""
+    fixed_rod: int | None = None
+    """A rod that is held where it is, as in the paper's identification in the air (V-A); its velocity counts as zero."""
+
+    exact_linearize = False
+
+    def __post_init__(self) -> None:
+        if self.cables not in ("pull_only", "two_way"):
+            raise OptionError(f"cables is {self.cables!r}, allowed are 'pull_only' and 'two_way'")
+        if not self.dt > 0:
+            raise OptionError(f"dt is {self.dt} s, expected > 0")
+        if self.fixed_rod is not None and not 0 <= self.fixed_rod < self.model.num_rods:
+            raise StructureError(f"fixed_rod is {self.fixed_rod}, rods are 0 ... {self.model.num_rods - 1}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Fields only: the engine holds threads' buffers, and is made again where it is needed."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    # --- the protocol ----------------------------------------------------------------------------------------------
+
+    @property
+    def nx(self) -> int:
+        """Length of a state."""
+        return self.model.nx
+
+    @property
+    def n(self) -> int:
+        """Dimension of the tangent space."""
+        return self.model.n
+
+    @property
+    def nu(self) -> int:
+        """Number of motors."""
+        return self.model.nu
+
+    @property
+    def control_bounds(self) -> tuple[Array, Array]:
+        """Lowest and highest motor command, each (nu,)."""
+        return -self.model.control_limit * np.ones(self.nu), self.model.control_limit * np.ones(self.nu)
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """One name per entry of the state."""
+        return self.model.state_names
+
+    @property
+    def control_names(self) -> tuple[str, ...]:
+        """One name per control."""
+        return self.model.control_names
+
+    @cached_property
+    def default_parameters(self) -> TwinParameters:
+        """The paper's set-up."""
+        return TwinParameters()
+
+    def initial_state(self, batch: int = 1) -> Array:
+        """The structure's nodes at rest, (B, nx)."""
+        return np.tile(self.model.state_from_nodes(self.model.nodes), (batch, 1))
+
+    def step(
+        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> tuple[Array, IntArray]:
+        """One control step; see `Simulator.step`."""
+        return self.engine.step(state, control, self._constants(parameters), substeps=substeps)
+
+    def rollout(
+        self, state: Array, controls: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> tuple[Array, IntArray]:
+        """T control steps; see `Simulator.rollout`."""
+        return self.engine.rollout(state, controls, self._constants(parameters), substeps=substeps)
+
+    def retract(self, state: Array, dx: Array) -> Array:
+        """See `TensegrityModel`."""
+        return self.model.retract(state, dx)
+
+    def difference(self, a: Array, b: Array) -> Array:
+        """See `TensegrityModel`."""
+        return self.model.difference(a, b)
+
+    def linearize(
+        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> Linearization:
+        """Central differences of one control step; a command at its limit gives half its derivative (it is clamped)."""
+        state = check_array("state", state, (None, self.nx))
+        control = check_array("control", control, (len(state), self.nu))
+        return finite_differences(self, state, control, parameters, substeps=substeps)
+
+    def cable_tensions(self, state: Array, parameters: Parameters | None = None) -> Array:
+        """Pull of every cable as MuJoCo computes it, (B, nx) -> (B, C) [N]; a "two_way" cable that pushes is negative."""
+        return self.engine.evaluate(state, self._constants(parameters), self._read_tensions)
+
+    def mj_model(self, parameters: Parameters | None = None) -> mujoco.MjModel:
+        """A copy of the compiled MuJoCo model with one set of constants, e.g. to look at it in MuJoCo's viewer."""
+        return copy.copy(self.engine.models(self._constants(parameters), 1)[0])
+
+    # --- the MuJoCo side -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def engine(self) -> MujocoEngine:
+        """Batched stepping; moving rods and motors are MuJoCo's state, a fixed rod is a mocap body."""
+        blocks = np.arange(13 * self.model.num_rods).reshape(-1, 13)
+        moving = np.delete(blocks, [] if self.fixed_rod is None else [self.fixed_rod], axis=0)
+        held = blocks[:0] if self.fixed_rod is None else blocks[[self.fixed_rod]]
+        motors = 13 * self.model.num_rods + np.arange(self.nu)
+        return MujocoEngine(
+            build_spec(self.model, self.dt, self.cables, self.fixed_rod).compile(),
+            nx=self.nx,
+            nu=self.nu,
+            state_index=np.concatenate([moving[:, :7].ravel(), moving[:, 7:].ravel(), motors]),
+            mocap_index=np.concatenate([held[:, :3].ravel(), held[:, 3:7].ravel()]),
+            write_constants=self._write_constants,
+        )
+
+    def _constants(self, parameters: Parameters | None) -> Array:
+        """(P,) if all rows share them, else (B, P).
+
+        Raises:
+            ParameterError: They are not the twin's.
+        """
+        parameters = parameters or self.default_parameters
+        if not isinstance(parameters, TwinParameters):
+            raise ParameterError(f"parameters are {type(parameters).__name__}, TensegrityTwin takes TwinParameters")
+        try:
+            return _shared_constants(parameters)
+        except TypeError:  # arrays, one value per row, have no hash
+            return parameters.to_vector()
+
+    @cached_property
+    def _cable_order(self) -> list[int]:
+        """The cable of each actuator: those with a motor in the order of the controls, then (pull_only) the others."""
+        passive = [c for c in range(self.model.num_cables) if c not in self.model.actuated]
+        return [*self.model.actuated, *(passive if self.cables == "pull_only" else [])]
+
+    def _write_constants(self, mj: mujoco.MjModel, row: Array) -> None:
+        c = dict(zip(TwinParameters.names(), row.tolist(), strict=True))
+        mj.opt.gravity[:] = (0.0, 0.0, -c["gravity"])
+        mj.body_mass[1:] = c["rod_mass"]
+        mj.body_inertia[1:] = c["rod_mass"] * _unit_inertia(self.model)
+        mj.geom_friction[:] = (c["friction"], c["torsional_friction"], c["rolling_friction"])
+        mj.geom_solref[:] = (c["contact_timeconst"], c["contact_dampratio"])
+        self._write_cables(mj, c)
+        if not self.model.terrain.is_plane:
+            _write_heights(mj, self.model, c["terrain_scale"])
+
+    def _write_cables(self, mj: mujoco.MjModel, c: dict[str, float]) -> None:
+        ratio, rest = (
+            np.array(r or (1.0,) * self.model.num_cables) for r in (self.model.stiffness_ratio, self.model.rest_ratio)
+        )
+        stiffness, damping, rest = ratio * c["cable_stiffness"], ratio * c["cable_damping"], rest * c["rest_length"]
+        order = self._cable_order
+        mj.actuator_dynprm[: self.nu, 0] = 1.0 / c["motor_speed"]
+        mj.actuator_gainprm[: self.nu, 0] = c["motor_gain"] * stiffness[order[: self.nu]]
+        if self.cables == "two_way":
+            mj.tendon_stiffness[:], mj.tendon_damping[:] = stiffness, damping
+            mj.tendon_lengthspring[:] = rest[:, None]
+        else:
+            mj.actuator_biasprm[:, :3] = np.stack([stiffness * rest, -stiffness, -damping], axis=1)[order]
+
+    def _read_tensions(self, mj: mujoco.MjModel, data: mujoco.MjData) -> Array:
+        """Minus MuJoCo's force along each tendon: actuator, and in "two_way" the tendon's spring and damper."""
+        tension = np.zeros(self.model.num_cables)
+        tension[self._cable_order] = -data.actuator_force
+        if self.cables == "two_way":
+            tension += mj.tendon_stiffness * (data.ten_length - mj.tendon_lengthspring[:, 1])
+            tension += mj.tendon_damping * data.ten_velocity
+        return tension
+
+
+@lru_cache(maxsize=64)
+def _shared_constants(parameters: TwinParameters) -> Array:
+    """`to_vector`, remembered: it would cost as much as a substep."""
+    return parameters.to_vector()
+
+
+def build_spec(model: TensegrityModel, dt: float, cables: str, fixed_rod: int | None = None) -> mujoco.MjSpec:
+    """The structure as an MjSpec; the constants are written into the compiled model by the twin."""
+    spec = mujoco.MjSpec()
+    spec.modelname = model.name
+    option = spec.option
+    option.timestep = dt
+    option.integrator = mujoco.mjtIntegrator.mjINT_EULER
+    option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
+    option.solver = mujoco.mjtSolver.mjSOL_NEWTON
+    option.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
+    _add_ground(spec, model)
+    state = model.state_from_nodes(model.nodes)
+    for r in range(model.num_rods):
+        _add_rod(spec, model, r, state[13 * r : 13 * r + 7], held=r == fixed_rod)
+    for index, ends in enumerate(model.cables):
+        tendon = spec.add_tendon(name=f"cable{index}")
+        for node in ends:
+            tendon.wrap_site(f"node{node}")
+    passive = [c for c in range(model.num_cables) if c not in model.actuated]
+    for c in (*model.actuated, *(passive if cables == "pull_only" else ())):
+        _add_actuator(spec, model, c, cables)
+    return spec
+
+
+def _add_ground(spec: mujoco.MjSpec, model: TensegrityModel) -> None:
+    """A plane through the origin, turned by the slope's angle; or a height field (filled in by `_write_heights`)."""
+    terrain = model.terrain
+    if terrain.is_plane:
+        quat = [np.cos(0.5 * terrain.angle), 0.0, -np.sin(0.5 * terrain.angle), 0.0]
+        spec.worldbody.add_geom(name="ground", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 1.0], quat=quat, condim=6)
+        return
+    grid = _extended_heights(model, 1.0)
+    x, y = (0.5 * terrain.cell * (count - 1) for count in grid.shape)
+    spec.add_hfield(
+        name="ground", nrow=grid.shape[1], ncol=grid.shape[0], size=[x, y, 1.0, HFIELD_BASE], userdata=np.zeros(grid.size)
+    )
+    # A position unlike the body's: else older compilers mark the frames as one, and a later geom_pos has no effect.
+    below = [0.0, 0.0, -HFIELD_BASE]
+    spec.worldbody.add_geom(name="ground", type=mujoco.mjtGeom.mjGEOM_HFIELD, hfieldname="ground", pos=below, condim=6)
+
+
+def _extended_heights(model: TensegrityModel, scale: float) -> Array:
+    """z = slope + scale * heights on the grid, carried on beyond its rim by HFIELD_MARGIN, (x, y) [m]."""
+    terrain = model.terrain
+    rim = int(np.ceil(HFIELD_MARGIN / terrain.cell))
+    heights = scale * np.pad(terrain.heights, rim, mode="edge")
+    x = (np.arange(heights.shape[0]) - 0.5 * (heights.shape[0] - 1)) * terrain.cell
+    return np.asarray(heights + (x * np.tan(terrain.angle))[:, None])
+
+
+def _write_heights(mj: mujoco.MjModel, model: TensegrityModel, scale: float) -> None:
+    """MuJoCo wants heights in [0, 1] times an elevation, over the geom's origin."""
+    z = _extended_heights(model, scale)
+    low, span = z.min(), max(float(np.ptp(z)), 1e-6)
+    mj.hfield_data[:] = ((z - low) / span).T.ravel()  # rows run along y
+    mj.hfield_size[0, 2] = span
+    mj.geom_pos[0] = (0.0, 0.0, low)
+
+
+def _unit_inertia(model: TensegrityModel) -> Array:
+    """Inertia over mass of a solid cylinder, (3 r^2 + L^2)/12 across and r^2/2 along the rod, (R, 3) [m^2]."""
+    across = (3.0 * model.rod_radius**2 + model.rod_lengths**2) / 12.0
+    return np.stack([across, across, np.full(model.num_rods, 0.5 * model.rod_radius**2)], axis=1)
+
+
+def _add_rod(spec: mujoco.MjSpec, model: TensegrityModel, r: int, pose: Array, *, held: bool) -> None:
+    """A free body (a held one has no joint: MuJoCo's mocap body); geoms of one body do not collide, and carry no mass."""
+    body = spec.worldbody.add_body(name=f"rod{r}", pos=pose[:3], quat=pose[3:], mocap=held)
+    if not held:
+        body.add_freejoint()
+    body.explicitinertial = True
+    body.ipos, body.mass, body.inertia = np.zeros(3), 1.0, _unit_inertia(model)[r]
+    half = 0.5 * model.rod_lengths[r]
+    shape = mujoco.mjtGeom
+    body.add_geom(name=f"rod{r}", type=shape.mjGEOM_CAPSULE, size=[model.rod_radius, half, 0.0], mass=0.0, condim=6)
+    for node, z in ((2 * r, -half), (2 * r + 1, half)):
+        body.add_site(name=f"node{node}", pos=[0.0, 0.0, z])
+        body.add_geom(
+            name=f"cap{node}",
+            type=shape.mjGEOM_SPHERE,
+            size=[model.cap_radius, 0.0, 0.0],
+            pos=[0.0, 0.0, z],
+            mass=0.0,
+            condim=6,
+        )
+
+
+def _add_actuator(spec: mujoco.MjSpec, model: TensegrityModel, c: int, cables: str) -> None:
+    """Cable c's actuator: with a motor if it is actuated; in "pull_only" it also is the spring and damper."""
+    actuator = spec.add_actuator(name=f"cable{c}", target=f"cable{c}", trntype=mujoco.mjtTrn.mjTRN_TENDON)
+    actuator.gaintype = mujoco.mjtGain.mjGAIN_FIXED
+    actuator.gainprm[0] = 0.0
+    if c in model.actuated:
+        actuator.dyntype = mujoco.mjtDyn.mjDYN_FILTER
+        actuator.ctrllimited = True
+        actuator.ctrlrange = [-model.control_limit, model.control_limit]
+    if cables == "pull_only":
+        actuator.biastype = mujoco.mjtBias.mjBIAS_AFFINE
+        actuator.forcelimited = True
+        actuator.forcerange = [-STRONGEST_PULL, 0.0]

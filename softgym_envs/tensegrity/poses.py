@@ -1,0 +1,115 @@
+"""How episodes of a tensegrity robot begin: lying on a random stable face, a little disturbed, settled on the ground.
+
+Legend: B batch, R rods, F stable faces.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import ConvexHull, QhullError
+
+from ..core import lie
+from ..core.errors import StructureError
+from ..core.task import Start
+from .model import TensegrityModel
+
+Array = NDArray[np.float64]
+
+DROP_GAP = 0.01
+"""[m] Height of the lowest cap over the ground before the robot settles."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Size of the random differences between first states."""
+
+    position: float = 0.01
+    """Standard deviation of the rods' positions before settling [m]."""
+    rotation: float = 0.02
+    """Standard deviation of the rods' rotations before settling [rad]."""
+    speed: float = 0.02
+    """Standard deviation of the rods' velocities after settling [m/s, rad/s]."""
+    motor: float = 0.05
+    """Motors start within this fraction of their range."""
+    place: float = 0.0
+    """The centre of mass starts within this distance of the origin, along x and along y [m]."""
+
+
+def stable_faces(model: TensegrityModel, *, margin: float = 0.02) -> Array:
+    """Rotations (F, 4) that put a face of the robot's convex hull down on which it stands.
+
+    A face with outward normal n and edge lines a_e . x <= b_e (unit a_e, in its plane) is stable if the centre of mass c,
+    projected onto it, is inside by `margin` [m]: b_e - a_e . c >= margin for all e. In the order of the hull's faces.
+
+    Raises:
+        StructureError: All nodes lie in a plane, or the robot stands on no face.
+    """
+    try:
+        hull = ConvexHull(model.nodes)
+    except QhullError as error:
+        raise StructureError(f"the nodes of {model.name!r} span no volume: it cannot stand on the ground") from error
+    center = model.nodes.mean(axis=0)
+    rotations = []
+    for normal in np.unique(np.round(hull.equations[:, :3], 6) + 0.0, axis=0):
+        reach = model.nodes @ normal
+        down = lie.conjugate(lie.from_z_axis(-normal))
+        footprint = lie.rotate(down, model.nodes[reach > reach.max() - 1e-6] - center)[:, :2]
+        edges = ConvexHull(footprint).equations
+        if (-edges[:, 2]).min() >= margin:
+            rotations.append(down)
+    if not rotations:
+        raise StructureError(f"{model.name!r} stands on no face of its convex hull: the centre of mass is outside of all")
+    return np.array(rotations)
+
+
+def random_states(model: TensegrityModel, faces: Array, spread: Spread, start: Start, settle_time: float) -> Array:
+    """First states (B, nx): a random face down, a random yaw, disturbed, settled for `settle_time` [s] with held motors."""
+    tangent = 12 * model.num_rods
+    uniform = np.array([rng.random(4 + model.nu) for rng in start.rngs])
+    normal = np.array([rng.standard_normal(2 * tangent) for rng in start.rngs])
+    turn = faces[(uniform[:, 0] * len(faces)).astype(int)]
+    yaw = np.pi * uniform[:, 1]  # half the angle
+    turn = lie.multiply(np.stack([np.cos(yaw), 0 * yaw, 0 * yaw, np.sin(yaw)], axis=-1), turn)
+    state = turned(model, turn)
+    shape = np.array([spread.position] * 3 + [spread.rotation] * 3 + [0.0] * 6)
+    state = model.retract(state, rod_tangent(model, normal[:, :tangent], shape))
+    motors = slice(13 * model.num_rods, None)
+    state[:, motors] = spread.motor * model.control_limit * (2 * uniform[:, 4:] - 1)
+    place = spread.place * (2 * uniform[:, 2:4] - 1)
+    state = dropped(model, state, place, start.constants["terrain_scale"])
+    state = start.settle(state, state[:, motors], settle_time)
+    return model.retract(state, rod_tangent(model, normal[:, tangent:], np.array([0.0] * 6 + [spread.speed] * 6)))
+
+
+def turned(model: TensegrityModel, turn: Array) -> Array:
+    """The rest pose turned about its centre of mass by B quaternions (B, 4), motors at zero; -> (B, nx)."""
+    rest = model.state_from_nodes(model.nodes)[: 13 * model.num_rods].reshape(model.num_rods, 13)
+    rods = np.zeros((len(turn), model.num_rods, 13))
+    rods[..., :3] = lie.rotate(turn[:, None], rest[:, :3] - rest[:, :3].mean(axis=0))
+    rods[..., 3:7] = lie.multiply(turn[:, None], rest[:, 3:7])
+    return np.concatenate([rods.reshape(len(turn), -1), np.zeros((len(turn), model.nu))], axis=1)
+
+
+def dropped(model: TensegrityModel, state: Array, place: Array, scale: Array) -> Array:
+    """States (B, nx) shifted to `place` (B, 2) [m], the lowest cap `DROP_GAP` over the ground."""
+    state = state.copy()
+    rods = state[:, : 13 * model.num_rods].reshape(len(state), model.num_rods, 13)
+    rods[..., :2] += place[:, None]
+    gap = model.clearance(state, scale[:, None])  # type: ignore[arg-type]
+    rods[..., 2] += (DROP_GAP - gap)[:, None]
+    return state
+
+
+def rod_tangent(model: TensegrityModel, normal: Array, sizes: Array) -> Array:
+    """Numbers (B, 12 R) times the sizes (12,) of a rod's tangent, as tangent vectors (B, n) with the motors at rest."""
+    scaled = normal * np.tile(sizes, model.num_rods)
+    return np.concatenate([scaled, np.zeros((len(normal), model.nu))], axis=1)
+
+
+def disturbance_scale(model: TensegrityModel) -> Array:
+    """Kick of unit size, (n,): 1 m/s for every rod's centre and for the velocity of its ends about the centre."""
+    parts = [np.concatenate([np.zeros(6), np.ones(3), np.full(3, 2.0 / length)]) for length in model.rod_lengths]
+    return np.concatenate([*parts, np.zeros(model.nu)])

@@ -1,0 +1,127 @@
+"""Rod-cable structures from TOML files; `load_structure` describes the form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import FileFormatError, StructureError
+from ..core.parameters import read_toml
+from .model import TensegrityModel
+
+Points = dict[str, list[float]]
+
+ALLOWED = ("name", "actuated", "rod_radius", "cap_radius", "control_limit", "nodes", "rods", "cables")
+"""Entries of a file."""
+
+
+def load_structure(path: str | Path) -> TensegrityModel:
+    """Read a rod-cable structure from a TOML file, with lengths in m.
+
+    The form::
+
+        name = "my robot"
+        actuated = ["c0"]                  # default: all cables
+        rod_radius = 0.031                 # optional, as cap_radius and control_limit
+
+        [nodes]
+        a = [0.0, 0.0, 0.0]
+        ...
+        [[rods]]
+        nodes = ["a", "b"]
+        [[cables]]
+        name = "c0"                        # optional
+        nodes = ["b", "c"]
+        stiffness_ratio = 1.0              # optional, as rest_ratio
+
+    Every node is the end of exactly one rod. The nodes are a guess of the rest pose: see `statics.find_form`.
+
+    Raises:
+        FileFormatError: No such file, not TOML, missing or unknown entries, entries of the wrong kind.
+        StructureError: The structure makes no sense: dangling cable, node without rod, ...
+    """
+    document = read_toml(path)
+    _check_entries(path, document)
+    points = _read_nodes(path, document["nodes"])
+    order = _read_rods(path, document["rods"], points)
+    pairs = [_node_pair(path, f"cable {index}", cable, points) for index, cable in enumerate(document["cables"])]
+    numbers = {key: _number(path, key, document.get(key, getattr(TensegrityModel, key))) for key in ALLOWED[2:5]}
+    return TensegrityModel(
+        name=str(document.get("name", Path(path).stem)),
+        nodes=np.array([points[name] for name in order]),
+        cables=tuple((order.index(a), order.index(b)) for a, b in pairs),
+        actuated=_read_actuated(path, document),
+        stiffness_ratio=_ratios(path, document["cables"], "stiffness_ratio"),
+        rest_ratio=_ratios(path, document["cables"], "rest_ratio"),
+        rod_radius=numbers["rod_radius"],
+        cap_radius=numbers["cap_radius"],
+        control_limit=numbers["control_limit"],
+    )
+
+
+def _check_entries(path: str | Path, document: Mapping[str, Any]) -> None:
+    for key in document:
+        if key not in ALLOWED:
+            raise FileFormatError(f"{path}: unknown entry {key!r}; allowed are {', '.join(ALLOWED)}")
+    for key in ("nodes", "rods", "cables"):
+        if not document.get(key):
+            raise FileFormatError(f"{path}: [{key}] is missing or empty")
+    for key in ("rods", "cables"):
+        if not isinstance(document[key], list):
+            raise FileFormatError(f"{path}: {key} must be tables, each under [[{key}]]")
+
+
+def _read_nodes(path: str | Path, table: object) -> Points:
+    points: Points = {}
+    if not isinstance(table, dict):
+        raise FileFormatError(f"{path}: [nodes] must be a table of name = [x, y, z]")
+    for name, value in table.items():
+        if not (isinstance(value, list) and len(value) == 3 and all(isinstance(v, (int, float)) for v in value)):
+            raise FileFormatError(f"{path}: node {name!r} is {value!r}, expected [x, y, z] in m")
+        points[name] = [float(v) for v in value]
+    return points
+
+
+def _read_rods(path: str | Path, rods: list[object], points: Points) -> list[str]:
+    """Names of the nodes in the order of the rods."""
+    order: list[str] = []
+    for index, rod in enumerate(rods):
+        order += _node_pair(path, f"rod {index}", rod, points)
+    for name in points:
+        if order.count(name) != 1:
+            raise StructureError(f"{path}: node {name!r} is the end of {order.count(name)} rods, expected exactly one")
+    return order
+
+
+def _read_actuated(path: str | Path, document: Mapping[str, Any]) -> tuple[int, ...]:
+    names = [str(cable.get("name", index)) for index, cable in enumerate(document["cables"])]
+    actuated = document.get("actuated", names)
+    if not isinstance(actuated, list):
+        raise FileFormatError(f"{path}: actuated is {actuated!r}, expected a list of names of cables")
+    for name in actuated:
+        if str(name) not in names:
+            raise StructureError(f"{path}: actuated cable {name!r} does not exist; cables are {', '.join(names)}")
+    return tuple(names.index(str(name)) for name in actuated)
+
+
+def _node_pair(path: str | Path, what: str, entry: object, points: Points) -> tuple[str, str]:
+    nodes = entry.get("nodes") if isinstance(entry, dict) else None
+    if not (isinstance(nodes, list) and len(nodes) == 2):
+        raise FileFormatError(f'{path}: {what} needs nodes = ["a", "b"], got {nodes!r}')
+    for name in nodes:
+        if name not in points:
+            raise StructureError(f"{path}: {what} dangles: node {name!r} does not exist; nodes are {', '.join(points)}")
+    return nodes[0], nodes[1]
+
+
+def _ratios(path: str | Path, cables: list[dict[str, Any]], key: str) -> tuple[float, ...]:
+    return tuple(_number(path, f"{key} of cable {index}", cable.get(key, 1.0)) for index, cable in enumerate(cables))
+
+
+def _number(path: str | Path, what: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise FileFormatError(f"{path}: {what} is {value!r}, expected a number")
+    return float(value)

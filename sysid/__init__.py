@@ -1,0 +1,41 @@
+"""System identification for any `softgym_envs.core.simulator.Simulator`: problem -> method -> result -> report.
+
+::
+
+    problem = FitProblem(simulator, recordings.split(3, 1, 1), free=("cable_stiffness", "cable_damping"))
+    result = one_step(problem)
+    print(result.summary())
+    result.save("results/fit")  # fit.toml, fit.json, report.html
+
+Bad recordings end in a `DataError`; constants that the data cannot tell apart end in a verdict instead of a number.
+"""
+
+from .adam import AdamOptions, adam
+from .levenberg import IterLog, LevenbergOptions
+from .problem import FitProblem, IdentificationSetup, Measurement
+from .result import Estimate, FitResult, Verdict, load_distribution
+from .shooting import ShootingOptions, multiple_shooting, one_step, single_shooting
+from .uncertainty import Combination, PosteriorParameters
+from .validation import HorizonError, open_loop
+
+__all__ = [
+    "AdamOptions",
+    "Combination",
+    "Estimate",
+    "FitProblem",
+    "FitResult",
+    "HorizonError",
+    "IdentificationSetup",
+    "IterLog",
+    "LevenbergOptions",
+    "Measurement",
+    "PosteriorParameters",
+    "ShootingOptions",
+    "Verdict",
+    "adam",
+    "load_distribution",
+    "multiple_shooting",
+    "one_step",
+    "open_loop",
+    "single_shooting",
+]

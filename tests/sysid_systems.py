@@ -1,0 +1,183 @@
+"""Small simulators with known physics for the tests of `sysid`: a driven mass on a spring, and a spinning body on quaternions.
+
+Exact maps where there are any, so that identification is tested against mathematics and not against another integrator of ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import expm
+
+from softgym_envs.core import lie
+from softgym_envs.core.parameters import Parameters, param
+from softgym_envs.core.simulator import IntArray, Linearization, finite_differences
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SpringParameters(Parameters):
+    """m a + c v + k x = g u, plus a constant that has no effect."""
+
+    mass: float = param(2.0, unit="kg", bounds=(0.01, 100.0), scale="log")
+    stiffness: float = param(20.0, unit="N/m", bounds=(0.1, 1e4), scale="log")
+    damping: float = param(1.5, unit="N s/m", bounds=(0.01, 100.0), scale="log")
+    gain: float = param(3.0, unit="N", bounds=(0.01, 1e3), scale="log")
+    offset: float = param(0.5, unit="m/s^2", bounds=(-5.0, 5.0))
+    paint: float = param(1.0, unit="-", bounds=(0.0, 2.0))
+
+
+@dataclass(frozen=True)
+class Spring:
+    """Exact zero-order-hold map of the driven mass on a spring; its linearize comes from a Frechet derivative of expm."""
+
+    dt: float = 0.02
+    exact_linearize: bool = True
+
+    nx = n = 2
+    nu = 1
+    state_names = ("mass.x", "mass.vx")
+    control_names = ("force",)
+    control_bounds = (np.array([-1.0]), np.array([1.0]))
+    default_parameters = SpringParameters()
+
+    def initial_state(self, batch: int = 1) -> Array:
+        """At the origin, at rest."""
+        return np.zeros((batch, 2))
+
+    def _maps(self, parameters: SpringParameters, substeps: int, batch: int) -> Array:
+        """expm of [[A, B, e], 0] per row, (B, 4, 4)."""
+        rows = parameters.to_matrix(batch)
+        unique, place = np.unique(rows, axis=0, return_inverse=True)
+        generators = np.zeros((len(unique), 4, 4))
+        m, k, c, g, e = unique[:, :5].T
+        generators[:, 0, 1] = 1.0
+        generators[:, 1] = np.stack([-k / m, -c / m, g / m, e], axis=1)
+        return expm(generators * self.dt * substeps)[place]
+
+    def step(self, state: Array, control: Array, parameters: Any = None, *, substeps: int = 1) -> tuple[Array, IntArray]:
+        """See `Simulator.step`; rows faster than 1e6 m/s have diverged."""
+        return self._advance(state, control, self._maps(parameters or self.default_parameters, substeps, len(state)))
+
+    def _advance(self, state: Array, control: Array, maps: Array) -> tuple[Array, IntArray]:
+        full = np.concatenate([state, control, np.ones((len(state), 1))], axis=1)
+        new = np.einsum("bij,bj->bi", maps[:, :2], full)
+        failed = ~(np.abs(new[:, 1]) < 1e6)
+        return np.where(failed[:, None], state, new), failed.astype(np.int32)
+
+    def rollout(self, state: Array, controls: Array, parameters: Any = None, *, substeps: int = 1) -> tuple[Array, IntArray]:
+        """See `Simulator.rollout`."""
+        maps = self._maps(parameters or self.default_parameters, substeps, len(state))
+        states, status = [state], np.zeros(len(state), dtype=np.int32)
+        for k in range(controls.shape[1]):
+            new, failed = self._advance(states[-1], controls[:, k], maps)
+            status = np.maximum(status, failed)
+            states.append(np.where(status[:, None] > 0, states[-1], new))
+        return np.stack(states, axis=1), status
+
+    def retract(self, state: Array, dx: Array) -> Array:
+        """A vector space."""
+        return state + dx
+
+    def difference(self, a: Array, b: Array) -> Array:
+        """A vector space."""
+        return a - b
+
+    def linearize(self, state: Array, control: Array, parameters: Any = None, *, substeps: int = 1) -> Linearization:
+        """Derivative of expm by the block-triangular identity: expm([[X, E], [0, X]]) = [[., L(X, E)], [0, .]]."""
+        p = parameters or self.default_parameters
+        m, k, c, g = p.mass, p.stiffness, p.damping, p.gain
+        X = np.zeros((4, 4))
+        X[0, 1], X[1] = 1.0, [-k / m, -c / m, g / m, p.offset]
+        full = np.concatenate([state, control, np.ones((len(state), 1))], axis=1)
+        E = np.zeros((6, 4, 4))
+        E[0, 1, :3] = np.array([k, c, -g]) / m**2
+        E[1, 1, 0], E[2, 1, 1], E[3, 1, 2], E[4, 1, 3] = -1 / m, -1 / m, 1 / m, 1.0
+        columns = []
+        for direction in E:
+            block = np.block([[X, direction], [np.zeros((4, 4)), X]]) * self.dt * substeps
+            columns.append(full @ expm(block)[:2, 4:].T)
+        F = expm(X * self.dt * substeps)
+        tile = np.repeat(F[None], len(state), axis=0)
+        return Linearization(tile[:, :2, :2], tile[:, :2, 2:3], np.stack(columns, axis=-1))
+
+
+@dataclass(frozen=True)
+class SpinParameters(Parameters):
+    """Viscous drag and motor gain of a spinning body, both over its inertia."""
+
+    drag: float = param(0.7, unit="1/s", bounds=(0.0, 5.0))
+    torque: float = param(2.0, unit="rad/s^2", bounds=(0.1, 50.0), scale="log")
+
+
+@dataclass(frozen=True)
+class Spin:
+    """A ball driven about its body axes: w' = w + dt (torque u - drag w), q' = q exp(dt w'). nx = 7, n = 6."""
+
+    dt: float = 0.02
+    exact_linearize = False
+    nx, n, nu = 7, 6, 3
+    state_names = ("ball.qw", "ball.qx", "ball.qy", "ball.qz", "ball.wx", "ball.wy", "ball.wz")
+    control_names = ("ux", "uy", "uz")
+    control_bounds = (-np.ones(3), np.ones(3))
+    default_parameters = SpinParameters()
+
+    def initial_state(self, batch: int = 1) -> Array:
+        """Upright, at rest."""
+        return np.tile([1.0, 0, 0, 0, 0, 0, 0], (batch, 1))
+
+    def step(self, state: Array, control: Array, parameters: Any = None, *, substeps: int = 1) -> tuple[Array, IntArray]:
+        """See `Simulator.step`."""
+        drag, torque = (parameters or self.default_parameters).to_matrix(len(state)).T[..., None]
+        q, w = state[:, :4], state[:, 4:]
+        for _ in range(substeps):
+            w = w + self.dt * (torque * control - drag * w)
+            q = lie.retract(q, self.dt * w)
+        return np.concatenate([q, w], axis=1), np.zeros(len(state), dtype=np.int32)
+
+    def rollout(self, state: Array, controls: Array, parameters: Any = None, *, substeps: int = 1) -> tuple[Array, IntArray]:
+        """See `Simulator.rollout`."""
+        states = [state]
+        for k in range(controls.shape[1]):
+            states.append(self.step(states[-1], controls[:, k], parameters, substeps=substeps)[0])
+        return np.stack(states, axis=1), np.zeros(len(state), dtype=np.int32)
+
+    def retract(self, state: Array, dx: Array) -> Array:
+        """Rotation vector in the body frame, then angular velocity."""
+        return np.concatenate([lie.retract(state[..., :4], dx[..., :3]), state[..., 4:] + dx[..., 3:]], axis=-1)
+
+    def difference(self, a: Array, b: Array) -> Array:
+        """Inverse of `retract`."""
+        return np.concatenate([lie.difference(a[..., :4], b[..., :4]), a[..., 4:] - b[..., 4:]], axis=-1)
+
+    def linearize(self, state: Array, control: Array, parameters: Any = None, *, substeps: int = 1) -> Linearization:
+        """By differences."""
+        return finite_differences(self, state, control, parameters, substeps=substeps)
+
+
+def record(
+    simulator: Any,
+    truth: Parameters | None = None,
+    *,
+    steps: int = 200,
+    count: int = 1,
+    seed: int = 0,
+    noise: Any = 0.0,
+    substeps: int = 1,
+) -> TrajectorySet:
+    """Recordings of a simulator under controls that are random every fifth step, with Gaussian noise on the states."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for _ in range(count):
+        low, high = simulator.control_bounds
+        held = rng.uniform(low, high, (-(-steps // 5), simulator.nu))
+        controls = np.repeat(held, 5, axis=0)[:steps]
+        states, status = simulator.rollout(simulator.initial_state(1), controls[None], truth, substeps=substeps)
+        assert not status.any()
+        made.append(Trajectory.from_rollout(simulator, states[0], controls, substeps=substeps).with_noise(rng, noise))
+    return TrajectorySet(tuple(made))

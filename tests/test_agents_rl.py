@@ -1,0 +1,120 @@
+"""Training, evaluation and resuming with stable-baselines3, and transfer studies by reinforcement learning."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from agents.rl import PolicyWorker, Training, evaluate, load_policy, newest_checkpoint, settings, train
+from agents.study import Job, Study
+from softgym_envs.core.errors import FileFormatError, OptionError
+from softgym_envs.envs.registry import ENVIRONMENTS
+
+ID = "softgym_envs:TensegrityCrawl-v0"
+QUICK = {"n_steps": 16, "n_epochs": 2}
+SHORT = {"max_episode_steps": 8}
+
+
+def training(steps, **changes):
+    return Training(ID, steps, num_envs=4, keywords=SHORT, checkpoint_every=64, overrides=QUICK, **changes)
+
+
+def weights(model):
+    return np.concatenate([p.detach().numpy().ravel() for p in model.policy.parameters()])
+
+
+def test_the_same_training_gives_the_same_policy_and_another_seed_another():
+    first, again, other = (train(training(128, seed=seed)).model for seed in (0, 0, 1))
+    np.testing.assert_array_equal(weights(first), weights(again))
+    assert not np.array_equal(weights(first), weights(other))
+
+
+def test_a_training_resumes_from_its_newest_checkpoint(tmp_path):
+    done = train(training(128), tmp_path)
+    assert newest_checkpoint(tmp_path).name == "policy_128_steps.zip" and (tmp_path / "progress.csv").exists()
+    envs = training(128).make()
+    loaded = load_policy(newest_checkpoint(tmp_path), training(128), envs)
+    observation = envs.reset()
+    np.testing.assert_array_equal(
+        loaded.predict(observation, deterministic=True)[0], done.model.predict(observation, deterministic=True)[0]
+    )
+    more = train(training(256), tmp_path, resume=True).model
+    assert more.num_timesteps == 256 and not np.array_equal(weights(more), weights(done.model))
+    assert newest_checkpoint(tmp_path).name == "policy_256_steps.zip"
+
+
+def test_there_must_be_something_to_resume(tmp_path):
+    with pytest.raises(FileFormatError, match="no checkpoint"):
+        train(training(64), tmp_path, resume=True)
+    with pytest.raises(OptionError, match="folder"):
+        train(training(64), resume=True)
+    (tmp_path / "policy_64_steps.zip").write_bytes(b"no zip")
+    with pytest.raises(FileFormatError, match="policy_64_steps"):
+        train(training(64), tmp_path, resume=True)
+
+
+def test_evaluation_equals_single_episodes_without_action():
+    found = evaluate(None, ID, episodes=2, seed=7, keywords=SHORT)
+    env = gym.make(ID, **SHORT)
+    for episode in range(2):
+        env.reset(seed=7 + episode)
+        total, done = 0.0, False
+        while not done:
+            _, reward, terminated, truncated, _ = env.step(np.zeros(3, dtype=np.float32))
+            total, done = total + reward, terminated or truncated
+        assert found.returns[episode] == pytest.approx(total, rel=1e-12)
+    assert (found.failed == 0).all()
+
+
+def test_learning_improves_a_task_that_is_easy():
+    """Without a velocity error to gain from, the control cost alone is left: PPO must learn to keep still."""
+    easy = {"max_episode_steps": 8, "target_speed": 0.0, "control_weight": 10.0}
+    quick = {"n_steps": 32, "n_epochs": 10, "batch_size": 128, "learning_rate": 3e-3, "gamma": 0.5}
+    points = train(Training(ID, 16 * 512, num_envs=16, keywords=easy, overrides=quick)).curve
+    assert points[-1].mean_return > 0.5 * points[0].mean_return  # both negative: the cost is halved at least
+
+
+def test_every_id_has_settings():
+    for entry in ENVIRONMENTS:
+        for algorithm in ("ppo", "sac"):
+            assert 0 < settings(entry.id, algorithm)["gamma"] < 1
+    with pytest.raises(OptionError, match="dqn"):
+        settings(ID, "dqn")
+    with pytest.raises(OptionError, match="steps"):
+        training(0)
+
+
+class Case:
+    """The little that a policy worker asks for without data."""
+
+    def default(self):
+        return None
+
+
+def test_a_worker_keeps_its_budget_and_counts_it(tmp_path):
+    study = Study("rl", "rl", ("nominal", "truth_budget", "truth"), (1700,), train_steps=64, starts=2, datasets=1, seeds=1)
+    worker = PolicyWorker(Case(), study, tmp_path, ID, common=SHORT, truth={})
+    record = worker(Job("truth_budget", 1700, 0, 0))
+    assert record["truth_steps"]["train"] == 1700 and record["model_steps"] == 0  # 17 control steps of 100 physics steps
+    assert len(record["costs"]) == 2 and record["cost"] > 0
+    record = worker(Job("nominal", 0, 0, 0))
+    assert record["truth_steps"]["train"] == 0 and record["model_steps"] == 6400
+
+
+def test_the_script_trains_resumes_and_draws(monkeypatch, tmp_path, capsys):
+    spec = importlib.util.spec_from_file_location("train_script", Path(__file__).parents[1] / "scripts" / "train.py")
+    script = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "train_script", script)
+    spec.loader.exec_module(script)
+    arguments = {"id": "TensegrityCrawl-v0", "num_envs": 4, "episodes": 1, "checkpoint_every": 128, "out": tmp_path}
+    assert script.main(script.Args(steps=256, **arguments)) == 0
+    assert script.main(script.Args(steps=512, resume=True, **arguments)) == 0
+    assert newest_checkpoint(tmp_path).name == "policy_512_steps.zip"
+    evaluation = json.loads((tmp_path / "evaluation.json").read_text())
+    assert set(evaluation) == {"native", "mujoco"} and (tmp_path / "curve.png").read_bytes()[:4] == b"\x89PNG"
+    assert script.main(script.Args(steps=256, algorithm="sac", resume=True, **{**arguments, "out": tmp_path / "none"})) == 2
+    assert "no checkpoint" in capsys.readouterr().err

@@ -1,0 +1,370 @@
+"""The transfer protocol: statistics against scipy and known coverage, random forces, networks, whole studies."""
+
+import importlib.util
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from agents_models import Linear, OneConstant, Pendulum
+from scipy import stats
+from transfer_case import TRUE_GAIN, PendulumCase
+
+from agents import statistics
+from agents.forcing import ClockCost, ForcedSimulator
+from agents.ilqg import ILQGOptions, plan_ilqg
+from agents.network import NetworkOptions, train_networks
+from agents.study import Job, Study, Threshold, read_json, record_path, register, run_jobs, write_json
+from agents.transfer import ARMS, PlanWorker, check_study, draw, identify
+from agents.transfer_report import headline, summarise, write_report
+from softgym_envs.core.errors import DataError, OptionError, ShapeError
+from softgym_envs.core.simulator import finite_differences
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+
+SEEDS = np.random.default_rng(3)
+
+
+# --- statistics --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(1, 7), (3, 4), (5, 10)])
+def test_interquartile_mean_is_scipys_trimmed_mean(shape):
+    scores = SEEDS.normal(size=shape)
+    assert statistics.interquartile_mean(scores) == pytest.approx(stats.trim_mean(scores.ravel(), 0.25), rel=1e-12)
+    np.testing.assert_allclose(
+        statistics.interquartile_mean(np.stack([scores, 2 * scores])),
+        [stats.trim_mean(s.ravel(), 0.25) for s in (scores, 2 * scores)],
+    )
+
+
+def test_improvement_is_mann_whitneys_u():
+    x, y = SEEDS.integers(0, 6, (2, 8)).astype(float), SEEDS.integers(0, 6, (2, 9)).astype(float)
+    expected = np.mean([stats.mannwhitneyu(a, b).statistic / (8 * 9) for a, b in zip(x, y, strict=True)])
+    assert statistics.probability_of_improvement(x, y) == pytest.approx(expected, rel=1e-12)
+    with pytest.raises(ShapeError, match="groups"):
+        statistics.probability_of_improvement(x, y[:1])
+
+
+def test_profile_and_gap_in_closed_form():
+    scores = np.array([[0.0, 0.5, 1.0, 2.0]])
+    assert statistics.performance_profile(scores, np.array([-1.0, 0.5, 2.0])).tolist() == [1.0, 0.5, 0.0]
+    assert statistics.optimality_gap(scores) == pytest.approx((1 + 0.5) / 4)
+
+
+def test_stratified_intervals_cover():
+    """95 % intervals of a mean of 30 normal scores: 88-99 % of 200 trials (three binomial errors; percentiles are narrow)."""
+    rng = np.random.default_rng(0)
+    mean = lambda s: s.mean(axis=(-1, -2))  # noqa: E731
+    hits = 0
+    for _ in range(200):
+        found = statistics.bootstrap(rng.normal(size=(1, 30)), rng, statistic=mean, groups=False, samples=300)
+        hits += found.low <= 0 <= found.high
+    assert 176 <= hits <= 198
+
+
+def test_hierarchical_intervals_see_the_data_sets():
+    """Scores that differ by data set only: seeds add no information, so the interval is that of G numbers, not of G R."""
+    rng = np.random.default_rng(0)
+    groups = rng.normal(size=(10, 1))
+    scores = np.repeat(groups, 50, axis=1)
+    mean = lambda s: s.mean(axis=(-1, -2))  # noqa: E731
+    wide = statistics.bootstrap(scores, rng, statistic=mean, groups=True)
+    narrow = statistics.bootstrap(scores, rng, statistic=mean, groups=False)
+    expected = 2 * 1.96 * groups.std() / np.sqrt(10)
+    assert wide.high - wide.low == pytest.approx(expected, rel=0.15)
+    assert narrow.high - narrow.low == 0.0
+
+
+def test_pairing_cancels_what_is_common():
+    rng = np.random.default_rng(0)
+    common = 100 * rng.normal(size=(5, 5))
+    found = statistics.bootstrap_difference(common + 1.0, common, rng)
+    assert found.value == pytest.approx(1.0) and found.high - found.low < 1e-9
+    with pytest.raises(ShapeError, match="one shape"):
+        statistics.bootstrap_difference(common, common[:2], rng)
+    with pytest.raises(ShapeError):
+        statistics.bootstrap(np.array([[np.nan, 1.0]]), rng)
+
+
+# --- random forces ------------------------------------------------------------------------------------------------------
+
+
+def test_realisation_zero_is_the_simulator_itself_and_others_add_kicks():
+    plain = Linear()
+    forced = ForcedSimulator(plain, np.array([0.0, 0.3, 0.0, 0.1]), 3, 6, seed=1)
+    rng = np.random.default_rng(0)
+    controls = np.repeat(rng.normal(size=(1, 6, 2)), 4, axis=0)
+    states, status = forced.rollout(forced.initial_state(4), controls, forced.rows(OneConstant(), ensemble=True))
+    expected, _ = plain.rollout(plain.initial_state(1), controls[:1])
+    np.testing.assert_allclose(states[:1, :, :-1], expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(states[:, :, -1], np.tile(np.arange(7.0), (4, 1)))
+    x = np.zeros(4)  # by superposition: every kick is carried on by A
+    for t in range(6):
+        x = plain.A @ (x + forced.kicks[2, t]) + plain.B @ controls[0, t]
+    np.testing.assert_allclose(states[2, -1, :-1], x, rtol=1e-12)
+    assert (status == 0).all()
+    drawn = ForcedSimulator(plain, np.full(4, 0.3), 500, 6).kicks[1:]
+    assert drawn.std() == pytest.approx(0.3, rel=0.03)  # 12000 numbers: 0.65 % is one standard error
+
+
+def test_forced_derivatives_equal_differences():
+    forced = ForcedSimulator(Pendulum(), np.array([0.0, 0.5]), 2, 4, seed=1)
+    rng = np.random.default_rng(0)
+    state = forced.timed(Pendulum().retract(Pendulum().initial_state(3), rng.normal(size=(3, 2))))
+    state[:, -1] = [0, 1, 3]
+    parameters = forced.rows(OneConstant(), ensemble=True)
+    exact = forced.linearize(state, rng.normal(size=(3, 1)), parameters)
+    assert exact.A.shape == (3, 3, 3) and exact.B.shape == (3, 3, 1)
+    rng = np.random.default_rng(0)
+    rng.normal(size=(3, 2))
+    differences = finite_differences(forced, state, rng.normal(size=(3, 1)), parameters)
+    np.testing.assert_allclose(exact.A, differences.A, atol=1e-6)
+    np.testing.assert_allclose(exact.B, differences.B, atol=1e-6)
+
+
+def test_a_plan_under_forces_is_a_plan_for_the_simulator():
+    case, plain = PendulumCase(), Pendulum()
+    cost = case.cost(plain)
+    forced = ForcedSimulator(plain, np.array([0.0, 0.3]), 8, 15, seed=1)
+    plan = plan_ilqg(
+        forced,
+        ClockCost(cost),
+        forced.initial_state(1)[0],
+        controls=np.zeros((15, 1)),
+        parameters=forced.rows(OneConstant(gain=3.0), ensemble=True),
+        options=ILQGOptions(max_iterations=30),
+    )
+    kept = forced.without_clock(plan)
+    assert kept.states.shape == (16, 3) and kept.gains.shape == (15, 1, 2)
+    assert plan.log[-1].cost < plan.log[0].cost
+    with pytest.raises(ShapeError, match="scale"):
+        ForcedSimulator(plain, np.zeros(3), 1, 1)
+
+
+# --- networks -----------------------------------------------------------------------------------------------------------
+
+
+def test_networks_learn_a_linear_system_and_keep_the_protocol():
+    plain = Linear()
+    rng = np.random.default_rng(0)
+    controls = rng.normal(size=(20, 30, 2))
+    states, _ = plain.rollout(0.3 * rng.normal(size=(20, 4)), controls)
+    data = TrajectorySet(tuple(Trajectory.from_rollout(plain, s, c) for s, c in zip(states, controls, strict=True)))
+    options = NetworkOptions(members=2, width=32, layers=1, epochs=60, batch=64)
+    network = train_networks(plain, data, substeps=1, rng=np.random.default_rng(1), options=options)
+    assert network.error < 0.2  # of the steps' own spread; 1 has learned nothing
+    again = train_networks(plain, data, substeps=1, rng=np.random.default_rng(1), options=options)
+    x, u = 0.3 * rng.normal(size=(5, 4)), rng.normal(size=(5, 2))
+    mean, status = network.step(x, u)
+    np.testing.assert_array_equal(mean, again.step(x, u)[0])
+    members = [network.step(x, u, type(network.default_parameters)(member=float(i)))[0] for i in range(2)]
+    np.testing.assert_allclose(mean, np.mean(members, axis=0), atol=1e-6)
+    assert (status == 0).all() and not np.allclose(members[0], members[1], atol=1e-6)
+    exact = plain.linearize(x, u)
+    spread = np.abs(exact.B).max()
+    assert np.abs(network.linearize(x, u).B - exact.B).max() < 0.3 * spread
+    far, status = network.step(np.full((1, 4), 1e12), u[:1])
+    assert status[0] == 1 and (far == 1e12).all()
+
+
+def test_networks_see_the_mean_control_of_a_period():
+    plain = Linear()
+    rng = np.random.default_rng(0)
+    controls = rng.normal(size=(1, 9, 2))
+    states, _ = plain.rollout(np.ones((1, 4)), controls)
+    from agents.network import Transitions
+
+    data = Transitions(plain, TrajectorySet((Trajectory.from_rollout(plain, states[0], controls[0]),)), 3)
+    assert len(data.states) == 7
+    np.testing.assert_allclose(data.controls[2], controls[0, 2:5].mean(axis=0))
+    np.testing.assert_allclose(data.steps[2], states[0, 5] - states[0, 2])
+    with pytest.raises(DataError, match="period"):
+        Transitions(plain, TrajectorySet((Trajectory.from_rollout(plain, states[0], controls[0]),)), 20)
+
+
+# --- studies ------------------------------------------------------------------------------------------------------------
+
+STUDY = Study(
+    "pendulum",
+    "plan",
+    ("zero", "guess", "nominal", "wide", "forces", "identified", "posterior", "true_constants", "truth_budget", "truth"),
+    (60, 30),
+    curve=("identified",),
+    datasets=2,
+    seeds=2,
+    starts=3,
+    horizon=15,
+    substeps=1,
+    restarts=2,
+    iterations=15,
+    trust=1.0,
+    difference_step=None,
+    ensemble=3,
+    thresholds=(
+        Threshold("identified", "share", 0.95, reason="the same system"),
+        Threshold("nominal", "share", 2.0, reason="cannot hold"),
+        Threshold("identified", "improvement", 0.9, "nominal"),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    out = tmp_path_factory.mktemp("study")
+    register(STUDY, "pendulum", out, provenance={"commit": "none"})
+    failures = run_jobs(STUDY.jobs(ARMS), PlanWorker(PendulumCase(), STUDY, out), out, progress=lambda line: None)
+    assert failures == ()
+    return out
+
+
+def test_the_identified_engine_is_as_good_as_the_truth_and_the_nominal_one_is_not(finished):
+    summary = summarise(STUDY, finished)
+    arms = {(a.arm, a.budget): a for a in summary.arms}
+    assert summary.complete
+    truth, identified, nominal = arms["truth", 0], arms["identified", 60], arms["nominal", 0]
+    assert identified.cost.value == pytest.approx(truth.cost.value, rel=1e-3)  # gain is found to rounding
+    assert arms["true_constants", 0].cost.value == pytest.approx(truth.cost.value, rel=1e-9)
+    assert nominal.cost.value > 1.05 * truth.cost.value
+    assert identified.share.value == pytest.approx(1.0, abs=1e-2) and arms["zero", 0].share.value == pytest.approx(0.0)
+    assert identified.ratio.value == pytest.approx(1.0, abs=1e-2) and nominal.ratio.value == pytest.approx(0.0)
+
+
+def test_a_broken_promise_is_printed_as_such(finished):
+    summary = write_report(STUDY, finished)
+    assert [v.passed for v in summary.verdicts] == [True, False, True]
+    assert "FAILED" in headline(summary) and "nominal" in headline(summary)
+    for name in ("table.md", "report.html", "summary.json"):
+        assert "FAILED" in (finished / name).read_text()
+    page = (finished / "report.html").read_text()
+    assert "http" not in page.replace("http://www.w3.org", "") and page.count("data:image/svg") == 4
+    assert len(json.loads((finished / "summary.json").read_text())["runs"]) == len(STUDY.jobs(ARMS))
+
+
+def test_every_step_of_the_truth_is_counted(finished):
+    record = read_json(record_path(finished, Job("identified", 60, 1, 0)))
+    assert record["truth_steps"] == {"train": 60, "validation": 20, "tuning": 0}
+    assert read_json(record_path(finished, Job("nominal", 0, 0, 0)))["truth_steps"]["train"] == 0
+    budget = read_json(record_path(finished, Job("truth_budget", 60, 0, 0)))["truth_steps"]["train"]
+    assert 0 < budget <= 60
+    # two guesses and their plans (line searches: whole rollouts of 15), and 2 x 3 candidates judged from 3 starts
+    oracle = read_json(record_path(finished, Job("truth", 0, 0, 0)))
+    assert oracle["truth_steps"]["train"] > 2 * 15 + 2 * 3 * 3 * 15 and oracle["model_steps"] == 0
+
+
+def test_fits_are_shared_and_predict(finished):
+    record = read_json(finished / "fits" / "b60_d0.json")
+    gain = record["parameters"][0]
+    assert gain == pytest.approx(TRUE_GAIN, rel=1e-9)
+    samples = np.array(record["samples"])[:, 0]
+    assert len(samples) == 64 and samples[0] == gain and 0 < np.ptp(samples) <= 2e-3
+    errors = {name: dict(map(tuple, pairs)) for name, pairs in record["errors"].items()}
+    assert errors["identified"][2.0] < 1e-6 < errors["nominal"][2.0]
+    again = identify(PendulumCase(), STUDY, 60, 0, finished)
+    assert again.parameters.gain == gain
+
+
+def test_a_study_resumes_and_other_executors_give_the_same_numbers(finished, tmp_path):
+    register(STUDY, "pendulum", tmp_path, provenance={})
+    jobs = [job for job in STUDY.jobs(ARMS) if job.arm in ("zero", "identified") and job.budget in (0, 60)]
+    marker = {"cost": 1.5, "costs": [1.5] * 3, "failed": 0, "measures": {}, "truth_steps": {}, "model_cost": None}
+    write_json(record_path(tmp_path, jobs[0]), marker)
+    lines = []
+    worker = PlanWorker(PendulumCase(), STUDY, tmp_path)
+    assert run_jobs(jobs, worker, tmp_path, executor="processes", workers=2, progress=lines.append) == ()
+    assert lines[0] == f"{len(jobs)} runs, 1 done before"
+    assert read_json(record_path(tmp_path, jobs[0])) == marker
+    for job in jobs[1:]:
+        ours, theirs = read_json(record_path(tmp_path, job)), read_json(record_path(finished, job))
+        assert {**ours, "seconds": 0} == {**theirs, "seconds": 0}
+
+
+def test_ray_gives_the_same_numbers(finished, tmp_path):
+    pytest.importorskip("ray")
+    job = Job("nominal", 0, 0, 0)
+    assert run_jobs([job], PlanWorker(PendulumCase(), STUDY, tmp_path), tmp_path, executor="ray", progress=lambda s: None) == ()
+    ours, theirs = read_json(record_path(tmp_path, job)), read_json(record_path(finished, job))
+    assert {**ours, "seconds": 0} == {**theirs, "seconds": 0}
+
+
+def test_thresholds_cannot_be_changed_afterwards(tmp_path):
+    register(STUDY, "pendulum", tmp_path, provenance={})
+    register(STUDY, "pendulum", tmp_path, provenance={"commit": "later"})
+    with pytest.raises(OptionError, match="thresholds"):
+        register(replace(STUDY, thresholds=STUDY.thresholds[:1]), "pendulum", tmp_path, provenance={})
+    with pytest.raises(OptionError, match="case"):
+        register(STUDY, "another", tmp_path, provenance={})
+
+
+def test_unusable_data_and_failing_runs_are_results(tmp_path):
+    study = replace(STUDY, arms=("zero", "nominal", "identified", "truth"), thresholds=(), curve=(), iterations=2, restarts=1)
+    worker = PlanWorker(PendulumCase(unusable=True), study, tmp_path)
+    jobs = [Job("identified", 60, 0, 0), Job("nominal", 0, 0, 0)]
+    assert run_jobs(jobs, worker, tmp_path, progress=lambda line: None) == ()
+    fit = read_json(tmp_path / "fits" / "b60_d0.json")
+    assert fit["failed"] and "constant controls" in fit["note"]
+    identified, nominal = (read_json(record_path(tmp_path, job)) for job in jobs)
+    assert identified["costs"] == nominal["costs"]
+
+    broken = run_jobs([Job("truth", 0, 0, 0)], _explode, tmp_path, progress=lambda line: None)
+    assert broken[0].message == "ZeroDivisionError: by zero"
+    assert "not finished" in headline(summarise(study, tmp_path))
+
+
+def _explode(job):
+    raise ZeroDivisionError("by zero")
+
+
+def test_bad_studies_are_refused():
+    with pytest.raises(OptionError, match="not part of the study"):
+        replace(STUDY, curve=("network",))
+    with pytest.raises(OptionError, match="seeds"):
+        replace(STUDY, seeds=0)
+    with pytest.raises(OptionError, match="quantity"):
+        Threshold("identified", "luck", 0.5)
+    with pytest.raises(OptionError, match="'truth'"):
+        check_study(replace(STUDY, arms=STUDY.arms[:-1]))
+    with pytest.raises(OptionError, match="executor"):
+        run_jobs([], _explode, Path(), executor="slurm")
+    with pytest.raises(DataError, match="no run"):
+        summarise(STUDY, Path("nowhere"))
+
+
+def test_draw_keeps_the_center_first():
+    rows = draw(OneConstant(gain=1.0), PendulumCase().wide(), 5, np.random.default_rng(0))
+    assert rows.batch == 5 and rows.gain[0] == 1.0 and len(set(rows.gain)) == 5
+
+
+# --- the script ---------------------------------------------------------------------------------------------------------
+
+
+def load_script(name, monkeypatch):
+    spec = importlib.util.spec_from_file_location(f"{name}_script", Path(__file__).parents[1] / "scripts" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, f"{name}_script", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_smoke_study_ends_in_a_report(monkeypatch, tmp_path, capsys):
+    script = load_script("transfer", monkeypatch)
+    arms = ("zero", "nominal", "forces", "identified", "truth_budget", "truth")
+    assert script.main(script.Args(study="smoke", workers=1, arms=arms, out=tmp_path)) == 0
+    assert "exploration" in (tmp_path / "table.md").read_text()
+    runs = json.loads((tmp_path / "summary.json").read_text())["runs"]
+    assert {run["arm"] for run in runs} == set(arms) and all(np.isfinite(run["costs"]).all() for run in runs)
+    assert (tmp_path / "transfer.gif").read_bytes()[:3] == b"GIF"
+    assert str(tmp_path) not in (tmp_path / "study.json").read_text()
+    assert script.main(script.Args(study="smoke", workers=1, arms=arms[:2], out=tmp_path)) == 2
+    assert "truth" in capsys.readouterr().err
+
+
+def test_the_full_studies_are_consistent(monkeypatch):
+    script = load_script("transfer", monkeypatch)
+    for name in ("superball", "prism"):
+        for rl in (False, True):
+            _, study, _ = script.build(script.Args(study=name, rl=rl))
+            check_study(study)
+            assert study.jobs(ARMS) and study.budget == 10_000
+            assert study.thresholds[0].limit == 0.95

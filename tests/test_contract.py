@@ -1,0 +1,218 @@
+"""Every simulator and every promise of `softgym_envs.core.simulator`. A new simulator is one new entry of SIMULATORS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from softgym_envs.core.errors import OptionError, ParameterError, ShapeError
+from softgym_envs.core.simulator import Simulator, Status, finite_differences
+from softgym_envs.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.tensegrity.model import prism, superball
+from softgym_envs.tensegrity.mujoco import TensegrityTwin
+
+Array = NDArray[np.float64]
+
+
+class Case(NamedTuple):
+    """How to make a simulator, states it visits, and a state from which it must fail."""
+
+    make: Callable[[], Any]
+    states: Callable[[Any, np.random.Generator, int], Array]
+    broken: Callable[[Any, Array], Array]
+    varied: str
+    """A constant that changes every motion."""
+
+
+def tensegrity_states(simulator: Any, rng: np.random.Generator, batch: int) -> Array:
+    """Overlapping the ground by a few mm, turned, moving, motors anywhere."""
+    model = simulator.model
+    rest = model.move(model.state_from_nodes(model.nodes), rotation=rng.normal(size=3))
+    state = np.tile(model.place_on_ground(rest, gap=-0.003), (batch, 1))
+    rods = np.tile(np.repeat([0.002, 0.01, 0.3, 0.3], 3), model.num_rods)
+    spread = np.concatenate([rods, np.full(model.nu, 5.0)])
+    moved: Array = model.retract(state, spread * rng.normal(size=(batch, model.n)))
+    return moved
+
+
+def tensegrity_broken(simulator: Any, state: Array) -> Array:
+    broken = state.copy()
+    broken[:, simulator.state_names.index("rod0.vx")] = 1e5
+    return broken
+
+
+def tensegrity(make: Callable[[], Any]) -> Case:
+    return Case(make, tensegrity_states, tensegrity_broken, "cable_stiffness")
+
+
+SIMULATORS = {
+    "superball": tensegrity(TensegritySimulator),
+    "superball-paper": tensegrity(lambda: TensegritySimulator(contact="paper")),
+    "superball-patch": tensegrity(lambda: TensegritySimulator(contact="patch")),
+    "prism": tensegrity(lambda: TensegritySimulator(prism())),
+    "superball-twin": tensegrity(TensegrityTwin),
+    "superball-twin-two-way": tensegrity(lambda: TensegrityTwin(cables="two_way")),
+    "superball-twin-fixed": tensegrity(lambda: TensegrityTwin(superball(), fixed_rod=2)),
+    "prism-twin": tensegrity(lambda: TensegrityTwin(prism())),
+}
+B, T, SUBSTEPS = 5, 3, 20
+
+
+class Setup(NamedTuple):
+    """A simulator with inputs of a batch."""
+
+    case: Case
+    simulator: Any
+    state: Array
+    controls: Array
+    parameters: Any
+
+
+@pytest.fixture(params=SIMULATORS, scope="module")
+def setup(request: pytest.FixtureRequest) -> Setup:
+    case = SIMULATORS[request.param]
+    simulator = case.make()
+    rng = np.random.default_rng(7)
+    lower, upper = simulator.control_bounds
+    controls = rng.uniform(lower, upper, size=(B, T, simulator.nu))
+    default = simulator.default_parameters
+    varied = getattr(default, case.varied) * np.linspace(0.8, 1.0, B)
+    return Setup(case, simulator, case.states(simulator, rng, B), controls, default.replace(**{case.varied: varied}))
+
+
+def run(setup: Setup, rows: Any = slice(None), simulator: Any = None) -> tuple[Array, Array]:
+    parameters = type(setup.parameters).from_vector(setup.parameters.to_matrix(B)[rows])
+    states, status = (simulator or setup.simulator).rollout(
+        setup.state[rows], setup.controls[rows], parameters, substeps=SUBSTEPS
+    )
+    return states, status
+
+
+def test_is_a_simulator_with_names_and_bounds(setup: Setup) -> None:
+    sim = setup.simulator
+    assert isinstance(sim, Simulator)
+    assert len(sim.state_names) == len(set(sim.state_names)) == sim.nx
+    assert len(sim.control_names) == len(set(sim.control_names)) == sim.nu
+    lower, upper = sim.control_bounds
+    assert lower.shape == upper.shape == (sim.nu,) and (lower < upper).all()
+    assert sim.initial_state(3).shape == (3, sim.nx)
+    assert sim.dt > 0
+
+
+def test_results_have_shapes_dtypes_and_start_at_the_state(setup: Setup) -> None:
+    states, status = run(setup)
+    assert states.shape == (B, T + 1, setup.simulator.nx) and states.dtype == np.float64
+    assert status.shape == (B,) and status.dtype == np.int32 and (status == Status.OK).all()
+    assert np.array_equal(states[:, 0], setup.state)
+    assert (states[:, -1] != states[:, 0]).any(axis=1).all()
+
+
+def test_is_pure(setup: Setup) -> None:
+    inputs = (setup.state.copy(), setup.controls.copy(), setup.parameters.to_vector())
+    first, _ = run(setup)
+    kept = first.copy()
+    setup.simulator.step(setup.state, setup.controls[:, 1], setup.parameters, substeps=3)
+    second, _ = run(setup)
+    assert np.array_equal(first, kept), "a later call wrote into an earlier result"
+    assert np.array_equal(first, second)
+    for before, now in zip(inputs, (setup.state, setup.controls, setup.parameters.to_vector()), strict=True):
+        assert np.array_equal(before, now)
+
+
+def test_another_instance_gives_the_same_bits(setup: Setup) -> None:
+    assert np.array_equal(run(setup)[0], run(setup, simulator=setup.case.make())[0])
+
+
+def test_rows_are_independent_of_the_batch(setup: Setup) -> None:
+    states, _ = run(setup)
+    for row in range(B):
+        assert np.array_equal(run(setup, [row])[0][0], states[row]), f"row {row} alone differs from row {row} of the batch"
+    order = [3, 0, 4, 2, 1]
+    assert np.array_equal(run(setup, order)[0], states[order])
+
+
+def test_the_constant_of_a_row_is_its_own(setup: Setup) -> None:
+    shared = setup.simulator.rollout(setup.state, setup.controls, substeps=SUBSTEPS)[0]
+    states, _ = run(setup)
+    assert not np.array_equal(shared[0], states[0])
+    assert np.array_equal(shared[-1], states[-1]), "the last row has the default constants"
+
+
+def test_rollout_is_repeated_step_and_a_state_is_complete(setup: Setup) -> None:
+    states, _ = run(setup)
+    fresh = setup.case.make()
+    for t in range(T):
+        after, status = fresh.step(states[:, t].copy(), setup.controls[:, t], setup.parameters, substeps=SUBSTEPS)
+        assert np.array_equal(after, states[:, t + 1])
+        assert (status == Status.OK).all()
+
+
+def test_retract_and_difference_are_inverse(setup: Setup) -> None:
+    sim, rng = setup.simulator, np.random.default_rng(3)
+    dx = 0.3 * rng.normal(size=(B, sim.n))
+    moved = sim.retract(setup.state, dx)
+    assert moved.shape == setup.state.shape
+    np.testing.assert_allclose(sim.difference(moved, setup.state), dx, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(sim.retract(setup.state, sim.difference(moved, setup.state)), moved, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(sim.difference(setup.state, setup.state), 0.0, atol=1e-15)
+
+
+def test_linearize_has_shapes_and_is_the_derivative(setup: Setup) -> None:
+    sim = setup.simulator
+    parameters, control = sim.default_parameters, 0.5 * setup.controls[:2, 0]
+    # In air: a contact that opens within the difference would have no derivative.
+    state = np.stack([sim.model.move(x, translation=np.array([0.0, 0.0, 1.0])) for x in setup.state[:2]])
+    derivatives = sim.linearize(state, control, parameters, substeps=SUBSTEPS)
+    assert [m.shape for m in derivatives] == [(2, sim.n, sim.n), (2, sim.n, sim.nu), (2, sim.n, len(parameters.names()))]
+    epsilon = 1e-6
+    differences = finite_differences(sim, state, control, parameters, substeps=SUBSTEPS, epsilon=epsilon)
+    widths = [max(abs(spec.default), 1e-3 * (spec.bounds[1] - spec.bounds[0])) for spec in parameters.specs().values()]
+    noise = 8 * np.finfo(float).eps * np.abs(state).max() / epsilon  # of a difference: rounding over its width
+    for name, a, b, width in zip("ABC", derivatives, differences, (np.ones(1), np.ones(1), np.array(widths)), strict=True):
+        a, b = a * width, b * width
+        assert np.abs(a).max() > 1e-3
+        assert (np.abs(a - b) <= 1e-6 * np.abs(b).max(axis=1, keepdims=True) + noise).all(), name
+
+
+def test_linearize_is_finite_at_the_initial_state(setup: Setup) -> None:
+    """Where symmetric robots have parallel rods, zero velocities and other corners of square roots."""
+    sim = setup.simulator
+    assert all(np.isfinite(m).all() for m in sim.linearize(sim.initial_state(1), np.zeros((1, sim.nu)), substeps=2))
+
+
+def test_a_failure_is_a_status_and_sticks(setup: Setup) -> None:
+    sim = setup.simulator
+    state = setup.state.copy()
+    state[1] = setup.case.broken(sim, state[1:2])[0]
+    states, status = sim.rollout(state, setup.controls, setup.parameters, substeps=SUBSTEPS)
+    assert status.tolist() == [0, Status.DIVERGED, 0, 0, 0]
+    assert np.array_equal(states[1], np.tile(state[1], (T + 1, 1))), "a failed row keeps its last good state"
+    healthy = [0, 2, 3, 4]
+    assert np.array_equal(states[healthy], run(setup)[0][healthy])
+    after, status = sim.step(state, setup.controls[:, 0], setup.parameters, substeps=SUBSTEPS)
+    assert status[1] == Status.DIVERGED and np.array_equal(after[1], state[1])
+
+
+def test_bad_input_is_named(setup: Setup) -> None:
+    sim, state, control = setup.simulator, setup.state, setup.controls[:, 0]
+    nan = np.full_like
+    for bad in (state[0], state[:, 1:], nan(state, np.nan)):
+        with pytest.raises(ShapeError, match="state"):
+            sim.step(bad, control)
+        with pytest.raises(ShapeError, match="state"):
+            sim.rollout(bad, setup.controls)
+    for bad in (control[0], control[:, 1:], nan(control, np.inf)):
+        with pytest.raises(ShapeError, match="control"):
+            sim.step(state, bad)
+    with pytest.raises(ShapeError, match="controls"):
+        sim.rollout(state, control)
+    with pytest.raises(ShapeError, match="control"):
+        sim.step(state[:2], control)
+    with pytest.raises(OptionError, match="substeps"):
+        sim.step(state, control, substeps=0)
+    with pytest.raises(ParameterError, match="rows"):
+        sim.step(state[:2], control[:2], setup.parameters)

@@ -1,0 +1,204 @@
+"""Constants: checks on construction, vectors, files, distributions; every mistake has one clear message."""
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+
+from softgym_envs.core.errors import FileFormatError, ParameterError, SoftgymError
+from softgym_envs.core.parameters import Parameters, UniformParameters, param, read_toml, write_atomically
+
+
+@dataclasses.dataclass(frozen=True)
+class Spring(Parameters):
+    stiffness: float = param(100.0, unit="N/m", bounds=(1.0, 1e4), scale="log", source="made up")
+    offset: float = param(0.5, unit="m", bounds=(-1.0, 3.0))
+
+
+@dataclasses.dataclass(frozen=True)
+class Damper(Parameters):
+    damping: float = param(1.0, unit="N s/m", bounds=(0.0, 10.0))
+
+
+def raises(error, message):
+    return pytest.raises(error, match=re.escape(message))
+
+
+# --- values ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [0.5, 2e4, np.nan, np.inf, [10.0, np.nan]])
+def test_values_out_of_bounds_are_refused(value):
+    with raises(ParameterError, "allowed is [1, 10000] N/m"):
+        Spring(stiffness=value)
+
+
+def test_shapes_are_checked():
+    with raises(ParameterError, "stiffness has shape (1, 1), expected a scalar or (B,)"):
+        Spring(stiffness=np.ones((1, 1)))
+    with raises(ParameterError, "got lengths [2, 3]"):
+        Spring(stiffness=np.full(2, 5.0), offset=np.zeros(3))
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"default": 2.0, "bounds": (0.0, 1.0)}, "lower <= default <= upper"),
+        ({"default": 0.0, "bounds": (0.0, np.inf)}, "must be finite"),
+        ({"default": 0.5, "bounds": (1.0, 0.0)}, "lower <= default <= upper"),
+        ({"default": 0.5, "bounds": (0.0, 1.0), "scale": "log"}, "'log' with positive bounds"),
+        ({"default": 0.5, "bounds": (0.1, 1.0), "scale": "cubic"}, "scale is 'cubic'"),
+    ],
+)
+def test_declarations_are_checked(keywords, message):
+    with raises(ParameterError, message):
+        param(unit="-", **keywords)
+
+
+def test_unknown_names_are_listed():
+    for act in (lambda: Spring().replace(strength=1.0), lambda: Spring.index("strength")):
+        with raises(ParameterError, "unknown constant 'strength'; Spring has stiffness, offset"):
+            act()
+
+
+def test_errors_are_of_one_tree():
+    assert issubclass(ParameterError, SoftgymError)
+    assert issubclass(ParameterError, ValueError)
+
+
+# --- vectors -----------------------------------------------------------------------------------------------------------
+
+
+def test_vector_round_trip_scalar_and_batch():
+    assert Spring.from_vector(Spring(7.0, 2.0).to_vector()) == Spring(7.0, 2.0)
+    batch = Spring(stiffness=np.array([5.0, 6.0, 7.0]))
+    vector = batch.to_vector()
+    np.testing.assert_array_equal(vector, [[5, 0.5], [6, 0.5], [7, 0.5]])
+    again = Spring.from_vector(vector)
+    assert batch.batch == again.batch == 3
+    assert again.row(1) == Spring(6.0, 0.5)
+    np.testing.assert_array_equal(again.to_vector(), vector)
+
+
+def test_from_vector_copies():
+    vector = np.array([[5.0, 0.5], [6.0, 0.5]])
+    parameters = Spring.from_vector(vector)
+    vector[:] = 1.0
+    assert parameters.row(0).stiffness == 5.0
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (1, 2, 2), ()])
+def test_from_vector_shape(shape):
+    with raises(ParameterError, f"vector has shape {shape}, expected (2,) or (B, 2)"):
+        Spring.from_vector(np.ones(shape))
+
+
+def test_to_matrix():
+    np.testing.assert_array_equal(Spring().to_matrix(2), [[100, 0.5], [100, 0.5]])
+    assert Spring().to_matrix(4).flags.c_contiguous
+    with raises(ParameterError, "constants are given for 3 rows, the batch has 2"):
+        Spring(stiffness=np.full(3, 2.0)).to_matrix(2)
+
+
+@pytest.mark.parametrize("name", ["stiffness", "offset"])
+def test_coordinates_of_a_fit(name):
+    spec = Spring.specs()[name]
+    values = np.linspace(*spec.bounds, 7)
+    np.testing.assert_allclose(spec.decode(spec.encode(values)), values, rtol=1e-14)
+    c, h = spec.encode(values), 1e-6
+    differences = (spec.decode(c + h) - spec.decode(c - h)) / (2 * h)
+    np.testing.assert_allclose(spec.slope(values), differences, rtol=1e-8)
+
+
+# --- files -------------------------------------------------------------------------------------------------------------
+
+
+def test_file_round_trip(tmp_path):
+    spring = Spring(offset=-0.1).replace(stiffness=10 / 3)
+    path = spring.save(tmp_path / "new" / "fit.toml", std={"stiffness": 0.25}, provenance={"data": "abc", "seed": 3})
+    assert Spring.load(path) == Spring(10 / 3, -0.1)
+    document = read_toml(path)
+    assert document["constants"]["stiffness"] == {"value": 10 / 3, "unit": "N/m", "std": 0.25}
+    assert document["provenance"] == {"data": "abc", "seed": 3}
+
+
+def test_file_by_hand(tmp_path):
+    path = tmp_path / "hand.toml"
+    path.write_text("[constants]\nstiffness = 50\n")
+    assert Spring.load(path) == Spring(50.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("[constants\n", FileFormatError, "is not valid TOML"),
+        ("x = 1\n", FileFormatError, "has no table [constants]"),
+        ("constants = 3\n", FileFormatError, "has no table [constants]"),
+        ("[constants]\nstiffness = 'soft'\n", FileFormatError, "stiffness has value 'soft', expected a number"),
+        ("[constants]\nstiffness = true\n", FileFormatError, "stiffness has value True"),
+        ("[constants]\nstiffness = {unit = 'N/m'}\n", FileFormatError, "stiffness has value None"),
+        ("[constants]\nstiffness = {value = 5.0, unit = 'N/mm'}\n", ParameterError, "given in 'N/mm', expected 'N/m'"),
+        ("[constants]\nstiffness = 0.5\n", ParameterError, "stiffness = 0.5 N/m, allowed is [1, 10000] N/m"),
+        ("[constants]\nstiffness = nan\n", ParameterError, "stiffness = nan N/m"),
+        ("[constants]\nmass = 1.0\n", ParameterError, "unknown constant 'mass'; Spring has stiffness, offset"),
+        ("parameters = 'Damper'\n[constants]\n", ParameterError, "holds Damper, this simulator takes Spring"),
+    ],
+)
+def test_malformed_files(tmp_path, text, error, message):
+    path = tmp_path / "fit.toml"
+    path.write_text(text)
+    with raises(error, message):
+        Spring.load(path)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with raises(FileFormatError, "cannot read"):
+        Spring.load(tmp_path / "absent.toml")
+    with raises(FileFormatError, "cannot read"):
+        Spring.load(tmp_path)
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00\x01")
+    with raises(FileFormatError, "is not valid TOML"):
+        Spring.load(tmp_path / "binary.toml")
+
+
+def test_what_cannot_be_saved(tmp_path):
+    with raises(ParameterError, "constants given per row (2 rows) cannot be saved"):
+        Spring(stiffness=np.full(2, 5.0)).save(tmp_path / "x.toml")
+    with raises(ParameterError, "unknown constant 'mass'"):
+        Spring().save(tmp_path / "x.toml", std={"mass": 1.0})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "fit.toml"
+    Spring().save(path)
+    before = path.read_bytes()
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_atomically(path, b"half")
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["fit.toml"]
+
+
+# --- distributions -----------------------------------------------------------------------------------------------------
+
+
+def test_uniform_parameters_follow_their_scale():
+    """Median of a log-uniform constant is the geometric mean; of a uniform one the arithmetic mean."""
+    rng = np.random.default_rng(1)
+    spread = UniformParameters({"stiffness": (10.0, 1000.0), "offset": (0.0, 2.0)})
+    draws = [spread.sample(rng, Spring()) for _ in range(4000)]
+    for name, (lower, median, upper) in {"stiffness": (10.0, 100.0, 1000.0), "offset": (0.0, 1.0, 2.0)}.items():
+        values = np.array([draw[name] for draw in draws])
+        assert lower <= values.min() < values.max() <= upper
+        assert abs(np.mean(values < median) - 0.5) < 4 * 0.5 / np.sqrt(4000)  # four standard errors of a fair coin
+
+
+def test_uniform_parameters_refuse_unknown_names():
+    with raises(ParameterError, "unknown constant 'mass'"):
+        UniformParameters({"mass": (1.0, 2.0)}).sample(np.random.default_rng(0), Spring())

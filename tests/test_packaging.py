@@ -1,0 +1,196 @@
+"""The package as a user gets it: names, wheel, light import, documents that are true."""
+
+import ast
+import importlib
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("softgym_envs", "sysid", "agents")
+
+
+def modules():
+    """Every module of the three packages, by name."""
+    paths = [str(ROOT / package) for package in PACKAGES]
+    found = list(PACKAGES)
+    for package, path in zip(PACKAGES, paths, strict=True):
+        found += [info.name for info in pkgutil.walk_packages([path], f"{package}.", onerror=lambda name: None)]
+    return found
+
+
+def sources():
+    return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+def run(*command, cwd, timeout=300, **env):
+    result = subprocess.run(
+        command, cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, timeout=timeout, check=False
+    )
+    assert result.returncode == 0, f"{' '.join(map(str, command))}\n{result.stdout}\n{result.stderr}"
+    return result.stdout
+
+
+# --- names -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", modules())
+def test_public_names_exist_and_are_documented(name):
+    module = importlib.import_module(name)
+    assert module.__doc__ or not vars(module).get("__all__"), f"{name} has public names and no docstring"
+    for public in getattr(module, "__all__", ()):
+        found = getattr(module, public)
+        assert not callable(found) or found.__doc__, f"{name}.{public} has no docstring"
+
+
+def test_the_top_of_each_package_says_what_it_is():
+    for package in PACKAGES:
+        assert importlib.import_module(package).__doc__, package
+
+
+def test_import_is_light(tmp_path):
+    heavy = ["torch", "mujoco", "pygame", "warp", "matplotlib", "casadi", "h5py", "ray", "scipy.optimize"]
+    code = f"import sys, softgym_envs; print(*[name for name in {heavy} if name in sys.modules])"
+    assert run(sys.executable, "-c", code, cwd=tmp_path).split() == []
+
+
+# --- files -------------------------------------------------------------------------------------------------------------
+
+
+def test_wheel_holds_the_packages_and_nothing_else(tmp_path):
+    names = built_wheel(tmp_path).namelist()
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
+    expected = {path.relative_to(ROOT).as_posix() for path in sources()}
+    data = {path.relative_to(ROOT).as_posix() for package in PACKAGES for path in data_files(ROOT / package)}
+    held = {name for name in names if name.split("/")[0] in PACKAGES}
+    assert held == expected | data
+    assert {f"{package}/py.typed" for package in PACKAGES} <= held
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def data_files(folder):
+    return [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc") and "__pycache__" not in path.parts
+    ]
+
+
+def built_wheel(tmp_path):
+    """Built from a copy, so that no build folder is left in the tree and no old one is picked up."""
+    copy = tmp_path / "tree"
+    tracked = [*sources(), *(path for package in PACKAGES for path in data_files(ROOT / package))]
+    for path in [*tracked, *(ROOT / name for name in ("pyproject.toml", "README.md", "LICENSE", "tests/conftest.py"))]:
+        target = copy / path.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(path.read_bytes())
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "-q", "--no-deps", "--no-build-isolation")
+    run(*pip, "-w", str(tmp_path), str(copy), cwd=tmp_path)
+    (wheel,) = tmp_path.glob("*.whl")
+    return zipfile.ZipFile(wheel)
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_source_unpickles(path):
+    """Files of others are never run: no pickle, no numpy pickles, torch files by weights only."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            assert not {name.split(".")[0] for name in names} & {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
+        if isinstance(node, ast.Call):
+            options = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+            assert options.get("allow_pickle") != "True"
+            if ast.unparse(node.func) == "torch.load":
+                assert options.get("weights_only") == "True"
+
+
+def test_no_path_of_one_machine():
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    pattern = re.compile(rb"(?<![\w.])/(?:work|root|home/\w+|tmp)/")
+    for name in listed.stdout.splitlines():
+        path = ROOT / name
+        if (
+            path.suffix in (".py", ".md", ".toml", ".txt", ".yaml", ".cff", ".json", "")
+            and path.is_file()
+            and path.name != Path(__file__).name
+        ):
+            assert not pattern.search(path.read_bytes()), name
+
+
+# --- documents ---------------------------------------------------------------------------------------------------------
+
+
+def python_blocks(path):
+    return re.findall(r"^```python\n(.*?)^```$", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def test_readme_shows_code():
+    assert python_blocks(ROOT / "README.md"), "README.md has no ```python block: its first screen must show code that runs"
+
+
+@pytest.mark.parametrize("page", ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))])
+def test_code_of_the_documents_runs(page, tmp_path):
+    """All blocks of a page, one after the other in one program, away from this folder."""
+    code = "\n".join(python_blocks(ROOT / page))
+    (tmp_path / "page.py").write_text(code, encoding="utf-8")
+    run(sys.executable, "page.py", cwd=tmp_path, MPLBACKEND="Agg")
+
+
+def test_links_of_the_documents_lead_somewhere():
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
+        for target in re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8")):
+            assert target.startswith(("http://", "https://", "mailto:")) or (path.parent / target).exists(), (
+                f"{path.name}: {target}"
+            )
+
+
+def test_generated_pages_are_up_to_date():
+    run(sys.executable, "scripts/gen_docs.py", "--check", cwd=ROOT)
+
+
+def test_versions_agree():
+    version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)[1]
+    assert f"version: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+# --- commands ----------------------------------------------------------------------------------------------------------
+
+
+def test_ci_runs_what_a_person_runs():
+    lines = (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
+    assert "make test" in lines
+    assert os.access(ROOT / ".ci/run", os.X_OK)
+
+
+def test_makefile_is_short_and_describes_each_target():
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 60
+    targets = re.search(r"^\.PHONY: (.*)$", text, re.MULTILINE)[1].split()
+    for target in targets:
+        assert re.search(rf"^{target}:.*## .+$", text, re.MULTILINE), f"make {target} is not described"
+
+
+def test_makefile_names_a_python_that_is_missing(tmp_path):
+    """On a machine without a fitting Python, one sentence says so."""
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    old = tmp_path / "oldpython"
+    old.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    old.chmod(0o755)
+    result = subprocess.run(
+        ["make", f"PYTHON={old}", "check"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.returncode != 0
+    assert "is missing or older than 3.10; name another one: make PYTHON=python3.12 check" in result.stdout + result.stderr
+    assert not (tmp_path / ".venv").exists()

@@ -1,0 +1,384 @@
+"""The MuJoCo twin against closed forms, against MuJoCo's own fields and against our engine where it has the same equations."""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import pickle
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from softgym_envs.core.errors import OptionError, ParameterError, StructureError
+from softgym_envs.core.mujoco_engine import MujocoEngine
+from softgym_envs.core.simulator import Status
+from softgym_envs.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.tensegrity.model import prism, superball, with_terrain
+from softgym_envs.tensegrity.mujoco import HFIELD_MARGIN, TensegrityTwin, TwinParameters
+from softgym_envs.tensegrity.parameters import TensegrityParameters
+from softgym_envs.tensegrity.terrain import Terrain
+
+Array = NDArray[np.float64]
+
+VARIANTS = ("pull_only", "two_way")
+PRETENSION = 1e4 * (np.sqrt(6) / 4 * 1.684 - 0.95)  # k (l - L0) of the expanded octahedron: 812.35 N
+
+
+def lifted(twin: Any, height: float = 1.0, batch: int = 1) -> Array:
+    state = twin.model.move(twin.initial_state()[0], translation=np.array([0.0, 0.0, height]))
+    return np.tile(state, (batch, 1))
+
+
+def held_controls(simulator: Any, rng: np.random.Generator, batch: int, steps: int, limit: float = 100.0) -> Array:
+    return rng.uniform(-limit, limit, size=(batch, steps, simulator.nu))
+
+
+# --- the model -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_model_is_the_papers_set_up(variant: str) -> None:
+    mj = TensegrityTwin(cables=variant).mj_model()
+    assert (mj.opt.timestep, mj.opt.integrator, mj.opt.cone, mj.opt.solver, mj.opt.jacobian) == (1e-3, 0, 1, 2, 0)
+    assert mj.body_mass[1:].tolist() == [10.0] * 6
+    across, along = 10.0 * (3 * 0.031**2 + 1.684**2) / 12, 10.0 * 0.031**2 / 2
+    np.testing.assert_allclose(mj.body_inertia[1:], [[across, across, along]] * 6, rtol=1e-14)
+    assert (mj.nq, mj.nv, mj.na, mj.nu, mj.ntendon) == (42, 36, 24, 24, 24)
+    assert (mj.geom_condim == 6).all() and (mj.geom_friction == 1.0).all() and (mj.geom_solref == [0.1, 1.0]).all()
+    assert (mj.actuator_ctrlrange == [-100.0, 100.0]).all() and (mj.actuator_gainprm[:, 0] == 100.0).all()
+    assert (mj.actuator_dyntype == mujoco.mjtDyn.mjDYN_FILTER).all() and (mj.actuator_dynprm[:, 0] == 1.0).all()
+
+
+def test_derived_fields_follow_the_constants() -> None:
+    mj = TensegrityTwin().mj_model(TwinParameters(rod_mass=3.0))
+    assert mj.body_subtreemass[0] == pytest.approx(18.0, rel=1e-14)
+    np.testing.assert_allclose(mj.body_invweight0[1:, 0], 1 / 3.0, rtol=1e-12)
+
+
+def touching_bodies(twin: TensegrityTwin, nodes: Array) -> set[tuple[int, int]]:
+    mj = twin.mj_model()
+    data = mujoco.MjData(mj)
+    physics = twin.engine._physics(twin.model.state_from_nodes(nodes)[None])[0]
+    mujoco.mj_setState(mj, data, physics, mujoco.mjtState.mjSTATE_FULLPHYSICS)
+    mujoco.mj_forward(mj, data)
+    first, second = np.sort(mj.geom_bodyid[data.contact.geom], axis=1).T.tolist() if data.ncon else ([], [])
+    return set(zip(first, second, strict=True))
+
+
+def test_rods_collide_with_each_other_but_not_with_their_own_caps() -> None:
+    """Rod 1 laid across the middle of rod 0, two radii away up to 1 mm."""
+    twin = TensegrityTwin()
+    nodes = twin.model.nodes + np.array([0.0, 0.0, 2.0])
+    middle, axis = nodes[:2].mean(axis=0), (nodes[1] - nodes[0]) / 1.684
+    side = np.cross(axis, [0.3, 0.1, 1.0])
+    side *= 0.842 / np.linalg.norm(side)
+    normal = np.cross(axis, side) / 0.842
+    for distance, expected in ((0.063, set()), (0.061, {(1, 2)})):
+        across = nodes.copy()
+        across[2:4] = middle + distance * normal - side, middle + distance * normal + side
+        assert {pair for pair in touching_bodies(twin, across) if pair in {(1, 1), (2, 2), (1, 2)}} == expected
+    assert touching_bodies(twin, nodes) == set()
+
+
+# --- closed forms ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_tension_at_rest(variant: str) -> None:
+    twin = TensegrityTwin(cables=variant)
+    np.testing.assert_allclose(twin.cable_tensions(twin.initial_state(2)), PRETENSION, rtol=1e-12)
+    stiff = TwinParameters(cable_stiffness=np.array([1e4, 2e4]), rest_length=np.array([0.95, 0.9]))
+    expected = [PRETENSION, 2e4 * (np.sqrt(6) / 4 * 1.684 - 0.9)]
+    np.testing.assert_allclose(twin.cable_tensions(twin.initial_state(2), stiff).T, [expected] * 24, rtol=1e-12)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_free_fall_is_the_semi_implicit_sum(variant: str) -> None:
+    """z_n = z_0 - g dt^2 n (n + 1) / 2 for the centre of mass, whatever the cables do."""
+    twin = TensegrityTwin(cables=variant)
+    gravity = np.array([9.81, 0.981])
+    controls = held_controls(twin, np.random.default_rng(0), 2, 5)
+    states, _ = twin.rollout(lifted(twin, 3.0, 2), controls, TwinParameters(gravity=gravity), substeps=100)
+    count = 100 * np.arange(6)
+    fall = states[:, :, 2::13][:, :, :6].mean(axis=2) - states[:, :1, 2::13][:, :, :6].mean(axis=2)
+    np.testing.assert_allclose(fall, -0.5e-6 * gravity[:, None] * count * (count + 1), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_motor_is_a_first_order_filter_and_commands_are_clamped(variant: str) -> None:
+    """w_n = u (1 - (1 - dt motor_speed)^n) under a constant command."""
+    twin = TensegrityTwin(cables=variant)
+    speed = np.array([1.0, 4.0])
+    control = np.linspace(-150.0, 150.0, 24)
+    after, _ = twin.step(lifted(twin, 1.0, 2), np.tile(control, (2, 1)), TwinParameters(motor_speed=speed), substeps=50)
+    expected = np.clip(control, -100, 100) * (1 - (1 - 1e-3 * speed[:, None]) ** 50)
+    np.testing.assert_allclose(after[:, 78:], expected, rtol=1e-12)
+
+
+def test_slack_cables_pull_only_or_push() -> None:
+    """At 0.9 of its size every cable is shorter than its rest length, by L0 - 0.9 l."""
+    tension = {}
+    for variant in VARIANTS:
+        twin = TensegrityTwin(superball(rod_length=0.9 * 1.684), cables=variant)
+        tension[variant] = twin.cable_tensions(twin.initial_state())
+        after, _ = twin.step(lifted(twin), np.zeros((1, 24)), TwinParameters(gravity=0.0), substeps=20)
+        assert (after[0, :78] == lifted(twin)[0, :78]).all() == (variant == "pull_only"), "pull-only cables leave it at rest"
+    assert not tension["pull_only"].any()
+    np.testing.assert_allclose(tension["two_way"], 1e4 * (0.9 * np.sqrt(6) / 4 * 1.684 - 0.95), rtol=1e-12)
+
+
+def test_variants_agree_while_no_cable_is_slack() -> None:
+    ends = []
+    for variant in VARIANTS:
+        twin = TensegrityTwin(cables=variant)
+        controls = held_controls(twin, np.random.default_rng(1), 1, 10)
+        states, _ = twin.rollout(lifted(twin), controls, TwinParameters(gravity=0.0), substeps=100)
+        assert (twin.cable_tensions(states[0]) > 0).all()
+        ends.append(states)
+    assert np.abs(ends[0] - ends[1]).max() < 1e-9  # rounding only: 1e-16 per substep of O(100) N / 10 kg
+
+
+def test_passive_cables_pull_too() -> None:
+    """The prism drives three of nine cables; all nine pull, MuJoCo's own lengths give k (l - L0)."""
+    for variant in VARIANTS:
+        twin = TensegrityTwin(prism(), cables=variant)
+        state = twin.initial_state()
+        expected = 1e4 * (twin.model.cable_lengths(state) - 0.95)
+        np.testing.assert_allclose(twin.cable_tensions(state), expected, rtol=1e-12)
+        assert (expected > 0).all() and expected.shape == (1, 9)
+
+
+def test_ratios_of_single_cables() -> None:
+    stiffness, rest = np.linspace(0.5, 2.0, 24), np.linspace(0.9, 1.05, 24)
+    model = replace(superball(), stiffness_ratio=tuple(stiffness), rest_ratio=tuple(rest))
+    state = model.state_from_nodes(model.nodes)[None]
+    state[:, 78:] = 3.0
+    expected = 1e4 * stiffness * (model.cable_lengths(state) - 0.95 * rest - 0.01 * 3.0)
+    for variant in VARIANTS:
+        tension = TensegrityTwin(model, cables=variant).cable_tensions(state)
+        np.testing.assert_allclose(tension, np.maximum(expected, 0.0) if variant == "pull_only" else expected, rtol=1e-12)
+
+
+# --- against our engine, where there is no contact -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fixed_rod", [None, 0])
+@pytest.mark.parametrize("structure", [superball, prism])
+def test_without_contact_it_is_our_engine(structure: Any, fixed_rod: int | None) -> None:
+    """The same equations in two programs: 2000 substeps with tumbling, motors and gravity differ by rounding only."""
+    twin, ours = TensegrityTwin(structure(), fixed_rod=fixed_rod), TensegritySimulator(structure(), fixed_rod=fixed_rod)
+    rng = np.random.default_rng(2)
+    state = lifted(twin, 40.0, 2)
+    free = [r for r in range(twin.model.num_rods) if r != fixed_rod]
+    for r in free:
+        state[:, 13 * r + 7 : 13 * r + 13] = rng.normal(size=(2, 6)) * 0.3
+    controls = held_controls(twin, rng, 2, 20)
+    gravity = 0.981 if fixed_rod is None else 0.0
+    a, status = twin.rollout(state, controls, TwinParameters(gravity=gravity), substeps=100)
+    b, _ = ours.rollout(state, controls, TensegrityParameters(gravity=gravity), substeps=100)
+    assert not status.any() and np.abs(a[:, -1] - a[:, 0]).max() > 0.1
+    assert np.abs(a - b).max() < 1e-9
+    np.testing.assert_allclose(twin.cable_tensions(a[0]), ours.cable_tensions(b[0]), atol=1e-5)
+
+
+def test_linearize_is_the_derivative_of_our_engine() -> None:
+    """Central differences through MuJoCo against reverse mode through Warp, in air, body constants included."""
+    twin, ours = TensegrityTwin(), TensegritySimulator()
+    rng = np.random.default_rng(11)
+    state = twin.retract(lifted(twin), 0.05 * rng.normal(size=(1, twin.n)))
+    control = held_controls(twin, rng, 1, 1, limit=90.0)[:, 0]
+    a, b = twin.linearize(state, control, substeps=20), ours.linearize(state, control, substeps=20)
+    body = [TwinParameters.index(name) for name in ("rod_mass", "cable_stiffness", "rest_length", "motor_gain", "gravity")]
+    for ours_part, twin_part in ((b.A, a.A), (b.B, a.B), (b.C[..., body], a.C[..., body])):
+        scale = np.abs(ours_part).max(axis=1, keepdims=True)
+        assert (scale > 0).all()
+        assert (np.abs(ours_part - twin_part) <= 1e-5 * scale + 1e-7).all()
+
+
+def test_a_fixed_rod_stays_where_its_state_says() -> None:
+    """Shifting the whole state shifts the whole trajectory: the pose of the held rod is read from the state."""
+    twin = TensegrityTwin(fixed_rod=3)
+    shift = np.array([0.3, -0.2, 0.5])
+    state = lifted(twin, 2.0)
+    moved = twin.model.move(state[0], translation=shift)[None]
+    controls = held_controls(twin, np.random.default_rng(4), 1, 5)
+    states, status = twin.rollout(np.concatenate([state, moved]), np.repeat(controls, 2, axis=0), substeps=100)
+    assert not status.any()
+    held = states[0, :, 39:52]
+    assert (held == held[0]).all()
+    assert np.abs(states[0, -1, :13] - states[0, 0, :13]).max() > 1e-3
+    poses = states[..., :78].reshape(2, 6, 6, 13)[..., :3]
+    np.testing.assert_allclose(poses[1] - poses[0], np.broadcast_to(shift, poses[0].shape), rtol=0, atol=1e-10)
+
+
+# --- ground ----------------------------------------------------------------------------------------------------------
+
+
+def ray_heights(mj: mujoco.MjModel, x: Array, y: Array) -> Array:
+    """Height of the ground under points, by MuJoCo's ray caster."""
+    data, geom, bare = mujoco.MjData(mj), np.zeros(1, dtype=np.int32), np.array([1, 0, 0, 0, 0, 0], dtype=np.uint8)
+    mj.geom_group[1:] = 1  # robots out of sight
+    mujoco.mj_forward(mj, data)
+    top, down = 50.0, np.array([0.0, 0.0, -1.0])
+    reach = [mujoco.mj_ray(mj, data, np.array([a, b, top]), down, bare, 1, -1, geom) for a, b in zip(x, y, strict=True)]
+    assert min(reach) > 0
+    return top - np.array(reach)
+
+
+TERRAINS = {
+    "slope": Terrain.slope(0.2),
+    "steps": Terrain.steps(size=6.0),
+    "rubble": Terrain.rubble(size=6.0, seed=3),
+    "rubble-on-slope": replace(Terrain.rubble(size=6.0, seed=4), angle=-0.1),
+}
+
+
+@pytest.mark.parametrize("name", TERRAINS)
+def test_the_ground_is_the_terrain(name: str) -> None:
+    """At grid points, also beyond the rim: exact but for MuJoCo's 32 bit heights; the factor on heights is a constant."""
+    terrain = TERRAINS[name]
+    twin = TensegrityTwin(with_terrain(superball(), terrain))
+    rng = np.random.default_rng(5)
+    reach = 0.5 * terrain.cell * (terrain.heights.shape[0] - 1) + HFIELD_MARGIN - 2 * terrain.cell
+    half = 0.5 * ((terrain.heights.shape[0] - 1) % 2)
+    x, y = (np.round(rng.uniform(-reach, reach, 60) / terrain.cell - half) + half for _ in range(2))
+    inside = 1e-6  # a ray exactly through a triangle's corner may miss
+    x, y = x * terrain.cell + inside, y * terrain.cell + 0.5 * inside
+    for scale in (1.0, 0.0, 2.5):
+        expected = terrain.height(x, y, scale)
+        assert name == "slope" or scale == 0.0 or np.ptp(expected) > 0.1
+        heights = ray_heights(twin.mj_model(TwinParameters(terrain_scale=scale)), x, y)
+        np.testing.assert_allclose(heights, expected, rtol=0, atol=5e-6 + np.ptp(expected) * 2.0**-23)
+
+
+@pytest.mark.parametrize("name", TERRAINS)
+def test_a_dropped_robot_comes_to_lie_on_the_terrain(name: str) -> None:
+    """No cap sinks in deeper than the soft contact gives, and the lowest one does touch."""
+    twin = TensegrityTwin(with_terrain(superball(), TERRAINS[name]))
+    state = twin.model.place_on_ground(twin.initial_state()[0], gap=0.05)[None]
+    states, status = twin.rollout(state, np.zeros((1, 20, 24)), substeps=100)
+    assert not status.any()
+    # At rest a = 0: depth = (1 - d) a0 / (d k), k = 1 / (dmax timeconst dampratio)^2, impedance d >= 0.9, dmax 0.95;
+    # a0, the contact point's own acceleration, is at most gravity plus the pull of four cables on half a rod.
+    depth = 0.1 * (9.81 + 4 * 1.5 * PRETENSION / 5.0) / (0.9 / (0.95 * 0.1) ** 2)
+    assert -depth < twin.model.clearance(states[:, -1])[0] < 0.02
+
+
+# --- the engine ------------------------------------------------------------------------------------------------------
+
+
+def on_ground(twin: TensegrityTwin, rng: np.random.Generator, batch: int) -> Array:
+    state = np.tile(twin.model.place_on_ground(twin.initial_state()[0], gap=-0.003), (batch, 1))
+    state[:, [7, 8, 20, 21]] += rng.normal(size=(batch, 4))
+    return state
+
+
+def test_bits_do_not_depend_on_threads() -> None:
+    twin, rng = TensegrityTwin(), np.random.default_rng(6)
+    state, controls = on_ground(twin, rng, 11), held_controls(twin, rng, 11, 2)
+    constants = TwinParameters(friction=np.linspace(0.2, 1.2, 11)).to_matrix(11)
+    results = [
+        replace(twin.engine, num_threads=threads).rollout(state, controls, constants, substeps=50)[0] for threads in (1, 2, 5)
+    ]
+    assert np.array_equal(results[0], results[1]) and np.array_equal(results[0], results[2])
+    assert len({row.tobytes() for row in results[0][:, -1]}) == 11
+
+
+def test_bits_do_not_depend_on_how_a_batch_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    twin, rng = TensegrityTwin(), np.random.default_rng(6)
+    state, controls = on_ground(twin, rng, 7), held_controls(twin, rng, 7, 1)
+    whole, _ = twin.rollout(state, controls, substeps=30)
+    monkeypatch.setattr("softgym_envs.core.mujoco_engine._BUFFER_BYTES", 3 * 30 * 8 * 200)
+    assert np.array_equal(twin.rollout(state, controls, substeps=30)[0], whole)
+
+
+def test_divergence_is_contained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """c dt / m = 100 is far beyond explicit Euler's limit; nothing is printed, no file is written, other rows do not notice."""
+    monkeypatch.chdir(tmp_path)
+    twin = TensegrityTwin()
+    state, controls = on_ground(twin, np.random.default_rng(8), 3), np.full((3, 4, 24), 50.0)
+    wild = TwinParameters(cable_damping=np.array([1e3, 1e4, 1e3]), rod_mass=np.array([10.0, 0.1, 10.0]))
+    states, status = twin.rollout(state, controls, wild, substeps=100)
+    assert status.tolist() == [Status.OK, Status.DIVERGED, Status.OK]
+    assert np.isfinite(states).all() and np.array_equal(states[1], np.tile(state[1], (5, 1)))
+    calm, _ = twin.rollout(state[[0, 2]], controls[[0, 2]], substeps=100)
+    assert np.array_equal(states[[0, 2]], calm)
+    alone, status = twin.step(state[1:2], controls[1:2, 0], wild.row(1), substeps=100)
+    assert status[0] == Status.DIVERGED and np.array_equal(alone[0], state[1])
+    printed = capfd.readouterr()
+    assert printed.out == printed.err == "" and not list(tmp_path.iterdir())
+
+
+def test_a_users_warning_handler_comes_back() -> None:
+    twin = TensegrityTwin()
+    seen: list[str] = []
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(seen.append)
+    try:
+        handler = mujoco.get_mju_user_warning()
+        wild = TwinParameters(cable_damping=1e4, rod_mass=0.1)
+        assert twin.step(lifted(twin), np.full((1, 24), 50.0), wild, substeps=100)[1][0] == Status.DIVERGED
+        assert mujoco.get_mju_user_warning() == handler and not seen
+    finally:
+        mujoco.set_mju_user_warning(before)
+
+
+def test_every_contact_constant_matters() -> None:
+    twin, rng = TensegrityTwin(), np.random.default_rng(9)
+    state = on_ground(twin, rng, 1)
+    changes = {
+        "friction": 0.3,
+        "torsional_friction": 0.01,
+        "rolling_friction": 0.001,
+        "contact_timeconst": 0.02,
+        "contact_dampratio": 0.3,
+    }
+    ends = [twin.step(state, np.zeros((1, 24)), TwinParameters(**{k: v}), substeps=50)[0].tobytes() for k, v in changes.items()]
+    ends.append(twin.step(state, np.zeros((1, 24)), substeps=50)[0].tobytes())
+    assert len(set(ends)) == len(ends)
+
+
+def child(twin: TensegrityTwin, state: Array, queue: Any) -> None:
+    queue.put(twin.step(state, np.zeros((len(state), 24)), substeps=10)[0])
+
+
+def test_copies_pickles_and_forks_go_on_alike() -> None:
+    twin = TensegrityTwin()
+    state = on_ground(twin, np.random.default_rng(10), 4)
+    after, _ = twin.step(state, np.zeros((4, 24)), substeps=10)
+    for other in (copy.deepcopy(twin), pickle.loads(pickle.dumps(twin))):
+        assert np.array_equal(other.step(state, np.zeros((4, 24)), substeps=10)[0], after)
+    if "fork" not in multiprocessing.get_all_start_methods():
+        return
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    process = context.Process(target=child, args=(twin, state, queue))
+    process.start()  # threads do not survive a fork: a pool taken over from the parent would wait for ever
+    try:
+        assert np.array_equal(queue.get(timeout=60), after)
+    finally:
+        process.join(timeout=10)
+        process.kill()
+
+
+def test_bad_input_is_named() -> None:
+    with pytest.raises(OptionError, match=r"'spring'.*'pull_only'"):
+        TensegrityTwin(cables="spring")
+    with pytest.raises(OptionError, match="dt is 0"):
+        TensegrityTwin(dt=0.0)
+    with pytest.raises(StructureError, match="fixed_rod is 6"):
+        TensegrityTwin(fixed_rod=6)
+    twin = TensegrityTwin()
+    wrong: Any = TensegrityParameters()
+    with pytest.raises(ParameterError, match=r"TensegrityParameters.*TwinParameters"):
+        twin.step(twin.initial_state(), np.zeros((1, 24)), wrong)
+    with pytest.raises(ParameterError, match="rolling_friction"):
+        TwinParameters(rolling_friction=-1.0)
+    engine = twin.engine
+    with pytest.raises(StructureError, match="state_index has 3"):
+        MujocoEngine(engine.model, nx=3, nu=1, state_index=np.arange(3), write_constants=engine.write_constants)

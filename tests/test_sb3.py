@@ -1,0 +1,92 @@
+"""The stable-baselines3 adapter: same numbers as the environment it wraps, ends of episodes as stable-baselines3 wants them."""
+
+import json
+import zipfile
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from stable_baselines3 import PPO
+
+from agents.rl import SB3VecEnv
+from softgym_envs.core.errors import OptionError
+
+ID = "softgym_envs:TensegrityCrawl-v0"
+STEPS = 4
+
+
+def make(num_envs=3, **keywords):
+    return SB3VecEnv(gym.make_vec(ID, num_envs=num_envs, autoreset_mode="same_step", max_episode_steps=STEPS, **keywords))
+
+
+def test_equals_single_environments_over_two_episodes():
+    envs = make()
+    singles = [gym.make(ID, max_episode_steps=STEPS) for _ in range(3)]
+    envs.seed(5)
+    rng = np.random.default_rng(0)
+    observed = envs.reset()
+    expected = np.stack([env.reset(seed=5 + i)[0] for i, env in enumerate(singles)])
+    np.testing.assert_array_equal(observed, expected)
+    returns = np.zeros(3)
+    for step in range(1, 2 * STEPS + 1):
+        actions = rng.uniform(-1, 1, (3, 3)).astype(np.float32)
+        observed, rewards, dones, infos = envs.step(actions)
+        for i, env in enumerate(singles):
+            last, reward, terminated, truncated, info = env.step(actions[i])
+            returns[i] += reward
+            assert rewards[i] == np.float32(reward)
+            assert infos[i]["reward_along"] == info["reward_along"]
+            assert dones[i] == (terminated or truncated) == (step % STEPS == 0)
+            if dones[i]:
+                np.testing.assert_array_equal(infos[i]["terminal_observation"], last)
+                assert infos[i]["TimeLimit.truncated"]
+                assert infos[i]["episode"]["l"] == STEPS
+                assert infos[i]["episode"]["r"] == pytest.approx(returns[i], rel=1e-12)
+                returns[i] = 0.0
+                last, _ = env.reset()
+            else:
+                assert "terminal_observation" not in infos[i]
+            np.testing.assert_array_equal(observed[i], last)
+    envs.close()
+
+
+def test_a_failed_simulation_is_not_a_time_limit():
+    envs = make(2)
+    envs.reset()
+    state = envs.get_attr("state")[0]
+    state[0, 7] = 1e6  # m/s
+    envs.set_options({"state": state})
+    envs.reset()
+    _, rewards, dones, infos = envs.step(np.zeros((2, 3)))
+    assert dones.tolist() == [True, False]
+    assert infos[0]["sim_failed"] and not infos[0]["TimeLimit.truncated"]
+    assert rewards[0] == -100.0
+
+
+def test_ppo_updates_and_saves_nothing_of_ours(tmp_path):
+    envs = make()
+    model = PPO("MlpPolicy", envs, n_steps=8, batch_size=12, n_epochs=1, seed=0, device="cpu")
+    before = [p.detach().clone() for p in model.policy.parameters()]
+    model.learn(48)
+    assert model.num_timesteps == 48
+    assert any((a != b).any() for a, b in zip(before, model.policy.parameters(), strict=True))
+    assert len(model.ep_info_buffer) == 12  # 48 steps in episodes of 4
+    model.save(tmp_path / "policy.zip")
+    with zipfile.ZipFile(tmp_path / "policy.zip") as archive:
+        saved = json.loads(archive.read("data"))
+        assert not any(name in archive.read("data").decode() for name in ("softgym", "agents.", "SB3VecEnv"))
+    assert "observation_space" in saved
+    env = gym.make(ID)
+    observation, _ = env.reset(seed=0)
+    action, _ = PPO.load(tmp_path / "policy.zip").predict(observation, deterministic=True)
+    np.testing.assert_array_equal(action, model.predict(observation, deterministic=True)[0])
+
+
+def test_refuses_another_autoreset_mode_and_single_rows():
+    with pytest.raises(OptionError, match="same_step"):
+        SB3VecEnv(gym.make_vec(ID, num_envs=2))
+    envs = make(2)
+    assert envs.env_is_wrapped(gym.Wrapper) == [False, False]
+    assert envs.get_attr("num_envs", [0]) == [2]
+    with pytest.raises(OptionError, match="all 2 rows"):
+        envs.env_method("get_state", indices=[1])

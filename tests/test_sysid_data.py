@@ -1,0 +1,156 @@
+"""Unusable recordings end in a verdict, never in numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from sysid_systems import Spin, SpinParameters, Spring, SpringParameters, record
+
+from softgym_envs.core.errors import DataError, OptionError, ParameterError, ShapeError
+from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
+from sysid import FitProblem, Measurement
+
+TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
+
+
+def good() -> Trajectory:
+    return record(Spring(), TRUTH)[0]
+
+
+def problem(trajectory: Trajectory, **changes: Any) -> FitProblem:
+    return FitProblem(Spring(), TrajectorySet((trajectory,)), **{"free": ("stiffness", "damping"), **changes})
+
+
+def with_values(edit: Any) -> Trajectory:
+    values = good().values.copy()
+    values = edit(values)
+    return replace(good(), values=values)
+
+
+def nan_rows(values: Any) -> Any:
+    values[50:53] = np.nan
+    return values
+
+
+def test_good_data_pass() -> None:
+    assert problem(good()).full
+    assert not problem(good(), measured=("mass.x",)).full
+
+
+BAD = {
+    "too short": (lambda: good().window(0, 0.1), "too short: 5 steps, expected at least 10"),
+    "constant controls": (lambda: replace(good(), controls=np.full((200, 1), 0.5)), "controls never change"),
+    "nothing moves": (lambda: with_values(np.zeros_like), "nothing moves"),
+    "NaN rows": (lambda: with_values(nan_rows), "NaN in 3 rows, first row 50"),
+    "units of length": (lambda: with_values(lambda v: 1000 * v), r"wrong units: the columns in m travel over"),
+    "units of position alone": (lambda: with_values(lambda v: v * [1000, 1]), r"wrong units: the lengths look .* mm"),
+    "units of velocity alone": (lambda: with_values(lambda v: v * [1, 100]), r"wrong units: the velocities look .* cm"),
+    "kilometres": (lambda: with_values(lambda v: v * [1e-3, 1]), r"wrong units: the lengths look .* km"),
+    "controls beyond the limits": (
+        lambda: replace(good(), controls=1000 * good().controls),
+        "the limits are -1 ... 1: wrong unit",
+    ),
+    "times in milliseconds": (lambda: replace(good(), times=1000 * good().times), "are the times in seconds"),
+    "other columns": (lambda: replace(good(), names=("a", "b")), "missing columns: the recordings hold a, b"),
+    "other controls": (lambda: replace(good(), control_names=("push",)), "control 'force' is not recorded"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_unusable_data_end_in_a_verdict(name: str) -> None:
+    make, verdict = BAD[name]
+    with pytest.raises(DataError, match=verdict):
+        problem(make())
+
+
+def test_degrees_are_found_on_rotating_robots() -> None:
+    trajectory = record(Spin(), SpinParameters(drag=2.0, torque=7.0))[0]
+    wrong = replace(trajectory, values=trajectory.values * [1, 1, 1, 1, 57.29578, 57.29578, 57.29578])
+    with pytest.raises(DataError, match="degrees"):
+        FitProblem(Spin(), TrajectorySet((wrong,)), free=("drag",))
+
+
+def test_noise_and_wrong_constants_are_not_taken_for_wrong_units() -> None:
+    for seed in range(5):
+        noisy = record(Spring(), TRUTH, seed=seed, noise=0.05)[0]
+        problem(noisy)
+        problem(noisy, start=SpringParameters(mass=0.3, stiffness=200.0))
+
+
+def test_a_missing_column_is_named() -> None:
+    with pytest.raises(DataError, match=r"missing column 'mass\.z'"):
+        problem(good(), measured=("mass.x", "mass.z"))
+
+
+def test_throws_may_have_constant_controls_if_declared() -> None:
+    controls = np.zeros((1, 60, 1))
+    states, _ = Spring().rollout(np.array([[0.3, 0.0]]), controls, TRUTH)
+    throw = Trajectory.from_rollout(Spring(), states[0], controls[0])
+    with pytest.raises(DataError, match="free_motion=True"):
+        problem(throw)
+    assert problem(throw, free_motion=True).full
+
+
+def test_tracked_points_in_millimetres_are_found_by_the_robot_at_rest() -> None:
+    measurement = Measurement(("a.x", "b.x"), lambda x: np.stack([x[..., 0], x[..., 0] + 0.4], axis=-1))
+    t = good()
+    values = measurement.function(t.values)
+
+    def make(factor: float) -> FitProblem:
+        points = Trajectory(t.times, t.controls, factor * values, ("a.x", "b.x"), ("m", "m"), ("force",), ("SI",))
+        return problem(points, measurement=measurement)
+
+    assert not make(1.0).full
+    with pytest.raises(DataError, match=r"spread over 400, the robot over 0.4"):
+        make(1000.0)
+
+
+def test_one_measured_column_in_millimetres_is_found_by_how_far_it_travels() -> None:
+    wrong = with_values(lambda v: 1000 * v)
+    with pytest.raises(DataError, match="travel over"):
+        problem(wrong, measured=("mass.x",))
+
+
+def test_partly_measured_recordings_may_have_gaps_but_not_too_many() -> None:
+    gaps = with_values(nan_rows)
+    assert problem(gaps, measured=("mass.x",)).values(gaps).shape == (201, 1)
+    empty = with_values(lambda v: np.where(np.arange(201)[:, None] % 4 > 0, np.nan, v))
+    with pytest.raises(DataError, match="NaN in 75 % of the rows"):
+        problem(empty, measured=("mass.x",))
+
+
+def test_validation_recordings_are_judged_too() -> None:
+    train, bad = good(), with_values(nan_rows)
+    with pytest.raises(DataError, match="test recording 0 has NaN"):
+        FitProblem(Spring(), DataSplit(TrajectorySet((train,)), TrajectorySet(()), TrajectorySet((bad,))), free=("stiffness",))
+    with pytest.raises(DataError, match="no recording to train on"):
+        FitProblem(Spring(), TrajectorySet(()), free=("stiffness",))
+
+
+def test_another_control_period_is_refused() -> None:
+    other = record(Spring(), TRUTH, substeps=2)[0]
+    with pytest.raises(DataError, match="has 2 substeps, the first 1"):
+        FitProblem(Spring(), TrajectorySet((good(), other)), free=("stiffness",))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"free": ()}, ParameterError, "at least one name"),
+        ({"free": ("stiffness", "stiffness")}, ParameterError, "each once"),
+        ({"free": ("colour",)}, ParameterError, "unknown constant 'colour'"),
+        ({"start": SpinParameters()}, ParameterError, "this simulator takes SpringParameters"),
+        ({"start": SpringParameters(mass=np.ones(3))}, ParameterError, "3 rows"),  # type: ignore[arg-type]
+        ({"prior": {"mass": (1.0, 0.1)}}, ParameterError, "prior of mass"),
+        ({"prior": {"damping": (1.0, -0.1)}}, ParameterError, "prior of damping"),
+        ({"noise": {"mass.x": 0.1}}, OptionError, "noise of mass.vx is nan"),
+        ({"noise": {"mass.y": 0.1}}, OptionError, "noise names 'mass.y'"),
+        ({"measurement": Measurement(("mass.x",), lambda x: x)}, ShapeError, r"shape \(2, 2\)"),
+    ],
+)
+def test_bad_problems_are_refused(changes: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        problem(good(), **changes)

@@ -1,0 +1,153 @@
+"""The least-squares solver against known minima, bounds, closed forms and scipy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import least_squares
+
+from softgym_envs.core.errors import OptionError, ShapeError
+from sysid.levenberg import LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
+
+NO_BLOCKS = np.zeros((1, 0))
+FREE = np.full(2, np.inf)
+
+
+@dataclass(frozen=True)
+class Function:
+    """A residual function of theta alone, with a complex-step Jacobian."""
+
+    residual: Any
+
+    def cost(self, theta: Any, blocks: Any) -> float:
+        return 0.5 * float(np.sum(self.residual(theta) ** 2))
+
+    def compress(self, theta: Any, blocks: Any) -> Any:
+        steps = 1e-30j * np.eye(len(theta))
+        jacobian = np.stack([self.residual(theta + step).imag / 1e-30 for step in steps], axis=1)
+        return np.column_stack([jacobian, self.residual(theta)])[None]
+
+    def move(self, blocks: Any, step: Any) -> Any:
+        return blocks
+
+
+def rosenbrock(x: Any) -> Any:
+    return np.array([10 * (x[1] - x[0] ** 2), 1 - x[0]])
+
+
+def powell_singular(x: Any) -> Any:
+    return np.array([x[0] + 10 * x[1], 5**0.5 * (x[2] - x[3]), (x[1] - 2 * x[2]) ** 2, 10**0.5 * (x[0] - x[3]) ** 2])
+
+
+def minimise(residual: Any, start: Any, bounds: Any, **options: Any) -> LevenbergState:
+    start = np.asarray(start, dtype=float)
+    chosen = LevenbergOptions(**{"max_iterations": 200, **options})
+    system = Function(residual)
+    return levenberg_marquardt(system, start_state(system, start, NO_BLOCKS, chosen), bounds, options=chosen)
+
+
+def test_rosenbrock_reaches_its_minimum() -> None:
+    end = minimise(rosenbrock, [-1.2, 1.0], (-FREE, FREE))
+    assert end.outcome is not None and end.outcome.converged
+    np.testing.assert_allclose(end.theta, [1.0, 1.0], atol=1e-9)
+
+
+def test_powell_singular_reaches_its_minimum_although_its_jacobian_is_singular_there() -> None:
+    end = minimise(powell_singular, [3.0, -1.0, 0.0, 1.0], (np.full(4, -np.inf), np.full(4, np.inf)))
+    np.testing.assert_allclose(end.theta, 0.0, atol=1e-3)
+    assert end.cost < 1e-12
+
+
+def test_a_bound_that_cuts_the_valley_gives_the_constrained_minimum() -> None:
+    # With x <= 1/2 the minimum is at x = 1/2, y = 1/4.
+    end = minimise(rosenbrock, [-1.2, 1.0], (np.array([-2.0, -2.0]), np.array([0.5, 2.0])))
+    np.testing.assert_allclose(end.theta, [0.5, 0.25], atol=1e-9)
+
+
+@pytest.mark.parametrize("start", [[-2.0, -2.0], [2.0, 2.0], [-2.0, 2.0], [2.0, -2.0]])
+def test_a_start_in_a_corner_of_the_bounds_does_not_stall(start: list[float]) -> None:
+    end = minimise(rosenbrock, start, (np.array([-2.0, -2.0]), np.array([2.0, 2.0])))
+    np.testing.assert_allclose(end.theta, [1.0, 1.0], atol=1e-8)
+
+
+def test_bounded_problems_end_where_scipy_ends() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        matrix, target = rng.standard_normal((12, 4)), rng.standard_normal(12)
+
+        def residual(x: Any, matrix: Any = matrix, target: Any = target) -> Any:
+            return matrix @ np.tanh(x) - target
+
+        bounds = (np.full(4, -0.4), np.full(4, 0.3))
+        end = minimise(residual, rng.uniform(*bounds), bounds)
+        reference = least_squares(residual, np.zeros(4), bounds=bounds, xtol=1e-14, ftol=1e-14, gtol=1e-14)
+        np.testing.assert_allclose(end.cost, reference.cost, rtol=1e-7)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Linear residuals r_s = J_s theta + K_s z_s - t_s."""
+
+    j: Any
+    k: Any
+    t: Any
+
+    def residual(self, theta: Any, blocks: Any) -> Any:
+        return self.j @ theta + np.einsum("sqn,sn->sq", self.k, blocks) - self.t
+
+    def cost(self, theta: Any, blocks: Any) -> float:
+        return 0.5 * float(np.sum(self.residual(theta, blocks) ** 2))
+
+    def compress(self, theta: Any, blocks: Any) -> Any:
+        return np.concatenate([self.k, self.j, self.residual(theta, blocks)[..., None]], axis=2)
+
+    def move(self, blocks: Any, step: Any) -> Any:
+        return blocks + step
+
+
+def test_eliminating_blocks_equals_solving_the_whole_system() -> None:
+    rng = np.random.default_rng(1)
+    system = Blocks(rng.standard_normal((5, 9, 3)), rng.standard_normal((5, 9, 4)), rng.standard_normal((5, 9)))
+    whole = np.zeros((45, 3 + 20))
+    for s in range(5):
+        whole[9 * s : 9 * s + 9, :3] = system.j[s]
+        whole[9 * s : 9 * s + 9, 3 + 4 * s : 7 + 4 * s] = system.k[s]
+    solution = np.linalg.lstsq(whole, system.t.ravel(), rcond=None)[0]
+    start = start_state(system, np.zeros(3), np.zeros((5, 4)), LevenbergOptions())
+    end = levenberg_marquardt(system, start, (np.full(3, -np.inf), np.full(3, np.inf)))
+    np.testing.assert_allclose(end.theta, solution[:3], atol=1e-8)
+    np.testing.assert_allclose(end.blocks.ravel(), solution[3:], atol=1e-8)
+
+
+def test_only_block_unknowns_can_be_fitted() -> None:
+    rng = np.random.default_rng(2)
+    system = Blocks(np.zeros((2, 6, 0)), rng.standard_normal((2, 6, 3)), rng.standard_normal((2, 6)))
+    start = start_state(system, np.zeros(0), np.zeros((2, 3)), LevenbergOptions())
+    end = levenberg_marquardt(system, start, (np.zeros(0), np.zeros(0)))
+    for s in range(2):
+        np.testing.assert_allclose(end.blocks[s], np.linalg.lstsq(system.k[s], system.t[s], rcond=None)[0], atol=1e-8)
+
+
+def test_going_on_from_any_iteration_ends_in_the_same_bits() -> None:
+    seen: list[LevenbergState] = []
+    system, bounds = Function(rosenbrock), (-FREE, FREE)
+    start = start_state(system, np.array([-1.2, 1.0]), NO_BLOCKS, LevenbergOptions())
+    end = levenberg_marquardt(system, start, bounds, on_iteration=seen.append)
+    for state in seen[:-1]:
+        again = levenberg_marquardt(system, state, bounds)
+        assert again.theta.tobytes() == end.theta.tobytes() and len(again.log) == len(end.log)
+
+
+def test_running_out_of_iterations_is_said() -> None:
+    end = minimise(rosenbrock, [-1.2, 1.0], (-FREE, FREE), max_iterations=2)
+    assert end.outcome is Outcome.ITERATIONS and not end.outcome.converged and "max_iterations" in end.outcome.message
+
+
+def test_bad_settings_and_starts_are_refused() -> None:
+    with pytest.raises(OptionError, match="max_iterations is 0"):
+        LevenbergOptions(max_iterations=0)
+    with pytest.raises(ShapeError, match="not finite at the start"):
+        minimise(lambda x: np.array([np.nan, x[0]]), [1.0, 1.0], (-FREE, FREE))

@@ -1,0 +1,140 @@
+"""Residuals of segments and their derivatives: the exact chain against differences, padding, missing values, manifolds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sysid_systems import Spin, SpinParameters, Spring, SpringParameters, record
+
+from softgym_envs.core.errors import DataError, OptionError
+from softgym_envs.core.simulator import finite_differences
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from sysid import FitProblem, Measurement
+from sysid.segments import ShootingSystem, cut
+
+TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
+SPRING_FREE = ("stiffness", "damping", "gain", "offset", "paint")
+
+
+def spring_problem(**changes: Any) -> FitProblem:
+    recordings = record(Spring(), TRUTH, steps=23, count=2, noise=0.01)
+    return FitProblem(Spring(), **{"data": recordings, "free": SPRING_FREE, "start": SpringParameters(mass=3.0), **changes})
+
+
+def markers() -> Measurement:
+    """Two markers: a nonlinear one and a linear one."""
+    return Measurement(("far", "near"), lambda x: np.stack([np.sin(x[..., 0]) + x[..., 1], x[..., 0]], axis=-1))
+
+
+def spin_problem(**changes: Any) -> FitProblem:
+    recordings = record(Spin(), SpinParameters(drag=2.0, torque=7.0), steps=40, noise=0.05)
+    return FitProblem(Spin(), recordings, **{"free": ("drag", "torque"), **changes})
+
+
+def marker_problem() -> FitProblem:
+    made = []
+    for t in record(Spring(), TRUTH, steps=23, count=2):
+        values = markers().function(t.values)
+        made.append(Trajectory(t.times, t.controls, values, ("far", "near"), ("m", "m"), t.control_names, t.control_units))
+    return spring_problem(data=TrajectorySet(tuple(made)), measurement=markers())
+
+
+def test_the_test_systems_have_exact_derivatives() -> None:
+    rng = np.random.default_rng(0)
+    x, u = rng.standard_normal((4, 2)), rng.uniform(-1, 1, (4, 1))
+    exact, differences = Spring().linearize(x, u, TRUTH, substeps=3), finite_differences(Spring(), x, u, TRUTH, substeps=3)
+    for a, b in zip(exact, differences, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-8)
+
+
+def position_problem() -> FitProblem:
+    return spring_problem(measured=("mass.x",))
+
+
+# Short segments of partly measured states need free starts.
+CASES = [(make, steps, free) for make in (spring_problem, spin_problem) for steps in (1, 7, None) for free in (False, True)]
+CASES += [(make, steps, True) for make in (position_problem, marker_problem) for steps in (1, 7, None)]
+CASES += [(make, None, False) for make in (position_problem, marker_problem)]
+
+
+@pytest.mark.parametrize(("make", "steps", "free"), CASES)
+def test_the_chain_equals_differences(make: Any, steps: int | None, free: bool) -> None:
+    problem = make()
+    train = problem.split.train
+    chain, differences = (cut(problem, train, steps, free=free, exact=exact) for exact in (True, False))
+    theta = problem.encode(problem.constants)
+    starts = problem.simulator.retract(
+        chain.starts, 0.05 * np.random.default_rng(3).standard_normal((len(chain.starts), problem.simulator.n))
+    )
+    a, b = chain.derivative(theta, starts), differences.derivative(theta, starts)
+    np.testing.assert_array_equal(a.residual, b.residual)
+    np.testing.assert_allclose(a.constants, b.constants, atol=2e-7 * max(1.0, np.abs(b.constants).max()))
+    np.testing.assert_allclose(a.starts, b.starts, atol=2e-7)
+    assert np.abs(a.constants[..., :2]).max() > 1e-5  # the comparison is of something
+    assert a.starts.shape[-1] == (problem.simulator.n if free else 0)
+
+
+def test_a_derivative_at_a_bound_is_one_sided_and_right() -> None:
+    problem = spring_problem(start=SpringParameters(mass=3.0, stiffness=1e4, offset=-5.0))
+    segments = cut(problem, problem.split.train, 5, free=False, exact=False)
+    exact = cut(problem, problem.split.train, 5, free=False, exact=True)
+    theta = problem.encode(problem.constants)
+    one_sided, chain = (s.derivative(theta, s.starts).constants for s in (segments, exact))
+    np.testing.assert_allclose(one_sided, chain, rtol=1e-3, atol=1e-6)
+
+
+def test_the_padded_end_of_a_recording_counts_for_nothing() -> None:
+    problem = spring_problem()
+    segments = cut(problem, problem.split.train, 7, free=False, exact=True)  # 23 steps = 3 x 7 + 2
+    present = segments.present
+    assert present.sum() == 2 * 23 * 2
+    derivative = segments.derivative(problem.encode(problem.constants), segments.starts)
+    assert not derivative.residual[~present].any() and not derivative.constants[~present].any()
+
+
+def test_missing_measurements_count_for_nothing() -> None:
+    trajectory = record(Spring(), TRUTH, steps=40)[0]
+    values = trajectory.values.copy()
+    values[10:14, 0] = np.nan
+    broken = Trajectory(trajectory.times, trajectory.controls, values, trajectory.names, trajectory.units, ("force",), ("SI",))
+    problem = spring_problem(data=TrajectorySet((broken,)), measured=("mass.x",), free=("stiffness",), start=TRUTH)
+    segments = cut(problem, problem.split.train, None, free=True, exact=True)
+    system = ShootingSystem(segments, np.ones(1))
+    assert segments.present.sum() == 41 - 4
+    assert system.cost(problem.encode(TRUTH), segments.starts) < 1e-20  # the start is at rest: the guess is exact
+
+
+def test_a_prior_is_a_residual() -> None:
+    problem = spring_problem(prior={"stiffness": (30.0, 3.0), "offset": (0.2, 0.1)})
+    segments = cut(problem, problem.split.train, 5, free=False, exact=True)
+    without = ShootingSystem(cut(spring_problem(), problem.split.train, 5, free=False, exact=True), np.ones(2))
+    system = ShootingSystem(segments, np.ones(2))
+    theta = problem.encode(problem.constants)
+    expected = 0.5 * (np.log(20.0 / 30.0) / 0.1) ** 2 + 0.5 * ((0.5 - 0.2) / 0.1) ** 2
+    assert system.cost(theta, segments.starts) - without.cost(theta, segments.starts) == pytest.approx(expected)
+    rows = system.compress(theta, segments.starts)[0]
+    gradient = rows[:, :-1].T @ rows[:, -1]
+    step = 1e-5 * np.eye(5)
+    ends = system.costs(np.concatenate([theta + step, theta - step]), segments.starts)
+    np.testing.assert_allclose(gradient, (ends[:5] - ends[5:]) / 2e-5, rtol=1e-6, atol=1e-8)
+
+
+def test_short_segments_of_partly_measured_states_need_free_starts() -> None:
+    problem = spring_problem(measured=("mass.x",))
+    with pytest.raises(OptionError, match="free_initial=True"):
+        cut(problem, problem.split.train, 5, free=False, exact=True)
+    with pytest.raises(OptionError, match="segment_steps is 0"):
+        cut(problem, problem.split.train, 0, free=True, exact=True)
+
+
+def test_a_diverging_candidate_costs_infinity_and_has_no_derivative() -> None:
+    problem = spring_problem(free=("gain", "mass"))
+    segments = cut(problem, problem.split.train, None, free=False, exact=False)
+    system = ShootingSystem(segments, np.ones(2))
+    far = problem.simulator.retract(segments.starts, np.full((2, 2), 1e9))
+    theta = problem.encode(problem.constants)
+    assert system.cost(theta, far) == np.inf
+    with pytest.raises(DataError, match="diverges in 2 of 2 segments"):
+        segments.derivative(theta, far)
