@@ -9,6 +9,7 @@ The kernel's arguments are, in this order::
     controls            (B, T, nu)
     horizon, substeps, slots       int
     state               (slots B, nx)     state k of row b stands at [k % slots * B + b]
+    *views              (slots B, count)  each: the leading part of the same rows, as structs that the room declares
     *scratch            (slots B, count)  each, of the dtypes that the room declares
     states              (B, T+1, nx)      result; the kernel writes states[b, t+1]
     status              (B,) int          result
@@ -22,15 +23,18 @@ Legend: B batch, T control steps, P constants.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import warp as wp
@@ -40,10 +44,27 @@ from .errors import OptionError
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int32]
-R = TypeVar("R")
 
 wp.config.log_level = wp.LOG_ERROR if hasattr(wp, "LOG_ERROR") else 40
-wp.init()
+
+
+def _start_warp() -> None:
+    """`wp.init`, without the line that Warp's C code prints on a machine without CUDA driver: nothing is wrong there."""
+    try:
+        ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
+    except OSError:
+        with open(os.devnull, "wb") as nowhere:
+            kept = os.dup(2)
+            os.dup2(nowhere.fileno(), 2)
+            try:
+                wp.init()
+            finally:
+                os.dup2(kept, 2)
+                os.close(kept)
+    wp.init()
+
+
+_start_warp()
 
 MINIMUM_WORK_PER_THREAD = 500
 """Row-substeps below which another thread costs more than it brings (measured: about 0.2 ms)."""
@@ -72,6 +93,8 @@ class Program:
     """A room's kernel, compiled twice: forward only, and with its adjoint."""
 
     function: Callable[..., None]
+    views: tuple[tuple[Any, int], ...]
+    """(struct, count) of each view of the state's first `count` structs, made of float64 only: one load in place of many."""
     scratch: tuple[tuple[Any, int], ...]
     """(dtype, count) of each scratch array."""
 
@@ -86,12 +109,28 @@ class Program:
         return _compile(self.function, True)
 
 
+CPU_FLAGS = (
+    f"{wp.config.cpu_compiler_flags or '-march=native'} -ffp-contract=fast -fno-signed-zeros -mreassociate -freciprocal-math"
+)
+"""Warp's own flags, and leave to fuse and reorder sums and products. NaN and infinity keep their meaning."""
+
+
 @cache
 def _compile(function: Callable[..., None], backward: bool) -> Any:
-    options: dict[str, Any] = {"cpu_compiler_flags": f"{wp.config.cpu_compiler_flags or '-march=native'} -ffp-contract=fast"}
-    if not backward:
-        options["optimization_level"] = 3
+    options = {"cpu_compiler_flags": CPU_FLAGS, "optimization_level": 2 if backward else 3}
     return wp.kernel(function, enable_backward=backward, module="unique", module_options=options)
+
+
+def _announce(kernel: Any) -> None:
+    """Say on stderr that a wait begins, if this machine has not compiled the kernel before."""
+    if not any(Path(wp.config.kernel_cache_dir or ".").glob(f"wp_{kernel.module.name}_*/*.meta")):
+        print("softgym_envs: compiling the gradients of a simulator, about 15 s, cached afterwards", file=sys.stderr)
+
+
+def view_rows(rows: Any, dtype: Any, count: int) -> Any:
+    """The first `count` structs of every row of a float64 array (n, nx), as an array (n, count) on the same memory."""
+    strides = (rows.strides[0], wp.types.type_size_in_bytes(dtype))
+    return wp.array(ptr=rows.ptr, dtype=dtype, shape=(rows.shape[0], count), strides=strides, device=rows.device)
 
 
 class _Workspace:
@@ -111,13 +150,20 @@ class _Workspace:
         self.scratch = [new((slots * rows, count), dtype) for dtype, count in program.scratch]
         self.states = new((rows, horizon + 1, engine.nx))
         self.status = new((rows,), wp.int32)
-        self.inputs = [*engine.structure, self.constants, self.controls, horizon, substeps, slots, self.state]
-        self.inputs += [*self.scratch, self.states, self.status]
+        head, tail = [self.constants, self.controls], [*self.scratch, self.states]
+        views = [view_rows(self.state, *view) for view in program.views]
+        inputs = [*engine.structure, *head, horizon, substeps, slots, self.state, *views, *tail, self.status]
         kernel = program.recorded if recorded else program.forward
-        self.launch = wp.launch(kernel, dim=rows, inputs=self.inputs, device=device, record_cmd=True)
         if recorded:
-            self.gradients = [a.grad for a in (self.states, self.state, self.controls, self.constants, *self.scratch)]
-            self.launch_adjoint = self._adjoint()
+            _announce(kernel)
+        self.run = _packed(wp.launch(kernel, dim=rows, inputs=inputs, device=device, record_cmd=True))
+        if recorded:
+            self.gradients = [array.grad for array in (*head, self.state, *tail)]
+            views = [view_rows(self.state.grad, *view) for view in program.views]
+            none = [None] * len(engine.structure)
+            adjoints = [*none, *self.gradients[:2], None, None, None, self.state.grad, *views, *self.gradients[3:], None]
+            options: dict[str, Any] = {"adj_inputs": adjoints, "adj_outputs": [], "adjoint": True}
+            self.pull = _packed(wp.launch(kernel, dim=rows, inputs=inputs, device=device, record_cmd=True, **options))
         self.on_host = self.states.device.is_cpu
         if self.on_host:
             self.views = [a.numpy() for a in (self.constants, self.controls, self.state, self.states, self.status)]
@@ -131,37 +177,48 @@ class _Workspace:
             v_state[: self.rows] = state
             v_states[:, 0] = state
             v_status[...] = 0
-            self.launch.launch()
+            self.run()
             return v_states.copy(), v_status.copy()
         self.constants.assign(constants)
         self.controls.assign(controls)
         self.state[: self.rows].assign(state)
         self.states.assign(np.repeat(state[:, None], controls.shape[1] + 1, axis=1))
         self.status.zero_()
-        self.launch.launch()
+        self.run()
         return self.states.numpy(), self.status.numpy()
-
-    def _adjoint(self) -> Any:
-        return wp.launch(
-            self.engine.program.recorded,
-            dim=self.rows,
-            inputs=self.inputs,
-            adj_inputs=[a.grad if isinstance(a, wp.array) and a.requires_grad else None for a in self.inputs],
-            adj_outputs=[],
-            adjoint=True,
-            device=self.engine.device,
-            record_cmd=True,
-        )
 
     def backward(self, cotangent: Array) -> tuple[Array, Array, Array]:
         """Pull a cotangent of the states (B, T+1, nx) back through the rollout just run."""
         for gradient in self.gradients:
             gradient.zero_()
         self.states.grad.assign(cotangent)
-        self.launch_adjoint.launch()
+        self.pull()
         # The kernel starts from the first slot; states[:, 0] is a copy made outside it.
         initial = self.state.grad.numpy()[: self.rows] + cotangent[:, 0]
         return initial, self.controls.grad.numpy().copy(), self.constants.grad.numpy().copy()
+
+
+def _packed(launch: Any) -> Callable[[], None]:
+    """A recorded launch as one call. On the CPU, Warp would pack its arguments anew each time, which takes 20 us."""
+    if not launch.device.is_cpu:
+        return launch.launch  # type: ignore[no-any-return]
+    count = 1 + len(launch.kernel.adj.args)
+    parts = [launch.params[1:count], launch.params[count:]] if launch.adjoint else [launch.params[1:count]]
+    packed = [launch.bounds, *(_struct_of(part) for part in parts)]
+    entry = launch.hooks.backward if launch.adjoint else launch.hooks.forward
+    return partial(_call, entry, [ctypes.byref(part) for part in packed], launch)
+
+
+def _call(entry: Callable[..., None], arguments: Sequence[Any], owner: object) -> None:
+    """`owner` keeps the compiled module and the arrays alive."""
+    entry(*arguments)
+
+
+def _struct_of(values: Sequence[Any]) -> ctypes.Structure:
+    """The C struct whose members are `values`, in this order."""
+    fields = [(f"m{k}", type(value)) for k, value in enumerate(values)]
+    struct: Any = type("Arguments", (ctypes.Structure,), {"_fields_": fields})
+    return struct(*values)  # type: ignore[no-any-return]
 
 
 @dataclass(eq=False)
@@ -185,24 +242,26 @@ class WarpEngine:
 
     def rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
         """(B, nx), (B, T, nu), (B, P) -> states (B, T+1, nx), status (B,)."""
+        shards = self._shards(len(state), controls.shape[1] * substeps)
+        if len(shards) == 1:
+            return self._forward(state, controls, constants, substeps)
 
         def run(rows: slice) -> tuple[Array, IntArray]:
             return self._forward(state[rows], controls[rows], constants[rows], substeps)
 
-        results = self._over_threads(run, len(state), controls.shape[1] * substeps)
-        if len(results) == 1:
-            return results[0]
+        results = list(_pool(self.threads).map(run, shards))
         return np.concatenate([r[0] for r in results]), np.concatenate([r[1] for r in results])
 
     def vjp(self, state: Array, controls: Array, constants: Array, substeps: int, cotangent: Array) -> Gradient:
         """Rollout and pull-back of `cotangent` (B, T+1, nx); see `Gradient`. Rows that fail have gradient NaN."""
+        shards = self._shards(len(state), 5 * controls.shape[1] * substeps)
+        if len(shards) == 1:
+            return self._vjp(state, controls, constants, substeps, cotangent)
 
         def run(rows: slice) -> Gradient:
             return self._vjp(state[rows], controls[rows], constants[rows], substeps, cotangent[rows])
 
-        results = self._over_threads(run, len(state), 5 * controls.shape[1] * substeps)
-        if len(results) == 1:
-            return results[0]
+        results = list(_pool(self.threads).map(run, shards))
         return Gradient(*(np.concatenate(parts) for parts in zip(*results, strict=True)))
 
     def rows_recorded_at_once(self, substeps: int, copies: int) -> int:
@@ -241,13 +300,13 @@ class WarpEngine:
         numbers: int = self.nx + sum(count * wp.types.type_size_in_bytes(dtype) // 8 for dtype, count in self.program.scratch)
         return 16 * rows * (steps + 1) * numbers
 
-    def _over_threads(self, run: Callable[[slice], R], rows: int, work_per_row: int) -> list[R]:
-        shards = min(self.threads, rows, rows * work_per_row // MINIMUM_WORK_PER_THREAD) if self.device == "cpu" else 1
-        if shards <= 1:
-            return [run(slice(0, rows))]
-        edges = np.linspace(0, rows, shards + 1).astype(int)
-        slices = [slice(a, b) for a, b in pairwise(edges)]
-        return list(_pool(self.threads).map(run, slices))
+    def _shards(self, rows: int, work_per_row: int) -> list[slice]:
+        """The rows that each thread takes; one slice if threads do not pay, or on a CUDA device."""
+        count = min(self.threads, rows, rows * work_per_row // MINIMUM_WORK_PER_THREAD) if self.device == "cpu" else 1
+        if count <= 1:
+            return [slice(0, rows)]
+        edges = np.linspace(0, rows, count + 1).astype(int)
+        return [slice(a, b) for a, b in pairwise(edges)]
 
 
 _loading = threading.Lock()

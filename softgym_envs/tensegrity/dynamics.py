@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import factorial
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from ..core.warp_engine import Gradient, Program, WarpEngine
 from .contact import (
     CONTACT_MARGIN,
     MODES,
+    Arm,
     Twist,
     arm_at,
     closest_features,
@@ -59,8 +61,8 @@ _zero = wp.constant(wp.float64(0.0))
 _half = wp.constant(wp.float64(0.5))
 _one = wp.constant(wp.float64(1.0))
 _two = wp.constant(wp.float64(2.0))
-_twelve = wp.constant(wp.float64(12.0))
 _tiny = wp.constant(wp.float64(1e-12))
+_c2, _c3, _c4, _c5, _c6, _c7, _c8, _c9 = (wp.constant(wp.float64(1.0 / factorial(n))) for n in range(2, 10))
 
 
 @wp.struct
@@ -73,16 +75,50 @@ class Cable:
     gain: wp.float64
 
 
-@wp.func
-def read3(state: wp.array2d(dtype=wp.float64), row: int, i: int):
-    """Three entries of a state."""
-    return wp.vec3d(state[row, i], state[row, i + 1], state[row, i + 2])
+@wp.struct
+class Rod:
+    """What a rod is: half length, free (1, or 0 if held), m I^-1 across and along the rod, and I_z / I_x - 1."""
+
+    half: wp.float64
+    free: wp.float64
+    across: wp.float64
+    along: wp.float64
+    gyro: wp.float64
+
+
+@wp.struct
+class Body:
+    """A rod's 13 entries of the state, in their order: position, quaternion (w, x, y, z), v (world), w (rod frame)."""
+
+    p: wp.vec3d
+    q: wp.vec4d
+    v: wp.vec3d
+    w: wp.vec3d
+
+
+@wp.struct
+class Node:
+    """Position and velocity of a rod's end."""
+
+    p: wp.vec3d
+    v: wp.vec3d
+
+
+@wp.struct
+class Link:
+    """What a cable is: its nodes, its motor or -1, and its factors on stiffness (and damping) and on rest length."""
+
+    node0: int
+    node1: int
+    motor: int
+    stiffness: wp.float64
+    rest: wp.float64
 
 
 @wp.func
-def read_quaternion(state: wp.array2d(dtype=wp.float64), row: int, i: int):
-    """Four entries of a state, (w, x, y, z), in Warp's order (x, y, z, w)."""
-    return wp.quatd(state[row, i + 1], state[row, i + 2], state[row, i + 3], state[row, i])
+def rotation_of(body: Body):
+    """Quaternion of a rod in Warp's order (x, y, z, w)."""
+    return wp.quatd(body.q[1], body.q[2], body.q[3], body.q[0])
 
 
 @wp.func
@@ -93,80 +129,86 @@ def z_axis(q: wp.quatd):
     )
 
 
+@wp.func
+def node_at(body: Body, rod: Rod, axis: wp.vec3d, side: wp.float64):
+    """The end of a rod at side h z, side = -1 or 1, h = half length. A held rod has no velocity.
+
+    w x h z = h R (w_y, -w_x, 0), as z is (0, 0, 1) in the rod's frame.
+    """
+    spin = wp.quat_rotate(rotation_of(body), wp.vec3d(body.w[1], -body.w[0], _zero))
+    out = Node()
+    out.p = body.p + (side * rod.half) * axis
+    out.v = rod.free * (body.v + (side * rod.half) * spin)
+    return out
+
+
+@wp.func
+def node_of(row: int, node: int, rods: wp.array(dtype=Rod), bodies: wp.array2d(dtype=Body)):
+    """Position and velocity of a node."""
+    body = bodies[row, node // 2]
+    return node_at(body, rods[node // 2], z_axis(rotation_of(body)), _two * wp.float64(node % 2) - _one)
+
+
 # --- cables ----------------------------------------------------------------------------------------------------------
 
 
 @wp.func
-def pull_between(
-    p0: wp.vec3d, v0: wp.vec3d, p1: wp.vec3d, v1: wp.vec3d, rest: wp.float64, stiffness: wp.float64, damping: wp.float64
-):
-    """Pull on node 0 of a Kelvin-Voigt cable that only pulls, T u with T = max(0, k (l - l_rest) + c dl/dt), u from 0 to 1."""
-    along = p1 - p0
-    length = wp.length(along)
-    direction = (_one / length) * along
-    return wp.max(_zero, stiffness * (length - rest) + damping * wp.dot(v1 - v0, direction)) * direction
+def cable_tension(length: wp.float64, rate: wp.float64, rest: wp.float64, stiffness: wp.float64, damping: wp.float64):
+    """T = max(0, k (l - l_rest) + c dl/dt): a Kelvin-Voigt cable that only pulls."""
+    return wp.max(_zero, stiffness * (length - rest) + damping * rate)
 
 
-@wp.func_grad(pull_between)
-def adj_pull_between(
-    p0: wp.vec3d,
-    v0: wp.vec3d,
-    p1: wp.vec3d,
-    v1: wp.vec3d,
-    rest: wp.float64,
-    stiffness: wp.float64,
-    damping: wp.float64,
-    adj_pull: wp.vec3d,
-):
-    """Adjoint of `pull_between`, by hand because it is the hottest: g.dT u + T g.du with du = (1 - u u') d(p1 - p0) / l."""
-    along = p1 - p0
-    length = wp.length(along)
+@wp.func
+def pull_along(d: wp.vec3d, dv: wp.vec3d, rest: wp.float64, stiffness: wp.float64, damping: wp.float64):
+    """T d / l of a cable that spans d and whose ends part at dv: l = |d|, dl/dt = d . dv / l."""
+    length = wp.sqrt(wp.dot(d, d))
     inverse = _one / length
-    u = inverse * along
-    speed = v1 - v0
-    rate = wp.dot(speed, u)
-    tension = stiffness * (length - rest) + damping * rate
+    return (inverse * cable_tension(length, inverse * wp.dot(d, dv), rest, stiffness, damping)) * d
+
+
+@wp.func_grad(pull_along)
+def adj_pull_along(d: wp.vec3d, dv: wp.vec3d, rest: wp.float64, stiffness: wp.float64, damping: wp.float64, adjoint: wp.vec3d):
+    """With e = d / l: dT = k (e . dd - dl_rest) + c (e . ddv + (dv - dl/dt e) . dd / l), de = (1 - e e') dd / l.
+
+    By hand, because Warp's own divides once per intermediate derivative and cables are most of the backward pass.
+    """
+    length = wp.sqrt(wp.dot(d, d))
+    inverse = _one / length
+    e = inverse * d
+    rate = wp.dot(e, dv)
+    tension = cable_tension(length, rate, rest, stiffness, damping)
     if tension > _zero:
-        adj_tension = wp.dot(adj_pull, u)
-        adj_u = tension * adj_pull + (adj_tension * damping) * speed
-        adj_p = (adj_tension * stiffness) * u + inverse * (adj_u - wp.dot(adj_u, u) * u)
-        adj_v = (adj_tension * damping) * u
-        wp.adjoint[p0] -= adj_p
-        wp.adjoint[p1] += adj_p
-        wp.adjoint[v0] -= adj_v
-        wp.adjoint[v1] += adj_v
-        wp.adjoint[rest] -= adj_tension * stiffness
-        wp.adjoint[stiffness] += adj_tension * (length - rest)
-        wp.adjoint[damping] += adj_tension * rate
+        along = wp.dot(adjoint, e)
+        pulled = damping * along
+        turning = tension * (adjoint - along * e) + pulled * (dv - rate * e)
+        wp.adjoint[d] += (stiffness * along) * e + inverse * turning
+        wp.adjoint[dv] += pulled * e
+        wp.adjoint[rest] += -stiffness * along
+        wp.adjoint[stiffness] += (length - rest) * along
+        wp.adjoint[damping] += rate * along
+
+
+@wp.func
+def pull_between(e0: Node, e1: Node, motor: wp.float64, link: Link, cable: Cable):
+    """Pull of a cable on its first node (a vector towards the second), with l_rest = rest_length + b w, eqs (7)-(8)."""
+    rest = cable.rest * link.rest + cable.gain * motor
+    return pull_along(e1.p - e0.p, e1.v - e0.v, rest, cable.stiffness * link.stiffness, cable.damping * link.stiffness)
 
 
 @wp.func
 def pull_of(
-    c: int,
+    link: Link,
     now: int,
-    cables: wp.array2d(dtype=int),
-    ratios: wp.array2d(dtype=wp.float64),
     state: wp.array2d(dtype=wp.float64),
-    work: wp.array2d(dtype=wp.vec3d),
-    velocities: int,
+    nodes: wp.array2d(dtype=Node),
     first_motor: int,
     cable: Cable,
 ):
-    """Pull of cable c on its first node, l_rest = rest_length + b w, eqs (7)-(8); cables[c] = both nodes, motor or -1."""
-    n0 = cables[c, 0]
-    n1 = cables[c, 1]
+    """Pull of one cable on its first node."""
     motor = _zero
-    if cables[c, 2] >= 0:
-        motor = state[now, first_motor + cables[c, 2]]
-    return pull_between(
-        work[now, n0],
-        work[now, velocities + n0],
-        work[now, n1],
-        work[now, velocities + n1],
-        cable.rest * ratios[c, 1] + cable.gain * motor,
-        cable.stiffness * ratios[c, 0],
-        cable.damping * ratios[c, 0],
-    )
+    if link.motor >= 0:
+        motor = state[now, first_motor + link.motor]
+    return pull_between(nodes[now, link.node0], nodes[now, link.node1], motor, link, cable)
 
 
 @wp.func
@@ -180,55 +222,58 @@ def cable_constants(constants: wp.array2d(dtype=wp.float64), b: int):
     return cable
 
 
-# --- rods among themselves ---
+# --- contact between rods --------------------------------------------------------------------------------------------
 
 
 @wp.func
-def out_of_reach(
-    state: wp.array2d(dtype=wp.float64),
-    work: wp.array2d(dtype=wp.vec3d),
-    now: int,
+def are_apart(
     r1: int,
     r2: int,
-    rods: wp.array2d(dtype=wp.float64),
-    axes: int,
-    cap_radius: wp.float64,
-):
-    """Cheap proof that two rods do not touch."""
-    apart = read3(state, now, 13 * r1) - read3(state, now, 13 * r2)
-    return far_apart(apart, work[now, axes + r1], work[now, axes + r2], rods[r2, 0], _two * cap_radius + _margin)
-
-
-@wp.func_grad(out_of_reach)
-def adj_out_of_reach(
-    state: wp.array2d(dtype=wp.float64),
-    work: wp.array2d(dtype=wp.vec3d),
     now: int,
+    rods: wp.array(dtype=Rod),
+    bodies: wp.array2d(dtype=Body),
+    work: wp.array2d(dtype=wp.vec3d),
+    axes: int,
+    reach: wp.float64,
+):
+    """`far_apart` for two rods of the row."""
+    w = bodies[now, r1].p - bodies[now, r2].p
+    return far_apart(w, work[now, axes + r1], work[now, axes + r2], rods[r2].half, reach)
+
+
+@wp.func_grad(are_apart)
+def adj_are_apart(
     r1: int,
     r2: int,
-    rods: wp.array2d(dtype=wp.float64),
+    now: int,
+    rods: wp.array(dtype=Rod),
+    bodies: wp.array2d(dtype=Body),
+    work: wp.array2d(dtype=wp.vec3d),
     axes: int,
-    cap_radius: wp.float64,
-    adj_far: bool,
+    reach: wp.float64,
+    adjoint: bool,
 ):
-    """A decision has no derivative; saying so spares the adjoint of every pair."""
-    pass
+    """Nothing: a decision has no derivative."""
 
 
-# --- integration ---
+@wp.func
+def velocity_at(v: wp.vec3d, w: wp.vec3d, body: Body, arm: Arm):
+    """`point_velocity` with w in the rod's frame."""
+    return v + wp.cross(wp.quat_rotate(rotation_of(body), w), arm.r)
+
+
+# --- integration -----------------------------------------------------------------------------------------------------
 
 
 @wp.func
 def rotation_step(w: wp.vec3d, dt: wp.float64):
-    """exp(dt w / 2) as a quaternion: (cos(x), dt w sin(x) / 2x), x = dt |w| / 2, by series where x < 0.05."""
+    """exp(dt w / 2) as a quaternion: (cos(x), dt w sin(x) / 2x), x = dt |w| / 2, by Taylor series where x < 0.05."""
     y = wp.float64(0.25) * dt * dt * wp.dot(w, w)
     cosine = _one
     sinc = _one
     if y < wp.float64(2.5e-3):  # the first term left out is below 1e-19
-        cosine = _one - y / _two * (_one - y / _twelve * (_one - y / wp.float64(30.0) * (_one - y / wp.float64(56.0))))
-        sinc = _one - y / wp.float64(6.0) * (
-            _one - y / wp.float64(20.0) * (_one - y / wp.float64(42.0) * (_one - y / wp.float64(72.0)))
-        )
+        cosine = _one - y * (_c2 - y * (_c4 - y * (_c6 - y * _c8)))
+        sinc = _one - y * (_c3 - y * (_c5 - y * (_c7 - y * _c9)))
     else:
         x = wp.sqrt(y)
         cosine = wp.cos(x)
@@ -241,9 +286,8 @@ def rotation_step(w: wp.vec3d, dt: wp.float64):
 
 
 def rollout_kernel(
-    cables: wp.array2d(dtype=int),
-    ratios: wp.array2d(dtype=wp.float64),
-    rods: wp.array2d(dtype=wp.float64),
+    links: wp.array(dtype=Link),
+    rods: wp.array(dtype=Rod),
     heights: wp.array2d(dtype=wp.float64),
     cell: wp.float64,
     plane: wp.vec3d,
@@ -259,28 +303,27 @@ def rollout_kernel(
     substeps: int,
     slots: int,
     state: wp.array2d(dtype=wp.float64),
+    bodies: wp.array2d(dtype=Body),
+    nodes: wp.array2d(dtype=Node),
+    twists: wp.array2d(dtype=Twist),
     work: wp.array2d(dtype=wp.vec3d),
     states: wp.array3d(dtype=wp.float64),
     status: wp.array(dtype=int),
 ):
     """All substeps of row b; see the module docstring and `core.warp_engine` for the arguments.
 
-    rods[r] = half length, free (1, or 0 if held), and I^-1 m across and along the rod. One row of `work` holds, for one
-    substep, positions, velocities and forces of the nodes; then per rod axis, velocity and angular velocity (rod frame) after
-    ground contact, and the changes of both by contact between rods.
+    `bodies` is the rods' part of `state`. For one substep, `nodes` holds the motion of the rods' ends, `twists` the velocity
+    of the rods after ground contact (w in the rod's frame), and `work` the forces on the nodes, then per rod its axis
+    and the changes of both velocities by contact between rods.
     """
     b = wp.tid()
     batch = constants.shape[0]
     num_rods = rods.shape[0]
-    num_groups = cables.shape[0] // 4
+    num_groups = links.shape[0] // 4
     first_motor = 13 * num_rods
-    velocities = 2 * num_rods
-    forces = 4 * num_rods
-    axes = 6 * num_rods
-    linear = 7 * num_rods
-    angular = 8 * num_rods
-    dlinear = 9 * num_rods
-    dangular = 10 * num_rods
+    axes = 2 * num_rods
+    dlinear = 3 * num_rods
+    dangular = 4 * num_rods
     none = wp.vec3d(_zero, _zero, _zero)
     cable = cable_constants(constants, b)
     contact = contact_constants(constants, b, dt, mode)
@@ -296,19 +339,13 @@ def rollout_kernel(
 
                 # kinematics
                 for r in range(num_rods):
-                    i = 13 * r
-                    p = read3(state, now, i)
-                    q = read_quaternion(state, now, i + 3)
-                    v = rods[r, 1] * read3(state, now, i + 7)
-                    axis = z_axis(q)
-                    arm = rods[r, 0] * axis
-                    tip = rods[r, 1] * wp.cross(wp.quat_rotate(q, read3(state, now, i + 10)), arm)
-                    work[now, 2 * r] = p - arm
-                    work[now, 2 * r + 1] = p + arm
-                    work[now, velocities + 2 * r] = v - tip
-                    work[now, velocities + 2 * r + 1] = v + tip
-                    work[now, forces + 2 * r] = none
-                    work[now, forces + 2 * r + 1] = none
+                    rod = rods[r]
+                    body = bodies[now, r]
+                    axis = z_axis(rotation_of(body))
+                    nodes[now, 2 * r] = node_at(body, rod, axis, -_one)
+                    nodes[now, 2 * r + 1] = node_at(body, rod, axis, _one)
+                    work[now, 2 * r] = none
+                    work[now, 2 * r + 1] = none
                     work[now, axes + r] = axis
                     work[now, dlinear + r] = none
                     work[now, dangular + r] = none
@@ -321,44 +358,47 @@ def rollout_kernel(
 
                 # cables, four at a time so that the processor can overlap them
                 for group in range(num_groups):
-                    c = 4 * group
-                    pull0 = pull_of(c, now, cables, ratios, state, work, velocities, first_motor, cable)
-                    pull1 = pull_of(c + 1, now, cables, ratios, state, work, velocities, first_motor, cable)
-                    pull2 = pull_of(c + 2, now, cables, ratios, state, work, velocities, first_motor, cable)
-                    pull3 = pull_of(c + 3, now, cables, ratios, state, work, velocities, first_motor, cable)
-                    wp.atomic_add(work, now, forces + cables[c, 0], pull0)
-                    wp.atomic_add(work, now, forces + cables[c, 1], -pull0)
-                    wp.atomic_add(work, now, forces + cables[c + 1, 0], pull1)
-                    wp.atomic_add(work, now, forces + cables[c + 1, 1], -pull1)
-                    wp.atomic_add(work, now, forces + cables[c + 2, 0], pull2)
-                    wp.atomic_add(work, now, forces + cables[c + 2, 1], -pull2)
-                    wp.atomic_add(work, now, forces + cables[c + 3, 0], pull3)
-                    wp.atomic_add(work, now, forces + cables[c + 3, 1], -pull3)
+                    l0 = links[4 * group]
+                    l1 = links[4 * group + 1]
+                    l2 = links[4 * group + 2]
+                    l3 = links[4 * group + 3]
+                    pull0 = pull_of(l0, now, state, nodes, first_motor, cable)
+                    pull1 = pull_of(l1, now, state, nodes, first_motor, cable)
+                    pull2 = pull_of(l2, now, state, nodes, first_motor, cable)
+                    pull3 = pull_of(l3, now, state, nodes, first_motor, cable)
+                    wp.atomic_add(work, now, l0.node0, pull0)
+                    wp.atomic_add(work, now, l0.node1, -pull0)
+                    wp.atomic_add(work, now, l1.node0, pull1)
+                    wp.atomic_add(work, now, l1.node1, -pull1)
+                    wp.atomic_add(work, now, l2.node0, pull2)
+                    wp.atomic_add(work, now, l2.node1, -pull2)
+                    wp.atomic_add(work, now, l3.node0, pull3)
+                    wp.atomic_add(work, now, l3.node1, -pull3)
 
                 # predicted velocity, and contact with the ground
                 for r in range(num_rods):
-                    i = 13 * r
-                    q = read_quaternion(state, now, i + 3)
-                    w = read3(state, now, i + 10)
+                    rod = rods[r]
+                    body = bodies[now, r]
+                    q = rotation_of(body)
+                    w = body.w
                     z = work[now, axes + r]
-                    f0 = work[now, forces + 2 * r]
-                    f1 = work[now, forces + 2 * r + 1]
-                    h = rods[r, 0]
-                    im = rods[r, 1] * inverse
-                    it = rods[r, 2] * im
-                    ia = rods[r, 3] * im
-                    velocity = read3(state, now, i + 7) + dt * im * (f0 + f1) + rods[r, 1] * fall
-                    # I w' = I w + dt (tau - w x I w) in the rod's frame, I = diag(1/it, 1/it, 1/ia)
-                    torque = wp.quat_rotate_inv(q, h * wp.cross(z, f1 - f0))
-                    gyro = rods[r, 1] * w[2] * (rods[r, 2] / rods[r, 3] - _one)
-                    rotation = wp.vec3d(
-                        w[0] + dt * (it * torque[0] - gyro * w[1]), w[1] + dt * (it * torque[1] + gyro * w[0]), w[2]
-                    )
-                    s0 = ground(work[now, 2 * r], cap_radius, scale, plane, cell, rough, heights)
-                    s1 = ground(work[now, 2 * r + 1], cap_radius, scale, plane, cell, rough, heights)
+                    f0 = work[now, 2 * r]
+                    f1 = work[now, 2 * r + 1]
+                    h = rod.half
+                    im = rod.free * inverse
+                    it = rod.across * im
+                    ia = rod.along * im
+                    velocity = body.v + dt * im * (f0 + f1) + rod.free * fall
+                    # I w' = I w + dt (tau - w x I w) in the rod's frame: I = diag(1/it, 1/it, 1/ia), tau = (0, 0, h) x f
+                    f = wp.quat_rotate_inv(q, f1 - f0)
+                    lever = dt * it * h
+                    gyro = dt * rod.free * rod.gyro * w[2]
+                    rotation = wp.vec3d(w[0] - lever * f[1] - gyro * w[1], w[1] + lever * f[0] + gyro * w[0], w[2])
+                    s0 = ground(body.p - h * z, cap_radius, scale, plane, cell, rough, heights)
+                    s1 = ground(body.p + h * z, cap_radius, scale, plane, cell, rough, heights)
                     if wp.min(s0.gap, s1.gap) < _margin and im > _zero:
                         before = Twist()
-                        before.v = read3(state, now, i + 7)
+                        before.v = body.v
                         before.w = wp.quat_rotate(q, w)
                         predicted = Twist()
                         predicted.v = velocity
@@ -366,40 +406,38 @@ def rollout_kernel(
                         after = ground_contact(before, predicted, z, h, s0, s1, cap_radius, im, it, ia, contact)
                         velocity = after.v
                         rotation = wp.quat_rotate_inv(q, after.w)
-                    work[now, linear + r] = velocity
-                    work[now, angular + r] = rotation
+                    twist = Twist()
+                    twist.v = velocity
+                    twist.w = rotation
+                    twists[now, r] = twist
 
                 # contact between rods
                 for r1 in range(num_rods):
                     for r2 in range(r1 + 1, num_rods):
-                        if not out_of_reach(state, work, now, r1, r2, rods, axes, cap_radius):
+                        if not are_apart(r1, r2, now, rods, bodies, work, axes, _two * cap_radius + _margin):
+                            rod1 = rods[r1]
+                            rod2 = rods[r2]
+                            body1 = bodies[now, r1]
+                            body2 = bodies[now, r2]
                             u1 = work[now, axes + r1]
                             u2 = work[now, axes + r2]
-                            apart = read3(state, now, 13 * r1) - read3(state, now, 13 * r2)
-                            feature = closest_features(apart, u1, u2, rods[r1, 0], rods[r2, 0], rod_radius, cap_radius)
+                            apart = body1.p - body2.p
+                            feature = closest_features(apart, u1, u2, rod1.half, rod2.half, rod_radius, cap_radius)
                             between = apart + feature[0] * u1 - feature[1] * u2
                             distance = wp.length(between)
                             gap = distance - feature[2]
                             if gap < _margin and distance > _tiny:
                                 normal = between / distance
                                 share = _half * (feature[2] + gap)
-                                im1 = rods[r1, 1] * inverse
-                                im2 = rods[r2, 1] * inverse
-                                a1 = arm_at(feature[0] * u1 - share * normal, u1, im1, rods[r1, 2] * im1, rods[r1, 3] * im1)
-                                a2 = arm_at(feature[1] * u2 + share * normal, u2, im2, rods[r2, 2] * im2, rods[r2, 3] * im2)
-                                q1 = read_quaternion(state, now, 13 * r1 + 3)
-                                q2 = read_quaternion(state, now, 13 * r2 + 3)
-                                slip = (
-                                    work[now, linear + r1]
-                                    + wp.cross(wp.quat_rotate(q1, work[now, angular + r1]), a1.r)
-                                    - work[now, linear + r2]
-                                    - wp.cross(wp.quat_rotate(q2, work[now, angular + r2]), a2.r)
-                                )
-                                before_slip = (
-                                    read3(state, now, 13 * r1 + 7)
-                                    + wp.cross(wp.quat_rotate(q1, read3(state, now, 13 * r1 + 10)), a1.r)
-                                    - read3(state, now, 13 * r2 + 7)
-                                    - wp.cross(wp.quat_rotate(q2, read3(state, now, 13 * r2 + 10)), a2.r)
+                                im1 = rod1.free * inverse
+                                im2 = rod2.free * inverse
+                                a1 = arm_at(feature[0] * u1 - share * normal, u1, im1, rod1.across * im1, rod1.along * im1)
+                                a2 = arm_at(feature[1] * u2 + share * normal, u2, im2, rod2.across * im2, rod2.along * im2)
+                                t1 = twists[now, r1]
+                                t2 = twists[now, r2]
+                                slip = velocity_at(t1.v, t1.w, body1, a1) - velocity_at(t2.v, t2.w, body2, a2)
+                                before_slip = velocity_at(body1.v, body1.w, body1, a1) - velocity_at(
+                                    body2.v, body2.w, body2, a2
                                 )
                                 impulse = rod_impulse(a1, a2, before_slip, slip, normal, gap, contact)
                                 wp.atomic_add(work, now, dlinear + r1, im1 * impulse)
@@ -409,32 +447,27 @@ def rollout_kernel(
 
                 # integrate
                 for r in range(num_rods):
-                    i = 13 * r
-                    q = read_quaternion(state, now, i + 3)
-                    v = rods[r, 1] * (work[now, linear + r] + work[now, dlinear + r])
+                    rod = rods[r]
+                    body = bodies[now, r]
+                    twist = twists[now, r]
+                    q = rotation_of(body)
+                    v = rod.free * (twist.v + work[now, dlinear + r])
                     dw = work[now, dangular + r]
-                    w = work[now, angular + r]
+                    w = twist.w
                     if wp.dot(dw, dw) > _zero:
                         w = w + wp.quat_rotate_inv(q, dw)
-                    w = rods[r, 1] * w
+                    w = rod.free * w
                     turned = wp.normalize(q * rotation_step(w, dt))
-                    state[new, i] = state[now, i] + dt * v[0]
-                    state[new, i + 1] = state[now, i + 1] + dt * v[1]
-                    state[new, i + 2] = state[now, i + 2] + dt * v[2]
-                    state[new, i + 3] = turned[3]
-                    state[new, i + 4] = turned[0]
-                    state[new, i + 5] = turned[1]
-                    state[new, i + 6] = turned[2]
-                    state[new, i + 7] = v[0]
-                    state[new, i + 8] = v[1]
-                    state[new, i + 9] = v[2]
-                    state[new, i + 10] = w[0]
-                    state[new, i + 11] = w[1]
-                    state[new, i + 12] = w[2]
+                    moved = Body()
+                    moved.p = body.p + dt * v
+                    moved.q = wp.vec4d(turned[3], turned[0], turned[1], turned[2])
+                    moved.v = v
+                    moved.w = w
+                    bodies[new, r] = moved
 
             end = (t + 1) * substeps % slots * batch + b
             for r in range(num_rods):
-                fast = wp.max(wp.length(read3(state, end, 13 * r + 7)), wp.length(read3(state, end, 13 * r + 10)))
+                fast = wp.max(wp.length(bodies[end, r].v), wp.length(bodies[end, r].w))
                 if not (fast < _limit):
                     status[b] = 1
         for x in range(state.shape[1]):
@@ -445,36 +478,22 @@ def rollout_kernel(
 
 
 def tension_kernel(
-    cables: wp.array2d(dtype=int),
-    ratios: wp.array2d(dtype=wp.float64),
-    rods: wp.array2d(dtype=wp.float64),
+    links: wp.array(dtype=Link),
+    rods: wp.array(dtype=Rod),
     constants: wp.array2d(dtype=wp.float64),
     state: wp.array2d(dtype=wp.float64),
+    bodies: wp.array2d(dtype=Body),
     tension: wp.array2d(dtype=wp.float64),
 ):
-    """Tension of cable c in row b."""
+    """Tension of cable c in row b; `bodies` is the rods' part of `state`."""
     b, c = wp.tid()
+    link = links[c]
     motor = _zero
-    if cables[c, 2] >= 0:
-        motor = state[b, 13 * rods.shape[0] + cables[c, 2]]
-    e0 = node_motion(state, rods, b, cables[c, 0])
-    e1 = node_motion(state, rods, b, cables[c, 1])
-    cable = cable_constants(constants, b)
-    rest = cable.rest * ratios[c, 1] + cable.gain * motor
-    pull = pull_between(e0.v, e0.w, e1.v, e1.w, rest, cable.stiffness * ratios[c, 0], cable.damping * ratios[c, 0])
-    tension[b, c] = wp.length(pull)
-
-
-@wp.func
-def node_motion(state: wp.array2d(dtype=wp.float64), rods: wp.array2d(dtype=wp.float64), b: int, node: int):
-    """Position (as v) and velocity (as w) of a rod's end."""
-    i = 13 * (node // 2)
-    q = read_quaternion(state, b, i + 3)
-    arm = (_two * wp.float64(node % 2) - _one) * rods[node // 2, 0] * z_axis(q)
-    out = Twist()
-    out.v = read3(state, b, i) + arm
-    out.w = read3(state, b, i + 7) + wp.cross(wp.quat_rotate(q, read3(state, b, i + 10)), arm)
-    return out
+    if link.motor >= 0:
+        motor = state[b, 13 * rods.shape[0] + link.motor]
+    e0 = node_of(b, link.node0, rods, bodies)
+    e1 = node_of(b, link.node1, rods, bodies)
+    tension[b, c] = wp.length(pull_between(e0, e1, motor, link, cable_constants(constants, b)))
 
 
 _tension = wp.kernel(tension_kernel, enable_backward=False, module="unique")
@@ -642,24 +661,26 @@ class TensegritySimulator:
         state = check_array("state", state, (None, self.nx))
         constants = self._constants(parameters, len(state))
         tension = wp.zeros((len(state), self.model.num_cables), dtype=wp.float64, device=self.device)
-        arrays = [wp.array(a, dtype=wp.float64, device=self.device) for a in (constants, state)]
-        wp.launch(_tension, dim=tension.shape, inputs=[*self.engine.structure[:3], *arrays, tension], device=self.device)
+        given = [wp.array(a, dtype=wp.float64, device=self.device) for a in (constants, state)]
+        bodies = warp_engine.view_rows(given[1], Body, self.model.num_rods)
+        inputs = [*self.engine.structure[:2], *given, bodies, tension]
+        wp.launch(_tension, dim=tension.shape, inputs=inputs, device=self.device)
         return np.asarray(tension.numpy())
 
     @cached_property
     def engine(self) -> WarpEngine:
         """The Warp side of this simulator."""
         model, new = self.model, lambda a, dtype: wp.array(np.ascontiguousarray(a), dtype=dtype, device=self.device)
-        cables, ratios = self._padded_cables()
-        half, radius, free = 0.5 * model.rod_lengths, model.rod_radius, np.ones(model.num_rods)
-        if self.fixed_rod is not None:
-            free[self.fixed_rod] = 0.0
-        across, along = 12 / (3 * radius**2 + (2 * half) ** 2), np.full(model.num_rods, 2 / radius**2)
+        rods: Any = np.zeros(model.num_rods, dtype=Rod.numpy_dtype())  # type: ignore[attr-defined]
+        rods["half"] = 0.5 * model.rod_lengths
+        rods["free"] = [float(r != self.fixed_rod) for r in range(model.num_rods)]
+        rods["across"] = 12 / (3 * model.rod_radius**2 + model.rod_lengths**2)
+        rods["along"] = 2 / model.rod_radius**2
+        rods["gyro"] = rods["across"] / rods["along"] - 1.0
         terrain = model.terrain
         structure = [
-            new(cables, int),
-            new(ratios, wp.float64),
-            new(np.stack([half, free, across, along], axis=1), wp.float64),
+            new(self._padded_cables(), Link),
+            new(rods, Rod),
             new(terrain.heights, wp.float64),
             wp.float64(terrain.cell),
             wp.vec3d(-np.sin(terrain.angle), 0.0, np.cos(terrain.angle)),
@@ -670,20 +691,20 @@ class TensegritySimulator:
             MODES[self.contact],
             wp.float64(self.dt),
         ]
-        program = Program(rollout_kernel, ((wp.vec3d, 11 * model.num_rods),))
+        count = model.num_rods
+        program = Program(rollout_kernel, ((Body, count),), ((Node, 2 * count), (Twist, count), (wp.vec3d, 5 * count)))
         return WarpEngine(program, structure, self.nx, self.nu, len(TensegrityParameters.names()), self.device)
 
-    def _padded_cables(self) -> tuple[NDArray[np.int_], Array]:
-        """First node, second node, motor or -1; and both ratios; padded to groups of four by cables without stiffness."""
+    def _padded_cables(self) -> Any:
+        """All cables as `Link`, padded to groups of four by cables without stiffness."""
         model, count = self.model, self.model.num_cables
-        padded = 4 * -(-count // 4)
-        cables = np.tile([0, 1, -1], (padded, 1))
-        cables[:count, :2] = np.array(model.cables, dtype=int).reshape(-1, 2)
-        cables[list(model.actuated), 2] = np.arange(model.nu)
-        ratios = np.zeros((padded, 2))
-        ratios[:count, 0] = model.stiffness_ratio or 1.0
-        ratios[:count, 1] = model.rest_ratio or 1.0
-        return cables, ratios
+        links: Any = np.zeros(4 * -(-count // 4), dtype=Link.numpy_dtype())  # type: ignore[attr-defined]
+        links["node1"], links["motor"] = 1, -1
+        links["node0"][:count], links["node1"][:count] = np.array(model.cables, dtype=int).reshape(-1, 2).T
+        links["motor"][list(model.actuated)] = np.arange(model.nu)
+        links["stiffness"][:count] = model.stiffness_ratio or 1.0
+        links["rest"][:count] = model.rest_ratio or 1.0
+        return links
 
     def _checked(
         self, state: Array, controls: Array, parameters: Parameters | None, substeps: int

@@ -1,0 +1,213 @@
+"""How well the tensegrity's constants are identified from its MuJoCo twin ([Wang2020] V-A, V-B), and from our own noisy data.
+
+    python scripts/study_identification.py --part air        one 5 s recording in the air -> cables and motors
+    python scripts/study_identification.py --part contact    one or five 5 s throws -> contact, in every contact mode
+    python scripts/study_identification.py --part recovery   50 noisy recordings of our engine: do intervals cover the truth?
+
+Results, with the thresholds of the issue beside the figures: results/identification/<part>.json.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import tyro
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from softgym_envs.core.parameters import write_atomically
+from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
+from softgym_envs.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.tensegrity.experiments import record_in_air, record_throw
+from softgym_envs.tensegrity.identification import BODY
+from softgym_envs.tensegrity.model import TensegrityModel, prism
+from softgym_envs.tensegrity.mujoco import TensegrityTwin, TwinParameters
+from softgym_envs.tensegrity.parameters import CONTACT, TensegrityParameters
+from sysid import AdamOptions, FitProblem, FitResult, ShootingOptions, adam, multiple_shooting, one_step, single_shooting
+from sysid.result import git_commit
+
+Array = NDArray[np.float64]
+EMPTY = TrajectorySet(())
+
+
+@dataclass
+class Args:
+    """What to study."""
+
+    part: Literal["air", "contact", "recovery"]
+    """See the module docstring."""
+    tests: int = 10
+    """Held-out recordings per setting."""
+    seeds: int = 50
+    """Noisy recordings of the recovery study."""
+    out: Path = Path("results/identification")
+    """Where the JSON goes."""
+
+
+def air(args: Args) -> dict[str, object]:
+    """k/m, c/m and the motors from one recording; the paper's recipe beside it; open-loop error on held-out recordings."""
+    twin, engine = TensegrityTwin(), replace(TensegritySimulator(), fixed_rod=0)
+    train, validation = (record_in_air(twin, np.random.default_rng(seed)) for seed in (0, 1))
+    start = TensegrityParameters(cable_stiffness=3000.0, cable_damping=400.0, motor_speed=3.0, motor_gain=0.03)
+    problem = FitProblem(
+        engine, DataSplit(TrajectorySet((train,)), TrajectorySet((validation,)), EMPTY), free=BODY, start=start
+    )
+    fit = one_step(problem)
+    recipe = adam(problem, AdamOptions())
+    result: dict[str, object] = {"required": {"ratios": 1e-6, "position error [m]": 1e-8}, "ground_truth_steps": [5000, 5000]}
+    for name, found in (("Gauss-Newton, one step", fit), ("Adam, 40 epochs (the paper's recipe)", recipe)):
+        p = constants_of(found)
+        truth = TwinParameters()
+        errors = {
+            "k/m": float(p.cable_stiffness / p.rod_mass / (truth.cable_stiffness / truth.rod_mass) - 1),
+            "c/m": float(p.cable_damping / p.rod_mass / (truth.cable_damping / truth.rod_mass) - 1),
+            "motor a": float(p.motor_speed / truth.motor_speed - 1),
+            "motor b": float(p.motor_gain / truth.motor_gain - 1),
+        }
+        entry: dict[str, object] = {"relative_error": errors, "seconds": found.seconds}
+        for hold in (0.001, 0.1):
+            tests = [record_in_air(twin, np.random.default_rng(100 + i), hold=hold) for i in range(args.tests)]
+            entry[f"position error after 5000 steps, commands held {1000 * hold:g} ms [m]"] = max(
+                open_loop_error(engine, p, test) for test in tests
+            )
+        result[name] = entry
+        print(name, json.dumps(entry, indent=1), flush=True)
+    return result
+
+
+def constants_of(fit: FitResult) -> TensegrityParameters:
+    """The fit's constants, of the class that our engine takes."""
+    assert isinstance(fit.parameters, TensegrityParameters)
+    return fit.parameters
+
+
+def open_loop_error(engine: TensegritySimulator, parameters: TensegrityParameters, recording: Trajectory) -> float:
+    """Largest distance of any node at the end of a recording [m]."""
+    states, _ = engine.rollout(recording.values[:1], recording.controls[None], parameters)
+    model = engine.model
+    ends = model.node_positions(states[:, -1]) - model.node_positions(recording.values[None, -1])
+    return float(np.linalg.norm(ends, axis=-1).max())
+
+
+def contact(args: Args) -> dict[str, object]:
+    """Error of the centre of mass at 4 s over its path, on held-out throws; drift of a robot at rest."""
+    twin = TensegrityTwin()
+    result: dict[str, object] = {
+        "required": {"1 throw": 0.135, "5 throws": 0.08, "5 throws, slow": 0.15, "rest [m in 5 s]": 1e-3}
+    }
+    for gravity in (9.81, 0.981):
+        constants = TwinParameters(gravity=gravity)
+        throws = [record_throw(twin, np.random.default_rng(i), parameters=constants) for i in range(5)]
+        tests = [record_throw(twin, np.random.default_rng(1000 + i), parameters=constants) for i in range(args.tests)]
+        for mode in ("paper", "stick", "patch"):
+            for count in (1, 5) if mode == "patch" else (1,):
+                engine = TensegritySimulator(contact=mode)
+                start = TensegrityParameters(gravity=gravity)
+                data = DataSplit(TrajectorySet(tuple(throws[:count])), EMPTY, EMPTY)
+                problem = FitProblem(engine, data, free=CONTACT[mode], start=start, free_motion=True)
+                fit = multiple_shooting(problem, 50, ShootingOptions(errors="clustered"))
+                entry = judge(engine, constants_of(fit), tests)
+                entry["constants"] = {e.name: e.text() for e in fit.estimates}
+                entry["verdict"] = str(fit.verdicts[0])
+                entry["seconds"] = fit.seconds
+                entry["drift at rest [m in 5 s]"] = drift_at_rest(engine, constants_of(fit), twin, constants)
+                result[f"gravity {gravity}, {mode}, {count} throw(s)"] = entry
+                print(gravity, mode, count, json.dumps(entry, indent=1), flush=True)
+    return result
+
+
+def judge(engine: TensegritySimulator, parameters: TensegrityParameters, tests: list[Trajectory]) -> dict[str, object]:
+    """Mean error at 4 s over mean path length, for all, slow and fast throws (split at the median path)."""
+    model: TensegrityModel = engine.model
+    truth = np.stack([test.values for test in tests])[:, :4001]
+    states, _ = engine.rollout(truth[:, 0], np.zeros((len(tests), 4000, engine.nu)), parameters)
+    com = model.center_of_mass(truth)
+    path = np.linalg.norm(np.diff(com, axis=1), axis=-1).sum(axis=1)
+    error = np.linalg.norm(model.center_of_mass(states)[:, -1] - com[:, -1], axis=-1)
+    slow = path <= np.median(path)
+    return {
+        "error over path": float(error.mean() / path.mean()),
+        "slow": float(error[slow].mean() / path[slow].mean()),
+        "fast": float(error[~slow].mean() / path[~slow].mean()),
+        "path [m]": [round(float(p), 3) for p in path],
+        "error [m]": [round(float(e), 4) for e in error],
+    }
+
+
+def drift_at_rest(
+    engine: TensegritySimulator, parameters: TensegrityParameters, twin: TensegrityTwin, constants: TwinParameters
+) -> dict[str, float]:
+    """Farthest that any node moves in 5 s, starting where the twin came to rest after 60 s; in the engine and in the twin."""
+    model = engine.model
+    state = model.place_on_ground(twin.initial_state()[0])[None]
+    state, _ = twin.step(state, np.zeros((1, twin.nu)), constants, substeps=60_000)
+    own, _ = engine.step(state, np.zeros((1, engine.nu)), parameters, substeps=60_000)
+    moved = {}
+    for name, simulator, p, start in (("engine", engine, parameters, own), ("twin", twin, constants, state)):
+        end, _ = simulator.step(start, np.zeros((1, engine.nu)), p, substeps=5000)
+        moved[name] = float(np.linalg.norm(model.node_positions(end) - model.node_positions(start), axis=-1).max())
+    return moved
+
+
+def recovery(args: Args) -> dict[str, object]:
+    """Intervals from noisy recordings of our own engine (prism in the air, 1 s, all states with known noise)."""
+    engine = TensegritySimulator(prism(actuated=tuple(range(9))), fixed_rod=0)
+    truth = TensegrityParameters(cable_stiffness=8000.0, cable_damping=300.0, motor_speed=1.5, motor_gain=0.012)
+    std = {name: 1e-3 if name.rsplit(".", 1)[-1] in ("x", "y", "z") else 1e-2 for name in engine.state_names}
+    std.update({name: 1e-4 for name in engine.state_names if name.rsplit(".", 1)[-1].startswith("q")})
+    inside = dict.fromkeys(BODY, 0)
+    begin = time.perf_counter()
+    for seed in range(args.seeds):
+        rng = np.random.default_rng(seed)
+        state = engine.model.move(engine.initial_state()[0], translation=np.array([0.0, 0.0, 10.0]))
+        controls = rng.uniform(-100, 100, (20, engine.nu)).repeat(5, axis=0)
+        states, _ = engine.rollout(state[None], controls[None], truth, substeps=10)
+        recording = Trajectory.from_rollout(engine, states[0], controls, substeps=10)
+        noisy = recording.with_noise(rng, std)
+        moving = {name: s for name, s in std.items() if not name.startswith("rod0.")}
+        problem = FitProblem(
+            engine,
+            TrajectorySet((noisy,)),
+            free=BODY,
+            measured=tuple(name for name in moving if not name.split(".")[-1].startswith("q")),
+            noise={name: s for name, s in moving.items() if not name.split(".")[-1].startswith("q")},
+            initial_state=partial(known, state),
+            free_initial=False,
+        )
+        fit = single_shooting(problem)
+        for name, (low, high) in fit.intervals.items():
+            inside[name] += low <= getattr(truth, name) <= high
+        print(f"{seed + 1} of {args.seeds}: {inside}, {time.perf_counter() - begin:.0f} s", flush=True)
+    worst = min(inside.values())
+    return {
+        "required": "each constant inside its 95 % interval in >= 90 % of the seeds",
+        "inside": inside,
+        "seeds": args.seeds,
+        "chance of fewer if the intervals were exact": float(binom.cdf(worst - 1, args.seeds, 0.95)),
+    }
+
+
+def known(state: Array, recording: Trajectory) -> Array:
+    """The state from which every recording of this study starts."""
+    return state
+
+
+def main(args: Args) -> None:
+    """Run one part, write its JSON."""
+    begin = time.perf_counter()
+    result = {"air": air, "contact": contact, "recovery": recovery}[args.part](args)
+    command = f"python scripts/study_identification.py --part {args.part}"
+    document = {"command": command, "commit": git_commit(), "seconds": time.perf_counter() - begin, **result}
+    path = args.out / f"{args.part}.json"
+    write_atomically(path, (json.dumps(document, indent=1) + "\n").encode())
+    print(f"written to {path}")
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args))
