@@ -198,7 +198,7 @@ class SamplingController:
     substeps: int = 1
     """Physics steps per control step"""
     parameters: Parameters | None = None
-    """Constants of the planner's simulator, one row"""
+    """Constants of the planner's simulator; with E rows a sample's cost is the mean over them"""
     options: SamplingOptions = field(default_factory=SamplingOptions)
     replan_every: int = 1
     """Control steps between plans"""
@@ -251,9 +251,18 @@ class SamplingController:
         knots = self.knots + options.noise * control_scale(self.simulator) * noise
         knots = np.clip(knots, *self.simulator.control_bounds)
         controls = self._spline @ knots
-        states, status = self._counted.rollout(np.repeat(state[None], options.samples, axis=0), controls, self.parameters)
+        rows = 1 if self.parameters is None else self.parameters.batch or 1
+        controls = np.repeat(controls, rows, axis=0)
+        starts = np.repeat(state[None], len(controls), axis=0)
+        states, status = self._counted.rollout(starts, controls, self._constants(rows))
         costs = total_cost(self.cost.value(states, controls), status)
-        self.knots = mix(knots, costs, options.temperature)
+        self.knots = mix(knots, costs.reshape(-1, rows).mean(axis=1), options.temperature)
+
+    def _constants(self, rows: int) -> Parameters | None:
+        """Every sample under every row of constants."""
+        if rows == 1 or self.parameters is None:
+            return self.parameters
+        return type(self.parameters).from_vector(np.tile(self.parameters.to_matrix(rows), (self.options.samples, 1)))
 
     @property
     def steps(self) -> StepCount:

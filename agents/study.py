@@ -83,7 +83,8 @@ class Study:
     """
 
     name: str
-    kind: Literal["plan", "rl"]
+    kind: Literal["plan", "mpc", "rl"]
+    """plan: iLQG once, then run; mpc: sampling MPC (MPPI), replanned at every control step; rl: a learned policy."""
     arms: tuple[str, ...]
     budgets: tuple[int, ...]
     """Physics steps of the truth for training; the first is the main one, the others make the budget curve."""
@@ -125,9 +126,9 @@ class Study:
                 raise OptionError(f"{name} is {getattr(self, name)}, allowed is >= 1")
         if not self.budgets or min(self.budgets) < 1:
             raise OptionError(f"budgets are {self.budgets}, expected at least one, all >= 1")
-        if self.kind not in ("plan", "rl") or (self.kind == "rl" and self.train_steps < 1):
+        if self.kind not in ("plan", "mpc", "rl") or (self.kind == "rl" and self.train_steps < 1):
             raise OptionError(
-                f"kind is {self.kind!r} with train_steps {self.train_steps}; allowed are 'plan', or 'rl' with >= 1"
+                f"kind is {self.kind!r} with train_steps {self.train_steps}; allowed are 'plan', 'mpc', or 'rl' with >= 1"
             )
         for arm in (*self.curve, *(name for t in self.thresholds for name in (t.arm, t.versus or t.arm))):
             if arm not in self.arms:

@@ -424,11 +424,13 @@ class PolicyExecutable:
 
 @dataclass(frozen=True, eq=False)
 class ControllerExecutable:
-    """A receding-horizon controller, one start after the other."""
+    """A receding-horizon controller, one start after the other; the record counts the steps of all its plans."""
 
     controller: ILQGController | SamplingController
     steps: int
     substeps: int
+    spent: list[int] = field(default_factory=list)
+    """Physics steps of planning, one entry per start."""
 
     def run(self, simulator: Simulator, state: Array, parameters: Parameters | None = None) -> Run:
         """See `Executable`."""
@@ -438,6 +440,7 @@ class ControllerExecutable:
             runs.append(
                 run_policy(self.controller, simulator, x, steps=self.steps, substeps=self.substeps, parameters=parameters)
             )
+            self.spent.append(self.controller.steps.total())
         return Run(*(np.concatenate(parts) for parts in zip(*runs, strict=True)))
 
 
@@ -477,7 +480,7 @@ class Planner:
     def choose(self, method: str) -> Chosen:
         """The policy of an arm's method."""
         ways = {
-            "plan": self.plan,
+            "plan": self.sampling if self.study.kind == "mpc" else self.plan,
             "mpc": self.replanned,
             "sampling": self.sampling,
             "sampled_plan": lambda: self.sampled(GPSOptions()),
@@ -570,7 +573,7 @@ class Planner:
         return Chosen(ControllerExecutable(controller, self.study.horizon, self.study.substeps), None, {}, 0)
 
     def sampling(self) -> Chosen:
-        """Receding-horizon MPPI in the model."""
+        """Receding-horizon MPPI in the model, its samples judged under all rows of constants."""
         horizon = min(SHORT_HORIZON, self.study.horizon)
         controller = SamplingController(
             self.model.simulator,
@@ -578,8 +581,8 @@ class Planner:
             horizon,
             self.rng(_PLANNING),
             self.model.substeps,
-            self.model.reference(),
-            SamplingOptions(samples=64, knots=min(6, horizon), noise=0.5, iterations=3),
+            self.model.parameters,
+            SamplingOptions(samples=64, knots=min(4, horizon), noise=0.6, iterations=2),
         )
         executable = ControllerExecutable(controller, self.study.horizon, self.study.substeps)
         return Chosen(executable, None, dict(self.model.detail), 0)
@@ -646,13 +649,16 @@ class PlanWorker:
         if job.dataset == 0 and job.seed == 0:
             self._keep(job, run)
         spent = dict(model.truth_steps)
+        planned = chosen.steps
+        if isinstance(chosen.executable, ControllerExecutable):
+            planned += sum(chosen.executable.spent)
         if arm.model == "truth":
-            spent["train"] += chosen.steps
+            spent["train"] += planned
         return {
             **score(self.case, self.study, truth, run),
             "model_cost": chosen.model_cost,
             "truth_steps": {**spent, "tuning": self.study.tuning_steps},
-            "model_steps": 0 if arm.model == "truth" else chosen.steps,
+            "model_steps": 0 if arm.model == "truth" else planned,
             "detail": chosen.detail,
         }
 

@@ -1,6 +1,7 @@
 """The transfer study: what was planned or learned in our engine, before and after identification, run on the MuJoCo twin.
 
     python scripts/transfer.py --study superball            # iLQG, all arms, budget curve: days on 2 cores, hours on 32
+    python scripts/transfer.py --study superball --mpc      # the same arms under sampling MPC (MPPI): hours on 2 cores
     python scripts/transfer.py --study prism                # SUPERball's constants, no new data, a tenth of Earth's gravity
     python scripts/transfer.py --study superball --rl       # the same with PPO
     python scripts/transfer.py --study smoke                # every part once, in a minute
@@ -59,6 +60,8 @@ class Args:
 
     study: Literal["superball", "prism", "smoke"]
     """Which study."""
+    mpc: bool = False
+    """Replan at every control step by sampling MPC instead of planning once with iLQG."""
     rl: bool = False
     """Learn with PPO instead of planning with iLQG."""
     ray: bool = False
@@ -69,6 +72,8 @@ class Args:
     """Fewer or more seeds than the study's own."""
     datasets: int | None = None
     """Fewer or more data sets than the study's own."""
+    starts: int | None = None
+    """Fewer or more perturbed starts than the study's own."""
     arms: tuple[str, ...] = ()
     """Only these arms; none: the study's own. The nominal arm and the oracle must be among them."""
     out: Path | None = None
@@ -270,6 +275,7 @@ PLANNED = (
     "zero", "guess", "nominal", "wide", "forces", "identified", "posterior", "identified_mpc", "true_constants", "network",
     "truth_budget", "truth_sampled", "truth",
 )  # fmt: skip
+REPLANNED = ("zero", "nominal", "wide", "identified", "posterior", "true_constants", "network", "truth")
 LEARNED = ("zero", "nominal", "wide", "forces", "identified", "posterior", "true_constants", "truth_budget", "truth")
 SUPERBALL_THRESHOLDS = (
     Threshold("identified", "share", 0.95, reason="issue 3: 95 % of the oracle with 10 000 training steps"),
@@ -306,6 +312,11 @@ def build(args: Args) -> tuple[TensegrityCase, Study, int]:
             name, "plan", PLANNED, (400, 200), curve=("identified",), datasets=1, seeds=1, starts=2, horizon=4, restarts=1,
             iterations=1, ensemble=2, failure_cost=200.0,
         )  # fmt: skip
+    if args.mpc:
+        study = replace(
+            study, name=f"{args.study}_mpc", kind="mpc", arms=REPLANNED, budgets=study.budgets[:1], curve=(),
+            tuning_steps=15_000, thresholds=tuple(t for t in study.thresholds if {t.arm, t.versus or t.arm} <= set(REPLANNED)),
+        )  # fmt: skip
     if args.rl:
         study = replace(
             study, kind="rl", arms=LEARNED, budgets=study.budgets[:1], curve=(), starts=2 if args.study == "smoke" else 50,
@@ -325,6 +336,7 @@ def _changed(study: Study, args: Args) -> Study:
         thresholds=tuple(t for t in study.thresholds if {t.arm, t.versus or t.arm} <= set(arms)),
         seeds=args.seeds or study.seeds,
         datasets=args.datasets or study.datasets,
+        starts=args.starts or study.starts,
     )
 
 
@@ -359,7 +371,7 @@ def film(case: TensegrityCase, out: Path) -> tuple[str, ...]:
 
 def main(args: Args) -> int:
     """Register the study, run what is missing, write the report; 0 if all runs are there, 1 if some failed, 2 for bad input."""
-    out = args.out or Path("results") / f"transfer_{args.study}{'_rl' if args.rl else ''}"
+    out = args.out or Path("results") / f"transfer_{args.study}{'_rl' if args.rl else '_mpc' if args.mpc else ''}"
     try:
         case, study, throws = build(args)
         check_study(study)
@@ -387,8 +399,8 @@ def main(args: Args) -> int:
 
 def command(args: Args) -> str:
     """What to type for the same study."""
-    given = [f"--study {args.study}", "--rl" if args.rl else "", "--ray" if args.ray else ""]
-    given += [f"--{name} {value}" for name in ("seeds", "datasets") if (value := getattr(args, name)) is not None]
+    given = [f"--study {args.study}", "--mpc" if args.mpc else "", "--rl" if args.rl else "", "--ray" if args.ray else ""]
+    given += [f"--{name} {value}" for name in ("seeds", "datasets", "starts") if (value := getattr(args, name)) is not None]
     given += [f"--arms {' '.join(args.arms)}"] if args.arms else []
     return " ".join(["python scripts/transfer.py", *filter(None, given)])
 
