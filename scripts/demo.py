@@ -4,7 +4,8 @@
 2. Identify, first cables and motors, then contact.
 3. Plan a roll at 1 m/s with iLQG in the identified engine. The twin is not asked.
 4. Run the plan on the twin from the same start: cost there against cost here is the gap.
-5. Write a report page with the table, the fits, a plot and a side-by-side video.
+5. Replan at every control step, by sampling in the identified engine from the twin's state: feedback closes most of the gap.
+6. Write a report page with the table, the fits, a plot and a side-by-side video.
 """
 
 from __future__ import annotations
@@ -21,7 +22,17 @@ from pathlib import Path
 import numpy as np
 import tyro
 
-from agents import FeatureCost, ILQGOptions, plan_ilqg, random_controls, run_closed_loop, run_open_loop
+from agents import (
+    FeatureCost,
+    ILQGOptions,
+    SamplingController,
+    SamplingOptions,
+    plan_ilqg,
+    random_controls,
+    run_closed_loop,
+    run_open_loop,
+    run_policy,
+)
 from softgym_envs.core.parameters import write_atomically
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.rendering import PygameRenderer, render_state
@@ -98,11 +109,15 @@ def main(args: Args) -> None:
     ]
     plan = min(plans, key=lambda p: p.cost)
 
-    say(begin, "running the plan on the twin")
+    say(begin, "running the plan on the twin, and replanning along the way")
+    mpc = SamplingController(
+        engine, cost, 15, rng, 100, fit.parameters, SamplingOptions(samples=64, knots=4, noise=0.6, iterations=2)
+    )
     runs = {
         "identified engine": run_open_loop(plan, engine, state, fit.parameters),
         "MuJoCo twin, open loop": run_open_loop(plan, truth, state),
         "MuJoCo twin, with feedback": run_closed_loop(plan, truth, state),
+        "MuJoCo twin, replanned": run_policy(mpc, truth, state[0], steps=args.horizon, substeps=100),
         "MuJoCo twin, motors off": run_open_loop(replace(plan, controls=0.0 * plan.controls), truth, state),
     }
     rows = []

@@ -5,6 +5,7 @@
 writes results/throw/fit.toml (give it to `gym.make(..., params=)`), fit.json and report.html. Recordings are HDF5 files of
 `TrajectorySet.save`, CSV files in wide form (`time [s], tip.x [mm], ..., control:valve [-]`) or CSV files of tracked points
 (`time [s], point, x [mm], y [mm], z [mm]`). Ctrl-C stops a fit; `--resume` goes on. Bad data end in a verdict and exit code 2.
+What to record, and how to read the verdicts: docs/identification.md.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Args:
     """Identify the constants of a robot from recordings."""
 
     robot: Annotated[str, tyro.conf.Positional]
-    """Room, and a variant after a colon: tensegrity, tensegrity:prism."""
+    """Room, and a variant after a colon: tensegrity, tensegrity:prism, tensegrity:air, tensegrity:prism,paper."""
     data: tuple[Path, ...]
     """Recordings: .h5 (any number of trajectories each) or .csv."""
     free: tuple[str, ...] = ()
@@ -125,7 +126,7 @@ def _read_csv(path: Path, args: Args) -> Trajectory:
         with path.open(encoding="utf-8-sig") as stream:
             header = [name.strip() for name in stream.readline().split(",")]
     except (OSError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"cannot read {path}: {error}") from error
+        raise FileFormatError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
     read = read_points_csv if "point" in header else read_csv
     return read(path, meters_per_pixel=args.meters_per_pixel)
 
@@ -152,6 +153,7 @@ def build_problem(args: Args, setup: IdentificationSetup, recordings: Trajectory
         start=kind.load(args.start) if args.start else None,
         measured=args.columns or None,
         measurement=None if offered is None else Measurement(offered[1], offered[0]),
+        initial_state=None if offered is None else setup.first_state(offered[1]),
         noise=args.noise or None,
         free_initial=args.free_initial,
         free_motion=args.free_motion,
@@ -165,17 +167,45 @@ def _split(args: Args, recordings: TrajectorySet) -> DataSplit:
 
 def fit(args: Args, problem: FitProblem) -> FitResult:
     """Run the method that the arguments name."""
+    progress = sys.stderr if sys.stderr.isatty() else None  # a log file needs no thousand states of a progress bar
     if args.method == "adam":
-        return adam(problem, AdamOptions(seed=args.seed, jacobian=args.jacobian, errors=args.errors, progress=sys.stderr))
+        return adam(problem, AdamOptions(seed=args.seed, jacobian=args.jacobian, errors=args.errors, progress=progress))
     options = ShootingOptions(
         jacobian=args.jacobian, starts=args.starts, seed=args.seed, errors=args.errors,
-        checkpoint=args.out / "checkpoint.json", resume=args.resume, progress=sys.stderr,
+        checkpoint=args.out / "checkpoint.json", resume=args.resume, progress=progress,
     )  # fmt: skip
     if args.method == "one_step":
         return one_step(problem, options)
     if args.method == "single_shooting":
         return single_shooting(problem, options)
     return multiple_shooting(problem, args.segment_steps, options)
+
+
+AS_FLAGS = {
+    "free_motion=True": "--free-motion",
+    "free_initial=True": "--free-initial True",
+    "errors='clustered'": "--errors clustered",
+    "jacobian='differences'": "--jacobian differences",
+    "measured=...": "--columns ...",
+}
+"""What `sysid` advises -> how it is said to this script."""
+
+
+def as_flags(text: str) -> str:
+    """Advice to callers of Python, for the command line."""
+    for advice, flag in AS_FLAGS.items():
+        text = text.replace(advice, flag)
+    return text
+
+
+def unused(problem: FitProblem, recordings: TrajectorySet) -> str:
+    """Sentence on recorded columns that the fit leaves out; empty if there are none."""
+    columns = [name for name in recordings.names if name not in problem.column_names]
+    columns += [name for name in recordings.control_names if name not in problem.simulator.control_names]
+    if not columns:
+        return ""
+    named = ", ".join(columns[:8]) + (f", ... ({len(columns)} in all)" if len(columns) > 8 else "")
+    return f"note: recorded, but not used: {named}. Is it the right robot?"
 
 
 def main(args: Args) -> int:
@@ -186,16 +216,18 @@ def main(args: Args) -> int:
         recordings = load_recordings(args, setup.simulator.dt)
         problem = build_problem(args, setup, recordings)
         print(f"{len(recordings)} recordings, {recordings.num_steps} steps; fitting {', '.join(problem.free)} by {args.method}")
+        if not args.columns and unused(problem, recordings):
+            print(unused(problem, recordings))
         result = fit(args, problem)
     except SoftgymError as error:
-        print(f"no fit: {error}", file=sys.stderr)
+        print(f"no fit: {as_flags(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"interrupted; go on with --resume --out {args.out}", file=sys.stderr)
         return 130
     result.save(args.out)
-    print(result.summary())
-    print(f"report: {args.out / 'report.html'}")
+    print(as_flags(result.summary()))
+    print(f"constants: {args.out / 'fit.toml'}\nreport: {args.out / 'report.html'}")
     return 0
 
 

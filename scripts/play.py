@@ -2,6 +2,8 @@
 
     python scripts/play.py TensegrityRoll-v0
     python scripts/play.py TensegrityRoll-v0 --backend mujoco --record roll.gif --dataset roll.h5
+    python scripts/play.py TensegrityRoll-v0 --policy results/train/TensegrityRoll-v0_ppo_native_0/policy.zip
+    python scripts/play.py TensegrityRoll-v0 --headless-frames 150 --record roll.gif      (no display needed)
 
 Arrows roll the robot (up is away from you), 1-6 pull groups of cables, space lets all go. Drag turns the view, the wheel
 zooms. The other keys are named at the lower edge of the window.
@@ -16,9 +18,9 @@ import time
 import zipfile
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import gymnasium as gym
 import numpy as np
@@ -52,8 +54,8 @@ class Args:
     """Id of the environment."""
     seed: int = 0
     """Seed of the first episode; N takes the next one."""
-    backend: str = "native"
-    """"native" (our engine) or "mujoco" (the ground truth)."""
+    backend: Literal["native", "mujoco"] = "native"
+    """Our engine, or the ground truth."""
     params: Path | None = None
     """Constants of the robot, as written by system identification (TOML)."""
     policy: Path | None = None
@@ -313,10 +315,10 @@ class Player:
 
     def finish(self) -> None:
         """Write what is to be written, close the window."""
-        self.write_video()
         self.keep_episode()
         if self.args.dataset is not None and self.recorded:
             print("wrote", TrajectorySet(tuple(self.recorded)).save(self.args.dataset))
+        self.write_video()
         self.renderer.close()
 
 
@@ -332,7 +334,7 @@ def load_policy(path: Path) -> Policy:
     except ImportError as error:
         raise MissingDependencyError('a policy needs torch: pip install "softgym-envs[learn]"') from error
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(path) as archive:  # of a .zip that does not exist, the message says so
             weights = torch.load(io.BytesIO(archive.read("policy.pth")), map_location="cpu", weights_only=True)
             settings = json.loads(archive.read("data"))
     except (OSError, KeyError, ValueError, zipfile.BadZipFile, RuntimeError) as error:
@@ -348,6 +350,8 @@ def load_policy(path: Path) -> Policy:
 
     def policy(observation: NDArray[np.float32]) -> Array:
         x = np.asarray(observation, dtype=np.float64).ravel()
+        if x.shape != matrices[0][0].shape[1:]:
+            raise FileFormatError(f"{path} takes {matrices[0][0].shape[1]} observed numbers, the environment has {len(x)}")
         for index, (weight, bias) in enumerate(matrices):
             x = weight @ x + bias
             x = bend(x) if index < len(matrices) - 1 else x
@@ -370,11 +374,32 @@ def _activation(settings: dict[str, Any], default: str) -> Callable[[Array], Arr
     return functions[named]
 
 
+def check_files(args: Args) -> None:
+    """Say before the first step what could not be written after the last.
+
+    Raises:
+        OptionError: An ending that cannot be written, or a negative number of frames.
+    """
+    for name, path, endings in (("record", args.record, (".gif", ".mp4")), ("dataset", args.dataset, (".h5", ".hdf5"))):
+        if path is not None and path.suffix.lower() not in endings:
+            raise OptionError(f"--{name} is {path}, expected a name that ends in {' or '.join(endings)}")
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+    if args.headless_frames < 0:
+        raise OptionError(f"--headless-frames is {args.headless_frames}, expected >= 0 (0 opens a window)")
+
+
 def main(args: Args) -> None:
-    """Make the environment and play."""
+    """Make the environment and play.
+
+    Raises:
+        OptionError: Unknown environment, or files that could not be written at the end.
+    """
+    args = replace(args, env=args.env.removeprefix("softgym_envs:"))
     known = sorted(name for name, spec in gym.registry.items() if str(spec.entry_point).startswith("softgym_envs."))
     if args.env not in known:
         raise OptionError(f"unknown environment {args.env!r}; there are {', '.join(known)}")
+    check_files(args)
     keywords: dict[str, Any] = {"backend": args.backend}
     if args.params is not None:
         keywords["params"] = args.params
@@ -387,6 +412,8 @@ def main(args: Args) -> None:
 
 if __name__ == "__main__":
     try:
-        main(tyro.cli(Args))
-    except (SoftgymError, gym.error.Error) as error:
+        main(tyro.cli(Args, description=__doc__))
+    except (SoftgymError, gym.error.Error, OSError) as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

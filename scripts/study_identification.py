@@ -34,6 +34,12 @@ from sysid.result import git_commit
 
 Array = NDArray[np.float64]
 EMPTY = TrajectorySet(())
+SETTINGS: dict[str, dict[str, float]] = {
+    "Earth": {},
+    "a tenth of Earth's gravity": {"gravity": 0.981},
+    "the paper's decimetres in SI": {"gravity": 0.981, "torsional_friction": 0.1, "rolling_friction": 0.1},
+}
+"""Twins that are thrown: "friction 1 1 1" has a lever of 1 dm in the paper's units, and its g is 9.81 dm/s^2."""
 
 
 @dataclass
@@ -101,14 +107,14 @@ def contact(args: Args) -> dict[str, object]:
     result: dict[str, object] = {
         "required": {"1 throw": 0.135, "5 throws": 0.08, "5 throws, slow": 0.15, "rest [m in 5 s]": 1e-3}
     }
-    for gravity in (9.81, 0.981):
-        constants = TwinParameters(gravity=gravity)
+    for setting, changes in SETTINGS.items():
+        constants = TwinParameters(**changes)
         throws = [record_throw(twin, np.random.default_rng(i), parameters=constants) for i in range(5)]
         tests = [record_throw(twin, np.random.default_rng(1000 + i), parameters=constants) for i in range(args.tests)]
         for mode in ("paper", "stick", "patch"):
             for count in (1, 5) if mode == "patch" else (1,):
                 engine = TensegritySimulator(contact=mode)
-                start = TensegrityParameters(gravity=gravity)
+                start = TensegrityParameters(gravity=float(constants.gravity))
                 data = DataSplit(TrajectorySet(tuple(throws[:count])), EMPTY, EMPTY)
                 problem = FitProblem(engine, data, free=CONTACT[mode], start=start, free_motion=True)
                 fit = multiple_shooting(problem, 50, ShootingOptions(errors="clustered"))
@@ -117,8 +123,8 @@ def contact(args: Args) -> dict[str, object]:
                 entry["verdict"] = str(fit.verdicts[0])
                 entry["seconds"] = fit.seconds
                 entry["drift at rest [m in 5 s]"] = drift_at_rest(engine, constants_of(fit), twin, constants)
-                result[f"gravity {gravity}, {mode}, {count} throw(s)"] = entry
-                print(gravity, mode, count, json.dumps(entry, indent=1), flush=True)
+                result[f"{setting}: {mode}, {count} throw(s)"] = entry
+                print(setting, mode, count, json.dumps(entry, indent=1), flush=True)
     return result
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import gymnasium as gym
 import numpy as np
 import tyro
 
@@ -123,8 +124,8 @@ def main(args: Args) -> int:
             backend: evaluate(model, training.env_id, episodes=args.episodes, seed=10_000_019, keywords=keywords)
             for backend, keywords in evaluations(args).items()
         }
-    except SoftgymError as error:
-        print(error, file=sys.stderr)
+    except (SoftgymError, gym.error.Error) as error:
+        print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted; the same command with --resume goes on", file=sys.stderr)

@@ -146,7 +146,9 @@ def _check_noise(problem: FitProblem) -> None:
         if name not in problem.column_names:
             raise OptionError(f"noise names {name!r}; fitted columns are {_short(problem.column_names)}")
     for name in problem.column_names:
-        value = problem.noise.get(name, float("nan"))
+        if name not in problem.noise:
+            raise OptionError(f"noise of {name} is missing; give the standard deviation of every fitted column, or of none")
+        value = problem.noise[name]
         if not (np.isfinite(value) and value > 0):
             raise OptionError(f"noise of {name} is {value}, expected a standard deviation > 0 for every fitted column")
 

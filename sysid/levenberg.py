@@ -235,7 +235,7 @@ def _outcome(
         return Outcome.STEP
     if accepted and state.cost - cost <= options.cost_tolerance * state.cost:
         return Outcome.COST
-    if not accepted and 0 <= predicted <= options.cost_tolerance * state.cost:
+    if not accepted and abs(predicted) <= options.cost_tolerance * state.cost:  # below zero only by rounding
         return Outcome.COST
     return Outcome.ITERATIONS if len(state.log) >= options.max_iterations else None
 

@@ -45,6 +45,10 @@ class IdentificationSetup(Protocol):
         """For columns that are no state entries (tracked points, CoM): states (..., nx) -> values (..., ny), names; or None."""
         ...
 
+    def first_state(self, names: tuple[str, ...]) -> Callable[[Trajectory], Array] | None:
+        """For the same columns: recording -> a guess of its initial state (nx,), to start the fit from; or None."""
+        ...
+
 
 @dataclass(frozen=True)
 class Measurement:

@@ -58,12 +58,19 @@ class Estimate:
     hidden: bool
     """The data do not identify it: `value` is no measurement."""
 
+    @property
+    def suffix(self) -> str:
+        """What to print after a number: " kg"; nothing without a unit."""
+        return "" if self.unit == "-" else f" {self.unit}"
+
     def text(self) -> str:
         """One line for people; never a number where there is none."""
         if self.hidden:
             return f"{self.name}: not identifiable"
         bound = f" (at its {self.at_bound} bound)" if self.at_bound else ""
-        return f"{self.name} = {self.value:.6g} {self.unit}, 95 % [{self.interval[0]:.6g}, {self.interval[1]:.6g}]{bound}"
+        low, high = self.interval
+        digits = next((d for d in range(6, 11) if f"{low:.{d}g}" != f"{high:.{d}g}"), 6)  # enough to see the interval
+        return f"{self.name} = {self.value:.{digits}g}{self.suffix}, 95 % [{low:.{digits}g}, {high:.{digits}g}]{bound}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -139,36 +139,43 @@ class Segments:
         return Derivative(residual, np.where(present, constants, 0.0), np.where(present, unknown, 0.0))
 
     def _by_differences(self, theta: Array, starts: Array, states: Array, residual: Array) -> tuple[Array, Array]:
-        """Central differences of whole rollouts; one-sided where a side diverges or a bound is near."""
+        """Central differences of whole rollouts, many columns per call; one-sided where a side diverges or a bound is near."""
+        del states
         p, simulator = len(theta), self.problem.simulator
-        lower, upper = self.problem.theta_bounds
-        columns = []
-        for j in range(p):
-            ends = np.repeat(theta[None], 2, axis=0)
-            ends[0, j], ends[1, j] = max(theta[j] - self.epsilon, lower[j]), min(theta[j] + self.epsilon, upper[j])
-            columns.append(self._difference(ends, [starts, starts], ends[:, j] - theta[j], residual))
-        unknown = []
-        for i in range(simulator.n if self.free else 0):
-            step = np.zeros((len(starts), simulator.n))
-            step[:, i] = self.epsilon
-            moved = [simulator.retract(starts, -step), simulator.retract(starts, step)]
-            unknown.append(
-                self._difference(np.repeat(theta[None], 2, axis=0), moved, np.array([-self.epsilon, self.epsilon]), residual)
+        count = p + (simulator.n if self.free else 0)
+        each = max(1, MAX_NUMBERS // (2 * len(starts) * (self.horizon + 1) * simulator.nx))
+        parts = [np.zeros((*residual.shape, 0))]
+        for begin in range(0, count, each):
+            unknowns = range(begin, min(begin + each, count))
+            parts.append(
+                self._columns([self._moved(theta, starts, j, sign) for j in unknowns for sign in (-1.0, 1.0)], residual)
             )
-        empty = np.zeros((*residual.shape, 0))
-        return (np.stack(columns, axis=-1) if columns else empty), (np.stack(unknown, axis=-1) if unknown else empty)
+        derivative = np.concatenate(parts, axis=-1)
+        return derivative[..., :p], derivative[..., p:]
 
-    def _difference(self, ends: Array, starts: list[Array], offsets: Array, centre: Array) -> Array:
-        """Derivative along one coordinate from its two ends, (S, L', m)."""
-        count = len(starts[0])
-        states, good = self.rollout(np.repeat(ends, count, axis=0), np.concatenate(starts))
-        residual = self.compare(states).reshape(2, *centre.shape)
-        good = good.reshape(2, count)
-        if (~good).all(axis=0).any():
+    def _moved(self, theta: Array, starts: Array, j: int, sign: float) -> tuple[Array, Array, float]:
+        """Constants (p,) and starts (S, nx) with unknown number j moved, constants first; and by how much."""
+        if j < len(theta):
+            lower, upper = self.problem.theta_bounds
+            end = theta.copy()
+            end[j] = np.clip(theta[j] + sign * self.epsilon, lower[j], upper[j])
+            return end, starts, float(end[j] - theta[j])
+        step = np.zeros((len(starts), self.problem.simulator.n))
+        step[:, j - len(theta)] = sign * self.epsilon
+        return theta, self.problem.simulator.retract(starts, step), sign * self.epsilon
+
+    def _columns(self, ends: list[tuple[Array, Array, float]], centre: Array) -> Array:
+        """Derivatives along q unknowns from their lower and upper ends (2 q of them), (S, L', m, q)."""
+        count = len(centre)
+        thetas = np.concatenate([np.repeat(theta[None], count, axis=0) for theta, _, _ in ends])
+        states, good = self.rollout(thetas, np.concatenate([starts for _, starts, _ in ends]))
+        residual, good = self.compare(states).reshape(-1, 2, *centre.shape), good.reshape(-1, 2, count)
+        if (~good).all(axis=1).any():
             raise DataError("the simulation diverges on both sides of the point where it is to be differentiated")
-        residual = np.where(good[:, :, None, None], residual, centre)
-        width = np.where(good, offsets[:, None], 0.0)
-        return np.asarray((residual[1] - residual[0]) / (width[1] - width[0])[:, None, None])
+        residual = np.where(good[..., None, None], residual, centre)
+        width = np.where(good, np.array([offset for _, _, offset in ends]).reshape(-1, 2, 1), 0.0)
+        slope = (residual[:, 1] - residual[:, 0]) / (width[:, 1] - width[:, 0])[..., None, None]
+        return np.moveaxis(slope, 0, -1)
 
     def _by_chain(self, theta: Array, starts: Array, states: Array, residual: Array) -> tuple[Array, Array]:
         """S_{k+1} = A_k S_k + C_k; the residual's derivative along the columns of S by differences of `compare` alone."""

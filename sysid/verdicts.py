@@ -45,7 +45,7 @@ def verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
     ]
     for e in evidence.estimates:
         if e.at_bound:
-            text = f"{e.name} ended at its {e.at_bound} bound {e.value:g} {e.unit}: the best value may lie beyond it"
+            text = f"{e.name} ended at its {e.at_bound} bound {e.value:g}{e.suffix}: the best value may lie beyond it"
             found.append(Verdict("warning", text))
     found += [*_weak(evidence), *_noise(evidence), *_correlation(evidence), *_starts(evidence), *_held_out(evidence)]
     return (_headline(evidence, found), *found)
@@ -111,7 +111,9 @@ def _held_out(evidence: Evidence) -> list[Verdict]:
     longest = max(e.horizon for e in judged)
     last = [e for e in judged if e.horizon == longest]
     found = []
-    if all(e.fitted > 0.95 * e.start for e in last):
+    if all(e.start < 1e-6 * e.persistence for e in last):
+        found.append(Verdict("note", "the start constants predicted the held-out recordings already"))
+    elif all(e.fitted > 0.95 * e.start for e in last):
         found.append(Verdict("warning", f"NO IMPROVEMENT on held-out recordings over the start constants at {longest:g} s"))
     useless = [e.kind for e in last if e.fitted >= e.persistence > 0]
     if useless:

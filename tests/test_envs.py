@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core import lie
-from softgym_envs.core.errors import FileFormatError, OptionError, ParameterError, ShapeError, SoftgymError
+from softgym_envs.core.errors import FileFormatError, OptionError, ParameterError, ShapeError, SoftgymError, StructureError
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.task import Task
 from softgym_envs.envs.episodes import FAILURE_PENALTY
@@ -485,8 +485,55 @@ BAD = [
     ({"simulator_options": {"colour": 1}}, OptionError, "'colour'.*contact"),
     ({"target_speed": (2.0, 1.0)}, OptionError, "target_speed"),
     ({"target_speed": -1.0}, OptionError, "target_speed"),
+    ({"target_speed": "fast"}, OptionError, "target_speed is 'fast'"),
+    ({"heading": "east"}, OptionError, r"heading is 'east', expected a number \[rad\]"),
+    ({"heading": float("nan")}, OptionError, "heading is nan"),
+    ({"control_weight": -1.0}, OptionError, "control_weight is -1.0, expected a number >= 0"),
+    ({"control_period": "0.1"}, OptionError, "control_period is '0.1'"),
+    ({"control_period": None}, OptionError, "control_period is None"),
+    ({"randomize": "friction"}, OptionError, "randomize is 'friction'.*low, high"),
+    ({"randomize": {"friction": ("a", "b")}}, ParameterError, r"randomize\['friction'\] is"),
+    ({"simulator_options": "paper"}, OptionError, "simulator_options is 'paper', expected a mapping"),
+    ({"simulator_options": {"dt": "1e-3"}}, OptionError, r"dt is '1e-3', expected a number \[s\] > 0"),
     ({"render_mode": "ansi"}, OptionError, "render_mode is 'ansi'"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("env_id", "keywords", "error", "message"),
+    [
+        (CRAWL, {"gravity": "moon"}, OptionError, "gravity is 'moon'"),
+        (CRAWL, {"actuated": ()}, OptionError, "actuated is empty"),
+        (CRAWL, {"actuated": "678"}, StructureError, r"actuated holds '6', expected numbers of cables, 0 \.\.\. 8"),
+        (CRAWL, {"actuated": (6.5,)}, StructureError, "actuated holds 6.5"),
+        (WAYPOINT, {"num_waypoints": 2.5}, OptionError, "num_waypoints is 2.5, expected a whole number >= 1"),
+        (WAYPOINT, {"radius": 0}, OptionError, "radius is 0"),
+        (WAYPOINT, {"leg": (0.0, 1.0)}, OptionError, "leg is 0"),
+        (TERRAIN, {"ground_seed": "a"}, OptionError, "ground_seed is 'a'"),
+        (TERRAIN, {"level": 4}, OptionError, r"level is 4, expected a number in \[0, 3\]"),
+    ],
+)
+def test_bad_keywords_of_one_task(env_id, keywords, error, message):
+    with pytest.raises(error, match=message):
+        make(env_id, **keywords)
+
+
+def test_a_file_with_a_bad_simulator_table_is_refused(tmp_path):
+    (tmp_path / "fit.toml").write_text("simulator = 3\n[constants]\nrod_mass = 10.0\n")
+    with pytest.raises(FileFormatError, match=r"simulator is 3, expected a table \[simulator\]"):
+        make(ROLL, params=tmp_path / "fit.toml")
+
+
+def test_numbers_of_numpy_are_numbers():
+    env = make(ROLL, sensor_noise=np.float32(0.1), action_delay=np.int64(1), heading=np.float64(1.0))
+    assert env.reset(seed=0)[0].shape == (100,)
+
+
+def test_a_wrong_action_is_described_as_the_caller_gave_it():
+    env = make(ROLL)
+    env.reset(seed=0)
+    with pytest.raises(ShapeError, match=r"action has shape \(23,\), expected \(24,\)"):
+        env.step(np.zeros(23))
 
 
 @pytest.mark.parametrize(("keywords", "error", "message"), BAD, ids=[str(b[0])[:40] for b in BAD])

@@ -514,6 +514,43 @@ def test_files_that_are_no_policy_are_refused(play, tmp_path):
             play.load_policy(tmp_path / name)
 
 
+def test_files_that_could_not_be_written_are_refused_before_the_first_step(play, tmp_path):
+    for arguments, message in (
+        ({"record": tmp_path / "roll.avi"}, r"--record is .*roll\.avi, expected .* \.gif or \.mp4"),
+        ({"dataset": tmp_path / "roll.csv"}, r"--dataset is .*roll\.csv, expected .* \.h5"),
+        ({"headless_frames": -4}, "--headless-frames is -4"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            play.main(play.Args(**arguments))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_packages_prefix_is_taken_as_in_gym_make(play, tmp_path):
+    path = tmp_path / "new" / "roll.h5"
+    play.main(play.Args(env="softgym_envs:TensegrityRoll-v0", headless_frames=4, size=(160, 120), dataset=path))
+    assert len(TrajectorySet.load(path)) == 1
+
+
+def test_a_policy_of_another_environment_is_refused(play, tmp_path):
+    sb3 = pytest.importorskip("stable_baselines3")
+    sb3.PPO("MlpPolicy", gym.make("softgym_envs:TensegrityCrawl-v0"), device="cpu").save(tmp_path / "crawl.zip")
+    policy = play.load_policy(tmp_path / "crawl.zip")
+    with pytest.raises(FileFormatError, match="takes 43 observed numbers, the environment has 100"):
+        policy(np.zeros(100, dtype=np.float32))
+
+
+def test_without_a_display_the_error_says_what_to_do(monkeypatch):
+    renderer = PygameRenderer((160, 120), mode="human")
+
+    def refuse(size):
+        raise pygame.error("No available video device")
+
+    monkeypatch.setattr(pygame.display, "set_mode", refuse)
+    with pytest.raises(OptionError, match=r"no window can be opened here \(No available video device\).*--headless-frames"):
+        renderer._open()
+    renderer.close()
+
+
 def test_an_unknown_environment_is_answered_with_the_known_ones(play):
     with pytest.raises(OptionError, match=r"unknown environment 'Roll'; there are .*TensegrityRoll-v0"):
         play.main(play.Args(env="Roll"))

@@ -25,6 +25,10 @@ class Setup:
         """Two points on the mass."""
         return (lambda x: np.stack([x[..., 0], x[..., 0] + 0.2], axis=-1), names) if names == ("a.x", "b.x") else None
 
+    def first_state(self, names: tuple[str, ...]) -> Any:
+        """Where the point was first seen, at rest."""
+        return lambda recording: np.array([recording.values[0, 0], 0.0])
+
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -118,3 +122,20 @@ def test_bad_data_and_bad_arguments_end_in_one_sentence(
         said = capsys.readouterr().err
         assert verdict in said and "Traceback" not in said
     assert not (tmp_path / "out").exists()
+
+
+def test_advice_is_given_as_flags_and_unused_columns_are_named(
+    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    t = record(Spring(), TRUTH)[0]
+    still = t.with_controls(np.zeros_like(t.controls), t.control_names, t.control_units)
+    TrajectorySet((still,)).save(tmp_path / "still.h5")
+    assert run(script, "spring", "--data", str(tmp_path / "still.h5"), "--out", str(tmp_path / "out")) == 2
+    said = capsys.readouterr().err
+    assert "say --free-motion if" in said and "free_motion=True" not in said
+    wide = t.with_controls(np.hstack([t.controls, t.controls]), ("force", "pump"), ("N", "V"))
+    TrajectorySet((wide,)).save(tmp_path / "wide.h5")
+    assert run(script, "spring", "--data", str(tmp_path / "wide.h5"), "--out", str(tmp_path / "out")) == 0
+    said = capsys.readouterr()
+    assert "recorded, but not used: pump. Is it the right robot?" in said.out
+    assert said.err == ""  # no progress bar where nobody watches

@@ -7,8 +7,9 @@ from functools import partial
 import numpy as np
 import pytest
 
+from softgym_envs.core import lie
 from softgym_envs.core.errors import OptionError
-from softgym_envs.core.trajectory import TrajectorySet
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.tensegrity import identification_setup
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.experiments import record_in_air, record_throw, thrown
@@ -93,3 +94,60 @@ def test_progressive_identification_recovers_the_engines_own_constants() -> None
         assert getattr(found.parameters, name) == pytest.approx(getattr(truth, name), rel=1e-6), name
     with pytest.raises(OptionError, match="expected at least one"):
         progressive(truth, ())
+
+
+def test_the_first_state_of_tracked_nodes_is_where_the_recording_began() -> None:
+    """Linear fits over rows k dt of a smooth motion err by O(acceleration x time) in velocity, and half that in place."""
+    offer = identification_setup("superball")
+    simulator = offer.simulator
+    state = thrown(simulator.model, np.random.default_rng(3), 1.5)
+    state = simulator.model.move(state, translation=np.array([0.3, -0.2, 1.0]))  # in free flight
+    states, _ = simulator.rollout(state[None], np.zeros((1, 12, simulator.nu)))
+    names = tuple(f"node{node}.{axis}" for node in range(12) for axis in "xyz")
+    nodes = simulator.model.node_positions(states[0]).reshape(13, 36)
+    nodes[2, 4] = np.nan  # a gap
+    recording = Trajectory(
+        simulator.dt * np.arange(13), np.zeros((12, simulator.nu)), nodes, names, ("m",) * 36, simulator.control_names,
+        ("-",) * simulator.nu,
+    )  # fmt: skip
+    first_state = offer.first_state(names)
+    assert first_state is not None
+    guess = first_state(recording)
+    center, _, velocity, rates, motors = simulator.model.split(guess)
+    seconds = 6 * simulator.dt
+    # Largest acceleration of a node during these rows: half of it times the rows' time bounds the slope's error.
+    _, _, velocities, spins, _ = simulator.model.split(states[0])
+    acceleration = np.abs(np.diff(velocities, axis=0)).max() / simulator.dt
+    spinning = np.abs(np.diff(spins, axis=0)).max() / simulator.dt + np.abs(spins).max() ** 2
+    np.testing.assert_allclose(
+        simulator.model.node_positions(guess), nodes[0].reshape(12, 3), atol=(acceleration + spinning) * seconds**2
+    )
+    np.testing.assert_allclose(velocity, velocities[0], atol=acceleration * seconds)
+    spin = np.cross(
+        simulator.model.node_positions(guess)[1::2] - center, lie.rotate(guess_quaternions(simulator, guess), rates)
+    )
+    true = np.cross(
+        simulator.model.node_positions(state)[1::2] - simulator.model.split(state)[0],
+        lie.rotate(guess_quaternions(simulator, state), simulator.model.split(state)[3]),
+    )
+    np.testing.assert_allclose(spin, true, atol=spinning * seconds)  # the spin about a rod's own axis is invisible
+    assert not motors.any()
+
+
+def guess_quaternions(simulator: TensegritySimulator, state: np.ndarray) -> np.ndarray:
+    return np.asarray(simulator.model.split(state)[1])
+
+
+def test_untracked_nodes_are_completed_by_the_rest_shape() -> None:
+    offer = identification_setup("prism")
+    model = offer.simulator.model
+    rest = model.state_from_nodes(model.nodes)
+    state = model.move(rest, rotation=np.array([0.3, -0.4, 0.9]), translation=np.array([1.0, 2.0, 3.0]))
+    nodes = model.node_positions(state)
+    names = tuple(f"point{node}.{axis}" for node in (0, 1, 4, 3) for axis in "xyz")
+    values = np.tile(nodes[[0, 1, 4, 3]].reshape(1, 12), (8, 1))
+    recording = Trajectory(0.01 * np.arange(8), np.zeros((7, 0)), values, names, ("m",) * 12)
+    first_state = offer.first_state(names)
+    assert first_state is not None
+    np.testing.assert_allclose(model.node_positions(first_state(recording)), nodes, atol=1e-9)
+    assert offer.first_state(("com.x", "com.y", "point1.x")) is None

@@ -48,6 +48,11 @@ class ParameterSpec:
     scale: str
     source: str
 
+    @property
+    def suffix(self) -> str:
+        """What to print after a number: " kg"; nothing without a unit."""
+        return "" if self.unit == "-" else f" {self.unit}"
+
     def encode(self, value: Array | float) -> Array:
         """Coordinate in which a fit should move: log(value) on a log scale, value / (upper - lower) on a linear one."""
         value = np.asarray(value, dtype=np.float64)
@@ -99,7 +104,7 @@ class Parameters:
             lower, upper = spec.bounds
             if not bool(np.all((value >= lower) & (value <= upper))):  # NaN fails too
                 raise ParameterError(
-                    f"{spec.name} = {getattr(self, spec.name)} {spec.unit}, allowed is [{lower:g}, {upper:g}] {spec.unit}"
+                    f"{spec.name} = {getattr(self, spec.name)}{spec.suffix}, allowed is [{lower:g}, {upper:g}]{spec.suffix}"
                 )
             if value.ndim == 1:
                 sizes.add(value.shape[0])

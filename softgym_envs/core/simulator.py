@@ -20,12 +20,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum
 from math import isfinite
+from numbers import Integral, Real
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import ShapeError
+from .errors import OptionError, ShapeError
 from .parameters import Parameters
 
 Array = NDArray[np.float64]
@@ -151,6 +152,41 @@ def check_array(name: str, value: Any, shape: tuple[int | None, ...], *, finite:
     if finite and not isfinite(np.vdot(array, array)) and not np.isfinite(array).all():
         raise ShapeError(f"{name} holds NaN or infinity at index {tuple(int(i[0]) for i in np.nonzero(~np.isfinite(array)))}")
     return array
+
+
+def check_number(
+    name: str,
+    value: Any,
+    *,
+    low: float = -np.inf,
+    high: float = np.inf,
+    positive: bool = False,
+    whole: bool = False,
+    unit: str = "",
+) -> float:
+    """`value`, a finite number (Python's or NumPy's) with low <= value <= high, as a float.
+
+    Args:
+        name: What it is, for the message.
+        value: Anything.
+        low: Smallest value allowed.
+        high: Largest value allowed.
+        positive: Whether it must be > 0.
+        whole: Whether it must be an integer.
+        unit: For the message.
+
+    Raises:
+        OptionError: It is not.
+    """
+    if isinstance(value, Integral if whole else Real) and not isinstance(value, bool):
+        number = float(value)
+        if isfinite(number) and low <= number <= high and (number > 0 or not positive):
+            return number
+    limits = [" > 0"] if positive else [f" >= {low:g}"] if isfinite(low) else []
+    limits += [f" <= {high:g}"] if isfinite(high) else []
+    allowed = f" in [{low:g}, {high:g}]" if isfinite(low) and isfinite(high) and not positive else " and".join(limits)
+    kind = "a whole number" if whole else "a number"
+    raise OptionError(f"{name} is {value!r}, expected {kind}{f' [{unit}]' if unit else ''}{allowed}")
 
 
 def finite_differences(

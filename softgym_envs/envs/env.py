@@ -100,10 +100,12 @@ class SoftgymEnv(gym.Env[Observation, NDArray[np.float32]]):
         """
         require_reset(self.episodes)
         try:
-            batch = np.asarray(action, dtype=np.float64)[None]
+            array = np.asarray(action, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise ShapeError(f"action is not an array of numbers: {error}") from error
-        outcome = self.episodes.step(batch)
+        if array.shape != self.action_space.shape:
+            raise ShapeError(f"action has shape {array.shape}, expected {self.action_space.shape}")
+        outcome = self.episodes.step(array[None])
         if self.render_mode == "human":
             self.render()
         info = first_of(step_info(self.episodes, outcome))

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import OptionError, ParameterError, ShapeError
+from ..core.errors import FileFormatError, OptionError, ParameterError, ShapeError
 from ..core.parameters import ParameterDistribution, Parameters, UniformParameters, read_toml
-from ..core.simulator import Simulator, check_array
+from ..core.simulator import Simulator, check_array, check_number
 from ..core.task import BoolArray, Start, Task, check_options, load
 
 Array = NDArray[np.float64]
@@ -60,11 +60,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name in ("sensor_noise", "disturbance"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < np.inf:
-                raise OptionError(f"{name} is {value!r}, expected a number >= 0")
-        if isinstance(self.action_delay, bool) or not isinstance(self.action_delay, int) or self.action_delay < 0:
-            raise OptionError(f"action_delay is {self.action_delay!r}, expected a whole number of control steps >= 0")
+            check_number(name, getattr(self, name), low=0.0)
+        check_number("action_delay", self.action_delay, low=0, whole=True, unit="control steps")
 
 
 @dataclass(eq=False)
@@ -330,9 +327,14 @@ def simulator_options(params: Parameters | str | Path | None, given: Mapping[str
     """The choices that a file of constants belongs to (its table [simulator]), then those given by hand.
 
     Raises:
-        FileFormatError: The file cannot be read.
+        FileFormatError: The file cannot be read, or its [simulator] is no table.
+        OptionError: `given` is no mapping.
     """
     written = read_toml(params).get("simulator", {}) if isinstance(params, (str, Path)) else {}
+    if not isinstance(written, Mapping):
+        raise FileFormatError(f"{params}: simulator is {written!r}, expected a table [simulator]")
+    if not isinstance(given or {}, Mapping):
+        raise OptionError(f"simulator_options is {given!r}, expected a mapping of keywords to values")
     return {**written, **(given or {})}
 
 
@@ -342,9 +344,10 @@ def whole_steps(name: str, seconds: float, dt: float) -> int:
     Raises:
         OptionError: Not a whole number >= 1.
     """
-    steps = round(seconds / dt) if 0 < seconds < np.inf else 0
+    number = isinstance(seconds, (int, float, np.number)) and not isinstance(seconds, bool)
+    steps = round(seconds / dt) if number and 0 < seconds < np.inf else 0
     if steps < 1 or abs(steps * dt - seconds) > 1e-6 * seconds:
-        raise OptionError(f"{name} is {seconds} s, expected a positive multiple of the simulator's dt {dt} s")
+        raise OptionError(f"{name} is {seconds!r} s, expected a positive multiple of the simulator's dt {dt} s")
     return steps
 
 
@@ -373,16 +376,24 @@ def distribution(
     """The distribution that `randomize` stands for.
 
     Raises:
+        OptionError: Neither a mapping nor a distribution.
         ParameterError: Unknown constant, or an interval that is not inside its bounds.
     """
     if randomize is None:
         return None
     if not isinstance(randomize, Mapping):
+        if not hasattr(randomize, "sample"):
+            raise OptionError(
+                f"randomize is {randomize!r}, expected {{constant: (low, high)}}, or a distribution with a method `sample`"
+            )
         return randomize
     nominal.check_names(randomize)
     for name, interval in randomize.items():
         lower, upper = nominal.specs()[name].bounds
-        ends = np.asarray(interval, dtype=np.float64)
+        try:
+            ends = np.asarray(interval, dtype=np.float64)
+        except (TypeError, ValueError):
+            ends = np.zeros(0)
         if ends.shape != (2,) or not lower <= ends[0] <= ends[1] <= upper:
             raise ParameterError(f"randomize[{name!r}] is {interval!r}, expected (low, high) inside [{lower:g}, {upper:g}]")
     return UniformParameters({name: (float(a), float(b)) for name, (a, b) in randomize.items()})

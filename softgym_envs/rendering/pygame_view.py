@@ -132,8 +132,14 @@ class PygameRenderer:
 
     def _open(self) -> pygame.Surface:
         if self._window is None:
-            self._pygame.display.init()  # not pygame.init(): no sound device is wanted
-            self._window = self._pygame.display.set_mode(self.size)
+            try:
+                self._pygame.display.init()  # not pygame.init(): no sound device is wanted
+                self._window = self._pygame.display.set_mode(self.size)
+            except self._pygame.error as error:
+                raise OptionError(
+                    f'no window can be opened here ({error}); render_mode="rgb_array" needs no display, and in scripts/play.py '
+                    "--headless-frames 150 --record roll.gif"
+                ) from error
             self._pygame.display.set_caption(self.title)
             self._clock = self._pygame.time.Clock()
         return self._window

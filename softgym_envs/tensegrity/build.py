@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import OptionError
-from ..core.simulator import Simulator
+from ..core.simulator import Simulator, check_number
 from ..core.task import Task
 from .model import TensegrityModel, prism, superball, with_terrain
 from .poses import Spread
@@ -40,7 +40,7 @@ def roll(
         device: "cpu", or a CUDA device for our engine.
         control_period: Time between actions [s].
         obs_mode: "sensors" or "state".
-        simulator_options: Further keywords of the simulator: dt, contact ("stick", "paper"); for the twin cables.
+        simulator_options: Further keywords of the simulator: dt, contact ("stick", "paper", "patch"); for the twin cables.
         structure: TOML file of another robot; see `structure_file.load_structure`.
         target_speed: Commanded speed [m/s], or an interval to draw it from.
         heading: Commanded direction, angle from the x axis [rad]; None draws a new one for every episode.
@@ -76,7 +76,7 @@ def crawl(
         device: "cpu", or a CUDA device for our engine.
         control_period: Time between actions [s].
         obs_mode: "sensors" or "state".
-        simulator_options: Further keywords of the simulator: dt, contact ("stick", "paper"); for the twin cables.
+        simulator_options: Further keywords of the simulator: dt, contact ("stick", "paper", "patch"); for the twin cables.
         structure: TOML file of another robot; see `structure_file.load_structure`. It brings its own actuated cables.
         target_speed: Commanded speed [m/s], or an interval to draw it from.
         heading: Commanded direction, angle from the x axis [rad]; None draws a new one for every episode.
@@ -91,7 +91,7 @@ def crawl(
         obs_mode,
         control_weight,
         settle_time=1.0,
-        constants={"gravity": float(gravity)},
+        constants={"gravity": check_number("gravity", gravity, unit="m/s^2")},
         target_speed=_interval("target_speed", target_speed),
         heading=heading,
         velocity_weights=(25.0, 12.5, 2.5),
@@ -119,7 +119,7 @@ def waypoint(
         device: "cpu", or a CUDA device for our engine.
         control_period: Time between actions [s].
         obs_mode: "sensors" or "state".
-        simulator_options: Further keywords of the simulator: dt, contact ("stick", "paper"); for the twin cables.
+        simulator_options: Further keywords of the simulator: dt, contact ("stick", "paper", "patch"); for the twin cables.
         structure: TOML file of another robot; see `structure_file.load_structure`.
         num_waypoints: How many.
         radius: A waypoint is reached within this distance of the centre of mass [m].
@@ -155,7 +155,7 @@ def terrain(
         device: "cpu", or a CUDA device for our engine.
         control_period: Time between actions [s].
         obs_mode: "sensors" or "state".
-        simulator_options: Further keywords of the simulator: dt, contact ("stick", "paper"); for the twin cables.
+        simulator_options: Further keywords of the simulator: dt, contact ("stick", "paper", "patch"); for the twin cables.
         structure: TOML file of another robot; see `structure_file.load_structure`.
         target_speed: Commanded speed [m/s], or an interval to draw it from.
         heading: Commanded direction, angle from the x axis [rad]; None draws a new one for every episode.
@@ -184,8 +184,9 @@ def uneven_ground(kind: str, seed: int = 0) -> Terrain:
     """Ground of level 1, 20 m x 20 m, as a height field, so that the constant terrain_scale sets its level.
 
     Raises:
-        OptionError: Unknown kind.
+        OptionError: Unknown kind, or no seed.
     """
+    check_number("ground_seed", seed, low=0, whole=True)
     if kind == "rubble":
         return Terrain.rubble(height=0.1, seed=seed)
     if kind == "steps":
@@ -211,6 +212,8 @@ def simulate(model: TensegrityModel, backend: str, device: str, options: Mapping
         raise OptionError(f"backend is {backend!r}, allowed are native, mujoco")
     if backend == "mujoco" and device != "cpu":
         raise OptionError(f"device is {device!r}, the mujoco backend runs on 'cpu'")
+    if not isinstance(options or {}, Mapping):
+        raise OptionError(f"simulator_options is {options!r}, expected a mapping of keywords to values")
     keywords = dict(options or {})
     allowed = set(inspect.signature(kind).parameters) - {"model", "device"}
     for name in keywords:
@@ -234,7 +237,10 @@ def _interval(name: str, value: Range) -> tuple[float, float]:
     Raises:
         OptionError: Neither.
     """
-    ends = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    try:
+        ends = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    except (TypeError, ValueError):
+        ends = np.full(1, np.nan)
     if ends.shape not in ((1,), (2,)) or not np.isfinite(ends).all() or ends[0] > ends[-1]:
         raise OptionError(f"{name} is {value!r}, expected a number or (low, high)")
     return float(ends[0]), float(ends[-1])

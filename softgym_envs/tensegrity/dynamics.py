@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from ..core import warp_engine
 from ..core.errors import OptionError, ParameterError, StructureError
 from ..core.parameters import Parameters
-from ..core.simulator import IntArray, Linearization, check_array
+from ..core.simulator import IntArray, Linearization, check_array, check_number
 from ..core.warp_engine import Gradient, Program, WarpEngine
 from .contact import (
     CONTACT_MARGIN,
@@ -531,8 +531,7 @@ class TensegritySimulator:
             object.__setattr__(self, "model", superball())
         if self.contact not in MODES:
             raise OptionError(f"contact is {self.contact!r}, allowed are {', '.join(MODES)}")
-        if not self.dt > 0:
-            raise OptionError(f"dt is {self.dt} s, expected > 0")
+        check_number("dt", self.dt, positive=True, unit="s")
         if self.fixed_rod is not None and not 0 <= self.fixed_rod < self.model.num_rods:
             raise StructureError(f"fixed_rod is {self.fixed_rod}, rods are 0 ... {self.model.num_rods - 1}")
         warp_engine.check_device(self.device)

@@ -79,7 +79,11 @@ class TensegrityModel:
             if np.linalg.norm(self.nodes[a] - self.nodes[b]) < 1e-6:
                 raise StructureError(f"cable {index} between nodes {a} and {b} has no length")
             seen.add(frozenset((a, b)))
+        if not self.control_limit > 0:
+            raise StructureError(f"control_limit is {self.control_limit}, expected > 0")
         for index in self.actuated:
+            if not isinstance(index, (int, np.integer)):
+                raise StructureError(f"actuated holds {index!r}, expected numbers of cables, 0 ... {len(self.cables) - 1}")
             if not 0 <= index < len(self.cables):
                 raise StructureError(f"actuated cable {index} does not exist; cables are 0 ... {len(self.cables) - 1}")
         if len(set(self.actuated)) != len(self.actuated):

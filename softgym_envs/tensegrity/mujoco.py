@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from ..core.errors import OptionError, ParameterError, StructureError
 from ..core.mujoco_engine import MujocoEngine
 from ..core.parameters import Parameters, param
-from ..core.simulator import IntArray, Linearization, check_array, finite_differences
+from ..core.simulator import IntArray, Linearization, check_array, check_number, finite_differences
 from .model import TensegrityModel, superball
 from .parameters import TensegrityBody
 
@@ -97,8 +97,7 @@ class TensegrityTwin:
     def __post_init__(self) -> None:
         if self.cables not in ("pull_only", "two_way"):
             raise OptionError(f"cables is {self.cables!r}, allowed are 'pull_only' and 'two_way'")
-        if not self.dt > 0:
-            raise OptionError(f"dt is {self.dt} s, expected > 0")
+        check_number("dt", self.dt, positive=True, unit="s")
         if self.fixed_rod is not None and not 0 <= self.fixed_rod < self.model.num_rods:
             raise StructureError(f"fixed_rod is {self.fixed_rod}, rods are 0 ... {self.model.num_rods - 1}")
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ..core.errors import OptionError
 from ..core.row_kernel import RowKernel
+from ..core.simulator import check_number
 from ..core.task import BoolArray, Entry, Start
 from . import poses
 from .features import HEADING, SPEED_BOUND, Body, to_world
@@ -83,6 +84,9 @@ class _Settings:
     def __post_init__(self) -> None:
         if self.obs_mode not in OBS_MODES:
             raise OptionError(f"obs_mode is {self.obs_mode!r}, allowed are {', '.join(OBS_MODES)}")
+        if not self.model.nu:
+            raise OptionError("actuated is empty: a task needs a robot with at least one motor")
+        check_number("control_weight", self.control_weight, low=0.0)
         _ = self.faces
 
     @cached_property
@@ -170,6 +174,8 @@ class FollowVelocity(_Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.heading is not None:
+            check_number("heading", self.heading, unit="rad")
         low, high = self.target_speed
         if not 0 <= low <= high < np.inf:
             raise OptionError(f"target_speed is {self.target_speed} m/s, expected 0 <= low <= high")
@@ -306,10 +312,9 @@ class VisitWaypoints(_Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.num_waypoints < 1 or not self.radius > 0 or not 0 < self.leg[0] <= self.leg[1] < np.inf:
-            raise OptionError(
-                f"num_waypoints {self.num_waypoints}, radius {self.radius} m, leg {self.leg} m: expected at least one, both > 0"
-            )
+        check_number("num_waypoints", self.num_waypoints, low=1, whole=True)
+        check_number("radius", self.radius, positive=True, unit="m")
+        check_number("leg", self.leg[0], positive=True, high=self.leg[1], unit="m")
 
     @cached_property
     def context_names(self) -> tuple[str, ...]:
@@ -405,10 +410,7 @@ def terrain_level(value: Any) -> float:
     Raises:
         OptionError: Not a number, or not allowed.
     """
-    low, high = LEVELS
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-        raise OptionError(f"level is {value!r}, expected a number in [{low}, {high}]")
-    return float(value)
+    return check_number("level", value, low=LEVELS[0], high=LEVELS[1])
 
 
 def plane_vectors(name: str, value: Any, expected: str) -> Array:
