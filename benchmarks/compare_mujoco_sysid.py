@@ -2,9 +2,10 @@
 
 A planar chain of ten links hangs in gravity, driven by a motor at its root; one stiffness and one damping, shared by all its
 joints, are unknown. It is recorded once in MuJoCo (2 s, 100 Hz); every seed adds other noise to the same recording. All tools
-get the same numbers, the same physics step, the same known initial state, the same start and bounds, and one thread; they run in
-turn, so that whatever else the machine does hits all of them. `mujoco.sysid` runs twice on markers: as its documentation shows,
-and with a residual function of the user's own that leaves out its normalisation (the strongest way to use it here).
+get the same numbers, physics step, known initial state, start and bounds, and one thread; they run in turn, so that whatever
+else the machine does hits all of them. `mujoco.sysid` runs twice: as its documentation shows, and with a residual function of
+the user's own that leaves out its normalisation (the strongest way to use it here). Sensors reach it stamped one physics step
+late, which is how its rollouts stamp them.
 
 Needs the extra `compare`: pip install -c constraints.txt -e '.[compare]'. Legend: T control steps, J joints, B rows.
 """
@@ -12,6 +13,8 @@ Needs the extra `compare`: pip install -c constraints.txt -e '.[compare]'. Legen
 from __future__ import annotations
 
 import contextlib
+import importlib
+import inspect
 import io
 import json
 import os
@@ -19,18 +22,17 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import mujoco
 import mujoco.rollout
 import numpy as np
 import tyro
-from mujoco import sysid as peer
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -40,6 +42,11 @@ from softgym_envs.core.parameters import Parameters, param, write_atomically
 from softgym_envs.core.simulator import IntArray, Linearization, finite_differences
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from sysid import FitProblem, FitResult, Measurement, ShootingOptions, single_shooting
+from sysid.report import render
+
+peer: Any = None
+with contextlib.suppress(ImportError):  # MuJoCo before 3.5; `require_peer` says what to do
+    peer = importlib.import_module("mujoco.sysid")
 
 Array = NDArray[np.float64]
 Sensors = Literal["markers", "joints"]
@@ -200,6 +207,7 @@ class Recording:
     values: Array
     """(T+1, ny), in the order of the model's sensors."""
     sensors: Sensors
+    which: int = 0
 
     @property
     def measurement(self) -> Measurement:
@@ -208,15 +216,16 @@ class Recording:
 
     @property
     def times(self) -> Array:
-        """(T+1,) [s]"""
-        return DT * SUBSTEPS * np.arange(len(self.values))
+        """Times of the rows, (T+1,) [s]."""
+        return np.asarray(DT * SUBSTEPS * np.arange(len(self.values)), dtype=np.float64)
 
     def noisy(self, seed: int) -> Trajectory:
         """Values plus noise, as both tools get them."""
         names = self.measurement.names
         unit = "m" if self.sensors == "markers" else "rad"
         units = (unit,) * len(names)
-        exact = Trajectory(self.times, self.controls, self.values, names, units, ("motor",), ("N m",), SUBSTEPS)
+        number = {"recording": str(self.which)}
+        exact = Trajectory(self.times, self.controls, self.values, names, units, ("motor",), ("N m",), SUBSTEPS, number)
         return exact.with_noise(np.random.default_rng(seed), NOISE)
 
 
@@ -230,7 +239,7 @@ def record(sensors: Sensors, which: int = 0, *, amplitude: float = 0.2) -> Recor
     model = chain_spec(sensors).compile()
     _write_constants(model, TRUTH.to_vector())
     _, sensed = mujoco.rollout.rollout(model, mujoco.MjData(model), np.concatenate([[0.0], start]), _held(controls))
-    return Recording(start, controls, np.asarray(sensed[0, ::SUBSTEPS]), sensors)  # mj_step senses before it moves
+    return Recording(start, controls, np.asarray(sensed[0, ::SUBSTEPS]), sensors, which)  # mj_step senses before it moves
 
 
 def _held(controls: Array) -> Array:
@@ -257,18 +266,24 @@ class Fitted:
         return -self.half_widths[name][0] <= error <= self.half_widths[name][1]
 
 
-def our_problem(recording: Recording, data: TrajectorySet | DataSplit, start: ChainParameters) -> FitProblem:
-    """The problem for `sysid`, with a known initial state."""
+def our_problem(
+    data: TrajectorySet | DataSplit, *recordings: Recording, start: ChainParameters | None = None, at_once: bool = True
+) -> FitProblem:
+    """The problem for `sysid`, with known initial states."""
+    starts = {str(recording.which): recording.start for recording in recordings}
     return FitProblem(
-        ChainSimulator(), data, ("stiffness", "damping"), start=start, measurement=recording.measurement,
-        initial_state=lambda _: recording.start, free_initial=False,
+        ChainSimulator(at_once=at_once), data, ("stiffness", "damping"), start=start, measurement=recordings[0].measurement,
+        initial_state=lambda trajectory: starts[trajectory.metadata["recording"]], free_initial=False,
     )  # fmt: skip
 
 
-def ours(recording: Recording, trajectory: Trajectory, start: ChainParameters | None = None) -> Fitted:
+def ours(
+    recording: Recording, trajectory: Trajectory, start: ChainParameters | None = None, *, at_once: bool = True, starts: int = 1
+) -> Fitted:
     """Single shooting with noise estimated per channel, from the recording to the intervals."""
     begin = time.perf_counter()
-    result = single_shooting(our_problem(recording, TrajectorySet((trajectory,)), start or ChainParameters()))
+    problem = our_problem(TrajectorySet((trajectory,)), recording, start=start, at_once=at_once)
+    result = single_shooting(problem, ShootingOptions(starts=starts))
     return _fitted(result, time.perf_counter() - begin)
 
 
@@ -324,18 +339,296 @@ def theirs(
     *,
     residual: Callable[..., Any] | None = None,
     lag: float = DT,
+    off_bounds: bool = False,
 ) -> Fitted:
-    """`mujoco.sysid` with its own optimiser and intervals; `residual`: None for its default."""
+    """`mujoco.sysid` with its own optimiser and intervals.
+
+    Args:
+        recording: What was recorded.
+        trajectory: Its noisy values.
+        start: Constants to start from.
+        residual: A `modify_residual` for it; None: its default.
+        lag: See `peer_sequences`.
+        off_bounds: Call its `move_off_bounds` first, as it advises for starts at a bound.
+    """
     begin = time.perf_counter()
     options = {} if residual is None else {"modify_residual": residual}
     function = peer.build_residual_fn(
         models_sequences=[peer_sequences(recording, trajectory, lag=lag)], n_threads=1, **options
     )  # fmt: skip
+    unknown = peer_parameters(start or ChainParameters())
+    if off_bounds:
+        unknown.move_off_bounds()
     with contextlib.redirect_stdout(io.StringIO()):  # the optimiser always prints its iterations
-        found, result = peer.optimize(peer_parameters(start or ChainParameters()), function, verbose=False)
+        found, result = peer.optimize(unknown, function, verbose=False)
         residuals, _, _ = function(result.x, found)
     _, widths = peer.calculate_intervals(residuals, result.jac)
     names = ChainParameters.names()
     values = dict(zip(names, (float(x) for x in np.ravel(result.x)), strict=True))
     ends = {name: (float(w), float(w)) for name, w in zip(names, widths, strict=True)}
     return Fitted(values, ends, time.perf_counter() - begin)
+
+
+def theirs_plain(recording: Recording, trajectory: Trajectory, start: ChainParameters | None = None) -> Fitted:
+    """`mujoco.sysid` at its best here: with `plain_residual`."""
+    return theirs(recording, trajectory, start, residual=plain_residual)
+
+
+def require_peer() -> None:
+    """Check that `mujoco.sysid` is there.
+
+    Raises:
+        MissingDependencyError: It, or one of the packages that it needs, is not installed.
+    """
+    if not hasattr(peer, "optimize"):
+        hint = "pip install -c constraints.txt -e '.[compare]'"
+        raise MissingDependencyError(f"mujoco.sysid is not complete (MuJoCo {mujoco.__version__}); install its extra: {hint}")
+
+
+# --- the study ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """One tool on one kind of sensors, over all seeds."""
+
+    tool: str
+    sensors: str
+    seeds: int
+    seconds: float
+    """Median."""
+    error: dict[str, float]
+    """Constant -> RMS relative error."""
+    covered: dict[str, int]
+    """Constant -> number of seeds whose 95 % interval holds the truth."""
+    calibrated: dict[str, bool]
+    """Constant -> whether that share is in `REQUIRED`."""
+    chance: dict[str, tuple[float, float]]
+    """Constant -> 95 % Clopper-Pearson interval of the coverage."""
+    width: dict[str, float]
+    """Constant -> mean half width / (1.96 x standard deviation of the estimates); 1 is right."""
+
+
+def summarise(tool: str, sensors: str, fits: list[Fitted]) -> Row:
+    """Judge the fits of one tool."""
+    count, names = len(fits), ChainParameters.names()
+    values = {name: np.array([fit.values[name] for fit in fits]) for name in names}
+    covered = {name: sum(fit.covers(name) for fit in fits) for name in names}
+    half = {name: float(np.mean([sum(fit.half_widths[name]) / 2 for fit in fits])) for name in names}
+    chance = {name: stats.binomtest(covered[name], count).proportion_ci(0.95, "exact") for name in names}
+    return Row(
+        tool, sensors, count, float(np.median([fit.seconds for fit in fits])),
+        {name: float(np.sqrt(np.mean((values[name] / getattr(TRUTH, name) - 1) ** 2))) for name in names},
+        covered, {name: REQUIRED[0] <= covered[name] / count <= REQUIRED[1] for name in names},
+        {name: (float(chance[name].low), float(chance[name].high)) for name in names},
+        {name: half[name] / (1.96 * float(np.std(values[name], ddof=1))) for name in names},
+    )  # fmt: skip
+
+
+class Tool(Protocol):
+    """From a recording to constants and intervals."""
+
+    def __call__(self, recording: Recording, trajectory: Trajectory, start: ChainParameters | None = None, /) -> Fitted:
+        """Fit noisy values of a recording from these constants."""
+        ...
+
+
+TOOLS: dict[str, Tool] = {
+    "ours": ours, "mujoco.sysid": theirs, "mujoco.sysid, own residual": theirs_plain,
+}  # fmt: skip
+
+
+def study(seeds: int) -> tuple[list[Row], dict[str, list[dict[str, Any]]]]:
+    """All tools in turn on the same noisy recordings: rows of the table, and every fit."""
+    rows: list[Row] = []
+    every: dict[str, list[dict[str, Any]]] = {}
+    for sensors in ("markers", "joints"):
+        recording = record(sensors)
+        fits: dict[str, list[Fitted]] = {tool: [] for tool in TOOLS}
+        for seed in range(seeds):
+            trajectory = recording.noisy(seed)
+            for tool, fit in TOOLS.items():
+                fits[tool].append(fit(recording, trajectory))
+            print(f"{sensors}, seed {seed + 1} of {seeds}", end="\r", file=sys.stderr, flush=True)
+        rows += [summarise(tool, sensors, found) for tool, found in fits.items()]
+        every |= {f"{tool}, {sensors}": [asdict(fit) for fit in found] for tool, found in fits.items()}
+    return rows, every
+
+
+# --- demonstrations -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """Something a tool can do or not."""
+
+    what: str
+    ours: bool
+    theirs: bool
+    found: str
+    """What happened."""
+
+
+def attempt(action: Callable[[], object]) -> str:
+    """What came of it: "works", or the error that it ended in."""
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            action()
+    except Exception as error:  # the demonstration is what it raises
+        return f"{type(error).__name__}: {str(error).splitlines()[0].strip()}"
+    return "works"
+
+
+def right(fit: Fitted) -> bool:
+    """Both constants within 1 %."""
+    return all(abs(value / getattr(TRUTH, name) - 1) < 0.01 for name, value in fit.values.items())
+
+
+CORNERS = tuple(ChainParameters(k, c) for k in (0.02, 2.0) for c in (5e-4, 0.05))
+
+
+def vector_sensors() -> Demonstration:
+    """Markers with three columns each: fit, transformed signals (theirs), report."""
+    recording = record("markers")
+    trajectory = recording.noisy(0)
+    mine = attempt(lambda: render(single_shooting(our_problem(TrajectorySet((trajectory,)), recording))))
+    fit = attempt(lambda: theirs(recording, trajectory))
+    transform = attempt(lambda: theirs(recording, trajectory, residual=peer.SignalTransform().apply))
+    report = attempt(lambda: _peer_report(recording, trajectory))
+    found = f"ours: fit and report: {mine}; theirs: fit: {fit}; SignalTransform: {transform}; report: {report}"
+    return Demonstration("vector sensors", mine == "works", {fit, transform, report} == {"works"}, found)
+
+
+def _peer_report(recording: Recording, trajectory: Trajectory) -> None:
+    sequences, start = [peer_sequences(recording, trajectory)], peer_parameters(ChainParameters())
+    function = peer.build_residual_fn(models_sequences=sequences, n_threads=1)
+    found, result = peer.optimize(start, function, verbose=False)
+    with tempfile.TemporaryDirectory() as folder:
+        peer.default_report(sequences, start, found, function, result, save_path=folder, generate_videos=False)
+
+
+def hold_out() -> Demonstration:
+    """Error on a recording that was not fitted, stated by the fit itself."""
+    first, second = record("markers"), record("markers", 1)
+    split = TrajectorySet((first.noisy(0), second.noisy(1000))).split(1, 0, 1)
+    result = single_shooting(our_problem(split, first, second))
+    errors = [e for e in result.open_loop if e.part == "test"]
+    last = max(errors, key=lambda e: e.horizon)
+    found = (
+        f"ours: {1e3 * last.fitted:.2f} mm RMS after {last.horizon:g} s (start constants {1e3 * last.start:.0f} mm, noise 1 mm)"
+    )
+    offered = _has_option("hold", "valid", "test")
+    return Demonstration(
+        "hold-out error", len(errors) > 0, offered, f"{found}; theirs: {'offered' if offered else 'no option'}"
+    )
+
+
+def _has_option(*words: str) -> bool:
+    """Whether `mujoco.sysid` has an argument whose name holds one of these words."""
+    signatures = (
+        inspect.signature(f) for f in (peer.optimize, peer.build_residual_fn, peer.ModelSequences, peer.default_report)
+    )
+    return any(word in name for signature in signatures for name in signature.parameters for word in words)
+
+
+def start_at_bound() -> Demonstration:
+    """Fits from the four corners of the allowed range end at the truth, within 1 %."""
+    recording = record("markers")
+    trajectory = recording.noisy(0)
+    counts = {tool: sum(right(fit(recording, trajectory, c)) for c in CORNERS) for tool, fit in TOOLS.items()}
+    moved = "mujoco.sysid after move_off_bounds()"
+    counts[moved] = sum(right(theirs(recording, trajectory, c, off_bounds=True)) for c in CORNERS)
+    found = "; ".join(f"{tool}: {count} of 4 corners" for tool, count in counts.items())
+    return Demonstration("start at a bound", counts["ours"] == 4, 4 in (counts["mujoco.sysid"], counts[moved]), found)
+
+
+def multi_start() -> Demonstration:
+    """A motion twice as strong has many local minima: from the four corners, one start each, and four starts."""
+    recording = record("markers", amplitude=0.4)
+    trajectory = recording.noisy(0)
+    single = {tool: sum(right(fit(recording, trajectory, c)) for c in CORNERS) for tool, fit in TOOLS.items()}
+    several = sum(right(ours(recording, trajectory, c, starts=4)) for c in CORNERS)
+    found = "one start each: " + "; ".join(f"{tool}: {count} of 4 corners" for tool, count in single.items())
+    offered = _has_option("start")
+    found += f"; ours with starts=4: {several} of 4; theirs: {'offered' if offered else 'no option'}"
+    return Demonstration("multi-start", several == 4, offered, found)
+
+
+def true_times() -> Demonstration:
+    """Sensors stamped with the time at which they were read: the intervals hold the truth (10 seeds, joint angles)."""
+    recording = record("joints")
+    fits: dict[str, list[Fitted]] = {"ours": [], "theirs": []}
+    for seed in range(10):
+        trajectory = recording.noisy(seed)
+        fits["ours"].append(ours(recording, trajectory))
+        fits["theirs"].append(theirs(recording, trajectory, lag=0.0))
+    rows = {tool: summarise(tool, "joints", some) for tool, some in fits.items()}
+    found = "; ".join(
+        f"{tool}: stiffness off by {100 * row.error['stiffness']:.3f} %, {row.covered['stiffness']} of 10 intervals hold it"
+        for tool, row in rows.items()
+    )
+    good = {tool: row.covered["stiffness"] >= 7 for tool, row in rows.items()}  # 7 or less by chance: 1 %
+    note = "theirs compares a sensor with the model one physics step earlier; the table above corrects its times"
+    return Demonstration("true time stamps", good["ours"], good["theirs"], f"{found}; {note}")
+
+
+# --- output ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Args:
+    """What to run."""
+
+    seeds: int = 40
+    """Noise seeds."""
+    out: Path = Path("results/mujoco_sysid.json")
+    """Where the numbers go."""
+
+
+def table(rows: list[Row]) -> str:
+    """The study as Markdown; k stiffness, c damping."""
+    lines = [
+        "| sensors | tool | median s | RMS error k, c | coverage k, c | 90-99 % | width / spread k, c |",
+        "|---|---|---:|---:|---:|---|---:|",
+    ]
+    for row in rows:
+        error = ", ".join(f"{100 * e:.3f} %" for e in row.error.values())
+        covered = ", ".join(f"{n}/{row.seeds}" for n in row.covered.values())
+        fine = ", ".join("yes" if good else "no" for good in row.calibrated.values())
+        width = ", ".join(f"{w:.2f}" for w in row.width.values())
+        lines.append(f"| {row.sensors} | {row.tool} | {row.seconds:.2f} | {error} | {covered} | {fine} | {width} |")
+    return "\n".join(lines)
+
+
+def step_by_step(seeds: int) -> float:
+    """Median seconds of our fit with `MujocoEngine.rollout` as it is, one call per control step."""
+    recording = record("markers")
+    return float(np.median([ours(recording, recording.noisy(seed), at_once=False).seconds for seed in range(seeds)]))
+
+
+def main(args: Args) -> None:
+    """Run, print, save."""
+    require_peer()
+    rows, every = study(args.seeds)
+    print(table(rows))
+    slow = step_by_step(min(args.seeds, 5))
+    print(f"ours with one call of MuJoCo per control step: {slow:.2f} s")
+    demonstrations = [demonstrate() for demonstrate in (vector_sensors, hold_out, start_at_bound, multi_start, true_times)]
+    for d in demonstrations:
+        print(f"{d.what}: ours {'yes' if d.ours else 'no'}, theirs {'yes' if d.theirs else 'no'} ({d.found})")
+    packages = ("softgym-envs", "mujoco", "numpy", "scipy")
+    document = {
+        "command": " ".join(["python", "benchmarks/compare_mujoco_sysid.py", *sys.argv[1:]]),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
+        "machine": {"cores": os.cpu_count(), "load": [round(value, 1) for value in os.getloadavg()], "threads_per_fit": 1},
+        "truth": dict(zip(TRUTH.names(), TRUTH.to_vector().tolist(), strict=True)),
+        "start": dict(zip(TRUTH.names(), ChainParameters().to_vector().tolist(), strict=True)),
+        "noise": NOISE, "rows": [asdict(row) for row in rows], "seconds_step_by_step": slow,
+        "demonstrations": [asdict(d) for d in demonstrations], "fits": every,
+    }  # fmt: skip
+    write_atomically(args.out, (json.dumps(document, indent=1) + "\n").encode())
+    print(f"written to {args.out}")
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args))

@@ -262,7 +262,7 @@ def best_constants(case: TensegrityCase, out: Path, throws: int) -> tuple[float,
     source = case.recorded()
     rng = np.random.default_rng(12345)
     recorded: list[Trajectory] = [record_throw(source.truth(), rng, duration=5.0) for _ in range(throws)]
-    options = ShootingOptions(levenberg=LevenbergOptions(max_iterations=case.fit_iterations))
+    options = ShootingOptions(reweight=0, levenberg=LevenbergOptions(max_iterations=case.fit_iterations))
     result = fit_contact(source.native(), TensegrityParameters(), TrajectorySet(tuple(recorded)), case.segment, options)
     constants = [float(v) for v in result.parameters.to_vector()]
     write_json(path, {"constants": constants, "names": list(result.parameters.names()), "note": result.verdicts[0].text})
@@ -323,7 +323,7 @@ def build(args: Args) -> tuple[TensegrityCase, Study, int]:
             train_steps=128 if args.study == "smoke" else 3_000_000,
             thresholds=tuple(t for t in study.thresholds if {t.arm, t.versus or t.arm} <= set(LEARNED)),
         )  # fmt: skip
-    return case, _changed(study, args), 1 if args.study == "smoke" else 10
+    return case, _changed(study, args), 1 if args.study == "smoke" else 5
 
 
 def _changed(study: Study, args: Args) -> Study:

@@ -46,8 +46,9 @@ class ShootingOptions:
     it is not slower: reverse mode costs n backward passes, differences two rollouts per unknown."""
     epsilon: float = 1e-5
     """Step of the differences [fit coordinate, tangent]."""
-    reweight: int = 2
-    """How often noise is estimated and the fit repeated (no effect where the noise is known)."""
+    reweight: int = 6
+    """How often noise is estimated and the fit repeated at most: until the noise that a fit leaves is, within 1 % in every
+    channel, the noise that it was weighted with (no effect where the noise is known)."""
     starts: int = 1
     """Number of starts: the problem's own, and the best of 16 times as many random ones within the bounds."""
     seed: int = 0
@@ -145,7 +146,7 @@ def _fit(problem: FitProblem, method: str, steps: int | None, options: ShootingO
     )
     phases = len(thetas) + (options.reweight if known is None else 0)
     with _Reporter(options, identity, phases) as reporter:
-        while journal.phase < phases and not _exact(segments, journal, len(thetas), scale):
+        while journal.phase < phases and not _settled(segments, journal, len(thetas), scale):
             journal = _run_phase(system, journal, thetas, scale, options, reporter)
     if options.checkpoint is not None:
         options.checkpoint.unlink(missing_ok=True)
@@ -160,12 +161,19 @@ def _fit(problem: FitProblem, method: str, steps: int | None, options: ShootingO
     return judge(problem, system.with_sigma(journal.sigma), ending, errors=options.errors)
 
 
-def _exact(segments: Segments, journal: _Journal, starts: int, scale: Array) -> bool:
-    """Whether all starts are done and the best predicts everything to rounding: then there is no noise to estimate."""
+def _settled(segments: Segments, journal: _Journal, starts: int, scale: Array) -> bool:
+    """Whether all starts are done and another estimate of the noise would change nothing.
+
+    So it is if the best start predicts everything to rounding (there is no noise), or if the last minimisation leaves the noise
+    that it was weighted with. Else the weights of a minimisation that ended in a poor local minimum would reach the result.
+    """
     if journal.phase < starts:
         return False
-    best = _best(journal.done[:starts])
-    return is_rounding(segments.residuals(best.theta[None], best.blocks)[0][0], scale)
+    if journal.phase == starts:
+        best = _best(journal.done)
+        return is_rounding(segments.residuals(best.theta[None], best.blocks)[0][0], scale)
+    noise = estimated_noise(segments, journal.done[-1].theta, journal.done[-1].blocks, scale)
+    return bool((np.abs(noise - journal.sigma) <= 0.01 * journal.sigma).all())
 
 
 def _run_phase(
@@ -253,7 +261,7 @@ class _Reporter:
 
     def phase(self, journal: _Journal) -> None:
         """A minimisation begins or goes on."""
-        self.write(f"minimisation {journal.phase + 1} of {self.phases}")
+        self.write(f"minimisation {journal.phase + 1} of at most {self.phases}")
         self._save(journal)
 
     def iteration(self, journal: _Journal, segments: Segments) -> None:

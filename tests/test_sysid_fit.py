@@ -183,6 +183,8 @@ def test_no_improvement_is_said() -> None:
     split = record(Spring(), TRUTH, count=2, noise=0.01).split(1, 0, 1)
     assert levels(one_step(problem(data=split, start=TRUTH)), "NO IMPROVEMENT") == ["warning"]
     assert not levels(single_shooting(problem(data=record(Spring(), TRUTH, count=2).split(1, 0, 1))), "NO IMPROVEMENT")
+    exact = one_step(problem(data=record(Spring(), TRUTH, count=2).split(1, 0, 1), start=TRUTH))
+    assert not levels(exact, "NO IMPROVEMENT") and levels(exact, "predicted the held-out recordings already") == ["note"]
 
 
 def test_clustered_covariance_of_independent_residuals_is_the_ordinary_one() -> None:
@@ -318,6 +320,17 @@ def test_bad_options_are_refused() -> None:
 def test_stopping_early_is_a_failure() -> None:
     result = one_step(problem(), ShootingOptions(reweight=0, levenberg=LevenbergOptions(max_iterations=2)))
     assert not result.converged and result.verdicts[0].text.startswith("NOT CONVERGED")
+
+
+def test_weights_of_a_minimisation_that_ended_far_off_do_not_reach_the_result() -> None:
+    """Three iterations are too few for the first minimisation: what it calls noise is mostly misfit."""
+    short = LevenbergOptions(max_iterations=4)
+    far = SpringParameters(mass=2.0, stiffness=2000.0, damping=50.0, gain=0.05)
+    data = record(Spring(), TRUTH, noise=0.01)
+    found = problem(data=data, start=far, free=("stiffness", "damping", "gain"), free_initial=True)
+    hurried, patient = (single_shooting(found, ShootingOptions(levenberg=l)) for l in (short, LevenbergOptions()))
+    assert hurried.noise == pytest.approx(patient.noise, rel=0.01)
+    assert hurried.std == pytest.approx(patient.std, rel=0.02)
 
 
 def test_saved_fits_can_be_read_again(tmp_path: Path) -> None:

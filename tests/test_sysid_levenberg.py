@@ -141,6 +141,16 @@ def test_going_on_from_any_iteration_ends_in_the_same_bits() -> None:
         assert again.theta.tobytes() == end.theta.tobytes() and len(again.log) == len(end.log)
 
 
+def test_a_residual_that_stays_large_ends_without_trials_below_rounding() -> None:
+    """min |exp(x) - y|^2 + 1e4: near the minimum the predicted gain is rounding, of either sign; that is the end."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        a, y = rng.normal(size=(30, 2)), rng.normal(size=30)
+        end = minimise(lambda x, a=a, y=y: np.append(np.exp(0.3 * a @ x) - y, 100.0), [0.5, -0.5], ([-5, -5], [5, 5]))
+        assert end.outcome is not None and end.outcome.converged
+        assert sum(not entry.accepted for entry in end.log[-4:]) <= 2
+
+
 def test_running_out_of_iterations_is_said() -> None:
     end = minimise(rosenbrock, [-1.2, 1.0], (-FREE, FREE), max_iterations=2)
     assert end.outcome is Outcome.ITERATIONS and not end.outcome.converged and "max_iterations" in end.outcome.message

@@ -96,7 +96,7 @@ def _line(times: Array, values: Array) -> tuple[float, float]:
 
 def _state_of(model: TensegrityModel, position: Array, velocity: Array) -> Array:
     """State (nx,) with tracked nodes (N, 3) where they were measured, NaN where not: v = mean, w = d x d' / |d|^2 per rod."""
-    tracked: NDArray[np.bool_] = np.isfinite(position).all(axis=1)
+    tracked = np.asarray(np.isfinite(position).all(axis=1))
     if tracked.sum() < 3:
         return np.asarray(model.state_from_nodes(model.nodes))
     nodes = _laid_onto(model.nodes, position, tracked)
