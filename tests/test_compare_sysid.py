@@ -42,7 +42,9 @@ def test_one_call_for_the_whole_rollout_gives_the_same_bits(compare: Any) -> Non
     rng = np.random.default_rng(0)
     state, controls = 0.1 * rng.normal(size=(3, 20)), rng.uniform(-1, 1, (3, 20, 1))
     constants = compare.ChainParameters(stiffness=np.array([0.02, 0.2, 2.0]), damping=np.array([0.05, 0.005, 5e-4]))
-    fast, slow = (compare.ChainSimulator(at_once=choice).rollout(state, controls, constants, substeps=5) for choice in (True, False))
+    fast, slow = (
+        compare.ChainSimulator(at_once=choice).rollout(state, controls, constants, substeps=5) for choice in (True, False)
+    )
     assert (fast[0] == slow[0]).all() and (fast[1] == slow[1]).all()
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from softgym_envs.core import lie
 from softgym_envs.core.errors import OptionError, ParameterError, StructureError
+from softgym_envs.core.simulator import finite_differences
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.model import TensegrityModel, prism, superball
 from softgym_envs.tensegrity.mujoco import TensegrityTwin, TwinParameters
@@ -334,6 +335,31 @@ def test_reverse_mode_through_500_substeps_of_contact_equals_central_differences
             return value(state, controls, parameters.replace(**{name: getattr(parameters, name) + h}))
 
         agrees(np.array([exact]), moved, size)
+
+
+@pytest.mark.parametrize("contact", ["stick", "paper", "patch"])
+@pytest.mark.parametrize("make", [superball, prism])
+def test_linearize_in_contact_equals_central_differences(make, contact: str) -> None:
+    """One control step of 100 ms on the ground: every column to 1e-5 of its largest entry, the best of several widths.
+
+    Beside that, the rounding of a difference: the last digits of the state, over a hundred steps, over the width.
+    """
+    simulator = TensegritySimulator(make(), contact=contact)
+    state = pressed(simulator)
+    control = np.random.default_rng(2).uniform(-20, 20, (1, simulator.nu))
+    exact = simulator.linearize(state, control, PRESSED, substeps=100)
+    assert float(simulator.model.clearance(state)[0]) < -1e-3, "the robot must be in contact"
+    scales = [abs(getattr(PRESSED, name)) or 1.0 for name in PRESSED.names()]
+    widths = (np.ones(simulator.n), np.ones(simulator.nu), np.array(scales))
+    excess = [np.full(matrix.shape[2], np.inf) for matrix in exact]
+    for epsilon in (1e-4, 1e-5, 1e-6, 1e-7, 1e-8):
+        differences = finite_differences(simulator, state, control, PRESSED, substeps=100, epsilon=epsilon)
+        for index, (a, b, width) in enumerate(zip(exact, differences, widths, strict=True)):
+            rounding = 100 * np.finfo(float).eps * np.abs(state).max() / (epsilon * width)
+            error = np.abs(a[0] - b[0]).max(axis=0) - rounding
+            excess[index] = np.minimum(excess[index], error / np.maximum(np.abs(a[0]).max(axis=0), 1e-300))
+    for name, errors in zip("ABC", excess, strict=True):
+        assert errors.max() <= 1e-5, (name, errors.argmax(), errors.max())
 
 
 def test_gradient_over_rubble_sees_the_terrain_scale() -> None:
