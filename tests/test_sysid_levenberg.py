@@ -142,27 +142,23 @@ def test_going_on_from_any_iteration_ends_in_the_same_bits() -> None:
 
 
 @dataclass(frozen=True)
-class Compressed(Function):
-    """The same through a QR factorisation, as shooting does it: its sum of squares differs from the cost by rounding."""
+class Rounded(Function):
+    """Its cost lies below the sum of squares of its rows by rounding, as where rows are compressed by QR factorisations."""
 
-    def compress(self, theta: Any, blocks: Any) -> Any:
-        return np.linalg.qr(super().compress(theta, blocks)[0], mode="r")[None]
+    def cost(self, theta: Any, blocks: Any) -> float:
+        return super().cost(theta, blocks) * (1 - 1e-13)
 
 
 def test_a_gain_below_rounding_is_the_end_whatever_its_sign() -> None:
-    """At a minimum with a large residual the predicted gain is rounding, half of the time below zero."""
-    for seed in range(20):
+    """At a minimum with a large residual the predicted gain is rounding, here below zero."""
+    for seed in range(10):
         rng = np.random.default_rng(seed)
-        a, y = 0.1 * rng.normal(size=(3000, 2)), rng.normal(size=3000)
-        system = Compressed(lambda x, a=a, y=y: np.exp(a @ x) - y)
-        options = LevenbergOptions(step_tolerance=1e-30, gradient_tolerance=1e-30)
-        state = start_state(system, np.array([0.5, -0.5]), NO_BLOCKS, options)
-        end = levenberg_marquardt(system, state, (np.full(2, -5.0), np.full(2, 5.0)), options=options)
+        a, y = rng.normal(size=(300, 2)), 3 * rng.normal(size=300)
+        system = Rounded(lambda x, a=a, y=y: np.tanh(a @ x) - y)
+        state = start_state(system, np.array([0.5, -0.5]), NO_BLOCKS, LevenbergOptions())
+        end = levenberg_marquardt(system, state, (-FREE, FREE))
         assert end.outcome is Outcome.COST
-        rejected = 0
-        while not end.log[-1 - rejected].accepted:
-            rejected += 1
-        assert rejected <= 1, [entry.line() for entry in end.log]
+        assert sum(not entry.accepted for entry in end.log[-5:]) <= 1, [entry.line() for entry in end.log]
 
 
 def test_running_out_of_iterations_is_said() -> None:
