@@ -146,7 +146,7 @@ def test_another_control_period_is_refused() -> None:
         ({"start": SpringParameters(mass=np.ones(3))}, ParameterError, "3 rows"),  # type: ignore[arg-type]
         ({"prior": {"mass": (1.0, 0.1)}}, ParameterError, "prior of mass"),
         ({"prior": {"damping": (1.0, -0.1)}}, ParameterError, "prior of damping"),
-        ({"noise": {"mass.x": 0.1}}, OptionError, "noise of mass.vx is nan"),
+        ({"noise": {"mass.x": 0.1}}, OptionError, "noise of mass.vx is missing"),
         ({"noise": {"mass.y": 0.1}}, OptionError, "noise names 'mass.y'"),
         ({"measurement": Measurement(("mass.x",), lambda x: x)}, ShapeError, r"shape \(2, 2\)"),
     ],
