@@ -203,6 +203,75 @@ def test_spin_in_contact_is_multiplied_by_epsilon(epsilon: float) -> None:
     np.testing.assert_allclose(after[1:, 12], [5.0 * epsilon, 5.0 * epsilon**2], atol=1e-9)
 
 
+def touching(rng: np.random.Generator, depth: float, speed: float) -> tuple[TensegrityModel, Array]:
+    """A steep rod with one cap `depth` [m] in the ground, moving and turning at random."""
+    direction = np.array([*rng.uniform(-0.6, 0.6, 2), 1.0])
+    direction /= np.linalg.norm(direction)
+    model = rods(([0.0, 0.0, 1.0], (np.array([0.0, 0.0, 1.0]) + 1.684 * direction).tolist()))
+    state = model.place_on_ground(model.state_from_nodes(model.nodes), gap=-depth)
+    state[7:13] = speed * rng.standard_normal(6)
+    return model, state
+
+
+MUJOCO_PAD = TensegrityParameters(
+    contact_bias=1e-6 / (0.95 * 0.1) ** 2 * 0.95,
+    restitution=-(1 - 2e-3 / (0.95 * 0.1)),
+    sliding_damping=1 - 2e-3 / (0.95 * 0.1),
+    pivot_damping=1 - 2e-3 / (0.95 * 0.1),
+    friction=1.0,
+    pivot_friction=1.0,
+    contact_compliance=(1 - 0.95) / 0.95 / 10.0,
+)
+"""solref 0.1 1 and solimp 0.9 0.95 0.001 in our letters, by MuJoCo's documentation: b = 2 / (dmax T), k = 1 / (dmax T)^2 times
+the impedance, R = (1 - d)/d times the inverse weight, which is 1/m for a free body; a depth over 1 mm has d = dmax = 0.95."""
+
+
+def test_a_pad_that_holds_is_mujocos_contact() -> None:
+    """The energy of the patch mode is MuJoCo's; the contact points differ by half the depth, so levers do by depth / 2 r."""
+    rng, held = np.random.default_rng(1), 0
+    depth = 1.2e-3
+    for _ in range(40):
+        model, state = touching(rng, depth, 0.05)
+        ours = TensegritySimulator(model, contact="patch").step(state[None], np.zeros((1, 0)), MUJOCO_PAD)[0][0]
+        lifted_state = model.move(state, translation=np.array([0.0, 0.0, 9.0]))
+        free = TensegritySimulator(model).step(lifted_state[None], np.zeros((1, 0)), MUJOCO_PAD)[0][0]
+        twin = TensegrityTwin(model).step(state[None], np.zeros((1, 0)))[0][0]
+        change, expected = ours[7:13] - free[7:13], twin[7:13] - free[7:13]
+        if cone_excess(model, state, change) > -1e-3:
+            continue
+        held += 1
+        assert np.abs(change - expected).max() <= 2 * depth / (2 * model.cap_radius) * np.abs(expected).max()
+    assert held >= 10
+
+
+def cone_excess(model: TensegrityModel, state: Array, change: Array) -> float:
+    """sqrt(|J_t|^2/mu^2 + |M|^2/l^2) / J_n - 1 for mu = l = 1, from a rod's change of velocity (rod frame for w)."""
+    q = state[3:7]
+    z = lie.rotate(q, np.array([0.0, 0.0, 1.0]))
+    arm = -0.5 * model.rod_lengths[0] * z - model.cap_radius * np.array([0.0, 0.0, 1.0])
+    across = 10.0 * (3 * model.rod_radius**2 + model.rod_lengths[0] ** 2) / 12
+    inertia = np.array([across, across, 10.0 * model.rod_radius**2 / 2])
+    J = 10.0 * change[:3]
+    M = lie.rotate(q, inertia * change[3:]) - np.cross(arm, J)
+    return float(np.sqrt(J[0] ** 2 + J[1] ** 2 + M @ M) / J[2] - 1) if J[2] > 0 else float("inf")
+
+
+def test_a_pad_never_leaves_its_friction_cone() -> None:
+    rng, slid = np.random.default_rng(2), 0
+    for _ in range(60):
+        model, state = touching(rng, 2e-3, 1.0)
+        ours = TensegritySimulator(model, contact="patch").step(state[None], np.zeros((1, 0)), MUJOCO_PAD)[0][0]
+        lifted_state = model.move(state, translation=np.array([0.0, 0.0, 9.0]))
+        free = TensegritySimulator(model).step(lifted_state[None], np.zeros((1, 0)), MUJOCO_PAD)[0][0]
+        change = ours[7:13] - free[7:13]
+        if np.abs(change).max() < 1e-12:
+            continue  # it separates
+        excess = cone_excess(model, state, change)
+        assert excess <= 1e-6
+        slid += excess > -1e-6
+    assert slid >= 10
+
+
 @pytest.mark.parametrize("degrees", [0.0, 5.0])
 @pytest.mark.parametrize("make", [superball, prism])
 def test_robot_at_rest_creeps_less_than_a_millimetre_a_minute(make, degrees: float) -> None:
