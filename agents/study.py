@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -264,7 +265,9 @@ def _ray(jobs: Sequence[Job], worker: Worker, out: Path, workers: int) -> Iterat
     except ImportError as error:
         raise MissingDependencyError('the executor "ray" needs Ray: pip install "softgym-envs[ray]"') from error
     with _one_thread():
-        ray.init(ignore_reinit_error=True, runtime_env={"env_vars": {"OMP_NUM_THREADS": "1"}})
+        # Workers find what this process finds: a study's case may live in a script.
+        paths = os.pathsep.join(entry for entry in sys.path if entry)
+        ray.init(ignore_reinit_error=True, runtime_env={"env_vars": {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths}})
     remote, shared = ray.remote(num_cpus=1)(run_one), ray.put(worker)
     waiting = {remote.remote(job, shared, out.resolve()): job for job in jobs}
     while waiting:
