@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from agents.cost import Cost, FeatureCost
 from agents.plan import random_controls
-from agents.study import Study, Threshold, read_json, register, run_jobs, write_json
+from agents.study import Failure, Study, Threshold, read_json, register, run_jobs, write_json
 from agents.transfer import ARMS, BatchPolicy, Identified, PlanWorker, check_study
 from agents.transfer_report import write_report
 from softgym_envs.core.errors import DataError, OptionError, SoftgymError
@@ -381,9 +381,20 @@ def main(args: Args) -> int:
         for threshold in study.thresholds:
             print(f"  threshold: {threshold.text}")
         executor: Literal["serial", "processes", "ray"] = "ray" if args.ray else "serial" if args.workers == 1 else "processes"
-        failures = run_jobs(
-            study.jobs(ARMS), worker(args, case, study, out), out, executor=executor, workers=args.workers, progress=report_line
-        )
+        failures: tuple[Failure, ...] = ()
+        stopped = False
+        try:
+            failures = run_jobs(
+                study.jobs(ARMS),
+                worker(args, case, study, out),
+                out,
+                executor=executor,
+                workers=args.workers,
+                progress=report_line,
+            )
+        except KeyboardInterrupt:
+            stopped = True  # the report says how many runs are missing
+            print("interrupted: a report of the runs so far; the same command goes on", file=sys.stderr)
         summary = write_report(study, out, images=film(case, out) if args.video else ())
     except SoftgymError as error:
         print(error, file=sys.stderr)
@@ -394,7 +405,7 @@ def main(args: Args) -> int:
     for verdict in summary.verdicts:
         print(verdict.text)
     print(f"report: {out / 'report.html'}")
-    return 1 if failures else 0
+    return 130 if stopped else 1 if failures else 0
 
 
 def command(args: Args) -> str:
