@@ -11,6 +11,9 @@ What makes it keep the promises of `core.simulator`:
   MUJOCO_LOG.TXT is written. A warning, a value that is not finite or beyond 1e10, or a velocity over the speed limit makes
   the row `Status.DIVERGED`; it keeps its last good state.
 
+A whole horizon in one call could not start each control step cold, and would gain little: of MPPI on the SUPERball (128 rows
+of 15 control steps of 100 substeps) 99 % of the time is spent inside MuJoCo's own step, 30 us per row and substep on one core.
+
 Legend: B batch, T horizon, nx state of the robot, nu control, P constants.
 """
 
