@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from softgym_envs.contact.dynamics import BlockSimulator, ParticleSimulator
+from softgym_envs.contact.model import BlockModel, ParticleModel
+from softgym_envs.contact.mujoco import BlockTwin, ParticleTwin
 from softgym_envs.core.errors import OptionError, ParameterError, ShapeError
 from softgym_envs.core.simulator import Simulator, Status, finite_differences
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
@@ -19,13 +22,15 @@ Array = NDArray[np.float64]
 
 
 class Case(NamedTuple):
-    """How to make a simulator, states it visits, and a state from which it must fail."""
+    """How to make a simulator, states it visits, a state from which it must fail, and where it has derivatives."""
 
     make: Callable[[], Any]
     states: Callable[[Any, np.random.Generator, int], Array]
     broken: Callable[[Any, Array], Array]
     varied: str
     """A constant that changes every motion."""
+    smooth: Callable[[Any, Array], Array]
+    """The same states where no contact opens or closes within a difference."""
 
 
 def tensegrity_states(simulator: Any, rng: np.random.Generator, batch: int) -> Array:
@@ -46,7 +51,30 @@ def tensegrity_broken(simulator: Any, state: Array) -> Array:
 
 
 def tensegrity(make: Callable[[], Any]) -> Case:
-    return Case(make, tensegrity_states, tensegrity_broken, "cable_stiffness")
+    def in_air(simulator: Any, states: Array) -> Array:
+        return np.stack([simulator.model.move(x, translation=np.array([0.0, 0.0, 1.0])) for x in states])
+
+    return Case(make, tensegrity_states, tensegrity_broken, "cable_stiffness", in_air)
+
+
+def sliding_states(simulator: Any, rng: np.random.Generator, batch: int) -> Array:
+    """Particles that slide on the ground, or a block that slides and turns on its table."""
+    names = [name.split(".")[-1] for name in simulator.state_names]
+    spread = {"x": 0.1, "y": 0.0 if "theta" not in names else 0.1, "theta": 0.3, "vx": 0.5, "vy": 0.0, "omega": 1.0}
+    state = np.tile(simulator.initial_state(1), (batch, 1))
+    for column, name in enumerate(names):
+        if name in spread:
+            state[:, column] = spread[name] * rng.normal(size=batch) + (2.0 if name == "vx" else 0.0)
+    return state
+
+
+def sliding(make: Callable[[], Any], friction: str = "friction") -> Case:
+    def broken(simulator: Any, state: Array) -> Array:
+        state = state.copy()
+        state[:, [name.split(".")[-1] for name in simulator.state_names].index("vx")] = 1e5
+        return state
+
+    return Case(make, sliding_states, broken, friction, lambda simulator, states: states)
 
 
 SIMULATORS = {
@@ -58,6 +86,12 @@ SIMULATORS = {
     "superball-twin-two-way": tensegrity(lambda: TensegrityTwin(cables="two_way")),
     "superball-twin-fixed": tensegrity(lambda: TensegrityTwin(superball(), fixed_rod=2)),
     "prism-twin": tensegrity(lambda: TensegrityTwin(prism())),
+    "particle": sliding(ParticleSimulator),
+    "three-particles": sliding(lambda: ParticleSimulator(ParticleModel(3)), "friction1"),
+    "block": sliding(BlockSimulator),
+    "block-pushed": sliding(lambda: BlockSimulator(BlockModel(pulley=None, num_directions=8))),
+    "particle-twin": sliding(ParticleTwin),
+    "block-twin": sliding(BlockTwin),
 }
 B, T, SUBSTEPS = 5, 3, 20
 
@@ -164,8 +198,7 @@ def test_retract_and_difference_are_inverse(setup: Setup) -> None:
 def test_linearize_has_shapes_and_is_the_derivative(setup: Setup) -> None:
     sim = setup.simulator
     parameters, control = sim.default_parameters, 0.5 * setup.controls[:2, 0]
-    # In air: a contact that opens within the difference would have no derivative.
-    state = np.stack([sim.model.move(x, translation=np.array([0.0, 0.0, 1.0])) for x in setup.state[:2]])
+    state = setup.case.smooth(sim, setup.state[:2])  # a contact that opens within the difference would have no derivative
     derivatives = sim.linearize(state, control, parameters, substeps=SUBSTEPS)
     assert [m.shape for m in derivatives] == [(2, sim.n, sim.n), (2, sim.n, sim.nu), (2, sim.n, len(parameters.names()))]
     epsilon = 1e-6

@@ -40,11 +40,16 @@ class Status(IntEnum):
 
     OK = 0
     DIVERGED = 1  # not finite, or faster than the simulator's speed limit: use smaller dt, damping or controls
+    UNSOLVED = 2  # no contact forces were found
 
     @property
     def message(self) -> str:
         """One sentence for people."""
-        return ("ok", "the simulation diverged: use a smaller dt, less damping or smaller controls")[self]
+        return (
+            "ok",
+            "the simulation diverged: use a smaller dt, less damping or smaller controls",
+            "the contact forces could not be computed: use a smaller dt, or masses and geometry of similar size",
+        )[self]
 
 
 class Linearization(NamedTuple):

@@ -1,0 +1,282 @@
+r"""Time-stepping of contact with Coulomb friction as a mixed complementarity problem, solved exactly in every step.
+
+[Berard2008] slides 13 and 25, [Stewart, Trinkle 1996]: velocities and impulses at the end of the step solve
+
+.. math::
+   M (\nu^+ - \nu) = h (W_n \lambda_n + W_f \lambda_f + \lambda_{vp} + \lambda_{app}), \qquad q^+ = q + h \nu^+
+
+   0 \le \lambda_n \perp \psi(q^+) \ge 0, \quad
+   0 \le \lambda_f \perp E \sigma + W_f^T \nu^+ \ge 0, \quad
+   0 \le \sigma \perp \mu \lambda_n - E^T \lambda_f \ge 0
+
+No penalty, no tolerance on penetration: forces act exactly where the pairs allow it. Velocities are eliminated and the linear
+complementarity problem in z goes to Lemke's method (`lcp`):
+
+.. math:: A \nu^+ = b + W z, \qquad 0 \le z \perp K \nu^+ + C z + d \ge 0
+
+The kernels are in `stepping`; `pair_values` gives z in the paper's units.
+
+*Derivatives.* With the set of basic z held, the step is an explicit formula of state, control and constants; its derivative is
+the one that the implicit function theorem gives. It is taken by complex steps (exact to rounding) through the same code as the
+step. At states where the set of active pairs changes (a block at rest without load, for one) it is that of a neighbouring
+piece: the one that a tiny fixed push selects, so that what sticks has the derivative of sticking.
+
+Legend: B batch, T horizon, nv velocities of a body, m pairs of a body, d friction directions, P constants.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import ParameterError
+from ..core.numba_engine import NumbaEngine
+from ..core.parameters import Parameters
+from ..core.simulator import Array, IntArray, Linearization, check_array, check_number
+from .model import BlockModel, ParticleModel
+from .parameters import BlockParameters, particle_parameters
+from .stepping import BLOCK, PARTICLE, Scene, contact_forces, derivative, forward, pull
+
+# --- The simulators ---------------------------------------------------------------------------------------------------
+
+
+class _ContactSimulator(ABC):
+    """What both simulators have in common: states are flat, so that tangent vectors are differences."""
+
+    model: Any
+    dt: float
+    exact_linearize = True
+
+    @property
+    @abstractmethod
+    def parameters_class(self) -> type[Parameters]:
+        """Class of the constants."""
+
+    @property
+    @abstractmethod
+    def scene(self) -> Scene:
+        """Structure, as the kernels read it."""
+
+    @property
+    @abstractmethod
+    def pairs(self) -> int:
+        """m: complementarity pairs of a body."""
+
+    @abstractmethod
+    def initial_state(self, batch: int = 1) -> Array:
+        """Where the robot begins, (B, nx)."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Fields only: the engine is made again where it is needed."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+    @property
+    def nx(self) -> int:
+        """Length of a state."""
+        return int(self.model.nx)
+
+    @property
+    def n(self) -> int:
+        """Dimension of the tangent space."""
+        return int(self.model.nx)
+
+    @property
+    def nu(self) -> int:
+        """Number of controls."""
+        return int(self.model.nu)
+
+    @property
+    def control_bounds(self) -> tuple[Array, Array]:
+        """Lowest and highest force, each (nu,) [N]."""
+        limit = np.full(self.nu, float(self.model.force_limit))
+        return -limit, limit
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """One name per entry of the state."""
+        return tuple(self.model.state_names)
+
+    @property
+    def control_names(self) -> tuple[str, ...]:
+        """One name per control."""
+        return tuple(self.model.control_names)
+
+    @cached_property
+    def default_parameters(self) -> Parameters:
+        """Constants before identification."""
+        return self.parameters_class()
+
+    def step(
+        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> tuple[Array, IntArray]:
+        """One control step; see `Simulator.step`."""
+        control = check_array("control", control, (None, self.nu))
+        states, status = self.rollout(state, control[:, None], parameters, substeps=substeps)
+        return states[:, 1], status
+
+    def rollout(
+        self, state: Array, controls: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> tuple[Array, IntArray]:
+        """T control steps; see `Simulator.rollout`."""
+        return self._engine.rollout(state, controls, self._constants(parameters, len(state)), substeps)
+
+    def retract(self, state: Array, dx: Array) -> Array:
+        """state + dx: angles are not wrapped."""
+        return np.asarray(state + dx)
+
+    def difference(self, a: Array, b: Array) -> Array:
+        """a - b."""
+        return np.asarray(a - b)
+
+    def linearize(
+        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> Linearization:
+        """Exact derivatives of one control step, by the implicit function theorem; NaN in a row that fails."""
+        return self._engine.linearize(state, control, self._constants(parameters, len(state)), substeps)
+
+    def pair_values(self, state: Array, control: Array, parameters: Parameters | None = None) -> Array:
+        """z of one physics step: (B, nx), (B, nu) -> (B, bodies m) forces [N], then slack speeds [m/s] of each body.
+
+        NaN where the step fails.
+        """
+        state = check_array("state", state, (None, self.nx))
+        control = check_array("control", control, (len(state), self.nu))
+        constants = self._constants(parameters, len(state))
+        found = np.empty((len(state), self.scene.bodies, self.pairs))
+        contact_forces(self.scene, state, control, constants, found.reshape(len(state), -1))
+        mass = constants[:, self.parameters_class.index("mass")]
+        found[..., : self.forces_per_body] *= (mass / self.dt)[:, None, None]
+        return found.reshape(len(state), -1)
+
+    @property
+    @abstractmethod
+    def forces_per_body(self) -> int:
+        """How many of a body's z are forces; the rest are slack speeds."""
+
+    @cached_property
+    def _engine(self) -> NumbaEngine:
+        return NumbaEngine(forward, derivative, self.scene, self.nx, self.nu)
+
+    def _constants(self, parameters: Parameters | None, batch: int) -> Array:
+        parameters = parameters or self.default_parameters
+        if not isinstance(parameters, self.parameters_class):
+            raise ParameterError(
+                f"parameters are {type(parameters).__name__}, {type(self).__name__} takes {self.parameters_class.__name__}"
+            )
+        return parameters.to_matrix(batch)
+
+
+@dataclass(frozen=True, eq=False)
+class ParticleSimulator(_ContactSimulator):
+    """Particles that fall on flat ground and slide, as a `core.simulator.Simulator`; see the module docstring.
+
+    >>> simulator = ParticleSimulator()
+    >>> states, status = simulator.rollout(simulator.initial_state(), np.full((1, 100, 1), 5.0))
+    >>> states[0, -1].round(3).tolist(), status.tolist()  # falls for 0.75 s, then slides against 1.96 N
+    ([38.955, 0.0, 15.19, 0.0], [0])
+
+    Raises:
+        OptionError: dt is not positive.
+    """
+
+    model: ParticleModel = field(default_factory=ParticleModel)
+    """How many particles."""
+    dt: float = 0.05
+    """Physics step [s]; [Berard2008] slide 27."""
+
+    def __post_init__(self) -> None:
+        check_number("dt", self.dt, positive=True, unit="s")
+
+    @property
+    def parameters_class(self) -> type[Parameters]:
+        """One friction per particle."""
+        return particle_parameters(self.model.count)
+
+    pairs = 4
+    forces_per_body = 3
+
+    def initial_state(self, batch: int = 1) -> Array:
+        """All particles at rest at `model.start`, (B, nx)."""
+        return np.tile([*self.model.start, 0.0, 0.0], (batch, self.model.count))
+
+    @cached_property
+    def scene(self) -> Scene:
+        """See `Scene`."""
+        count = self.model.count
+        place = np.array([[i, count, count + 1] for i in range(count)], dtype=np.int64)
+        empty = np.zeros((0, 2))
+        return Scene(PARTICLE, count, float(self.dt), 2, 1, place, empty, empty, np.zeros(0), empty)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockSimulator(_ContactSimulator):
+    """The block on three supports, as a `core.simulator.Simulator`; see the module docstring.
+
+    The string is taut: where the block is pushed towards the pulley faster than the weight can fall, `tension` is negative, and
+    the numbers mean a rod instead of a string.
+
+    >>> simulator = BlockSimulator()
+    >>> states, status = simulator.rollout(simulator.initial_state(), np.zeros((1, 40, 2)))
+    >>> bool(states[0, -1, 0] > 0.05), status.tolist()
+    (True, [0])
+
+    Raises:
+        OptionError: dt is not positive.
+    """
+
+    model: BlockModel = field(default_factory=BlockModel)
+    """Geometry."""
+    dt: float = 0.01
+    """Physics step [s]."""
+
+    def __post_init__(self) -> None:
+        check_number("dt", self.dt, positive=True, unit="s")
+
+    @property
+    def parameters_class(self) -> type[Parameters]:
+        """See `BlockParameters`."""
+        return BlockParameters
+
+    @property
+    def pairs(self) -> int:
+        """3 d forces and three slack speeds."""
+        return 3 * self.model.num_directions + 3
+
+    @property
+    def forces_per_body(self) -> int:
+        """3 d."""
+        return 3 * self.model.num_directions
+
+    def initial_state(self, batch: int = 1) -> Array:
+        """At rest at the origin, (B, 6)."""
+        return np.zeros((batch, 6))
+
+    def tension(self, state: Array, control: Array, parameters: Parameters | None = None) -> Array:
+        """m_w (g - change of the weight's speed over h) of one physics step, (B,) [N]; zero without a string."""
+        state = check_array("state", state, (None, self.nx))
+        constants = self._constants(parameters, len(state))
+        after, _ = self.step(state, control, parameters)
+        before = state.copy()
+        before[:, :3] -= self.dt * before[:, 3:]
+        acceleration = (self._fall(state, after[:, 3:]) - self._fall(before, state[:, 3:])) / self.dt
+        weight, gravity = (constants[:, BlockParameters.index(name)] for name in ("weight", "gravity"))
+        return np.asarray(weight * (gravity - acceleration) if self.model.pulley is not None else np.zeros(len(state)))
+
+    def _fall(self, state: Array, velocity: Array) -> Array:
+        """Speed at which the weight falls, w' nu, (B,) [m/s]."""
+        points = self.scene.points
+        pulls = [pull(points, x[0], x[1], x[2])[:3] for x in state]
+        return np.einsum("bi,bi->b", np.array(pulls).reshape(-1, 3), velocity)
+
+    @cached_property
+    def scene(self) -> Scene:
+        """See `Scene`."""
+        model, taut = self.model, self.model.pulley is not None
+        points = np.array([model.attachment, model.pulley or (0.0, 0.0), model.handle, (float(taut), 0.0)], dtype=np.float64)
+        place = np.arange(5, dtype=np.int64)[None]
+        supports = np.array(model.supports, dtype=np.float64)
+        return Scene(BLOCK, 1, float(self.dt), 3, 2, place, points, supports, model.shares, model.directions)

@@ -1,0 +1,364 @@
+"""The MuJoCo twins of the particles and of the sliding block: the ground truth that our own engine is held against.
+
+Where they differ from our own engine (`contact.dynamics`), apart from rounding:
+
+* Contact is a soft constraint (it gives way over `contact_timeconst`), and friction at rest creeps. Ours is rigid.
+* Friction cones are elliptic, that is round; the block's cones in our engine are polygons with `num_directions` edges.
+* The block is a body in space: its state goes on, after ours, with height, pitch, roll and their velocities. Its centre of
+  mass, the string and the handle are `height` over the table, so that loads move from support to support when it is pulled. In
+  our engine loads are those at rest.
+* Integration is semi-implicit Euler at `dt` = 1 ms; our steps are longer and implicit in the contact forces.
+* A control step starts with a cold solver (see `core.mujoco_engine`).
+
+The string is a tendon from attachment to pulley whose armature is the weight's mass, under a constant pull m_w g: the same
+equation as ours with the tension eliminated. MuJoCo 4.0.0 has a bug in the sparse Newton solver (google-deepmind/mujoco issue
+3767), so the Jacobian is dense by option.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, fields, make_dataclass
+from functools import cache, cached_property
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.errors import ParameterError
+from ..core.mujoco_engine import MujocoEngine
+from ..core.parameters import Parameters, param
+from ..core.simulator import IntArray, Linearization, check_array, check_number, finite_differences
+from .model import BlockModel, ParticleModel
+from .parameters import BlockBody, particle_parameters
+
+Array = NDArray[np.float64]
+
+RADIUS = 0.05
+"""Of a particle's ball [m]; its state is where the ball touches the ground when it lies on it."""
+FOOT = 0.005
+"""Radius of the block's feet [m]."""
+SETTLE = 1.0
+"""How long the block settles on its soft feet before it is put somewhere [s]."""
+_TIMECONST = {"unit": "s", "bounds": (2e-3, 1.0), "scale": "log", "source": "MuJoCo's solref: its default"}
+_DAMPRATIO = {"unit": "-", "bounds": (0.05, 10.0), "scale": "log", "source": "MuJoCo's solref: its default"}
+
+
+@dataclass(frozen=True)
+class BlockTwinParameters(BlockBody):
+    """Constants of the block's twin: the block itself, and MuJoCo's contact."""
+
+    contact_timeconst: float = param(0.02, **_TIMECONST)  # type: ignore[arg-type]
+    contact_dampratio: float = param(1.0, **_DAMPRATIO)  # type: ignore[arg-type]
+
+
+@cache
+def particle_twin_parameters(count: int) -> type[Parameters]:
+    """Constants of the particles' twin: those of `particle_parameters`, and MuJoCo's contact."""
+    extra = [
+        ("contact_timeconst", float, param(0.02, **_TIMECONST)),  # type: ignore[arg-type]
+        ("contact_dampratio", float, param(1.0, **_DAMPRATIO)),  # type: ignore[arg-type]
+    ]
+    made: type[Parameters] = make_dataclass(
+        f"ParticleTwinParameters{count}",
+        extra,
+        bases=(particle_parameters(count),),
+        frozen=True,
+        namespace={"__module__": __name__},
+    )
+    return made
+
+
+def __getattr__(name: str) -> type[Parameters]:
+    """Classes of `particle_twin_parameters`, by name: so that they can be pickled."""
+    number = name.removeprefix("ParticleTwinParameters")
+    if number != name and number.isdecimal() and int(number) > 0:
+        return particle_twin_parameters(int(number))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class _ContactTwin(ABC):
+    """What both twins have in common: MuJoCo's coordinates are the state's entries, in another order."""
+
+    model: Any
+    dt: float
+    exact_linearize = False
+
+    @property
+    @abstractmethod
+    def parameters_class(self) -> type[Parameters]:
+        """Class of the constants."""
+
+    @property
+    @abstractmethod
+    def state_names(self) -> tuple[str, ...]:
+        """One name per entry of the state."""
+
+    @abstractmethod
+    def initial_state(self, batch: int = 1) -> Array:
+        """Where the robot begins, (B, nx)."""
+
+    @property
+    @abstractmethod
+    def _engine(self) -> MujocoEngine:
+        """Batched stepping."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Fields only: the engine holds threads' buffers, and is made again where it is needed."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+    @property
+    def nx(self) -> int:
+        """Length of a state."""
+        return len(self.state_names)
+
+    @property
+    def n(self) -> int:
+        """Dimension of the tangent space."""
+        return self.nx
+
+    @property
+    def nu(self) -> int:
+        """Number of controls."""
+        return int(self.model.nu)
+
+    @property
+    def control_bounds(self) -> tuple[Array, Array]:
+        """Lowest and highest force, each (nu,) [N]."""
+        limit = np.full(self.nu, float(self.model.force_limit))
+        return -limit, limit
+
+    @property
+    def control_names(self) -> tuple[str, ...]:
+        """One name per control."""
+        return tuple(self.model.control_names)
+
+    @cached_property
+    def default_parameters(self) -> Parameters:
+        """Constants, with MuJoCo's default contact."""
+        return self.parameters_class()
+
+    def step(
+        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> tuple[Array, IntArray]:
+        """One control step; see `Simulator.step`."""
+        return self._engine.step(state, control, self._constants(parameters), substeps=substeps)
+
+    def rollout(
+        self, state: Array, controls: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> tuple[Array, IntArray]:
+        """T control steps; see `Simulator.rollout`."""
+        return self._engine.rollout(state, controls, self._constants(parameters), substeps=substeps)
+
+    def retract(self, state: Array, dx: Array) -> Array:
+        """state + dx: angles are not wrapped."""
+        return np.asarray(state + dx)
+
+    def difference(self, a: Array, b: Array) -> Array:
+        """a - b."""
+        return np.asarray(a - b)
+
+    def linearize(
+        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> Linearization:
+        """Central differences of one control step."""
+        state = check_array("state", state, (None, self.nx))
+        control = check_array("control", control, (len(state), self.nu))
+        return finite_differences(self, state, control, parameters, substeps=substeps)
+
+    def mj_model(self, parameters: Parameters | None = None) -> mujoco.MjModel:
+        """The compiled MuJoCo model with one set of constants, e.g. to look at it in MuJoCo's viewer."""
+        return self._engine.models(self._constants(parameters), 1)[0]
+
+    def _constants(self, parameters: Parameters | None) -> Array:
+        parameters = parameters or self.default_parameters
+        if not isinstance(parameters, self.parameters_class):
+            raise ParameterError(
+                f"parameters are {type(parameters).__name__}, {type(self).__name__} takes {self.parameters_class.__name__}"
+            )
+        return parameters.to_vector()
+
+
+@dataclass(frozen=True, eq=False)
+class ParticleTwin(_ContactTwin):
+    """Balls that slide without turning, as a `core.simulator.Simulator`; see the module docstring.
+
+    >>> twin = ParticleTwin()
+    >>> states, status = twin.rollout(twin.initial_state(), np.full((1, 10, 1), 5.0), substeps=50)
+    >>> states.shape, status.tolist()
+    ((1, 11, 4), [0])
+
+    Raises:
+        OptionError: dt is not positive.
+    """
+
+    model: ParticleModel = field(default_factory=ParticleModel)
+    """How many particles."""
+    dt: float = 1e-3
+    """Physics step [s]."""
+
+    def __post_init__(self) -> None:
+        check_number("dt", self.dt, positive=True, unit="s")
+
+    @property
+    def parameters_class(self) -> type[Parameters]:
+        """One friction per particle, and MuJoCo's contact."""
+        return particle_twin_parameters(self.model.count)
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """Those of our engine."""
+        return self.model.state_names
+
+    def initial_state(self, batch: int = 1) -> Array:
+        """All particles at rest at `model.start`, (B, nx)."""
+        return np.tile([*self.model.start, 0.0, 0.0], (batch, self.model.count))
+
+    @cached_property
+    def _engine(self) -> MujocoEngine:
+        spec = _empty_spec(self.dt)
+        for i in range(self.model.count):
+            body = spec.worldbody.add_body(name=f"particle{i}", pos=[0.0, 0.0, RADIUS])
+            body.explicitinertial, body.mass, body.inertia = True, 1.0, [1.0, 1.0, 1.0]
+            for name, axis in (("x", [1, 0, 0]), ("y", [0, 0, 1])):
+                body.add_joint(name=f"{name}{i}", type=mujoco.mjtJoint.mjJNT_SLIDE, axis=axis)
+            _add_foot(body, [0.0, 0.0, 0.0], RADIUS)
+            motor = spec.add_actuator(name=f"force{i}", target=f"x{i}", trntype=mujoco.mjtTrn.mjTRN_JOINT)
+            motor.set_to_motor()
+        entries = np.arange(4 * self.model.count).reshape(-1, 4)
+        index = np.concatenate([entries[:, :2].ravel(), entries[:, 2:].ravel()])
+        return MujocoEngine(spec.compile(), nx=self.nx, nu=self.nu, state_index=index, write_constants=self._write_constants)
+
+    def _write_constants(self, mj: mujoco.MjModel, row: Array) -> None:
+        friction = row[: self.model.count]
+        mass, gravity, timeconst, dampratio = row[self.model.count :]
+        mj.opt.gravity[:] = (0.0, 0.0, -gravity)
+        mj.body_mass[1:] = mass
+        mj.geom_friction[1:, 0] = friction
+        mj.geom_solref[:] = (timeconst, dampratio)
+
+
+EXTRA_STATE = ("height", "pitch", "roll", "vheight", "vpitch", "vroll")
+"""What the block's twin has beside the planar state: displacements from the pose in which the feet just touch [m, rad]."""
+
+
+@dataclass(frozen=True, eq=False)
+class BlockTwin(_ContactTwin):
+    """The block in space, on three spherical feet, as a `core.simulator.Simulator`; see the module docstring.
+
+    >>> twin = BlockTwin()
+    >>> states, status = twin.rollout(twin.initial_state(), np.zeros((1, 10, 2)), substeps=10)
+    >>> states.shape, status.tolist()
+    ((1, 11, 12), [0])
+
+    Raises:
+        OptionError: dt or height is not positive.
+    """
+
+    model: BlockModel = field(default_factory=BlockModel)
+    """Geometry."""
+    dt: float = 1e-3
+    """Physics step [s]."""
+    height: float = 0.02
+    """Of centre of mass, string and handle over the table [m]."""
+
+    def __post_init__(self) -> None:
+        check_number("dt", self.dt, positive=True, unit="s")
+        check_number("height", self.height, positive=True, unit="m")
+
+    @property
+    def parameters_class(self) -> type[Parameters]:
+        """See `BlockTwinParameters`."""
+        return BlockTwinParameters
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """The planar state, then `EXTRA_STATE`."""
+        return (*self.model.state_names, *EXTRA_STATE)
+
+    def initial_state(self, batch: int = 1) -> Array:
+        """At rest at the origin, settled on its feet, (B, 12)."""
+        return self.embed(np.zeros((batch, 6)))
+
+    def embed(self, planar: Array) -> Array:
+        """Planar states (B, 6) as states of the twin (B, 12): settled on its feet."""
+        planar = check_array("planar", planar, (None, 6))
+        return np.concatenate([planar, np.tile(self._settled, (len(planar), 1))], axis=1)
+
+    @cached_property
+    def _settled(self) -> Array:
+        """Height, pitch, roll and velocities after `SETTLE` without pull, (6,)."""
+        still = self.default_parameters.replace(weight=0.0)
+        state, _ = self.step(np.zeros((1, 12)), np.zeros((1, 2)), still, substeps=max(1, round(SETTLE / self.dt)))
+        return np.asarray(state[0, 6:])
+
+    @cached_property
+    def _engine(self) -> MujocoEngine:
+        return MujocoEngine(
+            self._spec().compile(),
+            nx=self.nx,
+            nu=self.nu,
+            state_index=np.array([0, 1, 6, 2, 7, 8, 3, 4, 9, 5, 10, 11]),
+            write_constants=self._write_constants,
+        )
+
+    def _spec(self) -> mujoco.MjSpec:
+        model, spec = self.model, _empty_spec(self.dt)
+        body = spec.worldbody.add_body(name="block", pos=[0.0, 0.0, self.height])
+        body.explicitinertial, body.mass, body.inertia = True, 1.0, [0.5, 0.5, 1.0]
+        for name, axis in (("x", [1, 0, 0]), ("y", [0, 1, 0]), ("height", [0, 0, 1])):
+            body.add_joint(name=name, type=mujoco.mjtJoint.mjJNT_SLIDE, axis=axis)
+        for name, axis in (("theta", [0, 0, 1]), ("pitch", [0, 1, 0]), ("roll", [1, 0, 0])):
+            body.add_joint(name=name, type=mujoco.mjtJoint.mjJNT_HINGE, axis=axis)
+        for x, y in model.supports:
+            _add_foot(body, [x, y, FOOT - self.height], FOOT)
+        body.add_site(name="handle", pos=[*model.handle, 0.0])
+        for name, gear in (("force_x", [1, 0, 0, 0, 0, 0]), ("force_y", [0, 1, 0, 0, 0, 0])):
+            motor = spec.add_actuator(name=name, target="handle", trntype=mujoco.mjtTrn.mjTRN_SITE, gear=gear)
+            motor.set_to_motor()
+        if model.pulley is not None:
+            body.add_site(name="attachment", pos=[*model.attachment, 0.0])
+            spec.worldbody.add_site(name="pulley", pos=[*model.pulley, self.height])
+            string = spec.add_tendon(name="string")
+            string.wrap_site("attachment")
+            string.wrap_site("pulley")
+            pull = spec.add_actuator(name="weight", target="string", trntype=mujoco.mjtTrn.mjTRN_TENDON)
+            pull.gaintype, pull.biastype = mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtBias.mjBIAS_AFFINE
+            pull.gainprm[0] = 0.0
+        return spec
+
+    def _write_constants(self, mj: mujoco.MjModel, row: Array) -> None:
+        c = dict(zip(BlockTwinParameters.names(), row.tolist(), strict=True))
+        mj.opt.gravity[:] = (0.0, 0.0, -c["gravity"])
+        mj.body_mass[1] = c["mass"]
+        mj.body_inertia[1] = c["inertia"] * np.array([0.5, 0.5, 1.0])
+        mj.geom_friction[1:, 0] = c["friction"]
+        mj.geom_solref[:] = (c["contact_timeconst"], c["contact_dampratio"])
+        if self.model.pulley is not None:
+            mj.tendon_armature[0] = c["weight"]
+            mj.actuator_biasprm[2, 0] = -c["weight"] * c["gravity"]
+
+
+def _empty_spec(dt: float) -> mujoco.MjSpec:
+    """A table without friction of its own (a pair takes the larger one of its two geoms)."""
+    spec = mujoco.MjSpec()
+    option = spec.option
+    option.timestep = dt
+    option.integrator = mujoco.mjtIntegrator.mjINT_EULER
+    option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
+    option.solver = mujoco.mjtSolver.mjSOL_NEWTON
+    option.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
+    option.impratio = 10.0  # less creep of friction at rest
+    ground = spec.worldbody.add_geom(name="table", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 1.0])
+    ground.friction, ground.contype, ground.conaffinity, ground.condim = [0.0, 0.0, 0.0], 1, 2, 3
+    return spec
+
+
+def _add_foot(body: Any, place: list[float], radius: float) -> None:
+    """A ball that touches the table only."""
+    foot = body.add_geom(type=mujoco.mjtGeom.mjGEOM_SPHERE, size=[radius, 0.0, 0.0], pos=place)
+    foot.contype, foot.conaffinity, foot.condim, foot.friction = 2, 1, 3, [0.3, 0.0, 0.0]
+
+
+__all__ = ["BlockTwin", "BlockTwinParameters", "ParticleTwin", "particle_twin_parameters"]

@@ -1,0 +1,47 @@
+r"""What a room offers for identification through complementarity: its physics step as a symbolic mixed complementarity problem.
+
+.. math:: g(x, u, p, x^+, z) = 0, \qquad 0 \le z \perp f(x, u, p, x^+, z) \ge 0
+
+as in [Berard2008] slides 8 and 13. Legend: nx state, nu control, P constants, nz pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import StructureError
+from .simulator import Array
+
+
+@dataclass(frozen=True, eq=False)
+class ComplementarityForm:
+    """One physics step; see the module docstring.
+
+    Raises:
+        StructureError: Sizes do not fit together.
+    """
+
+    step: Any
+    """casadi.Function (x (nx), u (nu), p (P), y (nx), z (nz)) -> g (nx), f (nz); y is the next state."""
+    typical: Array
+    """(nz,) size of z at work, in its unit: the scale of smoothing."""
+
+    def __post_init__(self) -> None:
+        nx, nz = self.step.size1_in(0), self.step.size1_in(4)
+        found = (self.step.size1_in(3), self.step.size1_out(0), self.step.size1_out(1), len(self.typical))
+        if found != (nx, nx, nz, nz):
+            raise StructureError(f"step has sizes next state, g, f, typical {found}, expected {(nx, nx, nz, nz)}")
+
+    @property
+    def nz(self) -> int:
+        """Number of pairs."""
+        return int(self.step.size1_in(4))
+
+    def residual(self, x: Array, u: Array, p: Array, y: Array, z: Array) -> NDArray[np.float64]:
+        """Largest of |g| and |min(z, f)| of B steps: arrays (B, ...) -> (B,)."""
+        g, f = (np.array(part).T for part in self.step(x.T, u.T, p.T, y.T, z.T))
+        return np.asarray(np.maximum(np.abs(g).max(axis=1), np.abs(np.minimum(z, f)).max(axis=1)))

@@ -1,0 +1,113 @@
+"""Numba kernels over rows: the counterpart of `warp_engine` for rooms whose step is a small dense solver per row.
+
+A kernel is compiled when it is first called (some seconds; then cached on disk) and releases the GIL, so that large batches run
+in threads. Rows never interact: how they are spread over threads changes no bit. Legend: B batch, T horizon, P constants.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .simulator import Array, IntArray, Linearization, Status, check_array, check_number
+
+MINIMUM_WORK_PER_THREAD = 100
+"""Physics steps (over all rows) below which another thread does not pay."""
+
+
+@dataclass(frozen=True, eq=False)
+class NumbaEngine:
+    """Batched control steps by two kernels.
+
+    Args:
+        forward: (structure, state (B, nx), controls (B, T, nu), constants (B, P), substeps, states (B, T+1, nx), status (B,)).
+        derivative: (structure, state, control (B, nu), constants, substeps, A, B, C); writes NaN into a row that fails.
+        structure: What all rows share, as the kernels expect it.
+        nx: Length of a state.
+        nu: Number of controls.
+    """
+
+    forward: Callable[..., None]
+    derivative: Callable[..., None]
+    structure: Any
+    nx: int
+    nu: int
+    threads: int = field(default_factory=lambda: os.cpu_count() or 1)
+
+    def __post_init__(self) -> None:
+        for kernel in (self.forward, self.derivative):
+            _announce(kernel)
+
+    def rollout(self, state: Any, controls: Any, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+        """T control steps: states (B, T+1, nx), status (B,).
+
+        Raises:
+            ShapeError: `state` or `controls` has another shape, or holds NaN or infinity.
+            OptionError: `substeps` is not a positive integer.
+        """
+        state = check_array("state", state, (None, self.nx))
+        controls = check_array("controls", controls, (len(state), None, self.nu))
+        check_number("substeps", substeps, low=1, whole=True)
+        states = np.empty((len(state), controls.shape[1] + 1, self.nx))
+        status = np.full(len(state), Status.OK, dtype=np.int32)
+
+        def run(rows: slice) -> None:
+            arguments = (state[rows], controls[rows], constants[rows], int(substeps), states[rows], status[rows])
+            self.forward(self.structure, *arguments)
+
+        self._spread(run, len(state), controls.shape[1] * int(substeps))
+        return states, status
+
+    def linearize(self, state: Any, control: Any, constants: Array, substeps: int) -> Linearization:
+        """Derivatives of one control step, for states that are their own tangent coordinates.
+
+        Raises:
+            ShapeError: `state` or `control` has another shape, or holds NaN or infinity.
+            OptionError: `substeps` is not a positive integer.
+        """
+        state = check_array("state", state, (None, self.nx))
+        control = check_array("control", control, (len(state), self.nu))
+        check_number("substeps", substeps, low=1, whole=True)
+        sizes = (self.nx, self.nu, constants.shape[1])
+        found = Linearization(*(np.empty((len(state), self.nx, size)) for size in sizes))
+
+        def run(rows: slice) -> None:
+            arguments = (state[rows], control[rows], constants[rows], int(substeps))
+            self.derivative(self.structure, *arguments, *(part[rows] for part in found))
+
+        self._spread(run, len(state), int(substeps) * sum(sizes))
+        return found
+
+    def _spread(self, run: Callable[[slice], None], rows: int, work_per_row: int) -> None:
+        """All rows, in threads where they pay."""
+        count = min(self.threads, rows, rows * work_per_row // MINIMUM_WORK_PER_THREAD)
+        if count <= 1:
+            run(slice(0, rows))
+            return
+        edges = np.linspace(0, rows, count + 1).astype(int)
+        list(_pool(os.getpid(), self.threads).map(run, [slice(a, b) for a, b in pairwise(edges)]))
+
+
+@cache
+def _pool(process: int, threads: int) -> ThreadPoolExecutor:
+    """The pool of this process: threads do not survive a fork."""
+    del process
+    return ThreadPoolExecutor(threads, thread_name_prefix="softgym-numba")
+
+
+@cache
+def _announce(kernel: Any) -> None:
+    """Say on stderr that a wait begins, if this machine has not compiled the kernel before."""
+    if not any(Path(kernel.stats.cache_path).glob(f"*{kernel.__name__}*.nbi")):
+        print(
+            f"softgym_envs: {kernel.__name__.strip('_')} kernel: compiling takes 10 to 20 s, cached afterwards", file=sys.stderr
+        )
