@@ -44,6 +44,8 @@ from .plan import (
 Array = NDArray[np.float64]
 
 RIDGES = 10.0 ** np.arange(-4.0, 5.0)
+LEAST_VARIANCE = 1e-6
+"""Of a direction, relative to the widest one: narrower ones count as this wide, so that no slope is read off rounding."""
 WINDOWS = (2, 5, 15, 10**9)
 """Half widths [control steps] of the neighbourhoods that may give the prior."""
 ETA_RANGE = (1e-6, 1e12)
@@ -64,10 +66,11 @@ class GPSOptions:
     """N per iteration; the first one is without noise and is the reference of the fit."""
     noise: float = 0.3
     """Standard deviation of the first controller's noise, as a fraction of the controls' half range."""
-    kl_step: float = 1.0
+    kl_step: float = 0.3
     """Bound on the KL divergence of new and old controller, per control step [nat].
 
-    Halved after an iteration whose mean cost rose, down to a hundredth, and doubled back after one whose mean cost fell.
+    Halved after an iteration whose mean cost rose, down to a ten-thousandth, and doubled back after one whose mean cost fell.
+    A controller whose mean cost rose by more than its standard error is given up: the next one starts from the last good one.
     """
 
     def __post_init__(self) -> None:
@@ -114,9 +117,10 @@ def fit_dynamics(dx: Array, du: Array, after: Array) -> FittedDynamics:
     z_mean, y_mean = z.mean(axis=0), after.mean(axis=0)
     z, y = np.swapaxes(z - z_mean, 0, 1), np.swapaxes(after - y_mean, 0, 1)  # (T, N, d), (T, N, n)
     d = z.shape[-1]
-    size, axes = np.linalg.eigh(np.einsum("tni,tnj->ij", z, z) / (horizon * samples))
-    whiten = axes / np.sqrt(np.maximum(size, 1e-12 * size[-1]))  # z @ whiten has unit pooled covariance
-    v = z @ whiten
+    scale = np.maximum(z.std(axis=(0, 1)), 1e-12)  # units must not decide which directions count as not sampled
+    size, axes = np.linalg.eigh(np.einsum("tni,tnj->ij", z / scale, z / scale) / (horizon * samples))
+    whiten = axes / np.sqrt(np.maximum(size, LEAST_VARIANCE * size[-1])) / scale[:, None]  # z @ whiten: unit covariance
+    v, y_scale = z @ whiten, np.maximum(y.std(axis=(0, 1)), 1e-12)
     weight, basis = np.linalg.eigh(v @ np.swapaxes(v, 1, 2))  # Gram matrices (T, N, N)
     weight = np.maximum(weight, 0.0)
     best, ridge, W0, projected = np.inf, RIDGES[-1], np.zeros((horizon, d, n)), y
@@ -126,7 +130,8 @@ def fit_dynamics(dx: Array, du: Array, after: Array) -> FittedDynamics:
         for candidate in RIDGES:
             shrink = candidate / (weight + candidate)
             left = np.einsum("tij,tj,tij->ti", basis, shrink, basis) - 1.0 / samples  # 1 - leverage; the mean takes 1/N
-            error = float(np.sum(((basis @ (shrink[..., None] * rest)) / np.maximum(left, 1e-9)[..., None]) ** 2))
+            misses = (basis @ (shrink[..., None] * rest)) / np.maximum(left, 1e-9)[..., None]
+            error = float(np.sum((misses / y_scale) ** 2))
             if error < best:
                 best, ridge, W0, projected = error, float(candidate), prior, rest
     dual = basis @ (projected / (weight + ridge)[..., None])
@@ -341,7 +346,8 @@ class _Search:
                     callback(log[-1])
             if last:
                 break
-            if good.sum() >= MINIMUM_ROLLOUTS:
+            slack = float(totals[good].std()) / np.sqrt(good.sum()) if good.any() else 0.0
+            if good.sum() >= MINIMUM_ROLLOUTS and mean <= previous + slack:
                 if problem is not None:  # fitted models may promise anything: only what was found decides
                     multiplier = float(np.clip(multiplier * (2.0 if gained > 0 else 0.5), 0.01, 1.0))
                 problem, previous = self.local_problem(sampler, runs, good, index), mean
@@ -349,8 +355,8 @@ class _Search:
                 raise UnstablePlanError(
                     f"{np.sum(~good)} rollouts of the first controller fail: give smaller controls or less noise"
                 )
-            else:
-                multiplier = max(0.1 * multiplier, 1e-4)  # too far: from the same problem again, with a shorter step
+            else:  # too far: from the same problem again, with a shorter step
+                multiplier = max((0.5 if good.all() else 0.1) * multiplier, 1e-4)
             sampler, predicted, eta = self.step(problem, multiplier)
         assert best is not None
         return self.plan(best, tuple(log))

@@ -86,6 +86,8 @@ class Result:
     cost: float
     seconds: float
     """Of all planning."""
+    processor_seconds: float
+    """Of all threads: what it costs even where other work shares the processors."""
     steps: int
     real_time_factor: float
     """Robot's time over planning time."""
@@ -127,7 +129,7 @@ def run_gps(p: Problem, args: Args, seed: int) -> tuple[float, list[IterLog]]:
 
 def planned(task: str, name: str, seed: int, args: Args) -> Result:
     """A planner's result."""
-    p = problem(task, seed, args.horizon)
+    p, began = problem(task, seed, args.horizon), time.process_time()
     ways: dict[str, Callable[[], tuple[float, list[IterLog]]]] = {
         "ilqg": lambda: run_ilqg(p, args, None),
         "ilqg_differences": lambda: run_ilqg(p, args, 1e-2),
@@ -137,7 +139,8 @@ def planned(task: str, name: str, seed: int, args: Args) -> Result:
     best = np.minimum.accumulate([entry.cost for entry in log])
     curve = tuple((e.seconds, e.steps.total(), float(c)) for e, c in zip(log, best, strict=True))
     seconds, steps, _ = curve[-1]
-    return Result(task, name, seed, cost, seconds, steps, 0.1 * args.horizon / seconds, curve)
+    used = time.process_time() - began
+    return Result(task, name, seed, cost, seconds, used, steps, 0.1 * args.horizon / seconds, curve)
 
 
 def replanned(task: str, name: str, seed: int, args: Args) -> Result:
@@ -153,24 +156,41 @@ def replanned(task: str, name: str, seed: int, args: Args) -> Result:
         few = ILQGOptions(max_iterations=2, trust=0.3, difference_step=1e-2)
         first = ILQGOptions(max_iterations=min(10, args.iterations), trust=0.3, difference_step=1e-2)
         controller = ILQGController(p.simulator, p.cost, p.controls[:ahead], 100, p.parameters, few, first)
+    began = time.process_time()
     run = run_policy(controller, p.simulator, p.state, steps=args.horizon, substeps=100, parameters=p.parameters)
     cost = float(total_cost(p.cost.value(run.states, run.controls), run.status)[0])
     seconds, steps = sum(controller.seconds), controller.steps.total()
-    return Result(task, name, seed, cost, seconds, steps, controller.times.real_time_factor, ((seconds, steps, cost),))
+    used, factor = time.process_time() - began, controller.times.real_time_factor
+    return Result(task, name, seed, cost, seconds, used, steps, factor, ((seconds, steps, cost),))
 
 
 def table(results: list[Result]) -> str:
     """Medians over seeds, as Markdown."""
-    lines = ["| task | controller | cost (median of seeds) | worst | planning time [s] | simulator steps | real-time factor |"]
-    lines += ["|---" * 7 + "|"]
+    lines = ["| task | controller | cost (median of seeds) | worst | planning time [s] | processor time [s] | simulator steps"]
+    lines[0] += " | real-time factor |"
+    lines += ["|---" * 8 + "|"]
     for task, name in dict.fromkeys((r.task, r.controller) for r in results):
         some = [r for r in results if (r.task, r.controller) == (task, name)]
-        cost, seconds, steps, factor = (
-            float(np.median([getattr(r, key) for r in some])) for key in ("cost", "seconds", "steps", "real_time_factor")
-        )
+        keys = ("cost", "seconds", "processor_seconds", "steps", "real_time_factor")
+        cost, seconds, used, steps, factor = (float(np.median([getattr(r, key) for r in some])) for key in keys)
         worst = max(r.cost for r in some)
-        lines.append(f"| {task} | {name} | {cost:.3g} | {worst:.3g} | {seconds:.3g} | {steps:,.0f} | {factor:.3g} |")
+        lines.append(
+            f"| {task} | {name} | {cost:.3g} | {worst:.3g} | {seconds:.3g} | {used:.3g} | {steps:,.0f} | {factor:.3g} |"
+        )
     return "\n".join(lines) + "\n"
+
+
+def race(results: list[Result]) -> str:
+    """What every planner needs to reach the best cost of the sample-based one, seed by seed, as Markdown."""
+    lines = ["| task | seed | cost to reach | planner | seconds | simulator steps |", "|---" * 6 + "|"]
+    for goal in (r for r in results if r.controller == "gps"):
+        target = min(cost for _, _, cost in goal.curve)
+        for r in results:
+            if (r.task, r.seed) == (goal.task, goal.seed) and len(r.curve) > 1:
+                reached = [point for point in r.curve if point[2] <= target]
+                when = f"{reached[0][0]:.3g} | {reached[0][1]:,}" if reached else "not reached | not reached"
+                lines.append(f"| {r.task} | {r.seed} | {target:.3g} | {r.controller} | {when} |")
+    return "\n".join(lines) + "\n" if len(lines) > 2 else ""
 
 
 def draw(results: list[Result], path: Path) -> None:
@@ -223,9 +243,9 @@ def main(args: Args) -> int:
         f"python scripts/benchmark_controllers.py --tasks {' '.join(args.tasks)} --controllers {' '.join(args.controllers)}"
     )
     command += f" --seeds {args.seeds} --horizon {args.horizon} --iterations {args.iterations} --rollouts {args.rollouts}"
-    write_atomically(args.out / "table.md", f"`{command}`, commit {git_commit()}\n\n{table(results)}".encode())
+    write_atomically(args.out / "table.md", f"`{command}`, commit {git_commit()}\n\n{table(results)}\n{race(results)}".encode())
     draw(results, args.out / "cost.png")
-    print(table(results))
+    print(table(results), race(results), sep="\n")
     return 0
 
 

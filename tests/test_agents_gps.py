@@ -65,6 +65,15 @@ def test_fewer_samples_than_columns_is_no_problem_when_times_agree():
     assert np.sqrt(np.mean((model.A - s.A) ** 2)) < 3 * 0.01 / np.sqrt(500)
 
 
+def test_the_fit_does_not_depend_on_units():
+    """In units D the same dynamics are D A D^-1 and D B; the widest and the narrowest state are 1e9 apart here."""
+    _, dx, du, after = samples(noise=0.01, rows=10)
+    plain, units = fit_dynamics(dx, du, after), np.array([1.0, 1e-6, 1e3, 1.0])
+    scaled = fit_dynamics(dx * units, du, after * units)
+    np.testing.assert_allclose(scaled.A / units[:, None] * units, plain.A, atol=1e-8)
+    np.testing.assert_allclose(scaled.B / units[:, None], plain.B, atol=1e-8)
+
+
 # --- KL-bounded LQR -----------------------------------------------------------------------------------------------
 
 
