@@ -17,6 +17,10 @@ from softgym_envs.core.simulator import Simulator, Status, finite_differences
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.model import prism, superball
 from softgym_envs.tensegrity.mujoco import TensegrityTwin
+from softgym_envs.vine.dynamics import VineSimulator
+from softgym_envs.vine.model import VineModel
+from softgym_envs.vine.mujoco import VineTwin
+from softgym_envs.vine.obstacles import circle, polygon, rectangle, wall
 
 Array = NDArray[np.float64]
 
@@ -77,6 +81,45 @@ def sliding(make: Callable[[], Any], friction: str = "friction") -> Case:
     return Case(make, sliding_states, broken, friction, lambda simulator, states: states)
 
 
+def vine_states(simulator: Any, rng: np.random.Generator, batch: int) -> Array:
+    """Bent, growing, muscles anywhere; the first ones lean on the obstacles."""
+    model = simulator.model
+    state = np.stack(
+        [model.straight_state(length, bend) for length, bend in zip((0.4, 0.5, 0.61, 0.45, 0.7), (0, 0, 0, 2, -2), strict=True)]
+    )
+    parts = model.split(state[:batch])
+    parts.omega[:] = 0.1 * rng.normal(size=parts.omega.shape)
+    parts.growth[:] = 0.05
+    parts.pressure[:] = 5e3 * rng.random(parts.pressure.shape)
+    return np.asarray(model.tidy(state[:batch]))
+
+
+def vine_apart(simulator: Any, state: Array) -> Array:
+    """Obstacles far away, and no tip about to divide."""
+    moved = state.copy()
+    parts = simulator.model.split(moved)
+    parts.obstacles[..., :2] += 5.0 * np.sign(parts.obstacles[..., :2] - np.array([0.6, 0.0]))
+    parts.length[:] = 0.41
+    return np.asarray(simulator.model.tidy(moved))
+
+
+def vine_broken(simulator: Any, state: Array) -> Array:
+    broken = state.copy()
+    broken[:, simulator.state_names.index("omega0")] = 1e6
+    return broken
+
+
+def vine(make: Callable[[], Any]) -> Case:
+    return Case(make, vine_states, vine_broken, "bending_stiffness", vine_apart)
+
+
+def cluttered() -> VineModel:
+    """A circle touched by a straight robot of 0.5 m, a prism and a box beyond, a wall at 0.72 m."""
+    corners = ((0.6, -0.3), (0.8, -0.2), (0.6, -0.1))
+    around = (circle(0.55, 0.072, 0.06), polygon(corners), rectangle(0.5, -0.2, 0.1, 0.05, 0.3), wall(0.72, 0.0, np.pi))
+    return VineModel(num_links=20, obstacles=around)
+
+
 SIMULATORS = {
     "superball": tensegrity(TensegritySimulator),
     "superball-paper": tensegrity(lambda: TensegritySimulator(contact="paper")),
@@ -92,6 +135,9 @@ SIMULATORS = {
     "block-pushed": sliding(lambda: BlockSimulator(BlockModel(pulley=None, num_directions=8))),
     "particle-twin": sliding(ParticleTwin),
     "block-twin": sliding(BlockTwin),
+    "vine": vine(lambda: VineSimulator(cluttered())),
+    "vine-linear": vine(lambda: VineSimulator(VineModel(num_links=12), bending="linear")),
+    "vine-twin": vine(lambda: VineTwin(cluttered())),
 }
 B, T, SUBSTEPS = 5, 3, 20
 

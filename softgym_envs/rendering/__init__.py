@@ -9,6 +9,7 @@ from .pygame_view import PygameRenderer, default_camera
 from .scene import Bar, Hud, Scene
 from .tensegrity import tensegrity_scene
 from .video import side_by_side, write_gif, write_mp4, write_png, write_video
+from .vine import vine_scene
 
 __all__ = [
     "Bar",
@@ -21,6 +22,7 @@ __all__ = [
     "scene_of",
     "side_by_side",
     "tensegrity_scene",
+    "vine_scene",
     "write_gif",
     "write_mp4",
     "write_png",

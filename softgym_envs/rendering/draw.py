@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from ..core.errors import OptionError
 from ..core.parameters import Parameters
 from ..tensegrity.model import TensegrityModel
+from ..vine.model import VineModel
 from .camera import Camera
 from .pygame_view import Image, PygameRenderer
 from .scene import Hud, Scene
 from .tensegrity import tensegrity_scene
+from .vine import vine_scene
 
 Array = NDArray[np.float64]
 
@@ -91,6 +93,13 @@ def _tensegrity(model: TensegrityModel, simulator: Any, state: Array, hints: dic
         terrain_scale=constants["terrain_scale"],
         **hints,
     )
+
+
+@_scene.register
+def _vine(model: VineModel, simulator: Any, state: Array, hints: dict[str, Array], parameters: Parameters) -> Scene:
+    asked = np.array([0.5 * model.max_growth])  # forces of a robot that would grow
+    forces = simulator.contact_forces(np.asarray(state, dtype=np.float64)[None], asked, parameters)
+    return vine_scene(model, state, forces, **{name: value for name, value in hints.items() if name != "velocity"})
 
 
 def tension_scale(force: float) -> float:

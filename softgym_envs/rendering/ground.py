@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .camera import NEAR, Camera
 from .colors import PAPER, SHADOW, Color, mix, to_ints
-from .scene import Arrow, GroundGrid, Marker
+from .scene import Arrow, GroundGrid, Marker, Prism
 
 Array = NDArray[np.float64]
 Size = tuple[int, int]
@@ -211,3 +211,22 @@ def draw_arrow(surface: pygame.Surface, camera: Camera, arrow: Arrow) -> None:
     shaft = [arrow.start + side, neck + side] if length > 3.0 * arrow.width else [neck]
     back = [neck - side, arrow.start - side] if length > 3.0 * arrow.width else []
     _fill(surface, camera, np.array([*shaft, neck + 2.6 * side, arrow.end, neck - 2.6 * side, *back]), arrow.color, 225)
+
+
+def draw_prisms(surface: pygame.Surface, camera: Camera, prisms: list[Prism]) -> None:
+    """Blocks as sides and top, far ones first. Bodies are drawn over them: meant for low blocks seen from above."""
+    size = surface.get_size()
+    where = [float(np.linalg.norm(np.append(p.outline.mean(axis=0), 0.0) - camera.position)) for p in prisms]
+    for index in np.argsort([-d for d in where], kind="stable").tolist():
+        prism = prisms[index]
+        low = np.column_stack([prism.outline, np.zeros(len(prism.outline))])
+        high = low + np.array([0.0, 0.0, prism.height])
+        following = np.roll(np.arange(len(low)), -1)
+        sides = np.stack([low, low[following], high[following], high], axis=1)
+        order = np.argsort(-np.linalg.norm(sides.mean(axis=1) - camera.position, axis=1), kind="stable")
+        shade = _shade(sides)
+        faces = [(sides[i], 0.78 * min(max(float(shade[i]), 0.6), 1.1)) for i in order] + [(high, 1.0)]
+        for corners, light in faces:
+            pixels, depth = camera.project(corners, size)
+            if depth.min() > NEAR and np.abs(pixels).max() < 1e5:
+                pygame.draw.polygon(surface, to_ints(light * np.asarray(prism.color, dtype=np.float64)), pixels.tolist())

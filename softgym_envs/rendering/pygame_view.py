@@ -170,8 +170,9 @@ class PygameRenderer:
 
 
 def default_camera(scene: Scene) -> Camera:
-    """Sees the whole robot, from the front right and a little above."""
-    return Camera(distance=3.0 * scene.extent).looking_at(scene.look_at)
+    """Sees the whole robot, from where the scene says, or from the front right and a little above."""
+    angles = {name: value for name in ("azimuth", "elevation") if (value := getattr(scene, name)) is not None}
+    return Camera(distance=3.0 * scene.extent, **angles).looking_at(scene.look_at)
 
 
 def _import_pygame() -> Any:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from .camera import NEAR, Camera
 from .colors import PAPER, mix, to_ints
-from .ground import draw_arrow, draw_ground, draw_marker, draw_shadow, hidden_by_ground
-from .scene import Arrow, GroundGrid, Marker, Scene, Segment, Sphere, Trail
+from .ground import draw_arrow, draw_ground, draw_marker, draw_prisms, draw_shadow, hidden_by_ground
+from .scene import Arrow, GroundGrid, Marker, Prism, Scene, Segment, Sphere, Trail
 
 Array = NDArray[np.float64]
 
@@ -53,6 +53,7 @@ def render(scene: Scene, camera: Camera, size: tuple[int, int]) -> pygame.Surfac
         draw_shadow(
             large, grounds[0], camera, pieces.start[pieces.solid], pieces.end[pieces.solid], pieces.radius[pieces.solid]
         )
+    draw_prisms(large, camera, [p for p in scene.primitives if isinstance(p, Prism)])
     for primitive in scene.primitives:
         if isinstance(primitive, Marker) and grounds:
             draw_marker(large, grounds[0], camera, primitive)

@@ -96,6 +96,17 @@ class GroundGrid:
     line_color: Color = GRID
 
 
+@dataclass(frozen=True, eq=False)
+class Prism:
+    """A block that stands on the plane z = 0."""
+
+    outline: Array
+    """(k, 2) [m]: its corners, convex."""
+    height: float
+    """[m]"""
+    color: Color
+
+
 @dataclass(frozen=True)
 class Bar:
     """One horizontal bar of a HUD: `value` between `low` and `high`."""
@@ -129,7 +140,7 @@ class Legend:
     note: str = ""
 
 
-Primitive = Segment | Sphere | Trail | Arrow | Marker | GroundGrid
+Primitive = Segment | Sphere | Trail | Arrow | Marker | GroundGrid | Prism
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,3 +153,7 @@ class Scene:
     extent: float
     """Size of the thing looked at [m]."""
     legend: Legend | None = None
+    azimuth: float | None = None
+    """From where a camera sees it best [rad]; None for the default, as for `elevation`. See `Camera`."""
+    elevation: float | None = None
+    """[rad]"""

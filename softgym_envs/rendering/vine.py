@@ -1,0 +1,120 @@
+"""A vine robot as a scene: the tube at its true diameter, muscles coloured by pressure, obstacles, contact forces, goal.
+
+A pure function of model and state: one state always gives one picture. The plane of the robot is a table, seen from above.
+Legend: M obstacles, K sections, C contacts, k trail points.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.simulator import check_array
+from ..vine.model import ContactForces, VineModel
+from ..vine.obstacles import outline
+from .colors import FORCE, GOAL, OBSTACLE, RING, TRAIL, TUBE, as_color, tension_colors
+from .scene import Arrow, GroundGrid, Legend, Marker, Primitive, Prism, Scene, Segment, Sphere, Trail
+
+Array = NDArray[np.float64]
+
+RING_SPACING = 0.1
+"""[m] of everted length between two rings on the tube."""
+ARROW_SCALE = 0.08
+"""[m/N]"""
+LONGEST_ARROW = 0.25
+"""[m]"""
+GOAL_RADIUS = 0.03
+"""Of the ring around a goal [m]."""
+ELEVATION = float(np.deg2rad(68.0))
+"""Of the camera [rad]."""
+
+
+def vine_scene(
+    model: VineModel,
+    state: Array,
+    forces: ContactForces,
+    *,
+    trail: Array | None = None,
+    goal: Array | None = None,
+) -> Scene:
+    """Everything visible of one robot.
+
+    Args:
+        model: The robot and its obstacles.
+        state: One state (nx,).
+        forces: Of the obstacles, in row 0.
+        trail: Earlier places of the tip (k, 3) [m], oldest first.
+        goal: A point to reach (3,) [m].
+
+    Raises:
+        ShapeError: An argument has the wrong shape, or is not finite.
+    """
+    state = check_array("state", state, (model.nx,))
+    middle = np.array([model.base[0], model.base[1]]) + 0.42 * model.max_length * np.array(
+        [np.cos(model.base[2]), np.sin(model.base[2])]
+    )
+    extent = 0.62 * model.max_length
+    ground = GroundGrid(_flat, (float(middle[0]), float(middle[1])), 3.0 * extent, spacing=0.1)
+    parts: list[Primitive] = [ground, *_obstacles(model, state), *_tube(model, state), *_arrows(model, forces)]
+    if trail is not None:
+        parts.append(Trail(check_array("trail", trail, (None, 3)), 0.3 * model.radius, TRAIL))
+    if goal is not None:
+        parts.append(Marker(check_array("goal", goal, (3,)), GOAL_RADIUS, GOAL))
+    legend = Legend("muscle pressure [kPa]", 0.0, 1e-3 * model.max_steering, note="rings: 0.1 m")
+    return Scene(tuple(parts), np.array([*middle, 0.0]), extent, legend, azimuth=-0.5 * np.pi, elevation=ELEVATION)
+
+
+def _flat(x: Array, y: Array) -> Array:
+    return np.zeros_like(np.asarray(x, dtype=np.float64))
+
+
+def _obstacles(model: VineModel, state: Array) -> list[Primitive]:
+    poses = model.split(state).obstacles
+    height = 2.2 * model.radius
+    shapes = (obstacle.shape for obstacle in model.obstacles)
+    return [Prism(outline(shape, pose), height, OBSTACLE) for shape, pose in zip(shapes, poses, strict=True)]
+
+
+def _tube(model: VineModel, state: Array) -> list[Primitive]:
+    """The tube, its rings, the muscles on both sides, and the tip."""
+    joints, parts = model.points(state), model.split(state)
+    count, radius = int(model.num_active(parts.length)), model.radius
+    points = np.column_stack([joints[: count + 1], np.full(count + 1, radius)])
+    out: list[Primitive] = [Sphere(points[i], radius, TUBE) for i in range(count + 1)]
+    out += [Segment(a, b, 2 * radius, TUBE) for a, b in pairwise(points)]
+    for i in range(count if model.num_sections else 0):
+        pair = parts.pressure.reshape(-1, 2)[model.section_of_joint[i]]
+        normal = np.array([-np.sin(parts.theta[i]), np.cos(parts.theta[i]), 0.0])
+        for pressure, side in zip(pair, (0.8, -0.8), strict=True):
+            color = as_color(tension_colors(np.array([pressure / model.max_steering]))[0])
+            lift = side * radius * normal + np.array([0.0, 0.0, radius])
+            out.append(Segment(points[i] + lift, points[i + 1] + lift, 0.55 * radius, color))
+    return out + _rings(model, state)
+
+
+def _rings(model: VineModel, state: Array) -> list[Primitive]:
+    """Thin bands across the tube every RING_SPACING of everted length."""
+    stations = np.arange(RING_SPACING, float(model.split(state).length), RING_SPACING)
+    place, ahead = (model.points_along(state, stations + step) for step in (0.0, 1e-4))
+    out: list[Primitive] = []
+    for p, q in zip(place, ahead, strict=True):
+        along = (q - p) / max(float(np.linalg.norm(q - p)), 1e-9)
+        across = 0.7 * model.radius * np.array([-along[1], along[0], 0.0])
+        top = np.array([*p, 2.2 * model.radius])
+        out.append(Segment(top - across, top + across, 0.25 * model.radius, RING))
+    return out
+
+
+def _arrows(model: VineModel, forces: ContactForces) -> list[Primitive]:
+    """Forces on the robot, ending where they act."""
+    out: list[Primitive] = []
+    for c in np.flatnonzero(forces.active[0]):
+        force = forces.force[0, c]
+        size = float(np.linalg.norm(force))
+        length = min(ARROW_SCALE * size, LONGEST_ARROW)
+        end = np.array([*forces.position[0, c], 2.3 * model.radius])
+        start = end - np.array([*(length * force / size), 0.0])
+        out.append(Arrow(start, end, 0.6 * model.radius, FORCE))
+    return out

@@ -1,0 +1,171 @@
+"""Small box-constrained quadratic programs by block principal pivoting, in Warp functions: one problem per row of a batch.
+
+    min 1/2 x' W x + b' x,  lo <= x <= hi          (W symmetric positive definite)
+
+or: w = W x + b is zero where lo < x < hi, not negative where x = lo, not positive where x = hi. Every index is free or at a
+bound; the free ones solve a linear system (Cholesky). All that violate the conditions change over at once and, once that has
+stopped helping, one at a time, the last one first. Exact and finite for a positive definite W: [Judice1994].
+
+The arrays have one row per problem: `matrix` (R x R, by rows), `factor` (R x R), `vectors` (NUM_VECTORS x R), `side` (R) with
+-1, 0 and 1 for lo, free and hi.
+"""
+
+from __future__ import annotations
+
+import warp as wp
+
+from ..core import warp_engine  # noqa: F401  (sets Warp up)
+
+NUM_VECTORS = 6
+LINEAR, LOW, HIGH, X, SLOPE, WORK = map(wp.constant, range(NUM_VECTORS))
+"""Which vector is which: b, lo, hi, x, w, and work space."""
+
+BLOCK_TRIALS = 8
+"""So many block changes without progress are allowed before indices change one at a time."""
+MAX_PIVOTS = 1000
+
+_trials = wp.constant(BLOCK_TRIALS)
+_pivots = wp.constant(MAX_PIVOTS)
+
+
+@wp.func
+def factorise(
+    row: int, size: int, matrix: wp.array2d(dtype=wp.float64), factor: wp.array2d(dtype=wp.float64), side: wp.array2d(dtype=int)
+):
+    """Cholesky factor of the free part of W; the rows and columns of the others are skipped."""
+    for i in range(size):
+        if side[row, i] == 0:
+            for j in range(i + 1):
+                if side[row, j] == 0:
+                    total = matrix[row, i * size + j]
+                    for k in range(j):
+                        if side[row, k] == 0:
+                            total -= factor[row, i * size + k] * factor[row, j * size + k]
+                    if j < i:
+                        factor[row, i * size + j] = total / factor[row, j * size + j]
+                    else:
+                        factor[row, i * size + i] = wp.sqrt(total)
+
+
+@wp.func
+def solve_free(
+    row: int,
+    size: int,
+    matrix: wp.array2d(dtype=wp.float64),
+    factor: wp.array2d(dtype=wp.float64),
+    vectors: wp.array2d(dtype=wp.float64),
+    side: wp.array2d(dtype=int),
+):
+    """x of the free indices from W_ff x_f = -b_f - W_fb x_b, x of the others from their bounds; then w of the others."""
+    for i in range(size):
+        if side[row, i] < 0:
+            vectors[row, X * size + i] = vectors[row, LOW * size + i]
+        if side[row, i] > 0:
+            vectors[row, X * size + i] = vectors[row, HIGH * size + i]
+    for i in range(size):
+        if side[row, i] == 0:
+            total = -vectors[row, LINEAR * size + i]
+            for j in range(size):
+                if side[row, j] != 0:
+                    total -= matrix[row, i * size + j] * vectors[row, X * size + j]
+            for k in range(i):
+                if side[row, k] == 0:
+                    total -= factor[row, i * size + k] * vectors[row, WORK * size + k]
+            vectors[row, WORK * size + i] = total / factor[row, i * size + i]
+    for back in range(size):
+        i = size - 1 - back
+        if side[row, i] == 0:
+            total = vectors[row, WORK * size + i]
+            for k in range(i + 1, size):
+                if side[row, k] == 0:
+                    total -= factor[row, k * size + i] * vectors[row, X * size + k]
+            vectors[row, X * size + i] = total / factor[row, i * size + i]
+    for i in range(size):
+        slope = wp.float64(0.0)
+        if side[row, i] != 0:
+            slope = vectors[row, LINEAR * size + i]
+            for j in range(size):
+                slope += matrix[row, i * size + j] * vectors[row, X * size + j]
+        vectors[row, SLOPE * size + i] = slope
+
+
+@wp.func
+def wanted_side(
+    row: int,
+    i: int,
+    size: int,
+    vectors: wp.array2d(dtype=wp.float64),
+    side: wp.array2d(dtype=int),
+    small_x: wp.float64,
+    small_w: wp.float64,
+):
+    """Where index i should be: unchanged if it satisfies its condition."""
+    x = vectors[row, X * size + i]
+    w = vectors[row, SLOPE * size + i]
+    now = side[row, i]
+    out = now
+    if now == 0:
+        if x < vectors[row, LOW * size + i] - small_x:
+            out = -1
+        elif x > vectors[row, HIGH * size + i] + small_x:
+            out = 1
+    elif now < 0:
+        if w < -small_w:
+            out = 0
+    else:
+        if w > small_w:
+            out = 0
+    return out
+
+
+@wp.func
+def box_qp(
+    row: int,
+    size: int,
+    matrix: wp.array2d(dtype=wp.float64),
+    factor: wp.array2d(dtype=wp.float64),
+    vectors: wp.array2d(dtype=wp.float64),
+    side: wp.array2d(dtype=int),
+    small_x: wp.float64,
+    small_w: wp.float64,
+):
+    """Solve from the sides given; -> 1 if the conditions hold within small_x and small_w, 0 after MAX_PIVOTS changes.
+
+    With lo = hi an index may be on any side: a multiplier of either sign is fine, and it stays where it is.
+    """
+    fewest = size + 1
+    trials = int(_trials)
+    done = int(0)
+    count = int(0)
+    while done == 0 and count < _pivots:
+        count += 1
+        factorise(row, size, matrix, factor, side)
+        solve_free(row, size, matrix, factor, vectors, side)
+        wrong = int(0)
+        last = int(-1)
+        for i in range(size):
+            if vectors[row, LOW * size + i] < vectors[row, HIGH * size + i]:
+                if wanted_side(row, i, size, vectors, side, small_x, small_w) != side[row, i]:
+                    wrong += 1
+                    last = i
+            elif side[row, i] == 0:
+                wrong += 1
+                last = i
+        if wrong == 0:
+            done = 1
+        else:
+            block = int(0)
+            if wrong < fewest:
+                fewest = wrong
+                trials = _trials
+                block = 1
+            elif trials > 0:
+                trials -= 1
+                block = 1
+            for i in range(size):
+                if block == 1 or i == last:
+                    if vectors[row, LOW * size + i] < vectors[row, HIGH * size + i]:
+                        side[row, i] = wanted_side(row, i, size, vectors, side, small_x, small_w)
+                    else:
+                        side[row, i] = -1
+    return done

@@ -1,0 +1,753 @@
+"""The vine robot that a laboratory wants: a chain that grows at its tip, bends, wrinkles, is steered, and meets obstacles.
+
+One step of h, in minimal coordinates (angles and length, no drift), for n links:
+
+1. `read_links`      places and directions now; velocities of the last step as Cartesian vectors, V_k = J(q_{k-1}) v_k
+2. `joint_moment`    bending moment M(kappa) of an inflated beam that wrinkles, and the muscles' moment
+3. `sweep_back`, `sweep_forward`    velocities without contact: the quadratic program of `chain`, spring and damper implicit
+4. `contact`         impulses of contact, friction and growth; a second sweep spreads them
+5. `move`            semi-implicit Euler
+
+    minimise 1/2 (V - V_k)' M (V - V_k) - h F' V + 1/2 h^2 K dkappa/dt^2 + ...,   V = J(q_k) v,   q_{k+1} = q_k + h v
+
+The kinetic energy of the last step is projected onto the motions possible now, and K is the largest slope of M(kappa): hence
+the sum of kinetic energy (at V) and elastic energy cannot grow without growth, steering or gravity, whatever the step. Steps
+in which a contact moves so far that its straight-line gap would be wrong by more than a few hundredths of a mm are halved.
+
+Constants are those of the tube, not of its links: refining the links converges. With n links of mass rho l_i:
+k_i = EI / h_i, h_i the distance between the middles of the links that meet there (half a link at the clamped base).
+
+Sources: framework of velocities and impulses [Jitosho2021] (arXiv 2011.01917) II; eversion force [Blumenschein2017]; bending
+of an inflated beam [Comer1963]. Legend: B batch, N links, K sections, M obstacles, C contacts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ..core import warp_engine
+from ..core.errors import OptionError, ParameterError
+from ..core.parameters import Parameters
+from ..core.simulator import IntArray, Linearization, check_array, check_number, finite_differences
+from ..core.warp_engine import Program, WarpEngine
+from .boxqp import NUM_VECTORS
+from .chain import Gain, Motion, Stage, Value, backward, feedback, forward
+from .contact import Contact, Link, apply_impulses, build_matrix, find_contacts, set_rows, solve_contacts
+from .geometry import Place, Shape, place_obstacles, shape_arrays
+from .model import ContactForces, VineModel, contact_table
+from .obstacles import Polygon
+from .parameters import VineParameters
+
+Array = NDArray[np.float64]
+
+SPEED_LIMIT = 1e4
+"""[m/s, rad/s] A robot faster than this has diverged."""
+OVERLAP = 5e-5
+"""[m] A step that ends in a deeper overlap is repeated at half the size, down to 1/64."""
+BENDING = {"linear": 0, "wrinkling": 1}
+
+_C = {name: wp.constant(VineParameters.index(name)) for name in VineParameters.names()}
+EI, BEND_DAMP, DENSITY, DRAG, PRESSURE = (
+    _C[name] for name in ("bending_stiffness", "bending_damping", "linear_density", "drag", "pressure")
+)
+YIELD, TAIL_DRAG, TAIL_FRICTION, FRICTION = (_C[name] for name in ("yield_pressure", "tail_drag", "tail_friction", "friction"))
+GAIN, FULL, LAG, GRAVITY = (_C[name] for name in ("steering_gain", "steering_curvature", "steering_lag", "gravity"))
+
+_zero = wp.constant(wp.float64(0.0))
+_half = wp.constant(wp.float64(0.5))
+_one = wp.constant(wp.float64(1.0))
+_two = wp.constant(wp.float64(2.0))
+_four = wp.constant(wp.float64(4.0))
+_twelfth = wp.constant(wp.float64(1.0 / 12.0))
+_pi = wp.constant(wp.float64(np.pi))
+_tiny = wp.constant(wp.float64(1e-12))
+_slack = wp.constant(wp.float64(1e-9))
+_least_reach = wp.constant(wp.float64(1e-3))
+_safe_move = wp.constant(wp.float64(5e-4))
+_overlap = wp.constant(wp.float64(-OVERLAP))
+_limit = wp.constant(wp.float64(SPEED_LIMIT))
+_least_share = wp.constant(wp.float64(1.0 / 64.0))
+
+
+@wp.struct
+class Size:
+    """Structure of the robot: N, K, M, link length, full length, base pose, radius, dt, law of bending, limits of controls."""
+
+    links: int
+    sections: int
+    obstacles: int
+    link: wp.float64
+    full: wp.float64
+    base: wp.vec2d
+    heading: wp.float64
+    radius: wp.float64
+    dt: wp.float64
+    wrinkling: int
+    max_growth: wp.float64
+    max_steering: wp.float64
+
+
+def make_size(model: VineModel, dt: float, wrinkling: int) -> Any:
+    """The struct `Size` of a model."""
+    size = Size()
+    size.links, size.sections, size.obstacles = model.num_links, model.num_sections, len(model.obstacles)
+    size.link, size.full, size.radius, size.dt = model.link_length, model.max_length, model.radius, dt
+    size.base, size.heading = wp.vec2d(*model.base[:2]), model.base[2]
+    size.wrinkling, size.max_growth, size.max_steering = wrinkling, model.max_growth, model.max_steering
+    return size
+
+
+@wp.struct
+class Body:
+    """Constants of one row."""
+
+    ei: wp.float64
+    damp: wp.float64
+    rho: wp.float64
+    drag: wp.float64
+    wrinkle: wp.float64
+    """Moment at which the tube begins to wrinkle, pi P R^3 / 2 [N m]."""
+    head: wp.float64
+    """Force of the pressure that is left for growth, A max(0, P - P_y) [N]."""
+    tail_drag: wp.float64
+    tail_friction: wp.float64
+    mu: wp.float64
+    gain: wp.float64
+    full: wp.float64
+    gravity: wp.float64
+
+
+@wp.func
+def read_body(constants: wp.array2d(dtype=wp.float64), b: int, radius: wp.float64):
+    """Row b's constants."""
+    body = Body()
+    body.ei = constants[b, EI]
+    body.damp = constants[b, BEND_DAMP]
+    body.rho = constants[b, DENSITY]
+    body.drag = constants[b, DRAG]
+    body.wrinkle = _half * _pi * constants[b, PRESSURE] * radius * radius * radius
+    body.head = _pi * radius * radius * wp.max(_zero, constants[b, PRESSURE] - constants[b, YIELD])
+    body.tail_drag = constants[b, TAIL_DRAG]
+    body.tail_friction = constants[b, TAIL_FRICTION]
+    body.mu = constants[b, FRICTION]
+    body.gain = constants[b, GAIN]
+    body.full = constants[b, FULL]
+    body.gravity = constants[b, GRAVITY]
+    return body
+
+
+# --- bending ---------------------------------------------------------------------------------------------------------
+
+
+@wp.func
+def bending_moment(curvature: wp.float64, body: Body, wrinkling: int):
+    """EI kappa up to M_w = pi P R^3 / 2; beyond, M(g) of [Comer1963] with the wrinkled angle g, cos g = 2 kappa_w / kappa - 1.
+
+    M(g) = M_w (sin 2g + 2 pi - 2g) / (2 (sin g + (pi - g) cos g)), which rises from M_w to 2 M_w.
+    """
+    out = body.ei * curvature
+    size = wp.abs(curvature)
+    onset = body.wrinkle / body.ei
+    if wrinkling == 1 and size > onset:
+        c = _two * onset / size - _one
+        s = wp.sqrt(wp.max(_zero, _one - c * c))
+        rest = wp.atan2(s, -c)  # pi - g
+        below = s + rest * c
+        moment = _two * body.wrinkle
+        if rest > wp.float64(1e-3):  # below ~ rest^3 / 3 loses its digits
+            moment = body.wrinkle * (_two * s * c + _two * rest) / (_two * below)
+        out = wp.sign(curvature) * moment
+    return out
+
+
+@wp.func
+def muscle_moment(curvature: wp.float64, left: wp.float64, right: wp.float64, body: Body):
+    """G p max(0, 1 - kappa / kappa_full) of the left muscle minus the same of the right one at -kappa."""
+    return body.gain * (
+        left * wp.max(_zero, _one - curvature / body.full) - right * wp.max(_zero, _one + curvature / body.full)
+    )
+
+
+@wp.func
+def count_links(length: wp.float64, size: Size):
+    """n = floor(L / l) in 1 ... N."""
+    return wp.clamp(int(wp.floor(length / size.link + _slack)), 1, size.links)
+
+
+# --- one step --------------------------------------------------------------------------------------------------------
+
+
+@wp.func
+def read_links(
+    row: int, num: int, lag: wp.float64, size: Size, state: wp.array2d(dtype=wp.float64), links: wp.array2d(dtype=Link)
+):
+    """Places of the links; V of each centre of mass with the directions of one `lag` [s] earlier. -> sum of |bends| [rad]."""
+    p = size.base
+    e = wp.vec2d(_zero, _zero)
+    before = size.heading
+    bends = wp.float64(0.0)
+    for i in range(num):
+        theta = state[row, i]
+        omega = state[row, size.links + i]
+        length = size.link
+        if i == num - 1:
+            length = state[row, 2 * size.links] - wp.float64(num - 1) * size.link
+        link = Link()
+        link.p = p
+        link.t = wp.vec2d(wp.cos(theta), wp.sin(theta))
+        link.length = length
+        earlier = theta - lag * omega
+        arm = (length * omega) * wp.vec2d(-wp.sin(earlier), wp.cos(earlier))
+        link.v = e + _half * arm
+        links[row, i] = link
+        p = p + length * link.t
+        e = e + arm
+        bends += wp.abs(theta - before)
+        before = theta
+    return bends
+
+
+@wp.func
+def stage_of(
+    row: int,
+    i: int,
+    h: wp.float64,
+    size: Size,
+    body: Body,
+    state: wp.array2d(dtype=wp.float64),
+    links: wp.array2d(dtype=Link),
+):
+    """Cost and transition of link i; see `chain.Stage` and the module docstring."""
+    link = links[row, i]
+    theta = state[row, i]
+    before = size.heading
+    spacing = link.length
+    if i > 0:
+        before = state[row, i - 1]
+        spacing = link.length + size.link
+    spacing = _half * spacing
+    m = body.rho * link.length
+    heavy = m + h * body.drag * link.length
+    normal = wp.vec2d(-link.t[1], link.t[0])
+    spin = link.length * link.length * _twelfth
+    momentum = m * link.v - wp.vec2d(_zero, h * m * body.gravity)
+    s = Stage()
+    s.m = heavy
+    s.g = (_half * link.length * heavy) * normal
+    s.inertia = heavy * (_four * spin)
+    s.le = -momentum
+    s.lw = -_half * link.length * wp.dot(normal, momentum) - m * spin * state[row, size.links + i]
+    s.b = link.length * normal
+    curvature = (theta - before) / spacing
+    left = wp.float64(0.0)
+    right = wp.float64(0.0)
+    if size.sections > 0:
+        pressures = 2 * size.links + 2 + 2 * (i * size.sections // size.links)
+        left = state[row, pressures]
+        right = state[row, pressures + 1]
+    s.turn = h * (bending_moment(curvature, body, size.wrinkling) - muscle_moment(curvature, left, right, body))
+    s.stiff = h * (h * (body.ei + body.gain * (left + right) / body.full) + body.damp) / spacing
+    return s
+
+
+@wp.func
+def sweep_back(
+    row: int,
+    num: int,
+    h: wp.float64,
+    size: Size,
+    body: Body,
+    state: wp.array2d(dtype=wp.float64),
+    links: wp.array2d(dtype=Link),
+    gains: wp.array2d(dtype=Gain),
+):
+    """Feedback of every link, from the tip to the base."""
+    value = Value()
+    for back in range(num):
+        i = num - 1 - back
+        stage = stage_of(row, i, h, size, body, state, links)
+        gain = feedback(value, stage)
+        gains[row, i] = gain
+        value = backward(value, stage, gain)
+
+
+@wp.func
+def sweep_forward(row: int, num: int, gains: wp.array2d(dtype=Gain), motions: wp.array2d(dtype=Motion)):
+    """Velocities from the base to the tip. -> largest speed of a link's end [m/s]."""
+    x = Motion()
+    motions[row, 0] = x
+    fastest = wp.float64(0.0)
+    for i in range(num):
+        x = forward(x, gains[row, i])
+        motions[row, i + 1] = x
+        fastest = wp.max(fastest, wp.dot(x.e, x.e))
+    return wp.sqrt(fastest)
+
+
+@wp.func
+def growth_force(bends: wp.float64, length: wp.float64, body: Body):
+    """F = max(0, A (P - P_y) - q L exp(mu_c sum |dtheta|)): pressure minus the tail's drag, which grows around bends."""
+    return wp.max(_zero, body.head - body.tail_drag * length * wp.exp(body.tail_friction * bends))
+
+
+@wp.func
+def move(
+    row: int,
+    num: int,
+    h: wp.float64,
+    growth: wp.float64,
+    size: Size,
+    motions: wp.array2d(dtype=Motion),
+    state: wp.array2d(dtype=wp.float64),
+):
+    """theta += h w, L += h g; links beyond the tip copy the tip link."""
+    for i in range(num):
+        w = motions[row, i + 1].w
+        state[row, size.links + i] = w
+        state[row, i] = state[row, i] + h * w
+    for i in range(num, size.links):
+        state[row, i] = state[row, num - 1]
+        state[row, size.links + i] = state[row, size.links + num - 1]
+    state[row, 2 * size.links] = wp.min(state[row, 2 * size.links] + h * growth, size.full)
+    state[row, 2 * size.links + 1] = growth
+
+
+@wp.func
+def copy_motion(source: int, target: int, size: Size, state: wp.array2d(dtype=wp.float64)):
+    """Angles, rates, length and growth of one row of `state` into another."""
+    for x in range(2 * size.links + 2):
+        state[target, x] = state[source, x]
+
+
+@wp.func
+def fill_muscles(
+    row: int,
+    b: int,
+    t: int,
+    lag: wp.float64,
+    size: Size,
+    controls: wp.array3d(dtype=wp.float64),
+    state: wp.array2d(dtype=wp.float64),
+):
+    """p' = p + (1 - exp(-dt / lag)) (asked - p)."""
+    share = _one - wp.exp(-size.dt / lag)
+    for k in range(2 * size.sections):
+        x = 2 * size.links + 2 + k
+        asked = wp.clamp(controls[b, t, 1 + k], _zero, size.max_steering)
+        state[row, x] = state[row, x] + share * (asked - state[row, x])
+
+
+@wp.func
+def is_wild(row: int, size: Size, state: wp.array2d(dtype=wp.float64)):
+    """1 if a rate or the growth is not finite or over the limit."""
+    out = int(0)
+    for x in range(size.links, 2 * size.links):
+        if not (wp.abs(state[row, x]) < _limit):
+            out = 1
+    if not (wp.abs(state[row, 2 * size.links + 1]) < _limit) or not wp.isfinite(state[row, 0]):
+        out = 1
+    return out
+
+
+@wp.func
+def solve_velocities(
+    row: int,
+    h: wp.float64,
+    lag: wp.float64,
+    asked: wp.float64,
+    size: Size,
+    body: Body,
+    shapes: wp.array(dtype=Shape),
+    places: wp.array2d(dtype=Place),
+    corners: wp.array2d(dtype=wp.vec2d),
+    state: wp.array2d(dtype=wp.float64),
+    links: wp.array2d(dtype=Link),
+    gains: wp.array2d(dtype=Gain),
+    motions: wp.array2d(dtype=Motion),
+    contacts: wp.array2d(dtype=Contact),
+    matrix: wp.array2d(dtype=wp.float64),
+    factor: wp.array2d(dtype=wp.float64),
+    vectors: wp.array2d(dtype=wp.float64),
+    side: wp.array2d(dtype=int),
+):
+    """Steps 1 to 4 of the module docstring. -> growth speed, largest speed [m/s], number of contacts (-1 if not solved)."""
+    length = state[row, 2 * size.links]
+    num = count_links(length, size)
+    bends = read_links(row, num, lag, size, state, links)
+    sweep_back(row, num, h, size, body, state, links, gains)
+    fastest = sweep_forward(row, num, gains, motions)
+    growth = state[row, 2 * size.links + 1]
+    goal = wp.min(asked, (size.full - length) / h)
+    push = h * growth_force(bends, length, body)
+    mobility = _one / (_two * body.rho * length)
+    reach = _least_reach + _two * h * (fastest + goal)
+    count = find_contacts(row, num, size.radius, reach, shapes, places, corners, links, contacts)
+    if count > 0:
+        build_matrix(row, num, count, mobility, gains, contacts, matrix)
+        set_rows(row, count, _one / h, growth, goal, push, motions, contacts, vectors, side)
+        good = solve_contacts(row, count, body.mu, matrix, factor, vectors, side)
+        growth = growth + mobility * apply_impulses(row, num, count, gains, contacts, vectors)
+        fastest = sweep_forward(row, num, gains, motions)
+        if good == 0:
+            count = -1
+    else:
+        growth = wp.min(goal, wp.max(_zero, growth) + mobility * push)
+    return growth, fastest, count
+
+
+@wp.func
+def step_row(
+    row: int,
+    spare: int,
+    asked: wp.float64,
+    size: Size,
+    body: Body,
+    shapes: wp.array(dtype=Shape),
+    places: wp.array2d(dtype=Place),
+    corners: wp.array2d(dtype=wp.vec2d),
+    state: wp.array2d(dtype=wp.float64),
+    links: wp.array2d(dtype=Link),
+    gains: wp.array2d(dtype=Gain),
+    motions: wp.array2d(dtype=Motion),
+    contacts: wp.array2d(dtype=Contact),
+    matrix: wp.array2d(dtype=wp.float64),
+    factor: wp.array2d(dtype=wp.float64),
+    vectors: wp.array2d(dtype=wp.float64),
+    side: wp.array2d(dtype=int),
+):
+    """One step of dt, in halves of halves where a contact moves far. -> 1, or 0 if a program was not solved."""
+    good = int(1)
+    rest = wp.float64(1.0)
+    share = wp.float64(1.0)
+    lag = size.dt + _zero
+    while rest > _zero:
+        h = share * size.dt
+        num = count_links(state[row, 2 * size.links], size)
+        growth, fastest, count = solve_velocities(
+            row,
+            h,
+            lag,
+            asked,
+            size,
+            body,
+            shapes,
+            places,
+            corners,
+            state,
+            links,
+            gains,
+            motions,
+            contacts,
+            matrix,
+            factor,
+            vectors,
+            side,
+        )
+        if count < 0:
+            good = 0
+        copy_motion(row, spare, size, state)
+        move(row, num, h, growth, size, motions, state)
+        redo = int(0)
+        if h * (fastest + growth) > _safe_move and share > _least_share and shapes.shape[0] > 0:
+            num = count_links(state[row, 2 * size.links], size)
+            read_links(row, num, lag, size, state, links)
+            if find_contacts(row, num, size.radius, _overlap, shapes, places, corners, links, contacts) > 0:
+                redo = 1
+        if redo == 1:
+            copy_motion(spare, row, size, state)
+            share = _half * share
+        else:
+            rest = rest - share
+            lag = h + _zero
+    return good
+
+
+def rollout_kernel(
+    size: Size,
+    shapes: wp.array(dtype=Shape),
+    local: wp.array2d(dtype=wp.float64),
+    constants: wp.array2d(dtype=wp.float64),
+    controls: wp.array3d(dtype=wp.float64),
+    horizon: int,
+    substeps: int,
+    slots: int,
+    state: wp.array2d(dtype=wp.float64),
+    links: wp.array2d(dtype=Link),
+    gains: wp.array2d(dtype=Gain),
+    motions: wp.array2d(dtype=Motion),
+    contacts: wp.array2d(dtype=Contact),
+    places: wp.array2d(dtype=Place),
+    corners: wp.array2d(dtype=wp.vec2d),
+    matrix: wp.array2d(dtype=wp.float64),
+    factor: wp.array2d(dtype=wp.float64),
+    vectors: wp.array2d(dtype=wp.float64),
+    side: wp.array2d(dtype=int),
+    states: wp.array3d(dtype=wp.float64),
+    status: wp.array(dtype=int),
+):
+    """All substeps of row b; see `core.warp_engine` for the arguments. Forward only.
+
+    The first of the two slots of `state` holds the state, the second what a step may have to go back to.
+    """
+    b = wp.tid()
+    row = b
+    spare = constants.shape[0] + b
+    body = read_body(constants, b, size.radius)
+    lag = constants[b, LAG]
+    place_obstacles(row, 2 * size.links + 2 + 2 * size.sections, state, shapes, local, places, corners)
+    if is_wild(row, size, state) == 1:
+        status[b] = 1
+    for t in range(horizon):
+        for _s in range(substeps):
+            if status[b] == 0:
+                fill_muscles(row, b, t, lag, size, controls, state)
+                asked = wp.clamp(controls[b, t, 0], _zero, size.max_growth)
+                good = step_row(
+                    row,
+                    spare,
+                    asked,
+                    size,
+                    body,
+                    shapes,
+                    places,
+                    corners,
+                    state,
+                    links,
+                    gains,
+                    motions,
+                    contacts,
+                    matrix,
+                    factor,
+                    vectors,
+                    side,
+                )
+                if good == 0:
+                    status[b] = 1
+        if status[b] == 0:
+            if is_wild(row, size, state) == 1:
+                status[b] = 1
+        for x in range(state.shape[1]):
+            if status[b] == 0:
+                states[b, t + 1, x] = state[row, x]
+            else:
+                states[b, t + 1, x] = states[b, t, x]
+
+
+def force_kernel(
+    size: Size,
+    shapes: wp.array(dtype=Shape),
+    local: wp.array2d(dtype=wp.float64),
+    constants: wp.array2d(dtype=wp.float64),
+    growth: wp.array(dtype=wp.float64),
+    state: wp.array2d(dtype=wp.float64),
+    links: wp.array2d(dtype=Link),
+    gains: wp.array2d(dtype=Gain),
+    motions: wp.array2d(dtype=Motion),
+    contacts: wp.array2d(dtype=Contact),
+    places: wp.array2d(dtype=Place),
+    corners: wp.array2d(dtype=wp.vec2d),
+    matrix: wp.array2d(dtype=wp.float64),
+    factor: wp.array2d(dtype=wp.float64),
+    vectors: wp.array2d(dtype=wp.float64),
+    side: wp.array2d(dtype=int),
+    out: wp.array3d(dtype=wp.float64),
+):
+    """Contacts in a step of dt from the state: columns of `contact_table`, of the contacts that push; other rows stay zero."""
+    b = wp.tid()
+    body = read_body(constants, b, size.radius)
+    place_obstacles(b, 2 * size.links + 2 + 2 * size.sections, state, shapes, local, places, corners)
+    asked = wp.clamp(growth[b], _zero, size.max_growth)
+    _growth, _fastest, count = solve_velocities(
+        b,
+        size.dt,
+        size.dt,
+        asked,
+        size,
+        body,
+        shapes,
+        places,
+        corners,
+        state,
+        links,
+        gains,
+        motions,
+        contacts,
+        matrix,
+        factor,
+        vectors,
+        side,
+    )
+    for c in range(count):
+        contact = contacts[b, c]
+        force = contact.normal / size.dt
+        if force > _tiny:
+            link = links[b, contact.link]
+            place = link.p + contact.arm * link.t - size.radius * contact.d
+            rub = contact.tangent / size.dt
+            out[b, c, 0] = wp.float64(contact.link)
+            out[b, c, 1] = wp.float64(contact.obstacle)
+            out[b, c, 2] = place[0]
+            out[b, c, 3] = place[1]
+            out[b, c, 4] = force * contact.d[0] - rub * contact.d[1]
+            out[b, c, 5] = force * contact.d[1] + rub * contact.d[0]
+            out[b, c, 6] = force
+            out[b, c, 7] = rub
+            out[b, c, 8] = contact.gap
+
+
+_forces = wp.kernel(force_kernel, enable_backward=False, module="unique")
+
+
+@dataclass(frozen=True, eq=False)
+class VineSimulator:
+    """Our engine as a `core.simulator.Simulator`, for any `VineModel`.
+
+    >>> simulator = VineSimulator()
+    >>> states, status = simulator.rollout(simulator.initial_state(2), np.full((2, 5, 5), 0.05), substeps=10)
+    >>> states.shape, status.tolist()
+    ((2, 6, 86), [0, 0])
+
+    Raises:
+        OptionError: Unknown law of bending or device, dt not positive, no room for contacts.
+    """
+
+    model: VineModel = field(default_factory=VineModel)
+    """Structure and obstacles."""
+    dt: float = 0.01
+    """Physics step [s]. Oscillations are damped by about omega dt / 2 of critical: choose it smaller where they matter."""
+    bending: str = "wrinkling"
+    """"wrinkling", an inflated beam, or "linear"."""
+    max_contacts: int = 24
+    """Most contacts of one robot in one step; beyond, those with the widest gaps are left out."""
+    device: str = "cpu"
+    """"cpu", or a CUDA device of Warp."""
+
+    exact_linearize = False
+
+    def __post_init__(self) -> None:
+        if self.bending not in BENDING:
+            raise OptionError(f"bending is {self.bending!r}, allowed are {', '.join(BENDING)}")
+        check_number("dt", self.dt, positive=True, unit="s")
+        check_number("max_contacts", self.max_contacts, low=1, high=1000, whole=True)
+        warp_engine.check_device(self.device)
+
+    @property
+    def nx(self) -> int:
+        """Length of a state."""
+        return self.model.nx
+
+    @property
+    def n(self) -> int:
+        """Dimension of the tangent space."""
+        return self.model.n
+
+    @property
+    def nu(self) -> int:
+        """Number of controls."""
+        return self.model.nu
+
+    @property
+    def control_bounds(self) -> tuple[Array, Array]:
+        """Lowest and highest control, each (nu,)."""
+        return self.model.control_bounds
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """One name per entry of the state."""
+        return self.model.state_names
+
+    @property
+    def control_names(self) -> tuple[str, ...]:
+        """One name per control."""
+        return self.model.control_names
+
+    @property
+    def options(self) -> dict[str, str | float]:
+        """Choices that identified constants belong to: written with them, and made by `gym.make(..., params=file)`."""
+        return {"bending": self.bending}
+
+    @cached_property
+    def default_parameters(self) -> VineParameters:
+        """Constants before identification."""
+        return VineParameters()
+
+    def initial_state(self, batch: int = 1) -> Array:
+        """Straight, at rest, without pressure in the muscles, (B, nx)."""
+        return np.tile(self.model.straight_state(), (batch, 1))
+
+    def retract(self, state: Array, dx: Array) -> Array:
+        """state + dx."""
+        return self.model.retract(state, dx)
+
+    def difference(self, a: Array, b: Array) -> Array:
+        """a - b."""
+        return self.model.difference(a, b)
+
+    def step(
+        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> tuple[Array, IntArray]:
+        """One control step; see `Simulator.step`."""
+        control = check_array("control", control, (None, self.nu))
+        states, status = self.rollout(state, control[:, None], parameters, substeps=substeps)
+        return states[:, 1], status
+
+    def rollout(
+        self, state: Array, controls: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> tuple[Array, IntArray]:
+        """T control steps; see `Simulator.rollout`."""
+        state = check_array("state", state, (None, self.nx))
+        controls = check_array("controls", controls, (len(state), None, self.nu))
+        if substeps < 1:
+            raise OptionError(f"substeps is {substeps}, expected >= 1")
+        return self.engine.rollout(state, controls, self._constants(parameters, len(state)), substeps)
+
+    def linearize(
+        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> Linearization:
+        """Central differences of one control step, in one batch; not exact where a contact opens or a link appears."""
+        state = check_array("state", state, (None, self.nx))
+        control = check_array("control", control, (len(state), self.nu))
+        return finite_differences(self, state, control, parameters, substeps=substeps)
+
+    def contact_forces(self, state: Array, growth: Array, parameters: Parameters | None = None) -> ContactForces:
+        """Forces of the obstacles on the robot in the step of dt from `state` (B, nx); growth speed asked (B,) [m/s]."""
+        state = check_array("state", state, (None, self.nx))
+        growth = check_array("growth", growth, (len(state),))
+        constants = self._constants(parameters, len(state))
+        out = wp.zeros((len(state), self.max_contacts, 9), dtype=wp.float64, device=self.device)
+        given = [wp.array(a, dtype=wp.float64, device=self.device) for a in (constants, growth, state)]
+        scratch = [wp.zeros((len(state), count), dtype=dtype, device=self.device) for dtype, count in self._scratch]
+        wp.launch(_forces, dim=len(state), inputs=[*self.engine.structure, *given, *scratch, out], device=self.device)
+        return contact_table(np.asarray(out.numpy()))
+
+    @cached_property
+    def engine(self) -> WarpEngine:
+        """The Warp side of this simulator; it runs forward only."""
+        structure = [
+            make_size(self.model, self.dt, BENDING[self.bending]),
+            *shape_arrays(self.model.obstacles, self.device),
+        ]
+        program = Program(rollout_kernel, (), self._scratch)
+        return WarpEngine(program, structure, self.nx, self.nu, len(VineParameters.names()), self.device)
+
+    @cached_property
+    def _scratch(self) -> tuple[tuple[Any, int], ...]:
+        """Work space of one row: dtype and count."""
+        model, rows = self.model, 2 * self.max_contacts + 2
+        corners = max(1, sum(len(o.shape.vertices) for o in model.obstacles if isinstance(o.shape, Polygon)))
+        chain = ((Link, model.num_links), (Gain, model.num_links), (Motion, model.num_links + 1))
+        around = ((Contact, self.max_contacts), (Place, max(1, len(model.obstacles))), (wp.vec2d, corners))
+        program = ((wp.float64, rows * rows), (wp.float64, rows * rows), (wp.float64, NUM_VECTORS * rows), (wp.int32, rows))
+        return (*chain, *around, *program)
+
+    def _constants(self, parameters: Parameters | None, batch: int) -> Array:
+        parameters = parameters or self.default_parameters
+        if not isinstance(parameters, VineParameters):
+            raise ParameterError(f"parameters are {type(parameters).__name__}, this simulator takes VineParameters")
+        return parameters.to_matrix(batch)

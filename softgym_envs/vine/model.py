@@ -1,0 +1,275 @@
+"""Structure of a vine robot: how long it may grow and in how many links, its muscles, what stands around it; and its state.
+
+The body is a chain of straight links. A robot of length L has n = floor(L / l) links, l = max_length / N: n - 1 of length l,
+and the tip link with the rest, l <= L - (n - 1) l < 2 l. Only the tip link lengthens (eversion); when it is 2 l long it becomes
+two links in line, so that positions and velocities are continuous. Links beyond n copy the angle and rate of the tip link.
+
+State, nx = 2 N + 2 + 2 K + 3 M numbers:
+
+    theta0 ... N-1 [rad]      heading of every link in the world
+    omega0 ... N-1 [rad/s]    their rates
+    length [m], growth [m/s]  L and dL/dt
+    left0, right0, ...  [Pa]  pressure of the left and right muscle of every section; the left one bends to +theta
+    obstacle0.x, .y, .angle   [m, m, rad] where every obstacle stands
+
+Control: growth speed [m/s], then the pressures asked of the muscles [Pa]. The state is a vector space: n = nx.
+Legend: B batch, N links, K sections, M obstacles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.errors import StructureError
+from .obstacles import Obstacle, to_local
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+MAX_LINKS = 2000
+
+
+class Split(NamedTuple):
+    """Views of the parts of a state (..., nx)."""
+
+    theta: Array
+    """(..., N) [rad]"""
+    omega: Array
+    """(..., N) [rad/s]"""
+    length: Array
+    """(...) [m]"""
+    growth: Array
+    """(...) [m/s]"""
+    pressure: Array
+    """(..., 2 K) [Pa]"""
+    obstacles: Array
+    """(..., M, 3) [m, m, rad]"""
+
+
+class ContactForces(NamedTuple):
+    """Of the contacts that push, (B, C) each; `active` says which entries are contacts."""
+
+    active: NDArray[np.bool_]
+    link: IntArray
+    obstacle: IntArray
+    position: Array
+    """(B, C, 2) of the skin [m]"""
+    force: Array
+    """(B, C, 2) on the robot [N]"""
+    normal: Array
+    """[N]"""
+    tangent: Array
+    """[N], to the left of the normal"""
+    gap: Array
+    """[m]"""
+
+
+def contact_table(table: Array) -> ContactForces:
+    """Columns link, obstacle, x, y, force x, force y, normal, tangent, gap, (B, C, 9); rows without normal force are none."""
+    link, obstacle = (table[:, :, k].astype(np.int64) for k in (0, 1))
+    parts = (table[:, :, 2:4], table[:, :, 4:6], table[:, :, 6], table[:, :, 7], table[:, :, 8])
+    return ContactForces(table[:, :, 6] > 0, link, obstacle, *parts)
+
+
+@dataclass(frozen=True, eq=False)
+class VineModel:
+    """See the module docstring.
+
+    >>> VineModel(num_links=10, max_length=1.0).nx
+    26
+
+    Raises:
+        StructureError: A size that is not positive or not finite, or links shorter than the tube is thin.
+    """
+
+    num_links: int = 40
+    """N, of a robot of full length."""
+    max_length: float = 1.2
+    """[m]"""
+    radius: float = 0.012
+    """Of the tube [m]."""
+    initial_length: float = 0.3
+    """[m], at least max_length / N."""
+    num_sections: int = 2
+    """K sections of equal length along the full robot, each with a pair of muscles."""
+    max_growth: float = 0.1
+    """Largest growth speed that may be asked for [m/s]."""
+    max_steering: float = 2e4
+    """Largest pressure of a muscle [Pa]."""
+    base: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Where the robot leaves its reel, and its heading there (x, y, angle) [m, m, rad]; it is clamped."""
+    obstacles: tuple[Obstacle, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, low, high in (("num_links", 1, MAX_LINKS), ("num_sections", 0, self.num_links)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:
+                raise StructureError(f"{name} is {value!r}, expected a whole number in [{low}, {high}]")
+        for name in ("max_length", "radius", "initial_length", "max_growth", "max_steering"):
+            value = getattr(self, name)
+            if not (isinstance(value, (int, float, np.number)) and np.isfinite(value) and value > 0):
+                raise StructureError(f"{name} is {value!r}, expected a number > 0")
+        if len(self.base) != 3 or not np.isfinite(self.base).all():
+            raise StructureError(f"base is {self.base!r}, expected finite (x, y, angle) [m, m, rad]")
+        if not self.link_length <= self.initial_length <= self.max_length:
+            given = f"initial_length is {self.initial_length} m"
+            raise StructureError(f"{given}, expected one link to max_length: [{self.link_length:g}, {self.max_length:g}] m")
+        for obstacle in self.obstacles:
+            if not isinstance(obstacle, Obstacle):
+                raise StructureError(f"obstacles holds {obstacle!r}, expected Obstacle; see vine.obstacles")
+
+    # --- sizes and names -------------------------------------------------------------------------------------------
+
+    @property
+    def link_length(self) -> float:
+        """l [m]."""
+        return self.max_length / self.num_links
+
+    @property
+    def nx(self) -> int:
+        """Length of a state."""
+        return 2 * self.num_links + 2 + 2 * self.num_sections + 3 * len(self.obstacles)
+
+    @property
+    def n(self) -> int:
+        """Dimension of the tangent space."""
+        return self.nx
+
+    @property
+    def nu(self) -> int:
+        """Number of controls."""
+        return 1 + 2 * self.num_sections
+
+    @cached_property
+    def control_bounds(self) -> tuple[Array, Array]:
+        """Lowest and highest control, each (nu,)."""
+        return np.zeros(self.nu), np.array([self.max_growth, *[self.max_steering] * (2 * self.num_sections)])
+
+    @cached_property
+    def state_names(self) -> tuple[str, ...]:
+        """One name per entry of the state."""
+        links = range(self.num_links)
+        poses = (f"obstacle{m}.{entry}" for m in range(len(self.obstacles)) for entry in ("x", "y", "angle"))
+        angles = (*(f"theta{i}" for i in links), *(f"omega{i}" for i in links))
+        return (*angles, "length", "growth", *self.control_names[1:], *poses)
+
+    @cached_property
+    def control_names(self) -> tuple[str, ...]:
+        """One name per control."""
+        return ("growth", *(f"{side}{k}" for k in range(self.num_sections) for side in ("left", "right")))
+
+    @cached_property
+    def section_of_joint(self) -> IntArray:
+        """(N,): the section whose muscles bend the joint at the near end of link i."""
+        return np.arange(self.num_links) * self.num_sections // self.num_links
+
+    # --- states ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def poses(self) -> Array:
+        """Where the obstacles stand at first, (M, 3) [m, m, rad]."""
+        return np.array([(o.x, o.y, o.angle) for o in self.obstacles], dtype=np.float64).reshape(-1, 3)
+
+    def split(self, state: Array) -> Split:
+        """Views of the parts of a state (..., nx)."""
+        n, k = self.num_links, 2 * self.num_links + 2
+        pressure, poses = state[..., k : k + 2 * self.num_sections], state[..., k + 2 * self.num_sections :]
+        poses = poses.reshape(*state.shape[:-1], len(self.obstacles), 3)
+        return Split(state[..., :n], state[..., n : 2 * n], state[..., k - 2], state[..., k - 1], pressure, poses)
+
+    def straight_state(self, length: float | None = None, curvature: float = 0.0) -> Array:
+        """At rest, obstacles at their first places, (nx,); headings follow an arc of `curvature` [1/m]."""
+        state = np.zeros(self.nx)
+        parts = self.split(state)
+        length = self.initial_length if length is None else length
+        if not self.link_length <= length <= self.max_length:
+            raise StructureError(f"length is {length!r} m, expected a number in [{self.link_length:g}, {self.max_length:g}]")
+        parts.length[...] = length
+        middles = (np.arange(self.num_links) + 0.5) * self.link_length
+        parts.theta[...] = self.base[2] + curvature * middles
+        parts.obstacles[...] = self.poses
+        return self.tidy(state)
+
+    def tidy(self, state: Array) -> Array:
+        """The same state with the links beyond the tip as copies of the tip link; a fresh array."""
+        state = state.copy()
+        parts = self.split(state)
+        tip = self.num_active(parts.length)[..., None] - 1
+        for values in (parts.theta, parts.omega):
+            values[...] = np.where(np.arange(self.num_links) > tip, np.take_along_axis(values, tip, axis=-1), values)
+        return state
+
+    def num_active(self, length: Array) -> IntArray:
+        """n = floor(L / l), in 1 ... N."""
+        count = np.floor(np.asarray(length) / self.link_length + 1e-9)
+        return np.clip(count, 1, self.num_links).astype(np.int64)
+
+    def link_lengths(self, length: Array) -> Array:
+        """(...) -> (..., N) [m]; zero beyond the tip."""
+        length = np.asarray(length)
+        tip = self.num_active(length) - 1
+        index = np.arange(self.num_links)
+        rest = length - tip * self.link_length
+        full = np.where(index < tip[..., None], self.link_length, 0.0)
+        return np.asarray(np.where(index == tip[..., None], rest[..., None], full))
+
+    def points(self, state: Array) -> Array:
+        """Base, joints and tip, (..., nx) -> (..., N+1, 2) [m]; beyond the tip all are the tip."""
+        parts = self.split(state)
+        step = self.link_lengths(parts.length)[..., None] * np.stack([np.cos(parts.theta), np.sin(parts.theta)], axis=-1)
+        start = np.broadcast_to(np.array(self.base[:2]), (*step.shape[:-2], 1, 2))
+        return np.concatenate([start, start + np.cumsum(step, axis=-2)], axis=-2)
+
+    def tip(self, state: Array) -> Array:
+        """Position and heading of the tip, (..., nx) -> (..., 3) [m, m, rad]."""
+        parts = self.split(state)
+        heading = np.take_along_axis(parts.theta, self.num_active(parts.length)[..., None] - 1, axis=-1)
+        return np.concatenate([self.points(state)[..., -1, :], heading], axis=-1)
+
+    def points_along(self, state: Array, stations: Array) -> Array:
+        """Points of the body's axis at `stations` (k,) from the base [m], (..., nx) -> (..., k, 2) [m].
+
+        Stations beyond the tip give the tip.
+        """
+        parts, joints = self.split(state), self.points(state)
+        distance = np.minimum(np.asarray(stations, dtype=np.float64), parts.length[..., None])
+        last = self.num_active(parts.length)[..., None] - 1
+        link = np.clip(np.floor(distance / self.link_length).astype(np.int64), 0, last)
+        theta = np.take_along_axis(parts.theta, link, axis=-1)
+        start = np.take_along_axis(joints, np.broadcast_to(link[..., None], (*link.shape, 2)), axis=-2)
+        along = (distance - link * self.link_length)[..., None]
+        return np.asarray(start + along * np.stack([np.cos(theta), np.sin(theta)], axis=-1))
+
+    def clearance(self, state: Array, *, resolution: float = 1e-3) -> Array:
+        """Smallest distance between the tube and an obstacle, (B, nx) -> (B,) [m]; negative where they overlap.
+
+        Measured at points along the axis at most `resolution` [m] apart, the true one is up to resolution^2 / 8 radius less.
+        """
+        joints, poses = self.points(state), self.split(state).obstacles
+        count = int(np.ceil(2 * self.link_length / resolution)) + 1
+        share = np.linspace(0.0, 1.0, count)[:, None]
+        axis = joints[..., :-1, None, :] * (1 - share) + joints[..., 1:, None, :] * share
+        axis = axis.reshape(*state.shape[:-1], -1, 2)
+        gap = np.full(state.shape[:-1], np.inf)
+        for index, obstacle in enumerate(self.obstacles):
+            local = to_local(axis, poses[..., None, index, :])
+            gap = np.minimum(gap, obstacle.shape.distance(local).min(axis=-1) - self.radius)
+        return gap
+
+    def retract(self, state: Array, dx: Array) -> Array:
+        """See `Simulator.retract`."""
+        return state + dx
+
+    def difference(self, a: Array, b: Array) -> Array:
+        """See `Simulator.difference`."""
+        return a - b
+
+
+def with_obstacles(model: VineModel, obstacles: tuple[Obstacle, ...]) -> VineModel:
+    """The same robot among other obstacles."""
+    return replace(model, obstacles=obstacles)

@@ -1,0 +1,479 @@
+"""The MuJoCo twin of a vine robot: a planar chain of hinges whose last link is a telescope, among the same obstacles.
+
+A robot of length L has n = floor(L / l) links in both simulators. For each n there is one MjModel: n capsules of length l on
+hinges, and a capsule of length l that slides out of the last one by L - n l. A control step runs in the model of the row's n at
+its start; the next one may run in that of n + 1, with the same places and velocities (the new link is in line with the last).
+What depends on L is written into a row's model at the start of every control step: mass of the telescope, stiffness of its
+joint, the force F of growth, and the length that has been reached (a soft stop: no way back).
+
+Where it differs from our own engine (`vine.dynamics`), apart from rounding:
+
+* Contact is soft, over `contact_timeconst`, and solved at the level of accelerations; obstacles give way by parts of a mm.
+* What slides out of the tip rubs along obstacles; with us growth rubs nowhere.
+* Growth is a servo of GROWTH_SERVO N s/m up to the force F, ours is exact up to F. F, and the stop, are those at the start of a
+  control step. The sliding part carries its mass along; ours is laid down at rest.
+* Bending is explicit (a damper, implicit, keeps it stable if bending_damping > dt/2 EI); ours is implicit.
+* Wrinkling is a sum of springs that saturate: M(kappa) / M_w passes (1.3, 1.3) and (3, 1.72), then rises slowly; within 8 % of
+  our curve below 6 kappa_w. A muscle that is more than fully contracted pushes; ours goes limp.
+* Drag is MuJoCo's viscous fluid on each body, set to the same force on a moving body; turning it is damped less.
+* A control step starts with a cold solver (see `core.mujoco_engine`).
+
+Legend: B batch, N links, n links of a row, M obstacles.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.errors import OptionError, ParameterError
+from ..core.mujoco_engine import MujocoEngine, check_substeps
+from ..core.parameters import Parameters, param
+from ..core.simulator import IntArray, Linearization, Status, check_array, check_number, finite_differences
+from .model import ContactForces, VineModel, contact_table
+from .obstacles import Circle, Polygon, Wall
+from .parameters import VineBody
+
+Array = NDArray[np.float64]
+
+GROWTH_SERVO = 200.0
+"""[N s/m]"""
+REEL = 1e3
+"""[N] Largest force with which the reel holds the tail."""
+DEPTH = 0.1
+"""[m] Half depth of obstacles across the plane."""
+WALL = 5.0
+"""[m] Half width of the box that stands for a wall."""
+MAX_CONTACTS = 32
+"""Most contacts of one robot that are reported."""
+SPRINGS = {"linear": ((1.0, None),), "wrinkling": ((0.03, None), (0.217, 3.0), (0.753, 1.3))}
+"""Share of EI, and curvature over kappa_w at which that spring saturates."""
+
+
+@dataclass(frozen=True)
+class VineTwinParameters(VineBody):
+    """Constants of the twin: the robot, and MuJoCo's contact."""
+
+    contact_timeconst: float = param(0.004, unit="s", bounds=(2e-3, 1.0), scale="log", source="solref: firm, twice dt")
+    contact_dampratio: float = param(1.0, unit="-", bounds=(0.05, 10.0), scale="log", source="solref: MuJoCo's default")
+
+
+_P = {name: VineTwinParameters.index(name) for name in VineTwinParameters.names()}
+
+
+@dataclass(frozen=True, eq=False)
+class VineTwin:
+    """MuJoCo as a `core.simulator.Simulator`, for any `VineModel`; see the module docstring.
+
+    >>> twin = VineTwin()
+    >>> states, status = twin.rollout(twin.initial_state(2), np.full((2, 2, 5), 0.05), substeps=50)
+    >>> states.shape, status.tolist()
+    ((2, 3, 86), [0, 0])
+
+    Raises:
+        OptionError: Unknown law of bending, or dt not positive.
+    """
+
+    model: VineModel = field(default_factory=VineModel)
+    """Structure and obstacles."""
+    dt: float = 0.002
+    """Physics step [s]."""
+    bending: str = "wrinkling"
+    """"wrinkling" or "linear"."""
+
+    exact_linearize = False
+
+    def __post_init__(self) -> None:
+        if self.bending not in SPRINGS:
+            raise OptionError(f"bending is {self.bending!r}, allowed are {', '.join(SPRINGS)}")
+        check_number("dt", self.dt, positive=True, unit="s")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Fields only: the engines hold threads' buffers, and are made again where they are needed."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    # --- the protocol ----------------------------------------------------------------------------------------------
+
+    @property
+    def nx(self) -> int:
+        """Length of a state."""
+        return self.model.nx
+
+    @property
+    def n(self) -> int:
+        """Dimension of the tangent space."""
+        return self.model.n
+
+    @property
+    def nu(self) -> int:
+        """Number of controls."""
+        return self.model.nu
+
+    @property
+    def control_bounds(self) -> tuple[Array, Array]:
+        """Lowest and highest control, each (nu,)."""
+        return self.model.control_bounds
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """One name per entry of the state."""
+        return self.model.state_names
+
+    @property
+    def control_names(self) -> tuple[str, ...]:
+        """One name per control."""
+        return self.model.control_names
+
+    @property
+    def options(self) -> dict[str, str | float]:
+        """Choices that identified constants belong to."""
+        return {"bending": self.bending}
+
+    @cached_property
+    def default_parameters(self) -> VineTwinParameters:
+        """The defaults."""
+        return VineTwinParameters()
+
+    def initial_state(self, batch: int = 1) -> Array:
+        """Straight, at rest, without pressure in the muscles, (B, nx)."""
+        return np.tile(self.model.straight_state(), (batch, 1))
+
+    def retract(self, state: Array, dx: Array) -> Array:
+        """state + dx."""
+        return self.model.retract(state, dx)
+
+    def difference(self, a: Array, b: Array) -> Array:
+        """a - b."""
+        return self.model.difference(a, b)
+
+    def step(
+        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> tuple[Array, IntArray]:
+        """One control step; see `Simulator.step`."""
+        state = check_array("state", state, (None, self.nx))
+        control = check_array("control", control, (len(state), self.nu))
+        check_substeps(substeps)
+        return self._advance(state, control, self._constants(parameters, len(state)), substeps)
+
+    def rollout(
+        self, state: Array, controls: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> tuple[Array, IntArray]:
+        """T control steps; see `Simulator.rollout`."""
+        state = check_array("state", state, (None, self.nx))
+        controls = check_array("controls", controls, (len(state), None, self.nu))
+        check_substeps(substeps)
+        constants = self._constants(parameters, len(state))
+        states = np.repeat(state[:, None], controls.shape[1] + 1, axis=1)
+        status = np.zeros(len(state), dtype=np.int32)
+        for t in range(controls.shape[1]):
+            alive = np.flatnonzero(status == Status.OK)
+            states[:, t + 1] = states[:, t]
+            if len(alive):
+                after, status[alive] = self._advance(states[alive, t], controls[alive, t], constants[alive], substeps)
+                states[alive, t + 1] = after
+        return states, status
+
+    def linearize(
+        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> Linearization:
+        """Central differences of one control step; a command at its limit gives half its derivative (it is clamped)."""
+        state = check_array("state", state, (None, self.nx))
+        control = check_array("control", control, (len(state), self.nu))
+        return finite_differences(self, state, control, parameters, substeps=substeps)
+
+    def contact_forces(self, state: Array, growth: Array, parameters: Parameters | None = None) -> ContactForces:
+        """Forces of the obstacles on the robot at `state` (B, nx), with the reel stopped; `growth` is not used."""
+        state = check_array("state", state, (None, self.nx))
+        constants, count = self._constants(parameters, len(state)), self.model.num_active(self.model.split(state).length)
+        table = np.zeros((len(state), MAX_CONTACTS, 9))
+        for row, n in enumerate(count.tolist()):
+            one = slice(row, row + 1)
+            given = np.concatenate([constants[one], self._of_length(state[one], constants[one], n)], axis=1)
+            table[row] = self._engine(n).evaluate(self._to_mujoco(state[one], n), given, _read_contacts)[0]
+        return contact_table(table)
+
+    def mj_model(self, num_links: int | None = None) -> mujoco.MjModel:
+        """A copy of the MuJoCo model of a robot with so many links, e.g. to look at it in MuJoCo's viewer."""
+        return copy.copy(self._engine(num_links or self.model.num_links).model)
+
+    # --- the MuJoCo side -------------------------------------------------------------------------------------------
+
+    def _advance(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+        """One control step: rows with the same number of links run together. Pressures follow p' = (u - p) / lag exactly."""
+        count = self.model.num_active(self.model.split(state).length)
+        after, status = state.copy(), np.zeros(len(state), dtype=np.int32)
+        for n in np.unique(count):
+            rows = np.flatnonzero(count == n)
+            given = np.concatenate([constants[rows], self._of_length(state[rows], constants[rows], int(n))], axis=1)
+            inner = self._to_mujoco(state[rows], int(n))
+            end, status[rows] = self._engine(int(n)).step(
+                inner, self._commands(control[rows], int(n)), given, substeps=substeps
+            )
+            good = rows[status[rows] == Status.OK]
+            after[good] = self._from_mujoco(state[good], end[status[rows] == Status.OK], int(n))
+        good = status == Status.OK
+        asked = np.clip(control, *self.control_bounds)[:, 1:]
+        decay = np.exp(-substeps * self.dt / constants[:, [_P["steering_lag"]]])
+        before = self.model.split(state).pressure
+        self.model.split(after).pressure[good] = (asked + decay * (before - asked))[good]
+        return after, status
+
+    def _engine(self, n: int) -> MujocoEngine:
+        """Batched stepping of robots with n links. State: qpos, qvel, muscles, then places of the obstacles."""
+        if n not in self._engines:
+            compiled = build_spec(self.model, n, self.dt, self.bending).compile()
+            moving = 2 * (n + 1) + 2 * n * bool(self.model.num_sections)
+            mocap = 7 * len(self.model.obstacles)
+            self._engines[n] = MujocoEngine(
+                compiled,
+                nx=moving + mocap,
+                nu=1 + 2 * n * bool(self.model.num_sections),
+                state_index=np.arange(moving),
+                mocap_index=moving + np.arange(mocap),
+                write_constants=lambda mj, row: self._write_constants(mj, row, n),
+                speed_limit=1e4,
+            )
+        return self._engines[n]
+
+    @cached_property
+    def _engines(self) -> dict[int, MujocoEngine]:
+        return {}
+
+    def _to_mujoco(self, state: Array, n: int) -> Array:
+        """Hinge angles and the telescope; their rates; both muscles of every joint; places and quaternions of obstacles."""
+        parts = self.model.split(state)
+        angle = np.diff(parts.theta[:, :n], axis=1, prepend=self.model.base[2])
+        rate = np.diff(parts.omega[:, :n], axis=1, prepend=0.0)
+        out = (parts.length - n * self.model.link_length)[:, None]
+        muscles = self._per_joint(parts.pressure, n)
+        pose = parts.obstacles
+        flat = np.zeros_like(pose[:, :, :1])
+        places = np.concatenate([pose[:, :, :2], flat], axis=2).reshape(len(state), -1)
+        half = 0.5 * pose[:, :, 2:]
+        quats = np.concatenate([np.cos(half), flat, flat, np.sin(half)], axis=2).reshape(len(state), -1)
+        return np.concatenate([angle, out, rate, parts.growth[:, None], muscles, places, quats], axis=1)
+
+    def _from_mujoco(self, state: Array, inner: Array, n: int) -> Array:
+        after = state.copy()
+        parts = self.model.split(after)
+        parts.theta[:, :n] = self.model.base[2] + np.cumsum(inner[:, :n], axis=1)
+        parts.omega[:, :n] = np.cumsum(inner[:, n + 1 : 2 * n + 1], axis=1)
+        parts.theta[:, n:], parts.omega[:, n:] = parts.theta[:, n - 1 : n], parts.omega[:, n - 1 : n]
+        parts.length[:] = np.clip(inner[:, n] + n * self.model.link_length, self.model.link_length, self.model.max_length)
+        parts.growth[:] = inner[:, 2 * n + 1]
+        return after
+
+    def _per_joint(self, pressure: Array, n: int) -> Array:
+        """Left and right pressure of every section (B, 2 K) -> of every joint (B, 2 n)."""
+        pairs = pressure.reshape(len(pressure), -1, 2)
+        if not self.model.num_sections:
+            return np.zeros((len(pressure), 0))
+        return pairs[:, self.model.section_of_joint[:n]].reshape(len(pressure), -1)
+
+    def _commands(self, control: Array, n: int) -> Array:
+        control = np.clip(control, *self.control_bounds)
+        return np.concatenate([control[:, :1], self._per_joint(control[:, 1:], n)], axis=1)
+
+    def _of_length(self, state: Array, constants: Array, n: int) -> Array:
+        """Length [m], and force of growth max(0, A (P - P_y) - q L exp(mu_c sum |dtheta|)) [N], (B, 2)."""
+        parts = self.model.split(state)
+        bends = np.abs(np.diff(parts.theta[:, :n], axis=1, prepend=self.model.base[2])).sum(axis=1)
+        area = np.pi * self.model.radius**2
+        head = area * np.maximum(0.0, constants[:, _P["pressure"]] - constants[:, _P["yield_pressure"]])
+        tail = constants[:, _P["tail_drag"]] * parts.length * np.exp(constants[:, _P["tail_friction"]] * bends)
+        return np.stack([parts.length, np.maximum(0.0, head - tail)], axis=1)
+
+    def _constants(self, parameters: Parameters | None, batch: int) -> Array:
+        """(B, P).
+
+        Raises:
+            ParameterError: They are not the twin's.
+        """
+        parameters = parameters or self.default_parameters
+        if not isinstance(parameters, VineTwinParameters):
+            raise ParameterError(f"parameters are {type(parameters).__name__}, VineTwin takes VineTwinParameters")
+        return parameters.to_matrix(batch)
+
+    def _write_constants(self, mj: mujoco.MjModel, row: Array, n: int) -> None:
+        c = dict(zip(VineTwinParameters.names(), row[:-2].tolist(), strict=True))
+        length, force = row[-2:].tolist()
+        link, out = self.model.link_length, length - n * self.model.link_length
+        mj.opt.gravity[:] = (0.0, -c["gravity"], 0.0)
+        mj.geom_friction[:, 0] = c["friction"]
+        mj.geom_solref[:] = (c["contact_timeconst"], c["contact_dampratio"])
+        self._write_masses(mj, c["linear_density"], n, out)
+        mj.opt.viscosity = viscosity(mj, c["drag"] * link)
+        mj.dof_armature[n] = 2 * c["linear_density"] * length
+        mj.jnt_range[n] = (out, self.model.max_length - (n - 1) * link)
+        mj.actuator_forcerange[0] = (-REEL, force)
+        spacing = np.full(n, link)
+        spacing[n - 1] += 0.5 * out
+        spacing[0] -= 0.5 * link
+        self._write_bending(mj, c, spacing)
+
+    def _write_masses(self, mj: mujoco.MjModel, density: float, n: int, out: float) -> None:
+        """Uniform rods; the telescope's part that is out hangs at its front end."""
+        lengths = np.append(np.full(n, self.model.link_length), max(out, 0.01 * self.model.link_length))
+        first = mj.nbody - n - 1
+        mj.body_mass[first:] = density * lengths
+        across = density * lengths * (lengths**2 / 12 + 0.5 * self.model.radius**2)
+        along = density * lengths * self.model.radius**2
+        mj.body_inertia[first:] = np.stack([along, across, across], axis=1)
+        mj.body_ipos[first:, 0] = 0.5 * lengths
+        mj.body_ipos[-1, 0] = -0.5 * lengths[-1]
+
+    def _write_bending(self, mj: mujoco.MjModel, c: dict[str, float], spacing: Array) -> None:
+        """Springs, dampers and muscles of the joints; `spacing` (n,) [m] as in `vine.dynamics`."""
+        n = len(spacing)
+        slope, onset = c["bending_stiffness"] / spacing, 0.5 * np.pi * c["pressure"] * self.model.radius**3
+        (passive, _), *saturating = SPRINGS[self.bending]
+        mj.jnt_stiffness[:n] = _as_column(mj.jnt_stiffness, passive * slope)
+        mj.dof_damping[:n] = _as_column(mj.dof_damping, c["bending_damping"] / spacing)
+        place = 1
+        if self.model.num_sections:
+            falloff = c["steering_gain"] / (c["steering_curvature"] * spacing)
+            for side in (0, 1):
+                index = place + side + 2 * np.arange(n)
+                mj.actuator_gainprm[index, 0] = (1 - 2 * side) * c["steering_gain"]
+                mj.actuator_gainprm[index, 1] = -falloff
+                mj.actuator_dynprm[index, 0] = c["steering_lag"]
+            place += 2 * n
+        for share, at in saturating:
+            index = place + np.arange(n)
+            mj.actuator_biasprm[index, 1] = -share * slope
+            mj.actuator_forcerange[index] = share * float(at or 0.0) * onset * np.array([-1.0, 1.0])
+            place += n
+
+
+def _read_contacts(mj: mujoco.MjModel, data: mujoco.MjData) -> Array:
+    """Columns of `model.contact_table`, one row per contact that pushes."""
+    table, wrench, count = np.zeros((MAX_CONTACTS, 9)), np.zeros(6), 0
+    first = mj.nbody - mj.nv
+    for c, contact in enumerate(data.contact):
+        mujoco.mj_contactForce(mj, data, c, wrench)
+        if wrench[0] <= 0 or count == MAX_CONTACTS:
+            continue
+        bodies = mj.geom_bodyid[list(contact.geom)]
+        robot = int(np.argmax(bodies))  # obstacles come first
+        frame = contact.frame.reshape(3, 3) * (1 if robot == 1 else -1)
+        force = frame.T @ wrench[:3]
+        left = np.array([-frame[0, 1], frame[0, 0], 0.0])
+        row = [min(bodies[robot] - first, mj.nv - 2), bodies[1 - robot] - 1, *contact.pos[:2], *force[:2]]
+        table[count] = [*row, wrench[0], force @ left, contact.dist]
+        count += 1
+    return table
+
+
+def _as_column(like: Array, values: Array) -> Array:
+    """Values in the shape of one column: newer versions keep polynomials there, of which only the first term is used."""
+    return values if like.ndim == 1 else np.pad(values[:, None], ((0, 0), (0, like.shape[1] - 1)))
+
+
+def viscosity(mj: mujoco.MjModel, drag: float) -> float:
+    """Viscosity of the fluid in which a full link feels `drag` [N s/m]: 3 pi d mu, d the mean side of its inertia box."""
+    body = mj.nbody - len(mj.dof_armature)  # the link at the base
+    inertia, mass = mj.body_inertia[body], mj.body_mass[body]
+    sides = np.sqrt(np.maximum(1e-15, inertia.sum() - 2 * inertia) * 6 / mass)
+    return float(drag / (3 * np.pi * sides.mean()))
+
+
+def build_spec(model: VineModel, n: int, dt: float, bending: str) -> mujoco.MjSpec:
+    """The chain of n links and the obstacles; the constants are written into the compiled model by the twin."""
+    spec = mujoco.MjSpec()
+    spec.modelname = f"vine{n}"
+    option = spec.option
+    option.timestep = dt
+    option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
+    option.solver = mujoco.mjtSolver.mjSOL_NEWTON
+    option.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
+    for m in range(len(model.obstacles)):
+        _add_obstacle(spec, model, m)
+    parent: Any = spec.worldbody
+    x, y, angle = model.base
+    for i in range(n):
+        pose = {"pos": [x, y, 0.0], "quat": [np.cos(angle / 2), 0.0, 0.0, np.sin(angle / 2)]} if i == 0 else {}
+        parent = _add_link(parent, model, i, **(pose or {"pos": [model.link_length, 0.0, 0.0]}))
+    tip = _add_body(parent, model, "tip", pos=[model.link_length, 0.0, 0.0])
+    tip.add_joint(name="growth", type=mujoco.mjtJoint.mjJNT_SLIDE, axis=[1.0, 0.0, 0.0], limited=True, range=[0.0, 1.0])
+    _add_tube(tip, model, "tip", -model.link_length, 0.0)
+    _add_actuators(spec, model, n, bending)
+    return spec
+
+
+def _add_body(parent: Any, model: VineModel, name: str, **pose: Any) -> Any:
+    body = parent.add_body(name=name, **pose)
+    body.explicitinertial = True
+    body.mass, body.inertia, body.ipos = 1.0, [1.0, 1.0, 1.0], [0.5 * model.link_length, 0.0, 0.0]
+    return body
+
+
+def _add_link(parent: Any, model: VineModel, i: int, **pose: Any) -> Any:
+    body = _add_body(parent, model, f"link{i}", **pose)
+    body.add_joint(name=f"hinge{i}", type=mujoco.mjtJoint.mjJNT_HINGE, axis=[0.0, 0.0, 1.0])
+    _add_tube(body, model, f"link{i}", 0.0, model.link_length)
+    return body
+
+
+def _add_tube(body: Any, model: VineModel, name: str, start: float, end: float) -> None:
+    """A capsule along x; parts of the robot do not collide with each other."""
+    shape = {"type": mujoco.mjtGeom.mjGEOM_CAPSULE, "size": [model.radius, 0.0, 0.0]}
+    fromto = [start, 0.0, 0.0, end, 0.0, 0.0]
+    body.add_geom(
+        name=name, fromto=fromto, mass=0.0, condim=3, contype=1, conaffinity=0, solimp=[0.95, 0.99, 1e-3, 0.5, 2], **shape
+    )
+
+
+def _add_obstacle(spec: mujoco.MjSpec, model: VineModel, m: int) -> None:
+    """A mocap body: the state says where it stands."""
+    obstacle = model.obstacles[m]
+    half = 0.5 * obstacle.angle
+    body = spec.worldbody.add_body(
+        name=f"obstacle{m}", mocap=True, pos=[obstacle.x, obstacle.y, 0.0], quat=[np.cos(half), 0.0, 0.0, np.sin(half)]
+    )
+    common = {"name": f"obstacle{m}", "condim": 3, "contype": 0, "conaffinity": 1}
+    shape = obstacle.shape
+    if isinstance(shape, Circle):
+        body.add_geom(type=mujoco.mjtGeom.mjGEOM_CYLINDER, size=[shape.radius, DEPTH, 0.0], **common)
+    elif isinstance(shape, Wall):
+        body.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=[WALL, 2 * WALL, DEPTH], pos=[-WALL, 0.0, 0.0], **common)
+    else:
+        _add_polygon(spec, body, shape, common)
+
+
+def _add_polygon(spec: mujoco.MjSpec, body: Any, shape: Polygon, common: dict[str, Any]) -> None:
+    """A box if it is one, else a prism."""
+    points = np.asarray(shape.vertices)
+    half = points.max(axis=0)
+    if len(points) == 4 and np.allclose(np.abs(points), half) and np.allclose(points.min(axis=0), -half):
+        body.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=[*half, DEPTH], **common)
+        return
+    prism = np.concatenate([np.column_stack([points, np.full(len(points), z)]) for z in (-DEPTH, DEPTH)])
+    name = "mesh_" + common["name"]
+    spec.add_mesh(name=name, uservert=prism.ravel())
+    body.add_geom(type=mujoco.mjtGeom.mjGEOM_MESH, meshname=name, **common)
+
+
+def _add_actuators(spec: mujoco.MjSpec, model: VineModel, n: int, bending: str) -> None:
+    """Growth; the left and right muscle of every joint; springs that saturate."""
+    growth = spec.add_actuator(name="growth", target="growth", trntype=mujoco.mjtTrn.mjTRN_JOINT)
+    growth.gainprm[0], growth.biasprm[2] = GROWTH_SERVO, -GROWTH_SERVO
+    growth.biastype = mujoco.mjtBias.mjBIAS_AFFINE
+    growth.forcelimited, growth.forcerange = True, [-REEL, 0.0]
+    for i in range(n if model.num_sections else 0):
+        for side in ("left", "right"):
+            muscle = spec.add_actuator(name=f"{side}{i}", target=f"hinge{i}", trntype=mujoco.mjtTrn.mjTRN_JOINT)
+            muscle.dyntype = mujoco.mjtDyn.mjDYN_FILTEREXACT
+            muscle.gaintype = mujoco.mjtGain.mjGAIN_AFFINE
+    for k, _ in enumerate(SPRINGS[bending][1:]):
+        for i in range(n):
+            spring = spec.add_actuator(name=f"spring{k}_{i}", target=f"hinge{i}", trntype=mujoco.mjtTrn.mjTRN_JOINT)
+            spring.gainprm[0] = 0.0
+            spring.biastype = mujoco.mjtBias.mjBIAS_AFFINE
+            spring.forcelimited, spring.forcerange = True, [-1.0, 1.0]

@@ -1,0 +1,167 @@
+"""What the tasks compute of every state, one row of the batch per thread; run by `core.row_kernel.RowKernel`.
+
+Legend: N links, K sections, M obstacles, R range readings.
+"""
+
+from __future__ import annotations
+
+import warp as wp
+
+from .dynamics import Size, count_links
+from .geometry import CIRCLE, WALL, Shape
+
+CONTEXT_NAMES = (
+    *("goal_x", "goal_y", "reached", "tip_x", "tip_y", "cos", "sin", "v_x", "v_y"),
+    *("distance", "approached", "ahead", "aside"),
+)
+"""Columns of every context: goal; 1 once it has been reached; tip, its heading and velocity; distance from the goal now and one
+step ago; the goal in the frame of the tip. Then the range readings."""
+GOAL_X, GOAL_Y, REACHED, TIP_X, TIP_Y, COS, SIN, V_X, V_Y, DISTANCE, APPROACHED, AHEAD, ASIDE = map(wp.constant, range(13))
+RANGES = wp.constant(len(CONTEXT_NAMES))
+
+_zero = wp.constant(wp.float64(0.0))
+_one = wp.constant(wp.float64(1.0))
+_tiny = wp.constant(wp.float64(1e-12))
+
+
+@wp.func
+def enter(offset: wp.float64, slope: wp.float64, interval: wp.vec2d):
+    """Part of the interval [near, far] of a ray in which offset + slope s <= 0."""
+    near = interval[0]
+    far = interval[1]
+    if wp.abs(slope) < _tiny:
+        if offset > _zero:
+            far = near - _one
+    elif slope < _zero:
+        near = wp.max(near, -offset / slope)
+    else:
+        far = wp.min(far, -offset / slope)
+    return wp.vec2d(near, far)
+
+
+@wp.func
+def ray_hit(p: wp.vec2d, d: wp.vec2d, shape: Shape, local: wp.array2d(dtype=wp.float64), limit: wp.float64):
+    """Distance along the ray p + s d to a shape in its own frame, at most `limit`."""
+    out = limit + _zero
+    if shape.kind == CIRCLE:
+        half = wp.dot(p, d)
+        root = half * half - wp.dot(p, p) + shape.radius * shape.radius
+        if root >= _zero and half < _zero:
+            out = wp.min(out, wp.max(_zero, -half - wp.sqrt(root)))
+    elif shape.kind == WALL:
+        inside = enter(p[0], d[0], wp.vec2d(_zero, limit))
+        if inside[0] <= inside[1]:
+            out = inside[0]
+    else:
+        inside = wp.vec2d(_zero, limit)
+        for k in range(shape.count):
+            a = shape.first + k
+            b = shape.first
+            if k + 1 < shape.count:
+                b = a + 1
+            n = wp.vec2d(local[b, 1] - local[a, 1], local[a, 0] - local[b, 0])
+            to = p - wp.vec2d(local[a, 0], local[a, 1])
+            inside = enter(wp.dot(to, n), wp.dot(d, n), inside)
+        if inside[0] <= inside[1]:
+            out = inside[0]
+    return out
+
+
+@wp.func
+def range_reading(
+    b: int,
+    p: wp.vec2d,
+    d: wp.vec2d,
+    limit: wp.float64,
+    size: Size,
+    shapes: wp.array(dtype=Shape),
+    local: wp.array2d(dtype=wp.float64),
+    state: wp.array2d(dtype=wp.float64),
+):
+    """Distance from p to the nearest obstacle in direction d, at most `limit` [m]."""
+    nearest = limit + _zero
+    poses = 2 * size.links + 2 + 2 * size.sections
+    for m in range(shapes.shape[0]):
+        angle = state[b, poses + 3 * m + 2]
+        c = wp.cos(angle)
+        s = wp.sin(angle)
+        x = p[0] - state[b, poses + 3 * m]
+        y = p[1] - state[b, poses + 3 * m + 1]
+        q = wp.vec2d(c * x + s * y, c * y - s * x)
+        nearest = ray_hit(q, wp.vec2d(c * d[0] + s * d[1], c * d[1] - s * d[0]), shapes[m], local, nearest)
+    return nearest
+
+
+def track_kernel(
+    size: Size,
+    shapes: wp.array(dtype=Shape),
+    local: wp.array2d(dtype=wp.float64),
+    rays: wp.array(dtype=wp.float64),
+    limit: wp.float64,
+    tolerance: wp.float64,
+    state: wp.array2d(dtype=wp.float64),
+    before: wp.array2d(dtype=wp.float64),
+    after: wp.array2d(dtype=wp.float64),
+):
+    """Context of a state: tip, goal, ranges. rays (R,): directions of the range readings from the tip's heading [rad]."""
+    b = wp.tid()
+    for x in range(before.shape[1]):
+        after[b, x] = before[b, x]
+    length = state[b, 2 * size.links]
+    growth = state[b, 2 * size.links + 1]
+    num = count_links(length, size)
+    p = size.base
+    v = wp.vec2d(_zero, _zero)
+    t = wp.vec2d(_one, _zero)
+    for i in range(num):
+        part = size.link + _zero
+        if i == num - 1:
+            part = length - wp.float64(num - 1) * size.link
+        theta = state[b, i]
+        t = wp.vec2d(wp.cos(theta), wp.sin(theta))
+        p = p + part * t
+        v = v + (part * state[b, size.links + i]) * wp.vec2d(-t[1], t[0])
+    v = v + growth * t
+    way = wp.vec2d(before[b, GOAL_X] - p[0], before[b, GOAL_Y] - p[1])
+    distance = wp.length(way)
+    after[b, TIP_X] = p[0]
+    after[b, TIP_Y] = p[1]
+    after[b, COS] = t[0]
+    after[b, SIN] = t[1]
+    after[b, V_X] = v[0]
+    after[b, V_Y] = v[1]
+    after[b, APPROACHED] = before[b, DISTANCE]
+    after[b, DISTANCE] = distance
+    after[b, AHEAD] = wp.dot(way, t)
+    after[b, ASIDE] = way[1] * t[0] - way[0] * t[1]
+    if distance <= tolerance:
+        after[b, REACHED] = _one
+    for k in range(rays.shape[0]):
+        c = wp.cos(rays[k])
+        s = wp.sin(rays[k])
+        d = wp.vec2d(c * t[0] - s * t[1], s * t[0] + c * t[1])
+        after[b, RANGES + k] = range_reading(b, p, d, limit, size, shapes, local, state)
+
+
+TRACK = wp.kernel(track_kernel, enable_backward=False)
+
+
+def observe_kernel(
+    size: Size,
+    columns: wp.array(dtype=int),
+    state: wp.array2d(dtype=wp.float64),
+    context: wp.array2d(dtype=wp.float64),
+    out: wp.array2d(dtype=wp.float64),
+):
+    """Length, growth, pressures over their range; then some columns of the context."""
+    b = wp.tid()
+    first = 2 * size.links
+    out[b, 0] = state[b, first]
+    out[b, 1] = state[b, first + 1]
+    for k in range(2 * size.sections):
+        out[b, 2 + k] = state[b, first + 2 + k] / size.max_steering
+    for c in range(columns.shape[0]):
+        out[b, 2 + 2 * size.sections + c] = context[b, columns[c]]
+
+
+OBSERVE = wp.kernel(observe_kernel, enable_backward=False)

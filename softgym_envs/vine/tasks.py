@@ -1,0 +1,266 @@
+"""Tasks of vine robots: bring the tip to a goal.
+
+Observation ("sensors", what a laboratory with a camera on the tip, a reel encoder and pressure gauges has): length and growth
+speed; pressure of every muscle over its range; tip position, heading and velocity; the goal in the frame of the tip; and, where
+there are obstacles, range readings at the tip. "state" gives the simulator's full state and the goal instead.
+
+Action: growth speed, from -1 (none) to 1 (all), and one number per section: the left muscle's pressure if positive, the right
+one's if negative.
+
+Legend: B batch, K sections, M obstacles, R range readings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.errors import OptionError
+from ..core.row_kernel import RowKernel
+from ..core.simulator import check_number
+from ..core.task import BoolArray, Entry, Start
+from .dynamics import make_size
+from .geometry import shape_arrays
+from .model import VineModel
+from .task_kernels import (
+    APPROACHED,
+    CONTEXT_NAMES,
+    DISTANCE,
+    GOAL_X,
+    GOAL_Y,
+    OBSERVE,
+    RANGES,
+    REACHED,
+    TIP_X,
+    TRACK,
+)
+
+Array = NDArray[np.float64]
+
+OBS_MODES = ("sensors", "state")
+RAYS = np.deg2rad([-60.0, -30.0, 0.0, 30.0, 60.0])
+"""(R,) [rad]: directions of the range readings from the tip's heading."""
+RANGE = 0.3
+"""[m] Farthest range reading."""
+ANGLE_BOUND, RATE_BOUND, SPEED_BOUND = 100.0, 1e3, 50.0
+"""[rad], [rad/s], [m/s] Observations are clipped here."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReachGoal:
+    """Bring the tip within `tolerance` of a goal: reward = progress towards it [m] + bonus for reaching it - control.
+
+    The episode ends there. A robot that has grown past its goal cannot come back.
+    """
+
+    model: VineModel
+    control_period: float = 0.1
+    """[s]"""
+    obs_mode: str = "sensors"
+    """"sensors" or "state"."""
+    control_weight: float = 0.001
+    """Weight of the mean squared action."""
+    tolerance: float = 0.03
+    """[m]"""
+    bonus: float = 1.0
+    """Reward for reaching the goal."""
+    lengths: tuple[float, float] = (0.45, 1.0)
+    """Goals are where a robot of such a length ends, in a bend within `curvature` in every section [m]."""
+    curvature: float = 2.0
+    """[1/m]"""
+    settle_time: float = 0.5
+    """How long the robot comes to rest before an episode [s]."""
+    constants: Mapping[str, float] = field(default_factory=dict)
+    """Constants that the task fixes."""
+
+    option_names = ("goal",)
+    success_definition = "The tip has been within `tolerance` of the goal at the end of a control step."
+
+    def __post_init__(self) -> None:
+        if self.obs_mode not in OBS_MODES:
+            raise OptionError(f"obs_mode is {self.obs_mode!r}, allowed are {', '.join(OBS_MODES)}")
+        check_number("control_weight", self.control_weight, low=0.0)
+        check_number("tolerance", self.tolerance, positive=True, unit="m")
+        check_number("curvature", self.curvature, low=0.0, unit="1/m")
+        check_number("goal_length", self.lengths[0], low=self.model.link_length, high=self.lengths[1], unit="m")
+        check_number("goal_length", self.lengths[1], high=self.model.max_length, unit="m")
+
+    # --- names and sizes -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def num_rays(self) -> int:
+        """R; a robot without obstacles has none."""
+        return len(RAYS) if self.model.obstacles else 0
+
+    @cached_property
+    def context_names(self) -> tuple[str, ...]:
+        """Goal, tip, ranges; see `task_kernels`."""
+        return (*CONTEXT_NAMES, *(f"range{k}" for k in range(self.num_rays)))
+
+    @cached_property
+    def action_names(self) -> tuple[str, ...]:
+        """Growth, then one per section."""
+        return ("growth", *(f"steer{k}" for k in range(self.model.num_sections)))
+
+    @cached_property
+    def entries(self) -> tuple[Entry, ...]:
+        """See `Task` and the module docstring."""
+        model = self.model
+        reach = 2.0 * model.max_length + float(np.hypot(*model.base[:2]))
+        goal = 2.0 * reach
+        if self.obs_mode == "state":
+            return (*self._state_entries(), *(Entry(f"goal.{axis}", "m", -goal, goal) for axis in "xy"))
+        gauges = [Entry(f"pressure.{name}", "of range", 0.0, 1.0) for name in model.control_names[1:]]
+        return (
+            Entry("length", "m", 0.0, model.max_length),
+            Entry("growth", "m/s", -SPEED_BOUND, SPEED_BOUND, scale=model.max_growth),
+            *gauges,
+            *(Entry(f"tip.{axis}", "m", -reach, reach) for axis in "xy"),
+            *(Entry(f"tip.{name}", "-", -1.0, 1.0) for name in ("cos", "sin")),
+            *(Entry(f"tip.v{axis}", "m/s", -SPEED_BOUND, SPEED_BOUND, scale=model.max_growth) for axis in "xy"),
+            *(Entry(f"goal.{name}", "m", -goal, goal) for name in ("ahead", "aside")),
+            *(Entry(f"range{np.rad2deg(angle):+.0f}deg", "m", 0.0, RANGE, scale=0.1) for angle in RAYS[: self.num_rays]),
+        )
+
+    def _state_entries(self) -> list[Entry]:
+        model = self.model
+        bounds = {
+            "theta": ("rad", ANGLE_BOUND, 1.0),
+            "omega": ("rad/s", RATE_BOUND, 1.0),
+            "length": ("m", model.max_length, 1.0),
+            "growth": ("m/s", SPEED_BOUND, model.max_growth),
+            "left": ("Pa", 10 * model.max_steering, model.max_steering),
+            "right": ("Pa", 10 * model.max_steering, model.max_steering),
+            "obstacle": ("m, rad", 1e3, 1.0),
+        }
+        kinds = [(name, bounds[name.split(".")[0].rstrip("0123456789")]) for name in model.state_names]
+        return [Entry(name, unit, -bound, bound, scale) for name, (unit, bound, scale) in kinds]
+
+    @cached_property
+    def disturbance_scale(self) -> Array:
+        """A kick of 1 m/s at full length turns a link by 1 / max_length rad/s."""
+        scale = np.zeros(self.model.n)
+        scale[self.model.num_links : 2 * self.model.num_links] = 1.0 / self.model.max_length
+        return scale
+
+    def option_constants(self, options: Mapping[str, Any]) -> Mapping[str, float]:
+        """None."""
+        return {}
+
+    # --- an episode ------------------------------------------------------------------------------------------------
+
+    def reset(self, start: Start) -> tuple[Array, Array]:
+        """A robot of about the initial length, at rest with a little pressure in some muscles; and its goal."""
+        state = self.place(start) if start.state is None else start.state
+        context = np.zeros((len(state), len(self.context_names)))
+        context[:, [GOAL_X, GOAL_Y]] = self.goals(start)
+        context = self._track(state, context)
+        context[:, APPROACHED] = context[:, DISTANCE]
+        return state, context
+
+    def place(self, start: Start) -> Array:
+        """Random first states (B, nx)."""
+        model = self.model
+        state, control = (np.zeros((len(start.rngs), size)) for size in (model.nx, model.nu))
+        for row, rng in enumerate(start.rngs):
+            low = max(model.link_length, 0.9 * model.initial_length)
+            state[row] = model.straight_state(rng.uniform(low, min(1.1 * model.initial_length, model.max_length)))
+            control[row, 1:] = 0.1 * model.max_steering * rng.random(2 * model.num_sections)
+            state[row] = self.arrange(state[row], rng)
+        return start.settle(state, control, self.settle_time)
+
+    def arrange(self, state: Array, rng: np.random.Generator) -> Array:
+        """The state (nx,) with obstacles where an episode has them; here, where they are."""
+        return state
+
+    def goals(self, start: Start) -> Array:
+        """Chosen by the option "goal" (2,), or the end of a bent robot, (B, 2) [m]."""
+        if "goal" in start.options:
+            return np.broadcast_to(plane_point("goal", start.options["goal"]), (len(start.rngs), 2))
+        return np.array([self._bent_tip(rng) for rng in start.rngs])
+
+    def _bent_tip(self, rng: np.random.Generator) -> Array:
+        model = self.model
+        length = rng.uniform(*self.lengths)
+        bend = self.curvature * rng.uniform(-1.0, 1.0, max(1, model.num_sections))
+        curvature = bend[model.section_of_joint]
+        steps = np.diff(np.minimum(np.arange(model.num_links + 1) * model.link_length, length))
+        theta = model.base[2] + np.cumsum(curvature * model.link_length) - 0.5 * curvature * model.link_length
+        return np.array([model.base[0] + steps @ np.cos(theta), model.base[1] + steps @ np.sin(theta)])
+
+    def scale_action(self, action: Array) -> Array:
+        """Speed max_growth (a + 1) / 2; pressures max_steering max(0, a) and max_steering max(0, -a)."""
+        control = np.empty((len(action), self.model.nu))
+        control[:, 0] = (0.5 * self.model.max_growth) * (action[:, 0] + 1.0)
+        steer = self.model.max_steering * action[:, 1:]
+        control[:, 1::2] = np.maximum(steer, 0.0)
+        control[:, 2::2] = np.maximum(-steer, 0.0)
+        return control
+
+    @cached_property
+    def _track(self) -> RowKernel:
+        around = shape_arrays(self.model.obstacles, "cpu")
+        structure = (make_size(self.model, 1.0, 0), *around, np.array(RAYS[: self.num_rays]), RANGE, self.tolerance)
+        width = len(self.context_names)
+        return RowKernel(TRACK, structure, (self.model.nx, width), width)
+
+    @cached_property
+    def _observer(self) -> RowKernel:
+        columns = np.array([*range(TIP_X, DISTANCE), *range(APPROACHED + 1, RANGES + self.num_rays)], dtype=np.int32)
+        width = 2 + 2 * self.model.num_sections + len(columns)
+        widths = (self.model.nx, len(self.context_names))
+        return RowKernel(OBSERVE, (make_size(self.model, 1.0, 0), columns), widths, width)
+
+    def update(self, context: Array, state: Array) -> Array:
+        """Tip, distance, ranges."""
+        return self._track(state, context)
+
+    def observe(self, state: Array, context: Array) -> Array:
+        """See `entries`."""
+        if self.obs_mode == "sensors":
+            return self._observer(state, context)
+        return np.concatenate([state, context[:, [GOAL_X, GOAL_Y]]], axis=1)
+
+    def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
+        """Terms "progress", "reached", "control"; see the class."""
+        return {
+            "progress": after[:, APPROACHED] - after[:, DISTANCE],
+            "reached": self.bonus * (after[:, REACHED] - before[:, REACHED]),
+            "control": -self.control_weight / len(self.action_names) * np.add.reduce(action * action, axis=1),
+        }
+
+    def terminated(self, state: Array, context: Array) -> BoolArray:
+        """Once the goal has been reached."""
+        return context[:, REACHED].astype(np.bool_)
+
+    def success(self, state: Array, context: Array) -> BoolArray:
+        """See `success_definition`."""
+        return context[:, REACHED].astype(np.bool_)
+
+    def measure(self, state: Array, context: Array) -> dict[str, Array]:
+        """Distance from the goal and length of the robot [m]."""
+        return {"distance": context[:, DISTANCE].copy(), "length": state[:, 2 * self.model.num_links].copy()}
+
+    def draw_hints(self, context: Array) -> dict[str, Array]:
+        """The goal [m]."""
+        return {"goal": np.array([context[GOAL_X], context[GOAL_Y], 0.0])}
+
+
+def plane_point(name: str, value: Any) -> Array:
+    """An option as a finite point (2,) [m].
+
+    Raises:
+        OptionError: It is not.
+    """
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.full(1, np.nan)
+    if array.shape != (2,) or not np.isfinite(array).all():
+        raise OptionError(f"option {name!r} is {value!r}, expected (2,) [m]")
+    return array
