@@ -21,6 +21,8 @@ from softgym_envs.vine.dynamics import VineSimulator
 from softgym_envs.vine.model import VineModel
 from softgym_envs.vine.mujoco import VineTwin
 from softgym_envs.vine.obstacles import circle, polygon, rectangle, wall
+from softgym_envs.vine.paper import PaperSimulator
+from softgym_envs.vine.paper_model import PaperModel
 
 Array = NDArray[np.float64]
 
@@ -113,6 +115,24 @@ def vine(make: Callable[[], Any]) -> Case:
     return Case(make, vine_states, vine_broken, "bending_stiffness", vine_apart)
 
 
+def paper_states(simulator: Any, rng: np.random.Generator, batch: int) -> Array:
+    """Straight, with random rates: every pin begins to bend."""
+    state = np.tile(simulator.initial_state(1), (batch, 1))
+    _, v = simulator.model.split(state)
+    v[:] = 0.2 * rng.normal(size=v.shape)
+    return state
+
+
+def paper_broken(simulator: Any, state: Array) -> Array:
+    broken = state.copy()
+    broken[:, simulator.state_names.index("body0.omega")] = 1e9
+    return broken
+
+
+def paper(make: Callable[[], Any]) -> Case:
+    return Case(make, paper_states, paper_broken, "joint_stiffness", lambda simulator, states: states)
+
+
 def cluttered() -> VineModel:
     """A circle touched by a straight robot of 0.5 m, a prism and a box beyond, a wall at 0.72 m."""
     corners = ((0.6, -0.3), (0.8, -0.2), (0.6, -0.1))
@@ -137,6 +157,7 @@ SIMULATORS = {
     "block-twin": sliding(BlockTwin),
     "vine": vine(lambda: VineSimulator(cluttered())),
     "vine-linear": vine(lambda: VineSimulator(VineModel(num_links=12), bending="linear")),
+    "vine-paper": paper(lambda: PaperSimulator(PaperModel(8, 0.02, max_growth=0.1))),
     "vine-twin": vine(lambda: VineTwin(cluttered())),
 }
 B, T, SUBSTEPS = 5, 3, 20

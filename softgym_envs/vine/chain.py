@@ -67,11 +67,12 @@ class Value:
 
 @wp.struct
 class Gain:
-    """Feedback of one link: w = -ke . e - kw w_before + f; inverse is 1/H; b and k as in `Stage`."""
+    """Feedback of one link: w = -ke . e - kw w_before + f; h is H, inverse is 1/H; b and k as in `Stage`."""
 
     ke: wp.vec2d
     kw: wp.float64
     f: wp.float64
+    h: wp.float64
     inverse: wp.float64
     b: wp.vec2d
     k: wp.vec2d
@@ -110,6 +111,7 @@ def feedback(v: Value, s: Stage):
     h = wp.dot(s.b, pb) + _two * wp.dot(s.b, v.ew) + v.ww + s.inertia + s.stiff
     linear = wp.dot(s.b, pk) + v.pw + wp.dot(v.ew, s.k) + s.lw + s.turn
     gain = Gain()
+    gain.h = h
     gain.inverse = _one / h
     gain.ke = (pb + v.ew + s.g) * gain.inverse
     gain.kw = -s.stiff * gain.inverse
@@ -122,7 +124,7 @@ def feedback(v: Value, s: Stage):
 @wp.func
 def backward(v: Value, s: Stage, gain: Gain):
     """Cost to go before: P_ee = H_ee - H ke ke', P_ew = s ke, P_ww = s (1 + kw), p_e = h_e + H ke f, p_w = -t - s f."""
-    h = _one / gain.inverse
+    h = gain.h
     out = Value()
     out.xx = v.xx + s.m - h * gain.ke[0] * gain.ke[0]
     out.xy = v.xy - h * gain.ke[0] * gain.ke[1]
@@ -180,3 +182,28 @@ def impulse(p: wp.vec3d, at_e: wp.vec2d, at_w: wp.float64, gain: Gain):
     linear = gain.b[0] * p[0] + gain.b[1] * p[1] + p[2] - at_w
     df = -linear * gain.inverse
     return wp.vec3d(p[0] - at_e[0] - gain.ke[0] * linear, p[1] - at_e[1] - gain.ke[1] * linear, -gain.kw * linear), df
+
+
+@wp.func
+def record(
+    b: int,
+    t: int,
+    first: int,
+    last: int,
+    limit: wp.float64,
+    state: wp.array2d(dtype=wp.float64),
+    states: wp.array3d(dtype=wp.float64),
+    status: wp.array(dtype=int),
+):
+    """End of control step t of row b: it has diverged if an entry first ... last - 1 is not below `limit`."""
+    failed = int(status[b])
+    for x in range(first, last):
+        if not (wp.abs(state[b, x]) < limit):
+            failed = 1
+    if failed == 0:
+        for x in range(state.shape[1]):
+            states[b, t + 1, x] = state[b, x]
+    else:
+        status[b] = 1
+        for x in range(state.shape[1]):
+            states[b, t + 1, x] = states[b, t, x]

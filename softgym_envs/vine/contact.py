@@ -176,7 +176,6 @@ def row_on_far_end(d: wp.vec2d, beta: wp.float64, gain: Gain):
 @wp.func
 def build_matrix(
     row: int,
-    num: int,
     count: int,
     mobility: wp.float64,
     gains: wp.array2d(dtype=Gain),
@@ -187,7 +186,7 @@ def build_matrix(
     size = 2 * count + 2
     covariance = Spread()
     done = int(0)
-    for i in range(num):
+    for i in range(contacts[row, count - 1].link + 1):
         gain = gains[row, i]
         covariance = spread(covariance, gain)
         while done < count and contacts[row, done].link == i:
@@ -367,7 +366,6 @@ def solve_contacts(
 @wp.func
 def apply_impulses(
     row: int,
-    num: int,
     count: int,
     gains: wp.array2d(dtype=Gain),
     contacts: wp.array2d(dtype=Contact),
@@ -378,8 +376,9 @@ def apply_impulses(
     last = int(count - 1)
     p = wp.vec3d(_zero, _zero, _zero)
     total = vectors[row, X * size + 2 * count] + vectors[row, X * size + 2 * count + 1]
-    for back in range(num):
-        i = num - 1 - back
+    outermost = contacts[row, count - 1].link
+    for back in range(outermost + 1):
+        i = outermost - back
         at_e = wp.vec2d(_zero, _zero)
         at_w = wp.float64(0.0)
         while last >= 0 and contacts[row, wp.max(last, 0)].link == i:

@@ -37,7 +37,7 @@ from ..core.parameters import Parameters
 from ..core.simulator import IntArray, Linearization, check_array, check_number, finite_differences
 from ..core.warp_engine import Program, WarpEngine
 from .boxqp import NUM_VECTORS
-from .chain import Gain, Motion, Stage, Value, backward, feedback, forward
+from .chain import Gain, Motion, Stage, Value, backward, feedback, forward, record
 from .contact import Contact, Link, apply_impulses, build_matrix, find_contacts, set_rows, solve_contacts
 from .geometry import Place, Shape, place_obstacles, shape_arrays
 from .model import ContactForces, VineModel, contact_table
@@ -344,18 +344,6 @@ def fill_muscles(
 
 
 @wp.func
-def is_wild(row: int, size: Size, state: wp.array2d(dtype=wp.float64)):
-    """1 if a rate or the growth is not finite or over the limit."""
-    out = int(0)
-    for x in range(size.links, 2 * size.links):
-        if not (wp.abs(state[row, x]) < _limit):
-            out = 1
-    if not (wp.abs(state[row, 2 * size.links + 1]) < _limit) or not wp.isfinite(state[row, 0]):
-        out = 1
-    return out
-
-
-@wp.func
 def solve_velocities(
     row: int,
     h: wp.float64,
@@ -389,10 +377,10 @@ def solve_velocities(
     reach = _least_reach + _two * h * (fastest + goal)
     count = find_contacts(row, num, size.radius, reach, shapes, places, corners, links, contacts)
     if count > 0:
-        build_matrix(row, num, count, mobility, gains, contacts, matrix)
+        build_matrix(row, count, mobility, gains, contacts, matrix)
         set_rows(row, count, _one / h, growth, goal, push, motions, contacts, vectors, side)
         good = solve_contacts(row, count, body.mu, matrix, factor, vectors, side)
-        growth = growth + mobility * apply_impulses(row, num, count, gains, contacts, vectors)
+        growth = growth + mobility * apply_impulses(row, count, gains, contacts, vectors)
         fastest = sweep_forward(row, num, gains, motions)
         if good == 0:
             count = -1
@@ -501,8 +489,9 @@ def rollout_kernel(
     body = read_body(constants, b, size.radius)
     lag = constants[b, LAG]
     place_obstacles(row, 2 * size.links + 2 + 2 * size.sections, state, shapes, local, places, corners)
-    if is_wild(row, size, state) == 1:
-        status[b] = 1
+    for x in range(size.links, 2 * size.links + 2):
+        if not (wp.abs(state[row, x]) < _limit):
+            status[b] = 1
     for t in range(horizon):
         for _s in range(substeps):
             if status[b] == 0:
@@ -529,14 +518,7 @@ def rollout_kernel(
                 )
                 if good == 0:
                     status[b] = 1
-        if status[b] == 0:
-            if is_wild(row, size, state) == 1:
-                status[b] = 1
-        for x in range(state.shape[1]):
-            if status[b] == 0:
-                states[b, t + 1, x] = state[row, x]
-            else:
-                states[b, t + 1, x] = states[b, t, x]
+        record(b, t, size.links, 2 * size.links + 2, _limit, state, states, status)
 
 
 def force_kernel(
