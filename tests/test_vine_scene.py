@@ -47,6 +47,20 @@ def test_distance_is_that_to_the_nearest_point_of_the_outline(obstacle):
     assert obstacle.shape.distance(to_local(centre, pose)) < 0 < obstacle.shape.distance(to_local(centre + 5.0, pose))
 
 
+def test_clearance_is_that_of_dense_points_along_the_tube():
+    corners = ((0.6, -0.3), (0.8, -0.2), (0.6, -0.1))
+    model = VineModel(obstacles=(circle(0.55, 0.12, 0.06), polygon(corners), rectangle(0.5, -0.2, 0.1, 0.004, 0.3)))
+    states = np.stack([model.straight_state(0.9, bend) for bend in np.linspace(-3, 3, 40)])
+    axis = model.points_along(states, np.linspace(0, 0.9, 4000))
+    dense = np.min(
+        [o.shape.distance(to_local(axis, p)).min(axis=1) for o, p in zip(model.obstacles, model.poses, strict=True)], axis=0
+    )
+    exact = model.clearance(states) + model.radius
+    clear = dense > 0.001
+    np.testing.assert_allclose(exact[clear], dense[clear], atol=1e-4)
+    assert (exact[~clear] < 0.0012).all() and 5 < clear.sum() < 35
+
+
 def test_joints_tip_and_stations_are_one_curve():
     model = VineModel(base=(0.1, -0.2, 0.4))
     state = model.straight_state(0.777, curvature=2.0)

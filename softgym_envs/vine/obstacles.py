@@ -150,6 +150,39 @@ def to_local(points: Array, pose: Array) -> Array:
     return np.stack([c * dx + s * dy, c * dy - s * dx], axis=-1)
 
 
+def segment_distance(shape: Shape, a: Array, b: Array) -> Array:
+    """Smallest distance of segments a, b (..., 2) in a shape's frame from the shape (...) [m].
+
+    Where they overlap it is negative: minus the depth of the deeper end, and at most 0 for a segment that crosses an edge.
+    """
+    ends = np.minimum(shape.distance(a), shape.distance(b))
+    if isinstance(shape, Circle):
+        return np.minimum(ends, _to_segment(np.zeros(2), a, b) - shape.radius)
+    if isinstance(shape, Polygon):
+        corners = np.asarray(shape.vertices)
+        for corner, following in zip(corners, np.roll(corners, -1, axis=0), strict=True):
+            ends = np.minimum(ends, np.where(_cross(a, b, corner, following), 0.0, np.inf))
+            ends = np.where(ends > 0, np.minimum(ends, _to_segment(corner, a, b)), ends)
+    return np.asarray(ends)
+
+
+def _to_segment(point: Array, a: Array, b: Array) -> Array:
+    """Distance of a point (2,) from segments a, b (..., 2)."""
+    along = b - a
+    share = np.clip(((point - a) * along).sum(axis=-1) / np.maximum((along**2).sum(axis=-1), 1e-30), 0.0, 1.0)
+    return np.asarray(np.linalg.norm(a + share[..., None] * along - point, axis=-1))
+
+
+def _cross(a: Array, b: Array, c: Array, d: Array) -> NDArray[np.bool_]:
+    """Whether segments a, b (..., 2) cross the segment c, d (2,)."""
+
+    def side(p: Array, q: Array, r: Array) -> Array:
+        u, v = q - p, r - p
+        return np.asarray(u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0])
+
+    return np.asarray((side(a, b, c) * side(a, b, d) < 0) & (side(c, d, a) * side(c, d, b) < 0))
+
+
 def outline(obstacle: Shape, pose: Array, reach: float = 10.0) -> Array:
     """Corners of a shape at a pose (3,) in the world frame, (k, 2) [m]; circles by 48 corners, walls cut off at `reach`."""
     if isinstance(obstacle, Circle):
