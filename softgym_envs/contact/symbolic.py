@@ -9,13 +9,13 @@ and 25. Nothing is eliminated or scaled here: this is a second formulation of `d
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import casadi as ca
-import numpy as np
 
-from ..core.complementarity import ComplementarityForm
+from ..core.complementarity import ComplementarityForm, ComplementarityPart
 from .dynamics import BlockSimulator, ParticleSimulator
-from .model import BlockModel
+from .model import BlockModel, ParticleModel
 
 
 def complementarity_form(simulator: ParticleSimulator | BlockSimulator) -> ComplementarityForm:
@@ -30,9 +30,22 @@ def complementarity_form(simulator: ParticleSimulator | BlockSimulator) -> Compl
         parts = [_particle(simulator.dt, x, u, p, y, z, body, model.count) for body in range(model.count)]
         equations, slacks = (ca.vertcat(*column) for column in zip(*parts, strict=True))
     function = ca.Function("step", [x, u, p, y, z], [equations, slacks], ["x", "u", "p", "y", "z"], ["g", "f"])
-    kinds = np.arange(simulator.pairs) < simulator.forces_per_body
-    typical = np.where(kinds, 1.0, 0.1)
-    return ComplementarityForm(function, np.tile(typical, simulator.scene.bodies))
+    return ComplementarityForm(function, () if isinstance(model, BlockModel) else _parts(model, simulator.dt))
+
+
+def _parts(model: ParticleModel, dt: float) -> tuple[ComplementarityPart, ...]:
+    """Particles do not touch each other."""
+    if model.count == 1:
+        return ()
+    single = ParticleSimulator(replace(model, count=1), dt)
+    form = complementarity_form(single)
+
+    def part(i: int) -> ComplementarityPart:
+        states = {name: f"particle{i}.{name}" for name in single.state_names}
+        constants = {"friction": f"friction{i}", "mass": "mass", "gravity": "gravity"}
+        return ComplementarityPart(single, form, states, {"force": f"force{i}"}, constants)
+
+    return tuple(part(i) for i in range(model.count))
 
 
 def _particle(h: float, x: ca.SX, u: ca.SX, p: ca.SX, y: ca.SX, z: ca.SX, body: int, count: int) -> tuple[ca.SX, ca.SX]:

@@ -7,6 +7,7 @@ as in [Berard2008] slides 8 and 13. Legend: nx state, nu control, P constants, n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import StructureError
-from .simulator import Array
+from .simulator import Array, Simulator
+
+
+@dataclass(frozen=True, eq=False)
+class ComplementarityPart:
+    """A part of a scene that does not touch the rest: a scene of its own."""
+
+    simulator: Simulator
+    form: ComplementarityForm
+    states: Mapping[str, str]
+    """Name of a state entry in the part -> in the whole."""
+    controls: Mapping[str, str]
+    constants: Mapping[str, str]
+    """Constants of the part -> of the whole; several parts may share one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,14 +41,14 @@ class ComplementarityForm:
 
     step: Any
     """casadi.Function (x (nx), u (nu), p (P), y (nx), z (nz)) -> g (nx), f (nz); y is the next state."""
-    typical: Array
-    """(nz,) size of z at work, in its unit: the scale of smoothing."""
+    parts: tuple[ComplementarityPart, ...] = ()
+    """Where the scene falls apart."""
 
     def __post_init__(self) -> None:
         nx, nz = self.step.size1_in(0), self.step.size1_in(4)
-        found = (self.step.size1_in(3), self.step.size1_out(0), self.step.size1_out(1), len(self.typical))
-        if found != (nx, nx, nz, nz):
-            raise StructureError(f"step has sizes next state, g, f, typical {found}, expected {(nx, nx, nz, nz)}")
+        found = (self.step.size1_in(3), self.step.size1_out(0), self.step.size1_out(1))
+        if found != (nx, nx, nz):
+            raise StructureError(f"step has sizes next state, g, f {found}, expected {(nx, nx, nz)}")
 
     @property
     def nz(self) -> int:
