@@ -97,7 +97,8 @@ def judge(problem: FitProblem, truth: Parameters, start: np.ndarray) -> tuple[fl
     J = np.concatenate([found.constants, found.starts], axis=-1)[0] / noise[:, None]  # type: ignore[index]
     rows = J.reshape(-1, J.shape[-1])
     objective = float(np.sum((found.residual[0] / noise) ** 2))
-    return objective, np.sqrt(np.diag(np.linalg.inv(rows.T @ rows)))[: len(theta)] * problem.slopes(theta)
+    root = np.linalg.inv(np.linalg.qr(rows, mode="r"))
+    return objective, np.linalg.norm(root, axis=1)[: len(theta)] * problem.slopes(theta)
 
 
 @dataclass(frozen=True)

@@ -290,9 +290,9 @@ def _evaluate(form: ComplementarityForm, inputs: tuple[Array, ...]) -> tuple[Arr
     value, jacobian = np.empty((steps, rows)), np.empty((steps, function.size2_out(1) // steps, rows))
     buffer, run = function.buffer()
     for index, array in enumerate(given):
-        buffer.set_arg(index, memoryview(array))
-    buffer.set_res(0, memoryview(value))
-    buffer.set_res(1, memoryview(jacobian))
+        buffer.set_arg(index, array.data)
+    buffer.set_res(0, value.data)
+    buffer.set_res(1, jacobian.data)
     run()
     return value, np.swapaxes(jacobian, 1, 2)
 

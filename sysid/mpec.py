@@ -63,6 +63,8 @@ class MpecOptions:
     """Per smoothing, at most."""
     polish: int = 40
     """Iterations of the polish, at most."""
+    fallbacks: int = 3
+    """Further homotopies at most; where the model is known to be wrong and the gate stays shut, 0 or 1 save time."""
     grid: int = 24
     """Constants that the last fallback tries; 0: none."""
 
@@ -71,8 +73,11 @@ class MpecOptions:
             raise OptionError(
                 f"tau {self.tau}, last {self.last}, factor {self.factor}: expected 0 < last < tau and 0 < factor < 1"
             )
-        if min(self.iterations, self.polish) < 1 or self.grid < 0:
-            raise OptionError(f"iterations {self.iterations} and polish {self.polish} must be >= 1, grid {self.grid} >= 0")
+        if min(self.iterations, self.polish) < 1 or min(self.fallbacks, self.grid) < 0:
+            raise OptionError(
+                f"iterations {self.iterations}, polish {self.polish}, fallbacks {self.fallbacks}, grid {self.grid}: "
+                "expected the first two >= 1, the others >= 0"
+            )
 
 
 @dataclass(frozen=True)
@@ -185,7 +190,8 @@ def _attempts(
     slow = replace(options, tau=10 * options.tau, factor=float(np.sqrt(options.factor)), iterations=2 * options.iterations)
     own = problem.encode(problem.constants)
     ways = [("homotopy", own, options)]
-    ways += [(f"homotopy from {share:g}", low + share * (high - low), slow) for share in (0.5, 0.1, 0.9)]
+    shares = (0.5, 0.1, 0.9)[: options.fallbacks]
+    ways += [(f"homotopy from {share:g}", low + share * (high - low), slow) for share in shares]
     limit, guess = gate(system, options), system.segments.starts
     for name, theta, settings in ways:
         begin = time.perf_counter()

@@ -1,0 +1,219 @@
+"""Identification through complementarity: known truths, bounds of information, gates, verdicts; filter and evolution."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from softgym_envs.contact.dynamics import BlockSimulator, ParticleSimulator
+from softgym_envs.contact.experiments import record
+from softgym_envs.contact.model import BlockModel, ParticleModel
+from softgym_envs.contact.parameters import BlockParameters, ParticleParameters
+from softgym_envs.core.errors import DataError, OptionError
+from softgym_envs.core.trajectory import TrajectorySet
+from sysid import FitProblem, Measurement
+from sysid.collocation import Collocation, _accumulate, window_of
+from sysid.mpec import MpecOptions, gate, homotopy, mpec, separable, solve
+from sysid.segments import ShootingSystem, cut
+
+pytest.importorskip("casadi")
+from softgym_envs.contact.symbolic import complementarity_form
+
+PARTICLE = ParticleSimulator()
+FORM = complementarity_form(PARTICLE)
+START = PARTICLE.initial_state()[0]
+
+
+def falling(eps, seed, friction=1.0, steps=100, start=START, force=5.0):
+    """The setting of [Berard2008] slide 27: noise uniform in +-eps on positions, fit from friction 1."""
+    sigma = eps / np.sqrt(3)
+    recording = record(
+        PARTICLE,
+        start,
+        np.full((steps, 1), force),
+        noise={"x": sigma, "y": sigma},
+        rng=np.random.default_rng(seed),
+        uniform=True,
+    )
+    noise = {"x": sigma, "y": sigma}
+    guess = ParticleParameters(friction=friction)
+    return FitProblem(PARTICLE, TrajectorySet((recording,)), ("friction",), start=guess, noise=noise, free_motion=True)
+
+
+def at_truth(problem, truth, start):
+    """Objective at the truth, and the Fisher bound of the first constant with unknown initial state."""
+    segments = cut(problem, problem.split.train, None, free=True, exact=True)
+    theta = problem.encode(truth)
+    found = segments.derivative(theta, start[None])
+    J = np.concatenate([found.constants, found.starts], axis=-1)[0] / problem.known_noise[:, None]
+    J = J.reshape(-1, J.shape[-1])
+    objective = np.sum((found.residual[0] / problem.known_noise) ** 2)
+    return objective, np.sqrt(np.linalg.inv(J.T @ J)[0, 0]) * problem.slopes(theta)[0]
+
+
+@pytest.mark.parametrize("eps", [5e-5, 5e-3, 5e-1])
+def test_friction_of_a_falling_particle_is_found_globally(eps):
+    """Objective at most the truth's in every seed, first way; error within four standard deviations; all inside the box."""
+    for seed in range(5):
+        problem = falling(eps, seed)
+        found = solve(problem, FORM, MpecOptions(box=True))
+        objective, fisher = at_truth(problem, PARTICLE.default_parameters, START)
+        assert found.objective <= objective * (1 + 1e-12)
+        assert found.accepted and found.boxed and len(found.attempts) == 1
+        assert abs(problem.decode(found.theta).friction - 0.2) < 4 * fisher
+        states, _ = PARTICLE.rollout(found.starts, np.full((1, 100, 1), 5.0), problem.decode(found.theta))
+        assert np.abs(states[0, :, :2] - problem.values(problem.split.train[0])).max() <= eps * (1 + 1e-6)
+
+
+def test_bound_of_information_by_differences():
+    """Whole rollouts, moved by each unknown: 5.9e-3 eps with unknown initial state."""
+
+    def positions(v):
+        states, _ = PARTICLE.rollout(v[None, 1:], np.full((1, 100, 1), 5.0), ParticleParameters(friction=v[0]))
+        return states[0, :, :2].ravel()
+
+    v = np.array([0.2, *START])
+    J = np.array([(positions(v + 1e-6 * e) - positions(v - 1e-6 * e)) / 2e-6 for e in np.eye(5)]).T
+    expected = np.sqrt(np.linalg.inv(J.T @ J)[0, 0] / 3)
+    _, fisher = at_truth(falling(1.0, 0), PARTICLE.default_parameters, START)
+    assert fisher == pytest.approx(expected, rel=1e-6)
+    assert fisher == pytest.approx(5.9e-3, rel=0.01)
+
+
+def test_start_constants_do_not_matter():
+    """Also from friction at which the particle would stick."""
+    ends = [solve(falling(5e-3, 1, friction=friction), FORM) for friction in (0.02, 0.6, 1.0)]
+    assert all(end.accepted for end in ends)
+    np.testing.assert_allclose([end.theta[0] for end in ends], ends[0].theta[0], atol=1e-6)
+
+
+def test_smoothed_solution_has_the_products_it_was_asked_for():
+    """z f = tau in every pair, and g = 0: evaluated through the room's form, not through the solver's own derivatives."""
+    problem = falling(5e-3, 0)
+    window = window_of(problem, problem.split.train[0])
+    collocation = Collocation(problem, FORM, (window,), problem.known_noise)
+    point, _ = homotopy(collocation, problem.encode(problem.constants), MpecOptions(last=1e-2, iterations=60))
+    point, _ = collocation.relax(point, 1e-2, iterations=60, tolerance=1e-9)
+    x, z = point.states[0], point.pairs[0]
+    constants = np.repeat(problem.vectors(point.theta[None]), 100, axis=0)
+    g, f = (np.array(part).T for part in FORM.step(x[:-1].T, window.controls.T, constants.T, x[1:].T, z.T))
+    assert np.abs(g).max() < 1e-8
+    assert (z > 0).all() and (f > 0).all()
+    np.testing.assert_allclose(z * f, 1e-2, rtol=1e-5)
+
+
+def test_recursion_by_doubling_is_the_loop():
+    rng = np.random.default_rng(0)
+    A, D = rng.normal(size=(13, 3, 3)), rng.normal(size=(13, 3, 2))
+    through, forced = _accumulate(A, D)
+    product, total = np.eye(3), np.zeros((3, 2))
+    for k in range(13):
+        product, total = A[k] @ product, A[k] @ total + D[k]
+        np.testing.assert_allclose(through[k], product, atol=1e-9 * np.abs(product).max())
+        np.testing.assert_allclose(forced[k], total, atol=1e-9 * np.abs(total).max())
+
+
+def two_particles(seed=0, free=("friction0", "friction1")):
+    simulator = ParticleSimulator(ParticleModel(2))
+    truth = simulator.parameters_class(friction0=0.1, friction1=0.4)
+    start = np.array([-3.0, 1.0, 0, 0, 4.0, 4.0, 0, 0])
+    recording = record(
+        simulator, start, np.full((100, 2), 5.0), truth, noise={"x": 3e-3, "y": 3e-3}, rng=np.random.default_rng(seed)
+    )
+    guess = truth.replace(friction0=1.0, friction1=1.0)
+    noise = dict.fromkeys(recording.names, 3e-3)
+    return FitProblem(simulator, TrajectorySet((recording,)), free, start=guess, noise=noise, free_motion=True)
+
+
+def test_particles_are_solved_one_by_one_unless_they_share_a_free_constant():
+    problem = two_particles()
+    form = complementarity_form(problem.simulator)
+    assert [list(sub.free) for _, sub in separable(problem, form)] == [["friction"], ["friction"]]
+    found = solve(problem, form)
+    assert found.accepted and len(found.attempts) == 2
+    values = problem.decode(found.theta)
+    assert (values.friction0, values.friction1) == (pytest.approx(0.1, abs=2e-4), pytest.approx(0.4, abs=2e-4))
+    shared = two_particles(free=("friction0", "friction1", "mass"))
+    assert separable(shared, form) == []
+    together = solve(shared, replace(form, parts=()))
+    assert together.accepted
+    assert shared.decode(together.theta).mass == pytest.approx(1.0, rel=1e-2)
+
+
+def test_report_states_interval_and_verdict():
+    fit = mpec(falling(5e-3, 2), FORM, MpecOptions(box=True))
+    (estimate,) = fit.estimates
+    assert fit.method == "mpec" and fit.verdicts[0].level in ("ok", "note")
+    assert estimate.interval[0] < 0.2 < estimate.interval[1]
+    assert estimate.std == pytest.approx(5.9e-3 * 5e-3, rel=0.05)
+
+
+def test_nothing_touches_and_nothing_moves():
+    """A fall that never lands shows no friction, and no number is given; what does not move at all is refused as data."""
+    fit = mpec(falling(1e-3, 0, friction=0.3, steps=40, start=np.array([0.0, 500.0, 0, 0])), FORM)
+    assert fit.estimates[0].hidden
+    assert "NOT IDENTIFIABLE" in fit.verdicts[0].text
+    with pytest.raises(DataError):
+        falling(1e-3, 0, start=np.zeros(4), force=0.5)
+
+
+def test_gate_is_shut_for_a_wrong_model():
+    """A particle twice as heavy, under a force that turns: no friction explains it."""
+    problem = falling(5e-3, 0)
+    heavy = record(
+        PARTICLE,
+        START,
+        np.where(np.arange(100) < 50, 5.0, -1.0)[:, None],
+        ParticleParameters(mass=2.0),
+        noise=dict(problem.noise),
+        rng=np.random.default_rng(0),
+    )
+    wrong = problem.replace(data=TrajectorySet((heavy,)))
+    found = solve(wrong, FORM, MpecOptions(fallbacks=1, grid=4))
+    assert not found.accepted and len(found.attempts) > 1
+    assert any("residuals are" in v.text for v in mpec(wrong, FORM, MpecOptions(fallbacks=0, grid=0)).verdicts)
+
+
+def test_gate_lets_the_truth_through():
+    """n + 4 sqrt(kappa n): of 400 sets of true noise not one is refused (4 standard deviations: 1 in 30 000)."""
+    problem = falling(5e-3, 0)
+    system = ShootingSystem(cut(problem, problem.split.train, None, free=True, exact=True), problem.known_noise)
+    rng = np.random.default_rng(0)
+    for options, draw in (
+        (MpecOptions(), rng.standard_normal((400, 202))),
+        (MpecOptions(box=True), rng.uniform(-1, 1, (400, 202)) * np.sqrt(3)),
+    ):
+        limit = gate(system, options)
+        assert (np.sum(draw**2, axis=1) <= limit).all() and limit < 1.6 * 202
+
+
+def block_problem(seed=0, directions=8):
+    model = BlockModel(num_directions=directions)
+    simulator = BlockSimulator(model, dt=0.02)
+    noise = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
+    recording = record(simulator, simulator.initial_state()[0], np.zeros((40, 2)), noise=noise, rng=np.random.default_rng(seed))
+    start = BlockParameters(friction=1.0)
+    return FitProblem(simulator, TrajectorySet((recording,)), ("friction",), start=start, noise=noise, free_motion=True)
+
+
+def test_friction_of_the_block_from_camera_data():
+    problem = block_problem()
+    found = solve(problem, complementarity_form(problem.simulator))
+    _, fisher = at_truth(problem, BlockParameters(), np.zeros(6))
+    assert found.accepted
+    assert abs(problem.decode(found.theta).friction - 0.33) < 5 * fisher
+
+
+def test_bad_input_is_named():
+    problem = falling(5e-3, 0)
+    with pytest.raises(OptionError, match="noise is not given"):
+        solve(problem.replace(noise=None), FORM)
+    with pytest.raises(OptionError, match="tau"):
+        MpecOptions(tau=0.0)
+    with pytest.raises(OptionError, match="fallbacks -1"):
+        MpecOptions(fallbacks=-1)
+    function = Measurement(("x", "y"), lambda states: states[..., :2])
+    with pytest.raises(OptionError, match="measurement is a function"):
+        solve(problem.replace(measurement=function), FORM)
