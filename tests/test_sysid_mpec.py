@@ -152,7 +152,7 @@ def test_report_states_interval_and_verdict():
 
 def test_nothing_touches_and_nothing_moves():
     """A fall that never lands shows no friction, and no number is given; what does not move at all is refused as data."""
-    fit = mpec(falling(1e-3, 0, friction=0.3, steps=40, start=np.array([0.0, 500.0, 0, 0])), FORM)
+    fit = mpec(falling(1e-3, 0, friction=0.3, steps=40, start=np.array([0.0, 50.0, 0, 0])), FORM)
     assert fit.estimates[0].hidden
     assert "NOT IDENTIFIABLE" in fit.verdicts[0].text
     with pytest.raises(DataError):
