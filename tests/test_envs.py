@@ -34,8 +34,12 @@ OBS_MODES = ["sensors", "state"]
 ALLOWED_WARNINGS = ("already has a registered", "Overriding environment")
 EVERY_ID = pytest.mark.parametrize("env_id", IDS)
 EVERY_BACKEND = pytest.mark.parametrize("backend", BACKENDS)
-VARIED = {"Tensegrity": {"cable_stiffness": (8e3, 1.2e4)}, "Vine": {"bending_stiffness": (0.015, 0.03)}}
-ABSURD = {"Tensegrity": "rod0.vx", "Vine": "omega0"}
+VARIED = {
+    "Tensegrity": {"cable_stiffness": (8e3, 1.2e4)},
+    "Vine": {"bending_stiffness": (0.015, 0.03)},
+    "Sliding": {"friction": (0.2, 0.5)},
+}
+ABSURD = {"Tensegrity": "rod0.vx", "Vine": "omega0", "Sliding": "vx"}
 
 
 def make(env_id, **keywords):

@@ -23,6 +23,7 @@ class EnvironmentId:
 
 ENVIRONMENTS = (
     EnvironmentId("VineGrow-v0", "softgym_envs.vine.build:grow", 150),
+    EnvironmentId("SlidingBlock-v0", "softgym_envs.contact.build:sliding_block", 100),
     EnvironmentId("TensegrityRoll-v0", "softgym_envs.tensegrity.build:roll", 50),
     EnvironmentId("TensegrityCrawl-v0", "softgym_envs.tensegrity.build:crawl", 150),
     EnvironmentId("TensegrityWaypoint-v0", "softgym_envs.tensegrity.build:waypoint", 300),

@@ -4,6 +4,7 @@ Knows models and states, but neither Gymnasium nor tasks; it may be deleted with
 """
 
 from .camera import Camera
+from .contact import block_scene, particle_scene
 from .draw import render_state, scene_of
 from .pygame_view import PygameRenderer, default_camera
 from .scene import Bar, Hud, Scene
@@ -17,7 +18,9 @@ __all__ = [
     "Hud",
     "PygameRenderer",
     "Scene",
+    "block_scene",
     "default_camera",
+    "particle_scene",
     "render_state",
     "scene_of",
     "side_by_side",

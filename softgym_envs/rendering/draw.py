@@ -9,11 +9,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..contact.model import BlockModel, ParticleModel
 from ..core.errors import OptionError
 from ..core.parameters import Parameters
 from ..tensegrity.model import TensegrityModel
 from ..vine.model import VineModel
 from .camera import Camera
+from .contact import block_scene, particle_scene
 from .pygame_view import Image, PygameRenderer
 from .scene import Hud, Scene
 from .tensegrity import tensegrity_scene
@@ -21,8 +23,9 @@ from .vine import vine_scene
 
 Array = NDArray[np.float64]
 
-HINTS = ("goal", "velocity", "trail")
-"""What a scene may show beside the robot: a point (3,) [m], a velocity (3,) [m/s], earlier positions (k, 3) [m]."""
+HINTS = ("goal", "velocity", "trail", "pose")
+"""What a scene may show beside the robot: a point (3,) [m], a velocity (3,) [m/s], earlier positions (k, 3) [m],
+a pose on the table (3,) [m, m, rad]."""
 
 
 class Drawable(Protocol):
@@ -100,6 +103,16 @@ def _vine(model: VineModel, simulator: Any, state: Array, hints: dict[str, Array
     asked = np.array([0.5 * model.max_growth])  # forces of a robot that would grow
     forces = simulator.contact_forces(np.asarray(state, dtype=np.float64)[None], asked, parameters)
     return vine_scene(model, state, forces, **{name: value for name, value in hints.items() if name != "velocity"})
+
+
+@_scene.register
+def _block(model: BlockModel, simulator: Any, state: Array, hints: dict[str, Array], parameters: Parameters) -> Scene:
+    return block_scene(model, state, **{name: value for name, value in hints.items() if name in ("trail", "pose")})
+
+
+@_scene.register
+def _particles(model: ParticleModel, simulator: Any, state: Array, hints: dict[str, Array], parameters: Parameters) -> Scene:
+    return particle_scene(model, state, **{name: value for name, value in hints.items() if name == "trail"})
 
 
 def tension_scale(force: float) -> float:

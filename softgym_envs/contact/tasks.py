@@ -1,0 +1,194 @@
+"""Task of the sliding block: bring it to a pose by pulling and pushing at its handle.
+
+Observation ("sensors", what an overhead camera gives): the goal in the block's frame and its direction relative to the block's,
+and the block's velocity in its own frame. "state" gives the planar state and the goal in the table's frame instead. Friction is
+never observed: with randomize={"friction": (0.15, 0.5)} it is another one in every episode, and a policy that finds it out has
+an advantage.
+
+Legend: B batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.errors import OptionError
+from ..core.simulator import check_number
+from ..core.task import BoolArray, Entry, Start
+from .model import BLOCK_STATE, BlockModel
+
+Array = NDArray[np.float64]
+
+OBS_MODES = ("sensors", "state")
+CONTEXT = ("goal_x", "goal_y", "goal_theta", "reached", "distance", "turn", "cost")
+GOAL_X, GOAL_Y, GOAL_THETA, REACHED, DISTANCE, TURN, COST = range(len(CONTEXT))
+LEVER = 0.1
+"""[m/rad] A radian off is as bad as this distance."""
+REST = 0.05
+"""[m/s] Speed of the block's corners at which it counts as at rest."""
+
+
+def same(planar: Array) -> Array:
+    """Planar states as they are: those of our own engine."""
+    return planar
+
+
+@dataclass(frozen=True, eq=False)
+class ReachPose:
+    """Bring the block to a pose: reward = progress towards it [m] + bonus when it rests there - control.
+
+    What falls is the distance of the centre of mass plus `LEVER` times the angle. The episode ends at the goal.
+    """
+
+    model: BlockModel
+    control_period: float = 0.1
+    """[s]"""
+    obs_mode: str = "sensors"
+    """"sensors" or "state"."""
+    control_weight: float = 0.001
+    """Weight of the mean squared action."""
+    tolerance: tuple[float, float] = (0.02, 0.15)
+    """Of the goal: [m], [rad]."""
+    bonus: float = 1.0
+    """Reward for reaching the goal."""
+    goal_distance: tuple[float, float] = (0.15, 0.4)
+    """[m] From the first pose; directions are uniform."""
+    goal_turn: float = 1.0
+    """[rad] Largest angle from the first pose."""
+    place: float = 0.2
+    """First poses are within this of the origin, in x and in y [m]; directions are uniform."""
+    embed: Callable[[Array], Array] = same
+    """Planar states (B, 6) -> states of the simulator (B, nx), which begin with them."""
+    extra: int = 0
+    """Entries of the simulator's state beyond the planar ones."""
+    constants: Mapping[str, float] = field(default_factory=dict)
+    """Constants that the task fixes."""
+
+    option_names = ("goal",)
+    context_names = CONTEXT
+    action_names = ("force_x", "force_y")
+    success_definition = "The block rests at the goal, within `tolerance` in place and angle, at the end of a control step."
+
+    def __post_init__(self) -> None:
+        if self.obs_mode not in OBS_MODES:
+            raise OptionError(f"obs_mode is {self.obs_mode!r}, allowed are {', '.join(OBS_MODES)}")
+        check_number("control_weight", self.control_weight, low=0.0)
+        for name, value in zip(("tolerance in place", "tolerance in angle"), self.tolerance, strict=True):
+            check_number(name, value, positive=True)
+        check_number("goal_distance", self.goal_distance[0], low=0.0, high=self.goal_distance[1], unit="m")
+        check_number("goal_distance", self.goal_distance[1], high=10.0, unit="m")
+        check_number("goal_turn", self.goal_turn, low=0.0, high=np.pi, unit="rad")
+
+    @cached_property
+    def entries(self) -> tuple[Entry, ...]:
+        """See `Task` and the module docstring."""
+        velocity = ("v_ahead", "v_aside") if self.obs_mode == "sensors" else BLOCK_STATE[3:5]
+        motion = [*(Entry(name, "m/s", -100.0, 100.0) for name in velocity), Entry("omega", "rad/s", -1e3, 1e3)]
+        if self.obs_mode == "sensors":
+            goal = (Entry(f"goal.{name}", "m", -1e3, 1e3, 0.1) for name in ("ahead", "aside"))
+            return (*goal, Entry("goal.cos", "-", -1.0, 1.0), Entry("goal.sin", "-", -1.0, 1.0), *motion)
+        pose = [*(Entry(name, "m", -1e3, 1e3, 0.1) for name in ("x", "y")), Entry("theta", "rad", -1e3, 1e3)]
+        return (*pose, *motion, *(Entry(f"goal.{e.name}", e.unit, e.low, e.high, e.scale) for e in pose))
+
+    @cached_property
+    def disturbance_scale(self) -> Array:
+        """A kick of unit size is 1 m/s, and 1 m/s at 0.1 m from the centre."""
+        return np.concatenate([[0.0, 0.0, 0.0, 1.0, 1.0, 10.0], np.zeros(self.extra)])
+
+    def option_constants(self, options: Mapping[str, Any]) -> Mapping[str, float]:
+        """None."""
+        return {}
+
+    def reset(self, start: Start) -> tuple[Array, Array]:
+        """See `Task`; the option "goal" is a pose (3,): x, y [m], theta [rad]."""
+        uniform = np.array([2.0 * rng.random(6) - 1.0 for rng in start.rngs])
+        planar = np.zeros((len(uniform), 6))
+        planar[:, :2], planar[:, 2] = self.place * uniform[:, :2], np.pi * uniform[:, 2]
+        state = self.embed(planar) if start.state is None else start.state
+        low, high = self.goal_distance
+        length = low + (high - low) * 0.5 * (1.0 + uniform[:, 3])
+        angle = np.pi * uniform[:, 4]
+        context = np.zeros((len(state), len(CONTEXT)))
+        context[:, GOAL_X] = state[:, 0] + length * np.cos(angle)
+        context[:, GOAL_Y] = state[:, 1] + length * np.sin(angle)
+        context[:, GOAL_THETA] = state[:, 2] + self.goal_turn * uniform[:, 5]
+        if "goal" in start.options:
+            context[:, : GOAL_THETA + 1] = _pose(start.options["goal"])
+        return state, self._measured(context, state)
+
+    def _measured(self, context: Array, state: Array) -> Array:
+        """With distance and angle from the goal, and their cost. In place."""
+        x, y = context[:, GOAL_X] - state[:, 0], context[:, GOAL_Y] - state[:, 1]
+        turn = context[:, GOAL_THETA] - state[:, 2]
+        context[:, DISTANCE] = np.sqrt(x * x + y * y)
+        context[:, TURN] = np.abs(np.arctan2(np.sin(turn), np.cos(turn)))
+        context[:, COST] = context[:, DISTANCE] + LEVER * context[:, TURN]
+        return context
+
+    def scale_action(self, action: Array) -> Array:
+        """Force = action * force_limit, (B, 2) [N]."""
+        return action * self.model.force_limit
+
+    def update(self, context: Array, state: Array) -> Array:
+        """Distance, angle, and whether the goal has been reached."""
+        context = self._measured(context.copy(), state)
+        speed = np.sqrt(state[:, 3] ** 2 + state[:, 4] ** 2) + LEVER * np.abs(state[:, 5])
+        there = (context[:, DISTANCE] <= self.tolerance[0]) & (context[:, TURN] <= self.tolerance[1]) & (speed <= REST)
+        context[:, REACHED] = np.maximum(context[:, REACHED], there)
+        return context
+
+    def observe(self, state: Array, context: Array) -> Array:
+        """See `entries`."""
+        if self.obs_mode == "state":
+            return np.concatenate([state[:, :6], context[:, : GOAL_THETA + 1]], axis=1)
+        c, s = np.cos(state[:, 2]), np.sin(state[:, 2])
+        x, y = context[:, GOAL_X] - state[:, 0], context[:, GOAL_Y] - state[:, 1]
+        turn = context[:, GOAL_THETA] - state[:, 2]
+        vx, vy = state[:, 3], state[:, 4]
+        columns = (c * x + s * y, c * y - s * x, np.cos(turn), np.sin(turn), c * vx + s * vy, c * vy - s * vx, state[:, 5])
+        return np.stack(columns, axis=1)
+
+    def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
+        """Terms "progress", "reached", "control"; see the class."""
+        return {
+            "progress": before[:, COST] - after[:, COST],
+            "reached": self.bonus * (after[:, REACHED] - before[:, REACHED]),
+            "control": (action[:, 0] ** 2 + action[:, 1] ** 2) * (-0.5 * self.control_weight),
+        }
+
+    def terminated(self, state: Array, context: Array) -> BoolArray:
+        """At the goal."""
+        return np.asarray(context[:, REACHED] > 0)
+
+    def success(self, state: Array, context: Array) -> BoolArray:
+        """See `success_definition`."""
+        return np.asarray(context[:, REACHED] > 0)
+
+    def measure(self, state: Array, context: Array) -> dict[str, Array]:
+        """Distance [m] and angle [rad] from the goal."""
+        return {"distance": context[:, DISTANCE].copy(), "turn": context[:, TURN].copy()}
+
+    def draw_hints(self, context: Array) -> dict[str, Array]:
+        """The goal's pose."""
+        return {"pose": context[: GOAL_THETA + 1].copy()}
+
+
+def _pose(value: Any) -> Array:
+    """An option as a pose.
+
+    Raises:
+        OptionError: It is none.
+    """
+    try:
+        pose = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        pose = np.full(1, np.nan)
+    if pose.shape != (3,) or not np.isfinite(pose).all():
+        raise OptionError(f"option 'goal' is {value!r}, expected (3,): x, y [m], theta [rad]")
+    return pose

@@ -1,0 +1,134 @@
+"""What SlidingBlock-v0 means: goals, rewards, success, hidden friction, pictures, bad keywords."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import softgym_envs  # noqa: F401  (registers the ids)
+from softgym_envs.contact import identification_setup
+from softgym_envs.contact.dynamics import BlockSimulator, ParticleSimulator
+from softgym_envs.contact.model import ParticleModel
+from softgym_envs.contact.tasks import LEVER
+from softgym_envs.core.errors import OptionError, ShapeError, StructureError
+from softgym_envs.rendering import PygameRenderer, block_scene, scene_of
+from softgym_envs.rendering.scene import Prism, Sphere
+
+ID = "SlidingBlock-v0"
+BACKENDS = pytest.mark.parametrize("backend", ["native", "mujoco"])
+
+
+@BACKENDS
+def test_progress_adds_up_to_what_was_gained(backend):
+    env = gym.make(ID, backend=backend).unwrapped
+    _, info = env.reset(seed=3)
+    first = info["distance"] + LEVER * info["turn"]
+    total = 0.0
+    for k in range(20):
+        *_, info = env.step(np.array([1.0, 0.3 * np.sin(k)]))
+        total += info["reward_progress"]
+    assert total == pytest.approx(first - info["distance"] - LEVER * info["turn"], abs=1e-12)
+
+
+@BACKENDS
+def test_a_block_that_rests_at_its_goal_is_done(backend):
+    env = gym.make(ID, backend=backend).unwrapped
+    env.reset(seed=0)
+    state = env.simulator.initial_state(1)[0]
+    env.reset(seed=0, options={"state": state, "goal": [0.01, -0.01, 0.1]})
+    _, reward, terminated, _, info = env.step(np.zeros(2))
+    assert terminated and info["is_success"] and reward > 0.9
+    env.reset(seed=0, options={"state": state, "goal": [0.01, -0.01, 0.1 + 2 * np.pi]})  # angles are compared on the circle
+    assert env.step(np.zeros(2))[2]
+    env.reset(seed=0, options={"state": state, "goal": [0.01, -0.01, 0.3]})
+    assert not env.step(np.zeros(2))[2]
+    moving = state.copy()
+    moving[3] = 2.0
+    env.reset(seed=0, options={"state": moving, "goal": [0.15, 0.0, 0.0]})
+    assert not env.step(np.zeros(2))[4]["is_success"]  # passes the goal, but does not rest there
+
+
+def test_the_goal_is_seen_in_the_frame_of_the_block():
+    env = gym.make(ID).unwrapped
+    state = np.array([0.1, 0.2, np.pi / 2, 0.0, 0.3, -1.0])
+    observation, _ = env.reset(seed=0, options={"state": state, "goal": [0.1, 0.5, np.pi / 2]})
+    names = [entry.name for entry in env.task.entries]
+    seen = dict(zip(names, observation.tolist(), strict=True))
+    expected = {
+        "goal.ahead": 0.3,
+        "goal.aside": 0.0,
+        "goal.cos": 1.0,
+        "goal.sin": 0.0,
+        "v_ahead": 0.3,
+        "v_aside": 0.0,
+        "omega": -1,
+    }
+    assert seen == pytest.approx(expected, abs=1e-6)
+
+
+def test_friction_is_drawn_anew_and_hidden():
+    envs = gym.make_vec(ID, num_envs=8, randomize={"friction": (0.15, 0.5)})
+    _, info = envs.reset(seed=0)
+    place = envs.unwrapped.episodes.nominal.index("friction")
+    frictions = info["constants"][:, place]
+    assert np.ptp(frictions) > 0.1 and frictions.min() >= 0.15 and frictions.max() <= 0.5
+    states = np.zeros((8, 6))
+    action = np.tile(np.float32([0.45, 0.0]), (8, 1))  # 4.5 N against friction of 1.5 to 4.9 N
+    envs.reset(seed=0, options={"state": states, "goal": [0.3, 0.0, 0.0]})
+    frictions = envs.unwrapped.episodes.constants[:, place].copy()
+    envs.step(action)
+    way = envs.unwrapped.state[:, 0]
+    assert (np.diff(way[np.argsort(frictions)]) <= 1e-12).all()  # the rougher, the less far
+
+
+def test_pictures_show_block_string_and_goal():
+    simulator = BlockSimulator()
+    scene = scene_of(simulator, np.zeros(6), {"pose": np.array([0.3, 0.1, 0.5])})
+    (block,) = [p for p in scene.primitives if isinstance(p, Prism)]
+    np.testing.assert_allclose(np.ptp(block.outline, axis=0), [0.2, 0.2])
+    centers = [p.center[:2].tolist() for p in scene.primitives if isinstance(p, Sphere)]
+    assert list(simulator.model.pulley) in centers
+    for point in simulator.model.supports:
+        assert any(np.allclose(point, c) for c in centers)
+    image = PygameRenderer(mode="rgb_array", size=(160, 120)).draw(scene)
+    assert image.shape == (120, 160, 3) and np.ptp(image) > 50
+    particles = ParticleSimulator(ParticleModel(3))
+    balls = [p for p in scene_of(particles, particles.initial_state()[0]).primitives if isinstance(p, Sphere)]
+    assert len(balls) == 3
+    with pytest.raises(ShapeError, match="pose"):
+        block_scene(simulator.model, np.zeros(6), pose=np.zeros(2))
+
+
+@pytest.mark.parametrize(
+    ("keywords", "error", "message"),
+    [
+        ({"device": "cuda"}, OptionError, "device is 'cuda'"),
+        ({"backend": "bullet"}, OptionError, "backend is 'bullet'"),
+        ({"supports": [[0, 1], [1, 0]]}, StructureError, "supports"),
+        ({"supports": "three"}, StructureError, "supports"),
+        ({"supports": [[0.1, 0], [0.2, 0.1], [0.2, -0.1]]}, StructureError, "centre of mass"),
+        ({"handle": 0.1}, OptionError, "handle is 0.1"),
+        ({"goal_distance": (0.4, 0.1)}, OptionError, "goal_distance"),
+        ({"goal_turn": 4.0}, OptionError, "goal_turn"),
+        ({"control_weight": -1.0}, OptionError, "control_weight"),
+        ({"obs_mode": "pixels"}, OptionError, "obs_mode"),
+        ({"simulator_options": {"colour": 1}}, OptionError, r"'colour'.*dt"),
+        ({"simulator_options": 3}, OptionError, "expected a mapping"),
+    ],
+)
+def test_bad_keywords_are_named(keywords, error, message):
+    with pytest.raises(error, match=message):
+        gym.make(ID, **keywords)
+
+
+def test_bad_goals_are_named():
+    env = gym.make(ID)
+    for goal in ([1.0, 2.0], "there", [np.nan, 0, 0]):
+        with pytest.raises(OptionError, match="option 'goal'"):
+            env.reset(seed=0, options={"goal": goal})
+
+
+def test_identification_setup_knows_its_variants():
+    assert identification_setup().simulator.nx == 6
+    assert identification_setup("particle").simulator.nx == 4
+    with pytest.raises(OptionError, match="block, particle"):
+        identification_setup("ball")
