@@ -5,8 +5,8 @@
     python scripts/play.py TensegrityRoll-v0 --policy results/train/TensegrityRoll-v0_ppo_native_0/policy.zip
     python scripts/play.py TensegrityRoll-v0 --headless-frames 150 --record roll.gif      (no display needed)
 
-Arrows roll the robot (up is away from you), 1-6 pull groups of cables, space lets all go. Drag turns the view, the wheel
-zooms. The other keys are named at the lower edge of the window.
+Arrows roll a tensegrity robot, or grow a vine robot that way (up is away from you); 1-6 pull groups of cables, space lets all
+go. Drag turns the view, the wheel zooms. The other keys are named at the lower edge of the window.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from softgym_envs.core.errors import FileFormatError, MissingDependencyError, Op
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.envs.env import SoftgymEnv
 from softgym_envs.rendering import Bar, Camera, Hud, PygameRenderer, default_camera, scene_of, write_png, write_video
-from softgym_envs.rendering.teleop import heading_action, pull_groups, ramp
+from softgym_envs.rendering.teleop import followed_point, heading_action, pull_groups, ramp, rest_action
 from softgym_envs.rendering.video import Recorder
 
 Array = NDArray[np.float64]
@@ -39,7 +39,7 @@ Policy = Callable[[NDArray[np.float32]], Array]
 
 FPS = 30
 HELP = (
-    "arrows roll   1-6 pull cables   space let go   R reset   N next seed   P pause   . step   Tab policy / hand",
+    "arrows move   1-6 pull cables   space let go   R reset   N next seed   P pause   . step   Tab policy / hand",
     "drag turn   wheel zoom   C camera follows   H help and numbers   S save PNG   V start / stop video   Esc quit",
 )
 ARROWS = {"up": (1.0, 0.0), "down": (-1.0, 0.0), "left": (0.0, 1.0), "right": (0.0, -1.0)}
@@ -111,7 +111,7 @@ class Player:
         self.frames = 0
         self.saved = 0
         self.speed = 0.0
-        self.action = np.zeros(self.simulator.nu)
+        self.action = np.zeros(0)
         self.trail: deque[Array] = deque(maxlen=600)
         self.recorded: list[Trajectory] = []
         self.last_image: NDArray[np.uint8] | None = None
@@ -151,7 +151,7 @@ class Player:
         self.next_seed: int | None = None
         self.observation, _ = self.env.reset(seed=seed)
         self.episode = Episode(seed, [self.state])
-        self.action = np.zeros(self.simulator.nu)
+        self.action = rest_action(self.simulator.model)
         self.trail.clear()
 
     def step(self) -> None:
@@ -184,16 +184,16 @@ class Player:
 
     def wanted_action(self) -> Array:
         """What the keys that are down ask for; nothing if space is down."""
-        action = np.zeros(self.simulator.nu)
+        action = rest_action(self.simulator.model)
         if "space" in self.pressed:
             return action
         away, left = (sum(ARROWS[key][i] for key in ARROWS if key in self.pressed) for i in (0, 1))
         if away or left:
             view = self.renderer.turned(self.camera).azimuth + np.pi
             angle = view + np.arctan2(left, away)
-            action += heading_action(self.simulator.model, self.state, np.array([np.cos(angle), np.sin(angle)]))
+            action = heading_action(self.simulator.model, self.state, np.array([np.cos(angle), np.sin(angle)]))
         groups = tuple(int(key) - 1 for key in self.pressed if key in tuple("123456"))
-        return np.clip(action + pull_groups(self.simulator.nu, groups), -1.0, 1.0)
+        return np.clip(action + pull_groups(len(action), groups), -1.0, 1.0)
 
     def between(self, state: Array, control: Array) -> list[Array]:
         """States inside the control step, for a smooth picture: the same physics again, without noise or delay."""
@@ -208,8 +208,7 @@ class Player:
 
     def draw(self, state: Array) -> None:
         """One frame, into the window or (headless) only into the video."""
-        model = self.simulator.model
-        self.trail.append(model.center_of_mass(state))
+        self.trail.append(followed_point(self.simulator.model, state))
         hints = dict(self.task.draw_hints(self.inner.context))
         if len(self.trail) > 1:
             hints["trail"] = np.array(self.trail)
@@ -230,7 +229,8 @@ class Player:
     def hud(self, state: Array) -> Hud:
         """Numbers and keys."""
         now = self.episode
-        velocity = float(np.linalg.norm(self.simulator.model.com_velocity(state)[:2]))
+        ends = np.array(self.trail)[-2:]
+        velocity = float(np.linalg.norm(ends[-1] - ends[0])) * self.frames_per_step / self.period
         driver = "policy" if self.policy_drives else "hand"
         lines = (
             f"t = {len(now.controls) * self.period:5.1f} s    return {now.result:+.2f}",

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..core.errors import OptionError
 from ..tensegrity.model import TensegrityModel
+from ..vine.model import VineModel
 
 Array = NDArray[np.float64]
 
@@ -45,6 +46,38 @@ def _roll(model: TensegrityModel, state: Array, heading: Array) -> Array:
     along /= np.maximum(np.linalg.norm(along, axis=1, keepdims=True), 1e-9)
     p_h, p_z, d_h, d_z = middle[:, :2] @ heading, middle[:, 2], along[:, :2] @ heading, along[:, 2]
     return np.asarray(np.clip(d_z**2 - d_h**2 - 2.6 * p_h - 1.7 * p_h * p_z + 0.4 * p_z, -1.0, 1.0))
+
+
+@heading_action.register
+def _grow(model: VineModel, state: Array, heading: Array) -> Array:
+    """Grow at full speed, and bend every section towards the heading: a = 2 x its angle from that of the tip, clipped."""
+    angle = math.atan2(heading[1], heading[0]) - float(model.tip(state)[2])
+    angle = math.atan2(math.sin(angle), math.cos(angle))
+    return np.array([1.0, *[min(max(2.0 * angle, -1.0), 1.0)] * model.num_sections])
+
+
+@singledispatch
+def rest_action(model: Any) -> Array:
+    """The action of a robot that nobody drives, (na,): motors off."""
+    return np.zeros(model.nu)
+
+
+@rest_action.register
+def _no_growth(model: VineModel) -> Array:
+    """No growth (-1), muscles empty."""
+    return np.array([-1.0, *[0.0] * model.num_sections])
+
+
+@singledispatch
+def followed_point(model: Any, state: Array) -> Array:
+    """What leaves a trail, (3,) [m]: the centre of mass."""
+    return np.asarray(model.center_of_mass(state))
+
+
+@followed_point.register
+def _tip(model: VineModel, state: Array) -> Array:
+    """The tip, on top of the tube."""
+    return np.array([*model.tip(state)[:2], model.radius])
 
 
 def pull_groups(count: int, pulled: tuple[int, ...], groups: int = 6) -> Array:

@@ -55,7 +55,7 @@ def vine_scene(
     middle = np.array([model.base[0], model.base[1]]) + 0.42 * model.max_length * np.array(
         [np.cos(model.base[2]), np.sin(model.base[2])]
     )
-    extent = 0.62 * model.max_length
+    extent = 0.52 * model.max_length
     ground = GroundGrid(_flat, (float(middle[0]), float(middle[1])), 3.0 * extent, spacing=0.1)
     parts: list[Primitive] = [ground, *_obstacles(model, state), *_tube(model, state), *_arrows(model, forces)]
     if trail is not None:
@@ -73,8 +73,8 @@ def _flat(x: Array, y: Array) -> Array:
 def _obstacles(model: VineModel, state: Array) -> list[Primitive]:
     poses = model.split(state).obstacles
     height = 2.2 * model.radius
-    shapes = (obstacle.shape for obstacle in model.obstacles)
-    return [Prism(outline(shape, pose), height, OBSTACLE) for shape, pose in zip(shapes, poses, strict=True)]
+    pairs = zip(model.obstacles, poses, strict=True)
+    return [Prism(outline(o.shape, pose, reach=model.max_length), height, OBSTACLE) for o, pose in pairs]
 
 
 def _tube(model: VineModel, state: Array) -> list[Primitive]:

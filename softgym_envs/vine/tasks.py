@@ -26,6 +26,7 @@ from ..core.simulator import check_number
 from ..core.task import BoolArray, Entry, Start
 from .dynamics import make_size
 from .geometry import shape_arrays
+from .layouts import Layout, Open
 from .model import VineModel
 from .task_kernels import (
     APPROACHED,
@@ -43,6 +44,8 @@ from .task_kernels import (
 Array = NDArray[np.float64]
 
 OBS_MODES = ("sensors", "state")
+MAX_LEVEL = 3.0
+"""Highest level of difficulty."""
 RAYS = np.deg2rad([-60.0, -30.0, 0.0, 30.0, 60.0])
 """(R,) [rad]: directions of the range readings from the tip's heading."""
 RANGE = 0.3
@@ -69,16 +72,16 @@ class ReachGoal:
     """[m]"""
     bonus: float = 1.0
     """Reward for reaching the goal."""
-    lengths: tuple[float, float] = (0.45, 1.0)
-    """Goals are where a robot of such a length ends, in a bend within `curvature` in every section [m]."""
-    curvature: float = 2.0
-    """[1/m]"""
+    layout: Layout = field(default_factory=Open)
+    """Where obstacles and goals are; the model must have its shapes (`Layout.furnish`)."""
+    level: float = 1.0
+    """Of difficulty, unless `reset` has the option "level"."""
     settle_time: float = 0.5
     """How long the robot comes to rest before an episode [s]."""
     constants: Mapping[str, float] = field(default_factory=dict)
     """Constants that the task fixes."""
 
-    option_names = ("goal",)
+    option_names = ("goal", "level")
     success_definition = "The tip has been within `tolerance` of the goal at the end of a control step."
 
     def __post_init__(self) -> None:
@@ -86,9 +89,7 @@ class ReachGoal:
             raise OptionError(f"obs_mode is {self.obs_mode!r}, allowed are {', '.join(OBS_MODES)}")
         check_number("control_weight", self.control_weight, low=0.0)
         check_number("tolerance", self.tolerance, positive=True, unit="m")
-        check_number("curvature", self.curvature, low=0.0, unit="1/m")
-        check_number("goal_length", self.lengths[0], low=self.model.link_length, high=self.lengths[1], unit="m")
-        check_number("goal_length", self.lengths[1], high=self.model.max_length, unit="m")
+        check_number("level", self.level, low=0.0, high=MAX_LEVEL)
 
     # --- names and sizes -------------------------------------------------------------------------------------------
 
@@ -155,43 +156,32 @@ class ReachGoal:
     # --- an episode ------------------------------------------------------------------------------------------------
 
     def reset(self, start: Start) -> tuple[Array, Array]:
-        """A robot of about the initial length, at rest with a little pressure in some muscles; and its goal."""
-        state = self.place(start) if start.state is None else start.state
+        """A robot of about the initial length, at rest with a little pressure in its muscles; obstacles; and its goal."""
+        level = check_number("level", start.options.get("level", self.level), low=0.0, high=MAX_LEVEL)
+        first, control = self._first(start)
+        drawn = [self.layout.draw(self.model, rng, level) for rng in start.rngs]
+        if start.state is None:
+            self.model.split(first).obstacles[:] = [scene.poses for scene in drawn]
+            state = start.settle(first, control, self.settle_time)
+        else:
+            state = start.state
         context = np.zeros((len(state), len(self.context_names)))
-        context[:, [GOAL_X, GOAL_Y]] = self.goals(start)
+        context[:, [GOAL_X, GOAL_Y]] = [scene.goal for scene in drawn]
+        if "goal" in start.options:
+            context[:, [GOAL_X, GOAL_Y]] = plane_point("goal", start.options["goal"])
         context = self._track(state, context)
         context[:, APPROACHED] = context[:, DISTANCE]
         return state, context
 
-    def place(self, start: Start) -> Array:
-        """Random first states (B, nx)."""
+    def _first(self, start: Start) -> tuple[Array, Array]:
+        """Straight robots (B, nx), and pressures to settle under (B, nu)."""
         model = self.model
         state, control = (np.zeros((len(start.rngs), size)) for size in (model.nx, model.nu))
+        low, high = max(model.link_length, 0.9 * model.initial_length), min(1.1 * model.initial_length, model.max_length)
         for row, rng in enumerate(start.rngs):
-            low = max(model.link_length, 0.9 * model.initial_length)
-            state[row] = model.straight_state(rng.uniform(low, min(1.1 * model.initial_length, model.max_length)))
+            state[row] = model.straight_state(rng.uniform(low, high))
             control[row, 1:] = 0.1 * model.max_steering * rng.random(2 * model.num_sections)
-            state[row] = self.arrange(state[row], rng)
-        return start.settle(state, control, self.settle_time)
-
-    def arrange(self, state: Array, rng: np.random.Generator) -> Array:
-        """The state (nx,) with obstacles where an episode has them; here, where they are."""
-        return state
-
-    def goals(self, start: Start) -> Array:
-        """Chosen by the option "goal" (2,), or the end of a bent robot, (B, 2) [m]."""
-        if "goal" in start.options:
-            return np.broadcast_to(plane_point("goal", start.options["goal"]), (len(start.rngs), 2))
-        return np.array([self._bent_tip(rng) for rng in start.rngs])
-
-    def _bent_tip(self, rng: np.random.Generator) -> Array:
-        model = self.model
-        length = rng.uniform(*self.lengths)
-        bend = self.curvature * rng.uniform(-1.0, 1.0, max(1, model.num_sections))
-        curvature = bend[model.section_of_joint]
-        steps = np.diff(np.minimum(np.arange(model.num_links + 1) * model.link_length, length))
-        theta = model.base[2] + np.cumsum(curvature * model.link_length) - 0.5 * curvature * model.link_length
-        return np.array([model.base[0] + steps @ np.cos(theta), model.base[1] + steps @ np.sin(theta)])
+        return state, control
 
     def scale_action(self, action: Array) -> Array:
         """Speed max_growth (a + 1) / 2; pressures max_steering max(0, a) and max_steering max(0, -a)."""
