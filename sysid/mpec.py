@@ -240,16 +240,25 @@ def _from_grid(
 def _polished(
     problem: FitProblem, system: ShootingSystem, theta: Array, starts: Array, options: MpecOptions
 ) -> tuple[Array, Array, float, int] | None:
-    """Single shooting from here: theta, starts, objective, iterations; None where it cannot be simulated."""
-    theta = np.clip(theta, *problem.theta_bounds)
-    if not (np.isfinite(starts).all() and np.isfinite(system.cost(theta, starts))):
-        return None
+    """Single shooting to theta, starts, objective, iterations; None where it cannot be simulated.
+
+    Twice: from the initial states found and from those guessed. A cone of many edges makes the objective a fine staircase, on
+    which one of the two may stop early.
+    """
     settings = LevenbergOptions(max_iterations=options.polish, cost_tolerance=1e-9, step_tolerance=1e-11)
-    try:
-        end = levenberg_marquardt(system, start_state(system, theta, starts, settings), problem.theta_bounds, options=settings)
-    except DataError:
+    theta, ends = np.clip(theta, *problem.theta_bounds), []
+    for first in (starts, system.segments.starts):
+        if np.isfinite(first).all() and np.isfinite(system.cost(theta, first)):
+            try:
+                begin = start_state(system, theta, first, settings)
+                ends.append(levenberg_marquardt(system, begin, problem.theta_bounds, options=settings))
+            except DataError:
+                continue
+            theta = ends[-1].theta
+    if not ends:
         return None
-    return end.theta, end.blocks, 2.0 * end.cost, len(end.log) - 1
+    best = min(ends, key=lambda end: end.cost)
+    return best.theta, best.blocks, 2.0 * best.cost, sum(len(end.log) - 1 for end in ends)
 
 
 def _system(problem: FitProblem) -> ShootingSystem:

@@ -15,7 +15,9 @@ from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.trajectory import TrajectorySet
 from sysid import FitProblem, Measurement
 from sysid.collocation import Collocation, _accumulate, window_of
+from sysid.evolution import EvolutionOptions, cma_es
 from sysid.mpec import MpecOptions, gate, homotopy, mpec, separable, solve
+from sysid.particle import ParticleOptions, _systematic, bootstrap_filter
 from sysid.segments import ShootingSystem, cut
 
 pytest.importorskip("casadi")
@@ -217,3 +219,60 @@ def test_bad_input_is_named():
     function = Measurement(("x", "y"), lambda states: states[..., :2])
     with pytest.raises(OptionError, match="measurement is a function"):
         solve(problem.replace(measurement=function), FORM)
+
+
+# --- The baselines ------------------------------------------------------------------------------------------------------
+
+
+def test_particle_filter_narrows_down_to_the_truth():
+    problem = falling(5e-3, 0)
+    found = bootstrap_filter(
+        problem,
+        ParticleOptions(count=2000, process={"vx": 0.005, "vy": 0.005}, first={"vx": 0.1, "vy": 0.1}, walk=1e-3),
+    )
+    assert found.mean.shape == (101, 1) and found.states.shape == (101, 4)
+    assert found.std[0, 0] > 0.2 > 0.02 > found.std[-1, 0]  # uniform on [0, 1] first
+    assert abs(found.parameters.friction - 0.2) < 0.02
+    again = bootstrap_filter(problem, ParticleOptions(count=50, seed=3))
+    np.testing.assert_array_equal(again.mean, bootstrap_filter(problem, ParticleOptions(count=50, seed=3)).mean)
+
+
+def test_particle_filter_is_bayes_rule_for_one_row():
+    """Constants do not matter to the first row: its posterior of x is normal, with both precisions added."""
+    problem = falling(1e-1, 0)
+    sigma = problem.known_noise[0]
+    found = bootstrap_filter(problem, ParticleOptions(count=5000, first={"x": 2 * sigma}))
+    measured, guess = problem.values(problem.split.train[0])[0, 0], problem.guess(problem.split.train[0])[0]
+    expected = (measured / sigma**2 + guess / (2 * sigma) ** 2) / (1 / sigma**2 + 1 / (2 * sigma) ** 2)
+    assert found.states[0, 0] == pytest.approx(expected, abs=5 * sigma / np.sqrt(5000 / 4))
+
+
+def test_systematic_resampling_is_fair():
+    weight = np.array([0.5, 0.25, 0.25, 0.0])
+    assert np.bincount(_systematic(weight, np.random.default_rng(0)), minlength=4).tolist() == [2, 1, 1, 0]
+
+
+def test_evolution_finds_what_homotopy_finds():
+    problem = falling(5e-3, 3, friction=0.9)
+    found = cma_es(problem, EvolutionOptions(generations=400))
+    best = solve(problem, FORM)
+    assert found.converged
+    assert 2 * found.start_costs[0] < best.objective + 0.1  # a tenth of what one standard deviation adds
+    assert found.parameters.friction == pytest.approx(problem.decode(best.theta).friction, abs=5.9e-3 * 5e-3)
+
+
+def test_bad_input_of_the_baselines_is_named():
+    problem = falling(5e-3, 0)
+    with pytest.raises(OptionError, match="noise is not given"):
+        bootstrap_filter(problem.replace(noise=None))
+    with pytest.raises(OptionError, match="'speed' is no state entry"):
+        bootstrap_filter(problem, ParticleOptions(process={"speed": 1.0}))
+    with pytest.raises(OptionError, match="count 1"):
+        ParticleOptions(count=1)
+    with pytest.raises(OptionError, match="standard deviation of x is -1"):
+        ParticleOptions(first={"x": -1.0})
+    with pytest.raises(OptionError, match="spread is 0"):
+        EvolutionOptions(spread=0)
+    (recording,) = problem.split.train
+    with pytest.raises(DataError, match="2 recordings"):
+        bootstrap_filter(problem.replace(data=TrajectorySet((recording, recording))))
