@@ -11,7 +11,11 @@ Bad recordings end in a `DataError`; constants that the data cannot tell apart e
 """
 
 from .adam import AdamOptions, adam
+from .evolution import EvolutionOptions, cma_es
+from .horizon import HorizonOptions, HorizonResult, moving_horizon
 from .levenberg import IterLog, LevenbergOptions
+from .mpec import MpecOptions, mpec
+from .particle import FilterResult, ParticleOptions, bootstrap_filter
 from .problem import FitProblem, IdentificationSetup, Measurement
 from .result import Estimate, FitResult, Verdict, load_distribution
 from .shooting import ShootingOptions, multiple_shooting, one_step, single_shooting
@@ -22,18 +26,28 @@ __all__ = [
     "AdamOptions",
     "Combination",
     "Estimate",
+    "EvolutionOptions",
+    "FilterResult",
     "FitProblem",
     "FitResult",
     "HorizonError",
+    "HorizonOptions",
+    "HorizonResult",
     "IdentificationSetup",
     "IterLog",
     "LevenbergOptions",
     "Measurement",
+    "MpecOptions",
+    "ParticleOptions",
     "PosteriorParameters",
     "ShootingOptions",
     "Verdict",
     "adam",
+    "bootstrap_filter",
+    "cma_es",
     "load_distribution",
+    "moving_horizon",
+    "mpec",
     "multiple_shooting",
     "one_step",
     "open_loop",

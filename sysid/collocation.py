@@ -167,19 +167,7 @@ class Collocation:
             local = [self._eliminate(value, jacobian, p) for value, jacobian in defects]
         except np.linalg.LinAlgError:
             return None
-        residuals = self._residuals(point)
-        rows, unknowns = [], p + nx * len(local)
-        columns = self.problem.state_columns
-        for index, (part, window) in enumerate(zip(local, self.windows, strict=True)):
-            weight = np.where(np.isfinite(window.values), 1.0 / self.sigma, 0.0)
-            J = part.columns[:, columns] * weight[..., None]
-            wide = np.zeros((J.shape[0] * J.shape[1], unknowns + 1))
-            wide[:, :p] = J[..., :p].reshape(len(wide), p)
-            wide[:, p + index * nx : p + (index + 1) * nx] = J[..., p:].reshape(len(wide), nx)
-            wide[:, -1] = (residuals[index] + part.drift[:, columns] * weight).ravel()
-            rows.append(wide)
-        rows += [np.column_stack([self._prior_jacobian(unknowns), residuals[-1]])]
-        stacked = np.vstack(rows)
+        stacked = self._stacked(point, local)
         d = self._damped(stacked, point.theta, damping)
         own = [np.concatenate([d[:p], d[p + i * nx : p + (i + 1) * nx]]) for i in range(len(local))]
         step = Point(
@@ -189,6 +177,26 @@ class Collocation:
         )
         predicted = stacked[:, :-1] @ d + stacked[:, -1]
         return step, float(predicted @ predicted)
+
+    def _stacked(self, point: Point, local: list[_Local]) -> Array:
+        """Rows [J r] over (theta, x_0 of every recording), priors last."""
+        p, nx, columns = len(point.theta), self.problem.simulator.nx, self.problem.state_columns
+        residuals, rows, unknowns = self._residuals(point), [], p + nx * len(local)
+        for index, (part, window) in enumerate(zip(local, self.windows, strict=True)):
+            weight = np.where(np.isfinite(window.values), 1.0 / self.sigma, 0.0)
+            J = part.columns[:, columns] * weight[..., None]
+            wide = np.zeros((J.shape[0] * J.shape[1], unknowns + 1))
+            wide[:, :p] = J[..., :p].reshape(len(wide), p)
+            wide[:, p + index * nx : p + (index + 1) * nx] = J[..., p:].reshape(len(wide), nx)
+            wide[:, -1] = (residuals[index] + part.drift[:, columns] * weight).ravel()
+            rows.append(wide)
+        return np.vstack([*rows, np.column_stack([self._prior_jacobian(unknowns), residuals[-1]])])
+
+    def linearized(self, point: Point, tau: float) -> tuple[Array, Array]:
+        """Information J'J of (theta, x_0 of every recording), and d x_k / d(theta, x_0) of the first, (K+1, nx, p + nx)."""
+        local = [self._eliminate(value, jacobian, len(point.theta)) for value, jacobian in self._defects(point, tau)]
+        J = self._stacked(point, local)[:, :-1]
+        return J.T @ J, local[0].columns
 
     def _damped(self, stacked: Array, theta: Array, damping: float) -> Array:
         """min |J d + r|^2 + damping |D d|^2 with theta + d inside its bounds; what would leave them ends at them."""
