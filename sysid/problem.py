@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,15 @@ class IdentificationSetup(Protocol):
 
     def first_state(self, names: tuple[str, ...]) -> Callable[[Trajectory], Array] | None:
         """For the same columns: recording -> a guess of its initial state (nx,), to start the fit from; or None."""
+        ...
+
+
+@runtime_checkable
+class InfersControls(Protocol):
+    """An `IdentificationSetup` that can tell controls from what was measured, for recordings without."""
+
+    def infer_controls(self, trajectory: Trajectory) -> Trajectory:
+        """The recording with controls; as it is, where it has some or nothing can be told."""
         ...
 
 
@@ -307,4 +316,4 @@ def check_rollout_shapes(problem: FitProblem) -> None:
         )
 
 
-__all__ = ["DataError", "FitProblem", "IdentificationSetup", "Measurement", "check_rollout_shapes"]
+__all__ = ["DataError", "FitProblem", "IdentificationSetup", "InfersControls", "Measurement", "check_rollout_shapes"]

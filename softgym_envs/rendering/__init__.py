@@ -5,7 +5,7 @@ Knows models and states, but neither Gymnasium nor tasks; it may be deleted with
 
 from .camera import Camera
 from .contact import block_scene, particle_scene
-from .draw import render_state, scene_of
+from .draw import overlay_scene, render_state, scene_of
 from .pygame_view import PygameRenderer, default_camera
 from .scene import Bar, Hud, Scene
 from .tensegrity import tensegrity_scene
@@ -20,6 +20,7 @@ __all__ = [
     "Scene",
     "block_scene",
     "default_camera",
+    "overlay_scene",
     "particle_scene",
     "render_state",
     "scene_of",

@@ -19,7 +19,7 @@ from .contact import block_scene, particle_scene
 from .pygame_view import Image, PygameRenderer
 from .scene import Hud, Scene
 from .tensegrity import tensegrity_scene
-from .vine import vine_scene
+from .vine import vine_overlay, vine_scene
 
 Array = NDArray[np.float64]
 
@@ -113,6 +113,19 @@ def _block(model: BlockModel, simulator: Any, state: Array, hints: dict[str, Arr
 @_scene.register
 def _particles(model: ParticleModel, simulator: Any, state: Array, hints: dict[str, Array], parameters: Parameters) -> Scene:
     return particle_scene(model, state, **{name: value for name, value in hints.items() if name == "trail"})
+
+
+@singledispatch
+def overlay_scene(model: Any, fitted: Array, measured: Array) -> Scene:
+    """A frame of a fit to tracked points: where the points of the fitted robot are, and where they were measured, (P, 2) [m].
+
+    Raises:
+        OptionError: A kind of model that nothing can draw like this.
+    """
+    raise OptionError(f"cannot draw tracked points over a model of type {type(model).__name__}")
+
+
+overlay_scene.register(VineModel)(vine_overlay)
 
 
 def tension_scale(force: float) -> float:

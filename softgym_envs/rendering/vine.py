@@ -6,13 +6,14 @@ Legend: M obstacles, K sections, C contacts, k trail points.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.simulator import check_array
-from ..vine.model import ContactForces, VineModel
+from ..vine.model import ContactForces, VineModel, contact_table
 from ..vine.obstacles import outline
 from .colors import FORCE, GOAL, OBSTACLE, RING, TRAIL, TUBE, as_color, tension_colors
 from .scene import Arrow, GroundGrid, Legend, Marker, Primitive, Prism, Scene, Segment, Sphere, Trail
@@ -25,6 +26,8 @@ ARROW_SCALE = 0.08
 """[m/N]"""
 LONGEST_ARROW = 0.25
 """[m]"""
+NO_FORCES: ContactForces = contact_table(np.zeros((1, 0, 9)))
+"""Of a robot that touches nothing."""
 GOAL_RADIUS = 0.03
 """Of the ring around a goal [m]."""
 ELEVATION = float(np.deg2rad(68.0))
@@ -64,6 +67,23 @@ def vine_scene(
         parts.append(Marker(check_array("goal", goal, (3,)), GOAL_RADIUS, GOAL))
     legend = Legend("muscle pressure [kPa]", 0.0, 1e-3 * model.max_steering, note="rings: 0.1 m")
     return Scene(tuple(parts), np.array([*middle, 0.0]), extent, legend, azimuth=-0.5 * np.pi, elevation=ELEVATION)
+
+
+def vine_overlay(model: VineModel, fitted: Array, measured: Array) -> Scene:
+    """Points that a camera saw over the tube of a fitted robot.
+
+    Args:
+        model: The robot; its obstacles stand where they do at first.
+        fitted: Points along the fitted robot's axis, (P, 2) [m].
+        measured: The same points as they were measured, (P, 2) [m]; NaN where they were lost.
+    """
+    scene = vine_scene(model, model.straight_state(), NO_FORCES)
+    kept = [part for part in scene.primitives if isinstance(part, (GroundGrid, Prism))]
+    axis = np.column_stack([fitted, np.full(len(fitted), model.radius)])
+    tube: list[Primitive] = [Segment(a, b, 2 * model.radius, TUBE) for a, b in pairwise(axis)]
+    seen = measured[np.isfinite(measured).all(axis=1)]
+    dots: list[Primitive] = [Sphere(np.array([x, y, 2.2 * model.radius]), 0.35 * model.radius, FORCE) for x, y in seen]
+    return replace(scene, primitives=(*kept, *tube, *dots), legend=None)
 
 
 def _flat(x: Array, y: Array) -> Array:

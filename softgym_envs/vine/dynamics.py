@@ -8,13 +8,15 @@ One step of h, in minimal coordinates (angles and length, no drift), for n links
 4. `contact`         impulses of contact, friction and growth; a second sweep spreads them
 5. `move`            semi-implicit Euler
 
-    minimise 1/2 (V - V_k)' M (V - V_k) - h F' V + 1/2 h^2 K dkappa/dt^2 + ...,   V = J(q_k) v,   q_{k+1} = q_k + h v
+    minimise 1/2 (V - V_k)' M (V - V_k) - h F' V + 1/2 h D (dkappa/dt)^2 + ...,   V = J(q_k) v,   q_{k+1} = q_k + h v
+    D = max(bending_damping, 0.6 h K)
 
-The kinetic energy of the last step is projected onto the motions possible now, and K is the largest slope of M(kappa): hence
-the sum of kinetic energy (at V) and elastic energy cannot grow without growth, steering or gravity, whatever the step. Steps
-in which a contact moves so far that its straight-line gap would be wrong by more than a few hundredths of a mm are halved.
+The kinetic energy of the last step is projected onto the motions possible now, and K is the largest slope of M(kappa): hence,
+as D >= h K / 2, the sum of kinetic energy (at V) and elastic energy cannot grow without growth, steering or gravity, whatever
+the step. A tube whose own damping is larger than 0.6 h K oscillates and dies away as it should, to second order in h. Steps in
+which a contact moves so far that its straight-line gap would be wrong by more than a few hundredths of a mm are halved.
 
-Constants are those of the tube, not of its links: refining the links converges. With n links of mass rho l_i:
+Constants are those of the tube, not of its links: refining the links converges. With n links of mass rho l_i (thin tubes):
 k_i = EI / h_i, h_i the distance between the middles of the links that meet there (half a link at the clamped base).
 
 Sources: framework of velocities and impulses [Jitosho2021] (arXiv 2011.01917) II; eversion force [Blumenschein2017]; bending
@@ -50,6 +52,8 @@ SPEED_LIMIT = 1e4
 """[m/s, rad/s] A robot faster than this has diverged."""
 OVERLAP = 5e-5
 """[m] A step that ends in a deeper overlap is repeated at half the size, down to 1/64."""
+IMPLICIT = 0.6
+"""Least damper of a joint over h x its spring's slope: 1/2 is stable but lets the fastest modes ring, 1 is implicit Euler."""
 BENDING = {"linear": 0, "wrinkling": 1}
 
 _C = {name: wp.constant(VineParameters.index(name)) for name in VineParameters.names()}
@@ -63,7 +67,7 @@ _zero = wp.constant(wp.float64(0.0))
 _half = wp.constant(wp.float64(0.5))
 _one = wp.constant(wp.float64(1.0))
 _two = wp.constant(wp.float64(2.0))
-_four = wp.constant(wp.float64(4.0))
+_quarter = wp.constant(wp.float64(0.25))
 _twelfth = wp.constant(wp.float64(1.0 / 12.0))
 _pi = wp.constant(wp.float64(np.pi))
 _tiny = wp.constant(wp.float64(1e-12))
@@ -72,6 +76,7 @@ _least_reach = wp.constant(wp.float64(1e-3))
 _safe_move = wp.constant(wp.float64(5e-4))
 _overlap = wp.constant(wp.float64(-OVERLAP))
 _limit = wp.constant(wp.float64(SPEED_LIMIT))
+_implicit = wp.constant(wp.float64(IMPLICIT))
 _least_share = wp.constant(wp.float64(1.0 / 64.0))
 
 
@@ -235,12 +240,12 @@ def stage_of(
     m = body.rho * link.length
     heavy = m + h * body.drag * link.length
     normal = wp.vec2d(-link.t[1], link.t[0])
-    spin = link.length * link.length * _twelfth
+    spin = link.length * link.length * _twelfth + _half * size.radius * size.radius
     momentum = m * link.v - wp.vec2d(_zero, h * m * body.gravity)
     s = Stage()
     s.m = heavy
     s.g = (_half * link.length * heavy) * normal
-    s.inertia = heavy * (_four * spin)
+    s.inertia = heavy * (_quarter * link.length * link.length + spin)
     s.le = -momentum
     s.lw = -_half * link.length * wp.dot(normal, momentum) - m * spin * state[row, size.links + i]
     s.b = link.length * normal
@@ -252,7 +257,8 @@ def stage_of(
         left = state[row, pressures]
         right = state[row, pressures + 1]
     s.turn = h * (bending_moment(curvature, body, size.wrinkling) - muscle_moment(curvature, left, right, body))
-    s.stiff = h * (h * (body.ei + body.gain * (left + right) / body.full) + body.damp) / spacing
+    slope = body.ei + body.gain * (left + right) / body.full
+    s.stiff = h * wp.max(body.damp, _implicit * h * slope) / spacing
     return s
 
 
@@ -602,7 +608,7 @@ class VineSimulator:
     model: VineModel = field(default_factory=VineModel)
     """Structure and obstacles."""
     dt: float = 0.01
-    """Physics step [s]. Oscillations are damped by about omega dt / 2 of critical: choose it smaller where they matter."""
+    """Physics step [s]. Oscillations are damped too much where bending_damping < 0.6 dt EI: choose a smaller one then."""
     bending: str = "wrinkling"
     """"wrinkling", an inflated beam, or "linear"."""
     max_contacts: int = 24

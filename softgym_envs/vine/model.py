@@ -232,7 +232,7 @@ class VineModel:
         return np.concatenate([self.points(state)[..., -1, :], heading], axis=-1)
 
     def points_along(self, state: Array, stations: Array) -> Array:
-        """Points of the body's axis at `stations` (k,) from the base [m], (..., nx) -> (..., k, 2) [m].
+        """Points of the body's axis at `stations` (k,) or (..., k) from the base [m], (..., nx) -> (..., k, 2) [m].
 
         Stations beyond the tip give the tip.
         """

@@ -319,7 +319,7 @@ class VineTwin:
 
     def _write_masses(self, mj: mujoco.MjModel, density: float, n: int, out: float) -> None:
         """Uniform rods; the telescope's part that is out hangs at its front end."""
-        lengths = np.append(np.full(n, self.model.link_length), max(out, 0.01 * self.model.link_length))
+        lengths = np.append(np.full(n, self.model.link_length), max(out, 1e-3 * self.model.link_length))
         first = mj.nbody - n - 1
         mj.body_mass[first:] = density * lengths
         across = density * lengths * (lengths**2 / 12 + 0.5 * self.model.radius**2)
