@@ -43,6 +43,8 @@ class Args:
     """Of actions and environments."""
     growth: float = 24.0
     """Memory may grow by so much after the first quarter of the rounds [MiB]."""
+    only: str = ""
+    """Run the environments alone whose id holds this."""
     out: Path = Path("results/soak.json")
     """Where the figures go."""
 
@@ -80,6 +82,10 @@ SHORT = {"max_episode_steps": 20}
 ROLL, CRAWL, WAYPOINT, TERRAIN = (f"softgym_envs:Tensegrity{name}-v0" for name in ("Roll", "Crawl", "Waypoint", "Terrain"))
 
 
+BLOCK = "softgym_envs:SlidingBlock-v0"
+BLOCKS = {"friction": (0.0, 1.5), "mass": (0.2, 5.0), "inertia": (1e-3, 0.05), "gravity": (1.0, 20.0)}
+
+
 def cases() -> list[Case]:
     """The list: SUPERball and prism, every id, every setting, mild and extreme actions."""
     return [
@@ -97,6 +103,10 @@ def cases() -> list[Case]:
         Case(TERRAIN, 64, "held", {**NOISY, "level": 2.0, "randomize": {"terrain_scale": (0.0, 3.0)}}),
         Case(TERRAIN, 16, "held", {"ground": "steps", "level": 3.0, "autoreset_mode": "same_step", **SHORT}),
         Case(TERRAIN, 16, "uniform", {"ground": "slope", "level": 3.0, "obs_mode": "state"}),
+        Case(BLOCK, 1, "uniform"),
+        Case(BLOCK, 64, "held", {**NOISY, "randomize": BLOCKS, **SHORT}),
+        Case(BLOCK, 16, "pulled", {"obs_mode": "state", "autoreset_mode": "same_step", "control_period": 0.02, **SHORT}),
+        Case(BLOCK, 4, "uniform", {"backend": "mujoco", "randomize": {"friction": (0.05, 1.0)}, **SHORT}),
     ]
 
 
@@ -142,7 +152,7 @@ def resident_mib() -> float:
 
 def soak(args: Args) -> dict[str, Any]:
     """All rounds; the figures."""
-    listed, memory = cases(), []
+    listed, memory = [case for case in cases() if args.only in case.env_id], []
     share = -(-args.steps // (args.rounds * len(listed)))
     begin = time.perf_counter()
     for turn in range(args.rounds):

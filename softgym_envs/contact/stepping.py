@@ -189,7 +189,7 @@ def _move(scene, x, mobile, z, y):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def _first_pairs(scene, x, problem, included):  # type: ignore[no-untyped-def]
-    """Pairs to begin with: all; of a block four directions per support, and those against its motion (at rest: its push)."""
+    """Pairs to begin with: all; of a block the directions against its motion (at rest: its push, and four all around)."""
     if scene.kind == PARTICLE:
         included[:] = True
         return
@@ -208,7 +208,7 @@ def _first_pairs(scene, x, problem, included):  # type: ignore[no-untyped-def]
                 speed += K[row, j] * (x[3 + j] if moving else push[j, 0])
             if speed < fastest:
                 best, fastest = k, speed
-            included[row] = k % max(1, count // 4) == 0
+            included[row] = not moving and k % max(1, count // 4) == 0
         for k in (best - 1, best, best + 1):
             included[i * count + k % count] = True
 
