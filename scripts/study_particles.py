@@ -134,10 +134,12 @@ def row(what: float, fits: list[Fit], parts: int = 1) -> Row:
     """Statistics."""
     errors = np.concatenate([f.error for f in fits])
     seconds = [f.solution.seconds for f in fits]
+    fisher = float(np.sqrt(np.mean(np.concatenate([f.fisher for f in fits]) ** 2)))
+    processor, objective = np.median([(f.processor, f.solution.objective) for f in fits], axis=0)
     return Row(
         what, len(fits), sum(f.is_global for f in fits), sum(len(f.solution.attempts) == parts for f in fits),
-        float(np.sqrt(np.mean(errors**2))), float(np.sqrt(np.mean(np.concatenate([f.fisher for f in fits]) ** 2))),
-        float(np.median([f.processor for f in fits])), float(np.median(seconds)), max(seconds), float(np.median([f.solution.objective for f in fits])), errors.tolist(),
+        float(np.sqrt(np.mean(errors**2))), fisher, float(processor), float(np.median(seconds)), max(seconds),
+        float(objective), errors.tolist(),
     )  # fmt: skip
 
 
