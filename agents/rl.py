@@ -172,7 +172,9 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
             "learning_starts": 2000, "buffer_size": 300_000, "policy_kwargs": {"net_arch": [256, 256]},
         },
     },
-    "TensegrityRoll-v0": {"ppo": {"gamma": 0.95}, "sac": {"gamma": 0.95}},
+    "TensegrityRoll-v0": {
+        "ppo": {"gamma": 0.9, "gae_lambda": 0.9, "learning_rate": 5e-4, "n_epochs": 10}, "sac": {"gamma": 0.95},
+    },
     "TensegrityCrawl-v0": {"ppo": {"gamma": 0.97}, "sac": {"gamma": 0.97}},
     "TensegrityWaypoint-v0": {"ppo": {"gamma": 0.99}, "sac": {"gamma": 0.99}},
 }  # fmt: skip
@@ -186,7 +188,7 @@ def settings(env_id: str, algorithm: str) -> dict[str, Any]:
     """Hyper-parameters of an id, as keywords of the algorithm.
 
     >>> settings("softgym_envs:TensegrityRoll-v0", "ppo")["gamma"]
-    0.95
+    0.9
 
     Raises:
         OptionError: Unknown algorithm.
