@@ -42,7 +42,7 @@ from softgym_envs.tensegrity.experiments import record_in_air, record_throw
 from softgym_envs.tensegrity.model import TensegrityModel
 from softgym_envs.tensegrity.mujoco import TensegrityTwin
 from softgym_envs.tensegrity.parameters import CONTACT, TensegrityParameters
-from sysid import FitProblem, multiple_shooting, one_step
+from sysid import FitProblem, ShootingOptions, multiple_shooting, one_step
 from sysid.progressive import Stage, progressive
 
 BODY = ("cable_stiffness", "cable_damping", "motor_speed", "motor_gain")
@@ -81,7 +81,7 @@ def main(args: Args) -> None:
         Stage(
             "contact",
             lambda p: FitProblem(engine, TrajectorySet((throw,)), free=CONTACT["patch"], start=p, free_motion=True),
-            partial(multiple_shooting, segment_steps=50),
+            partial(multiple_shooting, segment_steps=50, options=ShootingOptions(errors="clustered", starts=3)),
         ),
     )
     fit = progressive(start, stages, announce=lambda name: say(begin, f"identifying the {name} constants"))

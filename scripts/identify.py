@@ -71,8 +71,8 @@ class Args:
     """What intervals assume; clustered is honest for a model that is structurally wrong."""
     jacobian: Literal["auto", "exact", "differences"] = "auto"
     """Derivatives; see `sysid.ShootingOptions`."""
-    starts: int = 1
-    """Number of starts within the bounds."""
+    starts: int = 3
+    """Number of starts within the bounds; contact needs more than one, as friction 0 is a local minimum."""
     seed: int = 0
     """Of random starts and minibatches."""
     out: Path = Path("results/fit")

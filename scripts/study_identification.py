@@ -9,6 +9,7 @@ Results, with the thresholds of the issue beside the figures: results/identifica
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from dataclasses import dataclass, replace
@@ -107,17 +108,18 @@ def contact(args: Args) -> dict[str, object]:
     required = {"1 throw": 0.135, "5 throws": 0.08, "5 throws, slow": 0.15, "rest [m in 5 s]": 1e-3}
     path = args.out / "contact.json"
     result: dict[str, object] = json.loads(path.read_text()) if path.exists() else {"required": required}
-    for setting, changes in SETTINGS.items():
+    for (mode, count), (setting, changes) in itertools.product(
+        (("patch", 1), ("patch", 5), ("paper", 1), ("stick", 1)), SETTINGS.items()
+    ):
+        name = f"{setting}: {mode}, {count} throw(s)"
+        if name in result or (count > 1 and changes):
+            continue
         constants = TwinParameters(**changes)
-        throws = [record_throw(twin, np.random.default_rng(i), parameters=constants) for i in range(5)]
+        throws = [record_throw(twin, np.random.default_rng(i), parameters=constants) for i in range(count)]
         tests = [record_throw(twin, np.random.default_rng(1000 + i), parameters=constants) for i in range(args.tests)]
-        for mode, count in (("paper", 1), ("stick", 1), ("patch", 1), ("patch", 5)):
-            name = f"{setting}: {mode}, {count} throw(s)"
-            if name in result or (count > 1 and changes):
-                continue
-            result[name] = fit_throws(mode, throws[:count], tests, twin, constants)
-            write_atomically(path, (json.dumps(result, indent=1) + "\n").encode())
-            print(name, json.dumps(result[name], indent=1), flush=True)
+        result[name] = fit_throws(mode, throws, tests, twin, constants)
+        write_atomically(path, (json.dumps(result, indent=1) + "\n").encode())
+        print(name, json.dumps(result[name], indent=1), flush=True)
     return result
 
 
@@ -129,7 +131,7 @@ def fit_throws(
     start = TensegrityParameters(gravity=float(constants.gravity))
     data = DataSplit(TrajectorySet(tuple(throws)), EMPTY, EMPTY)
     problem = FitProblem(engine, data, free=CONTACT[mode], start=start, free_motion=True)
-    fit = multiple_shooting(problem, 50, ShootingOptions(errors="clustered"))
+    fit = multiple_shooting(problem, 50, ShootingOptions(errors="clustered", starts=3))
     return {
         **judge(engine, constants_of(fit), tests),
         "constants": {e.name: e.text() for e in fit.estimates},

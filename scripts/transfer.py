@@ -82,6 +82,10 @@ class Args:
     """Draw the identified arm beside the nominal one."""
 
 
+CONTACT_STARTS = 3
+"""Starts of a contact fit: friction 0 is a local minimum of it."""
+
+
 @dataclass(frozen=True)
 class Both:
     """Two independent distributions over different constants."""
@@ -251,7 +255,7 @@ def fit_contact(
 ) -> Any:
     """Contact constants from throws, the body held."""
     problem = FitProblem(simulator, throws, free=CONTACT["patch"], start=start, free_motion=True)
-    return multiple_shooting(problem, min(segment, min(t.num_steps for t in throws)), options)
+    return multiple_shooting(problem, min(segment, min(t.num_steps for t in throws)), replace(options, starts=CONTACT_STARTS))
 
 
 def best_constants(case: TensegrityCase, out: Path, throws: int) -> tuple[float, ...]:

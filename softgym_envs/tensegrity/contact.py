@@ -9,15 +9,15 @@ Three modes (numbers of equations: [Wang2020], arXiv 2011.04929, IV-B, with the 
   vector, with the coupling of normal and tangent and of the two ends of a rod. A contact inside the friction cone comes to
   rest and stays.
 - "patch": a soft pad under each cap, which also resists turning. With the rod's predicted twist (v*, w*) and target
-  velocities t of the contact point and t_w of the rotation (as above, and t_w = pivot_damping w), the twist after contact
-  minimises
+  velocities t of the contact point and t_w of the rotation (as above, and t_w = pivot_damping w), the impulses J and
+  angular impulses M of a rod's contacts minimise, with the twist (v, w) that they bring about,
 
-      m/2 |v - v*|^2 + 1/2 (w - w*)' I (w - w*) + 1/(2 rho) sum_contacts (|v + w x r - t|^2 + l^2 |w - t_w|^2)
+      m/2 |v - v*|^2 + 1/2 (w - w*)' I (w - w*) + sum_contacts max over (J, M) in the cone of
+          J.(t - v - w x r) + M.(t_w - w) - rho/2 (|J|^2 + mu^2/l^2 |M|^2),   cone: |J_t|^2 / mu^2 + |M|^2 / l^2 <= J_n^2,
 
-  with impulse J = (t - v - w x r) / rho and angular impulse M = l^2 (t_w - w) / rho. A patch holds while
-  |J_t|^2 / mu^2 + |M|^2 / l^2 <= J_n^2; beyond, it slides: (J, M) = j (n + J_t / s, M / s) on that cone, and j minimises
-  the same energy along this ray. rho, l and pivot_damping extend the paper's five constants: MuJoCo's contact (soft, with
-  torsional and rolling friction) lies outside the class of the other two modes, see docs/contact.md.
+  in (v, w): convex and once differentiable, solved by Newton's method for both ends of a rod together. rho, l and
+  pivot_damping extend the paper's five constants: MuJoCo's contact (soft, with torsional and rolling friction, whose
+  energy this is) lies outside the class of the other two modes, see docs/contact.md. r ends in the middle of the overlap.
 
 Legend of arms: r from the rod's centre to the contact point, z the rod's axis, im = 1/m, it and ia inverse inertia across and
 along the rod.
@@ -37,6 +37,10 @@ SWEEPS = 4
 The ends of a thin rod are coupled by 1/2 across it, so Gauss-Seidel leaves 1/4 of the error per sweep and the best relaxation,
 2 / (1 + sqrt(1 - 1/4)), leaves 0.072."""
 RELAXATION = 2.0 / (1.0 + 0.75**0.5)
+ITERATIONS = 30
+"""Most Newton steps of a patch; 5 are usual."""
+LEAST_FRICTION = 1e-3
+"""mu of a patch is at least this, so that its energy has a second derivative."""
 MODES = {"paper": 0, "stick": 1, "patch": 2}
 """Contact mode -> its number in the kernel."""
 
@@ -47,6 +51,7 @@ COMPLIANCE, PIVOT_DAMPING, PIVOT_FRICTION = _C["contact_compliance"], _C["pivot_
 
 _relaxation = wp.constant(wp.float64(RELAXATION))
 _margin = wp.constant(wp.float64(CONTACT_MARGIN))
+_least_friction = wp.constant(wp.float64(LEAST_FRICTION))
 _zero = wp.constant(wp.float64(0.0))
 _tenth = wp.constant(wp.float64(0.1))
 _half = wp.constant(wp.float64(0.5))
@@ -177,10 +182,15 @@ def resist(arm: Arm, dv: wp.vec3d):
 
 
 @wp.func
+def turn_by(arm: Arm, torque: wp.vec3d):
+    """Change of the rod's angular velocity, I^-1 torque, world frame."""
+    return arm.it * torque + arm.c * wp.dot(arm.z, torque) * arm.z
+
+
+@wp.func
 def spin_up(arm: Arm, impulse: wp.vec3d):
     """Change of the rod's angular velocity, I^-1 (r x J), world frame."""
-    torque = wp.cross(arm.r, impulse)
-    return arm.it * torque + arm.c * wp.dot(arm.z, torque) * arm.z
+    return turn_by(arm, wp.cross(arm.r, impulse))
 
 
 @wp.func
@@ -289,11 +299,50 @@ def two_contacts(
 
 
 @wp.struct
+class Pad:
+    """One patch as the energy sees it: stiffness k = 1/rho (0: does not touch), lever r, normal, and the target t."""
+
+    k: wp.float64
+    r: wp.vec3d
+    normal: wp.vec3d
+    t: wp.vec3d
+
+
+@wp.struct
+class Pads:
+    """Those of a rod: under its caps, and under the ends of the rod itself, which lie within the caps."""
+
+    cap0: Pad
+    cap1: Pad
+    end0: Pad
+    end1: Pad
+
+
+@wp.struct
+class Patch:
+    """What both pads of a rod share: mu, l, and the target t_w of the rotation."""
+
+    mu: wp.float64
+    reach: wp.float64
+    tw: wp.vec3d
+
+
+@wp.struct
 class Wrench:
-    """Impulse and angular impulse of one contact on a rod, at the contact point."""
+    """Impulse and angular impulse of one contact on a rod, at the contact point, and the energy of the pad."""
 
     J: wp.vec3d
     M: wp.vec3d
+    energy: wp.float64
+
+
+@wp.struct
+class Hessian:
+    """Second derivative of the energy, or of its kinetic part (mass and inertia); symmetric, in blocks of v and w."""
+
+    vv: wp.mat33d
+    vw: wp.mat33d
+    ww: wp.mat33d
 
 
 @wp.func
@@ -303,144 +352,195 @@ def skew(r: wp.vec3d):
 
 
 @wp.func
-def pad_target(before: Twist, arm: Arm, surface: Surface, contact: Contact):
-    """t: eqs (1) and (3) on the velocity before the step; e acts in both directions, as the damper of a pad."""
-    v = point_velocity(before, arm)
-    n = surface.normal
-    vn = wp.dot(v, n)
-    return (-contact.restitution * vn - contact.beta * surface.gap / contact.dt) * n + contact.gamma * (v - vn * n)
+def diagonal(x: wp.float64):
+    """X times the identity."""
+    return wp.mat33d(x, _zero, _zero, _zero, x, _zero, _zero, _zero, x)
 
 
 @wp.func
-def pads_hold(
-    predicted: Twist,
-    a0: Arm,
-    a1: Arm,
-    on0: wp.float64,
-    on1: wp.float64,
-    t0: wp.vec3d,
-    t1: wp.vec3d,
-    tw: wp.vec3d,
-    contact: Contact,
-):
-    """The twist that minimises the energy in the module docstring over contacts with on = 1.
-
-    Its gradient is zero; v is eliminated, which leaves a 3 x 3 system for w:
-
-        v = (m v* + k (sum t - w x sum r)) / (m + n k),   k = 1/rho, n contacts
-        (I + n k l^2 - k sum [r][r] + k^2/(m + n k) [sum r]^2) w
-            = I w* + n k l^2 t_w + k sum r x t - k (sum r) x (m v* + k sum t) / (m + n k)
-    """
-    k = _one / contact.rho
-    count = on0 + on1
-    m = _one / a0.im
-    total = m + count * k
-    r = on0 * a0.r + on1 * a1.r
-    t = on0 * t0 + on1 * t1
-    turn = count * k * contact.reach * contact.reach
-    across = _one / a0.it
-    along = _one / (a0.it + a0.c)
-    base = across + turn
-    R0 = skew(a0.r)
-    R1 = skew(a1.r)
-    R = skew(r)
-    A = (
-        wp.mat33d(base, _zero, _zero, _zero, base, _zero, _zero, _zero, base)
-        + (along - across) * wp.outer(a0.z, a0.z)
-        - k * (on0 * (R0 * R0) + on1 * (R1 * R1))
-        + (k * k / total) * (R * R)
-    )
-    momentum = (_one / total) * (m * predicted.v + k * t)
-    w = predicted.w
+def momentum(kinetic: Hessian, twist: Twist):
+    """Linear and angular momentum of a twist."""
     out = Twist()
-    out.w = wp.inverse(A) * (
-        across * w
-        + ((along - across) * wp.dot(a0.z, w)) * a0.z
-        + turn * tw
-        + k * (on0 * wp.cross(a0.r, t0) + on1 * wp.cross(a1.r, t1))
-        - k * wp.cross(r, momentum)
-    )
-    out.v = momentum - (k / total) * wp.cross(out.w, r)
+    out.v = kinetic.vv * twist.v + kinetic.vw * twist.w
+    out.w = wp.transpose(kinetic.vw) * twist.v + kinetic.ww * twist.w
     return out
 
 
 @wp.func
-def pad_wrench(after: Twist, arm: Arm, t: wp.vec3d, tw: wp.vec3d, contact: Contact):
-    """J = (t - v - w x r) / rho, M = l^2 (t_w - w) / rho."""
+def pad_at(before: Twist, arm: wp.vec3d, gap: wp.float64, normal: wp.vec3d, contact: Contact):
+    """The pad at a contact point: eqs (1) and (3) on the velocity before the step; e acts both ways, as a pad's damper."""
+    out = Pad()
+    if gap < _margin:
+        v = before.v + wp.cross(before.w, arm)
+        vn = wp.dot(v, normal)
+        out.k = _one / contact.rho
+        out.r = arm
+        out.normal = normal
+        out.t = (-contact.restitution * vn - contact.beta * gap / contact.dt) * normal + contact.gamma * (v - vn * normal)
+    return out
+
+
+@wp.func
+def pad_wrench(twist: Twist, pad: Pad, patch: Patch):
+    """The (J, M) in the cone that minimises rho/2 (|J|^2 + mu^2/l^2 |M|^2) - J.e - M.e_w, where (e, e_w) = target - velocity.
+
+    With N = n.e and T^2 = mu^2 |e_t|^2 + l^2 |e_w|^2: the free minimum (J, M) = (e, l^2/mu^2 e_w) / rho lies in the cone if
+    T <= mu^2 N; if N + T <= 0 the pad separates; else it slides, J_n = (N + T) / rho (1 + mu^2), J_t = J_n mu^2 e_t / T and
+    M = J_n l^2 e_w / T.
+    """
     out = Wrench()
-    out.J = (_one / contact.rho) * (t - point_velocity(after, arm))
-    out.M = (contact.reach * contact.reach / contact.rho) * (tw - after.w)
+    if pad.k > _zero:
+        mu2 = patch.mu * patch.mu
+        l2 = patch.reach * patch.reach
+        e = pad.t - twist.v - wp.cross(twist.w, pad.r)
+        ew = patch.tw - twist.w
+        N = wp.dot(e, pad.normal)
+        et = e - N * pad.normal
+        T = wp.sqrt(mu2 * wp.dot(et, et) + l2 * wp.dot(ew, ew) + _tiny * _tiny)
+        if T <= mu2 * N:
+            out.J = pad.k * e
+            out.M = (pad.k * l2 / mu2) * ew
+            out.energy = _half * (wp.dot(out.J, e) + wp.dot(out.M, ew))
+        elif N + T > _zero:
+            j = pad.k * (N + T) / (_one + mu2)
+            out.J = j * pad.normal + (j * mu2 / T) * et
+            out.M = (j * l2 / T) * ew
+            out.energy = _half * j * (N + T)
     return out
 
 
 @wp.func
-def cone_radius(wrench: Wrench, normal: wp.vec3d, contact: Contact):
-    """mu l s, with s^2 = |J_t|^2 / mu^2 + |M|^2 / l^2."""
-    jt = wrench.J - wp.dot(wrench.J, normal) * normal
-    return wp.sqrt(
-        contact.reach * contact.reach * wp.dot(jt, jt) + contact.mu * contact.mu * wp.dot(wrench.M, wrench.M) + _tiny * _tiny
-    )
+def add_pad(hessian: Hessian, twist: Twist, pad: Pad, patch: Patch):
+    """Add a pad's second derivative, C = d(J, M) / d(e, e_w), moved to the rod's centre."""
+    out = hessian
+    if pad.k > _zero:
+        mu2 = patch.mu * patch.mu
+        l2 = patch.reach * patch.reach
+        e = pad.t - twist.v - wp.cross(twist.w, pad.r)
+        ew = patch.tw - twist.w
+        N = wp.dot(e, pad.normal)
+        et = e - N * pad.normal
+        T = wp.sqrt(mu2 * wp.dot(et, et) + l2 * wp.dot(ew, ew) + _tiny * _tiny)
+        Cvv = wp.mat33d()
+        Cvw = wp.mat33d()
+        Cww = wp.mat33d()
+        if T <= mu2 * N:
+            Cvv = diagonal(pad.k)
+            Cww = diagonal(pad.k * l2 / mu2)
+        elif N + T > _zero:
+            k = pad.k / (_one + mu2)
+            bend = k * (N + T) / T
+            a = (mu2 / T) * et
+            b = (l2 / T) * ew
+            d = pad.normal + a
+            plane = diagonal(_one) - wp.outer(pad.normal, pad.normal)
+            Cvv = k * wp.outer(d, d) + bend * (mu2 * plane - wp.outer(a, a))
+            Cvw = k * wp.outer(d, b) - bend * wp.outer(a, b)
+            Cww = k * wp.outer(b, b) + bend * (diagonal(l2) - wp.outer(b, b))
+        R = skew(pad.r)
+        cross = R * Cvw
+        out.vv = hessian.vv + Cvv
+        out.vw = hessian.vw + Cvw - Cvv * R
+        out.ww = hessian.ww + Cww + cross + wp.transpose(cross) - R * Cvv * R
+    return out
 
 
 @wp.func
-def respond_twist(arm: Arm, J: wp.vec3d, M: wp.vec3d):
-    """Change of the rod's twist by an impulse and an angular impulse at the contact point."""
-    torque = wp.cross(arm.r, J) + M
+def energy(twist: Twist, predicted: Twist, kinetic: Hessian, pads: Pads, patch: Patch):
+    """What the twist after contact minimises, see the module docstring."""
+    change = Twist()
+    change.v = twist.v - predicted.v
+    change.w = twist.w - predicted.w
+    gained = momentum(kinetic, change)
+    spent = _half * (wp.dot(change.v, gained.v) + wp.dot(change.w, gained.w))
+    cap0 = pad_wrench(twist, pads.cap0, patch)
+    cap1 = pad_wrench(twist, pads.cap1, patch)
+    end0 = pad_wrench(twist, pads.end0, patch)
+    end1 = pad_wrench(twist, pads.end1, patch)
+    return spent + cap0.energy + cap1.energy + end0.energy + end1.energy
+
+
+@wp.func
+def pull(g: Twist, twist: Twist, pad: Pad, patch: Patch):
+    """G minus a pad's impulse and angular impulse about the rod's centre."""
+    wrench = pad_wrench(twist, pad, patch)
     out = Twist()
-    out.v = arm.im * J
-    out.w = arm.it * torque + arm.c * wp.dot(arm.z, torque) * arm.z
+    out.v = g.v - wrench.J
+    out.w = g.w - wp.cross(pad.r, wrench.J) - wrench.M
     return out
 
 
 @wp.func
-def pad_slides(wrench: Wrench, predicted: Twist, arm: Arm, normal: wp.vec3d, t: wp.vec3d, tw: wp.vec3d, contact: Contact):
-    """Change of the rod's twist by a sliding pad: (J, M) = j (n + J_t/s, M/s), j = d.y / d.(K + rho) d, but not negative.
+def imbalance(twist: Twist, predicted: Twist, kinetic: Hessian, pads: Pads, patch: Patch):
+    """Gradient of the energy: change of momentum minus the pads' impulses, and that of angular momentum (as v and w)."""
+    change = Twist()
+    change.v = twist.v - predicted.v
+    change.w = twist.w - predicted.w
+    caps = pull(pull(momentum(kinetic, change), twist, pads.cap0, patch), twist, pads.cap1, patch)
+    return pull(pull(caps, twist, pads.end0, patch), twist, pads.end1, patch)
 
-    d is that direction, y = (t, t_w) minus the predicted velocities, K the rod's response at the contact point.
-    """
-    inverse = contact.mu * contact.reach / cone_radius(wrench, normal, contact)
-    dJ = normal + inverse * (wrench.J - wp.dot(wrench.J, normal) * normal)
-    dM = inverse * wrench.M
-    change = respond_twist(arm, dJ, dM)
-    stiffness = (
-        wp.dot(dJ, point_velocity(change, arm) + contact.rho * dJ)
-        + wp.dot(dM, change.w)
-        + contact.rho / (contact.reach * contact.reach) * wp.dot(dM, dM)
-    )
-    work = wp.dot(dJ, t - point_velocity(predicted, arm)) + wp.dot(dM, tw - predicted.w)
-    j = wp.max(work / stiffness, _zero)
+
+@wp.func
+def newton_step(g: Twist, twist: Twist, kinetic: Hessian, pads: Pads, patch: Patch):
+    """The energy's second derivative at `twist`, inverse, times g."""
+    hessian = add_pad(add_pad(kinetic, twist, pads.cap0, patch), twist, pads.cap1, patch)
+    hessian = add_pad(add_pad(hessian, twist, pads.end0, patch), twist, pads.end1, patch)
+    solved = wp.inverse(hessian.vv)
+    across = wp.transpose(hessian.vw) * solved
     out = Twist()
-    out.v = j * change.v
-    out.w = j * change.w
+    out.w = wp.inverse(hessian.ww - across * hessian.vw) * (g.w - across * g.v)
+    out.v = solved * (g.v - hessian.vw * out.w)
     return out
 
 
+@wp.func_grad(newton_step)
+def adj_newton_step(g: Twist, twist: Twist, kinetic: Hessian, pads: Pads, patch: Patch, adjoint: Twist):
+    """The matrix is symmetric; its own derivative is not needed, as g is zero where the derivative is taken."""
+    back = newton_step(adjoint, twist, kinetic, pads, patch)
+    wp.adjoint[g].v += back.v
+    wp.adjoint[g].w += back.w
+
+
 @wp.func
-def pad_contact(before: Twist, predicted: Twist, a0: Arm, a1: Arm, s0: Surface, s1: Surface, contact: Contact):
-    """Twist of a rod after its pads; if one slides where both touch, each is taken as if alone with half its effect."""
-    on0 = _zero
-    on1 = _zero
-    if s0.gap < _margin:
-        on0 = _one
-    if s1.gap < _margin:
-        on1 = _one
-    t0 = pad_target(before, a0, s0, contact)
-    t1 = pad_target(before, a1, s1, contact)
-    tw = contact.pivot * before.w
-    held = pads_hold(predicted, a0, a1, on0, on1, t0, t1, tw, contact)
-    wrench0 = pad_wrench(held, a0, t0, tw, contact)
-    wrench1 = pad_wrench(held, a1, t1, tw, contact)
-    limit = contact.mu * contact.reach
-    out = held
-    slides0 = on0 > _zero and cone_radius(wrench0, s0.normal, contact) > limit * wp.dot(wrench0.J, s0.normal)
-    slides1 = on1 > _zero and cone_radius(wrench1, s1.normal, contact) > limit * wp.dot(wrench1.J, s1.normal)
-    if slides0 or slides1:
-        share = _one / (on0 + on1)
-        change0 = pad_slides(wrench0, predicted, a0, s0.normal, t0, tw, contact)
-        change1 = pad_slides(wrench1, predicted, a1, s1.normal, t1, tw, contact)
-        out = Twist()
-        out.v = predicted.v + share * (on0 * change0.v + on1 * change1.v)
-        out.w = predicted.w + share * (on0 * change0.w + on1 * change1.w)
+def minimise(start: Twist, predicted: Twist, kinetic: Hessian, pads: Pads, patch: Patch):
+    """The twist of least energy, by Newton's method with halved steps; convex, so the start decides only how long it takes."""
+    twist = start
+    value = energy(twist, predicted, kinetic, pads, patch)
+    for _iteration in range(wp.static(ITERATIONS)):
+        g = imbalance(twist, predicted, kinetic, pads, patch)
+        step = newton_step(g, twist, kinetic, pads, patch)
+        descent = wp.dot(g.v, step.v) + wp.dot(g.w, step.w)
+        length = _one
+        trial = Twist()
+        trial.v = twist.v - step.v
+        trial.w = twist.w - step.w
+        reached = energy(trial, predicted, kinetic, pads, patch)
+        while reached > value - wp.float64(1e-4) * length * descent + wp.float64(1e-14) * value and length > wp.float64(1e-6):
+            length = _half * length
+            trial.v = twist.v - length * step.v
+            trial.w = twist.w - length * step.w
+            reached = energy(trial, predicted, kinetic, pads, patch)
+        twist = trial
+        value = reached
+        size = wp.dot(step.v, step.v) + wp.dot(step.w, step.w)
+        if size <= wp.float64(1e-12) * (wp.dot(twist.v, twist.v) + wp.dot(twist.w, twist.w)) + wp.float64(1e-30):
+            break
+    return twist
+
+
+@wp.func_grad(minimise)
+def adj_minimise(start: Twist, predicted: Twist, kinetic: Hessian, pads: Pads, patch: Patch, adjoint: Twist):
+    """Nothing: the Newton step that follows in `pad_contact` carries the derivative, by the implicit function theorem."""
+
+
+@wp.func
+def pad_contact(before: Twist, predicted: Twist, kinetic: Hessian, pads: Pads, patch: Patch):
+    """Twist of a rod after its pads."""
+    least = minimise(before, predicted, kinetic, pads, patch)
+    step = newton_step(imbalance(least, predicted, kinetic, pads, patch), least, kinetic, pads, patch)
+    out = Twist()
+    out.v = least.v - step.v
+    out.w = least.w - step.w
     return out
 
 
@@ -497,11 +597,51 @@ def point_contact(
 
 
 @wp.func
-def rod_impulse(a1: Arm, a2: Arm, before: wp.vec3d, slip: wp.vec3d, normal: wp.vec3d, gap: wp.float64, contact: Contact):
-    """Impulse on rod 1 from rod 2 (the normal points from 2 to 1).
+def yield_of(arm: Arm):
+    """How a rod's twist at the end of the arm yields to (J, M) there: the inverse of a `Hessian`, in the same blocks."""
+    R = skew(arm.r)
+    out = Hessian()
+    out.ww = diagonal(arm.it) + arm.c * wp.outer(arm.z, arm.z)
+    out.vw = -(R * out.ww)
+    out.vv = diagonal(arm.im) + out.vw * R
+    return out
 
-    K = K1 + K2; the relative velocity is `before` the step and predicted `slip`.
-    """
+
+@wp.func
+def pair_kinetic(a1: Arm, a2: Arm):
+    """What a change of two rods' relative twist at their contact costs: the inverse of how the two yield."""
+    y1 = yield_of(a1)
+    y2 = yield_of(a2)
+    coupling = y1.vw + y2.vw
+    solid = wp.inverse(y1.ww + y2.ww)
+    follow = coupling * solid
+    out = Hessian()
+    out.vv = wp.inverse(y1.vv + y2.vv - follow * wp.transpose(coupling))
+    out.vw = -(out.vv * follow)
+    out.ww = solid - wp.transpose(follow) * out.vw
+    return out
+
+
+@wp.func
+def rod_pad(before: Twist, predicted: Twist, kinetic: Hessian, normal: wp.vec3d, gap: wp.float64, contact: Contact):
+    """Mode patch: impulse and angular impulse, of the two rods' pads in series (2 rho)."""
+    pads = Pads()
+    pads.cap0 = pad_at(before, wp.vec3d(_zero, _zero, _zero), gap, normal, contact)
+    pads.cap0.k = _half * pads.cap0.k
+    patch = Patch()
+    patch.mu = wp.max(contact.mu, _least_friction)
+    patch.reach = contact.reach
+    patch.tw = contact.pivot * before.w
+    after = pad_contact(before, predicted, kinetic, pads, patch)
+    change = Twist()
+    change.v = after.v - predicted.v
+    change.w = after.w - predicted.w
+    return momentum(kinetic, change)
+
+
+@wp.func
+def rod_point(a1: Arm, a2: Arm, before: wp.vec3d, slip: wp.vec3d, normal: wp.vec3d, gap: wp.float64, contact: Contact):
+    """Modes paper and stick: impulse for K = K1 + K2; the relative velocity is `before` the step and predicted `slip`."""
     reference = slip
     if contact.mode != 0:
         reference = before
@@ -510,18 +650,27 @@ def rod_impulse(a1: Arm, a2: Arm, before: wp.vec3d, slip: wp.vec3d, normal: wp.v
     none = wp.vec3d(_zero, _zero, _zero)
     impulse = none
     if contact.mode != 0:
-        ex = wp.vec3d(_one, _zero, _zero)
-        ey = wp.vec3d(_zero, _one, _zero)
-        ez = wp.vec3d(_zero, _zero, _one)
-        K = wp.matrix_from_cols(
-            respond(a1, ex) + respond(a2, ex), respond(a1, ey) + respond(a2, ey), respond(a1, ez) + respond(a2, ez)
-        )
+        K = yield_of(a1).vv + yield_of(a2).vv
         impulse = stick_impulse(wp.inverse(K) * change, row, normal, change, none, contact.mu)
     else:
         j = normal_impulse(change, normal, row)
         t = slide_direction(slip, normal)
         impulse = j * normal + slide_impulse(change, t, respond(a1, t) + respond(a2, t), contact.mu * j) * t
     return impulse
+
+
+@wp.func
+def rod_impulse(a1: Arm, a2: Arm, before: Twist, predicted: Twist, normal: wp.vec3d, gap: wp.float64, contact: Contact):
+    """Impulse and angular impulse (as v and w) on rod 1 from rod 2, at the contact point; the normal points from 2 to 1.
+
+    The twists are the two rods' relative ones at that point.
+    """
+    out = Twist()
+    if contact.mode == 2:
+        out = rod_pad(before, predicted, pair_kinetic(a1, a2), normal, gap, contact)
+    else:
+        out.v = rod_point(a1, a2, before.v, predicted.v, normal, gap, contact)
+    return out
 
 
 @wp.func
@@ -550,17 +699,31 @@ def ground_contact(
     s0: Surface,
     s1: Surface,
     radius: wp.float64,
+    rod_radius: wp.float64,
     im: wp.float64,
     it: wp.float64,
     ia: wp.float64,
     contact: Contact,
 ):
-    """Twist of a rod after the impulses at its caps."""
+    """Twist of a rod after the impulses at its caps, of `radius`; a patch also takes the rod's own ends into account."""
     out = Twist()
     if contact.mode == 2:
-        b0 = arm_at(-h * z - radius * s0.normal, z, im, it, ia)
-        b1 = arm_at(h * z - radius * s1.normal, z, im, it, ia)
-        out = pad_contact(before, predicted, b0, b1, s0, s1, contact)
+        kinetic = Hessian()
+        kinetic.vv = diagonal(_one / im)
+        kinetic.ww = diagonal(_one / it) + (_one / ia - _one / it) * wp.outer(z, z)
+        patch = Patch()
+        patch.mu = wp.max(contact.mu, _least_friction)
+        patch.reach = contact.reach
+        patch.tw = contact.pivot * before.w
+        shell = radius - rod_radius
+        pads = Pads()
+        pads.cap0 = pad_at(before, -h * z - (radius + _half * s0.gap) * s0.normal, s0.gap, s0.normal, contact)
+        pads.cap1 = pad_at(before, h * z - (radius + _half * s1.gap) * s1.normal, s1.gap, s1.normal, contact)
+        in0 = s0.gap + shell
+        in1 = s1.gap + shell
+        pads.end0 = pad_at(before, -h * z - (rod_radius + _half * in0) * s0.normal, in0, s0.normal, contact)
+        pads.end1 = pad_at(before, h * z - (rod_radius + _half * in1) * s1.normal, in1, s1.normal, contact)
+        out = pad_contact(before, predicted, kinetic, pads, patch)
     else:
         out = point_contact(before, predicted, z, h, s0, s1, radius, im, it, ia, contact)
     return out

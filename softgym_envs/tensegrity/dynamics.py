@@ -37,10 +37,11 @@ from .contact import (
     closest_features,
     contact_constants,
     far_apart,
+    feature_gap,
     ground,
     ground_contact,
     rod_impulse,
-    spin_up,
+    turn_by,
 )
 from .model import TensegrityModel, superball
 from .parameters import TensegrityParameters
@@ -257,9 +258,60 @@ def adj_are_apart(
 
 
 @wp.func
-def velocity_at(v: wp.vec3d, w: wp.vec3d, body: Body, arm: Arm):
-    """`point_velocity` with w in the rod's frame."""
-    return v + wp.cross(wp.quat_rotate(rotation_of(body), w), arm.r)
+def touching(
+    r: int,
+    now: int,
+    rods: wp.array(dtype=Rod),
+    bodies: wp.array2d(dtype=Body),
+    work: wp.array2d(dtype=wp.vec3d),
+    axes: int,
+    rod_radius: wp.float64,
+    cap_radius: wp.float64,
+):
+    """Number of rods that touch rod r."""
+    count = wp.float64(0.0)
+    for other in range(rods.shape[0]):
+        if other != r and not are_apart(r, other, now, rods, bodies, work, axes, _two * cap_radius + _margin):
+            apart = bodies[now, r].p - bodies[now, other].p
+            u1 = work[now, axes + r]
+            u2 = work[now, axes + other]
+            feature = closest_features(apart, u1, u2, rods[r].half, rods[other].half, rod_radius, cap_radius)
+            if feature_gap(apart, u1, u2, feature[0], feature[1], feature[2]) < _margin:
+                count += _one
+    return count
+
+
+@wp.func_grad(touching)
+def adj_touching(
+    r: int,
+    now: int,
+    rods: wp.array(dtype=Rod),
+    bodies: wp.array2d(dtype=Body),
+    work: wp.array2d(dtype=wp.vec3d),
+    axes: int,
+    rod_radius: wp.float64,
+    cap_radius: wp.float64,
+    adjoint: wp.float64,
+):
+    """Nothing: a number of contacts has no derivative."""
+
+
+@wp.func
+def twist_at(v: wp.vec3d, w: wp.vec3d, body: Body, arm: Arm):
+    """Twist of a rod's point, world frame, from the rod's v and its w in its own frame."""
+    out = Twist()
+    out.w = wp.quat_rotate(rotation_of(body), w)
+    out.v = v + wp.cross(out.w, arm.r)
+    return out
+
+
+@wp.func
+def relative(a: Twist, b: Twist):
+    """Twist a as seen from b."""
+    out = Twist()
+    out.v = a.v - b.v
+    out.w = a.w - b.w
+    return out
 
 
 # --- integration -----------------------------------------------------------------------------------------------------
@@ -403,7 +455,7 @@ def rollout_kernel(
                         predicted = Twist()
                         predicted.v = velocity
                         predicted.w = wp.quat_rotate(q, rotation)
-                        after = ground_contact(before, predicted, z, h, s0, s1, cap_radius, im, it, ia, contact)
+                        after = ground_contact(before, predicted, z, h, s0, s1, cap_radius, rod_radius, im, it, ia, contact)
                         velocity = after.v
                         rotation = wp.quat_rotate_inv(q, after.w)
                     twist = Twist()
@@ -429,21 +481,27 @@ def rollout_kernel(
                             if gap < _margin and distance > _tiny:
                                 normal = between / distance
                                 share = _half * (feature[2] + gap)
-                                im1 = rod1.free * inverse
-                                im2 = rod2.free * inverse
+                                # each of n contacts of a rod acts on 1/n of its mass: solved at once, they do not overshoot
+                                n1 = _one
+                                n2 = _one
+                                if mode != 0:
+                                    n1 = touching(r1, now, rods, bodies, work, axes, rod_radius, cap_radius)
+                                    n2 = touching(r2, now, rods, bodies, work, axes, rod_radius, cap_radius)
+                                im1 = n1 * rod1.free * inverse
+                                im2 = n2 * rod2.free * inverse
                                 a1 = arm_at(feature[0] * u1 - share * normal, u1, im1, rod1.across * im1, rod1.along * im1)
                                 a2 = arm_at(feature[1] * u2 + share * normal, u2, im2, rod2.across * im2, rod2.along * im2)
                                 t1 = twists[now, r1]
                                 t2 = twists[now, r2]
-                                slip = velocity_at(t1.v, t1.w, body1, a1) - velocity_at(t2.v, t2.w, body2, a2)
-                                before_slip = velocity_at(body1.v, body1.w, body1, a1) - velocity_at(
-                                    body2.v, body2.w, body2, a2
-                                )
-                                impulse = rod_impulse(a1, a2, before_slip, slip, normal, gap, contact)
-                                wp.atomic_add(work, now, dlinear + r1, im1 * impulse)
-                                wp.atomic_add(work, now, dlinear + r2, -im2 * impulse)
-                                wp.atomic_add(work, now, dangular + r1, spin_up(a1, impulse))
-                                wp.atomic_add(work, now, dangular + r2, -spin_up(a2, impulse))
+                                before = relative(twist_at(body1.v, body1.w, body1, a1), twist_at(body2.v, body2.w, body2, a2))
+                                predicted = relative(twist_at(t1.v, t1.w, body1, a1), twist_at(t2.v, t2.w, body2, a2))
+                                blow = rod_impulse(a1, a2, before, predicted, normal, gap, contact)
+                                about1 = turn_by(a1, wp.cross(a1.r, blow.v) + blow.w)
+                                about2 = turn_by(a2, wp.cross(a2.r, blow.v) + blow.w)
+                                wp.atomic_add(work, now, dlinear + r1, im1 / n1 * blow.v)
+                                wp.atomic_add(work, now, dlinear + r2, -im2 / n2 * blow.v)
+                                wp.atomic_add(work, now, dangular + r1, about1 / n1)
+                                wp.atomic_add(work, now, dangular + r2, -about2 / n2)
 
                 # integrate
                 for r in range(num_rods):
