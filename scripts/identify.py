@@ -1,5 +1,6 @@
 """Identify the constants of a robot from recordings: data -> fit -> report.
 
+    python scripts/identify.py vine:scene=robot.toml --points tracked.csv --fps 30 --free-motion
     python scripts/identify.py tensegrity --data throw.h5 --free cable_stiffness cable_damping --out results/throw
 
 writes results/throw/fit.toml (give it to `gym.make(..., params=)`), fit.json and report.html. Recordings are HDF5 files of
@@ -11,8 +12,9 @@ What to record, and how to read the verdicts: docs/identification.md.
 from __future__ import annotations
 
 import importlib
+import re
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -34,6 +36,8 @@ from sysid import (
     one_step,
     single_shooting,
 )
+from sysid.levenberg import LevenbergOptions
+from sysid.problem import InfersControls
 from sysid.result import git_commit
 
 
@@ -43,8 +47,12 @@ class Args:
 
     robot: Annotated[str, tyro.conf.Positional]
     """Room, and a variant after a colon: tensegrity, tensegrity:prism, tensegrity:air, tensegrity:prism,paper."""
-    data: tuple[Path, ...]
+    data: tuple[Path, ...] = ()
     """Recordings: .h5 (any number of trajectories each) or .csv."""
+    points: tuple[Path, ...] = ()
+    """Recordings of tracked points (.csv); the same as --data."""
+    fps: float | None = None
+    """Frames per second of the camera, for rooms whose physics step follows it (vine)."""
     free: tuple[str, ...] = ()
     """Constants to identify; none: what the room proposes."""
     method: Literal["one_step", "multiple_shooting", "single_shooting", "adam"] = "multiple_shooting"
@@ -75,8 +83,12 @@ class Args:
     """Number of starts within the bounds; contact needs more than one, as friction 0 is a local minimum."""
     seed: int = 0
     """Of random starts and minibatches."""
+    cost_tolerance: float = 1e-12
+    """A fit ends when a step lowers its cost by a smaller share; 1e-6 is enough where initial states are unknown, too."""
     out: Path = Path("results/fit")
     """Folder of fit.toml, fit.json and report.html."""
+    gif: Path | None = None
+    """Draw the tracked points over the fitted robot, frame by frame, into this .gif."""
     resume: bool = False
     """Go on from the checkpoint of an interrupted fit in `out`."""
 
@@ -99,6 +111,15 @@ def load_setup(robot: str) -> IdentificationSetup:
     return setup
 
 
+def with_word(robot: str, word: str) -> str:
+    """A robot with one more word in its variant.
+
+    >>> with_word("vine:linear", "fps=30"), with_word("vine", "fps=30")
+    ('vine:linear,fps=30', 'vine:fps=30')
+    """
+    return f"{robot},{word}" if ":" in robot else f"{robot}:{word}"
+
+
 def load_recordings(args: Args, dt: float) -> TrajectorySet:
     """All recordings, at a whole number of physics steps per row.
 
@@ -106,6 +127,8 @@ def load_recordings(args: Args, dt: float) -> TrajectorySet:
         FileFormatError: A file is neither .h5 nor .csv, or cannot be read.
         DataError: They do not fit together.
     """
+    if not args.data:
+        raise OptionError("no recordings are given; name files after --data or --points")
     found: list[Trajectory] = []
     for path in args.data:
         if path.suffix.lower() in (".h5", ".hdf5"):
@@ -173,12 +196,32 @@ def fit(args: Args, problem: FitProblem) -> FitResult:
     options = ShootingOptions(
         jacobian=args.jacobian, starts=args.starts, seed=args.seed, errors=args.errors,
         checkpoint=args.out / "checkpoint.json", resume=args.resume, progress=progress,
+        levenberg=LevenbergOptions(cost_tolerance=args.cost_tolerance),
     )  # fmt: skip
     if args.method == "one_step":
         return one_step(problem, options)
     if args.method == "single_shooting":
         return single_shooting(problem, options)
     return multiple_shooting(problem, args.segment_steps, options)
+
+
+def draw_points(path: Path, result: FitResult, model: object) -> Path:
+    """Measured points over the fitted robot, as a GIF of at most 25 frames per second.
+
+    Raises:
+        OptionError: The columns are no points, or nothing draws this robot.
+    """
+    from softgym_envs.rendering import PygameRenderer, overlay_scene, write_gif
+
+    trace = result.trace
+    if not all(re.fullmatch(r"point\d+\.[xy]", name) for name in trace.names):
+        raise OptionError("--gif needs tracked points: columns point0.x, point0.y, ...")
+    every = max(1, round(0.04 / (trace.times[1] - trace.times[0])))
+    renderer = PygameRenderer((640, 480))
+    shapes = (len(trace.times), -1, 2)
+    pairs = zip(trace.fitted.reshape(shapes)[::every], trace.measured.reshape(shapes)[::every], strict=True)
+    frames = [renderer.rgb(overlay_scene(model, fitted, measured)) for fitted, measured in pairs]
+    return write_gif(path, frames, min(25.0, 1.0 / (every * (trace.times[1] - trace.times[0]))))
 
 
 AS_FLAGS = {
@@ -212,8 +255,11 @@ def main(args: Args) -> int:
     """Fit and report; 0 if numbers came out, 2 if a verdict, 130 if interrupted."""
     print(f"seed {args.seed}, commit {git_commit()}")
     try:
-        setup = load_setup(args.robot)
+        args = replace(args, data=args.data + args.points)
+        setup = load_setup(args.robot if args.fps is None else with_word(args.robot, f"fps={args.fps:g}"))
         recordings = load_recordings(args, setup.simulator.dt)
+        if isinstance(setup, InfersControls):
+            recordings = TrajectorySet(tuple(setup.infer_controls(trajectory) for trajectory in recordings))
         problem = build_problem(args, setup, recordings)
         print(f"{len(recordings)} recordings, {recordings.num_steps} steps; fitting {', '.join(problem.free)} by {args.method}")
         if not args.columns and unused(problem, recordings):
@@ -226,6 +272,8 @@ def main(args: Args) -> int:
         print(f"interrupted; go on with --resume --out {args.out}", file=sys.stderr)
         return 130
     result.save(args.out)
+    if args.gif is not None:
+        print("picture:", draw_points(args.gif, result, getattr(setup.simulator, "model", None)))
     print(as_flags(result.summary()))
     print(f"constants: {args.out / 'fit.toml'}\nreport: {args.out / 'report.html'}")
     return 0

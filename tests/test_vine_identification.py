@@ -1,15 +1,19 @@
 """Fitting a vine robot to tracked points: the room's offer, recovery from the twin's recordings, the script on a lab's file."""
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from softgym_envs.core.errors import OptionError
+from softgym_envs.core.recordings import read_points_csv
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.vine import identification_setup
 from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.experiments import BEAM, NOISE, record_oscillation, record_wall
+from softgym_envs.vine.experiments import BEAM, NOISE, record_oscillation, record_wall, scene_text, write_points
 from softgym_envs.vine.identification import Setup, along_body
 from softgym_envs.vine.mujoco import VineTwinParameters
 from softgym_envs.vine.parameters import VineParameters
@@ -18,6 +22,7 @@ from sysid.levenberg import LevenbergOptions
 
 TRUTH = VineTwinParameters(bending_stiffness=0.03, bending_damping=5e-4, drag=0.0)
 ROUGH = ShootingOptions(levenberg=LevenbergOptions(cost_tolerance=1e-5), reweight=1)
+SCRIPT = Path(__file__).parents[1] / "scripts" / "identify.py"
 
 
 def problem(setup, recordings, split, **keywords):
@@ -94,6 +99,30 @@ def test_the_wall_alone_does_not_identify_damping():
     )
     error = fit.observe(states[0])[:, -2] - recording.column("point20.x")
     assert np.nanmean(np.abs(error)) < 1.1e-3 + NOISE
+
+
+def test_the_script_fits_a_labs_file(tmp_path):
+    recording = record_oscillation(TRUTH, np.random.default_rng(2), seconds=0.3, fps=120.0)
+    path = write_points(recording, tmp_path / "tracked.csv")
+    again = read_points_csv(path)
+    np.testing.assert_allclose(again.select(recording.names).values, recording.values, atol=1e-6)
+    (tmp_path / "robot.toml").write_text(scene_text(BEAM))
+    robot = f"vine:scene={tmp_path / 'robot.toml'},links=8"
+    command = [sys.executable, str(SCRIPT), robot, "--points", str(path), "--fps", "120"]
+    command += ["--free-motion", "--out", str(tmp_path / "fit")]
+    done = subprocess.run(
+        [*command, "--gif", str(tmp_path / "fit.gif"), "--free-initial", "False", "--method", "single_shooting"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "bending_stiffness" in done.stdout and (tmp_path / "fit" / "report.html").is_file()
+    assert (tmp_path / "fit.gif").stat().st_size > 10_000
+    assert VineParameters.load(tmp_path / "fit" / "fit.toml").bending_stiffness == pytest.approx(0.03, rel=0.3)
+    path.write_text("time [s],point,x [mm]\n0.0,0,1.0\n")
+    bad = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert bad.returncode == 2 and "expected time, point, x, y" in bad.stderr
 
 
 def test_growth_is_told_from_the_points():
