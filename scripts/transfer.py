@@ -31,7 +31,7 @@ from agents.plan import random_controls
 from agents.study import Failure, Study, Threshold, read_json, register, run_jobs, write_json
 from agents.transfer import ARMS, BatchPolicy, Identified, PlanWorker, check_study
 from agents.transfer_report import write_report
-from softgym_envs.core.errors import DataError, OptionError, SoftgymError
+from softgym_envs.core.errors import DataError, SoftgymError
 from softgym_envs.core.parameters import ParameterDistribution, Parameters, UniformParameters
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
@@ -42,7 +42,8 @@ from softgym_envs.tensegrity.experiments import record_in_air, record_throw
 from softgym_envs.tensegrity.mujoco import TensegrityTwin, TwinParameters
 from softgym_envs.tensegrity.parameters import CONTACT
 from softgym_envs.tensegrity.poses import disturbance_scale
-from sysid import FitProblem, LevenbergOptions, ShootingOptions, multiple_shooting, one_step
+from softgym_envs.tensegrity.residual import random_weights
+from sysid import FitProblem, LevenbergOptions, ShootingOptions, fit_residual, multiple_shooting, one_step
 from sysid.result import git_commit
 
 Array = NDArray[np.float64]
@@ -233,12 +234,13 @@ class TensegrityCase:
         return Identified(found.parameters, spread, f"{body.verdicts[0].text}; {found.verdicts[0].text}")
 
     def residual(self, data: DataSplit, fit: Identified, rng: np.random.Generator) -> Simulator:
-        """There is none for this robot.
-
-        Raises:
-            OptionError: Always.
-        """
-        raise OptionError("this case has no residual model: leave the arm 'residual' out")
+        """A correction of contact learned from the throws; none where they are too few or it predicts no better."""
+        try:
+            found = fit_residual(self.native(), data.train[1:], fit.parameters, random_weights(rng))
+        except DataError:
+            return self.native()
+        simulator: TensegritySimulator = found.simulator
+        return simulator
 
     def measure(self, states: Array) -> dict[str, Array]:
         """Way along and across the command [m]."""
@@ -276,8 +278,8 @@ def best_constants(case: TensegrityCase, out: Path, throws: int) -> tuple[float,
 # --- studies ------------------------------------------------------------------------------------------------------------
 
 PLANNED = (
-    "zero", "guess", "nominal", "wide", "forces", "identified", "posterior", "identified_mpc", "true_constants", "network",
-    "truth_budget", "truth_sampled", "truth",
+    "zero", "guess", "nominal", "wide", "forces", "identified", "posterior", "residual", "identified_mpc", "true_constants",
+    "network", "truth_budget", "truth_sampled", "truth",
 )  # fmt: skip
 REPLANNED = ("zero", "nominal", "wide", "identified", "posterior", "true_constants", "network", "truth")
 LEARNED = ("zero", "nominal", "wide", "forces", "identified", "posterior", "true_constants", "truth_budget", "truth")

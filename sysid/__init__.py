@@ -17,6 +17,7 @@ from .levenberg import IterLog, LevenbergOptions
 from .mpec import MpecOptions, mpec
 from .particle import FilterResult, ParticleOptions, bootstrap_filter
 from .problem import FitProblem, IdentificationSetup, Measurement
+from .residual import ResidualFit, ResidualOptions, fit_residual
 from .result import Estimate, FitResult, Verdict, load_distribution
 from .shooting import ShootingOptions, multiple_shooting, one_step, single_shooting
 from .uncertainty import Combination, PosteriorParameters
@@ -40,11 +41,14 @@ __all__ = [
     "MpecOptions",
     "ParticleOptions",
     "PosteriorParameters",
+    "ResidualFit",
+    "ResidualOptions",
     "ShootingOptions",
     "Verdict",
     "adam",
     "bootstrap_filter",
     "cma_es",
+    "fit_residual",
     "load_distribution",
     "moving_horizon",
     "mpec",

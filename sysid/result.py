@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import FileFormatError
-from softgym_envs.core.parameters import Parameters, write_atomically
+from softgym_envs.core.parameters import Option, Parameters, write_atomically
 
 from .levenberg import IterLog
 from .problem import FitProblem
@@ -102,7 +102,7 @@ class FitResult:
     trace: Trace
     seconds: float
     provenance: dict[str, str]
-    simulator_options: dict[str, str | float] = field(default_factory=dict)
+    simulator_options: dict[str, Option] = field(default_factory=dict)
     """The simulator's `options`: structural choices without which the constants mean nothing; saved with them."""
 
     @property

@@ -17,6 +17,7 @@ from softgym_envs.core.simulator import Simulator, Status, finite_differences
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.model import prism, superball
 from softgym_envs.tensegrity.mujoco import TensegrityTwin
+from softgym_envs.tensegrity.residual import NUM_WEIGHTS
 from softgym_envs.vine.dynamics import VineSimulator
 from softgym_envs.vine.model import VineModel
 from softgym_envs.vine.mujoco import VineTwin
@@ -144,6 +145,9 @@ SIMULATORS = {
     "superball": tensegrity(TensegritySimulator),
     "superball-paper": tensegrity(lambda: TensegritySimulator(contact="paper")),
     "superball-patch": tensegrity(lambda: TensegritySimulator(contact="patch")),
+    "superball-residual": tensegrity(
+        lambda: TensegritySimulator(contact="patch", residual=tuple(0.1 * np.random.default_rng(0).normal(size=NUM_WEIGHTS)))
+    ),
     "prism": tensegrity(lambda: TensegritySimulator(prism())),
     "superball-twin": tensegrity(TensegrityTwin),
     "superball-twin-two-way": tensegrity(lambda: TensegrityTwin(cables="two_way")),

@@ -34,6 +34,9 @@ else:
     import tomli as tomllib
 
 Array = NDArray[np.float64]
+Option = str | float | list[float]
+"""Value of a simulator's structural choice, as it stands in a file of constants."""
+
 P = TypeVar("P", bound="Parameters")
 
 
@@ -194,7 +197,7 @@ class Parameters:
         *,
         std: Mapping[str, float] | None = None,
         provenance: Mapping[str, Any] | None = None,
-        simulator: Mapping[str, str | float] | None = None,
+        simulator: Mapping[str, Option] | None = None,
     ) -> Path:
         """Write a TOML file with value and unit of every constant (scalars only); the file appears whole or not at all.
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from ..core import warp_engine
 from ..core.errors import OptionError, ParameterError, StructureError
-from ..core.parameters import Parameters
+from ..core.parameters import Option, Parameters
 from ..core.simulator import IntArray, Linearization, check_array, check_number
 from ..core.warp_engine import Gradient, Program, WarpEngine
 from .contact import (
@@ -45,6 +45,7 @@ from .contact import (
 )
 from .model import TensegrityModel, superball
 from .parameters import TensegrityParameters
+from .residual import check_weights, corrected
 
 Array = NDArray[np.float64]
 
@@ -56,6 +57,7 @@ MASS, STIFFNESS, DAMPING, REST = _C["rod_mass"], _C["cable_stiffness"], _C["cabl
 MOTOR_SPEED, MOTOR_GAIN, GRAVITY = _C["motor_speed"], _C["motor_gain"], _C["gravity"]
 TERRAIN_SCALE = _C["terrain_scale"]
 
+_count = wp.constant(len(TensegrityParameters.names()))
 _limit = wp.constant(wp.float64(SPEED_LIMIT))
 _margin = wp.constant(wp.float64(CONTACT_MARGIN))
 _zero = wp.constant(wp.float64(0.0))
@@ -456,6 +458,8 @@ def rollout_kernel(
                         predicted.v = velocity
                         predicted.w = wp.quat_rotate(q, rotation)
                         after = ground_contact(before, predicted, z, h, s0, s1, cap_radius, rod_radius, im, it, ia, contact)
+                        if constants.shape[1] > _count:
+                            after = corrected(before, predicted, after, z, h, s0, s1, cap_radius, im, it, ia, dt, constants, b)
                         velocity = after.v
                         rotation = wp.quat_rotate_inv(q, after.w)
                     twist = Twist()
@@ -581,6 +585,8 @@ class TensegritySimulator:
     """A rod that is held where it is, as in the paper's identification in the air (V-A)."""
     device: str = "cpu"
     """"cpu", or a CUDA device of Warp."""
+    residual: tuple[float, ...] = ()
+    """Weights of the learned correction of contact, see the module `residual`; () for none."""
 
     exact_linearize = True
 
@@ -593,6 +599,7 @@ class TensegritySimulator:
         if self.fixed_rod is not None and not 0 <= self.fixed_rod < self.model.num_rods:
             raise StructureError(f"fixed_rod is {self.fixed_rod}, rods are 0 ... {self.model.num_rods - 1}")
         warp_engine.check_device(self.device)
+        object.__setattr__(self, "residual", check_weights(self.residual))
 
     @property
     def nx(self) -> int:
@@ -625,9 +632,9 @@ class TensegritySimulator:
         return self.model.control_names
 
     @property
-    def options(self) -> dict[str, str | float]:
+    def options(self) -> dict[str, Option]:
         """Choices that identified constants belong to: written with them, and made by `gym.make(..., params=file)`."""
-        return {"contact": self.contact}
+        return {"contact": self.contact, **({"residual": list(self.residual)} if self.residual else {})}
 
     @cached_property
     def default_parameters(self) -> TensegrityParameters:
@@ -680,10 +687,31 @@ class TensegritySimulator:
         """
         arguments = self._checked(state, controls, parameters, substeps)
         cotangent = check_array("cotangent", cotangent, (len(arguments[0]), arguments[1].shape[1] + 1, self.nx))
-        return self.engine.vjp(*arguments, substeps, cotangent)
+        pulled = self.engine.vjp(*arguments, substeps, cotangent)
+        return pulled._replace(constants=pulled.constants[:, : arguments[2].shape[1] - len(self.residual)])
+
+    def residual_vjp(
+        self,
+        state: Array,
+        controls: Array,
+        cotangent: Array,
+        parameters: Parameters | None = None,
+        *,
+        substeps: int = 1,
+    ) -> tuple[Array, IntArray, Array]:
+        """As `vjp`, for the weights of `residual`: states (B, T+1, nx), status (B,), and every row's gradient (B, W)."""
+        arguments = self._checked(state, controls, parameters, substeps)
+        cotangent = check_array("cotangent", cotangent, (len(arguments[0]), arguments[1].shape[1] + 1, self.nx))
+        pulled = self.engine.vjp(*arguments, substeps, cotangent)
+        return pulled.states, pulled.status, pulled.constants[:, arguments[2].shape[1] - len(self.residual) :]
 
     def torch_rollout(self, state: Any, controls: Any, constants: Any, *, substeps: int = 1) -> Any:
         """`rollout` for torch tensors with autograd; constants is a (B, P) tensor in the order of `to_vector`."""
+        if self.residual:
+            import torch
+
+            weights = torch.tensor(self.residual, dtype=constants.dtype).expand(len(constants), -1)
+            constants = torch.cat([constants, weights], dim=1)
         return warp_engine.torch_rollout(self.engine, state, controls, constants, substeps)
 
     def linearize(
@@ -711,7 +739,8 @@ class TensegritySimulator:
         spread = [np.repeat(a, n, axis=0) for a in (state, controls, constants)]
         pulled = self.engine.vjp(spread[0], spread[1], spread[2], substeps, cotangent)
         A = pulled.state.reshape(rows, n, self.nx) @ into
-        return Linearization(A, pulled.controls.reshape(rows, n, self.nu), pulled.constants.reshape(rows, n, -1))
+        C = pulled.constants.reshape(rows, n, -1)[:, :, : len(TensegrityParameters.names())]
+        return Linearization(A, pulled.controls.reshape(rows, n, self.nu), C)
 
     def cable_tensions(self, state: Array, parameters: Parameters | None = None) -> Array:
         """Pull of every cable, (B, nx) -> (B, C) [N]; zero for a slack cable."""
@@ -750,7 +779,9 @@ class TensegritySimulator:
         ]
         count = model.num_rods
         program = Program(rollout_kernel, ((Body, count),), ((Node, 2 * count), (Twist, count), (wp.vec3d, 5 * count)))
-        return WarpEngine(program, structure, self.nx, self.nu, len(TensegrityParameters.names()), self.device)
+        return WarpEngine(
+            program, structure, self.nx, self.nu, len(TensegrityParameters.names()) + len(self.residual), self.device
+        )
 
     def _padded_cables(self) -> Any:
         """All cables as `Link`, padded to groups of four by cables without stiffness."""
@@ -776,4 +807,5 @@ class TensegritySimulator:
         parameters = parameters or self.default_parameters
         if not isinstance(parameters, TensegrityParameters):
             raise ParameterError(f"parameters are {type(parameters).__name__}, this simulator takes TensegrityParameters")
-        return parameters.to_matrix(batch)
+        matrix = parameters.to_matrix(batch)
+        return np.concatenate([matrix, np.tile(self.residual, (batch, 1))], axis=1) if self.residual else matrix
