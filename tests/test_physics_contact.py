@@ -89,7 +89,7 @@ def random_particle(rng, rows):
     ("simulator", "draw", "rows"),
     [
         (ParticleSimulator(), random_particle, 100_000),
-        (BlockSimulator(BlockModel(num_directions=8)), random_block, 100_000),
+        (BlockSimulator(BlockModel(num_directions=8)), random_block, 30_000),
         (BlockSimulator(BlockModel(num_directions=64), dt=0.1), random_block, 5_000),
     ],
     ids=["particle", "block", "many-edges"],

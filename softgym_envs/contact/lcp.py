@@ -10,11 +10,11 @@ Numba caches compiled code per source file: after a change here, touch `stepping
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import ShapeError
+from ..core.numba_engine import inner, kernel
 from ..core.simulator import check_array
 
 Array = NDArray[np.float64]
@@ -46,16 +46,17 @@ def solve_lcp(M: Array, q: Array) -> tuple[Array, bool]:
     return z, bool(pivot(M, q, active, z))
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def pivot(M, q, active, z):  # type: ignore[no-untyped-def]
     """Fill `active` (m,): which z are basic, and `z` (m,); -> whether the residual is small. Tries three covering vectors."""
-    m = len(q)
-    accepted = ACCURACY * max(1.0, np.abs(q).max())
-    cover = np.ones(m)
+    m, size = len(q), 1.0
+    cover = np.empty(m)
+    for i in range(m):
+        size, cover[i] = max(size, abs(q[i])), 1.0
     for attempt in range(3):
         if lemke(M, q, cover, active):
             basic_solution(M, q, active, z)
-            if residual(M, q, z) <= accepted:
+            if residual(M, q, z) <= ACCURACY * size:
                 for i in range(m):
                     z[i] = max(z[i], 0.0)
                 return True
@@ -64,7 +65,18 @@ def pivot(M, q, active, z):  # type: ignore[no-untyped-def]
     return False
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@inner
+def places(chosen):  # type: ignore[no-untyped-def]
+    """Indices of the true entries of (m,)."""
+    found, count = np.empty(len(chosen), np.int64), 0
+    for i in range(len(chosen)):
+        if chosen[i]:
+            found[count] = i
+            count += 1
+    return found[:count]
+
+
+@inner
 def residual(M, q, z):  # type: ignore[no-untyped-def]
     """max_i |min(z_i, w_i)| with w = M z + q."""
     worst = 0.0
@@ -76,23 +88,24 @@ def residual(M, q, z):  # type: ignore[no-untyped-def]
     return worst
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def basic_solution(M, q, active, z):  # type: ignore[no-untyped-def]
     """z_B = -M_BB^-1 q_B for the basic entries B, zero for the others."""
-    chosen = np.nonzero(active)[0]
+    chosen = places(active)
     k = len(chosen)
-    lhs, rhs = np.empty((k, k), dtype=M.dtype), np.empty((k, 1), dtype=M.dtype)
+    lhs, rhs = np.empty((k, k), M.dtype), np.empty((k, 1), M.dtype)
     for a in range(k):
         rhs[a, 0] = -q[chosen[a]]
         for b in range(k):
             lhs[a, b] = M[chosen[a], chosen[b]]
     gauss(lhs, rhs)
-    z[:] = 0.0
+    for i in range(len(z)):
+        z[i] = 0.0
     for a in range(k):
         z[chosen[a]] = rhs[a, 0]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def gauss(lhs, rhs):  # type: ignore[no-untyped-def]
     """Solve lhs X = rhs in place (rhs becomes X) by elimination with partial pivoting, for real or complex numbers."""
     n, columns = rhs.shape
@@ -119,16 +132,18 @@ def gauss(lhs, rhs):  # type: ignore[no-untyped-def]
             rhs[k, j] /= lhs[k, k]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def lemke(M, q, cover, active):  # type: ignore[no-untyped-def]
     """Basic entries of z for a covering vector > 0, into `active`; -> False if the path ends in a ray or is too long.
 
     Columns of the tableau: 0 ... m-1 the w (they hold the inverse of the basis), m ... 2m-1 the z, 2m the artificial variable,
     2m+1 the right-hand side.
     """
-    m = len(q)
-    active[:] = False
-    if q.min() >= 0.0:
+    m, done = len(q), True
+    for i in range(m):
+        active[i] = False
+        done = done and q[i] >= 0.0
+    if done:
         return True
     table = np.zeros((m, 2 * m + 2))
     for i in range(m):
@@ -158,7 +173,7 @@ def lemke(M, q, cover, active):  # type: ignore[no-untyped-def]
     return False
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _exchange(table, row, column):  # type: ignore[no-untyped-def]
     """One pivot of the tableau, in place."""
     rows, columns = table.shape
@@ -174,7 +189,7 @@ def _exchange(table, row, column):  # type: ignore[no-untyped-def]
             table[i, column] = 0.0
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _leaving_row(table, entering, basis):  # type: ignore[no-untyped-def]
     """Row of the lexicographically smallest ratio; the artificial variable's row wins a tie; -1: a ray."""
     m = table.shape[0]
@@ -196,7 +211,7 @@ def _leaving_row(table, entering, basis):  # type: ignore[no-untyped-def]
     return best
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _lexicographically_less(table, i, k, entering):  # type: ignore[no-untyped-def]
     """Whether row i of the inverse basis over its pivot is before row k's."""
     for j in range(table.shape[0]):

@@ -1,6 +1,7 @@
 """Numba kernels of `dynamics`, where the equations are: one body's problem, its solution and derivative, batches of rows.
 
-In here z are impulses over the body's mass (then slack speeds sigma), so that all pairs are in m/s.
+In here z are impulses over the body's mass (then slack speeds sigma), so that all pairs are in m/s. Arrays are filled by loops
+and not by slices: every slice assignment costs Numba a fifth of a second when it compiles, and all of them half a minute.
 Legend: B batch, nv velocities of a body, m pairs of a body, d friction directions.
 """
 
@@ -8,20 +9,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.numba_engine import inner, kernel
 from ..core.simulator import Array, Status
-from .lcp import gauss, pivot
+from .lcp import gauss, pivot, places
 
 PARTICLE, BLOCK = 0, 1
 SPEED_LIMIT = 1e3
 """Largest velocity [m/s, rad/s] before a row counts as diverged."""
 SHORTEST_STRING = 1e-3
 """[m] A block that is nearer to the pulley has no direction of pull: the row counts as diverged."""
-PUSH = 1e-8
-"""Velocity [m/s, rad/s] whose addition selects the piece that is differentiated."""
+PUSH, DIRECTION = 1e-8, (1.0, -0.7, 17.0)
+"""Velocity [m/s, rad/s] whose addition selects the piece that is differentiated; rad/s count as speeds at some centimetres."""
 COMPLEX_STEP = 1e-30
 
 _OK, _DIVERGED, _UNSOLVED = int(Status.OK), int(Status.DIVERGED), int(Status.UNSOLVED)
@@ -52,7 +53,7 @@ class Scene(NamedTuple):
 # --- The problem of one body ------------------------------------------------------------------------------------------
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _buffers(scene, like):  # type: ignore[no-untyped-def]
     """Arrays A (nv, nv), b (nv), W (nv, m), K (m, nv), C (m, m), d (m), of the number type of `like`."""
     n = scene.nv
@@ -64,7 +65,7 @@ def _buffers(scene, like):  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _assemble(scene, x, u, p, problem):  # type: ignore[no-untyped-def]
     """Fill A, b, W, K, C, d for a body's state, control and constants; -> whether there is such a problem."""
     if scene.kind == PARTICLE:
@@ -73,7 +74,7 @@ def _assemble(scene, x, u, p, problem):  # type: ignore[no-untyped-def]
     return _block(scene, x, u, p, problem)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _particle(h, x, u, p, problem):  # type: ignore[no-untyped-def]
     """[Berard2008] slide 25, with impulses over mass: z = (normal, friction to the left, to the right, sigma)."""
     A, b, W, K, C, d = problem
@@ -88,7 +89,7 @@ def _particle(h, x, u, p, problem):  # type: ignore[no-untyped-def]
     d[0] = x[1] / h  # the gap at the end of the step over h: y/h + vy+ >= 0
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _block(scene, x, u, p, problem):  # type: ignore[no-untyped-def]
     r"""The sliding block with string: z = (friction at support 0 along direction 0, ..., sigma_0, sigma_1, sigma_2).
 
@@ -103,7 +104,9 @@ def _block(scene, x, u, p, problem):  # type: ignore[no-untyped-def]
     c, s = np.cos(x[2]), np.sin(x[2])
     hx, hy = scene.points[2, 0], scene.points[2, 1]
     fx, fy = c * u[0] - s * u[1], s * u[0] + c * u[1]
-    A[:, :] = 0.0
+    for i in range(3):
+        for j in range(3):
+            A[i, j] = 0.0
     A[0, 0] = A[1, 1] = mass
     A[2, 2] = inertia
     b[0], b[1] = mass * x[3] + h * fx, mass * x[4] + h * fy
@@ -135,7 +138,7 @@ def _block(scene, x, u, p, problem):  # type: ignore[no-untyped-def]
     return True
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def pull(points, x, y, theta):  # type: ignore[no-untyped-def]
     """Generalised direction of the string, w = J_a' u with u from the attachment to the pulley; and its length [m]."""
     c, s = np.cos(theta), np.sin(theta)
@@ -149,17 +152,19 @@ def pull(points, x, y, theta):  # type: ignore[no-untyped-def]
 # --- One step of one body ---------------------------------------------------------------------------------------------
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _eliminate(problem, chosen):  # type: ignore[no-untyped-def]
     """For some pairs (k,): A^-1 [W b], (nv, k + 1), and M = K A^-1 W + C, q = K A^-1 b + d."""
     A, b, W, K, C, d = problem
     n, k = len(b), len(chosen)
-    mobile = np.empty((n, k + 1), A.dtype)
+    mobile, lhs = np.empty((n, k + 1), A.dtype), np.empty((n, n), A.dtype)
     for i in range(n):
         mobile[i, k] = b[i]
         for j in range(k):
             mobile[i, j] = W[i, chosen[j]]
-    gauss(A.copy(), mobile)
+        for j in range(n):
+            lhs[i, j] = A[i, j]
+    gauss(lhs, mobile)
     M, q = np.empty((k, k), A.dtype), np.empty(k, A.dtype)
     for i in range(k):
         row = chosen[i]
@@ -175,7 +180,7 @@ def _eliminate(problem, chosen):  # type: ignore[no-untyped-def]
     return mobile, M, q
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _move(scene, x, mobile, z, y):  # type: ignore[no-untyped-def]
     """nu+ = A^-1 (b + W z), q+ = q + h nu+, into y."""
     n, m = scene.nv, len(z)
@@ -187,18 +192,20 @@ def _move(scene, x, mobile, z, y):  # type: ignore[no-untyped-def]
         y[i] = x[i] + scene.dt * y[n + i]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _first_pairs(scene, x, problem, included):  # type: ignore[no-untyped-def]
     """Pairs to begin with: all; of a block the directions against its motion (at rest: its push, and four all around)."""
+    count = len(scene.directions)
+    for i in range(len(included)):
+        included[i] = scene.kind == PARTICLE or i >= 3 * count
     if scene.kind == PARTICLE:
-        included[:] = True
         return
-    included[:] = False
-    K, count = problem[3], len(scene.directions)
-    included[3 * count :] = True
-    push = np.empty((3, 1))
-    push[:, 0] = problem[1]
-    gauss(problem[0].copy(), push)
+    K, lhs, push = problem[3], np.empty((3, 3)), np.empty((3, 1))
+    for i in range(3):
+        push[i, 0] = problem[1][i]
+        for j in range(3):
+            lhs[i, j] = problem[0][i, j]
+    gauss(lhs, push)
     moving = max(abs(x[3]), abs(x[4]), abs(x[5])) > 1e-9
     for i in range(3):
         best, fastest = 0, np.inf
@@ -213,9 +220,9 @@ def _first_pairs(scene, x, problem, included):  # type: ignore[no-untyped-def]
             included[i * count + k % count] = True
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _add_violated(scene, problem, z, velocity, included):  # type: ignore[no-untyped-def]
-    """Include the direction that each support violates most, f = D_k v_i + sigma_i < 0; -> whether there is none."""
+@inner
+def _add_violated(scene, problem, z, y, included):  # type: ignore[no-untyped-def]
+    """Include the direction that each support of state y violates most, f = D_k v_i + sigma_i < 0; -> whether there is none."""
     K, count = problem[3], len(scene.directions)
     done = True
     for i in range(3):
@@ -225,7 +232,7 @@ def _add_violated(scene, problem, z, velocity, included):  # type: ignore[no-unt
             if not included[row]:
                 slack = z[3 * count + i]
                 for j in range(3):
-                    slack += K[row, j] * velocity[j]
+                    slack += K[row, j] * y[3 + j]
                 if slack < least:
                     worst, least = row, slack
         if worst >= 0:
@@ -233,7 +240,7 @@ def _add_violated(scene, problem, z, velocity, included):  # type: ignore[no-unt
     return done
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _solve(scene, x, problem, active, z, y):  # type: ignore[no-untyped-def]
     """The step's problem, into `active`, z and y; -> status.
 
@@ -244,27 +251,32 @@ def _solve(scene, x, problem, active, z, y):  # type: ignore[no-untyped-def]
     included = np.empty(m, np.bool_)
     _first_pairs(scene, x, problem, included)
     while True:
-        chosen = np.nonzero(included)[0]
+        chosen = places(included)
         mobile, M, q = _eliminate(problem, chosen)
         for i in range(len(q)):
             if not np.isfinite(q[i]):
                 return _DIVERGED
-        basic, part = np.zeros(len(chosen), np.bool_), np.zeros(len(chosen))
+        basic, part = np.empty(len(chosen), np.bool_), np.empty(len(chosen))
         if not pivot(M, q, basic, part):
             return _UNSOLVED
         _move(scene, x, mobile, part, y)
-        active[:], z[:] = False, 0.0
+        for i in range(m):
+            active[i], z[i] = False, 0.0
         for i in range(len(chosen)):
             active[chosen[i]], z[chosen[i]] = basic[i], part[i]
-        if scene.kind == PARTICLE or _add_violated(scene, problem, z, y[scene.nv :], included):
+        if scene.kind == PARTICLE or _add_violated(scene, problem, z, y, included):
             return _OK
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _step(scene, x, u, p, problem, active, z, y):  # type: ignore[no-untyped-def]
-    """One step of one body, into y, with its basic pairs and z; -> status."""
+@inner
+def _step(scene, x, u, p, push, problem, active, z, y):  # type: ignore[no-untyped-def]
+    """One step of one body after a `push` along `DIRECTION`, into y, with its basic pairs and z; -> status."""
     if not _assemble(scene, x, u, p, problem):
         return _DIVERGED
+    A, b = problem[0], problem[1]
+    for i in range(scene.nv):
+        for j in range(scene.nv):
+            b[i] += A[i, j] * push * DIRECTION[j]
     status = _solve(scene, x, problem, active, z, y)
     for i in range(scene.nv):
         if not abs(y[scene.nv + i]) < SPEED_LIMIT:
@@ -272,17 +284,18 @@ def _step(scene, x, u, p, problem, active, z, y):  # type: ignore[no-untyped-def
     return status
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _gather(scene, body, x, u, p, xb, ub, pb):  # type: ignore[no-untyped-def]
     """The body's part of a row's state, control and constants."""
-    width = 2 * scene.nv
-    xb[:] = x[body * width : (body + 1) * width]
-    ub[:] = u[body * scene.nu : (body + 1) * scene.nu]
-    for k in range(scene.place.shape[1]):
+    for i in range(len(xb)):
+        xb[i] = x[body * len(xb) + i]
+    for i in range(len(ub)):
+        ub[i] = u[body * len(ub) + i]
+    for k in range(len(pb)):
         pb[k] = p[scene.place[body, k]]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def forward(scene, state, controls, constants, substeps, states, status):  # type: ignore[no-untyped-def]
     """See `NumbaEngine`."""
     width, horizon = 2 * scene.nv, controls.shape[1]
@@ -291,22 +304,26 @@ def forward(scene, state, controls, constants, substeps, states, status):  # typ
     active, z = np.zeros(m, np.bool_), np.zeros(m)
     xb, ub, pb, yb = np.zeros(width), np.zeros(scene.nu), np.zeros(scene.place.shape[1]), np.zeros(width)
     for row in range(len(state)):
-        states[row, 0] = state[row]
+        for i in range(state.shape[1]):
+            states[row, 0, i] = state[row, i]
         for t in range(horizon):
-            x = states[row, t + 1]
-            x[:] = states[row, t]
+            before, x, u = states[row, t], states[row, t + 1], controls[row, t]
             for body in range(scene.bodies):
+                _gather(scene, body, before, u, constants[row], xb, ub, pb)
                 for _ in range(substeps):
                     if status[row] == _OK:
-                        _gather(scene, body, x, controls[row, t], constants[row], xb, ub, pb)
-                        status[row] = _step(scene, xb, ub, pb, problem, active, z, yb)
-                        if status[row] == _OK:
-                            x[body * width : (body + 1) * width] = yb
+                        status[row] = _step(scene, xb, ub, pb, 0.0, problem, active, z, yb)
+                    if status[row] == _OK:
+                        for i in range(width):
+                            xb[i] = yb[i]
+                for i in range(width):
+                    x[body * width + i] = xb[i]
             if status[row] != _OK:
-                x[:] = states[row, t]
+                for i in range(state.shape[1]):
+                    x[i] = before[i]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel
 def contact_forces(scene, state, control, constants, forces):  # type: ignore[no-untyped-def]
     """Impulses over mass and slack speeds of one physics step, (B, bodies m), NaN where it fails."""
     problem = _buffers(scene, state)
@@ -316,94 +333,100 @@ def contact_forces(scene, state, control, constants, forces):  # type: ignore[no
     for row in range(len(state)):
         for body in range(scene.bodies):
             _gather(scene, body, state[row], control[row], constants[row], xb, ub, pb)
-            failed = _step(scene, xb, ub, pb, problem, active, z, yb) != _OK
-            forces[row, body * m : (body + 1) * m] = np.nan if failed else 0.0
-            forces[row, body * m : (body + 1) * m] += z
+            failed = _step(scene, xb, ub, pb, 0.0, problem, active, z, yb) != _OK
+            for i in range(m):
+                forces[row, body * m + i] = np.nan if failed else z[i]
 
 
 # --- Derivatives ------------------------------------------------------------------------------------------------------
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _select(scene, x, u, p, problem, active, z, y):  # type: ignore[no-untyped-def]
-    """The basic pairs of the piece to differentiate: those of the step after a tiny fixed push. -> whether it is solved."""
-    if not _assemble(scene, x, u, p, problem):
-        return False
-    A, b = problem[0], problem[1]
-    push = np.array([1.0, -0.7, 17.0])  # rad/s count as speeds at some centimetres
-    for i in range(scene.nv):
-        for j in range(scene.nv):
-            b[i] += A[i, j] * PUSH * push[j]
-    return _solve(scene, x, problem, active, z, y) == _OK
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@inner
 def _held_step(scene, x, u, p, problem, chosen, y):  # type: ignore[no-untyped-def]
     """The step with the basic pairs held, z_B = -M_BB^-1 q_B, for complex numbers."""
     _assemble(scene, x, u, p, problem)
     mobile, M, q = _eliminate(problem, chosen)
-    z = -q.reshape((len(q), 1))
-    gauss(M, z)
-    _move(scene, x, mobile, z[:, 0], y)
+    rhs, z = np.empty((len(q), 1), q.dtype), np.empty(len(q), q.dtype)
+    for i in range(len(q)):
+        rhs[i, 0] = -q[i]
+    gauss(M, rhs)
+    for i in range(len(q)):
+        z[i] = rhs[i, 0]
+    _move(scene, x, mobile, z, y)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _body_jacobian(scene, xb, ub, pb, real, compound, active, z, jacobian):  # type: ignore[no-untyped-def]
+@inner
+def _body_jacobian(scene, xb, ub, pb, real, compound, active, z, y, jacobian):  # type: ignore[no-untyped-def]
     """d(next state) / d(state, control, constants) of one body and one physics step; -> whether it exists."""
-    if not _select(scene, xb, ub, pb, real, active, z, np.empty(len(xb))):
+    if _step(scene, xb, ub, pb, PUSH, real, active, z, y) != _OK:
         return False
-    xc, uc, pc = xb.astype(np.complex128), ub.astype(np.complex128), pb.astype(np.complex128)
-    yc, chosen = np.zeros(len(xb), np.complex128), np.nonzero(active)[0]
     first, second = len(xb), len(xb) + len(ub)
+    xc, uc, pc = np.empty(first, np.complex128), np.empty(len(ub), np.complex128), np.empty(len(pb), np.complex128)
+    yc, chosen = np.empty(first, np.complex128), places(active)
     for j in range(jacobian.shape[1]):
-        if j < first:
-            xc[j] += COMPLEX_STEP * 1j
-        elif j < second:
-            uc[j - first] += COMPLEX_STEP * 1j
-        else:
-            pc[j - second] += COMPLEX_STEP * 1j
+        for i in range(first):
+            xc[i] = complex(xb[i], COMPLEX_STEP if i == j else 0.0)
+        for i in range(len(ub)):
+            uc[i] = complex(ub[i], COMPLEX_STEP if first + i == j else 0.0)
+        for i in range(len(pb)):
+            pc[i] = complex(pb[i], COMPLEX_STEP if second + i == j else 0.0)
         _held_step(scene, xc, uc, pc, compound, chosen, yc)
-        for i in range(len(yc)):
+        for i in range(first):
             jacobian[i, j] = yc[i].imag / COMPLEX_STEP
-        if j < first:
-            xc[j] = xb[j]
-        elif j < second:
-            uc[j - first] = ub[j - first]
-        else:
-            pc[j - second] = pb[j - second]
     return True
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@inner
+def _chain(one, total, width):  # type: ignore[no-untyped-def]
+    """total <- d(step) / d(state) total + d(step) / d(control, constants): the chain rule over one more step, in place."""
+    for j in range(total.shape[1]):
+        column = np.empty(width)
+        for i in range(width):
+            column[i] = one[i, j] if j >= width else 0.0
+            for k in range(width):
+                column[i] += one[i, k] * total[k, j]
+        for i in range(width):
+            total[i, j] = column[i]
+
+
+@kernel
 def derivative(scene, state, control, constants, substeps, A, B, C):  # type: ignore[no-untyped-def]
-    """See `NumbaEngine`; the chain rule over substeps, body by body."""
+    """See `NumbaEngine`; the chain rule over substeps, body by body, which do not move each other."""
     width, nu = 2 * scene.nv, scene.nu
-    real, compound = _buffers(scene, state), _buffers(scene, np.zeros(0, np.complex128))
+    real, compound = _buffers(scene, state), _buffers(scene, np.empty(0, np.complex128))
     m = len(real[5])
     active, z = np.zeros(m, np.bool_), np.zeros(m)
     xb, ub, pb, yb = np.zeros(width), np.zeros(nu), np.zeros(scene.place.shape[1]), np.zeros(width)
     columns = width + nu + len(pb)
     one, total = np.zeros((width, columns)), np.zeros((width, columns))
     for row in range(len(state)):
-        A[row], B[row], C[row] = 0.0, 0.0, 0.0
+        for i in range(state.shape[1]):
+            for j in range(state.shape[1]):
+                A[row, i, j] = 0.0
+            for j in range(control.shape[1]):
+                B[row, i, j] = 0.0
+            for j in range(constants.shape[1]):
+                C[row, i, j] = 0.0
         for body in range(scene.bodies):
             _gather(scene, body, state[row], control[row], constants[row], xb, ub, pb)
-            total[:] = 0.0
             for i in range(width):
-                total[i, i] = 1.0
+                for j in range(columns):
+                    total[i, j] = 1.0 if i == j else 0.0
             good = True
             for _ in range(substeps):
-                good = good and _body_jacobian(scene, xb, ub, pb, real, compound, active, z, one)
-                good = good and _step(scene, xb, ub, pb, real, active, z, yb) == _OK
+                good = good and _body_jacobian(scene, xb, ub, pb, real, compound, active, z, yb, one)
+                good = good and _step(scene, xb, ub, pb, 0.0, real, active, z, yb) == _OK
                 if good:
-                    moved = np.dot(np.ascontiguousarray(one[:, :width]), total)
-                    moved[:, width:] += one[:, width:]
-                    total[:] = moved
-                    xb[:] = yb
-            if not good:
-                total[:] = np.nan
-            rows = slice(body * width, (body + 1) * width)
-            A[row, rows, rows] = total[:, :width]
-            B[row, rows, body * nu : (body + 1) * nu] = total[:, width : width + nu]
-            for k in range(len(pb)):
-                C[row, rows, scene.place[body, k]] = total[:, width + nu + k]
+                    _chain(one, total, width)
+                    for i in range(width):
+                        xb[i] = yb[i]
+            for i in range(width):
+                place = body * width + i
+                for j in range(columns):
+                    value = total[i, j] if good else np.nan
+                    if j < width:
+                        A[row, place, body * width + j] = value
+                    elif j < width + nu:
+                        B[row, place, body * nu + j - width] = value
+                    else:
+                        C[row, place, scene.place[body, j - width - nu]] = value

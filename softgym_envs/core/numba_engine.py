@@ -11,17 +11,23 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 
 from .simulator import Array, IntArray, Linearization, Status, check_array, check_number
 
 MINIMUM_WORK_PER_THREAD = 100
 """Physics steps (over all rows) below which another thread does not pay."""
+
+kernel: Callable[..., Any] = partial(numba.njit, cache=True, nogil=True, error_model="numpy")
+"""Decorator of functions that Python calls."""
+inner: Callable[..., Any] = partial(kernel, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+"""Decorator of functions that only kernels call: without a door to Python they compile faster."""
 
 
 @dataclass(frozen=True, eq=False)
