@@ -2,6 +2,7 @@
 
     python scripts/identify.py vine:scene=robot.toml --points tracked.csv --fps 30 --free-motion
     python scripts/identify.py tensegrity --data throw.h5 --free cable_stiffness cable_damping --out results/throw
+    python scripts/identify.py block --data camera.csv --method mpec --noise x 0.001 y 0.001 theta 0.005
 
 writes results/throw/fit.toml (give it to `gym.make(..., params=)`), fit.json and report.html. Recordings are HDF5 files of
 `TrajectorySet.save`, CSV files in wide form (`time [s], tip.x [mm], ..., control:valve [-]`) or CSV files of tracked points
@@ -26,13 +27,19 @@ from softgym_envs.core.recordings import read_csv, read_points_csv
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from sysid import (
     AdamOptions,
+    EvolutionOptions,
     FitProblem,
     FitResult,
     IdentificationSetup,
     Measurement,
+    MpecOptions,
+    OffersComplementarity,
     ShootingOptions,
     adam,
+    cma_es,
+    mpec,
     multiple_shooting,
+    noise_of,
     one_step,
     single_shooting,
 )
@@ -46,17 +53,17 @@ class Args:
     """Identify the constants of a robot from recordings."""
 
     robot: Annotated[str, tyro.conf.Positional]
-    """Room, and a variant after a colon: tensegrity, tensegrity:prism, tensegrity:air, tensegrity:prism,paper."""
+    """Room, and a variant after a colon: tensegrity, tensegrity:prism, tensegrity:prism,paper, block, particles:count=3."""
     data: tuple[Path, ...] = ()
     """Recordings: .h5 (any number of trajectories each) or .csv."""
     points: tuple[Path, ...] = ()
     """Recordings of tracked points (.csv); the same as --data."""
     fps: float | None = None
-    """Frames per second of the camera, for rooms whose physics step follows it (vine)."""
+    """Frames per second of the camera, for rooms whose physics step follows it (vine, block, particles)."""
     free: tuple[str, ...] = ()
     """Constants to identify; none: what the room proposes."""
-    method: Literal["one_step", "multiple_shooting", "single_shooting", "adam"] = "multiple_shooting"
-    """How; see `sysid.shooting`."""
+    method: Literal["one_step", "multiple_shooting", "single_shooting", "adam", "mpec", "cma_es"] = "multiple_shooting"
+    """How; see `sysid.shooting`. mpec: through complementarity, for block and particles; cma_es: without derivatives."""
     segment_steps: int = 100
     """Rows per segment of multiple_shooting."""
     start: Path | None = None
@@ -70,7 +77,7 @@ class Args:
     meters_per_pixel: float | None = None
     """Scale of tracked points in pixels."""
     noise: dict[str, float] = field(default_factory=dict)
-    """Known standard deviation per column [SI], as name value pairs; none: estimated."""
+    """Known standard deviation per column [SI], as name value pairs; none: estimated, for mpec from third differences."""
     free_initial: bool | None = None
     """Estimate the states at the start of segments; none: where they are measured in part."""
     free_motion: bool = False
@@ -90,7 +97,23 @@ class Args:
     gif: Path | None = None
     """Draw the tracked points over the fitted robot, frame by frame, into this .gif."""
     resume: bool = False
-    """Go on from the checkpoint of an interrupted fit in `out`."""
+    """Go on from the checkpoint of an interrupted fit in `out` (shooting only)."""
+
+
+SHOOTING = ("one_step", "multiple_shooting", "single_shooting")
+SHORT = {"block": "contact:block", "particles": "contact:particles"}
+"""Robots of a room that holds several."""
+
+
+def full_name(robot: str) -> str:
+    """A robot with its room.
+
+    >>> full_name("block"), full_name("particles:count=3"), full_name("vine")
+    ('contact:block', 'contact:particles,count=3', 'vine')
+    """
+    short, _, variant = robot.partition(":")
+    name = SHORT.get(short, short)
+    return with_word(name, variant) if variant else name
 
 
 def load_setup(robot: str) -> IdentificationSetup:
@@ -179,7 +202,7 @@ def build_problem(args: Args, setup: IdentificationSetup, recordings: Trajectory
         initial_state=None if offered is None else setup.first_state(offered[1]),
         noise=args.noise or None,
         free_initial=args.free_initial,
-        free_motion=args.free_motion,
+        free_motion=args.free_motion or isinstance(setup, OffersComplementarity),
     )
 
 
@@ -188,11 +211,27 @@ def _split(args: Args, recordings: TrajectorySet) -> DataSplit:
     return recordings.split(*(args.split or ((count - 1, 0, 1) if count > 1 else (count, 0, 0))))
 
 
-def fit(args: Args, problem: FitProblem) -> FitResult:
+def check_method(args: Args, setup: IdentificationSetup) -> None:
+    """Whether the method suits the room and the other arguments.
+
+    Raises:
+        OptionError: It does not.
+    """
+    if args.method == "mpec" and not isinstance(setup, OffersComplementarity):
+        raise OptionError(f"--method mpec: {args.robot} offers no complementarity form; block and particles do")
+    if args.resume and args.method not in SHOOTING:
+        raise OptionError(f"--resume: {args.method} leaves no checkpoint; those that do are {', '.join(SHOOTING)}")
+
+
+def fit(args: Args, setup: IdentificationSetup, problem: FitProblem) -> FitResult:
     """Run the method that the arguments name."""
     progress = sys.stderr if sys.stderr.isatty() else None  # a log file needs no thousand states of a progress bar
     if args.method == "adam":
         return adam(problem, AdamOptions(seed=args.seed, jacobian=args.jacobian, errors=args.errors, progress=progress))
+    if args.method == "cma_es":
+        return cma_es(problem, EvolutionOptions(seed=args.seed + 1, errors=args.errors))
+    if isinstance(setup, OffersComplementarity) and args.method == "mpec":
+        return fit_complementarity(args, setup, problem)
     options = ShootingOptions(
         jacobian=args.jacobian, starts=args.starts, seed=args.seed, errors=args.errors,
         checkpoint=args.out / "checkpoint.json", resume=args.resume, progress=progress,
@@ -203,6 +242,15 @@ def fit(args: Args, problem: FitProblem) -> FitResult:
     if args.method == "single_shooting":
         return single_shooting(problem, options)
     return multiple_shooting(problem, args.segment_steps, options)
+
+
+def fit_complementarity(args: Args, setup: OffersComplementarity, problem: FitProblem) -> FitResult:
+    """`sysid.mpec`, with the noise told from the recordings if it is not given."""
+    if problem.noise is None:
+        problem = problem.replace(noise=noise_of(problem.split.train, problem.column_names))
+        told = ", ".join(f"{name} {value:.2g}" for name, value in (problem.noise or {}).items())
+        print(f"noise by third differences [SI]: {told}; if you know better, say --noise")
+    return mpec(problem, setup.complementarity(), MpecOptions(errors=args.errors))
 
 
 def draw_points(path: Path, result: FitResult, model: object) -> Path:
@@ -230,6 +278,8 @@ AS_FLAGS = {
     "errors='clustered'": "--errors clustered",
     "jacobian='differences'": "--jacobian differences",
     "measured=...": "--columns ...",
+    "noise is not given": "--noise is not given",
+    "build the simulator with dt": "say --fps (vine, block, particles), or build the simulator with dt",
 }
 """What `sysid` advises -> how it is said to this script."""
 
@@ -252,11 +302,13 @@ def unused(problem: FitProblem, recordings: TrajectorySet) -> str:
 
 
 def main(args: Args) -> int:
-    """Fit and report; 0 if numbers came out, 2 if a verdict, 130 if interrupted."""
+    """Fit and report; 0 if numbers came out, 2 if there are none to use, 130 if interrupted."""
     print(f"seed {args.seed}, commit {git_commit()}")
     try:
         args = replace(args, data=args.data + args.points)
-        setup = load_setup(args.robot if args.fps is None else with_word(args.robot, f"fps={args.fps:g}"))
+        robot = full_name(args.robot)
+        setup = load_setup(robot if args.fps is None else with_word(robot, f"fps={args.fps:g}"))
+        check_method(args, setup)
         recordings = load_recordings(args, setup.simulator.dt)
         if isinstance(setup, InfersControls):
             recordings = TrajectorySet(tuple(setup.infer_controls(trajectory) for trajectory in recordings))
@@ -264,19 +316,20 @@ def main(args: Args) -> int:
         print(f"{len(recordings)} recordings, {recordings.num_steps} steps; fitting {', '.join(problem.free)} by {args.method}")
         if not args.columns and unused(problem, recordings):
             print(unused(problem, recordings))
-        result = fit(args, problem)
+        result = fit(args, setup, problem)
     except SoftgymError as error:
         print(f"no fit: {as_flags(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"interrupted; go on with --resume --out {args.out}", file=sys.stderr)
+        go_on = f"; go on with --resume --out {args.out}" if args.method in SHOOTING else ""
+        print(f"interrupted{go_on}", file=sys.stderr)
         return 130
     result.save(args.out)
     if args.gif is not None:
         print("picture:", draw_points(args.gif, result, getattr(setup.simulator, "model", None)))
     print(as_flags(result.summary()))
     print(f"constants: {args.out / 'fit.toml'}\nreport: {args.out / 'report.html'}")
-    return 0
+    return 2 if all(estimate.hidden for estimate in result.estimates) else 0
 
 
 if __name__ == "__main__":

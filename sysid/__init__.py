@@ -15,8 +15,9 @@ from .evolution import EvolutionOptions, cma_es
 from .horizon import HorizonOptions, HorizonResult, moving_horizon
 from .levenberg import IterLog, LevenbergOptions
 from .mpec import MpecOptions, mpec
+from .noise import noise_of
 from .particle import FilterResult, ParticleOptions, bootstrap_filter
-from .problem import FitProblem, IdentificationSetup, Measurement
+from .problem import FitProblem, IdentificationSetup, Measurement, OffersComplementarity
 from .residual import ResidualFit, ResidualOptions, fit_residual
 from .result import Estimate, FitResult, Verdict, load_distribution
 from .shooting import ShootingOptions, multiple_shooting, one_step, single_shooting
@@ -39,6 +40,7 @@ __all__ = [
     "LevenbergOptions",
     "Measurement",
     "MpecOptions",
+    "OffersComplementarity",
     "ParticleOptions",
     "PosteriorParameters",
     "ResidualFit",
@@ -53,6 +55,7 @@ __all__ = [
     "moving_horizon",
     "mpec",
     "multiple_shooting",
+    "noise_of",
     "one_step",
     "open_loop",
     "single_shooting",

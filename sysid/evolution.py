@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,8 @@ class EvolutionOptions:
     tolerance: float = 1e-9
     """Stop when the costs of a generation differ by less than this fraction."""
     seed: int = 1
+    errors: Literal["independent", "clustered"] = "independent"
+    """What the covariance assumes of the residuals; see `judge`."""
 
     def __post_init__(self) -> None:
         for name in ("generations", "candidates", "spread", "start_spread", "tolerance", "seed"):
@@ -93,7 +96,8 @@ def cma_es(problem: FitProblem, options: EvolutionOptions | None = None) -> FitR
     done = "maxiter" not in strategy.stop()
     message = f"evolution stopped by {stopped}" + ("" if done else ": raise generations")
     seconds = time.perf_counter() - begin
-    return judge(problem, system, Ending("cma_es", theta, starts, done, message, tuple(log), (log[-1].cost,), seconds))
+    ending = Ending("cma_es", theta, starts, done, message, tuple(log), (log[-1].cost,), seconds)
+    return judge(problem, system, ending, errors=options.errors)
 
 
 def _moved(system: ShootingSystem, steps: Array) -> Array:

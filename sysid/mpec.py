@@ -4,15 +4,14 @@ A mathematical program with equilibrium constraints has one minimum per sequence
 to the right one:
 
 1. *Homotopy*: the smoothed problem (`collocation`) from tau = 10 down to nothing, from observed positions, no forces, and the
-  start
-   constants. With large smoothing even a block that sticks shows the fit which way its friction is wrong.
+   start constants. With large smoothing even a block that sticks shows the fit which way its friction is wrong.
 2. *Polish*: single shooting through the simulator itself, with its exact derivatives; from here on complementarity is exact.
 3. *Gate*: the objective must be what the noise explains. For n measured numbers the sum of (n/sigma)^2 has mean n and variance
    kappa n (kappa = 2, or 4/5 for uniform noise); four standard deviations are allowed.
 4. *Fallbacks*, while the gate is shut: slower homotopies from other constants, then shooting from the best of a grid of
-  constants.
+   constants.
 5. *Noise box*: if the noise is known to be bounded, |n| <= sqrt(3) sigma, the smallest residuals inside of it; constants are
-  sharper then.
+   sharper then.
 
 Where the scene falls apart (particles that do not touch) every part is solved on its own, unless a free constant is shared.
 Nothing slides? Then no value of friction explains the data better than another, and the result says so.
@@ -23,7 +22,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +66,8 @@ class MpecOptions:
     """Further homotopies at most; where the model is known to be wrong and the gate stays shut, 0 or 1 save time."""
     grid: int = 24
     """Constants that the last fallback tries; 0: none."""
+    errors: Literal["independent", "clustered"] = "independent"
+    """What the covariance assumes of the residuals; see `judge`."""
 
     def __post_init__(self) -> None:
         if not (0 < self.last < self.tau < np.inf and 0 < self.factor < 1):
@@ -137,7 +138,7 @@ def mpec(problem: FitProblem, form: ComplementarityForm, options: MpecOptions | 
     message = f"objective {solution.objective:.4g} of at most {solution.limit:.4g} ({tried}){explained}"
     costs = (0.5 * solution.objective,)
     ending = Ending("mpec", solution.theta, solution.starts, True, message, log, costs, solution.seconds)
-    return judge(problem, system, ending)
+    return judge(problem, system, ending, errors=(options or MpecOptions()).errors)
 
 
 def solve(problem: FitProblem, form: ComplementarityForm, options: MpecOptions | None = None) -> MpecSolution:

@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from softgym_envs.core.complementarity import ComplementarityForm
 from softgym_envs.core.errors import DataError, OptionError, ParameterError, ShapeError
 from softgym_envs.core.parameters import Parameters, ParameterSpec
 from softgym_envs.core.simulator import Simulator, check_array
@@ -56,6 +57,18 @@ class InfersControls(Protocol):
 
     def infer_controls(self, trajectory: Trajectory) -> Trajectory:
         """The recording with controls; as it is, where it has some or nothing can be told."""
+        ...
+
+
+@runtime_checkable
+class OffersComplementarity(Protocol):
+    """An `IdentificationSetup` whose physics step is a complementarity problem: `sysid.mpec` can fit it.
+
+    Its scenes move by themselves (they fall, weights pull them), so that constant controls are no objection to a recording.
+    """
+
+    def complementarity(self) -> ComplementarityForm:
+        """The physics step of its simulator, or of a coarser one."""
         ...
 
 
@@ -316,4 +329,12 @@ def check_rollout_shapes(problem: FitProblem) -> None:
         )
 
 
-__all__ = ["DataError", "FitProblem", "IdentificationSetup", "InfersControls", "Measurement", "check_rollout_shapes"]
+__all__ = [
+    "DataError",
+    "FitProblem",
+    "IdentificationSetup",
+    "InfersControls",
+    "Measurement",
+    "OffersComplementarity",
+    "check_rollout_shapes",
+]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,9 +104,11 @@ class BlockModel:
         check_number("force_limit", self.force_limit, positive=True, unit="N")
         if self.num_directions % 2:
             raise StructureError(f"num_directions is {self.num_directions}, expected an even number: friction is symmetric")
-        for name, points, count in (("supports", self.supports, 3), ("attachment", [self.attachment], 1)):
-            if np.shape(points) != (count, 2) or not np.isfinite(points).all():
-                raise StructureError(f"{name} is {points}, expected {count} finite points (x, y) [m]")
+        for name in ("supports", "attachment", "pulley", "handle", "half_size"):
+            points = getattr(self, name)
+            if not (_are_points(points, 3 if name == "supports" else None) or (points is None and name == "pulley")):
+                expected = "three points (x, y)" if name == "supports" else "a point (x, y)"
+                raise StructureError(f"{name} is {points}, expected {expected} of finite numbers [m]")
         if not (np.isfinite(self.shares).all() and (self.shares > 0).all()):
             raise StructureError(f"the centre of mass is not inside the triangle of supports {self.supports}")
         if self.pulley is not None and np.hypot(*np.subtract(self.pulley, self.attachment)) < 0.01:
@@ -155,3 +158,12 @@ class BlockModel:
         x, y, theta = state[..., 0], state[..., 1], state[..., 2]
         c, s = np.cos(theta), np.sin(theta)
         return np.stack([x + c * point[0] - s * point[1], y + s * point[0] + c * point[1]], axis=-1)
+
+
+def _are_points(value: Any, count: int | None) -> bool:
+    """Whether it is `count` finite points (x, y); None: one point alone."""
+    try:
+        points = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        return False
+    return points.shape == ((2,) if count is None else (count, 2)) and bool(np.isfinite(points).all())
