@@ -72,7 +72,7 @@ FEEDBACK = (0.0, 0.3, 1.0)
 HORIZONS = (0.1, 0.5, 1.0, 2.0, 5.0)
 """[s] of prediction errors."""
 POSTERIOR_SAMPLES = 64
-SHORT_HORIZON = 15
+SHORT_HORIZON = 8
 """Control steps that receding-horizon arms look ahead."""
 
 # Streams of random numbers: one per purpose, so that adding an arm changes no other number.
@@ -582,7 +582,7 @@ class Planner:
             self.rng(_PLANNING),
             self.model.substeps,
             self.model.parameters,
-            SamplingOptions(samples=64, knots=min(4, horizon), noise=0.6, iterations=2),
+            SamplingOptions(samples=16, knots=min(4, horizon), noise=0.6, iterations=2),
         )
         executable = ControllerExecutable(controller, self.study.horizon, self.study.substeps)
         return Chosen(executable, None, dict(self.model.detail), 0)

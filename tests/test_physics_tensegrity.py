@@ -282,33 +282,52 @@ def test_a_pad_is_mujocos_contact(depth: float, both_ends: bool, speed: float) -
     assert seen >= 10
 
 
+def crossing(rng: np.random.Generator, overlap: float, depth: float) -> TensegrityModel:
+    """Two steep rods, each with one cap `depth` [m] in the ground, whose middle parts overlap by `overlap` [m]."""
+    low = np.array([0.0, 0.0, 0.05 - depth])
+    u, v = (np.array([x, rng.uniform(-0.5, 0.5), 1.0]) / np.sqrt(1.5) for x in (0.5, -0.5))
+    normal = np.cross(u, v) / np.linalg.norm(np.cross(u, v))
+    meet = low + rng.uniform(0.6, 0.9) * u + (2 * 0.031 - overlap) * normal
+    foot = meet - (meet[2] - low[2]) / v[2] * v
+    return rods((low.tolist(), (low + 1.7 * u).tolist()), (foot.tolist(), (foot + 1.7 * v).tolist()))
+
+
 @pytest.mark.parametrize("speed", [0.05, 1.0])
-def test_a_pad_between_two_rods_is_mujocos_contact(speed: float) -> None:
-    """Two rods that cross in the air, overlapping by 3 mm at their middles; 100 mm away from the contact of the caps."""
+@pytest.mark.parametrize("lift", [0.0, 50.0])
+def test_pads_of_rods_that_touch_each_other_are_mujocos_contact(lift: float, speed: float) -> None:
+    """In the air, and on the ground, where all three contacts hold one another; depths over 1 mm as in `MUJOCO_PAD`."""
     rng, met = np.random.default_rng(4), 0
     for _ in range(30):
-        angle = rng.uniform(0.5, np.pi / 2)
-        d = 0.8 * np.array([np.cos(angle), np.sin(angle), 0.0])
-        shift = 0.3 * rng.uniform(-1, 1, (2, 1)) * np.array([[1.0, 0, 0], [*d[:2], 0.0]])
-        low, high = shift[0] + [0.0, 0.0, 50.0], shift[1] + [0.0, 0.0, 50.059]
-        a = np.array([0.8, 0.0, 0.0])
-        model = rods(((low - a).tolist(), (low + a).tolist()), ((high - d).tolist(), (high + d).tolist()))
-        state = model.state_from_nodes(model.nodes)
+        model = crossing(rng, overlap=3e-3, depth=5e-3)
+        state = model.move(model.state_from_nodes(model.nodes), translation=np.array([0.0, 0.0, lift]))
         for rod in range(2):
             state[13 * rod + 7 : 13 * rod + 13] = speed * rng.standard_normal(6)
-        fall = np.tile([0.0, 0.0, -9.81e-3, 0.0, 0.0, 0.0], 2)
-        free = state.reshape(-1, 13)[:, 7:].ravel() + fall
+        free = state.reshape(-1, 13)[:, 7:].ravel() + np.tile([0.0, 0.0, -9.81e-3, 0.0, 0.0, 0.0], 2)
         ours, expected = pad_step(model, state) - free, mujoco_step(model, state) - free
         assert np.abs(ours - expected).max() <= 1e-6 * np.abs(expected).max() + 1e-12
         met += np.abs(expected).max() > 1e-6
     assert met >= 10
 
 
-def test_rods_pressed_into_each_other_do_not_spin_up() -> None:
-    """Full commands fold the ball, with up to six contacts between rods at once, each of which could overshoot the others.
+def test_gradients_through_rods_that_touch_each_other_equal_central_differences() -> None:
+    rng = np.random.default_rng(6)
+    for _ in range(5):
+        model = crossing(rng, overlap=3e-3, depth=5e-3)
+        state = model.state_from_nodes(model.nodes)
+        for rod in range(2):
+            state[13 * rod + 7 : 13 * rod + 13] = 0.3 * rng.standard_normal(6)
+        simulator = TensegritySimulator(model, contact="patch")
+        exact = simulator.linearize(state[None], np.zeros((1, 0)), MUJOCO_PAD, substeps=3)
+        differences = finite_differences(simulator, state[None], np.zeros((1, 0)), MUJOCO_PAD, substeps=3, epsilon=1e-6)
+        for ours, theirs in ((exact.A, differences.A), (exact.C, differences.C)):
+            assert np.abs(ours - theirs).max() <= 1e-5 * np.abs(theirs).max()
 
-    Only contacts turn a rod about its own axis, and they resist turning: the spin is of the order of MuJoCo's (twice that in
-    trials; 27 times where contacts ignore one another).
+
+def test_rods_pressed_into_each_other_do_not_spin_up() -> None:
+    """Full commands fold the ball, with up to six contacts between rods at once.
+
+    Only contacts turn a rod about its own axis, and they resist turning: the spin is of the order of MuJoCo's (27 times that
+    where contacts ignored one another).
     """
     commands = np.random.default_rng(3).choice([-100.0, 100.0], (8, 5, 24)).repeat(20, axis=1)
     spins = []

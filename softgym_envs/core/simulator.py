@@ -219,6 +219,8 @@ def finite_differences(
 
     def columns(count: int, states: Side, controls: Side, constants: Side, widths: Array) -> Array:
         """Derivative of the step with respect to `count` arguments, (B, n, count)."""
+        if count == 0:
+            return np.zeros((rows, n, 0))
         ends = []
         for side in (0, 1):
             x, u, p = states(side), controls(side), constants(side)

@@ -11,6 +11,7 @@ The kernel's arguments are, in this order::
     state               (slots B, nx)     state k of row b stands at [k % slots * B + b]
     *views              (slots B, count)  each: the leading part of the same rows, as structs that the room declares
     *scratch            (slots B, count)  each, of the dtypes that the room declares
+    *room               (B, count)        each: working memory without derivative, overwritten by every step
     states              (B, T+1, nx)      result; the kernel writes states[b, t+1]
     status              (B,) int          result
 
@@ -97,6 +98,8 @@ class Program:
     """(struct, count) of each view of the state's first `count` structs, made of float64 only: one load in place of many."""
     scratch: tuple[tuple[Any, int], ...]
     """(dtype, count) of each scratch array."""
+    room: tuple[tuple[Any, int], ...] = ()
+    """(dtype, count) of each array of working memory."""
 
     @property
     def forward(self) -> Any:
@@ -141,16 +144,18 @@ class _Workspace:
         self.engine, self.rows, self.recorded = engine, rows, recorded
         slots = horizon * substeps + 1 if recorded else 2
 
-        def new(shape: tuple[int, ...], dtype: Any = wp.float64) -> Any:
-            return wp.zeros(shape, dtype=dtype, device=device, requires_grad=grad and dtype is not wp.int32)
+        def new(shape: tuple[int, ...], dtype: Any = wp.float64, differentiable: bool = True) -> Any:
+            requires_grad = grad and differentiable and dtype not in (int, wp.int32)
+            return wp.zeros(shape, dtype=dtype, device=device, requires_grad=requires_grad)
 
         self.constants = new((rows, engine.num_constants))
         self.controls = new((rows, horizon, engine.nu))
         self.state = new((slots * rows, engine.nx))
         self.scratch = [new((slots * rows, count), dtype) for dtype, count in program.scratch]
+        room = [new((rows, count), dtype, differentiable=False) for dtype, count in program.room]
         self.states = new((rows, horizon + 1, engine.nx))
         self.status = new((rows,), wp.int32)
-        head, tail = [self.constants, self.controls], [*self.scratch, self.states]
+        head, tail = [self.constants, self.controls], [*self.scratch, *room, self.states]
         views = [view_rows(self.state, *view) for view in program.views]
         inputs = [*engine.structure, *head, horizon, substeps, slots, self.state, *views, *tail, self.status]
         kernel = program.recorded if recorded else program.forward
@@ -190,7 +195,8 @@ class _Workspace:
     def backward(self, cotangent: Array) -> tuple[Array, Array, Array]:
         """Pull a cotangent of the states (B, T+1, nx) back through the rollout just run."""
         for gradient in self.gradients:
-            gradient.zero_()
+            if gradient is not None:
+                gradient.zero_()
         self.states.grad.assign(cotangent)
         self.pull()
         # The kernel starts from the first slot; states[:, 0] is a copy made outside it.

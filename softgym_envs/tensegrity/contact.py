@@ -15,9 +15,10 @@ Three modes (numbers of equations: [Wang2020], arXiv 2011.04929, IV-B, with the 
       m/2 |v - v*|^2 + 1/2 (w - w*)' I (w - w*) + sum_contacts max over (J, M) in the cone of
           J.(t - v - w x r) + M.(t_w - w) - rho/2 (|J|^2 + mu^2/l^2 |M|^2),   cone: |J_t|^2 / mu^2 + |M|^2 / l^2 <= J_n^2,
 
-  in (v, w): convex and once differentiable, solved by Newton's method for both ends of a rod together. rho, l and
-  pivot_damping extend the paper's five constants: MuJoCo's contact (soft, with torsional and rolling friction, whose
-  energy this is) lies outside the class of the other two modes, see docs/contact.md. r ends in the middle of the overlap.
+  in (v, w): convex and once differentiable, solved by Newton's method for both ends of a rod together (rods that touch each
+  other: `joint`). rho, l and pivot_damping extend the paper's five constants: MuJoCo's contact (soft, with torsional and rolling
+  friction, whose energy this is) lies outside the class of the other two modes, see docs/contact.md. r ends in the middle of the
+  overlap.
 
 Legend of arms: r from the rod's centre to the contact point, z the rod's axis, im = 1/m, it and ia inverse inertia across and
 along the rod.
@@ -182,15 +183,10 @@ def resist(arm: Arm, dv: wp.vec3d):
 
 
 @wp.func
-def turn_by(arm: Arm, torque: wp.vec3d):
-    """Change of the rod's angular velocity, I^-1 torque, world frame."""
-    return arm.it * torque + arm.c * wp.dot(arm.z, torque) * arm.z
-
-
-@wp.func
 def spin_up(arm: Arm, impulse: wp.vec3d):
     """Change of the rod's angular velocity, I^-1 (r x J), world frame."""
-    return turn_by(arm, wp.cross(arm.r, impulse))
+    torque = wp.cross(arm.r, impulse)
+    return arm.it * torque + arm.c * wp.dot(arm.z, torque) * arm.z
 
 
 @wp.func
@@ -452,12 +448,17 @@ def energy(twist: Twist, predicted: Twist, kinetic: Hessian, pads: Pads, patch: 
     change.v = twist.v - predicted.v
     change.w = twist.w - predicted.w
     gained = momentum(kinetic, change)
-    spent = _half * (wp.dot(change.v, gained.v) + wp.dot(change.w, gained.w))
+    return _half * (wp.dot(change.v, gained.v) + wp.dot(change.w, gained.w)) + wrenches(twist, pads, patch)
+
+
+@wp.func
+def wrenches(twist: Twist, pads: Pads, patch: Patch):
+    """Energy of a rod's pads."""
     cap0 = pad_wrench(twist, pads.cap0, patch)
     cap1 = pad_wrench(twist, pads.cap1, patch)
     end0 = pad_wrench(twist, pads.end0, patch)
     end1 = pad_wrench(twist, pads.end1, patch)
-    return spent + cap0.energy + cap1.energy + end0.energy + end1.energy
+    return cap0.energy + cap1.energy + end0.energy + end1.energy
 
 
 @wp.func
@@ -597,51 +598,19 @@ def point_contact(
 
 
 @wp.func
-def yield_of(arm: Arm):
-    """How a rod's twist at the end of the arm yields to (J, M) there: the inverse of a `Hessian`, in the same blocks."""
-    R = skew(arm.r)
-    out = Hessian()
-    out.ww = diagonal(arm.it) + arm.c * wp.outer(arm.z, arm.z)
-    out.vw = -(R * out.ww)
-    out.vv = diagonal(arm.im) + out.vw * R
+def pair_pad(before: Twist, gap: wp.float64, normal: wp.vec3d, contact: Contact):
+    """The pad between two rods, for the relative twist at their contact point: two in series, so 2 rho."""
+    out = pad_at(before, wp.vec3d(_zero, _zero, _zero), gap, normal, contact)
+    out.k = _half * out.k
     return out
 
 
 @wp.func
-def pair_kinetic(a1: Arm, a2: Arm):
-    """What a change of two rods' relative twist at their contact costs: the inverse of how the two yield."""
-    y1 = yield_of(a1)
-    y2 = yield_of(a2)
-    coupling = y1.vw + y2.vw
-    solid = wp.inverse(y1.ww + y2.ww)
-    follow = coupling * solid
-    out = Hessian()
-    out.vv = wp.inverse(y1.vv + y2.vv - follow * wp.transpose(coupling))
-    out.vw = -(out.vv * follow)
-    out.ww = solid - wp.transpose(follow) * out.vw
-    return out
+def rod_impulse(a1: Arm, a2: Arm, before: wp.vec3d, slip: wp.vec3d, normal: wp.vec3d, gap: wp.float64, contact: Contact):
+    """Modes paper and stick: impulse on rod 1 from rod 2 (the normal points from 2 to 1).
 
-
-@wp.func
-def rod_pad(before: Twist, predicted: Twist, kinetic: Hessian, normal: wp.vec3d, gap: wp.float64, contact: Contact):
-    """Mode patch: impulse and angular impulse, of the two rods' pads in series (2 rho)."""
-    pads = Pads()
-    pads.cap0 = pad_at(before, wp.vec3d(_zero, _zero, _zero), gap, normal, contact)
-    pads.cap0.k = _half * pads.cap0.k
-    patch = Patch()
-    patch.mu = wp.max(contact.mu, _least_friction)
-    patch.reach = contact.reach
-    patch.tw = contact.pivot * before.w
-    after = pad_contact(before, predicted, kinetic, pads, patch)
-    change = Twist()
-    change.v = after.v - predicted.v
-    change.w = after.w - predicted.w
-    return momentum(kinetic, change)
-
-
-@wp.func
-def rod_point(a1: Arm, a2: Arm, before: wp.vec3d, slip: wp.vec3d, normal: wp.vec3d, gap: wp.float64, contact: Contact):
-    """Modes paper and stick: impulse for K = K1 + K2; the relative velocity is `before` the step and predicted `slip`."""
+    K = K1 + K2; the relative velocity is `before` the step and predicted `slip`.
+    """
     reference = slip
     if contact.mode != 0:
         reference = before
@@ -650,27 +619,18 @@ def rod_point(a1: Arm, a2: Arm, before: wp.vec3d, slip: wp.vec3d, normal: wp.vec
     none = wp.vec3d(_zero, _zero, _zero)
     impulse = none
     if contact.mode != 0:
-        K = yield_of(a1).vv + yield_of(a2).vv
+        ex = wp.vec3d(_one, _zero, _zero)
+        ey = wp.vec3d(_zero, _one, _zero)
+        ez = wp.vec3d(_zero, _zero, _one)
+        K = wp.matrix_from_cols(
+            respond(a1, ex) + respond(a2, ex), respond(a1, ey) + respond(a2, ey), respond(a1, ez) + respond(a2, ez)
+        )
         impulse = stick_impulse(wp.inverse(K) * change, row, normal, change, none, contact.mu)
     else:
         j = normal_impulse(change, normal, row)
         t = slide_direction(slip, normal)
         impulse = j * normal + slide_impulse(change, t, respond(a1, t) + respond(a2, t), contact.mu * j) * t
     return impulse
-
-
-@wp.func
-def rod_impulse(a1: Arm, a2: Arm, before: Twist, predicted: Twist, normal: wp.vec3d, gap: wp.float64, contact: Contact):
-    """Impulse and angular impulse (as v and w) on rod 1 from rod 2, at the contact point; the normal points from 2 to 1.
-
-    The twists are the two rods' relative ones at that point.
-    """
-    out = Twist()
-    if contact.mode == 2:
-        out = rod_pad(before, predicted, pair_kinetic(a1, a2), normal, gap, contact)
-    else:
-        out.v = rod_point(a1, a2, before.v, predicted.v, normal, gap, contact)
-    return out
 
 
 @wp.func
@@ -691,6 +651,48 @@ def contact_constants(constants: wp.array2d(dtype=wp.float64), b: int, dt: wp.fl
 
 
 @wp.func
+def rod_kinetic(z: wp.vec3d, im: wp.float64, it: wp.float64, ia: wp.float64):
+    """Mass and inertia of a rod, world frame."""
+    out = Hessian()
+    out.vv = diagonal(_one / im)
+    out.ww = diagonal(_one / it) + (_one / ia - _one / it) * wp.outer(z, z)
+    return out
+
+
+@wp.func
+def rod_patch(before: wp.vec3d, contact: Contact):
+    """What the pads of a rod (or of a pair of them) share; `before` is the (relative) angular velocity."""
+    out = Patch()
+    out.mu = wp.max(contact.mu, _least_friction)
+    out.reach = contact.reach
+    out.tw = contact.pivot * before
+    return out
+
+
+@wp.func
+def rod_pads(
+    before: Twist,
+    z: wp.vec3d,
+    h: wp.float64,
+    s0: Surface,
+    s1: Surface,
+    radius: wp.float64,
+    rod_radius: wp.float64,
+    contact: Contact,
+):
+    """Pads of a rod on the ground."""
+    shell = radius - rod_radius
+    in0 = s0.gap + shell
+    in1 = s1.gap + shell
+    out = Pads()
+    out.cap0 = pad_at(before, -h * z - (radius + _half * s0.gap) * s0.normal, s0.gap, s0.normal, contact)
+    out.cap1 = pad_at(before, h * z - (radius + _half * s1.gap) * s1.normal, s1.gap, s1.normal, contact)
+    out.end0 = pad_at(before, -h * z - (rod_radius + _half * in0) * s0.normal, in0, s0.normal, contact)
+    out.end1 = pad_at(before, h * z - (rod_radius + _half * in1) * s1.normal, in1, s1.normal, contact)
+    return out
+
+
+@wp.func
 def ground_contact(
     before: Twist,
     predicted: Twist,
@@ -708,94 +710,8 @@ def ground_contact(
     """Twist of a rod after the impulses at its caps, of `radius`; a patch also takes the rod's own ends into account."""
     out = Twist()
     if contact.mode == 2:
-        kinetic = Hessian()
-        kinetic.vv = diagonal(_one / im)
-        kinetic.ww = diagonal(_one / it) + (_one / ia - _one / it) * wp.outer(z, z)
-        patch = Patch()
-        patch.mu = wp.max(contact.mu, _least_friction)
-        patch.reach = contact.reach
-        patch.tw = contact.pivot * before.w
-        shell = radius - rod_radius
-        pads = Pads()
-        pads.cap0 = pad_at(before, -h * z - (radius + _half * s0.gap) * s0.normal, s0.gap, s0.normal, contact)
-        pads.cap1 = pad_at(before, h * z - (radius + _half * s1.gap) * s1.normal, s1.gap, s1.normal, contact)
-        in0 = s0.gap + shell
-        in1 = s1.gap + shell
-        pads.end0 = pad_at(before, -h * z - (rod_radius + _half * in0) * s0.normal, in0, s0.normal, contact)
-        pads.end1 = pad_at(before, h * z - (rod_radius + _half * in1) * s1.normal, in1, s1.normal, contact)
-        out = pad_contact(before, predicted, kinetic, pads, patch)
+        pads = rod_pads(before, z, h, s0, s1, radius, rod_radius, contact)
+        out = pad_contact(before, predicted, rod_kinetic(z, im, it, ia), pads, rod_patch(before.w, contact))
     else:
         out = point_contact(before, predicted, z, h, s0, s1, radius, im, it, ia, contact)
     return out
-
-
-@wp.func
-def closest_parameters(w: wp.vec3d, u1: wp.vec3d, u2: wp.vec3d, h1: wp.float64, h2: wp.float64):
-    """Where two segments c1 + s u1, |s| <= h1, and c2 + t u2, |t| <= h2, w = c1 - c2, come closest: (s, t)."""
-    a = wp.dot(u1, u2)
-    d = wp.dot(u1, w)
-    e = wp.dot(u2, w)
-    denominator = _one - a * a
-    s = _zero
-    if denominator > wp.float64(1e-9):
-        s = wp.clamp((a * e - d) / denominator, -h1, h1)
-    t = wp.clamp(e + a * s, -h2, h2)
-    s = wp.clamp(a * t - d, -h1, h1)
-    return wp.vec2d(s, t)
-
-
-@wp.func
-def far_apart(w: wp.vec3d, u1: wp.vec3d, u2: wp.vec3d, h: wp.float64, reach: wp.float64):
-    """Cheap proof that two rods of half length <= h are more than `reach` apart, w = c1 - c2.
-
-    Either the planes that hold one rod and are parallel to the other are that far apart, or the second rod's distance
-    from the first one's line, at least |w x u1| - h |u1 x u2|, is.
-    """
-    n = wp.cross(u1, u2)
-    n2 = wp.dot(n, n)
-    wn = wp.dot(w, n)
-    apart = wn * wn > reach * reach * n2
-    if not apart:
-        off = wp.cross(w, u1)
-        bound = reach + h * wp.sqrt(n2 + _tiny * _tiny)
-        apart = wp.dot(off, off) > bound * bound
-    return apart
-
-
-@wp.func
-def feature_gap(w: wp.vec3d, u1: wp.vec3d, u2: wp.vec3d, s: wp.float64, t: wp.float64, radii: wp.float64):
-    """Gap between spheres about the points s u1 and t u2 of two rods, w = c1 - c2."""
-    return wp.length(w + s * u1 - t * u2) - radii
-
-
-@wp.func
-def closest_features(w: wp.vec3d, u1: wp.vec3d, u2: wp.vec3d, h1: wp.float64, h2: wp.float64, rod: wp.float64, cap: wp.float64):
-    """Deepest overlap of two rods, each a capsule with a sphere at either end: (s, t, sum of radii).
-
-    Rod against rod, the four caps against the other rod, and the four pairs of caps.
-    """
-    best = wp.vec3d(_zero, _zero, _two * rod)
-    st = closest_parameters(w, u1, u2, h1, h2)
-    best = wp.vec3d(st[0], st[1], _two * rod)
-    gap = feature_gap(w, u1, u2, st[0], st[1], _two * rod)
-    for side in range(2):
-        sign = _two * wp.float64(side) - _one
-        s = sign * h1
-        t = wp.clamp(wp.dot(u2, w + s * u1), -h2, h2)
-        g = feature_gap(w, u1, u2, s, t, rod + cap)
-        if g < gap:
-            best = wp.vec3d(s, t, rod + cap)
-            gap = g
-        t2 = sign * h2
-        s2 = wp.clamp(wp.dot(u1, t2 * u2 - w), -h1, h1)
-        g2 = feature_gap(w, u1, u2, s2, t2, rod + cap)
-        if g2 < gap:
-            best = wp.vec3d(s2, t2, rod + cap)
-            gap = g2
-        for other in range(2):
-            t3 = (_two * wp.float64(other) - _one) * h2
-            g3 = feature_gap(w, u1, u2, s, t3, _two * cap)
-            if g3 < gap:
-                best = wp.vec3d(s, t3, _two * cap)
-                gap = g3
-    return best

@@ -6,7 +6,7 @@ One substep of dt, in the order of the functions below:
 2. `pull_between`   T = max(0, k (l - l_rest) + c dl/dt), l_rest = rest_length + b w, and the motors, eqs (6)-(8)
 3. predicted        velocities after cable forces and gravity, without contact
 4. `ground_contact` impulses between caps and ground, eqs (1), (3)-(5) or softer: see `contact`
-5. `rod_impulse`    impulses between rods
+5. `rod_impulse`    impulses between rods; in mode patch, rods that touch each other start over, with the ground: `joint`
 6. `rotation_step`  semi-implicit Euler: the new velocity moves the pose
 
 Legend: B batch, R rods, N nodes, C cables. A rod's frame has z along the rod; its inertia is that of a solid cylinder.
@@ -31,21 +31,21 @@ from ..core.warp_engine import Gradient, Program, WarpEngine
 from .contact import (
     CONTACT_MARGIN,
     MODES,
-    Arm,
     Twist,
     arm_at,
-    closest_features,
     contact_constants,
-    far_apart,
-    feature_gap,
     ground,
     ground_contact,
+    imbalance,
+    pad_wrench,
     rod_impulse,
-    turn_by,
+    spin_up,
 )
+from .joint import Ground, Member, Pair, count_contacts, last_step, member_of, pair_of, relative_twist, settle, working_memory
 from .model import TensegrityModel, superball
 from .parameters import TensegrityParameters
 from .residual import check_weights, corrected
+from .rods import Body, Rod, meeting_of, rotation_of, velocity_at, z_axis
 
 Array = NDArray[np.float64]
 
@@ -79,27 +79,6 @@ class Cable:
 
 
 @wp.struct
-class Rod:
-    """What a rod is: half length, free (1, or 0 if held), m I^-1 across and along the rod, and I_z / I_x - 1."""
-
-    half: wp.float64
-    free: wp.float64
-    across: wp.float64
-    along: wp.float64
-    gyro: wp.float64
-
-
-@wp.struct
-class Body:
-    """A rod's 13 entries of the state, in their order: position, quaternion (w, x, y, z), v (world), w (rod frame)."""
-
-    p: wp.vec3d
-    q: wp.vec4d
-    v: wp.vec3d
-    w: wp.vec3d
-
-
-@wp.struct
 class Node:
     """Position and velocity of a rod's end."""
 
@@ -116,20 +95,6 @@ class Link:
     motor: int
     stiffness: wp.float64
     rest: wp.float64
-
-
-@wp.func
-def rotation_of(body: Body):
-    """Quaternion of a rod in Warp's order (x, y, z, w)."""
-    return wp.quatd(body.q[1], body.q[2], body.q[3], body.q[0])
-
-
-@wp.func
-def z_axis(q: wp.quatd):
-    """Direction of the rod, R (0, 0, 1)."""
-    return wp.vec3d(
-        _two * (q[0] * q[2] + q[3] * q[1]), _two * (q[1] * q[2] - q[3] * q[0]), _one - _two * (q[0] * q[0] + q[1] * q[1])
-    )
 
 
 @wp.func
@@ -225,97 +190,6 @@ def cable_constants(constants: wp.array2d(dtype=wp.float64), b: int):
     return cable
 
 
-# --- contact between rods --------------------------------------------------------------------------------------------
-
-
-@wp.func
-def are_apart(
-    r1: int,
-    r2: int,
-    now: int,
-    rods: wp.array(dtype=Rod),
-    bodies: wp.array2d(dtype=Body),
-    work: wp.array2d(dtype=wp.vec3d),
-    axes: int,
-    reach: wp.float64,
-):
-    """`far_apart` for two rods of the row."""
-    w = bodies[now, r1].p - bodies[now, r2].p
-    return far_apart(w, work[now, axes + r1], work[now, axes + r2], rods[r2].half, reach)
-
-
-@wp.func_grad(are_apart)
-def adj_are_apart(
-    r1: int,
-    r2: int,
-    now: int,
-    rods: wp.array(dtype=Rod),
-    bodies: wp.array2d(dtype=Body),
-    work: wp.array2d(dtype=wp.vec3d),
-    axes: int,
-    reach: wp.float64,
-    adjoint: bool,
-):
-    """Nothing: a decision has no derivative."""
-
-
-@wp.func
-def touching(
-    r: int,
-    now: int,
-    rods: wp.array(dtype=Rod),
-    bodies: wp.array2d(dtype=Body),
-    work: wp.array2d(dtype=wp.vec3d),
-    axes: int,
-    rod_radius: wp.float64,
-    cap_radius: wp.float64,
-):
-    """Number of rods that touch rod r."""
-    count = wp.float64(0.0)
-    for other in range(rods.shape[0]):
-        if other != r and not are_apart(r, other, now, rods, bodies, work, axes, _two * cap_radius + _margin):
-            apart = bodies[now, r].p - bodies[now, other].p
-            u1 = work[now, axes + r]
-            u2 = work[now, axes + other]
-            feature = closest_features(apart, u1, u2, rods[r].half, rods[other].half, rod_radius, cap_radius)
-            if feature_gap(apart, u1, u2, feature[0], feature[1], feature[2]) < _margin:
-                count += _one
-    return count
-
-
-@wp.func_grad(touching)
-def adj_touching(
-    r: int,
-    now: int,
-    rods: wp.array(dtype=Rod),
-    bodies: wp.array2d(dtype=Body),
-    work: wp.array2d(dtype=wp.vec3d),
-    axes: int,
-    rod_radius: wp.float64,
-    cap_radius: wp.float64,
-    adjoint: wp.float64,
-):
-    """Nothing: a number of contacts has no derivative."""
-
-
-@wp.func
-def twist_at(v: wp.vec3d, w: wp.vec3d, body: Body, arm: Arm):
-    """Twist of a rod's point, world frame, from the rod's v and its w in its own frame."""
-    out = Twist()
-    out.w = wp.quat_rotate(rotation_of(body), w)
-    out.v = v + wp.cross(out.w, arm.r)
-    return out
-
-
-@wp.func
-def relative(a: Twist, b: Twist):
-    """Twist a as seen from b."""
-    out = Twist()
-    out.v = a.v - b.v
-    out.w = a.w - b.w
-    return out
-
-
 # --- integration -----------------------------------------------------------------------------------------------------
 
 
@@ -361,6 +235,14 @@ def rollout_kernel(
     nodes: wp.array2d(dtype=Node),
     twists: wp.array2d(dtype=Twist),
     work: wp.array2d(dtype=wp.vec3d),
+    free: wp.array2d(dtype=Twist),
+    settled: wp.array2d(dtype=Twist),
+    step: wp.array2d(dtype=Twist),
+    touch: wp.array2d(dtype=int),
+    members: wp.array2d(dtype=Member),
+    pairs: wp.array2d(dtype=Pair),
+    moves: wp.array2d(dtype=Twist),
+    matrix: wp.array2d(dtype=wp.float64),
     states: wp.array3d(dtype=wp.float64),
     status: wp.array(dtype=int),
 ):
@@ -384,6 +266,13 @@ def rollout_kernel(
     inverse = _one / constants[b, MASS]
     motor_rate = constants[b, MOTOR_SPEED] * dt
     scale = constants[b, TERRAIN_SCALE]
+    soil = Ground()
+    soil.cell = cell
+    soil.plane = plane
+    soil.rough = rough
+    soil.scale = scale
+    soil.rod_radius = rod_radius
+    soil.cap_radius = cap_radius
     fall = wp.vec3d(_zero, _zero, -dt * constants[b, GRAVITY])
     for t in range(horizon):
         if status[b] == 0:
@@ -448,6 +337,11 @@ def rollout_kernel(
                     lever = dt * it * h
                     gyro = dt * rod.free * rod.gyro * w[2]
                     rotation = wp.vec3d(w[0] - lever * f[1] - gyro * w[1], w[1] + lever * f[0] + gyro * w[0], w[2])
+                    if mode == 2:
+                        unhindered = Twist()
+                        unhindered.v = velocity
+                        unhindered.w = wp.quat_rotate(q, rotation)
+                        free[now, r] = unhindered
                     s0 = ground(body.p - h * z, cap_radius, scale, plane, cell, rough, heights)
                     s1 = ground(body.p + h * z, cap_radius, scale, plane, cell, rough, heights)
                     if wp.min(s0.gap, s1.gap) < _margin and im > _zero:
@@ -468,44 +362,61 @@ def rollout_kernel(
                     twists[now, r] = twist
 
                 # contact between rods
-                for r1 in range(num_rods):
-                    for r2 in range(r1 + 1, num_rods):
-                        if not are_apart(r1, r2, now, rods, bodies, work, axes, _two * cap_radius + _margin):
-                            rod1 = rods[r1]
-                            rod2 = rods[r2]
-                            body1 = bodies[now, r1]
-                            body2 = bodies[now, r2]
-                            u1 = work[now, axes + r1]
-                            u2 = work[now, axes + r2]
-                            apart = body1.p - body2.p
-                            feature = closest_features(apart, u1, u2, rod1.half, rod2.half, rod_radius, cap_radius)
-                            between = apart + feature[0] * u1 - feature[1] * u2
-                            distance = wp.length(between)
-                            gap = distance - feature[2]
-                            if gap < _margin and distance > _tiny:
-                                normal = between / distance
-                                share = _half * (feature[2] + gap)
-                                # each of n contacts of a rod acts on 1/n of its mass: solved at once, they do not overshoot
-                                n1 = _one
-                                n2 = _one
-                                if mode != 0:
-                                    n1 = touching(r1, now, rods, bodies, work, axes, rod_radius, cap_radius)
-                                    n2 = touching(r2, now, rods, bodies, work, axes, rod_radius, cap_radius)
-                                im1 = n1 * rod1.free * inverse
-                                im2 = n2 * rod2.free * inverse
-                                a1 = arm_at(feature[0] * u1 - share * normal, u1, im1, rod1.across * im1, rod1.along * im1)
-                                a2 = arm_at(feature[1] * u2 + share * normal, u2, im2, rod2.across * im2, rod2.along * im2)
+                if mode == 2:
+                    count_contacts(now, rods, bodies, work, axes, rod_radius, cap_radius, touch)
+                    if touch[now, num_rods] > 0:
+                        settle(
+                            b, now, rods, bodies, free, work, axes, inverse, soil, heights, contact, touch, members, pairs,
+                            moves, matrix, settled,
+                        )  # fmt: skip
+                        for r in range(num_rods):
+                            if touch[now, r] > 0:
+                                z = work[now, axes + r]
+                                own = member_of(bodies[now, r], rods[r], free[now, r], z, inverse, soil, heights, contact)
+                                slope = imbalance(settled[now, r], own.predicted, own.kinetic, own.pads, own.patch)
+                                wp.atomic_add(work, now, dlinear + r, slope.v)
+                                wp.atomic_add(work, now, dangular + r, slope.w)
+                        for r1 in range(num_rods):
+                            for r2 in range(r1 + 1, num_rods):
+                                meeting = meeting_of(r1, r2, now, rods, bodies, work, axes, rod_radius, cap_radius)
+                                if meeting.gap < _margin:
+                                    pair = pair_of(0, 1, rods[r1], rods[r2], bodies[now, r1], bodies[now, r2], meeting, contact)
+                                    rel = relative_twist(settled[now, r1], settled[now, r2], pair.arm1, pair.arm2)
+                                    wrench = pad_wrench(rel, pair.pad, pair.patch)
+                                    about1 = wp.cross(pair.arm1, wrench.J) + wrench.M
+                                    about2 = wp.cross(pair.arm2, wrench.J) + wrench.M
+                                    wp.atomic_add(work, now, dlinear + r1, -pair.free1 * wrench.J)
+                                    wp.atomic_add(work, now, dlinear + r2, pair.free2 * wrench.J)
+                                    wp.atomic_add(work, now, dangular + r1, -pair.free1 * about1)
+                                    wp.atomic_add(work, now, dangular + r2, pair.free2 * about2)
+                        last_step(
+                            b, now, rods, bodies, free, work, axes, inverse, soil, heights, contact, touch, members, pairs,
+                            moves, matrix, settled, step,
+                        )  # fmt: skip
+                else:
+                    for r1 in range(num_rods):
+                        for r2 in range(r1 + 1, num_rods):
+                            meeting = meeting_of(r1, r2, now, rods, bodies, work, axes, rod_radius, cap_radius)
+                            if meeting.gap < _margin:
+                                body1 = bodies[now, r1]
+                                body2 = bodies[now, r2]
+                                im1 = rods[r1].free * inverse
+                                im2 = rods[r2].free * inverse
+                                a1 = arm_at(
+                                    meeting.arm1, work[now, axes + r1], im1, rods[r1].across * im1, rods[r1].along * im1
+                                )
+                                a2 = arm_at(
+                                    meeting.arm2, work[now, axes + r2], im2, rods[r2].across * im2, rods[r2].along * im2
+                                )
                                 t1 = twists[now, r1]
                                 t2 = twists[now, r2]
-                                before = relative(twist_at(body1.v, body1.w, body1, a1), twist_at(body2.v, body2.w, body2, a2))
-                                predicted = relative(twist_at(t1.v, t1.w, body1, a1), twist_at(t2.v, t2.w, body2, a2))
-                                blow = rod_impulse(a1, a2, before, predicted, normal, gap, contact)
-                                about1 = turn_by(a1, wp.cross(a1.r, blow.v) + blow.w)
-                                about2 = turn_by(a2, wp.cross(a2.r, blow.v) + blow.w)
-                                wp.atomic_add(work, now, dlinear + r1, im1 / n1 * blow.v)
-                                wp.atomic_add(work, now, dlinear + r2, -im2 / n2 * blow.v)
-                                wp.atomic_add(work, now, dangular + r1, about1 / n1)
-                                wp.atomic_add(work, now, dangular + r2, -about2 / n2)
+                                slip = velocity_at(t1.v, t1.w, body1, a1.r) - velocity_at(t2.v, t2.w, body2, a2.r)
+                                was = velocity_at(body1.v, body1.w, body1, a1.r) - velocity_at(body2.v, body2.w, body2, a2.r)
+                                impulse = rod_impulse(a1, a2, was, slip, meeting.normal, meeting.gap, contact)
+                                wp.atomic_add(work, now, dlinear + r1, im1 * impulse)
+                                wp.atomic_add(work, now, dlinear + r2, -im2 * impulse)
+                                wp.atomic_add(work, now, dangular + r1, spin_up(a1, impulse))
+                                wp.atomic_add(work, now, dangular + r2, -spin_up(a2, impulse))
 
                 # integrate
                 for r in range(num_rods):
@@ -513,11 +424,17 @@ def rollout_kernel(
                     body = bodies[now, r]
                     twist = twists[now, r]
                     q = rotation_of(body)
-                    v = rod.free * (twist.v + work[now, dlinear + r])
-                    dw = work[now, dangular + r]
+                    v = twist.v
                     w = twist.w
-                    if wp.dot(dw, dw) > _zero:
-                        w = w + wp.quat_rotate_inv(q, dw)
+                    if mode == 2 and touch[now, r] > 0:
+                        v = settled[now, r].v - step[now, r].v
+                        w = wp.quat_rotate_inv(q, settled[now, r].w - step[now, r].w)
+                    elif mode != 2:
+                        v = v + work[now, dlinear + r]
+                        dw = work[now, dangular + r]
+                        if wp.dot(dw, dw) > _zero:
+                            w = w + wp.quat_rotate_inv(q, dw)
+                    v = rod.free * v
                     w = rod.free * w
                     turned = wp.normalize(q * rotation_step(w, dt))
                     moved = Body()
@@ -778,7 +695,8 @@ class TensegritySimulator:
             wp.float64(self.dt),
         ]
         count = model.num_rods
-        program = Program(rollout_kernel, ((Body, count),), ((Node, 2 * count), (Twist, count), (wp.vec3d, 5 * count)))
+        scratch = ((Node, 2 * count), (Twist, count), (wp.vec3d, 5 * count), *((Twist, count),) * 3, (int, count + 1))
+        program = Program(rollout_kernel, ((Body, count),), scratch, working_memory(count))
         return WarpEngine(
             program, structure, self.nx, self.nu, len(TensegrityParameters.names()) + len(self.residual), self.device
         )
