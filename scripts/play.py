@@ -5,8 +5,8 @@
     python scripts/play.py TensegrityRoll-v0 --policy results/train/TensegrityRoll-v0_ppo_native_0/policy.zip
     python scripts/play.py TensegrityRoll-v0 --headless-frames 150 --record roll.gif      (no display needed)
 
-Arrows roll a tensegrity robot, or grow a vine robot that way (up is away from you); 1-6 pull groups of cables, space lets all
-go. Drag turns the view, the wheel zooms. The other keys are named at the lower edge of the window.
+Arrows roll a tensegrity robot, grow a vine robot or push the block that way (up is away from you); 1-6 pull groups of cables,
+space lets all go. Drag turns the view, the wheel zooms. The other keys are named at the lower edge of the window.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from PIL import Image
 
 from softgym_envs.core.errors import FileFormatError, MissingDependencyError, OptionError, ShapeError
 from softgym_envs.core.trajectory import TrajectorySet
+from softgym_envs.envs.registry import ENVIRONMENTS
 from softgym_envs.rendering import (
     Bar,
     Camera,
@@ -35,7 +36,7 @@ from softgym_envs.rendering import (
 from softgym_envs.rendering.colors import PAPER, SLACK, tension_colors
 from softgym_envs.rendering.ground import _mesh, hidden_by_ground
 from softgym_envs.rendering.scene import GroundGrid, Segment, Sphere
-from softgym_envs.rendering.teleop import heading_action, ramp
+from softgym_envs.rendering.teleop import followed_point, heading_action, ramp
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.model import prism, superball
 from softgym_envs.tensegrity.terrain import Terrain
@@ -463,6 +464,37 @@ def test_keys_drive_play_for_50_frames(play, tmp_path):
     assert names == [".gif", ".png"]
     with Image.open(next((tmp_path / "out").glob("*.gif"))) as gif:
         assert gif.size == (160, 120) and gif.n_frames > 5
+
+
+@pytest.mark.parametrize("name", [entry.id for entry in ENVIRONMENTS])
+def test_every_environment_is_played_and_its_trail_is_within_its_picture(play, tmp_path, name):
+    """The point that leaves the trail is on the robot: no farther from the middle of the picture than the picture is wide."""
+    player = make_player(play, tmp_path, env=name, headless_frames=7)
+    player.pressed.add("up")
+    player.run()
+    assert player.frames == 7 and np.isfinite(player.action).all() and np.abs(player.action).max() > 0.1
+    scene = scene_of(player.simulator, player.state, {}, parameters=player.inner.episodes.parameters)
+    assert all(np.linalg.norm(point - scene.look_at) < scene.extent for point in player.trail)
+
+
+def test_a_pushed_block_goes_where_the_arrow_points(play, tmp_path):
+    """From rest, however it is turned, the handle's side of the block goes along the heading first."""
+    player = make_player(play, tmp_path, env="SlidingBlock-v0")
+    model, heading = player.simulator.model, np.array([0.6, -0.8])
+    for theta in (0.0, 1.0, -2.5):
+        state = player.state
+        state[:6] = [0.1, -0.2, theta, 0.0, 0.0, 0.0]
+        control = player.task.scale_action(heading_action(model, state, heading)[None])
+        after = player.simulator.step(state[None], control, player.inner.episodes.parameters, substeps=5)[0][0]
+        assert np.dot(model.to_table(after, model.handle) - model.to_table(state, model.handle), heading) > 0
+        np.testing.assert_allclose(followed_point(model, state), [0.1, -0.2, 0.0])
+    player.finish()
+
+
+def test_models_that_nobody_can_follow_or_drive_are_named():
+    for function in (followed_point, lambda *given: heading_action(*given, np.ones(2))):
+        with pytest.raises(OptionError, match="model of type int"):
+            function(3, np.zeros(2))
 
 
 def test_a_recorded_episode_is_what_the_simulator_does(play, tmp_path):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..contact.model import BlockModel
 from ..core.errors import OptionError
 from ..tensegrity.model import TensegrityModel
 from ..vine.model import VineModel
@@ -56,6 +57,13 @@ def _grow(model: VineModel, state: Array, heading: Array) -> Array:
     return np.array([1.0, *[min(max(2.0 * angle, -1.0), 1.0)] * model.num_sections])
 
 
+@heading_action.register
+def _push(model: BlockModel, state: Array, heading: Array) -> Array:
+    """The largest force at the handle towards the heading: R(theta)^T heading."""
+    c, s = math.cos(state[2]), math.sin(state[2])
+    return np.array([c * heading[0] + s * heading[1], c * heading[1] - s * heading[0]])
+
+
 @singledispatch
 def rest_action(model: Any) -> Array:
     """The action of a robot that nobody drives, (na,): motors off."""
@@ -70,8 +78,26 @@ def _no_growth(model: VineModel) -> Array:
 
 @singledispatch
 def followed_point(model: Any, state: Array) -> Array:
-    """What leaves a trail, (3,) [m]: the centre of mass."""
+    """What stands for the robot's place in a picture, and leaves the trail, (3,) [m].
+
+    Raises:
+        OptionError: Nothing is known of this kind of model; a room registers its function here.
+    """
+    raise OptionError(
+        f"no point to follow is known for a model of type {type(model).__name__}; a room registers it in rendering/teleop.py"
+    )
+
+
+@followed_point.register
+def _center_of_mass(model: TensegrityModel, state: Array) -> Array:
+    """The centre of mass."""
     return np.asarray(model.center_of_mass(state))
+
+
+@followed_point.register
+def _center_of_block(model: BlockModel, state: Array) -> Array:
+    """The centre of mass, on the table."""
+    return np.array([state[0], state[1], 0.0])
 
 
 @followed_point.register
