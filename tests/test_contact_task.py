@@ -1,5 +1,9 @@
 """What SlidingBlock-v0 means: goals, rewards, success, hidden friction, pictures, bad keywords."""
 
+import importlib.util
+import sys
+from pathlib import Path
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -8,6 +12,7 @@ import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.contact import identification_setup
 from softgym_envs.contact.dynamics import BlockSimulator, ParticleSimulator
 from softgym_envs.contact.model import ParticleModel
+from softgym_envs.contact.parameters import BlockParameters
 from softgym_envs.contact.tasks import LEVER
 from softgym_envs.core.errors import FileFormatError, OptionError, ShapeError, StructureError
 from softgym_envs.rendering import PygameRenderer, block_scene, scene_of
@@ -80,6 +85,26 @@ def test_friction_is_drawn_anew_and_hidden():
     assert (np.diff(way[np.argsort(frictions)]) <= 1e-12).all()  # the rougher, the less far
 
 
+def test_finding_friction_out_pays():
+    """At 5 mm, over ten episodes: who learns friction from the own pushes gets there, who assumes the middle mostly not."""
+    path = Path(__file__).parents[1] / "scripts" / "study_adaptive.py"
+    spec = importlib.util.spec_from_file_location("study_adaptive", path)
+    study = sys.modules["study_adaptive"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(study)
+    ends = {kind: [study.run(kind, seed, 0.005) for seed in range(10)] for kind in study.KINDS}
+    reached = {kind: sum(end.success for end in found) for kind, found in ends.items()}
+    assert min(reached["knows"], reached["learns"]) >= reached["assumes"] + 3
+    assert max(end.error for end in ends["learns"]) < 0.1
+    # As far as one push goes: with known friction the block stops where the formula says, up to the physics step.
+    force = study.shove(np.zeros(6), np.array([0.1, 0.0]), 0.3)
+    simulator = study.Belief().simulator
+    parameters = BlockParameters(friction=0.3)
+    controls = np.zeros((1, 10, 2))
+    controls[0, 0] = force
+    states, _ = simulator.rollout(np.zeros((1, 6)), controls, parameters, substeps=study.SUBSTEPS)
+    assert states[0, -1, 0] == pytest.approx(0.1, abs=0.01) and abs(states[0, -1, 3]) < 1e-12
+
+
 def test_pictures_show_block_string_and_goal():
     simulator = BlockSimulator()
     scene = scene_of(simulator, np.zeros(6), {"pose": np.array([0.3, 0.1, 0.5])})
@@ -108,6 +133,8 @@ def test_pictures_show_block_string_and_goal():
         ({"supports": [[0.1, 0], [0.2, 0.1], [0.2, -0.1]]}, StructureError, "centre of mass"),
         ({"handle": 0.1}, OptionError, "handle is 0.1"),
         ({"goal_distance": (0.4, 0.1)}, OptionError, "goal_distance"),
+        ({"tolerance": (0.0, 0.1)}, OptionError, "tolerance in place"),
+        ({"tolerance": 0.01}, OptionError, "tolerance is 0.01"),
         ({"goal_turn": 4.0}, OptionError, "goal_turn"),
         ({"control_weight": -1.0}, OptionError, "control_weight"),
         ({"obs_mode": "pixels"}, OptionError, "obs_mode"),
