@@ -26,17 +26,16 @@ Legend: B batch, T horizon, nv velocities of a body, m pairs of a body, d fricti
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, fields
+from abc import abstractmethod
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from ..core.errors import ParameterError
 from ..core.numba_engine import NumbaEngine
 from ..core.parameters import Parameters
 from ..core.simulator import Array, IntArray, Linearization, check_array, check_number
+from .base import FlatSimulator
 from .model import BlockModel, ParticleModel
 from .parameters import BlockParameters, particle_parameters
 from .stepping import BLOCK, PARTICLE, Scene, contact_forces, derivative, forward, pull
@@ -44,17 +43,15 @@ from .stepping import BLOCK, PARTICLE, Scene, contact_forces, derivative, forwar
 # --- The simulators ---------------------------------------------------------------------------------------------------
 
 
-class _ContactSimulator(ABC):
-    """What both simulators have in common: states are flat, so that tangent vectors are differences."""
+class _ContactSimulator(FlatSimulator):
+    """What both simulators have in common: the kernels."""
 
-    model: Any
-    dt: float
     exact_linearize = True
 
     @property
-    @abstractmethod
-    def parameters_class(self) -> type[Parameters]:
-        """Class of the constants."""
+    def state_names(self) -> tuple[str, ...]:
+        """One name per entry of the state."""
+        return tuple(self.model.state_names)
 
     @property
     @abstractmethod
@@ -65,50 +62,6 @@ class _ContactSimulator(ABC):
     @abstractmethod
     def pairs(self) -> int:
         """m: complementarity pairs of a body."""
-
-    @abstractmethod
-    def initial_state(self, batch: int = 1) -> Array:
-        """Where the robot begins, (B, nx)."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Fields only: the engine is made again where it is needed."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
-
-    @property
-    def nx(self) -> int:
-        """Length of a state."""
-        return int(self.model.nx)
-
-    @property
-    def n(self) -> int:
-        """Dimension of the tangent space."""
-        return int(self.model.nx)
-
-    @property
-    def nu(self) -> int:
-        """Number of controls."""
-        return int(self.model.nu)
-
-    @property
-    def control_bounds(self) -> tuple[Array, Array]:
-        """Lowest and highest force, each (nu,) [N]."""
-        limit = np.full(self.nu, float(self.model.force_limit))
-        return -limit, limit
-
-    @property
-    def state_names(self) -> tuple[str, ...]:
-        """One name per entry of the state."""
-        return tuple(self.model.state_names)
-
-    @property
-    def control_names(self) -> tuple[str, ...]:
-        """One name per control."""
-        return tuple(self.model.control_names)
-
-    @cached_property
-    def default_parameters(self) -> Parameters:
-        """Constants before identification."""
-        return self.parameters_class()
 
     def step(
         self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
@@ -122,21 +75,13 @@ class _ContactSimulator(ABC):
         self, state: Array, controls: Array, parameters: Parameters | None = None, *, substeps: int = 1
     ) -> tuple[Array, IntArray]:
         """T control steps; see `Simulator.rollout`."""
-        return self._engine.rollout(state, controls, self._constants(parameters, len(state)), substeps)
-
-    def retract(self, state: Array, dx: Array) -> Array:
-        """state + dx: angles are not wrapped."""
-        return np.asarray(state + dx)
-
-    def difference(self, a: Array, b: Array) -> Array:
-        """a - b."""
-        return np.asarray(a - b)
+        return self._engine.rollout(state, controls, self._matrix(parameters, len(state)), substeps)
 
     def linearize(
         self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
     ) -> Linearization:
         """Exact derivatives of one control step, by the implicit function theorem; NaN in a row that fails."""
-        return self._engine.linearize(state, control, self._constants(parameters, len(state)), substeps)
+        return self._engine.linearize(state, control, self._matrix(parameters, len(state)), substeps)
 
     def pair_values(self, state: Array, control: Array, parameters: Parameters | None = None) -> Array:
         """z of one physics step: (B, nx), (B, nu) -> (B, bodies m) forces [N], then slack speeds [m/s] of each body.
@@ -145,7 +90,7 @@ class _ContactSimulator(ABC):
         """
         state = check_array("state", state, (None, self.nx))
         control = check_array("control", control, (len(state), self.nu))
-        constants = self._constants(parameters, len(state))
+        constants = self._matrix(parameters, len(state))
         found = np.empty((len(state), self.scene.bodies, self.pairs))
         contact_forces(self.scene, state, control, constants, found.reshape(len(state), -1))
         mass = constants[:, self.parameters_class.index("mass")]
@@ -161,13 +106,9 @@ class _ContactSimulator(ABC):
     def _engine(self) -> NumbaEngine:
         return NumbaEngine(forward, derivative, self.scene, self.nx, self.nu)
 
-    def _constants(self, parameters: Parameters | None, batch: int) -> Array:
-        parameters = parameters or self.default_parameters
-        if not isinstance(parameters, self.parameters_class):
-            raise ParameterError(
-                f"parameters are {type(parameters).__name__}, {type(self).__name__} takes {self.parameters_class.__name__}"
-            )
-        return parameters.to_matrix(batch)
+    def _matrix(self, parameters: Parameters | None, batch: int) -> Array:
+        """Constants of every row, (B, P)."""
+        return self.constants(parameters).to_matrix(batch)
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,7 +199,7 @@ class BlockSimulator(_ContactSimulator):
     def tension(self, state: Array, control: Array, parameters: Parameters | None = None) -> Array:
         """m_w (g - change of the weight's speed over h) of one physics step, (B,) [N]; zero without a string."""
         state = check_array("state", state, (None, self.nx))
-        constants = self._constants(parameters, len(state))
+        constants = self._matrix(parameters, len(state))
         after, _ = self.step(state, control, parameters)
         before = state.copy()
         before[:, :3] -= self.dt * before[:, 3:]

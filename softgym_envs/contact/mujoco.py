@@ -17,8 +17,8 @@ equation as ours with the tension eliminated. MuJoCo 4.0.0 has a bug in the spar
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, fields, make_dataclass
+from abc import abstractmethod
+from dataclasses import dataclass, field, make_dataclass
 from functools import cache, cached_property
 from typing import Any
 
@@ -26,10 +26,10 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import ParameterError
 from ..core.mujoco_engine import MujocoEngine
 from ..core.parameters import Parameters, param
 from ..core.simulator import IntArray, Linearization, check_array, check_number, finite_differences
+from .base import FlatSimulator
 from .model import BlockModel, ParticleModel
 from .parameters import BlockBody, particle_parameters
 
@@ -78,86 +78,27 @@ def __getattr__(name: str) -> type[Parameters]:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class _ContactTwin(ABC):
+class _ContactTwin(FlatSimulator):
     """What both twins have in common: MuJoCo's coordinates are the state's entries, in another order."""
 
-    model: Any
-    dt: float
     exact_linearize = False
-
-    @property
-    @abstractmethod
-    def parameters_class(self) -> type[Parameters]:
-        """Class of the constants."""
-
-    @property
-    @abstractmethod
-    def state_names(self) -> tuple[str, ...]:
-        """One name per entry of the state."""
-
-    @abstractmethod
-    def initial_state(self, batch: int = 1) -> Array:
-        """Where the robot begins, (B, nx)."""
 
     @property
     @abstractmethod
     def _engine(self) -> MujocoEngine:
         """Batched stepping."""
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Fields only: the engine holds threads' buffers, and is made again where it is needed."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
-
-    @property
-    def nx(self) -> int:
-        """Length of a state."""
-        return len(self.state_names)
-
-    @property
-    def n(self) -> int:
-        """Dimension of the tangent space."""
-        return self.nx
-
-    @property
-    def nu(self) -> int:
-        """Number of controls."""
-        return int(self.model.nu)
-
-    @property
-    def control_bounds(self) -> tuple[Array, Array]:
-        """Lowest and highest force, each (nu,) [N]."""
-        limit = np.full(self.nu, float(self.model.force_limit))
-        return -limit, limit
-
-    @property
-    def control_names(self) -> tuple[str, ...]:
-        """One name per control."""
-        return tuple(self.model.control_names)
-
-    @cached_property
-    def default_parameters(self) -> Parameters:
-        """Constants, with MuJoCo's default contact."""
-        return self.parameters_class()
-
     def step(
         self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
     ) -> tuple[Array, IntArray]:
         """One control step; see `Simulator.step`."""
-        return self._engine.step(state, control, self._constants(parameters), substeps=substeps)
+        return self._engine.step(state, control, self._vector(parameters), substeps=substeps)
 
     def rollout(
         self, state: Array, controls: Array, parameters: Parameters | None = None, *, substeps: int = 1
     ) -> tuple[Array, IntArray]:
         """T control steps; see `Simulator.rollout`."""
-        return self._engine.rollout(state, controls, self._constants(parameters), substeps=substeps)
-
-    def retract(self, state: Array, dx: Array) -> Array:
-        """state + dx: angles are not wrapped."""
-        return np.asarray(state + dx)
-
-    def difference(self, a: Array, b: Array) -> Array:
-        """a - b."""
-        return np.asarray(a - b)
+        return self._engine.rollout(state, controls, self._vector(parameters), substeps=substeps)
 
     def linearize(
         self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
@@ -169,15 +110,10 @@ class _ContactTwin(ABC):
 
     def mj_model(self, parameters: Parameters | None = None) -> mujoco.MjModel:
         """The compiled MuJoCo model with one set of constants, e.g. to look at it in MuJoCo's viewer."""
-        return self._engine.models(self._constants(parameters), 1)[0]
+        return self._engine.models(self._vector(parameters), 1)[0]
 
-    def _constants(self, parameters: Parameters | None) -> Array:
-        parameters = parameters or self.default_parameters
-        if not isinstance(parameters, self.parameters_class):
-            raise ParameterError(
-                f"parameters are {type(parameters).__name__}, {type(self).__name__} takes {self.parameters_class.__name__}"
-            )
-        return parameters.to_vector()
+    def _vector(self, parameters: Parameters | None) -> Array:
+        return self.constants(parameters).to_vector()
 
 
 @dataclass(frozen=True, eq=False)
