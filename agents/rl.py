@@ -10,7 +10,9 @@ SAC's replay buffer is not saved (it would have to be unpickled): a resumed SAC 
 from __future__ import annotations
 
 import importlib.util
+import io
 import time
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +24,7 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import FileFormatError, MissingDependencyError, OptionError
+from softgym_envs.core.parameters import write_atomically
 
 try:
     from stable_baselines3 import PPO, SAC
@@ -177,6 +180,12 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "TensegrityCrawl-v0": {"ppo": {"gamma": 0.97}, "sac": {"gamma": 0.97}},
     "TensegrityWaypoint-v0": {"ppo": {"gamma": 0.99}, "sac": {"gamma": 0.99}},
+    "VineGrow-v0": {
+        "ppo": {
+            "gamma": 0.99, "learning_rate": 5e-4, "n_epochs": 10,
+            "policy_kwargs": {"net_arch": [128, 128], "log_std_init": -0.5},
+        },
+    },
 }  # fmt: skip
 """Id -> algorithm -> what differs from the entry "", which holds for every id."""
 
@@ -358,15 +367,43 @@ def newest_checkpoint(folder: Path) -> Path:
     return found[-1]
 
 
-def load_policy(path: Path, training: Training, envs: SB3VecEnv) -> BaseAlgorithm:
+OPTIMIZER = "optimizer.pth"
+"""How the names of the files in a policy.zip end that hold a state of an optimiser."""
+
+
+def save_weights(path: Path, out: Path) -> Path:
+    """A policy.zip without the optimiser, a third of the size: it can be evaluated and played, but not trained on.
+
+    Raises:
+        FileFormatError: `path` is no policy.zip.
+    """
+    buffer = io.BytesIO()
+    try:
+        with zipfile.ZipFile(path) as source, zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as target:
+            for name in source.namelist():
+                if not name.endswith(OPTIMIZER):
+                    target.writestr(name, source.read(name))
+    except (OSError, zipfile.BadZipFile) as error:
+        raise FileFormatError(f"{path} is no policy of stable-baselines3: {error}") from error
+    write_atomically(out, buffer.getvalue())
+    return out
+
+
+def load_policy(path: Path, training: Training, envs: SB3VecEnv, *, optimizer: bool = True) -> BaseAlgorithm:
     """Weights and optimiser of a saved policy in a fresh model; nothing in the file is unpickled.
+
+    Args:
+        path: policy.zip
+        training: What it was trained on, for the sizes of its networks.
+        envs: Environments of that id.
+        optimizer: False: it may be missing, as in what `save_weights` writes.
 
     Raises:
         FileFormatError: No such file, or it does not fit the training's environment and networks.
     """
     model = _new_model(training, envs)
     try:
-        model.set_parameters(str(path), device="cpu")
+        model.set_parameters(str(path), exact_match=optimizer, device="cpu")
     except (OSError, ValueError, KeyError, RuntimeError, AssertionError) as error:
         raise FileFormatError(f"{path} holds no {training.algorithm} policy of {training.env_id}: {error}") from error
     return model

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.core.errors import ShapeError
+from softgym_envs.core.errors import OptionError, ShapeError
 from softgym_envs.core.simulator import check_array
 
 Array = NDArray[np.float64]
@@ -36,6 +36,25 @@ class Interval(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+
+
+def share(hits: int, count: int) -> Interval:
+    """A share of successes with its 95 % interval; Wilson, J. Am. Stat. Assoc. 22 (1927), holds near 0 and 1 too.
+
+    (p + z^2 / 2n ± z sqrt(p (1 - p) / n + z^2 / 4 n^2)) / (1 + z^2 / n)
+
+    >>> print(share(95, 100))
+    0.95 [0.888, 0.978]
+
+    Raises:
+        OptionError: Not 0 <= hits <= count, or count is 0.
+    """
+    if not 0 <= hits <= count or count == 0:
+        raise OptionError(f"{hits} of {count} is no share; expected 0 <= hits <= count and count > 0")
+    p, z = hits / count, 1.959964
+    middle, half = p + z * z / (2 * count), z * float(np.sqrt(p * (1 - p) / count + z * z / (4 * count * count)))
+    scale = 1 + z * z / count
+    return Interval(p, max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale))
 
 
 def check_scores(name: str, scores: Array) -> Array:

@@ -9,7 +9,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from agents.rl import PolicyWorker, Training, evaluate, load_policy, newest_checkpoint, settings, train
+from agents.rl import PolicyWorker, Training, evaluate, load_policy, newest_checkpoint, save_weights, settings, train
+from agents.statistics import share
 from agents.study import Job, Study
 from softgym_envs.core.errors import FileFormatError, OptionError
 from softgym_envs.envs.registry import ENVIRONMENTS
@@ -55,6 +56,46 @@ def test_there_must_be_something_to_resume(tmp_path):
     (tmp_path / "policy_64_steps.zip").write_bytes(b"no zip")
     with pytest.raises(FileFormatError, match="policy_64_steps"):
         train(training(64), tmp_path, resume=True)
+
+
+def test_weights_without_an_optimiser_act_alike_but_cannot_be_trained_on(tmp_path):
+    done = train(training(128), tmp_path).model
+    packed = save_weights(tmp_path / "policy.zip", tmp_path / "small" / "policy.zip")
+    assert packed.stat().st_size < 0.6 * (tmp_path / "policy.zip").stat().st_size
+    loaded = load_policy(packed, training(128), training(128).make(), optimizer=False)
+    np.testing.assert_array_equal(weights(loaded), weights(done))
+    with pytest.raises(FileFormatError, match="optimizer"):
+        load_policy(packed, training(128), training(128).make())
+    (tmp_path / "bad.zip").write_bytes(b"no zip")
+    with pytest.raises(FileFormatError, match=r"bad\.zip"):
+        save_weights(tmp_path / "bad.zip", packed)
+
+
+@pytest.mark.parametrize("hits, count", [(0, 20), (19, 20), (100, 100), (37, 100)])
+def test_a_share_is_wilsons(hits, count):
+    """At both ends of the interval the score test is at its 5 % limit: (p - q)^2 = z^2 q (1 - q) / n."""
+    found = share(hits, count)
+    for end in (found.low, found.high):
+        assert (found.value - end) ** 2 == pytest.approx(1.959964**2 * end * (1 - end) / count, abs=1e-12)
+    with pytest.raises(OptionError, match="share"):
+        share(3, 2)
+
+
+def test_the_vine_policy_of_the_results_runs_in_both_backends(monkeypatch, tmp_path):
+    root = Path(__file__).parents[1]
+    spec = importlib.util.spec_from_file_location("evaluate_script", root / "scripts" / "evaluate.py")
+    script = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "evaluate_script", script)
+    spec.loader.exec_module(script)
+    policy = root / "results" / "vine_policy" / "policy.zip"
+    assert policy.stat().st_size < 800_000
+    out = tmp_path / "evaluation.json"
+    assert script.main(script.Args(policy, "VineGrow-v0", episodes=2, out=out)) == 0
+    report = json.loads(out.read_text())
+    for backend in ("native", "mujoco"):
+        found = report[backend]
+        assert found["episodes"] == 2 and found["failed_simulations"] == 0 and found["return_mean"] > 0  # comes nearer
+    assert script.main(script.Args(policy, "TensegrityRoll-v0", episodes=2)) == 2  # other sizes
 
 
 def test_evaluation_equals_single_episodes_without_action():

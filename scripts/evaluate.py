@@ -1,0 +1,91 @@
+"""Evaluate a policy on both backends: the same episodes, success with its 95 % interval, returns.
+
+    python scripts/evaluate.py results/vine_policy/policy.zip VineGrow-v0
+    python scripts/evaluate.py results/vine_policy/policy.zip VineGrow-v0 --out results/vine_policy/evaluation.json
+
+Episode i begins from seed + i in both backends. The policy is used without noise.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import gymnasium as gym
+import numpy as np
+import tyro
+
+from agents.rl import Evaluation, Training, evaluate, load_policy, save_weights
+from agents.statistics import share
+from agents.study import write_json
+from softgym_envs.core.errors import SoftgymError
+from sysid.result import git_commit
+
+
+@dataclass(frozen=True)
+class Args:
+    """Evaluate a policy."""
+
+    policy: Annotated[Path, tyro.conf.Positional]
+    """policy.zip, with or without its optimiser."""
+    id: Annotated[str, tyro.conf.Positional]
+    """Environment that it was trained in, e.g. VineGrow-v0."""
+    algorithm: Literal["ppo", "sac"] = "ppo"
+    """What it was trained by."""
+    params: Path | None = None
+    """TOML file of a fit: constants of the native backend."""
+    episodes: int = 100
+    """Per backend."""
+    seed: int = 20_000_003
+    """Of the first episode; no training begins from it."""
+    out: Path | None = None
+    """JSON file for the numbers."""
+    pack: Path | None = None
+    """Write the policy here, without its optimiser."""
+
+
+def described(found: Evaluation) -> dict[str, Any]:
+    """One backend's numbers."""
+    success = share(int(found.success.sum()), len(found.success))
+    return {
+        "episodes": len(found.success),
+        "success": success.value,
+        "success_95": [success.low, success.high],
+        "return_mean": float(found.returns.mean()),
+        "return_std": float(found.returns.std()),
+        "failed_simulations": int(found.failed.sum()),
+        "seeds_without_success": np.flatnonzero(found.success == 0).tolist(),
+    }
+
+
+def main(args: Args) -> int:
+    """Evaluate, print, write; 0 if all went well, 2 for bad input."""
+    name = args.id if ":" in args.id else f"softgym_envs:{args.id}"
+    try:
+        training = Training(name, 1, args.algorithm, num_envs=1)
+        envs = training.make()
+        model = load_policy(args.policy, training, envs, optimizer=False)
+        envs.close()
+        native = {} if args.params is None else {"params": args.params}
+        report: dict[str, Any] = {"command": {k: str(v) for k, v in asdict(args).items()}, "commit": git_commit()}
+        for backend, keywords in (("native", native), ("mujoco", {})):
+            both = {"backend": backend, **keywords}
+            found = evaluate(model, name, episodes=args.episodes, seed=args.seed, keywords=both)
+            report[backend] = described(found)
+            success = share(int(found.success.sum()), args.episodes)
+            print(f"{backend:8s} success {success}, return {found.returns.mean():.3f} ± {found.returns.std():.3f}")
+        if args.pack is not None:
+            print("wrote", save_weights(args.policy, args.pack))
+    except (SoftgymError, gym.error.Error) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if args.out is not None:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        write_json(args.out, report)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Args, description=__doc__)))
