@@ -16,6 +16,7 @@ from softgym_envs.core.errors import OptionError
 from .levenberg import IterLog, triangle
 from .problem import FitProblem
 from .result import Estimate, FitResult, provenance
+from .scan import Compatible, model_error, scan
 from .segments import Segments, ShootingSystem, channel_scale
 from .uncertainty import (
     Identifiability,
@@ -104,7 +105,8 @@ def judge(problem: FitProblem, system: ShootingSystem, ending: Ending, *, errors
     converged, message = _at_minimum(problem, ending, weighted, rounding)
     theta = _back_along_null(problem, system, ending, found)
     quantile = quantile_95(known, weighted.dof)
-    estimates = _estimates(problem, theta, found, quantile)
+    compatible = _compatible(system, ending, theta, weighted, rounding, quantile * (1.0 if known else np.sqrt(chi2)))
+    estimates = _estimates(problem, theta, found, quantile, compatible)
     parameters = problem.decode(theta)
     loop = open_loop(problem, parameters)
     correlation = 0.0 if rounding else correlation_in_time(weighted.in_time)
@@ -121,11 +123,12 @@ def judge(problem: FitProblem, system: ShootingSystem, ending: Ending, *, errors
         ending.start_costs,
         _pressed(problem, ending.theta, found),
         loop,
+        compatible,
     )
     return FitResult(
         method=ending.method, parameters=parameters, start=problem.constants, estimates=estimates,
         combinations=combinations(found, theta, quantile, problem.specs),
-        posterior=PosteriorParameters(problem.free, theta, covariance),
+        posterior=PosteriorParameters(problem.free, theta, _widened(covariance, theta, quantile, compatible)),
         noise=dict(_noise(problem, system)), noise_known=known, reduced_chi2=chi2, dof=weighted.dof,
         singular_values=tuple(float(s) for s in found.singular_values), verdicts=verdicts(evidence), log=ending.log,
         start_costs=ending.start_costs, converged=converged, open_loop=loop, trace=trace(problem, parameters),
@@ -238,23 +241,47 @@ def _back_along_null(problem: FitProblem, system: ShootingSystem, ending: Ending
     return moved if after <= before + max(0.5, 1e-6 * before) else ending.theta
 
 
-def _estimates(problem: FitProblem, theta: Array, found: Identifiability, quantile: float) -> tuple[Estimate, ...]:
+def _compatible(
+    system: ShootingSystem, ending: Ending, theta: Array, weighted: _Weighted, rounding: bool, noise: float
+) -> tuple[Compatible, ...]:
+    """What the model's own error leaves open, per constant; nothing where it has none."""
+    error = 0.0 if rounding else model_error(weighted.in_time)
+    return scan(system, theta, ending.starts, error=error, noise=noise) if error > 0 else ()
+
+
+def _widened(covariance: Array, theta: Array, quantile: float, compatible: tuple[Compatible, ...]) -> Array:
+    """Covariance whose 95 % intervals reach as far as the compatible values."""
+    if not compatible:
+        return covariance
+    reach = np.array([max(c.high - t, t - c.low) for c, t in zip(compatible, theta, strict=True)])
+    std = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+    factor = np.maximum(reach / (quantile * std), 1.0)
+    return np.where(covariance != 0, covariance * np.outer(factor, factor), 0.0)
+
+
+def _estimates(
+    problem: FitProblem, theta: Array, found: Identifiability, quantile: float, compatible: tuple[Compatible, ...]
+) -> tuple[Estimate, ...]:
     std = np.sqrt(np.maximum(np.diag(found.covariance), 0.0))
     sides = _sides(problem, theta)
     values = problem.vectors(theta[None])[0, problem.columns]
     slopes = problem.slopes(theta)
     estimates = []
     for j, spec in enumerate(problem.specs):
-        hidden = bool(found.hidden[j])
+        reach = [theta[j] - quantile * std[j], theta[j] + quantile * std[j]]
+        vague = bool(compatible) and compatible[j].vague(spec)
+        if compatible:
+            reach = [min(reach[0], compatible[j].low), max(reach[1], compatible[j].high)]
+        hidden = bool(found.hidden[j]) or vague
         side = "" if hidden else sides[j]
-        ends = np.clip(spec.decode(np.array([theta[j] - quantile * std[j], theta[j] + quantile * std[j]])), *spec.bounds)
+        ends = np.clip(spec.decode(np.array(reach)), *spec.bounds)
         estimates.append(
             Estimate(
                 spec.name,
                 spec.unit,
                 float(values[j]),
                 float("inf") if hidden else float(std[j] * slopes[j]),
-                spec.bounds if hidden else (float(ends[0]), float(ends[1])),
+                spec.bounds if found.hidden[j] else (float(ends[0]), float(ends[1])),
                 float(getattr(problem.constants, spec.name)),
                 spec.bounds,
                 side,

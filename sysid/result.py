@@ -50,7 +50,7 @@ class Estimate:
     std: float
     """[unit]; infinite if the constant is hidden."""
     interval: tuple[float, float]
-    """95 % confidence; the bounds if the constant is hidden."""
+    """95 % confidence, and what the model's own error leaves open (see `sysid.scan`); the bounds if nothing is seen."""
     start: float
     bounds: tuple[float, float]
     at_bound: str

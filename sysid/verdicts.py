@@ -8,6 +8,7 @@ import numpy as np
 
 from .problem import FitProblem
 from .result import Estimate, Verdict
+from .scan import Compatible
 from .uncertainty import Identifiability, describe_null
 from .validation import HorizonError, held_out
 
@@ -33,11 +34,14 @@ class Evidence:
     pressed: tuple[str, ...]
     """Constants that the fit moved to a bound, e.g. "gain was pressed to its lower bound"."""
     open_loop: tuple[HorizonError, ...]
+    compatible: tuple[Compatible, ...] = ()
+    """What the model's own error leaves open, per constant; empty where it has none."""
 
 
 def verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
     """All sentences; see the module docstring."""
     found = [Verdict("warning", text) for text in describe_null(evidence.identifiability, evidence.problem.specs)]
+    found += _model_error(evidence)
     if not evidence.converged:
         found.append(Verdict("failure", evidence.message))
     found += [
@@ -62,6 +66,23 @@ def _headline(evidence: Evidence, found: list[Verdict]) -> Verdict:
     if any(v.level in ("warning", "failure") for v in found):
         return Verdict("warning", f"{count}, with reservations")
     return Verdict("ok", f"{count}; {evidence.message}")
+
+
+def _model_error(evidence: Evidence) -> list[Verdict]:
+    """Constants that the model's own error hides, and better values than the fit's."""
+    found = []
+    specs, hidden = evidence.problem.specs, evidence.identifiability.hidden
+    for spec, compatible, null in zip(specs, evidence.compatible, hidden, strict=bool(evidence.compatible)):
+        unit = "" if spec.unit == "-" else f" {spec.unit}"
+        low, high = float(spec.decode(compatible.low)), float(spec.decode(compatible.high))
+        if compatible.vague(spec) and not null:
+            why = f"from {low:.3g} to {high:.3g}{unit} predictions change less than the model's own error"
+            found.append(Verdict("warning", f"{spec.name} is not identifiable (by this model): {why}"))
+        if compatible.better is not None:
+            value = f"{float(spec.decode(compatible.better)):.3g}{unit}"
+            text = f"{spec.name} = {value} alone fits better than the fit: a local minimum; start there, or use more starts"
+            found.append(Verdict("warning", text))
+    return found
 
 
 def _weak(evidence: Evidence) -> list[Verdict]:

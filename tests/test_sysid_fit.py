@@ -27,6 +27,7 @@ from sysid import (
     open_loop,
     single_shooting,
 )
+from sysid.scan import compatible, model_error
 from sysid.uncertainty import clustered_covariance, correlation_in_time
 
 TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
@@ -167,11 +168,44 @@ def test_a_wrong_model_is_noticed_and_clustered_errors_are_wider() -> None:
     independent = multiple_shooting(problem(data=data), 100)
     clustered = multiple_shooting(problem(data=data), 100, ShootingOptions(errors="clustered"))
     assert levels(independent, "correlated in time") == ["warning"] and not levels(clustered, "correlated in time")
-    assert all(clustered.std[name] > 1.5 * independent.std[name] for name in ("stiffness", "damping"))
+    assert clustered.std["stiffness"] > 1.5 * independent.std["stiffness"]
     # the wrong offset presses the gain to where it has no effect: no number, and the reason is given
     assert independent.estimates[2].hidden and levels(independent, "gain was pressed to its lower bound") == ["warning"]
     known = one_step(problem(data=data, noise={"mass.x": 1e-4, "mass.vx": 1e-4}))
     assert levels(known, "times the stated noise: the model cannot explain") == ["warning"]
+
+
+def test_what_a_wrong_model_leaves_open_holds_the_truth() -> None:
+    """A fit that believes in another rest position is biased by much more than its standard deviations say."""
+    data = record(Spring(), TRUTH.replace(offset=1.5), steps=400)
+    result = multiple_shooting(problem(data=data), 100)
+    stiffness, damping, _ = result.estimates
+    assert abs(stiffness.value - TRUTH.stiffness) > 10 * stiffness.std
+    assert stiffness.interval[0] < TRUTH.stiffness < stiffness.interval[1] and not stiffness.hidden
+    assert damping.hidden and damping.interval[0] < TRUTH.damping < damping.interval[1]
+    assert levels(result, "damping is not identifiable (by this model)") == ["warning"]
+    posterior = result.posterior
+    assert np.sqrt(posterior.covariance[0, 0]) > 2 * stiffness.std / stiffness.value  # a log scale
+
+
+def test_white_noise_is_no_model_error_and_what_lasts_is_measured() -> None:
+    """M^2 = N a^2 for an offset a in N rows; zero for white noise, whatever its size."""
+    rng = np.random.default_rng(3)
+    white = 7.0 * rng.normal(size=(4, 200, 3))
+    assert model_error(white) == 0.0 and model_error(np.swapaxes(white.reshape(1, 800, 3), 0, 1)) == 0.0
+    assert model_error(0.1 * white + 2.0) == pytest.approx(2.0 * np.sqrt(4 * 199 * 3), rel=0.05)
+
+
+def test_a_fit_that_ends_in_a_local_minimum_says_where_a_better_one_is() -> None:
+    """The scan of a double well from its upper minimum; from its lower one, nothing is better."""
+    grid = np.linspace(-2.0, 2.0, 33)
+
+    def well(x: Any) -> Any:
+        return 100.0 * (x**2 - 1) ** 2 - 30.0 * x
+
+    upper, lower = (compatible(at, grid, well(at), well(grid), 1.0, 2.0) for at in (-0.9625, 1.0375))
+    assert upper.better == pytest.approx(1.0, abs=0.13) and lower.better is None
+    assert lower.high - lower.low < 0.5
 
 
 def test_noise_on_states_that_predictions_start_from_is_noticed() -> None:
