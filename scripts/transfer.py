@@ -4,6 +4,7 @@
     python scripts/transfer.py --study superball --mpc      # the same arms under sampling MPC (MPPI): hours on 2 cores
     python scripts/transfer.py --study prism                # SUPERball's constants, no new data, a tenth of Earth's gravity
     python scripts/transfer.py --study superball --rl       # the same with PPO
+    python scripts/transfer.py --study vine_grow --mpc      # a vine robot's tip to a goal; also vine_navigate
     python scripts/transfer.py --study smoke                # every part once, in a minute
 
 Results go to results/transfer_<study>: report.html, table.md, summary.json, one JSON per run. The study and its thresholds are
@@ -25,13 +26,14 @@ from typing import Any, Literal
 import numpy as np
 import tyro
 from numpy.typing import NDArray
+from transfer_vine import SUBSTEPS, VineCase, keywords
 
 from agents.cost import Cost, FeatureCost
 from agents.plan import random_controls
 from agents.study import Failure, Study, Threshold, read_json, register, run_jobs, write_json
 from agents.transfer import ARMS, BatchPolicy, Identified, PlanWorker, check_study
 from agents.transfer_report import write_report
-from softgym_envs.core.errors import DataError, SoftgymError
+from softgym_envs.core.errors import DataError, OptionError, SoftgymError
 from softgym_envs.core.parameters import ParameterDistribution, Parameters, UniformParameters
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
@@ -59,7 +61,7 @@ LONGEST = 5000
 class Args:
     """Run or go on with a transfer study."""
 
-    study: Literal["superball", "prism", "smoke"]
+    study: Literal["superball", "prism", "vine_grow", "vine_navigate", "smoke"]
     """Which study."""
     mpc: bool = False
     """Replan at every control step by sampling MPC instead of planning once with iLQG."""
@@ -124,6 +126,16 @@ class TensegrityCase:
     def name(self) -> str:
         """For study.json."""
         return repr(self)
+
+    @property
+    def env_id(self) -> str:
+        """Of the same task."""
+        return f"softgym_envs:{'TensegrityRoll-v0' if self.robot == 'superball' else 'TensegrityCrawl-v0'}"
+
+    @property
+    def hints(self) -> dict[str, Array]:
+        """For pictures."""
+        return {"velocity": np.array(self.target)}
 
     @cached_property
     def model(self) -> TensegrityModel:
@@ -298,6 +310,28 @@ SUPERBALL_THRESHOLDS = (
 PRISM_ARMS = tuple(a for a in PLANNED if a not in ("network", "identified_mpc"))
 PRISM_THRESHOLDS = (Threshold("identified", "share", 0.95, reason="issue 3: no new data"),)
 BUDGETS = (10_000, 1_000, 2_500, 5_000, 20_000)
+VINE_ARMS = ("zero", "nominal", "identified", "true_constants", "truth")
+VINE_THRESHOLDS = (
+    Threshold("identified", "share", 0.9, reason="nearly what planning on the truth itself gives"),
+    Threshold("identified", "improvement", 0.95, "nominal", reason="identification pays"),
+)
+
+
+def build_vine(args: Args) -> tuple[VineCase, Study]:
+    """Case and study of a vine robot.
+
+    Raises:
+        OptionError: Neither --mpc nor --rl: these studies replan, or learn.
+    """
+    if not (args.mpc or args.rl):
+        raise OptionError(f"--study {args.study} needs --mpc or --rl")
+    case = VineCase("grow" if args.study == "vine_grow" else "navigate")
+    study = Study(
+        f"{args.study}_{'rl' if args.rl else 'mpc'}", "rl" if args.rl else "mpc", VINE_ARMS, (100 * SUBSTEPS,), datasets=1,
+        starts=50 if args.rl else 2, horizon=25, substeps=SUBSTEPS, thresholds=VINE_THRESHOLDS, failure_cost=100.0,
+        train_steps=1_000_000 if args.rl else 0,
+    )  # fmt: skip
+    return case, _changed(study, args)
 
 
 def build(args: Args) -> tuple[TensegrityCase, Study, int]:
@@ -350,18 +384,19 @@ def _changed(study: Study, args: Args) -> Study:
     )
 
 
-def worker(args: Args, case: TensegrityCase, study: Study, out: Path) -> Any:
+def worker(args: Args, case: TensegrityCase | VineCase, study: Study, out: Path) -> Any:
     """What runs a job."""
     if not args.rl:
         return PlanWorker(case, study, out)
     from agents.rl import PolicyWorker
 
-    env_id = f"softgym_envs:{'TensegrityRoll-v0' if case.robot == 'superball' else 'TensegrityCrawl-v0'}"
+    if isinstance(case, VineCase):
+        return PolicyWorker(case, study, out, case.env_id, common=keywords(case))
     common = {} if case.robot == "superball" else {"gravity": case.gravity}
-    return PolicyWorker(case, study, out, env_id, common=common, native={"simulator_options": {"contact": "patch"}})
+    return PolicyWorker(case, study, out, case.env_id, common=common, native={"simulator_options": {"contact": "patch"}})
 
 
-def film(case: TensegrityCase, out: Path) -> tuple[str, ...]:
+def film(case: TensegrityCase | VineCase, out: Path) -> tuple[str, ...]:
     """A video of the identified arm beside the nominal one, both on the truth; () where there are no replays."""
     from softgym_envs.rendering import PygameRenderer, render_state
     from softgym_envs.rendering.video import side_by_side, write_gif
@@ -373,20 +408,29 @@ def film(case: TensegrityCase, out: Path) -> tuple[str, ...]:
             return ()
         renderer = PygameRenderer(size=(400, 300))
         states = np.array(read_json(replays[0])["states"])
-        pictures = [render_state(truth, x, {"velocity": np.array(case.target)}, renderer) for x in states]
+        pictures = [render_state(truth, x, case.hints, renderer) for x in states]
         frames.append([p for p in pictures if p is not None])
     write_gif(out / "transfer.gif", side_by_side(frames[0], frames[1], ("before identification", "identified")), fps=10)
     return ("transfer.gif",)
+
+
+def chosen(args: Args, out: Path) -> tuple[TensegrityCase | VineCase, Study]:
+    """The case, with the best constants of our engine, and the study, checked."""
+    if args.study.startswith("vine"):
+        vine, study = build_vine(args)
+        check_study(study)
+        return vine, study
+    case, study, throws = build(args)
+    check_study(study)
+    return replace(case, best_constants=best_constants(case, out, throws)), study
 
 
 def main(args: Args) -> int:
     """Register the study, run what is missing, write the report; 0 if all runs are there, 1 if some failed, 2 for bad input."""
     out = args.out or Path("results") / f"transfer_{args.study}{'_rl' if args.rl else '_mpc' if args.mpc else ''}"
     try:
-        case, study, throws = build(args)
-        check_study(study)
+        case, study = chosen(args, out)
         print(f"study {study.name}, seed {study.seed}, commit {git_commit()}", flush=True)
-        case = replace(case, best_constants=best_constants(case, out, throws))
         register(study, case.name, out, provenance={"commit": git_commit(), "command": command(args)})
         for threshold in study.thresholds:
             print(f"  threshold: {threshold.text}")
