@@ -328,7 +328,7 @@ def build_vine(args: Args) -> tuple[VineCase, Study]:
     case = VineCase("grow" if args.study == "vine_grow" else "navigate")
     study = Study(
         f"{args.study}_{'rl' if args.rl else 'mpc'}", "rl" if args.rl else "mpc", VINE_ARMS, (100 * SUBSTEPS,), datasets=1,
-        starts=50 if args.rl else 2, horizon=25, substeps=SUBSTEPS, thresholds=VINE_THRESHOLDS, failure_cost=100.0,
+        starts=50 if args.rl else 5, horizon=25, substeps=SUBSTEPS, thresholds=VINE_THRESHOLDS, failure_cost=100.0,
         train_steps=1_000_000 if args.rl else 0,
     )  # fmt: skip
     return case, _changed(study, args)

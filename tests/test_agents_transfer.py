@@ -22,6 +22,7 @@ from agents.transfer_report import headline, summarise, write_report
 from softgym_envs.core.errors import DataError, OptionError, ShapeError
 from softgym_envs.core.simulator import finite_differences
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from softgym_envs.vine.obstacles import to_local
 
 SEEDS = np.random.default_rng(3)
 
@@ -343,6 +344,7 @@ def load_script(name, monkeypatch):
     spec = importlib.util.spec_from_file_location(f"{name}_script", Path(__file__).parents[1] / "scripts" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, f"{name}_script", module)
+    monkeypatch.syspath_prepend(str(Path(spec.origin).parent))  # as for a script: modules beside it
     spec.loader.exec_module(module)
     return module
 
@@ -358,6 +360,46 @@ def test_the_smoke_study_ends_in_a_report(monkeypatch, tmp_path, capsys):
     assert str(tmp_path) not in (tmp_path / "study.json").read_text()
     assert script.main(script.Args(study="smoke", workers=1, arms=arms[:2], out=tmp_path)) == 2
     assert "truth" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("scene", ["grow", "navigate"])
+def test_a_vine_case_keeps_the_promises_of_a_case(monkeypatch, scene):
+    """Equal constants in both simulators; the first start is unperturbed; the goal is free and out of reach at first."""
+    load_script("transfer", monkeypatch)
+    case = sys.modules["transfer_vine"].VineCase(scene)
+    truth = case.truth_parameters()
+    assert all(getattr(case.best(), name) == getattr(truth, name) for name in case.best().names())
+    starts = case.starts(np.random.default_rng(0), 3)
+    np.testing.assert_array_equal(starts[0], case.model.straight_state())
+    assert np.abs(starts[1:] - starts[0]).max() > 0.01
+    standing = zip(case.model.obstacles, case.model.poses, strict=True)
+    free = [o.shape.distance(to_local(case.goal[None], pose))[0] for o, pose in standing]
+    assert len(free) == (4 if scene == "navigate" else 0) and all(distance > case.model.radius for distance in free)
+    measured = case.measure(starts[:, None])
+    np.testing.assert_allclose(measured["nearest [m]"], np.linalg.norm(case.position(starts)[:, :2] - case.goal, axis=1))
+    assert not measured["reached"].any()
+    zero = case.cost(case.native()).value(starts[:, None], np.zeros((3, 0, case.native().nu)))
+    np.testing.assert_allclose(zero[:, 0], 10 * measured["last [m]"] ** 2)
+
+
+def test_a_vine_study_identifies_the_twin_and_ends_in_a_report(monkeypatch, tmp_path, capsys):
+    script = load_script("transfer", monkeypatch)
+    vine = sys.modules["transfer_vine"]
+    case = vine.VineCase("grow")
+    found = case.fit(case.record(np.random.default_rng(1), 2000)).parameters
+    for name in vine.BODY:
+        after, before = (abs(np.log(getattr(p, name) / getattr(case.best(), name))) for p in (found, case.default()))
+        assert after < 0.5 * before, name
+    monkeypatch.setattr(script, "VINE_ARMS", ("zero", "nominal", "truth"))
+    monkeypatch.setattr(script, "VINE_THRESHOLDS", ())
+    arguments = {"workers": 1, "seeds": 1, "starts": 1, "out": tmp_path, "video": False}
+    study = script.build_vine
+    monkeypatch.setattr(script, "build_vine", lambda args: (study(args)[0], replace(study(args)[1], horizon=2)))
+    assert script.main(script.Args(study="vine_grow", mpc=True, **arguments)) == 0
+    assert "nearest [m]" in (tmp_path / "table.md").read_text()
+    monkeypatch.undo()
+    assert script.main(script.Args(study="vine_grow", **arguments)) == 2
+    assert "needs --mpc or --rl" in capsys.readouterr().err
 
 
 def test_the_full_studies_are_consistent(monkeypatch):
