@@ -357,7 +357,7 @@ def _held_step(scene, x, u, p, problem, chosen, y):  # type: ignore[no-untyped-d
 
 @inner
 def _body_jacobian(scene, xb, ub, pb, real, compound, active, z, y, jacobian):  # type: ignore[no-untyped-def]
-    """d(next state) / d(state, control, constants) of one body and one physics step; -> whether it exists."""
+    """d(next state) / d(state, control, constants) of one body and one physics step, and the state in y; -> whether it exists."""
     if _step(scene, xb, ub, pb, PUSH, real, active, z, y) != _OK:
         return False
     first, second = len(xb), len(xb) + len(ub)
@@ -372,7 +372,7 @@ def _body_jacobian(scene, xb, ub, pb, real, compound, active, z, y, jacobian):  
             pc[i] = complex(pb[i], COMPLEX_STEP if second + i == j else 0.0)
         _held_step(scene, xc, uc, pc, compound, chosen, yc)
         for i in range(first):
-            jacobian[i, j] = yc[i].imag / COMPLEX_STEP
+            jacobian[i, j], y[i] = yc[i].imag / COMPLEX_STEP, yc[i].real
     return True
 
 
@@ -415,7 +415,6 @@ def derivative(scene, state, control, constants, substeps, A, B, C):  # type: ig
             good = True
             for _ in range(substeps):
                 good = good and _body_jacobian(scene, xb, ub, pb, real, compound, active, z, yb, one)
-                good = good and _step(scene, xb, ub, pb, 0.0, real, active, z, yb) == _OK
                 if good:
                     _chain(one, total, width)
                     for i in range(width):
