@@ -16,9 +16,9 @@ Three modes (numbers of equations: [Wang2020], arXiv 2011.04929, IV-B, with the 
           J.(t - v - w x r) + M.(t_w - w) - rho/2 (|J|^2 + mu^2/l^2 |M|^2),   cone: |J_t|^2 / mu^2 + |M|^2 / l^2 <= J_n^2,
 
   in (v, w): convex and once differentiable, solved by Newton's method for both ends of a rod together (rods that touch each
-  other: `joint`). rho, l and pivot_damping extend the paper's five constants: MuJoCo's contact (soft, with torsional and rolling
-  friction, whose energy this is) lies outside the class of the other two modes, see docs/contact.md. r ends in the middle of the
-  overlap.
+  other: `joint`). rho, l and pivot_damping extend the paper's five constants: MuJoCo's contact (soft, with torsional and
+  rolling friction, whose energy this is) lies outside the class of the other two modes, see docs/contact.md. r ends in the
+  middle of the overlap.
 
 Legend of arms: r from the rod's centre to the contact point, z the rod's axis, im = 1/m, it and ia inverse inertia across and
 along the rod.
@@ -506,15 +506,21 @@ def adj_newton_step(g: Twist, twist: Twist, kinetic: Hessian, pads: Pads, patch:
 def minimise(start: Twist, predicted: Twist, kinetic: Hessian, pads: Pads, patch: Patch):
     """The twist of least energy, by Newton's method with halved steps; convex, so the start decides only how long it takes."""
     twist = start
-    value = energy(twist, predicted, kinetic, pads, patch)
-    for _iteration in range(wp.static(ITERATIONS)):
+    value = wp.float64(0.0)
+    for iteration in range(wp.static(ITERATIONS)):
         g = imbalance(twist, predicted, kinetic, pads, patch)
         step = newton_step(g, twist, kinetic, pads, patch)
-        descent = wp.dot(g.v, step.v) + wp.dot(g.w, step.w)
-        length = _one
+        size = wp.dot(step.v, step.v) + wp.dot(step.w, step.w)
         trial = Twist()
         trial.v = twist.v - step.v
         trial.w = twist.w - step.w
+        if size <= wp.float64(1e-12) * (wp.dot(twist.v, twist.v) + wp.dot(twist.w, twist.w)) + wp.float64(1e-30):
+            twist = trial
+            break
+        if iteration == 0:
+            value = energy(twist, predicted, kinetic, pads, patch)
+        descent = wp.dot(g.v, step.v) + wp.dot(g.w, step.w)
+        length = _one
         reached = energy(trial, predicted, kinetic, pads, patch)
         while reached > value - wp.float64(1e-4) * length * descent + wp.float64(1e-14) * value and length > wp.float64(1e-6):
             length = _half * length
@@ -523,9 +529,6 @@ def minimise(start: Twist, predicted: Twist, kinetic: Hessian, pads: Pads, patch
             reached = energy(trial, predicted, kinetic, pads, patch)
         twist = trial
         value = reached
-        size = wp.dot(step.v, step.v) + wp.dot(step.w, step.w)
-        if size <= wp.float64(1e-12) * (wp.dot(twist.v, twist.v) + wp.dot(twist.w, twist.w)) + wp.float64(1e-30):
-            break
     return twist
 
 

@@ -45,7 +45,7 @@ from .joint import Ground, Member, Pair, count_contacts, last_step, member_of, p
 from .model import TensegrityModel, superball
 from .parameters import TensegrityParameters
 from .residual import check_weights, corrected
-from .rods import Body, Rod, meeting_of, rotation_of, velocity_at, z_axis
+from .rods import Body, Rod, are_apart, meeting_of, rotation_of, velocity_at, z_axis
 
 Array = NDArray[np.float64]
 
@@ -396,27 +396,30 @@ def rollout_kernel(
                 else:
                     for r1 in range(num_rods):
                         for r2 in range(r1 + 1, num_rods):
-                            meeting = meeting_of(r1, r2, now, rods, bodies, work, axes, rod_radius, cap_radius)
-                            if meeting.gap < _margin:
-                                body1 = bodies[now, r1]
-                                body2 = bodies[now, r2]
-                                im1 = rods[r1].free * inverse
-                                im2 = rods[r2].free * inverse
-                                a1 = arm_at(
-                                    meeting.arm1, work[now, axes + r1], im1, rods[r1].across * im1, rods[r1].along * im1
-                                )
-                                a2 = arm_at(
-                                    meeting.arm2, work[now, axes + r2], im2, rods[r2].across * im2, rods[r2].along * im2
-                                )
-                                t1 = twists[now, r1]
-                                t2 = twists[now, r2]
-                                slip = velocity_at(t1.v, t1.w, body1, a1.r) - velocity_at(t2.v, t2.w, body2, a2.r)
-                                was = velocity_at(body1.v, body1.w, body1, a1.r) - velocity_at(body2.v, body2.w, body2, a2.r)
-                                impulse = rod_impulse(a1, a2, was, slip, meeting.normal, meeting.gap, contact)
-                                wp.atomic_add(work, now, dlinear + r1, im1 * impulse)
-                                wp.atomic_add(work, now, dlinear + r2, -im2 * impulse)
-                                wp.atomic_add(work, now, dangular + r1, spin_up(a1, impulse))
-                                wp.atomic_add(work, now, dangular + r2, -spin_up(a2, impulse))
+                            if not are_apart(r1, r2, now, rods, bodies, work, axes, _two * cap_radius + _margin):
+                                meeting = meeting_of(r1, r2, now, rods, bodies, work, axes, rod_radius, cap_radius)
+                                if meeting.gap < _margin:
+                                    body1 = bodies[now, r1]
+                                    body2 = bodies[now, r2]
+                                    im1 = rods[r1].free * inverse
+                                    im2 = rods[r2].free * inverse
+                                    a1 = arm_at(
+                                        meeting.arm1, work[now, axes + r1], im1, rods[r1].across * im1, rods[r1].along * im1
+                                    )
+                                    a2 = arm_at(
+                                        meeting.arm2, work[now, axes + r2], im2, rods[r2].across * im2, rods[r2].along * im2
+                                    )
+                                    t1 = twists[now, r1]
+                                    t2 = twists[now, r2]
+                                    slip = velocity_at(t1.v, t1.w, body1, a1.r) - velocity_at(t2.v, t2.w, body2, a2.r)
+                                    was = velocity_at(body1.v, body1.w, body1, a1.r) - velocity_at(
+                                        body2.v, body2.w, body2, a2.r
+                                    )
+                                    impulse = rod_impulse(a1, a2, was, slip, meeting.normal, meeting.gap, contact)
+                                    wp.atomic_add(work, now, dlinear + r1, im1 * impulse)
+                                    wp.atomic_add(work, now, dlinear + r2, -im2 * impulse)
+                                    wp.atomic_add(work, now, dangular + r1, spin_up(a1, impulse))
+                                    wp.atomic_add(work, now, dangular + r2, -spin_up(a2, impulse))
 
                 # integrate
                 for r in range(num_rods):
@@ -426,10 +429,11 @@ def rollout_kernel(
                     q = rotation_of(body)
                     v = twist.v
                     w = twist.w
-                    if mode == 2 and touch[now, r] > 0:
-                        v = settled[now, r].v - step[now, r].v
-                        w = wp.quat_rotate_inv(q, settled[now, r].w - step[now, r].w)
-                    elif mode != 2:
+                    if mode == 2:
+                        if touch[now, r] > 0:
+                            v = settled[now, r].v - step[now, r].v
+                            w = wp.quat_rotate_inv(q, settled[now, r].w - step[now, r].w)
+                    else:
                         v = v + work[now, dlinear + r]
                         dw = work[now, dangular + r]
                         if wp.dot(dw, dw) > _zero:

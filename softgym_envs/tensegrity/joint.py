@@ -260,8 +260,8 @@ def minimise_group(
     """Newton's method with halved steps from the twists in `moves`, which end there."""
     for i in range(n):
         moves[b, 3 * i + 1] = Twist()
-    value = group_energy(members, pairs, moves, b, n, p, _zero)
-    for _iteration in range(wp.static(ITERATIONS)):
+    value = wp.float64(0.0)
+    for iteration in range(wp.static(ITERATIONS)):
         group_gradient(members, pairs, moves, b, n, p)
         factorise(members, pairs, moves, matrix, b, n, p)
         solve_factored(matrix, moves, b, n)
@@ -275,6 +275,12 @@ def minimise_group(
             descent += wp.dot(g.v, step.v) + wp.dot(g.w, step.w)
             change += wp.dot(step.v, step.v) + wp.dot(step.w, step.w)
             size += wp.dot(twist.v, twist.v) + wp.dot(twist.w, twist.w)
+        if change <= wp.float64(1e-12) * size + wp.float64(1e-30):
+            for i in range(n):
+                moves[b, 3 * i] = along(moves, b, i, _one)
+            break
+        if iteration == 0:
+            value = group_energy(members, pairs, moves, b, n, p, _zero)
         length = wp.float64(1.0)
         reached = group_energy(members, pairs, moves, b, n, p, length)
         while reached > value - wp.float64(1e-4) * length * descent + wp.float64(1e-14) * value and length > wp.float64(1e-6):
@@ -283,8 +289,6 @@ def minimise_group(
         for i in range(n):
             moves[b, 3 * i] = along(moves, b, i, length)
         value = reached
-        if change <= wp.float64(1e-12) * size + wp.float64(1e-30):
-            break
 
 
 # --- the group of a row ------------------------------------------------------------------------------------------------
