@@ -357,7 +357,7 @@ def _held_step(scene, x, u, p, problem, chosen, y):  # type: ignore[no-untyped-d
 
 @inner
 def _body_jacobian(scene, xb, ub, pb, real, compound, active, z, y, jacobian):  # type: ignore[no-untyped-def]
-    """d(next state) / d(state, control, constants) of one body and one physics step, and the state in y; -> whether it exists."""
+    """d(next state) / d(state, control, constants) of one body and physics step, and the state in y; -> whether it exists."""
     if _step(scene, xb, ub, pb, PUSH, real, active, z, y) != _OK:
         return False
     first, second = len(xb), len(xb) + len(ub)
