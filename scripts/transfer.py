@@ -30,18 +30,18 @@ from transfer_vine import SUBSTEPS, VineCase, keywords
 
 from agents.cost import Cost, FeatureCost
 from agents.plan import random_controls
-from agents.study import Failure, Study, Threshold, read_json, register, run_jobs, write_json
+from agents.study import Failure, Study, Threshold, read_json, register, run_jobs
 from agents.transfer import ARMS, BatchPolicy, Identified, PlanWorker, check_study
 from agents.transfer_report import write_report
 from softgym_envs.core.errors import DataError, OptionError, SoftgymError
 from softgym_envs.core.parameters import ParameterDistribution, Parameters, UniformParameters
 from softgym_envs.core.simulator import Simulator
-from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
+from softgym_envs.core.trajectory import DataSplit, TrajectorySet
 from softgym_envs.rendering.teleop import heading_action
 from softgym_envs.tensegrity import TensegrityModel, TensegrityParameters, prism, superball
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.experiments import record_in_air, record_throw
-from softgym_envs.tensegrity.mujoco import TensegrityTwin, TwinParameters
+from softgym_envs.tensegrity.mujoco import TensegrityTwin, TwinParameters, native_constants
 from softgym_envs.tensegrity.parameters import CONTACT
 from softgym_envs.tensegrity.poses import disturbance_scale
 from softgym_envs.tensegrity.residual import random_weights
@@ -116,11 +116,9 @@ class TensegrityCase:
     weights: tuple[float, float, float] = (1.0, 0.5, 0.1)
     data_from: Literal["superball", "prism"] = "superball"
     """Robot that is recorded, at Earth's gravity."""
-    best_constants: tuple[float, ...] = ()
-    """Our engine's constants with the true body and the contact constants that fit unlimited data best; () for its defaults."""
     segment: int = 50
     """Rows of a segment when contact is fitted."""
-    fit_iterations: int = 30
+    fit_iterations: int = 100
 
     @property
     def name(self) -> str:
@@ -150,7 +148,7 @@ class TensegrityCase:
         """The MuJoCo twin."""
         return TensegrityTwin(self.model)
 
-    def truth_parameters(self) -> Parameters:
+    def truth_parameters(self) -> TwinParameters:
         """The twin's defaults at this gravity."""
         return TwinParameters(gravity=self.gravity)
 
@@ -168,11 +166,8 @@ class TensegrityCase:
         return TensegrityParameters(gravity=self.gravity, **GUESS)
 
     def best(self) -> Parameters:
-        """See `best_constants`."""
-        found = (
-            TensegrityParameters.from_vector(np.array(self.best_constants)) if self.best_constants else TensegrityParameters()
-        )
-        return self.adapt(found)
+        """What the twin's settings mean in our engine."""
+        return native_constants(self.truth_parameters())
 
     def wide(self) -> UniformParameters:
         """Body constants within a factor of four of the guess, contact constants nearly anywhere."""
@@ -275,21 +270,6 @@ def fit_contact(
     return multiple_shooting(problem, min(segment, min(t.num_steps for t in throws)), replace(options, starts=CONTACT_STARTS))
 
 
-def best_constants(case: TensegrityCase, out: Path, throws: int) -> tuple[float, ...]:
-    """True body constants and the contact constants that fit `throws` throws of 5 s best; from best.json if it is there."""
-    path = out / "best.json"
-    if path.exists():
-        return tuple(read_json(path)["constants"])
-    source = case.recorded()
-    rng = np.random.default_rng(12345)
-    recorded: list[Trajectory] = [record_throw(source.truth(), rng, duration=5.0) for _ in range(throws)]
-    options = ShootingOptions(reweight=0, levenberg=LevenbergOptions(max_iterations=case.fit_iterations))
-    result = fit_contact(source.native(), TensegrityParameters(), TrajectorySet(tuple(recorded)), case.segment, options)
-    constants = [float(v) for v in result.parameters.to_vector()]
-    write_json(path, {"constants": constants, "names": list(result.parameters.names()), "note": result.verdicts[0].text})
-    return tuple(constants)
-
-
 # --- studies ------------------------------------------------------------------------------------------------------------
 
 PLANNED = (
@@ -334,8 +314,8 @@ def build_vine(args: Args) -> tuple[VineCase, Study]:
     return case, _changed(study, args)
 
 
-def build(args: Args) -> tuple[TensegrityCase, Study, int]:
-    """Case, study and number of throws behind the best constants."""
+def build(args: Args) -> tuple[TensegrityCase, Study]:
+    """Case and study."""
     name = f"{args.study}_{'rl' if args.rl else 'plan'}"
     if args.study == "superball":
         case = TensegrityCase("superball")
@@ -367,7 +347,7 @@ def build(args: Args) -> tuple[TensegrityCase, Study, int]:
             train_steps=128 if args.study == "smoke" else 3_000_000,
             thresholds=tuple(t for t in study.thresholds if {t.arm, t.versus or t.arm} <= set(LEARNED)),
         )  # fmt: skip
-    return case, _changed(study, args), 1 if args.study == "smoke" else 2
+    return case, _changed(study, args)
 
 
 def _changed(study: Study, args: Args) -> Study:
@@ -414,22 +394,22 @@ def film(case: TensegrityCase | VineCase, out: Path) -> tuple[str, ...]:
     return ("transfer.gif",)
 
 
-def chosen(args: Args, out: Path) -> tuple[TensegrityCase | VineCase, Study]:
-    """The case, with the best constants of our engine, and the study, checked."""
+def chosen(args: Args) -> tuple[TensegrityCase | VineCase, Study]:
+    """The case and the study, checked."""
     if args.study.startswith("vine"):
         vine, study = build_vine(args)
         check_study(study)
         return vine, study
-    case, study, throws = build(args)
+    case, study = build(args)
     check_study(study)
-    return replace(case, best_constants=best_constants(case, out, throws)), study
+    return case, study
 
 
 def main(args: Args) -> int:
     """Register the study, run what is missing, write the report; 0 if all runs are there, 1 if some failed, 2 for bad input."""
     out = args.out or Path("results") / f"transfer_{args.study}{'_rl' if args.rl else '_mpc' if args.mpc else ''}"
     try:
-        case, study = chosen(args, out)
+        case, study = chosen(args)
         print(f"study {study.name}, seed {study.seed}, commit {git_commit()}", flush=True)
         register(study, case.name, out, provenance={"commit": git_commit(), "command": command(args)})
         for threshold in study.thresholds:

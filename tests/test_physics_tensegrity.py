@@ -15,7 +15,7 @@ from softgym_envs.core.errors import OptionError, ParameterError, StructureError
 from softgym_envs.core.simulator import finite_differences
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.model import TensegrityModel, prism, superball
-from softgym_envs.tensegrity.mujoco import TensegrityTwin, TwinParameters
+from softgym_envs.tensegrity.mujoco import TensegrityTwin, TwinParameters, native_constants
 from softgym_envs.tensegrity.parameters import CONTACT, TensegrityBody, TensegrityParameters
 from softgym_envs.tensegrity.statics import find_form, stability
 from softgym_envs.tensegrity.structure_file import load_structure
@@ -214,17 +214,7 @@ def touching(rng: np.random.Generator, depth: float, speed: float) -> tuple[Tens
     return model, state
 
 
-MUJOCO_PAD = TensegrityParameters(
-    contact_bias=1e-6 / (0.95 * 0.1) ** 2 * 0.95,
-    restitution=-(1 - 2e-3 / (0.95 * 0.1)),
-    sliding_damping=1 - 2e-3 / (0.95 * 0.1),
-    pivot_damping=1 - 2e-3 / (0.95 * 0.1),
-    friction=1.0,
-    pivot_friction=1.0,
-    contact_compliance=(1 - 0.95) / 0.95 / 10.0,
-)
-"""solref 0.1 1 and solimp 0.9 0.95 0.001 in our letters, by MuJoCo's documentation: b = 2 / (dmax T), k = 1 / (dmax T)^2 times
-the impedance, R = (1 - d)/d times the inverse weight, which is 1/m for a free body; a depth over 1 mm has d = dmax = 0.95."""
+MUJOCO_PAD = native_constants()
 
 
 def cone_excess(model: TensegrityModel, state: Array, change: Array, depth: float) -> float:
@@ -336,6 +326,13 @@ def test_rods_pressed_into_each_other_do_not_spin_up() -> None:
         assert not status.any()
         spins.append(np.abs(states[:, :, 12:78:13]).max())
     assert spins[0] < 10 * spins[1]
+
+
+def test_constants_of_the_twin_are_told_only_where_our_engine_has_them() -> None:
+    with pytest.raises(ParameterError, match="torsional_friction"):
+        native_constants(TwinParameters(torsional_friction=0.5))
+    with pytest.raises(ParameterError, match="batch"):
+        native_constants(TwinParameters(friction=np.array([0.5, 1.0])))
 
 
 def test_a_pad_never_leaves_its_friction_cone() -> None:

@@ -46,7 +46,7 @@ from ..core.mujoco_engine import MujocoEngine
 from ..core.parameters import Parameters, param
 from ..core.simulator import IntArray, Linearization, check_array, check_number, finite_differences
 from .model import TensegrityModel, superball
-from .parameters import TensegrityBody
+from .parameters import TensegrityBody, TensegrityParameters
 
 Array = NDArray[np.float64]
 
@@ -67,6 +67,45 @@ class TwinParameters(TensegrityBody):
     rolling_friction: float = param(1.0, unit="m", bounds=(0.0, 2.0), source="[Wang2020] V: friction 1 1 1")
     contact_timeconst: float = param(0.1, unit="s", bounds=(2e-3, 1.0), scale="log", source="[Wang2020] V: solref 0.1 1")
     contact_dampratio: float = param(1.0, unit="-", bounds=(0.05, 10.0), scale="log", source="[Wang2020] V: solref 0.1 1")
+
+
+IMPEDANCE = 0.95
+"""MuJoCo's default solimp: d at depths over 1 mm, the share of a constraint's load that it holds in a step."""
+
+
+def native_constants(twin: TwinParameters | None = None, dt: float = 1e-3) -> TensegrityParameters:
+    """Constants that the twin's settings mean in our engine's contact mode "patch", for depths over 1 mm.
+
+    By MuJoCo's documentation of solref (T, z) and solimp: a contact's velocity changes by -(b v + k d r) dt with b = 2 / (d T)
+    and k = 1 / (d T z)^2, and it yields by (1 - d) / d times the inverse weight, 1/m for a free body.
+
+    >>> round(native_constants().contact_compliance, 5)
+    0.00526
+
+    Raises:
+        ParameterError: `twin` has a batch, or friction that turns and friction that rolls differ.
+    """
+    twin = twin or TwinParameters()
+    if twin.batch is not None:
+        raise ParameterError(f"twin has a batch of {twin.batch}, expected a single set of constants")
+    if twin.torsional_friction != twin.rolling_friction:
+        raise ParameterError(
+            f"torsional_friction is {twin.torsional_friction} and rolling_friction {twin.rolling_friction}: our engine has "
+            "one pivot_friction for both, they must be equal"
+        )
+    held = 1.0 - 2.0 * dt / (IMPEDANCE * twin.contact_timeconst)
+    stiffness = 1.0 / (IMPEDANCE * twin.contact_timeconst * twin.contact_dampratio) ** 2
+    body = {f.name: getattr(twin, f.name) for f in fields(TensegrityBody)}
+    return TensegrityParameters(
+        **body,
+        contact_bias=IMPEDANCE * stiffness * dt**2,
+        restitution=-held,
+        sliding_damping=held,
+        pivot_damping=held,
+        friction=twin.friction,
+        pivot_friction=twin.rolling_friction,
+        contact_compliance=(1.0 - IMPEDANCE) / IMPEDANCE / twin.rod_mass,
+    )
 
 
 @dataclass(frozen=True, eq=False)
