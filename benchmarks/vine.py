@@ -1,6 +1,6 @@
 """The vine room, measured: exactness, speed side by side with OSQP and MuJoCo, linearity, batches, overlap in random clutter.
 
-Prints a table and writes results/vine.json. Ratios are medians over rounds in which both sides run in turn, on one core, so
+Prints a table and writes results/vine.json and vine_linear.png beside it. Ratios are medians over rounds in which both sides run in turn, on one core, so
 that whatever else the machine does hits both. OSQP's time is that of update and solve, without our assembly in NumPy.
 """
 
@@ -193,6 +193,22 @@ def linearity(rounds: int) -> dict[str, Any]:
     }
 
 
+def draw_linearity(found: dict[str, Any], path: Path) -> None:
+    """Time per step against bodies, beside a straight line through the last point and the origin."""
+    from matplotlib.figure import Figure
+
+    bodies, times = np.array(found["bodies"]), np.array(found["microseconds_per_step"])
+    figure = Figure(figsize=(5.0, 3.6), layout="constrained")
+    axes = figure.add_subplot()
+    axes.loglog(bodies, times[-1] * bodies / bodies[-1], "--", color="0.6", label="proportional to bodies")
+    axes.loglog(bodies, times, "o-", label=f"measured; exponent {found['exponent']:.2f} from 100 bodies")
+    axes.set_xlabel("bodies")
+    axes.set_ylabel("time per step [µs], one core")
+    axes.legend(frameon=False, fontsize=8)
+    axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=130)
+
+
 def steps_of(envs: Any, action: Array, count: int) -> None:
     """So many steps of a batched environment."""
     for _ in range(count):
@@ -256,6 +272,7 @@ def main(args: Args) -> None:
     text = json.dumps(report, indent=1)
     print(text)
     write_atomically(args.out, (text + "\n").encode())
+    draw_linearity(report["linearity"], args.out.with_name("vine_linear.png"))
 
 
 if __name__ == "__main__":
