@@ -21,6 +21,7 @@ from .problem import FitProblem, IdentificationSetup, Measurement, OffersComplem
 from .residual import ResidualFit, ResidualOptions, fit_residual
 from .result import Estimate, FitResult, Verdict, load_distribution
 from .shooting import ShootingOptions, multiple_shooting, one_step, single_shooting
+from .simultaneous import SimultaneousOptions, simultaneous
 from .uncertainty import Combination, PosteriorParameters
 from .validation import HorizonError, open_loop
 
@@ -46,6 +47,7 @@ __all__ = [
     "ResidualFit",
     "ResidualOptions",
     "ShootingOptions",
+    "SimultaneousOptions",
     "Verdict",
     "adam",
     "bootstrap_filter",
@@ -58,5 +60,6 @@ __all__ = [
     "noise_of",
     "one_step",
     "open_loop",
+    "simultaneous",
     "single_shooting",
 ]

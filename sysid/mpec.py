@@ -129,7 +129,7 @@ def mpec(problem: FitProblem, form: ComplementarityForm, options: MpecOptions | 
         DataError: The simulation fails everywhere.
     """
     solution = solve(problem, form, options)
-    system = _system(problem)
+    system = whole_recordings(problem)
     tried = ", ".join(f"{a.method}: {a.objective:.4g}" for a in solution.attempts)
     explained = "" if solution.accepted else "; the noise does not explain the residuals"
     log = tuple(
@@ -153,7 +153,7 @@ def solve(problem: FitProblem, form: ComplementarityForm, options: MpecOptions |
     parts = separable(problem, form)
     if parts:
         return _joined(problem, [(part, solve(sub, part.form, options)) for part, sub in parts], begin)
-    system = _system(problem)
+    system = whole_recordings(problem)
     tried: list[tuple[Attempt, Array, Array]] = []
     for attempt in _attempts(problem, form, system, options):
         tried.append(attempt)
@@ -262,7 +262,8 @@ def _polished(
     return best.theta, best.blocks, 2.0 * best.cost, sum(len(end.log) - 1 for end in ends)
 
 
-def _system(problem: FitProblem) -> ShootingSystem:
+def whole_recordings(problem: FitProblem) -> ShootingSystem:
+    """Single shooting over the training recordings with free initial states and the noise that is given."""
     exact = bool(getattr(problem.simulator, "exact_linearize", False))
     segments = cut(problem, problem.split.train, None, free=True, exact=exact)
     assert problem.known_noise is not None

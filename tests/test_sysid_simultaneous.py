@@ -1,0 +1,146 @@
+"""States and constants in one nonlinear program: known truths, agreement with shooting, contact schedules, bad input."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("casadi")
+from softgym_envs.contact.dynamics import ParticleSimulator
+from softgym_envs.contact.experiments import record
+from softgym_envs.contact.parameters import ParticleParameters
+from softgym_envs.contact.symbolic import complementarity_form as contact_form
+from softgym_envs.core.errors import OptionError
+from softgym_envs.core.trajectory import TrajectorySet
+from softgym_envs.vine.dynamics import VineSimulator
+from softgym_envs.vine.experiments import NOISE, record_oscillation
+from softgym_envs.vine.identification import Setup
+from softgym_envs.vine.model import VineModel, with_obstacles
+from softgym_envs.vine.mujoco import VineTwinParameters
+from softgym_envs.vine.obstacles import wall
+from softgym_envs.vine.parameters import VineParameters
+from softgym_envs.vine.symbolic import complementarity_form, tracked_points
+from sysid import FitProblem, Measurement, SimultaneousOptions, simultaneous, single_shooting
+from sysid.simultaneous import solve
+
+PARTICLE = ParticleSimulator()
+FORM = contact_form(PARTICLE)
+SIZE = 5e-3 / np.sqrt(3)
+QUICK = SimultaneousOptions(factor=0.01)
+BEAM = VineModel(num_links=5, max_length=0.4 * 5 / 4.5, initial_length=0.4, num_sections=0)
+"""Four links and a tip link of half their length: the number of links does not hang on a rounding of the length."""
+
+
+def falling(**changes):
+    """[Berard2008] slide 27: a particle falls, slides and is pushed; its positions with noise, fit from friction 1."""
+    start = PARTICLE.initial_state()[0]
+    noise = {"x": SIZE, "y": SIZE}
+    rng = np.random.default_rng(0)
+    recording = record(PARTICLE, start, np.full((100, 1), 5.0), noise=noise, rng=rng, uniform=True)
+    keywords = {"start": ParticleParameters(friction=1.0), "noise": noise, "free_motion": True, **changes}
+    return FitProblem(PARTICLE, TrajectorySet((recording,)), ("friction",), **keywords)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return solve(falling(), FORM, QUICK)
+
+
+def test_a_contact_schedule_is_found_and_so_is_friction(found):
+    """Truth inside the interval; the pairs are complementary; touching begins when the fall of 3 m ends."""
+    result = simultaneous(falling(), FORM, QUICK)
+    assert found.solved and result.converged
+    assert result.estimates[0].interval[0] < 0.2 < result.estimates[0].interval[1]
+    assert abs(result.parameters.friction - falling().decode(found.theta).friction) < 1e-5  # the polish has little to do
+    constants = np.repeat(falling().vectors(found.theta[None]), 100, axis=0)
+    x, z = found.states[0], found.pairs[0]
+    controls = np.full((1, 100), 5.0)
+    g, f = (np.array(part).T for part in FORM.step(x[:-1].T, controls, constants.T, x[1:].T, z.T))
+    assert np.abs(g).max() < 1e-6 and z.min() > -1e-7 and f.min() > -1e-7 and (z * f).max() < 2e-6
+    landed = int(np.flatnonzero(z[:, 0] > 1.0)[0]) + 1
+    assert landed * PARTICLE.dt == pytest.approx(np.sqrt(2 * 3.0 / 9.81), abs=2 * PARTICLE.dt)
+
+
+def test_a_given_schedule_leads_to_the_same_constants(found):
+    constants = np.repeat(falling().vectors(found.theta[None]), 100, axis=0)
+    x, z = found.states[0], found.pairs[0]
+    _, f = (np.array(part).T for part in FORM.step(x[:-1].T, np.full((1, 100), 5.0), constants.T, x[1:].T, z.T))
+    given = solve(falling(), FORM, schedule=[f < z])
+    assert given.solved and given.iterations < found.iterations
+    np.testing.assert_allclose(given.theta, found.theta, rtol=1e-4)
+    assert (given.pairs[0][f >= z] == 0).all()
+
+
+def oscillation(truth, *, twin=False, seconds=0.15):
+    """Points along a cantilever that was let go, and what it is fitted with."""
+    simulator = VineSimulator(BEAM, 1 / 960, "linear")
+    setup, rng = Setup(simulator), np.random.default_rng(2)
+    recording = replace(record_oscillation(truth, rng, bend=0.8, seconds=seconds), substeps=4)
+    measure, names = setup.measurement(recording.names)
+    if not twin:  # the same points of our own engine
+        controls = np.zeros((1, recording.num_steps, 1))
+        own = truth_of(truth)
+        states, _ = simulator.rollout(BEAM.straight_state(curvature=0.8)[None], controls, own, substeps=4)
+        clean = measure(states[0])
+        values = np.where(np.isfinite(recording.values), clean + NOISE * rng.normal(size=clean.shape), np.nan)
+        recording = replace(recording, values=values)
+    return FitProblem(
+        simulator, TrajectorySet((recording,)), free=setup.free, start=VineParameters(drag=0.0),
+        measurement=Measurement(names, measure), noise=dict.fromkeys(names, NOISE),
+        initial_state=setup.first_state(names), free_initial=True, free_motion=True,
+    )  # fmt: skip
+
+
+def truth_of(truth):
+    return VineParameters(drag=0.0, bending_stiffness=truth.bending_stiffness, bending_damping=truth.bending_damping)
+
+
+POINTS = tracked_points(BEAM, np.linspace(0.0, 1.0, 21))
+TRUTH = VineTwinParameters(bending_stiffness=0.03, bending_damping=5e-4, drag=0.0)
+
+
+def test_the_symbolic_step_is_the_engines_step():
+    """Two formulations of one step, with gravity, drag and growth: equations hold to rounding of their largest term."""
+    simulator = VineSimulator(BEAM, 1 / 960, "linear")
+    p = VineParameters(gravity=3.0, drag=0.3, bending_stiffness=0.03, bending_damping=5e-4)
+    states, status = simulator.rollout(BEAM.straight_state(curvature=0.8)[None], np.full((1, 100, 1), 0.05), p)
+    x, constants = states[0], np.tile(p.to_vector()[:, None], 100)
+    g, _ = complementarity_form(simulator).step(x[:-1].T, np.full((1, 100), 0.05), constants, x[1:].T, np.zeros((0, 100)))
+    moments = 0.03 * 0.8 / 960  # h EI kappa
+    scale = np.where(np.arange(BEAM.nx)[:, None] // BEAM.num_links == 1, moments, 1.0)
+    assert status[0] == 0 and np.abs(np.array(g) / scale).max() < 1e-12
+    measure, _ = Setup(simulator).measurement(tuple(f"point{k}.{axis}" for k in range(21) for axis in "xy"))
+    np.testing.assert_allclose(np.array(POINTS(x.T)).T, measure(x), atol=1e-14)
+
+
+def test_constants_of_a_vine_robot_are_recovered_from_tracked_points():
+    """Own data with noise and lost points: 99.9 % intervals hold the truth; from constants a factor of 1.5 and 2.5 off."""
+    result = simultaneous(oscillation(TRUTH), complementarity_form(VineSimulator(BEAM, 1 / 960, "linear")), observe=POINTS)
+    assert result.converged and result.reduced_chi2 == pytest.approx(1.0, abs=0.1)
+    for name in ("bending_stiffness", "bending_damping"):
+        assert abs(getattr(result.parameters, name) - getattr(TRUTH, name)) < 3.3 * result.std[name]
+        assert result.std[name] < 0.02 * getattr(TRUTH, name)
+
+
+def test_shooting_from_the_solution_does_not_move_it():
+    """One problem, two methods, on the twin's data."""
+    problem = oscillation(TRUTH, twin=True)
+    found = solve(problem, complementarity_form(problem.simulator), observe=POINTS)
+    shot = single_shooting(problem)
+    np.testing.assert_allclose(np.exp(found.theta), [getattr(shot.parameters, name) for name in problem.free], rtol=1e-3)
+
+
+def test_bad_input():
+    with pytest.raises(OptionError, match="noise is not given"):
+        simultaneous(falling(noise=None), FORM)
+    with pytest.raises(OptionError, match="give both or neither"):
+        simultaneous(falling(), FORM, observe=POINTS)
+    with pytest.raises(OptionError, match=r"schedule has shapes .* expected \[\(100, 4\)\]"):
+        simultaneous(falling(), FORM, schedule=[np.zeros((3, 4), dtype=bool)])
+    for bad in ({"tau": 0.0}, {"factor": 1.0}, {"last": 2.0}, {"iterations": 0}):
+        with pytest.raises(OptionError, match=next(iter(bad))):
+            SimultaneousOptions(**bad)
+    with pytest.raises(OptionError, match="1 obstacles"):
+        complementarity_form(VineSimulator(with_obstacles(BEAM, (wall(0.5, 0.0, np.pi),)), 1 / 960, "linear"))
