@@ -1,7 +1,7 @@
 """The vine room, measured: exactness, speed side by side with OSQP and MuJoCo, linearity, batches, overlap in random clutter.
 
 Prints a table, writes results/vine.json and vine_linear.png. Ratios are medians over rounds in which both sides run in turn, on
-one core, so that whatever else the machine does hits both. OSQP's time is that of update and solve, without our assembly in NumPy.
+one core, so that whatever else the machine does hits both. OSQP's time is that of update and solve, without our assembly.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ Unknowns are constants theta, the states x_0 ... x_K of every physics step, and 
    0 \le z \perp f \ge 0
 
 The contact schedule is *given* (of every pair one number is zero, and it is known which one; [Jitosho2021] assumes it) or
-*found*: z, f >= 0 and z f <= tau, with tau driven to almost zero (Scholtes 2001). Solved by IPOPT with exact second derivatives; a
-polish by single shooting from where it ends then removes what is left of tau and gives the usual judgement.
+*found*: z, f >= 0 and z f <= tau, with tau driven to almost zero (Scholtes 2001). IPOPT solves it with exact derivatives;
+a polish by single shooting from where it ends then removes what is left of tau and gives the usual judgement.
 
 Measured points are a function of the state that CasADi can differentiate (`observe`), from the room. Compared with
 `sysid.mpec`, which eliminates the states and needs measured state entries, this is slower and more general.
@@ -138,7 +138,8 @@ def solve(
     taus = [options.tau]
     while taus[-1] > options.last:
         taus.append(max(options.factor * taus[-1], options.last))
-    unknowns, iterations, duals = program.first_guess(options.tau), 0, {}
+    unknowns, iterations = program.first_guess(options.tau), 0
+    duals: dict[str, Array] = {}
     for tau in taus if form.nz and schedule is None else taus[-1:]:
         unknowns, duals, stats = program.run(unknowns, duals, tau, options.iterations)
         iterations += int(stats["iter_count"])
