@@ -276,7 +276,7 @@ PLANNED = (
     "zero", "guess", "nominal", "wide", "forces", "identified", "posterior", "residual", "identified_mpc", "true_constants",
     "network", "truth_budget", "truth_sampled", "truth",
 )  # fmt: skip
-REPLANNED = ("zero", "nominal", "wide", "identified", "posterior", "true_constants", "network", "truth")
+REPLANNED = ("zero", "nominal", "wide", "identified", "posterior", "true_constants", "network", "truth_budget", "truth")
 LEARNED = ("zero", "nominal", "wide", "forces", "identified", "posterior", "true_constants", "truth_budget", "truth")
 SUPERBALL_THRESHOLDS = (
     Threshold("identified", "share", 0.95, reason="issue 3: 95 % of the oracle with 10 000 training steps"),
