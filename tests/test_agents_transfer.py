@@ -406,7 +406,7 @@ def test_the_full_studies_are_consistent(monkeypatch):
     script = load_script("transfer", monkeypatch)
     for name in ("superball", "prism"):
         for rl in (False, True):
-            _, study, _ = script.build(script.Args(study=name, rl=rl))
+            _, study = script.build(script.Args(study=name, rl=rl))
             check_study(study)
             assert study.jobs(ARMS) and study.budget == 10_000
             assert study.thresholds[0].limit == 0.95
