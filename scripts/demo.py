@@ -111,7 +111,7 @@ def main(args: Args) -> None:
 
     say(begin, "running the plan on the twin, and replanning along the way")
     mpc = SamplingController(
-        engine, cost, 15, rng, 100, fit.parameters, SamplingOptions(samples=64, knots=4, noise=0.6, iterations=2)
+        engine, cost, 8, rng, 100, fit.parameters, SamplingOptions(samples=16, knots=4, noise=0.6, iterations=2)
     )
     runs = {
         "identified engine": run_open_loop(plan, engine, state, fit.parameters),

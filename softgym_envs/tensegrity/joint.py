@@ -142,13 +142,14 @@ def group_gradient(
         moves[b, 3 * pair.second + 2] = g2
 
 
-@wp.func
+@wp.func_native("""
+    double* at = wp::address(matrix, b, row * size + column);
+    for (int i = 0; i < 3; ++i)
+        for (int j = 0; j < 3; ++j)
+            at[i * size + j] += block.data[i][j];
+""")
 def add_block(matrix: wp.array2d(dtype=wp.float64), b: int, size: int, row: int, column: int, block: wp.mat33d):
-    """Add a block to the matrix."""
-    for i in range(3):
-        for j in range(3):
-            at = (row + i) * size + column + j
-            matrix[b, at] = matrix[b, at] + block[i, j]
+    """Add a block to the matrix. In C++, as all that follow: Warp's indexing of an array takes most of the time here."""
 
 
 @wp.func
@@ -172,6 +173,51 @@ def add_coupling(
     add_block(matrix, b, size, row + 3, column + 3, factor * (A * to_w + C.ww - wp.transpose(C.vw) * skew(arm_column)))
 
 
+@wp.func_native("""
+    double* row = wp::address(matrix, b, 0);
+    for (int k = 0; k < size * size; ++k)
+        row[k] = 0.0;
+""")
+def clear(matrix: wp.array2d(dtype=wp.float64), b: int, size: int):
+    """Zeros."""
+
+
+@wp.func_native("""
+    double* a = wp::address(matrix, b, 0);
+    for (int i = 0; i < size; ++i) {
+        double* left = a + i * size;
+        for (int j = 0; j <= i; ++j) {
+            const double* up = a + j * size;
+            double sum = left[j];
+            for (int k = 0; k < j; ++k)
+                sum -= left[k] * up[k];
+            left[j] = i == j ? ::sqrt(sum) : sum / up[j];
+        }
+    }
+""")
+def cholesky(matrix: wp.array2d(dtype=wp.float64), b: int, size: int):
+    """The lower triangle becomes the Cholesky factor."""
+
+
+@wp.func_native("""
+    const double* a = wp::address(matrix, b, 0);
+    double* x = wp::address(matrix, b, size * size);
+    for (int i = 0; i < size; ++i) {
+        double sum = x[i];
+        for (int k = 0; k < i; ++k)
+            sum -= a[i * size + k] * x[k];
+        x[i] = sum / a[i * size + i];
+    }
+    for (int i = size - 1; i >= 0; --i) {
+        x[i] /= a[i * size + i];
+        for (int k = 0; k < i; ++k)
+            x[k] -= a[i * size + k] * x[i];
+    }
+""")
+def substitute(matrix: wp.array2d(dtype=wp.float64), b: int, size: int):
+    """Solve with the factor, in place, for the vector that follows the matrix."""
+
+
 @wp.func
 def factorise(
     members: wp.array2d(dtype=Member),
@@ -184,8 +230,7 @@ def factorise(
 ):
     """Second derivative of the energy at the twists in `moves`, as its Cholesky factor (lower, by rows)."""
     size = 6 * n
-    for at in range(size * size):
-        matrix[b, at] = _zero
+    clear(matrix, b, size)
     none = wp.vec3d(_zero, _zero, _zero)
     for i in range(n):
         member = members[b, i]
@@ -204,15 +249,7 @@ def factorise(
         add_coupling(matrix, b, size, i, i, pair.arm1, pair.arm1, C, pair.free1)
         add_coupling(matrix, b, size, j, j, pair.arm2, pair.arm2, C, pair.free2)
         add_coupling(matrix, b, size, j, i, pair.arm2, pair.arm1, C, -pair.free1 * pair.free2)
-    for j in range(size):
-        for i in range(j, size):
-            total = matrix[b, i * size + j]
-            for k in range(j):
-                total = total - matrix[b, i * size + k] * matrix[b, j * size + k]
-            if i == j:
-                matrix[b, j * size + j] = wp.sqrt(total)
-            else:
-                matrix[b, i * size + j] = total / matrix[b, j * size + j]
+    cholesky(matrix, b, size)
 
 
 @wp.func
@@ -228,17 +265,7 @@ def solve_factored(matrix: wp.array2d(dtype=wp.float64), moves: wp.array2d(dtype
         for c in range(3):
             matrix[b, x + 6 * i + c] = g.v[c]
             matrix[b, x + 6 * i + 3 + c] = g.w[c]
-    for i in range(size):
-        total = matrix[b, x + i]
-        for k in range(i):
-            total = total - matrix[b, i * size + k] * matrix[b, x + k]
-        matrix[b, x + i] = total / matrix[b, i * size + i]
-    for down in range(size):
-        i = size - 1 - down
-        total = matrix[b, x + i]
-        for k in range(i + 1, size):
-            total = total - matrix[b, k * size + i] * matrix[b, x + k]
-        matrix[b, x + i] = total / matrix[b, i * size + i]
+    substitute(matrix, b, size)
     for i in range(n):
         at = x + 6 * i
         step = Twist()
