@@ -12,8 +12,8 @@ a small network of numbers x that do not change when the scene is turned (`featu
 correction stays a fraction of what the contact law does.
 
 The gate g = s^2 / (s^2 + s_0^2) makes it vanish at rest: a state of rest of the contact law stays one, with the same
-stability. [Wang2020] (arXiv 2011.04929) IV-B adds a network of 3 x 100 units to the contact
-model instead, without a gate.
+stability. Rods that touch each other (`joint`) are not corrected. [Wang2020] (arXiv 2011.04929) IV-B adds a network of 3 x
+100 units to the contact model instead, without a gate.
 """
 
 from __future__ import annotations
