@@ -88,8 +88,10 @@ class Args:
 TUNING_STEPS = 6_100_000
 """Steps of the twin that went into choosing samples, iterations and horizon of the sampling MPC, which all arms share: 198
 episodes planned in the engine, and 4 planned in the twin itself."""
-CONTACT_STARTS = 3
-"""Starts of a contact fit: friction 0 is a local minimum of it."""
+CONTACT_STARTS = 4
+"""Starts of the search for contact constants: no friction at all is a local minimum of it."""
+CONTACT_SEARCH = 1.0
+"""How much of the beginning of every throw that search sees [s]."""
 
 
 @dataclass(frozen=True)
@@ -265,9 +267,12 @@ class TensegrityCase:
 def fit_contact(
     simulator: TensegritySimulator, start: Parameters, throws: TrajectorySet, segment: int, options: ShootingOptions
 ) -> Any:
-    """Contact constants from throws, the body held."""
-    problem = FitProblem(simulator, throws, free=CONTACT["patch"], start=start, free_motion=True)
-    return multiple_shooting(problem, min(segment, min(t.num_steps for t in throws)), replace(options, starts=CONTACT_STARTS))
+    """Contact constants from throws, the body held: a search over single steps, then segments from what it found."""
+    beginnings = TrajectorySet(tuple(t.window(0.0, CONTACT_SEARCH) for t in throws))
+    problem = FitProblem(simulator, beginnings, free=CONTACT["patch"], start=start, free_motion=True)
+    near = one_step(problem, replace(options, starts=CONTACT_STARTS, jacobian="differences"))
+    problem = replace(problem, data=throws, start=near.parameters)
+    return multiple_shooting(problem, min(segment, min(t.num_steps for t in throws)), options)
 
 
 # --- studies ------------------------------------------------------------------------------------------------------------
@@ -337,8 +342,8 @@ def build(args: Args) -> tuple[TensegrityCase, Study]:
         )  # fmt: skip
     if args.mpc:
         study = replace(
-            study, name=f"{args.study}_mpc", kind="mpc", arms=REPLANNED, budgets=study.budgets[:1], curve=(),
-            tuning_steps=TUNING_STEPS,
+            study, name=f"{args.study}_mpc", kind="mpc", arms=REPLANNED, tuning_steps=TUNING_STEPS,
+            curve=tuple(a for a in study.curve if a in REPLANNED),
             thresholds=tuple(t for t in study.thresholds if {t.arm, t.versus or t.arm} <= set(REPLANNED)),
         )  # fmt: skip
     if args.rl:
