@@ -342,7 +342,8 @@ def build(args: Args) -> tuple[TensegrityCase, Study]:
         )  # fmt: skip
     if args.mpc:
         study = replace(
-            study, name=f"{args.study}_mpc", kind="mpc", arms=REPLANNED, tuning_steps=TUNING_STEPS,
+            study, name=f"{args.study}_mpc", kind="mpc", tuning_steps=TUNING_STEPS,
+            arms=tuple(a for a in REPLANNED if a in study.arms),
             curve=tuple(a for a in study.curve if a in REPLANNED),
             thresholds=tuple(t for t in study.thresholds if {t.arm, t.versus or t.arm} <= set(REPLANNED)),
         )  # fmt: skip

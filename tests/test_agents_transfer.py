@@ -405,8 +405,9 @@ def test_a_vine_study_identifies_the_twin_and_ends_in_a_report(monkeypatch, tmp_
 def test_the_full_studies_are_consistent(monkeypatch):
     script = load_script("transfer", monkeypatch)
     for name in ("superball", "prism"):
-        for rl in (False, True):
-            _, study = script.build(script.Args(study=name, rl=rl))
+        for kind in ("plan", "mpc", "rl"):
+            _, study = script.build(script.Args(study=name, mpc=kind == "mpc", rl=kind == "rl"))
             check_study(study)
+            assert study.kind == kind
             assert study.jobs(ARMS) and study.budget == 10_000
             assert study.thresholds[0].limit == 0.95
