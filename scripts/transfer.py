@@ -94,6 +94,10 @@ CONTACT_SEARCH = 1.0
 """How much of the beginning of every throw that search sees [s]."""
 
 
+FILM_FRAMES = 26
+"""At most, so that the report stays below a megabyte."""
+
+
 @dataclass(frozen=True)
 class Both:
     """Two independent distributions over different constants."""
@@ -392,11 +396,12 @@ def film(case: TensegrityCase | VineCase, out: Path) -> tuple[str, ...]:
         replays = sorted((out / "replays").glob(f"{arm}_b*_d0_s0.json"))
         if not replays:
             return ()
-        renderer = PygameRenderer(size=(400, 300))
+        renderer = PygameRenderer(size=(320, 240))
         states = np.array(read_json(replays[0])["states"])
-        pictures = [render_state(truth, x, case.hints, renderer) for x in states]
+        skip = -(-len(states) // FILM_FRAMES)
+        pictures = [render_state(truth, x, case.hints, renderer) for x in states[::skip]]
         frames.append([p for p in pictures if p is not None])
-    write_gif(out / "transfer.gif", side_by_side(frames[0], frames[1], ("before identification", "identified")), fps=10)
+    write_gif(out / "transfer.gif", side_by_side(frames[0], frames[1], ("before identification", "identified")), fps=10 / skip)
     return ("transfer.gif",)
 
 
