@@ -94,7 +94,7 @@ CONTACT_SEARCH = 1.0
 """How much of the beginning of every throw that search sees [s]."""
 
 
-FILM_FRAMES = 26
+FILM_FRAMES = 20
 """At most, so that the report stays below a megabyte."""
 
 
@@ -318,7 +318,7 @@ def build_vine(args: Args) -> tuple[VineCase, Study]:
     study = Study(
         f"{args.study}_{'rl' if args.rl else 'mpc'}", "rl" if args.rl else "mpc", VINE_ARMS, (100 * SUBSTEPS,), datasets=1,
         starts=50 if args.rl else 5, horizon=25, substeps=SUBSTEPS, thresholds=VINE_THRESHOLDS, failure_cost=100.0,
-        train_steps=1_000_000 if args.rl else 0,
+        train_steps=100_000 if args.rl else 0,
     )  # fmt: skip
     return case, _changed(study, args)
 
