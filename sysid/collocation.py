@@ -21,7 +21,7 @@ Legend: K physics steps, nx state, nz pairs, p free constants, ny measured colum
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,18 +124,17 @@ class Collocation:
     def relax(self, point: Point, tau: float, *, iterations: int, tolerance: float = 1e-3) -> tuple[Point, int]:
         """Lifted Gauss-Newton at one tau, until steps in theta and infeasibility are small; -> the point, iterations used."""
         damping, weight = 1e-3, 0.0
-        defects = self._defects(point, tau)
+        defects, now = self._defects(point, tau), self.objective(point)
         for iteration in range(iterations):
             found = self._direction(point, defects, damping)
             if found is None:
                 return point, iteration
             step, predicted = found
-            now, infeasible = self.objective(point), _size(defects)
+            infeasible = _size(defects)
             weight = max(weight, 2.0 * (predicted - now) / max(infeasible, 1e-300), 1e-3 * now / max(infeasible, 1e-300))
-            length, moved, ahead = self._search(point, step, tau, now + weight * infeasible, predicted, weight)
+            length, point, defects, reached = self._search(point, step, tau, now + weight * infeasible, predicted, weight)
             change = float(np.abs(length * step.theta).max(initial=0.0))
-            gained = abs(self.objective(moved) - now)
-            point, defects = moved, ahead
+            gained, now = abs(reached - now), reached
             damping = max(0.3 * damping, 1e-12) if length == 1.0 else min(2.0 * damping, 1e3)
             if length == 1.0 and _size(defects) < tolerance and (change < 1e-6 or gained < tolerance * now):
                 return point, iteration + 1
@@ -145,8 +144,8 @@ class Collocation:
 
     def _search(
         self, point: Point, step: Point, tau: float, merit: float, predicted: float, weight: float
-    ) -> tuple[float, Point, list[tuple[Array, Array]]]:
-        """Armijo's rule on objective + weight |defects|_1; the shortest step is taken if none obeys."""
+    ) -> tuple[float, Point, list[tuple[Array, Array]], float]:
+        """Armijo's rule on objective + weight |defects|_1; the shortest step is taken if none obeys. -> objective last."""
         length = 1.0
         while True:
             moved = Point(
@@ -155,9 +154,10 @@ class Collocation:
                 tuple(z + length * dz for z, dz in zip(point.pairs, step.pairs, strict=True)),
             )
             ahead = self._defects(moved, tau)
-            reached = self.objective(moved) + weight * _size(ahead)
-            if reached <= merit - 1e-4 * length * (merit - predicted) or length <= SMALLEST_STEP:
-                return length, moved, ahead
+            reached = self.objective(moved)
+            promised = merit - 1e-4 * length * (merit - predicted)
+            if reached + weight * _size(ahead) <= promised or length <= SMALLEST_STEP:
+                return length, moved, ahead, reached
             length *= 0.5
 
     def _direction(self, point: Point, defects: list[tuple[Array, Array]], damping: float) -> tuple[Point, float] | None:
@@ -182,8 +182,7 @@ class Collocation:
         """Rows [J r] over (theta, x_0 of every recording), priors last."""
         p, nx, columns = len(point.theta), self.problem.simulator.nx, self.problem.state_columns
         residuals, rows, unknowns = self._residuals(point), [], p + nx * len(local)
-        for index, (part, window) in enumerate(zip(local, self.windows, strict=True)):
-            weight = np.where(np.isfinite(window.values), 1.0 / self.sigma, 0.0)
+        for index, (part, (_, weight)) in enumerate(zip(local, self._measured, strict=True)):
             J = part.columns[:, columns] * weight[..., None]
             wide = np.zeros((J.shape[0] * J.shape[1], unknowns + 1))
             wide[:, :p] = J[..., :p].reshape(len(wide), p)
@@ -231,22 +230,31 @@ class Collocation:
 
     # --- residuals and constraints -------------------------------------------------------------------------------------
 
+    @cached_property
+    def _measured(self) -> list[tuple[Array, Array]]:
+        """Per recording what was measured and 1 / sigma of it, (K+1, ny) each; zero where nothing was."""
+        return [(np.nan_to_num(w.values), np.where(np.isfinite(w.values), 1.0 / self.sigma, 0.0)) for w in self.windows]
+
+    @cached_property
+    def _believed(self) -> tuple[Array, Array]:
+        """Means of the constants' priors and 1 / standard deviation, (p,) each; zero without one."""
+        mean, std = self.problem.prior_rows
+        return np.nan_to_num(mean), 1.0 / std
+
     def _residuals(self, point: Point) -> list[Array]:
         """Weighted, per recording, zero where nothing was measured; then the priors'."""
         columns = self.problem.state_columns
-        found = [
-            np.nan_to_num((x[:, columns] - w.values) / self.sigma) for x, w in zip(point.states, self.windows, strict=True)
-        ]
-        mean, std = self.problem.prior_rows
-        rows = [np.where(np.isfinite(std), (point.theta - np.nan_to_num(mean)) / std, 0.0)]
+        found = [(x[:, columns] - y) * weight for x, (y, weight) in zip(point.states, self._measured, strict=True)]
+        mean, weight = self._believed
+        rows = [(point.theta - mean) * weight]
         if self.prior is not None:
             rows.append(self.prior.root @ (np.concatenate([point.theta, point.states[0][0]]) - self.prior.mean))
         return [*found, np.concatenate(rows)]
 
     def _prior_jacobian(self, unknowns: int) -> Array:
-        _, std = self.problem.prior_rows
-        rows = np.zeros((len(std), unknowns))
-        rows[:, : len(std)] = np.diag(1.0 / std)
+        weight = self._believed[1]
+        rows = np.zeros((len(weight), unknowns))
+        rows[:, : len(weight)] = np.diag(weight)
         return rows if self.prior is None else np.vstack([rows, self.prior.root])
 
     def _defects(self, point: Point, tau: float) -> list[tuple[Array, Array]]:
