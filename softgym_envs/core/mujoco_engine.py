@@ -39,7 +39,6 @@ from .simulator import Array, IntArray, Status, check_array
 _CONTROL_SPEC = int(mujoco.mjtState.mjSTATE_CTRL | mujoco.mjtState.mjSTATE_MOCAP_POS | mujoco.mjtState.mjSTATE_MOCAP_QUAT)
 _LARGEST = 1e10  # MuJoCo's own limit, mjMAXVAL
 _BUFFER_BYTES = 64 * 2**20  # mujoco.rollout records every substep: larger batches are cut into pieces
-_CACHE_BYTES = 256 * 2**20
 
 _OK, _DIVERGED = np.int32(Status.OK), np.int32(Status.DIVERGED)
 
@@ -70,6 +69,8 @@ class MujocoEngine:
     """Largest velocity [m/s, rad/s] before a row counts as diverged."""
     num_threads: int = field(default_factory=lambda: _available_cores())
     """Threads of a batch; a single row runs on the calling thread."""
+    cache_bytes: int = 256 * 2**20
+    """Memory for models whose constants may come again; 16 models are always kept."""
     _cache: OrderedDict[bytes, mujoco.MjModel] = field(default_factory=OrderedDict, init=False, repr=False)
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
 
@@ -224,7 +225,7 @@ class MujocoEngine:
 
     @functools.cached_property
     def _cache_size(self) -> int:
-        return max(16, int(_CACHE_BYTES // mujoco.mj_sizeModel(self.model)))
+        return max(16, int(self.cache_bytes // mujoco.mj_sizeModel(self.model)))
 
     @functools.cached_property
     def _data(self) -> list[mujoco.MjData]:

@@ -238,6 +238,7 @@ class VineTwin:
                 mocap_index=moving + np.arange(mocap),
                 write_constants=lambda mj, row: self._write_constants(mj, row, n),
                 speed_limit=1e4,
+                cache_bytes=0,  # constants hold the length, which hardly ever comes again; and there is an engine for every n
             )
         return self._engines[n]
 
