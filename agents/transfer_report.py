@@ -109,7 +109,13 @@ class Summary:
     @property
     def complete(self) -> bool:
         """Whether every run is there."""
-        return all(arm.runs == arm.expected for arm in self.arms)
+        return not self.missing and all(arm.runs == arm.expected for arm in self.arms)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Arms without any run: they have no row in the table."""
+        there = {arm.arm for arm in self.arms}
+        return tuple(name for name in self.study.arms if name not in there)
 
 
 def summarise(study: Study, out: Path) -> Summary:
@@ -295,7 +301,8 @@ def markdown(summary: Summary) -> str:
     """The table and the verdicts as Markdown."""
     head, rows = table(summary)
     lines = [f"# Transfer study: {summary.study.name}", "", f"**{headline(summary)}**", ""]
-    lines += [f"- {v.text}" for v in summary.verdicts] + [""]
+    lines += [f"- {v.text}" for v in summary.verdicts]
+    lines += [f"- no run of {ARMS[name].text}" for name in summary.missing] + [""]
     lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     lines += [

@@ -307,7 +307,7 @@ VINE_THRESHOLDS = (
 
 
 def build_vine(args: Args) -> tuple[VineCase, Study]:
-    """Case and study of a vine robot.
+    """Case and study of a vine robot. A network that learns from recordings in the open knows no obstacles: not in clutter.
 
     Raises:
         OptionError: Neither --mpc nor --rl: these studies replan, or learn.
@@ -316,8 +316,9 @@ def build_vine(args: Args) -> tuple[VineCase, Study]:
         raise OptionError(f"--study {args.study} needs --mpc or --rl")
     case = VineCase("grow" if args.study == "vine_grow" else "navigate")
     kind: Literal["mpc", "rl"] = "rl" if args.rl else "mpc"
+    arms = VINE_LEARNED if args.rl else tuple(a for a in REPLANNED if a != "network" or args.study == "vine_grow")
     study = Study(
-        f"{args.study}_{kind}", kind, VINE_LEARNED if args.rl else REPLANNED, (100 * SUBSTEPS,), datasets=1,
+        f"{args.study}_{kind}", kind, arms, (100 * SUBSTEPS,), datasets=1,
         starts=50 if args.rl else 5, horizon=25, substeps=SUBSTEPS, thresholds=VINE_THRESHOLDS, failure_cost=100.0,
         train_steps=100_000 if args.rl else 0,
     )  # fmt: skip

@@ -18,7 +18,7 @@ from agents.ilqg import ILQGOptions, plan_ilqg
 from agents.network import NetworkOptions, train_networks
 from agents.study import Job, Study, Threshold, read_json, record_path, register, run_jobs, write_json
 from agents.transfer import ARMS, PlanWorker, check_study, draw, identify
-from agents.transfer_report import headline, summarise, write_report
+from agents.transfer_report import headline, markdown, summarise, write_report
 from softgym_envs.core.errors import DataError, OptionError, ShapeError
 from softgym_envs.core.simulator import finite_differences
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
@@ -310,7 +310,11 @@ def test_unusable_data_and_failing_runs_are_results(tmp_path):
 
     broken = run_jobs([Job("truth", 0, 0, 0)], _explode, tmp_path, progress=lambda line: None)
     assert broken[0].message == "ZeroDivisionError: by zero"
-    assert "not finished" in headline(summarise(study, tmp_path))
+    one_each = replace(study, seeds=1, datasets=1, arms=("zero", "nominal", "truth"))
+    assert run_jobs([Job("zero", 0, 0, 0)], worker, tmp_path, progress=lambda line: None) == ()
+    summary = summarise(one_each, tmp_path)
+    assert all(arm.runs == arm.expected for arm in summary.arms) and summary.missing == ("truth",)
+    assert "not finished" in headline(summary) and "- no run of the truth, unlimited (oracle)" in markdown(summary)
 
 
 def _explode(job):
