@@ -394,9 +394,8 @@ def test_a_vine_study_identifies_the_twin_and_ends_in_a_report(monkeypatch, tmp_
     for name in vine.BODY:
         after, before = (abs(np.log(getattr(p, name) / getattr(case.best(), name))) for p in (found, case.default()))
         assert after < 0.5 * before, name
-    monkeypatch.setattr(script, "VINE_ARMS", ("zero", "nominal", "truth"))
-    monkeypatch.setattr(script, "VINE_THRESHOLDS", ())
-    arguments = {"workers": 1, "seeds": 1, "starts": 1, "out": tmp_path, "video": False}
+    arms = ("zero", "nominal", "truth")
+    arguments = {"workers": 1, "seeds": 1, "starts": 1, "arms": arms, "out": tmp_path, "video": False}
     study = script.build_vine
     monkeypatch.setattr(script, "build_vine", lambda args: (study(args)[0], replace(study(args)[1], horizon=2)))
     assert script.main(script.Args(study="vine_grow", mpc=True, **arguments)) == 0
