@@ -33,8 +33,8 @@ from agents import (
     run_open_loop,
     run_policy,
 )
-from softgym_envs.core.parameters import Parameters, write_atomically
-from softgym_envs.core.trajectory import TrajectorySet
+from softgym_envs.core.parameters import write_atomically
+from softgym_envs.core.trajectory import DataSplit, TrajectorySet
 from softgym_envs.rendering import PygameRenderer, render_state
 from softgym_envs.rendering.video import side_by_side, write_gif
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
@@ -42,7 +42,7 @@ from softgym_envs.tensegrity.experiments import record_in_air, record_throw
 from softgym_envs.tensegrity.model import TensegrityModel
 from softgym_envs.tensegrity.mujoco import TensegrityTwin
 from softgym_envs.tensegrity.parameters import CONTACT, TensegrityParameters
-from sysid import FitProblem, ShootingOptions, multiple_shooting, one_step
+from sysid import FitProblem, ShootingOptions, one_step
 from sysid.progressive import Stage, progressive
 
 BODY = ("cable_stiffness", "cable_damping", "motor_speed", "motor_gain")
@@ -77,16 +77,15 @@ def main(args: Args) -> None:
     start = TensegrityParameters(cable_stiffness=3000.0, cable_damping=400.0, motor_speed=3.0, motor_gain=0.03)
     held = replace(engine, fixed_rod=0)
 
-    def thrown(constants: Parameters, seconds: float) -> FitProblem:
-        data = TrajectorySet((throw.window(0.0, seconds),))
-        return FitProblem(engine, data, free=CONTACT["patch"], start=constants, free_motion=True)
-
-    search = ShootingOptions(starts=4, jacobian="differences")
-    segments = partial(multiple_shooting, segment_steps=50, options=ShootingOptions(errors="clustered"))
+    thrown = DataSplit(TrajectorySet((throw.window(0.0, 2.0),)), TrajectorySet(()), TrajectorySet((throw.window(2.0, 5.0),)))
+    search = ShootingOptions(starts=4, jacobian="differences", errors="clustered")
     stages = (
         Stage("body", lambda p: FitProblem(held, TrajectorySet((air,)), free=BODY, start=p), one_step),
-        Stage("contact_search", lambda p: thrown(p, 1.0), partial(one_step, options=search)),
-        Stage("contact", lambda p: thrown(p, 5.0), segments),
+        Stage(
+            "contact",
+            lambda p: FitProblem(engine, thrown, free=CONTACT["patch"], start=p, free_motion=True),
+            partial(one_step, options=search),
+        ),
     )
     fit = progressive(start, stages, announce=lambda name: say(begin, f"identifying the {name} constants"))
     print(fit.summary())
