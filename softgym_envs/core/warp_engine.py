@@ -127,7 +127,7 @@ def _compile(function: Callable[..., None], backward: bool) -> Any:
 def _announce(kernel: Any) -> None:
     """Say on stderr that a wait begins, if this machine has not compiled the kernel before."""
     if not any(Path(wp.config.kernel_cache_dir or ".").glob(f"wp_{kernel.module.name}_*/*.meta")):
-        print("softgym_envs: compiling the gradients of a simulator, about 15 s, cached afterwards", file=sys.stderr)
+        print("softgym_envs: compiling the gradients of a simulator, 15 s to a minute, cached afterwards", file=sys.stderr)
 
 
 def view_rows(rows: Any, dtype: Any, count: int) -> Any:
