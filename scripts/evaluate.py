@@ -18,7 +18,7 @@ import numpy as np
 import tyro
 
 from agents.rl import Evaluation, Training, evaluate, load_policy, save_weights
-from agents.statistics import share
+from agents.statistics import Interval, share
 from agents.study import write_json
 from softgym_envs.core.errors import SoftgymError
 from sysid.result import git_commit
@@ -46,9 +46,8 @@ class Args:
     """Write the policy here, without its optimiser."""
 
 
-def described(found: Evaluation) -> dict[str, Any]:
+def described(found: Evaluation, success: Interval) -> dict[str, Any]:
     """One backend's numbers."""
-    success = share(int(found.success.sum()), len(found.success))
     return {
         "episodes": len(found.success),
         "success": success.value,
@@ -73,8 +72,8 @@ def main(args: Args) -> int:
         for backend, keywords in (("native", native), ("mujoco", {})):
             both = {"backend": backend, **keywords}
             found = evaluate(model, name, episodes=args.episodes, seed=args.seed, keywords=both)
-            report[backend] = described(found)
             success = share(int(found.success.sum()), args.episodes)
+            report[backend] = described(found, success)
             print(f"{backend:8s} success {success}, return {found.returns.mean():.3f} ± {found.returns.std():.3f}")
         if args.pack is not None:
             print("wrote", save_weights(args.policy, args.pack))

@@ -4,7 +4,7 @@
     python scripts/transfer.py --study superball --mpc      # the same arms under sampling MPC (MPPI): hours on 2 cores
     python scripts/transfer.py --study prism                # SUPERball's constants, no new data, a tenth of Earth's gravity
     python scripts/transfer.py --study superball --rl       # the same with PPO
-    python scripts/transfer.py --study vine_grow --mpc      # a vine robot's tip to a goal; also vine_navigate
+    python scripts/transfer.py --study vine_grow --mpc      # a vine robot's tip to a goal; also vine_navigate, and --rl
     python scripts/transfer.py --study smoke                # every part once, in a minute
 
 Results go to results/transfer_<study>: report.html, table.md, summary.json, one JSON per run. The study and its thresholds are
