@@ -19,16 +19,17 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import OptionError, ShapeError
 from softgym_envs.core.parameters import Parameters, param
-from softgym_envs.core.simulator import IntArray, Linearization, Simulator
+from softgym_envs.core.simulator import IntArray, Linearization
 
 from .cost import Cost, Expansion
 from .plan import Plan
+from .wrapper import Wrapper
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class ForcedSimulator:
+class ForcedSimulator(Wrapper):
     """See the module docstring; state (nx + 1) and tangent (n + 1) end in the clock, which counts control steps.
 
     Raises:
@@ -36,7 +37,6 @@ class ForcedSimulator:
         ShapeError: `scale` does not fit the tangent space.
     """
 
-    simulator: Simulator
     scale: Array
     """(n,) standard deviation of a kick in tangent coordinates; zero where nothing is kicked."""
     realisations: int
@@ -95,37 +95,17 @@ class ForcedSimulator:
         return self.simulator.n + 1
 
     @property
-    def nu(self) -> int:
-        """Number of controls."""
-        return self.simulator.nu
-
-    @property
-    def dt(self) -> float:
-        """Physics step [s]."""
-        return self.simulator.dt
-
-    @property
-    def control_bounds(self) -> tuple[Array, Array]:
-        """Lowest and highest control, each (nu,)."""
-        return self.simulator.control_bounds
-
-    @property
     def state_names(self) -> tuple[str, ...]:
         """Those of the simulator, and "clock"."""
         return (*self.simulator.state_names, "clock")
-
-    @property
-    def control_names(self) -> tuple[str, ...]:
-        """One name per control."""
-        return self.simulator.control_names
 
     def initial_state(self, batch: int = 1) -> Array:
         """The rest state at time 0, (B, nx + 1)."""
         return self.timed(self.simulator.initial_state(batch))
 
-    def timed(self, state: Array) -> Array:
-        """States (..., nx) with the clock at 0."""
-        return np.concatenate([state, np.zeros((*state.shape[:-1], 1))], axis=-1)
+    def timed(self, state: Array, time: int = 0) -> Array:
+        """States (..., nx) with the clock at this control step."""
+        return np.concatenate([state, np.full((*state.shape[:-1], 1), float(time))], axis=-1)
 
     def step(
         self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
@@ -135,17 +115,6 @@ class ForcedSimulator:
         after, status = self.simulator.step(kicked, control, inner, substeps=substeps)
         moved = np.column_stack([after, time + 1.0])
         return np.where((status != 0)[:, None], state, moved), status
-
-    def rollout(
-        self, state: Array, controls: Array, parameters: Parameters | None = None, *, substeps: int = 1
-    ) -> tuple[Array, IntArray]:
-        """See `Simulator.rollout`."""
-        states, status = [state], np.zeros(len(state), dtype=np.int32)
-        for t in range(controls.shape[1]):
-            after, failed = self.step(states[-1], controls[:, t], parameters, substeps=substeps)
-            states.append(np.where((status != 0)[:, None], states[-1], after))
-            status = np.where(status != 0, status, failed).astype(np.int32)
-        return np.stack(states, axis=1), status
 
     def retract(self, state: Array, dx: Array) -> Array:
         """See `Simulator.retract`."""

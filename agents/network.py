@@ -28,10 +28,14 @@ try:
 except ImportError as error:
     raise MissingDependencyError('agents.network needs torch: pip install "softgym-envs[learn]"') from error
 
+from .wrapper import Wrapper
+
 Array = NDArray[np.float64]
 
 SPEED_LIMIT = 1e3
 """A row whose step is more than this many standard deviations of the data's steps has diverged."""
+DIFFERENCE = 1e-2
+"""Half-width of differences through networks, which calculate in 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -85,10 +89,16 @@ class Transitions:
         parts = [_windows(simulator, trajectory, substeps) for trajectory in recordings]
         if not parts:
             raise DataError("there are no recordings to train networks on")
-        self.states, self.controls, self.steps = (np.concatenate([part[i] for part in parts]) for i in range(3))
+        self.states, self.controls, self.after = (np.concatenate([part[i] for part in parts]) for i in range(3))
+        self.steps = simulator.difference(self.after, self.states)
         places = [np.arange(len(part[0])) / len(part[0]) for part in parts]
         self.place = np.concatenate(places)
         """(D,) where in its recording a window lies, 0 ... 1"""
+
+    @property
+    def inputs(self) -> Array:
+        """State and control side by side, (D, nx + nu)."""
+        return np.concatenate([self.states, self.controls], axis=1)
 
 
 def _windows(simulator: Simulator, trajectory: Any, substeps: int) -> tuple[Array, Array, Array]:
@@ -103,65 +113,59 @@ def _windows(simulator: Simulator, trajectory: Any, substeps: int) -> tuple[Arra
     order = [trajectory.control_names.index(name) for name in simulator.control_names]
     total = np.concatenate([np.zeros((1, len(order))), np.cumsum(trajectory.controls[:, order], axis=0)])
     states, after = values[:-length], values[length:]
-    return states, (total[length:] - total[:-length]) / length, simulator.difference(after, states)
+    return states, (total[length:] - total[:-length]) / length, after
 
 
 @dataclass(frozen=True, eq=False)
-class NetworkSimulator:
-    """See the module docstring; `dt` is a control period, so planners use `substeps` = 1."""
+class Networks:
+    """A trained ensemble, inputs z (B, a) -> outputs y (B, b)."""
 
-    simulator: Simulator
-    """For names, limits, `retract` and `difference`; it is never stepped."""
-    dt: float
     members: tuple[Any, ...]
-    """M torch modules, normalised inputs (B, nx + nu) -> normalised steps (B, n)"""
+    """M torch modules, normalised inputs -> normalised outputs"""
     inputs: tuple[Array, Array]
-    """Mean and standard deviation of (state, control), each (nx + nu,)"""
+    """Mean and standard deviation, each (a,)"""
     outputs: tuple[Array, Array]
-    """Mean and standard deviation of the tangent steps, each (n,)"""
+    """Mean and standard deviation, each (b,)"""
     error: float
-    """RMS error on the transitions set apart over the RMS of their steps' deviations from the mean: 1 has learned nothing."""
+    """RMS error on the rows set apart over the RMS of their deviations from the mean: 1 has learned nothing."""
+
+    def predict(self, inputs: Array, chosen: Array | None = None) -> Array:
+        """Normalised outputs (B, b): in every row of the member `chosen` (B,), of the mean where it is -1 or None."""
+        mean, std = self.inputs
+        scaled = torch.from_numpy(((inputs - mean) / std).astype(np.float32))
+        which = np.full(len(inputs), -1.0) if chosen is None else chosen
+        result = np.zeros((len(inputs), len(self.outputs[0])))
+        with torch.no_grad():
+            for index, member in enumerate(self.members):
+                for rows, weight in ((which < 0, 1.0 / len(self.members)), (np.round(which) == index, 1.0)):
+                    if rows.any():
+                        result[rows] += weight * member(scaled[rows]).numpy()
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkSimulator(Wrapper):
+    """See the module docstring; the inner simulator gives names, limits and manifold, and is never stepped.
+
+    `dt` is a control period, so planners use `substeps` = 1.
+    """
+
+    period: int
+    """Physics steps of the inner simulator in one step."""
+    networks: Networks
+    """(state, control) -> tangent step"""
 
     default_parameters = MemberParameters()
     exact_linearize = False
 
     @property
-    def nx(self) -> int:
-        """Length of a state."""
-        return self.simulator.nx
-
-    @property
-    def n(self) -> int:
-        """Dimension of the tangent space."""
-        return self.simulator.n
-
-    @property
-    def nu(self) -> int:
-        """Number of controls."""
-        return self.simulator.nu
-
-    @property
-    def control_bounds(self) -> tuple[Array, Array]:
-        """Lowest and highest control, each (nu,)."""
-        return self.simulator.control_bounds
-
-    @property
-    def state_names(self) -> tuple[str, ...]:
-        """One name per entry of the state."""
-        return self.simulator.state_names
-
-    @property
-    def control_names(self) -> tuple[str, ...]:
-        """One name per control."""
-        return self.simulator.control_names
-
-    def initial_state(self, batch: int = 1) -> Array:
-        """The rest state, (B, nx)."""
-        return self.simulator.initial_state(batch)
+    def dt(self) -> float:
+        """Control period [s]."""
+        return self.simulator.dt * self.period
 
     def ensemble(self) -> Parameters:
         """One row per member: a planner that takes E rows is then robust to what the members disagree on."""
-        return MemberParameters(member=np.arange(float(len(self.members))))  # type: ignore[arg-type]
+        return MemberParameters(member=np.arange(float(len(self.networks.members))))  # type: ignore[arg-type]
 
     def step(
         self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
@@ -169,50 +173,19 @@ class NetworkSimulator:
         """See `Simulator.step`; a row that leaves the data far behind has diverged."""
         chosen = (parameters or self.default_parameters).to_matrix(len(state))[:, 0]
         x, status = state, np.zeros(len(state), dtype=np.int32)
+        mean, std = self.networks.outputs
         for _ in range(substeps):
-            scaled = self.predict(x, control, chosen)
+            scaled = self.networks.predict(np.concatenate([x, control], axis=1), chosen)
             bad = np.logical_not((np.abs(scaled) < SPEED_LIMIT).all(axis=1))
             status = np.where(bad, 1, status).astype(np.int32)
-            step = np.where(bad[:, None], 0.0, self.outputs[0] + self.outputs[1] * scaled)
-            x = self.simulator.retract(x, step)
+            x = self.simulator.retract(x, np.where(bad[:, None], 0.0, mean + std * scaled))
         return np.where((status != 0)[:, None], state, x), status
-
-    def predict(self, state: Array, control: Array, chosen: Array) -> Array:
-        """Normalised tangent step (B, n) of the chosen member of every row, or of the mean."""
-        mean, std = self.inputs
-        inputs = torch.from_numpy(((np.concatenate([state, control], axis=1) - mean) / std).astype(np.float32))
-        result = np.zeros((len(state), self.n))
-        with torch.no_grad():
-            for index, member in enumerate(self.members):
-                for rows, weight in ((chosen < 0, 1.0 / len(self.members)), (np.round(chosen) == index, 1.0)):
-                    if rows.any():
-                        result[rows] += weight * member(inputs[rows]).numpy()
-        return result
-
-    def rollout(
-        self, state: Array, controls: Array, parameters: Parameters | None = None, *, substeps: int = 1
-    ) -> tuple[Array, IntArray]:
-        """See `Simulator.rollout`."""
-        states, status = [state], np.zeros(len(state), dtype=np.int32)
-        for t in range(controls.shape[1]):
-            after, failed = self.step(states[-1], controls[:, t], parameters, substeps=substeps)
-            states.append(np.where((status != 0)[:, None], states[-1], after))
-            status = np.where(status != 0, status, failed).astype(np.int32)
-        return np.stack(states, axis=1), status
-
-    def retract(self, state: Array, dx: Array) -> Array:
-        """See `Simulator.retract`."""
-        return self.simulator.retract(state, dx)
-
-    def difference(self, a: Array, b: Array) -> Array:
-        """See `Simulator.difference`."""
-        return self.simulator.difference(a, b)
 
     def linearize(
         self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
     ) -> Linearization:
         """Central differences, wide enough for 32-bit networks."""
-        return finite_differences(self, state, control, parameters, substeps=substeps, epsilon=1e-2)
+        return finite_differences(self, state, control, parameters, substeps=substeps, epsilon=DIFFERENCE)
 
 
 def train_networks(
@@ -235,20 +208,28 @@ def train_networks(
     Raises:
         DataError: See `Transitions`, or too few windows.
     """
-    options = options or NetworkOptions()
     data = Transitions(simulator, recordings, substeps)
-    train, test = data.place < 1.0 - options.held_out, data.place >= 1.0 - options.held_out
+    networks = train_ensemble(data.inputs, data.steps, data.place, rng, options or NetworkOptions())
+    return NetworkSimulator(simulator, substeps, networks)
+
+
+def train_ensemble(x: Array, y: Array, place: Array, rng: np.random.Generator, options: NetworkOptions) -> Networks:
+    """Networks for inputs x (D, a) -> outputs y (D, b), judged on the rows whose `place` (D,) is in the end that is held out.
+
+    Raises:
+        DataError: There are too few rows to train on or to judge by.
+    """
+    train, test = place < 1.0 - options.held_out, place >= 1.0 - options.held_out
     if train.sum() < 2 or not test.any():
-        raise DataError(f"{len(data.states)} windows are too few to train networks on and to judge them")
-    x = np.concatenate([data.states, data.controls], axis=1)
-    inputs, outputs = _moments(x[train]), _moments(data.steps[train])
-    x, y = (x - inputs[0]) / inputs[1], (data.steps - outputs[0]) / outputs[1]
+        raise DataError(f"{len(x)} windows are too few to train networks on and to judge them")
+    inputs, outputs = _moments(x[train]), _moments(y[train])
+    x, y = (x - inputs[0]) / inputs[1], (y - outputs[0]) / outputs[1]
     sets = [torch.from_numpy(a.astype(np.float32)) for a in (x[train], y[train], x[test], y[test])]
     members = tuple(_train_member(sets, rng, options) for _ in range(options.members))
     with torch.no_grad():
         mean = torch.stack([member(sets[2]) for member in members]).mean(dim=0)
         error = float(((mean - sets[3]) ** 2).mean().sqrt() / (sets[3] ** 2).mean().sqrt().clamp_min(1e-12))
-    return NetworkSimulator(simulator, simulator.dt * substeps, members, inputs, outputs, error)
+    return Networks(members, inputs, outputs, error)
 
 
 def _moments(x: Array) -> tuple[Array, Array]:

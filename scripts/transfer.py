@@ -31,8 +31,9 @@ from transfer_vine import SUBSTEPS, VineCase, keywords
 from agents.cost import Cost, FeatureCost
 from agents.plan import random_controls
 from agents.study import Failure, Study, Threshold, read_json, register, run_jobs
-from agents.transfer import ARMS, BatchPolicy, Identified, PlanWorker, check_study
+from agents.transfer import ARMS, BatchPolicy, Corrected, Identified, check_study, possible
 from agents.transfer_report import write_report
+from agents.transfer_run import PlanWorker
 from softgym_envs.core.errors import DataError, OptionError, SoftgymError
 from softgym_envs.core.parameters import ParameterDistribution, Parameters, UniformParameters
 from softgym_envs.core.simulator import Simulator
@@ -249,14 +250,11 @@ class TensegrityCase:
         spread = Both(body.distribution(), found.distribution())
         return Identified(found.parameters, spread, f"{body.verdicts[0].text}; {found.verdicts[0].text}")
 
-    def residual(self, data: DataSplit, fit: Identified, rng: np.random.Generator) -> Simulator:
-        """A correction of contact learned from the throws; none where they are too few or it predicts no better."""
-        try:
-            found = fit_residual(self.native(), data.train[1:], fit.parameters, random_weights(rng))
-        except DataError:
-            return self.native()
-        simulator: TensegritySimulator = found.simulator
-        return simulator
+    def residual(self, data: DataSplit, fit: Identified, rng: np.random.Generator) -> Corrected:
+        """A correction of contact, learned from the throws of the recorded robot at Earth's gravity."""
+        source = self.recorded()
+        found = fit_residual(source.native(), data.train[1:], source.adapt(fit.parameters), random_weights(rng))
+        return Corrected(replace(self.native(), residual=found.simulator.residual), found.summary())
 
     def measure(self, states: Array) -> dict[str, Array]:
         """Way along and across the command [m]."""
@@ -285,7 +283,10 @@ PLANNED = (
     "zero", "guess", "nominal", "wide", "forces", "identified", "posterior", "residual", "identified_mpc", "true_constants",
     "network", "truth_budget", "truth_sampled", "truth",
 )  # fmt: skip
-REPLANNED = ("zero", "nominal", "wide", "identified", "posterior", "true_constants", "network", "truth_budget", "truth")
+REPLANNED = (
+    "zero", "nominal", "wide", "forces", "identified", "posterior", "residual", "true_constants", "network", "truth_budget",
+    "truth",
+)  # fmt: skip
 LEARNED = ("zero", "nominal", "wide", "forces", "identified", "posterior", "true_constants", "truth_budget", "truth")
 SUPERBALL_THRESHOLDS = (
     Threshold("identified", "share", 0.95, reason="issue 3: 95 % of the oracle with 10 000 training steps"),
@@ -296,7 +297,7 @@ SUPERBALL_THRESHOLDS = (
     Threshold("identified", "improvement", 0.75, "forces", reason="beats the cheap rival: random forces"),
     Threshold("identified", "improvement", 0.95, "network", reason="beats the black box"),
 )
-PRISM_ARMS = tuple(a for a in PLANNED if a not in ("network", "identified_mpc"))
+PRISM_ARMS = tuple(a for a in PLANNED if a != "identified_mpc")
 PRISM_THRESHOLDS = (Threshold("identified", "share", 0.95, reason="issue 3: no new data"),)
 BUDGETS = (10_000, 1_000, 2_500, 5_000, 20_000)
 VINE_LEARNED = ("zero", "nominal", "identified", "true_constants", "truth")
@@ -307,7 +308,7 @@ VINE_THRESHOLDS = (
 
 
 def build_vine(args: Args) -> tuple[VineCase, Study]:
-    """Case and study of a vine robot. A network that learns from recordings in the open knows no obstacles: not in clutter.
+    """Case and study of a vine robot.
 
     Raises:
         OptionError: Neither --mpc nor --rl: these studies replan, or learn.
@@ -316,13 +317,12 @@ def build_vine(args: Args) -> tuple[VineCase, Study]:
         raise OptionError(f"--study {args.study} needs --mpc or --rl")
     case = VineCase("grow" if args.study == "vine_grow" else "navigate")
     kind: Literal["mpc", "rl"] = "rl" if args.rl else "mpc"
-    arms = VINE_LEARNED if args.rl else tuple(a for a in REPLANNED if a != "network" or args.study == "vine_grow")
     study = Study(
-        f"{args.study}_{kind}", kind, arms, (100 * SUBSTEPS,), datasets=1,
+        f"{args.study}_{kind}", kind, VINE_LEARNED if args.rl else REPLANNED, (100 * SUBSTEPS,), datasets=1,
         starts=50 if args.rl else 5, horizon=25, substeps=SUBSTEPS, thresholds=VINE_THRESHOLDS, failure_cost=100.0,
         train_steps=100_000 if args.rl else 0,
     )  # fmt: skip
-    return case, _changed(study, args)
+    return case, _changed(study, case, args)
 
 
 def build(args: Args) -> tuple[TensegrityCase, Study]:
@@ -359,12 +359,12 @@ def build(args: Args) -> tuple[TensegrityCase, Study]:
             train_steps=128 if args.study == "smoke" else 3_000_000,
             thresholds=tuple(t for t in study.thresholds if {t.arm, t.versus or t.arm} <= set(LEARNED)),
         )  # fmt: skip
-    return case, _changed(study, args)
+    return case, _changed(study, case, args)
 
 
-def _changed(study: Study, args: Args) -> Study:
+def _changed(study: Study, case: TensegrityCase | VineCase, args: Args) -> Study:
     """The study with what the arguments change; thresholds and curves of arms that are left out go."""
-    arms = args.arms or study.arms
+    arms = args.arms or possible(case, study.arms)
     return replace(
         study,
         arms=arms,
@@ -411,10 +411,10 @@ def chosen(args: Args) -> tuple[TensegrityCase | VineCase, Study]:
     """The case and the study, checked."""
     if args.study.startswith("vine"):
         vine, study = build_vine(args)
-        check_study(study)
+        check_study(study, vine)
         return vine, study
     case, study = build(args)
-    check_study(study)
+    check_study(study, case)
     return case, study
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.cost import Cost, FeatureCost
-from agents.transfer import BatchPolicy, Identified
+from agents.residual import learn_correction
+from agents.transfer import BatchPolicy, Corrected, Identified
 from softgym_envs.core.parameters import Parameters, UniformParameters
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
@@ -174,9 +175,10 @@ class VineCase:
         found = multiple_shooting(problem, SEGMENT, options)
         return Identified(found.parameters, found.distribution(), found.verdicts[0].text)
 
-    def residual(self, data: DataSplit, fit: Identified, rng: np.random.Generator) -> Simulator:
-        """This room has no learned correction: the identified engine as it is."""
-        return self.native()
+    def residual(self, data: DataSplit, fit: Identified, rng: np.random.Generator) -> Corrected:
+        """A correction of the body, learned in the open; the engine under it knows the obstacles."""
+        found = learn_correction(self.recorded().native(), data.train, fit.parameters, substeps=SUBSTEPS, rng=rng)
+        return Corrected(found.on(self.native()), found.summary())
 
     def measure(self, states: Array) -> dict[str, Array]:
         """Distance of the tip from the goal [m]: the smallest, at the end; whether it was ever within `TOLERANCE`."""

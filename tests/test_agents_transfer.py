@@ -15,10 +15,12 @@ from transfer_case import TRUE_GAIN, PendulumCase
 from agents import statistics
 from agents.forcing import ClockCost, ForcedSimulator
 from agents.ilqg import ILQGOptions, plan_ilqg
-from agents.network import NetworkOptions, train_networks
+from agents.network import NetworkOptions, Transitions, train_networks
+from agents.residual import CorrectedSimulator, learn_correction
 from agents.study import Job, Study, Threshold, read_json, record_path, register, run_jobs, write_json
-from agents.transfer import ARMS, PlanWorker, check_study, draw, identify
+from agents.transfer import ARMS, check_study, draw, identify, possible
 from agents.transfer_report import headline, markdown, summarise, write_report
+from agents.transfer_run import SHORT_HORIZON, PlanWorker, build_model
 from softgym_envs.core.errors import DataError, OptionError, ShapeError
 from softgym_envs.core.simulator import finite_differences
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
@@ -155,7 +157,7 @@ def test_networks_learn_a_linear_system_and_keep_the_protocol():
     data = TrajectorySet(tuple(Trajectory.from_rollout(plain, s, c) for s, c in zip(states, controls, strict=True)))
     options = NetworkOptions(members=2, width=32, layers=1, epochs=60, batch=64)
     network = train_networks(plain, data, substeps=1, rng=np.random.default_rng(1), options=options)
-    assert network.error < 0.2  # of the steps' own spread; 1 has learned nothing
+    assert network.networks.error < 0.2  # of the steps' own spread; 1 has learned nothing
     again = train_networks(plain, data, substeps=1, rng=np.random.default_rng(1), options=options)
     x, u = 0.3 * rng.normal(size=(5, 4)), rng.normal(size=(5, 2))
     mean, status = network.step(x, u)
@@ -175,14 +177,88 @@ def test_networks_see_the_mean_control_of_a_period():
     rng = np.random.default_rng(0)
     controls = rng.normal(size=(1, 9, 2))
     states, _ = plain.rollout(np.ones((1, 4)), controls)
-    from agents.network import Transitions
-
     data = Transitions(plain, TrajectorySet((Trajectory.from_rollout(plain, states[0], controls[0]),)), 3)
     assert len(data.states) == 7
     np.testing.assert_allclose(data.controls[2], controls[0, 2:5].mean(axis=0))
     np.testing.assert_allclose(data.steps[2], states[0, 5] - states[0, 2])
     with pytest.raises(DataError, match="period"):
         Transitions(plain, TrajectorySet((Trajectory.from_rollout(plain, states[0], controls[0]),)), 20)
+
+
+# --- corrections --------------------------------------------------------------------------------------------------------
+
+SMALL = NetworkOptions(members=2, width=32, layers=1, epochs=60, batch=64, learning_rate=1e-2)
+
+
+def recorded(plain, missed, rng, *, count=20, steps=30):
+    """Recordings of x' = plain(x, u) + missed(x)."""
+    found = []
+    for controls in rng.normal(size=(count, steps, 2)):
+        states = [0.3 * rng.normal(size=4)]
+        for u in controls:
+            after, _ = plain.step(states[-1][None], u[None])
+            states.append(after[0] + missed(states[-1]))
+        found.append(Trajectory.from_rollout(plain, np.array(states), controls))
+    return TrajectorySet(tuple(found))
+
+
+def learn(plain, data, parameters=None, substeps=1):
+    rng = np.random.default_rng(1)
+    return learn_correction(plain, data, parameters or OneConstant(), substeps=substeps, rng=rng, options=SMALL)
+
+
+def test_a_constant_that_the_engine_lacks_is_found_exactly_and_touches_nothing_else():
+    """The limits of the correction coincide where the error is always the same: nothing is left to the networks."""
+    plain, rng = Linear(), np.random.default_rng(0)
+    data = recorded(plain, lambda x: np.array([0.0, 0.3, 0.0, 0.0]), rng)
+    fit = learn(plain, data)
+    assert fit.used and fit.after < 1e-24 * fit.before
+    corrected = fit.on(plain)
+    x, u = rng.normal(size=(6, 4)), rng.normal(size=(6, 2))
+    np.testing.assert_allclose(corrected.step(x, u)[0] - plain.step(x, u)[0], np.tile([0.0, 0.3, 0.0, 0.0], (6, 1)), atol=1e-14)
+    rows = OneConstant(gain=np.full(6, 2.0))  # constants go on to the engine
+    expected = plain.step(x, u, rows)[0] + [0.0, 0.3, 0.0, 0.0]
+    np.testing.assert_allclose(corrected.step(x, u, rows)[0], expected, atol=1e-14)
+    np.testing.assert_allclose(corrected.linearize(x, u).B, plain.linearize(x, u).B, atol=1e-9)
+
+
+def test_a_term_that_the_engine_lacks_is_learned():
+    """A spring, without noise: one layer of smooth units can express a line, so what is left is training; a fifth at most."""
+    plain, rng = Linear(), np.random.default_rng(0)
+    fit = learn(plain, recorded(plain, lambda x: np.array([0.0, 0.0, 0.0, -0.2 * x[1]]), rng))
+    assert fit.used and np.sqrt(fit.after / fit.before) < 0.2
+    assert "leaves" in fit.summary()
+    corrected = fit.on(plain)
+    assert isinstance(corrected, CorrectedSimulator)
+    far, still = np.full((1, 4), 50.0), np.zeros((1, 2))  # nowhere larger than it ever had to be
+    added = (corrected.step(far, still)[0] - plain.step(far, still)[0])[0]
+    np.testing.assert_allclose(added, np.clip(added, fit.correction.lowest, fit.correction.highest), atol=1e-12)
+    assert np.abs(added).max() < 2.0
+
+
+def test_noise_is_not_learned():
+    """E[noise | state, control] = 0: no correction predicts better than none."""
+    plain, rng = Linear(), np.random.default_rng(0)
+    fit = learn(plain, recorded(plain, lambda x: 0.1 * rng.normal(size=4), rng))
+    assert not fit.used and fit.on(plain) is plain and "no correction" in fit.summary()
+    exact = learn(plain, recorded(plain, lambda x: np.zeros(4), rng))
+    assert exact.on(plain) is plain
+
+
+def test_a_correction_belongs_to_its_control_period_and_its_robot():
+    plain, rng = Linear(), np.random.default_rng(0)
+    fit = learn(plain, recorded(plain, lambda x: np.array([0.0, 0.1, 0.0, 0.0]), rng), substeps=3)
+    corrected = fit.on(plain)
+    with pytest.raises(OptionError, match="multiples of 3"):
+        corrected.step(np.zeros((1, 4)), np.zeros((1, 2)))
+    with pytest.raises(OptionError, match="other states"):
+        fit.on(Pendulum())
+    # three steps at once or one by one are the same periods
+    x, u = rng.normal(size=(2, 4)), rng.normal(size=(2, 2))
+    twice, _ = corrected.rollout(x, np.repeat(u[:, None], 2, axis=1), substeps=3)
+    np.testing.assert_array_equal(corrected.step(x, u, substeps=6)[0], twice[:, -1])
+    with pytest.raises(DataError, match="too few"):
+        learn(plain, recorded(plain, lambda x: np.zeros(4), rng, count=1, steps=1))
 
 
 # --- studies ------------------------------------------------------------------------------------------------------------
@@ -329,11 +405,58 @@ def test_bad_studies_are_refused():
     with pytest.raises(OptionError, match="quantity"):
         Threshold("identified", "luck", 0.5)
     with pytest.raises(OptionError, match="'truth'"):
-        check_study(replace(STUDY, arms=STUDY.arms[:-1]))
+        check_study(replace(STUDY, arms=STUDY.arms[:-1]), PendulumCase())
     with pytest.raises(OptionError, match="executor"):
         run_jobs([], _explode, Path(), executor="slurm")
     with pytest.raises(DataError, match="no run"):
         summarise(STUDY, Path("nowhere"))
+
+
+def replanned(arms, out, case=None, **changes):
+    """Records of one run per arm, replanned at every step."""
+    study = replace(STUDY, kind="mpc", arms=arms, thresholds=(), curve=(), horizon=6, starts=2, **changes)
+    worker = PlanWorker(case or PendulumCase(), study, out)
+    assert run_jobs(study.jobs(ARMS), worker, out, progress=lambda line: None) == ()
+    return {job.arm: read_json(record_path(out, job)) for job in study.jobs(ARMS)}
+
+
+def test_forces_of_no_strength_change_nothing_when_replanning(tmp_path):
+    """Two equal rows: the mean of the costs is exactly the cost."""
+    records = replanned(("nominal", "forces"), tmp_path, force=0.0, ensemble=2, seeds=1)
+    assert records["forces"]["costs"] == records["nominal"]["costs"]
+    assert records["forces"]["model_steps"] == 2 * records["nominal"]["model_steps"]
+    strong = replanned(("nominal", "forces"), tmp_path / "strong", force=1.0, ensemble=2, seeds=1)
+    assert strong["nominal"]["costs"] == records["nominal"]["costs"] != strong["forces"]["costs"]
+
+
+def test_the_clock_of_forces_runs_with_the_truth(tmp_path):
+    """A state of the truth at step t is planned from with the kicks of t on, and the kicks do not run out."""
+    study = replace(STUDY, kind="mpc", thresholds=(), horizon=6)
+    model = build_model(PendulumCase(), study, Job("forces", 0, 0, 0), ARMS["forces"], tmp_path)
+    state = Pendulum().initial_state(1)
+    np.testing.assert_array_equal(model.states(state, 5), [[1.0, 0.0, 0.0, 5.0]])
+    assert model.forced.horizon == 6 + SHORT_HORIZON
+    second = model.parameters.row(1)
+    after, _ = model.simulator.step(model.states(state, 5), np.zeros((1, 1)), second)
+    kicked = Pendulum().retract(state, model.forced.kicks[1, 5][None])
+    np.testing.assert_allclose(after[:, :-1], Pendulum().step(kicked, np.zeros((1, 1)), OneConstant(gain=0.5))[0], atol=1e-14)
+
+
+def test_a_correction_of_an_exact_engine_is_refused_and_the_record_says_so(tmp_path):
+    records = replanned(("identified", "residual"), tmp_path, seeds=1, datasets=1)
+    assert records["residual"]["detail"]["residual"].startswith("no correction")
+    assert records["residual"]["costs"] == records["identified"]["costs"]
+    bad = replanned(("residual",), tmp_path / "bad", PendulumCase(unusable=True), seeds=1, datasets=1)
+    assert bad["residual"]["detail"]["residual"] == "no correction: nothing to learn from"
+
+
+def test_a_black_box_learns_nothing_of_another_scene(monkeypatch):
+    load_script("transfer", monkeypatch)
+    vine = sys.modules["transfer_vine"].VineCase
+    assert possible(vine("grow"), ("network", "residual")) == ("network", "residual")
+    assert possible(vine("navigate"), ("network", "residual")) == ("residual",)
+    with pytest.raises(OptionError, match="'network'"):
+        check_study(replace(STUDY, arms=("zero", "network", *STUDY.arms[2:])), vine("navigate"))
 
 
 def test_draw_keeps_the_center_first():
@@ -409,8 +532,8 @@ def test_the_full_studies_are_consistent(monkeypatch):
     script = load_script("transfer", monkeypatch)
     for name in ("superball", "prism"):
         for kind in ("plan", "mpc", "rl"):
-            _, study = script.build(script.Args(study=name, mpc=kind == "mpc", rl=kind == "rl"))
-            check_study(study)
+            case, study = script.build(script.Args(study=name, mpc=kind == "mpc", rl=kind == "rl"))
+            check_study(study, case)
             assert study.kind == kind
             assert study.jobs(ARMS) and study.budget == 10_000
             assert study.thresholds[0].limit == 0.95

@@ -6,7 +6,9 @@ import numpy as np
 from agents_models import OneConstant, Pendulum
 
 from agents.cost import FeatureCost
-from agents.transfer import Identified
+from agents.network import NetworkOptions
+from agents.residual import learn_correction
+from agents.transfer import Corrected, Identified
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import UniformParameters
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
@@ -82,7 +84,11 @@ class PendulumCase:
         return Identified(OneConstant(gain=gain), spread, "least squares")
 
     def residual(self, data, fit, rng):
-        return Pendulum()
+        if self.unusable:
+            raise DataError("nothing to learn from")
+        options = NetworkOptions(members=1, width=16, layers=1, epochs=20, batch=64)
+        found = learn_correction(Pendulum(), data.train, fit.parameters, substeps=1, rng=rng, options=options)
+        return Corrected(found.on(self.native()), found.summary())
 
     def measure(self, states):
         return {"angle": np.arctan2(states[:, -1, 1], states[:, -1, 0])}
