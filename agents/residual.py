@@ -12,7 +12,8 @@ It is judged on the end of every recording, which the networks are not fitted to
 
     loss = mean over recordings, steps and entries of (difference(measured, predicted) / sigma)^2,
 
-sigma the root mean square of what a tangent entry changes over a period. Only if the loss falls clearly is the correction used.
+sigma the root mean square of what a tangent entry changes over a period. Only if the loss falls clearly is the correction used:
+the same rows stop the training early, so a small gain may be luck.
 
 Legend: B batch, T control periods, n tangent.
 """

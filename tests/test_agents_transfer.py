@@ -245,6 +245,23 @@ def test_noise_is_not_learned():
     assert exact.on(plain) is plain
 
 
+def test_a_correction_goes_with_the_robot_among_obstacles():
+    """What the recorded robot has not (here two entries that stand still) is left as the engine has it."""
+
+    class Furnished(Linear):
+        nx = n = 6
+
+        def advance(self, x, u, gain):
+            return np.concatenate([super().advance(x[:, :4], u, gain), x[:, 4:]], axis=1)
+
+    plain, rng = Linear(), np.random.default_rng(0)
+    fit = learn(plain, recorded(plain, lambda x: np.array([0.0, 0.0, 0.0, -0.2 * x[1]]), rng))
+    x, u = rng.normal(size=(3, 6)), rng.normal(size=(3, 2))
+    after, _ = fit.on(Furnished()).step(x, u)
+    np.testing.assert_array_equal(after[:, 4:], x[:, 4:])
+    np.testing.assert_allclose(after[:, :4], fit.on(plain).step(np.ascontiguousarray(x[:, :4]), u)[0], atol=1e-12)
+
+
 def test_a_correction_belongs_to_its_control_period_and_its_robot():
     plain, rng = Linear(), np.random.default_rng(0)
     fit = learn(plain, recorded(plain, lambda x: np.array([0.0, 0.1, 0.0, 0.0]), rng), substeps=3)
