@@ -31,10 +31,12 @@ try:
     from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.callbacks import BaseCallback, CheckpointCallback
     from stable_baselines3.common.logger import configure
+    from stable_baselines3.common.utils import LinearSchedule
     from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvIndices, VecEnvStepReturn
 except ImportError as error:
     raise MissingDependencyError('agents.rl needs stable-baselines3: pip install "softgym-envs[learn]"') from error
 
+from .shared_policy import SharedPolicy
 from .study import Job, Study
 from .transfer import ARMS, NOTHING, Case, EmpiricalParameters, identify
 
@@ -164,11 +166,17 @@ def row_of(info: dict[str, Any], row: int) -> dict[str, Any]:
 
 ALGORITHMS: dict[str, type[BaseAlgorithm]] = {"ppo": PPO, "sac": SAC}
 
+BRISK: dict[str, Any] = {
+    "n_steps": 16, "batch_size": 256, "n_epochs": 8, "learning_rate": LinearSchedule(3e-3, 0.0, 1.0),
+}  # fmt: skip
+"""PPO with many small updates, and a rate that falls to zero at the end: on VineGrow-v0 as good after 150 000 control steps
+as the usual ones after a million."""
+
 SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
     "": {
         "ppo": {
             "n_steps": 64, "batch_size": 1024, "n_epochs": 5, "learning_rate": 3e-4, "gamma": 0.98, "gae_lambda": 0.95,
-            "ent_coef": 0.0, "policy_kwargs": {"net_arch": [256, 256], "log_std_init": -0.5},
+            "ent_coef": 0.0, "shared": False, "policy_kwargs": {"net_arch": [256, 256], "log_std_init": -0.5},
         },
         "sac": {
             "learning_rate": 3e-4, "gamma": 0.98, "batch_size": 256, "train_freq": 1, "gradient_steps": 8,
@@ -176,18 +184,26 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
         },
     },
     "TensegrityRoll-v0": {
-        "ppo": {"gamma": 0.9, "gae_lambda": 0.9, "learning_rate": 5e-4, "n_epochs": 10}, "sac": {"gamma": 0.95},
+        "ppo": {
+            **BRISK, "gamma": 0.95, "gae_lambda": 0.9,
+            "shared": True, "policy_kwargs": {"net_arch": {"pi": [48, 48], "vf": [128, 128]}, "log_std_init": -0.5},
+        },
+        "sac": {"gamma": 0.95},
     },
     "TensegrityCrawl-v0": {"ppo": {"gamma": 0.97}, "sac": {"gamma": 0.97}},
     "TensegrityWaypoint-v0": {"ppo": {"gamma": 0.99}, "sac": {"gamma": 0.99}},
     "VineGrow-v0": {
         "ppo": {
-            "gamma": 0.99, "learning_rate": 5e-4, "n_epochs": 10,
+            **BRISK, "gamma": 0.97,
             "policy_kwargs": {"net_arch": [128, 128], "log_std_init": -0.5},
         },
     },
 }  # fmt: skip
-"""Id -> algorithm -> what differs from the entry "", which holds for every id."""
+"""Id -> algorithm -> what differs from the entry "", which holds for every id.
+
+Keywords of stable-baselines3, and "shared": whether all actuators share one network (`agents.shared_policy`); the task must
+then say what they look at (`actuator_views`).
+"""
 
 NUM_ENVS = {"ppo": 64, "sac": 16}
 """Rows of the batched environment."""
@@ -347,8 +363,21 @@ def train(
 
 def _new_model(training: Training, envs: SB3VecEnv) -> BaseAlgorithm:
     kind: Any = ALGORITHMS[training.algorithm]
-    model: BaseAlgorithm = kind("MlpPolicy", envs, seed=training.seed, device="cpu", **training.hyperparameters())
+    keywords = training.hyperparameters()
+    policy: Any = "MlpPolicy"
+    if keywords.pop("shared", False):
+        policy = SharedPolicy
+        keywords["policy_kwargs"] = {**keywords["policy_kwargs"], "views": _views_of(training, envs)}
+    model: BaseAlgorithm = kind(policy, envs, seed=training.seed, device="cpu", **keywords)
     return model
+
+
+def _views_of(training: Training, envs: SB3VecEnv) -> NDArray[np.int64]:
+    task: Any = envs.get_attr("unwrapped")[0].task
+    views: NDArray[np.int64] | None = getattr(task, "actuator_views", None)
+    if views is None:
+        raise OptionError(f"shared is True, but the task of {training.env_id} does not say what its actuators look at")
+    return views
 
 
 def _steps_of(checkpoint: Path) -> int:
@@ -509,8 +538,9 @@ class PolicyWorker:
 
     def training(self, job: Job, steps: int, keywords: Mapping[str, Any]) -> Training:
         """At most `steps` control steps: PPO learns from whole batches, so few steps mean few rows and short batches."""
+        usual = settings(self.env_id, self.algorithm).get("n_steps", 1)
         rows = min(NUM_ENVS[self.algorithm], max(steps // 64, 1))
-        length = min(64, steps // rows) if self.algorithm == "ppo" else 1
+        length = min(usual, steps // rows)
         whole = steps // (rows * length) * rows * length
         overrides = {"n_steps": length} if self.algorithm == "ppo" else {}
         seed = 1000 * self.study.seed + job.seed  # common to all arms

@@ -89,6 +89,8 @@ class Args:
 TUNING_STEPS = 6_100_000
 """Steps of the twin that went into choosing samples, iterations and horizon of the sampling MPC, which all arms share: 198
 episodes planned in the engine, and 4 planned in the twin itself."""
+TRAIN_STEPS = 150_000
+"""Control steps of a training by PPO, in our engine or in the twin (8 to 10 minutes there)."""
 CONTACT_STARTS = 4
 """Starts of the search for contact constants: no friction at all is a local minimum of it."""
 CONTACT_SEARCH = 1.0
@@ -320,7 +322,7 @@ def build_vine(args: Args) -> tuple[VineCase, Study]:
     study = Study(
         f"{args.study}_{kind}", kind, VINE_LEARNED if args.rl else REPLANNED, (100 * SUBSTEPS,), datasets=1,
         starts=50 if args.rl else 5, horizon=25, substeps=SUBSTEPS, thresholds=VINE_THRESHOLDS, failure_cost=100.0,
-        train_steps=100_000 if args.rl else 0,
+        train_steps=TRAIN_STEPS if args.rl else 0,
     )  # fmt: skip
     return case, _changed(study, case, args)
 
@@ -356,7 +358,7 @@ def build(args: Args) -> tuple[TensegrityCase, Study]:
     if args.rl:
         study = replace(
             study, kind="rl", arms=LEARNED, budgets=study.budgets[:1], curve=(), starts=2 if args.study == "smoke" else 50,
-            train_steps=128 if args.study == "smoke" else 3_000_000,
+            train_steps=128 if args.study == "smoke" else TRAIN_STEPS,
             thresholds=tuple(t for t in study.thresholds if {t.arm, t.versus or t.arm} <= set(LEARNED)),
         )  # fmt: skip
     return case, _changed(study, case, args)

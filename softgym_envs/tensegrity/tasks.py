@@ -105,6 +105,27 @@ class _Settings:
         return self.body.entries() if self.obs_mode == "sensors" else self.body.state_entries()
 
     @cached_property
+    def entries(self) -> tuple[Entry, ...]:
+        """See `Task`; every task adds its own."""
+        return self.body_entries
+
+    @cached_property
+    def actuator_views(self) -> NDArray[np.int64] | None:
+        """Entries that every motor looks at, from either end of its cable, (2, nu, F); None for obs_mode "state".
+
+        The two ends, the other ends of their rods, the motor itself, and all that is no part of the body.
+        """
+        if self.obs_mode == "state":
+            return None
+        model, first = self.model, 12 * self.model.num_rods
+        ends = np.array(model.cables)[list(model.actuated)].T  # (2, nu)
+        nodes = np.stack([np.stack([a, b, a ^ 1, b ^ 1]) for a, b in (ends, ends[::-1])])  # rods are nodes 2r, 2r + 1
+        points = (6 * nodes[..., None] + np.arange(6)).transpose(0, 2, 1, 3).reshape(2, model.nu, 24)
+        motors = np.broadcast_to(np.arange(first, first + model.nu)[:, None], (2, model.nu, 1))
+        rest = np.arange(first + model.nu, len(self.entries))
+        return np.concatenate([points, motors, np.broadcast_to(rest, (2, model.nu, len(rest)))], axis=2)
+
+    @cached_property
     def disturbance_scale(self) -> Array:
         """See `Task`."""
         return poses.disturbance_scale(self.model)

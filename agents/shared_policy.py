@@ -1,0 +1,93 @@
+"""A policy for many equal actuators: one network serves all of them, each looking from its own place.
+
+    a_i = mean_p  w . phi(o[views[p, i]]) + b
+
+The task says which entries of an observation actuator i looks at, `views` (P, na, F), in P ways that shall not matter (a cable
+seen from either end). Twenty-four motors then learn from each other's experience: far fewer steps than a network that has to
+find out for every one of them. The critic sees the whole observation.
+
+Legend: B batch, na actuators, P ways to look, F entries that an actuator looks at.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from stable_baselines3.common.policies import ActorCriticPolicy
+from torch import nn
+
+from softgym_envs.core.errors import ShapeError
+
+FIRST_GAIN = 0.01
+"""Size of the first weights of the last layer: the first actions are small."""
+
+
+class SharedNetwork(nn.Module):
+    """Actor and critic of a `SharedPolicy`; what stable-baselines3 calls an mlp_extractor.
+
+    Args:
+        size: Length of an observation.
+        views: (P, na, F) indices into it.
+        actor: Widths of the actor's hidden layers.
+        critic: Widths of the critic's hidden layers.
+
+    Raises:
+        ShapeError: `views` has another shape, or points outside of the observation.
+    """
+
+    index: torch.Tensor
+
+    def __init__(self, size: int, views: NDArray[np.int64], actor: list[int], critic: list[int]) -> None:
+        super().__init__()
+        if views.ndim != 3 or views.min(initial=0) < 0 or views.max(initial=0) >= size:
+            raise ShapeError(f"views has shape {views.shape}, expected (P, na, F) indices below {size}")
+        self.register_buffer("index", torch.as_tensor(views), persistent=False)
+        self.actor = nn.Sequential(*_layers(views.shape[2], actor), nn.Linear(actor[-1], 1))
+        self.critic = nn.Sequential(*_layers(size, critic))
+        self.latent_dim_pi, self.latent_dim_vf = views.shape[1], critic[-1]
+
+    def forward(self, observation: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(B, size) -> mean actions (B, na), features of the value (B, critic[-1])."""
+        return self.forward_actor(observation), self.forward_critic(observation)
+
+    def forward_actor(self, observation: torch.Tensor) -> torch.Tensor:
+        """(B, size) -> mean actions (B, na)."""
+        seen: torch.Tensor = self.actor(observation[:, self.index])
+        return seen.mean(dim=1).squeeze(-1)
+
+    def forward_critic(self, observation: torch.Tensor) -> torch.Tensor:
+        """(B, size) -> features of the value (B, critic[-1])."""
+        features: torch.Tensor = self.critic(observation)
+        return features
+
+
+def _layers(size: int, widths: list[int]) -> list[nn.Module]:
+    sizes = [size, *widths]
+    return [layer for a, b in zip(sizes, widths, strict=False) for layer in (nn.Linear(a, b), nn.Tanh())]
+
+
+class SharedPolicy(ActorCriticPolicy):
+    """The policy class for PPO; further keywords as those of stable-baselines3's ActorCriticPolicy.
+
+    Args:
+        views: (P, na, F), see the module docstring.
+        net_arch: {"pi": widths of the actor, "vf": widths of the critic}
+    """
+
+    def __init__(self, *args: Any, views: NDArray[np.int64], **keywords: Any) -> None:
+        self.views = np.asarray(views, dtype=np.int64)
+        super().__init__(*args, **keywords)
+
+    def _build_mlp_extractor(self) -> None:
+        assert isinstance(self.net_arch, dict)
+        self.mlp_extractor: Any = SharedNetwork(self.features_dim, self.views, self.net_arch["pi"], self.net_arch["vf"])
+
+    def _build(self, lr_schedule: Any) -> None:
+        super()._build(lr_schedule)
+        self.action_net = nn.Identity()  # the network ends in actions
+        nn.init.orthogonal_(self.mlp_extractor.actor[-1].weight, gain=FIRST_GAIN)
+        kind: Any = self.optimizer_class
+        self.optimizer = kind(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)

@@ -1,0 +1,81 @@
+"""One network for all motors: turned and relabelled robots, either end of a cable, saving and loading."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from agents.rl import Training, load_policy, train
+from agents.shared_policy import SharedNetwork
+from softgym_envs.core.errors import OptionError, ShapeError
+from softgym_envs.tensegrity import superball
+
+ID = "softgym_envs:TensegrityRoll-v0"
+QUICK = {"n_steps": 8, "n_epochs": 1, "batch_size": 32}
+
+
+def roll(**changes):
+    return Training(ID, 64, num_envs=4, keywords={"max_episode_steps": 8}, overrides={**QUICK, **changes})
+
+
+def network(task):
+    torch.manual_seed(0)
+    return SharedNetwork(len(task.entries), task.actuator_views, [16, 16], [8]).double()
+
+
+def relabelling(model, turn):
+    """Node -> the node whose place it takes when the structure is turned."""
+    distance = np.linalg.norm((model.nodes @ turn.T)[:, None] - model.nodes[None], axis=-1)
+    assert distance.min(axis=1).max() < 1e-9
+    return distance.argmin(axis=1)
+
+
+def test_a_symmetric_robot_with_its_nodes_relabelled_acts_alike():
+    """SUPERball turned by a third about the vertical is SUPERball with other labels: its motors get each other's actions."""
+    env = gym.make(ID)
+    task, model = env.unwrapped.task, superball()
+    actor = network(task)
+    c, s = np.cos(2 * np.pi / 3), np.sin(2 * np.pi / 3)
+    place = relabelling(model, np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]]))
+    assert sorted(place) == list(range(12)) and (place != np.arange(12)).all()
+    cables = [frozenset(cable) for cable in model.cables]
+    motors = np.array([cables.index(frozenset(int(place[node]) for node in cable)) for cable in model.cables])
+    observation = np.random.default_rng(0).standard_normal(len(task.entries))
+    relabelled = observation.copy()
+    relabelled[:72].reshape(12, 6)[place] = observation[:72].reshape(12, 6)
+    relabelled[72:96][motors] = observation[72:96]
+    first, second = (actor.forward_actor(torch.tensor(o[None])).detach().numpy()[0] for o in (observation, relabelled))
+    np.testing.assert_allclose(second[motors], first, atol=1e-14)
+    assert np.ptp(first) > 1e-3  # the motors do not all do the same
+
+
+def test_every_motor_looks_at_its_own_cable_from_either_end():
+    env = gym.make(ID)
+    task = env.unwrapped.task
+    names = np.array([entry.name for entry in task.entries])[task.actuator_views]
+    assert names.shape == (2, 24, 29)
+    for way, order in ((0, (0, 1)), (1, (1, 0))):
+        for motor, cable in enumerate(superball().cables):
+            a, b = (cable[i] for i in order)
+            seen = names[way, motor]
+            assert list(seen[[0, 5, 6, 11]]) == [f"node{a}.x", f"node{a}.vz", f"node{b}.x", f"node{b}.vz"]
+            assert seen[24] == f"motor{motor}" and list(seen[25:27]) == ["com.height", "velocity_error.along"]
+            rods = {int(name[4:].split(".")[0]) // 2 for name in seen[:24]}
+            assert rods == {a // 2, b // 2}
+
+
+def test_a_trained_policy_is_saved_and_loaded(tmp_path):
+    done = train(roll(), tmp_path).model
+    envs = roll().make()
+    loaded = load_policy(tmp_path / "policy.zip", roll(), envs)
+    observation = envs.reset()
+    np.testing.assert_array_equal(
+        loaded.predict(observation, deterministic=True)[0], done.predict(observation, deterministic=True)[0]
+    )
+
+
+def test_a_task_must_say_what_its_motors_look_at():
+    with pytest.raises(OptionError, match="look at"):
+        train(Training(ID, 64, num_envs=4, keywords={"obs_mode": "state"}, overrides=QUICK))
+    with pytest.raises(ShapeError, match="indices below 3"):
+        SharedNetwork(3, np.array([[[0, 3]]]), [4], [4])
