@@ -34,13 +34,16 @@ from sysid import (
     Measurement,
     MpecOptions,
     OffersComplementarity,
+    OffersProgram,
     ShootingOptions,
+    SimultaneousOptions,
     adam,
     cma_es,
     mpec,
     multiple_shooting,
     noise_of,
     one_step,
+    simultaneous,
     single_shooting,
 )
 from sysid.levenberg import LevenbergOptions
@@ -62,8 +65,11 @@ class Args:
     """Frames per second of the camera, for rooms whose physics step follows it (vine, block, particles)."""
     free: tuple[str, ...] = ()
     """Constants to identify; none: what the room proposes."""
-    method: Literal["one_step", "multiple_shooting", "single_shooting", "adam", "mpec", "cma_es"] = "multiple_shooting"
-    """How; see `sysid.shooting`. mpec: through complementarity, for block and particles; cma_es: without derivatives."""
+    method: Literal["one_step", "multiple_shooting", "single_shooting", "adam", "mpec", "simultaneous", "cma_es"] = (
+        "multiple_shooting"
+    )
+    """How; see `sysid.shooting`. mpec: through complementarity, for block and particles; simultaneous: states and constants in
+    one nonlinear program, for vine; cma_es: without derivatives."""
     segment_steps: int = 100
     """Rows per segment of multiple_shooting."""
     start: Path | None = None
@@ -77,7 +83,8 @@ class Args:
     meters_per_pixel: float | None = None
     """Scale of tracked points in pixels."""
     noise: dict[str, float] = field(default_factory=dict)
-    """Known standard deviation per column [SI], as name value pairs; none: estimated, for mpec from third differences."""
+    """Known standard deviation per column [SI], as name value pairs; none: estimated, for mpec and simultaneous from third
+    differences."""
     free_initial: bool | None = None
     """Estimate the states at the start of segments; none: where they are measured in part."""
     free_motion: bool = False
@@ -101,6 +108,8 @@ class Args:
 
 
 SHOOTING = ("one_step", "multiple_shooting", "single_shooting")
+PROGRAM = SimultaneousOptions(tau=1e-2, factor=1e-2)
+"""Of --method simultaneous: pairs of N and m/s."""
 SHORT = {"block": "contact:block", "particles": "contact:particles"}
 """Robots of a room that holds several."""
 
@@ -219,6 +228,8 @@ def check_method(args: Args, setup: IdentificationSetup) -> None:
     """
     if args.method == "mpec" and not isinstance(setup, OffersComplementarity):
         raise OptionError(f"--method mpec: {args.robot} offers no complementarity form; block and particles do")
+    if args.method == "simultaneous" and not isinstance(setup, OffersProgram):
+        raise OptionError(f"--method simultaneous: {args.robot} offers no symbolic step with measured points; vine does")
     if args.resume and args.method not in SHOOTING:
         raise OptionError(f"--resume: {args.method} leaves no checkpoint; those that do are {', '.join(SHOOTING)}")
 
@@ -231,7 +242,10 @@ def fit(args: Args, setup: IdentificationSetup, problem: FitProblem) -> FitResul
     if args.method == "cma_es":
         return cma_es(problem, EvolutionOptions(seed=args.seed + 1, errors=args.errors))
     if isinstance(setup, OffersComplementarity) and args.method == "mpec":
-        return fit_complementarity(args, setup, problem)
+        return mpec(with_noise(problem), setup.complementarity(), MpecOptions(errors=args.errors))
+    if isinstance(setup, OffersProgram) and args.method == "simultaneous":
+        form, observe = setup.program(problem.column_names)
+        return simultaneous(with_noise(problem), form, PROGRAM, observe=observe)
     options = ShootingOptions(
         jacobian=args.jacobian, starts=args.starts, seed=args.seed, errors=args.errors,
         checkpoint=args.out / "checkpoint.json", resume=args.resume, progress=progress,
@@ -244,13 +258,13 @@ def fit(args: Args, setup: IdentificationSetup, problem: FitProblem) -> FitResul
     return multiple_shooting(problem, args.segment_steps, options)
 
 
-def fit_complementarity(args: Args, setup: OffersComplementarity, problem: FitProblem) -> FitResult:
-    """`sysid.mpec`, with the noise told from the recordings if it is not given."""
+def with_noise(problem: FitProblem) -> FitProblem:
+    """The problem with its noise told from the recordings, if it is not given."""
     if problem.noise is None:
         problem = problem.replace(noise=noise_of(problem.split.train, problem.column_names))
         told = ", ".join(f"{name} {value:.2g}" for name, value in (problem.noise or {}).items())
         print(f"noise by third differences [SI]: {told}; if you know better, say --noise")
-    return mpec(problem, setup.complementarity(), MpecOptions(errors=args.errors))
+    return problem
 
 
 def draw_points(path: Path, result: FitResult, model: object) -> Path:

@@ -17,7 +17,7 @@ from .levenberg import IterLog, LevenbergOptions
 from .mpec import MpecOptions, mpec
 from .noise import noise_of
 from .particle import FilterResult, ParticleOptions, bootstrap_filter
-from .problem import FitProblem, IdentificationSetup, Measurement, OffersComplementarity
+from .problem import FitProblem, IdentificationSetup, Measurement, OffersComplementarity, OffersProgram
 from .residual import ResidualFit, ResidualOptions, fit_residual
 from .result import Estimate, FitResult, Verdict, load_distribution
 from .shooting import ShootingOptions, multiple_shooting, one_step, single_shooting
@@ -42,6 +42,7 @@ __all__ = [
     "Measurement",
     "MpecOptions",
     "OffersComplementarity",
+    "OffersProgram",
     "ParticleOptions",
     "PosteriorParameters",
     "ResidualFit",

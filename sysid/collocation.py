@@ -86,7 +86,7 @@ class Collocation:
     """The smoothed problem; see the module docstring.
 
     Raises:
-        OptionError: Measured quantities are no state entries, or states are not flat.
+        OptionError: Measured quantities are no state entries, states are not flat, or steps have modes.
         MissingDependencyError: CasADi is not installed.
     """
 
@@ -101,6 +101,8 @@ class Collocation:
         simulator = self.problem.simulator
         if self.problem.measurement is not None:
             raise OptionError("measurement is a function; complementarity needs measured columns that are state entries")
+        if self.form.mode is not None:
+            raise OptionError("the step has modes (links are born); use sysid.simultaneous")
         if simulator.n != simulator.nx:
             raise OptionError(f"{type(simulator).__name__} has states on a manifold; complementarity needs flat states")
 

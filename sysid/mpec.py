@@ -262,10 +262,10 @@ def _polished(
     return best.theta, best.blocks, 2.0 * best.cost, sum(len(end.log) - 1 for end in ends)
 
 
-def whole_recordings(problem: FitProblem) -> ShootingSystem:
-    """Single shooting over the training recordings with free initial states and the noise that is given."""
+def whole_recordings(problem: FitProblem, *, free: bool = True) -> ShootingSystem:
+    """Single shooting over the training recordings, with free initial states or guessed ones, and the noise that is given."""
     exact = bool(getattr(problem.simulator, "exact_linearize", False))
-    segments = cut(problem, problem.split.train, None, free=True, exact=exact)
+    segments = cut(problem, problem.split.train, None, free=free, exact=exact)
     assert problem.known_noise is not None
     return ShootingSystem(segments, problem.known_noise)
 

@@ -72,6 +72,15 @@ class OffersComplementarity(Protocol):
         ...
 
 
+@runtime_checkable
+class OffersProgram(Protocol):
+    """An `IdentificationSetup` for `sysid.simultaneous`: a symbolic step, and measured columns of its states."""
+
+    def program(self, names: tuple[str, ...]) -> tuple[ComplementarityForm, Any]:
+        """The physics step of its simulator, and casadi.Function state (nx) -> the columns of `measurement(names)` (ny)."""
+        ...
+
+
 @dataclass(frozen=True)
 class Measurement:
     """Measured quantities as a function of the state, y = h(x): tracked points, a centre of mass, ..."""
@@ -336,5 +345,6 @@ __all__ = [
     "InfersControls",
     "Measurement",
     "OffersComplementarity",
+    "OffersProgram",
     "check_rollout_shapes",
 ]

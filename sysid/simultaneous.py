@@ -8,7 +8,9 @@ Unknowns are constants theta, the states x_0 ... x_K of every physics step, and 
 
 The contact schedule is *given* (of every pair one number is zero, and it is known which one; [Jitosho2021] assumes it) or
 *found*: z, f >= 0 and z f <= tau, with tau driven to almost zero (Scholtes 2001). IPOPT solves it with exact derivatives;
-a polish by single shooting from where it ends then removes what is left of tau and gives the usual judgement.
+a polish by single shooting from where it ends then removes what is left of tau and gives the usual judgement. What the step's
+form calls its mode (the number of links of a robot that grows) is that of the first guess; where a solution has another one, it
+is solved again with that. With `free_initial=False` the first states are the guess.
 
 Measured points are a function of the state that CasADi can differentiate (`observe`), from the room. Compared with
 `sysid.mpec`, which eliminates the states and needs measured state entries, this is slower and more general.
@@ -28,6 +30,7 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.complementarity import ComplementarityForm
 from softgym_envs.core.errors import DataError, MissingDependencyError, OptionError
+from softgym_envs.core.trajectory import Trajectory
 
 from .collocation import Window, window_of
 from .judge import Ending, judge
@@ -37,6 +40,8 @@ from .problem import FitProblem
 from .result import FitResult
 
 Array = NDArray[np.float64]
+ROUNDS = 4
+"""Modes that are tried at most."""
 Schedule = Sequence[NDArray[np.bool_]]
 """Per recording (K, nz): True where f = 0 (a contact touches, a slider slides), False where z = 0."""
 
@@ -109,7 +114,7 @@ def simultaneous(
     """
     begin, options = time.perf_counter(), options or SimultaneousOptions()
     found = solve(problem, form, options, observe=observe, schedule=schedule)
-    system = whole_recordings(problem)
+    system = whole_recordings(problem, free=problem.free_initial is not False)
     starts = np.stack([states[0] for states in found.states])
     settings = LevenbergOptions(max_iterations=options.polish, cost_tolerance=1e-9)
     try:
@@ -136,14 +141,15 @@ def solve(
     options = options or SimultaneousOptions()
     program = _Program(problem, form, observe, schedule)
     taus = [options.tau]
-    while taus[-1] > options.last:
+    while taus[-1] > options.last * (1.0 + 1e-9):
         taus.append(max(options.factor * taus[-1], options.last))
     unknowns, iterations = program.first_guess(options.tau), 0
-    duals: dict[str, Array] = {}
-    for tau in taus if form.nz and schedule is None else taus[-1:]:
-        unknowns, duals, stats = program.run(unknowns, duals, tau, options.iterations)
-        iterations += int(stats["iter_count"])
-    return program.solution(unknowns, iterations, stats)
+    for _ in range(ROUNDS):
+        unknowns, used, stats = program.search(unknowns, taus, options.iterations)
+        iterations, taus = iterations + used, taus[-1:]
+        if not program.take_modes(unknowns):
+            return program.solution(unknowns, iterations, bool(stats["success"]), str(stats["return_status"]).replace("_", " "))
+    return program.solution(unknowns, iterations, False, f"modes change for the {ROUNDS}th time")
 
 
 class _Program:
@@ -161,7 +167,15 @@ class _Program:
         shapes = [(len(window.controls), form.nz) for window in self.windows]
         if self.schedule is not None and [part.shape for part in self.schedule] != shapes:
             raise OptionError(f"schedule has shapes {[part.shape for part in self.schedule]}, expected {shapes}")
+        self.paths = tuple(self._path(window, part) for window, part in zip(self.windows, problem.split.train, strict=True))
+        self.modes = [form.modes(path[:-1]) for path in self.paths]
         self._build()
+
+    def _path(self, window: Window, recording: Trajectory) -> Array:
+        """(K+1, nx): the simulation from the guessed start with the start constants; at rest where it fails."""
+        start = self.problem.guess(recording)
+        states, status = self.problem.simulator.rollout(start[None], window.controls[None], self.problem.constants)
+        return np.asarray(states[0] if status[0] == 0 else np.repeat(start[None], len(window.values), axis=0))
 
     def _build(self) -> None:
         """Symbols, objective, constraints with the signs that their bounds take."""
@@ -177,8 +191,9 @@ class _Program:
             unknowns += [ca.vec(x), ca.vec(z)]
             objective += self._misfit(window, x)
             controls, repeated = ca.DM(window.controls.T), ca.repmat(constants, 1, count)
-            g, f = form.step.map(count)(x[:, :-1], controls, repeated, x[:, 1:], z)
-            rows.append(ca.vec(ca.repmat(ca.DM(self._scale(window)), 1, count) * g))
+            mode = [] if form.mode is None else [ca.DM(self.modes[index].T)]
+            g, f = form.step.map(count)(x[:, :-1], controls, repeated, x[:, 1:], z, *mode)
+            rows.append(ca.vec(ca.repmat(ca.DM(self._scale(index)), 1, count) * g))
             kinds.append(np.zeros(nx * count))
             highest = np.full((count, form.nz), np.inf)
             if form.nz and self.schedule is None:
@@ -189,8 +204,10 @@ class _Program:
                 rows.append(ca.vec(f))
                 kinds.append(np.where(touching, 0.0, 1.0).ravel())
                 highest[~touching] = 0.0
-            lower += [np.full(nx * (count + 1), -np.inf), np.zeros(form.nz * count)]
-            upper += [np.full(nx * (count + 1), np.inf), highest.ravel()]
+            known = [] if problem.free_initial is not False else [self.paths[index][0]]
+            free = np.full(nx * (count + 1 - len(known)), np.inf)
+            lower += [*known, -free, np.zeros(form.nz * count)]
+            upper += [*known, free, highest.ravel()]
         kind = np.concatenate(kinds)  # 0: = 0, 1: >= 0, -1: <= 0
         self.bounds = {
             "lbx": np.concatenate(lower), "ubx": np.concatenate(upper),
@@ -225,26 +242,60 @@ class _Program:
         weight = np.where(np.isfinite(seen), 1.0 / self.sigma[:, None], 0.0)
         return 0.5 * ca.sumsqr(ca.DM(weight) * (predicted - ca.DM(np.nan_to_num(seen))))
 
-    def _scale(self, window: Window) -> Array:
+    def _scale(self, index: int) -> Array:
         """(nx,): one over the largest derivative of every row of g by the next state, at rest: forces and angles alike."""
         ca, form, nx = self.ca, self.form, self.problem.simulator.nx
-        x, z, u = ca.MX.sym("x", nx), ca.MX.sym("z", form.nz), ca.DM(window.controls[0])
+        x, z, u = ca.MX.sym("x", nx), ca.MX.sym("z", form.nz), ca.DM(self.windows[index].controls[0])
         y, p = ca.MX.sym("y", nx), ca.DM(self.problem.constants.to_vector())
-        jacobian = ca.Function("scale", [x, y, z], [ca.jacobian(form.step(x, u, p, y, z)[0], y)])
-        state = self.problem.guess(self.problem.split.train[0])
+        mode = [] if form.mode is None else [ca.DM(self.modes[index][0])]
+        jacobian = ca.Function("scale", [x, y, z], [ca.jacobian(form.step(x, u, p, y, z, *mode)[0], y)])
+        state = self.paths[index][0]
         size = np.abs(np.array(jacobian(state, state, np.zeros(form.nz)))).max(axis=1)
         return np.asarray(1.0 / np.where(size > 0, size, 1.0))
 
     def first_guess(self, tau: float) -> Array:
-        """The simulation from the guessed starts with the start constants; at rest where it fails. Pairs are sqrt(tau)."""
-        problem = self.problem
-        parts = [problem.encode(problem.constants)]
-        for window, recording in zip(self.windows, problem.split.train, strict=True):
-            start = problem.guess(recording)
-            states, status = problem.simulator.rollout(start[None], window.controls[None], problem.constants)
-            path = states[0] if status[0] == 0 else np.repeat(start[None], len(window.values), axis=0)
-            parts += [path.ravel(), np.full(self.form.nz * len(window.controls), np.sqrt(tau))]
+        """Start constants and what they lead to. Pairs are sqrt(tau); with a schedule, those that fit the equations best."""
+        parts = [self.problem.encode(self.problem.constants)]
+        for index, path in enumerate(self.paths):
+            z = np.full((len(path) - 1, self.form.nz), np.sqrt(tau))
+            parts += [path.ravel(), (z if self.schedule is None else self._fitting(index, self.schedule[index])).ravel()]
         return np.concatenate(parts)
+
+    def _fitting(self, index: int, touching: NDArray[np.bool_]) -> Array:
+        """Pairs (K, nz) of the guess: least squares in g = 0, and f = 0 where the schedule says so; both are linear in z."""
+        ca, form, path, window = self.ca, self.form, self.paths[index], self.windows[index]
+        inputs = [ca.MX.sym(name, form.step.size1_in(i)) for i, name in enumerate(form.step.name_in())]
+        g, f = form.step(*inputs)
+        value = ca.vertcat(ca.DM(self._scale(index)) * g, f)
+        count, nz, nx = len(touching), form.nz, form.step.size1_in(0)
+        function = ca.Function("value", inputs, [value, ca.densify(ca.jacobian(value, inputs[4]))]).map(count)
+        constants = np.tile(self.problem.constants.to_vector(), (count, 1))
+        given = [path[:-1], window.controls, constants, path[1:], np.zeros((count, nz)), self.modes[index]]
+        values, slopes = (np.array(part) for part in function(*(part.T for part in given[: len(inputs)])))
+        z = np.zeros((count, nz))
+        for k, closed in enumerate(touching):
+            rows = np.concatenate([np.full(nx, True), closed])
+            slope = slopes[:, nz * k : nz * (k + 1)][np.ix_(rows, closed)]
+            z[k, closed] = np.maximum(-np.linalg.lstsq(slope, values[rows, k], rcond=None)[0], 0.0)
+        return z
+
+    def search(self, unknowns: Array, taus: list[float], limit: int) -> tuple[Array, int, Any]:
+        """One program after the other, warm. -> unknowns, iterations, IPOPT's report on the last one."""
+        duals: dict[str, Array] = {}
+        iterations = 0
+        for tau in taus if self.form.nz and self.schedule is None else taus[-1:]:
+            unknowns, duals, stats = self.run(unknowns, duals, tau, limit)
+            iterations += int(stats["iter_count"])
+        return unknowns, iterations, stats
+
+    def take_modes(self, unknowns: Array) -> bool:
+        """Whether the states have other modes than they were solved with; those are taken over."""
+        modes = [self.form.modes(states[:-1]) for states, _ in self._split(unknowns)]
+        if all(np.array_equal(old, new) for old, new in zip(self.modes, modes, strict=True)):
+            return False
+        self.modes = modes
+        self._build()
+        return True
 
     def run(self, unknowns: Array, duals: dict[str, Array], tau: float, limit: int) -> tuple[Array, dict[str, Array], Any]:
         """One program from a guess; warm where there are multipliers."""
@@ -256,21 +307,22 @@ class _Program:
         kept = {"lam_x0": np.array(found["lam_x"]).ravel(), "lam_g0": np.array(found["lam_g"]).ravel()}
         return np.array(found["x"]).ravel(), kept, solver.stats()
 
-    def solution(self, unknowns: Array, iterations: int, stats: Any) -> Solution:
-        """The unknowns, named."""
-        nx, nz, place = self.problem.simulator.nx, self.form.nz, len(self.problem.free)
-        theta, states, pairs = np.clip(unknowns[:place], *self.problem.theta_bounds), [], []
+    def _split(self, unknowns: Array) -> list[tuple[Array, Array]]:
+        """States (K+1, nx) and pairs (K, nz) of every recording."""
+        nx, nz, place, parts = self.problem.simulator.nx, self.form.nz, len(self.problem.free), []
         for window in self.windows:
             count = len(window.controls)
-            states.append(unknowns[place : place + nx * (count + 1)].reshape(count + 1, nx))
-            place += nx * (count + 1)
-            pairs.append(unknowns[place : place + nz * count].reshape(count, nz))
-            place += nz * count
+            between, end = place + nx * (count + 1), place + nx * (count + 1) + nz * count
+            parts.append((unknowns[place:between].reshape(count + 1, nx), unknowns[between:end].reshape(count, nz)))
+            place = end
+        return parts
+
+    def solution(self, unknowns: Array, iterations: int, solved: bool, message: str) -> Solution:
+        """The unknowns, named."""
+        theta = np.clip(unknowns[: len(self.problem.free)], *self.problem.theta_bounds)
+        states, pairs = zip(*self._split(unknowns), strict=True)
         value = self.ca.Function("objective", [self.nlp["x"]], [self.nlp["f"]])
-        message = str(stats["return_status"]).replace("_", " ")
-        return Solution(
-            theta, tuple(states), tuple(pairs), 2.0 * float(value(unknowns)), iterations, bool(stats["success"]), message
-        )
+        return Solution(theta, states, pairs, 2.0 * float(value(unknowns)), iterations, solved, message)
 
 
 def _casadi() -> Any:

@@ -130,6 +130,22 @@ def test_the_script_fits_a_labs_file(tmp_path):
     assert bad.returncode == 2 and "expected time, point, x, y" in bad.stderr
 
 
+def test_the_script_fits_a_labs_file_by_one_nonlinear_program(tmp_path):
+    pytest.importorskip("casadi")
+    path = write_points(record_oscillation(TRUTH, np.random.default_rng(2), seconds=0.4, fps=120.0), tmp_path / "tracked.csv")
+    (tmp_path / "robot.toml").write_text(scene_text(BEAM))
+    command = [sys.executable, str(SCRIPT), f"vine:scene={tmp_path / 'robot.toml'},links=6,steps=4", "--points", str(path)]
+    command += ["--fps", "120", "--free-motion", "--method", "simultaneous", "--out", str(tmp_path / "fit")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "noise by third differences" in done.stdout, done.stdout + done.stderr
+    assert VineParameters.load(tmp_path / "fit" / "fit.toml").bending_stiffness == pytest.approx(0.03, rel=0.3)
+    done = subprocess.run([*command, "--columns", "length"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "no fit" in done.stderr
+    command[2] = "block"
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "--method simultaneous: block offers no symbolic step" in done.stderr
+
+
 def test_growth_is_told_from_the_points():
     recording, model = record_wall(TRUTH, np.random.default_rng(3), seconds=1.0)
     bare = replace(recording, controls=np.zeros((recording.num_steps, 0)), control_names=(), control_units=())
@@ -141,7 +157,7 @@ def test_growth_is_told_from_the_points():
     assert (Setup(VineSimulator(BEAM, 1 / 480, "linear")).infer_controls(bare).controls == 0).all()
 
 
-@pytest.mark.parametrize("variant", ["hard", "fps=no", "links=1", "fps=-3"])
+@pytest.mark.parametrize("variant", ["hard", "fps=no", "links=1", "fps=-3", "steps=0"])
 def test_bad_variants(variant):
     with pytest.raises(OptionError):
         identification_setup(variant)

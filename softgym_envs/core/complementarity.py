@@ -7,7 +7,7 @@ as in [Berard2008] slides 8 and 13. Legend: nx state, nu control, P constants, n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,9 @@ class ComplementarityForm:
     """casadi.Function (x (nx), u (nu), p (P), y (nx), z (nz)) -> g (nx), f (nz); y is the next state."""
     parts: tuple[ComplementarityPart, ...] = ()
     """Where the scene falls apart."""
+    mode: Callable[[Array], Array] | None = None
+    """What changes by jumps with the state, as the number of links of a robot that grows: states (K, nx) at the start of steps
+    -> numbers (K, nm), a sixth input of `step`. A solver holds them while it solves; None: there are none."""
 
     def __post_init__(self) -> None:
         nx, nz = self.step.size1_in(0), self.step.size1_in(4)
@@ -55,7 +58,17 @@ class ComplementarityForm:
         """Number of pairs."""
         return int(self.step.size1_in(4))
 
+    def modes(self, x: Array) -> Array:
+        """Sixth input of `step` at states (K, nx), (K, nm); (K, 0) where there is none."""
+        return np.zeros((len(x), 0)) if self.mode is None else np.asarray(self.mode(x), dtype=np.float64)
+
+    def evaluate(self, x: Array, u: Array, p: Array, y: Array, z: Array) -> tuple[Array, Array]:
+        """g and f of B steps, arrays (B, ...)."""
+        inputs = [x, u, p, y, z] if self.mode is None else [x, u, p, y, z, self.modes(x)]
+        g, f = self.step(*(part.T for part in inputs))
+        return np.array(g).T, np.array(f).T
+
     def residual(self, x: Array, u: Array, p: Array, y: Array, z: Array) -> NDArray[np.float64]:
         """Largest of |g| and |min(z, f)| of B steps: arrays (B, ...) -> (B,)."""
-        g, f = (np.array(part).T for part in self.step(x.T, u.T, p.T, y.T, z.T))
-        return np.asarray(np.maximum(np.abs(g).max(axis=1), np.abs(np.minimum(z, f)).max(axis=1)))
+        g, f = self.evaluate(x, u, p, y, z)
+        return np.asarray(np.maximum(np.abs(g).max(axis=1), np.abs(np.minimum(z, f)).max(axis=1, initial=0.0)))

@@ -10,11 +10,13 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import OptionError
+from ..core.complementarity import ComplementarityForm
+from ..core.errors import MissingDependencyError, OptionError
 from ..core.simulator import check_number
 from ..core.trajectory import Trajectory
 from .dynamics import BENDING, VineSimulator
@@ -70,6 +72,27 @@ class Setup:
             return _state_of(model, trajectory.times[:rows] - trajectory.times[0], _points(picks, trajectory, rows))
 
         return guess
+
+    def program(self, names: tuple[str, ...]) -> tuple[ComplementarityForm, Any]:
+        """The symbolic step, and the columns of `measurement(names)` as casadi.Function of the state.
+
+        Raises:
+            OptionError: No points, or a robot that has no symbolic step; see `symbolic.complementarity_form`.
+            MissingDependencyError: CasADi is not installed.
+        """
+        try:
+            import casadi as ca
+
+            from .symbolic import complementarity_form, tracked_points
+        except ImportError as error:
+            raise MissingDependencyError('the symbolic step needs CasADi: pip install "softgym-envs[sysid]"') from error
+        model, picks = self.simulator.model, _picks(names)
+        if not picks:
+            raise OptionError(f"columns are {', '.join(names)}; expected points: point0.x, point0.y, ...")
+        points = tracked_points(model, np.array([k for _, k, _ in picks]) / max(k for _, k, _ in picks))
+        x = ca.SX.sym("x", model.nx)
+        chosen = [2 * place + axis for place, (_, _, axis) in enumerate(picks)]
+        return complementarity_form(self.simulator), ca.Function("points", [x], [points(x)[chosen]])
 
     def infer_controls(self, trajectory: Trajectory) -> Trajectory:
         """Growth speed from the length of the line of points, smoothed over `WINDOW` frames; muscles empty.
@@ -154,14 +177,15 @@ def _state_of(model: VineModel, times: Array, points: Array) -> Array:
 
 
 def setup(variant: str = "") -> Setup:
-    """`variant` is words joined by commas: "scene=FILE" (robot and obstacles), "fps=30", "links=12", "linear" or "wrinkling".
+    """`variant` is words joined by commas: "scene=FILE", "fps=30", "steps=2", "links=12", "linear" or "wrinkling".
 
-    Without a scene it is a robot of the default size without muscles and obstacles, of 12 links.
+    A scene is the robot and its obstacles; without one it is a robot of the default size without muscles and obstacles, of 12
+    links. Steps are physics steps per frame; if they are not given, so many that none is longer than `LONGEST_STEP`.
 
     Raises:
         OptionError: An unknown word, or a value that is not allowed.
     """
-    model, fps, bending, links = VineModel(num_links=12, num_sections=0), 30.0, "linear", None
+    model, fps, bending, links, steps = VineModel(num_links=12, num_sections=0), 30.0, "linear", None, None
     for word in filter(None, variant.split(",")):
         key, _, value = word.partition("=")
         if word in BENDING:
@@ -172,11 +196,14 @@ def setup(variant: str = "") -> Setup:
             fps = check_number("fps", _number(value), low=1.0, high=1e5, unit="1/s")
         elif key == "links":
             links = int(check_number("links", _number(value), low=2, high=500))
+        elif key == "steps":
+            steps = int(check_number("steps", _number(value), low=1, high=1000))
         else:
-            raise OptionError(f"variant has {word!r}; allowed are scene=FILE, fps=NUMBER, links=NUMBER, {', '.join(BENDING)}")
+            allowed = ("scene=FILE", "fps=NUMBER", "links=NUMBER", "steps=NUMBER", *BENDING)
+            raise OptionError(f"variant has {word!r}; allowed are {', '.join(allowed)}")
     if links is not None:
         model = replace(model, num_links=links)
-    dt = 1.0 / (fps * math.ceil(1.0 / (fps * LONGEST_STEP)))
+    dt = 1.0 / (fps * (steps or math.ceil(1.0 / (fps * LONGEST_STEP))))
     return Setup(VineSimulator(model, dt, bending))
 
 
