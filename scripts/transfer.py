@@ -302,7 +302,6 @@ SUPERBALL_THRESHOLDS = (
 PRISM_ARMS = tuple(a for a in PLANNED if a != "identified_mpc")
 PRISM_THRESHOLDS = (Threshold("identified", "share", 0.95, reason="issue 3: no new data"),)
 BUDGETS = (10_000, 1_000, 2_500, 5_000, 20_000)
-VINE_LEARNED = ("zero", "nominal", "identified", "true_constants", "truth")
 VINE_THRESHOLDS = (
     Threshold("identified", "share", 0.9, reason="nearly what planning on the truth itself gives"),
     Threshold("identified", "improvement", 0.95, "nominal", reason="identification pays"),
@@ -320,7 +319,7 @@ def build_vine(args: Args) -> tuple[VineCase, Study]:
     case = VineCase("grow" if args.study == "vine_grow" else "navigate")
     kind: Literal["mpc", "rl"] = "rl" if args.rl else "mpc"
     study = Study(
-        f"{args.study}_{kind}", kind, VINE_LEARNED if args.rl else REPLANNED, (100 * SUBSTEPS,), datasets=1,
+        f"{args.study}_{kind}", kind, LEARNED if args.rl else REPLANNED, (100 * SUBSTEPS,), datasets=1,
         starts=50 if args.rl else 5, horizon=25, substeps=SUBSTEPS, thresholds=VINE_THRESHOLDS, failure_cost=100.0,
         train_steps=TRAIN_STEPS if args.rl else 0,
     )  # fmt: skip
