@@ -145,11 +145,20 @@ def among_walls(angle, *, links=10, length=0.6, dt=1 / 240):
 
 
 @pytest.mark.parametrize(
-    ("angle", "friction", "links", "stalls"),
-    [(0.5, 0.3, {6, 7, 8}, False), (0.5, 0.0, {6, 7, 8}, False), (0.0, 0.3, {6}, True)],
+    ("angle", "friction", "links", "motions", "stalls"),
+    [
+        (0.5, 0.3, {6, 7, 8}, (True, False), False),
+        (0.5, 0.0, {6, 7, 8}, (True, False), False),
+        (0.5, 0.5, {6, 7, 8}, (True, False), True),
+        (0.5, 0.9, {6, 7}, (False, True), True),
+        (0.9, 1.2, {6, 7, 8}, (True, True), True),
+        (0.0, 0.3, {6}, (False, True), True),
+    ],
 )
-def test_the_engine_solves_the_complementarity_problem(angle, friction, links, stalls):
+def test_the_engine_solves_the_complementarity_problem(angle, friction, links, motions, stalls):
     """Its steps and forces fulfil the other formulation: in contact, sliding and sticking, across births, and in a stall.
+
+    Tips held at a slant stay if mu > tan(angle). From mu = 0.5 on friction raises its own normal force: plain rounds fail.
 
     Equations hold to rounding. Rows of the engine's program are soft (`contact.soften`) by 1e-6 of W_ii and 1e-8 of the largest
     W, so that speeds are off by as much times the impulse; W = A H^-1 A' from the form's own derivatives.
@@ -164,10 +173,10 @@ def test_the_engine_solves_the_complementarity_problem(angle, friction, links, s
     g, f = form.evaluate(x[:-1], growth[:, None], constants, x[1:], z)
     n, n_impulses = model.num_links, z[:, 0:-2:3] / 240
     assert status[0] == 0 and set(form.modes(x).ravel()) == links
-    assert (n_impulses.max(axis=1) > 0).sum() > 300 and (~schedule[:, -2]).any() == stalls
+    assert (n_impulses.max(axis=1) > 0).sum() > 250 and (~schedule[:, -2]).any() == stalls
     touching = n_impulses > 0
     slides = schedule[:, 2:-2:3] & touching  # to the right; else it sticks, or slides to the left
-    assert (slides.any(), (touching & schedule[:, 1:-2:3] & ~slides).any()) == (not stalls, stalls)
+    assert (slides.any(), (touching & schedule[:, 1:-2:3] & ~slides).any()) == motions  # slides, sticks
     scale = np.where(np.arange(model.nx) // n == 1, 0.03 / 240, 1.0)  # moments: h EI at a curvature of 1/m
     assert np.abs(g / scale).max() < 1e-12
     # Tolerance of the engine's friction, 1e-7 of the largest bound per round, may add up where rounds converge slowly.
