@@ -213,7 +213,7 @@ def settings(env_id: str, algorithm: str) -> dict[str, Any]:
     """Hyper-parameters of an id, as keywords of the algorithm.
 
     >>> settings("softgym_envs:TensegrityRoll-v0", "ppo")["gamma"]
-    0.9
+    0.95
 
     Raises:
         OptionError: Unknown algorithm.
