@@ -210,7 +210,7 @@ NUM_ENVS = {"ppo": 64, "sac": 16}
 
 
 def settings(env_id: str, algorithm: str) -> dict[str, Any]:
-    """Hyper-parameters of an id, as keywords of the algorithm.
+    """Hyper-parameters of an id: keywords of the algorithm, and "shared"; see `SETTINGS`.
 
     >>> settings("softgym_envs:TensegrityRoll-v0", "ppo")["gamma"]
     0.95
@@ -373,8 +373,8 @@ def _new_model(training: Training, envs: SB3VecEnv) -> BaseAlgorithm:
 
 
 def _views_of(training: Training, envs: SB3VecEnv) -> NDArray[np.int64]:
-    task: Any = envs.get_attr("unwrapped")[0].task
-    views: NDArray[np.int64] | None = getattr(task, "actuator_views", None)
+    environment: Any = envs.envs.unwrapped
+    views: NDArray[np.int64] | None = getattr(environment.task, "actuator_views", None)
     if views is None:
         raise OptionError(f"shared is True, but the task of {training.env_id} does not say what its actuators look at")
     return views
