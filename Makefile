@@ -28,7 +28,7 @@ format: $(READY)  ## Put the code into its one format
 
 bench: $(READY)  ## Measure speed, side by side with MuJoCo
 	$(BIN)/python benchmarks/bench.py
-	$(BIN)/python benchmarks/bench_contact.py
+	$(BIN)/python benchmarks/bench_rigid.py
 
 docs: $(READY)  ## Write docs/environments.md and docs/constants.md from the code
 	$(BIN)/python scripts/gen_docs.py

@@ -1,10 +1,10 @@
 """Planners and learners on any `softgym_envs.core.simulator.Simulator`: iLQG, sample-based iLQG, MPC; they know no robot."""
 
-from .cost import Cost, Expansion, FeatureCost
-from .gps import GPSOptions, plan_gps
-from .ilqg import ILQGOptions, box_qp, plan_ilqg
-from .mpc import ILQGController, PlanningTimes, SamplingController, SamplingOptions
-from .plan import (
+from .planning.cost import Cost, Expansion, FeatureCost
+from .planning.gps import GPSOptions, plan_gps
+from .planning.ilqg import ILQGOptions, box_qp, plan_ilqg
+from .planning.mpc import ILQGController, PlanningTimes, SamplingController, SamplingOptions
+from .planning.plan import (
     IterLog,
     Outcome,
     Plan,

@@ -42,7 +42,7 @@ from softgym_envs.core.parameters import Parameters, param, write_atomically
 from softgym_envs.core.simulator import IntArray, Linearization, finite_differences
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from sysid import FitProblem, FitResult, Measurement, ShootingOptions, single_shooting
-from sysid.report import render
+from sysid.report.page import render
 
 peer: Any = None
 with contextlib.suppress(ImportError):  # MuJoCo before 3.5; `require_peer` says what to do

@@ -30,10 +30,10 @@ from softgym_envs.vine.layouts import Clutter
 from softgym_envs.vine.model import VineModel
 from softgym_envs.vine.mujoco import VineTwin
 from softgym_envs.vine.obstacles import circle
-from softgym_envs.vine.paper import PaperSimulator
-from softgym_envs.vine.paper_model import PaperModel, runtime_scene
+from softgym_envs.vine.paper.dynamics import PaperSimulator
+from softgym_envs.vine.paper.model import PaperModel, runtime_scene
+from softgym_envs.vine.paper.reference import OsqpSolver, assemble, solve_exactly
 from softgym_envs.vine.parameters import PaperParameters
-from softgym_envs.vine.reference import OsqpSolver, assemble, solve_exactly
 
 Array = NDArray[np.float64]
 

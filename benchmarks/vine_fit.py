@@ -27,7 +27,7 @@ from softgym_envs.vine.mujoco import VineTwinParameters
 from softgym_envs.vine.parameters import VineParameters
 from softgym_envs.vine.symbolic import engine_pairs
 from sysid import FitProblem, FitResult, Measurement, ShootingOptions, SimultaneousOptions, simultaneous, single_shooting
-from sysid.levenberg import LevenbergOptions
+from sysid.methods.levenberg import LevenbergOptions
 
 TRUTH = VineTwinParameters(bending_stiffness=0.03, bending_damping=5e-4, drag=0.0)
 OPTIONS = ShootingOptions(levenberg=LevenbergOptions(cost_tolerance=1e-6), reweight=2)

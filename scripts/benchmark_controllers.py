@@ -27,18 +27,18 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from agents.cost import FeatureCost
-from agents.gps import GPSOptions, plan_gps
-from agents.ilqg import ILQGOptions, plan_ilqg
-from agents.mpc import ILQGController, SamplingController, SamplingOptions
-from agents.plan import IterLog, random_controls, run_policy, total_cost
-from agents.study import write_json
-from agents.transfer_report import COLORS, plain_axes
+from agents.planning.cost import FeatureCost
+from agents.planning.gps import GPSOptions, plan_gps
+from agents.planning.ilqg import ILQGOptions, plan_ilqg
+from agents.planning.mpc import ILQGController, SamplingController, SamplingOptions
+from agents.planning.plan import IterLog, random_controls, run_policy, total_cost
+from agents.study.jobs import write_json
+from agents.study.report import COLORS, plain_axes
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.parameters import write_atomically
 from softgym_envs.tensegrity import TensegrityModel, TensegrityParameters, prism, superball
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
-from sysid.result import git_commit
+from sysid.judgement.result import git_commit
 
 Array = NDArray[np.float64]
 Name = Literal["ilqg", "ilqg_differences", "gps", "mppi", "ilqg_mpc"]

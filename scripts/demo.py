@@ -43,7 +43,7 @@ from softgym_envs.tensegrity.model import TensegrityModel
 from softgym_envs.tensegrity.mujoco import TensegrityTwin
 from softgym_envs.tensegrity.parameters import CONTACT, TensegrityParameters
 from sysid import FitProblem, ShootingOptions, one_step
-from sysid.progressive import Stage, progressive
+from sysid.methods.progressive import Stage, progressive
 
 BODY = ("cable_stiffness", "cable_damping", "motor_speed", "motor_gain")
 

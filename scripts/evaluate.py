@@ -17,11 +17,11 @@ import gymnasium as gym
 import numpy as np
 import tyro
 
-from agents.rl import Evaluation, Training, evaluate, load_policy, save_weights
-from agents.statistics import Interval, share
-from agents.study import write_json
+from agents.learning.rl import Evaluation, Training, evaluate, load_policy, save_weights
+from agents.study.jobs import write_json
+from agents.study.statistics import Interval, share
 from softgym_envs.core.errors import SoftgymError
-from sysid.result import git_commit
+from sysid.judgement.result import git_commit
 
 
 @dataclass(frozen=True)

@@ -46,9 +46,9 @@ from sysid import (
     simultaneous,
     single_shooting,
 )
-from sysid.levenberg import LevenbergOptions
-from sysid.problem import InfersControls
-from sysid.result import git_commit
+from sysid.data.problem import InfersControls
+from sysid.judgement.result import git_commit
+from sysid.methods.levenberg import LevenbergOptions
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class Args:
     method: Literal["one_step", "multiple_shooting", "single_shooting", "adam", "mpec", "simultaneous", "cma_es"] = (
         "multiple_shooting"
     )
-    """How; see `sysid.shooting`. mpec: through complementarity, for block and particles; simultaneous: states and constants in
-    one nonlinear program, for vine; cma_es: without derivatives."""
+    """How; see `sysid.methods.shooting`. mpec: through complementarity, for block and particles; simultaneous: states and
+    constants in one nonlinear program, for vine; cma_es: without derivatives."""
     segment_steps: int = 100
     """Rows per segment of multiple_shooting."""
     start: Path | None = None
@@ -110,7 +110,7 @@ class Args:
 SHOOTING = ("one_step", "multiple_shooting", "single_shooting")
 PROGRAM = SimultaneousOptions(tau=1e-2, factor=1e-2)
 """Of --method simultaneous: pairs of N and m/s."""
-SHORT = {"block": "contact:block", "particles": "contact:particles"}
+SHORT = {"block": "rigid:block", "particles": "rigid:particles"}
 """Robots of a room that holds several."""
 
 
@@ -118,7 +118,7 @@ def full_name(robot: str) -> str:
     """A robot with its room.
 
     >>> full_name("block"), full_name("particles:count=3"), full_name("vine")
-    ('contact:block', 'contact:particles,count=3', 'vine')
+    ('rigid:block', 'rigid:particles,count=3', 'vine')
     """
     short, _, variant = robot.partition(":")
     name = SHORT.get(short, short)

@@ -27,7 +27,7 @@ import tyro
 from numpy.typing import NDArray
 
 from softgym_envs.core.parameters import write_atomically
-from sysid.result import git_commit
+from sysid.judgement.result import git_commit
 
 Array = NDArray[np.float64]
 
@@ -44,7 +44,7 @@ class Args:
     """Of actions and environments."""
     growth: float = 24.0
     """Memory may grow by so much after the first quarter of the rounds [MiB]."""
-    room: Literal["all", "tensegrity", "contact", "vine"] = "all"
+    room: Literal["all", "tensegrity", "rigid", "vine"] = "all"
     """Run the environments of one room alone; its figures are entered into the file under "rooms"."""
     out: Path = Path("results/soak.json")
     """Where the figures go."""
@@ -103,7 +103,7 @@ VINES = {
 
 def cases(room: str) -> list[Case]:
     """Every id of a room (or "all"), every setting, mild and extreme actions."""
-    rooms = {"tensegrity": tensegrity_cases, "contact": contact_cases, "vine": vine_cases}
+    rooms = {"tensegrity": tensegrity_cases, "rigid": rigid_cases, "vine": vine_cases}
     return [case for name, listed in rooms.items() if room in (name, "all") for case in listed()]
 
 
@@ -141,7 +141,7 @@ def tensegrity_cases() -> list[Case]:
     ]
 
 
-def contact_cases() -> list[Case]:
+def rigid_cases() -> list[Case]:
     """The sliding block."""
     return [
         Case(BLOCK, 1, "uniform"),

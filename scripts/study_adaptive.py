@@ -12,7 +12,7 @@ after which the block would coast to rest at the goal (`shove`). The controllers
 - assumes: the middle of the range.
 
 Predictions are those of our engine, whichever engine is the world. Intervals are 95 %: Wilson's for success, bootstrap over
-episodes for means. Writes results/contact/adaptive.json.
+episodes for means. Writes results/rigid/adaptive.json.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ import tyro
 from numpy.typing import NDArray
 
 import softgym_envs  # noqa: F401  (registers the ids)
-from agents.statistics import Interval, bootstrap
-from softgym_envs.contact.dynamics import BlockSimulator
-from softgym_envs.contact.model import BlockModel
-from softgym_envs.contact.parameters import BlockParameters
+from agents.study.statistics import Interval, bootstrap
 from softgym_envs.core.parameters import write_atomically
-from sysid.result import git_commit
+from softgym_envs.rigid.dynamics import BlockSimulator
+from softgym_envs.rigid.model import BlockModel
+from softgym_envs.rigid.parameters import BlockParameters
+from sysid.judgement.result import git_commit
 
 Array = NDArray[np.float64]
 Kind = Literal["knows", "learns", "assumes"]
@@ -69,7 +69,7 @@ class Args:
     """Of the goal [m]; the task's default is 0.02."""
     backends: tuple[Literal["native", "mujoco"], ...] = ("native", "mujoco")
     """The world: our engine, or MuJoCo."""
-    out: Path = Path("results/contact/adaptive.json")
+    out: Path = Path("results/rigid/adaptive.json")
     """Where the numbers go."""
 
 

@@ -6,7 +6,7 @@
 A weight of 0.5 kg pulls the block (1 kg, friction 0.33) by a string for 0.8 s; a camera sees x, y and the angle at 50 Hz with
 noise of 1 mm and 5 mrad. Data come from our own engine and from MuJoCo's block in space (round cones, soft contact, loads that
 move). Every method starts at friction 1 (shooting also at 0.2, the filter and the evolution with all of [0, 1.5]) and fits the
-initial state too. Writes block.json and block_<source>.png into results/contact.
+initial state too. Writes block.json and block_<source>.png into results/rigid.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from typing import Any
 import numpy as np
 import tyro
 
-from softgym_envs.contact.dynamics import BlockSimulator
-from softgym_envs.contact.experiments import record
-from softgym_envs.contact.model import BlockModel
-from softgym_envs.contact.mujoco import BlockTwin
-from softgym_envs.contact.parameters import BlockParameters
-from softgym_envs.contact.symbolic import complementarity_form
 from softgym_envs.core.complementarity import ComplementarityForm
 from softgym_envs.core.parameters import Parameters, write_atomically
 from softgym_envs.core.trajectory import TrajectorySet
-from sysid.evolution import EvolutionOptions, cma_es
-from sysid.mpec import MpecOptions, solve
-from sysid.particle import FilterResult, ParticleOptions, bootstrap_filter
-from sysid.problem import FitProblem
-from sysid.result import git_commit
-from sysid.shooting import single_shooting
+from softgym_envs.rigid.dynamics import BlockSimulator
+from softgym_envs.rigid.experiments import record
+from softgym_envs.rigid.model import BlockModel
+from softgym_envs.rigid.mujoco import BlockTwin
+from softgym_envs.rigid.parameters import BlockParameters
+from softgym_envs.rigid.symbolic import complementarity_form
+from sysid.data.problem import FitProblem
+from sysid.judgement.result import git_commit
+from sysid.methods.evolution import EvolutionOptions, cma_es
+from sysid.methods.mpec import MpecOptions, solve
+from sysid.methods.particle import FilterResult, ParticleOptions, bootstrap_filter
+from sysid.methods.shooting import single_shooting
 
 TRUTH = 0.33
 NOISE = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
@@ -60,7 +60,7 @@ class Args:
     """Noise seeds per geometry and source."""
     evolution_seeds: int = 5
     """The same for CMA-ES, which takes longest."""
-    out: Path = Path("results/contact")
+    out: Path = Path("results/rigid")
     """Where numbers and plots go."""
 
 

@@ -31,7 +31,7 @@ from softgym_envs.tensegrity.model import TensegrityModel, prism
 from softgym_envs.tensegrity.mujoco import TensegrityTwin, TwinParameters
 from softgym_envs.tensegrity.parameters import CONTACT, TensegrityParameters
 from sysid import AdamOptions, FitProblem, FitResult, ShootingOptions, adam, multiple_shooting, one_step, single_shooting
-from sysid.result import git_commit
+from sysid.judgement.result import git_commit
 
 Array = NDArray[np.float64]
 EMPTY = TrajectorySet(())

@@ -6,7 +6,7 @@
 Setting of slides 27-29: friction 0.2, h = 0.05 s, 100 steps, start (0, 3) m, 5 N, 1 kg; noise uniform in [-eps, eps] on
 positions. Every fit starts at friction 1 from the noisy positions. A fit is global if its objective is at most that of the
 truth. The Fisher bound is the standard deviation of friction by the exact derivatives at the truth, for normal noise of the
-same variance, with unknown initial state. Writes table.json into results/contact.
+same variance, with unknown initial state. Writes table.json into results/rigid.
 
 The paper's own digits are printed beside ours and tested nowhere: at noise 5e-3 and above its errors of friction are 0.02 to
 0.08 of that bound, which an estimate from these measurements reaches by luck only.
@@ -23,17 +23,17 @@ from typing import Any
 import numpy as np
 import tyro
 
-from softgym_envs.contact.dynamics import ParticleSimulator
-from softgym_envs.contact.experiments import record
-from softgym_envs.contact.model import ParticleModel
-from softgym_envs.contact.symbolic import complementarity_form
 from softgym_envs.core.complementarity import ComplementarityForm
 from softgym_envs.core.parameters import Parameters, write_atomically
 from softgym_envs.core.trajectory import TrajectorySet
-from sysid.mpec import MpecOptions, MpecSolution, solve
-from sysid.problem import FitProblem
-from sysid.result import git_commit
-from sysid.segments import cut
+from softgym_envs.rigid.dynamics import ParticleSimulator
+from softgym_envs.rigid.experiments import record
+from softgym_envs.rigid.model import ParticleModel
+from softgym_envs.rigid.symbolic import complementarity_form
+from sysid.data.problem import FitProblem
+from sysid.judgement.result import git_commit
+from sysid.methods.mpec import MpecOptions, MpecSolution, solve
+from sysid.methods.segments import cut
 
 LEVELS = (5e-5, 5e-4, 5e-3, 5e-2, 5e-1)
 PAPER = {5e-5: "0.2", 5e-4: "0.2", 5e-3: "0.2", 5e-2: "0.200022", 5e-1: "0.199873 (infeasible)"}
@@ -51,7 +51,7 @@ class Args:
     """Numbers of particles."""
     count_seeds: int = 20
     """Seeds per number of particles up to 10; larger numbers get one."""
-    out: Path = Path("results/contact/table.json")
+    out: Path = Path("results/rigid/table.json")
     """Where the numbers go."""
 
 

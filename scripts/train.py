@@ -18,11 +18,11 @@ import gymnasium as gym
 import numpy as np
 import tyro
 
-from agents.rl import Evaluation, LearningPoint, Training, evaluate, newest_checkpoint, train
-from agents.study import read_json, write_json
-from agents.transfer_report import BLUE, plain_axes
+from agents.learning.rl import Evaluation, LearningPoint, Training, evaluate, newest_checkpoint, train
+from agents.study.jobs import read_json, write_json
+from agents.study.report import BLUE, plain_axes
 from softgym_envs.core.errors import SoftgymError
-from sysid.result import git_commit
+from sysid.judgement.result import git_commit
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,12 @@ import tyro
 from numpy.typing import NDArray
 from transfer_vine import SUBSTEPS, VineCase, keywords
 
-from agents.cost import Cost, FeatureCost
-from agents.plan import random_controls
-from agents.study import Failure, Study, Threshold, read_json, register, run_jobs
-from agents.transfer import ARMS, BatchPolicy, Corrected, Identified, check_study, possible
-from agents.transfer_report import write_report
-from agents.transfer_run import PlanWorker
+from agents.planning.cost import Cost, FeatureCost
+from agents.planning.plan import random_controls
+from agents.study.jobs import Failure, Study, Threshold, read_json, register, run_jobs
+from agents.study.planned import PlanWorker
+from agents.study.protocol import ARMS, BatchPolicy, Corrected, Identified, check_study, possible
+from agents.study.report import write_report
 from softgym_envs.core.errors import DataError, OptionError, SoftgymError
 from softgym_envs.core.parameters import ParameterDistribution, Parameters, UniformParameters
 from softgym_envs.core.simulator import Simulator
@@ -47,7 +47,7 @@ from softgym_envs.tensegrity.parameters import CONTACT
 from softgym_envs.tensegrity.poses import disturbance_scale
 from softgym_envs.tensegrity.residual import random_weights
 from sysid import FitProblem, LevenbergOptions, ShootingOptions, fit_residual, multiple_shooting, one_step
-from sysid.result import git_commit
+from sysid.judgement.result import git_commit
 
 Array = NDArray[np.float64]
 
@@ -115,7 +115,7 @@ class Both:
 
 @dataclass(frozen=True)
 class TensegrityCase:
-    """A tensegrity robot as an `agents.transfer.Case`."""
+    """A tensegrity robot as an `agents.study.protocol.Case`."""
 
     robot: Literal["superball", "prism"]
     gravity: float = 9.81
@@ -381,7 +381,7 @@ def worker(args: Args, case: TensegrityCase | VineCase, study: Study, out: Path)
     """What runs a job."""
     if not args.rl:
         return PlanWorker(case, study, out)
-    from agents.rl import PolicyWorker
+    from agents.learning.rl import PolicyWorker
 
     if isinstance(case, VineCase):
         return PolicyWorker(case, study, out, case.env_id, common=keywords(case))

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.cost import Cost, FeatureCost
-from agents.residual import learn_correction
-from agents.transfer import BatchPolicy, Corrected, Identified
+from agents.models.residual import learn_correction
+from agents.planning.cost import Cost, FeatureCost
+from agents.study.protocol import BatchPolicy, Corrected, Identified
 from softgym_envs.core.parameters import Parameters, UniformParameters
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
@@ -46,7 +46,7 @@ HALF_LENGTHS = (0.6, 0.75)
 
 @dataclass(frozen=True)
 class VineCase:
-    """A vine robot as an `agents.transfer.Case`."""
+    """A vine robot as an `agents.study.protocol.Case`."""
 
     scene: Literal["grow", "navigate"]
     """In the open as VineGrow-v0, or among four obstacles as VineNavigate-v0 at level 1."""

@@ -10,20 +10,20 @@
 Bad recordings end in a `DataError`; constants that the data cannot tell apart end in a verdict instead of a number.
 """
 
-from .adam import AdamOptions, adam
-from .evolution import EvolutionOptions, cma_es
-from .horizon import HorizonOptions, HorizonResult, moving_horizon
-from .levenberg import IterLog, LevenbergOptions
-from .mpec import MpecOptions, mpec
-from .noise import noise_of
-from .particle import FilterResult, ParticleOptions, bootstrap_filter
-from .problem import FitProblem, IdentificationSetup, Measurement, OffersComplementarity, OffersProgram
-from .residual import ResidualFit, ResidualOptions, fit_residual
-from .result import Estimate, FitResult, Verdict, load_distribution
-from .shooting import ShootingOptions, multiple_shooting, one_step, single_shooting
-from .simultaneous import SimultaneousOptions, simultaneous
-from .uncertainty import Combination, PosteriorParameters
-from .validation import HorizonError, open_loop
+from .data.noise import noise_of
+from .data.problem import FitProblem, IdentificationSetup, Measurement, OffersComplementarity, OffersProgram
+from .judgement.result import Estimate, FitResult, Verdict, load_distribution
+from .judgement.uncertainty import Combination, PosteriorParameters
+from .judgement.validation import HorizonError, open_loop
+from .methods.adam import AdamOptions, adam
+from .methods.evolution import EvolutionOptions, cma_es
+from .methods.horizon import HorizonOptions, HorizonResult, moving_horizon
+from .methods.levenberg import IterLog, LevenbergOptions
+from .methods.mpec import MpecOptions, mpec
+from .methods.particle import FilterResult, ParticleOptions, bootstrap_filter
+from .methods.residual import ResidualFit, ResidualOptions, fit_residual
+from .methods.shooting import ShootingOptions, multiple_shooting, one_step, single_shooting
+from .methods.simultaneous import SimultaneousOptions, simultaneous
 
 __all__ = [
     "AdamOptions",

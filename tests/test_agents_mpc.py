@@ -14,8 +14,8 @@ from agents import (
     random_controls,
     run_policy,
 )
-from agents.mpc import mix, planning_times
-from agents.plan import spline_matrix
+from agents.planning.mpc import mix, planning_times
+from agents.planning.plan import spline_matrix
 from softgym_envs.core.errors import OptionError, ShapeError
 
 UPRIGHT = np.array([-1.0, 0.0, 0.0])

@@ -9,9 +9,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from agents.rl import PolicyWorker, Training, evaluate, load_policy, newest_checkpoint, save_weights, settings, train
-from agents.statistics import share
-from agents.study import Job, Study
+from agents.learning.rl import PolicyWorker, Training, evaluate, load_policy, newest_checkpoint, save_weights, settings, train
+from agents.study.jobs import Job, Study
+from agents.study.statistics import share
 from softgym_envs.core.errors import FileFormatError, OptionError
 from softgym_envs.envs.registry import ENVIRONMENTS
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from agents.rl import Training, load_policy, train
-from agents.shared_policy import SharedNetwork
+from agents.learning.rl import Training, load_policy, train
+from agents.learning.shared_policy import SharedNetwork
 from softgym_envs.core.errors import OptionError, ShapeError
 from softgym_envs.tensegrity import superball
 

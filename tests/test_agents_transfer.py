@@ -12,15 +12,15 @@ from agents_models import Linear, OneConstant, Pendulum
 from scipy import stats
 from transfer_case import TRUE_GAIN, PendulumCase
 
-from agents import statistics
-from agents.forcing import ClockCost, ForcedSimulator
-from agents.ilqg import ILQGOptions, plan_ilqg
-from agents.network import NetworkOptions, Transitions, train_networks
-from agents.residual import CorrectedSimulator, learn_correction
-from agents.study import Job, Study, Threshold, read_json, record_path, register, run_jobs, write_json
-from agents.transfer import ARMS, check_study, draw, identify, possible
-from agents.transfer_report import headline, markdown, summarise, write_report
-from agents.transfer_run import SHORT_HORIZON, PlanWorker, build_model
+from agents.models.forcing import ClockCost, ForcedSimulator
+from agents.models.network import NetworkOptions, Transitions, train_networks
+from agents.models.residual import CorrectedSimulator, learn_correction
+from agents.planning.ilqg import ILQGOptions, plan_ilqg
+from agents.study import statistics
+from agents.study.jobs import Job, Study, Threshold, read_json, record_path, register, run_jobs, write_json
+from agents.study.planned import SHORT_HORIZON, PlanWorker, build_model
+from agents.study.protocol import ARMS, check_study, draw, identify, possible
+from agents.study.report import headline, markdown, summarise, write_report
 from softgym_envs.core.errors import DataError, OptionError, ShapeError
 from softgym_envs.core.simulator import finite_differences
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet

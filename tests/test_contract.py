@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from softgym_envs.contact.dynamics import BlockSimulator, ParticleSimulator
-from softgym_envs.contact.model import BlockModel, ParticleModel
-from softgym_envs.contact.mujoco import BlockTwin, ParticleTwin
 from softgym_envs.core.errors import OptionError, ParameterError, ShapeError
 from softgym_envs.core.simulator import Simulator, Status, finite_differences
+from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
+from softgym_envs.rigid.model import BlockModel, ParticleModel
+from softgym_envs.rigid.mujoco import BlockTwin, ParticleTwin
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.model import prism, superball
 from softgym_envs.tensegrity.mujoco import TensegrityTwin
@@ -22,8 +22,8 @@ from softgym_envs.vine.dynamics import VineSimulator
 from softgym_envs.vine.model import VineModel
 from softgym_envs.vine.mujoco import VineTwin
 from softgym_envs.vine.obstacles import circle, polygon, rectangle, wall
-from softgym_envs.vine.paper import PaperSimulator
-from softgym_envs.vine.paper_model import PaperModel
+from softgym_envs.vine.paper.dynamics import PaperSimulator
+from softgym_envs.vine.paper.model import PaperModel
 
 Array = NDArray[np.float64]
 

@@ -6,10 +6,10 @@ import pytest
 from softgym_envs.core.errors import DataError, StructureError
 from softgym_envs.core.simulator import Status
 from softgym_envs.vine.obstacles import circle, rectangle, wall
-from softgym_envs.vine.paper import PaperSimulator
-from softgym_envs.vine.paper_model import CLUTTERED, PaperModel, cluttered_scene, runtime_scene
+from softgym_envs.vine.paper.dynamics import PaperSimulator
+from softgym_envs.vine.paper.model import CLUTTERED, PaperModel, cluttered_scene, runtime_scene
+from softgym_envs.vine.paper.reference import OsqpSolver, assemble, contact_rows, in_millimetres, solve_exactly
 from softgym_envs.vine.parameters import PaperParameters
-from softgym_envs.vine.reference import OsqpSolver, assemble, contact_rows, in_millimetres, solve_exactly
 
 
 def agreement(model, parameters, dt, growth, states):

@@ -27,8 +27,8 @@ from sysid import (
     open_loop,
     single_shooting,
 )
-from sysid.scan import compatible, model_error
-from sysid.uncertainty import clustered_covariance, correlation_in_time
+from sysid.judgement.scan import compatible, model_error
+from sysid.judgement.uncertainty import clustered_covariance, correlation_in_time
 
 TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
 START = SpringParameters(mass=3.0)

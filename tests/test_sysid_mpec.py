@@ -7,22 +7,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from softgym_envs.contact.dynamics import BlockSimulator, ParticleSimulator
-from softgym_envs.contact.experiments import record
-from softgym_envs.contact.model import BlockModel, ParticleModel
-from softgym_envs.contact.parameters import BlockParameters, ParticleParameters
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.trajectory import TrajectorySet
+from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
+from softgym_envs.rigid.experiments import record
+from softgym_envs.rigid.model import BlockModel, ParticleModel
+from softgym_envs.rigid.parameters import BlockParameters, ParticleParameters
 from sysid import FitProblem, Measurement
-from sysid.collocation import Collocation, _accumulate, window_of
-from sysid.evolution import EvolutionOptions, cma_es
-from sysid.horizon import HorizonOptions, moving_horizon
-from sysid.mpec import MpecOptions, gate, homotopy, mpec, separable, solve
-from sysid.particle import ParticleOptions, _systematic, bootstrap_filter
-from sysid.segments import ShootingSystem, cut
+from sysid.methods.collocation import Collocation, _accumulate, window_of
+from sysid.methods.evolution import EvolutionOptions, cma_es
+from sysid.methods.horizon import HorizonOptions, moving_horizon
+from sysid.methods.mpec import MpecOptions, gate, homotopy, mpec, separable, solve
+from sysid.methods.particle import ParticleOptions, _systematic, bootstrap_filter
+from sysid.methods.segments import ShootingSystem, cut
 
 pytest.importorskip("casadi")
-from softgym_envs.contact.symbolic import complementarity_form
+from softgym_envs.rigid.symbolic import complementarity_form
 
 PARTICLE = ParticleSimulator()
 FORM = complementarity_form(PARTICLE)

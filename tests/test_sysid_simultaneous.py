@@ -10,12 +10,12 @@ import pytest
 pytest.importorskip("casadi")
 import casadi
 
-from softgym_envs.contact.dynamics import ParticleSimulator
-from softgym_envs.contact.experiments import record
-from softgym_envs.contact.parameters import ParticleParameters
-from softgym_envs.contact.symbolic import complementarity_form as contact_form
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.trajectory import TrajectorySet
+from softgym_envs.rigid.dynamics import ParticleSimulator
+from softgym_envs.rigid.experiments import record
+from softgym_envs.rigid.parameters import ParticleParameters
+from softgym_envs.rigid.symbolic import complementarity_form as contact_form
 from softgym_envs.vine.dynamics import VineSimulator
 from softgym_envs.vine.experiments import NOISE, record_oscillation, record_wall
 from softgym_envs.vine.identification import Setup
@@ -25,7 +25,7 @@ from softgym_envs.vine.obstacles import circle, wall
 from softgym_envs.vine.parameters import VineParameters
 from softgym_envs.vine.symbolic import complementarity_form, engine_pairs, tracked_points
 from sysid import FitProblem, Measurement, SimultaneousOptions, simultaneous, single_shooting
-from sysid.simultaneous import solve
+from sysid.methods.simultaneous import solve
 
 PARTICLE = ParticleSimulator()
 FORM = contact_form(PARTICLE)

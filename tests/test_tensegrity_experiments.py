@@ -17,7 +17,7 @@ from softgym_envs.tensegrity.identification import BODY
 from softgym_envs.tensegrity.model import prism
 from softgym_envs.tensegrity.parameters import TensegrityParameters
 from sysid import FitProblem, multiple_shooting, one_step
-from sysid.progressive import Stage, progressive
+from sysid.methods.progressive import Stage, progressive
 
 
 def test_in_the_air_one_rod_hangs_still_and_commands_are_held() -> None:

@@ -18,7 +18,7 @@ from softgym_envs.vine.identification import Setup, along_body
 from softgym_envs.vine.mujoco import VineTwinParameters
 from softgym_envs.vine.parameters import VineParameters
 from sysid import FitProblem, Measurement, ShootingOptions, single_shooting
-from sysid.levenberg import LevenbergOptions
+from sysid.methods.levenberg import LevenbergOptions
 
 TRUTH = VineTwinParameters(bending_stiffness=0.03, bending_damping=5e-4, drag=0.0)
 ROUGH = ShootingOptions(levenberg=LevenbergOptions(cost_tolerance=1e-5), reweight=1)

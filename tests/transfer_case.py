@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from agents_models import OneConstant, Pendulum
 
-from agents.cost import FeatureCost
-from agents.network import NetworkOptions
-from agents.residual import learn_correction
-from agents.transfer import Corrected, Identified
+from agents.models.network import NetworkOptions
+from agents.models.residual import learn_correction
+from agents.planning.cost import FeatureCost
+from agents.study.protocol import Corrected, Identified
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import UniformParameters
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet

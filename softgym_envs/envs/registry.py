@@ -26,7 +26,7 @@ ENVIRONMENTS = (
     EnvironmentId("VineNavigate-v0", "softgym_envs.vine.build:navigate", 150),
     EnvironmentId("VineSqueeze-v0", "softgym_envs.vine.build:squeeze", 150),
     EnvironmentId("VineWall-v0", "softgym_envs.vine.build:wall", 150),
-    EnvironmentId("SlidingBlock-v0", "softgym_envs.contact.build:sliding_block", 100),
+    EnvironmentId("SlidingBlock-v0", "softgym_envs.rigid.build:sliding_block", 100),
     EnvironmentId("TensegrityRoll-v0", "softgym_envs.tensegrity.build:roll", 50),
     EnvironmentId("TensegrityCrawl-v0", "softgym_envs.tensegrity.build:crawl", 150),
     EnvironmentId("TensegrityWaypoint-v0", "softgym_envs.tensegrity.build:waypoint", 300),

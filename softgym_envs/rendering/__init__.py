@@ -4,9 +4,9 @@ Knows models and states, but neither Gymnasium nor tasks; it may be deleted with
 """
 
 from .camera import Camera
-from .contact import block_scene, particle_scene
 from .draw import overlay_scene, render_state, scene_of
 from .pygame_view import PygameRenderer, default_camera
+from .rigid import block_scene, particle_scene
 from .scene import Bar, Hud, Scene
 from .tensegrity import tensegrity_scene
 from .video import side_by_side, write_gif, write_mp4, write_png, write_video

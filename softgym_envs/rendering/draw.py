@@ -9,14 +9,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..contact.model import BlockModel, ParticleModel
 from ..core.errors import OptionError
 from ..core.parameters import Parameters
+from ..rigid.model import BlockModel, ParticleModel
 from ..tensegrity.model import TensegrityModel
 from ..vine.model import VineModel
 from .camera import Camera
-from .contact import block_scene, particle_scene
 from .pygame_view import Image, PygameRenderer
+from .rigid import block_scene, particle_scene
 from .scene import Hud, Scene
 from .tensegrity import tensegrity_scene
 from .vine import vine_overlay, vine_scene

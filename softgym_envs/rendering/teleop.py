@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..contact.model import BlockModel
 from ..core.errors import OptionError
+from ..rigid.model import BlockModel
 from ..tensegrity.model import TensegrityModel
 from ..vine.model import VineModel
 

@@ -28,7 +28,7 @@ FIRST = 6
 
 @dataclass(frozen=True)
 class Setup:
-    """A `sysid.problem.IdentificationSetup`."""
+    """A `sysid.data.problem.IdentificationSetup`."""
 
     simulator: TensegritySimulator
     free: tuple[str, ...]

@@ -41,7 +41,7 @@ SMOOTH = (4, 2, 2)
 
 @dataclass(frozen=True)
 class Setup:
-    """A `sysid.problem.IdentificationSetup`."""
+    """A `sysid.data.problem.IdentificationSetup`."""
 
     simulator: VineSimulator
     free: tuple[str, ...] = BODY

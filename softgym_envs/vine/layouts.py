@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from .model import VineModel, with_obstacles
 from .obstacles import Circle, Obstacle, Polygon, Shape, Wall, to_local
-from .paper_model import cluttered_scene
+from .paper.model import cluttered_scene
 
 Array = NDArray[np.float64]
 

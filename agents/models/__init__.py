@@ -1,0 +1,1 @@
+"""Simulators around others, and learned ones."""

@@ -1,0 +1,170 @@
+"""Random forces on any simulator: the cheap rival of domain randomisation that a planner can use with common random numbers.
+
+Before every control step the state is kicked, x <- retract(x, scale * xi_rt), xi standard normal, drawn once for every
+realisation r and time t. Which realisation acts is one more constant, and the time is one more entry of the state; so the
+simulator stays pure, rows stay independent, and a planner sees the same kicks in every iteration. Realisation 0 is free of
+forces. After Valassakis, Ding and Johns, "Crossing the gap", IROS 2020.
+
+Legend: B batch, T horizon, n tangent of the simulator without clock, R realisations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, make_dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.errors import OptionError, ShapeError
+from softgym_envs.core.parameters import Parameters, param
+from softgym_envs.core.simulator import IntArray, Linearization
+
+from ..planning.cost import Cost, Expansion
+from ..planning.plan import Plan
+from .wrapper import Wrapper
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class ForcedSimulator(Wrapper):
+    """See the module docstring; state (nx + 1) and tangent (n + 1) end in the clock, which counts control steps.
+
+    Raises:
+        OptionError: There is no realisation or no time.
+        ShapeError: `scale` does not fit the tangent space.
+    """
+
+    scale: Array
+    """(n,) standard deviation of a kick in tangent coordinates; zero where nothing is kicked."""
+    realisations: int
+    """R, without the one that is free of forces."""
+    horizon: int
+    """T control steps; later ones repeat the last kick."""
+    seed: int = 0
+
+    exact_linearize = True
+
+    def __post_init__(self) -> None:
+        if self.realisations < 1 or self.horizon < 1:
+            raise OptionError(f"realisations {self.realisations} and horizon {self.horizon} must be >= 1")
+        if np.shape(self.scale) != (self.simulator.n,):
+            raise ShapeError(f"scale has shape {np.shape(self.scale)}, expected ({self.simulator.n},)")
+
+    @cached_property
+    def kicks(self) -> Array:
+        """(R + 1, T, n); the first realisation is zero."""
+        rng = np.random.default_rng(self.seed)
+        drawn = rng.standard_normal((self.realisations, self.horizon, self.simulator.n)) * self.scale
+        return np.concatenate([np.zeros((1, *drawn.shape[1:])), drawn])
+
+    @cached_property
+    def default_parameters(self) -> Parameters:
+        """The constants and "realisation", 0 by default."""
+        return self.rows(self.simulator.default_parameters)
+
+    def rows(self, constants: Parameters, *, ensemble: bool = False) -> Parameters:
+        """Constants of one row with realisation 0, or of R + 1 rows with one realisation each."""
+        kind = _with_realisation(type(constants), self.realisations)
+        index = np.arange(self.realisations + 1.0) if ensemble else np.zeros(1)
+        rows = np.column_stack([constants.to_matrix(len(index)), index])
+        return kind.from_vector(rows if ensemble else rows[0])
+
+    def _parts(self, state: Array, parameters: Parameters | None) -> tuple[Array, Array, Parameters]:
+        """Kicked state (B, nx), time (B,), constants without the realisation."""
+        given = parameters or self.default_parameters
+        rows = given.to_matrix(len(state))
+        inner = type(self.simulator.default_parameters).from_vector(rows[:, :-1])
+        time = state[:, -1]
+        place = np.clip(np.round(time).astype(int), 0, self.horizon - 1)
+        kick = self.kicks[np.round(rows[:, -1]).astype(int), place]
+        return self.simulator.retract(np.ascontiguousarray(state[:, :-1]), kick), time, inner
+
+    # --- the protocol ----------------------------------------------------------------------------------------------
+
+    @property
+    def nx(self) -> int:
+        """Length of a state with the clock."""
+        return self.simulator.nx + 1
+
+    @property
+    def n(self) -> int:
+        """Dimension of the tangent space with the clock."""
+        return self.simulator.n + 1
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """Those of the simulator, and "clock"."""
+        return (*self.simulator.state_names, "clock")
+
+    def initial_state(self, batch: int = 1) -> Array:
+        """The rest state at time 0, (B, nx + 1)."""
+        return self.timed(self.simulator.initial_state(batch))
+
+    def timed(self, state: Array, time: int = 0) -> Array:
+        """States (..., nx) with the clock at this control step."""
+        return np.concatenate([state, np.full((*state.shape[:-1], 1), float(time))], axis=-1)
+
+    def step(
+        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> tuple[Array, IntArray]:
+        """See `Simulator.step`; the kick comes first."""
+        kicked, time, inner = self._parts(state, parameters)
+        after, status = self.simulator.step(kicked, control, inner, substeps=substeps)
+        moved = np.column_stack([after, time + 1.0])
+        return np.where((status != 0)[:, None], state, moved), status
+
+    def retract(self, state: Array, dx: Array) -> Array:
+        """See `Simulator.retract`."""
+        return np.concatenate([self.simulator.retract(state[..., :-1], dx[..., :-1]), state[..., -1:] + dx[..., -1:]], axis=-1)
+
+    def difference(self, a: Array, b: Array) -> Array:
+        """See `Simulator.difference`."""
+        return np.concatenate([self.simulator.difference(a[..., :-1], b[..., :-1]), a[..., -1:] - b[..., -1:]], axis=-1)
+
+    def linearize(
+        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> Linearization:
+        """The simulator's derivatives at the kicked state: exact for kicks of velocities, which only add."""
+        kicked, _, inner = self._parts(state, parameters)
+        A, B, C = self.simulator.linearize(kicked, control, inner, substeps=substeps)
+        rows, n, nu = B.shape
+        wide = np.zeros((rows, n + 1, n + 1))
+        wide[:, :n, :n], wide[:, n, n] = A, 1.0
+        zeros = np.zeros((rows, 1, nu))
+        constants = np.pad(C, ((0, 0), (0, 1), (0, 1)))
+        return Linearization(wide, np.concatenate([B, zeros], axis=1), constants)
+
+    # --- costs and plans -------------------------------------------------------------------------------------------
+
+    def without_clock(self, plan: Plan) -> Plan:
+        """A plan made here as one for the simulator itself."""
+        return replace(plan, simulator=self.simulator, states=plan.states[:, :-1].copy(), gains=plan.gains[..., :-1].copy())
+
+
+@dataclass(frozen=True, eq=False)
+class ClockCost:
+    """A cost of the simulator as a cost of `ForcedSimulator`: the clock is free."""
+
+    cost: Cost
+
+    def value(self, states: Array, controls: Array) -> Array:
+        """See `Cost.value`."""
+        return self.cost.value(states[..., :-1], controls)
+
+    def expand(self, states: Array, controls: Array) -> Expansion:
+        """See `Cost.expand`."""
+        inner = self.cost.expand(np.ascontiguousarray(states[..., :-1]), controls)
+
+        def pad(array: Array, axes: int) -> Array:
+            return np.pad(array, [(0, 0)] * (array.ndim - axes) + [(0, 1)] * axes)
+
+        return inner._replace(x=pad(inner.x, 1), xx=pad(inner.xx, 2), ux=pad(inner.ux, 1))
+
+
+def _with_realisation(kind: type[Parameters], count: int) -> type[Parameters]:
+    """The class of constants with one more, "realisation"."""
+    extra: Any = ("realisation", float, param(0.0, unit="-", bounds=(0.0, float(count)), source="which random forces act"))
+    return make_dataclass(f"Forced{kind.__name__}", [extra], bases=(kind,), frozen=True)

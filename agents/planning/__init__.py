@@ -1,0 +1,1 @@
+"""Planners: optimal control of any simulator that has derivatives or can be sampled."""

@@ -1,0 +1,433 @@
+"""The tensegrity paper's sample-based iLQG: rollouts, fitted linear dynamics, and a KL-bounded LQR step; no derivatives.
+
+[Wang2020] V-C names 20 iterations of 40 rollouts and a KL term but no more, so the parts are those of guided policy search
+(Levine and Abbeel, NeurIPS 2014): a time-varying linear-Gaussian controller u ~ N(u_t + K_t dx, S_t) is sampled, time-varying
+linear dynamics are fitted to the samples, and the controller is improved under a bound on the KL divergence to the old one.
+
+Prior of the dynamics: 40 samples cannot fix n + nu (SUPERball: 96 + 24) columns per time. Here one linear model is fitted to
+the samples of the neighbouring times, and every time's own model is a ridge regression towards it, in coordinates whitened by
+the pooled covariance. The width of the neighbourhood (up to all times) and the strength of the ridge minimise the
+leave-one-out error, so nothing is tuned by hand.
+
+Controls are measured in half ranges inside this file. Legend: N rollouts, T control steps, n tangent, nu control, d = n + nu.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.errors import OptionError
+from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.simulator import Simulator
+
+from .cost import Cost, Expansion
+from .plan import (
+    CountedSimulator,
+    IterLog,
+    Outcome,
+    Plan,
+    Run,
+    UnstablePlanError,
+    check_options,
+    check_start,
+    control_scale,
+    roll_policy,
+    total_cost,
+)
+
+Array = NDArray[np.float64]
+
+RIDGES = 10.0 ** np.arange(-4.0, 5.0)
+LEAST_VARIANCE = 1e-6
+"""Of a direction, relative to the widest one: narrower ones count as this wide, so that no slope is read off rounding."""
+WINDOWS = (2, 5, 15, 10**9)
+"""Half widths [control steps] of the neighbourhoods that may give the prior."""
+ETA_RANGE = (1e-6, 1e12)
+MINIMUM_ROLLOUTS = 4
+"""Good rollouts that a fit needs."""
+
+
+@dataclass(frozen=True)
+class GPSOptions:
+    """How `plan_gps` samples and steps.
+
+    Raises:
+        OptionError: A value out of its range.
+    """
+
+    iterations: int = 20
+    rollouts: int = 40
+    """N per iteration; the first one is without noise and is the reference of the fit."""
+    noise: float = 0.3
+    """Standard deviation of the first controller's noise, as a fraction of the controls' half range."""
+    kl_step: float = 0.3
+    """Bound on the KL divergence of new and old controller, per control step [nat].
+
+    Halved after an iteration whose mean cost rose, down to a ten-thousandth, and doubled back after one whose mean cost fell.
+    A controller whose mean cost rose by more than its standard error is given up: the next one starts from the last good one.
+    """
+
+    def __post_init__(self) -> None:
+        check_options("iterations", self.iterations, 1)
+        check_options("rollouts", self.rollouts, MINIMUM_ROLLOUTS)
+        for name in ("noise", "kl_step"):
+            if not 0 < getattr(self, name) < np.inf:
+                raise OptionError(f"{name} is {getattr(self, name)}, allowed is > 0")
+
+
+# --- fitted dynamics --------------------------------------------------------------------------------------------------
+
+
+class FittedDynamics(NamedTuple):
+    """dx' = A dx + B du + offset + noise around a reference trajectory."""
+
+    A: Array
+    """(T, n, n)"""
+    B: Array
+    """(T, n, nu)"""
+    offset: Array
+    """(T, n)"""
+    noise: Array
+    """(T, n, n) covariance of the residual"""
+    ridge: float
+    """Chosen strength of the pooled prior, in samples"""
+
+
+def fit_dynamics(dx: Array, du: Array, after: Array) -> FittedDynamics:
+    """Time-varying linear regression after_i = W_t z_i + offset_t, z = (dx, du), shrunk towards W0_t of the times around.
+
+        W_t = argmin sum_i |y_i - W z_i|^2 + ridge |(W - W0_t) C^1/2|^2,    C = pooled covariance of z,
+
+    with z and y = `after` taken from their means at that time. Ridge and neighbourhood minimise the
+    leave-one-out error of all times.
+
+    Args:
+        dx: (N, T, n) samples before the step.
+        du: (N, T, nu)
+        after: (N, T, n) samples after the step.
+    """
+    samples, horizon, n = dx.shape
+    z = np.concatenate([dx, du], axis=-1)
+    z_mean, y_mean = z.mean(axis=0), after.mean(axis=0)
+    z, y = np.swapaxes(z - z_mean, 0, 1), np.swapaxes(after - y_mean, 0, 1)  # (T, N, d), (T, N, n)
+    d = z.shape[-1]
+    scale = np.maximum(z.std(axis=(0, 1)), 1e-12)  # units must not decide which directions count as not sampled
+    size, axes = np.linalg.eigh(np.einsum("tni,tnj->ij", z / scale, z / scale) / (horizon * samples))
+    whiten = axes / np.sqrt(np.maximum(size, LEAST_VARIANCE * size[-1])) / scale[:, None]  # z @ whiten: unit covariance
+    v, y_scale = z @ whiten, np.maximum(y.std(axis=(0, 1)), 1e-12)
+    weight, basis = np.linalg.eigh(v @ np.swapaxes(v, 1, 2))  # Gram matrices (T, N, N)
+    weight = np.maximum(weight, 0.0)
+    best, ridge, W0, projected = np.inf, RIDGES[-1], np.zeros((horizon, d, n)), y
+    for window in sorted({min(w, horizon) for w in WINDOWS}):
+        prior = _neighbours(v, y, window)
+        rest = np.swapaxes(basis, 1, 2) @ (y - v @ prior)
+        for candidate in RIDGES:
+            shrink = candidate / (weight + candidate)
+            left = np.einsum("tij,tj,tij->ti", basis, shrink, basis) - 1.0 / samples  # 1 - leverage; the mean takes 1/N
+            misses = (basis @ (shrink[..., None] * rest)) / np.maximum(left, 1e-9)[..., None]
+            error = float(np.sum((misses / y_scale) ** 2))
+            if error < best:
+                best, ridge, W0, projected = error, float(candidate), prior, rest
+    dual = basis @ (projected / (weight + ridge)[..., None])
+    W = np.swapaxes(whiten @ (W0 + np.swapaxes(v, 1, 2) @ dual), 1, 2)  # (T, n, d)
+    residual = ridge * dual
+    noise = np.swapaxes(residual, 1, 2) @ residual / samples
+    offset = y_mean - (W @ z_mean[..., None])[..., 0]
+    return FittedDynamics(W[:, :, :n], W[:, :, n:], offset, noise, ridge)
+
+
+def _neighbours(v: Array, y: Array, window: int) -> Array:
+    """Prior of every time, (T, d, n): regression y = v W0 on the samples of the times t' with 0 < |t - t'| <= window."""
+    horizon, samples, d = v.shape
+    near = np.abs(np.subtract.outer(np.arange(horizon), np.arange(horizon)))
+    near = ((near > 0) & (near <= window)).astype(np.float64)
+    vt = np.swapaxes(v, 1, 2)
+    second, cross = ((near @ array.reshape(horizon, -1)).reshape(array.shape) for array in (vt @ v, vt @ y))
+    return np.asarray(np.linalg.solve(second + 1e-6 * samples * np.eye(d), cross))
+
+
+# --- linear-Gaussian controllers --------------------------------------------------------------------------------------
+
+
+class Controller(NamedTuple):
+    """u ~ N(k + K dx, covariance) around the reference trajectory, in half ranges."""
+
+    k: Array
+    """(T, nu)"""
+    K: Array
+    """(T, nu, n)"""
+    covariance: Array
+    """(T, nu, nu)"""
+
+
+def kl_lqr(model: FittedDynamics, cost: Expansion, old: Controller, eta: float) -> Controller:
+    """Minimise E[cost] / eta + sum_t KL(new || old) over linear-Gaussian controllers by a backward pass.
+
+    With the cost to go V in units of eta, and P = inverse of the old covariance,
+
+        Quu = luu / eta + P + B'Vxx B,   Qux = lux / eta - P K_old + B'Vxx A,   Qu = lu / eta - P k_old + B'(Vx + Vxx offset),
+        Qxx = lxx / eta + K_old'P K_old + A'Vxx A,   Qx = lx / eta + K_old'P k_old + A'(Vx + Vxx offset),
+
+    and the new controller is k = -Quu^-1 Qu, K = -Quu^-1 Qux with covariance Quu^-1.
+
+    Args:
+        model: Fitted dynamics.
+        cost: Expansion along the reference, batch of 1.
+        old: Controller of the last iteration.
+        eta: Weight of the KL divergence [cost].
+
+    Raises:
+        numpy.linalg.LinAlgError: Quu is not positive definite: eta is too small for this cost.
+    """
+    horizon, n, nu = model.B.shape
+    k, K, covariance = np.zeros((horizon, nu)), np.zeros((horizon, nu, n)), np.zeros((horizon, nu, nu))
+    Vx, Vxx = cost.x[0, -1] / eta, cost.xx[0, -1] / eta
+    for t in reversed(range(horizon)):
+        A, B = model.A[t], model.B[t]
+        P = np.linalg.inv(old.covariance[t])
+        PK, Pk = P @ old.K[t], P @ old.k[t]
+        ahead = Vx + Vxx @ model.offset[t]
+        Quu = cost.uu[0, t] / eta + P + B.T @ Vxx @ B
+        Qux = cost.ux[0, t] / eta - PK + B.T @ Vxx @ A
+        Qu = cost.u[0, t] / eta - Pk + B.T @ ahead
+        np.linalg.cholesky(Quu)
+        covariance[t] = np.linalg.inv(Quu)
+        k[t], K[t] = -covariance[t] @ Qu, -covariance[t] @ Qux
+        Vx = cost.x[0, t] / eta + old.K[t].T @ Pk + A.T @ ahead + Qux.T @ k[t]
+        Vxx = cost.xx[0, t] / eta + old.K[t].T @ PK + A.T @ Vxx @ A + Qux.T @ K[t]
+        Vxx = 0.5 * (Vxx + Vxx.T)
+    return Controller(k, K, covariance)
+
+
+def predict(model: FittedDynamics, cost: Expansion, new: Controller, old: Controller) -> tuple[float, float]:
+    """Expected cost under `new`, and KL(new || old) summed over time [nat], both in the fitted model."""
+    horizon, n, nu = model.B.shape
+    mean, spread = np.zeros(n), np.zeros((n, n))
+    total, kl = float(cost.value.sum()), 0.0
+    for t in range(horizon):
+        K = new.K[t]
+        u, cross = new.k[t] + K @ mean, K @ spread
+        uu = cross @ K.T + new.covariance[t]
+        total += float(cost.x[0, t] @ mean + cost.u[0, t] @ u + u @ cost.ux[0, t] @ mean + np.sum(cost.ux[0, t] * cross))
+        total += 0.5 * float(mean @ cost.xx[0, t] @ mean + np.sum(cost.xx[0, t] * spread))
+        total += 0.5 * float(u @ cost.uu[0, t] @ u + np.sum(cost.uu[0, t] * uu))
+        P, dK = np.linalg.inv(old.covariance[t]), K - old.K[t]
+        du = new.k[t] - old.k[t] + dK @ mean
+        quadratic = np.sum(P * (new.covariance[t] + np.outer(du, du) + dK @ spread @ dK.T))
+        ratio = np.linalg.slogdet(old.covariance[t])[1] - np.linalg.slogdet(new.covariance[t])[1]
+        kl += 0.5 * float(quadratic - nu + ratio)
+        A, B = model.A[t], model.B[t]
+        mixed = A @ cross.T @ B.T
+        mean, spread = A @ mean + B @ u + model.offset[t], A @ spread @ A.T + mixed + mixed.T + B @ uu @ B.T + model.noise[t]
+    total += float(cost.x[0, -1] @ mean) + 0.5 * float(mean @ cost.xx[0, -1] @ mean + np.sum(cost.xx[0, -1] * spread))
+    return total, kl
+
+
+def kl_bounded_step(model: FittedDynamics, cost: Expansion, old: Controller, bound: float) -> tuple[Controller, float]:
+    """The best controller with KL(new || old) <= bound [nat], and its eta: bisection on log eta (the KL falls with eta)."""
+    low, high = np.log(ETA_RANGE)
+    best, best_eta = old, float(ETA_RANGE[1])
+    for _ in range(40):
+        eta = float(np.exp(0.5 * (low + high)))
+        try:
+            new = kl_lqr(model, cost, old, eta)
+            kl = predict(model, cost, new, old)[1]
+        except np.linalg.LinAlgError:
+            kl = np.inf
+        if not kl <= bound:  # NaN too
+            low = np.log(eta)
+            continue
+        best, best_eta, high = new, eta, np.log(eta)
+        if kl > 0.95 * bound or high - low < 1e-2:
+            break
+    return best, best_eta
+
+
+# --- the planner ------------------------------------------------------------------------------------------------------
+
+
+def plan_gps(
+    simulator: Simulator,
+    cost: Cost,
+    state: Array,
+    *,
+    controls: Array,
+    rng: np.random.Generator,
+    substeps: int = 1,
+    parameters: Parameters | None = None,
+    options: GPSOptions | None = None,
+    callback: Callable[[IterLog], None] | None = None,
+) -> Plan:
+    """Minimise sum_t l_t(x_t, u_t) from one state, from rollouts alone.
+
+    The plan is the best noise-free rollout that was seen, with its controller's gains; `IterLog.cost` is the cost of each
+    iteration's noise-free rollout. Simulator steps: (iterations x rollouts + 1) T substeps, the + 1 for the last controller.
+
+    Args:
+        simulator: Any `Simulator`; only `step` is used.
+        cost: See `agents.planning.cost`.
+        state: (nx,)
+        controls: (T, nu) mean of the first controller.
+        rng: Source of the noise.
+        substeps: Physics steps per control step.
+        parameters: Constants of one row.
+        options: See `GPSOptions`.
+        callback: Called with every `IterLog`.
+
+    Raises:
+        ShapeError: `state` or `controls` have a wrong shape or are not finite.
+        UnstablePlanError: Fewer than four rollouts of the first controller succeed.
+    """
+    options = options or GPSOptions()
+    state, controls = check_start(simulator, state, controls)
+    search = _Search(CountedSimulator(simulator, substeps), cost, options, rng, parameters, state)
+    return search.run(controls, callback)
+
+
+class _Sampler(NamedTuple):
+    """A controller and the trajectory that it is written around."""
+
+    controller: Controller
+    states: Array
+    """(T+1, nx)"""
+    controls: Array
+    """(T, nu)"""
+
+
+class _Problem(NamedTuple):
+    """What one step is computed from."""
+
+    model: FittedDynamics
+    cost: Expansion
+    old: _Sampler
+
+
+@dataclass(eq=False)
+class _Search:
+    """What stays the same during one call of `plan_gps`."""
+
+    simulator: CountedSimulator
+    cost: Cost
+    options: GPSOptions
+    rng: np.random.Generator
+    parameters: Parameters | None
+    state: Array
+
+    def __post_init__(self) -> None:
+        self.scale = control_scale(self.simulator.simulator)
+        self.limits = self.simulator.simulator.control_bounds
+        self.began = time.perf_counter()
+
+    def run(self, controls: Array, callback: Callable[[IterLog], None] | None) -> Plan:
+        """All iterations, then one noise-free rollout of the last controller."""
+        sampler, multiplier, log = self.first(controls), 1.0, list[IterLog]()
+        best: tuple[float, Run, Array] | None = None
+        problem: _Problem | None = None
+        predicted, eta, previous = 0.0, 0.0, np.inf
+        for iteration in range(self.options.iterations + 1):
+            last = iteration == self.options.iterations
+            runs = self.sample(sampler, 1 if last else self.options.rollouts)
+            totals = total_cost(self.cost.value(runs.states, runs.controls), runs.status)
+            good = np.isfinite(totals)
+            index = 0 if good[0] else int(np.argmin(totals))
+            if good[index] and (best is None or totals[index] < best[0]):
+                best = float(totals[index]), _row(runs, index), sampler.controller.K * self.scale[:, None]
+            mean = float(totals[good].mean()) if good.any() else np.inf
+            gained = float(previous - mean) if problem is not None and not last else 0.0
+            if problem is not None:
+                log.append(self.entry(iteration - 1, float(totals[0]), predicted, gained, multiplier, eta))
+                if callback is not None:
+                    callback(log[-1])
+            if last:
+                break
+            slack = float(totals[good].std()) / np.sqrt(good.sum()) if good.any() else 0.0
+            if good.sum() >= MINIMUM_ROLLOUTS and mean <= previous + slack:
+                if problem is not None:  # fitted models may promise anything: only what was found decides
+                    multiplier = float(np.clip(multiplier * (2.0 if gained > 0 else 0.5), 0.01, 1.0))
+                problem, previous = self.local_problem(sampler, runs, good, index), mean
+            elif problem is None:
+                raise UnstablePlanError(
+                    f"{np.sum(~good)} rollouts of the first controller fail: give smaller controls or less noise"
+                )
+            else:  # too far: from the same problem again, with a shorter step
+                multiplier = max((0.5 if good.all() else 0.1) * multiplier, 1e-4)
+            sampler, predicted, eta = self.step(problem, multiplier)
+        assert best is not None
+        return self.plan(best, tuple(log))
+
+    def first(self, controls: Array) -> _Sampler:
+        """The initial controls with noise; without gains any reference will do."""
+        horizon, nu = controls.shape
+        covariance = np.tile(self.options.noise**2 * np.eye(nu), (horizon, 1, 1))
+        controller = Controller(np.zeros((horizon, nu)), np.zeros((horizon, nu, self.simulator.simulator.n)), covariance)
+        return _Sampler(controller, np.repeat(self.state[None], horizon + 1, axis=0), controls)
+
+    def mean_control(self, sampler: _Sampler, x: Array, t: int) -> Array:
+        """Control without noise or limits, (B, nx) -> (B, nu)."""
+        dx = self.simulator.simulator.difference(x, np.broadcast_to(sampler.states[t], x.shape))
+        return np.asarray(sampler.controls[t] + self.scale * (sampler.controller.k[t] + dx @ sampler.controller.K[t].T))
+
+    def sample(self, sampler: _Sampler, rollouts: int) -> Run:
+        """Rollouts of a controller; row 0 without noise."""
+        noise = self.rng.standard_normal((rollouts, *sampler.controller.k.shape))
+        noise[0] = 0.0
+        noise = self.scale * np.einsum("tij,ntj->nti", np.linalg.cholesky(sampler.controller.covariance), noise)
+
+        def policy(x: Array, t: int) -> Array:
+            return np.asarray(np.clip(self.mean_control(sampler, x, t) + noise[:, t], *self.limits))
+
+        return roll_policy(
+            self.simulator, policy, np.repeat(self.state[None], rollouts, axis=0), len(sampler.controls), self.parameters
+        )
+
+    def local_problem(self, sampler: _Sampler, runs: Run, good: NDArray[np.bool_], index: int) -> _Problem:
+        """Fitted dynamics and cost around run `index`, and the controller that was sampled, written around it."""
+        states, controls, s = runs.states[index], runs.controls[index], self.scale
+        dx = self.simulator.simulator.difference(runs.states[good], np.broadcast_to(states, runs.states[good].shape))
+        model = fit_dynamics(dx[:, :-1], (runs.controls[good] - controls) / s, dx[:, 1:])
+        e = self.cost.expand(states[None], controls[None])
+        e = e._replace(u=e.u * s, uu=e.uu * s * s[:, None], ux=e.ux * s[:, None])
+        means = np.stack([self.mean_control(sampler, states[t : t + 1], t)[0] for t in range(len(controls))])
+        around = sampler.controller._replace(k=(np.clip(means, *self.limits) - controls) / s)
+        return _Problem(model, e, _Sampler(around, states, controls))
+
+    def step(self, problem: _Problem, multiplier: float) -> tuple[_Sampler, float, float]:
+        """The improved controller, the decrease of the expected cost that it promises, and its eta."""
+        model, cost, old = problem
+        bound = self.options.kl_step * multiplier * len(old.controls)
+        new, eta = kl_bounded_step(model, cost, old.controller, bound)
+        promised = predict(model, cost, old.controller, old.controller)[0] - predict(model, cost, new, old.controller)[0]
+        return old._replace(controller=new), promised, eta
+
+    def entry(self, iteration: int, cost: float, expected: float, actual: float, multiplier: float, eta: float) -> IterLog:
+        """One line of the log."""
+        seconds = time.perf_counter() - self.began
+        return IterLog(iteration, cost, expected, actual, self.options.kl_step * multiplier, eta, seconds, self.simulator.steps)
+
+    def plan(self, best: tuple[float, Run, Array], log: tuple[IterLog, ...]) -> Plan:
+        """The best run as a plan."""
+        _, run, gains = best
+        costs = self.cost.value(run.states, run.controls)[0]
+        return Plan(
+            self.simulator.simulator,
+            self.simulator.substeps,
+            run.states[0],
+            run.controls[0],
+            gains,
+            np.zeros_like(run.controls[0]),
+            costs,
+            Outcome.MAX_ITERATIONS,
+            log,
+            self.simulator.steps,
+        )
+
+
+def _row(runs: Run, index: int) -> Run:
+    part = slice(index, index + 1)
+    return Run(runs.states[part], runs.controls[part], runs.status[part])

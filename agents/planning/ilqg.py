@@ -1,0 +1,465 @@
+"""iLQG: trajectory optimisation by second-order backward passes, with control limits, on the simulator's own derivatives.
+
+Each iteration linearises the whole trajectory in one batched call, solves the local linear-quadratic problem backwards
+(a box QP per time, so limits are part of the problem, not clipped afterwards) for several dampings at once, and rolls out the
+feedback policies of every damping and step size as one batch; the best one is kept. After Tassa, Mansard and Todorov,
+"Control-limited differential dynamic programming", ICRA 2014, without second derivatives of the dynamics.
+
+Controls are measured in units of their half range inside this file, so damping and trust region mean the same for any robot.
+
+Legend: M dampings, E ensemble, T control steps, n tangent, nu control; (M, E, ...) first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.errors import OptionError
+from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.simulator import Simulator
+
+from .cost import Cost, Expansion
+from .plan import (
+    CountedSimulator,
+    IterLog,
+    Outcome,
+    Plan,
+    UnstablePlanError,
+    check_options,
+    check_start,
+    control_scale,
+    roll_policy,
+    total_cost,
+)
+
+Array = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+STEP_SIZES = 10.0 ** -np.linspace(0.0, 3.0, 8)
+DAMPING_FACTOR = 10.0
+DAMPING_RANGE = (1e-12, 1e9)
+
+
+@dataclass(frozen=True)
+class ILQGOptions:
+    """How `plan_ilqg` searches.
+
+    Raises:
+        OptionError: A value out of its range.
+    """
+
+    max_iterations: int = 100
+    tolerance: float = 1e-6
+    """Converged when the decrease expected of a full step is below tolerance x cost."""
+    damping: float = 1e-3
+    """First Levenberg-Marquardt mu, added to Quu for controls measured in half ranges [cost]; then adapted."""
+    trust: float = np.inf
+    """Largest change of the feedforward control per iteration, as a fraction of the control's half range."""
+    trials: int = 3
+    """M: dampings mu, 10 mu, 100 mu, ... tried side by side in each line search."""
+    difference_step: float | None = None
+    """None: the simulator's own `linearize`. A number: central differences of this half width (tangent and control units),
+    which average over what is rougher than that: contacts that open and close."""
+
+    def __post_init__(self) -> None:
+        check_options("max_iterations", self.max_iterations, 1)
+        check_options("trials", self.trials, 1)
+        check_options("tolerance", self.tolerance, 0.0)
+        check_options("damping", self.damping, DAMPING_RANGE[0])
+        if self.difference_step is not None and not 0 < self.difference_step < np.inf:
+            raise OptionError(f"difference_step is {self.difference_step}, allowed is None or > 0")
+        if not self.trust > 0:
+            raise OptionError(f"trust is {self.trust}, allowed is > 0")
+
+
+# --- box QP -----------------------------------------------------------------------------------------------------------
+
+
+def box_qp(
+    H: Array, g: Array, lower: Array, upper: Array, start: Array, *, max_iterations: int = 50, tolerance: float = 1e-11
+) -> tuple[Array, BoolArray]:
+    """min_d 1/2 d'Hd + g'd,  lower <= d <= upper, by projected Newton steps; M problems at once.
+
+    Clamped are the entries at a bound whose gradient points outwards; a Newton step in the others is projected on the box
+    with the first step size 2^-j that satisfies Armijo's rule. [Tassa2014] II-C.
+
+    Args:
+        H: (M, nu, nu), positive definite.
+        g: (M, nu)
+        lower: (M, nu) or (nu,); `upper` likewise, lower <= upper.
+        upper: See `lower`.
+        start: (M, nu) warm start; projected on the box.
+        max_iterations: Newton steps; 2-5 are usual.
+        tolerance: Of the largest free gradient, relative to the largest of |g| + |Hd|.
+
+    Returns:
+        Minimiser d (M, nu) and which entries are free, (M, nu).
+    """
+    d = np.clip(start, lower, upper)
+    steps = 0.5 ** np.arange(25)
+    for iteration in range(max_iterations + 1):
+        Hd = _apply(H, d)
+        gradient = g + Hd
+        scale = np.abs(g).max(axis=-1) + np.abs(Hd).max(axis=-1)
+        free = ~(((d <= lower) & (gradient > 0)) | ((d >= upper) & (gradient < 0)))
+        unsolved = np.abs(np.where(free, gradient, 0.0)).max(axis=-1) > tolerance * scale
+        if iteration == max_iterations or not unsolved.any():
+            break
+        newton = -_solve(_free_block(H, free), np.where(free, gradient, 0.0)[..., None])[..., 0]
+        trial = np.clip(d[:, None] + steps[:, None] * newton[:, None], lower[..., None, :], upper[..., None, :])  # (M, J, nu)
+        move = trial - d[:, None]
+        # Change of the objective, written with `move`: no cancellation close to the minimum.
+        change = np.einsum("mji,mi->mj", move, gradient) + 0.5 * np.einsum("mji,mik,mjk->mj", move, H, move)
+        armijo = change <= 0.1 * np.einsum("mji,mi->mj", move, gradient)
+        moves = armijo.any(axis=1) & unsolved
+        if not moves.any():
+            break
+        d = np.where(moves[:, None], trial[np.arange(len(d)), np.argmax(armijo, axis=1)], d)
+    return d, free
+
+
+def _apply(H: Array, d: Array) -> Array:
+    return np.asarray((H @ d[..., None])[..., 0])
+
+
+def _solve(H: Array, right: Array) -> Array:
+    """H^-1 right for every row (M, ...); NaN where H is singular."""
+    try:
+        return np.asarray(np.linalg.solve(H, right))
+    except np.linalg.LinAlgError:
+        if len(H) == 1:
+            return np.full(right.shape, np.nan)
+        return np.concatenate([_solve(H[i : i + 1], right[i : i + 1]) for i in range(len(H))])
+
+
+def _free_block(H: Array, free: BoolArray) -> Array:
+    """H with the rows and columns of clamped entries replaced by those of the identity."""
+    both = free[..., :, None] & free[..., None, :]
+    return np.where(both, H, np.eye(H.shape[-1]))
+
+
+# --- backward pass ----------------------------------------------------------------------------------------------------
+
+
+class Trajectories(NamedTuple):
+    """The current policy's E runs, one per row of the ensemble; row 0 is the reference of the feedback law."""
+
+    states: Array
+    """(E, T+1, nx)"""
+    controls: Array
+    """(E, T, nu)"""
+    values: Array
+    """(E, T+1)"""
+
+
+class LocalModel(NamedTuple):
+    """Linear dynamics and quadratic cost along every run; controls in half ranges."""
+
+    A: Array
+    """(E, T, n, n)"""
+    B: Array
+    """(E, T, n, nu)"""
+    cost: Expansion
+    """Batch axis E."""
+    deviation: Array
+    """(E, T, n): difference of every run from the reference."""
+
+    @property
+    def finite(self) -> bool:
+        """Whether every derivative is a number."""
+        arrays = (self.A, self.B, *self.cost)
+        return all(bool(np.isfinite(array).all()) for array in arrays)
+
+
+class Step(NamedTuple):
+    """New policies, one per damping: du = alpha k + K dx; controls in half ranges."""
+
+    k: Array
+    """(M, T, nu)"""
+    K: Array
+    """(M, T, nu, n)"""
+    slope: Array
+    """(M,): the cost's first-order change at alpha = 1"""
+    curvature: Array
+    """(M,): its second-order change at alpha = 1"""
+
+    def expected(self, alpha: Array | float) -> Array:
+        """Decrease -(alpha slope + alpha^2 curvature) that the local model promises."""
+        return np.asarray(-(alpha * self.slope + alpha**2 * self.curvature))
+
+
+@np.errstate(all="ignore")
+def backward_pass(model: LocalModel, damping: Array, lower: Array, upper: Array, gains: Array) -> Step:
+    """Solve the local problem from t = T to 0 for every damping mu.
+
+    With V(t) the cost to go,
+
+        Qx = lx + A'Vx,  Qu = lu + B'Vx,  Qxx = lxx + A'Vxx A,  Qux = lux + B'Vxx A,  Quu = luu + B'Vxx B
+        k = argmin 1/2 k'(Quu + mu I)k + Qu'k  in the box,   K = -(Quu + mu I)^-1 Qux  on the free controls
+        Vx = Qx + K'Quu k + K'Qu + Qux'k,   Vxx = Qxx + K'Quu K + K'Qux + Qux'K.
+
+    A damping too small for derivatives this rough overflows; its step is zero then and promises an infinite decrease, so
+    that it is neither taken nor mistaken for convergence.
+
+    An ensemble shares k and K, computed from the means of Quu, Qux and Qu over its rows, while every row keeps its own V.
+    Where a row runs beside the reference by d, changed gains act as well: there k is k + (K - gains) d.
+
+    Args:
+        model: Derivatives along the current runs.
+        damping: (M,) mu
+        lower: (T, nu) box of k; `upper` likewise.
+        upper: See `lower`.
+        gains: (T, nu, n) of the current policy.
+    """
+    A, B, cost, deviation = model
+    members, horizon, n, nu = B.shape
+    mus = damping[:, None, None] * np.eye(nu)
+    shape = (len(damping), members)
+    Vx = np.broadcast_to(cost.x[:, -1], (*shape, n))
+    Vxx = np.broadcast_to(cost.xx[:, -1], (*shape, n, n))
+    k_all, K_all = np.zeros((len(damping), horizon, nu)), np.zeros((len(damping), horizon, nu, n))
+    slope, curvature = np.zeros(len(damping)), np.zeros(len(damping))
+    k = np.zeros((len(damping), nu))
+    alone = members == 1
+    dead = np.zeros(len(damping), dtype=bool)
+    for t in reversed(range(horizon)):
+        At, Bt = np.swapaxes(A[:, t], -1, -2), np.swapaxes(B[:, t], -1, -2)
+        VA, VB = Vxx @ A[:, t], Vxx @ B[:, t]
+        Qx, Qu = cost.x[:, t] + _apply(At, Vx), cost.u[:, t] + _apply(Bt, Vx)
+        Qxx, Qux, Quu = cost.xx[:, t] + At @ VA, cost.ux[:, t] + Bt @ VA, cost.uu[:, t] + Bt @ VB
+        H, Hx = Quu.mean(axis=1) + mus, Qux.mean(axis=1)
+        g = Qu.mean(axis=1)
+        if not alone:
+            change = -_solve(H, Hx) - gains[t]
+            g = g + _apply(Quu, np.einsum("mij,ej->mei", change, deviation[:, t])).mean(axis=1)
+        k, free = box_qp(H, g, lower[t], upper[t], k)
+        K = -_solve(_free_block(H, free), np.where(free[..., None], Hx, 0.0))
+        ke = k[:, None] if alone else k[:, None] + np.einsum("mij,ej->mei", K - gains[t], deviation[:, t])
+        Kt = np.swapaxes(K, -1, -2)[:, None]
+        Quuk = _apply(Quu, np.broadcast_to(ke, Qu.shape))
+        slope += np.sum(ke * Qu, axis=-1).mean(axis=1)
+        curvature += 0.5 * np.sum(ke * Quuk, axis=-1).mean(axis=1)
+        Vx = Qx + _apply(Kt, Quuk + Qu) + _apply(np.swapaxes(Qux, -1, -2), ke)
+        cross = Kt @ (Qux + 0.5 * Quu @ K[:, None])
+        Vxx = Qxx + cross + np.swapaxes(cross, -1, -2)
+        k_all[:, t], K_all[:, t] = k, K
+        failed = ~(np.isfinite(Vxx).all(axis=(1, 2, 3)) & np.isfinite(Vx).all(axis=(1, 2)) & np.isfinite(K).all(axis=(1, 2)))
+        if failed.any():
+            dead |= failed
+            k, Vx, Vxx = (np.where(_like(dead, array), 0.0, array) for array in (k, Vx, Vxx))
+    dead |= ~(curvature >= 0) | ~(slope <= 0)
+    slope[dead] = -np.inf
+    return Step(np.where(_like(dead, k_all), 0.0, k_all), np.where(_like(dead, K_all), 0.0, K_all), slope, curvature)
+
+
+def _like(mask: BoolArray, array: Array) -> BoolArray:
+    """Mask (M,) with as many axes as the array has."""
+    return mask.reshape(-1, *(1,) * (array.ndim - 1))
+
+
+# --- the planner ------------------------------------------------------------------------------------------------------
+
+
+def plan_ilqg(
+    simulator: Simulator,
+    cost: Cost,
+    state: Array,
+    *,
+    controls: Array,
+    substeps: int = 1,
+    parameters: Parameters | None = None,
+    options: ILQGOptions | None = None,
+    callback: Callable[[IterLog], None] | None = None,
+) -> Plan:
+    """Minimise sum_t l_t(x_t, u_t) over the controls from one state, within the control limits.
+
+    Args:
+        simulator: Any `Simulator`; `linearize`, `step` and `rollout` are used.
+        cost: See `agents.planning.cost`.
+        state: (nx,)
+        controls: (T, nu) to start from; see `random_controls`. Their length is the horizon.
+        substeps: Physics steps per control step.
+        parameters: Constants. With E rows the plan is robust: one policy for all rows, its cost the mean over them, its
+            reference trajectory that of row 0 (put the best estimate there, samples of the posterior after it).
+        options: See `ILQGOptions`.
+        callback: Called with every `IterLog`, for a progress display; it may raise KeyboardInterrupt.
+
+    Raises:
+        ShapeError: `state` or `controls` have a wrong shape or are not finite.
+        UnstablePlanError: The simulation already fails under the initial controls.
+    """
+    state, controls = check_start(simulator, state, controls)
+    search = _Search(CountedSimulator(simulator, substeps), cost, options or ILQGOptions(), parameters, state)
+    return search.run(controls, callback)
+
+
+@dataclass(eq=False)
+class _Search:
+    """What stays the same during one call of `plan_ilqg`."""
+
+    simulator: CountedSimulator
+    cost: Cost
+    options: ILQGOptions
+    parameters: Parameters | None
+    state: Array
+
+    def __post_init__(self) -> None:
+        constants = self.parameters or self.simulator.simulator.default_parameters
+        self.members = constants.batch or 1
+        self.constants = constants.to_matrix(self.members)
+        self.kind = type(constants)
+        self.scale = control_scale(self.simulator.simulator)
+        self.began = time.perf_counter()
+
+    def rows(self, repeats: int) -> Parameters:
+        """Constants of repeats x E rows, the ensemble running fastest."""
+        return self.kind.from_vector(np.tile(self.constants, (repeats, 1)))
+
+    def run(self, controls: Array, callback: Callable[[IterLog], None] | None) -> Plan:
+        """Iterate until an `Outcome`."""
+        runs = self.start(controls)
+        gains = np.zeros((*controls.shape, self.simulator.simulator.n))
+        feedforward = np.zeros_like(controls)
+        damping, log, outcome = self.options.damping, [], None
+        for iteration in range(self.options.max_iterations):
+            model = self.local_model(runs)
+            if not model.finite:
+                outcome = Outcome.NOT_FINITE
+                break
+            runs, gains, feedforward, entry, outcome = self.improve(runs, model, gains, damping, iteration)
+            log.append(entry)
+            if callback is not None:
+                callback(entry)
+            if outcome is not None:
+                break
+            damping = max(entry.damping / DAMPING_FACTOR, DAMPING_RANGE[0])
+        return Plan(
+            self.simulator.simulator,
+            self.simulator.substeps,
+            runs.states[0],
+            runs.controls[0],
+            gains,
+            feedforward,
+            runs.values.mean(axis=0),
+            Outcome.MAX_ITERATIONS if outcome is None else outcome,
+            tuple(log),
+            self.simulator.steps,
+        )
+
+    def start(self, controls: Array) -> Trajectories:
+        """Open-loop runs of the initial controls."""
+        states = np.repeat(self.state[None], self.members, axis=0)
+        repeated = np.repeat(controls[None], self.members, axis=0)
+        states, status = self.simulator.rollout(states, repeated, self.rows(1))
+        values = self.cost.value(states, repeated)
+        if not np.isfinite(total_cost(values, status)).all():
+            raise UnstablePlanError("the simulation fails under the initial controls: give smaller ones, or other constants")
+        return Trajectories(states, repeated, values)
+
+    def local_model(self, runs: Trajectories) -> LocalModel:
+        """Derivatives along all runs: one batched call of `linearize`, E T rows."""
+        states, controls, _ = runs
+        members, horizon, nu = controls.shape
+        n = self.simulator.simulator.n
+        constants = self.kind.from_vector(np.repeat(self.constants, horizon, axis=0))
+        points = states[:, :-1].reshape(members * horizon, -1), controls.reshape(members * horizon, nu), constants
+        width = self.options.difference_step
+        A, B, _ = self.simulator.linearize(*points) if width is None else self.simulator.differences(*points, width)
+        expansion = self.cost.expand(states, controls)
+        deviation = self.simulator.simulator.difference(states[:, :-1], np.broadcast_to(states[:1, :-1], states[:, :-1].shape))
+        s = self.scale
+        scaled = expansion._replace(u=expansion.u * s, uu=expansion.uu * s * s[:, None], ux=expansion.ux * s[:, None])
+        return LocalModel(A.reshape(members, horizon, n, n), B.reshape(members, horizon, n, nu) * s, scaled, deviation)
+
+    def box(self, controls: Array) -> tuple[Array, Array]:
+        """Lowest and highest k (T, nu), in half ranges."""
+        lower, upper = self.simulator.simulator.control_bounds
+        trust = self.options.trust
+        return np.maximum((lower - controls) / self.scale, -trust), np.minimum((upper - controls) / self.scale, trust)
+
+    def improve(
+        self, runs: Trajectories, model: LocalModel, gains: Array, damping: float, iteration: int
+    ) -> tuple[Trajectories, Array, Array, IterLog, Outcome | None]:
+        """Raise the damping until a step lowers the cost; the derivatives stay, so a retry costs only rollouts.
+
+        Returns runs, gains (T, nu, n), remaining feedforward (T, nu), log entry, and the outcome if this was the end.
+        """
+        before = float(runs.values.sum(axis=-1).mean())
+        negligible = self.options.tolerance * abs(before)
+        while True:
+            mus = _dampings(damping, self.options.trials)
+            step = self.solve(runs, model, gains, mus)
+            promised = float(step.expected(1.0)[0])
+            best = self.search(runs, step, gains)
+            gain, expected = before - best.cost, float(step.expected(best.alpha)[best.trial])
+            if gain > 1e-4 * max(expected, 0.0):
+                entry = self.entry(iteration, best.cost, expected, gain, best.alpha, float(mus[best.trial]))
+                left = (1.0 - best.alpha) * step.k[best.trial] * self.scale
+                done = promised <= negligible and mus[0] <= self.options.damping
+                return best.runs, best.gains, left, entry, Outcome.CONVERGED if done else None
+            if promised <= negligible or mus[-1] >= DAMPING_RANGE[1]:
+                break
+            damping = float(mus[-1]) * DAMPING_FACTOR
+        # Judge by the damping of the start: with more of it every promise is small.
+        step = self.solve(runs, model, gains, np.array([self.options.damping]))
+        promised = float(step.expected(1.0)[0])
+        entry = self.entry(iteration, before, promised, 0.0, 0.0, float(mus[-1]))
+        if self.members == 1:  # nothing moved, so these are the gains of the present trajectory
+            gains = step.K[0] * self.scale[:, None]
+        outcome = Outcome.CONVERGED if promised <= negligible else Outcome.STALLED
+        return runs, gains, step.k[0] * self.scale, entry, outcome
+
+    def solve(self, runs: Trajectories, model: LocalModel, gains: Array, damping: Array) -> Step:
+        """`backward_pass` in the box of the limits and of the trust region."""
+        lower, upper = self.box(runs.controls[0])
+        return backward_pass(model, damping, lower, upper, gains / self.scale[:, None])
+
+    def search(self, runs: Trajectories, step: Step, gains: Array) -> _Best:
+        """Line search: closed-loop rollouts of every damping and step size, M x J x E rows in one batch."""
+        trials, horizon, nu = step.k.shape
+        rows, sizes, E = trials * len(STEP_SIZES), len(STEP_SIZES), self.members
+        alpha = np.tile(STEP_SIZES, trials)
+        k = np.repeat(step.k, sizes, axis=0) * self.scale * alpha[:, None, None]
+        K = np.repeat(step.K, sizes, axis=0) * self.scale[:, None]
+        if E > 1:  # the rows beside the reference feel the gains: blend them in, so that alpha -> 0 changes nothing
+            K = gains + alpha[:, None, None, None] * (K - gains)
+        reference, nominal = runs.states[0], runs.controls[0]
+        lower, upper = self.simulator.simulator.control_bounds
+
+        def policy(x: Array, t: int) -> Array:
+            dx = self.simulator.simulator.difference(x, np.broadcast_to(reference[t], x.shape)).reshape(rows, E, -1)
+            u = nominal[t] + k[:, None, t] + dx @ np.swapaxes(K[:, t], 1, 2)
+            return np.asarray(np.clip(u, lower, upper).reshape(rows * E, nu))
+
+        start = np.repeat(self.state[None], rows * E, axis=0)
+        rolled = roll_policy(self.simulator, policy, start, horizon, self.rows(rows))
+        values = self.cost.value(rolled.states, rolled.controls)
+        costs = total_cost(values, rolled.status).reshape(rows, E).mean(axis=1)
+        index = int(np.argmin(costs))
+        part = slice(index * E, (index + 1) * E)
+        kept = Trajectories(rolled.states[part], rolled.controls[part], values[part])
+        return _Best(float(costs[index]), float(alpha[index]), index // sizes, kept, K[index])
+
+    def entry(self, iteration: int, cost: float, expected: float, actual: float, alpha: float, damping: float) -> IterLog:
+        """One line of the log."""
+        seconds = time.perf_counter() - self.began
+        return IterLog(iteration, cost, expected, actual, alpha, damping, seconds, self.simulator.steps)
+
+
+class _Best(NamedTuple):
+    cost: float
+    alpha: float
+    trial: int
+    runs: Trajectories
+    gains: Array
+
+
+def _dampings(first: float, count: int) -> Array:
+    """(M,): first, then each ten times the one before, inside the range."""
+    return np.asarray(np.minimum(first * DAMPING_FACTOR ** np.arange(count), DAMPING_RANGE[1]))

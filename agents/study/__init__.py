@@ -1,0 +1,1 @@
+"""Transfer studies: jobs, statistics, the protocol, runs, the report."""

@@ -1,0 +1,106 @@
+"""The rigid room as scenes: the block on its table with string, pulley and goal pose; particles over the ground.
+
+Pure functions of model and state: one state always gives one picture. Legend: k trail points.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.simulator import check_array
+from ..rigid.model import BlockModel, ParticleModel
+from .colors import CAP, GOAL, OBSTACLE, RING, ROD, TRAIL, TUBE
+from .scene import Arrow, GroundGrid, Marker, Primitive, Prism, Scene, Segment, Sphere, Trail
+
+Array = NDArray[np.float64]
+
+HEIGHT = 0.05
+"""Of the drawn block [m]."""
+ELEVATION = float(np.deg2rad(62.0))
+"""Of the camera [rad]."""
+BALL = 0.06
+"""Radius of a drawn particle [m]."""
+
+
+def block_scene(model: BlockModel, state: Array, *, trail: Array | None = None, pose: Array | None = None) -> Scene:
+    """Everything visible of the block.
+
+    Args:
+        model: Geometry.
+        state: One state, (6,) or longer (the twin's).
+        trail: Earlier places (k, 3) [m], oldest first.
+        pose: The goal: x, y [m], theta [rad].
+
+    Raises:
+        ShapeError: An argument has the wrong shape, or is not finite.
+    """
+    state = check_array("state", state, (None,))[:6]
+    extent = 5.0 * max(model.half_size)
+    ground = GroundGrid(_flat, (float(state[0]), float(state[1])), 3.0 * extent, spacing=0.1)
+    parts: list[Primitive] = [ground]
+    if pose is not None:
+        goal = np.concatenate([check_array("pose", pose, (3,)), np.zeros(3)])
+        parts += _outline(model, goal)
+        parts.append(Marker(np.array([goal[0], goal[1], 0.0]), 0.5 * min(model.half_size), GOAL))
+    parts.append(Prism(_corners(model, state), HEIGHT, TUBE))
+    for point in model.supports:
+        parts.append(Sphere(_at(model, state, point, HEIGHT), 0.008, CAP))
+    nose = _at(model, state, (model.half_size[0], 0.0), HEIGHT + 0.002)
+    parts.append(Arrow(_at(model, state, (0.3 * model.half_size[0], 0.0), HEIGHT + 0.002), nose, 0.03, RING))
+    parts.append(Sphere(_at(model, state, model.handle, HEIGHT), 0.015, ROD))
+    if model.pulley is not None:
+        pulley = np.array([*model.pulley, 0.5 * HEIGHT])
+        parts += [
+            Segment(_at(model, state, model.attachment, 0.5 * HEIGHT), pulley, 0.006, ROD),
+            Sphere(pulley, 0.03, OBSTACLE),
+        ]
+    if trail is not None:
+        parts.append(Trail(check_array("trail", trail, (None, 3)), 0.01, TRAIL))
+    look_at = np.array([state[0], state[1], 0.0])
+    return Scene(tuple(parts), look_at, extent, None, azimuth=-0.5 * np.pi, elevation=ELEVATION)
+
+
+def particle_scene(model: ParticleModel, state: Array, *, trail: Array | None = None) -> Scene:
+    """Particles side by side, each in its own vertical plane.
+
+    Args:
+        model: How many.
+        state: One state (4 n,).
+        trail: Earlier places (k, 3) [m], oldest first.
+
+    Raises:
+        ShapeError: An argument has the wrong shape, or is not finite.
+    """
+    rows = check_array("state", state, (model.nx,)).reshape(-1, 4)
+    middle = np.array([float(rows[:, 0].mean()), 0.0, 0.5])
+    places = [np.array([x, 4.0 * BALL * (i - 0.5 * (len(rows) - 1)), y + BALL]) for i, (x, y, *_) in enumerate(rows)]
+    extent = max(1.5, float(np.ptp(rows[:, 0])))
+    parts: list[Primitive] = [
+        GroundGrid(_flat, (float(middle[0]), 0.0), 3.0 * extent),
+        *(Sphere(p, BALL, TUBE) for p in places),
+    ]
+    if trail is not None:
+        parts.append(Trail(check_array("trail", trail, (None, 3)), 0.02, TRAIL))
+    return Scene(tuple(parts), middle, extent, None, azimuth=-0.5 * np.pi)
+
+
+def _flat(x: Array, y: Array) -> Array:
+    return np.zeros_like(np.asarray(x, dtype=np.float64))
+
+
+def _at(model: BlockModel, state: Array, point: tuple[float, float], height: float) -> Array:
+    return np.array([*model.to_table(state, point), height])
+
+
+def _corners(model: BlockModel, state: Array) -> Array:
+    a, b = model.half_size
+    return np.array([model.to_table(state, corner) for corner in ((a, b), (-a, b), (-a, -b), (a, -b))])
+
+
+def _outline(model: BlockModel, state: Array) -> list[Primitive]:
+    """The block's edges at the goal, and where its front is."""
+    corners = np.column_stack([_corners(model, state), np.full(4, 0.002)])
+    parts: list[Primitive] = [Segment(corners[i - 1], corners[i], 0.006, GOAL) for i in range(4)]
+    parts.append(Arrow(np.array([state[0], state[1], 0.002]), _at(model, state, (model.half_size[0], 0.0), 0.002), 0.02, GOAL))
+    return parts

@@ -1,0 +1,169 @@
+"""Structure of the rigid room's scenes, and the layout of their states.
+
+*Particles* in a vertical plane over flat ground, x along it and y up; they do not touch each other. State: x, y, vx, vy of each
+[m, m/s]. Control: a horizontal force on each [N]. [Berard2008] slides 23-29.
+
+*Block* on a table, seen from above: it slides on three point supports, and may be pulled by a string that runs over a pulley to
+a hanging weight; a handle takes forces in the block's own axes. State: x, y, theta, vx, vy, omega of its centre of mass [m,
+rad]. Control: force x, y at the handle [N]. [Berard2008] slides 30, 31.
+
+Legend: B batch, d friction directions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.errors import StructureError
+from ..core.simulator import check_number
+
+Array = NDArray[np.float64]
+Point = tuple[float, float]
+
+PARTICLE_STATE = ("x", "y", "vx", "vy")
+BLOCK_STATE = ("x", "y", "theta", "vx", "vy", "omega")
+
+
+@dataclass(frozen=True, eq=False)
+class ParticleModel:
+    """`count` particles over flat ground; see the module docstring.
+
+    Raises:
+        OptionError: `count` or a force is not allowed.
+    """
+
+    count: int = 1
+    force_limit: float = 10.0
+    """Largest control [N]."""
+    start: Point = (0.0, 3.0)
+    """Where particles rest before they fall [m]; [Berard2008] slide 27."""
+
+    def __post_init__(self) -> None:
+        check_number("count", self.count, low=1, whole=True)
+        check_number("force_limit", self.force_limit, positive=True, unit="N")
+
+    @property
+    def nx(self) -> int:
+        """Length of a state."""
+        return 4 * self.count
+
+    @property
+    def nu(self) -> int:
+        """Number of controls."""
+        return self.count
+
+    @cached_property
+    def state_names(self) -> tuple[str, ...]:
+        """x, y, vx, vy; "particle0.x", ... if there are several."""
+        if self.count == 1:
+            return PARTICLE_STATE
+        return tuple(f"particle{i}.{name}" for i in range(self.count) for name in PARTICLE_STATE)
+
+    @cached_property
+    def control_names(self) -> tuple[str, ...]:
+        """One force per particle."""
+        return ("force",) if self.count == 1 else tuple(f"force{i}" for i in range(self.count))
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """What [Berard2008] slide 15 observes: positions."""
+        return tuple(name for name in self.state_names if name.split(".")[-1] in ("x", "y"))
+
+
+@dataclass(frozen=True, eq=False)
+class BlockModel:
+    """The block; see the module docstring. Points are in the block's frame, from its centre of mass.
+
+    Raises:
+        StructureError: The centre of mass is not inside the triangle of supports, or the string has no length.
+        OptionError: A number is not allowed.
+    """
+
+    supports: tuple[Point, Point, Point] = ((0.06, 0.0), (-0.05, 0.06), (-0.05, -0.06))
+    """[m]"""
+    attachment: Point = (0.1, 0.04)
+    """Where the string is tied to the block [m]."""
+    pulley: Point | None = (1.2, 0.3)
+    """Where the string leaves the table, in the table's frame [m]; None: no string."""
+    handle: Point = (0.1, 0.0)
+    """Where the control force acts [m]."""
+    num_directions: int = 32
+    """d: edges of the linearised friction cone, the same at every support, in the table's frame; eight turn the motion."""
+    force_limit: float = 10.0
+    """Largest control in either direction [N]."""
+    half_size: Point = (0.1, 0.1)
+    """Half length and half width [m]; pictures only."""
+
+    def __post_init__(self) -> None:
+        check_number("num_directions", self.num_directions, low=4, whole=True)
+        check_number("force_limit", self.force_limit, positive=True, unit="N")
+        if self.num_directions % 2:
+            raise StructureError(f"num_directions is {self.num_directions}, expected an even number: friction is symmetric")
+        for name in ("supports", "attachment", "pulley", "handle", "half_size"):
+            points = getattr(self, name)
+            if not (_are_points(points, 3 if name == "supports" else None) or (points is None and name == "pulley")):
+                expected = "three points (x, y)" if name == "supports" else "a point (x, y)"
+                raise StructureError(f"{name} is {points}, expected {expected} of finite numbers [m]")
+        if not (np.isfinite(self.shares).all() and (self.shares > 0).all()):
+            raise StructureError(f"the centre of mass is not inside the triangle of supports {self.supports}")
+        if self.pulley is not None and np.hypot(*np.subtract(self.pulley, self.attachment)) < 0.01:
+            raise StructureError(f"pulley {self.pulley} is where the string is tied to the block at rest; move it away")
+
+    @property
+    def nx(self) -> int:
+        """Length of a state."""
+        return 6
+
+    @property
+    def nu(self) -> int:
+        """Number of controls."""
+        return 2
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """See the module docstring."""
+        return BLOCK_STATE
+
+    @property
+    def control_names(self) -> tuple[str, ...]:
+        """Force at the handle, in the block's axes."""
+        return ("force_x", "force_y")
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """What an overhead camera sees."""
+        return BLOCK_STATE[:3]
+
+    @cached_property
+    def shares(self) -> Array:
+        """N_i / (m g): sum N_i = m g, sum N_i r_i = 0, (3,). Statically determinate: the loads never change."""
+        balance = np.vstack([np.ones(3), np.array(self.supports, dtype=np.float64).T])
+        if abs(np.linalg.det(balance)) < 1e-12:
+            return np.full(3, np.nan)
+        return np.asarray(np.linalg.solve(balance, np.array([1.0, 0.0, 0.0])))
+
+    @cached_property
+    def directions(self) -> Array:
+        """Unit vectors of the friction cone's edges, (d, 2)."""
+        angle = 2 * np.pi * np.arange(self.num_directions) / self.num_directions
+        return np.stack([np.cos(angle), np.sin(angle)], axis=1)
+
+    def to_table(self, state: Array, point: Point) -> Array:
+        """A point of the block in the table's frame, (..., nx) -> (..., 2) [m]."""
+        x, y, theta = state[..., 0], state[..., 1], state[..., 2]
+        c, s = np.cos(theta), np.sin(theta)
+        return np.stack([x + c * point[0] - s * point[1], y + s * point[0] + c * point[1]], axis=-1)
+
+
+def _are_points(value: Any, count: int | None) -> bool:
+    """Whether it is `count` finite points (x, y); None: one point alone."""
+    try:
+        points = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        return False
+    return points.shape == ((2,) if count is None else (count, 2)) and bool(np.isfinite(points).all())

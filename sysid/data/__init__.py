@@ -1,0 +1,1 @@
+"""Recordings and what is to be identified from them: problems, checks, noise."""

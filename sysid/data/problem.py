@@ -1,0 +1,350 @@
+"""What is to be identified: which constants, from which recordings, seen through which measured quantities.
+
+`FitProblem` judges its data before any method sees them: recordings that cannot be used end in a `DataError` that says why and
+what to do (`.checks`). Legend: B rows, T steps, nx state, n tangent, ny measured, m residual channels, p free constants.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.complementarity import ComplementarityForm
+from softgym_envs.core.errors import DataError, OptionError, ParameterError, ShapeError
+from softgym_envs.core.parameters import Parameters, ParameterSpec
+from softgym_envs.core.simulator import Simulator, check_array
+from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
+
+from . import checks
+
+Array = NDArray[np.float64]
+
+
+class IdentificationSetup(Protocol):
+    """What a room offers to `scripts/identify.py`: `softgym_envs.<room>.identification_setup(variant) -> IdentificationSetup`.
+
+    `variant` is what follows the colon in `tensegrity:prism` ("" for the room's default).
+    """
+
+    @property
+    def simulator(self) -> Simulator:
+        """Whose constants are fitted."""
+        ...
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """Constants to fit unless the user names others."""
+        ...
+
+    def measurement(self, names: tuple[str, ...]) -> tuple[Callable[[Array], Array], tuple[str, ...]] | None:
+        """For columns that are no state entries (tracked points, CoM): states (..., nx) -> values (..., ny), names; or None."""
+        ...
+
+    def first_state(self, names: tuple[str, ...]) -> Callable[[Trajectory], Array] | None:
+        """For the same columns: recording -> a guess of its initial state (nx,), to start the fit from; or None."""
+        ...
+
+
+@runtime_checkable
+class InfersControls(Protocol):
+    """An `IdentificationSetup` that can tell controls from what was measured, for recordings without."""
+
+    def infer_controls(self, trajectory: Trajectory) -> Trajectory:
+        """The recording with controls; as it is, where it has some or nothing can be told."""
+        ...
+
+
+@runtime_checkable
+class OffersComplementarity(Protocol):
+    """An `IdentificationSetup` whose physics step is a complementarity problem: `sysid.mpec` can fit it.
+
+    Its scenes move by themselves (they fall, weights pull them), so that constant controls are no objection to a recording.
+    """
+
+    def complementarity(self) -> ComplementarityForm:
+        """The physics step of its simulator, or of a coarser one."""
+        ...
+
+
+@runtime_checkable
+class OffersProgram(Protocol):
+    """An `IdentificationSetup` for `sysid.simultaneous`: a symbolic step, and measured columns of its states."""
+
+    def program(self, names: tuple[str, ...]) -> tuple[ComplementarityForm, Any]:
+        """The physics step of its simulator, and casadi.Function state (nx) -> the columns of `measurement(names)` (ny)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Measured quantities as a function of the state, y = h(x): tracked points, a centre of mass, ..."""
+
+    names: tuple[str, ...]
+    """ny columns of the recordings."""
+    function: Callable[[Array], Array]
+    """States (..., nx) -> (..., ny), in SI; smooth."""
+
+
+@dataclass(frozen=True, eq=False)
+class FitProblem:
+    """See the module docstring.
+
+    If the recordings hold every state entry, residuals live in the tangent space, r = difference(predicted, measured) (m = n);
+    else they are predicted minus measured columns (m = ny), and the initial state is estimated with the constants.
+
+    Raises:
+        DataError: The recordings cannot be used; the message is the verdict.
+        ParameterError: Unknown or doubled names in `free`, `prior` or `start`.
+        OptionError: `noise` or `measured` do not fit the recordings.
+    """
+
+    simulator: Simulator
+    data: DataSplit | TrajectorySet
+    """A set alone is all for training."""
+    free: tuple[str, ...]
+    """p constants to identify."""
+    start: Parameters | None = None
+    """Constants before the fit, and for good those that are not free; None: the simulator's."""
+    measured: tuple[str, ...] | None = None
+    """Columns to fit, state entries by name; None: every column that is a state entry. Ignored with `measurement`."""
+    measurement: Measurement | None = None
+    """Columns that are functions of the state."""
+    noise: Mapping[str, float] | None = None
+    """Standard deviation of the noise per column [SI]; None: estimated per channel from the residuals."""
+    prior: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Constant -> (mean, standard deviation) of what is known beforehand [its unit]."""
+    initial_state: Callable[[Trajectory], Array] | None = None
+    """Recording -> its initial state (nx,) where it is not measured; None: the rest state with the measured entries put in."""
+    free_initial: bool | None = None
+    """Estimate the state at the start of every segment too; None: yes where it is not fully measured."""
+    free_motion: bool = False
+    """The recordings are throws or releases: controls may be constant."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.data, DataSplit):
+            object.__setattr__(self, "data", DataSplit(self.data, TrajectorySet(()), TrajectorySet(())))
+        object.__setattr__(self, "free", tuple(self.free))
+        object.__setattr__(self, "start", self.start or self.simulator.default_parameters)
+        self._check_constants()
+        checks.check_data(self)
+
+    def _check_constants(self) -> None:
+        if type(self.constants) is not type(self.simulator.default_parameters):
+            expected = type(self.simulator.default_parameters).__name__
+            raise ParameterError(f"start is {type(self.constants).__name__}, this simulator takes {expected}")
+        if self.constants.batch is not None:
+            raise ParameterError(f"start holds constants for {self.constants.batch} rows, expected one value each")
+        self.constants.check_names(self.free)
+        self.constants.check_names(self.prior)
+        if not self.free or len(set(self.free)) != len(self.free):
+            raise ParameterError(f"free is {self.free}, expected at least one name, each once")
+        for name, (mean, std) in self.prior.items():
+            spec = self.constants.specs()[name]
+            if name not in self.free or not spec.bounds[0] <= mean <= spec.bounds[1] or not (np.isfinite(std) and std > 0):
+                raise ParameterError(
+                    f"prior of {name} is ({mean}, {std}); expected a free constant, mean in {spec.bounds}, std > 0"
+                )
+
+    # --- constants and their fit coordinates -----------------------------------------------------------------------
+
+    @property
+    def constants(self) -> Parameters:
+        """`start`, never None."""
+        if self.start is None:
+            raise ParameterError("start is missing")
+        return self.start
+
+    @property
+    def split(self) -> DataSplit:
+        """`data`, always as a split."""
+        return self.data if isinstance(self.data, DataSplit) else DataSplit(self.data, TrajectorySet(()), TrajectorySet(()))
+
+    @cached_property
+    def specs(self) -> tuple[ParameterSpec, ...]:
+        """What is known of each free constant."""
+        return tuple(self.constants.specs()[name] for name in self.free)
+
+    @cached_property
+    def columns(self) -> NDArray[np.intp]:
+        """(p,) places of the free constants in `Parameters.to_vector`."""
+        return np.array([self.constants.index(name) for name in self.free], dtype=np.intp)
+
+    @cached_property
+    def theta_bounds(self) -> tuple[Array, Array]:
+        """Bounds of the fit coordinates, each (p,)."""
+        lower, upper = (np.array([float(s.encode(s.bounds[side])) for s in self.specs]) for side in (0, 1))
+        return lower, upper
+
+    def encode(self, parameters: Parameters) -> Array:
+        """Fit coordinates theta (p,): log of a constant on a log scale, else its fraction of the allowed range."""
+        theta = np.array([float(s.encode(getattr(parameters, s.name))) for s in self.specs])
+        return np.asarray(np.clip(theta, *self.theta_bounds))
+
+    def vectors(self, theta: Array) -> Array:
+        """All constants at fit coordinates (K, p), the others as in `start`: (K, P)."""
+        vectors = np.repeat(self.constants.to_vector()[None], len(theta), axis=0)
+        for place, (column, spec) in enumerate(zip(self.columns, self.specs, strict=True)):
+            vectors[:, column] = np.clip(spec.decode(theta[:, place]), *spec.bounds)  # exp(log(b)) may pass b by a bit
+        return vectors
+
+    def decode(self, theta: Array) -> Parameters:
+        """Constants at fit coordinates (p,)."""
+        return type(self.constants).from_vector(self.vectors(theta[None])[0])
+
+    def slopes(self, theta: Array) -> Array:
+        """d constant / d fit coordinate, (p,)."""
+        values = self.vectors(theta[None])[0, self.columns]
+        return np.array([float(s.slope(v)) for s, v in zip(self.specs, values, strict=True)])
+
+    @cached_property
+    def prior_rows(self) -> tuple[Array, Array]:
+        """Fit coordinates of the priors' means and their standard deviations, each (p,); NaN and infinity without one."""
+        mean, std = np.full(len(self.free), np.nan), np.full(len(self.free), np.inf)
+        for place, spec in enumerate(self.specs):
+            if spec.name in self.prior:
+                value, width = self.prior[spec.name]
+                mean[place], std[place] = float(spec.encode(value)), width / float(spec.slope(value))
+        return mean, std
+
+    # --- what is measured ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def full(self) -> bool:
+        """Whether the recordings hold the full state."""
+        return self.measurement is None and set(self.column_names) >= set(self.simulator.state_names)
+
+    @cached_property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of the columns that are fitted; in the state's order where they are the full state."""
+        if self.measurement is not None:
+            return self.measurement.names
+        names = self.split.train.names if self.measured is None else self.measured
+        chosen = set(names) & set(self.simulator.state_names)
+        return tuple(name for name in self.simulator.state_names if name in chosen)
+
+    @cached_property
+    def state_columns(self) -> NDArray[np.intp]:
+        """Places in the state of the fitted columns (without `measurement`)."""
+        return np.array([self.simulator.state_names.index(name) for name in self.column_names], dtype=np.intp)
+
+    @property
+    def estimates_initial(self) -> bool:
+        """Whether initial states are unknowns."""
+        return not self.full if self.free_initial is None else self.free_initial
+
+    def values(self, trajectory: Trajectory) -> Array:
+        """The fitted columns, (T+1, ny)."""
+        return trajectory.select(self.column_names).values
+
+    def controls(self, trajectory: Trajectory) -> Array:
+        """Controls in the simulator's order, (T, nu)."""
+        return trajectory.controls[:, [trajectory.control_names.index(name) for name in self.simulator.control_names]]
+
+    def observe(self, states: Array) -> Array:
+        """The fitted columns of states, (..., nx) -> (..., ny)."""
+        if self.measurement is None:
+            return np.ascontiguousarray(states[..., self.state_columns])
+        return np.asarray(self.measurement.function(states), dtype=np.float64)
+
+    def compare(self, states: Array, values: Array) -> Array:
+        """Residual channels of states (..., nx) against measured columns (..., ny): (..., m); NaN where not measured."""
+        if self.full:
+            return self.simulator.difference(states, np.broadcast_to(values, states.shape))
+        return self.observe(states) - values
+
+    def guess(self, trajectory: Trajectory) -> Array:
+        """Initial state of a recording, (nx,): measured, given, or the rest state with the measured entries put in."""
+        if self.full:
+            return np.asarray(self.values(trajectory)[0])
+        if self.initial_state is not None:
+            given: Array = check_array("initial_state(trajectory)", self.initial_state(trajectory), (self.simulator.nx,))
+            return given
+        state = self.simulator.initial_state(1)[0].copy()
+        if self.measurement is None:
+            first = self.values(trajectory)[0]
+            state[self.state_columns] = np.where(np.isfinite(first), first, state[self.state_columns])
+        return self.simulator.retract(state, np.zeros(self.simulator.n))  # normalises what lives on a manifold
+
+    @cached_property
+    def tangent_map(self) -> Array:
+        """d difference(x + e, x) / d e at the first measured state, (n, nx)."""
+        x = self.values(self.split.train[0])[0]
+        step = 1e-6 * np.eye(self.simulator.nx)
+        ahead, behind = (self.simulator.difference(x + sign * step, np.repeat(x[None], len(x), axis=0)) for sign in (1, -1))
+        return np.asarray((ahead - behind).T / 2e-6)
+
+    @cached_property
+    def channel_names(self) -> tuple[str, ...]:
+        """m names: of the columns, or of the state entry that a tangent coordinate moves most."""
+        if not self.full:
+            return self.column_names
+        return tuple(self.simulator.state_names[int(np.argmax(np.abs(row)))] for row in self.tangent_map)
+
+    @cached_property
+    def known_noise(self) -> Array | None:
+        """Standard deviation per channel (m,), or None where it is to be estimated."""
+        if self.noise is None:
+            return None
+        sigma = np.array([float(self.noise[name]) for name in self.column_names])
+        return np.sqrt(self.tangent_map**2 @ sigma**2) if self.full else sigma
+
+    # --- identity --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of everything that decides the outcome of a fit: a checkpoint of another problem is refused."""
+        digest = hashlib.sha256()
+        for part in self.split:
+            digest.update(part.sha256.encode())
+        noise = sorted((self.noise or {}).items())
+        described = [type(self.simulator).__name__, self.simulator.dt, _plain_fields(self.simulator), self.constants, self.free]
+        described += [self.column_names, noise, sorted(self.prior.items()), self.estimates_initial]
+        digest.update(repr(described).encode())
+        return digest.hexdigest()
+
+    def replace(self, **changes: Any) -> FitProblem:
+        """A copy with some fields changed; a stage of a progressive fit is `replace(free=..., start=result.parameters)`."""
+        allowed = [f.name for f in fields(self)]
+        unknown = [name for name in changes if name not in allowed]
+        if unknown:
+            raise OptionError(f"unknown field {unknown[0]!r} of FitProblem; it has {', '.join(allowed)}")
+        return replace(self, **changes)
+
+
+def _plain_fields(simulator: Simulator) -> list[tuple[str, str]]:
+    """Options of a simulator that is a dataclass, as text."""
+    if not is_dataclass(simulator):
+        return []
+    values = [(f.name, getattr(simulator, f.name)) for f in fields(simulator)]
+    return [(name, repr(value)) for name, value in values if value is None or isinstance(value, (bool, int, float, str))]
+
+
+def check_rollout_shapes(problem: FitProblem) -> None:
+    """Raise unless `measurement` returns what it names.
+
+    Raises:
+        ShapeError: Other number of values than names, or not finite at the rest state.
+    """
+    values = problem.observe(problem.simulator.initial_state(2))
+    if values.shape != (2, len(problem.column_names)) or not np.isfinite(values).all():
+        raise ShapeError(
+            f"measurement gives shape {values.shape} for 2 rest states, expected (2, {len(problem.column_names)}), all finite"
+        )
+
+
+__all__ = [
+    "DataError",
+    "FitProblem",
+    "IdentificationSetup",
+    "InfersControls",
+    "Measurement",
+    "OffersComplementarity",
+    "OffersProgram",
+    "check_rollout_shapes",
+]

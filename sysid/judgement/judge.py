@@ -1,0 +1,321 @@
+"""From the end of a minimisation to a `FitResult`: uncertainty, identifiability, verdicts, errors on held-out data.
+
+Shared by every method. Legend: S segments, L' compared rows, m channels, p constants, n tangent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.errors import OptionError
+
+from ..data.problem import FitProblem
+from ..methods.levenberg import IterLog, triangle
+from ..methods.segments import Segments, ShootingSystem, channel_scale
+from .result import Estimate, FitResult, provenance
+from .scan import Compatible, model_error, scan
+from .uncertainty import (
+    Identifiability,
+    PosteriorParameters,
+    analyse,
+    clustered_covariance,
+    combinations,
+    correlation_in_time,
+    quantile_95,
+)
+from .validation import open_loop, trace
+from .verdicts import Evidence, verdicts
+
+Array = NDArray[np.float64]
+
+CLUSTERS = 30
+"""Stretches of time that count as independent with errors="clustered"."""
+WEAK = 1e-4
+"""Directions with singular values below this times the largest are measured by secants."""
+UNSURE = 1e-6
+"""Below this times the largest, singular values from derivatives alone may be errors of the derivatives."""
+SECANT = 0.02
+"""Half length of a secant [fit coordinate]."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ending:
+    """Where a method stopped."""
+
+    method: str
+    theta: Array
+    """(p,)"""
+    starts: Array
+    """(S, nx)"""
+    converged: bool
+    message: str
+    log: tuple[IterLog, ...]
+    start_costs: tuple[float, ...]
+    seconds: float
+
+
+class _Weighted(NamedTuple):
+    """Residuals with unknown starts projected out, as rows."""
+
+    residual: Array
+    """(N,)"""
+    jacobian: Array
+    """(N, p)"""
+    cluster: NDArray[np.intp]
+    """(N,)"""
+    in_time: Array
+    """(S, L', m) weighted residuals."""
+    basis: Array
+    """(S, L' m, k) orthonormal: what the unknown starts can explain."""
+    dof: int
+
+    def project(self, rows: Array) -> Array:
+        """Rows (S, L' m, q) without what the unknown starts can explain."""
+        return np.asarray(rows - self.basis @ (np.swapaxes(self.basis, 1, 2) @ rows))
+
+
+def judge(problem: FitProblem, system: ShootingSystem, ending: Ending, *, errors: str = "independent") -> FitResult:
+    """Assemble the result.
+
+    Args:
+        problem: What was fitted.
+        system: Segments and the final weights.
+        ending: Where the method stopped.
+        errors: "independent" residuals, or "clustered" in time: wider, right also for a model that is structurally wrong.
+
+    Raises:
+        OptionError: Unknown `errors`.
+    """
+    if errors not in ("independent", "clustered"):
+        raise OptionError(f"errors is {errors!r}, allowed are 'independent' and 'clustered'")
+    known = problem.known_noise is not None
+    weighted = _weighted(system, ending)
+    rounding = is_rounding(weighted.in_time * system.sigma, channel_scale(system.segments))
+    chi2 = float(weighted.residual @ weighted.residual) / max(weighted.dof, 1)
+    stacked = np.vstack([weighted.jacobian, _prior_jacobian(problem) * (1.0 if known else np.sqrt(chi2))])
+    found = analyse(stacked, 1.0 if known else chi2, problem.specs)
+    covariance = found.covariance
+    if errors == "clustered" and found.seen.shape[1]:
+        covariance = clustered_covariance(weighted.jacobian, weighted.residual, weighted.cluster, found.seen)
+        found = Identifiability(found.singular_values, found.seen, found.null, found.structural, covariance)
+    converged, message = _at_minimum(problem, ending, weighted, rounding)
+    theta = _back_along_null(problem, system, ending, found)
+    quantile = quantile_95(known, weighted.dof)
+    compatible = _compatible(system, ending, theta, weighted, rounding, quantile * (1.0 if known else np.sqrt(chi2)))
+    estimates = _estimates(problem, theta, found, quantile, compatible)
+    parameters = problem.decode(theta)
+    loop = open_loop(problem, parameters)
+    correlation = 0.0 if rounding else correlation_in_time(weighted.in_time)
+    evidence = Evidence(
+        problem,
+        found,
+        estimates,
+        converged,
+        message,
+        chi2,
+        weighted.dof,
+        correlation,
+        errors,
+        ending.start_costs,
+        _pressed(problem, ending.theta, found),
+        loop,
+        compatible,
+    )
+    return FitResult(
+        method=ending.method, parameters=parameters, start=problem.constants, estimates=estimates,
+        combinations=combinations(found, theta, quantile, problem.specs),
+        posterior=PosteriorParameters(problem.free, theta, _widened(covariance, theta, quantile, compatible)),
+        noise=dict(_noise(problem, system)), noise_known=known, reduced_chi2=chi2, dof=weighted.dof,
+        singular_values=tuple(float(s) for s in found.singular_values), verdicts=verdicts(evidence), log=ending.log,
+        start_costs=ending.start_costs, converged=converged, open_loop=loop, trace=trace(problem, parameters),
+        seconds=ending.seconds, provenance=provenance(problem),
+        simulator_options=dict(getattr(problem.simulator, "options", {})),
+    )  # fmt: skip
+
+
+def is_rounding(residual: Array, scale: Array) -> bool:
+    """Whether residuals (..., m) are nothing against what there is to predict (m,): data of the simulator itself."""
+    rms = np.sqrt(np.mean(residual.reshape(-1, residual.shape[-1]) ** 2, axis=0))
+    return bool((rms < 1e-8 * scale).all())
+
+
+def estimated_noise(segments: Segments, theta: Array, starts: Array, scale: Array) -> Array:
+    """Standard deviation of the residuals per channel (m,), unbiased by the number of unknowns; at least 1e-12 of `scale`."""
+    residual, _ = segments.residuals(theta[None], starts)
+    present = segments.present
+    count = np.maximum(present.sum(axis=(0, 1)), 1)
+    unknowns = len(theta) + (starts.shape[0] * segments.problem.simulator.n if segments.free else 0)
+    total = int(present.sum())
+    correction = total / max(total - unknowns, 1)
+    return np.asarray(np.maximum(np.sqrt(np.sum(residual[0] ** 2, axis=(0, 1)) / count * correction), 1e-12 * scale))
+
+
+def _weighted(system: ShootingSystem, ending: Ending) -> _Weighted:
+    segments, p = system.segments, len(ending.theta)
+    derivative = segments.derivative(ending.theta, ending.starts)
+    weight, rows = 1.0 / system.sigma, segments.present.reshape(-1)
+    count, length, channels = derivative.residual.shape
+    in_time = derivative.residual * weight
+    stretch = np.arange(count * length) * CLUSTERS // (count * length)
+    cluster = np.repeat(stretch, channels)[rows].astype(np.intp)
+    starts = (derivative.starts * weight[:, None]).reshape(count, length * channels, -1)
+    basis, rank = _column_space(starts)
+    raw = _Weighted(in_time.reshape(-1)[rows], np.zeros((0, p)), cluster, in_time, basis, int(rows.sum()) - p - rank)
+    jacobian = raw.project((derivative.constants * weight[:, None]).reshape(count, -1, p))
+    jacobian = _refined(system, ending, raw, jacobian)
+    return raw._replace(jacobian=jacobian.reshape(-1, p)[rows])
+
+
+def _column_space(columns: Array) -> tuple[Array, int]:
+    """Orthonormal basis of the columns (S, N, n) of every block, zero where they are dependent, and the rank of all."""
+    if columns.shape[2] == 0:
+        return columns, 0
+    u, s, _ = np.linalg.svd(columns, full_matrices=False)
+    kept = s > 1e-10 * s[:, :1]
+    return np.asarray(np.where(kept[:, None, :], u, 0.0)), int(kept.sum())
+
+
+def _refined(system: ShootingSystem, ending: Ending, raw: _Weighted, jacobian: Array) -> Array:
+    """Jacobian whose weak directions are measured by long secants, (S, L' m, p).
+
+    Derivatives carry an error relative to the strongest direction; along a direction that the data hardly see it hides whether
+    they see it at all. A symmetry of the model (all masses and stiffnesses times two) holds for long steps too.
+    """
+    p = jacobian.shape[2]
+    _, s, vt = np.linalg.svd(triangle(np.vstack([jacobian.reshape(-1, p), np.zeros((p, p))])))
+    lower, upper = system.segments.problem.theta_bounds
+    turned = jacobian @ vt.T
+    for i in np.flatnonzero(s < WEAK * s[0]):
+        ends = [_reach(ending.theta, sign * vt[i], lower, upper) for sign in (-1.0, 1.0)]
+        thetas = ending.theta + np.array([[-ends[0]], [ends[1]]]) * vt[i]
+        residual, good = system.segments.residuals(thetas, ending.starts)
+        if good.all() and sum(ends) > 1e-6:
+            difference = (residual[1] - residual[0]) / system.sigma / sum(ends)
+            turned[:, :, i] = raw.project(difference.reshape(len(turned), -1, 1))[:, :, 0]
+        elif s[i] < UNSURE * s[0]:
+            turned[:, :, i] = 0.0  # bounds leave no room for a secant, and derivatives alone cannot tell
+    return np.asarray(turned @ vt)
+
+
+def _reach(theta: Array, direction: Array, lower: Array, upper: Array) -> float:
+    """How far theta may move along a direction, at most `SECANT`."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        room = np.where(
+            direction > 0, (upper - theta) / direction, np.where(direction < 0, (lower - theta) / direction, np.inf)
+        )
+    return float(np.clip(room.min(), 0.0, SECANT))
+
+
+def _at_minimum(problem: FitProblem, ending: Ending, weighted: _Weighted, rounding: bool) -> tuple[bool, str]:
+    """Whether the method converged, and why not: a Gauss-Newton step must not lower the cost by more than 1 %."""
+    gradient = weighted.jacobian.T @ weighted.residual
+    lower, upper = problem.theta_bounds
+    pushed = ((ending.theta <= lower) & (gradient > 0)) | ((ending.theta >= upper) & (gradient < 0))
+    free = weighted.jacobian[:, ~pushed]
+    if rounding or problem.prior or free.shape[1] == 0 or not ending.converged:
+        return ending.converged, ending.message
+    size = float(weighted.residual @ weighted.residual)
+    q, _ = np.linalg.qr(free / np.maximum(np.linalg.norm(free, axis=0), 1e-300))
+    share = float(np.sum((q.T @ weighted.residual) ** 2)) / max(size, 1e-300)
+    # By chance alone the step lowers the cost by p / dof.
+    if share > 0.01 + 10 * len(gradient) / max(weighted.dof, 1):
+        return False, f"stopped away from a minimum: one more step would lower the cost by {100 * share:.0f} %"
+    return True, ending.message
+
+
+def _prior_jacobian(problem: FitProblem) -> Array:
+    _, std = problem.prior_rows
+    return np.diag(np.where(np.isfinite(std), 1.0 / std, 0.0))
+
+
+def _back_along_null(problem: FitProblem, system: ShootingSystem, ending: Ending, found: Identifiability) -> Array:
+    """Hidden constants keep their start value along null directions, if the cost agrees that nothing is lost."""
+    shift = found.null @ (found.null.T @ (problem.encode(problem.constants) - ending.theta))
+    moved = np.clip(ending.theta + shift, *problem.theta_bounds)
+    before, after = system.costs(np.stack([ending.theta, moved]), ending.starts)
+    # Half a unit of cost is one standard deviation: the smallest change that a noisy fit can speak of.
+    return moved if after <= before + max(0.5, 1e-6 * before) else ending.theta
+
+
+def _compatible(
+    system: ShootingSystem, ending: Ending, theta: Array, weighted: _Weighted, rounding: bool, noise: float
+) -> tuple[Compatible, ...]:
+    """What the model's own error leaves open, per constant; nothing where it has none."""
+    error = 0.0 if rounding else model_error(weighted.in_time)
+    return scan(system, theta, ending.starts, error=error, noise=noise) if error > 0 else ()
+
+
+def _widened(covariance: Array, theta: Array, quantile: float, compatible: tuple[Compatible, ...]) -> Array:
+    """Covariance whose 95 % intervals reach as far as the compatible values."""
+    if not compatible:
+        return covariance
+    reach = np.array([max(c.high - t, t - c.low) for c, t in zip(compatible, theta, strict=True)])
+    std = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+    factor = np.maximum(reach / (quantile * std), 1.0)
+    return np.where(covariance != 0, covariance * np.outer(factor, factor), 0.0)
+
+
+def _estimates(
+    problem: FitProblem, theta: Array, found: Identifiability, quantile: float, compatible: tuple[Compatible, ...]
+) -> tuple[Estimate, ...]:
+    std = np.sqrt(np.maximum(np.diag(found.covariance), 0.0))
+    sides = _sides(problem, theta)
+    values = problem.vectors(theta[None])[0, problem.columns]
+    slopes = problem.slopes(theta)
+    estimates = []
+    for j, spec in enumerate(problem.specs):
+        reach = [theta[j] - quantile * std[j], theta[j] + quantile * std[j]]
+        vague = bool(compatible) and compatible[j].vague(spec)
+        if compatible:
+            reach = [min(reach[0], compatible[j].low), max(reach[1], compatible[j].high)]
+        hidden = bool(found.hidden[j]) or vague
+        side = "" if hidden else sides[j]
+        ends = np.clip(spec.decode(np.array(reach)), *spec.bounds)
+        estimates.append(
+            Estimate(
+                spec.name,
+                spec.unit,
+                float(values[j]),
+                float("inf") if hidden else float(std[j] * slopes[j]),
+                spec.bounds if found.hidden[j] else (float(ends[0]), float(ends[1])),
+                float(getattr(problem.constants, spec.name)),
+                spec.bounds,
+                side,
+                hidden,
+            )
+        )
+    return tuple(estimates)
+
+
+def _sides(problem: FitProblem, theta: Array) -> list[str]:
+    """At which bound each constant lies: "lower", "upper" or ""."""
+    lower, upper = problem.theta_bounds
+    margin = 1e-9 * (upper - lower)
+    return [
+        "lower" if low else "upper" if high else ""
+        for low, high in zip(theta <= lower + margin, theta >= upper - margin, strict=True)
+    ]
+
+
+def _pressed(problem: FitProblem, theta: Array, found: Identifiability) -> tuple[str, ...]:
+    """Hidden constants that the method moved to a bound: there they may have lost the effect they had."""
+    start, end = _sides(problem, problem.encode(problem.constants)), _sides(problem, theta)
+    named = zip(problem.free, found.hidden, start, end, strict=True)
+    return tuple(
+        f"{name} was pressed to its {after} bound" for name, hidden, before, after in named if hidden and after and not before
+    )
+
+
+def _noise(problem: FitProblem, system: ShootingSystem) -> list[tuple[str, float]]:
+    """Channel -> sigma; tangent coordinates that share a name (as the state entry they move) get a number."""
+    found: dict[str, float] = {}
+    for name, value in zip(problem.channel_names, system.sigma, strict=True):
+        key, count = name, 2
+        while key in found:
+            key, count = f"{name}#{count}", count + 1
+        found[key] = float(value)
+    return list(found.items())

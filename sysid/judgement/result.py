@@ -1,0 +1,269 @@
+"""What a fit found, how sure it is, and what it says about itself in words; and its files.
+
+A `FitResult` is saved as `fit.toml` (constants with standard deviations: what `gym.make(..., params=)` takes), `fit.json`
+(everything, for machines) and `report.html` (everything, for people).
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import json
+import platform
+import subprocess
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.errors import FileFormatError
+from softgym_envs.core.parameters import Option, Parameters, write_atomically
+
+from ..data.problem import FitProblem
+from ..methods.levenberg import IterLog
+from .uncertainty import Combination, PosteriorParameters
+from .validation import HorizonError, Trace
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One sentence on a fit."""
+
+    level: str
+    """ok, note, warning or failure."""
+    text: str
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One constant after the fit."""
+
+    name: str
+    unit: str
+    value: float
+    """Identified, or for a hidden constant the start value along the directions that are not seen."""
+    std: float
+    """[unit]; infinite if the constant is hidden."""
+    interval: tuple[float, float]
+    """95 % confidence, and what the model's own error leaves open (see `.scan`); the bounds if nothing is seen."""
+    start: float
+    bounds: tuple[float, float]
+    at_bound: str
+    """"lower", "upper" or ""."""
+    hidden: bool
+    """The data do not identify it: `value` is no measurement."""
+
+    @property
+    def suffix(self) -> str:
+        """What to print after a number: " kg"; nothing without a unit."""
+        return "" if self.unit == "-" else f" {self.unit}"
+
+    def text(self) -> str:
+        """One line for people; never a number where there is none."""
+        if self.hidden:
+            return f"{self.name}: not identifiable"
+        bound = f" (at its {self.at_bound} bound)" if self.at_bound else ""
+        low, high = self.interval
+        digits = next((d for d in range(6, 11) if f"{low:.{d}g}" != f"{high:.{d}g}"), 6)  # enough to see the interval
+        return f"{self.name} = {self.value:.{digits}g}{self.suffix}, 95 % [{low:.{digits}g}, {high:.{digits}g}]{bound}"
+
+
+@dataclass(frozen=True, eq=False)
+class FitResult:
+    """See the module docstring."""
+
+    method: str
+    parameters: Parameters
+    start: Parameters
+    estimates: tuple[Estimate, ...]
+    combinations: tuple[Combination, ...]
+    """What is seen of hidden constants."""
+    posterior: PosteriorParameters
+    noise: dict[str, float]
+    """Channel -> standard deviation of the residual, known or estimated."""
+    noise_known: bool
+    reduced_chi2: float
+    """Squared weighted residuals per degree of freedom."""
+    dof: int
+    singular_values: tuple[float, ...]
+    """Of the weighted Jacobian in fit coordinates."""
+    verdicts: tuple[Verdict, ...]
+    """The first is the headline."""
+    log: tuple[IterLog, ...]
+    start_costs: tuple[float, ...]
+    """Final cost of every start of a multi-start."""
+    converged: bool
+    open_loop: tuple[HorizonError, ...]
+    trace: Trace
+    seconds: float
+    provenance: dict[str, str]
+    simulator_options: dict[str, Option] = field(default_factory=dict)
+    """The simulator's `options`: structural choices without which the constants mean nothing; saved with them."""
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """Names of the constants that were fitted."""
+        return tuple(e.name for e in self.estimates)
+
+    @property
+    def std(self) -> dict[str, float]:
+        """Constant -> standard deviation [its unit]."""
+        return {e.name: e.std for e in self.estimates}
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """Constant -> 95 % confidence interval."""
+        return {e.name: e.interval for e in self.estimates}
+
+    @property
+    def at_bound(self) -> tuple[str, ...]:
+        """Constants that ended at a bound."""
+        return tuple(e.name for e in self.estimates if e.at_bound)
+
+    @property
+    def covariance(self) -> Array:
+        """(p, p) in the constants' units; infinite variance for hidden constants, NaN in their other entries."""
+        slopes = np.array([float(self.parameters.specs()[e.name].slope(e.value)) for e in self.estimates])
+        covariance = self.posterior.covariance * np.outer(slopes, slopes)
+        hidden = np.array([e.hidden for e in self.estimates])
+        covariance[hidden, :], covariance[:, hidden] = np.nan, np.nan
+        covariance[hidden, hidden] = np.inf
+        return covariance
+
+    @property
+    def correlation(self) -> Array:
+        """(p, p) correlations in fit coordinates; NaN for hidden constants."""
+        std = np.sqrt(np.diag(self.posterior.covariance))
+        hidden = np.array([e.hidden for e in self.estimates])
+        with np.errstate(all="ignore"):
+            correlation = self.posterior.covariance / np.outer(std, std)
+        correlation[hidden, :], correlation[:, hidden] = np.nan, np.nan
+        return np.asarray(correlation)
+
+    def distribution(self) -> PosteriorParameters:
+        """What the fit leaves open, as domain randomisation."""
+        return self.posterior
+
+    def summary(self) -> str:
+        """A few lines for people: verdicts, then constants."""
+        lines = [f"[{v.level}] {v.text}" for v in self.verdicts] + [e.text() for e in self.estimates]
+        lines += [
+            f"{c.formula} = {c.value:.6g} {c.unit}, 95 % [{c.interval[0]:.6g}, {c.interval[1]:.6g}]" for c in self.combinations
+        ]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the trace, as plain lists and numbers; "inf", "-inf" and "nan" are strings, as JSON has none."""
+        posterior = {
+            "names": list(self.posterior.names),
+            "mean": self.posterior.mean.tolist(),
+            "covariance": self.posterior.covariance.tolist(),
+            "coordinates": {name: self.parameters.specs()[name].scale for name in self.posterior.names},
+        }
+        plain = {
+            "method": self.method, "verdicts": [asdict(v) for v in self.verdicts], "converged": self.converged,
+            "parameters": {"kind": type(self.parameters).__name__, **_scalars(self.parameters)}, "start": _scalars(self.start),
+            "estimates": [asdict(e) for e in self.estimates], "combinations": [asdict(c) for c in self.combinations],
+            "posterior": posterior, "noise": self.noise, "noise_known": self.noise_known, "reduced_chi2": self.reduced_chi2,
+            "dof": self.dof, "singular_values": list(self.singular_values), "start_costs": list(self.start_costs),
+            "open_loop": [asdict(e) for e in self.open_loop], "log": [asdict(entry) for entry in self.log],
+            "seconds": self.seconds, "provenance": self.provenance,
+        }  # fmt: skip
+        cleaned = _without_infinities(plain)
+        assert isinstance(cleaned, dict)
+        return cleaned
+
+    def save(self, directory: str | Path) -> Path:
+        """Write fit.toml, fit.json and report.html; each appears whole or not at all. Returns the directory."""
+        from ..report.page import render  # matplotlib and jinja2, only here
+
+        directory = Path(directory)
+        write_atomically(directory / "fit.json", (json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n").encode())
+        write_atomically(directory / "report.html", render(self).encode())
+        self.parameters.save(
+            directory / "fit.toml",
+            std=self.std,
+            provenance={"method": self.method, **self.provenance},
+            simulator=self.simulator_options,
+        )
+        return directory
+
+
+def load_distribution(path: str | Path) -> PosteriorParameters:
+    """The posterior of a saved fit, from its directory or its fit.json.
+
+    Raises:
+        FileFormatError: No such file, not JSON, or no posterior in it.
+    """
+    path = Path(path) / "fit.json" if Path(path).is_dir() else Path(path)
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FileFormatError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise FileFormatError(f"{path} is not valid JSON: {error}") from error
+    if not isinstance(document, dict) or not isinstance(document.get("posterior"), dict):
+        raise FileFormatError(f"{path} holds no fit with a posterior")
+    return PosteriorParameters.from_json(document["posterior"])
+
+
+def provenance(problem: FitProblem) -> dict[str, str]:
+    """Where the numbers come from: data, code, versions, machine, date."""
+    substeps = problem.split.train[0].substeps
+    parts = {
+        f"data_sha256_{name}": part.sha256
+        for name, part in zip(("train", "validation", "test"), problem.split, strict=True)
+        if len(part)
+    }
+    return {
+        **parts,
+        "recordings": " + ".join(str(len(part)) for part in problem.split) + " (train + validation + test)",
+        "steps": " + ".join(str(part.num_steps) for part in problem.split) + " (train + validation + test)",
+        "simulator": f"{type(problem.simulator).__name__}, dt = {problem.simulator.dt:g} s, {substeps} substeps",
+        "commit": git_commit(),
+        "versions": ", ".join(f"{name} {_version(name)}" for name in ("softgym-envs", "numpy", "scipy", "warp-lang", "mujoco")),
+        "python": platform.python_version(),
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+    }
+
+
+@cache
+def git_commit() -> str:
+    """Commit of this source tree, "+changes" if it is not clean, "unknown" outside a repository."""
+
+    def git(*arguments: str) -> str:
+        found = subprocess.run(
+            ["git", *arguments], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10, check=True
+        )
+        return found.stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _scalars(parameters: Parameters) -> dict[str, float]:
+    return {name: float(getattr(parameters, name)) for name in parameters.names()}
+
+
+def _without_infinities(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _without_infinities(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_infinities(entry) for entry in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(float(value))
+    return value

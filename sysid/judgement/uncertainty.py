@@ -1,0 +1,292 @@
+r"""How much the data know: Fisher information, confidence intervals, and which constants cannot be told apart.
+
+With weighted residuals r (unit variance) and their Jacobian J in fit coordinates, the Fisher information is J'J and
+
+.. math:: \operatorname{cov}(\hat\theta) = s^2 (J^T J)^{-1}, \qquad s^2 = \|r\|^2 / \nu
+
+(s = 1 where the noise is known; nu degrees of freedom, Student's t where it is estimated). Directions of theta that J does not
+see (singular value zero to rounding, or a standard deviation beyond the allowed range) are *null directions*: constants that
+take part in one get no number but a verdict, and the combinations that are seen are reported instead.
+Legend: N residuals, p constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from softgym_envs.core.errors import FileFormatError
+from softgym_envs.core.parameters import Parameters, ParameterSpec
+
+from ..methods.levenberg import triangle
+
+Array = NDArray[np.float64]
+
+RANK_TOLERANCE = 1e-9
+"""Singular values below this times the largest are zero to rounding."""
+TAKES_PART = 1e-2
+"""A constant takes part in a direction if its share of that unit vector is larger."""
+
+
+@dataclass(frozen=True, eq=False)
+class Identifiability:
+    """Singular value decomposition of J (N, p) = U diag(s) V', split into what is seen and what is not."""
+
+    singular_values: Array
+    """(p,) descending."""
+    seen: Array
+    """(p, r) directions of theta that change the prediction."""
+    null: Array
+    """(p, p - r) directions that do not."""
+    structural: tuple[bool, ...]
+    """Per null direction: no amount of data of this kind would help (else the noise drowns it)."""
+    covariance: Array
+    """(p, p) covariance in fit coordinates, zero along null directions."""
+
+    @property
+    def hidden(self) -> NDArray[np.bool_]:
+        """(p,) constants that take part in a null direction."""
+        return np.asarray((np.abs(self.null) > TAKES_PART).any(axis=1), dtype=np.bool_)
+
+
+@dataclass(frozen=True)
+class Combination:
+    """A function of constants that the data see although its constants are not seen one by one."""
+
+    formula: str
+    """E.g. "cable_stiffness / rod_mass"."""
+    unit: str
+    value: float
+    interval: tuple[float, float]
+    """95 %."""
+    relative_std: float
+    """Standard deviation of its logarithm; for sums (linear scales) its standard deviation in fit coordinates."""
+
+
+def analyse(jacobian: Array, variance: float, specs: tuple[ParameterSpec, ...]) -> Identifiability:
+    """Judge a weighted Jacobian (N, p), priors included, with residual variance s^2."""
+    p = jacobian.shape[1]
+    _, s, vt = np.linalg.svd(triangle(np.vstack([jacobian, np.zeros((p, p))])))
+    largest = s[0] if s[0] > 0 else 1.0
+    width = np.array([float(spec.encode(spec.bounds[1]) - spec.encode(spec.bounds[0])) for spec in specs])
+    reach = np.abs(vt) @ width  # how far the allowed range extends along each direction
+    dead = s <= RANK_TOLERANCE * largest
+    with np.errstate(divide="ignore"):
+        std = np.where(s > 0, np.sqrt(variance) / np.where(s > 0, s, 1.0), np.inf)
+    drowned = 2.0 * std > reach
+    seen = ~(dead | drowned)
+    covariance = (vt[seen].T * std[seen] ** 2) @ vt[seen]
+    return Identifiability(s, vt[seen].T, vt[~seen].T, tuple(bool(x) for x in dead[~seen]), covariance)
+
+
+def combinations(
+    identifiability: Identifiability, theta: Array, quantile: float, specs: tuple[ParameterSpec, ...]
+) -> tuple[Combination, ...]:
+    """What is seen of the constants in null directions: a basis of simple products of powers (log scales) or sums."""
+    found = []
+    for weights in _complement(identifiability.null, identifiability.hidden):
+        value, std = float(weights @ theta), float(np.sqrt(weights @ identifiability.covariance @ weights))
+        involved = [(spec, w) for spec, w in zip(specs, weights, strict=True) if w != 0]
+        low, high = value - quantile * std, value + quantile * std
+        if all(spec.scale == "log" for spec, _ in involved):
+            found.append(
+                Combination(
+                    _product([(s.name, w) for s, w in involved]),
+                    _product([(_bracket(s.unit), w) for s, w in involved if s.unit != "-"]),
+                    float(np.exp(value)),
+                    (float(np.exp(low)), float(np.exp(high))),
+                    std,
+                )
+            )
+        else:
+            found.append(Combination(_sum(involved), "-", value, (low, high), std))
+    return tuple(found)
+
+
+def describe_null(identifiability: Identifiability, specs: tuple[ParameterSpec, ...]) -> tuple[str, ...]:
+    """One sentence per null direction or group of them, naming the constants."""
+    hidden = [spec.name for spec, h in zip(specs, identifiability.hidden, strict=True) if h]
+    if not hidden:
+        return ()
+    why = "for any data of this kind" if all(identifiability.structural) else "at this noise"
+    alone = [
+        spec.name
+        for spec, row in zip(specs, identifiability.seen, strict=True)
+        if spec.name in hidden and np.abs(row).max(initial=0.0) <= TAKES_PART
+    ]
+    sentences = [f"{name} is not identifiable ({why}): it has no effect on what was measured" for name in alone]
+    rest = [name for name in hidden if name not in alone]
+    if rest:
+        weights = _complement(identifiability.null, identifiability.hidden)
+        named = [_formula(w, specs) for w in weights if np.any(w != 0)]
+        seen = (
+            f"only {' and '.join(named)} {'is' if len(named) == 1 else 'are'} seen"
+            if named
+            else "no combination of them is seen"
+        )
+        sentences.append(f"{', '.join(rest)} are not identifiable one by one ({why}): {seen}")
+    return tuple(sentences)
+
+
+def quantile_95(known_noise: bool, dof: int) -> float:
+    """Half width of a 95 % interval in standard deviations: normal if the noise is known, else Student's t."""
+    return float(stats.norm.ppf(0.975) if known_noise else stats.t.ppf(0.975, max(dof, 1)))
+
+
+def clustered_covariance(jacobian: Array, residual: Array, clusters: NDArray[np.intp], seen: Array) -> Array:
+    r"""Covariance that survives model error: B (\sum_g J_g' r_g r_g' J_g) B G/(G-1), B = (J'J)^{-1} on the seen directions.
+
+    Residuals of a model that is structurally wrong are correlated in time; clusters (segments or recordings) are taken as the
+    independent units instead of single numbers. Liang and Zeger (1986).
+
+    Args:
+        jacobian: (N, p) weighted.
+        residual: (N,) weighted.
+        clusters: (N,) which unit each residual belongs to.
+        seen: (p, r) directions.
+    """
+    reduced = jacobian @ seen
+    labels, place = np.unique(clusters, return_inverse=True)
+    scores = np.zeros((len(labels), reduced.shape[1]))
+    np.add.at(scores, place, reduced * residual[:, None])
+    bread = np.linalg.inv(reduced.T @ reduced)
+    factor = len(labels) / max(len(labels) - 1, 1)
+    return np.asarray(factor * seen @ bread @ (scores.T @ scores) @ bread @ seen.T)
+
+
+def correlation_in_time(residual: Array) -> float:
+    """Correlation of consecutive residuals, (S, L, m) -> [-1, 1]: near 0 for white noise.
+
+    Segments of one step follow each other in time; there noise on the states, r_k = e_{k+1} - A e_k, shows as about -0.5.
+    """
+    if residual.shape[1] == 1:
+        residual = np.swapaxes(residual, 0, 1)
+    a, b = residual[:, :-1].ravel(), residual[:, 1:].ravel()
+    norm = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b) / norm if norm > 0 else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class PosteriorParameters:
+    """Gaussian in fit coordinates around a fit, clipped to the bounds: a `core.parameters.ParameterDistribution`.
+
+    Along null directions it does not vary: what the data do not see does not change the motion either.
+    """
+
+    names: tuple[str, ...]
+    mean: Array
+    """(p,) fit coordinates."""
+    covariance: Array
+    """(p, p)"""
+
+    def sample(self, rng: np.random.Generator, nominal: Parameters) -> dict[str, float]:
+        """Draw the identified constants; the others keep their nominal value."""
+        nominal.check_names(self.names)
+        values, vectors = np.linalg.eigh(self.covariance)
+        theta = self.mean + vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal(len(values)))
+        specs = nominal.specs()
+        return {
+            name: float(np.clip(specs[name].decode(t), *specs[name].bounds)) for name, t in zip(self.names, theta, strict=True)
+        }
+
+    def widened(self, factor: float) -> PosteriorParameters:
+        """The same with standard deviations times `factor`: a safety margin for what the noise model does not know."""
+        return PosteriorParameters(self.names, self.mean, self.covariance * factor**2)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> PosteriorParameters:
+        """From the `posterior` entry of a fit.json.
+
+        Raises:
+            FileFormatError: Entries are missing or do not fit together.
+        """
+        try:
+            names = tuple(str(name) for name in document["names"])
+            mean = np.array(document["mean"], dtype=np.float64)
+            covariance = np.array(document["covariance"], dtype=np.float64)
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileFormatError(f"no posterior in this file: {error}") from error
+        if mean.shape != (len(names),) or covariance.shape != (len(names), len(names)):
+            raise FileFormatError(f"posterior has shapes {mean.shape} and {covariance.shape} for {len(names)} names")
+        return cls(names, mean, covariance)
+
+
+# --- words ----------------------------------------------------------------------------------------------------------
+
+
+def _complement(null: Array, hidden: NDArray[np.bool_]) -> list[Array]:
+    """Weights w with w' null = 0 over the hidden constants, in reduced echelon form with simple numbers, each (p,).
+
+    Gauss-Jordan on null' leaves [I F] (pivots P, others Q); then w = e_q - sum_P F[P, q] e_P for every q.
+    """
+    places = np.flatnonzero(hidden)
+    rows = null[places].T.copy()
+    pivots: list[int] = []
+    for row in range(len(rows)):
+        rest = np.abs(rows[row:])
+        order = [c for c in range(len(places)) if c not in pivots and rest[:, c].max() > 0.3 * rest.max()]
+        if not order or rest.max() < TAKES_PART:
+            break
+        column = order[0]  # the first strong one: reads k / m rather than m / k
+        best = row + int(np.argmax(rest[:, column]))
+        rows[[row, best]] = rows[[best, row]]
+        rows[row] /= rows[row, column]
+        others = np.arange(len(rows)) != row
+        rows[others] -= np.outer(rows[others, column], rows[row])
+        pivots.append(column)
+    found = []
+    for q in range(len(places)):
+        if q not in pivots:
+            weights = np.zeros(len(null))
+            weights[places[q]] = 1.0
+            weights[places[pivots]] = [-_simple(float(rows[i, q])) for i in range(len(pivots))]
+            found.append(weights)
+    return found
+
+
+def _simple(value: float) -> float:
+    """The nearest fraction with a denominator up to 4, if it is nearer than 0.02."""
+    near = float(Fraction(value).limit_denominator(4))
+    return near if abs(near - value) < 0.02 else value
+
+
+def _formula(weights: Array, specs: tuple[ParameterSpec, ...]) -> str:
+    involved = [(spec, float(w)) for spec, w in zip(specs, weights, strict=True) if w != 0]
+    if all(spec.scale == "log" for spec, _ in involved):
+        return _product([(spec.name, w) for spec, w in involved])
+    return _sum(involved)
+
+
+def _product(factors: list[tuple[str, float]]) -> str:
+    """Product of powers, e.g. "a b^2 / (c d)"."""
+
+    def join(some: list[tuple[str, float]]) -> str:
+        return " ".join(
+            name if abs(power) == 1 else f"{name}^{Fraction(abs(power)).limit_denominator(100)}" for name, power in some
+        )
+
+    above, below = [f for f in factors if f[1] > 0], [f for f in factors if f[1] < 0]
+    if not below:
+        return join(above) or "-"
+    denominator = join(below) if len(below) == 1 else f"({join(below)})"
+    return f"{join(above) or '1'} / {denominator}"
+
+
+def _sum(involved: list[tuple[ParameterSpec, float]]) -> str:
+    terms = []
+    for spec, weight in involved:
+        if spec.scale == "log":
+            terms.append(f"{weight:+.3g} ln({spec.name})")
+        else:
+            terms.append(f"{weight / (spec.bounds[1] - spec.bounds[0]):+.3g} {spec.name}")
+    return " ".join(terms).removeprefix("+") + " (near this fit)"
+
+
+def _bracket(unit: str) -> str:
+    return f"({unit})" if any(c in unit for c in " /") else unit

@@ -1,0 +1,224 @@
+"""How well a fit predicts what it has not seen: open-loop errors against the horizon, beside two reference predictors.
+
+A prediction starts from a recorded state (or, where states are measured in part, from one estimated on the recording's first
+quarter) and sees only the controls. Errors are RMS over the columns of one physical kind. Reference predictors: *persistence*
+(everything stays as it is at the start of the window) and the constants before the fit. Legend: W windows, L steps, ny columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.errors import DataError
+from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+
+from ..data.checks import kinds
+from ..data.problem import FitProblem, Measurement
+from ..methods.levenberg import LevenbergOptions, levenberg_marquardt, start_state
+from ..methods.segments import ShootingSystem, channel_scale, cut
+
+Array = NDArray[np.float64]
+
+HORIZONS = (0.1, 0.5, 1.0, 2.0, 5.0)
+"""[s]"""
+WINDOWS = 10
+"""Largest number of starts per recording."""
+
+
+@dataclass(frozen=True)
+class HorizonError:
+    """RMS open-loop error at one horizon, over the columns of one kind and all windows of one part of the data."""
+
+    part: str
+    """train, validation or test."""
+    kind: str
+    """Unit of the columns, or "other"."""
+    horizon: float
+    """[s]"""
+    fitted: float
+    start: float
+    """With the constants before the fit."""
+    persistence: float
+    windows: int
+    failed: int
+    """Windows in which the simulation diverged; they are left out of `fitted` and `start`."""
+
+
+class Trace(NamedTuple):
+    """One recording beside its open-loop prediction."""
+
+    label: str
+    times: Array
+    """(T+1,) [s]"""
+    names: tuple[str, ...]
+    measured: Array
+    """(T+1, ny)"""
+    fitted: Array
+    """(T+1, ny)"""
+    start: Array
+    """(T+1, ny) with the constants before the fit."""
+
+
+@dataclass(frozen=True, eq=False)
+class _OnlyStarts:
+    """`levenberg.System` with the constants held: what remains unknown are the initial states."""
+
+    system: ShootingSystem
+    theta: Array
+
+    def cost(self, theta: Array, blocks: Array) -> float:
+        return self.system.cost(self.theta, blocks)
+
+    def compress(self, theta: Array, blocks: Array) -> Array:
+        rows = self.system.compress(self.theta, blocks)
+        n = rows.shape[2] - len(self.theta) - 1
+        return np.ascontiguousarray(np.concatenate([rows[:, :, :n], rows[:, :, -1:]], axis=2))
+
+    def move(self, blocks: Array, step: Array) -> Array:
+        return self.system.move(blocks, step)
+
+
+def open_loop(
+    problem: FitProblem,
+    parameters: Parameters,
+    *,
+    horizons: tuple[float, ...] = HORIZONS,
+    measurement: Measurement | None = None,
+) -> tuple[HorizonError, ...]:
+    """Errors on train, validation and test recordings; horizons longer than a recording are left out.
+
+    Args:
+        problem: Simulator and data.
+        parameters: Constants to judge.
+        horizons: [s]
+        measurement: Judge this function of the state (a CoM, say) instead of the fitted columns; needs fully measured states.
+
+    Raises:
+        DataError: `measurement` is given but the states are not fully measured.
+    """
+    if measurement is not None and not problem.full:
+        raise DataError("errors of another measurement need fully measured states")
+    found: list[HorizonError] = []
+    for part, trajectories in zip(("train", "validation", "test"), problem.split, strict=True):
+        if len(trajectories):
+            found += _part_errors(problem, parameters, part, trajectories, horizons, measurement)
+    return tuple(found)
+
+
+def _part_errors(
+    problem: FitProblem, parameters: Parameters, part: str, trajectories: TrajectorySet, horizons: tuple[float, ...],
+    measurement: Measurement | None,
+) -> list[HorizonError]:  # fmt: skip
+    names = measurement.names if measurement else problem.column_names
+    units = ("SI",) * len(names) if measurement else trajectories[0].select(names).units
+    kind = np.array(kinds(names, units))
+    steps = sorted({round(h / trajectories[0].period) for h in horizons} - {0})
+    windows = [_windows(problem, parameters, t, steps, measurement) for t in trajectories]
+    found = []
+    for place, count in enumerate(steps):
+        errors = np.concatenate([w[:, place] for w in windows])  # (W, 3, ny)
+        errors = errors[~np.isnan(errors[:, 2]).all(axis=1)]
+        for chosen in dict.fromkeys(kind):
+            some = errors[:, :, kind == chosen]
+            if len(some) and not np.isnan(some[:, 2]).all():
+                rms = [_rms(some[:, predictor]) for predictor in range(3)]
+                failed = int(np.isinf(some[:, 0]).any(axis=1).sum())
+                found.append(
+                    HorizonError(part, str(chosen), count * trajectories[0].period, rms[0], rms[1], rms[2], len(some), failed)
+                )
+    return found
+
+
+def _rms(errors: Array) -> float:
+    there = errors[np.isfinite(errors)]
+    return float(np.sqrt(np.mean(there**2))) if len(there) else float("inf")
+
+
+def _windows(
+    problem: FitProblem, parameters: Parameters, trajectory: Trajectory, steps: list[int], measurement: Measurement | None
+) -> Array:
+    """Errors (W, horizons, 3 predictors, ny): NaN past the end or where nothing was measured, infinity where diverged."""
+    total, longest = trajectory.num_steps, min(max(steps), trajectory.num_steps)
+    last = max(total - min(steps), 0) if problem.full else 0
+    first = np.unique(np.linspace(0, last, WINDOWS).astype(int)) if problem.full else np.array([0])
+    controls = problem.controls(trajectory)
+    padded = np.concatenate([controls, np.repeat(controls[-1:], longest, axis=0)])
+    inputs = np.stack([padded[k : k + longest] for k in first])
+    data = problem.values(trajectory)
+    predictions = [_predict(problem, p, trajectory, first, inputs) for p in (parameters, problem.constants)]
+    observe = measurement.function if measurement else problem.observe
+    width = len(measurement.names) if measurement else data.shape[1]
+    errors = np.full((len(first), len(steps), 3, width), np.nan)
+    for w, begin in enumerate(first):
+        for place, count in enumerate(steps):
+            if begin + count > total:
+                continue
+            for predictor, (states, good) in enumerate(predictions):
+                error = _error(problem, states[w, count], data[begin + count], observe)
+                errors[w, place, predictor] = error if good[w] else np.inf
+            errors[w, place, 2] = (
+                _error(problem, data[begin], data[begin + count], observe)
+                if problem.full
+                else data[begin + count] - data[begin]
+            )
+    return errors
+
+
+def _error(problem: FitProblem, state: Array, data: Array, observe: Callable[[Array], Array]) -> Array:
+    """Predicted minus measured columns; a measured quaternion is first brought to the predicted one's sign."""
+    if problem.full:
+        data = observe(problem.simulator.retract(state[None], problem.simulator.difference(data[None], state[None])))[0]
+    return np.asarray(observe(state[None])[0] - data)
+
+
+def _predict(
+    problem: FitProblem, parameters: Parameters, trajectory: Trajectory, first: NDArray[np.intp], controls: Array
+) -> tuple[Array, NDArray[np.bool_]]:
+    starts = problem.values(trajectory)[first] if problem.full else estimate_start(problem, trajectory, parameters)[None]
+    states, status = problem.simulator.rollout(starts, controls, parameters, substeps=trajectory.substeps)
+    return states, np.asarray(status == 0)
+
+
+def estimate_start(problem: FitProblem, trajectory: Trajectory, parameters: Parameters) -> Array:
+    """Initial state (nx,) of a partly measured recording, fitted to its first quarter with the constants held."""
+    if not problem.estimates_initial:
+        return problem.guess(trajectory)
+    quarter = trajectory.window(trajectory.times[0], trajectory.times[0] + 0.25 * trajectory.num_steps * trajectory.period)
+    exact = bool(getattr(problem.simulator, "exact_linearize", False))
+    segments = cut(problem, TrajectorySet((quarter,)), None, free=True, exact=exact)
+    sigma = problem.known_noise if problem.known_noise is not None else channel_scale(segments)
+    system = _OnlyStarts(ShootingSystem(segments, sigma), problem.encode(parameters))
+    nothing = np.zeros(0)
+    if not np.isfinite(system.cost(nothing, segments.starts)):
+        return np.asarray(segments.starts[0])
+    options = LevenbergOptions(max_iterations=20)
+    state = start_state(system, nothing, segments.starts, options)
+    return np.asarray(levenberg_marquardt(system, state, (nothing, nothing), options=options).blocks[0])
+
+
+def trace(problem: FitProblem, parameters: Parameters) -> Trace:
+    """The first test (else validation, else train) recording beside its prediction over its whole length."""
+    parts = (("test", problem.split.test), ("validation", problem.split.validation), ("train", problem.split.train))
+    label, trajectories = next((label, t) for label, t in parts if len(t))
+    trajectory = trajectories[0]
+    columns = []
+    for constants in (parameters, problem.constants):
+        states, _ = _predict(problem, constants, trajectory, np.array([0]), problem.controls(trajectory)[None])
+        columns.append(problem.observe(states[0]))
+    measured = problem.values(trajectory)
+    return Trace(label, trajectory.times - trajectory.times[0], problem.column_names, measured, columns[0], columns[1])
+
+
+def held_out(errors: tuple[HorizonError, ...]) -> tuple[HorizonError, ...]:
+    """Those on data that were not fitted: test if there are any, else validation."""
+    for part in ("test", "validation"):
+        found = tuple(e for e in errors if e.part == part)
+        if found:
+            return found
+    return ()

@@ -1,0 +1,143 @@
+"""What a fit says about itself in words: one sentence per finding, the headline first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..data.problem import FitProblem
+from .result import Estimate, Verdict
+from .scan import Compatible
+from .uncertainty import Identifiability, describe_null
+from .validation import HorizonError, held_out
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """All that verdicts rest on."""
+
+    problem: FitProblem
+    identifiability: Identifiability
+    estimates: tuple[Estimate, ...]
+    converged: bool
+    message: str
+    """Why the method stopped."""
+    chi2: float
+    """Per degree of freedom."""
+    dof: int
+    correlation: float
+    """Of consecutive residuals; 0 where they are mere rounding."""
+    errors: str
+    """What the covariance assumes: "independent" or "clustered"."""
+    start_costs: tuple[float, ...]
+    pressed: tuple[str, ...]
+    """Constants that the fit moved to a bound, e.g. "gain was pressed to its lower bound"."""
+    open_loop: tuple[HorizonError, ...]
+    compatible: tuple[Compatible, ...] = ()
+    """What the model's own error leaves open, per constant; empty where it has none."""
+
+
+def verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
+    """All sentences; see the module docstring."""
+    found = [Verdict("warning", text) for text in describe_null(evidence.identifiability, evidence.problem.specs)]
+    found += _model_error(evidence)
+    if not evidence.converged:
+        found.append(Verdict("failure", evidence.message))
+    found += [
+        Verdict("warning", f"{text}: the model does not fit these data with any value inside") for text in evidence.pressed
+    ]
+    for e in evidence.estimates:
+        if e.at_bound:
+            text = f"{e.name} ended at its {e.at_bound} bound {e.value:g}{e.suffix}: the best value may lie beyond it"
+            found.append(Verdict("warning", text))
+    found += [*_weak(evidence), *_noise(evidence), *_correlation(evidence), *_starts(evidence), *_held_out(evidence)]
+    return (_headline(evidence, found), *found)
+
+
+def _headline(evidence: Evidence, found: list[Verdict]) -> Verdict:
+    known = [e.name for e in evidence.estimates if not e.hidden]
+    if not known:
+        text = "NOT IDENTIFIABLE one by one: these data determine none of the constants; see below what they do determine"
+        return Verdict("failure", text)
+    if not evidence.converged:
+        return Verdict("failure", "NOT CONVERGED: do not use these numbers")
+    count = f"{len(known)} of {len(evidence.estimates)} constants identified ({', '.join(known)})"
+    if any(v.level in ("warning", "failure") for v in found):
+        return Verdict("warning", f"{count}, with reservations")
+    return Verdict("ok", f"{count}; {evidence.message}")
+
+
+def _model_error(evidence: Evidence) -> list[Verdict]:
+    """Constants that the model's own error hides, and better values than the fit's."""
+    found = []
+    specs, hidden = evidence.problem.specs, evidence.identifiability.hidden
+    for spec, compatible, null in zip(specs, evidence.compatible, hidden, strict=bool(evidence.compatible)):
+        unit = "" if spec.unit == "-" else f" {spec.unit}"
+        low, high = float(spec.decode(compatible.low)), float(spec.decode(compatible.high))
+        if compatible.vague(spec) and not null:
+            why = f"from {low:.3g} to {high:.3g}{unit} predictions change less than the model's own error"
+            found.append(Verdict("warning", f"{spec.name} is not identifiable (by this model): {why}"))
+        if compatible.better is not None:
+            value = f"{float(spec.decode(compatible.better)):.3g}{unit}"
+            text = f"{spec.name} = {value} alone fits better than the fit: a local minimum; start there, or use more starts"
+            found.append(Verdict("warning", text))
+    return found
+
+
+def _weak(evidence: Evidence) -> list[Verdict]:
+    """A 95 % interval wider than a factor of e^2, or half of the allowed range."""
+    std = np.sqrt(np.maximum(np.diag(evidence.identifiability.covariance), 0.0))
+    limits = [0.5 if spec.scale == "log" else 0.125 for spec in evidence.problem.specs]
+    weak = [e.name for e, s, limit in zip(evidence.estimates, std, limits, strict=True) if not e.hidden and s > limit]
+    return [
+        Verdict("warning", f"{name} is weakly identified: its 95 % interval spans much of what is allowed") for name in weak
+    ]
+
+
+def _noise(evidence: Evidence) -> list[Verdict]:
+    """Chi square of a known noise: mean 1, standard deviation sqrt(2 / dof)."""
+    if evidence.problem.known_noise is None:
+        return []
+    spread, factor = 4.0 * np.sqrt(2.0 / max(evidence.dof, 1)), np.sqrt(evidence.chi2)
+    if evidence.chi2 > 1.1 + spread:
+        return [Verdict("warning", f"residuals are {factor:.3g} times the stated noise: the model cannot explain the data")]
+    if evidence.chi2 < 0.8 * (1.0 - spread):
+        return [Verdict("note", f"residuals are {factor:.2g} times the stated noise: it is overstated, intervals are too wide")]
+    return []
+
+
+def _correlation(evidence: Evidence) -> list[Verdict]:
+    if evidence.correlation > 0.5 and evidence.errors == "independent":
+        text = f"residuals are correlated in time ({evidence.correlation:.2f}): model error; use errors='clustered'"
+        return [Verdict("warning", text)]
+    if evidence.correlation < -0.25 and evidence.problem.full and not evidence.problem.estimates_initial:
+        text = "the recorded states are noisy, but predictions start from them: the constants are biased; use free_initial=True"
+        return [Verdict("warning", text)]
+    return []
+
+
+def _starts(evidence: Evidence) -> list[Verdict]:
+    costs = evidence.start_costs
+    if len(costs) < 2:
+        return []
+    same = sum(cost <= min(costs) * (1 + 1e-3) + 1e-12 for cost in costs)
+    return [Verdict("note" if same > 1 else "warning", f"{same} of {len(costs)} starts ended at the best minimum")]
+
+
+def _held_out(evidence: Evidence) -> list[Verdict]:
+    judged = held_out(evidence.open_loop)
+    if not judged:
+        return [Verdict("note", "no recordings were held out: how well the fit generalises was not measured")]
+    longest = max(e.horizon for e in judged)
+    last = [e for e in judged if e.horizon == longest]
+    found = []
+    if all(e.start < 1e-6 * e.persistence for e in last):
+        found.append(Verdict("note", "the start constants predicted the held-out recordings already"))
+    elif all(e.fitted > 0.95 * e.start for e in last):
+        found.append(Verdict("warning", f"NO IMPROVEMENT on held-out recordings over the start constants at {longest:g} s"))
+    useless = [e.kind for e in last if e.fitted >= e.persistence > 0]
+    if useless:
+        text = f"at {longest:g} s the prediction ({', '.join(useless)}) is no better than standing still"
+        found.append(Verdict("warning", text))
+    return found

@@ -1,0 +1,1 @@
+"""Methods of identification: from a problem to a result."""

@@ -1,0 +1,351 @@
+r"""Recordings cut into segments, and the residuals of all segments as one batch: the common core of every shooting method.
+
+A segment of L steps starts from x_0 (measured, or unknown) and predicts x_{k+1} = f(x_k, u_k, theta). L = 1 is one-step
+regression, L = T single shooting, in between lies multiple shooting. Residuals r_k = compare(x_k, y_k) / sigma for k = 1 ... L,
+and k = 0 too where x_0 is unknown. Derivatives come from the chain
+
+.. math:: S_{k+1} = A_k S_k + C_k, \qquad S_0 = 0 \text{ (constants)}, \; S_0 = I \text{ (initial state)}
+
+through `Simulator.linearize` where it is exact, or from central differences of whole rollouts, all columns in one batch.
+Legend: S segments, L steps, m channels, p constants, n tangent, K candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.errors import DataError, OptionError
+from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+
+from ..data.problem import FitProblem
+from .levenberg import triangle
+
+Array = NDArray[np.float64]
+
+MAX_NUMBERS = 4_000_000
+"""Largest number of state entries that one call of the simulator returns."""
+
+
+class Derivative(NamedTuple):
+    """Unweighted residuals and their derivatives; zero where nothing was measured."""
+
+    residual: Array
+    """(S, L', m)"""
+    constants: Array
+    """(S, L', m, p)"""
+    starts: Array
+    """(S, L', m, n), or (S, L', m, 0) where the starts are known."""
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """All segments of a set of recordings, padded to one length L; see the module docstring."""
+
+    problem: FitProblem
+    starts: Array
+    """(S, nx): measured states, or guesses where `free`."""
+    controls: Array
+    """(S, L, nu)"""
+    values: Array
+    """(S, L+1, ny); NaN where nothing was measured or the segment has ended."""
+    recording: NDArray[np.intp]
+    """(S,) which recording each is from."""
+    free: bool
+    """Whether the starts are unknowns."""
+    substeps: int
+    exact: bool
+    """Derivatives by `Simulator.linearize` instead of differences."""
+    epsilon: float = 1e-5
+    """Step of the differences [fit coordinate, tangent]."""
+
+    @property
+    def first(self) -> int:
+        """First row that is compared: 0 if the starts are unknown, else 1."""
+        return 0 if self.free else 1
+
+    @property
+    def horizon(self) -> int:
+        """L."""
+        return int(self.controls.shape[1])
+
+    # --- prediction ------------------------------------------------------------------------------------------------
+
+    def rollout(self, theta: Array, starts: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """Predictions for constants (R, p) and starts (R, nx) of rows R = i S + s: states (R, L+1, nx), success (R,)."""
+        simulator, count = self.problem.simulator, len(self.starts)
+        rows = max(1, MAX_NUMBERS // ((self.horizon + 1) * simulator.nx))
+        vectors, kind = self.problem.vectors(theta), type(self.problem.constants)
+        parts, good = [], []
+        for begin in range(0, len(theta), rows):
+            some = slice(begin, min(begin + rows, len(theta)))
+            controls = self.controls[np.arange(some.start, some.stop) % count]
+            constants: Parameters = kind.from_vector(vectors[some])
+            states, status = simulator.rollout(starts[some], controls, constants, substeps=self.substeps)
+            parts.append(states)
+            good.append(status == 0)
+        return np.concatenate(parts), np.concatenate(good)
+
+    def compare(self, states: Array) -> Array:
+        """Residuals (i S, L', m) of states (i S, L+1, nx) against the measurements; zero where there are none."""
+        repeats = len(states) // len(self.values)
+        values = np.tile(self.values[:, self.first :], (repeats, 1, 1))
+        # A row without any measurement is compared with itself, so that quaternions of NaN never occur.
+        states = states[:, self.first :]
+        if self.problem.full:
+            values = np.where(np.isnan(values), states, values)
+        return np.nan_to_num(self.problem.compare(states, values), nan=0.0, posinf=np.inf, neginf=-np.inf)
+
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """(S, L', m) where a residual was measured."""
+        seen = np.isfinite(self.values[:, self.first :])
+        if self.problem.full:
+            return np.broadcast_to(seen.all(axis=2, keepdims=True), (*seen.shape[:2], self.problem.simulator.n))
+        return seen
+
+    def residuals(self, thetas: Array, starts: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """Unweighted residuals for candidates (K, p), one set of starts (S, nx): (K, S, L', m), success (K, S)."""
+        count = len(starts)
+        states, good = self.rollout(np.repeat(thetas, count, axis=0), np.tile(starts, (len(thetas), 1)))
+        residual = self.compare(states)
+        return residual.reshape(len(thetas), count, *residual.shape[1:]), good.reshape(len(thetas), count)
+
+    # --- derivatives -----------------------------------------------------------------------------------------------
+
+    def derivative(self, theta: Array, starts: Array) -> Derivative:
+        """Residuals and their derivatives at constants (p,) and starts (S, nx).
+
+        Raises:
+            DataError: The simulation diverges at this point.
+        """
+        states, good = self.rollout(np.repeat(theta[None], len(starts), axis=0), starts)
+        if not good.all():
+            raise DataError(
+                f"the simulation diverges in {int((~good).sum())} of {len(good)} segments at {self.problem.decode(theta)}"
+            )
+        residual = self.compare(states)
+        make = self._by_chain if self.exact else self._by_differences
+        constants, unknown = make(theta, starts, states, residual)
+        if not (np.isfinite(constants).all() and np.isfinite(unknown).all()):
+            where = self.problem.decode(theta)
+            raise DataError(f"the derivatives of the simulation are not finite at {where}; try jacobian='differences'")
+        present = self.present[..., None]
+        return Derivative(residual, np.where(present, constants, 0.0), np.where(present, unknown, 0.0))
+
+    def _by_differences(self, theta: Array, starts: Array, states: Array, residual: Array) -> tuple[Array, Array]:
+        """Central differences of whole rollouts, many columns per call; one-sided where a side diverges or a bound is near."""
+        del states
+        p, simulator = len(theta), self.problem.simulator
+        count = p + (simulator.n if self.free else 0)
+        each = max(1, MAX_NUMBERS // (2 * len(starts) * (self.horizon + 1) * simulator.nx))
+        parts = [np.zeros((*residual.shape, 0))]
+        for begin in range(0, count, each):
+            unknowns = range(begin, min(begin + each, count))
+            parts.append(
+                self._columns([self._moved(theta, starts, j, sign) for j in unknowns for sign in (-1.0, 1.0)], residual)
+            )
+        derivative = np.concatenate(parts, axis=-1)
+        return derivative[..., :p], derivative[..., p:]
+
+    def _moved(self, theta: Array, starts: Array, j: int, sign: float) -> tuple[Array, Array, float]:
+        """Constants (p,) and starts (S, nx) with unknown number j moved, constants first; and by how much."""
+        if j < len(theta):
+            lower, upper = self.problem.theta_bounds
+            end = theta.copy()
+            end[j] = np.clip(theta[j] + sign * self.epsilon, lower[j], upper[j])
+            return end, starts, float(end[j] - theta[j])
+        step = np.zeros((len(starts), self.problem.simulator.n))
+        step[:, j - len(theta)] = sign * self.epsilon
+        return theta, self.problem.simulator.retract(starts, step), sign * self.epsilon
+
+    def _columns(self, ends: list[tuple[Array, Array, float]], centre: Array) -> Array:
+        """Derivatives along q unknowns from their lower and upper ends (2 q of them), (S, L', m, q)."""
+        count = len(centre)
+        thetas = np.concatenate([np.repeat(theta[None], count, axis=0) for theta, _, _ in ends])
+        states, good = self.rollout(thetas, np.concatenate([starts for _, starts, _ in ends]))
+        residual, good = self.compare(states).reshape(-1, 2, *centre.shape), good.reshape(-1, 2, count)
+        if (~good).all(axis=1).any():
+            raise DataError("the simulation diverges on both sides of the point where it is to be differentiated")
+        residual = np.where(good[..., None, None], residual, centre)
+        width = np.where(good, np.array([offset for _, _, offset in ends]).reshape(-1, 2, 1), 0.0)
+        slope = (residual[:, 1] - residual[:, 0]) / (width[:, 1] - width[:, 0])[..., None, None]
+        return np.moveaxis(slope, 0, -1)
+
+    def _by_chain(self, theta: Array, starts: Array, states: Array, residual: Array) -> tuple[Array, Array]:
+        """S_{k+1} = A_k S_k + C_k; the residual's derivative along the columns of S by differences of `compare` alone."""
+        del starts, residual
+        simulator, p = self.problem.simulator, len(theta)
+        rows = max(1, MAX_NUMBERS // (simulator.n * (simulator.n + simulator.nu + len(self.problem.constants.names()))))
+        parts = [self._chain(theta, states, slice(begin, begin + rows)) for begin in range(0, len(states), rows)]
+        derivative = np.concatenate(parts)
+        return derivative[..., :p], derivative[..., p:]
+
+    def _chain(self, theta: Array, states: Array, some: slice) -> Array:
+        """Derivatives of some segments, (S', L', m, p + n)."""
+        n, p, part = self.problem.simulator.n, len(theta), replace(self, values=self.values[some], controls=self.controls[some])
+        initial = np.concatenate([np.zeros((n, p)), np.eye(n)], axis=1) if self.free else np.zeros((n, p))
+        sensitivity = np.repeat(initial[None], len(states[some]), axis=0)
+        rows = [sensitivity]
+        for A, C in part._linearizations(theta, states[some]):
+            sensitivity = A @ sensitivity
+            sensitivity[:, :, :p] += C
+            rows.append(sensitivity)
+        chain = np.stack(rows, axis=1)[:, self.first :]  # (S', L', n, p + n)
+        return np.stack([part._along(states[some], chain[..., j]) for j in range(chain.shape[-1])], axis=-1)
+
+    def _along(self, states: Array, direction: Array) -> Array:
+        """Derivative of the residuals when every state (S, L', nx) moves along its tangent direction (S, L', n): (S, L', m)."""
+        simulator, size = self.problem.simulator, np.abs(direction).max(axis=-1, keepdims=True)
+        step = 1e-6
+        unit = direction / np.where(size > 0, size, 1.0) * step
+        whole = states.copy()
+        ends = []
+        for sign in (1.0, -1.0):
+            whole[:, self.first :] = simulator.retract(states[:, self.first :], sign * unit)
+            ends.append(self.compare(whole))
+        return np.asarray((ends[0] - ends[1]) / (2 * step) * size)
+
+    def _linearizations(self, theta: Array, states: Array) -> Iterator[tuple[Array, Array]]:
+        """A_k (S, n, n) and C_k (S, n, p), in fit coordinates, of k = 0 ... L-1; many steps per call of the simulator."""
+        problem = self.problem
+        simulator, count = problem.simulator, len(states)
+        constants, slopes = problem.decode(theta), problem.slopes(theta)
+        size = simulator.n * (simulator.n + simulator.nu + len(constants.names()))
+        steps = max(1, MAX_NUMBERS // (size * count))
+        for begin in range(0, self.horizon, steps):
+            end = min(begin + steps, self.horizon)
+            x = np.ascontiguousarray(np.swapaxes(states[:, begin:end], 0, 1).reshape(-1, simulator.nx))
+            u = np.ascontiguousarray(np.swapaxes(self.controls[:, begin:end], 0, 1).reshape(-1, simulator.nu))
+            found = simulator.linearize(x, u, constants, substeps=self.substeps)
+            A = found.A.reshape(end - begin, count, *found.A.shape[1:])
+            C = found.C[:, :, problem.columns].reshape(end - begin, count, simulator.n, -1) * slopes
+            yield from zip(A, C, strict=True)
+
+
+def cut(
+    problem: FitProblem, trajectories: TrajectorySet, steps: int | None, *, free: bool, exact: bool, epsilon: float = 1e-5
+) -> Segments:
+    """Cut recordings into segments of `steps` (None: whole recordings).
+
+    Where states are measured in part, a segment starts from the simulation of the whole recording at the start constants.
+
+    Raises:
+        OptionError: `steps` is not positive, or short segments of partly measured states have no free starts.
+    """
+    if steps is not None and steps < 1:
+        raise OptionError(f"segment_steps is {steps}, expected >= 1")
+    horizon = min(steps or max(t.num_steps for t in trajectories), max(t.num_steps for t in trajectories))
+    if not problem.full and not free and horizon < max(t.num_steps for t in trajectories):
+        raise OptionError(
+            "the recordings hold only part of the state: short segments need free_initial=True, or fit single_shooting"
+        )
+    pieces = [piece for index, trajectory in enumerate(trajectories) for piece in _pieces(problem, trajectory, horizon, index)]
+    starts, controls, values, recording = (list(column) for column in zip(*pieces, strict=True))
+    return Segments(
+        problem, np.stack(starts), np.stack(controls), np.stack(values), np.array(recording, dtype=np.intp),
+        free, trajectories[0].substeps, exact, epsilon,
+    )  # fmt: skip
+
+
+def _start_states(problem: FitProblem, trajectory: Trajectory, horizon: int) -> Array:
+    """States (T+1, nx) to start segments from: measured, or simulated."""
+    if problem.full:
+        return problem.values(trajectory)
+    start = problem.guess(trajectory)[None]
+    if horizon >= trajectory.num_steps:
+        return start
+    controls = problem.controls(trajectory)[None]
+    states, _ = problem.simulator.rollout(start, controls, problem.constants, substeps=trajectory.substeps)
+    return np.asarray(states[0])
+
+
+def _pieces(problem: FitProblem, trajectory: Trajectory, horizon: int, index: int) -> Iterator[tuple[Array, Array, Array, int]]:
+    """Start (nx,), controls (L, nu), values (L+1, ny) and recording of each segment; the last one is padded."""
+    states, controls, values = (
+        _start_states(problem, trajectory, horizon),
+        problem.controls(trajectory),
+        problem.values(trajectory),
+    )
+    for begin in range(0, trajectory.num_steps, horizon):
+        count = min(horizon, trajectory.num_steps - begin)
+        # A recording's last segment runs on under its last control; what it predicts there is compared with nothing.
+        held = np.repeat(controls[-1:], horizon - count, axis=0)
+        empty = np.full((horizon - count, values.shape[1]), np.nan)
+        piece = np.concatenate([values[begin : begin + count + 1], empty])
+        yield states[begin], np.concatenate([controls[begin : begin + count], held]), piece, index
+
+
+@dataclass(frozen=True, eq=False)
+class ShootingSystem:
+    """Weighted residuals of segments, as `levenberg.System`; priors of constants are one more block of rows."""
+
+    segments: Segments
+    sigma: Array
+    """(m,) weights are 1 / sigma."""
+
+    def cost(self, theta: Array, blocks: Array) -> float:
+        """See `levenberg.System`; infinity where a segment diverges."""
+        return float(self.costs(theta[None], blocks)[0])
+
+    def costs(self, thetas: Array, blocks: Array) -> Array:
+        """Costs of candidates (K, p) with one set of starts, (K,); infinity where a segment diverges."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            residual, good = self.segments.residuals(thetas, blocks)
+            total = 0.5 * np.sum((residual / self.sigma) ** 2, axis=(1, 2, 3)) + 0.5 * np.sum(self._prior(thetas) ** 2, axis=1)
+        return np.where(good.all(axis=1) & np.isfinite(total), total, np.inf)
+
+    def compress(self, theta: Array, blocks: Array) -> Array:
+        """See `levenberg.System`."""
+        derivative = self.segments.derivative(theta, blocks)
+        weight = 1.0 / self.sigma[:, None]
+        count = len(blocks)
+        columns = (derivative.starts * weight, derivative.constants * weight, derivative.residual[..., None] * weight)
+        rows = np.concatenate(columns, axis=-1).reshape(count, -1, sum(c.shape[-1] for c in columns))
+        prior = self._prior_rows(theta, rows.shape[2])
+        if derivative.starts.shape[-1] == 0:
+            return triangle(np.concatenate([rows.reshape(1, -1, rows.shape[2]), prior[None]], axis=1))
+        spread = np.zeros((count, len(prior), rows.shape[2]))
+        spread[0] = prior
+        return triangle(np.concatenate([rows, spread], axis=1))
+
+    def move(self, blocks: Array, step: Array) -> Array:
+        """See `levenberg.System`."""
+        return self.segments.problem.simulator.retract(blocks, step) if self.segments.free else blocks
+
+    def with_sigma(self, sigma: Array) -> ShootingSystem:
+        """The same with other weights."""
+        return replace(self, sigma=sigma)
+
+    def _prior(self, thetas: Array) -> Array:
+        mean, std = self.segments.problem.prior_rows
+        return np.where(np.isfinite(std), (thetas - np.nan_to_num(mean)) / std, 0.0)
+
+    def _prior_rows(self, theta: Array, width: int) -> Array:
+        """[0 J r] of the priors, (number of priors, n + p + 1)."""
+        _, std = self.segments.problem.prior_rows
+        there = np.flatnonzero(np.isfinite(std))
+        rows = np.zeros((len(there), width))
+        rows[np.arange(len(there)), width - 1 - len(theta) + there] = 1.0 / std[there]
+        rows[:, -1] = self._prior(theta[None])[0, there]
+        return rows
+
+
+def channel_scale(segments: Segments) -> Array:
+    """RMS of what there is to predict, per channel (m,): the change over a segment (full states) or over the recording."""
+    problem, values = segments.problem, segments.values
+    if problem.full:
+        base = np.repeat(segments.starts[:, None], values.shape[1], axis=1)
+        change = problem.compare(np.where(np.isnan(values), base, values), base)
+        seen = np.isfinite(values).all(axis=2)
+        rms = np.sqrt(np.sum(change[seen] ** 2, axis=0) / max(int(seen.sum()) - len(values), 1))
+    else:
+        rms = np.array([np.nanstd(values[..., j]) for j in range(values.shape[2])])
+    moving = rms[rms > 0]
+    # A channel at rest must not weigh infinitely: it counts as a thousandth of the typical channel.
+    return np.asarray(np.maximum(rms, 1e-3 * float(np.median(moving)) if len(moving) else 1.0))

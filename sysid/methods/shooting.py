@@ -1,0 +1,339 @@
+"""One-step, multiple- and single-shooting least squares: one solver, one residual, three lengths of segment.
+
+- `one_step`: every recorded step is predicted from the recorded state before it. Robust and fast; treats measured states as
+  exact, so noise on them biases it (errors in variables): then use longer segments with `free_initial=True`.
+- `multiple_shooting`: segments of a chosen length. Long enough to see slow effects, short enough not to be chaotic.
+- `single_shooting`: whole recordings.
+
+Unknown noise is estimated per channel and the fit repeated with those weights. A fit can be interrupted (Ctrl-C) and resumed
+from its checkpoint; it then ends in the same numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.errors import DataError, FileFormatError, OptionError
+from softgym_envs.core.parameters import write_atomically
+
+from ..data.problem import FitProblem
+from ..judgement.judge import Ending, estimated_noise, is_rounding, judge
+from ..judgement.result import FitResult
+from .levenberg import IterLog, LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
+from .segments import Segments, ShootingSystem, channel_scale, cut
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ShootingOptions:
+    """Settings of every shooting method.
+
+    Raises:
+        OptionError: A value is not allowed.
+    """
+
+    jacobian: Literal["auto", "exact", "differences"] = "auto"
+    """Derivatives from `Simulator.linearize`, or central differences of rollouts; auto: exact where the simulator offers it and
+    it is not slower: reverse mode costs n backward passes, differences two rollouts per unknown."""
+    epsilon: float = 1e-5
+    """Step of the differences [fit coordinate, tangent]."""
+    reweight: int = 6
+    """How often noise is estimated and the fit repeated at most: until the noise that a fit leaves is, within 1 % in every
+    channel, the noise that it was weighted with (no effect where the noise is known)."""
+    starts: int = 1
+    """Number of starts: the problem's own, and the best of 16 times as many random ones within the bounds."""
+    seed: int = 0
+    """Of the random starts."""
+    errors: Literal["independent", "clustered"] = "independent"
+    """What the covariance assumes of the residuals; "clustered" is right also for a structurally wrong model."""
+    checkpoint: Path | None = None
+    """JSON file written after every iteration, removed at the end."""
+    resume: bool = False
+    """Go on from `checkpoint`."""
+    progress: TextIO | None = None
+    """Where iteration lines and a progress bar go; None: nowhere."""
+    levenberg: LevenbergOptions = field(default_factory=LevenbergOptions)
+
+    def __post_init__(self) -> None:
+        if self.jacobian not in ("auto", "exact", "differences"):
+            raise OptionError(f"jacobian is {self.jacobian!r}, allowed are 'auto', 'exact' and 'differences'")
+        if self.errors not in ("independent", "clustered"):
+            raise OptionError(f"errors is {self.errors!r}, allowed are 'independent' and 'clustered'")
+        if not self.epsilon > 0 or self.reweight < 0 or self.starts < 1:
+            raise OptionError(f"epsilon {self.epsilon}, reweight {self.reweight}, starts {self.starts} must be > 0, >= 0, >= 1")
+        if self.resume and self.checkpoint is None:
+            raise OptionError("resume needs checkpoint, the file to go on from")
+
+
+@dataclass(frozen=True, eq=False)
+class _Journal:
+    """Where a fit stands between iterations: what a checkpoint holds."""
+
+    phase: int
+    """Which minimisation: first the starts, then the reweighted ones."""
+    sigma: Array
+    done: tuple[LevenbergState, ...]
+    """Ends of the earlier phases."""
+    state: LevenbergState | None
+    """Of the phase under way."""
+
+
+def one_step(problem: FitProblem, options: ShootingOptions | None = None) -> FitResult:
+    """Fit predictions of single steps; see the module docstring.
+
+    Raises:
+        DataError: States are measured in part, or the simulation diverges at the start constants.
+    """
+    if not problem.full:
+        raise DataError("one_step needs every state entry measured; use single_shooting for partial measurements")
+    return _fit(problem, "one_step", 1, options or ShootingOptions())
+
+
+def multiple_shooting(problem: FitProblem, segment_steps: int, options: ShootingOptions | None = None) -> FitResult:
+    """Fit predictions over segments of `segment_steps` rows; see the module docstring.
+
+    Raises:
+        OptionError: `segment_steps` is not positive.
+        DataError: The simulation diverges at the start constants.
+    """
+    return _fit(problem, f"multiple_shooting({segment_steps})", segment_steps, options or ShootingOptions())
+
+
+def single_shooting(problem: FitProblem, options: ShootingOptions | None = None) -> FitResult:
+    """Fit predictions over whole recordings; see the module docstring.
+
+    Raises:
+        DataError: The simulation diverges at the start constants.
+    """
+    return _fit(problem, "single_shooting", None, options or ShootingOptions())
+
+
+def uses_exact_derivatives(problem: FitProblem, jacobian: str) -> bool:
+    """What "auto" means for this simulator.
+
+    Raises:
+        OptionError: "exact" is asked for, but the simulator has no exact derivatives.
+    """
+    offered = bool(getattr(problem.simulator, "exact_linearize", False))
+    if jacobian == "exact" and not offered:
+        raise OptionError(f"{type(problem.simulator).__name__} has no exact derivatives; use jacobian='differences'")
+    if jacobian == "auto":
+        unknowns = len(problem.free) + (problem.simulator.n if problem.estimates_initial else 0)
+        return offered and problem.simulator.n <= 2 * unknowns
+    return jacobian == "exact"
+
+
+def _fit(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions) -> FitResult:
+    begin = time.perf_counter()
+    exact = uses_exact_derivatives(problem, options.jacobian)
+    segments = cut(problem, problem.split.train, steps, free=problem.estimates_initial, exact=exact, epsilon=options.epsilon)
+    scale = channel_scale(segments)
+    known = problem.known_noise
+    system = ShootingSystem(segments, scale if known is None else known)
+    identity = f"{problem.fingerprint} {method} {options.starts} {options.seed} {options.reweight} {exact}"
+    thetas = _starts(problem, system, options)
+    journal = (
+        _read(options.checkpoint, identity) if options.resume and options.checkpoint else _Journal(0, system.sigma, (), None)
+    )
+    phases = len(thetas) + (options.reweight if known is None else 0)
+    with _Reporter(options, identity, phases) as reporter:
+        while journal.phase < phases and not _settled(segments, journal, len(thetas), scale):
+            journal = _run_phase(system, journal, thetas, scale, options, reporter)
+    if options.checkpoint is not None:
+        options.checkpoint.unlink(missing_ok=True)
+    ends = journal.done
+    last = ends[-1] if len(ends) > len(thetas) else _best(ends)
+    outcome = last.outcome or Outcome.ITERATIONS
+    costs = tuple(state.cost for state in ends[: len(thetas)])
+    log = _one_log(ends if len(thetas) == 1 else (_best(ends[: len(thetas)]), *ends[len(thetas) :]))
+    ending = Ending(
+        method, last.theta, last.blocks, outcome.converged, outcome.message, log, costs, time.perf_counter() - begin
+    )
+    return judge(problem, system.with_sigma(journal.sigma), ending, errors=options.errors)
+
+
+def _settled(segments: Segments, journal: _Journal, starts: int, scale: Array) -> bool:
+    """Whether all starts are done and another estimate of the noise would change nothing.
+
+    So it is if the best start predicts everything to rounding (there is no noise), or if the last minimisation leaves the noise
+    that it was weighted with. Else the weights of a minimisation that ended in a poor local minimum would reach the result.
+    """
+    if journal.phase < starts:
+        return False
+    if journal.phase == starts:
+        best = _best(journal.done)
+        return is_rounding(segments.residuals(best.theta[None], best.blocks)[0][0], scale)
+    noise = estimated_noise(segments, journal.done[-1].theta, journal.done[-1].blocks, scale)
+    return bool((np.abs(noise - journal.sigma) <= 0.01 * journal.sigma).all())
+
+
+def _run_phase(
+    system: ShootingSystem, journal: _Journal, thetas: Array, scale: Array, options: ShootingOptions, reporter: _Reporter
+) -> _Journal:
+    """One minimisation: from start number `phase`, or reweighted from where the best one ended."""
+    segments, sigma = system.segments, journal.sigma
+    if journal.phase >= len(thetas) and journal.state is None:
+        previous = _best(journal.done) if journal.phase == len(thetas) else journal.done[-1]
+        sigma = estimated_noise(segments, previous.theta, previous.blocks, scale)
+    weighted = system.with_sigma(sigma)
+    state = journal.state
+    if state is None:
+        if journal.phase < len(thetas):
+            theta, blocks = thetas[journal.phase], segments.starts
+        else:
+            theta, blocks = previous.theta, previous.blocks
+        if not np.isfinite(weighted.cost(theta, blocks)):
+            where = segments.problem.decode(theta)
+            raise DataError(f"the simulation diverges at the start constants {where}: start nearer, or take shorter segments")
+        state = start_state(weighted, theta, blocks, options.levenberg)
+    under_way = replace(journal, sigma=sigma, state=state)
+
+    def on_iteration(current: LevenbergState) -> None:
+        reporter.iteration(replace(under_way, state=current), segments)
+
+    on_start = replace(under_way, state=state)
+    reporter.phase(on_start)
+    bounds = segments.problem.theta_bounds
+    end = levenberg_marquardt(weighted, state, bounds, options=options.levenberg, on_iteration=on_iteration)
+    return _Journal(journal.phase + 1, sigma, (*journal.done, end), None)
+
+
+def _starts(problem: FitProblem, system: ShootingSystem, options: ShootingOptions) -> Array:
+    """Fit coordinates to start from, (starts, p): the problem's own first, then the cheapest random ones."""
+    own = problem.encode(problem.constants)[None]
+    if options.starts == 1:
+        return own
+    rng = np.random.default_rng(options.seed)
+    candidates = rng.uniform(*problem.theta_bounds, size=(16 * (options.starts - 1), own.shape[1]))
+    costs = system.costs(candidates, system.segments.starts)
+    order = [i for i in np.argsort(costs, kind="stable") if np.isfinite(costs[i])]
+    return np.concatenate([own, candidates[order[: options.starts - 1]]])
+
+
+def _best(ends: tuple[LevenbergState, ...]) -> LevenbergState:
+    return min(ends, key=lambda state: state.cost)
+
+
+def _one_log(ends: tuple[LevenbergState, ...]) -> tuple[IterLog, ...]:
+    """Logs of consecutive minimisations as one, with running number and time."""
+    log: list[IterLog] = []
+    for end in ends:
+        count, seconds = len(log), log[-1].seconds if log else 0.0
+        log += [replace(entry, iteration=count + entry.iteration, seconds=seconds + entry.seconds) for entry in end.log]
+    return tuple(log)
+
+
+# --- progress and checkpoints ---------------------------------------------------------------------------------------
+
+
+class _Reporter:
+    """Writes iteration lines, a progress bar and checkpoints."""
+
+    def __init__(self, options: ShootingOptions, identity: str, phases: int) -> None:
+        self.options, self.identity, self.phases = options, identity, phases
+        self.write: Callable[[str], None] = lambda line: None
+        self.bar: Any = None
+
+    def __enter__(self) -> _Reporter:
+        if self.options.progress is not None:
+            from tqdm import tqdm
+
+            total = self.phases * self.options.levenberg.max_iterations
+            stream = self.options.progress
+            self.bar = tqdm(total=total, file=stream, unit="it", desc="fit", leave=False)
+            self.write = lambda line: tqdm.write(line, file=stream)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.close()
+        if kind is not None and issubclass(kind, KeyboardInterrupt) and self.options.checkpoint is not None:
+            self.write(f"interrupted; go on with resume from {self.options.checkpoint}")
+
+    def phase(self, journal: _Journal) -> None:
+        """A minimisation begins or goes on."""
+        self.write(f"minimisation {journal.phase + 1} of at most {self.phases}")
+        self._save(journal)
+
+    def iteration(self, journal: _Journal, segments: Segments) -> None:
+        """One iteration is done."""
+        del segments
+        state = journal.state
+        if state is None:
+            return
+        self.write(state.log[-1].line())
+        if self.bar is not None:
+            self.bar.update(1)
+            self.bar.set_postfix_str(f"cost {state.cost:.4g}")
+        self._save(journal)
+
+    def _save(self, journal: _Journal) -> None:
+        if self.options.checkpoint is not None:
+            document = {
+                "identity": self.identity,
+                "phase": journal.phase,
+                "sigma": journal.sigma.tolist(),
+                "done": [_state_to_json(state) for state in journal.done],
+                "state": None if journal.state is None else _state_to_json(journal.state),
+            }
+            write_atomically(Path(self.options.checkpoint), json.dumps(document).encode())
+
+
+def _state_to_json(state: LevenbergState) -> dict[str, Any]:
+    arrays = {name: getattr(state, name).tolist() for name in ("theta", "blocks", "scale", "block_scale")}
+    shapes = {"block_scale_shape": list(state.block_scale.shape)}
+    numbers = {"cost": state.cost, "damping": state.damping, "growth": state.growth}
+    return {
+        **arrays,
+        **shapes,
+        **numbers,
+        "log": [asdict(e) for e in state.log],
+        "outcome": state.outcome and state.outcome.value,
+    }
+
+
+def _state_from_json(entry: dict[str, Any]) -> LevenbergState:
+    arrays = {name: np.array(entry[name], dtype=np.float64) for name in ("theta", "blocks", "scale", "block_scale")}
+    arrays["block_scale"] = arrays["block_scale"].reshape(entry["block_scale_shape"])
+    return LevenbergState(
+        **arrays,
+        cost=float(entry["cost"]),
+        damping=float(entry["damping"]),
+        growth=float(entry["growth"]),
+        log=tuple(IterLog(**line) for line in entry["log"]),
+        outcome=None if entry["outcome"] is None else Outcome(entry["outcome"]),
+    )
+
+
+def _read(path: Path, identity: str) -> _Journal:
+    """The checkpoint at `path`.
+
+    Raises:
+        FileFormatError: No such file, or no checkpoint.
+        OptionError: It belongs to another fit.
+    """
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FileFormatError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise FileFormatError(f"{path} is no checkpoint: {error}") from error
+    try:
+        if document["identity"] != identity:
+            raise OptionError(f"{path} belongs to another fit: data, constants, method or options differ")
+        done = tuple(_state_from_json(entry) for entry in document["done"])
+        state = None if document["state"] is None else _state_from_json(document["state"])
+        return _Journal(int(document["phase"]), np.array(document["sigma"], dtype=np.float64), done, state)
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, OptionError):
+            raise
+        raise FileFormatError(f"{path} is no checkpoint: {error!r}") from error

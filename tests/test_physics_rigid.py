@@ -1,0 +1,320 @@
+"""Physics of the rigid room against closed forms, invariants, a second formulation, enumeration and MuJoCo."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+
+from softgym_envs.core.errors import OptionError, ParameterError, ShapeError, StructureError
+from softgym_envs.core.simulator import Status, finite_differences
+from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
+from softgym_envs.rigid.lcp import solve_lcp
+from softgym_envs.rigid.model import BlockModel, ParticleModel
+from softgym_envs.rigid.mujoco import BlockTwin, ParticleTwin, particle_twin_parameters
+from softgym_envs.rigid.parameters import BlockParameters, particle_parameters
+from softgym_envs.rigid.symbolic import complementarity_form
+
+SYMMETRIC = tuple((0.06 * np.cos(a), 0.06 * np.sin(a)) for a in 2 * np.pi / 3 * np.arange(3))
+FREE = BlockModel(pulley=None)
+
+
+# --- Lemke's method -----------------------------------------------------------------------------------------------------
+
+
+def enumerated(M, q):
+    """All solutions, by trying every set of basic pairs."""
+    found = []
+    for basic in itertools.product((False, True), repeat=len(q)):
+        basic = np.array(basic)
+        z = np.zeros(len(q))
+        if basic.any():
+            block = M[np.ix_(basic, basic)]
+            if abs(np.linalg.det(block)) < 1e-12:
+                continue
+            z[basic] = np.linalg.solve(block, -q[basic])
+        if (z >= -1e-12).all() and (M @ z + q >= -1e-12).all():
+            found.append(z)
+    return found
+
+
+@pytest.mark.parametrize("size", [1, 3, 6])
+def test_lcp_against_enumeration(size):
+    rng = np.random.default_rng(size)
+    for _ in range(40):
+        root = rng.normal(size=(size, size))
+        skew = rng.normal(size=(size, size))
+        M, q = root @ root.T + 0.1 * np.eye(size) + skew - skew.T, rng.normal(size=size)
+        z, solved = solve_lcp(M, q)
+        (expected,) = enumerated(M, q)  # positive definite: exactly one
+        assert solved
+        np.testing.assert_allclose(z, expected, rtol=0, atol=1e-9 * (1 + np.abs(expected).max()))
+
+
+def test_lcp_without_solution_says_so():
+    assert not solve_lcp(np.array([[-1.0]]), np.array([-1.0]))[1]
+    with pytest.raises(ShapeError, match="M has shape"):
+        solve_lcp(np.eye(2), np.ones(3))
+    with pytest.raises(ShapeError, match="q is empty"):
+        solve_lcp(np.zeros((0, 0)), np.zeros(0))
+
+
+# --- The step solves its problem ----------------------------------------------------------------------------------------
+
+
+def random_block(rng, rows):
+    """Poses anywhere, from rest to fast, loads from nothing to several times what friction holds."""
+    state = rng.normal(size=(rows, 6)) * np.array([0.1, 0.1, 3.0, 0.3, 0.3, 3.0])
+    state[:, 3:] *= 10.0 ** rng.uniform(-6, 0.5, (rows, 1))
+    state[rng.random(rows) < 0.2, 3:] = 0.0
+    control = rng.uniform(-10, 10, (rows, 2)) * 10.0 ** rng.uniform(-4, 0, (rows, 1))
+    control[rng.random(rows) < 0.1] = 0.0
+    table = {"friction": (0, 1.5), "mass": (0.1, 10), "inertia": (1e-3, 0.1), "weight": (0, 2), "gravity": (1, 20)}
+    return state, control, BlockParameters(**{name: rng.uniform(*ends, rows) for name, ends in table.items()})
+
+
+def random_particle(rng, rows):
+    """On the ground, over it, a little in it; moving in all directions."""
+    state = rng.normal(size=(rows, 4)) * np.array([1.0, 0.1, 1.0, 1.0])
+    state[:, 1] = np.where(rng.random(rows) < 0.5, 0.0, np.abs(state[:, 1]))
+    state[rng.random(rows) < 0.2, 2:] = 0.0
+    table = {"friction": (0, 1), "mass": (0.1, 10), "gravity": (0, 20)}
+    kind = particle_parameters(1)
+    return state, rng.uniform(-10, 10, (rows, 1)), kind(**{name: rng.uniform(*ends, rows) for name, ends in table.items()})
+
+
+@pytest.mark.parametrize(
+    ("simulator", "draw", "rows"),
+    [
+        (ParticleSimulator(), random_particle, 100_000),
+        (BlockSimulator(BlockModel(num_directions=8)), random_block, 30_000),
+        (BlockSimulator(BlockModel(num_directions=64), dt=0.1), random_block, 5_000),
+    ],
+    ids=["particle", "block", "many-edges"],
+)
+def test_complementarity_residual_over_random_steps(simulator, draw, rows):
+    """g = 0 and 0 <= z ⊥ f >= 0 in the paper's own form and units, written down a second time in CasADi."""
+    pytest.importorskip("casadi")
+    state, control, parameters = draw(np.random.default_rng(0), rows)
+    after, status = simulator.step(state, control, parameters)
+    assert (status == Status.OK).all()
+    form = complementarity_form(simulator)
+    z = simulator.pair_values(state, control, parameters)
+    assert form.residual(state, control, parameters.to_matrix(rows), after, z).max() <= 1e-10
+
+
+def test_several_particles_are_single_ones_side_by_side():
+    rng = np.random.default_rng(1)
+    state, control, _ = random_particle(rng, 3)
+    friction = rng.uniform(0, 0.5, 3)
+    together = ParticleSimulator(ParticleModel(3))
+    constants = together.parameters_class(**{f"friction{i}": f for i, f in enumerate(friction)})
+    controls = np.repeat(control.reshape(1, 1, 3), 30, axis=1)
+    states, _ = together.rollout(state.reshape(1, -1), controls, constants)
+    alone, _ = ParticleSimulator().rollout(state, controls[0].T[..., None], particle_parameters(1)(friction=friction))
+    np.testing.assert_array_equal(states.reshape(31, 3, 4), np.swapaxes(alone, 0, 1))
+
+
+# --- Closed forms -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["particle", "block"])
+def test_stopping_distance(kind):
+    """v falls by mu g h in every step: the distance is h sum_k (v0 - k mu g h), and tends to v0^2 / (2 mu g) as h does to 0."""
+    friction, v0, errors = 0.3, 1.0, []
+    for h in (0.02, 0.01, 0.005):
+        if kind == "particle":
+            simulator, state, column = ParticleSimulator(dt=h), np.array([[0.0, 0.0, v0, 0.0]]), 2
+        else:
+            simulator, state, column = BlockSimulator(FREE, dt=h), np.array([[0.0, 0.0, 0.0, v0, 0.0, 0.0]]), 3
+        parameters = simulator.parameters_class(friction=friction)
+        states, _ = simulator.rollout(state, np.zeros((1, round(0.5 / h), simulator.nu)), parameters)
+        assert abs(states[0, -1, column]) < 1e-15  # at rest, to rounding
+        speeds = np.maximum(v0 - friction * 9.81 * h * np.arange(1, round(0.5 / h) + 1), 0.0)
+        assert states[0, -1, 0] == pytest.approx(h * speeds.sum(), rel=1e-12)
+        errors.append(abs(states[0, -1, 0] - v0**2 / (2 * friction * 9.81)))
+    assert np.log2(errors[0] / errors[2]) / 2 == pytest.approx(1.0, abs=0.15)  # first order
+
+
+def test_fall_is_free_and_impact_is_plastic():
+    simulator = ParticleSimulator(dt=0.01)
+    states, _ = simulator.rollout(np.array([[0.0, 1.0, 0.5, 0.0]]), np.zeros((1, 100, 1)))
+    k = np.arange(40)  # h k (k + 1) / 2: sum of the velocities at the ends of the steps
+    np.testing.assert_allclose(states[0, k, 1], 1.0 - 9.81 * 1e-4 * k * (k + 1) / 2, atol=1e-12)
+    assert (states[0, :, 1] >= -1e-12).all()
+    assert np.abs(states[0, -1, 1]) < 1e-12 and np.abs(states[0, -1, 3]) < 1e-12
+
+
+def test_straight_pull_has_the_acceleration_of_two_bodies_and_a_string():
+    """(m + m_w) a = m_w g - mu m g, exactly, in every step; the tension is m_w (g - a)."""
+    simulator = BlockSimulator(BlockModel(attachment=(0.1, 0.0), pulley=(5.0, 0.0)))
+    parameters = BlockParameters(friction=0.33, weight=0.5)
+    states, _ = simulator.rollout(simulator.initial_state(), np.zeros((1, 50, 2)), parameters)
+    a = (0.5 - 0.33) * 9.81 / 1.5
+    np.testing.assert_allclose(np.diff(states[0, :, 3]) / simulator.dt, a, rtol=1e-10)
+    np.testing.assert_allclose(states[0, :, [1, 2, 4, 5]], 0.0, atol=1e-12)
+    np.testing.assert_allclose(simulator.tension(states[0, :-1], np.zeros((50, 2)), parameters), 0.5 * (9.81 - a), rtol=1e-10)
+
+
+def test_a_light_weight_moves_nothing():
+    simulator = BlockSimulator()
+    state = np.tile(np.array([0.1, -0.2, 0.7, 0.0, 0.0, 0.0]), (5, 1))
+    weights = BlockParameters(friction=0.5, weight=np.linspace(0.0, 0.3, 5))
+    states, _ = simulator.rollout(state, np.zeros((5, 20, 2)), weights)
+    np.testing.assert_allclose(states, np.repeat(state[:, None], 21, axis=1), rtol=0, atol=1e-14)
+
+
+def test_spin_on_symmetric_supports_stops_by_the_moment_of_friction():
+    """I d omega/dt = -mu m g r, up to the cone's edges: their force is at most pi/d off the sliding direction."""
+    model = BlockModel(supports=SYMMETRIC, pulley=None, num_directions=64)
+    simulator = BlockSimulator(model, dt=1e-3)
+    states, _ = simulator.rollout(np.array([[0.0, 0.0, 0.2, 0.0, 0.0, 8.0]]), np.zeros((1, 100, 2)))
+    c = simulator.default_parameters
+    expected = c.friction * c.mass * c.gravity * 0.06 / c.inertia
+    slowing = (8.0 - states[0, -1, 5]) / 0.1
+    assert np.cos(np.pi / 64) * expected <= slowing <= expected
+    np.testing.assert_allclose(states[0, -1, :2], 0.0, atol=1e-4)
+
+
+# --- Invariants ---------------------------------------------------------------------------------------------------------
+
+
+def test_energy_never_grows():
+    rng = np.random.default_rng(2)
+    state, _, parameters = random_particle(rng, 2000)
+    states, _ = ParticleSimulator().rollout(state, np.zeros((2000, 40, 1)), parameters)
+    c = parameters.to_matrix(2000)[:, None]
+    energy = 0.5 * c[..., 1] * (states[..., 2:] ** 2).sum(axis=-1) + c[..., 1] * c[..., 2] * states[..., 1]
+    assert (np.diff(energy, axis=1) <= 1e-12 * (1 + energy[:, :-1])).all()
+    state, _, parameters = random_block(rng, 2000)
+    states, _ = BlockSimulator(FREE).rollout(state, np.zeros((2000, 40, 2)), parameters)
+    c = parameters.to_matrix(2000)[:, None]
+    energy = 0.5 * c[..., 1] * (states[..., 3:5] ** 2).sum(axis=-1) + 0.5 * c[..., 2] * states[..., 5] ** 2
+    assert (np.diff(energy, axis=1) <= 1e-12 * (1 + energy[:, :-1])).all()
+
+
+def test_pulled_block_neither_gains_nor_loses_without_friction():
+    """Energy of block and weight is conserved up to the integrator: its error falls with h, at first order."""
+    errors = []
+    model = BlockModel()
+    for h in (0.01, 0.005, 0.0025):
+        simulator = BlockSimulator(model, dt=h)
+        parameters = BlockParameters(friction=0.0)
+        states, _ = simulator.rollout(simulator.initial_state(), np.zeros((1, round(0.5 / h), 2)), parameters)
+        length = np.linalg.norm(np.array(model.pulley) - model.to_table(states[0], model.attachment), axis=-1)
+        speed = -np.diff(length) / h
+        v = states[0, 1:, 3:]
+        kinetic = 0.5 * (v[:, 0] ** 2 + v[:, 1] ** 2) + 0.5 * parameters.inertia * v[:, 2] ** 2 + 0.25 * speed**2
+        drop = 0.5 * 9.81 * (length[0] - length[1:])
+        errors.append(np.abs(kinetic - drop).max() / drop.max())
+    assert errors[0] > errors[1] > errors[2]
+    assert np.log2(errors[0] / errors[2]) / 2 == pytest.approx(1.0, abs=0.3)
+
+
+def test_friction_opposes_and_stays_in_its_cone():
+    rng = np.random.default_rng(3)
+    simulator = BlockSimulator(FREE)
+    state, control, parameters = random_block(rng, 3000)
+    z = simulator.pair_values(state, control, parameters)
+    d = simulator.model.num_directions
+    c = parameters.to_matrix(len(state))
+    loads = c[:, 1:2] * c[:, 4:5] * simulator.model.shares
+    total = z[:, : 3 * d].reshape(-1, 3, d).sum(axis=2)
+    assert (z >= 0).all() and (total <= c[:, :1] * loads * (1 + 1e-10)).all()
+
+
+# --- Derivatives --------------------------------------------------------------------------------------------------------
+
+
+def test_what_sticks_has_no_derivative_by_the_control():
+    simulator = BlockSimulator(FREE)
+    found = simulator.linearize(np.zeros((1, 6)), np.zeros((1, 2)), substeps=5)
+    np.testing.assert_allclose(found.B, 0.0, atol=1e-12)
+    np.testing.assert_allclose(found.A[0, 3:, 3:], 0.0, atol=1e-12)
+    np.testing.assert_allclose(found.A[0, :3, :3], np.eye(3), atol=1e-12)
+
+
+def test_derivatives_of_random_steps_are_those_of_differences():
+    rng = np.random.default_rng(4)
+    for simulator, draw in ((ParticleSimulator(), random_particle), (BlockSimulator(), random_block)):
+        state, control, _ = draw(rng, 300)
+        exact = simulator.linearize(state, control)
+        differences = finite_differences(simulator, state, control, epsilon=1e-7)
+        for a, b in zip(exact, differences, strict=True):
+            error = np.abs(a - b).reshape(300, -1).max(axis=1) / (1 + np.abs(b).reshape(300, -1).max(axis=1))
+            # States at rest or at touch are corners, where differences average two pieces.
+            assert (error < 1e-5).mean() > 0.75
+
+
+# --- Against MuJoCo -----------------------------------------------------------------------------------------------------
+
+
+def test_block_against_mujoco():
+    """0.8 s under the string: round cone and body in space there, polygons in the plane here. End within 2 % of the way."""
+    native, twin = BlockSimulator(BlockModel(num_directions=64), dt=0.0025), BlockTwin(height=0.006)
+    ours, _ = native.rollout(native.initial_state(), np.zeros((1, 80, 2)), substeps=4)
+    theirs, _ = twin.rollout(twin.initial_state(), np.zeros((1, 80, 2)), substeps=10)
+    way = np.linalg.norm(theirs[0, -1, :2])
+    assert way > 0.3
+    assert np.linalg.norm(ours[0, -1, :2] - theirs[0, -1, :2]) < 0.02 * way
+    assert np.abs(ours[0, :, 2] - theirs[0, :, 2]).max() < 0.05
+
+
+def test_particles_against_mujoco():
+    native, twin = ParticleSimulator(ParticleModel(2), dt=1e-3), ParticleTwin(ParticleModel(2))
+    controls = np.tile(np.array([5.0, -3.0]), (1, 40, 1))
+    ours, _ = native.rollout(native.initial_state(), controls, substeps=50)
+    theirs, _ = twin.rollout(twin.initial_state(), controls, substeps=50)
+    np.testing.assert_allclose(ours[0, -1, [0, 4]], theirs[0, -1, [0, 4]], rtol=0.01)
+    np.testing.assert_allclose(ours[0, -1, [1, 5]], theirs[0, -1, [1, 5]], atol=5e-3)  # MuJoCo's contact gives way
+
+
+# --- Bad input ----------------------------------------------------------------------------------------------------------
+
+
+def test_bad_structure_is_named():
+    for keywords, message in (
+        ({"supports": ((0.1, 0.0), (0.2, 0.1), (0.2, -0.1))}, "centre of mass"),
+        ({"supports": ((0.1, 0.0), (0.0, 0.0), (-0.1, 0.0))}, "centre of mass"),
+        ({"supports": ((0.1, 0.0), (0.2, 0.1))}, "supports is"),
+        ({"attachment": (np.nan, 0.0)}, "attachment"),
+        ({"pulley": (0.1, 0.04)}, "pulley"),
+        ({"num_directions": 9}, "even"),
+    ):
+        with pytest.raises(StructureError, match=message):
+            BlockModel(**keywords)
+    for make, message in (
+        (lambda: BlockModel(num_directions=2), "num_directions"),
+        (lambda: ParticleModel(0), "count is 0"),
+        (lambda: BlockSimulator(dt=0.0), "dt is 0"),
+        (lambda: ParticleSimulator(dt=float("nan")), "dt is nan"),
+        (lambda: ParticleTwin(dt=-1.0), "dt is -1"),
+        (lambda: BlockTwin(height=0.0), "height is 0"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            make()
+    with pytest.raises(ParameterError, match=r"BlockParameters.*ParticleParameters"):
+        ParticleSimulator().step(np.zeros((1, 4)), np.zeros((1, 1)), BlockParameters())
+
+
+def test_a_block_at_the_pulley_is_a_failure():
+    simulator = BlockSimulator(BlockModel(attachment=(0.0, 0.0), pulley=(0.1, 0.0)))
+    _, status = simulator.step(np.array([[0.0999, 0.0, 0, 0, 0, 0]]), np.zeros((1, 2)))
+    assert status.tolist() == [Status.DIVERGED]
+
+
+@pytest.mark.parametrize("make", [BlockSimulator, BlockTwin, lambda: ParticleSimulator(ParticleModel(2)), ParticleTwin])
+def test_simulators_and_constants_can_be_pickled(make):
+    simulator = make()
+    again = pickle.loads(pickle.dumps(simulator))
+    state, control = simulator.initial_state(2), np.ones((2, simulator.nu))
+    parameters = pickle.loads(pickle.dumps(simulator.default_parameters))
+    np.testing.assert_array_equal(simulator.step(state, control)[0], again.step(state, control, parameters)[0])
+
+
+def test_constants_of_many_particles_go_through_files(tmp_path):
+    for kind in (particle_parameters(2), particle_twin_parameters(2)):
+        path = kind(friction1=0.4).save(tmp_path / "fit.toml")
+        assert kind.load(path).friction1 == 0.4

@@ -1,0 +1,154 @@
+"""scripts/identify.py on block and particles: a camera's CSV becomes friction, or the verdict that it shows none."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
+from softgym_envs.rigid.experiments import record
+from softgym_envs.rigid.model import BlockModel, ParticleModel
+from softgym_envs.rigid.parameters import BlockParameters
+from sysid import noise_of
+
+pytest.importorskip("casadi")
+
+CAMERA = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
+
+
+@pytest.fixture(scope="module")
+def script() -> Any:
+    spec = importlib.util.spec_from_file_location("identify_contact", Path(__file__).parents[1] / "scripts" / "identify.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["identify_contact"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(script: Any, *arguments: Any) -> int:
+    import tyro
+
+    return int(script.main(tyro.cli(script.Args, args=[str(argument) for argument in arguments])))
+
+
+def camera_file(path: Path, recording: Trajectory, scales: dict[str, float], *, controls: bool = False) -> Path:
+    """Wide CSV in the units of a laboratory: mm and degrees, without control columns unless asked for."""
+    units = {1e3: "mm", 1.0: "m", 180 / np.pi: "deg"}
+    columns = [1e3 * recording.times, *(recording.values * [scales[name] for name in recording.names]).T]
+    header = ["time [ms]", *(f"{name} [{units[scales[name]]}]" for name in recording.names)]
+    if controls:
+        columns += list(np.vstack([recording.controls, recording.controls[-1:]]).T)
+        header += [f"control:{name} [N]" for name in recording.control_names]
+    path.write_text(
+        "\n".join([",".join(header), *(",".join(map(repr, map(float, row))) for row in zip(*columns, strict=True))])
+    )
+    return path
+
+
+def pulled(friction: float, model: BlockModel | None = None, seed: int = 0) -> Trajectory:
+    """0.8 s of the block under its weight, seen at 50 Hz."""
+    simulator = BlockSimulator(model or BlockModel())
+    constants, rng = BlockParameters(friction=friction), np.random.default_rng(seed)
+    return record(simulator, np.zeros(6), np.zeros((40, 2)), constants, noise=CAMERA, rng=rng, period=0.02)
+
+
+BLOCK_UNITS = {"x": 1e3, "y": 1e3, "theta": 180 / np.pi}
+
+
+def test_a_block_on_camera_becomes_its_friction(script, tmp_path, capsys):
+    """With nothing but the file: no controls, no noise, no start."""
+    path, out = camera_file(tmp_path / "camera.csv", pulled(0.4), BLOCK_UNITS), tmp_path / "out"
+    assert run(script, "block", "--data", path, "--method", "mpec", "--out", out) == 0
+    said = capsys.readouterr().out
+    assert "1 of 1 constants identified (friction)" in said and "noise by third differences [SI]: x 0.00" in said
+    fit = json.loads((out / "fit.json").read_text())
+    (estimate,) = fit["estimates"]
+    assert abs(BlockParameters.load(out / "fit.toml").friction - 0.4) < 4 * estimate["std"] < 0.02
+    assert fit["method"] == "mpec" and (out / "report.html").stat().st_size > 10_000
+
+
+def test_geometry_comes_from_a_file(script, tmp_path):
+    scene = tmp_path / "block.toml"
+    scene.write_text(
+        "[block]\nsupports = [[0.08, 0.02], [-0.04, 0.06], [-0.05, -0.07]]\nattachment = [0.1, -0.05]\npulley = [1.3, -0.4]\n"
+        "num_directions = 8\n"
+    )
+    model = script.load_setup(f"contact:scene={scene}").simulator.model
+    path, out = camera_file(tmp_path / "camera.csv", pulled(0.25, model), BLOCK_UNITS), tmp_path / "out"
+    noise = ("--noise", "x", "0.001", "y", "0.001", "theta", "0.005")
+    assert run(script, f"block:scene={scene}", "--data", path, "--method", "mpec", "--out", out, *noise) == 0
+    (estimate,) = json.loads((out / "fit.json").read_text())["estimates"]
+    assert abs(estimate["value"] - 0.25) < 4 * estimate["std"]
+
+
+def test_particles_on_camera_become_their_frictions(script, tmp_path):
+    """Two of them, under forces that the file says; a camera of 20 Hz is the physics step."""
+    simulator = ParticleSimulator(ParticleModel(2))
+    truth = simulator.parameters_class(friction0=0.1, friction1=0.4)
+    start, controls = np.array([-3.0, 1.0, 0, 0, 4.0, 4.0, 0, 0]), np.full((100, 2), 5.0)
+    recording = record(simulator, start, controls, truth, noise={"x": 3e-3, "y": 3e-3}, rng=np.random.default_rng(0))
+    path = camera_file(tmp_path / "camera.csv", recording, dict.fromkeys(recording.names, 1.0), controls=True)
+    assert run(script, "particles:count=2", "--data", path, "--method", "mpec", "--out", tmp_path / "out") == 0
+    found = simulator.parameters_class.load(tmp_path / "out" / "fit.toml")
+    assert (found.friction0, found.friction1) == (pytest.approx(0.1, abs=2e-4), pytest.approx(0.4, abs=2e-4))
+
+
+def test_evolution_takes_the_same_file(script, tmp_path):
+    """Without derivatives to where the homotopy ends: the difference is a tenth of a standard deviation."""
+    noise = {"x": 3e-3, "y": 3e-3}
+    start = np.array([0.0, 3.0, 0.0, 0.0])
+    recording = record(ParticleSimulator(), start, np.full((100, 1), 5.0), noise=noise, rng=np.random.default_rng(0))
+    path = camera_file(tmp_path / "camera.csv", recording, dict.fromkeys(recording.names, 1.0), controls=True)
+    found = {}
+    for method in ("mpec", "cma_es"):
+        out = tmp_path / method
+        assert (
+            run(script, "particles", "--data", path, "--method", method, "--noise", "x", "0.003", "y", "0.003", "--out", out)
+            == 0
+        )
+        (found[method],) = json.loads((out / "fit.json").read_text())["estimates"]
+    assert found["mpec"]["value"] == pytest.approx(found["cma_es"]["value"], abs=0.1 * found["mpec"]["std"])
+    assert abs(found["mpec"]["value"] - 0.2) < 4 * found["mpec"]["std"]
+
+
+def test_nothing_slides_no_number(script, tmp_path, capsys):
+    """The weight is too light for this table: the camera sees a block at rest, and its noise."""
+    path, out = camera_file(tmp_path / "camera.csv", pulled(0.9), BLOCK_UNITS), tmp_path / "out"
+    assert run(script, "block", "--data", path, "--method", "mpec", "--out", out) == 2
+    said = capsys.readouterr().out
+    assert "NOT IDENTIFIABLE" in said and "friction: not identifiable" in said
+    assert (out / "fit.toml").exists() and "NOT IDENTIFIABLE" in (out / "report.html").read_text()
+
+
+def test_bad_requests_end_in_one_sentence(script, tmp_path, capsys):
+    path = camera_file(tmp_path / "camera.csv", pulled(0.4), BLOCK_UNITS)
+    slow = camera_file(tmp_path / "slow.csv", pulled(0.4).window(0.0, 0.3), BLOCK_UNITS)
+    cases = {
+        ("block", "--data", path, "--method", "mpec", "--resume"): "mpec leaves no checkpoint",
+        ("tensegrity", "--data", path, "--method", "mpec"): "tensegrity offers no complementarity form",
+        ("block:ball", "--data", path, "--method", "mpec"): "allowed are block, particles",
+        ("block", "--data", slow, "--method", "mpec"): "--noise is not given, and that of x cannot be told",
+        ("block", "--data", path, "--method", "mpec", "--fps", "30"): "say --fps",
+    }
+    for arguments, verdict in cases.items():
+        assert run(script, *arguments, "--out", tmp_path / "out") == 2
+        said = capsys.readouterr().err
+        assert verdict in said and "Traceback" not in said
+
+
+def test_noise_is_told_through_kinks_and_gaps():
+    """Standard deviation of the estimate with 1000 rows: 4 %. A parabola with an impact and lost rows changes nothing."""
+    rng, times = np.random.default_rng(0), 0.01 * np.arange(1001)
+    motion = np.where(times < 5, 3 - 0.1 * times**2, 0.5 + 0.02 * times)
+    seen = motion + 2e-3 * rng.standard_normal(1001)
+    seen[rng.random(1001) < 0.05] = np.nan
+    recording = Trajectory(times, np.zeros((1000, 0)), seen[:, None], ("x",), ("m",), (), ())
+    assert noise_of(TrajectorySet((recording,)), ("x",))["x"] == pytest.approx(2e-3, rel=0.16)

@@ -1,0 +1,189 @@
+"""What SlidingBlock-v0 means: goals, rewards, success, hidden friction, pictures, bad keywords."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import softgym_envs  # noqa: F401  (registers the ids)
+from softgym_envs.core.errors import FileFormatError, OptionError, ShapeError, StructureError
+from softgym_envs.rendering import PygameRenderer, block_scene, scene_of
+from softgym_envs.rendering.scene import Prism, Sphere
+from softgym_envs.rigid import identification_setup
+from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
+from softgym_envs.rigid.model import ParticleModel
+from softgym_envs.rigid.parameters import BlockParameters
+from softgym_envs.rigid.tasks import LEVER
+
+ID = "SlidingBlock-v0"
+BACKENDS = pytest.mark.parametrize("backend", ["native", "mujoco"])
+
+
+@BACKENDS
+def test_progress_adds_up_to_what_was_gained(backend):
+    env = gym.make(ID, backend=backend).unwrapped
+    _, info = env.reset(seed=3)
+    first = info["distance"] + LEVER * info["turn"]
+    total = 0.0
+    for k in range(20):
+        *_, info = env.step(np.array([1.0, 0.3 * np.sin(k)]))
+        total += info["reward_progress"]
+    assert total == pytest.approx(first - info["distance"] - LEVER * info["turn"], abs=1e-12)
+
+
+@BACKENDS
+def test_a_block_that_rests_at_its_goal_is_done(backend):
+    env = gym.make(ID, backend=backend).unwrapped
+    env.reset(seed=0)
+    state = env.simulator.initial_state(1)[0]
+    env.reset(seed=0, options={"state": state, "goal": [0.01, -0.01, 0.1]})
+    _, reward, terminated, _, info = env.step(np.zeros(2))
+    assert terminated and info["is_success"] and reward > 0.9
+    env.reset(seed=0, options={"state": state, "goal": [0.01, -0.01, 0.1 + 2 * np.pi]})  # angles are compared on the circle
+    assert env.step(np.zeros(2))[2]
+    env.reset(seed=0, options={"state": state, "goal": [0.01, -0.01, 0.3]})
+    assert not env.step(np.zeros(2))[2]
+    moving = state.copy()
+    moving[3] = 2.0
+    env.reset(seed=0, options={"state": moving, "goal": [0.15, 0.0, 0.0]})
+    assert not env.step(np.zeros(2))[4]["is_success"]  # passes the goal, but does not rest there
+
+
+def test_the_goal_is_seen_in_the_frame_of_the_block():
+    env = gym.make(ID).unwrapped
+    state = np.array([0.1, 0.2, np.pi / 2, 0.0, 0.3, -1.0])
+    observation, _ = env.reset(seed=0, options={"state": state, "goal": [0.1, 0.5, np.pi / 2]})
+    names = [entry.name for entry in env.task.entries]
+    seen = dict(zip(names, observation.tolist(), strict=True))
+    expected = {
+        "goal.ahead": 0.3,
+        "goal.aside": 0.0,
+        "goal.cos": 1.0,
+        "goal.sin": 0.0,
+        "v_ahead": 0.3,
+        "v_aside": 0.0,
+        "omega": -1,
+    }
+    assert seen == pytest.approx(expected, abs=1e-6)
+
+
+def test_friction_is_drawn_anew_and_hidden():
+    envs = gym.make_vec(ID, num_envs=8, randomize={"friction": (0.15, 0.5)})
+    _, info = envs.reset(seed=0)
+    place = envs.unwrapped.episodes.nominal.index("friction")
+    frictions = info["constants"][:, place]
+    assert np.ptp(frictions) > 0.1 and frictions.min() >= 0.15 and frictions.max() <= 0.5
+    states = np.zeros((8, 6))
+    action = np.tile(np.float32([0.45, 0.0]), (8, 1))  # 4.5 N against friction of 1.5 to 4.9 N
+    envs.reset(seed=0, options={"state": states, "goal": [0.3, 0.0, 0.0]})
+    frictions = envs.unwrapped.episodes.constants[:, place].copy()
+    envs.step(action)
+    way = envs.unwrapped.state[:, 0]
+    assert (np.diff(way[np.argsort(frictions)]) <= 1e-12).all()  # the rougher, the less far
+
+
+def test_finding_friction_out_pays():
+    """At 5 mm, over ten episodes: who learns friction from the own pushes gets there, who assumes the middle mostly not."""
+    path = Path(__file__).parents[1] / "scripts" / "study_adaptive.py"
+    spec = importlib.util.spec_from_file_location("study_adaptive", path)
+    study = sys.modules["study_adaptive"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(study)
+    ends = {kind: [study.run(kind, seed, 0.005) for seed in range(10)] for kind in study.KINDS}
+    reached = {kind: sum(end.success for end in found) for kind, found in ends.items()}
+    assert min(reached["knows"], reached["learns"]) >= reached["assumes"] + 3
+    assert max(end.error for end in ends["learns"]) < 0.1
+    # As far as one push goes: with known friction the block stops where the formula says, up to the physics step.
+    force = study.shove(np.zeros(6), np.array([0.1, 0.0]), 0.3)
+    simulator = study.Belief().simulator
+    parameters = BlockParameters(friction=0.3)
+    controls = np.zeros((1, 10, 2))
+    controls[0, 0] = force
+    states, _ = simulator.rollout(np.zeros((1, 6)), controls, parameters, substeps=study.SUBSTEPS)
+    assert states[0, -1, 0] == pytest.approx(0.1, abs=0.01) and abs(states[0, -1, 3]) < 1e-12
+
+
+def test_pictures_show_block_string_and_goal():
+    simulator = BlockSimulator()
+    scene = scene_of(simulator, np.zeros(6), {"pose": np.array([0.3, 0.1, 0.5])})
+    (block,) = [p for p in scene.primitives if isinstance(p, Prism)]
+    np.testing.assert_allclose(np.ptp(block.outline, axis=0), [0.2, 0.2])
+    centers = [p.center[:2].tolist() for p in scene.primitives if isinstance(p, Sphere)]
+    assert list(simulator.model.pulley) in centers
+    for point in simulator.model.supports:
+        assert any(np.allclose(point, c) for c in centers)
+    image = PygameRenderer(mode="rgb_array", size=(160, 120)).draw(scene)
+    assert image.shape == (120, 160, 3) and np.ptp(image) > 50
+    particles = ParticleSimulator(ParticleModel(3))
+    balls = [p for p in scene_of(particles, particles.initial_state()[0]).primitives if isinstance(p, Sphere)]
+    assert len(balls) == 3
+    with pytest.raises(ShapeError, match="pose"):
+        block_scene(simulator.model, np.zeros(6), pose=np.zeros(2))
+
+
+@pytest.mark.parametrize(
+    ("keywords", "error", "message"),
+    [
+        ({"device": "cuda"}, OptionError, "device is 'cuda'"),
+        ({"backend": "bullet"}, OptionError, "backend is 'bullet'"),
+        ({"supports": [[0, 1], [1, 0]]}, StructureError, "supports"),
+        ({"supports": "three"}, StructureError, "supports"),
+        ({"supports": [[0.1, 0], [0.2, 0.1], [0.2, -0.1]]}, StructureError, "centre of mass"),
+        ({"handle": 0.1}, OptionError, "handle is 0.1"),
+        ({"goal_distance": (0.4, 0.1)}, OptionError, "goal_distance"),
+        ({"tolerance": (0.0, 0.1)}, OptionError, "tolerance in place"),
+        ({"tolerance": 0.01}, OptionError, "tolerance is 0.01"),
+        ({"goal_turn": 4.0}, OptionError, "goal_turn"),
+        ({"control_weight": -1.0}, OptionError, "control_weight"),
+        ({"obs_mode": "pixels"}, OptionError, "obs_mode"),
+        ({"simulator_options": {"colour": 1}}, OptionError, r"'colour'.*dt"),
+        ({"simulator_options": 3}, OptionError, "expected a mapping"),
+    ],
+)
+def test_bad_keywords_are_named(keywords, error, message):
+    with pytest.raises(error, match=message):
+        gym.make(ID, **keywords)
+
+
+def test_bad_goals_are_named():
+    env = gym.make(ID)
+    for goal in ([1.0, 2.0], "there", [np.nan, 0, 0]):
+        with pytest.raises(OptionError, match="option 'goal'"):
+            env.reset(seed=0, options={"goal": goal})
+
+
+def test_identification_setup_knows_its_variants(tmp_path):
+    assert identification_setup().simulator.nx == 6
+    three = identification_setup("particles,count=3,fps=30")
+    assert three.free == ("friction0", "friction1", "friction2")
+    assert three.simulator.dt == pytest.approx(1 / 30) and three.complementarity().nz == 12
+    assert identification_setup("block,fps=30").simulator.dt == pytest.approx(1 / 120)  # at most 10 ms, a whole part of a frame
+    for variant, message in (
+        ("ball", "block, particles"),
+        ("count=3", "count=3, which means nothing for block"),
+        ("particles,count=0", "count is 0"),
+        ("fps=fast", "fps is nan"),
+        ("scene=", "variant has 'scene='"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            identification_setup(variant)
+
+
+def test_a_block_is_read_from_a_file(tmp_path):
+    path = tmp_path / "block.toml"
+    path.write_text("[block]\nsupports = [[0.05, 0], [-0.05, 0.05], [-0.05, -0.05]]\nattachment = [0.07, 0.0]\n")
+    model = identification_setup(f"scene={path}").simulator.model
+    assert model.supports[1] == (-0.05, 0.05) and model.attachment == (0.07, 0.0) and model.pulley is None
+    for text, error, message in (
+        ("[robot]\n", FileFormatError, r"expected one table \[block\]"),
+        ("[block]\ncolour = 1\n", FileFormatError, "'colour'; allowed are supports"),
+        ("[block]\nhandle = ['a', 0]\n", FileFormatError, "'a', which is no number"),
+        ("[block]\nsupports = [[1, 0], [2, 0], [2, 1]]\n", StructureError, "block.toml: the centre of mass"),
+        ("[block]\nhandle = 0.1\n", StructureError, "handle"),
+        ("[block]\npulley = [1.0]\n", StructureError, "pulley"),
+    ):
+        path.write_text(text)
+        with pytest.raises(error, match=message):
+            identification_setup(f"scene={path}")
