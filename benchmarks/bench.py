@@ -20,7 +20,7 @@ import numpy as np
 import tyro
 import warp as wp
 
-from softgym_envs.core.parameters import write_atomically
+from softgym_envs.core.files import write_atomically
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.mujoco import TensegrityTwin
 

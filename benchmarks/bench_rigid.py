@@ -19,11 +19,10 @@ import mujoco
 import numpy as np
 import tyro
 
-from softgym_envs.core.parameters import write_atomically
+from softgym_envs.core.files import git_commit, write_atomically
 from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
 from softgym_envs.rigid.model import BlockModel
 from softgym_envs.rigid.mujoco import BlockTwin, ParticleTwin
-from sysid.judgement.result import git_commit
 
 
 @dataclass

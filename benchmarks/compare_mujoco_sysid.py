@@ -37,8 +37,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from softgym_envs.core.errors import MissingDependencyError
+from softgym_envs.core.files import write_atomically
 from softgym_envs.core.mujoco_engine import MujocoEngine
-from softgym_envs.core.parameters import Parameters, param, write_atomically
+from softgym_envs.core.parameters import Parameters, param
 from softgym_envs.core.simulator import IntArray, Linearization, finite_differences
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from sysid import FitProblem, FitResult, Measurement, ShootingOptions, single_shooting

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core.errors import DataError
-from softgym_envs.core.parameters import write_atomically
+from softgym_envs.core.files import write_atomically
 from softgym_envs.vine.dynamics import VineSimulator
 from softgym_envs.vine.layouts import Clutter
 from softgym_envs.vine.model import VineModel

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 import tyro
 
-from softgym_envs.core.parameters import write_atomically
+from softgym_envs.core.files import write_atomically
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.vine.dynamics import VineSimulator
 from softgym_envs.vine.experiments import BEAM, NOISE, record_oscillation, record_wall

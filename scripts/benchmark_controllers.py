@@ -35,10 +35,9 @@ from agents.planning.plan import IterLog, random_controls, run_policy, total_cos
 from agents.study.jobs import write_json
 from agents.study.report import COLORS, plain_axes
 from softgym_envs.core.errors import SoftgymError
-from softgym_envs.core.parameters import write_atomically
+from softgym_envs.core.files import git_commit, write_atomically
 from softgym_envs.tensegrity import TensegrityModel, TensegrityParameters, prism, superball
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
-from sysid.judgement.result import git_commit
 
 Array = NDArray[np.float64]
 Name = Literal["ilqg", "ilqg_differences", "gps", "mppi", "ilqg_mpc"]

@@ -33,7 +33,7 @@ from agents import (
     run_open_loop,
     run_policy,
 )
-from softgym_envs.core.parameters import write_atomically
+from softgym_envs.core.files import write_atomically
 from softgym_envs.core.trajectory import DataSplit, TrajectorySet
 from softgym_envs.rendering import PygameRenderer, render_state
 from softgym_envs.rendering.video import side_by_side, write_gif

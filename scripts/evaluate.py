@@ -21,7 +21,7 @@ from agents.learning.rl import Evaluation, Training, evaluate, load_policy, save
 from agents.study.jobs import write_json
 from agents.study.statistics import Interval, share
 from softgym_envs.core.errors import SoftgymError
-from sysid.judgement.result import git_commit
+from softgym_envs.core.files import git_commit
 
 
 @dataclass(frozen=True)

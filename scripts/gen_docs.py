@@ -22,7 +22,8 @@ import gymnasium as gym
 import tyro
 
 import softgym_envs
-from softgym_envs.core.parameters import Parameters, write_atomically
+from softgym_envs.core.files import write_atomically
+from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.task import SHARED_OPTIONS, Entry, Task, load
 from softgym_envs.envs.episodes import Settings
 from softgym_envs.envs.registry import ENVIRONMENTS, EnvironmentId

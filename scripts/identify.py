@@ -23,6 +23,7 @@ import numpy as np
 import tyro
 
 from softgym_envs.core.errors import DataError, FileFormatError, OptionError, SoftgymError
+from softgym_envs.core.files import git_commit
 from softgym_envs.core.recordings import read_csv, read_points_csv
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from sysid import (
@@ -47,7 +48,6 @@ from sysid import (
     single_shooting,
 )
 from sysid.data.problem import InfersControls
-from sysid.judgement.result import git_commit
 from sysid.methods.levenberg import LevenbergOptions
 
 

@@ -26,8 +26,7 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from softgym_envs.core.parameters import write_atomically
-from sysid.judgement.result import git_commit
+from softgym_envs.core.files import git_commit, write_atomically
 
 Array = NDArray[np.float64]
 

@@ -30,11 +30,10 @@ from numpy.typing import NDArray
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from agents.study.statistics import Interval, bootstrap
-from softgym_envs.core.parameters import write_atomically
+from softgym_envs.core.files import git_commit, write_atomically
 from softgym_envs.rigid.dynamics import BlockSimulator
 from softgym_envs.rigid.model import BlockModel
 from softgym_envs.rigid.parameters import BlockParameters
-from sysid.judgement.result import git_commit
 
 Array = NDArray[np.float64]
 Kind = Literal["knows", "learns", "assumes"]

@@ -22,7 +22,8 @@ import numpy as np
 import tyro
 
 from softgym_envs.core.complementarity import ComplementarityForm
-from softgym_envs.core.parameters import Parameters, write_atomically
+from softgym_envs.core.files import git_commit, write_atomically
+from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.rigid.dynamics import BlockSimulator
 from softgym_envs.rigid.experiments import record
@@ -31,7 +32,6 @@ from softgym_envs.rigid.mujoco import BlockTwin
 from softgym_envs.rigid.parameters import BlockParameters
 from softgym_envs.rigid.symbolic import complementarity_form
 from sysid.data.problem import FitProblem
-from sysid.judgement.result import git_commit
 from sysid.methods.evolution import EvolutionOptions, cma_es
 from sysid.methods.mpec import MpecOptions, solve
 from sysid.methods.particle import FilterResult, ParticleOptions, bootstrap_filter

@@ -22,7 +22,7 @@ import tyro
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from softgym_envs.core.parameters import write_atomically
+from softgym_envs.core.files import git_commit, write_atomically
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.experiments import record_in_air, record_throw
@@ -31,7 +31,6 @@ from softgym_envs.tensegrity.model import TensegrityModel, prism
 from softgym_envs.tensegrity.mujoco import TensegrityTwin, TwinParameters
 from softgym_envs.tensegrity.parameters import CONTACT, TensegrityParameters
 from sysid import AdamOptions, FitProblem, FitResult, ShootingOptions, adam, multiple_shooting, one_step, single_shooting
-from sysid.judgement.result import git_commit
 
 Array = NDArray[np.float64]
 EMPTY = TrajectorySet(())

@@ -24,14 +24,14 @@ import numpy as np
 import tyro
 
 from softgym_envs.core.complementarity import ComplementarityForm
-from softgym_envs.core.parameters import Parameters, write_atomically
+from softgym_envs.core.files import git_commit, write_atomically
+from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.rigid.dynamics import ParticleSimulator
 from softgym_envs.rigid.experiments import record
 from softgym_envs.rigid.model import ParticleModel
 from softgym_envs.rigid.symbolic import complementarity_form
 from sysid.data.problem import FitProblem
-from sysid.judgement.result import git_commit
 from sysid.methods.mpec import MpecOptions, MpecSolution, solve
 from sysid.methods.segments import cut
 

@@ -22,7 +22,7 @@ from agents.learning.rl import Evaluation, LearningPoint, Training, evaluate, ne
 from agents.study.jobs import read_json, write_json
 from agents.study.report import BLUE, plain_axes
 from softgym_envs.core.errors import SoftgymError
-from sysid.judgement.result import git_commit
+from softgym_envs.core.files import git_commit
 
 
 @dataclass(frozen=True)

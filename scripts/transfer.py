@@ -35,6 +35,7 @@ from agents.study.planned import PlanWorker
 from agents.study.protocol import ARMS, BatchPolicy, Corrected, Identified, check_study, possible
 from agents.study.report import write_report
 from softgym_envs.core.errors import DataError, OptionError, SoftgymError
+from softgym_envs.core.files import git_commit
 from softgym_envs.core.parameters import ParameterDistribution, Parameters, UniformParameters
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.trajectory import DataSplit, TrajectorySet
@@ -47,7 +48,6 @@ from softgym_envs.tensegrity.parameters import CONTACT
 from softgym_envs.tensegrity.poses import disturbance_scale
 from softgym_envs.tensegrity.residual import random_weights
 from sysid import FitProblem, LevenbergOptions, ShootingOptions, fit_residual, multiple_shooting, one_step
-from sysid.judgement.result import git_commit
 
 Array = NDArray[np.float64]
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from softgym_envs.core.errors import FileFormatError, ParameterError, SoftgymError
-from softgym_envs.core.parameters import Parameters, UniformParameters, param, read_toml, write_atomically
+from softgym_envs.core.files import read_toml
+from softgym_envs.core.parameters import Parameters, UniformParameters, param
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,21 +169,6 @@ def test_what_cannot_be_saved(tmp_path):
     with raises(ParameterError, "unknown constant 'mass'"):
         Spring().save(tmp_path / "x.toml", std={"mass": 1.0})
     assert not list(tmp_path.iterdir())
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "fit.toml"
-    Spring().save(path)
-    before = path.read_bytes()
-
-    def fail(*_):
-        raise OSError("disk full")
-
-    monkeypatch.setattr("os.replace", fail)
-    with pytest.raises(OSError, match="disk full"):
-        write_atomically(path, b"half")
-    assert path.read_bytes() == before
-    assert [file.name for file in tmp_path.iterdir()] == ["fit.toml"]
 
 
 # --- distributions -----------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import FileFormatError, MissingDependencyError, OptionError
-from softgym_envs.core.parameters import write_atomically
+from softgym_envs.core.files import write_atomically
 
 try:
     from stable_baselines3 import PPO, SAC

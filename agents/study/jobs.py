@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from softgym_envs.core.errors import FileFormatError, MissingDependencyError, OptionError
-from softgym_envs.core.parameters import write_atomically
+from softgym_envs.core.files import write_atomically
 
 Executor = Literal["serial", "processes", "ray"]
 Worker = Callable[["Job"], dict[str, Any]]

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError, MissingDependencyError
-from softgym_envs.core.parameters import write_atomically
+from softgym_envs.core.files import write_atomically
 
 from .jobs import Job, Study, Threshold, read_json, read_records, write_json
 from .protocol import ARMS, NOMINAL, NOTHING, ORACLE

@@ -13,9 +13,6 @@ randomisation). Values are checked on construction. Legend: B batch, P number of
 from __future__ import annotations
 
 import math
-import os
-import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -27,11 +24,7 @@ import tomli_w
 from numpy.typing import NDArray
 
 from .errors import FileFormatError, ParameterError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from .files import read_toml, write_atomically
 
 Array = NDArray[np.float64]
 Option = str | float | list[float]
@@ -282,31 +275,3 @@ class UniformParameters:
                 lower, upper = (spec.encode(bound) for bound in self.intervals[name])
                 values[name] = float(np.clip(spec.decode(rng.uniform(lower, upper)), *spec.bounds))
         return values
-
-
-def read_toml(path: str | Path) -> dict[str, Any]:
-    """Parse a TOML file.
-
-    Raises:
-        FileFormatError: No such file, or not TOML.
-    """
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FileFormatError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{path} is not valid TOML: {error}") from error
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a whole file or nothing: to a temporary file beside it, then rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

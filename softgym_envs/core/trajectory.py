@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import DataError, FileFormatError, ShapeError
-from .parameters import write_atomically
+from .files import write_atomically
 from .simulator import Simulator, check_array
 from .units import SI_UNITS
 

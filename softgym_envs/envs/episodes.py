@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import FileFormatError, OptionError, ParameterError, ShapeError
-from ..core.parameters import ParameterDistribution, Parameters, UniformParameters, read_toml
+from ..core.files import read_toml
+from ..core.parameters import ParameterDistribution, Parameters, UniformParameters
 from ..core.simulator import Simulator, check_array, check_number
 from ..core.task import BoolArray, Start, Task, check_options, load
 

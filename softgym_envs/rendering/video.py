@@ -13,7 +13,7 @@ from typing import Any, overload
 import numpy as np
 
 from ..core.errors import MissingDependencyError, OptionError, ShapeError
-from ..core.parameters import write_atomically
+from ..core.files import write_atomically
 from .pygame_view import Image, _import_pygame
 
 GIF_COLORS = 256

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..core.complementarity import ComplementarityForm
 from ..core.errors import FileFormatError, OptionError, StructureError
-from ..core.parameters import read_toml
+from ..core.files import read_toml
 from ..core.simulator import check_number
 from ..core.trajectory import Trajectory
 from .dynamics import BlockSimulator, ParticleSimulator

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import FileFormatError, StructureError
-from ..core.parameters import read_toml
+from ..core.files import read_toml
 from .model import TensegrityModel
 
 Points = dict[str, list[float]]

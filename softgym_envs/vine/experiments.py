@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.parameters import write_atomically
+from ..core.files import write_atomically
 from ..core.trajectory import Trajectory
 from .identification import along_body
 from .model import VineModel, with_obstacles

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import FileFormatError, StructureError
-from ..core.parameters import read_toml
+from ..core.files import read_toml
 from .model import VineModel
 from .obstacles import Obstacle, circle, polygon, rectangle, wall
 

@@ -16,7 +16,7 @@ from softgym_envs.core.errors import OptionError
 from ..data.problem import FitProblem
 from ..methods.levenberg import IterLog, triangle
 from ..methods.segments import Segments, ShootingSystem, channel_scale
-from .result import Estimate, FitResult, provenance
+from .result import Estimate, FitResult, provenance_of
 from .scan import Compatible, model_error, scan
 from .uncertainty import (
     Identifiability,
@@ -132,7 +132,7 @@ def judge(problem: FitProblem, system: ShootingSystem, ending: Ending, *, errors
         noise=dict(_noise(problem, system)), noise_known=known, reduced_chi2=chi2, dof=weighted.dof,
         singular_values=tuple(float(s) for s in found.singular_values), verdicts=verdicts(evidence), log=ending.log,
         start_costs=ending.start_costs, converged=converged, open_loop=loop, trace=trace(problem, parameters),
-        seconds=ending.seconds, provenance=provenance(problem),
+        seconds=ending.seconds, provenance=provenance_of(problem),
         simulator_options=dict(getattr(problem.simulator, "options", {})),
     )  # fmt: skip
 

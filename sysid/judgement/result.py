@@ -6,13 +6,7 @@ A `FitResult` is saved as `fit.toml` (constants with standard deviations: what `
 
 from __future__ import annotations
 
-import datetime
-import importlib.metadata
-import json
-import platform
-import subprocess
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import FileFormatError
-from softgym_envs.core.parameters import Option, Parameters, write_atomically
+from softgym_envs.core.files import provenance, read_json, write_atomically, write_json
+from softgym_envs.core.parameters import Option, Parameters
 
 from ..data.problem import FitProblem
 from ..methods.levenberg import IterLog
@@ -183,7 +178,7 @@ class FitResult:
         from ..report.page import render  # matplotlib and jinja2, only here
 
         directory = Path(directory)
-        write_atomically(directory / "fit.json", (json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n").encode())
+        write_json(directory / "fit.json", self.to_json())
         write_atomically(directory / "report.html", render(self).encode())
         self.parameters.save(
             directory / "fit.toml",
@@ -201,58 +196,26 @@ def load_distribution(path: str | Path) -> PosteriorParameters:
         FileFormatError: No such file, not JSON, or no posterior in it.
     """
     path = Path(path) / "fit.json" if Path(path).is_dir() else Path(path)
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FileFormatError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise FileFormatError(f"{path} is not valid JSON: {error}") from error
-    if not isinstance(document, dict) or not isinstance(document.get("posterior"), dict):
+    document = read_json(path)
+    if not isinstance(document.get("posterior"), dict):
         raise FileFormatError(f"{path} holds no fit with a posterior")
     return PosteriorParameters.from_json(document["posterior"])
 
 
-def provenance(problem: FitProblem) -> dict[str, str]:
-    """Where the numbers come from: data, code, versions, machine, date."""
+def provenance_of(problem: FitProblem) -> dict[str, str]:
+    """Where the numbers of a fit come from: data, simulator, code, versions, date."""
     substeps = problem.split.train[0].substeps
     parts = {
         f"data_sha256_{name}": part.sha256
         for name, part in zip(("train", "validation", "test"), problem.split, strict=True)
         if len(part)
     }
-    return {
+    return provenance(
         **parts,
-        "recordings": " + ".join(str(len(part)) for part in problem.split) + " (train + validation + test)",
-        "steps": " + ".join(str(part.num_steps) for part in problem.split) + " (train + validation + test)",
-        "simulator": f"{type(problem.simulator).__name__}, dt = {problem.simulator.dt:g} s, {substeps} substeps",
-        "commit": git_commit(),
-        "versions": ", ".join(f"{name} {_version(name)}" for name in ("softgym-envs", "numpy", "scipy", "warp-lang", "mujoco")),
-        "python": platform.python_version(),
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-    }
-
-
-@cache
-def git_commit() -> str:
-    """Commit of this source tree, "+changes" if it is not clean, "unknown" outside a repository."""
-
-    def git(*arguments: str) -> str:
-        found = subprocess.run(
-            ["git", *arguments], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10, check=True
-        )
-        return found.stdout.strip()
-
-    try:
-        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"
-
-
-def _version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
+        recordings=" + ".join(str(len(part)) for part in problem.split) + " (train + validation + test)",
+        steps=" + ".join(str(part.num_steps) for part in problem.split) + " (train + validation + test)",
+        simulator=f"{type(problem.simulator).__name__}, dt = {problem.simulator.dt:g} s, {substeps} substeps",
+    )
 
 
 def _scalars(parameters: Parameters) -> dict[str, float]:

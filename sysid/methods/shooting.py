@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError, FileFormatError, OptionError
-from softgym_envs.core.parameters import write_atomically
+from softgym_envs.core.files import read_json, write_atomically
 
 from ..data.problem import FitProblem
 from ..judgement.judge import Ending, estimated_noise, is_rounding, judge
@@ -321,12 +321,7 @@ def _read(path: Path, identity: str) -> _Journal:
         FileFormatError: No such file, or no checkpoint.
         OptionError: It belongs to another fit.
     """
-    try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FileFormatError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise FileFormatError(f"{path} is no checkpoint: {error}") from error
+    document = read_json(path)
     try:
         if document["identity"] != identity:
             raise OptionError(f"{path} belongs to another fit: data, constants, method or options differ")
