@@ -24,6 +24,7 @@ Legend of arms: r from the rod's centre to the contact point, z the rod's axis, 
 along the rod.
 """
 
+# mypy: disable-error-code="valid-type"
 from __future__ import annotations
 
 import warp as wp

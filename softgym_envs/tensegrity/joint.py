@@ -11,6 +11,7 @@ Legend: b row, n rods of the group, p pairs. `members`, `pairs`, `matrix`, `move
 for every member, its twist, the Newton step and the gradient: entries 3i, 3i + 1, 3i + 2.
 """
 
+# mypy: disable-error-code="valid-type"
 from __future__ import annotations
 
 from typing import Any

@@ -16,6 +16,7 @@ stability. Rods that touch each other (`joint`) are not corrected. [Wang2020] (a
 100 units to the contact model instead, without a gate.
 """
 
+# mypy: disable-error-code="valid-type"
 from __future__ import annotations
 
 from typing import Any

@@ -3,6 +3,7 @@
 Legend: R rods, `bodies` (rows, R), `work` (rows, ...) with the rods' axes from column `axes` on.
 """
 
+# mypy: disable-error-code="valid-type"
 from __future__ import annotations
 
 import warp as wp

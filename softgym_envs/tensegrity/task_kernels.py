@@ -7,6 +7,7 @@ height over the ground.
 Legend: R rods.
 """
 
+# mypy: disable-error-code="valid-type"
 from __future__ import annotations
 
 import warp as wp

@@ -10,6 +10,8 @@ The arrays have one row per problem: `matrix` (R x R, by rows), `factor` (R x R)
 -1, 0 and 1 for lo, free and hi.
 """
 
+# mypy: disable-error-code="valid-type"
+# ruff: noqa: UP018, RUF046
 from __future__ import annotations
 
 import warp as wp

@@ -17,6 +17,7 @@ by noise of variance 1/H on every control: `spread` carries the covariance of x 
 backwards, so that the small matrix W = A M^-1 A' of all rows costs O(N) per row.
 """
 
+# mypy: disable-error-code="valid-type"
 from __future__ import annotations
 
 import warp as wp

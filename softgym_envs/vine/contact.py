@@ -18,6 +18,8 @@ does not settle.
 Legend: C contacts, R = 2 C + 2 rows, in the order normals, tangents, drive, ratchet.
 """
 
+# mypy: disable-error-code="valid-type"
+# ruff: noqa: UP018, RUF046
 from __future__ import annotations
 
 import warp as wp

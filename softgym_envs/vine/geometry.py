@@ -5,6 +5,7 @@ if and only if its ends keep clear of the shape, and the shape's corners (a circ
 so these are all the gaps there are, and each has the gradient of the true distance.
 """
 
+# mypy: disable-error-code="valid-type"
 from __future__ import annotations
 
 from typing import Any

@@ -19,9 +19,10 @@ from ..core.complementarity import ComplementarityForm
 from ..core.errors import MissingDependencyError, OptionError
 from ..core.simulator import check_number
 from ..core.trajectory import Trajectory
-from .dynamics import BENDING, VineSimulator
+from .dynamics import VineSimulator
 from .model import VineModel
 from .scene_file import load_scene
+from .stepping import BENDING
 
 Array = NDArray[np.float64]
 

@@ -19,7 +19,7 @@ the force of the pressure, a what is not needed of it, b the force of the reel: 
 it is asked to, and has no pairs.
 
 The number of links is the mode of a step. Not in here: contacts of the engine give way by a millionth (`contact.soften`), and a
-step of it that ends in an overlap of more than `dynamics.OVERLAP` is repeated in halves.
+step of it that ends in an overlap of more than `stepping.OVERLAP` is repeated in halves.
 
 Legend: N links, M walls, K steps, P points. Pairs: (n, mu n + t, w) of link 0 ... N - 1 at wall 0, at wall 1, ..., then a, b.
 """
@@ -34,10 +34,11 @@ from numpy.typing import NDArray
 
 from ..core.complementarity import ComplementarityForm
 from ..core.errors import OptionError
-from .dynamics import IMPLICIT, VineSimulator
+from .dynamics import VineSimulator
 from .model import VineModel
 from .obstacles import Wall
 from .parameters import VineParameters
+from .stepping import IMPLICIT
 
 Array = NDArray[np.float64]
 

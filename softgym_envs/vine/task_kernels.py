@@ -3,12 +3,13 @@
 Legend: N links, K sections, M obstacles, R range readings.
 """
 
+# mypy: disable-error-code="valid-type"
 from __future__ import annotations
 
 import warp as wp
 
-from .dynamics import Size, count_links
 from .geometry import CIRCLE, WALL, Shape
+from .stepping import Size, count_links
 
 CONTEXT_NAMES = (
     *("goal_x", "goal_y", "reached", "tip_x", "tip_y", "cos", "sin", "v_x", "v_y"),

@@ -24,10 +24,10 @@ from ..core.errors import OptionError
 from ..core.row_kernel import RowKernel
 from ..core.simulator import check_number
 from ..core.task import BoolArray, Entry, Start
-from .dynamics import make_size
 from .geometry import shape_arrays
 from .layouts import Layout, Open
 from .model import VineModel
+from .stepping import make_size
 from .task_kernels import (
     APPROACHED,
     CONTEXT_NAMES,

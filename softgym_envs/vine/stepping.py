@@ -1,0 +1,579 @@
+"""The vine robot that a laboratory wants: a chain that grows at its tip, bends, wrinkles, is steered, and meets obstacles.
+
+One step of h, in minimal coordinates (angles and length, no drift), for n links:
+
+1. `read_links`      places and directions now; velocities of the last step as Cartesian vectors, V_k = J(q_{k-1}) v_k
+2. `joint_moment`    bending moment M(kappa) of an inflated beam that wrinkles, and the muscles' moment
+3. `sweep_back`, `sweep_forward`    velocities without contact: the quadratic program of `chain`, spring and damper implicit
+4. `contact`         impulses of contact, friction and growth; a second sweep spreads them
+5. `move`            semi-implicit Euler
+
+    minimise 1/2 (V - V_k)' M (V - V_k) - h F' V + 1/2 h D (dkappa/dt)^2 + ...,   V = J(q_k) v,   q_{k+1} = q_k + h v
+    D = max(bending_damping, 0.6 h K)
+
+The kinetic energy of the last step is projected onto the motions possible now, and K is the largest slope of M(kappa): hence,
+as D >= h K / 2, the sum of kinetic energy (at V) and elastic energy cannot grow without growth, steering or gravity, whatever
+the step. A tube whose own damping is larger than 0.6 h K oscillates and dies away as it should, to second order in h. Steps in
+which a contact moves so far that its straight-line gap would be wrong by more than a few hundredths of a mm are halved.
+
+Constants are those of the tube, not of its links: refining the links converges. With n links of mass rho l_i (thin tubes):
+k_i = EI / h_i, h_i the distance between the middles of the links that meet there (half a link at the clamped base).
+
+Sources: framework of velocities and impulses [Jitosho2021] (arXiv 2011.01917) II; eversion force [Blumenschein2017]; bending
+of an inflated beam [Comer1963]. Legend: B batch, N links, K sections, M obstacles, C contacts.
+"""
+
+# mypy: disable-error-code="valid-type"
+# ruff: noqa: UP018, RUF046
+from __future__ import annotations
+
+from math import pi
+from typing import Any
+
+import warp as wp
+
+from .chain import Gain, Motion, Stage, Value, backward, feedback, forward, record
+from .contact import Contact, Link, apply_impulses, build_matrix, find_contacts, set_rows, solve_contacts
+from .geometry import Place, Shape, place_obstacles
+from .model import VineModel
+from .parameters import VineParameters
+
+SPEED_LIMIT = 1e4
+"""[m/s, rad/s] A robot faster than this has diverged."""
+OVERLAP = 5e-5
+"""[m] A step that ends in a deeper overlap is repeated at half the size, down to 1/64."""
+IMPLICIT = 0.6
+"""Least damper of a joint over h x its spring's slope: 1/2 is stable but lets the fastest modes ring, 1 is implicit Euler."""
+BENDING = {"linear": 0, "wrinkling": 1}
+
+_C = {name: wp.constant(VineParameters.index(name)) for name in VineParameters.names()}
+EI, BEND_DAMP, DENSITY, DRAG, PRESSURE = (
+    _C[name] for name in ("bending_stiffness", "bending_damping", "linear_density", "drag", "pressure")
+)
+YIELD, TAIL_DRAG, TAIL_FRICTION, FRICTION = (_C[name] for name in ("yield_pressure", "tail_drag", "tail_friction", "friction"))
+GAIN, FULL, LAG, GRAVITY = (_C[name] for name in ("steering_gain", "steering_curvature", "steering_lag", "gravity"))
+
+_zero = wp.constant(wp.float64(0.0))
+_half = wp.constant(wp.float64(0.5))
+_one = wp.constant(wp.float64(1.0))
+_two = wp.constant(wp.float64(2.0))
+_quarter = wp.constant(wp.float64(0.25))
+_twelfth = wp.constant(wp.float64(1.0 / 12.0))
+_pi = wp.constant(wp.float64(pi))
+_tiny = wp.constant(wp.float64(1e-12))
+_slack = wp.constant(wp.float64(1e-9))
+_least_reach = wp.constant(wp.float64(1e-3))
+_safe_move = wp.constant(wp.float64(5e-4))
+_overlap = wp.constant(wp.float64(-OVERLAP))
+_limit = wp.constant(wp.float64(SPEED_LIMIT))
+_implicit = wp.constant(wp.float64(IMPLICIT))
+_least_share = wp.constant(wp.float64(1.0 / 64.0))
+
+
+@wp.struct
+class Size:
+    """Structure of the robot: N, K, M, link length, full length, base pose, radius, dt, law of bending, limits of controls."""
+
+    links: int
+    sections: int
+    obstacles: int
+    link: wp.float64
+    full: wp.float64
+    base: wp.vec2d
+    heading: wp.float64
+    radius: wp.float64
+    dt: wp.float64
+    wrinkling: int
+    max_growth: wp.float64
+    max_steering: wp.float64
+
+
+def make_size(model: VineModel, dt: float, wrinkling: int) -> Any:
+    """The struct `Size` of a model."""
+    size = Size()
+    size.links, size.sections, size.obstacles = model.num_links, model.num_sections, len(model.obstacles)
+    size.link, size.full, size.radius, size.dt = model.link_length, model.max_length, model.radius, dt
+    size.base, size.heading = wp.vec2d(*model.base[:2]), model.base[2]
+    size.wrinkling, size.max_growth, size.max_steering = wrinkling, model.max_growth, model.max_steering
+    return size
+
+
+@wp.struct
+class Body:
+    """Constants of one row."""
+
+    ei: wp.float64
+    damp: wp.float64
+    rho: wp.float64
+    drag: wp.float64
+    wrinkle: wp.float64
+    """Moment at which the tube begins to wrinkle, pi P R^3 / 2 [N m]."""
+    head: wp.float64
+    """Force of the pressure that is left for growth, A max(0, P - P_y) [N]."""
+    tail_drag: wp.float64
+    tail_friction: wp.float64
+    mu: wp.float64
+    gain: wp.float64
+    full: wp.float64
+    gravity: wp.float64
+
+
+@wp.func
+def read_body(constants: wp.array2d(dtype=wp.float64), b: int, radius: wp.float64):
+    """Row b's constants."""
+    body = Body()
+    body.ei = constants[b, EI]
+    body.damp = constants[b, BEND_DAMP]
+    body.rho = constants[b, DENSITY]
+    body.drag = constants[b, DRAG]
+    body.wrinkle = _half * _pi * constants[b, PRESSURE] * radius * radius * radius
+    body.head = _pi * radius * radius * wp.max(_zero, constants[b, PRESSURE] - constants[b, YIELD])
+    body.tail_drag = constants[b, TAIL_DRAG]
+    body.tail_friction = constants[b, TAIL_FRICTION]
+    body.mu = constants[b, FRICTION]
+    body.gain = constants[b, GAIN]
+    body.full = constants[b, FULL]
+    body.gravity = constants[b, GRAVITY]
+    return body
+
+
+# --- bending ---------------------------------------------------------------------------------------------------------
+
+
+@wp.func
+def bending_moment(curvature: wp.float64, body: Body, wrinkling: int):
+    """EI kappa up to M_w = pi P R^3 / 2; beyond, M(g) of [Comer1963] with the wrinkled angle g, cos g = 2 kappa_w / kappa - 1.
+
+    M(g) = M_w (sin 2g + 2 pi - 2g) / (2 (sin g + (pi - g) cos g)), which rises from M_w to 2 M_w.
+    """
+    out = body.ei * curvature
+    size = wp.abs(curvature)
+    onset = body.wrinkle / body.ei
+    if wrinkling == 1 and size > onset:
+        c = _two * onset / size - _one
+        s = wp.sqrt(wp.max(_zero, _one - c * c))
+        rest = wp.atan2(s, -c)  # pi - g
+        below = s + rest * c
+        moment = _two * body.wrinkle
+        if rest > wp.float64(1e-3):  # below ~ rest^3 / 3 loses its digits
+            moment = body.wrinkle * (_two * s * c + _two * rest) / (_two * below)
+        out = wp.sign(curvature) * moment
+    return out
+
+
+@wp.func
+def muscle_moment(curvature: wp.float64, left: wp.float64, right: wp.float64, body: Body):
+    """G p max(0, 1 - kappa / kappa_full) of the left muscle minus the same of the right one at -kappa."""
+    return body.gain * (
+        left * wp.max(_zero, _one - curvature / body.full) - right * wp.max(_zero, _one + curvature / body.full)
+    )
+
+
+@wp.func
+def count_links(length: wp.float64, size: Size):
+    """n = floor(L / l) in 1 ... N."""
+    return wp.clamp(int(wp.floor(length / size.link + _slack)), 1, size.links)
+
+
+# --- one step --------------------------------------------------------------------------------------------------------
+
+
+@wp.func
+def read_links(
+    row: int, num: int, lag: wp.float64, size: Size, state: wp.array2d(dtype=wp.float64), links: wp.array2d(dtype=Link)
+):
+    """Places of the links; V of each centre of mass with the directions of one `lag` [s] earlier. -> sum of |bends| [rad]."""
+    p = size.base
+    e = wp.vec2d(_zero, _zero)
+    before = size.heading
+    bends = wp.float64(0.0)
+    for i in range(num):
+        theta = state[row, i]
+        omega = state[row, size.links + i]
+        length = size.link
+        if i == num - 1:
+            length = state[row, 2 * size.links] - wp.float64(num - 1) * size.link
+        link = Link()
+        link.p = p
+        link.t = wp.vec2d(wp.cos(theta), wp.sin(theta))
+        link.length = length
+        earlier = theta - lag * omega
+        arm = (length * omega) * wp.vec2d(-wp.sin(earlier), wp.cos(earlier))
+        link.v = e + _half * arm
+        links[row, i] = link
+        p = p + length * link.t
+        e = e + arm
+        bends += wp.abs(theta - before)
+        before = theta
+    return bends
+
+
+@wp.func
+def stage_of(
+    row: int,
+    i: int,
+    h: wp.float64,
+    size: Size,
+    body: Body,
+    state: wp.array2d(dtype=wp.float64),
+    links: wp.array2d(dtype=Link),
+):
+    """Cost and transition of link i; see `chain.Stage` and the module docstring."""
+    link = links[row, i]
+    theta = state[row, i]
+    before = size.heading
+    spacing = link.length
+    if i > 0:
+        before = state[row, i - 1]
+        spacing = link.length + size.link
+    spacing = _half * spacing
+    m = body.rho * link.length
+    heavy = m + h * body.drag * link.length
+    normal = wp.vec2d(-link.t[1], link.t[0])
+    spin = link.length * link.length * _twelfth + _half * size.radius * size.radius
+    momentum = m * link.v - wp.vec2d(_zero, h * m * body.gravity)
+    s = Stage()
+    s.m = heavy
+    s.g = (_half * link.length * heavy) * normal
+    s.inertia = heavy * (_quarter * link.length * link.length + spin)
+    s.le = -momentum
+    s.lw = -_half * link.length * wp.dot(normal, momentum) - m * spin * state[row, size.links + i]
+    s.b = link.length * normal
+    curvature = (theta - before) / spacing
+    left = wp.float64(0.0)
+    right = wp.float64(0.0)
+    if size.sections > 0:
+        pressures = 2 * size.links + 2 + 2 * (i * size.sections // size.links)
+        left = state[row, pressures]
+        right = state[row, pressures + 1]
+    s.turn = h * (bending_moment(curvature, body, size.wrinkling) - muscle_moment(curvature, left, right, body))
+    slope = body.ei + body.gain * (left + right) / body.full
+    s.stiff = h * wp.max(body.damp, _implicit * h * slope) / spacing
+    return s
+
+
+@wp.func
+def sweep_back(
+    row: int,
+    num: int,
+    h: wp.float64,
+    size: Size,
+    body: Body,
+    state: wp.array2d(dtype=wp.float64),
+    links: wp.array2d(dtype=Link),
+    gains: wp.array2d(dtype=Gain),
+):
+    """Feedback of every link, from the tip to the base."""
+    value = Value()
+    for back in range(num):
+        i = num - 1 - back
+        stage = stage_of(row, i, h, size, body, state, links)
+        gain = feedback(value, stage)
+        gains[row, i] = gain
+        value = backward(value, stage, gain)
+
+
+@wp.func
+def sweep_forward(row: int, num: int, gains: wp.array2d(dtype=Gain), motions: wp.array2d(dtype=Motion)):
+    """Velocities from the base to the tip. -> largest speed of a link's end [m/s]."""
+    x = Motion()
+    motions[row, 0] = x
+    fastest = wp.float64(0.0)
+    for i in range(num):
+        x = forward(x, gains[row, i])
+        motions[row, i + 1] = x
+        fastest = wp.max(fastest, wp.dot(x.e, x.e))
+    return wp.sqrt(fastest)
+
+
+@wp.func
+def growth_force(bends: wp.float64, length: wp.float64, body: Body):
+    """F = max(0, A (P - P_y) - q L exp(mu_c sum |dtheta|)): pressure minus the tail's drag, which grows around bends."""
+    return wp.max(_zero, body.head - body.tail_drag * length * wp.exp(body.tail_friction * bends))
+
+
+@wp.func
+def move(
+    row: int,
+    num: int,
+    h: wp.float64,
+    growth: wp.float64,
+    size: Size,
+    motions: wp.array2d(dtype=Motion),
+    state: wp.array2d(dtype=wp.float64),
+):
+    """theta += h w, L += h g; links beyond the tip copy the tip link."""
+    for i in range(num):
+        w = motions[row, i + 1].w
+        state[row, size.links + i] = w
+        state[row, i] = state[row, i] + h * w
+    for i in range(num, size.links):
+        state[row, i] = state[row, num - 1]
+        state[row, size.links + i] = state[row, size.links + num - 1]
+    state[row, 2 * size.links] = wp.min(state[row, 2 * size.links] + h * growth, size.full)
+    state[row, 2 * size.links + 1] = growth
+
+
+@wp.func
+def copy_motion(source: int, target: int, size: Size, state: wp.array2d(dtype=wp.float64)):
+    """Angles, rates, length and growth of one row of `state` into another."""
+    for x in range(2 * size.links + 2):
+        state[target, x] = state[source, x]
+
+
+@wp.func
+def fill_muscles(
+    row: int,
+    b: int,
+    t: int,
+    lag: wp.float64,
+    size: Size,
+    controls: wp.array3d(dtype=wp.float64),
+    state: wp.array2d(dtype=wp.float64),
+):
+    """p' = p + (1 - exp(-dt / lag)) (asked - p)."""
+    share = _one - wp.exp(-size.dt / lag)
+    for k in range(2 * size.sections):
+        x = 2 * size.links + 2 + k
+        asked = wp.clamp(controls[b, t, 1 + k], _zero, size.max_steering)
+        state[row, x] = state[row, x] + share * (asked - state[row, x])
+
+
+@wp.func
+def solve_velocities(
+    row: int,
+    h: wp.float64,
+    lag: wp.float64,
+    asked: wp.float64,
+    size: Size,
+    body: Body,
+    shapes: wp.array(dtype=Shape),
+    places: wp.array2d(dtype=Place),
+    corners: wp.array2d(dtype=wp.vec2d),
+    state: wp.array2d(dtype=wp.float64),
+    links: wp.array2d(dtype=Link),
+    gains: wp.array2d(dtype=Gain),
+    motions: wp.array2d(dtype=Motion),
+    contacts: wp.array2d(dtype=Contact),
+    matrix: wp.array2d(dtype=wp.float64),
+    factor: wp.array2d(dtype=wp.float64),
+    vectors: wp.array2d(dtype=wp.float64),
+    side: wp.array2d(dtype=int),
+):
+    """Steps 1 to 4 of the module docstring. -> growth speed, largest speed [m/s], number of contacts (-1 if not solved)."""
+    length = state[row, 2 * size.links]
+    num = count_links(length, size)
+    bends = read_links(row, num, lag, size, state, links)
+    sweep_back(row, num, h, size, body, state, links, gains)
+    fastest = sweep_forward(row, num, gains, motions)
+    growth = state[row, 2 * size.links + 1]
+    goal = wp.min(asked, (size.full - length) / h)
+    push = h * growth_force(bends, length, body)
+    mobility = _one / (_two * body.rho * length)
+    reach = _least_reach + _two * h * (fastest + goal)
+    count = find_contacts(row, num, size.radius, reach, shapes, places, corners, links, contacts)
+    if count > 0:
+        build_matrix(row, count, mobility, gains, contacts, matrix)
+        set_rows(row, count, _one / h, growth, goal, push, motions, contacts, vectors, side)
+        good = solve_contacts(row, count, body.mu, matrix, factor, vectors, side)
+        growth = growth + mobility * apply_impulses(row, count, gains, contacts, vectors)
+        fastest = sweep_forward(row, num, gains, motions)
+        if good == 0:
+            count = -1
+    else:
+        growth = wp.min(goal, wp.max(_zero, growth) + mobility * push)
+    return growth, fastest, count
+
+
+@wp.func
+def step_row(
+    row: int,
+    spare: int,
+    asked: wp.float64,
+    size: Size,
+    body: Body,
+    shapes: wp.array(dtype=Shape),
+    places: wp.array2d(dtype=Place),
+    corners: wp.array2d(dtype=wp.vec2d),
+    state: wp.array2d(dtype=wp.float64),
+    links: wp.array2d(dtype=Link),
+    gains: wp.array2d(dtype=Gain),
+    motions: wp.array2d(dtype=Motion),
+    contacts: wp.array2d(dtype=Contact),
+    matrix: wp.array2d(dtype=wp.float64),
+    factor: wp.array2d(dtype=wp.float64),
+    vectors: wp.array2d(dtype=wp.float64),
+    side: wp.array2d(dtype=int),
+):
+    """One step of dt, in halves of halves where a contact moves far. -> 1, or 0 if a program was not solved."""
+    good = int(1)
+    rest = wp.float64(1.0)
+    share = wp.float64(1.0)
+    lag = size.dt + _zero
+    while rest > _zero:
+        h = share * size.dt
+        num = count_links(state[row, 2 * size.links], size)
+        growth, fastest, count = solve_velocities(
+            row,
+            h,
+            lag,
+            asked,
+            size,
+            body,
+            shapes,
+            places,
+            corners,
+            state,
+            links,
+            gains,
+            motions,
+            contacts,
+            matrix,
+            factor,
+            vectors,
+            side,
+        )
+        if count < 0:
+            good = 0
+        copy_motion(row, spare, size, state)
+        move(row, num, h, growth, size, motions, state)
+        redo = int(0)
+        if h * (fastest + growth) > _safe_move and share > _least_share and shapes.shape[0] > 0:
+            num = count_links(state[row, 2 * size.links], size)
+            read_links(row, num, lag, size, state, links)
+            if find_contacts(row, num, size.radius, _overlap, shapes, places, corners, links, contacts) > 0:
+                redo = 1
+        if redo == 1:
+            copy_motion(spare, row, size, state)
+            share = _half * share
+        else:
+            rest = rest - share
+            lag = h + _zero
+    return good
+
+
+def rollout_kernel(
+    size: Size,
+    shapes: wp.array(dtype=Shape),
+    local: wp.array2d(dtype=wp.float64),
+    constants: wp.array2d(dtype=wp.float64),
+    controls: wp.array3d(dtype=wp.float64),
+    horizon: int,
+    substeps: int,
+    slots: int,
+    state: wp.array2d(dtype=wp.float64),
+    links: wp.array2d(dtype=Link),
+    gains: wp.array2d(dtype=Gain),
+    motions: wp.array2d(dtype=Motion),
+    contacts: wp.array2d(dtype=Contact),
+    places: wp.array2d(dtype=Place),
+    corners: wp.array2d(dtype=wp.vec2d),
+    matrix: wp.array2d(dtype=wp.float64),
+    factor: wp.array2d(dtype=wp.float64),
+    vectors: wp.array2d(dtype=wp.float64),
+    side: wp.array2d(dtype=int),
+    states: wp.array3d(dtype=wp.float64),
+    status: wp.array(dtype=int),
+):
+    """All substeps of row b; see `core.warp_engine` for the arguments. Forward only.
+
+    The first of the two slots of `state` holds the state, the second what a step may have to go back to.
+    """
+    b = wp.tid()
+    row = b
+    spare = constants.shape[0] + b
+    body = read_body(constants, b, size.radius)
+    lag = constants[b, LAG]
+    place_obstacles(row, 2 * size.links + 2 + 2 * size.sections, state, shapes, local, places, corners)
+    for x in range(size.links, 2 * size.links + 2):
+        if not (wp.abs(state[row, x]) < _limit):
+            status[b] = 1
+    for t in range(horizon):
+        for _s in range(substeps):
+            if status[b] == 0:
+                fill_muscles(row, b, t, lag, size, controls, state)
+                asked = wp.clamp(controls[b, t, 0], _zero, size.max_growth)
+                good = step_row(
+                    row,
+                    spare,
+                    asked,
+                    size,
+                    body,
+                    shapes,
+                    places,
+                    corners,
+                    state,
+                    links,
+                    gains,
+                    motions,
+                    contacts,
+                    matrix,
+                    factor,
+                    vectors,
+                    side,
+                )
+                if good == 0:
+                    status[b] = 1
+        record(b, t, size.links, 2 * size.links + 2, _limit, state, states, status)
+
+
+def force_kernel(
+    size: Size,
+    shapes: wp.array(dtype=Shape),
+    local: wp.array2d(dtype=wp.float64),
+    constants: wp.array2d(dtype=wp.float64),
+    growth: wp.array(dtype=wp.float64),
+    state: wp.array2d(dtype=wp.float64),
+    links: wp.array2d(dtype=Link),
+    gains: wp.array2d(dtype=Gain),
+    motions: wp.array2d(dtype=Motion),
+    contacts: wp.array2d(dtype=Contact),
+    places: wp.array2d(dtype=Place),
+    corners: wp.array2d(dtype=wp.vec2d),
+    matrix: wp.array2d(dtype=wp.float64),
+    factor: wp.array2d(dtype=wp.float64),
+    vectors: wp.array2d(dtype=wp.float64),
+    side: wp.array2d(dtype=int),
+    out: wp.array3d(dtype=wp.float64),
+):
+    """Contacts in a step of dt from the state: columns of `contact_table`, of the contacts that push; other rows stay zero."""
+    b = wp.tid()
+    body = read_body(constants, b, size.radius)
+    place_obstacles(b, 2 * size.links + 2 + 2 * size.sections, state, shapes, local, places, corners)
+    asked = wp.clamp(growth[b], _zero, size.max_growth)
+    _growth, _fastest, count = solve_velocities(
+        b,
+        size.dt,
+        size.dt,
+        asked,
+        size,
+        body,
+        shapes,
+        places,
+        corners,
+        state,
+        links,
+        gains,
+        motions,
+        contacts,
+        matrix,
+        factor,
+        vectors,
+        side,
+    )
+    for c in range(count):
+        contact = contacts[b, c]
+        force = contact.normal / size.dt
+        if force > _tiny:
+            link = links[b, contact.link]
+            place = link.p + contact.arm * link.t - size.radius * contact.d
+            rub = contact.tangent / size.dt
+            out[b, c, 0] = wp.float64(contact.link)
+            out[b, c, 1] = wp.float64(contact.obstacle)
+            out[b, c, 2] = place[0]
+            out[b, c, 3] = place[1]
+            out[b, c, 4] = force * contact.d[0] - rub * contact.d[1]
+            out[b, c, 5] = force * contact.d[1] + rub * contact.d[0]
+            out[b, c, 6] = force
+            out[b, c, 7] = rub
+            out[b, c, 8] = contact.gap
