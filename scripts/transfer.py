@@ -1,7 +1,7 @@
 """The transfer study: what was planned or learned in our engine, before and after identification, run on the MuJoCo twin.
 
-    python scripts/transfer.py --study superball            # iLQG, all arms, budget curve: days on 2 cores, hours on 32
-    python scripts/transfer.py --study superball --mpc      # the same arms under sampling MPC (MPPI): hours on 2 cores
+    python scripts/transfer.py --study superball            # iLQG, all conditions, budget curve: days on 2 cores, hours on 32
+    python scripts/transfer.py --study superball --mpc      # the same conditions under sampling MPC (MPPI): hours on 2 cores
     python scripts/transfer.py --study prism                # SUPERball's constants, no new data, a tenth of Earth's gravity
     python scripts/transfer.py --study superball --rl       # the same with PPO
     python scripts/transfer.py --study vine_grow --mpc      # a vine robot's tip to a goal; also vine_navigate, and --rl
@@ -32,7 +32,7 @@ from agents.planning.cost import Cost, FeatureCost
 from agents.planning.plan import random_controls
 from agents.study.jobs import Failure, Study, Threshold, read_json, register, run_jobs
 from agents.study.planned import PlanWorker
-from agents.study.protocol import ARMS, BatchPolicy, Corrected, Identified, check_study, possible
+from agents.study.protocol import CONDITIONS, BatchPolicy, Corrected, Identified, check_study, possible
 from agents.study.report import write_report
 from softgym_envs.core.errors import DataError, OptionError, SoftgymError
 from softgym_envs.core.files import git_commit
@@ -78,16 +78,16 @@ class Args:
     """Fewer or more data sets than the study's own."""
     starts: int | None = None
     """Fewer or more perturbed starts than the study's own."""
-    arms: tuple[str, ...] = ()
-    """Only these arms; none: the study's own. The nominal arm and the oracle must be among them."""
+    conditions: tuple[str, ...] = ()
+    """Only these conditions; none: the study's own. The nominal condition and the oracle must be among them."""
     out: Path | None = None
     """Folder; none: results/transfer_<study>."""
     video: bool = True
-    """Draw the identified arm beside the nominal one."""
+    """Draw the identified condition beside the nominal one."""
 
 
 TUNING_STEPS = 6_100_000
-"""Steps of the twin that went into choosing samples, iterations and horizon of the sampling MPC, which all arms share: 198
+"""Steps of the twin that went into choosing samples, iterations and horizon of the sampling MPC, the same everywhere: 198
 episodes planned in the engine, and 4 planned in the twin itself."""
 TRAIN_STEPS = 150_000
 """Control steps of a training by PPO: 1 to 4 minutes in our engine, 13 to 16 in the twin, with another run beside it."""
@@ -299,7 +299,7 @@ SUPERBALL_THRESHOLDS = (
     Threshold("identified", "improvement", 0.75, "forces", reason="beats the cheap rival: random forces"),
     Threshold("identified", "improvement", 0.95, "network", reason="beats the black box"),
 )
-PRISM_ARMS = tuple(a for a in PLANNED if a != "identified_mpc")
+PRISM_CONDITIONS = tuple(a for a in PLANNED if a != "identified_mpc")
 PRISM_THRESHOLDS = (Threshold("identified", "share", 0.95, reason="issue 3: no new data"),)
 BUDGETS = (10_000, 1_000, 2_500, 5_000, 20_000)
 VINE_THRESHOLDS = (
@@ -338,8 +338,8 @@ def build(args: Args) -> tuple[TensegrityCase, Study]:
     elif args.study == "prism":
         case = TensegrityCase("prism", gravity=0.981, target=(0.2, 0.0, 0.0), weights=(25.0, 12.5, 2.5))
         study = Study(
-            name, "plan", PRISM_ARMS, BUDGETS[:1], datasets=5, seeds=5, starts=10, horizon=150, thresholds=PRISM_THRESHOLDS,
-            failure_cost=600.0,
+            name, "plan", PRISM_CONDITIONS, BUDGETS[:1], datasets=5, seeds=5, starts=10, horizon=150,
+            thresholds=PRISM_THRESHOLDS, failure_cost=600.0,
         )  # fmt: skip
     else:
         case = TensegrityCase("prism", data_from="prism", segment=20, fit_iterations=2)
@@ -350,27 +350,28 @@ def build(args: Args) -> tuple[TensegrityCase, Study]:
     if args.mpc:
         study = replace(
             study, name=f"{args.study}_mpc", kind="mpc", tuning_steps=TUNING_STEPS,
-            arms=tuple(a for a in REPLANNED if a in study.arms),
+            conditions=tuple(a for a in REPLANNED if a in study.conditions),
             curve=tuple(a for a in study.curve if a in REPLANNED),
-            thresholds=tuple(t for t in study.thresholds if {t.arm, t.versus or t.arm} <= set(REPLANNED)),
+            thresholds=tuple(t for t in study.thresholds if {t.condition, t.versus or t.condition} <= set(REPLANNED)),
         )  # fmt: skip
     if args.rl:
         study = replace(
-            study, kind="rl", arms=LEARNED, budgets=study.budgets[:1], curve=(), starts=2 if args.study == "smoke" else 50,
+            study, kind="rl", conditions=LEARNED, budgets=study.budgets[:1], curve=(),
+            starts=2 if args.study == "smoke" else 50,
             train_steps=128 if args.study == "smoke" else TRAIN_STEPS,
-            thresholds=tuple(t for t in study.thresholds if {t.arm, t.versus or t.arm} <= set(LEARNED)),
+            thresholds=tuple(t for t in study.thresholds if {t.condition, t.versus or t.condition} <= set(LEARNED)),
         )  # fmt: skip
     return case, _changed(study, case, args)
 
 
 def _changed(study: Study, case: TensegrityCase | VineCase, args: Args) -> Study:
-    """The study with what the arguments change; thresholds and curves of arms that are left out go."""
-    arms = args.arms or possible(case, study.arms)
+    """The study with what the arguments change; thresholds and curves of conditions that are left out go."""
+    conditions = args.conditions or possible(case, study.conditions)
     return replace(
         study,
-        arms=arms,
-        curve=tuple(a for a in study.curve if a in arms),
-        thresholds=tuple(t for t in study.thresholds if {t.arm, t.versus or t.arm} <= set(arms)),
+        conditions=conditions,
+        curve=tuple(a for a in study.curve if a in conditions),
+        thresholds=tuple(t for t in study.thresholds if {t.condition, t.versus or t.condition} <= set(conditions)),
         seeds=args.seeds or study.seeds,
         datasets=args.datasets or study.datasets,
         starts=args.starts or study.starts,
@@ -390,13 +391,13 @@ def worker(args: Args, case: TensegrityCase | VineCase, study: Study, out: Path)
 
 
 def film(case: TensegrityCase | VineCase, out: Path) -> tuple[str, ...]:
-    """A video of the identified arm beside the nominal one, both on the truth; () where there are no replays."""
+    """A video of the identified condition beside the nominal one, both on the truth; () where there are no replays."""
     from softgym_envs.rendering import PygameRenderer, render_state
     from softgym_envs.rendering.video import side_by_side, write_gif
 
     frames, truth = [], case.truth()
-    for arm in ("nominal", "identified"):
-        replays = sorted((out / "replays").glob(f"{arm}_b*_d0_s0.json"))
+    for condition in ("nominal", "identified"):
+        replays = sorted((out / "replays").glob(f"{condition}_b*_d0_s0.json"))
         if not replays:
             return ()
         renderer = PygameRenderer(size=(320, 240))
@@ -433,7 +434,7 @@ def main(args: Args) -> int:
         stopped = False
         try:
             failures = run_jobs(
-                study.jobs(ARMS),
+                study.jobs(CONDITIONS),
                 worker(args, case, study, out),
                 out,
                 executor=executor,
@@ -460,7 +461,7 @@ def command(args: Args) -> str:
     """What to type for the same study."""
     given = [f"--study {args.study}", "--mpc" if args.mpc else "", "--rl" if args.rl else "", "--ray" if args.ray else ""]
     given += [f"--{name} {value}" for name in ("seeds", "datasets", "starts") if (value := getattr(args, name)) is not None]
-    given += [f"--arms {' '.join(args.arms)}"] if args.arms else []
+    given += [f"--conditions {' '.join(args.conditions)}"] if args.conditions else []
     return " ".join(["python scripts/transfer.py", *filter(None, given)])
 
 

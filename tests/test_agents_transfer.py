@@ -19,7 +19,7 @@ from agents.planning.ilqg import ILQGOptions, plan_ilqg
 from agents.study import statistics
 from agents.study.jobs import Job, Study, Threshold, read_json, record_path, register, run_jobs, write_json
 from agents.study.planned import SHORT_HORIZON, PlanWorker, build_model
-from agents.study.protocol import ARMS, check_study, draw, identify, possible
+from agents.study.protocol import CONDITIONS, check_study, draw, identify, possible
 from agents.study.report import headline, markdown, summarise, write_report
 from softgym_envs.core.errors import DataError, OptionError, ShapeError
 from softgym_envs.core.simulator import finite_differences
@@ -308,20 +308,20 @@ STUDY = Study(
 def finished(tmp_path_factory):
     out = tmp_path_factory.mktemp("study")
     register(STUDY, "pendulum", out, provenance={"commit": "none"})
-    failures = run_jobs(STUDY.jobs(ARMS), PlanWorker(PendulumCase(), STUDY, out), out, progress=lambda line: None)
+    failures = run_jobs(STUDY.jobs(CONDITIONS), PlanWorker(PendulumCase(), STUDY, out), out, progress=lambda line: None)
     assert failures == ()
     return out
 
 
 def test_the_identified_engine_is_as_good_as_the_truth_and_the_nominal_one_is_not(finished):
     summary = summarise(STUDY, finished)
-    arms = {(a.arm, a.budget): a for a in summary.arms}
+    conditions = {(a.condition, a.budget): a for a in summary.conditions}
     assert summary.complete
-    truth, identified, nominal = arms["truth", 0], arms["identified", 60], arms["nominal", 0]
+    truth, identified, nominal = conditions["truth", 0], conditions["identified", 60], conditions["nominal", 0]
     assert identified.cost.value == pytest.approx(truth.cost.value, rel=1e-3)  # gain is found to rounding
-    assert arms["true_constants", 0].cost.value == pytest.approx(truth.cost.value, rel=1e-9)
+    assert conditions["true_constants", 0].cost.value == pytest.approx(truth.cost.value, rel=1e-9)
     assert nominal.cost.value > 1.05 * truth.cost.value
-    assert identified.share.value == pytest.approx(1.0, abs=1e-2) and arms["zero", 0].share.value == pytest.approx(0.0)
+    assert identified.share.value == pytest.approx(1.0, abs=1e-2) and conditions["zero", 0].share.value == pytest.approx(0.0)
     assert identified.ratio.value == pytest.approx(1.0, abs=1e-2) and nominal.ratio.value == pytest.approx(0.0)
 
 
@@ -333,7 +333,7 @@ def test_a_broken_promise_is_printed_as_such(finished):
         assert "FAILED" in (finished / name).read_text()
     page = (finished / "report.html").read_text()
     assert "http" not in page.replace("http://www.w3.org", "") and page.count("data:image/svg") == 4
-    assert len(json.loads((finished / "summary.json").read_text())["runs"]) == len(STUDY.jobs(ARMS))
+    assert len(json.loads((finished / "summary.json").read_text())["runs"]) == len(STUDY.jobs(CONDITIONS))
 
 
 def test_every_step_of_the_truth_is_counted(finished):
@@ -361,7 +361,7 @@ def test_fits_are_shared_and_predict(finished):
 
 def test_a_study_resumes_and_other_executors_give_the_same_numbers(finished, tmp_path):
     register(STUDY, "pendulum", tmp_path, provenance={})
-    jobs = [job for job in STUDY.jobs(ARMS) if job.arm in ("zero", "identified") and job.budget in (0, 60)]
+    jobs = [job for job in STUDY.jobs(CONDITIONS) if job.condition in ("zero", "identified") and job.budget in (0, 60)]
     marker = {"cost": 1.5, "costs": [1.5] * 3, "failed": 0, "measures": {}, "truth_steps": {}, "model_cost": None}
     write_json(record_path(tmp_path, jobs[0]), marker)
     lines = []
@@ -392,7 +392,9 @@ def test_thresholds_cannot_be_changed_afterwards(tmp_path):
 
 
 def test_unusable_data_and_failing_runs_are_results(tmp_path):
-    study = replace(STUDY, arms=("zero", "nominal", "identified", "truth"), thresholds=(), curve=(), iterations=2, restarts=1)
+    study = replace(
+        STUDY, conditions=("zero", "nominal", "identified", "truth"), thresholds=(), curve=(), iterations=2, restarts=1
+    )
     worker = PlanWorker(PendulumCase(unusable=True), study, tmp_path)
     jobs = [Job("identified", 60, 0, 0), Job("nominal", 0, 0, 0)]
     assert run_jobs(jobs, worker, tmp_path, progress=lambda line: None) == ()
@@ -403,10 +405,10 @@ def test_unusable_data_and_failing_runs_are_results(tmp_path):
 
     broken = run_jobs([Job("truth", 0, 0, 0)], _explode, tmp_path, progress=lambda line: None)
     assert broken[0].message == "ZeroDivisionError: by zero"
-    one_each = replace(study, seeds=1, datasets=1, arms=("zero", "nominal", "truth"))
+    one_each = replace(study, seeds=1, datasets=1, conditions=("zero", "nominal", "truth"))
     assert run_jobs([Job("zero", 0, 0, 0)], worker, tmp_path, progress=lambda line: None) == ()
     summary = summarise(one_each, tmp_path)
-    assert all(arm.runs == arm.expected for arm in summary.arms) and summary.missing == ("truth",)
+    assert all(condition.runs == condition.expected for condition in summary.conditions) and summary.missing == ("truth",)
     assert "not finished" in headline(summary) and "- no run of the truth, unlimited (oracle)" in markdown(summary)
 
 
@@ -422,19 +424,19 @@ def test_bad_studies_are_refused():
     with pytest.raises(OptionError, match="quantity"):
         Threshold("identified", "luck", 0.5)
     with pytest.raises(OptionError, match="'truth'"):
-        check_study(replace(STUDY, arms=STUDY.arms[:-1]), PendulumCase())
+        check_study(replace(STUDY, conditions=STUDY.conditions[:-1]), PendulumCase())
     with pytest.raises(OptionError, match="executor"):
         run_jobs([], _explode, Path(), executor="slurm")
     with pytest.raises(DataError, match="no run"):
         summarise(STUDY, Path("nowhere"))
 
 
-def replanned(arms, out, case=None, **changes):
-    """Records of one run per arm, replanned at every step."""
-    study = replace(STUDY, kind="mpc", arms=arms, thresholds=(), curve=(), horizon=6, starts=2, **changes)
+def replanned(conditions, out, case=None, **changes):
+    """Records of one run per condition, replanned at every step."""
+    study = replace(STUDY, kind="mpc", conditions=conditions, thresholds=(), curve=(), horizon=6, starts=2, **changes)
     worker = PlanWorker(case or PendulumCase(), study, out)
-    assert run_jobs(study.jobs(ARMS), worker, out, progress=lambda line: None) == ()
-    return {job.arm: read_json(record_path(out, job)) for job in study.jobs(ARMS)}
+    assert run_jobs(study.jobs(CONDITIONS), worker, out, progress=lambda line: None) == ()
+    return {job.condition: read_json(record_path(out, job)) for job in study.jobs(CONDITIONS)}
 
 
 def test_forces_of_no_strength_change_nothing_when_replanning(tmp_path):
@@ -449,7 +451,7 @@ def test_forces_of_no_strength_change_nothing_when_replanning(tmp_path):
 def test_the_clock_of_forces_runs_with_the_truth(tmp_path):
     """A state of the truth at step t is planned from with the kicks of t on, and the kicks do not run out."""
     study = replace(STUDY, kind="mpc", thresholds=(), horizon=6)
-    model = build_model(PendulumCase(), study, Job("forces", 0, 0, 0), ARMS["forces"], tmp_path)
+    model = build_model(PendulumCase(), study, Job("forces", 0, 0, 0), CONDITIONS["forces"], tmp_path)
     state = Pendulum().initial_state(1)
     np.testing.assert_array_equal(model.states(state, 5), [[1.0, 0.0, 0.0, 5.0]])
     assert model.forced.horizon == 6 + SHORT_HORIZON
@@ -473,7 +475,7 @@ def test_a_black_box_learns_nothing_of_another_scene(monkeypatch):
     assert possible(vine("grow"), ("network", "residual")) == ("network", "residual")
     assert possible(vine("navigate"), ("network", "residual")) == ("residual",)
     with pytest.raises(OptionError, match="'network'"):
-        check_study(replace(STUDY, arms=("zero", "network", *STUDY.arms[2:])), vine("navigate"))
+        check_study(replace(STUDY, conditions=("zero", "network", *STUDY.conditions[2:])), vine("navigate"))
 
 
 def test_draw_keeps_the_center_first():
@@ -495,14 +497,14 @@ def load_script(name, monkeypatch):
 
 def test_the_smoke_study_ends_in_a_report(monkeypatch, tmp_path, capsys):
     script = load_script("transfer", monkeypatch)
-    arms = ("zero", "nominal", "forces", "identified", "truth_budget", "truth")
-    assert script.main(script.Args(study="smoke", workers=1, arms=arms, out=tmp_path)) == 0
+    conditions = ("zero", "nominal", "forces", "identified", "truth_budget", "truth")
+    assert script.main(script.Args(study="smoke", workers=1, conditions=conditions, out=tmp_path)) == 0
     assert "exploration" in (tmp_path / "table.md").read_text()
     runs = json.loads((tmp_path / "summary.json").read_text())["runs"]
-    assert {run["arm"] for run in runs} == set(arms) and all(np.isfinite(run["costs"]).all() for run in runs)
+    assert {run["condition"] for run in runs} == set(conditions) and all(np.isfinite(run["costs"]).all() for run in runs)
     assert (tmp_path / "transfer.gif").read_bytes()[:3] == b"GIF"
     assert str(tmp_path) not in (tmp_path / "study.json").read_text()
-    assert script.main(script.Args(study="smoke", workers=1, arms=arms[:2], out=tmp_path)) == 2
+    assert script.main(script.Args(study="smoke", workers=1, conditions=conditions[:2], out=tmp_path)) == 2
     assert "truth" in capsys.readouterr().err
 
 
@@ -534,8 +536,8 @@ def test_a_vine_study_identifies_the_twin_and_ends_in_a_report(monkeypatch, tmp_
     for name in vine.BODY:
         after, before = (abs(np.log(getattr(p, name) / getattr(case.best(), name))) for p in (found, case.default()))
         assert after < 0.5 * before, name
-    arms = ("zero", "nominal", "truth")
-    arguments = {"workers": 1, "seeds": 1, "starts": 1, "arms": arms, "out": tmp_path, "video": False}
+    conditions = ("zero", "nominal", "truth")
+    arguments = {"workers": 1, "seeds": 1, "starts": 1, "conditions": conditions, "out": tmp_path, "video": False}
     study = script.build_vine
     monkeypatch.setattr(script, "build_vine", lambda args: (study(args)[0], replace(study(args)[1], horizon=2)))
     assert script.main(script.Args(study="vine_grow", mpc=True, **arguments)) == 0
@@ -552,5 +554,5 @@ def test_the_full_studies_are_consistent(monkeypatch):
             case, study = script.build(script.Args(study=name, mpc=kind == "mpc", rl=kind == "rl"))
             check_study(study, case)
             assert study.kind == kind
-            assert study.jobs(ARMS) and study.budget == 10_000
+            assert study.jobs(CONDITIONS) and study.budget == 10_000
             assert study.thresholds[0].limit == 0.95

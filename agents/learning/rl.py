@@ -37,7 +37,7 @@ except ImportError as error:
     raise MissingDependencyError('agents.learning.rl needs stable-baselines3: pip install "softgym-envs[learn]"') from error
 
 from ..study.jobs import Job, Study
-from ..study.protocol import ARMS, NOTHING, Case, EmpiricalParameters, identify
+from ..study.protocol import CONDITIONS, NOTHING, Case, EmpiricalParameters, identify
 from .shared_policy import SharedPolicy
 
 Array = NDArray[np.float64]
@@ -494,7 +494,7 @@ def evaluate(
 
 @dataclass(frozen=True, eq=False)
 class PolicyWorker:
-    """Runs one job of a transfer study by reinforcement learning: train in the arm's environment, evaluate on the truth."""
+    """Runs one job of a transfer study by reinforcement learning: train in its environment, evaluate on the truth."""
 
     case: Case
     study: Study
@@ -513,13 +513,13 @@ class PolicyWorker:
         keywords, steps, spent = self.environment(job)
         model: BaseAlgorithm | None = None
         curve: tuple[LearningPoint, ...] = ()
-        if job.arm != NOTHING and steps > 1:
+        if job.condition != NOTHING and steps > 1:
             training = self.training(job, steps, keywords)
             model, curve = train(training)
         first = 10_000_019 + self.study.seed  # episodes that no training begins from
         truth = {**self.common, **self.truth}
         found = evaluate(model, self.env_id, episodes=self.study.starts, seed=first, keywords=truth)
-        on_truth = ARMS[job.arm].model == "truth" and model is not None
+        on_truth = CONDITIONS[job.condition].model == "truth" and model is not None
         physics = model.num_timesteps * self.study.substeps if model is not None else 0
         return {
             "cost": float(-found.returns.mean()),
@@ -543,7 +543,7 @@ class PolicyWorker:
         length = min(usual, steps // rows)
         whole = steps // (rows * length) * rows * length
         overrides = {"n_steps": length} if self.algorithm == "ppo" else {}
-        seed = 1000 * self.study.seed + job.seed  # common to all arms
+        seed = 1000 * self.study.seed + job.seed  # common to all conditions
         both = {**self.common, **keywords}
         return Training(self.env_id, whole, self.algorithm, both, rows, seed=seed, overrides=overrides)
 
@@ -551,9 +551,9 @@ class PolicyWorker:
         """Keywords of the training's environment, control steps, and the truth's steps that made them."""
         study, nothing = self.study, {"train": 0, "validation": 0}
         keywords: dict[str, Any]
-        model = ARMS[job.arm].model
+        model = CONDITIONS[job.condition].model
         if model == "truth":
-            steps = job.budget // study.substeps if ARMS[job.arm].budgeted else study.train_steps
+            steps = job.budget // study.substeps if CONDITIONS[job.condition].budgeted else study.train_steps
             return dict(self.truth), steps, nothing
         if model in ("identified", "posterior"):
             record = identify(self.case, study, job.budget, job.dataset, self.out)

@@ -2,7 +2,7 @@
 
     out/study.json         the study and its thresholds, written before the first run; another study is refused there
     out/fits/*.json        one per data set and budget
-    out/runs/*.json        one per arm, budget, data set and seed; those that exist are not run again
+    out/runs/*.json        one per condition, budget, data set and seed; those that exist are not run again
 
 Runs are independent and seeded by what they are: the executor (this process, processes, a Ray cluster) changes no number.
 """
@@ -30,14 +30,14 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Arm:
+class Condition:
     """One way to a policy."""
 
     name: str
     text: str
     """For the table."""
     model: str
-    """What is planned or trained in; see `agents.study.protocol.ARMS`."""
+    """What is planned or trained in; see `agents.study.protocol.CONDITIONS`."""
     method: Literal["plan", "mpc", "sampling", "sampled_plan", "budgeted_plan", "fixed"] = "plan"
     data: bool = False
     """Needs recordings of the truth."""
@@ -49,15 +49,15 @@ class Arm:
 
 @dataclass(frozen=True)
 class Threshold:
-    """A promise: `quantity` of `arm` will be at least `limit`.
+    """A promise: `quantity` of `condition` will be at least `limit`.
 
     Raises:
         OptionError: Unknown quantity.
     """
 
-    arm: str
+    condition: str
     quantity: Literal["share", "ratio", "improvement"]
-    """share of the oracle's gain over doing nothing; ratio: share of its gain over the nominal arm; improvement: P(> versus)"""
+    """share of the oracle's gain over doing nothing; ratio: share of its gain over `nominal`; improvement: P(> versus)"""
     limit: float
     versus: str = ""
     reason: str = ""
@@ -66,13 +66,13 @@ class Threshold:
         if self.quantity not in ("share", "ratio", "improvement"):
             raise OptionError(f"quantity is {self.quantity!r}, allowed are 'share', 'ratio', 'improvement'")
         if (self.quantity == "improvement") != bool(self.versus):
-            raise OptionError("versus names the other arm of an improvement, and nothing else")
+            raise OptionError("versus names the other condition of an improvement, and nothing else")
 
     @property
     def text(self) -> str:
         """One line for people."""
         what = f"P(better than {self.versus})" if self.versus else f"{self.quantity} of the oracle"
-        return f"{self.arm}: {what} ≥ {self.limit:g}"
+        return f"{self.condition}: {what} ≥ {self.limit:g}"
 
 
 @dataclass(frozen=True)
@@ -80,17 +80,17 @@ class Study:
     """Everything that decides the numbers, apart from the case (robot, task, fit), which is named only.
 
     Raises:
-        OptionError: A count is not positive, no budget, or a threshold on an arm that is not part of the study.
+        OptionError: A count is not positive, no budget, or a threshold on a condition that is not part of the study.
     """
 
     name: str
     kind: Literal["plan", "mpc", "rl"]
     """plan: iLQG once, then run; mpc: sampling MPC (MPPI), replanned at every control step; rl: a learned policy."""
-    arms: tuple[str, ...]
+    conditions: tuple[str, ...]
     budgets: tuple[int, ...]
     """Physics steps of the truth for training; the first is the main one, the others make the budget curve."""
     curve: tuple[str, ...] = ()
-    """Arms of the budget curve."""
+    """Conditions of the budget curve."""
     datasets: int = 5
     seeds: int = 5
     starts: int = 10
@@ -100,15 +100,15 @@ class Study:
     substeps: int = 100
     """Physics steps per control step."""
     restarts: int = 3
-    """Plans per run; the best in the arm's own model is kept."""
+    """Plans per run; the best in the condition's own model is kept."""
     iterations: int = 40
     """Of iLQG per plan."""
     trust: float = 0.3
     """See `agents.planning.ilqg.ILQGOptions`."""
     difference_step: float | None = 1e-2
-    """See `agents.planning.ilqg.ILQGOptions`; the same for every arm, so the truth's derivatives are no better or worse."""
+    """See `agents.planning.ilqg.ILQGOptions`; the same everywhere, so the truth's derivatives are no better or worse."""
     ensemble: int = 6
-    """Rows of robust arms."""
+    """Rows of robust conditions."""
     force: float = 0.1
     """Random kicks [m/s]."""
     train_steps: int = 0
@@ -131,36 +131,36 @@ class Study:
             raise OptionError(
                 f"kind is {self.kind!r} with train_steps {self.train_steps}; allowed are 'plan', 'mpc', or 'rl' with >= 1"
             )
-        for arm in (*self.curve, *(name for t in self.thresholds for name in (t.arm, t.versus or t.arm))):
-            if arm not in self.arms:
-                raise OptionError(f"arm {arm!r} is not part of the study; there are {', '.join(self.arms)}")
+        for condition in (*self.curve, *(name for t in self.thresholds for name in (t.condition, t.versus or t.condition))):
+            if condition not in self.conditions:
+                raise OptionError(f"condition {condition!r} is not part of the study; there are {', '.join(self.conditions)}")
 
     @property
     def budget(self) -> int:
         """The main budget."""
         return self.budgets[0]
 
-    def jobs(self, arms: dict[str, Arm]) -> tuple[Job, ...]:
-        """All runs; arms without data run once per seed.
+    def jobs(self, conditions: dict[str, Condition]) -> tuple[Job, ...]:
+        """All runs; conditions without data run once per seed.
 
         Raises:
-            OptionError: An arm is unknown.
+            OptionError: A condition is unknown.
         """
         found = []
-        for name in self.arms:
-            if name not in arms:
-                raise OptionError(f"unknown arm {name!r}; there are {', '.join(arms)}")
-            arm = arms[name]
-            for budget in self.budgets if name in self.curve and arm.budgeted else self.budgets[:1]:
-                for dataset in range(self.datasets if arm.data else 1):
-                    found += [Job(name, budget if arm.budgeted else 0, dataset, seed) for seed in range(self.seeds)]
+        for name in self.conditions:
+            if name not in conditions:
+                raise OptionError(f"unknown condition {name!r}; there are {', '.join(conditions)}")
+            condition = conditions[name]
+            for budget in self.budgets if name in self.curve and condition.budgeted else self.budgets[:1]:
+                for dataset in range(self.datasets if condition.data else 1):
+                    found += [Job(name, budget if condition.budgeted else 0, dataset, seed) for seed in range(self.seeds)]
         return tuple(found)
 
 
 class Job(NamedTuple):
     """One run."""
 
-    arm: str
+    condition: str
     budget: int
     """Physics steps of the truth for training; 0 where they do not matter."""
     dataset: int
@@ -169,7 +169,7 @@ class Job(NamedTuple):
     @property
     def name(self) -> str:
         """Of its file."""
-        return f"{self.arm}_b{self.budget}_d{self.dataset}_s{self.seed}"
+        return f"{self.condition}_b{self.budget}_d{self.dataset}_s{self.seed}"
 
 
 class Failure(NamedTuple):

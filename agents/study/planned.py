@@ -1,4 +1,4 @@
-"""Planning studies of `agents.study.protocol`: the model of an arm, a policy planned in it, one run on the truth.
+"""Planning studies of `agents.study.protocol`: the model of a condition, a policy planned in it, one run on the truth.
 
 Legend: B starts, T control steps, E rows of constants.
 """
@@ -33,9 +33,9 @@ from ..planning.plan import (
     run_policy,
     total_cost,
 )
-from .jobs import Arm, Job, Study, write_json
+from .jobs import Condition, Job, Study, write_json
 from .protocol import (
-    ARMS,
+    CONDITIONS,
     MODEL,
     PLANNING,
     POSTERIOR_SAMPLES,
@@ -56,7 +56,7 @@ Array = NDArray[np.float64]
 FEEDBACK = (0.0, 0.3, 1.0)
 """Candidates for the factor on a plan's gains; 0 is open loop."""
 SHORT_HORIZON = 8
-"""Control steps that receding-horizon arms look ahead."""
+"""Control steps that receding-horizon conditions look ahead."""
 
 
 # --- models ---------------------------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ SHORT_HORIZON = 8
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """What an arm plans in."""
+    """What a condition plans in."""
 
     simulator: Simulator
     parameters: Parameters | None
@@ -97,33 +97,33 @@ class Model:
         return None if self.parameters is None else self.parameters.row(0)
 
 
-def build_model(case: Case, study: Study, job: Job, arm: Arm, out: Path) -> Model:
-    """The model of an arm; arms with data read or make the fit of their data set."""
+def build_model(case: Case, study: Study, job: Job, condition: Condition, out: Path) -> Model:
+    """The model of a condition; conditions with data read or make the fit of their data set."""
     rng = stream(study, MODEL, job.budget, job.dataset, job.seed)
-    if arm.model == "truth":
+    if condition.model == "truth":
         truth = case.truth()
         return Model(truth, case.truth_parameters(), case.cost(truth), study.substeps)
     native = case.native()
     cost = case.cost(native)
-    if arm.model == "network":
+    if condition.model == "network":
         from ..models.network import train_networks
 
         data = recordings(case.recorded(), study, job.budget, job.dataset)
         fit_steps = identify(case, study, job.budget, job.dataset, out).truth_steps
         network = train_networks(native, data.train, substeps=study.substeps, rng=rng)
         return Model(network, None, cost, 1, fit_steps, detail={"network_error": network.networks.error})
-    if arm.model == "forces":
+    if condition.model == "forces":
         scale = study.force * case.force_scale()
         horizon = study.horizon + (SHORT_HORIZON if study.kind == "mpc" else 0)
         forced = ForcedSimulator(native, scale, study.ensemble - 1 or 1, horizon, int(rng.integers(2**31)))
         return Model(forced, forced.rows(case.default(), ensemble=True), ClockCost(cost), study.substeps, forced=forced)
-    if not arm.data:
+    if not condition.data:
         plain = {"nominal": case.default, "true": case.best}
-        if arm.model in plain:
-            return Model(native, plain[arm.model](), cost, study.substeps)
+        if condition.model in plain:
+            return Model(native, plain[condition.model](), cost, study.substeps)
         return Model(native, draw(case.default(), case.wide(), study.ensemble, rng), cost, study.substeps)
     record = identify(case, study, job.budget, job.dataset, out)
-    if arm.model == "residual":
+    if condition.model == "residual":
         data = recordings(case.recorded(), study, job.budget, job.dataset)
         fit = Identified(record.parameters, EmpiricalParameters(record.samples), record.note)
         try:
@@ -133,7 +133,7 @@ def build_model(case: Case, study: Study, job: Job, arm: Arm, out: Path) -> Mode
         detail = {"residual": note}
         return Model(native, fit.parameters, case.cost(native), study.substeps, record.truth_steps, detail=detail)
     rows = record.parameters
-    if arm.model == "posterior":
+    if condition.model == "posterior":
         rows = type(rows).from_vector(record.samples.to_matrix(POSTERIOR_SAMPLES)[: study.ensemble])
     return Model(native, rows, cost, study.substeps, record.truth_steps)
 
@@ -204,11 +204,11 @@ class ControllerExecutable:
 
 
 class Chosen(NamedTuple):
-    """What an arm's planner came up with."""
+    """What a condition's planner came up with."""
 
     executable: Executable
     model_cost: float | None
-    """Expected in the arm's own model from perturbed starts; None where there is no model run."""
+    """Expected in the condition's own model from perturbed starts; None where there is no model run."""
     detail: dict[str, Any]
     steps: int
     """Physics steps of the model, a linearisation by differences counted as the steps that it takes"""
@@ -216,7 +216,7 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Planner:
-    """Plans for one run; every arm has the same settings."""
+    """Plans for one run; every condition has the same settings."""
 
     case: Case
     study: Study
@@ -229,7 +229,7 @@ class Planner:
         return np.asarray(self.case.starts(stream(self.study, STARTS), 1)[0])
 
     def rng(self, purpose: int) -> np.random.Generator:
-        """Common to all arms of a seed."""
+        """Common to all conditions of a seed."""
         return stream(self.study, purpose, self.job.seed)
 
     def options(self, iterations: int) -> ILQGOptions:
@@ -237,7 +237,7 @@ class Planner:
         return ILQGOptions(max_iterations=iterations, trust=self.study.trust, difference_step=self.study.difference_step)
 
     def choose(self, method: str) -> Chosen:
-        """The policy of an arm's method."""
+        """The policy of a condition's method."""
         ways = {
             "plan": self.sampling if self.study.kind == "mpc" else self.plan,
             "mpc": self.replanned,
@@ -251,7 +251,9 @@ class Planner:
     def fixed(self) -> Chosen:
         """No control, or the first guess as it is."""
         nu = self.model.simulator.nu
-        policy = self.case.first_policy(self.rng(PLANNING)) if self.job.arm == "guess" else lambda x, t: np.zeros((len(x), nu))
+        policy = (
+            self.case.first_policy(self.rng(PLANNING)) if self.job.condition == "guess" else lambda x, t: np.zeros((len(x), nu))
+        )
         return Chosen(PolicyExecutable(policy, self.study.horizon, self.study.substeps), None, {}, 0)
 
     def guess(self, rng: np.random.Generator) -> Array:
@@ -294,7 +296,7 @@ class Planner:
                 if best is None or cost < best[0]:
                     best = cost, plan, feedback
         if best is None:
-            raise UnstablePlanError(f"the simulation fails under all {tried} first guesses of arm {self.job.arm}")
+            raise UnstablePlanError(f"the simulation fails under all {tried} first guesses of condition {self.job.condition}")
         cost, plan, feedback = best
         kept = self.model.forced.without_clock(plan) if self.model.forced is not None else plan
         detail = {"feedback": feedback, "plan_cost": plan.cost, "outcome": plan.outcome.name, "iterations": len(plan.log)}
@@ -397,11 +399,11 @@ class PlanWorker:
     out: Path
 
     def __call__(self, job: Job) -> dict[str, Any]:
-        """Plan in the arm's model, run on the truth, return the record."""
-        arm = ARMS[job.arm]
-        model = build_model(self.case, self.study, job, arm, self.out)
+        """Plan in the condition's model, run on the truth, return the record."""
+        condition = CONDITIONS[job.condition]
+        model = build_model(self.case, self.study, job, condition, self.out)
         planner = Planner(self.case, self.study, job, model)
-        chosen = planner.choose(arm.method)
+        chosen = planner.choose(condition.method)
         truth = self.case.truth()
         starts = self.case.starts(stream(self.study, STARTS), self.study.starts)
         run = chosen.executable.run(truth, starts, self.case.truth_parameters())
@@ -411,13 +413,13 @@ class PlanWorker:
         planned = chosen.steps
         if isinstance(chosen.executable, ControllerExecutable):
             planned += sum(chosen.executable.spent)
-        if arm.model == "truth":
+        if condition.model == "truth":
             spent["train"] += planned
         return {
             **score(self.case, self.study, truth, run),
             "model_cost": chosen.model_cost,
             "truth_steps": {**spent, "tuning": self.study.tuning_steps},
-            "model_steps": 0 if arm.model == "truth" else planned,
+            "model_steps": 0 if condition.model == "truth" else planned,
             "detail": {**model.detail, **chosen.detail},
         }
 

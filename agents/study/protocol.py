@@ -1,11 +1,11 @@
 """The transfer protocol: does what was planned or learned in a simulator work on the truth, and what did identification buy?
 
-Every arm plans with the same algorithm, iterations, restarts, first guesses and starts; arms differ in what they plan in. A
-policy is chosen among restarts and feedback strengths in the arm's own model, never on the truth, and is then run once on the
-truth from starts that all arms share. Every physics step of the truth is counted: training, validation and tuning apart.
+Every condition plans with the same algorithm, iterations, restarts, first guesses and starts; conditions differ in what they
+plan in. A policy is chosen among restarts and feedback strengths in the condition's own model, never on the truth, and is then
+run once on the truth from starts that all share. Every step of the truth is counted: training, validation and tuning apart.
 
-A `Case` is the robot's side of a study; these modules know no robot. Here: the arms, the case, what is identified for both
-kinds of study. `agents.study.planned` plans and runs; `agents.learning.rl` learns and runs; `agents.study.report` tells.
+A `Case` is the robot's side of a study; these modules know no robot. Here: the conditions, the case, what is identified for
+both kinds of study. `agents.study.planned` plans and runs; `agents.learning.rl` learns and runs; `agents.study.report` tells.
 
 Legend: B starts, T control steps, E rows of constants.
 """
@@ -26,39 +26,39 @@ from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.trajectory import DataSplit, Trajectory
 
 from ..planning.cost import Cost
-from .jobs import Arm, Study, read_json, write_json
+from .jobs import Condition, Study, read_json, write_json
 
 Array = NDArray[np.float64]
 BatchPolicy = Callable[[Array, int], Array]
 """States (B, nx) at control step t -> controls (B, nu)."""
 
-ARMS = {
-    arm.name: arm
-    for arm in (
-        Arm("zero", "no control", "nominal", "fixed", learns=False),
-        Arm("guess", "first guess, not planned", "nominal", "fixed", learns=False),
-        Arm("nominal", "engine before identification", "nominal"),
-        Arm("wide", "wide domain randomisation", "wide"),
-        Arm("forces", "random forces", "forces"),
-        Arm("identified", "identified engine", "identified", data=True, budgeted=True),
-        Arm("posterior", "identified + posterior randomisation", "posterior", data=True, budgeted=True),
-        Arm("residual", "identified + residual model", "residual", data=True, budgeted=True, learns=False),
-        Arm("identified_mpc", "identified engine, replanned at every step", "identified", "mpc", True, True, False),
-        Arm("true_constants", "our engine with the true constants", "true"),
-        Arm("network", "network ensemble on the same data", "network", "sampling", True, True, False),
-        Arm("truth_budget", "the truth, with the data's steps only", "truth", "budgeted_plan", budgeted=True),
-        Arm("truth_sampled", "the truth, sample-based iLQG", "truth", "sampled_plan", learns=False),
-        Arm("truth", "the truth, unlimited (oracle)", "truth"),
+CONDITIONS = {
+    condition.name: condition
+    for condition in (
+        Condition("zero", "no control", "nominal", "fixed", learns=False),
+        Condition("guess", "first guess, not planned", "nominal", "fixed", learns=False),
+        Condition("nominal", "engine before identification", "nominal"),
+        Condition("wide", "wide domain randomisation", "wide"),
+        Condition("forces", "random forces", "forces"),
+        Condition("identified", "identified engine", "identified", data=True, budgeted=True),
+        Condition("posterior", "identified + posterior randomisation", "posterior", data=True, budgeted=True),
+        Condition("residual", "identified + residual model", "residual", data=True, budgeted=True, learns=False),
+        Condition("identified_mpc", "identified engine, replanned at every step", "identified", "mpc", True, True, False),
+        Condition("true_constants", "our engine with the true constants", "true"),
+        Condition("network", "network ensemble on the same data", "network", "sampling", True, True, False),
+        Condition("truth_budget", "the truth, with the data's steps only", "truth", "budgeted_plan", budgeted=True),
+        Condition("truth_sampled", "the truth, sample-based iLQG", "truth", "sampled_plan", learns=False),
+        Condition("truth", "the truth, unlimited (oracle)", "truth"),
     )
 }
 ORACLE, NOMINAL, NOTHING = "truth", "nominal", "zero"
-"""Arms that the return ratio and the share are measured against."""
+"""Conditions that the return ratio and the share are measured against."""
 
 HORIZONS = (0.1, 0.5, 1.0, 2.0, 5.0)
 """[s] of prediction errors."""
 POSTERIOR_SAMPLES = 64
 
-# Streams of random numbers: one per purpose, so that adding an arm changes no other number.
+# Streams of random numbers: one per purpose, so that adding a condition changes no other number.
 DATA, STARTS, PLANNING, SELECTION, MODEL = range(5)
 
 
@@ -129,7 +129,7 @@ class Case(Protocol):
         ...
 
     def first_policy(self, rng: np.random.Generator) -> BatchPolicy:
-        """A policy whose run gives the first controls of a plan; all arms begin from the same ones."""
+        """A policy whose run gives the first controls of a plan; all conditions begin from the same ones."""
         ...
 
     def force_scale(self) -> Array:
@@ -309,25 +309,25 @@ def _prediction_error(
     return error if status[0] == 0 else np.inf
 
 
-def possible(case: Case, arms: tuple[str, ...]) -> tuple[str, ...]:
-    """Those arms that make sense: without an engine, nothing is known of another robot or scene than the recorded one."""
+def possible(case: Case, conditions: tuple[str, ...]) -> tuple[str, ...]:
+    """Those conditions that make sense: without an engine, nothing is known of another robot or scene than the recorded one."""
     at_home = case.recorded().name == case.name
-    return tuple(name for name in arms if at_home or ARMS[name].model != "network")
+    return tuple(name for name in conditions if at_home or CONDITIONS[name].model != "network")
 
 
 def check_study(study: Study, case: Case) -> None:
-    """Raise `OptionError` unless the study has the arms that its numbers are measured against, and no impossible one.
+    """Raise `OptionError` unless the study has the conditions that its numbers are measured against, and no impossible one.
 
     Raises:
         OptionError: One is missing, or one has no counterpart in reinforcement learning, or is not `possible`.
     """
     for name in (NOMINAL, ORACLE) if study.kind == "rl" else (NOTHING, NOMINAL, ORACLE):
-        if name not in study.arms:
-            raise OptionError(f"the study lacks the arm {name!r}, which its ratios are measured against")
-    for name in study.arms:
-        if name not in ARMS:
-            raise OptionError(f"unknown arm {name!r}; there are {', '.join(ARMS)}")
-        if study.kind == "rl" and not (ARMS[name].learns or name == NOTHING):
-            raise OptionError(f"arm {name!r} has no counterpart in reinforcement learning")
+        if name not in study.conditions:
+            raise OptionError(f"the study lacks the condition {name!r}, which its ratios are measured against")
+    for name in study.conditions:
+        if name not in CONDITIONS:
+            raise OptionError(f"unknown condition {name!r}; there are {', '.join(CONDITIONS)}")
+        if study.kind == "rl" and not (CONDITIONS[name].learns or name == NOTHING):
+            raise OptionError(f"condition {name!r} has no counterpart in reinforcement learning")
         if name not in possible(case, (name,)):
-            raise OptionError(f"arm {name!r} has no engine, and the recordings are of another robot or scene")
+            raise OptionError(f"condition {name!r} has no engine, and the recordings are of another robot or scene")

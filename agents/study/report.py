@@ -1,7 +1,7 @@
 """From the runs of a study to its numbers, verdicts and pages: summary.json, table.md and report.html.
 
-Costs become two numbers per arm, both 1 for the oracle: *share* = (C_nothing - C) / (C_nothing - C_oracle), what of the gain
-over doing nothing is reached, and *ratio* = (C_nominal - C) / (C_nominal - C_oracle), the return ratio against the engine
+Costs become two numbers per condition, both 1 for the oracle: *share* = (C_nothing - C) / (C_nothing - C_oracle), what of the
+gain over doing nothing is reached, and *ratio* = (C_nominal - C) / (C_nominal - C_oracle), the return ratio against the engine
 as it was before identification. Each is a ratio of interquartile means whose numerator and denominator are resampled together.
 Broken promises are printed as such. Legend: G data sets, R seeds.
 """
@@ -23,7 +23,7 @@ from softgym_envs.core.errors import DataError, MissingDependencyError
 from softgym_envs.core.files import write_atomically
 
 from .jobs import Job, Study, Threshold, read_json, read_records, write_json
-from .protocol import ARMS, NOMINAL, NOTHING, ORACLE
+from .protocol import CONDITIONS, NOMINAL, NOTHING, ORACLE
 from .statistics import (
     Interval,
     bootstrap,
@@ -41,10 +41,10 @@ LIMIT = 1e3
 
 
 @dataclass(frozen=True)
-class ArmSummary:
-    """Numbers of one arm at one budget."""
+class ConditionSummary:
+    """Numbers of one condition at one budget."""
 
-    arm: str
+    condition: str
     text: str
     budget: int
     runs: int
@@ -52,7 +52,7 @@ class ArmSummary:
     """Runs that the study plans; fewer `runs` is an unfinished study."""
     cost: Interval
     share: Interval | None
-    """None without the arms that it is measured against."""
+    """None without the conditions that it is measured against."""
     ratio: Interval | None
     improvement: Interval | None
     """P(better than nominal)"""
@@ -61,7 +61,7 @@ class ArmSummary:
     failed: int
     """Simulations of the truth that failed."""
     model_cost: float | None
-    """Expected in the arm's own model; beside `cost` it is the transfer gap."""
+    """Expected in the condition's own model; beside `cost` it is the transfer gap."""
     truth_steps: dict[str, float]
     """Per run: train, validation, tuning."""
     measures: dict[str, float]
@@ -91,54 +91,56 @@ class Summary:
     """All numbers of a study."""
 
     study: Study
-    arms: tuple[ArmSummary, ...]
+    conditions: tuple[ConditionSummary, ...]
     verdicts: tuple[Verdict, ...]
     scores: dict[str, Array]
-    """Arm -> costs (G, R) at the main budget."""
+    """Condition -> costs (G, R) at the main budget."""
     errors: dict[str, list[list[float]]]
     """Constants -> [horizon [s], mean error [m]], mean over the fits of the main budget"""
 
-    def shares(self, arm: str) -> Array | None:
+    def shares(self, condition: str) -> Array | None:
         """Every run's share of the oracle's gain, (G, R)."""
         low, high = self.scores.get(ORACLE), self.scores.get(NOTHING)
-        if low is None or high is None or arm not in self.scores:
+        if low is None or high is None or condition not in self.scores:
             return None
         best, nothing = float(interquartile_mean(low)), float(interquartile_mean(high))
-        return np.asarray((nothing - self.scores[arm]) / (nothing - best))
+        return np.asarray((nothing - self.scores[condition]) / (nothing - best))
 
     @property
     def complete(self) -> bool:
         """Whether every run is there."""
-        return not self.missing and all(arm.runs == arm.expected for arm in self.arms)
+        return not self.missing and all(condition.runs == condition.expected for condition in self.conditions)
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Arms without any run: they have no row in the table."""
-        there = {arm.arm for arm in self.arms}
-        return tuple(name for name in self.study.arms if name not in there)
+        """Conditions without any run: they have no row in the table."""
+        there = {condition.condition for condition in self.conditions}
+        return tuple(name for name in self.study.conditions if name not in there)
 
 
 def summarise(study: Study, out: Path) -> Summary:
-    """Read the runs of a study; arms without any run are left out.
+    """Read the runs of a study; conditions without any run are left out.
 
     Raises:
         DataError: There is no run at all.
         FileFormatError: A file cannot be read.
     """
-    jobs = study.jobs(ARMS)
+    jobs = study.jobs(CONDITIONS)
     records = read_records(out, jobs)
     if not records:
         raise DataError(f"{out} holds no run of the study {study.name!r}")
     groups: dict[tuple[str, int], list[Job]] = {}
     for job in jobs:
-        groups.setdefault((job.arm, job.budget), []).append(job)
-    main = {name: study.budget if ARMS[name].budgeted else 0 for name in study.arms}
-    scores = {name: matrix for name in study.arms if (matrix := _matrix(groups[name, main[name]], records)) is not None}
-    arms = tuple(
-        found for key, members in groups.items() if (found := _summarise_arm(study, key, members, records, scores)) is not None
+        groups.setdefault((job.condition, job.budget), []).append(job)
+    main = {name: study.budget if CONDITIONS[name].budgeted else 0 for name in study.conditions}
+    scores = {name: matrix for name in study.conditions if (matrix := _matrix(groups[name, main[name]], records)) is not None}
+    conditions = tuple(
+        found
+        for key, members in groups.items()
+        if (found := _summarise_condition(study, key, members, records, scores)) is not None
     )
-    verdicts = tuple(_judge(threshold, arms, scores, study) for threshold in study.thresholds)
-    return Summary(study, arms, verdicts, scores, _errors(study, out))
+    verdicts = tuple(_judge(threshold, conditions, scores, study) for threshold in study.thresholds)
+    return Summary(study, conditions, verdicts, scores, _errors(study, out))
 
 
 def _matrix(jobs: list[Job], records: dict[Job, dict[str, Any]]) -> Array | None:
@@ -152,21 +154,21 @@ def _matrix(jobs: list[Job], records: dict[Job, dict[str, Any]]) -> Array | None
 
 
 def _tiled(*matrices: Array) -> list[Array]:
-    """The same (G, R): an arm without data is repeated for every data set; seeds that one lacks are cut."""
+    """The same (G, R): a condition without data is repeated for every data set; seeds that one lacks are cut."""
     groups, runs = max(len(m) for m in matrices), min(m.shape[1] for m in matrices)
     return [np.repeat(m[:, :runs], groups if len(m) == 1 else 1, axis=0) for m in matrices]
 
 
-def _part(arm: Array, worst: Array, best: Array) -> Array:
+def _part(condition: Array, worst: Array, best: Array) -> Array:
     """(C_worst - C) / (C_worst - C_best) of interquartile means, bounded."""
-    c, w, b = (interquartile_mean(x) for x in (arm, worst, best))
+    c, w, b = (interquartile_mean(x) for x in (condition, worst, best))
     with np.errstate(all="ignore"):
         return np.asarray(np.clip(np.nan_to_num((w - c) / (w - b), nan=0.0), -LIMIT, LIMIT))
 
 
-def _summarise_arm(
+def _summarise_condition(
     study: Study, key: tuple[str, int], jobs: list[Job], records: dict[Job, dict[str, Any]], scores: dict[str, Array]
-) -> ArmSummary | None:
+) -> ConditionSummary | None:
     name, budget = key
     costs, there = _matrix(jobs, records), [records[job] for job in jobs if job in records]
     if costs is None:
@@ -181,13 +183,13 @@ def _summarise_arm(
         ours, theirs = _tiled(costs, scores[NOMINAL])
         improvement = bootstrap_improvement(-ours, -theirs, rng)
     if parts["share"] is not None:
-        nothing, best = (float(interquartile_mean(scores[arm])) for arm in (NOTHING, ORACLE))
+        nothing, best = (float(interquartile_mean(scores[condition])) for condition in (NOTHING, ORACLE))
         if nothing > best:
             gap = bootstrap((nothing - costs) / (nothing - best), rng, statistic=optimality_gap)
     expected = [r["model_cost"] for r in there if r.get("model_cost") is not None]
-    return ArmSummary(
+    return ConditionSummary(
         name,
-        ARMS[name].text,
+        CONDITIONS[name].text,
         budget,
         len(there),
         len(jobs),
@@ -204,15 +206,15 @@ def _summarise_arm(
     )
 
 
-def _judge(threshold: Threshold, arms: tuple[ArmSummary, ...], scores: dict[str, Array], study: Study) -> Verdict:
+def _judge(threshold: Threshold, conditions: tuple[ConditionSummary, ...], scores: dict[str, Array], study: Study) -> Verdict:
     """A promise against what was found at the main budget."""
     found: Interval | None = None
     if threshold.quantity == "improvement":
-        if threshold.arm in scores and threshold.versus in scores:
-            ours, theirs = _tiled(scores[threshold.arm], scores[threshold.versus])
+        if threshold.condition in scores and threshold.versus in scores:
+            ours, theirs = _tiled(scores[threshold.condition], scores[threshold.versus])
             found = bootstrap_improvement(-ours, -theirs, np.random.default_rng(study.seed))
     else:
-        mine = [a for a in arms if a.arm == threshold.arm and a.budget in (0, study.budget)]
+        mine = [a for a in conditions if a.condition == threshold.condition and a.budget in (0, study.budget)]
         found = getattr(mine[0], threshold.quantity) if mine else None
     return Verdict(threshold, found, found is not None and found.value >= threshold.limit)
 
@@ -260,9 +262,9 @@ def _number(value: float | None) -> str:
 
 def table(summary: Summary) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Head and rows of the result table."""
-    measures = list(dict.fromkeys(name for arm in summary.arms for name in arm.measures))
+    measures = list(dict.fromkeys(name for condition in summary.conditions for name in condition.measures))
     head = (
-        "arm",
+        "condition",
         "truth steps (train)",
         "(validation)",
         "(tuning)",
@@ -277,7 +279,7 @@ def table(summary: Summary) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         "runs",
     )
     rows = []
-    for a in summary.arms:
+    for a in summary.conditions:
         steps = tuple(_number(a.truth_steps[kind]) for kind in ("train", "validation", "tuning"))
         rows.append(
             (
@@ -302,7 +304,7 @@ def markdown(summary: Summary) -> str:
     head, rows = table(summary)
     lines = [f"# Transfer study: {summary.study.name}", "", f"**{headline(summary)}**", ""]
     lines += [f"- {v.text}" for v in summary.verdicts]
-    lines += [f"- no run of {ARMS[name].text}" for name in summary.missing] + [""]
+    lines += [f"- no run of {CONDITIONS[name].text}" for name in summary.missing] + [""]
     lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     lines += [
@@ -315,16 +317,22 @@ def markdown(summary: Summary) -> str:
 
 def to_json(summary: Summary, out: Path) -> dict[str, Any]:
     """Everything with every run, in plain numbers."""
-    arms = []
-    for a in summary.arms:
+    conditions = []
+    for a in summary.conditions:
         entry = {k: v._asdict() if isinstance(v, Interval) else v for k, v in vars(a).items()}
-        arms.append(entry)
+        conditions.append(entry)
     verdicts = [
         {"threshold": vars(v.threshold), "found": v.found._asdict() if v.found else None, "passed": v.passed, "text": v.text}
         for v in summary.verdicts
     ]
-    runs = list(read_records(out, summary.study.jobs(ARMS)).values())
-    return {"headline": headline(summary), "arms": arms, "verdicts": verdicts, "errors": summary.errors, "runs": runs}
+    runs = list(read_records(out, summary.study.jobs(CONDITIONS)).values())
+    return {
+        "headline": headline(summary),
+        "conditions": conditions,
+        "verdicts": verdicts,
+        "errors": summary.errors,
+        "runs": runs,
+    }
 
 
 def write_report(study: Study, out: Path, *, images: tuple[str, ...] = ()) -> Summary:
@@ -407,32 +415,37 @@ def plain_axes(axes: Any) -> None:
     axes.tick_params(colors=INK, labelsize=9)
 
 
-def _main_arms(summary: Summary) -> list[ArmSummary]:
-    return [a for a in summary.arms if a.budget in (0, summary.study.budget)]
+def _main_conditions(summary: Summary) -> list[ConditionSummary]:
+    return [a for a in summary.conditions if a.budget in (0, summary.study.budget)]
 
 
 def _draw_scores(summary: Summary, make: Any) -> Any:
-    """Cost of every arm: interval, interquartile mean, every run."""
-    arms = _main_arms(summary)
-    figure = make(figsize=(9, 0.42 * len(arms) + 1.0))
+    """Cost of every condition: interval, interquartile mean, every run."""
+    conditions = _main_conditions(summary)
+    figure = make(figsize=(9, 0.42 * len(conditions) + 1.0))
     axes = figure.add_subplot()
-    for row, arm in enumerate(arms):
-        color = ORANGE if arm.arm in (NOMINAL, NOTHING) else BLUE
-        axes.plot(summary.scores[arm.arm].ravel(), np.full(summary.scores[arm.arm].size, row), ".", color=GREY, markersize=4)
-        axes.hlines(row, arm.cost.low, arm.cost.high, color=color, linewidth=8, alpha=0.35)
-        axes.plot(arm.cost.value, row, "o", color=color)
-        if arm.model_cost is not None:
-            axes.plot(arm.model_cost, row, "|", color=INK, markersize=12, markeredgewidth=2)
-    axes.set_yticks(range(len(arms)), [a.text for a in arms])
+    for row, condition in enumerate(conditions):
+        color = ORANGE if condition.condition in (NOMINAL, NOTHING) else BLUE
+        runs = summary.scores[condition.condition].ravel()
+        axes.plot(runs, np.full(runs.size, row), ".", color=GREY, markersize=4)
+        axes.hlines(row, condition.cost.low, condition.cost.high, color=color, linewidth=8, alpha=0.35)
+        axes.plot(condition.cost.value, row, "o", color=color)
+        if condition.model_cost is not None:
+            axes.plot(condition.model_cost, row, "|", color=INK, markersize=12, markeredgewidth=2)
+    axes.set_yticks(range(len(conditions)), [a.text for a in conditions])
     axes.invert_yaxis()
-    axes.set_xlabel("cost on the truth (dots: runs, bar: 95 %, tick: what the arm's own model expected)")
+    axes.set_xlabel("cost on the truth (dots: runs, bar: 95 %, tick: what the condition's own model expected)")
     plain_axes(axes)
     return figure
 
 
 def _draw_profile(summary: Summary, make: Any) -> Any:
     """Performance profiles: fraction of runs with a share above tau."""
-    found = {a.text: s for a in _main_arms(summary) if a.arm != NOTHING and (s := summary.shares(a.arm)) is not None}
+    found = {
+        a.text: s
+        for a in _main_conditions(summary)
+        if a.condition != NOTHING and (s := summary.shares(a.condition)) is not None
+    }
     if not found or not all(np.isfinite(s).all() for s in found.values()):
         return None
     taus = np.linspace(-0.2, 1.2, 141)
@@ -455,16 +468,16 @@ def _draw_curve(summary: Summary, make: Any) -> Any:
     figure = make(figsize=(9, 3.4))
     axes = figure.add_subplot()
     for index, name in enumerate(summary.study.curve):
-        points = sorted((a for a in summary.arms if a.arm == name), key=lambda a: a.budget)
+        points = sorted((a for a in summary.conditions if a.condition == name), key=lambda a: a.budget)
         x, y = [a.budget for a in points], [a.cost.value for a in points]
         bars = [[a.cost.value - a.cost.low for a in points], [a.cost.high - a.cost.value for a in points]]
         axes.errorbar(
-            x, y, np.maximum(bars, 0.0), fmt="o-", color=COLORS[index % len(COLORS)], capsize=3, label=ARMS[name].text
+            x, y, np.maximum(bars, 0.0), fmt="o-", color=COLORS[index % len(COLORS)], capsize=3, label=CONDITIONS[name].text
         )
     for name, color in ((NOMINAL, ORANGE), (ORACLE, INK)):
-        for arm in summary.arms:
-            if arm.arm == name:
-                axes.axhline(arm.cost.value, color=color, linestyle="--", linewidth=1, label=arm.text)
+        for condition in summary.conditions:
+            if condition.condition == name:
+                axes.axhline(condition.cost.value, color=color, linestyle="--", linewidth=1, label=condition.text)
     axes.set_xscale("log")
     axes.set_xlabel("physics steps of the truth for training")
     axes.set_ylabel("cost on the truth")
