@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.complementarity import ComplementarityForm
-from ..core.errors import FileFormatError, OptionError, StructureError
-from ..core.files import read_toml
+from ..core.errors import OptionError
 from ..core.simulator import check_number
 from ..core.trajectory import Trajectory
 from .dynamics import BlockSimulator, ParticleSimulator
 from .model import BlockModel, ParticleModel
+from .scene_file import load_block
 
 Array = NDArray[np.float64]
 
@@ -100,45 +98,6 @@ def setup(variant: str = "") -> Setup:
     count = int(check_number("count", int(given) if given.isdecimal() else given, low=1, high=10_000, whole=True))
     simulator = ParticleSimulator(ParticleModel(count), _timestep(values, ParticleSimulator.dt))
     return Setup(simulator, tuple(name for name in simulator.parameters_class.names() if name.startswith("friction")))
-
-
-def load_block(path: str | Path) -> BlockModel:
-    """Read the geometry of a block from a TOML file, in m; points are in the block's frame, from its centre of mass.
-
-    The form::
-
-        [block]                                                   # entries are those of `BlockModel`, all optional
-        supports = [[0.06, 0.0], [-0.05, 0.06], [-0.05, -0.06]]   # three points that touch the table
-        attachment = [0.1, 0.04]                                  # where the string is tied
-        pulley = [1.2, 0.3]                                       # in the table's frame; without this entry: no string
-
-    Raises:
-        FileFormatError: No such file, not TOML, unknown entries, entries of the wrong kind.
-        StructureError: The centre of mass is not between the supports.
-    """
-    document = read_toml(path)
-    table = document.get("block")
-    if set(document) != {"block"} or not isinstance(table, dict):
-        raise FileFormatError(f"{path}: it has {', '.join(document) or 'nothing'}; expected one table [block]")
-    allowed = [f.name for f in fields(BlockModel)]
-    for key in table:
-        if key not in allowed:
-            raise FileFormatError(f"{path}: [block] has {key!r}; allowed are {', '.join(allowed)}")
-    try:
-        return BlockModel(**{"pulley": None, **{key: _points(value) for key, value in table.items()}})
-    except (StructureError, OptionError) as error:
-        raise type(error)(f"{path}: {error}") from None
-    except TypeError as error:
-        raise FileFormatError(f"{path}: [block] has {error}") from None
-
-
-def _points(value: Any) -> Any:
-    """Lists as tuples of numbers, all the way down; numbers as they are."""
-    if isinstance(value, list):
-        return tuple(_points(entry) for entry in value)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{value!r}, which is no number")
-    return value
 
 
 def _timestep(values: dict[str, str], longest: float) -> float:

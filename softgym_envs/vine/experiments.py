@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from ..core.files import write_atomically
 from ..core.trajectory import Trajectory
-from .identification import along_body
 from .model import VineModel, with_obstacles
 from .mujoco import VineTwin, VineTwinParameters
 from .obstacles import wall
+from .recipe import along_body
 
 Array = NDArray[np.float64]
 

@@ -1,0 +1,228 @@
+"""How a robot is recorded and identified, as data: what to record, and which constants each stage frees on which recordings.
+
+A room declares one `Recipe`; `sysid.run_recipe`, the verbs `record` and `identify`, the demo and the transfer studies all run
+the same one. Legend: nx state, nu control, ny measured columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from .complementarity import ComplementarityForm
+from .errors import DataError, OptionError
+from .parameters import Parameters
+from .simulator import Array, Simulator
+from .trajectory import DataSplit, Trajectory, TrajectorySet
+
+EXPERIMENT = "experiment"
+"""Key of a recording's metadata: the experiment that it is of."""
+
+
+class Recorder(Protocol):
+    """One recording of about `steps` physics steps on any world of the room, with the world's constants."""
+
+    def __call__(self, truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
+        """Record."""
+        ...
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Measured quantities as a function of the state, y = h(x): tracked points, a centre of mass, ..."""
+
+    names: tuple[str, ...]
+    """ny columns of the recordings."""
+    function: Callable[[Array], Array]
+    """States (..., nx) -> (..., ny), in SI; smooth."""
+
+
+class Program(NamedTuple):
+    """What `sysid.simultaneous` fits."""
+
+    form: ComplementarityForm
+    """The physics step of the simulator."""
+    observe: Any
+    """casadi.Function: state (nx) -> measured columns (ny)."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Something that is done with the robot and recorded."""
+
+    name: str
+    record: Recorder
+    longest: int
+    """Physics steps of one recording at most; what a recording has unless a budget is given."""
+    share: float = 1.0
+    """Share of a budget of physics steps; the last experiment gets what the others leave."""
+    most: int | None = None
+    """Recordings at most; None: as many as the budget allows."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One group of constants, fitted with all others held ([Wang2020] IV-D)."""
+
+    name: str
+    experiment: str
+    """Whose recordings are fitted; "" for a laboratory's."""
+    free: tuple[str, ...] | Callable[[Any], tuple[str, ...]]
+    """Constants, or a function of the simulator that names them."""
+    method: str
+    """A name of `sysid.methods.METHODS`."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the method's options; a mapping where the option is a dataclass."""
+    simulator: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the simulator that are changed for this stage."""
+    free_motion: bool = False
+    """The recordings are throws or releases: controls may be constant."""
+    window: float | None = None
+    """[s] Only so much of the beginning of every recording is used; None: all."""
+    noise: Mapping[str, float] = field(default_factory=dict)
+    """Pattern of column names -> standard deviation [SI], the first that fits; none: estimated."""
+
+    def free_of(self, simulator: Simulator) -> tuple[str, ...]:
+        """Constants that are fitted with this simulator."""
+        return self.free(simulator) if callable(self.free) else self.free
+
+    def noise_of(self, names: tuple[str, ...]) -> dict[str, float] | None:
+        """Standard deviation of every column; None where it is to be estimated.
+
+        Raises:
+            DataError: No pattern fits a column.
+        """
+        if not self.noise:
+            return None
+        found = {}
+        for name in names:
+            value = next((std for pattern, std in self.noise.items() if fnmatchcase(name, pattern)), None)
+            if value is None:
+                raise DataError(f"stage {self.name!r} says no noise of column {name!r}; it does of {', '.join(self.noise)}")
+            found[name] = value
+        return found
+
+    def of(self, recordings: TrajectorySet) -> TrajectorySet:
+        """The recordings that this stage fits, cut to its window."""
+        chosen = tuple(t for t in recordings if t.metadata.get(EXPERIMENT, "") == self.experiment)
+        if self.window is None:
+            return TrajectorySet(chosen)
+        return TrajectorySet(tuple(t.window(t.times[0], t.times[0] + self.window) for t in chosen))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """See the module docstring.
+
+    Raises:
+        OptionError: Two stages or experiments of one name, or a stage of an experiment that is not there.
+    """
+
+    stages: tuple[Stage, ...]
+    """In their order; each starts from the constants of the one before."""
+    experiments: tuple[Experiment, ...] = ()
+    """The last one also gives recordings to test predictions with."""
+    laboratory: Stage | None = None
+    """What `identify` fits to recordings that are of no experiment; None: the last stage."""
+    guess: Mapping[str, float] = field(default_factory=dict)
+    """Constants before identification, as from a data sheet; the others have their defaults."""
+    longest_step: float | None = None
+    """[s] Longest physics step at which a camera's recordings are fitted; None: the simulator's own."""
+    measurement: Callable[[Any, tuple[str, ...]], Measurement | None] | None = None
+    """(simulator, names of columns) -> those that are no state entries; None if there are none."""
+    first_state: Callable[[Any, tuple[str, ...]], Callable[[Trajectory], Array] | None] | None = None
+    """(simulator, names of columns) -> recording -> guess of its initial state (nx,)."""
+    infer_controls: Callable[[Any, Trajectory], Trajectory] | None = None
+    """(simulator, recording) -> the recording with controls; as it is, where it has some or nothing can be told."""
+    complementarity: Callable[[Any], ComplementarityForm] | None = None
+    """Simulator -> its physics step for `sysid.mpec`, or a coarser one."""
+    program: Callable[[Any, tuple[str, ...]], Program] | None = None
+    """(simulator, measured columns) -> what `sysid.simultaneous` fits."""
+
+    def __post_init__(self) -> None:
+        for what, named in (("stages", self.all_stages), ("experiments", self.experiments)):
+            names = [entry.name for entry in named]
+            if len(set(names)) != len(names):
+                raise OptionError(f"{what} are named {names}, expected each name once")
+        for stage in self.all_stages:
+            if stage.experiment:
+                self.experiment(stage.experiment)
+
+    @property
+    def all_stages(self) -> tuple[Stage, ...]:
+        """The stages, and the laboratory's."""
+        return self.stages if self.laboratory is None else (*self.stages, self.laboratory)
+
+    def stage(self, name: str) -> Stage:
+        """The stage of this name.
+
+        Raises:
+            OptionError: There is none.
+        """
+        return next((s for s in self.all_stages if s.name == name), None) or _unknown("stage", name, self.all_stages)
+
+    def experiment(self, name: str) -> Experiment:
+        """The experiment of this name.
+
+        Raises:
+            OptionError: There is none.
+        """
+        return next((e for e in self.experiments if e.name == name), None) or _unknown("experiment", name, self.experiments)
+
+    def record_one(
+        self,
+        name: str,
+        truth: Simulator,
+        rng: np.random.Generator,
+        *,
+        steps: int | None = None,
+        parameters: Parameters | None = None,
+    ) -> Trajectory:
+        """One recording, labelled with its experiment.
+
+        Raises:
+            OptionError: No such experiment.
+        """
+        experiment = self.experiment(name)
+        found = experiment.record(truth, rng, steps=steps or experiment.longest, parameters=parameters)
+        return replace(found, metadata={**found.metadata, EXPERIMENT: name})
+
+    def record(
+        self, truth: Simulator, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None, tests: int = 0
+    ) -> DataSplit:
+        """Recordings of all experiments for a budget of physics steps, and `tests` of the last one beside.
+
+        Args:
+            truth: The world that is recorded.
+            rng: Of the recordings for training; test recording i has its own of seed i.
+            steps: Physics steps of all recordings for training together.
+            parameters: Constants of the world; None: its defaults.
+            tests: Recordings of full length to judge predictions by.
+
+        Raises:
+            OptionError: The recipe has no experiment.
+        """
+        if not self.experiments:
+            raise OptionError("this recipe has no experiment to record")
+        train: list[Trajectory] = []
+        left = steps
+        for experiment in self.experiments:
+            budget = left if experiment is self.experiments[-1] else max(int(steps * experiment.share), 1)
+            count = 0
+            while budget > 0 and count != experiment.most:
+                train.append(
+                    self.record_one(experiment.name, truth, rng, steps=min(budget, experiment.longest), parameters=parameters)
+                )
+                used, count = max(train[-1].num_steps * train[-1].substeps, 1), count + 1
+                budget, left = budget - used, left - used
+        last = self.experiments[-1].name
+        test = tuple(self.record_one(last, truth, np.random.default_rng(i), parameters=parameters) for i in range(tests))
+        return DataSplit(TrajectorySet(tuple(train)), TrajectorySet(()), TrajectorySet(test))
+
+
+def _unknown(kind: str, name: str, known: tuple[Any, ...]) -> Any:
+    raise OptionError(f"unknown {kind} {name!r}; there are {', '.join(entry.name for entry in known) or 'none'}")

@@ -1,0 +1,159 @@
+"""How a tensegrity robot is recorded and identified ([Wang2020] V-A, V-B): in the air, then thrown; and what cameras see of it.
+
+Columns that are no state entries: "com.x" of the centre of mass, "node3.x" or "point3.x" of node 3 [m].
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import lie
+from ..core.errors import OptionError
+from ..core.parameters import Parameters
+from ..core.recipe import Experiment, Measurement, Recipe, Stage
+from ..core.trajectory import Trajectory
+from .experiments import record_in_air, record_throw
+from .model import TensegrityModel
+from .parameters import CONTACT
+
+Array = NDArray[np.float64]
+
+BODY = ("cable_stiffness", "cable_damping", "motor_speed", "motor_gain")
+"""Constants that a recording in the air shows (with the rods' mass known)."""
+GUESS = {"cable_stiffness": 3000.0, "cable_damping": 400.0, "motor_speed": 3.0, "motor_gain": 0.03}
+"""Constants before identification: a factor of about three off, as from a data sheet."""
+LONGEST = 5000
+"""Physics steps of the longest recording."""
+FIRST = 6
+"""Rows at the start of a recording that give the guess of positions and velocities."""
+
+
+def air(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
+    """A rod is held, the motors get a new random command every physics step."""
+    return record_in_air(truth, rng, duration=steps * truth.dt, hold=truth.dt, parameters=parameters)
+
+
+def throw(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
+    """The robot rolls over the ground, motors off."""
+    return record_throw(truth, rng, duration=steps * truth.dt, parameters=parameters)
+
+
+def contact_constants(simulator: Any) -> tuple[str, ...]:
+    """Constants of the simulator's contact mode."""
+    return CONTACT[simulator.contact]
+
+
+def measurement(simulator: Any, names: tuple[str, ...]) -> Measurement | None:
+    """Columns of the centre of mass and of nodes; None if there are none.
+
+    Raises:
+        OptionError: No such node.
+    """
+    model, picks = simulator.model, _picks(simulator.model, names)
+    if not picks:
+        return None
+    nodes, axes = (np.array([pick[i] for pick in picks]) for i in (1, 2))
+
+    def measure(states: Array) -> Array:
+        points = np.concatenate([model.node_positions(states), model.center_of_mass(states)[..., None, :]], axis=-2)
+        return np.asarray(points[..., nodes, axes])
+
+    return Measurement(tuple(pick[0] for pick in picks), measure)
+
+
+def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory], Array] | None:
+    """Recording -> initial state (nx,) from the first rows of its nodes; None if fewer than three are tracked.
+
+    Nodes that are not tracked are where the rest shape, laid onto the tracked ones, has them. Motors are at zero.
+    """
+    model = simulator.model
+    picks = [pick for pick in _picks(model, names) if pick[1] >= 0]
+    if len({node for _, node, _ in picks}) < 3:
+        return None
+
+    def guess(trajectory: Trajectory) -> Array:
+        position = np.full((len(model.nodes), 3), np.nan)
+        velocity = position.copy()
+        for name, node, axis in picks:
+            column = trajectory.select((name,)).values[: FIRST + 1, 0]
+            position[node, axis], velocity[node, axis] = _line(trajectory.times[: FIRST + 1], column)
+        return _state_of(model, position, velocity)
+
+    return guess
+
+
+def _picks(model: TensegrityModel, names: tuple[str, ...]) -> list[tuple[str, int, int]]:
+    """Name, node (-1 for the centre of mass) and axis of every column that is one.
+
+    Raises:
+        OptionError: No such node.
+    """
+    picks = []
+    for name in names:
+        match = re.fullmatch(r"(com|(?:node|point)(\d+))\.([xyz])", name)
+        if match:
+            node = -1 if match[2] is None else int(match[2])
+            if node >= 2 * model.num_rods:
+                raise OptionError(f"column {name!r}: nodes are 0 ... {2 * model.num_rods - 1}")
+            picks.append((name, node, "xyz".index(match[3])))
+    return picks
+
+
+def _line(times: Array, values: Array) -> tuple[float, float]:
+    """Value and slope at the first time, of the least-squares line through the values that are finite; NaN without any."""
+    seen = np.isfinite(values)
+    if not seen.any():
+        return float("nan"), float("nan")
+    if seen.sum() == 1:
+        return float(values[seen][0]), 0.0
+    slope, value = np.polyfit(times[seen] - times[0], values[seen], 1)
+    return float(value), float(slope)
+
+
+def _state_of(model: TensegrityModel, position: Array, velocity: Array) -> Array:
+    """State (nx,) with tracked nodes (N, 3) where they were measured, NaN where not: v = mean, w = d x d' / |d|^2 per rod."""
+    tracked = np.asarray(np.isfinite(position).all(axis=1))
+    if tracked.sum() < 3:
+        return np.asarray(model.state_from_nodes(model.nodes))
+    nodes = _laid_onto(model.nodes, position, tracked)
+    moving = np.where(tracked[:, None], velocity, velocity[tracked].mean(axis=0))
+    state = model.state_from_nodes(nodes)
+    for rod, (a, b, va, vb) in enumerate(zip(nodes[::2], nodes[1::2], moving[::2], moving[1::2], strict=True)):
+        entries, along = state[13 * rod : 13 * rod + 13], b - a
+        entries[7:10] = 0.5 * (va + vb)
+        entries[10:13] = lie.rotate(lie.conjugate(entries[3:7]), np.cross(along, vb - va) / (along @ along))
+    return np.asarray(state)
+
+
+def _laid_onto(rest: Array, position: Array, tracked: NDArray[np.bool_]) -> Array:
+    """`position` (N, 3), completed by the rest shape turned and shifted onto it (Kabsch 1976: SVD of the covariance)."""
+    from_mean, to_mean = rest[tracked].mean(axis=0), position[tracked].mean(axis=0)
+    u, _, vt = np.linalg.svd((rest[tracked] - from_mean).T @ (position[tracked] - to_mean))
+    turn = vt.T @ np.diag([1.0, 1.0, np.sign(np.linalg.det(vt.T @ u.T))]) @ u.T
+    return np.where(tracked[:, None], position, (rest - from_mean) @ turn.T + to_mean)
+
+
+_PRECISE = {"errors": "clustered", "levenberg": {"max_iterations": 100}}
+
+RECIPE = Recipe(
+    experiments=(Experiment("air", air, LONGEST, share=0.5, most=1), Experiment("throws", throw, LONGEST)),
+    stages=(
+        Stage("body", "air", BODY, "one_step", _PRECISE, simulator={"fixed_rod": 0}),
+        # No friction at all is a local minimum: the search from four starts sees only the beginning of every throw.
+        Stage(
+            "search", "throws", contact_constants, "one_step", {**_PRECISE, "starts": 4, "jacobian": "differences"},
+            free_motion=True, window=1.0,
+        ),
+        Stage("contact", "throws", contact_constants, "multiple_shooting", {**_PRECISE, "segment_steps": 50}, free_motion=True),
+    ),
+    laboratory=Stage("laboratory", "", contact_constants, "multiple_shooting", {"segment_steps": 100, "starts": 3}),
+    guess=GUESS,
+    measurement=measurement,
+    first_state=first_state,
+)  # fmt: skip
+"""The body from the air; contact by a search over single steps of the throws' first second, then over segments."""

@@ -1,0 +1,213 @@
+"""How a vine robot is recorded and identified: grown under random pressures, or tracked as points along its body.
+
+A laboratory's recording holds P points at equal distances along the robot, from its base (point 0) to its tip (point P - 1), as
+[Jitosho2021] III takes them from video: point k is at k / (P - 1) of the length that the robot has at that time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.errors import MissingDependencyError, OptionError
+from ..core.parameters import Parameters
+from ..core.recipe import Experiment, Measurement, Program, Recipe, Stage
+from ..core.trajectory import Trajectory
+from .model import VineModel
+
+Array = NDArray[np.float64]
+
+TUBE = ("bending_stiffness", "bending_damping")
+"""Constants that an oscillation shows (with the linear density known)."""
+BODY = (*TUBE, "steering_gain", "steering_lag")
+"""Constants that growth under random pressures shows."""
+GUESS = {"bending_stiffness": 0.06, "bending_damping": 6e-4, "steering_gain": 1.5e-6, "steering_lag": 0.6}
+"""Constants before identification: a factor of about three off, as from a data sheet."""
+AGREEMENT = {
+    "theta*": 2e-3, "omega*": 0.05, "length": 1e-3, "growth": 5e-3, "left*": 50.0, "right*": 50.0, "obstacle*": 1e-3,
+}  # fmt: skip
+"""[rad, rad/s, m, m/s, Pa, m or rad] How well predictions of state entries are asked to agree; see `FitProblem.noise`."""
+PERIOD = 0.2
+"""[s] Commands are held that long."""
+LONGEST = 1000
+"""Physics steps of the longest recording: after 5 s at half speed the robot is 0.6 m long."""
+LONGEST_STEP = 2.5e-3
+"""[s] Physics steps are whole parts of a frame, at most this long."""
+WINDOW = 9
+"""Frames over which a growth speed is taken."""
+STEADY = 0.01
+"""[m]"""
+FIRST = 8
+"""Rows at the start of a recording that give the guess of shape and rates."""
+SMOOTH = (4, 2, 2)
+"""Coefficients of the polynomials p, q and r that smooth the headings of the first rows; see `_state_of`."""
+
+
+def pressures(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
+    """Growth at about half speed; new pressures every second command, one of every two muscles is empty."""
+    substeps = round(PERIOD / truth.dt)
+    length, model, limit = max(steps // substeps, 1), truth.model, truth.control_bounds[1]
+    steer = np.repeat(rng.uniform(-1.0, 1.0, (-(-length // 2), model.num_sections)), 2, axis=0)[:length]
+    controls = np.empty((length, truth.nu))
+    controls[:, 0] = limit[0] * rng.uniform(0.2, 0.9, length)
+    controls[:, 1::2], controls[:, 2::2] = limit[1::2] * np.maximum(steer, 0), limit[2::2] * np.maximum(-steer, 0)
+    states, _ = truth.rollout(model.straight_state()[None], controls[None], parameters, substeps=substeps)
+    return Trajectory.from_rollout(truth, states[0], controls, substeps=substeps)
+
+
+def measurement(simulator: Any, names: tuple[str, ...]) -> Measurement | None:
+    """Columns "point0.x", "point0.y", ... [m]; None if there are none."""
+    model, picks = simulator.model, _picks(names)
+    if not picks:
+        return None
+    share = np.array([k for _, k, _ in picks]) / max(k for _, k, _ in picks)
+    axes = np.array([axis for *_, axis in picks])
+
+    def measure(states: Array) -> Array:
+        points = along_body(model, states, share)
+        return np.asarray(np.take_along_axis(points, axes.reshape(*[1] * (points.ndim - 2), -1, 1), axis=-1)[..., 0])
+
+    return Measurement(tuple(name for name, *_ in picks), measure)
+
+
+def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory], Array] | None:
+    """Recording -> initial state (nx,) from its first rows: headings and rates by least squares; None for few points."""
+    model, picks = simulator.model, _picks(names)
+    if len({k for _, k, _ in picks}) < 4:
+        return None
+
+    def guess(trajectory: Trajectory) -> Array:
+        rows = min(FIRST, len(trajectory.times))
+        return _state_of(model, trajectory.times[:rows] - trajectory.times[0], _points(picks, trajectory, rows))
+
+    return guess
+
+
+def program(simulator: Any, names: tuple[str, ...]) -> Program:
+    """The symbolic step, and measured points as casadi.Function of the state.
+
+    Raises:
+        OptionError: No points, or a robot that has no symbolic step; see `symbolic.complementarity_form`.
+        MissingDependencyError: CasADi is not installed.
+    """
+    try:
+        import casadi as ca
+
+        from .symbolic import complementarity_form, tracked_points
+    except ImportError as error:
+        raise MissingDependencyError('the symbolic step needs CasADi: pip install "softgym-envs[sysid]"') from error
+    model, picks = simulator.model, _picks(names)
+    if not picks:
+        raise OptionError(f"columns are {', '.join(names)}; expected points: point0.x, point0.y, ...")
+    points = tracked_points(model, np.array([k for _, k, _ in picks]) / max(k for _, k, _ in picks))
+    x = ca.SX.sym("x", model.nx)
+    chosen = [2 * place + axis for place, (_, _, axis) in enumerate(picks)]
+    return Program(complementarity_form(simulator), ca.Function("points", [x], [points(x)[chosen]]))
+
+
+def infer_controls(simulator: Any, trajectory: Trajectory) -> Trajectory:
+    """Growth speed from the length of the line of points, smoothed over `WINDOW` frames; muscles empty.
+
+    A length that changes by less than `STEADY` does not grow.
+    """
+    model, picks = simulator.model, _picks(trajectory.names)
+    if trajectory.control_names or not picks:
+        return trajectory
+    lengths = _lengths(_points(picks, trajectory, len(trajectory.times)))
+    controls = np.zeros((trajectory.num_steps, model.nu))
+    if np.ptp(lengths) > STEADY:
+        half, steps = WINDOW // 2, np.arange(trajectory.num_steps)
+        low, high = np.maximum(steps - half, 0), np.minimum(steps + 1 + half, trajectory.num_steps)
+        speed = (lengths[high] - lengths[low]) / ((high - low) * trajectory.period)
+        controls[:, 0] = np.clip(speed, 0.0, model.max_growth)
+    units = ("m/s", *["Pa"] * (model.nu - 1))
+    return trajectory.with_controls(controls, model.control_names, units)
+
+
+def _points(picks: list[tuple[str, int, int]], trajectory: Trajectory, rows: int) -> Array:
+    """Points of the first rows, NaN where they were lost, (rows, P, 2) [m]."""
+    points = np.full((rows, max(k for _, k, _ in picks) + 1, 2), np.nan)
+    for name, k, axis in picks:
+        points[:, k, axis] = trajectory.select((name,)).values[:rows, 0]
+    return points
+
+
+def _lengths(points: Array) -> Array:
+    """Length of the line of points in every row, gaps bridged, (rows, P, 2) -> (rows,) [m]."""
+    lengths = np.full(len(points), np.nan)
+    for row, line in enumerate(points):
+        seen = np.flatnonzero(np.isfinite(line).all(axis=1))
+        if len(seen) > 1:
+            size = np.linalg.norm(np.diff(line[seen], axis=0), axis=1).sum()
+            lengths[row] = size * (len(line) - 1) / (seen[-1] - seen[0])
+    found = np.flatnonzero(np.isfinite(lengths))
+    return np.interp(np.arange(len(points)), found, lengths[found]) if len(found) else np.zeros(len(points))
+
+
+def along_body(model: VineModel, states: Array, share: Array) -> Array:
+    """Points at shares (k,) of the robot's length from the base, (..., nx) -> (..., k, 2) [m]."""
+    stations = share * model.split(states).length[..., None]
+    return model.points_along(states, stations)
+
+
+def _picks(names: tuple[str, ...]) -> list[tuple[str, int, int]]:
+    """Name, number of the point and axis of every column that is one."""
+    found = [(name, re.fullmatch(r"point(\d+)\.([xy])", name)) for name in names]
+    return [(name, int(match[1]), "xy".index(match[2])) for name, match in found if match]
+
+
+def _state_of(model: VineModel, times: Array, points: Array) -> Array:
+    """State whose links follow points (rows, P, 2), which may hold NaN.
+
+    Least squares of heading(s, t) = base + s (p(s) + t q(s) + t^2 r(s)) with polynomials in the share s of the length.
+    """
+    samples, lengths = [], []
+    for time, row in zip(times, points, strict=True):
+        seen = np.isfinite(row).all(axis=1)
+        share, steps = np.flatnonzero(seen) / (len(row) - 1), np.diff(row[seen], axis=0)
+        size = np.linalg.norm(steps, axis=1)
+        heading = model.base[2] + np.unwrap(np.arctan2(steps[:, 1], steps[:, 0]) - model.base[2])
+        lengths.append(size.sum() / max(share[-1] - share[0], 1e-9))
+        samples += [(0.5 * (a + b), time, h, w) for a, b, h, w in zip(share[:-1], share[1:], heading, size, strict=True)]
+    share, when, heading, size = np.array(samples).T
+    orders = [
+        (power, order) for order, degree in enumerate(SMOOTH if len(times) > 2 else SMOOTH[:1]) for power in range(degree)
+    ]
+    columns = np.stack([share ** (power + 1) * when**order for power, order in orders], axis=1)
+    fitted = np.linalg.lstsq(columns * size[:, None], (heading - model.base[2]) * size, rcond=None)[0]
+    growth, length = np.polyfit(times, lengths, 1) if len(times) > 2 else (0.0, lengths[0])
+    state = model.straight_state(float(np.clip(length, model.link_length, model.max_length)))
+    parts = model.split(state)
+    ends = np.concatenate([[0.0], np.cumsum(model.link_lengths(parts.length))]) / parts.length
+    middles = 0.5 * (ends[1:] + ends[:-1])
+    for (power, order), value in zip(orders, fitted, strict=True):
+        if order < 2:
+            (parts.theta, parts.omega)[order][:] += value * middles ** (power + 1)
+    parts.growth[...] = np.clip(growth, 0.0, model.max_growth)
+    return model.tidy(state)
+
+
+RECIPE = Recipe(
+    experiments=(Experiment("pressures", pressures, LONGEST),),
+    stages=(
+        Stage(
+            "body", "pressures", BODY, "multiple_shooting",
+            {"segment_steps": 5, "errors": "clustered", "levenberg": {"max_iterations": 30}}, noise=AGREEMENT,
+        ),
+    ),
+    laboratory=Stage(
+        "laboratory", "", TUBE, "single_shooting", {"starts": 3, "levenberg": {"cost_tolerance": 1e-6}},
+        simulator={"bending": "linear"},
+    ),
+    guess=GUESS,
+    longest_step=LONGEST_STEP,
+    measurement=measurement,
+    first_state=first_state,
+    infer_controls=infer_controls,
+    program=program,
+)  # fmt: skip
+"""Bending and muscles from segments of a second; of a laboratory's points, bending."""
