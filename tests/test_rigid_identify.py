@@ -81,7 +81,7 @@ def test_geometry_comes_from_a_file(script, tmp_path):
         "[block]\nsupports = [[0.08, 0.02], [-0.04, 0.06], [-0.05, -0.07]]\nattachment = [0.1, -0.05]\npulley = [1.3, -0.4]\n"
         "num_directions = 8\n"
     )
-    model = script.load_setup(f"contact:scene={scene}").simulator.model
+    model = script.load_setup(f"rigid:scene={scene}").simulator.model
     path, out = camera_file(tmp_path / "camera.csv", pulled(0.25, model), BLOCK_UNITS), tmp_path / "out"
     noise = ("--noise", "x", "0.001", "y", "0.001", "theta", "0.005")
     assert run(script, f"block:scene={scene}", "--data", path, "--method", "mpec", "--out", out, *noise) == 0

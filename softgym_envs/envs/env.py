@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..core.errors import OptionError, ShapeError
 from ..core.simulator import Simulator
 from ..core.task import Task
+from ..rooms import room as load_room
 from .episodes import Episodes, Observation, Outcome, make_episodes
 
 Array = NDArray[np.float64]
@@ -28,14 +29,15 @@ class SoftgymEnv(gym.Env[Observation, NDArray[np.float32]]):
     "constants" where they differ from the nominal ones. If the simulation breaks down, the last observation comes back
     with terminated = True and a fixed penalty.
 
-    >>> env = SoftgymEnv("softgym_envs.tensegrity.build:roll")
+    >>> env = SoftgymEnv("softgym_envs.tensegrity:ROOM", "TensegrityRoll-v0")
     >>> observation, info = env.reset(seed=0)
     >>> observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
 
     Args:
-        build: "package.module:function" that builds the task and the simulator.
+        room: Path "package.module:ROOM" of the room.
+        task: The id.
         render_mode: None, "human" or "rgb_array".
-        **keywords: Those of `episodes.Settings` (params, randomize, ...) and of the function (backend, obs_mode, ...).
+        **keywords: Those of `episodes.Settings` (backend, model, params, ...) and of the id's own function.
 
     Raises:
         OptionError: A keyword is unknown or has a value that is not allowed.
@@ -44,12 +46,12 @@ class SoftgymEnv(gym.Env[Observation, NDArray[np.float32]]):
 
     metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 10}  # noqa: RUF012  (Gymnasium's)
 
-    def __init__(self, build: str, *, render_mode: str | None = None, **keywords: Any) -> None:
-        self.episodes = make_episodes(build, [self.np_random], keywords)
+    def __init__(self, room: str, task: str, *, render_mode: str | None = None, **keywords: Any) -> None:
+        self.episodes = make_episodes(load_room(room), task, [self.np_random], keywords)
         self.render_mode = checked_render_mode(render_mode)
         self.metadata = metadata(self.episodes)
         self.observation_space, self.action_space = spaces_of(self.episodes)
-        self.backend = str(keywords.get("backend", "native"))
+        self.backend = self.episodes.settings.backend
         self._renderer: Any = None
 
     @property

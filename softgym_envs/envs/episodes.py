@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import FileFormatError, OptionError, ParameterError, ShapeError
-from ..core.files import read_toml
+from ..core.errors import OptionError, ParameterError, ShapeError
 from ..core.parameters import ParameterDistribution, Parameters, UniformParameters
+from ..core.room import NATIVE, Room
 from ..core.simulator import Simulator, check_array, check_number
+from ..core.spec import SimulatorSpec
 from ..core.task import BoolArray, Start, Task, check_options, load
 
 Array = NDArray[np.float64]
@@ -46,10 +47,22 @@ class Settings:
         OptionError: A value is not allowed.
     """
 
+    backend: str = NATIVE
+    """World that the task runs on: "native", our engine; "mujoco", the twin, or another truth of the room; or
+    "package.module:function" of your own, which makes a simulator from `model`."""
+    model: Any = None
+    """Robot: a name of the room's, a TOML file of your own, or a model object; None takes the id's."""
+    dt: float | None = None
+    """Physics step [s]; None takes that of the file given as `params`, else the backend's own."""
+    device: str = "cpu"
+    """"cpu", or a CUDA device for our engine."""
+    simulator_options: Mapping[str, Any] | None = None
+    """Further keywords of the simulator; they win over the table [simulator.options] of a file given as `params`."""
     control_period: float = 0.1
     """Time between actions [s], a multiple of the simulator's dt."""
     params: Parameters | str | Path | None = None
-    """Constants, or the TOML file of a fit; None takes the simulator's defaults."""
+    """Constants, or the TOML file of a fit; None takes the simulator's defaults. A file says which room, structure, options and
+    dt it belongs to, and is refused with others."""
     randomize: Mapping[str, tuple[float, float]] | ParameterDistribution | None = None
     """Constants drawn anew for every episode: name -> (low, high), or a distribution."""
     sensor_noise: float = 0.0
@@ -298,45 +311,58 @@ class Episodes:
 _SAVED = ("state", "context", "queue", "constants", "observed", "steps")
 
 
-def make_episodes(build: str, rngs: Sequence[np.random.Generator], keywords: Mapping[str, Any]) -> Episodes:
-    """Episodes of the environment that a room's function builds.
+def make_episodes(room: Room, task_id: str, rngs: Sequence[np.random.Generator], keywords: Mapping[str, Any]) -> Episodes:
+    """Episodes of one of a room's ids.
 
     Args:
-        build: Path "package.module:function"; the function returns a task and a simulator.
+        room: Where the id is declared.
+        task_id: The id.
         rngs: One generator per row.
-        keywords: Of `Settings` and of the function.
+        keywords: Of `Settings` and of the id's own function.
 
     Raises:
-        OptionError: Unknown keyword.
+        OptionError: Unknown keyword, or a value that is not allowed.
+        ParameterError: The file given as params belongs to another room, structure, option or dt.
     """
-    builder = load(build)
-    shared = {f.name for f in fields(Settings)}
-    own = set(inspect.signature(builder).parameters)
+    entry = room.task(task_id)
+    build = load(entry.build)
+    shared = [f.name for f in fields(Settings)]
+    own = [name for name in inspect.signature(build).parameters if name not in ("model", "simulate", *shared)]
     for name in keywords:
-        if name not in shared | own:
-            raise OptionError(f"unknown keyword {name!r}; allowed are render_mode, {', '.join(sorted(shared | own))}")
+        if name not in (*shared, *own):
+            raise OptionError(f"unknown keyword {name!r}; allowed are render_mode, {', '.join(sorted((*shared, *own)))}")
     settings = Settings(**{name: value for name, value in keywords.items() if name in shared})
-    if "control_period" in own:
-        keywords = {**keywords, "control_period": settings.control_period}
-    if "simulator_options" in own and keywords.get("backend", "native") == "native":
-        keywords = {**keywords, "simulator_options": simulator_options(settings.params, keywords.get("simulator_options"))}
-    task, simulator = builder(**{name: value for name, value in keywords.items() if name in own})
+    spec = SimulatorSpec.read(settings.params) if isinstance(settings.params, (str, Path)) else None
+
+    def simulate(model: Any) -> Simulator:
+        return _simulator(room, model, settings, spec)
+
+    task, simulator = build(
+        room.model(entry.model if settings.model is None else settings.model),
+        simulate,
+        control_period=settings.control_period,
+        **{name: value for name, value in keywords.items() if name in own},
+    )
     return Episodes(task, simulator, rngs, settings)
 
 
-def simulator_options(params: Parameters | str | Path | None, given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The choices that a file of constants belongs to (its table [simulator]), then those given by hand.
-
-    Raises:
-        FileFormatError: The file cannot be read, or its [simulator] is no table.
-        OptionError: `given` is no mapping.
-    """
-    written = read_toml(params).get("simulator", {}) if isinstance(params, (str, Path)) else {}
-    if not isinstance(written, Mapping):
-        raise FileFormatError(f"{params}: simulator is {written!r}, expected a table [simulator]")
-    if not isinstance(given or {}, Mapping):
-        raise OptionError(f"simulator_options is {given!r}, expected a mapping of keywords to values")
-    return {**written, **(given or {})}
+def _simulator(room: Room, model: Any, settings: Settings, spec: SimulatorSpec | None) -> Simulator:
+    """The world that the settings ask for; our engine with the options and dt that a file of constants belongs to."""
+    options, dt = settings.simulator_options, settings.dt
+    if not isinstance(options or {}, Mapping):
+        raise OptionError(f"simulator_options is {options!r}, expected a mapping of keywords to values")
+    if spec is not None and settings.backend == NATIVE:
+        if spec.room == room.name:
+            options, dt = {**spec.options, **(options or {})}, spec.dt if dt is None else dt
+    made = room.simulator(model, backend=settings.backend, dt=dt, device=settings.device, options=options)
+    if spec is not None and settings.backend == NATIVE:
+        wrong = spec.mismatch(SimulatorSpec.of(made), free=room.free_structure)
+        if wrong:
+            raise ParameterError(
+                f"params {settings.params}: {wrong}. Identify again for this simulator, or give the constants as an object "
+                "(Parameters.load) if you know that they hold"
+            )
+    return made
 
 
 def whole_steps(name: str, seconds: float, dt: float) -> int:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..core.errors import OptionError
 from ..core.simulator import Simulator
 from ..core.task import BoolArray, Task
+from ..rooms import room as load_room
 from .env import (
     checked_render_mode,
     draw_row,
@@ -43,7 +44,8 @@ class SoftgymVectorEnv(gym.vector.VectorEnv[Observation, NDArray[np.float32], Ar
     (4, 100)
 
     Args:
-        build: "package.module:function" that builds the task and the simulator.
+        room: Path "package.module:ROOM" of the room.
+        task: The id.
         num_envs: B.
         max_episode_steps: Rows are truncated after so many steps; None for never.
         autoreset_mode: "next_step" (the step after an episode's last one ignores its action and returns the first
@@ -61,7 +63,8 @@ class SoftgymVectorEnv(gym.vector.VectorEnv[Observation, NDArray[np.float32], Ar
 
     def __init__(
         self,
-        build: str,
+        room: str,
+        task: str,
         num_envs: int = 1,
         *,
         max_episode_steps: int | None = None,
@@ -80,7 +83,8 @@ class SoftgymVectorEnv(gym.vector.VectorEnv[Observation, NDArray[np.float32], Ar
         self.num_envs = int(num_envs)
         self.max_episode_steps = max_episode_steps
         self.render_mode = checked_render_mode(render_mode)
-        self.episodes = make_episodes(build, _generators(int(self.np_random_seed or 0), self.num_envs), keywords)
+        generators = _generators(int(self.np_random_seed or 0), self.num_envs)
+        self.episodes = make_episodes(load_room(room), task, generators, keywords)
         self.metadata = {
             **metadata(self.episodes),
             "render_modes": ["rgb_array"],
@@ -89,7 +93,7 @@ class SoftgymVectorEnv(gym.vector.VectorEnv[Observation, NDArray[np.float32], Ar
         self.single_observation_space, self.single_action_space = spaces_of(self.episodes)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
-        self.backend = str(keywords.get("backend", "native"))
+        self.backend = self.episodes.settings.backend
         self._done = np.zeros(self.num_envs, dtype=np.bool_)
         self._renderer: Any = None
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..core.errors import OptionError
@@ -14,14 +14,13 @@ from .tasks import ReachPose, same
 
 
 def sliding_block(
+    model: BlockModel,
+    simulate: Callable[[Any], Simulator],
     *,
-    backend: str = "native",
-    device: str = "cpu",
     control_period: float = 0.1,
     obs_mode: str = "sensors",
-    simulator_options: Mapping[str, Any] | None = None,
-    supports: Sequence[Sequence[float]] = BlockModel.supports,
-    handle: Sequence[float] = BlockModel.handle,
+    supports: Sequence[Sequence[float]] | None = None,
+    handle: Sequence[float] | None = None,
     goal_distance: Sequence[float] = (0.15, 0.4),
     goal_turn: float = 1.0,
     tolerance: Sequence[float] = (0.02, 0.15),
@@ -33,24 +32,23 @@ def sliding_block(
     out has an advantage (docs/rigid.md); handle=(0, 0) with goal_turn=0 is the easier task of shoving it to a place.
 
     Args:
-        backend: "native", our engine, or "mujoco", the twin.
-        device: "cpu".
+        model: The robot.
+        simulate: Makes the simulator of a model.
         control_period: Time between actions [s].
         obs_mode: "sensors" or "state".
-        simulator_options: Further keywords of the simulator: dt; for the twin height.
-        supports: Three points of the block that touch the table, from its centre of mass [m].
-        handle: Where the force acts [m].
+        supports: Three points of the block that touch the table, from its centre of mass [m]; None: the model's.
+        handle: Where the force acts [m]; None: the model's.
         goal_distance: Distance of the goal from the first pose, (low, high) [m].
         goal_turn: Largest angle of the goal from the first pose [rad].
         tolerance: How near the goal counts as reached, (place [m], angle [rad]).
         control_weight: Weight of the mean squared action.
     """
-    try:
-        points: Any = tuple((float(x), float(y)) for x, y in supports)
-    except (TypeError, ValueError):
-        points = ()
-    model = BlockModel(supports=points, handle=_pair("handle", handle), pulley=None)
-    simulator = simulate(model, backend, device, simulator_options)
+    model = replace(model, pulley=None)
+    if supports is not None:
+        model = replace(model, supports=_points(supports))
+    if handle is not None:
+        model = replace(model, handle=_pair("handle", handle))
+    simulator = simulate(model)
     embed = getattr(simulator, "embed", same)
     task = ReachPose(
         model, control_period, obs_mode, control_weight, goal_distance=_pair("goal_distance", goal_distance),
@@ -59,30 +57,12 @@ def sliding_block(
     return task, simulator
 
 
-def simulate(model: BlockModel, backend: str, device: str, options: Mapping[str, Any] | None) -> Simulator:
-    """The simulator of a model.
-
-    Raises:
-        OptionError: Unknown backend, a device that it cannot use, unknown keywords.
-    """
-    kind: Any
-    if backend == "native":
-        from .dynamics import BlockSimulator as kind
-    elif backend == "mujoco":
-        from .mujoco import BlockTwin as kind
-    else:
-        raise OptionError(f"backend is {backend!r}, allowed are native, mujoco")
-    if device != "cpu":
-        raise OptionError(f"device is {device!r}, the sliding block runs on 'cpu'")
-    if not isinstance(options or {}, Mapping):
-        raise OptionError(f"simulator_options is {options!r}, expected a mapping of keywords to values")
-    keywords = dict(options or {})
-    allowed = set(inspect.signature(kind).parameters) - {"model"}
-    for name in keywords:
-        if name not in allowed:
-            raise OptionError(f"simulator_options has {name!r}; {kind.__name__} takes {', '.join(sorted(allowed))}")
-    simulator: Simulator = kind(model=model, **keywords)
-    return simulator
+def _points(value: Any) -> Any:
+    """Pairs of numbers; () for anything else, which the model refuses."""
+    try:
+        return tuple((float(x), float(y)) for x, y in value)
+    except (TypeError, ValueError):
+        return ()
 
 
 def _pair(name: str, value: Any) -> tuple[float, float]:

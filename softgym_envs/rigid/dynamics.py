@@ -124,6 +124,8 @@ class ParticleSimulator(_ContactSimulator):
         OptionError: dt is not positive.
     """
 
+    room = "particles"
+
     model: ParticleModel = field(default_factory=ParticleModel)
     """How many particles."""
     dt: float = 0.05
@@ -168,6 +170,8 @@ class BlockSimulator(_ContactSimulator):
     Raises:
         OptionError: dt is not positive.
     """
+
+    room = "block"
 
     model: BlockModel = field(default_factory=BlockModel)
     """Geometry."""

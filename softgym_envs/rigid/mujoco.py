@@ -129,6 +129,8 @@ class ParticleTwin(_ContactTwin):
         OptionError: dt is not positive.
     """
 
+    room = "particles"
+
     model: ParticleModel = field(default_factory=ParticleModel)
     """How many particles."""
     dt: float = 1e-3
@@ -191,6 +193,8 @@ class BlockTwin(_ContactTwin):
     Raises:
         OptionError: dt or height is not positive.
     """
+
+    room = "block"
 
     model: BlockModel = field(default_factory=BlockModel)
     """Geometry."""

@@ -2,12 +2,31 @@
 
 from typing import Any
 
+from ..core.room import Room, TaskId
 from .model import TensegrityModel, prism, superball, with_terrain
 from .parameters import TensegrityBody, TensegrityParameters
 from .structure_file import load_structure
 from .terrain import Terrain
 
+_BUILD = "softgym_envs.tensegrity.build"
+ROOM = Room(
+    name="tensegrity",
+    summary="rods that float in a net of cables: the 6-bar SUPERball, the 3-bar prism, or your own",
+    engine="softgym_envs.tensegrity.dynamics:TensegritySimulator",
+    models={"superball": "softgym_envs.tensegrity.model:superball", "prism": "softgym_envs.tensegrity.model:prism"},
+    read_model="softgym_envs.tensegrity.statics:load_robot",
+    truths={"mujoco": "softgym_envs.tensegrity.mujoco:TensegrityTwin"},
+    tasks=(
+        TaskId("TensegrityRoll-v0", f"{_BUILD}:roll", 50, "superball"),
+        TaskId("TensegrityCrawl-v0", f"{_BUILD}:crawl", 150, "prism"),
+        TaskId("TensegrityWaypoint-v0", f"{_BUILD}:waypoint", 300, "superball"),
+        TaskId("TensegrityTerrain-v0", f"{_BUILD}:terrain", 100, "superball"),
+    ),
+    free_structure=("name", "actuated", "control_limit", "terrain"),
+)
+
 __all__ = [
+    "ROOM",
     "TensegrityBody",
     "TensegrityModel",
     "TensegrityParameters",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,8 @@ import numpy as np
 from ..core.errors import OptionError
 from ..core.simulator import Simulator, check_number
 from ..core.task import Task
-from .model import TensegrityModel, prism, superball, with_terrain
+from .model import TensegrityModel, with_terrain
 from .poses import Spread
-from .structure_file import load_structure
 from .tasks import FollowVelocity, VisitWaypoints, terrain_level
 from .terrain import Terrain
 
@@ -22,13 +20,11 @@ Range = float | Sequence[float]
 
 
 def roll(
+    model: TensegrityModel,
+    simulate: Callable[[Any], Simulator],
     *,
-    backend: str = "native",
-    device: str = "cpu",
     control_period: float = 0.1,
     obs_mode: str = "sensors",
-    simulator_options: Mapping[str, Any] | None = None,
-    structure: str | Path | None = None,
     target_speed: Range = 1.0,
     heading: float | None = 0.0,
     control_weight: float = 0.01,
@@ -36,55 +32,49 @@ def roll(
     """The 6-bar SUPERball rolls over flat ground at a commanded velocity ([Wang2020] V-C).
 
     Args:
-        backend: "native", our engine, or "mujoco", the twin.
-        device: "cpu", or a CUDA device for our engine.
+        model: The robot.
+        simulate: Makes the simulator of a model.
         control_period: Time between actions [s].
         obs_mode: "sensors" or "state".
-        simulator_options: Further keywords of the simulator: dt, contact ("stick", "paper", "patch"); for the twin cables.
-        structure: TOML file of another robot; see `structure_file.load_structure`.
         target_speed: Commanded speed [m/s], or an interval to draw it from.
         heading: Commanded direction, angle from the x axis [rad]; None draws a new one for every episode.
         control_weight: Weight of the mean squared action.
     """
-    model = _model(superball(), structure)
     task = FollowVelocity(
         model, control_period, obs_mode, control_weight, target_speed=_interval("target_speed", target_speed), heading=heading
     )
-    return task, simulate(model, backend, device, simulator_options)
+    return task, simulate(model)
 
 
 def crawl(
+    model: TensegrityModel,
+    simulate: Callable[[Any], Simulator],
     *,
-    backend: str = "native",
-    device: str = "cpu",
     control_period: float = 0.1,
     obs_mode: str = "sensors",
-    simulator_options: Mapping[str, Any] | None = None,
-    structure: str | Path | None = None,
     target_speed: Range = 0.2,
     heading: float | None = 0.0,
     control_weight: float = 0.01,
     gravity: float = 0.981,
-    actuated: Sequence[int] = (6, 7, 8),
+    actuated: Sequence[int] | None = None,
 ) -> tuple[Task, Simulator]:
     """The 3-bar prism crawls with three of its nine cables at a tenth of Earth's gravity ([Wang2020] V-D).
 
     The paper gives no target; the velocity error is weighted (1, 0.5, 0.1) over 0.2 m/s squared.
 
     Args:
-        backend: "native", our engine, or "mujoco", the twin.
-        device: "cpu", or a CUDA device for our engine.
+        model: The robot.
+        simulate: Makes the simulator of a model.
         control_period: Time between actions [s].
         obs_mode: "sensors" or "state".
-        simulator_options: Further keywords of the simulator: dt, contact ("stick", "paper", "patch"); for the twin cables.
-        structure: TOML file of another robot; see `structure_file.load_structure`. It brings its own actuated cables.
         target_speed: Commanded speed [m/s], or an interval to draw it from.
         heading: Commanded direction, angle from the x axis [rad]; None draws a new one for every episode.
         control_weight: Weight of the mean squared action.
         gravity: [m/s^2]; wins over a file given as params.
-        actuated: The prism's cables that have a motor: 0-2 bottom, 3-5 top, 6-8 saddles.
+        actuated: Cables that have a motor, of the prism 0-2 bottom, 3-5 top, 6-8 saddles; None: as the model says (6-8).
     """
-    model = _model(prism(actuated=tuple(actuated)), structure)
+    if actuated is not None:
+        model = replace(model, actuated=tuple(actuated))
     task = FollowVelocity(
         model,
         control_period,
@@ -96,17 +86,15 @@ def crawl(
         heading=heading,
         velocity_weights=(25.0, 12.5, 2.5),
     )
-    return task, simulate(model, backend, device, simulator_options)
+    return task, simulate(model)
 
 
 def waypoint(
+    model: TensegrityModel,
+    simulate: Callable[[Any], Simulator],
     *,
-    backend: str = "native",
-    device: str = "cpu",
     control_period: float = 0.1,
     obs_mode: str = "sensors",
-    simulator_options: Mapping[str, Any] | None = None,
-    structure: str | Path | None = None,
     num_waypoints: int = 3,
     radius: float = 0.5,
     leg: Range = (1.5, 3.0),
@@ -115,32 +103,27 @@ def waypoint(
     """The 6-bar SUPERball rolls over flat ground to waypoints, one after the other, in any direction.
 
     Args:
-        backend: "native", our engine, or "mujoco", the twin.
-        device: "cpu", or a CUDA device for our engine.
+        model: The robot.
+        simulate: Makes the simulator of a model.
         control_period: Time between actions [s].
         obs_mode: "sensors" or "state".
-        simulator_options: Further keywords of the simulator: dt, contact ("stick", "paper", "patch"); for the twin cables.
-        structure: TOML file of another robot; see `structure_file.load_structure`.
         num_waypoints: How many.
         radius: A waypoint is reached within this distance of the centre of mass [m].
         leg: Distance from one waypoint to the next [m], or an interval to draw it from.
         control_weight: Weight of the mean squared action.
     """
-    model = _model(superball(), structure)
     task = VisitWaypoints(
         model, control_period, obs_mode, control_weight, num_waypoints=num_waypoints, radius=radius, leg=_interval("leg", leg)
     )
-    return task, simulate(model, backend, device, simulator_options)
+    return task, simulate(model)
 
 
 def terrain(
+    model: TensegrityModel,
+    simulate: Callable[[Any], Simulator],
     *,
-    backend: str = "native",
-    device: str = "cpu",
     control_period: float = 0.1,
     obs_mode: str = "sensors",
-    simulator_options: Mapping[str, Any] | None = None,
-    structure: str | Path | None = None,
     target_speed: Range = 0.5,
     heading: float | None = None,
     control_weight: float = 0.01,
@@ -151,12 +134,10 @@ def terrain(
     """The 6-bar SUPERball rolls over uneven ground at a commanded velocity, and feels the ground around it.
 
     Args:
-        backend: "native", our engine, or "mujoco", the twin.
-        device: "cpu", or a CUDA device for our engine.
+        model: The robot.
+        simulate: Makes the simulator of a model.
         control_period: Time between actions [s].
         obs_mode: "sensors" or "state".
-        simulator_options: Further keywords of the simulator: dt, contact ("stick", "paper", "patch"); for the twin cables.
-        structure: TOML file of another robot; see `structure_file.load_structure`.
         target_speed: Commanded speed [m/s], or an interval to draw it from.
         heading: Commanded direction, angle from the x axis [rad]; None draws a new one for every episode.
         control_weight: Weight of the mean squared action.
@@ -165,7 +146,7 @@ def terrain(
             `reset` as well; it is the constant terrain_scale, which `randomize` can draw.
         ground_seed: Which rubble.
     """
-    model = with_terrain(_model(superball(), structure), uneven_ground(ground, ground_seed))
+    model = with_terrain(model, uneven_ground(ground, ground_seed))
     task = FollowVelocity(
         model,
         control_period,
@@ -177,7 +158,7 @@ def terrain(
         heading=heading,
         uneven=True,
     )
-    return task, simulate(model, backend, device, simulator_options)
+    return task, simulate(model)
 
 
 def uneven_ground(kind: str, seed: int = 0) -> Terrain:
@@ -195,40 +176,6 @@ def uneven_ground(kind: str, seed: int = 0) -> Terrain:
         x = np.arange(-10.0, 11.0)
         return Terrain(heights=np.repeat(np.tan(np.deg2rad(5.0)) * x[:, None], len(x), axis=1), cell=1.0)
     raise OptionError(f"ground is {kind!r}, allowed are rubble, steps, slope")
-
-
-def simulate(model: TensegrityModel, backend: str, device: str, options: Mapping[str, Any] | None) -> Simulator:
-    """The simulator of a model.
-
-    Raises:
-        OptionError: Unknown backend, a device that it cannot use, unknown keywords.
-    """
-    kind: Any
-    if backend == "native":
-        from .dynamics import TensegritySimulator as kind
-    elif backend == "mujoco":
-        from .mujoco import TensegrityTwin as kind
-    else:
-        raise OptionError(f"backend is {backend!r}, allowed are native, mujoco")
-    if backend == "mujoco" and device != "cpu":
-        raise OptionError(f"device is {device!r}, the mujoco backend runs on 'cpu'")
-    if not isinstance(options or {}, Mapping):
-        raise OptionError(f"simulator_options is {options!r}, expected a mapping of keywords to values")
-    keywords = dict(options or {})
-    allowed = set(inspect.signature(kind).parameters) - {"model", "device"}
-    for name in keywords:
-        if name not in allowed:
-            raise OptionError(f"simulator_options has {name!r}; {kind.__name__} takes {', '.join(sorted(allowed))}")
-    simulator: Simulator = kind(model=model, **keywords, **({"device": device} if backend == "native" else {}))
-    return simulator
-
-
-def _model(default: TensegrityModel, structure: str | Path | None) -> TensegrityModel:
-    if structure is None:
-        return default
-    from .statics import find_form
-
-    return find_form(load_structure(structure))
 
 
 def _interval(name: str, value: Range) -> tuple[float, float]:

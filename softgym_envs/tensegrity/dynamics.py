@@ -47,6 +47,8 @@ class TensegritySimulator:
         StructureError: `fixed_rod` does not exist.
     """
 
+    room = "tensegrity"
+
     model: TensegrityModel = None  # type: ignore[assignment]
     """Structure; None stands for `superball()`."""
     dt: float = 1e-3

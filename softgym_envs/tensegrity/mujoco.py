@@ -122,6 +122,8 @@ class TensegrityTwin:
         StructureError: `fixed_rod` does not exist.
     """
 
+    room = "tensegrity"
+
     model: TensegrityModel = field(default_factory=superball)
     """Structure and ground."""
     dt: float = 1e-3

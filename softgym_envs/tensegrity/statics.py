@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from ..core.errors import StructureError
 from .dynamics import TensegritySimulator
 from .model import TensegrityModel
 from .parameters import TensegrityParameters
+from .structure_file import load_structure
 
 Array = NDArray[np.float64]
 
@@ -94,6 +96,16 @@ def find_form(
     nodes = model.node_positions(state)[0] - center
     found = replace(model, nodes=nodes)
     return replace(found, nodes=nodes - [0.0, 0.0, float(nodes[:, 2].min()) - model.cap_radius])
+
+
+def load_robot(path: str | Path) -> TensegrityModel:
+    """A user's structure from a TOML file, in its pretensioned rest pose.
+
+    Raises:
+        FileFormatError: See `structure_file.load_structure`.
+        StructureError: It makes no sense, or has no rest pose; see `find_form`.
+    """
+    return find_form(load_structure(path))
 
 
 def _lifted(model: TensegrityModel, state: Array) -> Array:

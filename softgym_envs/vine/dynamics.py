@@ -47,6 +47,8 @@ class VineSimulator:
         OptionError: Unknown law of bending or device, dt not positive, no room for contacts.
     """
 
+    room = "vine"
+
     model: VineModel = field(default_factory=VineModel)
     """Structure and obstacles."""
     dt: float = 0.01

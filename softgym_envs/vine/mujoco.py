@@ -80,6 +80,8 @@ class VineTwin:
         OptionError: Unknown law of bending, or dt not positive.
     """
 
+    room = "vine"
+
     model: VineModel = field(default_factory=VineModel)
     """Structure and obstacles."""
     dt: float = 0.002

@@ -1,0 +1,167 @@
+"""A room: everything that belongs to one robot, declared as one value in the `__init__` of its folder.
+
+Whatever is heavy is named by a string "package.module:name" and loaded when it is used, so that the list of all rooms
+(`softgym_envs.rooms`) imports no physics. Every verb and every test walks through the doors declared here: a new robot is a
+folder and a line in that list, or a package of its own with an entry point.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .errors import OptionError
+from .simulator import Simulator
+from .task import load
+
+NATIVE = "native"
+"""The backend that is our own engine; every other one is a truth."""
+
+
+@dataclass(frozen=True)
+class TaskId:
+    """One environment id of a room."""
+
+    id: str
+    build: str
+    """(model, simulate, *, control_period, obs_mode, keywords of its own) -> (task, simulator), where `simulate(model)` makes
+    the simulator of the chosen backend. Its docstring describes the environment."""
+    max_episode_steps: int
+    """Control steps until truncation."""
+    model: str
+    """Which of the room's models it is about unless the user names another."""
+
+
+@dataclass(frozen=True, eq=False)
+class Room:
+    """See the module docstring."""
+
+    name: str
+    summary: str
+    """One sentence: what the robot is."""
+    engine: str
+    """Our simulator: a class, or a function, with keywords `model`, `dt`, its own options, and perhaps `device`."""
+    models: Mapping[str, str]
+    """Name -> function without arguments that makes a structure; the first one is the default."""
+    read_model: str = ""
+    """Path of a user's TOML file -> structure; "" if there is no such file."""
+    truths: Mapping[str, str] = field(default_factory=dict)
+    """Backend -> class or function as `engine`: worlds that are not our engine, with the same states and controls."""
+    tasks: tuple[TaskId, ...] = ()
+    picture: str = ""
+    """A `rendering.picture.Picture`: how the robot is drawn, followed and driven by keys."""
+    recipe: str = ""
+    """A `core.recipe.Recipe`: how the robot is recorded and identified."""
+    study: str = ""
+    """What transfer studies need beside: starts, first policies, ranges of constants; see `agents.study.case`."""
+    objectives: Mapping[str, str] = field(default_factory=dict)
+    """Name -> a `core.objective.Objective`: what studies and planners minimise."""
+    free_structure: tuple[str, ...] = ()
+    """Fields of the model that identified constants do not depend on; all others must be as where they were identified."""
+
+    def task(self, task_id: str) -> TaskId:
+        """The id's entry.
+
+        Raises:
+            OptionError: The room has no such id.
+        """
+        for entry in self.tasks:
+            if entry.id == task_id:
+                return entry
+        raise OptionError(f"room {self.name!r} has no task {task_id!r}; there are {', '.join(t.id for t in self.tasks)}")
+
+    def model(self, given: Any = None) -> Any:
+        """A structure by its name, from a TOML file, or the given one itself; None: the room's first.
+
+        Raises:
+            OptionError: Neither a name nor a TOML file of this room.
+        """
+        if given is None:
+            given = next(iter(self.models))
+        if isinstance(given, (str, Path)):
+            if str(given) in self.models:
+                return load(self.models[str(given)])()
+            if self.read_model and str(given).endswith(".toml"):
+                return load(self.read_model)(given)
+            files = " or a .toml file" if self.read_model else ""
+            raise OptionError(f"model is {str(given)!r}, room {self.name!r} has {', '.join(self.models)}{files}")
+        return given
+
+    def simulator(
+        self,
+        model: Any = None,
+        *,
+        backend: str = NATIVE,
+        dt: float | None = None,
+        device: str = "cpu",
+        options: Mapping[str, Any] | None = None,
+    ) -> Simulator:
+        """A world of this robot: our engine, or a truth.
+
+        Args:
+            model: As for `model`.
+            backend: "native"; one of `truths`; "package.module:function" of the user's own, called like a class of ours and
+                returning a Simulator with our states and controls; or a .toml file that maps the user's MJCF to our state.
+            dt: Physics step [s]; None: the backend's own.
+            device: "cpu", or a CUDA device for our engine.
+            options: Further keywords of the backend.
+
+        Raises:
+            OptionError: Unknown backend or option, a device that it cannot use, or a world with other states.
+        """
+        model, kind = self.model(model), self._door(backend)
+        if not isinstance(options or {}, Mapping):
+            raise OptionError(f"simulator_options is {options!r}, expected a mapping of keywords to values")
+        keywords: dict[str, Any] = dict(options or {})
+        allowed = dict(inspect.signature(kind).parameters)
+        anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in allowed.values())
+        for name in keywords:
+            if name in ("model", "dt", "device") or (name not in allowed and not anything):
+                own = sorted(set(allowed) - {"model", "dt", "device"}) or ["no options"]
+                raise OptionError(f"simulator_options has {name!r}; {_name(kind)} takes {', '.join(own)}")
+        if dt is not None:
+            keywords["dt"] = dt
+        if "device" in allowed:
+            keywords["device"] = device
+        elif device != "cpu":
+            raise OptionError(f"device is {device!r}, backend {backend!r} of {self.name} runs on 'cpu'")
+        made: Simulator = kind(model=model, **keywords)
+        if backend not in (NATIVE, *self.truths):
+            self._check_truth(backend, made, model)
+        return made
+
+    def _door(self, backend: str) -> Callable[..., Any]:
+        """What makes a simulator of this backend."""
+        if backend == NATIVE:
+            return load(self.engine)  # type: ignore[no-any-return]
+        if backend in self.truths:
+            return load(self.truths[backend])  # type: ignore[no-any-return]
+        if ":" in str(backend):
+            return load(str(backend))  # type: ignore[no-any-return]
+        allowed = ", ".join((NATIVE, *self.truths))
+        raise OptionError(f"backend is {backend!r}, allowed are {allowed} and 'package.module:function' of your own")
+
+    def _check_truth(self, backend: str, made: Any, model: Any) -> None:
+        """A world of the user's must have our states first, and our controls.
+
+        Raises:
+            OptionError: It is no Simulator, or has other states or controls.
+        """
+        if not isinstance(made, Simulator):
+            raise OptionError(f"backend {backend!r} made {type(made).__name__}, expected a Simulator; see core/simulator.py")
+        ours: Simulator = load(self.engine)(model=model)
+        for what, theirs, expected in (
+            ("states", made.state_names[: ours.nx], ours.state_names),
+            ("controls", made.control_names, ours.control_names),
+        ):
+            if tuple(theirs) != tuple(expected):
+                wrong = next((a for a in expected if a not in theirs), None)
+                said = f"lacks {wrong!r}" if wrong else f"has another order than {', '.join(expected[:4])}, ..."
+                raise OptionError(f"backend {backend!r}: its {what} must begin as our engine's do; it {said}")
+
+
+def _name(kind: Any) -> str:
+    return str(getattr(kind, "__name__", kind))

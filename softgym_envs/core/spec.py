@@ -1,0 +1,122 @@
+"""What identified constants belong to: room, structure, options and physics step of a simulator, written with every fit.
+
+Constants that were fitted to one structure, timestep or contact mode mean nothing, or something else, in another. A spec is a
+table [simulator] in a file of constants; `gym.make(..., params=file)`, `identify --resume` and the fingerprint of a fit compare
+it with the simulator at hand, and refuse in a sentence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .errors import FileFormatError
+from .files import read_toml
+from .parameters import Option
+
+LONGEST = 60
+"""Characters of a field's value that are written out; a longer one is written as its hash."""
+
+
+@dataclass(frozen=True)
+class SimulatorSpec:
+    """See the module docstring."""
+
+    room: str
+    dt: float
+    """Physics step [s]."""
+    options: dict[str, Option] = field(default_factory=dict)
+    """The simulator's `options`: structural choices such as the mode of contact."""
+    structure: dict[str, str] = field(default_factory=dict)
+    """Field of the model -> its value as JSON, or the hash of it."""
+    model: str = ""
+    """How the model was named: a name of the room's, or a file."""
+
+    @classmethod
+    def of(cls, simulator: Any, model: str = "") -> SimulatorSpec:
+        """The spec of a simulator with attributes `dt`, `model`, and perhaps `room` and `options`."""
+        structure = (
+            {f.name: _short(getattr(simulator.model, f.name)) for f in fields(simulator.model)}
+            if (is_dataclass(getattr(simulator, "model", None)))
+            else {}
+        )
+        options = dict(getattr(simulator, "options", {}))
+        return cls(str(getattr(simulator, "room", "")), float(simulator.dt), options, structure, model)
+
+    @classmethod
+    def read(cls, path: str | Path) -> SimulatorSpec | None:
+        """The spec in a file of constants; None where the file says nothing of it.
+
+        Raises:
+            FileFormatError: The file cannot be read, or its [simulator] is not in this form.
+        """
+        table = read_toml(path).get("simulator")
+        if table is None:
+            return None
+        if not isinstance(table, dict):
+            raise FileFormatError(f"{path}: simulator is {table!r}, expected a table [simulator]")
+        allowed = [f.name for f in fields(cls)]
+        for name in table:
+            if name not in allowed:
+                raise FileFormatError(
+                    f"{path}: [simulator] has {name!r}; allowed are {', '.join(allowed)}. A file from before specs were "
+                    "written: put its entries into [simulator.options] and add room and dt, or identify again"
+                )
+        kinds = {"room": str, "dt": (int, float), "options": dict, "structure": dict, "model": str}
+        for name, kind in kinds.items():
+            if name in table and (not isinstance(table[name], kind) or isinstance(table[name], bool)):  # type: ignore[arg-type]
+                raise FileFormatError(f"{path}: [simulator] {name} is {table[name]!r}")
+        if not {"room", "dt"} <= set(table):
+            raise FileFormatError(f"{path}: [simulator] needs room and dt")
+        return cls(**{**table, "dt": float(table["dt"])})
+
+    def table(self) -> dict[str, Any]:
+        """For a TOML file."""
+        return {name: value for name, value in asdict(self).items() if value != ""}
+
+    def mismatch(self, other: SimulatorSpec, *, free: tuple[str, ...] = ()) -> str:
+        """Why constants of this spec cannot be used in `other`, as half a sentence; "" if they can.
+
+        Args:
+            other: Of the simulator at hand.
+            free: Fields of the structure that the constants do not depend on.
+        """
+        if self.room != other.room:
+            return f"they were identified for room {self.room!r}, this is {other.room!r}"
+        if abs(self.dt - other.dt) > 1e-9 * self.dt:
+            return f"they were identified with dt = {self.dt:g} s, this simulator has {other.dt:g} s"
+        for name in sorted({*self.options, *other.options}):
+            if self.options.get(name) != other.options.get(name):
+                return f"they were identified with {name} = {self.options.get(name)!r}, here it is {other.options.get(name)!r}"
+        for name in sorted(set(self.structure) & set(other.structure) - set(free)):
+            if self.structure[name] != other.structure[name]:
+                named = f" (model {self.model})" if self.model else ""
+                return f"they were identified for another {name}{named}: {self.structure[name]}, here {other.structure[name]}"
+        return ""
+
+
+def _short(value: Any) -> str:
+    """JSON of a value, or its hash where that is long."""
+    text = json.dumps(_plain(value), sort_keys=True)
+    return text if len(text) <= LONGEST else "sha256:" + hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    """Numbers, strings, lists and mappings only."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"kind": type(value).__name__, **{f.name: _plain(getattr(value, f.name)) for f in fields(value)}}
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    return value if isinstance(value, (str, int, float, bool)) or value is None else repr(value)

@@ -1,0 +1,101 @@
+"""The one list of rooms. A robot of somebody else's package is found through the entry-point group `softgym_envs.rooms`.
+
+>>> room("vine").name, [entry.id for entry in room("block").tasks]
+('vine', ['SlidingBlock-v0'])
+"""
+
+from __future__ import annotations
+
+import warnings
+from importlib import metadata
+from typing import Any
+
+from .core.errors import OptionError
+from .core.room import Room
+from .core.task import load
+
+GROUP = "softgym_envs.rooms"
+"""Entry-point group: name = "package.module:ROOM"."""
+
+LIST = [
+    "softgym_envs.vine:ROOM",
+    "softgym_envs.rigid:BLOCK",
+    "softgym_envs.rigid:PARTICLES",
+    "softgym_envs.tensegrity:ROOM",
+]
+"""Where the rooms are declared."""
+
+_FOUND: dict[str, Room] = {}
+"""Path of a room -> the room, in the order of the list."""
+
+
+def rooms() -> dict[str, Room]:
+    """Every room by its name."""
+    return {room.name: room for room in rooms_by_path().values()}
+
+
+def room(name: str) -> Room:
+    """A room by its name, or by the path "package.module:ROOM" where it is declared.
+
+    Raises:
+        OptionError: There is none.
+    """
+    if ":" in name:
+        return _load(name)
+    found = rooms()
+    if name not in found:
+        raise OptionError(f"unknown room {name!r}; there are {', '.join(found)}")
+    return found[name]
+
+
+def room_of(simulator: Any) -> Room:
+    """The room that a simulator belongs to: that of its attribute `room`.
+
+    Raises:
+        OptionError: It belongs to none.
+    """
+    name = getattr(simulator, "room", None)
+    if not isinstance(name, str):
+        raise OptionError(f"{type(simulator).__name__} says of no room that it belongs to it: give it an attribute `room`")
+    return room(name)
+
+
+def add_room(path: str) -> Room:
+    """Add a room that is declared elsewhere and register its ids; all verbs then know it.
+
+    Args:
+        path: "package.module:ROOM". It is a path and no value, so that worker processes find it too.
+
+    Raises:
+        OptionError: Nothing is there, it is no room, or another room has its name.
+    """
+    from .envs.registry import register_room
+
+    found = _load(path)
+    other = rooms().get(found.name)
+    if other is not None and other is not found:
+        raise OptionError(f"room {found.name!r} of {path} has the name of another room")
+    rooms_by_path()[path] = found
+    register_room(path, found)
+    return found
+
+
+def rooms_by_path() -> dict[str, Room]:
+    """Every room by the path where it is declared; one of another package that cannot be loaded is left out with a warning."""
+    if not _FOUND:
+        _FOUND.update({path: _load(path) for path in LIST})
+        for entry in metadata.entry_points(group=GROUP):
+            try:
+                _FOUND[entry.value] = _load(entry.value)
+            except Exception as error:  # somebody else's package must not break ours
+                warnings.warn(f"room {entry.value!r} of another package is left out: {error}", stacklevel=2)
+    return _FOUND
+
+
+def _load(path: str) -> Room:
+    if path in _FOUND:
+        return _FOUND[path]
+    found = load(path)
+    if not isinstance(found, Room):
+        raise OptionError(f"{path!r} is {type(found).__name__}, expected a Room; see core/room.py")
+    return found
