@@ -24,11 +24,14 @@ import tyro
 import softgym_envs
 from softgym_envs.core.files import write_atomically
 from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.room import TaskId
 from softgym_envs.core.task import SHARED_OPTIONS, Entry, Task, load
 from softgym_envs.envs.episodes import Settings
-from softgym_envs.envs.registry import ENVIRONMENTS, EnvironmentId
+from softgym_envs.rooms import tasks
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
+GIVEN = ("model", "simulate", "control_period")
+"""Arguments of a task's function that come from the keywords of every id."""
 NOTE = "<!-- Written by `make docs`; change the code, not this page. -->\n"
 SHARED = """\
 `gym.make("softgym_envs:TensegrityRoll-v0")` needs no other import;
@@ -51,7 +54,7 @@ class Args:
 def environments_page() -> str:
     """Every registered id: what it is, keywords, actions, observation entry by entry, options, limits."""
     page = [NOTE, "# Environments\n", SHARED, *_field_docs(Settings), "", "Keywords of one id stand with that id.\n"]
-    return "\n".join([*page, *(_environment(entry) for entry in ENVIRONMENTS)])
+    return "\n".join([*page, *(_environment(entry) for entry in tasks())])
 
 
 def constants_page() -> str:
@@ -77,7 +80,7 @@ def _subclasses(kind: type[Parameters]) -> Iterator[type[Parameters]]:
         yield from _subclasses(child)
 
 
-def _environment(entry: EnvironmentId) -> str:
+def _environment(entry: TaskId) -> str:
     env = gym.make(entry.id)
     task: Task = env.unwrapped.task  # type: ignore[attr-defined]
     summary, keywords = _split_args(inspect.getdoc(load(entry.build)) or "")
@@ -108,7 +111,7 @@ def _split_args(docstring: str) -> tuple[str, list[str]]:
     """The text of a docstring, and its `Args:` as a Markdown list."""
     text, _, rest = docstring.partition("\nArgs:\n")
     joined = re.sub(r"\n {6,}", " ", rest.split("\n\n")[0])
-    lines = [line.strip() for line in joined.splitlines() if line.strip()]
+    lines = [line.strip() for line in joined.splitlines() if line.strip() and line.split(":")[0].strip() not in GIVEN]
     return text.strip(), ["- `" + line.replace(":", "`:", 1) for line in lines]
 
 

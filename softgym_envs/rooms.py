@@ -11,7 +11,7 @@ from importlib import metadata
 from typing import Any
 
 from .core.errors import OptionError
-from .core.room import Room
+from .core.room import Room, TaskId
 from .core.task import load
 
 GROUP = "softgym_envs.rooms"
@@ -60,23 +60,21 @@ def room_of(simulator: Any) -> Room:
     return room(name)
 
 
-def add_room(path: str) -> Room:
-    """Add a room that is declared elsewhere and register its ids; all verbs then know it.
+def tasks() -> tuple[TaskId, ...]:
+    """Every environment id, room by room."""
+    return tuple(task for room in rooms_by_path().values() for task in room.tasks)
 
-    Args:
-        path: "package.module:ROOM". It is a path and no value, so that worker processes find it too.
+
+def add(path: str) -> Room:
+    """Put a room on the list; `softgym_envs.add_room` registers its ids too.
 
     Raises:
         OptionError: Nothing is there, it is no room, or another room has its name.
     """
-    from .envs.registry import register_room
-
     found = _load(path)
-    other = rooms().get(found.name)
-    if other is not None and other is not found:
+    if rooms().get(found.name, found) is not found:
         raise OptionError(f"room {found.name!r} of {path} has the name of another room")
     rooms_by_path()[path] = found
-    register_room(path, found)
     return found
 
 

@@ -13,7 +13,7 @@ from agents.learning.rl import PolicyWorker, Training, evaluate, load_policy, ne
 from agents.study.jobs import Job, Study
 from agents.study.statistics import share
 from softgym_envs.core.errors import FileFormatError, OptionError
-from softgym_envs.envs.registry import ENVIRONMENTS
+from softgym_envs.rooms import tasks
 
 ID = "softgym_envs:TensegrityCrawl-v0"
 QUICK = {"n_steps": 16, "n_epochs": 2}
@@ -125,7 +125,7 @@ def test_learning_improves_a_task_that_is_easy():
 
 
 def test_every_id_has_settings():
-    for entry in ENVIRONMENTS:
+    for entry in tasks():
         for algorithm in ("ppo", "sac"):
             assert 0 < settings(entry.id, algorithm)["gamma"] < 1
     with pytest.raises(OptionError, match="dqn"):

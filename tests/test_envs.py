@@ -16,9 +16,11 @@ import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core import lie
 from softgym_envs.core.errors import FileFormatError, OptionError, ParameterError, ShapeError, SoftgymError, StructureError
 from softgym_envs.core.simulator import Simulator
+from softgym_envs.core.spec import SimulatorSpec
 from softgym_envs.core.task import Task
 from softgym_envs.envs.episodes import FAILURE_PENALTY
-from softgym_envs.envs.registry import ENVIRONMENTS, register
+from softgym_envs.envs.registry import register
+from softgym_envs.rooms import tasks
 from softgym_envs.tensegrity.features import COM, HEADING, Body
 from softgym_envs.tensegrity.model import prism, superball
 from softgym_envs.tensegrity.parameters import TensegrityParameters
@@ -26,7 +28,7 @@ from softgym_envs.tensegrity.poses import stable_faces
 from softgym_envs.tensegrity.task_kernels import FRAME_NAMES, HEIGHT
 from softgym_envs.tensegrity.terrain import Terrain
 
-IDS = [entry.id for entry in ENVIRONMENTS]
+IDS = [entry.id for entry in tasks()]
 TENSEGRITY = [env_id for env_id in IDS if env_id.startswith("Tensegrity")]
 ROLL, CRAWL, WAYPOINT, TERRAIN = TENSEGRITY
 BACKENDS = ["native", "mujoco"]
@@ -497,7 +499,9 @@ BAD = [
     ({"randomize": {"rod_mass": (0, 1)}}, ParameterError, r"randomize\['rod_mass'\].*inside"),
     ({"randomize": {"rod_mass": (2, 1)}}, ParameterError, r"randomize\['rod_mass'\]"),
     ({"params": "no/such/file.toml"}, FileFormatError, "no/such/file.toml"),
-    ({"structure": "no/such/file.toml"}, FileFormatError, "no/such/file.toml"),
+    ({"model": "no/such/file.toml"}, FileFormatError, "no/such/file.toml"),
+    ({"model": "octahedron"}, OptionError, "model is 'octahedron', expected superball, prism"),
+    ({"model": 3}, OptionError, "model is 3, expected superball, prism, a .toml file or a TensegrityModel"),
     ({"simulator_options": {"colour": 1}}, OptionError, "'colour'.*contact"),
     ({"target_speed": (2.0, 1.0)}, OptionError, "target_speed"),
     ({"target_speed": -1.0}, OptionError, "target_speed"),
@@ -510,7 +514,8 @@ BAD = [
     ({"randomize": "friction"}, OptionError, "randomize is 'friction'.*low, high"),
     ({"randomize": {"friction": ("a", "b")}}, ParameterError, r"randomize\['friction'\] is"),
     ({"simulator_options": "paper"}, OptionError, "simulator_options is 'paper', expected a mapping"),
-    ({"simulator_options": {"dt": "1e-3"}}, OptionError, r"dt is '1e-3', expected a number \[s\] > 0"),
+    ({"simulator_options": {"dt": 1e-3}}, OptionError, "dt, model and device are keywords of their own"),
+    ({"dt": "1e-3"}, OptionError, r"dt is '1e-3', expected a number \[s\] > 0"),
     ({"render_mode": "ansi"}, OptionError, "render_mode is 'ansi'"),
 ]
 
@@ -797,7 +802,7 @@ def test_a_users_structure_can_be_driven(tmp_path):
     cables = "\n".join(f'[[cables]]\nnodes = ["n{a}", "n{b}"]' for a, b in model.cables)
     path = tmp_path / "robot.toml"
     path.write_text(f'name = "mine"\n[nodes]\n{nodes}\n{rods}\n{cables}\n')
-    env = make(ROLL, structure=str(path))
+    env = make(ROLL, model=str(path))
     env.reset(seed=0)
     assert env.action_space.shape == (9,)
     assert np.isfinite(env.step(env.action_space.sample())[1])
@@ -832,8 +837,34 @@ def test_pictures():
     human.close()
 
 
-def test_params_file_brings_the_contact_mode_it_was_fitted_with(tmp_path: Path) -> None:
-    path = TensegrityParameters(friction=0.5).save(tmp_path / "fit.toml", simulator={"contact": "patch"})
-    assert gym.make("TensegrityRoll-v0", params=path).unwrapped.simulator.contact == "patch"
-    by_hand = gym.make("TensegrityRoll-v0", params=path, simulator_options={"contact": "paper"})
-    assert by_hand.unwrapped.simulator.contact == "paper"
+def spec_of(room: str = "tensegrity", dt: float = 1e-3, **options: str) -> dict[str, object]:
+    return SimulatorSpec(room, dt, options={"contact": "patch", **options}).table()
+
+
+def test_params_file_brings_the_options_it_was_fitted_with(tmp_path: Path) -> None:
+    path = TensegrityParameters(friction=0.5).save(tmp_path / "fit.toml", simulator=spec_of(dt=5e-4))
+    simulator = gym.make("TensegrityRoll-v0", params=path).unwrapped.simulator
+    assert (simulator.contact, simulator.dt) == ("patch", 5e-4)
+
+
+def test_params_file_of_another_simulator_is_refused(tmp_path: Path) -> None:
+    """In one sentence that says what differs; constants given as an object are the user's own word."""
+    path = TensegrityParameters(friction=0.5).save(tmp_path / "fit.toml", simulator=spec_of())
+    for keywords, message in (
+        ({"simulator_options": {"contact": "paper"}}, "contact = 'patch', here it is 'paper'"),
+        ({"dt": 5e-4}, r"dt = 0.001 s, this simulator has 0.0005 s"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            gym.make("TensegrityRoll-v0", params=path, **keywords)
+    simulator = gym.make("TensegrityRoll-v0").unwrapped.simulator
+    TensegrityParameters().save(path, simulator=SimulatorSpec.of(simulator, "superball").table())
+    gym.make("TensegrityTerrain-v0", params=path)  # another ground changes no constant
+    with pytest.raises(ParameterError, match=r"another (cables|nodes) \(model superball\)"):
+        gym.make("TensegrityCrawl-v0", params=path)
+    gym.make("TensegrityCrawl-v0", params=TensegrityParameters.load(path))
+    TensegrityParameters().save(path, simulator=spec_of(room="vine"))
+    with pytest.raises(ParameterError, match="room 'vine', this is 'tensegrity'"):
+        gym.make("TensegrityRoll-v0", params=path)
+    TensegrityParameters().save(path, simulator={"contact": "patch"})
+    with pytest.raises(FileFormatError, match=r"put its entries into \[simulator.options\]"):
+        gym.make("TensegrityRoll-v0", params=path)

@@ -15,7 +15,6 @@ from PIL import Image
 
 from softgym_envs.core.errors import FileFormatError, MissingDependencyError, OptionError, ShapeError
 from softgym_envs.core.trajectory import TrajectorySet
-from softgym_envs.envs.registry import ENVIRONMENTS
 from softgym_envs.rendering import (
     Bar,
     Camera,
@@ -37,6 +36,7 @@ from softgym_envs.rendering.colors import PAPER, SLACK, tension_colors
 from softgym_envs.rendering.ground import _mesh, hidden_by_ground
 from softgym_envs.rendering.scene import GroundGrid, Segment, Sphere
 from softgym_envs.rendering.teleop import followed_point, heading_action, ramp
+from softgym_envs.rooms import tasks
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.model import prism, superball
 from softgym_envs.tensegrity.terrain import Terrain
@@ -466,7 +466,7 @@ def test_keys_drive_play_for_50_frames(play, tmp_path):
         assert gif.size == (160, 120) and gif.n_frames > 5
 
 
-@pytest.mark.parametrize("name", [entry.id for entry in ENVIRONMENTS])
+@pytest.mark.parametrize("name", [entry.id for entry in tasks()])
 def test_every_environment_is_played_and_its_trail_is_within_its_picture(play, tmp_path, name):
     """The point that leaves the trail is on the robot: no farther from the middle of the picture than the picture is wide."""
     player = make_player(play, tmp_path, env=name, headless_frames=7)

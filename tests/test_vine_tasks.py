@@ -191,10 +191,10 @@ def test_scenes_from_files_are_grown_in(tmp_path):
     path.write_text(
         "[robot]\nnum_links = 20\nnum_sections = 1\n[[obstacles]]\ncircle = { center = [0.6, 0.2], radius = 0.05 }\n"
     )
-    env = make("VineGrow-v0", scene=path)
+    env = make("VineGrow-v0", model=path)
     assert env.action_space.shape == (2,) and len(env.task.entries) == 2 + 2 + 8 + len(RAYS)
     env.reset(seed=0)
     assert not env.step(np.zeros(2))[4]["sim_failed"]
     path.write_text("[robot]\nnum_links = -1\n")
     with pytest.raises(StructureError, match="num_links is -1"):
-        make("VineGrow-v0", scene=path)
+        make("VineGrow-v0", model=path)

@@ -86,9 +86,11 @@ class Room:
                 return load(self.models[str(given)])()
             if self.read_model and str(given).endswith(".toml"):
                 return load(self.read_model)(given)
-            files = " or a .toml file" if self.read_model else ""
-            raise OptionError(f"model is {str(given)!r}, room {self.name!r} has {', '.join(self.models)}{files}")
-        return given
+        kind = type(load(next(iter(self.models.values())))())
+        if isinstance(given, kind):
+            return given
+        files = ", a .toml file" if self.read_model else ""
+        raise OptionError(f"model is {given!r}, expected {', '.join(self.models)}{files} or a {kind.__name__}")
 
     def simulator(
         self,
@@ -120,8 +122,9 @@ class Room:
         anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in allowed.values())
         for name in keywords:
             if name in ("model", "dt", "device") or (name not in allowed and not anything):
-                own = sorted(set(allowed) - {"model", "dt", "device"}) or ["no options"]
-                raise OptionError(f"simulator_options has {name!r}; {_name(kind)} takes {', '.join(own)}")
+                own = sorted(set(allowed) - {"model", "dt", "device"}) or ["none"]
+                named = "; dt, model and device are keywords of their own" if name in ("model", "dt", "device") else ""
+                raise OptionError(f"simulator_options has {name!r}; {_name(kind)} takes {', '.join(own)}{named}")
         if dt is not None:
             keywords["dt"] = dt
         if "device" in allowed:

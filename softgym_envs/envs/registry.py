@@ -8,13 +8,27 @@ from __future__ import annotations
 import gymnasium as gym
 
 from ..core.room import Room
-from ..rooms import rooms_by_path
+from ..rooms import add, rooms_by_path
 
 
 def register() -> None:
     """Register the ids of all rooms; ids that Gymnasium knows already stay as they are."""
     for path, room in rooms_by_path().items():
         register_room(path, room)
+
+
+def add_room(path: str) -> Room:
+    """Add a room that is declared elsewhere and register its ids; all verbs then know it.
+
+    Args:
+        path: "package.module:ROOM". It is a path and no value, so that worker processes find it too.
+
+    Raises:
+        OptionError: Nothing is there, it is no room, or another room has its name.
+    """
+    room = add(path)
+    register_room(path, room)
+    return room
 
 
 def register_room(path: str, room: Room) -> None:
