@@ -138,7 +138,7 @@ def test_pictures_show_block_string_and_goal():
         ({"goal_turn": 4.0}, OptionError, "goal_turn"),
         ({"control_weight": -1.0}, OptionError, "control_weight"),
         ({"obs_mode": "pixels"}, OptionError, "obs_mode"),
-        ({"simulator_options": {"colour": 1}}, OptionError, r"'colour'.*dt"),
+        ({"simulator_options": {"colour": 1}}, OptionError, "'colour'; BlockSimulator takes none"),
         ({"simulator_options": 3}, OptionError, "expected a mapping"),
     ],
 )

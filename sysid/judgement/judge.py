@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import OptionError
+from softgym_envs.core.spec import SimulatorSpec
 
 from ..data.problem import FitProblem
 from ..methods.levenberg import IterLog, triangle
@@ -133,7 +134,7 @@ def judge(problem: FitProblem, system: ShootingSystem, ending: Ending, *, errors
         singular_values=tuple(float(s) for s in found.singular_values), verdicts=verdicts(evidence), log=ending.log,
         start_costs=ending.start_costs, converged=converged, open_loop=loop, trace=trace(problem, parameters),
         seconds=ending.seconds, provenance=provenance_of(problem),
-        simulator_options=dict(getattr(problem.simulator, "options", {})),
+        spec=SimulatorSpec.of(problem.simulator),
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ A `FitResult` is saved as `fit.toml` (constants with standard deviations: what `
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import FileFormatError
 from softgym_envs.core.files import provenance, read_json, write_atomically, write_json
-from softgym_envs.core.parameters import Option, Parameters
+from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.spec import SimulatorSpec
 
 from ..data.problem import FitProblem
 from ..methods.levenberg import IterLog
@@ -97,8 +98,8 @@ class FitResult:
     trace: Trace
     seconds: float
     provenance: dict[str, str]
-    simulator_options: dict[str, Option] = field(default_factory=dict)
-    """The simulator's `options`: structural choices without which the constants mean nothing; saved with them."""
+    spec: SimulatorSpec
+    """What the constants belong to; saved with them."""
 
     @property
     def free(self) -> tuple[str, ...]:
@@ -184,7 +185,7 @@ class FitResult:
             directory / "fit.toml",
             std=self.std,
             provenance={"method": self.method, **self.provenance},
-            simulator=self.simulator_options,
+            simulator=self.spec.table(),
         )
         return directory
 
