@@ -200,13 +200,13 @@ class TensegrityCase:
         rest = model.place_on_ground(model.state_from_nodes(model.nodes))
         settled, _ = self.native().step(rest[None], np.zeros((1, model.nu)), self.best(), substeps=2000)
         size = np.tile(np.array([0.005] * 3 + [0.01] * 3 + [0.02] * 6), model.num_rods)
-        kick = np.zeros((count, model.n))
-        kick[:, : 12 * model.num_rods] = rng.standard_normal((count, 12 * model.num_rods)) * size
+        kick = np.zeros((count, model.layout.n))
+        rods = model.layout.tangent_slices[0]
+        kick[:, rods] = rng.standard_normal((count, rods.stop)) * size
         kick[:1] = 0.0
-        states = model.retract(np.repeat(settled, count, axis=0), kick)
+        states = model.layout.retract(np.repeat(settled, count, axis=0), kick)
         below = np.minimum(model.clearance(states) - float(model.clearance(settled)[0]), 0.0)
-        for r in range(model.num_rods):
-            states[:, 13 * r + 2] -= below  # no deeper in the ground than at rest
+        model.split(states)[0][..., 2] -= below[:, None]  # no deeper in the ground than at rest
         return states
 
     def first_policy(self, rng: np.random.Generator) -> BatchPolicy:

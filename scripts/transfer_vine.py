@@ -143,7 +143,7 @@ class VineCase:
 
     def force_scale(self) -> Array:
         """A kick of 1 m/s at full length turns a link by 1 / max_length rad/s."""
-        scale = np.zeros(self.model.n)
+        scale = np.zeros(self.model.layout.n)
         scale[self.model.num_links : 2 * self.model.num_links] = 1.0 / self.model.max_length
         return scale
 

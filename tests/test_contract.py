@@ -47,7 +47,7 @@ def tensegrity_states(simulator: Any, rng: np.random.Generator, batch: int) -> A
     state = np.tile(model.place_on_ground(rest, gap=-0.003), (batch, 1))
     rods = np.tile(np.repeat([0.002, 0.01, 0.3, 0.3], 3), model.num_rods)
     spread = np.concatenate([rods, np.full(model.nu, 5.0)])
-    moved: Array = model.retract(state, spread * rng.normal(size=(batch, model.n)))
+    moved: Array = model.layout.retract(state, spread * rng.normal(size=(batch, model.layout.n)))
     return moved
 
 

@@ -650,8 +650,8 @@ def random_state(model, seed=0):
     """Any state: rods anywhere, turning and flying."""
     rng = np.random.default_rng(seed)
     state = model.state_from_nodes(model.nodes)[None]
-    dx = rng.standard_normal((1, model.n))
-    return model.retract(state, dx)
+    dx = rng.standard_normal((1, model.layout.n))
+    return model.layout.retract(state, dx)
 
 
 def test_observed_nodes_are_those_of_the_model():
@@ -668,11 +668,11 @@ def test_observed_nodes_are_those_of_the_model():
     nodes = model.node_positions(state)[0] - model.center_of_mass(state)
     np.testing.assert_allclose(observed[:, :3], nodes @ world_to_command.T, atol=1e-12)
     epsilon = 1e-6
-    flow = np.zeros((2, model.n))
+    flow = np.zeros((2, model.layout.n))
     position, _, velocity, spin, _ = model.split(state[0])
     blocks = np.concatenate([velocity, spin, np.zeros_like(position), np.zeros_like(position)], axis=1).ravel()
     flow[:, : len(blocks)] = np.array([[-epsilon], [epsilon]]) * blocks
-    ends = model.node_positions(model.retract(np.repeat(state, 2, axis=0), flow))
+    ends = model.node_positions(model.layout.retract(np.repeat(state, 2, axis=0), flow))
     rates = (ends[1] - ends[0]) / (2 * epsilon)
     np.testing.assert_allclose(observed[:, 3:], rates @ world_to_command.T, atol=1e-7)
     assert out[0, 96] == 1.0

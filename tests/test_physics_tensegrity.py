@@ -101,8 +101,8 @@ def test_free_flight_conserves_momentum_exactly_and_angular_momentum_to_order_dt
     for dt in steps:
         simulator = TensegritySimulator(dt=dt)
         model = simulator.model
-        push = 0.2 * np.random.default_rng(0).standard_normal(model.n)
-        state = lifted(model, model.retract(simulator.initial_state()[0], push))
+        push = 0.2 * np.random.default_rng(0).standard_normal(model.layout.n)
+        state = lifted(model, model.layout.retract(simulator.initial_state()[0], push))
         states = run(simulator, state, round(0.2 / dt), TensegrityParameters(gravity=0.0))
         p, q, v, w, _ = model.split(states)
         np.testing.assert_allclose(v.sum(1), np.tile(v[0].sum(0), (len(v), 1)), atol=1e-12 * np.abs(v[0]).sum() * len(v))
@@ -433,7 +433,7 @@ def pressed(simulator: TensegritySimulator) -> Array:
     state = model.place_on_ground(simulator.initial_state()[0])[None]
     state, _ = simulator.step(state, np.zeros((1, model.nu)), substeps=2000)
     shake = np.concatenate([np.tile(np.repeat([0.0, 1e-3, 0.02, 0.02], 3), model.num_rods), np.ones(model.nu)])
-    state = model.retract(state, shake * np.random.default_rng(8).standard_normal((1, model.n)))
+    state = model.layout.retract(state, shake * np.random.default_rng(8).standard_normal((1, model.layout.n)))
     return model.move(state[0], translation=np.array([0.0, 0.0, -5e-3]))[None]
 
 
@@ -451,7 +451,7 @@ def test_reverse_mode_through_500_substeps_of_contact_equals_central_differences
     model, rng = simulator.model, np.random.default_rng(2)
     state = pressed(simulator)
     controls = rng.uniform(-20, 20, (1, 5, model.nu))
-    weight = rng.standard_normal((1, 6, model.nx))
+    weight = rng.standard_normal((1, 6, model.layout.nx))
     weight[:, :-1] = 0
     parameters = PRESSED
     gradient = simulator.vjp(state, controls, weight, parameters, substeps=100)
@@ -464,10 +464,10 @@ def test_reverse_mode_through_500_substeps_of_contact_equals_central_differences
         """A directional derivative is a sum that may cancel: its rounding is relative to the sum of |terms|."""
         assert error_of(float(terms.sum()), f, size) <= 1e-5 * np.abs(terms).sum()
 
-    dx = rng.standard_normal((1, model.n))
+    dx = rng.standard_normal((1, model.layout.n))
     du = rng.standard_normal(controls.shape)
-    in_tangent = gradient.state[0] @ model.retract_jacobian(state)[0]
-    agrees(in_tangent * dx[0], lambda h: value(model.retract(state, h * dx), controls, parameters), 1e-2)
+    in_tangent = gradient.state[0] @ model.layout.retract_jacobian(state)[0]
+    agrees(in_tangent * dx[0], lambda h: value(model.layout.retract(state, h * dx), controls, parameters), 1e-2)
     agrees(gradient.controls * du, lambda h: value(state, controls + h * du, parameters), 10.0)
     for index, name in enumerate(parameters.names()):
         exact = float(gradient.constants[0, index])
@@ -560,7 +560,7 @@ def test_form_finding_finds_the_known_rest_poses() -> None:
     model = superball()
     rng = np.random.default_rng(0)
     shaken = np.concatenate([np.tile(np.repeat([0.03, 0.05, 0.0, 0.0], 3), 6) * rng.standard_normal(72), np.zeros(24)])
-    crooked = replace(model, nodes=model.node_positions(model.retract(model.state_from_nodes(model.nodes), shaken)))
+    crooked = replace(model, nodes=model.node_positions(model.layout.retract(model.state_from_nodes(model.nodes), shaken)))
     found = find_form(crooked)
     lengths = found.cable_lengths(found.state_from_nodes(found.nodes))
     np.testing.assert_allclose(lengths, np.sqrt(6) / 4 * 1.684, atol=1e-6)
@@ -592,7 +592,7 @@ def test_stability_verdict_is_what_happens(changes: dict[str, float], dt: float)
     assert ("use a smaller dt" in str(verdict)) == (not verdict.stable)
     model = simulator.model
     push = np.concatenate([np.tile(np.repeat([0, 0, 1e-6, 1e-6], 3), 6), np.zeros(24)])
-    state = lifted(model, model.retract(simulator.initial_state()[0], push * np.random.default_rng(0).standard_normal(model.n)))
+    state = lifted(model, model.layout.retract(simulator.initial_state()[0], push * np.random.default_rng(0).standard_normal(model.layout.n)))
     end, status = simulator.step(state[None], np.zeros((1, 24)), parameters, substeps=2000)
     speed = np.abs(end[0, 7:10] - model.com_velocity(end)[0]).max()
     assert (status[0] == 0 and speed < 1e-5) == verdict.stable

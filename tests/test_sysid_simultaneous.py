@@ -177,7 +177,7 @@ def test_the_engine_solves_the_complementarity_problem(angle, friction, links, m
     touching = n_impulses > 0
     slides = schedule[:, 2:-2:3] & touching  # to the right; else it sticks, or slides to the left
     assert (slides.any(), (touching & schedule[:, 1:-2:3] & ~slides).any()) == motions  # slides, sticks
-    scale = np.where(np.arange(model.nx) // n == 1, 0.03 / 240, 1.0)  # moments: h EI at a curvature of 1/m
+    scale = np.where(np.arange(model.layout.nx) // n == 1, 0.03 / 240, 1.0)  # moments: h EI at a curvature of 1/m
     assert np.abs(g / scale).max() < 1e-12
     # Tolerance of the engine's friction, 1e-7 of the largest bound per round, may add up where rounds converge slowly.
     assert (

@@ -86,3 +86,16 @@ def from_z_axis(z: Array) -> Array:
     q = np.where(opposite, np.array([0.0, 1.0, 0.0, 0.0]), q)
     unit: Array = q / np.linalg.norm(q, axis=-1, keepdims=True)
     return unit
+
+
+def right_matrix(q: Array) -> Array:
+    """Matrix M (..., 4, 3) with q * (0, v) = M v; its columns are orthonormal."""
+    w, x, y, z = np.moveaxis(q, -1, 0)
+    rows = [[-x, -y, -z], [w, -z, y], [z, w, -x], [-y, x, w]]
+    return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
+
+
+def z_axis(q: Array) -> Array:
+    """Third column of the rotation matrix of q, (..., 4) -> (..., 3)."""
+    w, x, y, z = np.moveaxis(q, -1, 0)
+    return np.stack([2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)], axis=-1)

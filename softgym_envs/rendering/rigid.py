@@ -72,7 +72,7 @@ def particle_scene(model: ParticleModel, state: Array, *, trail: Array | None = 
     Raises:
         ShapeError: An argument has the wrong shape, or is not finite.
     """
-    rows = check_array("state", state, (model.nx,)).reshape(-1, 4)
+    rows = check_array("state", state, (model.layout.nx,)).reshape(-1, 4)
     middle = np.array([float(rows[:, 0].mean()), 0.0, 0.5])
     places = [np.array([x, 4.0 * BALL * (i - 0.5 * (len(rows) - 1)), y + BALL]) for i, (x, y, *_) in enumerate(rows)]
     extent = max(1.5, float(np.ptp(rows[:, 0])))

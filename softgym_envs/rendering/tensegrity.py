@@ -46,7 +46,7 @@ def tensegrity_scene(
     Raises:
         ShapeError: An argument has the wrong shape, or is not finite.
     """
-    state = check_array("state", state, (model.nx,))
+    state = check_array("state", state, (model.layout.nx,))
     tensions = check_array("tensions", tensions, (model.num_cables,))
     com = model.center_of_mass(state)
     extent = float(model.rod_lengths.max()) + 2 * model.cap_radius

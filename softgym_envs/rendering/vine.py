@@ -54,7 +54,7 @@ def vine_scene(
     Raises:
         ShapeError: An argument has the wrong shape, or is not finite.
     """
-    state = check_array("state", state, (model.nx,))
+    state = check_array("state", state, (model.layout.nx,))
     middle = np.array([model.base[0], model.base[1]]) + 0.42 * model.max_length * np.array(
         [np.cos(model.base[2]), np.sin(model.base[2])]
     )

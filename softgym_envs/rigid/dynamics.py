@@ -51,7 +51,7 @@ class _ContactSimulator(FlatSimulator):
     @property
     def state_names(self) -> tuple[str, ...]:
         """One name per entry of the state."""
-        return tuple(self.model.state_names)
+        return tuple(self.model.layout.names)
 
     @property
     @abstractmethod

@@ -20,13 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import StructureError
+from ..core.layout import Field, StateLayout
 from ..core.simulator import check_number
 
 Array = NDArray[np.float64]
 Point = tuple[float, float]
-
-PARTICLE_STATE = ("x", "y", "vx", "vy")
-BLOCK_STATE = ("x", "y", "theta", "vx", "vy", "omega")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,10 +45,11 @@ class ParticleModel:
         check_number("count", self.count, low=1, whole=True)
         check_number("force_limit", self.force_limit, positive=True, unit="N")
 
-    @property
-    def nx(self) -> int:
-        """Length of a state."""
-        return 4 * self.count
+    @cached_property
+    def layout(self) -> StateLayout:
+        """x, y, vx, vy; "particle0.x", ... if there are several."""
+        entries = (("x y", "m"), ("vx vy", "m/s"))
+        return StateLayout(Field("", None, *entries) if self.count == 1 else Field("particle", self.count, *entries))
 
     @property
     def nu(self) -> int:
@@ -58,21 +57,29 @@ class ParticleModel:
         return self.count
 
     @cached_property
-    def state_names(self) -> tuple[str, ...]:
-        """x, y, vx, vy; "particle0.x", ... if there are several."""
-        if self.count == 1:
-            return PARTICLE_STATE
-        return tuple(f"particle{i}.{name}" for i in range(self.count) for name in PARTICLE_STATE)
-
-    @cached_property
     def control_names(self) -> tuple[str, ...]:
         """One force per particle."""
         return ("force",) if self.count == 1 else tuple(f"force{i}" for i in range(self.count))
 
     @property
+    def control_units(self) -> tuple[str, ...]:
+        """N."""
+        return ("N",) * self.nu
+
+    @cached_property
+    def control_bounds(self) -> tuple[Array, Array]:
+        """Lowest and highest force, each (nu,) [N]."""
+        limit = np.full(self.nu, float(self.force_limit))
+        return -limit, limit
+
+    def rest_state(self) -> Array:
+        """All particles at rest at `start`, (nx,)."""
+        return np.tile([*self.start, 0.0, 0.0], self.count)
+
+    @property
     def measured(self) -> tuple[str, ...]:
         """What [Berard2008] slide 15 observes: positions."""
-        return tuple(name for name in self.state_names if name.split(".")[-1] in ("x", "y"))
+        return tuple(name for name, unit in zip(self.layout.names, self.layout.units, strict=True) if unit == "m")
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,10 +121,10 @@ class BlockModel:
         if self.pulley is not None and np.hypot(*np.subtract(self.pulley, self.attachment)) < 0.01:
             raise StructureError(f"pulley {self.pulley} is where the string is tied to the block at rest; move it away")
 
-    @property
-    def nx(self) -> int:
-        """Length of a state."""
-        return 6
+    @cached_property
+    def layout(self) -> StateLayout:
+        """See the module docstring."""
+        return StateLayout(Field("", None, ("x y", "m"), ("theta", "rad"), ("vx vy", "m/s"), ("omega", "rad/s")))
 
     @property
     def nu(self) -> int:
@@ -125,19 +132,29 @@ class BlockModel:
         return 2
 
     @property
-    def state_names(self) -> tuple[str, ...]:
-        """See the module docstring."""
-        return BLOCK_STATE
-
-    @property
     def control_names(self) -> tuple[str, ...]:
         """Force at the handle, in the block's axes."""
         return ("force_x", "force_y")
 
     @property
+    def control_units(self) -> tuple[str, ...]:
+        """N."""
+        return ("N",) * self.nu
+
+    @cached_property
+    def control_bounds(self) -> tuple[Array, Array]:
+        """Lowest and highest force, each (nu,) [N]."""
+        limit = np.full(self.nu, float(self.force_limit))
+        return -limit, limit
+
+    def rest_state(self) -> Array:
+        """At rest at the origin, (6,)."""
+        return np.zeros(self.layout.nx)
+
+    @property
     def measured(self) -> tuple[str, ...]:
-        """What an overhead camera sees."""
-        return BLOCK_STATE[:3]
+        """What an overhead camera sees: the pose."""
+        return self.layout.names[:3]
 
     @cached_property
     def shares(self) -> Array:

@@ -147,7 +147,7 @@ class ParticleTwin(_ContactTwin):
     @property
     def state_names(self) -> tuple[str, ...]:
         """Those of our engine."""
-        return self.model.state_names
+        return self.model.layout.names
 
     def initial_state(self, batch: int = 1) -> Array:
         """All particles at rest at `model.start`, (B, nx)."""
@@ -215,7 +215,7 @@ class BlockTwin(_ContactTwin):
     @property
     def state_names(self) -> tuple[str, ...]:
         """The planar state, then `EXTRA_STATE`."""
-        return (*self.model.state_names, *EXTRA_STATE)
+        return (*self.model.layout.names, *EXTRA_STATE)
 
     def initial_state(self, batch: int = 1) -> Array:
         """At rest at the origin, settled on its feet, (B, 12)."""

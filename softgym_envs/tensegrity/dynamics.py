@@ -78,12 +78,12 @@ class TensegritySimulator:
     @property
     def nx(self) -> int:
         """Length of a state."""
-        return self.model.nx
+        return self.model.layout.nx
 
     @property
     def n(self) -> int:
         """Dimension of the tangent space."""
-        return self.model.n
+        return self.model.layout.n
 
     @property
     def nu(self) -> int:
@@ -98,7 +98,7 @@ class TensegritySimulator:
     @property
     def state_names(self) -> tuple[str, ...]:
         """One name per entry of the state."""
-        return self.model.state_names
+        return self.model.layout.names
 
     @property
     def control_names(self) -> tuple[str, ...]:
@@ -121,11 +121,11 @@ class TensegritySimulator:
 
     def retract(self, state: Array, dx: Array) -> Array:
         """See `TensegrityModel`."""
-        return self.model.retract(state, dx)
+        return self.model.layout.retract(state, dx)
 
     def difference(self, a: Array, b: Array) -> Array:
         """See `TensegrityModel`."""
-        return self.model.difference(a, b)
+        return self.model.layout.difference(a, b)
 
     def step(
         self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
@@ -196,7 +196,7 @@ class TensegritySimulator:
             state, check_array("control", control, (None, self.nu))[:, None], parameters, substeps
         )
         end = self.engine.rollout(state, controls, constants, substeps)[0][:, 1]
-        out_of, into = self.model.difference_jacobian(end), self.model.retract_jacobian(state)
+        out_of, into = self.model.layout.difference_jacobian(end), self.model.layout.retract_jacobian(state)
         chunk = self.engine.rows_recorded_at_once(substeps, self.n)
         parts = []
         for first in range(0, len(state), chunk):

@@ -76,10 +76,10 @@ def thrown(model: Any, rng: np.random.Generator, speed: float | tuple[float, flo
     center = model.center_of_mass(state)
     height = center[2] - float(model.terrain.height(center[0], center[1]))
     rotation = np.cross([0.0, 0.0, 1.0], velocity) / height
+    position, quaternion, speed, rate, _ = model.split(state)
     for r in range(model.num_rods):
-        rod = state[13 * r : 13 * r + 13]
-        rod[7:10] = velocity + np.cross(rotation, rod[:3] - center)
-        rod[10:13] = lie.rotate(lie.conjugate(rod[3:7]), rotation)
+        speed[r] = velocity + np.cross(rotation, position[r] - center)
+        rate[r] = lie.rotate(lie.conjugate(quaternion[r]), rotation)
     return np.asarray(state)
 
 

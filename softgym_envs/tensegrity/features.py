@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..core.row_kernel import RowKernel
 from ..core.task import Entry
 from .model import TensegrityModel
-from .task_kernels import COM_X, COM_Z, HEIGHT, HX, HY, OBSERVE
+from .task_kernels import COM_X, COM_Z, HEIGHT, HX, HY, NODE, OBSERVE
 
 Array = NDArray[np.float64]
 
@@ -47,8 +47,8 @@ class Body:
         """(state (B, nx), context (B, nc)) -> (B, 12 R + nu + k): see `entries`; then k further columns of the context."""
         model = self.model
         structure = (0.5 * model.rod_lengths, 1.0 / model.control_limit, np.array([HEIGHT, *columns], dtype=np.int32))
-        width = 12 * model.num_rods + model.nu + 1 + len(columns)
-        return RowKernel(OBSERVE, structure, (model.nx, context_size), width)
+        width = 2 * NODE * model.num_rods + model.nu + 1 + len(columns)
+        return RowKernel(OBSERVE, structure, (model.layout.nx, context_size), width)
 
     def entries(self) -> tuple[Entry, ...]:
         """Meaning and bounds of what an `observer` writes before the further columns."""
@@ -63,11 +63,10 @@ class Body:
 
     def state_entries(self) -> tuple[Entry, ...]:
         """Meaning and bounds of the full state."""
-        kinds = {"q": ("-", 1.0), "v": ("m/s", SPEED_BOUND), "w": ("rad/s", 1e3)}
-        kinds |= {axis: ("m", 1e4) for axis in "xyz"}
-        limit = self.model.control_limit
-        rods = self.model.state_names[: 13 * self.model.num_rods]
-        table = [(name, *kinds[name.split(".")[1][0]]) for name in rods]
+        bounds, limit = {"-": 1.0, "m/s": SPEED_BOUND, "rad/s": 1e3, "m": 1e4}, self.model.control_limit
+        layout = self.model.layout
+        rods, _ = layout.slices
+        table = [(name, unit, bounds[unit]) for name, unit in zip(layout.names[rods], layout.units[rods], strict=True)]
         motors = [Entry(f"motor{c}", "-", -limit, limit, scale=limit) for c in self.model.actuated]
         return (*(Entry(name, unit, -bound, bound) for name, unit, bound in table), *motors)
 

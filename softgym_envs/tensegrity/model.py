@@ -1,12 +1,12 @@
 """Structure of a tensegrity robot: rods, cables, which of them are actuated, the ground; and the layout of its state.
 
-State, one block of 13 numbers per rod, then one motor position per actuated cable:
+State, one block per rod, then one motor position per actuated cable (`rod_field`, `TensegrityModel.layout`):
 
     rod r:   x y z [m] of the centre | qw qx qy qz (body z axis points from node 2r to node 2r+1)
              | vx vy vz [m/s] in the world frame | wx wy wz [rad/s] in the rod's frame
     motors:  w [-], one per actuated cable
 
-Tangent: per rod 3 position, 3 rotation vector (rod frame), 3 + 3 velocities; then the motors. nx = 13 R + nu, n = 12 R + nu.
+Tangent: per rod 3 position, 3 rotation vector (rod frame), 3 + 3 velocities; then the motors.
 Legend: B batch, R rods, N = 2R nodes, C cables.
 """
 
@@ -20,9 +20,21 @@ from numpy.typing import NDArray
 
 from ..core import lie
 from ..core.errors import StructureError
+from ..core.layout import QUATERNION, Field, StateLayout
 from .terrain import Terrain
 
 Array = NDArray[np.float64]
+
+
+def rod_field(count: int) -> Field:
+    """The entries of `count` rods in a state."""
+    return Field(
+        "rod", count, ("x y z", "m"), ("qw qx qy qz", "-", QUATERNION), ("vx vy vz", "m/s"), ("wx wy wz", "rad/s")
+    )
+
+
+ROD_WIDTH: int = rod_field(1).width
+"""Numbers of one rod in a state, for kernels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,26 +122,25 @@ class TensegrityModel:
         """Number of motors."""
         return len(self.actuated)
 
-    @property
-    def nx(self) -> int:
-        """Length of a state."""
-        return 13 * self.num_rods + self.nu
-
-    @property
-    def n(self) -> int:
-        """Dimension of the tangent space."""
-        return 12 * self.num_rods + self.nu
-
     @cached_property
-    def state_names(self) -> tuple[str, ...]:
-        """One name per entry of the state."""
-        entries = ("x", "y", "z", "qw", "qx", "qy", "qz", "vx", "vy", "vz", "wx", "wy", "wz")
-        return tuple(f"rod{r}.{e}" for r in range(self.num_rods) for e in entries) + tuple(f"motor{c}" for c in self.actuated)
+    def layout(self) -> StateLayout:
+        """Of a state; see the module docstring."""
+        return StateLayout(rod_field(self.num_rods), Field("", self.actuated, ("motor", "-")))
 
     @cached_property
     def control_names(self) -> tuple[str, ...]:
         """One name per control: the cable it drives."""
         return tuple(f"cable{c}" for c in self.actuated)
+
+    @property
+    def control_units(self) -> tuple[str, ...]:
+        """One unit per control."""
+        return ("-",) * self.nu
+
+    @cached_property
+    def control_bounds(self) -> tuple[Array, Array]:
+        """Lowest and highest motor command, each (nu,)."""
+        return -self.control_limit * np.ones(self.nu), self.control_limit * np.ones(self.nu)
 
     @cached_property
     def rod_lengths(self) -> Array:
@@ -140,21 +151,24 @@ class TensegrityModel:
 
     def state_from_nodes(self, nodes: Array) -> Array:
         """State at rest, motors at zero, with the rods' ends at `nodes` (N, 3) [m]; -> (nx,)."""
-        state = np.zeros(self.nx)
+        state = np.zeros(self.layout.nx)
+        position, quaternion, *_ = self.split(state)
         for r, (a, b) in enumerate(zip(nodes[::2], nodes[1::2], strict=True)):
-            state[13 * r : 13 * r + 3] = 0.5 * (a + b)
-            state[13 * r + 3 : 13 * r + 7] = lie.from_z_axis(b - a)
+            position[r], quaternion[r] = 0.5 * (a + b), lie.from_z_axis(b - a)
         return state
 
-    def split(self, state: Array) -> tuple[Array, Array, Array, Array, Array]:
+    def rest_state(self) -> Array:
+        """The nodes where the structure says, (nx,)."""
+        return self.state_from_nodes(self.nodes)
+
+    def split(self, state: Array) -> tuple[Array, ...]:
         """(B, nx) -> positions (B, R, 3), quaternions (B, R, 4), velocities and angular rates (B, R, 3), motors (B, nu)."""
-        rods = state[..., : 13 * self.num_rods].reshape(*state.shape[:-1], self.num_rods, 13)
-        return rods[..., :3], rods[..., 3:7], rods[..., 7:10], rods[..., 10:13], state[..., 13 * self.num_rods :]
+        return self.layout.split(state)
 
     def node_positions(self, state: Array) -> Array:
         """Ends of the rods in the world frame, (B, nx) -> (B, N, 3) [m]."""
         position, quaternion, *_ = self.split(state)
-        half = 0.5 * self.rod_lengths[:, None] * z_axis(quaternion)
+        half = 0.5 * self.rod_lengths[:, None] * lie.z_axis(quaternion)
         return np.stack([position - half, position + half], axis=-2).reshape(*state.shape[:-1], 2 * self.num_rods, 3)
 
     def center_of_mass(self, state: Array) -> Array:
@@ -175,11 +189,11 @@ class TensegrityModel:
         moved = state.copy()
         center = self.center_of_mass(state)
         turn = lie.exp(np.zeros(3) if rotation is None else np.asarray(rotation, dtype=np.float64))
+        position, quaternion, velocity, *_ = self.split(moved)
         for r in range(self.num_rods):
-            rod = moved[13 * r : 13 * r + 13]
-            rod[:3] = center + lie.rotate(turn, rod[:3] - center) + (0.0 if translation is None else translation)
-            rod[3:7] = lie.multiply(turn, rod[3:7])
-            rod[7:10] = lie.rotate(turn, rod[7:10])
+            position[r] = center + lie.rotate(turn, position[r] - center) + (0.0 if translation is None else translation)
+            quaternion[r] = lie.multiply(turn, quaternion[r])
+            velocity[r] = lie.rotate(turn, velocity[r])
         return moved
 
     def clearance(self, state: Array, scale: float = 1.0) -> Array:
@@ -191,63 +205,6 @@ class TensegrityModel:
     def place_on_ground(self, state: Array, *, gap: float = 0.0, scale: float = 1.0) -> Array:
         """Shift a state (nx,) vertically so that its lowest cap is `gap` [m] over the ground."""
         return self.move(state, translation=np.array([0.0, 0.0, gap - float(self.clearance(state, scale))]))
-
-    def retract(self, state: Array, dx: Array) -> Array:
-        """See `Simulator.retract`."""
-        rods = state[..., : 13 * self.num_rods].reshape(*state.shape[:-1], self.num_rods, 13)
-        drods = dx[..., : 12 * self.num_rods].reshape(*dx.shape[:-1], self.num_rods, 12)
-        moved = np.concatenate(
-            [rods[..., :3] + drods[..., :3], lie.retract(rods[..., 3:7], drods[..., 3:6]), rods[..., 7:] + drods[..., 6:]],
-            axis=-1,
-        )
-        motors = state[..., 13 * self.num_rods :] + dx[..., 12 * self.num_rods :]
-        return np.concatenate([moved.reshape(*moved.shape[:-2], 13 * self.num_rods), motors], axis=-1)
-
-    def difference(self, a: Array, b: Array) -> Array:
-        """See `Simulator.difference`."""
-        ra = a[..., : 13 * self.num_rods].reshape(*a.shape[:-1], self.num_rods, 13)
-        rb = b[..., : 13 * self.num_rods].reshape(*b.shape[:-1], self.num_rods, 13)
-        rods = np.concatenate(
-            [ra[..., :3] - rb[..., :3], lie.difference(ra[..., 3:7], rb[..., 3:7]), ra[..., 7:] - rb[..., 7:]], axis=-1
-        )
-        motors = a[..., 13 * self.num_rods :] - b[..., 13 * self.num_rods :]
-        return np.concatenate([rods.reshape(*rods.shape[:-2], 12 * self.num_rods), motors], axis=-1)
-
-    def retract_jacobian(self, state: Array) -> Array:
-        """d retract(state, dx) / d dx at dx = 0, (B, nx) -> (B, nx, n); for a quaternion half of q times the unit vectors."""
-        jacobian = np.zeros((len(state), self.nx, self.n))
-        for r, (i, j) in enumerate(self._blocks()):
-            jacobian[:, i : i + 3, j : j + 3] = np.eye(3)
-            jacobian[:, i + 3 : i + 7, j + 3 : j + 6] = 0.5 * right_matrix(self.split(state)[1][:, r])
-            jacobian[:, i + 7 : i + 13, j + 6 : j + 12] = np.eye(6)
-        jacobian[:, 13 * self.num_rods :, 12 * self.num_rods :] = np.eye(self.nu)
-        return jacobian
-
-    def difference_jacobian(self, state: Array) -> Array:
-        """d difference(a, state) / d a at a = state, (B, nx) -> (B, n, nx)."""
-        jacobian = np.zeros((len(state), self.n, self.nx))
-        for r, (i, j) in enumerate(self._blocks()):
-            jacobian[:, j : j + 3, i : i + 3] = np.eye(3)
-            jacobian[:, j + 3 : j + 6, i + 3 : i + 7] = 2.0 * np.swapaxes(right_matrix(self.split(state)[1][:, r]), 1, 2)
-            jacobian[:, j + 6 : j + 12, i + 7 : i + 13] = np.eye(6)
-        jacobian[:, 12 * self.num_rods :, 13 * self.num_rods :] = np.eye(self.nu)
-        return jacobian
-
-    def _blocks(self) -> list[tuple[int, int]]:
-        return [(13 * r, 12 * r) for r in range(self.num_rods)]
-
-
-def right_matrix(q: Array) -> Array:
-    """Matrix M (..., 4, 3) with q * (0, v) = M v; its columns are orthonormal."""
-    w, x, y, z = np.moveaxis(q, -1, 0)
-    rows = [[-x, -y, -z], [w, -z, y], [z, w, -x], [-y, x, w]]
-    return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
-
-
-def z_axis(q: Array) -> Array:
-    """Third column of the rotation matrix of q, (..., 4) -> (..., 3)."""
-    w, x, y, z = np.moveaxis(q, -1, 0)
-    return np.stack([2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)], axis=-1)
 
 
 def superball(*, rod_length: float = 1.684, terrain: Terrain | None = None) -> TensegrityModel:

@@ -151,12 +151,12 @@ class TensegrityTwin:
     @property
     def nx(self) -> int:
         """Length of a state."""
-        return self.model.nx
+        return self.model.layout.nx
 
     @property
     def n(self) -> int:
         """Dimension of the tangent space."""
-        return self.model.n
+        return self.model.layout.n
 
     @property
     def nu(self) -> int:
@@ -171,7 +171,7 @@ class TensegrityTwin:
     @property
     def state_names(self) -> tuple[str, ...]:
         """One name per entry of the state."""
-        return self.model.state_names
+        return self.model.layout.names
 
     @property
     def control_names(self) -> tuple[str, ...]:
@@ -201,11 +201,11 @@ class TensegrityTwin:
 
     def retract(self, state: Array, dx: Array) -> Array:
         """See `TensegrityModel`."""
-        return self.model.retract(state, dx)
+        return self.model.layout.retract(state, dx)
 
     def difference(self, a: Array, b: Array) -> Array:
         """See `TensegrityModel`."""
-        return self.model.difference(a, b)
+        return self.model.layout.difference(a, b)
 
     def linearize(
         self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
@@ -228,16 +228,16 @@ class TensegrityTwin:
     @cached_property
     def engine(self) -> MujocoEngine:
         """Batched stepping; moving rods and motors are MuJoCo's state, a fixed rod is a mocap body."""
-        blocks = np.arange(13 * self.model.num_rods).reshape(-1, 13)
-        moving = np.delete(blocks, [] if self.fixed_rod is None else [self.fixed_rod], axis=0)
-        held = blocks[:0] if self.fixed_rod is None else blocks[[self.fixed_rod]]
-        motors = 13 * self.model.num_rods + np.arange(self.nu)
+        *rods, motors = self.model.split(np.arange(self.nx))
+        fixed = [] if self.fixed_rod is None else [self.fixed_rod]
+        position, quaternion, velocity, rate = (np.delete(part, fixed, axis=0) for part in rods)
+        places, speeds = np.concatenate([position, quaternion], axis=1), np.concatenate([velocity, rate], axis=1)
         return MujocoEngine(
             build_spec(self.model, self.dt, self.cables, self.fixed_rod).compile(),
             nx=self.nx,
             nu=self.nu,
-            state_index=np.concatenate([moving[:, :7].ravel(), moving[:, 7:].ravel(), motors]),
-            mocap_index=np.concatenate([held[:, :3].ravel(), held[:, 3:7].ravel()]),
+            state_index=np.concatenate([places.ravel(), speeds.ravel(), motors]),
+            mocap_index=np.concatenate([rods[0][fixed].ravel(), rods[1][fixed].ravel()]),
             write_constants=self._write_constants,
         )
 
@@ -313,9 +313,9 @@ def build_spec(model: TensegrityModel, dt: float, cables: str, fixed_rod: int | 
     option.solver = mujoco.mjtSolver.mjSOL_NEWTON
     option.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
     _add_ground(spec, model)
-    state = model.state_from_nodes(model.nodes)
+    position, quaternion, *_ = model.split(model.rest_state())
     for r in range(model.num_rods):
-        _add_rod(spec, model, r, state[13 * r : 13 * r + 7], held=r == fixed_rod)
+        _add_rod(spec, model, r, position[r], quaternion[r], held=r == fixed_rod)
     for index, ends in enumerate(model.cables):
         tendon = spec.add_tendon(name=f"cable{index}")
         for node in ends:
@@ -367,9 +367,9 @@ def _unit_inertia(model: TensegrityModel) -> Array:
     return np.stack([across, across, np.full(model.num_rods, 0.5 * model.rod_radius**2)], axis=1)
 
 
-def _add_rod(spec: mujoco.MjSpec, model: TensegrityModel, r: int, pose: Array, *, held: bool) -> None:
+def _add_rod(spec: mujoco.MjSpec, model: TensegrityModel, r: int, position: Array, quaternion: Array, *, held: bool) -> None:
     """A free body (a held one has no joint: MuJoCo's mocap body); geoms of one body do not collide, and carry no mass."""
-    body = spec.worldbody.add_body(name=f"rod{r}", pos=pose[:3], quat=pose[3:], mocap=held)
+    body = spec.worldbody.add_body(name=f"rod{r}", pos=position, quat=quaternion, mocap=held)
     if not held:
         body.add_freejoint()
     body.explicitinertial = True

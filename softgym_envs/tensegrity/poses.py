@@ -67,7 +67,7 @@ def stable_faces(model: TensegrityModel, *, margin: float = 0.02) -> Array:
 
 def random_states(model: TensegrityModel, faces: Array, spread: Spread, start: Start, settle_time: float) -> Array:
     """First states (B, nx): a random face down, a random yaw, disturbed, settled for `settle_time` [s] with held motors."""
-    tangent = 12 * model.num_rods
+    tangent = model.layout.tangent_slices[0].stop
     uniform = np.array([rng.random(4 + model.nu) for rng in start.rngs])
     normal = np.array([rng.standard_normal(2 * tangent) for rng in start.rngs])
     turn = faces[(uniform[:, 0] * len(faces)).astype(int)]
@@ -75,31 +75,32 @@ def random_states(model: TensegrityModel, faces: Array, spread: Spread, start: S
     turn = lie.multiply(np.stack([np.cos(yaw), 0 * yaw, 0 * yaw, np.sin(yaw)], axis=-1), turn)
     state = turned(model, turn)
     shape = np.array([spread.position] * 3 + [spread.rotation] * 3 + [0.0] * 6)
-    state = model.retract(state, rod_tangent(model, normal[:, :tangent], shape))
-    motors = slice(13 * model.num_rods, None)
+    state = model.layout.retract(state, rod_tangent(model, normal[:, :tangent], shape))
+    motors = model.layout.slices[1]
     state[:, motors] = spread.motor * model.control_limit * (2 * uniform[:, 4:] - 1)
     place = spread.place * (2 * uniform[:, 2:4] - 1)
     state = dropped(model, state, place, start.constants["terrain_scale"])
     state = start.settle(state, state[:, motors], settle_time)
-    return model.retract(state, rod_tangent(model, normal[:, tangent:], np.array([0.0] * 6 + [spread.speed] * 6)))
+    return model.layout.retract(state, rod_tangent(model, normal[:, tangent:], np.array([0.0] * 6 + [spread.speed] * 6)))
 
 
 def turned(model: TensegrityModel, turn: Array) -> Array:
     """The rest pose turned about its centre of mass by B quaternions (B, 4), motors at zero; -> (B, nx)."""
-    rest = model.state_from_nodes(model.nodes)[: 13 * model.num_rods].reshape(model.num_rods, 13)
-    rods = np.zeros((len(turn), model.num_rods, 13))
-    rods[..., :3] = lie.rotate(turn[:, None], rest[:, :3] - rest[:, :3].mean(axis=0))
-    rods[..., 3:7] = lie.multiply(turn[:, None], rest[:, 3:7])
-    return np.concatenate([rods.reshape(len(turn), -1), np.zeros((len(turn), model.nu))], axis=1)
+    rest_position, rest_quaternion, *_ = model.split(model.rest_state())
+    state = np.zeros((len(turn), model.layout.nx))
+    position, quaternion, *_ = model.split(state)
+    position[...] = lie.rotate(turn[:, None], rest_position - rest_position.mean(axis=0))
+    quaternion[...] = lie.multiply(turn[:, None], rest_quaternion)
+    return state
 
 
 def dropped(model: TensegrityModel, state: Array, place: Array, scale: Array) -> Array:
     """States (B, nx) shifted to `place` (B, 2) [m], the lowest cap `DROP_GAP` over the ground."""
     state = state.copy()
-    rods = state[:, : 13 * model.num_rods].reshape(len(state), model.num_rods, 13)
-    rods[..., :2] += place[:, None]
+    position = model.split(state)[0]
+    position[..., :2] += place[:, None]
     gap = model.clearance(state, scale[:, None])  # type: ignore[arg-type]
-    rods[..., 2] += (DROP_GAP - gap)[:, None]
+    position[..., 2] += (DROP_GAP - gap)[:, None]
     return state
 
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import warp as wp
 
+from .model import ROD_WIDTH
+
 SUCCESS_TIME = 2.0
 """[s] A commanded velocity must be held so long."""
 
@@ -20,6 +22,11 @@ FRAME_NAMES = (
     *("com_x", "com_y", "com_z", "v_up", "height"),
 )
 HX, HY, SCALE, ALONG, V_ALONG, ACROSS, V_ACROSS, COM_X, COM_Y, COM_Z, V_UP, HEIGHT = map(wp.constant, range(12))
+
+NODE = wp.constant(6)
+"""Numbers of a node in an observation: where it is and how it moves."""
+ROD = wp.constant(ROD_WIDTH)
+"""Numbers of a rod in a state."""
 
 _zero = wp.constant(wp.float64(0.0))
 _one = wp.constant(wp.float64(1.0))
@@ -36,7 +43,7 @@ def mean_over_rods(state: wp.array2d(dtype=wp.float64), b: int, first: int, num_
     """Mean of entries first ... first + 2 of the rods' blocks: 0 for positions, 7 for velocities."""
     total = wp.vec3d(_zero, _zero, _zero)
     for r in range(num_rods):
-        i = 13 * r + first
+        i = ROD * r + first
         total += wp.vec3d(state[b, i], state[b, i + 1], state[b, i + 2])
     return total / wp.float64(num_rods)
 
@@ -78,7 +85,7 @@ def observe_kernel(
     hy = context[b, HY]
     center = wp.vec3d(context[b, COM_X], context[b, COM_Y], context[b, COM_Z])
     for r in range(num_rods):
-        i = 13 * r
+        i = ROD * r
         turn = wp.quatd(state[b, i + 4], state[b, i + 5], state[b, i + 6], state[b, i + 3])
         position = wp.vec3d(state[b, i], state[b, i + 1], state[b, i + 2]) - center
         velocity = wp.vec3d(state[b, i + 7], state[b, i + 8], state[b, i + 9])
@@ -88,17 +95,17 @@ def observe_kernel(
             sign = wp.float64(2 * side - 1)
             p = position + sign * arm
             v = velocity + sign * rate
-            o = 12 * r + 6 * side
+            o = NODE * (2 * r + side)
             out[b, o] = hx * p[0] + hy * p[1]
             out[b, o + 1] = hx * p[1] - hy * p[0]
             out[b, o + 2] = p[2]
             out[b, o + 3] = hx * v[0] + hy * v[1]
             out[b, o + 4] = hx * v[1] - hy * v[0]
             out[b, o + 5] = v[2]
-    first_motor = 12 * num_rods
+    first_motor = 2 * NODE * num_rods
     first_column = out.shape[1] - columns.shape[0]
     for m in range(first_column - first_motor):
-        out[b, first_motor + m] = motor_scale * state[b, 13 * num_rods + m]
+        out[b, first_motor + m] = motor_scale * state[b, ROD * num_rods + m]
     for c in range(columns.shape[0]):
         out[b, first_column + c] = context[b, columns[c]]
 

@@ -42,6 +42,7 @@ from .task_kernels import (
     HEIGHT,
     HX,
     HY,
+    NODE,
     POINTS,
     REACHED,
     SCALE,
@@ -49,10 +50,10 @@ from .task_kernels import (
     START_ALONG,
     SUCCESS,
     TARGET_ALONG,
+    VISIT,
     V_ACROSS,
     V_ALONG,
     V_UP,
-    VISIT,
 )
 
 Array = NDArray[np.float64]
@@ -117,10 +118,10 @@ class _Settings:
         """
         if self.obs_mode == "state":
             return None
-        model, first = self.model, 12 * self.model.num_rods
+        model, first = self.model, 2 * NODE * self.model.num_rods
         ends = np.array(model.cables)[list(model.actuated)].T  # (2, nu)
         nodes = np.stack([np.stack([a, b, a ^ 1, b ^ 1]) for a, b in (ends, ends[::-1])])  # rods are nodes 2r, 2r + 1
-        points = (6 * nodes[..., None] + np.arange(6)).transpose(0, 2, 1, 3).reshape(2, model.nu, 24)
+        points = (NODE * nodes[..., None] + np.arange(NODE)).transpose(0, 2, 1, 3).reshape(2, model.nu, 4 * NODE)
         motors = np.broadcast_to(np.arange(first, first + model.nu)[:, None], (2, model.nu, 1))
         rest = np.arange(first + model.nu, len(self.entries))
         return np.concatenate([points, motors, np.broadcast_to(rest, (2, model.nu, len(rest)))], axis=2)
@@ -253,7 +254,7 @@ class FollowVelocity(_Settings):
 
     def _advance_by(self, seconds: float) -> RowKernel:
         size = len(self.context_names)
-        return RowKernel(FOLLOW, (self.model.num_rods, seconds), (self.model.nx, size), size)
+        return RowKernel(FOLLOW, (self.model.num_rods, seconds), (self.model.layout.nx, size), size)
 
     @cached_property
     def _observer(self) -> RowKernel:
@@ -387,7 +388,7 @@ class VisitWaypoints(_Settings):
 
     def _advance_within(self, radius: float) -> RowKernel:
         size = len(self.context_names)
-        return RowKernel(VISIT, (self.model.num_rods, radius), (self.model.nx, size), size)
+        return RowKernel(VISIT, (self.model.num_rods, radius), (self.model.layout.nx, size), size)
 
     @cached_property
     def _observer(self) -> RowKernel:

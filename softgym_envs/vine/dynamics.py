@@ -72,12 +72,12 @@ class VineSimulator:
     @property
     def nx(self) -> int:
         """Length of a state."""
-        return self.model.nx
+        return self.model.layout.nx
 
     @property
     def n(self) -> int:
         """Dimension of the tangent space."""
-        return self.model.n
+        return self.model.layout.n
 
     @property
     def nu(self) -> int:
@@ -92,7 +92,7 @@ class VineSimulator:
     @property
     def state_names(self) -> tuple[str, ...]:
         """One name per entry of the state."""
-        return self.model.state_names
+        return self.model.layout.names
 
     @property
     def control_names(self) -> tuple[str, ...]:
@@ -115,11 +115,11 @@ class VineSimulator:
 
     def retract(self, state: Array, dx: Array) -> Array:
         """state + dx."""
-        return self.model.retract(state, dx)
+        return self.model.layout.retract(state, dx)
 
     def difference(self, a: Array, b: Array) -> Array:
         """a - b."""
-        return self.model.difference(a, b)
+        return self.model.layout.difference(a, b)
 
     def step(
         self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1

@@ -91,7 +91,7 @@ class Setup:
         if not picks:
             raise OptionError(f"columns are {', '.join(names)}; expected points: point0.x, point0.y, ...")
         points = tracked_points(model, np.array([k for _, k, _ in picks]) / max(k for _, k, _ in picks))
-        x = ca.SX.sym("x", model.nx)
+        x = ca.SX.sym("x", model.layout.nx)
         chosen = [2 * place + axis for place, (_, _, axis) in enumerate(picks)]
         return complementarity_form(self.simulator), ca.Function("points", [x], [points(x)[chosen]])
 

@@ -4,7 +4,7 @@ The body is a chain of straight links. A robot of length L has n = floor(L / l) 
 and the tip link with the rest, l <= L - (n - 1) l < 2 l. Only the tip link lengthens (eversion); when it is 2 l long it becomes
 two links in line, so that positions and velocities are continuous. Links beyond n copy the angle and rate of the tip link.
 
-State, nx = 2 N + 2 + 2 K + 3 M numbers:
+State, 2 N + 2 + 2 K + 3 M numbers (`VineModel.layout`):
 
     theta0 ... N-1 [rad]      heading of every link in the world
     omega0 ... N-1 [rad/s]    their rates
@@ -12,7 +12,7 @@ State, nx = 2 N + 2 + 2 K + 3 M numbers:
     left0, right0, ...  [Pa]  pressure of the left and right muscle of every section; the left one bends to +theta
     obstacle0.x, .y, .angle   [m, m, rad] where every obstacle stands
 
-Control: growth speed [m/s], then the pressures asked of the muscles [Pa]. The state is a vector space: n = nx.
+Control: growth speed [m/s], then the pressures asked of the muscles [Pa]. The state is a vector space.
 Legend: B batch, N links, K sections, M obstacles.
 """
 
@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import StructureError
+from ..core.layout import Field, StateLayout
 from .obstacles import Obstacle, segment_distance, to_local
 
 Array = NDArray[np.float64]
@@ -80,7 +81,7 @@ def contact_table(table: Array) -> ContactForces:
 class VineModel:
     """See the module docstring.
 
-    >>> VineModel(num_links=10, max_length=1.0).nx
+    >>> VineModel(num_links=10, max_length=1.0).layout.nx
     26
 
     Raises:
@@ -130,15 +131,16 @@ class VineModel:
         """l [m]."""
         return self.max_length / self.num_links
 
-    @property
-    def nx(self) -> int:
-        """Length of a state."""
-        return 2 * self.num_links + 2 + 2 * self.num_sections + 3 * len(self.obstacles)
-
-    @property
-    def n(self) -> int:
-        """Dimension of the tangent space."""
-        return self.nx
+    @cached_property
+    def layout(self) -> StateLayout:
+        """Of a state; see the module docstring."""
+        return StateLayout(
+            Field("", self.num_links, ("theta", "rad")),
+            Field("", self.num_links, ("omega", "rad/s")),
+            Field("", None, ("length", "m"), ("growth", "m/s")),
+            Field("", self.num_sections, ("left right", "Pa")),
+            Field("obstacle", len(self.obstacles), ("x y", "m"), ("angle", "rad")),
+        )
 
     @property
     def nu(self) -> int:
@@ -151,17 +153,14 @@ class VineModel:
         return np.zeros(self.nu), np.array([self.max_growth, *[self.max_steering] * (2 * self.num_sections)])
 
     @cached_property
-    def state_names(self) -> tuple[str, ...]:
-        """One name per entry of the state."""
-        links = range(self.num_links)
-        poses = (f"obstacle{m}.{entry}" for m in range(len(self.obstacles)) for entry in ("x", "y", "angle"))
-        angles = (*(f"theta{i}" for i in links), *(f"omega{i}" for i in links))
-        return (*angles, "length", "growth", *self.control_names[1:], *poses)
-
-    @cached_property
     def control_names(self) -> tuple[str, ...]:
         """One name per control."""
         return ("growth", *(f"{side}{k}" for k in range(self.num_sections) for side in ("left", "right")))
+
+    @property
+    def control_units(self) -> tuple[str, ...]:
+        """One unit per control."""
+        return ("m/s", *["Pa"] * (2 * self.num_sections))
 
     @cached_property
     def section_of_joint(self) -> IntArray:
@@ -177,14 +176,17 @@ class VineModel:
 
     def split(self, state: Array) -> Split:
         """Views of the parts of a state (..., nx)."""
-        n, k = self.num_links, 2 * self.num_links + 2
-        pressure, poses = state[..., k : k + 2 * self.num_sections], state[..., k + 2 * self.num_sections :]
-        poses = poses.reshape(*state.shape[:-1], len(self.obstacles), 3)
-        return Split(state[..., :n], state[..., n : 2 * n], state[..., k - 2], state[..., k - 1], pressure, poses)
+        theta, omega, lone, _, obstacles = self.layout.blocks(state)
+        pressure = state[..., self.layout.slices[3]]
+        return Split(theta[..., 0], omega[..., 0], lone[..., 0, 0], lone[..., 0, 1], pressure, obstacles)
+
+    def rest_state(self) -> Array:
+        """Straight, at rest, without pressure in the muscles, (nx,)."""
+        return self.straight_state()
 
     def straight_state(self, length: float | None = None, curvature: float = 0.0) -> Array:
         """At rest, obstacles at their first places, (nx,); headings follow an arc of `curvature` [1/m]."""
-        state = np.zeros(self.nx)
+        state = np.zeros(self.layout.nx)
         parts = self.split(state)
         length = self.initial_length if length is None else length
         if not self.link_length <= length <= self.max_length:
@@ -254,14 +256,6 @@ class VineModel:
             apart = segment_distance(obstacle.shape, local[..., :-1, :], local[..., 1:, :])
             gap = np.minimum(gap, apart.min(axis=-1) - self.radius)
         return gap
-
-    def retract(self, state: Array, dx: Array) -> Array:
-        """See `Simulator.retract`."""
-        return state + dx
-
-    def difference(self, a: Array, b: Array) -> Array:
-        """See `Simulator.difference`."""
-        return a - b
 
 
 def with_obstacles(model: VineModel, obstacles: tuple[Obstacle, ...]) -> VineModel:

@@ -61,8 +61,8 @@ def complementarity_form(simulator: VineSimulator) -> ComplementarityForm:
             f"{model.num_sections} sections, {others} obstacles that are no walls, bending {simulator.bending!r}"
         )
     names = VineParameters.names()
-    x, u, p = ca.SX.sym("x", model.nx), ca.SX.sym("u", model.nu), ca.SX.sym("p", len(names))
-    y, z, mode = ca.SX.sym("y", model.nx), ca.SX.sym("z", _num_pairs(model)), ca.SX.sym("mode")
+    x, u, p = ca.SX.sym("x", model.layout.nx), ca.SX.sym("u", model.nu), ca.SX.sym("p", len(names))
+    y, z, mode = ca.SX.sym("y", model.layout.nx), ca.SX.sym("z", _num_pairs(model)), ca.SX.sym("mode")
     body = dict(zip(names, ca.vertsplit(p), strict=True))
     step = _Step(model, simulator.dt, x, z, body, _links(model, x, y[model.num_links : 2 * model.num_links], mode))
     outputs = [_equations(step, u[0], y), _slacks(step, u[0], y)]
@@ -238,7 +238,7 @@ def _slacks(step: _Step, u: ca.SX, y: ca.SX) -> ca.SX:
 
 def tracked_points(model: VineModel, share: Array) -> ca.Function:
     """Points at shares (P,) of the robot's length from the base, x (nx) -> (2 P) [m]: x0, y0, x1, ..."""
-    x = ca.SX.sym("x", model.nx)
+    x = ca.SX.sym("x", model.layout.nx)
     length, heading = x[2 * model.num_links], x[0]
     points = [ca.SX(ca.DM(list(model.base[:2]))) for _ in share]
     for i in range(model.num_links):

@@ -139,13 +139,13 @@ class ReachGoal:
             "right": ("Pa", 10 * model.max_steering, model.max_steering),
             "obstacle": ("m, rad", 1e3, 1.0),
         }
-        kinds = [(name, bounds[name.split(".")[0].rstrip("0123456789")]) for name in model.state_names]
+        kinds = [(name, bounds[name.split(".")[0].rstrip("0123456789")]) for name in model.layout.names]
         return [Entry(name, unit, -bound, bound, scale) for name, (unit, bound, scale) in kinds]
 
     @cached_property
     def disturbance_scale(self) -> Array:
         """A kick of 1 m/s at full length turns a link by 1 / max_length rad/s."""
-        scale = np.zeros(self.model.n)
+        scale = np.zeros(self.model.layout.n)
         scale[self.model.num_links : 2 * self.model.num_links] = 1.0 / self.model.max_length
         return scale
 
@@ -176,7 +176,7 @@ class ReachGoal:
     def _first(self, start: Start) -> tuple[Array, Array]:
         """Straight robots (B, nx), and pressures to settle under (B, nu)."""
         model = self.model
-        state, control = (np.zeros((len(start.rngs), size)) for size in (model.nx, model.nu))
+        state, control = (np.zeros((len(start.rngs), size)) for size in (model.layout.nx, model.nu))
         low, high = max(model.link_length, 0.9 * model.initial_length), min(1.1 * model.initial_length, model.max_length)
         for row, rng in enumerate(start.rngs):
             state[row] = model.straight_state(rng.uniform(low, high))
@@ -197,13 +197,13 @@ class ReachGoal:
         around = shape_arrays(self.model.obstacles, "cpu")
         structure = (make_size(self.model, 1.0, 0), *around, np.array(RAYS[: self.num_rays]), RANGE, self.tolerance)
         width = len(self.context_names)
-        return RowKernel(TRACK, structure, (self.model.nx, width), width)
+        return RowKernel(TRACK, structure, (self.model.layout.nx, width), width)
 
     @cached_property
     def _observer(self) -> RowKernel:
         columns = np.array([*range(TIP_X, DISTANCE), *range(APPROACHED + 1, RANGES + self.num_rays)], dtype=np.int32)
         width = 2 + 2 * self.model.num_sections + len(columns)
-        widths = (self.model.nx, len(self.context_names))
+        widths = (self.model.layout.nx, len(self.context_names))
         return RowKernel(OBSERVE, (make_size(self.model, 1.0, 0), columns), widths, width)
 
     def update(self, context: Array, state: Array) -> Array:

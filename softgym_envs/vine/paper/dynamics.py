@@ -59,12 +59,12 @@ class PaperSimulator:
     @property
     def nx(self) -> int:
         """Length of a state."""
-        return self.model.nx
+        return self.model.layout.nx
 
     @property
     def n(self) -> int:
         """Dimension of the tangent space."""
-        return self.model.nx
+        return self.model.layout.nx
 
     @property
     def nu(self) -> int:
@@ -79,7 +79,7 @@ class PaperSimulator:
     @property
     def state_names(self) -> tuple[str, ...]:
         """One name per entry of the state."""
-        return self.model.state_names
+        return self.model.layout.names
 
     @property
     def control_names(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 Link i is body 2i (proximal) and body 2i + 1 (distal), each of length 2 d, with a prismatic joint between them; a pin holds
 every link to the one before, the first to the world's origin. The paper's "growth" lengthens all links alike.
 
-State, nx = 6 * bodies: x, y [m] and theta [rad] of every body (its centre of mass, world frame), then vx, vy [m/s] and omega
+State: x, y [m] and theta [rad] of every body (its centre of mass, world frame), then vx, vy [m/s] and omega
 [rad/s] of every body. Control: growth speed of the whole robot [m/s]. Legend: L links, nb = 2 L bodies, M obstacles.
 
 The authors' program is in mm, with torques in 1e-6 N m; here everything is SI.
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.errors import StructureError
+from ...core.layout import Field, StateLayout
 from ..obstacles import Obstacle, Polygon, Wall, circle, outline, to_local
 from ..parameters import PaperParameters
 
@@ -69,18 +70,33 @@ class PaperModel:
         """nb."""
         return 2 * self.num_links
 
+    @cached_property
+    def layout(self) -> StateLayout:
+        """Of a state; see the module docstring."""
+        return StateLayout(
+            Field("body", self.num_bodies, ("x y", "m"), ("theta", "rad")),
+            Field("body", self.num_bodies, ("vx vy", "m/s"), ("omega", "rad/s")),
+        )
+
     @property
-    def nx(self) -> int:
-        """Length of a state."""
-        return 6 * self.num_bodies
+    def nu(self) -> int:
+        """One: growth speed."""
+        return 1
+
+    @property
+    def control_names(self) -> tuple[str, ...]:
+        """Growth."""
+        return ("growth",)
+
+    @property
+    def control_units(self) -> tuple[str, ...]:
+        """Of growth."""
+        return ("m/s",)
 
     @cached_property
-    def state_names(self) -> tuple[str, ...]:
-        """One name per entry of the state."""
-        bodies = range(self.num_bodies)
-        return tuple(
-            f"body{b}.{e}" for entries in (("x", "y", "theta"), ("vx", "vy", "omega")) for b in bodies for e in entries
-        )
+    def control_bounds(self) -> tuple[Array, Array]:
+        """Lowest and highest growth speed, each (1,)."""
+        return np.zeros(1), np.array([self.max_growth])
 
     @cached_property
     def poses(self) -> Array:
@@ -97,15 +113,18 @@ class PaperModel:
 
     def split(self, state: Array) -> tuple[Array, Array]:
         """q and v as views (..., nb, 3) of a state (..., nx)."""
-        half = 3 * self.num_bodies
-        shape = (*state.shape[:-1], self.num_bodies, 3)
-        return state[..., :half].reshape(shape), state[..., half:].reshape(shape)
+        q, v = self.layout.blocks(state)
+        return q, v
+
+    def rest_state(self) -> Array:
+        """`straight_state`, (nx,)."""
+        return self.straight_state()
 
     def straight_state(self) -> Array:
         """At rest along the heading, all links equally long, (nx,)."""
         link, d = self.initial_length / self.num_links, self.half_length
         along = (np.arange(self.num_links) * link)[:, None] + np.array([d, link - d])
-        state = np.zeros(self.nx)
+        state = np.zeros(self.layout.nx)
         q, _ = self.split(state)
         q[:, 0], q[:, 1] = along.ravel() * np.cos(self.heading), along.ravel() * np.sin(self.heading)
         q[:, 2] = self.heading
