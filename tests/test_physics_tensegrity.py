@@ -592,7 +592,10 @@ def test_stability_verdict_is_what_happens(changes: dict[str, float], dt: float)
     assert ("use a smaller dt" in str(verdict)) == (not verdict.stable)
     model = simulator.model
     push = np.concatenate([np.tile(np.repeat([0, 0, 1e-6, 1e-6], 3), 6), np.zeros(24)])
-    state = lifted(model, model.layout.retract(simulator.initial_state()[0], push * np.random.default_rng(0).standard_normal(model.layout.n)))
+    state = lifted(
+        model,
+        model.layout.retract(simulator.initial_state()[0], push * np.random.default_rng(0).standard_normal(model.layout.n)),
+    )
     end, status = simulator.step(state[None], np.zeros((1, 24)), parameters, substeps=2000)
     speed = np.abs(end[0, 7:10] - model.com_velocity(end)[0]).max()
     assert (status[0] == 0 and speed < 1e-5) == verdict.stable

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..core.errors import OptionError
 from ..core.simulator import check_number
 from ..core.task import BoolArray, Entry, Start
-from .model import BLOCK_STATE, BlockModel
+from .model import BlockModel
 
 Array = NDArray[np.float64]
 
@@ -88,7 +88,7 @@ class ReachPose:
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
         """See `Task` and the module docstring."""
-        velocity = ("v_ahead", "v_aside") if self.obs_mode == "sensors" else BLOCK_STATE[3:5]
+        velocity = ("v_ahead", "v_aside") if self.obs_mode == "sensors" else self.model.layout.names[3:5]
         motion = [*(Entry(name, "m/s", -100.0, 100.0) for name in velocity), Entry("omega", "rad/s", -1e3, 1e3)]
         if self.obs_mode == "sensors":
             goal = (Entry(f"goal.{name}", "m", -1e3, 1e3, 0.1) for name in ("ahead", "aside"))

@@ -76,10 +76,10 @@ def thrown(model: Any, rng: np.random.Generator, speed: float | tuple[float, flo
     center = model.center_of_mass(state)
     height = center[2] - float(model.terrain.height(center[0], center[1]))
     rotation = np.cross([0.0, 0.0, 1.0], velocity) / height
-    position, quaternion, speed, rate, _ = model.split(state)
+    position, quaternion, moves, spins, _ = model.split(state)
     for r in range(model.num_rods):
-        speed[r] = velocity + np.cross(rotation, position[r] - center)
-        rate[r] = lie.rotate(lie.conjugate(quaternion[r]), rotation)
+        moves[r] = velocity + np.cross(rotation, position[r] - center)
+        spins[r] = lie.rotate(lie.conjugate(quaternion[r]), rotation)
     return np.asarray(state)
 
 

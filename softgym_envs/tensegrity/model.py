@@ -28,9 +28,7 @@ Array = NDArray[np.float64]
 
 def rod_field(count: int) -> Field:
     """The entries of `count` rods in a state."""
-    return Field(
-        "rod", count, ("x y z", "m"), ("qw qx qy qz", "-", QUATERNION), ("vx vy vz", "m/s"), ("wx wy wz", "rad/s")
-    )
+    return Field("rod", count, ("x y z", "m"), ("qw qx qy qz", "-", QUATERNION), ("vx vy vz", "m/s"), ("wx wy wz", "rad/s"))
 
 
 ROD_WIDTH: int = rod_field(1).width

@@ -228,7 +228,8 @@ class TensegrityTwin:
     @cached_property
     def engine(self) -> MujocoEngine:
         """Batched stepping; moving rods and motors are MuJoCo's state, a fixed rod is a mocap body."""
-        *rods, motors = self.model.split(np.arange(self.nx))
+        index: Any = np.arange(self.nx)
+        *rods, motors = self.model.split(index)
         fixed = [] if self.fixed_rod is None else [self.fixed_rod]
         position, quaternion, velocity, rate = (np.delete(part, fixed, axis=0) for part in rods)
         places, speeds = np.concatenate([position, quaternion], axis=1), np.concatenate([velocity, rate], axis=1)

@@ -50,10 +50,10 @@ from .task_kernels import (
     START_ALONG,
     SUCCESS,
     TARGET_ALONG,
-    VISIT,
     V_ACROSS,
     V_ALONG,
     V_UP,
+    VISIT,
 )
 
 Array = NDArray[np.float64]

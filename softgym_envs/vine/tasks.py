@@ -130,23 +130,20 @@ class ReachGoal:
 
     def _state_entries(self) -> list[Entry]:
         model = self.model
-        bounds = {
-            "theta": ("rad", ANGLE_BOUND, 1.0),
-            "omega": ("rad/s", RATE_BOUND, 1.0),
-            "length": ("m", model.max_length, 1.0),
-            "growth": ("m/s", SPEED_BOUND, model.max_growth),
-            "left": ("Pa", 10 * model.max_steering, model.max_steering),
-            "right": ("Pa", 10 * model.max_steering, model.max_steering),
-            "obstacle": ("m, rad", 1e3, 1.0),
-        }
-        kinds = [(name, bounds[name.split(".")[0].rstrip("0123456789")]) for name in model.layout.names]
-        return [Entry(name, unit, -bound, bound, scale) for name, (unit, bound, scale) in kinds]
+        bound, scale = np.ones((2, model.layout.nx))
+        bounds, scales = model.split(bound), model.split(scale)
+        bounds.theta[...], bounds.omega[...], bounds.length[...] = ANGLE_BOUND, RATE_BOUND, model.max_length
+        bounds.growth[...], scales.growth[...] = SPEED_BOUND, model.max_growth
+        bounds.pressure[...], scales.pressure[...] = 10 * model.max_steering, model.max_steering
+        bounds.obstacles[...] = 1e3
+        table = zip(model.layout.names, model.layout.units, bound.tolist(), scale.tolist(), strict=True)
+        return [Entry(name, unit, -high, high, scale=size) for name, unit, high, size in table]
 
     @cached_property
     def disturbance_scale(self) -> Array:
         """A kick of 1 m/s at full length turns a link by 1 / max_length rad/s."""
         scale = np.zeros(self.model.layout.n)
-        scale[self.model.num_links : 2 * self.model.num_links] = 1.0 / self.model.max_length
+        self.model.split(scale).omega[:] = 1.0 / self.model.max_length
         return scale
 
     def option_constants(self, options: Mapping[str, Any]) -> Mapping[str, float]:

@@ -1,0 +1,128 @@
+"""State layouts: names and units, views, and the axioms of the manifold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from softgym_envs.core import lie
+from softgym_envs.core.errors import StructureError
+from softgym_envs.core.layout import QUATERNION, Field, StateLayout
+from softgym_envs.rigid.model import BlockModel, ParticleModel
+from softgym_envs.tensegrity.model import TensegrityModel, prism, superball
+from softgym_envs.vine.model import VineModel
+from softgym_envs.vine.obstacles import circle, wall
+from softgym_envs.vine.paper.model import PaperModel
+
+Array = NDArray[np.float64]
+
+RODS = Field("rod", 2, ("x y z", "m"), ("qw qx qy qz", "-", QUATERNION), ("vx vy vz", "m/s"), ("wx wy wz", "rad/s"))
+MIXED = StateLayout(RODS, Field("", (3, 5), ("motor", "-")), Field("base", None, ("q0 q1 q2 q3", "-", QUATERNION)))
+LAYOUTS = {
+    "mixed": MIXED,
+    "superball": superball().layout,
+    "prism": prism().layout,
+    "vine": VineModel(num_links=3, max_length=0.3, obstacles=(circle(0.5, 0.1, 0.1), wall(1.0, 0.0, 0.0))).layout,
+    "vine-bare": VineModel(num_links=3, max_length=0.3, num_sections=0).layout,
+    "vine-paper": PaperModel(2).layout,
+    "block": BlockModel().layout,
+    "particles": ParticleModel(3).layout,
+}
+
+
+def states(layout: StateLayout, count: int = 5) -> Array:
+    """Random states on the manifold."""
+    rng = np.random.default_rng(1)
+    state = rng.normal(size=(count, layout.nx))
+    entries = [e for f in layout.fields for e in f.entries]
+    for part, entry in zip(layout.split(state), entries, strict=True):
+        if entry.kind is QUATERNION:
+            part /= np.linalg.norm(part, axis=-1, keepdims=True)
+    return state
+
+
+@pytest.fixture(params=LAYOUTS)
+def layout(request: pytest.FixtureRequest) -> StateLayout:
+    return LAYOUTS[request.param]
+
+
+def test_names_and_units_have_one_entry_per_number(layout: StateLayout) -> None:
+    assert len(set(layout.names)) == len(layout.units) == layout.nx
+    assert len(set(layout.tangent_names)) == len(layout.tangent_units) == layout.n
+    assert [layout.offsets[name] for name in layout.names] == list(range(layout.nx))
+
+
+def test_parts_are_views_that_cover_the_state(layout: StateLayout) -> None:
+    for split, blocks, size in (
+        (layout.split, layout.blocks, layout.nx),
+        (layout.split_tangent, layout.tangent_blocks, layout.n),
+    ):
+        for shape in ((size,), (2, size), (4, 3, size)):
+            counted = np.zeros(shape)
+            for part in (*split(counted), *blocks(counted)):
+                part += 1.0
+            assert (counted == 2.0).all()
+
+
+def test_axioms_of_retract_and_difference(layout: StateLayout) -> None:
+    x, rng = states(layout), np.random.default_rng(2)
+    dx = 0.5 * rng.normal(size=(5, layout.n))
+    y = layout.retract(x, dx)
+    np.testing.assert_allclose(layout.difference(y, x), dx, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(layout.retract(x, layout.difference(y, x)), y, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(layout.retract(x, 0 * dx), x, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(layout.difference(x, x), 0.0, atol=1e-15)
+    assert np.array_equal(layout.retract(x[:, None], dx[None])[3, 1], layout.retract(x[3], dx[1])), "axes in front broadcast"
+    assert np.array_equal(layout.difference(y[:, None], x[None])[3, 1], layout.difference(y[3], x[1]))
+
+
+def test_jacobians_are_the_derivatives(layout: StateLayout) -> None:
+    x, h = states(layout), 1e-6
+    into, out_of = layout.retract_jacobian(x), layout.difference_jacobian(x)
+    for k, direction in enumerate(np.eye(layout.n)):
+        found = (layout.retract(x, h * direction) - layout.retract(x, -h * direction)) / (2 * h)
+        np.testing.assert_allclose(into[:, :, k], found, atol=1e-9)
+    for k, direction in enumerate(np.eye(layout.nx)):
+        ahead, behind = (layout.difference(x + s * h * direction, x) for s in (1, -1))
+        np.testing.assert_allclose(out_of[:, :, k], (ahead - behind) / (2 * h), atol=1e-8)
+    np.testing.assert_allclose(out_of @ into, np.broadcast_to(np.eye(layout.n), (5, layout.n, layout.n)), atol=1e-12)
+
+
+def test_mixed_is_written_by_hand() -> None:
+    x, rng = states(MIXED), np.random.default_rng(3)
+    dx = 0.3 * rng.normal(size=(5, MIXED.n))
+    y = MIXED.retract(x, dx)
+    assert (MIXED.nx, MIXED.n, RODS.width, RODS.tangent_width, RODS.offset("wx")) == (32, 29, 13, 12, 10)
+    assert MIXED.names[0] == "rod0.x" and MIXED.names[26:] == ("motor3", "motor5", "base.q0", "base.q1", "base.q2", "base.q3")
+    assert MIXED.tangent_names[3:6] == ("rod0.rx", "rod0.ry", "rod0.rz") and MIXED.tangent_units[3] == "rad"
+    np.testing.assert_array_equal(y[:, 13:16], x[:, 13:16] + dx[:, 12:15])
+    np.testing.assert_array_equal(y[:, 16:20], lie.retract(x[:, 16:20], dx[:, 15:18]))
+    np.testing.assert_array_equal(y[:, 20:28], x[:, 20:28] + dx[:, 18:26])
+    np.testing.assert_array_equal(y[:, 28:], lie.retract(x[:, 28:], dx[:, 26:]))
+    np.testing.assert_array_equal(MIXED.difference(y, x)[:, 26:], lie.difference(y[:, 28:], x[:, 28:]))
+
+
+def test_layouts_are_values() -> None:
+    assert prism().layout == prism().layout != superball().layout
+    assert hash(BlockModel().layout) == hash(BlockModel().layout)
+
+
+def test_names_of_the_rooms() -> None:
+    def ends(model: TensegrityModel | VineModel | PaperModel | BlockModel | ParticleModel) -> str:
+        return " ".join((*model.layout.names[:2], *model.layout.names[-2:]))
+
+    assert ends(prism(actuated=(6, 8))) == "rod0.x rod0.y motor6 motor8"
+    assert ends(VineModel(num_links=3, max_length=0.3)) == "theta0 theta1 left1 right1"
+    assert ends(PaperModel(2)) == "body0.x body0.y body3.vy body3.omega"
+    assert ends(ParticleModel(2)) == "particle0.x particle0.y particle1.vx particle1.vy"
+    assert BlockModel().layout.names == ("x", "y", "theta", "vx", "vy", "omega")
+
+
+def test_what_is_no_layout_is_refused() -> None:
+    with pytest.raises(StructureError, match="'cm'"):
+        Field("", 1, ("x", "cm"))
+    with pytest.raises(StructureError, match="four names"):
+        Field("", 1, ("x y z", "-", QUATERNION))
+    with pytest.raises(StructureError, match="'x0'"):
+        StateLayout(Field("", 2, ("x", "m")), Field("", 1, ("x", "m")))
