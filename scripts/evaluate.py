@@ -11,17 +11,17 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import gymnasium as gym
 import numpy as np
 import tyro
 
-from agents.learning.rl import Evaluation, Training, evaluate, load_policy, save_weights
-from agents.study.jobs import write_json
+from agents.learning.evaluation import Evaluation, evaluate
+from agents.learning.policy import load_policy
 from agents.study.statistics import Interval, share
 from softgym_envs.core.errors import SoftgymError
-from softgym_envs.core.files import git_commit
+from softgym_envs.core.files import git_commit, write_json
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,9 @@ class Args:
     """Evaluate a policy."""
 
     policy: Annotated[Path, tyro.conf.Positional]
-    """policy.zip, with or without its optimiser."""
+    """policy.zip of PPO, A2C or SAC with an MLP."""
     id: Annotated[str, tyro.conf.Positional]
     """Environment that it was trained in, e.g. VineGrow-v0."""
-    algorithm: Literal["ppo", "sac"] = "ppo"
-    """What it was trained by."""
     params: Path | None = None
     """TOML file of a fit: constants of the native backend."""
     episodes: int = 100
@@ -42,8 +40,6 @@ class Args:
     """Of the first episode; no training begins from it."""
     out: Path | None = None
     """JSON file for the numbers."""
-    pack: Path | None = None
-    """Write the policy here, without its optimiser."""
 
 
 def described(found: Evaluation, success: Interval) -> dict[str, Any]:
@@ -63,20 +59,15 @@ def main(args: Args) -> int:
     """Evaluate, print, write; 0 if all went well, 2 for bad input."""
     name = args.id if ":" in args.id else f"softgym_envs:{args.id}"
     try:
-        training = Training(name, 1, args.algorithm, num_envs=1)
-        envs = training.make()
-        model = load_policy(args.policy, training, envs, optimizer=False)
-        envs.close()
+        policy = load_policy(args.policy)
         native = {} if args.params is None else {"params": args.params}
         report: dict[str, Any] = {"command": {k: str(v) for k, v in asdict(args).items()}, "commit": git_commit()}
         for backend, keywords in (("native", native), ("mujoco", {})):
             both = {"backend": backend, **keywords}
-            found = evaluate(model, name, episodes=args.episodes, seed=args.seed, keywords=both)
+            found = evaluate(policy, name, episodes=args.episodes, seed=args.seed, keywords=both)
             success = share(int(found.success.sum()), args.episodes)
             report[backend] = described(found, success)
             print(f"{backend:8s} success {success}, return {found.returns.mean():.3f} ± {found.returns.std():.3f}")
-        if args.pack is not None:
-            print("wrote", save_weights(args.policy, args.pack))
     except (SoftgymError, gym.error.Error) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

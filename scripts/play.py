@@ -11,11 +11,8 @@ space lets all go. Drag turns the view, the wheel zooms. The other keys are name
 
 from __future__ import annotations
 
-import io
-import json
 import sys
 import time
-import zipfile
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -27,7 +24,7 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from softgym_envs.core.errors import FileFormatError, MissingDependencyError, OptionError, SoftgymError
+from softgym_envs.core.errors import OptionError, SoftgymError
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.envs.env import SoftgymEnv
 from softgym_envs.rendering import Bar, Camera, Hud, PygameRenderer, default_camera, scene_of, write_png, write_video
@@ -35,7 +32,6 @@ from softgym_envs.rendering.teleop import followed_point, heading_action, pull_g
 from softgym_envs.rendering.video import Recorder
 
 Array = NDArray[np.float64]
-Policy = Callable[[NDArray[np.float32]], Array]
 
 FPS = 30
 HELP = (
@@ -177,7 +173,7 @@ class Player:
     def next_action(self) -> NDArray[np.float32]:
         """The policy's action, or that of the keys, approached within some tenths of a second."""
         if self.policy_drives and self.policy is not None:
-            self.action = self.policy(self.observation)
+            self.action = self.policy(np.asarray(self.observation)[None])[0].astype(np.float64)
         else:
             self.action = ramp(self.action, self.wanted_action(), self.period)
         return np.clip(self.action, -1.0, 1.0).astype(np.float32)
@@ -322,56 +318,11 @@ class Player:
         self.renderer.close()
 
 
-def load_policy(path: Path) -> Policy:
-    """The mean action of a stable-baselines3 policy: weights only, nothing in the file is executed.
+def load_policy(path: Path) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
+    """See `agents.learning.policy`, which needs torch."""
+    from agents.learning import policy
 
-    Raises:
-        FileFormatError: Not a policy of PPO, A2C or SAC with an MLP.
-        MissingDependencyError: torch is not installed.
-    """
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingDependencyError('a policy needs torch: pip install "softgym-envs[learn]"') from error
-    try:
-        with zipfile.ZipFile(path) as archive:  # of a .zip that does not exist, the message says so
-            weights = torch.load(io.BytesIO(archive.read("policy.pth")), map_location="cpu", weights_only=True)
-            settings = json.loads(archive.read("data"))
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile, RuntimeError) as error:
-        raise FileFormatError(f"{path} is no policy of stable-baselines3: {error}") from error
-    squashed = any(name.startswith("actor.mu.") for name in weights)
-    body, head = ("actor.latent_pi.", "actor.mu") if squashed else ("mlp_extractor.policy_net.", "action_net")
-    layers = sorted({int(name[len(body) :].split(".")[0]) for name in weights if name.startswith(body)})
-    names = [f"{body}{layer}" for layer in layers] + [head]
-    if not all(f"{name}.{part}" in weights for name in names for part in ("weight", "bias")):
-        raise FileFormatError(f"{path} holds no MLP of PPO, A2C or SAC; its weights are {', '.join(list(weights)[:8])}")
-    matrices = [(weights[f"{n}.weight"].double().numpy(), weights[f"{n}.bias"].double().numpy()) for n in names]
-    bend = _activation(settings, default="ReLU" if squashed else "Tanh")
-
-    def policy(observation: NDArray[np.float32]) -> Array:
-        x = np.asarray(observation, dtype=np.float64).ravel()
-        if x.shape != matrices[0][0].shape[1:]:
-            raise FileFormatError(f"{path} takes {matrices[0][0].shape[1]} observed numbers, the environment has {len(x)}")
-        for index, (weight, bias) in enumerate(matrices):
-            x = weight @ x + bias
-            x = bend(x) if index < len(matrices) - 1 else x
-        return np.tanh(x) if squashed else np.clip(x, -1.0, 1.0)
-
-    return policy
-
-
-def _activation(settings: dict[str, Any], default: str) -> Callable[[Array], Array]:
-    """The activation that the policy was trained with."""
-    functions: dict[str, Callable[[Array], Array]] = {
-        "Tanh": np.tanh,
-        "ReLU": lambda x: np.maximum(x, 0.0),
-        "ELU": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0.0))),
-    }
-    kwargs = settings.get("policy_kwargs") or {}
-    named = str(kwargs.get("activation_fn", default)).rstrip("'>").rsplit(".", 1)[-1]
-    if named not in functions:
-        raise FileFormatError(f"the policy uses the activation {named}, known are {', '.join(functions)}")
-    return functions[named]
+    return policy.load_policy(path)
 
 
 def check_files(args: Args) -> None:

@@ -18,11 +18,12 @@ import gymnasium as gym
 import numpy as np
 import tyro
 
-from agents.learning.rl import Evaluation, LearningPoint, Training, evaluate, newest_checkpoint, train
-from agents.study.jobs import read_json, write_json
+from agents.learning.evaluation import Evaluation, evaluate
+from agents.learning.policy import policy_of
+from agents.learning.rl import LearningPoint, Training, newest_checkpoint, train
 from agents.study.report import BLUE, plain_axes
 from softgym_envs.core.errors import SoftgymError
-from softgym_envs.core.files import git_commit
+from softgym_envs.core.files import git_commit, read_json, write_json
 
 
 @dataclass(frozen=True)
@@ -119,9 +120,9 @@ def main(args: Args) -> int:
             write_json(out / "curve.json", {"points": [list(p) for p in points]})
             print(f"{point.steps:10d} steps  {point.seconds:7.0f} s  return {point.mean_return:9.3f}", flush=True)
 
-        model = train(training, out, resume=args.resume, report=report).model
+        policy = policy_of(train(training, out, resume=args.resume, report=report).model)
         reached = {
-            backend: evaluate(model, training.env_id, episodes=args.episodes, seed=10_000_019, keywords=keywords)
+            backend: evaluate(policy, training.env_id, episodes=args.episodes, seed=10_000_019, keywords=keywords)
             for backend, keywords in evaluations(args).items()
         }
     except (SoftgymError, gym.error.Error) as error:

@@ -382,7 +382,7 @@ def worker(args: Args, case: TensegrityCase | VineCase, study: Study, out: Path)
     """What runs a job."""
     if not args.rl:
         return PlanWorker(case, study, out)
-    from agents.learning.rl import PolicyWorker
+    from agents.study.learned import PolicyWorker
 
     if isinstance(case, VineCase):
         return PolicyWorker(case, study, out, case.env_id, common=keywords(case))

@@ -1,21 +1,30 @@
 """Training, evaluation and resuming with stable-baselines3, and transfer studies by reinforcement learning."""
 
+import base64
 import importlib.util
 import json
+import os
+import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from stable_baselines3 import PPO, SAC
 
-from agents.learning.rl import PolicyWorker, Training, evaluate, load_policy, newest_checkpoint, save_weights, settings, train
+from agents.learning.evaluation import evaluate
+from agents.learning.policy import load_policy, policy_of
+from agents.learning.rl import Training, load_checkpoint, newest_checkpoint, settings, train
 from agents.study.jobs import Job, Study
+from agents.study.learned import PolicyWorker
 from agents.study.statistics import share
 from softgym_envs.core.errors import FileFormatError, OptionError
 from softgym_envs.rooms import tasks
 
 ID = "softgym_envs:TensegrityCrawl-v0"
+ROLL = "softgym_envs:TensegrityRoll-v0"
 QUICK = {"n_steps": 16, "n_epochs": 2}
 SHORT = {"max_episode_steps": 8}
 
@@ -38,7 +47,7 @@ def test_a_training_resumes_from_its_newest_checkpoint(tmp_path):
     done = train(training(128), tmp_path)
     assert newest_checkpoint(tmp_path).name == "policy_128_steps.zip" and (tmp_path / "progress.csv").exists()
     envs = training(128).make()
-    loaded = load_policy(newest_checkpoint(tmp_path), training(128), envs)
+    loaded = load_checkpoint(newest_checkpoint(tmp_path), training(128), envs)
     observation = envs.reset()
     np.testing.assert_array_equal(
         loaded.predict(observation, deterministic=True)[0], done.model.predict(observation, deterministic=True)[0]
@@ -58,17 +67,65 @@ def test_there_must_be_something_to_resume(tmp_path):
         train(training(64), tmp_path, resume=True)
 
 
-def test_weights_without_an_optimiser_act_alike_but_cannot_be_trained_on(tmp_path):
+OURS = ("softgym", "agents.", "SB3VecEnv", "SharedPolicy")
+
+
+def test_nothing_of_ours_is_inside_a_saved_policy(tmp_path):
+    """Neither in the policy nor in a checkpoint, in plain letters or pickled."""
+    shared = Training(ROLL, 64, num_envs=4, keywords=SHORT, overrides={"n_steps": 8, "n_epochs": 1, "batch_size": 32})
+    for index, run in enumerate((training(64), shared)):
+        train(run, tmp_path / str(index))
+        for path in (tmp_path / str(index)).glob("*.zip"):
+            with zipfile.ZipFile(path) as archive:
+                data = json.loads(archive.read("data"))
+            pickled = [
+                base64.b64decode(v[":serialized:"]) for v in data.values() if isinstance(v, dict) and ":serialized:" in v
+            ]
+            text = json.dumps(data).encode() + b"".join(pickled)
+            assert not [name for name in OURS if name.encode() in text], path
+
+
+def test_a_saved_policy_acts_as_the_trained_one_and_starts_a_new_optimiser(tmp_path):
     done = train(training(128), tmp_path).model
-    packed = save_weights(tmp_path / "policy.zip", tmp_path / "small" / "policy.zip")
-    assert packed.stat().st_size < 0.6 * (tmp_path / "policy.zip").stat().st_size
-    loaded = load_policy(packed, training(128), training(128).make(), optimizer=False)
-    np.testing.assert_array_equal(weights(loaded), weights(done))
-    with pytest.raises(FileFormatError, match="optimizer"):
-        load_policy(packed, training(128), training(128).make())
-    (tmp_path / "bad.zip").write_bytes(b"no zip")
-    with pytest.raises(FileFormatError, match=r"bad\.zip"):
-        save_weights(tmp_path / "bad.zip", packed)
+    observation = np.random.default_rng(0).normal(size=(5, 43)).astype(np.float32)
+    ours = load_policy(tmp_path / "policy.zip")
+    np.testing.assert_allclose(ours(observation), policy_of(done)(observation), atol=1e-6)  # float32
+    plain = PPO.load(tmp_path / "policy.zip")
+    np.testing.assert_array_equal(weights(plain), weights(done))
+    assert plain.num_timesteps == 128 and not plain.policy.optimizer.state_dict()["state"]
+    assert (tmp_path / "policy.zip").stat().st_size < 0.6 * newest_checkpoint(tmp_path).stat().st_size
+    sac = Training(ID, 64, "sac", num_envs=4, keywords=SHORT, overrides={"learning_starts": 16})
+    done = train(sac, tmp_path / "sac").model
+    ours = load_policy(tmp_path / "sac" / "policy.zip")
+    np.testing.assert_allclose(ours(observation), policy_of(done)(observation), atol=1e-6)
+    assert SAC.load(tmp_path / "sac" / "policy.zip").num_timesteps == 64
+
+
+PLAIN = """
+import json, sys
+import numpy as np
+from stable_baselines3 import PPO
+model = PPO.load(sys.argv[1])
+size = model.observation_space.shape[0]
+actions = model.predict(np.random.default_rng(0).standard_normal((200, size)).astype(np.float32), deterministic=True)[0]
+print(json.dumps({"ours": [m for m in sys.modules if m.startswith(("softgym_envs", "agents"))], "actions": actions.tolist()}))
+"""
+
+
+@pytest.mark.parametrize("folder", ["vine_policy", "rl_roll"])
+def test_a_policy_of_the_results_opens_without_this_package(tmp_path, folder):
+    """In another folder, without our modules on the path; actions as when it was trained (stored with the results)."""
+    root = Path(__file__).parents[1] / "results" / folder
+    found = subprocess.run(
+        [sys.executable, "-P", "-c", PLAIN, str(root / "policy.zip")], cwd=tmp_path, capture_output=True, text=True, check=True,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+    )  # fmt: skip
+    found = json.loads(found.stdout.splitlines()[-1])
+    observation = np.random.default_rng(0).standard_normal((200, 14 if folder == "vine_policy" else 100)).astype(np.float32)
+    then = np.load(Path(__file__).parent / "registered" / "policy_actions.npz")[folder]
+    np.testing.assert_allclose(found["actions"], then, atol=1e-6)
+    np.testing.assert_allclose(load_policy(root / "policy.zip")(observation), then, atol=1e-6)
+    assert not found["ours"]
 
 
 @pytest.mark.parametrize("hits, count", [(0, 20), (19, 20), (100, 100), (37, 100)])

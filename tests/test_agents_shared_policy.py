@@ -4,8 +4,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from stable_baselines3 import PPO
+from stable_baselines3.common.policies import ActorCriticPolicy
 
-from agents.learning.rl import Training, load_policy, train
+from agents.learning.policy import load_policy, policy_of
+from agents.learning.rl import Training, load_checkpoint, newest_checkpoint, train
 from agents.learning.shared_policy import SharedNetwork
 from softgym_envs.core.errors import OptionError, ShapeError
 from softgym_envs.tensegrity import superball
@@ -67,11 +70,17 @@ def test_every_motor_looks_at_its_own_cable_from_either_end():
 def test_a_trained_policy_is_saved_and_loaded(tmp_path):
     done = train(roll(), tmp_path).model
     envs = roll().make()
-    loaded = load_policy(tmp_path / "policy.zip", roll(), envs)
-    observation = envs.reset()
-    np.testing.assert_array_equal(
-        loaded.predict(observation, deterministic=True)[0], done.predict(observation, deterministic=True)[0]
-    )
+    loaded = load_checkpoint(newest_checkpoint(tmp_path), roll(), envs)
+    observation = np.random.default_rng(0).normal(size=(20, 100)).astype(np.float32)
+    expected = policy_of(done)(observation)
+    assert np.ptp(expected, axis=1).min() > 1e-3  # motors do not all do the same
+    np.testing.assert_array_equal(policy_of(loaded)(observation), expected)
+    np.testing.assert_allclose(load_policy(tmp_path / "policy.zip")(observation), expected, atol=1e-6)  # sums in float32
+    plain = PPO.load(tmp_path / "policy.zip")
+    np.testing.assert_allclose(plain.predict(observation, deterministic=True)[0], expected, atol=1e-6)
+    values = [model.policy.predict_values(torch.as_tensor(observation)).detach() for model in (plain, done)]
+    np.testing.assert_allclose(*values, atol=1e-5)
+    assert isinstance(plain.policy, ActorCriticPolicy) and type(plain.policy) is ActorCriticPolicy
 
 
 def test_a_task_must_say_what_its_motors_look_at():

@@ -536,7 +536,7 @@ def test_a_saved_policy_drives_as_stable_baselines3_would(play, tmp_path, algori
     for _ in range(3):
         observation = env.observation_space.sample() * 0.01
         expected = model.predict(observation, deterministic=True)[0]
-        np.testing.assert_allclose(np.clip(policy(observation), -1, 1), expected, atol=1e-5)
+        np.testing.assert_allclose(policy(observation[None])[0], expected, atol=1e-5)
 
 
 def test_files_that_are_no_policy_are_refused(play, tmp_path):
@@ -567,8 +567,8 @@ def test_a_policy_of_another_environment_is_refused(play, tmp_path):
     sb3 = pytest.importorskip("stable_baselines3")
     sb3.PPO("MlpPolicy", gym.make("softgym_envs:TensegrityCrawl-v0"), device="cpu").save(tmp_path / "crawl.zip")
     policy = play.load_policy(tmp_path / "crawl.zip")
-    with pytest.raises(FileFormatError, match="takes 43 observed numbers, the environment has 100"):
-        policy(np.zeros(100, dtype=np.float32))
+    with pytest.raises(ShapeError, match=r"takes 43 observed numbers, the environment has shape \(1, 100\)"):
+        policy(np.zeros((1, 100), dtype=np.float32))
 
 
 def test_without_a_display_the_error_says_what_to_do(monkeypatch):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from stable_baselines3 import PPO
 
-from agents.learning.rl import SB3VecEnv
+from agents.learning.vec_env import SB3VecEnv
 from softgym_envs.core.errors import OptionError
 
 ID = "softgym_envs:TensegrityCrawl-v0"

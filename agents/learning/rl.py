@@ -1,6 +1,6 @@
-"""Stable-baselines3 on our batched environments: an adapter (it refuses a Gymnasium VectorEnv), training, evaluation, resume.
+"""Training with stable-baselines3, and going on with it.
 
-    folder/policy.zip              the policy after the last step
+    folder/policy.zip              the policy after the last step: see `.policy`
     folder/policy_<N>_steps.zip    the policy and its optimiser after N control steps: what `resume` goes on from
     folder/progress.csv            returns and losses; TensorBoard files beside it where TensorBoard is installed
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 import importlib.util
 import io
 import time
-import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +19,6 @@ from typing import Any, Literal, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import FileFormatError, MissingDependencyError, OptionError
@@ -29,140 +27,17 @@ from softgym_envs.core.files import write_atomically
 try:
     from stable_baselines3 import PPO, SAC
     from stable_baselines3.common.base_class import BaseAlgorithm
-    from stable_baselines3.common.callbacks import BaseCallback, CheckpointCallback
+    from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.logger import configure
     from stable_baselines3.common.utils import LinearSchedule
-    from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvIndices, VecEnvStepReturn
 except ImportError as error:
     raise MissingDependencyError('agents.learning.rl needs stable-baselines3: pip install "softgym-envs[learn]"') from error
 
-from ..study.jobs import Job, Study
-from ..study.protocol import CONDITIONS, NOTHING, Case, EmpiricalParameters, identify
+from .policy import save_policy
 from .shared_policy import SharedPolicy
+from .vec_env import SB3VecEnv
 
 Array = NDArray[np.float64]
-
-
-class SB3VecEnv(VecEnv):
-    """A Gymnasium VectorEnv in SAME_STEP mode as a stable-baselines3 VecEnv.
-
-    An episode's end shows as `done`; its last observation is in info["terminal_observation"], "TimeLimit.truncated" says
-    whether time ended it, and info["episode"] holds return "r", length "l" and seconds "t" as Monitor writes them.
-
-    >>> import gymnasium as gym
-    >>> envs = SB3VecEnv(gym.make_vec("softgym_envs:TensegrityRoll-v0", num_envs=2, autoreset_mode="same_step"))
-    >>> envs.reset().shape
-    (2, 100)
-
-    Args:
-        envs: The batched environment.
-
-    Raises:
-        OptionError: It resets in another way than SAME_STEP.
-    """
-
-    def __init__(self, envs: gym.vector.VectorEnv[Any, Any, Any]) -> None:
-        mode = envs.metadata.get("autoreset_mode")
-        if mode is not AutoresetMode.SAME_STEP:
-            raise OptionError(f'the environment resets by {mode}; make it with gym.make_vec(..., autoreset_mode="same_step")')
-        self.envs = envs
-        super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
-        self._actions: Any = None
-        self._start = time.perf_counter()
-        self._returns = np.zeros(self.num_envs)
-        self._lengths = np.zeros(self.num_envs, dtype=np.int64)
-
-    def reset(self) -> NDArray[Any]:
-        """Begin an episode in every row, with the seeds given to `seed` and the options given to `set_options`.
-
-        Raises:
-            OptionError: Options differ from row to row.
-        """
-        first = self._options[0]
-        if any(options is not first and (options or first) for options in self._options):
-            raise OptionError("set_options was given one dictionary per row; all rows take one and the same")
-        seeds = [seed for seed in self._seeds if seed is not None]
-        observation, info = self.envs.reset(seed=seeds or None, options=first)  # type: ignore[arg-type]
-        self.reset_infos = [row_of(info, row) for row in range(self.num_envs)]
-        self._returns[:], self._lengths[:] = 0.0, 0
-        self._reset_seeds()
-        self._reset_options()
-        return np.asarray(observation)
-
-    def step_async(self, actions: NDArray[Any]) -> None:
-        """Remember the actions (B, na)."""
-        self._actions = actions
-
-    def step_wait(self) -> VecEnvStepReturn:
-        """Take the step: observations, rewards (float32), dones, one info per row."""
-        observation, reward, terminated, truncated, info = self.envs.step(self._actions)
-        done = np.logical_or(terminated, truncated)
-        self._returns += reward
-        self._lengths += 1
-        infos = [row_of(info, row) for row in range(self.num_envs)]
-        for row in np.flatnonzero(done):
-            infos[row] = self._end(int(row), info, bool(truncated[row] and not terminated[row]))
-        return np.asarray(observation), np.asarray(reward, dtype=np.float32), done, infos
-
-    def _end(self, row: int, info: dict[str, Any], by_time: bool) -> dict[str, Any]:
-        """Info of an episode's last step."""
-        episode = {"r": float(self._returns[row]), "l": int(self._lengths[row]), "t": time.perf_counter() - self._start}
-        self._returns[row], self._lengths[row] = 0.0, 0
-        last = row_of(info["final_info"], row)
-        return {**last, "terminal_observation": info["final_obs"][row], "TimeLimit.truncated": by_time, "episode": episode}
-
-    def close(self) -> None:
-        """Close the batched environment."""
-        self.envs.close()
-
-    def get_images(self) -> list[NDArray[np.uint8] | None]:
-        """One picture per row, where the environment has a render mode."""
-        frames: Any = self.envs.render()
-        return [None] * self.num_envs if frames is None else list(frames)
-
-    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        """An attribute of the batched environment, once per row.
-
-        Raises:
-            AttributeError: It has none of this name.
-        """
-        return [getattr(self.envs, attr_name)] * len(list(self._get_indices(indices)))
-
-    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
-        """Set an attribute of the batched environment.
-
-        Raises:
-            OptionError: Only some rows are meant.
-        """
-        self._require_all(f"set {attr_name}", indices)
-        setattr(self.envs, attr_name, value)
-
-    def env_method(self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any) -> list[Any]:
-        """Call a method of the batched environment once; its result, once per row.
-
-        Raises:
-            OptionError: Only some rows are meant.
-        """
-        self._require_all(f"call {method_name}", indices)
-        method: Callable[..., Any] = getattr(self.envs, method_name)
-        return [method(*method_args, **method_kwargs)] * self.num_envs
-
-    def env_is_wrapped(self, wrapper_class: Any, indices: VecEnvIndices = None) -> list[bool]:
-        """No row is wrapped on its own."""
-        return [False] * len(list(self._get_indices(indices)))
-
-    def _require_all(self, what: str, indices: VecEnvIndices) -> None:
-        if len(list(self._get_indices(indices))) != self.num_envs:
-            raise OptionError(f"cannot {what} for rows {indices} alone: all {self.num_envs} rows are one environment")
-
-
-def row_of(info: dict[str, Any], row: int) -> dict[str, Any]:
-    """One row of a vector environment's info, without the masks and the last episode's entries."""
-    skip = ("final_obs", "final_info")
-    return {name: value[row] for name, value in info.items() if not name.startswith("_") and name not in skip}
-
-
-# --- training -----------------------------------------------------------------------------------------------------------
 
 ALGORITHMS: dict[str, type[BaseAlgorithm]] = {"ppo": PPO, "sac": SAC}
 
@@ -305,6 +180,27 @@ class _Curve(BaseCallback):
                 self.report(self.points[-1])
 
 
+class _Checkpoints(BaseCallback):
+    """Writes a checkpoint after every so many steps of each row."""
+
+    def __init__(self, every: int, folder: Path) -> None:
+        super().__init__()
+        self.every, self.folder = every, folder
+
+    def _on_step(self) -> bool:
+        if self.n_calls % self.every == 0:
+            save_checkpoint(self.model, self.folder)
+        return True
+
+
+def save_checkpoint(model: BaseAlgorithm, folder: Path) -> Path:
+    """policy_<N>_steps.zip, from which a training goes on; whole or not at all, and without a class of ours."""
+    path, buffer = folder / f"policy_{model.num_timesteps}_steps.zip", io.BytesIO()
+    model.save(buffer, exclude=("policy_class", "policy_kwargs"))
+    write_atomically(path, buffer.getvalue())
+    return path
+
+
 class Trained(NamedTuple):
     """What `train` returns."""
 
@@ -339,7 +235,7 @@ def train(
     try:
         checkpoint = newest_checkpoint(folder) if resume and folder is not None else None
         if checkpoint is not None:
-            model = load_policy(checkpoint, training, envs)
+            model = load_checkpoint(checkpoint, training, envs)
             model.num_timesteps = _steps_of(checkpoint)
             if isinstance(model, SAC):
                 model.learning_starts += model.num_timesteps
@@ -351,11 +247,11 @@ def train(
             formats = ["csv", "tensorboard"] if importlib.util.find_spec("tensorboard") else ["csv"]
             model.set_logger(configure(str(folder), formats))
             every = max(training.checkpoint_every // training.rows, 1)
-            callbacks.append(CheckpointCallback(every, str(folder), name_prefix="policy"))
+            callbacks.append(_Checkpoints(every, folder))
         model.learn(max(training.steps - model.num_timesteps, 0), callback=callbacks, reset_num_timesteps=checkpoint is None)
         if folder is not None:
-            model.save(folder / f"policy_{model.num_timesteps}_steps.zip")  # the checkpoint's policy lacks PPO's last update
-            model.save(folder / "policy.zip")
+            save_checkpoint(model, folder)  # the last one lacks PPO's last update
+            save_policy(model, folder / "policy.zip")
     finally:
         envs.close()
     return Trained(model, tuple(curve.points))
@@ -396,174 +292,20 @@ def newest_checkpoint(folder: Path) -> Path:
     return found[-1]
 
 
-OPTIMIZER = "optimizer.pth"
-"""How the names of the files in a policy.zip end that hold a state of an optimiser."""
-
-
-def save_weights(path: Path, out: Path) -> Path:
-    """A policy.zip without the optimiser, a third of the size: it can be evaluated and played, but not trained on.
-
-    Raises:
-        FileFormatError: `path` is no policy.zip.
-    """
-    buffer = io.BytesIO()
-    try:
-        with zipfile.ZipFile(path) as source, zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as target:
-            for name in source.namelist():
-                if not name.endswith(OPTIMIZER):
-                    target.writestr(name, source.read(name))
-    except (OSError, zipfile.BadZipFile) as error:
-        raise FileFormatError(f"{path} is no policy of stable-baselines3: {error}") from error
-    write_atomically(out, buffer.getvalue())
-    return out
-
-
-def load_policy(path: Path, training: Training, envs: SB3VecEnv, *, optimizer: bool = True) -> BaseAlgorithm:
-    """Weights and optimiser of a saved policy in a fresh model; nothing in the file is unpickled.
+def load_checkpoint(path: Path, training: Training, envs: SB3VecEnv) -> BaseAlgorithm:
+    """Weights and optimiser of a checkpoint in a fresh model; nothing in the file is unpickled.
 
     Args:
-        path: policy.zip
+        path: policy_<N>_steps.zip
         training: What it was trained on, for the sizes of its networks.
         envs: Environments of that id.
-        optimizer: False: it may be missing, as in what `save_weights` writes.
 
     Raises:
         FileFormatError: No such file, or it does not fit the training's environment and networks.
     """
     model = _new_model(training, envs)
     try:
-        model.set_parameters(str(path), exact_match=optimizer, device="cpu")
+        model.set_parameters(str(path), exact_match=True, device="cpu")
     except (OSError, ValueError, KeyError, RuntimeError, AssertionError) as error:
         raise FileFormatError(f"{path} holds no {training.algorithm} policy of {training.env_id}: {error}") from error
     return model
-
-
-class Evaluation(NamedTuple):
-    """Episodes of a policy."""
-
-    returns: NDArray[np.float64]
-    """(E,)"""
-    success: NDArray[np.float64]
-    """(E,) 1 where the episode ended in success"""
-    failed: NDArray[np.float64]
-    """(E,) 1 where the simulation failed"""
-
-
-def evaluate(
-    model: BaseAlgorithm | None, env_id: str, *, episodes: int, seed: int, keywords: Mapping[str, Any] | None = None
-) -> Evaluation:
-    """Returns of whole episodes, all side by side: episode i begins from seed + i, whatever the policy.
-
-    Args:
-        model: A policy, used without noise; None: no action.
-        env_id: Of the environment.
-        episodes: E
-        seed: Of the first episode.
-        keywords: Of `gym.make_vec`, e.g. backend="mujoco".
-
-    Raises:
-        OptionError: `episodes` is not positive, or the environment does not end by itself.
-    """
-    if episodes < 1:
-        raise OptionError(f"episodes is {episodes}, allowed is >= 1")
-    envs = gym.make_vec(env_id, num_envs=episodes, autoreset_mode="next_step", **dict(keywords or {}))
-    try:
-        limit = None if envs.spec is None else envs.spec.max_episode_steps
-        if limit is None:
-            raise OptionError(f"{env_id} has no max_episode_steps: its episodes need not end")
-        observation, _ = envs.reset(seed=seed)
-        alive, returns = np.ones(episodes, dtype=np.bool_), np.zeros(episodes)
-        success, failed = np.zeros(episodes), np.zeros(episodes)
-        zero = np.zeros((episodes, *(envs.single_action_space.shape or ())), dtype=np.float32)
-        for _ in range(limit):
-            action = zero if model is None else model.predict(observation, deterministic=True)[0]
-            observation, reward, terminated, truncated, info = envs.step(action)
-            returns += np.where(alive, reward, 0.0)
-            success = np.where(alive, info["is_success"], success)
-            failed = np.where(alive, info["sim_failed"], failed)
-            alive &= ~np.logical_or(terminated, truncated)
-            if not alive.any():
-                break
-    finally:
-        envs.close()
-    return Evaluation(returns, np.asarray(success, dtype=np.float64), np.asarray(failed, dtype=np.float64))
-
-
-# --- transfer studies ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class PolicyWorker:
-    """Runs one job of a transfer study by reinforcement learning: train in its environment, evaluate on the truth."""
-
-    case: Case
-    study: Study
-    out: Path
-    env_id: str
-    algorithm: Literal["ppo", "sac"] = "ppo"
-    common: Mapping[str, Any] = field(default_factory=dict)
-    """Keywords of both environments."""
-    native: Mapping[str, Any] = field(default_factory=dict)
-    """Keywords of our engine's environments."""
-    truth: Mapping[str, Any] = field(default_factory=lambda: {"backend": "mujoco"})
-    """Keywords that make an environment the truth."""
-
-    def __call__(self, job: Job) -> dict[str, Any]:
-        """Train, evaluate, return the record; the cost is minus the return."""
-        keywords, steps, spent = self.environment(job)
-        model: BaseAlgorithm | None = None
-        curve: tuple[LearningPoint, ...] = ()
-        if job.condition != NOTHING and steps > 1:
-            training = self.training(job, steps, keywords)
-            model, curve = train(training)
-        first = 10_000_019 + self.study.seed  # episodes that no training begins from
-        truth = {**self.common, **self.truth}
-        found = evaluate(model, self.env_id, episodes=self.study.starts, seed=first, keywords=truth)
-        on_truth = CONDITIONS[job.condition].model == "truth" and model is not None
-        physics = model.num_timesteps * self.study.substeps if model is not None else 0
-        return {
-            "cost": float(-found.returns.mean()),
-            "costs": (-found.returns).tolist(),
-            "failed": int(found.failed.sum()),
-            "measures": {"success": found.success.tolist()},
-            "model_cost": -curve[-1].mean_return if curve else None,
-            "truth_steps": {
-                "train": spent["train"] + (physics if on_truth else 0),
-                "validation": spent["validation"],
-                "tuning": self.study.tuning_steps,
-            },
-            "model_steps": 0 if on_truth else physics,
-            "detail": {"curve": [list(point) for point in curve]},
-        }
-
-    def training(self, job: Job, steps: int, keywords: Mapping[str, Any]) -> Training:
-        """At most `steps` control steps: PPO learns from whole batches, so few steps mean few rows and short batches."""
-        usual = settings(self.env_id, self.algorithm).get("n_steps", 1)
-        rows = min(NUM_ENVS[self.algorithm], max(steps // 64, 1))
-        length = min(usual, steps // rows)
-        whole = steps // (rows * length) * rows * length
-        overrides = {"n_steps": length} if self.algorithm == "ppo" else {}
-        seed = 1000 * self.study.seed + job.seed  # common to all conditions
-        both = {**self.common, **keywords}
-        return Training(self.env_id, whole, self.algorithm, both, rows, seed=seed, overrides=overrides)
-
-    def environment(self, job: Job) -> tuple[dict[str, Any], int, dict[str, int]]:
-        """Keywords of the training's environment, control steps, and the truth's steps that made them."""
-        study, nothing = self.study, {"train": 0, "validation": 0}
-        keywords: dict[str, Any]
-        model = CONDITIONS[job.condition].model
-        if model == "truth":
-            steps = job.budget // study.substeps if CONDITIONS[job.condition].budgeted else study.train_steps
-            return dict(self.truth), steps, nothing
-        if model in ("identified", "posterior"):
-            record = identify(self.case, study, job.budget, job.dataset, self.out)
-            keywords = {**self.native, "params": record.parameters}
-            if model == "posterior":
-                keywords["randomize"] = EmpiricalParameters(record.samples)
-            return keywords, study.train_steps, record.truth_steps
-        keywords = {**self.native, "params": self.case.best() if model == "true" else self.case.default()}
-        if model == "wide":
-            keywords["randomize"] = self.case.wide()
-        if model == "forces":
-            keywords["disturbance"] = study.force
-        return keywords, study.train_steps, nothing

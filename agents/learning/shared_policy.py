@@ -91,3 +91,39 @@ class SharedPolicy(ActorCriticPolicy):
         nn.init.orthogonal_(self.mlp_extractor.actor[-1].weight, gain=FIRST_GAIN)
         kind: Any = self.optimizer_class
         self.optimizer = kind(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)
+
+
+def plain_settings(policy: SharedPolicy, keywords: dict[str, Any]) -> dict[str, Any]:
+    """Keywords of stable-baselines3's ActorCriticPolicy for the network that `plain_weights` fills."""
+    copies, arch = policy.views.shape[0] * policy.views.shape[1], keywords["net_arch"]
+    rest = {name: value for name, value in keywords.items() if name != "views"}
+    return {**rest, "net_arch": {"pi": [copies * width for width in arch["pi"]], "vf": list(arch["vf"])}}
+
+
+def plain_weights(policy: SharedPolicy) -> dict[str, torch.Tensor]:
+    """The same network as one MLP of blocks, one for every actuator and way to look: W = diag(W, ..., W), a_i = mean_p.
+
+    Its first layer picks what the block looks at: W[:, views[p, i]] = phi's first layer. The result is a state of
+    stable-baselines3's ActorCriticPolicy, and acts alike up to rounding.
+    """
+    network, state = policy.mlp_extractor, policy.state_dict()
+    ways, motors, _ = policy.views.shape
+    views, size = torch.as_tensor(policy.views.reshape(ways * motors, -1)), network.critic[0].in_features
+    *hidden, head = [layer for layer in network.actor if isinstance(layer, nn.Linear)]
+    found = {}
+    for place, layer in enumerate(hidden):
+        weight = layer.weight.detach()
+        if place == 0:
+            blocks = [torch.zeros(len(weight), size).index_add_(1, view, weight) for view in views]
+            whole = torch.cat(blocks)
+        else:
+            whole = torch.block_diag(*[weight] * len(views))  # type: ignore[no-untyped-call]
+        found[f"mlp_extractor.policy_net.{2 * place}.weight"] = whole
+        found[f"mlp_extractor.policy_net.{2 * place}.bias"] = layer.bias.detach().repeat(len(views))
+    picked = torch.block_diag(*[head.weight.detach() / ways] * motors)  # type: ignore[no-untyped-call]
+    found["action_net.weight"] = picked.repeat(1, ways)
+    found["action_net.bias"] = head.bias.detach().repeat(motors)
+    critic = {name: value for name, value in state.items() if name.startswith("mlp_extractor.critic.")}
+    found.update({name.replace("critic", "value_net"): value for name, value in critic.items()})
+    found.update({name: state[name] for name in ("log_std", "value_net.weight", "value_net.bias")})
+    return found

@@ -1,0 +1,144 @@
+"""Policies as files: the one loader of `play`, `evaluate` and `transfer`, and the files themselves.
+
+A policy.zip is one of stable-baselines3 with nothing of ours inside: `PPO.load(path)` opens it where this package is not
+installed. A network that all actuators share (`.shared_policy`) is written as the plain network that it equals. Reading
+executes nothing: weights come with weights_only=True, settings from JSON.
+
+Legend: B batch, no observation, na action.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.errors import FileFormatError, MissingDependencyError, ShapeError
+from softgym_envs.core.files import write_atomically
+
+try:
+    import torch
+except ImportError as error:
+    raise MissingDependencyError('a policy needs torch: pip install "softgym-envs[learn]"') from error
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.base_class import BaseAlgorithm
+
+Policy = Callable[[NDArray[Any]], NDArray[np.float32]]
+"""Observations (B, no) -> actions (B, na) in [-1, 1], without noise."""
+
+ACTIVATIONS = {"Tanh": torch.tanh, "ReLU": torch.relu, "ELU": torch.nn.functional.elu}
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """The mean action of an MLP: a `Policy`, a = clip(W_L f(... f(W_1 o + b_1) ...) + b_L), or tanh in place of clip (SAC)."""
+
+    layers: tuple[tuple[torch.Tensor, torch.Tensor], ...]
+    """Weight and bias of every layer."""
+    activation: Callable[[torch.Tensor], torch.Tensor]
+    squashed: bool
+    """tanh at the end."""
+    source: str = "the policy"
+    """For messages."""
+
+    def __call__(self, observation: NDArray[Any]) -> NDArray[np.float32]:
+        """See `Policy`.
+
+        Raises:
+            ShapeError: The observations have another length.
+        """
+        x, size = torch.as_tensor(np.asarray(observation, dtype=np.float32)), self.layers[0][0].shape[1]
+        if x.ndim != 2 or x.shape[1] != size:
+            raise ShapeError(f"{self.source} takes {size} observed numbers, the environment has shape {tuple(x.shape)}")
+        with torch.no_grad():
+            for weight, bias in self.layers[:-1]:
+                x = self.activation(torch.nn.functional.linear(x, weight, bias))
+            x = torch.nn.functional.linear(x, *self.layers[-1])
+            x = torch.tanh(x) if self.squashed else torch.clip(x, -1.0, 1.0)
+        return np.asarray(x.numpy(), dtype=np.float32)
+
+
+def load_policy(path: Path) -> Network:
+    """The mean action of a stable-baselines3 policy: weights only, nothing in the file is executed.
+
+    Raises:
+        FileFormatError: Not a policy of PPO, A2C or SAC with an MLP.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:  # of a .zip that does not exist, the message says so
+            weights = torch.load(io.BytesIO(archive.read("policy.pth")), map_location="cpu", weights_only=True)
+            settings = json.loads(archive.read("data"))
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile, RuntimeError) as error:
+        raise FileFormatError(f"{path} is no policy of stable-baselines3: {error}") from error
+    squashed = any(name.startswith("actor.mu.") for name in weights)
+    body, head = ("actor.latent_pi.", "actor.mu") if squashed else ("mlp_extractor.policy_net.", "action_net")
+    places = sorted({int(name[len(body) :].split(".")[0]) for name in weights if name.startswith(body)})
+    names = [f"{body}{place}" for place in places] + [head]
+    if not all(f"{name}.{part}" in weights for name in names for part in ("weight", "bias")):
+        raise FileFormatError(f"{path} holds no MLP of PPO, A2C or SAC; its weights are {', '.join(list(weights)[:8])}")
+    layers = tuple((weights[f"{name}.weight"], weights[f"{name}.bias"]) for name in names)
+    return Network(layers, _activation(settings, "ReLU" if squashed else "Tanh"), squashed, str(path))
+
+
+def _activation(settings: dict[str, Any], default: str) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The activation that the policy was trained with."""
+    kwargs = settings.get("policy_kwargs") or {}
+    named = str(kwargs.get("activation_fn", default)).rstrip("'>").rsplit(".", 1)[-1]
+    if named not in ACTIVATIONS:
+        raise FileFormatError(f"the policy uses the activation {named}, known are {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[named]
+
+
+def policy_of(model: BaseAlgorithm) -> Policy:
+    """The mean action of a trained model."""
+
+    def act(observation: NDArray[Any]) -> NDArray[np.float32]:
+        return np.asarray(model.predict(observation, deterministic=True)[0], dtype=np.float32)
+
+    return act
+
+
+def save_policy(model: BaseAlgorithm, path: Path) -> Path:
+    """Write a trained model so that its algorithm's own `load` opens it, without this package; it starts a new optimiser."""
+    from stable_baselines3 import SAC
+    from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+    from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+
+    from .shared_policy import SharedPolicy, plain_settings, plain_weights
+
+    kind: Any = type(model)
+    own: Any = model  # attributes that are not part of SB3's base class
+    keywords, weights = dict(own.policy_kwargs), own.policy.state_dict()
+    if isinstance(own.policy, SharedPolicy):
+        keywords, weights = plain_settings(own.policy, keywords), plain_weights(own.policy)
+    if isinstance(model, OnPolicyAlgorithm):
+        keywords["ortho_init"] = False  # first weights that `load` overwrites need no decomposition of large matrices
+    small = {"buffer_size": 1} if isinstance(model, OffPolicyAlgorithm) else {}
+    if isinstance(model, SAC):
+        small["target_entropy"] = own.target_entropy
+    plain = kind("MlpPolicy", None, policy_kwargs=keywords, device="cpu", _init_setup_model=False, **small)
+    plain.observation_space, plain.action_space, plain.n_envs = own.observation_space, own.action_space, 1
+    plain._setup_model()
+    plain.policy.load_state_dict(weights)
+    plain.num_timesteps = own.num_timesteps
+    buffer = io.BytesIO()
+    plain.save(buffer)
+    write_atomically(path, _squeezed(buffer))
+    return path
+
+
+def _squeezed(archive: io.BytesIO) -> bytes:
+    """The same .zip, compressed: a shared network is mostly zeros as a plain one."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(archive) as source, zipfile.ZipFile(buffer, "w", zipfile.ZIP_LZMA) as target:
+        for name in source.namelist():
+            target.writestr(name, source.read(name))
+    return buffer.getvalue()

@@ -1,0 +1,140 @@
+"""Our batched environments for stable-baselines3, which refuses a Gymnasium VectorEnv."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from numpy.typing import NDArray
+
+from softgym_envs.core.errors import MissingDependencyError, OptionError
+
+try:
+    from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvIndices, VecEnvStepReturn
+except ImportError as error:
+    raise MissingDependencyError(
+        'agents.learning.vec_env needs stable-baselines3: pip install "softgym-envs[learn]"'
+    ) from error
+
+
+class SB3VecEnv(VecEnv):
+    """A Gymnasium VectorEnv in SAME_STEP mode as a stable-baselines3 VecEnv.
+
+    An episode's end shows as `done`; its last observation is in info["terminal_observation"], "TimeLimit.truncated" says
+    whether time ended it, and info["episode"] holds return "r", length "l" and seconds "t" as Monitor writes them.
+
+    >>> import gymnasium as gym
+    >>> envs = SB3VecEnv(gym.make_vec("softgym_envs:TensegrityRoll-v0", num_envs=2, autoreset_mode="same_step"))
+    >>> envs.reset().shape
+    (2, 100)
+
+    Args:
+        envs: The batched environment.
+
+    Raises:
+        OptionError: It resets in another way than SAME_STEP.
+    """
+
+    def __init__(self, envs: gym.vector.VectorEnv[Any, Any, Any]) -> None:
+        mode = envs.metadata.get("autoreset_mode")
+        if mode is not AutoresetMode.SAME_STEP:
+            raise OptionError(f'the environment resets by {mode}; make it with gym.make_vec(..., autoreset_mode="same_step")')
+        self.envs = envs
+        super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
+        self._actions: Any = None
+        self._start = time.perf_counter()
+        self._returns = np.zeros(self.num_envs)
+        self._lengths = np.zeros(self.num_envs, dtype=np.int64)
+
+    def reset(self) -> NDArray[Any]:
+        """Begin an episode in every row, with the seeds given to `seed` and the options given to `set_options`.
+
+        Raises:
+            OptionError: Options differ from row to row.
+        """
+        first = self._options[0]
+        if any(options is not first and (options or first) for options in self._options):
+            raise OptionError("set_options was given one dictionary per row; all rows take one and the same")
+        seeds = [seed for seed in self._seeds if seed is not None]
+        observation, info = self.envs.reset(seed=seeds or None, options=first)  # type: ignore[arg-type]
+        self.reset_infos = [row_of(info, row) for row in range(self.num_envs)]
+        self._returns[:], self._lengths[:] = 0.0, 0
+        self._reset_seeds()
+        self._reset_options()
+        return np.asarray(observation)
+
+    def step_async(self, actions: NDArray[Any]) -> None:
+        """Remember the actions (B, na)."""
+        self._actions = actions
+
+    def step_wait(self) -> VecEnvStepReturn:
+        """Take the step: observations, rewards (float32), dones, one info per row."""
+        observation, reward, terminated, truncated, info = self.envs.step(self._actions)
+        done = np.logical_or(terminated, truncated)
+        self._returns += reward
+        self._lengths += 1
+        infos = [row_of(info, row) for row in range(self.num_envs)]
+        for row in np.flatnonzero(done):
+            infos[row] = self._end(int(row), info, bool(truncated[row] and not terminated[row]))
+        return np.asarray(observation), np.asarray(reward, dtype=np.float32), done, infos
+
+    def _end(self, row: int, info: dict[str, Any], by_time: bool) -> dict[str, Any]:
+        """Info of an episode's last step."""
+        episode = {"r": float(self._returns[row]), "l": int(self._lengths[row]), "t": time.perf_counter() - self._start}
+        self._returns[row], self._lengths[row] = 0.0, 0
+        last = row_of(info["final_info"], row)
+        return {**last, "terminal_observation": info["final_obs"][row], "TimeLimit.truncated": by_time, "episode": episode}
+
+    def close(self) -> None:
+        """Close the batched environment."""
+        self.envs.close()
+
+    def get_images(self) -> list[NDArray[np.uint8] | None]:
+        """One picture per row, where the environment has a render mode."""
+        frames: Any = self.envs.render()
+        return [None] * self.num_envs if frames is None else list(frames)
+
+    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
+        """An attribute of the batched environment, once per row.
+
+        Raises:
+            AttributeError: It has none of this name.
+        """
+        return [getattr(self.envs, attr_name)] * len(list(self._get_indices(indices)))
+
+    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
+        """Set an attribute of the batched environment.
+
+        Raises:
+            OptionError: Only some rows are meant.
+        """
+        self._require_all(f"set {attr_name}", indices)
+        setattr(self.envs, attr_name, value)
+
+    def env_method(self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any) -> list[Any]:
+        """Call a method of the batched environment once; its result, once per row.
+
+        Raises:
+            OptionError: Only some rows are meant.
+        """
+        self._require_all(f"call {method_name}", indices)
+        method: Callable[..., Any] = getattr(self.envs, method_name)
+        return [method(*method_args, **method_kwargs)] * self.num_envs
+
+    def env_is_wrapped(self, wrapper_class: Any, indices: VecEnvIndices = None) -> list[bool]:
+        """No row is wrapped on its own."""
+        return [False] * len(list(self._get_indices(indices)))
+
+    def _require_all(self, what: str, indices: VecEnvIndices) -> None:
+        if len(list(self._get_indices(indices))) != self.num_envs:
+            raise OptionError(f"cannot {what} for rows {indices} alone: all {self.num_envs} rows are one environment")
+
+
+def row_of(info: dict[str, Any], row: int) -> dict[str, Any]:
+    """One row of a vector environment's info, without the masks and the last episode's entries."""
+    skip = ("final_obs", "final_info")
+    return {name: value[row] for name, value in info.items() if not name.startswith("_") and name not in skip}
