@@ -31,7 +31,7 @@ bench: $(READY)  ## Measure speed, side by side with MuJoCo
 	$(BIN)/python benchmarks/bench_rigid.py
 
 docs: $(READY)  ## Write docs/environments.md and docs/constants.md from the code
-	$(BIN)/python scripts/gen_docs.py
+	$(BIN)/python scripts/docs.py
 
 build: $(READY)  ## Build the wheel and try it in a fresh environment, away from this folder
 	rm -rf build dist
@@ -44,7 +44,7 @@ build: $(READY)  ## Build the wheel and try it in a fresh environment, away from
 clean:  ## Remove what the other targets made, .venv included
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml setup.py constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
 	|| { echo "$(PYTHON) is missing or older than 3.10; name another one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv \

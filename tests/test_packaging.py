@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from softgym_envs.rooms import rooms
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("softgym_envs", "sysid", "agents")
+VERBS = sorted((ROOT / "scripts").glob("*.py"))
 
 
 def modules():
@@ -66,7 +69,8 @@ def test_import_is_light(tmp_path):
 def test_wheel_holds_the_packages_and_nothing_else(tmp_path):
     names = built_wheel(tmp_path).namelist()
     tops = {name.split("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
+    assert {top for top in tops if not top.endswith(".dist-info")} == {*PACKAGES, "softgym_verbs"}
+    assert {name.split("/")[1] for name in names if name.startswith("softgym_verbs/")} == {path.name for path in VERBS}
     expected = {path.relative_to(ROOT).as_posix() for path in sources()}
     data = {path.relative_to(ROOT).as_posix() for package in PACKAGES for path in data_files(ROOT / package)}
     held = {name for name in names if name.split("/")[0] in PACKAGES}
@@ -86,8 +90,11 @@ def data_files(folder):
 def built_wheel(tmp_path):
     """Built from a copy, so that no build folder is left in the tree and no old one is picked up."""
     copy = tmp_path / "tree"
-    tracked = [*sources(), *(path for package in PACKAGES for path in data_files(ROOT / package))]
-    for path in [*tracked, *(ROOT / name for name in ("pyproject.toml", "README.md", "LICENSE", "tests/conftest.py"))]:
+    tracked = [*sources(), *VERBS, *(path for package in PACKAGES for path in data_files(ROOT / package))]
+    for path in [
+        *tracked,
+        *(ROOT / name for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "tests/conftest.py")),
+    ]:
         target = copy / path.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(path.read_bytes())
@@ -156,7 +163,7 @@ def test_links_of_the_documents_lead_somewhere():
 
 
 def test_generated_pages_are_up_to_date():
-    run(sys.executable, "scripts/gen_docs.py", "--check", cwd=ROOT)
+    run(sys.executable, "scripts/docs.py", "--check", cwd=ROOT)
 
 
 def test_versions_agree():
@@ -165,6 +172,24 @@ def test_versions_agree():
 
 
 # --- commands ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_verb_tells_its_options():
+    """Each file of scripts/ is a verb of the command, with `Args` and `main`."""
+    said = run(sys.executable, "scripts", cwd=ROOT)
+    for path in VERBS:
+        if not path.name.startswith("_") and "\ndef main(" in path.read_text(encoding="utf-8"):
+            assert f"  {path.stem} " in said
+            assert "usage: softgym-envs" in run(sys.executable, "scripts", path.stem, "--help", cwd=ROOT, COLUMNS="200")
+    unknown = subprocess.run([sys.executable, "scripts", "grow"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert unknown.returncode == 2 and "unknown verb 'grow'" in unknown.stderr
+
+
+def test_list_names_every_room_and_id():
+    said = run(sys.executable, "scripts", "list", cwd=ROOT)
+    for room in rooms().values():
+        assert f"{room.name}: {room.summary}" in said
+        assert all(task.id in said for task in room.tasks)
 
 
 def test_ci_runs_what_a_person_runs():
@@ -183,7 +208,7 @@ def test_makefile_is_short_and_describes_each_target():
 
 def test_makefile_names_a_python_that_is_missing(tmp_path):
     """On a machine without a fitting Python, one sentence says so."""
-    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+    for name in ("Makefile", "pyproject.toml", "setup.py", "constraints.txt"):
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
     old = tmp_path / "oldpython"
     old.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")

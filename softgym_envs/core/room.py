@@ -35,6 +35,19 @@ class TaskId:
     """Which of the room's models it is about unless the user names another."""
 
 
+@dataclass(frozen=True)
+class SoakCase:
+    """One environment that the verb `soak` drives for long, and how."""
+
+    env_id: str
+    num_envs: int
+    actions: str
+    """"uniform" (new ones every step), "held" (every entry at -1 or +1, for 20 steps), "pulled" (all at +1, then all at -1)."""
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    may_fail: bool = True
+    """Whether a simulation that breaks down is allowed."""
+
+
 @dataclass(frozen=True, eq=False)
 class Room:
     """See the module docstring."""
@@ -59,6 +72,8 @@ class Room:
     """What transfer studies need beside: starts, first policies, ranges of constants; see `agents.study.case`."""
     objectives: Mapping[str, str] = field(default_factory=dict)
     """Name -> a `core.objective.Objective`: what studies and planners minimise."""
+    soak: str = ""
+    """A tuple of `SoakCase`; "": every id, on one row and on many."""
     free_structure: tuple[str, ...] = ()
     """Fields of the model that identified constants do not depend on; all others must be as where they were identified."""
 

@@ -14,6 +14,7 @@ BLOCK = Room(
     read_model="softgym_envs.rigid.identification:load_block",
     truths={"mujoco": "softgym_envs.rigid.mujoco:BlockTwin"},
     tasks=(TaskId("SlidingBlock-v0", "softgym_envs.rigid.build:sliding_block", 100, "block"),),
+    soak="softgym_envs.rigid.soak:CASES",
     free_structure=("attachment", "pulley", "handle", "force_limit", "half_size"),
 )
 PARTICLES = Room(

@@ -22,6 +22,7 @@ ROOM = Room(
         TaskId("TensegrityWaypoint-v0", f"{_BUILD}:waypoint", 300, "superball"),
         TaskId("TensegrityTerrain-v0", f"{_BUILD}:terrain", 100, "superball"),
     ),
+    soak="softgym_envs.tensegrity.soak:CASES",
     free_structure=("name", "actuated", "control_limit", "terrain"),
 )
 

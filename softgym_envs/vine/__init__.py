@@ -22,6 +22,7 @@ ROOM = Room(
         TaskId("VineSqueeze-v0", f"{_BUILD}:squeeze", 150, "vine"),
         TaskId("VineWall-v0", f"{_BUILD}:wall", 150, "vine"),
     ),
+    soak="softgym_envs.vine.soak:CASES",
     free_structure=("num_sections", "max_length", "initial_length", "max_growth", "max_steering", "base", "obstacles"),
 )
 

@@ -1,7 +1,7 @@
 """Write docs/environments.md and docs/constants.md from the code: the registered environments and the Parameters classes.
 
-python scripts/gen_docs.py           # write the pages (make docs)
-python scripts/gen_docs.py --check   # say which pages are stale and fail; tests/test_packaging.py does this
+python scripts/docs.py           # write the pages (make docs)
+python scripts/docs.py --check   # say which pages are stale and fail; tests/test_packaging.py does this
 """
 
 from __future__ import annotations

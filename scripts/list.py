@@ -1,0 +1,61 @@
+"""List the rooms: models, environments, truths, and the constants that can be identified.
+
+softgym-envs list            # every room in a few lines
+softgym-envs list vine       # one room, constant by constant
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+from softgym_envs.core.errors import SoftgymError
+from softgym_envs.core.room import Room
+from softgym_envs.rooms import room, rooms
+
+
+@dataclass(frozen=True)
+class Args:
+    """What to list."""
+
+    room: Annotated[str, tyro.conf.Positional] = ""
+    """A room; none: all of them."""
+
+
+def lines(found: Room) -> list[str]:
+    """A room in a few lines."""
+    files = ", or a .toml file" if found.read_model else ""
+    ids = ", ".join(task.id for task in found.tasks) or "none"
+    return [
+        f"{found.name}: {found.summary}",
+        f"  models        {', '.join(found.models)}{files}",
+        f"  environments  {ids}",
+        f"  backends      native, {', '.join((*found.truths, 'package.module:function'))}",
+    ]
+
+
+def constants(found: Room) -> list[str]:
+    """One line per constant of our engine."""
+    specs = found.simulator().default_parameters.specs().values()
+    return [f"  {s.name:24s} {s.default:<10g} {s.unit:8s} [{s.bounds[0]:g}, {s.bounds[1]:g}]" for s in specs]
+
+
+def main(args: Args) -> int:
+    """Print; 2 if there is no such room."""
+    try:
+        if args.room:
+            chosen = room(args.room)
+            print("\n".join([*lines(chosen), "  constants", *constants(chosen)]))
+        else:
+            print("\n".join(line for found in rooms().values() for line in lines(found)))
+    except SoftgymError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Args, description=__doc__)))
