@@ -35,7 +35,8 @@ from agents import (
 )
 from softgym_envs.core.files import write_atomically
 from softgym_envs.core.trajectory import DataSplit, TrajectorySet
-from softgym_envs.rendering import PygameRenderer, render_state
+from softgym_envs.envs.drawing import render_state
+from softgym_envs.rendering import PygameRenderer
 from softgym_envs.rendering.video import side_by_side, write_gif
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.experiments import record_in_air, record_throw

@@ -17,7 +17,7 @@ import re
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import tyro
@@ -267,13 +267,14 @@ def with_noise(problem: FitProblem) -> FitProblem:
     return problem
 
 
-def draw_points(path: Path, result: FitResult, model: object) -> Path:
+def draw_points(path: Path, result: FitResult, simulator: Any) -> Path:
     """Measured points over the fitted robot, as a GIF of at most 25 frames per second.
 
     Raises:
         OptionError: The columns are no points, or nothing draws this robot.
     """
-    from softgym_envs.rendering import PygameRenderer, overlay_scene, write_gif
+    from softgym_envs.envs.drawing import overlay_scene
+    from softgym_envs.rendering import PygameRenderer, write_gif
 
     trace = result.trace
     if not all(re.fullmatch(r"point\d+\.[xy]", name) for name in trace.names):
@@ -282,7 +283,7 @@ def draw_points(path: Path, result: FitResult, model: object) -> Path:
     renderer = PygameRenderer((640, 480))
     shapes = (len(trace.times), -1, 2)
     pairs = zip(trace.fitted.reshape(shapes)[::every], trace.measured.reshape(shapes)[::every], strict=True)
-    frames = [renderer.rgb(overlay_scene(model, fitted, measured)) for fitted, measured in pairs]
+    frames = [renderer.rgb(overlay_scene(simulator, fitted, measured)) for fitted, measured in pairs]
     return write_gif(path, frames, min(25.0, 1.0 / (every * (trace.times[1] - trace.times[0]))))
 
 
@@ -340,7 +341,7 @@ def main(args: Args) -> int:
         return 130
     result.save(args.out)
     if args.gif is not None:
-        print("picture:", draw_points(args.gif, result, getattr(setup.simulator, "model", None)))
+        print("picture:", draw_points(args.gif, result, setup.simulator))
     print(as_flags(result.summary()))
     print(f"constants: {args.out / 'fit.toml'}\nreport: {args.out / 'report.html'}")
     return 2 if all(estimate.hidden for estimate in result.estimates) else 0

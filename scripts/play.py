@@ -5,41 +5,23 @@
     python scripts/play.py TensegrityRoll-v0 --policy results/train/TensegrityRoll-v0_ppo_native_0/policy.zip
     python scripts/play.py TensegrityRoll-v0 --headless-frames 150 --record roll.gif      (no display needed)
 
-Arrows roll a tensegrity robot, grow a vine robot or push the block that way (up is away from you); 1-6 pull groups of cables,
-space lets all go. Drag turns the view, the wheel zooms. The other keys are named at the lower edge of the window.
+Arrows move the robot that way (up is away from you). Drag turns the view, the wheel zooms. The other keys, and what they do to
+this robot, are named at the lower edge of the window.
 """
 
 from __future__ import annotations
 
 import sys
-import time
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated
 
 import gymnasium as gym
-import numpy as np
 import tyro
-from numpy.typing import NDArray
 
 from softgym_envs.core.errors import OptionError, SoftgymError
-from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from softgym_envs.envs.env import SoftgymEnv
-from softgym_envs.rendering import Bar, Camera, Hud, PygameRenderer, default_camera, scene_of, write_png, write_video
-from softgym_envs.rendering.teleop import followed_point, heading_action, pull_groups, ramp, rest_action
-from softgym_envs.rendering.video import Recorder
-
-Array = NDArray[np.float64]
-
-FPS = 30
-HELP = (
-    "arrows move   1-6 pull cables   space let go   R reset   N next seed   P pause   . step   Tab policy / hand",
-    "drag turn   wheel zoom   C camera follows   H help and numbers   S save PNG   V start / stop video   Esc quit",
-)
-ARROWS = {"up": (1.0, 0.0), "down": (-1.0, 0.0), "left": (0.0, 1.0), "right": (0.0, -1.0)}
-"""Key -> how far away from the viewer, and to the left."""
+from softgym_envs.envs.player import Player, PlayOptions
+from softgym_envs.rooms import tasks
 
 
 @dataclass(frozen=True)
@@ -48,323 +30,54 @@ class Args:
 
     env: Annotated[str, tyro.conf.Positional] = "TensegrityRoll-v0"
     """Id of the environment."""
-    seed: int = 0
-    """Seed of the first episode; N takes the next one."""
-    backend: Literal["native", "mujoco"] = "native"
-    """Our engine, or the ground truth."""
+    backend: str = "native"
+    """Our engine, a truth of the room such as "mujoco", or "package.module:function"."""
+    model: str | None = None
+    """Which robot of the room: a name, or a TOML file of your own."""
     params: Path | None = None
     """Constants of the robot, as written by system identification (TOML)."""
     policy: Path | None = None
     """A policy of stable-baselines3 (PPO, A2C, SAC with an MLP); it drives until Tab is pressed."""
-    record: Path | None = None
-    """Record everything into this .gif or .mp4."""
-    dataset: Path | None = None
-    """Save states and controls of all episodes into this .h5, for system identification."""
-    output: Path = Path("runs/play")
-    """Folder of pictures (S) and videos (V)."""
-    size: tuple[int, int] = (800, 600)
-    """Width and height of the window in pixels."""
-    headless_frames: int = 0
-    """Draw this many frames without a window, then end; for servers and tests."""
+    options: Annotated[PlayOptions, tyro.conf.arg(name="")] = field(default_factory=PlayOptions)
+    """What is shown and kept."""
 
 
-@dataclass
-class Episode:
-    """What has happened since the last reset."""
-
-    seed: int
-    states: list[Array]
-    controls: list[Array] = field(default_factory=list)
-    result: float = 0.0
-    terms: dict[str, float] = field(default_factory=dict)
-    largest: float = 0.1
-    """Largest reward term so far: the range of the bars."""
-    info: dict[str, Any] = field(default_factory=dict)
-    over: str = ""
-    """Why it has ended; empty while it runs."""
-
-
-class Player:
-    """Keys in, actions to the environment, pictures out."""
-
-    def __init__(self, args: Args, env: gym.Env[Any, Any]) -> None:
-        self.args, self.env, self.inner = args, env, cast(SoftgymEnv, env.unwrapped)
-        self.simulator: Any = self.inner.simulator  # a room's simulator: it has a model, too
-        self.task = self.inner.task
-        self.period = self.inner.episodes.settings.control_period
-        self.frames_per_step = max(1, round(self.period * FPS))
-        fps = self.frames_per_step / self.period
-        self.renderer = PygameRenderer(args.size, mode="human", fps=fps, title=f"softgym_envs: {args.env}")
-        self.fps = fps
-        self.policy = load_policy(args.policy) if args.policy else None
-        self.policy_drives = self.policy is not None
-        self.pressed: set[str] = set()
-        self.paused = self.quit = self.single_step = False
-        self.hud_shown = self.following = True
-        self.camera = Camera()
-        self.video: Recorder | None = Recorder() if args.record else None
-        self.video_path = args.record
-        self.frames = 0
-        self.saved = 0
-        self.speed = 0.0
-        self.action = np.zeros(0)
-        self.trail: deque[Array] = deque(maxlen=600)
-        self.recorded: list[Trajectory] = []
-        self.last_image: NDArray[np.uint8] | None = None
-        self.reset(args.seed)
-
-    # --- the loop --------------------------------------------------------------------------------------------------
-
-    def run(self) -> None:
-        """Until Esc, a closed window, or as many frames as asked for."""
-        try:
-            while not self.done:
-                if self.next_seed is not None:
-                    self.reset(self.next_seed)
-                if (self.paused and not self.single_step) or self.episode.over:
-                    self.draw(self.state)
-                else:
-                    self.single_step = False
-                    self.step()
-        finally:
-            self.finish()
-
-    @property
-    def done(self) -> bool:
-        """Whether to end."""
-        limit = self.args.headless_frames
-        return self.quit or self.renderer.closed or (limit > 0 and self.frames >= limit)
-
-    @property
-    def state(self) -> Array:
-        """Copy of the environment's state (nx,)."""
-        return self.inner.state
-
-    def reset(self, seed: int) -> None:
-        """A new episode; the one before goes to the dataset."""
-        if hasattr(self, "episode"):
-            self.keep_episode()
-        self.next_seed: int | None = None
-        self.observation, _ = self.env.reset(seed=seed)
-        self.episode = Episode(seed, [self.state])
-        self.action = rest_action(self.simulator.model)
-        self.trail.clear()
-
-    def step(self) -> None:
-        """One control step, shown in several frames."""
-        before, started = self.state, time.perf_counter()
-        action = self.next_action()
-        control = self.task.scale_action(action[None].astype(np.float64))[0]
-        self.observation, reward, terminated, truncated, info = self.env.step(action)
-        self.speed = 1.0 / max(time.perf_counter() - started, 1e-9)
-        now = self.episode
-        now.states.append(self.state)
-        now.controls.append(control)
-        now.result += float(reward)
-        now.info = info
-        now.terms = {name[7:]: float(value) for name, value in info.items() if name.startswith("reward_")}
-        now.largest = max([now.largest, *map(abs, now.terms.values())])
-        if terminated or truncated:
-            now.over = "simulation failed" if info.get("sim_failed") else "ended" if terminated else "time is up"
-        for state in [*self.between(before, control), self.state]:
-            if not self.done:
-                self.draw(state)
-
-    def next_action(self) -> NDArray[np.float32]:
-        """The policy's action, or that of the keys, approached within some tenths of a second."""
-        if self.policy_drives and self.policy is not None:
-            self.action = self.policy(np.asarray(self.observation)[None])[0].astype(np.float64)
-        else:
-            self.action = ramp(self.action, self.wanted_action(), self.period)
-        return np.clip(self.action, -1.0, 1.0).astype(np.float32)
-
-    def wanted_action(self) -> Array:
-        """What the keys that are down ask for; nothing if space is down."""
-        action = rest_action(self.simulator.model)
-        if "space" in self.pressed:
-            return action
-        away, left = (sum(ARROWS[key][i] for key in ARROWS if key in self.pressed) for i in (0, 1))
-        if away or left:
-            view = self.renderer.turned(self.camera).azimuth + np.pi
-            angle = view + np.arctan2(left, away)
-            action = heading_action(self.simulator.model, self.state, np.array([np.cos(angle), np.sin(angle)]))
-        groups = tuple(int(key) - 1 for key in self.pressed if key in tuple("123456"))
-        return np.clip(action + pull_groups(len(action), groups), -1.0, 1.0)
-
-    def between(self, state: Array, control: Array) -> list[Array]:
-        """States inside the control step, for a smooth picture: the same physics again, without noise or delay."""
-        count = self.frames_per_step
-        substeps = round(self.period / self.simulator.dt) // count
-        if count == 1 or substeps < 1:
-            return []
-        controls = np.repeat(control[None, None], count - 1, axis=1)
-        return list(self.simulator.rollout(state[None], controls, self.inner.episodes.parameters, substeps=substeps)[0][0, 1:])
-
-    # --- pictures --------------------------------------------------------------------------------------------------
-
-    def draw(self, state: Array) -> None:
-        """One frame, into the window or (headless) only into the video."""
-        self.trail.append(followed_point(self.simulator.model, state))
-        hints = dict(self.task.draw_hints(self.inner.context))
-        if len(self.trail) > 1:
-            hints["trail"] = np.array(self.trail)
-        scene = scene_of(self.simulator, state, hints, parameters=self.inner.episodes.parameters)
-        if self.following or self.frames == 0:
-            self.camera = default_camera(scene)
-        hud = self.hud(state) if self.hud_shown else None
-        if self.args.headless_frames:
-            image: NDArray[np.uint8] | None = self.renderer.rgb(scene, self.camera, hud)
-        else:
-            image = self.renderer.show(scene, self.camera, hud, self.on_event)
-        self.frames += 1
-        if image is not None:
-            self.last_image = image
-            if self.video is not None and self.frames % 2 == 0:
-                self.video.add(image)
-
-    def hud(self, state: Array) -> Hud:
-        """Numbers and keys."""
-        now = self.episode
-        ends = np.array(self.trail)[-2:]
-        velocity = float(np.linalg.norm(ends[-1] - ends[0])) * self.frames_per_step / self.period
-        driver = "policy" if self.policy_drives else "hand"
-        lines = (
-            f"t = {len(now.controls) * self.period:5.1f} s    return {now.result:+.2f}",
-            f"speed {velocity:.2f} m/s    success: {'yes' if now.info.get('is_success') else 'no'}",
-            f"{driver} drives    {self.speed:.0f} steps/s",
-        )
-        bars = tuple(Bar(name.replace("_", " "), value, -now.largest, now.largest) for name, value in now.terms.items())
-        badge = (
-            now.over + ": R resets" if now.over else "paused" if self.paused else "recording" if self.video is not None else ""
-        )
-        return Hud(f"{self.args.env}   seed {now.seed}   {self.args.backend}", lines, bars, HELP, badge)
-
-    # --- keys ------------------------------------------------------------------------------------------------------
-
-    def on_event(self, event: Any) -> None:
-        """A key goes down or up."""
-        import pygame
-
-        if event.type not in (pygame.KEYDOWN, pygame.KEYUP):
-            return
-        key = pygame.key.name(event.key)
-        if event.type == pygame.KEYUP:
-            self.pressed.discard(key)
-            return
-        self.pressed.add(key)
-        commands: dict[str, Callable[[], None]] = {
-            "r": lambda: setattr(self, "next_seed", self.episode.seed),
-            "n": lambda: setattr(self, "next_seed", self.episode.seed + 1),
-            "p": lambda: setattr(self, "paused", not self.paused),
-            ".": lambda: self.advance(),
-            "h": lambda: setattr(self, "hud_shown", not self.hud_shown),
-            "c": lambda: setattr(self, "following", not self.following),
-            "s": lambda: self.save_picture(),
-            "v": lambda: self.toggle_video(),
-            "tab": lambda: setattr(self, "policy_drives", self.policy is not None and not self.policy_drives),
-            "escape": lambda: setattr(self, "quit", True),
-        }
-        if key in commands:
-            commands[key]()
-
-    def advance(self) -> None:
-        """Pause, and make one control step."""
-        self.paused = self.single_step = True
-
-    # --- files -----------------------------------------------------------------------------------------------------
-
-    def save_picture(self) -> None:
-        """The last frame as a PNG."""
-        if self.last_image is not None:
-            print("wrote", write_png(self.free_path(".png"), self.last_image))
-
-    def toggle_video(self) -> None:
-        """Start a video, or write the one that runs."""
-        if self.video is None:
-            self.video, self.video_path = Recorder(), self.free_path(".gif")
-        else:
-            self.write_video()
-
-    def write_video(self) -> None:
-        """Write the video that runs, if it has frames."""
-        if self.video is not None and self.video_path is not None and len(self.video):
-            print("wrote", write_video(self.video_path, self.video, 0.5 * self.fps))
-        self.video = None
-
-    def free_path(self, ending: str) -> Path:
-        """A name in the output folder that is not taken."""
-        while True:
-            path = self.args.output / f"{self.args.env}-{self.saved:03d}{ending}"
-            self.saved += 1
-            if not path.exists():
-                return path
-
-    def keep_episode(self) -> None:
-        """Add the episode to the dataset, if one is wanted and it has a step."""
-        now = self.episode
-        if self.args.dataset is None or not now.controls:
-            return
-        substeps = round(self.period / self.simulator.dt)
-        metadata = {"env": self.args.env, "backend": self.args.backend, "seed": str(now.seed)}
-        states, controls = np.array(now.states), np.array(now.controls)
-        self.recorded.append(Trajectory.from_rollout(self.simulator, states, controls, substeps=substeps, metadata=metadata))
-
-    def finish(self) -> None:
-        """Write what is to be written, close the window."""
-        self.keep_episode()
-        if self.args.dataset is not None and self.recorded:
-            print("wrote", TrajectorySet(tuple(self.recorded)).save(self.args.dataset))
-        self.write_video()
-        self.renderer.close()
-
-
-def load_policy(path: Path) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
-    """See `agents.learning.policy`, which needs torch."""
-    from agents.learning import policy
-
-    return policy.load_policy(path)
-
-
-def check_files(args: Args) -> None:
-    """Say before the first step what could not be written after the last.
-
-    Raises:
-        OptionError: An ending that cannot be written, or a negative number of frames.
-    """
-    for name, path, endings in (("record", args.record, (".gif", ".mp4")), ("dataset", args.dataset, (".h5", ".hdf5"))):
-        if path is not None and path.suffix.lower() not in endings:
-            raise OptionError(f"--{name} is {path}, expected a name that ends in {' or '.join(endings)}")
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-    if args.headless_frames < 0:
-        raise OptionError(f"--headless-frames is {args.headless_frames}, expected >= 0 (0 opens a window)")
-
-
-def main(args: Args) -> None:
+def play(args: Args) -> None:
     """Make the environment and play.
 
     Raises:
         OptionError: Unknown environment, or files that could not be written at the end.
+        FileFormatError: The file of the policy holds none.
     """
-    args = replace(args, env=args.env.removeprefix("softgym_envs:"))
-    known = sorted(name for name, spec in gym.registry.items() if str(spec.entry_point).startswith("softgym_envs."))
-    if args.env not in known:
-        raise OptionError(f"unknown environment {args.env!r}; there are {', '.join(known)}")
-    check_files(args)
-    keywords: dict[str, Any] = {"backend": args.backend}
-    if args.params is not None:
-        keywords["params"] = args.params
-    env = gym.make(args.env, **keywords)
+    name = args.env.removeprefix("softgym_envs:")
+    known = sorted(task.id for task in tasks())
+    if name not in known:
+        raise OptionError(f"unknown environment {name!r}; there are {', '.join(known)}")
+    args.options.check()
+    policy = None
+    if args.policy is not None:
+        from agents.learning.policy import load_policy
+
+        policy = load_policy(args.policy)
+    given = {"model": args.model, "params": args.params}
+    env = gym.make(name, backend=args.backend, **{key: value for key, value in given.items() if value is not None})
     try:
-        Player(args, env).run()
+        Player(env, args.options, policy).run()
     finally:
         env.close()
 
 
-if __name__ == "__main__":
+def main(args: Args) -> int:
+    """Play; 0 if all went well, 2 for bad input, 130 if interrupted."""
     try:
-        main(tyro.cli(Args, description=__doc__))
+        play(args)
     except (SoftgymError, gym.error.Error, OSError) as error:
-        sys.exit(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
-        sys.exit(130)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Args, description=__doc__)))

@@ -39,12 +39,12 @@ from softgym_envs.core.files import git_commit
 from softgym_envs.core.parameters import ParameterDistribution, Parameters, UniformParameters
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.trajectory import DataSplit, TrajectorySet
-from softgym_envs.rendering.teleop import heading_action
 from softgym_envs.tensegrity import TensegrityModel, TensegrityParameters, prism, superball
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.experiments import record_in_air, record_throw
 from softgym_envs.tensegrity.mujoco import TensegrityTwin, TwinParameters, native_constants
 from softgym_envs.tensegrity.parameters import CONTACT
+from softgym_envs.tensegrity.picture import PICTURE
 from softgym_envs.tensegrity.poses import disturbance_scale
 from softgym_envs.tensegrity.residual import random_weights
 from sysid import FitProblem, LevenbergOptions, ShootingOptions, fit_residual, multiple_shooting, one_step
@@ -220,7 +220,7 @@ class TensegrityCase:
         noise = random_controls(self.truth(), 50, rng=rng, amplitude=0.2, knots=10)
 
         def roll(x: Array, t: int) -> Array:
-            actions = np.stack([heading_action(self.model, row, heading) for row in x])
+            actions = np.stack([PICTURE.heading_action(self.model, row, heading) for row in x])
             return np.clip(size * limit * actions + noise[t % 50], -limit, limit)
 
         return roll
@@ -392,7 +392,8 @@ def worker(args: Args, case: TensegrityCase | VineCase, study: Study, out: Path)
 
 def film(case: TensegrityCase | VineCase, out: Path) -> tuple[str, ...]:
     """A video of the identified condition beside the nominal one, both on the truth; () where there are no replays."""
-    from softgym_envs.rendering import PygameRenderer, render_state
+    from softgym_envs.envs.drawing import render_state
+    from softgym_envs.rendering import PygameRenderer
     from softgym_envs.rendering.video import side_by_side, write_gif
 
     frames, truth = [], case.truth()

@@ -9,12 +9,8 @@ import numpy as np
 import pytest
 
 import softgym_envs  # noqa: F401  (registers the ids)
-from softgym_envs.core.errors import FileFormatError, OptionError, ShapeError, StructureError
-from softgym_envs.rendering import PygameRenderer, block_scene, scene_of
-from softgym_envs.rendering.scene import Prism, Sphere
+from softgym_envs.core.errors import FileFormatError, OptionError, StructureError
 from softgym_envs.rigid import identification_setup
-from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
-from softgym_envs.rigid.model import ParticleModel
 from softgym_envs.rigid.parameters import BlockParameters
 from softgym_envs.rigid.tasks import LEVER
 
@@ -103,24 +99,6 @@ def test_finding_friction_out_pays():
     controls[0, 0] = force
     states, _ = simulator.rollout(np.zeros((1, 6)), controls, parameters, substeps=study.SUBSTEPS)
     assert states[0, -1, 0] == pytest.approx(0.1, abs=0.01) and abs(states[0, -1, 3]) < 1e-12
-
-
-def test_pictures_show_block_string_and_goal():
-    simulator = BlockSimulator()
-    scene = scene_of(simulator, np.zeros(6), {"pose": np.array([0.3, 0.1, 0.5])})
-    (block,) = [p for p in scene.primitives if isinstance(p, Prism)]
-    np.testing.assert_allclose(np.ptp(block.outline, axis=0), [0.2, 0.2])
-    centers = [p.center[:2].tolist() for p in scene.primitives if isinstance(p, Sphere)]
-    assert list(simulator.model.pulley) in centers
-    for point in simulator.model.supports:
-        assert any(np.allclose(point, c) for c in centers)
-    image = PygameRenderer(mode="rgb_array", size=(160, 120)).draw(scene)
-    assert image.shape == (120, 160, 3) and np.ptp(image) > 50
-    particles = ParticleSimulator(ParticleModel(3))
-    balls = [p for p in scene_of(particles, particles.initial_state()[0]).primitives if isinstance(p, Sphere)]
-    assert len(balls) == 3
-    with pytest.raises(ShapeError, match="pose"):
-        block_scene(simulator.model, np.zeros(6), pose=np.zeros(2))
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,7 @@ def make_renderer(mode: str, fps: int) -> Any:
 
 def draw_row(episodes: Episodes, row: int, renderer: Any) -> Any:
     """One row's picture."""
-    from ..rendering import render_state
+    from .drawing import render_state
 
     hints = episodes.task.draw_hints(episodes.context[row])
     constants = type(episodes.nominal).from_vector(episodes.constants[row])

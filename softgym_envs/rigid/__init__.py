@@ -15,6 +15,7 @@ BLOCK = Room(
     truths={"mujoco": "softgym_envs.rigid.mujoco:BlockTwin"},
     tasks=(TaskId("SlidingBlock-v0", "softgym_envs.rigid.build:sliding_block", 100, "block"),),
     soak="softgym_envs.rigid.soak:CASES",
+    picture="softgym_envs.rigid.picture:BLOCK",
     free_structure=("attachment", "pulley", "handle", "force_limit", "half_size"),
 )
 PARTICLES = Room(
@@ -23,6 +24,7 @@ PARTICLES = Room(
     engine="softgym_envs.rigid.dynamics:ParticleSimulator",
     models={"particles": "softgym_envs.rigid.model:ParticleModel"},
     truths={"mujoco": "softgym_envs.rigid.mujoco:ParticleTwin"},
+    picture="softgym_envs.rigid.picture:PARTICLES",
     free_structure=("force_limit", "start"),
 )
 

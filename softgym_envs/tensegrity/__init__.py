@@ -23,6 +23,7 @@ ROOM = Room(
         TaskId("TensegrityTerrain-v0", f"{_BUILD}:terrain", 100, "superball"),
     ),
     soak="softgym_envs.tensegrity.soak:CASES",
+    picture="softgym_envs.tensegrity.picture:PICTURE",
     free_structure=("name", "actuated", "control_limit", "terrain"),
 )
 

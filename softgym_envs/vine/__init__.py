@@ -23,6 +23,7 @@ ROOM = Room(
         TaskId("VineWall-v0", f"{_BUILD}:wall", 150, "vine"),
     ),
     soak="softgym_envs.vine.soak:CASES",
+    picture="softgym_envs.vine.picture:PICTURE",
     free_structure=("num_sections", "max_length", "initial_length", "max_growth", "max_steering", "base", "obstacles"),
 )
 

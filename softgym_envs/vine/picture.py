@@ -1,22 +1,27 @@
-"""A vine robot as a scene: the tube at its true diameter, muscles coloured by pressure, obstacles, contact forces, goal.
+"""A vine robot as a scene (tube at its true diameter, muscles coloured by pressure, obstacles, forces, goal), driven by keys.
 
-A pure function of model and state: one state always gives one picture. The plane of the robot is a table, seen from above.
+Pure functions of model and state: one state always gives one picture. The plane of the robot is a table, seen from above.
 Legend: M obstacles, K sections, C contacts, k trail points.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.parameters import Parameters
 from ..core.simulator import check_array
-from ..vine.model import ContactForces, VineModel, contact_table
-from ..vine.obstacles import outline
-from .colors import FORCE, GOAL, OBSTACLE, RING, TRAIL, TUBE, as_color, tension_colors
-from .scene import Arrow, GroundGrid, Legend, Marker, Primitive, Prism, Scene, Segment, Sphere, Trail
+from ..rendering.colors import FORCE, GOAL, OBSTACLE, RING, TRAIL, TUBE, as_color, tension_colors
+from ..rendering.picture import shown
+from ..rendering.scene import Arrow, GroundGrid, Legend, Marker, Primitive, Prism, Scene, Segment, Sphere, Trail
+from .model import ContactForces, VineModel, contact_table
+from .obstacles import outline
 
 Array = NDArray[np.float64]
 
@@ -32,6 +37,52 @@ GOAL_RADIUS = 0.03
 """Of the ring around a goal [m]."""
 ELEVATION = float(np.deg2rad(68.0))
 """Of the camera [rad]."""
+
+
+class VinePicture:
+    """Draws and drives vine robots, and tracked points over them; see `rendering.picture`."""
+
+    keys: ClassVar[Mapping[str, str]] = {"arrows": "grow that way", "1-6": "grow slower, bend right", "space": "stop"}
+
+    def scene(self, simulator: Any, state: Array, hints: Mapping[str, Array], parameters: Parameters) -> Scene:
+        """The robot with the forces on it as if it would grow, with the hints "trail" and "goal"."""
+        model: VineModel = simulator.model
+        asked = np.array([0.5 * model.max_growth])  # forces of a robot that would grow
+        forces = simulator.contact_forces(np.asarray(state, dtype=np.float64)[None], asked, parameters)
+        return vine_scene(model, state, forces, **shown(hints, "trail", "goal"))
+
+    def followed(self, model: VineModel, state: Array) -> Array:
+        """The tip, on top of the tube, (3,) [m]."""
+        return np.array([*model.tip(state)[:2], model.radius])
+
+    def heading_action(self, model: VineModel, state: Array, heading: Array) -> Array:
+        """Grow at full speed, and bend every section towards the heading: a = 2 x its angle from that of the tip, clipped."""
+        angle = math.atan2(heading[1], heading[0]) - float(model.tip(state)[2])
+        angle = math.atan2(math.sin(angle), math.cos(angle))
+        return np.array([1.0, *[min(max(2.0 * angle, -1.0), 1.0)] * model.num_sections])
+
+    def rest_action(self, model: VineModel) -> Array:
+        """No growth (-1), muscles empty."""
+        return np.array([-1.0, *[0.0] * model.num_sections])
+
+    def overlay(self, model: VineModel, fitted: Array, measured: Array) -> Scene:
+        """Points that a camera saw over the tube of a fitted robot.
+
+        Args:
+            model: The robot; its obstacles stand where they do at first.
+            fitted: Points along the fitted robot's axis, (P, 2) [m].
+            measured: The same points as they were measured, (P, 2) [m]; NaN where they were lost.
+        """
+        scene = vine_scene(model, model.straight_state(), NO_FORCES)
+        kept = [part for part in scene.primitives if isinstance(part, (GroundGrid, Prism))]
+        axis = np.column_stack([fitted, np.full(len(fitted), model.radius)])
+        tube: list[Primitive] = [Segment(a, b, 2 * model.radius, TUBE) for a, b in pairwise(axis)]
+        seen = measured[np.isfinite(measured).all(axis=1)]
+        dots: list[Primitive] = [Sphere(np.array([x, y, 2.2 * model.radius]), 0.35 * model.radius, FORCE) for x, y in seen]
+        return replace(scene, primitives=(*kept, *tube, *dots), legend=None)
+
+
+PICTURE = VinePicture()
 
 
 def vine_scene(
@@ -67,23 +118,6 @@ def vine_scene(
         parts.append(Marker(check_array("goal", goal, (3,)), GOAL_RADIUS, GOAL))
     legend = Legend("muscle pressure [kPa]", 0.0, 1e-3 * model.max_steering, note="rings: 0.1 m")
     return Scene(tuple(parts), np.array([*middle, 0.0]), extent, legend, azimuth=-0.5 * np.pi, elevation=ELEVATION)
-
-
-def vine_overlay(model: VineModel, fitted: Array, measured: Array) -> Scene:
-    """Points that a camera saw over the tube of a fitted robot.
-
-    Args:
-        model: The robot; its obstacles stand where they do at first.
-        fitted: Points along the fitted robot's axis, (P, 2) [m].
-        measured: The same points as they were measured, (P, 2) [m]; NaN where they were lost.
-    """
-    scene = vine_scene(model, model.straight_state(), NO_FORCES)
-    kept = [part for part in scene.primitives if isinstance(part, (GroundGrid, Prism))]
-    axis = np.column_stack([fitted, np.full(len(fitted), model.radius)])
-    tube: list[Primitive] = [Segment(a, b, 2 * model.radius, TUBE) for a, b in pairwise(axis)]
-    seen = measured[np.isfinite(measured).all(axis=1)]
-    dots: list[Primitive] = [Sphere(np.array([x, y, 2.2 * model.radius]), 0.35 * model.radius, FORCE) for x, y in seen]
-    return replace(scene, primitives=(*kept, *tube, *dots), legend=None)
 
 
 def _flat(x: Array, y: Array) -> Array:

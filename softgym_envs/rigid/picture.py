@@ -1,17 +1,23 @@
-"""The rigid room as scenes: the block on its table with string, pulley and goal pose; particles over the ground.
+"""The block on its table (with string, pulley and goal pose) and particles over the ground as scenes, and driven by keys.
 
 Pure functions of model and state: one state always gives one picture. Legend: k trail points.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.parameters import Parameters
 from ..core.simulator import check_array
-from ..rigid.model import BlockModel, ParticleModel
-from .colors import CAP, GOAL, OBSTACLE, RING, ROD, TRAIL, TUBE
-from .scene import Arrow, GroundGrid, Marker, Primitive, Prism, Scene, Segment, Sphere, Trail
+from ..rendering.colors import CAP, GOAL, OBSTACLE, RING, ROD, TRAIL, TUBE
+from ..rendering.picture import shown
+from ..rendering.scene import Arrow, GroundGrid, Marker, Primitive, Prism, Scene, Segment, Sphere, Trail
+from .model import BlockModel, ParticleModel
 
 Array = NDArray[np.float64]
 
@@ -21,6 +27,56 @@ ELEVATION = float(np.deg2rad(62.0))
 """Of the camera [rad]."""
 BALL = 0.06
 """Radius of a drawn particle [m]."""
+
+
+class BlockPicture:
+    """Draws and drives the block; see `rendering.picture.Picture`."""
+
+    keys: ClassVar[Mapping[str, str]] = {"arrows": "push that way", "1 2": "push back, to its right", "space": "let go"}
+
+    def scene(self, simulator: Any, state: Array, hints: Mapping[str, Array], parameters: Parameters) -> Scene:
+        """Block, string and table, with the hints "trail" and "pose"."""
+        return block_scene(simulator.model, state, **shown(hints, "trail", "pose"))
+
+    def followed(self, model: BlockModel, state: Array) -> Array:
+        """The centre of mass, on the table, (3,) [m]."""
+        return np.array([state[0], state[1], 0.0])
+
+    def heading_action(self, model: BlockModel, state: Array, heading: Array) -> Array:
+        """The largest force at the handle towards the heading: R(theta)^T heading."""
+        c, s = math.cos(state[2]), math.sin(state[2])
+        return np.array([c * heading[0] + s * heading[1], c * heading[1] - s * heading[0]])
+
+    def rest_action(self, model: BlockModel) -> Array:
+        """No force, (2,)."""
+        return np.zeros(model.nu)
+
+
+class ParticlePicture:
+    """Draws and drives particles; see `rendering.picture.Picture`."""
+
+    keys: ClassVar[Mapping[str, str]] = {"arrows": "push that way", "1-6": "push particles back", "space": "let go"}
+
+    def scene(self, simulator: Any, state: Array, hints: Mapping[str, Array], parameters: Parameters) -> Scene:
+        """Particles and ground, with the hint "trail"."""
+        return particle_scene(simulator.model, state, **shown(hints, "trail"))
+
+    def followed(self, model: ParticleModel, state: Array) -> Array:
+        """The middle of all particles, (3,) [m]."""
+        x, y = np.reshape(state[: model.layout.nx], (-1, 4))[:, :2].mean(axis=0)
+        return np.array([x, 0.0, y + BALL])
+
+    def heading_action(self, model: ParticleModel, state: Array, heading: Array) -> Array:
+        """The heading's part along x, for every particle: they move in vertical planes."""
+        return np.full(model.nu, heading[0])
+
+    def rest_action(self, model: ParticleModel) -> Array:
+        """No force, (n,)."""
+        return np.zeros(model.nu)
+
+
+BLOCK = BlockPicture()
+PARTICLES = ParticlePicture()
 
 
 def block_scene(model: BlockModel, state: Array, *, trail: Array | None = None, pose: Array | None = None) -> Scene:

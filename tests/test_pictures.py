@@ -1,0 +1,114 @@
+"""Every rule of pictures over every id, backend and room: drawn, followed, driven by keys, played."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from softgym_envs.core.errors import OptionError, ShapeError
+from softgym_envs.core.task import load
+from softgym_envs.envs.drawing import overlay_scene, picture_of, render_state, scene_of
+from softgym_envs.envs.player import Player, PlayOptions
+from softgym_envs.rendering import Picture, PointOverlay, PygameRenderer
+from softgym_envs.rendering.colors import PAPER
+from softgym_envs.rooms import rooms, tasks
+
+SIZE = (160, 120)
+IDS = [task.id for task in tasks()]
+WORLDS = [(task.id, backend) for room in rooms().values() for task in room.tasks for backend in ("native", *room.truths)]
+HEADINGS = [np.array([np.cos(angle), np.sin(angle)]) for angle in (0.0, 1.0, 2.5, -1.8)]
+
+
+def make(name, backend):
+    env = gym.make(f"softgym_envs:{name}", backend=backend).unwrapped
+    env.reset(seed=1)
+    return env
+
+
+@pytest.mark.parametrize("room", rooms().values(), ids=lambda room: room.name)
+def test_a_room_has_a_picture_that_says_which_keys_do_what(room):
+    picture = load(room.picture)
+    assert isinstance(picture, Picture)
+    assert "arrows" in picture.keys and all(key and what for key, what in picture.keys.items())
+
+
+@pytest.mark.parametrize("name, backend", WORLDS)
+def test_a_state_is_drawn_and_left_alone(name, backend):
+    env, renderer = make(name, backend), PygameRenderer(SIZE)
+    state = env.state
+    hints = {**env.task.draw_hints(env.context), "trail": np.linspace(0.0, 0.3, 12).reshape(4, 3)}
+    image = render_state(env.simulator, state, hints, renderer)
+    np.testing.assert_array_equal(state, env.state)
+    np.testing.assert_array_equal(image, render_state(env.simulator, state, hints, renderer))
+    assert (image != np.array(PAPER)).any(axis=-1).mean() > 0.3  # there is something to see
+    assert (image != render_state(env.simulator, state, {}, renderer)).any()  # hints are seen
+    for _ in range(4):
+        env.step(env.action_space.high)
+    assert (image != render_state(env.simulator, env.state, hints, renderer)).any()  # motion is seen
+    with pytest.raises(OptionError, match="unknown hint 'target'"):
+        scene_of(env.simulator, state, {"target": np.zeros(3)})
+    with pytest.raises(ShapeError):
+        scene_of(env.simulator, state, {"trail": np.zeros(3)})
+
+
+@pytest.mark.parametrize("name, backend", WORLDS)
+def test_keys_give_actions_and_the_followed_point_is_in_the_picture(name, backend):
+    env = make(name, backend)
+    picture, model = picture_of(env.simulator), env.simulator.model
+    state = env.state
+    scene = scene_of(env.simulator, state)
+    point = picture.followed(model, state)
+    assert point.shape == (3,) and np.linalg.norm(point - scene.look_at) < scene.extent
+    for action in (picture.rest_action(model), *(picture.heading_action(model, state, heading) for heading in HEADINGS)):
+        assert action.shape == env.action_space.shape and np.abs(action).max() <= 1.0
+    np.testing.assert_array_equal(state, env.state)
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_every_environment_is_played_and_its_trail_is_within_its_picture(name):
+    """The point that leaves the trail is on the robot: no farther from the middle of the picture than the picture is wide."""
+    player = Player(gym.make(f"softgym_envs:{name}"), PlayOptions(headless_frames=7, size=SIZE))
+    player.pressed.add("up")
+    player.run()
+    assert player.frames == 7 and np.isfinite(player.action).all() and np.abs(player.action).max() > 0.1
+    scene = scene_of(player.simulator, player.state, {}, parameters=player.inner.episodes.parameters)
+    assert all(np.linalg.norm(point - scene.look_at) < scene.extent for point in player.trail)
+    assert all(f"{key} {what}" in player.hud().help[0] for key, what in player.picture.keys.items())
+
+
+@pytest.mark.parametrize("name, backend", [world for world in WORLDS if world[1] != "native"])
+def test_every_truth_is_played(name, backend):
+    player = Player(gym.make(f"softgym_envs:{name}", backend=backend), PlayOptions(headless_frames=2, size=SIZE))
+    player.run()
+    assert player.frames == 2 and player.last_image is not None and player.last_image.shape == (*SIZE[::-1], 3)
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_tracked_points_are_drawn_or_refused(name):
+    simulator = make(name, "native").simulator
+    points = np.linspace(0.0, 0.4, 10).reshape(5, 2)
+    if isinstance(picture_of(simulator), PointOverlay):
+        assert overlay_scene(simulator, points, points + 0.01).primitives
+    else:
+        with pytest.raises(OptionError, match="cannot draw tracked points"):
+            overlay_scene(simulator, points, points)
+
+
+def test_a_simulator_of_no_room_is_named():
+    class Stranger:
+        model, default_parameters = object(), None
+
+    with pytest.raises(OptionError, match="Stranger says of no room"):
+        scene_of(Stranger(), np.zeros(3))
+
+
+def test_importing_pictures_does_not_import_pygame():
+    modules = ["softgym_envs.rendering", "softgym_envs.envs.drawing"]
+    modules += [room.picture.split(":")[0] for room in rooms().values()]
+    heavy = {"pygame", "PIL", "mujoco", "warp", "torch"}
+    code = f"import sys, {', '.join(modules)}; sys.exit(bool({heavy} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,59 @@
+"""The pictures of block and particles, and keys that push them where they point."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import softgym_envs  # noqa: F401  (registers the ids)
+from softgym_envs.core.errors import ShapeError
+from softgym_envs.envs.drawing import scene_of
+from softgym_envs.rendering import PygameRenderer
+from softgym_envs.rendering.scene import Prism, Sphere
+from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
+from softgym_envs.rigid.model import ParticleModel
+from softgym_envs.rigid.picture import BLOCK, PARTICLES, block_scene
+
+
+def test_pictures_show_block_string_and_goal():
+    simulator = BlockSimulator()
+    scene = scene_of(simulator, np.zeros(6), {"pose": np.array([0.3, 0.1, 0.5])})
+    (block,) = [p for p in scene.primitives if isinstance(p, Prism)]
+    np.testing.assert_allclose(np.ptp(block.outline, axis=0), [0.2, 0.2])
+    centers = [p.center[:2].tolist() for p in scene.primitives if isinstance(p, Sphere)]
+    assert list(simulator.model.pulley) in centers
+    for point in simulator.model.supports:
+        assert any(np.allclose(point, c) for c in centers)
+    image = PygameRenderer(mode="rgb_array", size=(160, 120)).draw(scene)
+    assert image.shape == (120, 160, 3) and np.ptp(image) > 50
+    particles = ParticleSimulator(ParticleModel(3))
+    balls = [p for p in scene_of(particles, particles.initial_state()[0]).primitives if isinstance(p, Sphere)]
+    assert len(balls) == 3
+    with pytest.raises(ShapeError, match="pose"):
+        block_scene(simulator.model, np.zeros(6), pose=np.zeros(2))
+
+
+def test_a_pushed_block_goes_where_the_arrow_points():
+    """From rest, however it is turned, the handle's side of the block goes along the heading first."""
+    env = gym.make("SlidingBlock-v0").unwrapped
+    env.reset(seed=0)
+    model, heading = env.simulator.model, np.array([0.6, -0.8])
+    for theta in (0.0, 1.0, -2.5):
+        state = np.array([0.1, -0.2, theta, 0.0, 0.0, 0.0])
+        control = env.task.scale_action(BLOCK.heading_action(model, state, heading)[None])
+        after = env.simulator.step(state[None], control, env.episodes.parameters, substeps=5)[0][0]
+        assert np.dot(model.to_table(after, model.handle) - model.to_table(state, model.handle), heading) > 0
+        np.testing.assert_allclose(BLOCK.followed(model, state), [0.1, -0.2, 0.0])
+
+
+def test_particles_are_followed_and_pushed_along_their_planes():
+    simulator = ParticleSimulator(ParticleModel(3))
+    state = simulator.initial_state()[0]
+    state[::4] = 0.3, 0.6, 0.9
+    scene, point = scene_of(simulator, state), PARTICLES.followed(simulator.model, state)
+    balls = [p.center for p in scene.primitives if isinstance(p, Sphere)]
+    np.testing.assert_allclose(point, np.mean(balls, axis=0), atol=1e-12)
+    control = PARTICLES.heading_action(simulator.model, state, np.array([-0.6, 0.8]))[None]
+    after = simulator.step(state[None], control)[0][0]
+    assert (after[2::4] < 0).all()

@@ -1,0 +1,54 @@
+"""The vine's picture: tube, tip and obstacles where the state says, keys that bend it where they point, tracked points."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from softgym_envs.rendering.colors import FORCE, TUBE
+from softgym_envs.rendering.scene import Arrow, Marker, Prism, Segment, Sphere
+from softgym_envs.vine.dynamics import VineSimulator
+from softgym_envs.vine.model import VineModel
+from softgym_envs.vine.obstacles import circle, rectangle
+from softgym_envs.vine.picture import NO_FORCES, PICTURE, vine_scene
+
+
+def kinds(scene, kind, color=None):
+    return [part for part in scene.primitives if isinstance(part, kind) and (color is None or part.color == color)]
+
+
+def test_the_tube_ends_at_the_tip_and_obstacles_are_drawn():
+    model = VineModel(obstacles=(circle(0.6, 0.2, 0.05), rectangle(0.5, -0.3, 0.1, 0.1)))
+    state = model.straight_state(0.5, 1.0)
+    scene = vine_scene(model, state, NO_FORCES, goal=np.array([0.7, 0.0, 0.0]))
+    balls = kinds(scene, Sphere, TUBE)
+    np.testing.assert_allclose(balls[-1].center[:2], model.tip(state)[:2], atol=1e-9)
+    np.testing.assert_allclose(PICTURE.followed(model, state)[:2], model.tip(state)[:2])
+    assert all(ball.radius == model.radius for ball in balls)
+    assert len(kinds(scene, Prism)) == 2 and len(kinds(scene, Marker)) == 1 and not kinds(scene, Arrow)
+
+
+def test_a_robot_that_leans_on_an_obstacle_shows_the_force():
+    model = VineModel(obstacles=(circle(0.55, 0.0, 0.05),))
+    simulator = VineSimulator(model)
+    state = model.straight_state(0.51 - model.radius + 0.004)
+    arrows = kinds(PICTURE.scene(simulator, state, {}, simulator.default_parameters), Arrow)
+    assert len(arrows) >= 1 and all(arrow.start[0] > arrow.end[0] for arrow in arrows)  # it pushes the robot back
+
+
+@pytest.mark.parametrize("heading, sign", [((0.0, 1.0), 1.0), ((0.0, -1.0), -1.0), ((1.0, 0.0), 0.0)])
+def test_keys_bend_towards_the_heading_and_grow(heading, sign):
+    model = VineModel()
+    action = PICTURE.heading_action(model, model.straight_state(0.4), np.array(heading))
+    assert action[0] == 1.0 and PICTURE.rest_action(model)[0] == -1.0
+    np.testing.assert_allclose(np.sign(np.round(action[1:], 9)), sign)
+
+
+def test_tracked_points_lie_over_the_fitted_tube_and_lost_ones_are_left_out():
+    model = VineModel(obstacles=(circle(0.6, 0.2, 0.05),))
+    fitted = np.column_stack([np.linspace(0.0, 0.4, 5), np.zeros(5)])
+    measured = fitted + 0.01
+    measured[2] = np.nan
+    scene = PICTURE.overlay(model, fitted, measured)
+    assert len(kinds(scene, Segment, TUBE)) == 4 and len(kinds(scene, Prism)) == 1 and scene.legend is None
+    np.testing.assert_allclose([dot.center[:2] for dot in kinds(scene, Sphere, FORCE)], measured[[0, 1, 3, 4]])
