@@ -84,9 +84,10 @@ def test_keys_drive_play_for_50_frames(tmp_path):
 
 
 def test_a_policy_drives_until_tab_is_pressed(tmp_path):
-    player = Player(
-        gym.make("SlidingBlock-v0"), PlayOptions(size=(160, 120)), lambda rows: np.full((len(rows), 2), 0.25, np.float32)
-    )
+    def policy(rows):
+        return np.full((len(rows), 2), 0.25, np.float32)
+
+    player = Player(gym.make("softgym_envs:SlidingBlock-v0"), PlayOptions(size=(160, 120)), policy)
     script = Script(player, {6: [pygame.K_TAB], 20: [pygame.K_TAB]}, 30)
     player.run()
     pushed = np.array(player.episode.controls)[:, 0]

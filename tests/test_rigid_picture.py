@@ -54,6 +54,7 @@ def test_particles_are_followed_and_pushed_along_their_planes():
     scene, point = scene_of(simulator, state), PARTICLES.followed(simulator.model, state)
     balls = [p.center for p in scene.primitives if isinstance(p, Sphere)]
     np.testing.assert_allclose(point, np.mean(balls, axis=0), atol=1e-12)
+    assert np.linalg.norm(point - scene.look_at) < scene.extent  # also before they fall
     control = PARTICLES.heading_action(simulator.model, state, np.array([-0.6, 0.8]))[None]
     after = simulator.step(state[None], control)[0][0]
     assert (after[2::4] < 0).all()

@@ -98,13 +98,14 @@ def _draw_help(surface: pygame.Surface, lines: tuple[str, ...]) -> int:
 
 def _draw_legend(surface: pygame.Surface, legend: Legend, bottom: int) -> None:
     """A colour bar with its two ends."""
-    width, height = 150, 9
+    height = 9
+    words = [_font(17).size(text)[0] for text in (legend.label, legend.note) if text]
+    width = max(150, sum(words) + 12 * (len(words) - 1))
     left, top = surface.get_width() - width - MARGIN - 10, bottom - 44
     _panel(surface, pygame.Rect(left - 10, top - 6, width + 20, 42))
     _text(surface, legend.label, (left, top - 1), 17, INK)
     if legend.note:
-        note = _font(17).size(legend.note)[0]
-        _text(surface, legend.note, (left + width - note, top - 1), 17, FAINT)
+        _text(surface, legend.note, (left + width - words[-1], top - 1), 17, FAINT)
     ramp = to_ints(tension_colors(np.linspace(0.0, 1.0, width)))
     for i in range(width):
         pygame.draw.line(surface, ramp[i], (left + i, top + 12), (left + i, top + 12 + height - 1))

@@ -129,9 +129,10 @@ def particle_scene(model: ParticleModel, state: Array, *, trail: Array | None = 
         ShapeError: An argument has the wrong shape, or is not finite.
     """
     rows = check_array("state", state, (model.layout.nx,)).reshape(-1, 4)
-    middle = np.array([float(rows[:, 0].mean()), 0.0, 0.5])
+    highest = float(rows[:, 1].max())
+    middle = np.array([float(rows[:, 0].mean()), 0.0, max(0.5, 0.5 * highest)])
     places = [np.array([x, 4.0 * BALL * (i - 0.5 * (len(rows) - 1)), y + BALL]) for i, (x, y, *_) in enumerate(rows)]
-    extent = max(1.5, float(np.ptp(rows[:, 0])))
+    extent = max(1.5, float(np.ptp(rows[:, 0])), highest)
     parts: list[Primitive] = [
         GroundGrid(_flat, (float(middle[0]), 0.0), 3.0 * extent),
         *(Sphere(p, BALL, TUBE) for p in places),
