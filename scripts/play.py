@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import gymnasium as gym
 import tyro
@@ -59,8 +59,8 @@ def play(args: Args) -> None:
         from agents.learning.policy import load_policy
 
         policy = load_policy(args.policy)
-    given = {"model": args.model, "params": args.params}
-    env = gym.make(name, backend=args.backend, **{key: value for key, value in given.items() if value is not None})
+    given: dict[str, Any] = {"backend": args.backend, "model": args.model, "params": args.params}
+    env = gym.make(name, **{key: value for key, value in given.items() if value is not None})
     try:
         Player(env, args.options, policy).run()
     finally:
