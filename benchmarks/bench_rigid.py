@@ -61,7 +61,7 @@ def mj_loop(twin: Any, state: np.ndarray, steps: int) -> Callable[[], object]:
     """mj_step alone, from a state of the twin under way: no Python per step."""
     model = twin.mj_model()
     data = mujoco.MjData(model)
-    order = twin._engine.state_index
+    order = twin.engine.state_index
     data.qpos[:], data.qvel[:] = state[order[: model.nq]], state[order[model.nq :]]
     physics = np.concatenate([[0.0], data.qpos, data.qvel])
 

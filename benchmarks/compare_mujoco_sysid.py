@@ -36,11 +36,13 @@ import tyro
 from numpy.typing import NDArray
 from scipy import stats
 
+from softgym_envs.core.base import BaseSimulator, PlainStructure, repeat_steps
 from softgym_envs.core.errors import MissingDependencyError
 from softgym_envs.core.files import write_atomically
+from softgym_envs.core.layout import Field, StateLayout
 from softgym_envs.core.mujoco_engine import MujocoEngine
 from softgym_envs.core.parameters import Parameters, param
-from softgym_envs.core.simulator import IntArray, Linearization, finite_differences
+from softgym_envs.core.simulator import IntArray, Linearization
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from sysid import FitProblem, FitResult, Measurement, ShootingOptions, single_shooting
 from sysid.report.page import render
@@ -111,7 +113,7 @@ def _add_sensor(spec: mujoco.MjSpec, sensors: Sensors, i: int) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class ChainSimulator:
+class ChainSimulator(BaseSimulator):
     """The chain as a `Simulator`: state (angles, rates), control = torque at the first joint [N m]."""
 
     dt: float = DT
@@ -119,12 +121,14 @@ class ChainSimulator:
     """One call of `mujoco.rollout` per rollout instead of one per control step: the same bits, as nothing here has a constraint
     and the solver's warm start, which must not pass from one control step to the next, therefore has no meaning."""
 
-    nx = n = 2 * JOINTS
-    nu = 1
-    state_names = tuple([f"joint{i}.angle" for i in range(1, JOINTS + 1)] + [f"joint{i}.rate" for i in range(1, JOINTS + 1)])
-    control_names = ("motor",)
-    control_bounds = (np.array([-2.0]), np.array([2.0]))
-    default_parameters = ChainParameters()
+    parameters_class = ChainParameters
+
+    @cached_property
+    def model(self) -> PlainStructure:  # type: ignore[override]
+        """Joints 1 ... JOINTS; the motor is at the first one."""
+        joints = range(1, JOINTS + 1)
+        layout = StateLayout(*(Field("joint", joints, entry) for entry in (("angle", "rad"), ("rate", "rad/s"))))
+        return PlainStructure(layout, ("motor",), ("N m",), (np.array([-2.0]), np.array([2.0])), np.zeros(2 * JOINTS))
 
     @cached_property
     def engine(self) -> MujocoEngine:
@@ -132,29 +136,21 @@ class ChainSimulator:
         index = np.arange(self.nx, dtype=np.intp)
         return MujocoEngine(chain_spec("joints").compile(), self.nx, self.nu, index, _write_constants, num_threads=1)
 
-    def initial_state(self, batch: int = 1) -> Array:
-        """Hanging at rest, (B, nx)."""
-        return np.zeros((batch, self.nx))
+    def _step(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+        return self.engine.step(state, control, constants, substeps)
 
-    def step(
-        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
-    ) -> tuple[Array, IntArray]:
-        """See `Simulator.step`."""
-        return self.engine.step(state, control, (parameters or self.default_parameters).to_vector(), substeps=substeps)
-
-    def rollout(
-        self, state: Array, controls: Array, parameters: Parameters | None = None, *, substeps: int = 1
-    ) -> tuple[Array, IntArray]:
-        """See `Simulator.rollout`."""
-        constants = (parameters or self.default_parameters).to_vector()
+    def _rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
         if self.at_once:
             states = self._at_once(state, controls, constants, substeps)
             if (np.abs(states) < self.engine.speed_limit).all():  # else some row failed: let the engine judge
                 return states, np.zeros(len(state), dtype=np.int32)
-        return self.engine.rollout(state, controls, constants, substeps=substeps)
+        return repeat_steps(lambda rows, x, u: self._step(x, u, constants[rows], substeps), state, controls)
+
+    def _linearize(self, state: Array, control: Array, constants: Array, substeps: int) -> Linearization:
+        return self._differences(state, control, constants, substeps)
 
     def _at_once(self, state: Array, controls: Array, constants: Array, substeps: int) -> Array:
-        models, data = self.engine.models(constants, len(state)), self._data
+        models, data = self.engine.models(constants), self._data
         physics = np.concatenate([np.zeros((len(state), 1)), state], axis=1)
         passed, _ = mujoco.rollout.rollout(models, data, physics, np.repeat(controls, substeps, axis=1))
         return np.concatenate([state[:, None], np.asarray(passed)[:, substeps - 1 :: substeps, 1:]], axis=1)
@@ -162,20 +158,6 @@ class ChainSimulator:
     @cached_property
     def _data(self) -> mujoco.MjData:
         return mujoco.MjData(self.engine.model)
-
-    def retract(self, state: Array, dx: Array) -> Array:
-        """State + dx: angles of hinges need no manifold."""
-        return np.asarray(state + dx)
-
-    def difference(self, a: Array, b: Array) -> Array:
-        """A - b."""
-        return np.asarray(a - b)
-
-    def linearize(
-        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
-    ) -> Linearization:
-        """Central differences."""
-        return finite_differences(self, state, control, parameters, substeps=substeps)
 
 
 def _write_constants(model: mujoco.MjModel, constants: Array) -> None:
@@ -191,7 +173,7 @@ def marker_positions(states: Array) -> Array:
 
 
 MARKERS = Measurement(tuple(f"tip{i}.{axis}" for i in range(1, JOINTS + 1) for axis in "xyz"), marker_positions)
-ANGLES = Measurement(ChainSimulator.state_names[:JOINTS], lambda states: np.ascontiguousarray(states[..., :JOINTS]))
+ANGLES = Measurement(ChainSimulator().state_names[:JOINTS], lambda states: np.ascontiguousarray(states[..., :JOINTS]))
 
 
 # --- data -----------------------------------------------------------------------------------------------------------
@@ -602,7 +584,7 @@ def table(rows: list[Row]) -> str:
 
 
 def step_by_step(seeds: int) -> float:
-    """Median seconds of our fit with `MujocoEngine.rollout` as it is, one call per control step."""
+    """Median seconds of our fit with one call of MuJoCo per control step."""
     recording = record("markers")
     return float(np.median([ours(recording, recording.noisy(seed), at_once=False).seconds for seed in range(seeds)]))
 

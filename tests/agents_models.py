@@ -1,11 +1,14 @@
 """Small simulators with known answers, for the tests of agents."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
+from softgym_envs.core.base import PlainStructure, SteppedSimulator
+from softgym_envs.core.layout import Field, StateLayout
 from softgym_envs.core.parameters import Parameters, param
-from softgym_envs.core.simulator import Linearization, finite_differences
+from softgym_envs.core.simulator import Linearization
 
 
 @dataclass(frozen=True)
@@ -14,69 +17,42 @@ class OneConstant(Parameters):
 
 
 @dataclass(frozen=True, eq=False)
-class Base:
+class Base(SteppedSimulator):
     """Shared plumbing of the two simulators below: `advance` is one physics step of B rows."""
+
+    parameters_class = OneConstant
 
     dt: float = 0.05
     limit: float = np.inf
     rows_stepped: list = field(default_factory=lambda: [0])
 
-    nu = 1
-    default_parameters = OneConstant()
+    @cached_property
+    def model(self):
+        limit = np.full(len(self.controls), self.limit)
+        return PlainStructure(self.state_layout, self.controls, ("-",) * len(limit), (-limit, limit), self.rest)
 
-    @property
-    def control_bounds(self):
-        return -np.full(self.nu, self.limit), np.full(self.nu, self.limit)
-
-    @property
-    def state_names(self):
-        return tuple(f"x{i}" for i in range(self.nx))
-
-    @property
-    def control_names(self):
-        return tuple(f"u{i}" for i in range(self.nu))
-
-    def step(self, state, control, parameters=None, *, substeps=1):
-        gain = (parameters or self.default_parameters).to_matrix(len(state))[:, 0]
+    def _step(self, state, control, constants, substeps):
         self.rows_stepped[0] += len(state) * substeps
         x = state
         for _ in range(substeps):
-            x = self.advance(x, control, gain)
+            x = self.advance(x, control, constants[:, 0])
         good = np.isfinite(x).all(axis=1) & (np.abs(x) < 1e3).all(axis=1)
         return np.where(good[:, None], x, state), (~good).astype(np.int32)
-
-    def rollout(self, state, controls, parameters=None, *, substeps=1):
-        states, status = [state], np.zeros(len(state), np.int32)
-        for t in range(controls.shape[1]):
-            after, failed = self.step(states[-1], controls[:, t], parameters, substeps=substeps)
-            states.append(np.where((status != 0)[:, None], states[-1], after))
-            status = np.maximum(status, failed)
-        return np.stack(states, axis=1), status
-
-    def retract(self, state, dx):
-        return state + dx
-
-    def difference(self, a, b):
-        return a - b
 
 
 @dataclass(frozen=True, eq=False)
 class Linear(Base):
     """x' = A x + gain B u, exactly; two inputs, four states, one unstable mode."""
 
-    nx = n = 4
-    nu = 2
+    state_layout, controls, rest = StateLayout(Field("", 4, ("x", "m"))), ("u0", "u1"), np.zeros(4)
     A = np.array([[1.05, 0.1, 0.0, 0.02], [0.0, 0.9, 0.1, 0.0], [0.03, 0.0, 0.95, 0.2], [0.0, -0.1, 0.0, 0.8]])
     B = np.array([[0.0, 0.1], [0.5, 0.0], [0.0, 0.3], [0.2, 0.1]])
-
-    def initial_state(self, batch=1):
-        return np.zeros((batch, 4))
 
     def advance(self, x, u, gain):
         return x @ self.A.T + gain[:, None] * (u @ self.B.T)
 
-    def linearize(self, state, control, parameters=None, *, substeps=1):
-        gain = (parameters or self.default_parameters).to_matrix(len(state))[:, 0]
+    def _linearize(self, state, control, constants, substeps):
+        gain = constants[:, 0]
         powers = [np.linalg.matrix_power(self.A, k) for k in range(substeps)]
         B = sum(powers) @ self.B
         rows = len(state)
@@ -85,23 +61,11 @@ class Linear(Base):
         return Linearization(np.tile(A, (rows, 1, 1)), gain[:, None, None] * B, C)
 
 
-@dataclass(frozen=True, eq=False)
-class Pendulum(Base):
-    """Torque-limited pendulum, hanging at rest: state (cos th, sin th, om) on the circle, tangent (dth, dom).
+class Circle:
+    """Layout of the pendulum: a manifold that `StateLayout` does not know."""
 
-    om' = om + dt (-g sin th - c om + gain u), th' = th + dt om'; upright is th = pi.
-    """
-
-    limit: float = 4.0
-    nx = 3
-    n = 2
-
-    def initial_state(self, batch=1):
-        return np.tile([1.0, 0.0, 0.0], (batch, 1))
-
-    def advance(self, x, u, gain):
-        om = x[:, 2] + self.dt * (-9.81 * x[:, 1] - 0.1 * x[:, 2] + gain * u[:, 0])
-        return self.retract(np.column_stack([x[:, :2], om]), np.column_stack([self.dt * om, 0 * om]))
+    nx, n = 3, 2
+    names, units = ("x0", "x1", "x2"), ("-", "-", "rad/s")
 
     def retract(self, state, dx):
         c, s = np.cos(dx[..., 0]), np.sin(dx[..., 0])
@@ -112,8 +76,23 @@ class Pendulum(Base):
         angle = np.arctan2(a[..., 1] * b[..., 0] - a[..., 0] * b[..., 1], a[..., 0] * b[..., 0] + a[..., 1] * b[..., 1])
         return np.stack([angle, a[..., 2] - b[..., 2]], axis=-1)
 
-    def linearize(self, state, control, parameters=None, *, substeps=1):
+
+@dataclass(frozen=True, eq=False)
+class Pendulum(Base):
+    """Torque-limited pendulum, hanging at rest: state (cos th, sin th, om) on the circle, tangent (dth, dom).
+
+    om' = om + dt (-g sin th - c om + gain u), th' = th + dt om'; upright is th = pi.
+    """
+
+    limit: float = 4.0
+    state_layout, controls, rest = Circle(), ("u0",), np.array([1.0, 0.0, 0.0])
+
+    def advance(self, x, u, gain):
+        om = x[:, 2] + self.dt * (-9.81 * x[:, 1] - 0.1 * x[:, 2] + gain * u[:, 0])
+        return self.retract(np.column_stack([x[:, :2], om]), np.column_stack([self.dt * om, 0 * om]))
+
+    def _linearize(self, state, control, constants, substeps):
         counted = self.rows_stepped[0]
-        result = finite_differences(self, state, control, parameters, substeps=substeps)
+        result = self._differences(state, control, constants, substeps)
         self.rows_stepped[0] = counted
         return result

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from scipy.linalg import expm
 
 from softgym_envs.core import lie
+from softgym_envs.core.base import BaseSimulator, PlainStructure, SteppedSimulator, pull_back, repeat_steps
+from softgym_envs.core.layout import QUATERNION, Field, StateLayout
 from softgym_envs.core.parameters import Parameters, param
-from softgym_envs.core.simulator import IntArray, Linearization, finite_differences
+from softgym_envs.core.simulator import Gradient, IntArray, Linearization
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 Array = NDArray[np.float64]
@@ -32,37 +34,34 @@ class SpringParameters(Parameters):
     paint: float = param(1.0, unit="-", bounds=(0.0, 2.0))
 
 
-@dataclass(frozen=True)
-class Spring:
+MASS_ON_A_SPRING = PlainStructure(
+    StateLayout(Field("mass", None, ("x", "m"), ("vx", "m/s"))),
+    ("force",), ("N",), (np.array([-1.0]), np.array([1.0])), np.zeros(2),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Spring(BaseSimulator):
     """Exact zero-order-hold map of the driven mass on a spring; its linearize comes from a Frechet derivative of expm."""
 
+    parameters_class = SpringParameters
+
+    model: Any = MASS_ON_A_SPRING
     dt: float = 0.02
-    exact_linearize: bool = True
+    exact: bool = True
 
-    nx = n = 2
-    nu = 1
-    state_names = ("mass.x", "mass.vx")
-    control_names = ("force",)
-    control_bounds = (np.array([-1.0]), np.array([1.0]))
-    default_parameters = SpringParameters()
-
-    def initial_state(self, batch: int = 1) -> Array:
-        """At the origin, at rest."""
-        return np.zeros((batch, 2))
-
-    def _maps(self, parameters: SpringParameters, substeps: int, batch: int) -> Array:
+    def _maps(self, constants: Array, substeps: int) -> Array:
         """expm of [[A, B, e], 0] per row, (B, 4, 4)."""
-        rows = parameters.to_matrix(batch)
-        unique, place = np.unique(rows, axis=0, return_inverse=True)
+        unique, place = np.unique(constants, axis=0, return_inverse=True)
         generators = np.zeros((len(unique), 4, 4))
         m, k, c, g, e = unique[:, :5].T
         generators[:, 0, 1] = 1.0
         generators[:, 1] = np.stack([-k / m, -c / m, g / m, e], axis=1)
         return expm(generators * self.dt * substeps)[place]
 
-    def step(self, state: Array, control: Array, parameters: Any = None, *, substeps: int = 1) -> tuple[Array, IntArray]:
-        """See `Simulator.step`; rows faster than 1e6 m/s have diverged."""
-        return self._advance(state, control, self._maps(parameters or self.default_parameters, substeps, len(state)))
+    def _step(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+        """Rows faster than 1e6 m/s have diverged."""
+        return self._advance(state, control, self._maps(constants, substeps))
 
     def _advance(self, state: Array, control: Array, maps: Array) -> tuple[Array, IntArray]:
         full = np.concatenate([state, control, np.ones((len(state), 1))], axis=1)
@@ -70,30 +69,20 @@ class Spring:
         failed = ~(np.abs(new[:, 1]) < 1e6)
         return np.where(failed[:, None], state, new), failed.astype(np.int32)
 
-    def rollout(self, state: Array, controls: Array, parameters: Any = None, *, substeps: int = 1) -> tuple[Array, IntArray]:
-        """See `Simulator.rollout`."""
-        maps = self._maps(parameters or self.default_parameters, substeps, len(state))
-        states, status = [state], np.zeros(len(state), dtype=np.int32)
-        for k in range(controls.shape[1]):
-            new, failed = self._advance(states[-1], controls[:, k], maps)
-            status = np.maximum(status, failed)
-            states.append(np.where(status[:, None] > 0, states[-1], new))
-        return np.stack(states, axis=1), status
+    def _rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+        maps = self._maps(constants, substeps)
+        return repeat_steps(lambda rows, x, u: self._advance(x, u, maps[rows]), state, controls)
 
-    def retract(self, state: Array, dx: Array) -> Array:
-        """A vector space."""
-        return state + dx
+    def vjp(self, state: Array, controls: Array, cotangent: Array, parameters: Any = None, *, substeps: int = 1) -> Gradient:
+        """See `Differentiable.vjp`."""
+        given = parameters or self.default_parameters
+        return pull_back(self, self.layout, state, controls, cotangent, given, substeps)
 
-    def difference(self, a: Array, b: Array) -> Array:
-        """A vector space."""
-        return a - b
-
-    def linearize(self, state: Array, control: Array, parameters: Any = None, *, substeps: int = 1) -> Linearization:
+    def _linearize(self, state: Array, control: Array, constants: Array, substeps: int) -> Linearization:
         """Derivative of expm by the block-triangular identity: expm([[X, E], [0, X]]) = [[., L(X, E)], [0, .]]."""
-        p = parameters or self.default_parameters
-        m, k, c, g = p.mass, p.stiffness, p.damping, p.gain
+        m, k, c, g, e = constants[0, :5]
         X = np.zeros((4, 4))
-        X[0, 1], X[1] = 1.0, [-k / m, -c / m, g / m, p.offset]
+        X[0, 1], X[1] = 1.0, [-k / m, -c / m, g / m, e]
         full = np.concatenate([state, control, np.ones((len(state), 1))], axis=1)
         E = np.zeros((6, 4, 4))
         E[0, 1, :3] = np.array([k, c, -g]) / m**2
@@ -115,49 +104,28 @@ class SpinParameters(Parameters):
     torque: float = param(2.0, unit="rad/s^2", bounds=(0.1, 50.0), scale="log")
 
 
-@dataclass(frozen=True)
-class Spin:
+BALL = PlainStructure(
+    StateLayout(Field("ball", None, ("qw qx qy qz", "-", QUATERNION), ("wx wy wz", "rad/s"))),
+    ("ux", "uy", "uz"), ("-", "-", "-"), (-np.ones(3), np.ones(3)), np.array([1.0, 0, 0, 0, 0, 0, 0]),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Spin(SteppedSimulator):
     """A ball driven about its body axes: w' = w + dt (torque u - drag w), q' = q exp(dt w'). nx = 7, n = 6."""
 
+    parameters_class = SpinParameters
+
+    model: Any = BALL
     dt: float = 0.02
-    exact_linearize = False
-    nx, n, nu = 7, 6, 3
-    state_names = ("ball.qw", "ball.qx", "ball.qy", "ball.qz", "ball.wx", "ball.wy", "ball.wz")
-    control_names = ("ux", "uy", "uz")
-    control_bounds = (-np.ones(3), np.ones(3))
-    default_parameters = SpinParameters()
 
-    def initial_state(self, batch: int = 1) -> Array:
-        """Upright, at rest."""
-        return np.tile([1.0, 0, 0, 0, 0, 0, 0], (batch, 1))
-
-    def step(self, state: Array, control: Array, parameters: Any = None, *, substeps: int = 1) -> tuple[Array, IntArray]:
-        """See `Simulator.step`."""
-        drag, torque = (parameters or self.default_parameters).to_matrix(len(state)).T[..., None]
+    def _step(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+        drag, torque = constants.T[..., None]
         q, w = state[:, :4], state[:, 4:]
         for _ in range(substeps):
             w = w + self.dt * (torque * control - drag * w)
             q = lie.retract(q, self.dt * w)
         return np.concatenate([q, w], axis=1), np.zeros(len(state), dtype=np.int32)
-
-    def rollout(self, state: Array, controls: Array, parameters: Any = None, *, substeps: int = 1) -> tuple[Array, IntArray]:
-        """See `Simulator.rollout`."""
-        states = [state]
-        for k in range(controls.shape[1]):
-            states.append(self.step(states[-1], controls[:, k], parameters, substeps=substeps)[0])
-        return np.stack(states, axis=1), np.zeros(len(state), dtype=np.int32)
-
-    def retract(self, state: Array, dx: Array) -> Array:
-        """Rotation vector in the body frame, then angular velocity."""
-        return np.concatenate([lie.retract(state[..., :4], dx[..., :3]), state[..., 4:] + dx[..., 3:]], axis=-1)
-
-    def difference(self, a: Array, b: Array) -> Array:
-        """Inverse of `retract`."""
-        return np.concatenate([lie.difference(a[..., :4], b[..., :4]), a[..., 4:] - b[..., 4:]], axis=-1)
-
-    def linearize(self, state: Array, control: Array, parameters: Any = None, *, substeps: int = 1) -> Linearization:
-        """By differences."""
-        return finite_differences(self, state, control, parameters, substeps=substeps)
 
 
 def record(

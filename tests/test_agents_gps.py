@@ -183,8 +183,8 @@ def test_gps_approaches_ilqg_on_a_pendulum_and_counts_its_steps():
 
 def test_failed_rollouts_are_left_out():
     class Fragile(Linear):
-        def step(self, state, control, parameters=None, *, substeps=1):
-            after, status = super().step(state, control, parameters, substeps=substeps)
+        def _step(self, state, control, constants, substeps):
+            after, status = super()._step(state, control, constants, substeps)
             bad = (np.abs(after) > 1.0).any(axis=1)
             return np.where(bad[:, None], state, after), np.where(bad, 1, status).astype(np.int32)
 

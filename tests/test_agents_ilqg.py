@@ -281,8 +281,8 @@ def test_every_simulator_step_is_counted(difference_step):
 class Fragile(Linear):
     """Fails wherever |x| > 1."""
 
-    def step(self, state, control, parameters=None, *, substeps=1):
-        after, status = super().step(state, control, parameters, substeps=substeps)
+    def _step(self, state, control, constants, substeps):
+        after, status = super()._step(state, control, constants, substeps)
         bad = (np.abs(after) > 1.0).any(axis=1)
         return np.where(bad[:, None], state, after), np.where(bad, 1, status).astype(np.int32)
 

@@ -110,8 +110,8 @@ def test_mix_rejects_failed_samples_and_tends_to_the_best():
 
 def test_ilqg_mpc_keeps_its_plan_where_the_shifted_one_fails():
     class Fragile(Linear):
-        def step(self, state, control, parameters=None, *, substeps=1):
-            after, status = super().step(state, control, parameters, substeps=substeps)
+        def _step(self, state, control, constants, substeps):
+            after, status = super()._step(state, control, constants, substeps)
             bad = (np.abs(after) > 1.0).any(axis=1)
             return np.where(bad[:, None], state, after), np.where(bad, 1, status).astype(np.int32)
 

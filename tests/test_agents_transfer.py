@@ -22,6 +22,7 @@ from agents.study.planned import SHORT_HORIZON, PlanWorker, build_model
 from agents.study.protocol import CONDITIONS, check_study, draw, identify, possible
 from agents.study.report import headline, markdown, summarise, write_report
 from softgym_envs.core.errors import DataError, OptionError, ShapeError
+from softgym_envs.core.layout import Field, StateLayout
 from softgym_envs.core.simulator import finite_differences
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.vine.obstacles import to_local
@@ -249,7 +250,7 @@ def test_a_correction_goes_with_the_robot_among_obstacles():
     """What the recorded robot has not (here two entries that stand still) is left as the engine has it."""
 
     class Furnished(Linear):
-        nx = n = 6
+        state_layout, rest = StateLayout(Field("", 6, ("x", "m"))), np.zeros(6)
 
         def advance(self, x, u, gain):
             return np.concatenate([super().advance(x[:, :4], u, gain), x[:, 4:]], axis=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,7 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import OptionError, ParameterError, ShapeError
-from softgym_envs.core.simulator import Simulator, Status, finite_differences
+from softgym_envs.core.simulator import Differentiable, Simulator, Status, finite_differences, is_exact
+from softgym_envs.core.units import SI_UNITS
 from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
 from softgym_envs.rigid.model import BlockModel, ParticleModel
 from softgym_envs.rigid.mujoco import BlockTwin, ParticleTwin
@@ -202,6 +204,8 @@ def test_is_a_simulator_with_names_and_bounds(setup: Setup) -> None:
     assert isinstance(sim, Simulator)
     assert len(sim.state_names) == len(set(sim.state_names)) == sim.nx
     assert len(sim.control_names) == len(set(sim.control_names)) == sim.nu
+    assert len(sim.state_units) == sim.nx and len(sim.control_units) == sim.nu
+    assert {*sim.state_units, *sim.control_units} <= set(SI_UNITS) - {"SI"}
     lower, upper = sim.control_bounds
     assert lower.shape == upper.shape == (sim.nu,) and (lower < upper).all()
     assert sim.initial_state(3).shape == (3, sim.nx)
@@ -264,6 +268,63 @@ def test_retract_and_difference_are_inverse(setup: Setup) -> None:
     np.testing.assert_allclose(sim.difference(moved, setup.state), dx, rtol=0, atol=1e-12)
     np.testing.assert_allclose(sim.retract(setup.state, sim.difference(moved, setup.state)), moved, rtol=0, atol=1e-12)
     np.testing.assert_allclose(sim.difference(setup.state, setup.state), 0.0, atol=1e-15)
+
+
+def test_the_layout_is_that_of_the_state(setup: Setup) -> None:
+    sim = setup.simulator
+    assert (sim.layout.nx, sim.layout.n, sim.layout.names, sim.layout.units) == (
+        sim.nx,
+        sim.n,
+        sim.state_names,
+        sim.state_units,
+    )
+    own = sim.model.layout
+    assert sim.layout.fields[: len(own.fields)] == own.fields
+    assert np.array_equal(sim.embed(setup.state[:, : own.nx])[:, : own.nx], setup.state[:, : own.nx])
+    assert np.array_equal(sim.embed(sim.model.rest_state()), sim.initial_state(1)[0])
+
+
+def test_a_pickled_copy_gives_the_same_bits(setup: Setup) -> None:
+    run(setup)  # an engine that has been used must not travel
+    copy = pickle.loads(pickle.dumps(setup.simulator))
+    assert np.array_equal(pickle.loads(pickle.dumps(setup.parameters)).to_vector(), setup.parameters.to_vector())
+    assert copy.dt == setup.simulator.dt and copy.options == setup.simulator.options
+    assert np.array_equal(run(setup)[0], run(setup, simulator=copy)[0])
+
+
+def test_constants_of_another_simulator_are_refused(setup: Setup) -> None:
+    for other in (BlockTwin(), VineTwin()):
+        if setup.simulator.parameters_class is not other.parameters_class:
+            with pytest.raises(ParameterError, match=type(setup.simulator).__name__):
+                setup.simulator.step(setup.state, setup.controls[:, 0], other.default_parameters)
+
+
+def test_a_pull_back_is_the_transposed_linearization(setup: Setup) -> None:
+    """Over two control steps, in tangent coordinates; the sum over the rows of a batch is that of each row."""
+    sim = setup.simulator
+    if not isinstance(sim, Differentiable):
+        assert not is_exact(sim)
+        return
+    assert sim.exact
+    state, controls = setup.case.smooth(sim, setup.state[:2]), 0.5 * setup.controls[:2, :2]
+    cotangent = np.random.default_rng(5).normal(size=(2, 3, sim.nx))
+    found = sim.vjp(state, controls, cotangent, substeps=5)
+    x0, x1, x2 = np.swapaxes(found.states, 0, 1)
+    first, second = (sim.linearize(x, controls[:, t], substeps=5) for t, x in enumerate((x0, x1)))
+    pulled = [np.einsum("bxn,bx->bn", sim.layout.retract_jacobian(x), cotangent[:, t]) for t, x in enumerate((x0, x1, x2))]
+    late = pulled[1] + np.einsum("bnm,bn->bm", second.A, pulled[2])
+    expected = (
+        pulled[0] + np.einsum("bnm,bn->bm", first.A, late),
+        np.stack([np.einsum("bnu,bn->bu", s.B, g) for s, g in ((first, late), (second, pulled[2]))], axis=1),
+        np.einsum("bnp,bn->bp", first.C, late) + np.einsum("bnp,bn->bp", second.C, pulled[2]),
+    )
+    dx = np.einsum("bxn,bx->bn", sim.layout.retract_jacobian(state), found.state)
+    for got, wanted in zip((dx, found.controls, found.constants), expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-11 * np.abs(wanted).max())
+    failing = setup.state[:2].copy()
+    failing[1] = setup.case.broken(sim, failing[1:2])[0]
+    gradient = sim.vjp(failing, controls, cotangent)
+    assert np.isfinite(gradient.state[0]).all() and np.isnan(gradient.state[1]).all()
 
 
 def test_linearize_has_shapes_and_is_the_derivative(setup: Setup) -> None:

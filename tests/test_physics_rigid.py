@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 
 import numpy as np
 import pytest
@@ -303,15 +302,6 @@ def test_a_block_at_the_pulley_is_a_failure():
     simulator = BlockSimulator(BlockModel(attachment=(0.0, 0.0), pulley=(0.1, 0.0)))
     _, status = simulator.step(np.array([[0.0999, 0.0, 0, 0, 0, 0]]), np.zeros((1, 2)))
     assert status.tolist() == [Status.DIVERGED]
-
-
-@pytest.mark.parametrize("make", [BlockSimulator, BlockTwin, lambda: ParticleSimulator(ParticleModel(2)), ParticleTwin])
-def test_simulators_and_constants_can_be_pickled(make):
-    simulator = make()
-    again = pickle.loads(pickle.dumps(simulator))
-    state, control = simulator.initial_state(2), np.ones((2, simulator.nu))
-    parameters = pickle.loads(pickle.dumps(simulator.default_parameters))
-    np.testing.assert_array_equal(simulator.step(state, control)[0], again.step(state, control, parameters)[0])
 
 
 def test_constants_of_many_particles_go_through_files(tmp_path):

@@ -45,7 +45,7 @@ class ForcedSimulator(Wrapper):
     """T control steps; later ones repeat the last kick."""
     seed: int = 0
 
-    exact_linearize = True
+    extra = (("clock", "-"),)
 
     def __post_init__(self) -> None:
         if self.realisations < 1 or self.horizon < 1:
@@ -84,25 +84,6 @@ class ForcedSimulator(Wrapper):
 
     # --- the protocol ----------------------------------------------------------------------------------------------
 
-    @property
-    def nx(self) -> int:
-        """Length of a state with the clock."""
-        return self.simulator.nx + 1
-
-    @property
-    def n(self) -> int:
-        """Dimension of the tangent space with the clock."""
-        return self.simulator.n + 1
-
-    @property
-    def state_names(self) -> tuple[str, ...]:
-        """Those of the simulator, and "clock"."""
-        return (*self.simulator.state_names, "clock")
-
-    def initial_state(self, batch: int = 1) -> Array:
-        """The rest state at time 0, (B, nx + 1)."""
-        return self.timed(self.simulator.initial_state(batch))
-
     def timed(self, state: Array, time: int = 0) -> Array:
         """States (..., nx) with the clock at this control step."""
         return np.concatenate([state, np.full((*state.shape[:-1], 1), float(time))], axis=-1)
@@ -115,14 +96,6 @@ class ForcedSimulator(Wrapper):
         after, status = self.simulator.step(kicked, control, inner, substeps=substeps)
         moved = np.column_stack([after, time + 1.0])
         return np.where((status != 0)[:, None], state, moved), status
-
-    def retract(self, state: Array, dx: Array) -> Array:
-        """See `Simulator.retract`."""
-        return np.concatenate([self.simulator.retract(state[..., :-1], dx[..., :-1]), state[..., -1:] + dx[..., -1:]], axis=-1)
-
-    def difference(self, a: Array, b: Array) -> Array:
-        """See `Simulator.difference`."""
-        return np.concatenate([self.simulator.difference(a[..., :-1], b[..., :-1]), a[..., -1:] - b[..., -1:]], axis=-1)
 
     def linearize(
         self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1

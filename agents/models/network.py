@@ -156,12 +156,11 @@ class NetworkSimulator(Wrapper):
     """(state, control) -> tangent step"""
 
     default_parameters = MemberParameters()
-    exact_linearize = False
 
     @property
-    def dt(self) -> float:
-        """Control period [s]."""
-        return self.simulator.dt * self.period
+    def stretch(self) -> int:
+        """A step is a control period."""
+        return self.period
 
     def ensemble(self) -> Parameters:
         """One row per member: a planner that takes E rows is then robust to what the members disagree on."""

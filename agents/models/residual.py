@@ -61,7 +61,10 @@ class CorrectedSimulator(Wrapper):
 
     correction: Correction
 
-    exact_linearize = False
+    @property
+    def default_parameters(self) -> Parameters:
+        """Those of the inner simulator."""
+        return self.simulator.default_parameters
 
     def step(
         self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1

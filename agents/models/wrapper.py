@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.base import repeat_steps
+from softgym_envs.core.parameters import Option, Parameters
 from softgym_envs.core.simulator import IntArray, Linearization, Simulator
 
 Array = NDArray[np.float64]
@@ -16,20 +19,31 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Wrapper(ABC):
-    """A `softgym_envs.core.simulator.Simulator` made from another one: state, controls and constants are the inner one's."""
+    """A `softgym_envs.core.simulator.Simulator` made from another one: state, controls and constants are the inner one's.
+
+    Abstract are `default_parameters`, `step` and `linearize`.
+    """
 
     simulator: Simulator
     """The inner one."""
 
+    extra: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """Name and unit of numbers that the state holds after the inner one's; they begin at 0 and are a vector space."""
+
+    @property
+    @abstractmethod
+    def default_parameters(self) -> Parameters:
+        """Constants before identification."""
+
     @property
     def nx(self) -> int:
         """Length of a state."""
-        return self.simulator.nx
+        return self.simulator.nx + len(self.extra)
 
     @property
     def n(self) -> int:
         """Dimension of the tangent space."""
-        return self.simulator.n
+        return self.simulator.n + len(self.extra)
 
     @property
     def nu(self) -> int:
@@ -37,9 +51,14 @@ class Wrapper(ABC):
         return self.simulator.nu
 
     @property
+    def stretch(self) -> int:
+        """Physics steps of the inner simulator that are one here."""
+        return 1
+
+    @property
     def dt(self) -> float:
         """Physics step [s]."""
-        return self.simulator.dt
+        return self.simulator.dt * self.stretch
 
     @property
     def control_bounds(self) -> tuple[Array, Array]:
@@ -49,7 +68,12 @@ class Wrapper(ABC):
     @property
     def state_names(self) -> tuple[str, ...]:
         """One name per entry of the state."""
-        return self.simulator.state_names
+        return (*self.simulator.state_names, *(name for name, _ in self.extra))
+
+    @property
+    def state_units(self) -> tuple[str, ...]:
+        """One SI unit per entry of the state."""
+        return (*self.simulator.state_units, *(unit for _, unit in self.extra))
 
     @property
     def control_names(self) -> tuple[str, ...]:
@@ -57,13 +81,19 @@ class Wrapper(ABC):
         return self.simulator.control_names
 
     @property
-    def default_parameters(self) -> Parameters:
-        """Constants before identification."""
-        return self.simulator.default_parameters
+    def control_units(self) -> tuple[str, ...]:
+        """One SI unit per control."""
+        return self.simulator.control_units
+
+    @property
+    def options(self) -> Mapping[str, Option]:
+        """Those of the inner simulator."""
+        return self.simulator.options
 
     def initial_state(self, batch: int = 1) -> Array:
         """The rest state, (B, nx)."""
-        return self.simulator.initial_state(batch)
+        state = self.simulator.initial_state(batch)
+        return np.concatenate([state, np.zeros((batch, len(self.extra)))], axis=1) if self.extra else state
 
     @abstractmethod
     def step(
@@ -75,23 +105,35 @@ class Wrapper(ABC):
         self, state: Array, controls: Array, parameters: Parameters | None = None, *, substeps: int = 1
     ) -> tuple[Array, IntArray]:
         """See `Simulator.rollout`."""
-        states, status = [state], np.zeros(len(state), dtype=np.int32)
-        for t in range(controls.shape[1]):
-            after, failed = self.step(states[-1], controls[:, t], parameters, substeps=substeps)
-            states.append(np.where((status != 0)[:, None], states[-1], after))
-            status = np.where(status != 0, status, failed).astype(np.int32)
-        return np.stack(states, axis=1), status
+        given = self.default_parameters if parameters is None else parameters
+
+        def advance(rows: NDArray[np.intp], x: Array, u: Array) -> tuple[Array, IntArray]:
+            some = given if given.batch is None or len(rows) == len(state) else _rows(given, rows)
+            return self.step(x, u, some, substeps=substeps)
+
+        return repeat_steps(advance, state, controls)
 
     def retract(self, state: Array, dx: Array) -> Array:
         """See `Simulator.retract`."""
-        return self.simulator.retract(state, dx)
+        if not self.extra:
+            return self.simulator.retract(state, dx)
+        nx, n = self.simulator.nx, self.simulator.n
+        return np.concatenate([self.simulator.retract(state[..., :nx], dx[..., :n]), state[..., nx:] + dx[..., n:]], axis=-1)
 
     def difference(self, a: Array, b: Array) -> Array:
         """See `Simulator.difference`."""
-        return self.simulator.difference(a, b)
+        if not self.extra:
+            return self.simulator.difference(a, b)
+        nx = self.simulator.nx
+        return np.concatenate([self.simulator.difference(a[..., :nx], b[..., :nx]), a[..., nx:] - b[..., nx:]], axis=-1)
 
     @abstractmethod
     def linearize(
         self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
     ) -> Linearization:
         """See `Simulator.linearize`."""
+
+
+def _rows(parameters: Parameters, rows: NDArray[np.intp]) -> Parameters:
+    """Constants given per row, of some rows."""
+    return type(parameters).from_vector(parameters.to_vector()[rows])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.simulator import Simulator
+from softgym_envs.core.simulator import Simulator, is_exact
 
 from ..models.forcing import ClockCost, ForcedSimulator
 from ..planning.cost import Cost
@@ -307,8 +307,8 @@ class Planner:
         """Steps that a linearisation costs."""
         simulator = self.model.simulator
         constants = len(simulator.default_parameters.names())
-        exact = bool(getattr(simulator, "exact_linearize", False))
-        return 1 if exact else 2 * (simulator.n + simulator.nu + constants)
+        inner = self.model.forced.simulator if self.model.forced is not None else simulator
+        return 1 if is_exact(inner) else 2 * (simulator.n + simulator.nu + constants)
 
     def judge(self, executable: Executable) -> tuple[float, int]:
         """Mean cost in the model from perturbed starts under all rows of constants, and the steps that it took."""

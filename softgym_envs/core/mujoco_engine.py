@@ -1,4 +1,4 @@
-"""The Simulator protocol over any MjModel: batched, pure, deterministic control steps. All MuJoCo twins are built on it.
+"""Control steps of any MjModel: batched, pure, deterministic control steps. All MuJoCo twins are built on it.
 
 A control step is one call of `mujoco.rollout` for all rows: physics runs in C++ threads, Python once per control step.
 What makes it keep the promises of `core.simulator`:
@@ -24,6 +24,7 @@ import copy
 import functools
 import os
 import threading
+from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,8 +34,10 @@ import numpy as np
 from mujoco.rollout import Rollout
 from numpy.typing import NDArray
 
-from .errors import OptionError, ParameterError, StructureError
-from .simulator import Array, IntArray, Status, check_array
+from .base import SteppedSimulator
+from .errors import StructureError
+from .parameters import Parameters
+from .simulator import Array, IntArray, Status
 
 _CONTROL_SPEC = int(mujoco.mjtState.mjSTATE_CTRL | mujoco.mjtState.mjSTATE_MOCAP_POS | mujoco.mjtState.mjSTATE_MOCAP_QUAT)
 _LARGEST = 1e10  # MuJoCo's own limit, mjMAXVAL
@@ -87,64 +90,29 @@ class MujocoEngine:
                 f"the model needs {size}, {7 * model.nmocap} and at most {model.nu}"
             )
 
-    # --- the protocol ----------------------------------------------------------------------------------------------
+    def step(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+        """One control step: (B, nx), (B, nu), constants (B, P) -> next state (B, nx), status (B,)."""
+        models = self.models(constants)
+        physics, inputs = self._physics(state), self._inputs(state, control)
+        end = np.empty_like(physics)
+        piece = max(1, _BUFFER_BYTES // (8 * substeps * (physics.shape[1] + inputs.shape[1])))
+        for first in range(0, len(state), piece):
+            rows = slice(first, first + piece)
+            end[rows] = self._run(models[rows], physics[rows], inputs[rows], substeps)
+        return self._judge(state, end, substeps)
 
-    def step(self, state: Array, control: Array, constants: Array, *, substeps: int = 1) -> tuple[Array, IntArray]:
-        """One control step: (B, nx), (B, nu), constants (P,), (1, P) or (B, P) -> next state (B, nx), status (B,).
-
-        Raises:
-            ShapeError: `state` or `control` has another shape, or holds NaN or infinity.
-            OptionError: `substeps` is not a positive integer.
-            ParameterError: The constants are given for another number of rows.
-        """
-        state = check_array("state", state, (None, self.nx))
-        control = check_array("control", control, (len(state), self.nu))
-        check_substeps(substeps)
-        return self._advance(state, control, self.models(constants, len(state)), substeps)
-
-    def rollout(self, state: Array, controls: Array, constants: Array, *, substeps: int = 1) -> tuple[Array, IntArray]:
-        """T control steps: (B, nx), (B, T, nu), constants (P,), (1, P) or (B, P) -> states (B, T+1, nx), status (B,).
-
-        A row that fails keeps its last good state to the end.
-
-        Raises:
-            ShapeError: `state` or `controls` has another shape, or holds NaN or infinity.
-            OptionError: `substeps` is not a positive integer.
-            ParameterError: The constants are given for another number of rows.
-        """
-        state = check_array("state", state, (None, self.nx))
-        controls = check_array("controls", controls, (len(state), None, self.nu))
-        check_substeps(substeps)
-        models = self.models(constants, len(state))
-        states = np.repeat(state[:, None], controls.shape[1] + 1, axis=1)
-        status = np.full(len(state), Status.OK, dtype=np.int32)
-        for t in range(controls.shape[1]):
-            alive = np.flatnonzero(status == Status.OK)
-            states[:, t + 1] = states[:, t]
-            if len(alive):
-                living = [models[i] for i in alive]
-                states[alive, t + 1], status[alive] = self._advance(states[alive, t], controls[alive, t], living, substeps)
-        return states, status
-
-    def models(self, constants: Array, batch: int) -> list[mujoco.MjModel]:
-        """The MjModel of every row, from constants shared by all rows, (P,) or (1, P), or one row each, (B, P).
-
-        Raises:
-            ParameterError: The constants are given for another number of rows.
-        """
-        if constants.ndim == 1 or len(constants) == 1:
-            return [self._model(constants)] * batch
-        if len(constants) != batch:
-            raise ParameterError(f"constants are given for {len(constants)} rows, the batch has {batch}")
+    def models(self, constants: Array) -> list[mujoco.MjModel]:
+        """The MjModel of every row of constants (B, P)."""
+        if (constants == constants[:1]).all():
+            return [self._model(row) for row in constants[:1]] * len(constants)
         return [self._model(row) for row in constants]
 
     def evaluate(self, state: Array, constants: Array, read: Callable[[mujoco.MjModel, mujoco.MjData], Array]) -> Array:
         """Call `read(model, data)` after mj_forward at every state (B, nx), with zero control; -> its results, stacked."""
-        state = check_array("state", state, (None, self.nx))
         physics, inputs = self._physics(state), self._inputs(state, np.zeros((len(state), self.nu)))
         data, results = self._data[0], []
         with self._lock, _quiet:
-            for row, model in enumerate(self.models(constants, len(state))):
+            for row, model in enumerate(self.models(constants)):
                 mujoco.mj_setState(model, data, physics[row], int(mujoco.mjtState.mjSTATE_FULLPHYSICS))
                 mujoco.mj_setState(model, data, inputs[row], _CONTROL_SPEC)
                 data.qacc_warmstart[:] = 0.0
@@ -153,15 +121,6 @@ class MujocoEngine:
         return np.array(results)
 
     # --- one control step ------------------------------------------------------------------------------------------
-
-    def _advance(self, state: Array, control: Array, models: list[mujoco.MjModel], substeps: int) -> tuple[Array, IntArray]:
-        physics, inputs = self._physics(state), self._inputs(state, control)
-        end = np.empty_like(physics)
-        piece = max(1, _BUFFER_BYTES // (8 * substeps * (physics.shape[1] + inputs.shape[1])))
-        for first in range(0, len(state), piece):
-            rows = slice(first, first + piece)
-            end[rows] = self._run(models[rows], physics[rows], inputs[rows], substeps)
-        return self._judge(state, end, substeps)
 
     def _physics(self, state: Array) -> Array:
         """MuJoCo's full physics state (B, 1 + nq + nv + na), time first."""
@@ -216,7 +175,7 @@ class MujocoEngine:
                 self._cache.move_to_end(key)
                 return self._cache[key]
             model = copy.copy(self.model)
-            self.write_constants(model, constants.ravel())
+            self.write_constants(model, constants)
             mujoco.mj_setConst(model, self._data[0])
             self._cache[key] = model
             while len(self._cache) > self._cache_size:
@@ -247,10 +206,20 @@ class MujocoEngine:
         return _Pool(Rollout(nthread=0), threading.RLock())
 
 
-def check_substeps(substeps: int) -> None:
-    """Raise `OptionError` unless `substeps` is a positive integer."""
-    if isinstance(substeps, bool) or not isinstance(substeps, (int, np.integer)) or substeps < 1:
-        raise OptionError(f"substeps is {substeps!r}, expected an integer >= 1")
+class MujocoTwin(SteppedSimulator):
+    """A simulator that is an MjModel, stepped by a `MujocoEngine`; derivatives are differences."""
+
+    @property
+    @abstractmethod
+    def engine(self) -> MujocoEngine:
+        """Batched stepping."""
+
+    def mj_model(self, parameters: Parameters | None = None) -> mujoco.MjModel:
+        """A copy of the compiled MuJoCo model with one set of constants, e.g. to look at it in MuJoCo's viewer."""
+        return copy.copy(self.engine.models(self.constants(parameters, 1))[0])
+
+    def _step(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+        return self.engine.step(state, control, constants, substeps)
 
 
 def _available_cores() -> int:

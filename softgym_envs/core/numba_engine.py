@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from abc import abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -19,7 +20,9 @@ from typing import Any
 import numba
 import numpy as np
 
-from .simulator import Array, IntArray, Linearization, Status, check_array, check_number
+from .base import RolledSimulator, pull_back
+from .parameters import Parameters
+from .simulator import Array, Gradient, IntArray, Linearization, Status
 
 MINIMUM_WORK_PER_THREAD = 100
 """Physics steps (over all rows) below which another thread does not pay."""
@@ -53,44 +56,28 @@ class NumbaEngine:
         for kernel in (self.forward, self.derivative):
             _announce(kernel)
 
-    def rollout(self, state: Any, controls: Any, constants: Array, substeps: int) -> tuple[Array, IntArray]:
-        """T control steps: states (B, T+1, nx), status (B,).
-
-        Raises:
-            ShapeError: `state` or `controls` has another shape, or holds NaN or infinity.
-            OptionError: `substeps` is not a positive integer.
-        """
-        state = check_array("state", state, (None, self.nx))
-        controls = check_array("controls", controls, (len(state), None, self.nu))
-        check_number("substeps", substeps, low=1, whole=True)
+    def rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+        """(B, nx), (B, T, nu), (B, P) -> states (B, T+1, nx), status (B,)."""
         states = np.empty((len(state), controls.shape[1] + 1, self.nx))
         status = np.full(len(state), Status.OK, dtype=np.int32)
 
         def run(rows: slice) -> None:
-            arguments = (state[rows], controls[rows], constants[rows], int(substeps), states[rows], status[rows])
+            arguments = (state[rows], controls[rows], constants[rows], substeps, states[rows], status[rows])
             self.forward(self.structure, *arguments)
 
-        self._spread(run, len(state), controls.shape[1] * int(substeps))
+        self._spread(run, len(state), controls.shape[1] * substeps)
         return states, status
 
-    def linearize(self, state: Any, control: Any, constants: Array, substeps: int) -> Linearization:
-        """Derivatives of one control step, for states that are their own tangent coordinates.
-
-        Raises:
-            ShapeError: `state` or `control` has another shape, or holds NaN or infinity.
-            OptionError: `substeps` is not a positive integer.
-        """
-        state = check_array("state", state, (None, self.nx))
-        control = check_array("control", control, (len(state), self.nu))
-        check_number("substeps", substeps, low=1, whole=True)
+    def linearize(self, state: Array, control: Array, constants: Array, substeps: int) -> Linearization:
+        """Derivatives of one control step with respect to the numbers of a state, (B, nx, nx), (B, nx, nu), (B, nx, P)."""
         sizes = (self.nx, self.nu, constants.shape[1])
         found = Linearization(*(np.empty((len(state), self.nx, size)) for size in sizes))
 
         def run(rows: slice) -> None:
-            arguments = (state[rows], control[rows], constants[rows], int(substeps))
+            arguments = (state[rows], control[rows], constants[rows], substeps)
             self.derivative(self.structure, *arguments, *(part[rows] for part in found))
 
-        self._spread(run, len(state), int(substeps) * sum(sizes))
+        self._spread(run, len(state), substeps * sum(sizes))
         return found
 
     def _spread(self, run: Callable[[slice], None], rows: int, work_per_row: int) -> None:
@@ -101,6 +88,33 @@ class NumbaEngine:
             return
         edges = np.linspace(0, rows, count + 1).astype(int)
         list(_pool(os.getpid(), self.threads).map(run, [slice(a, b) for a, b in pairwise(edges)]))
+
+
+class NumbaSimulator(RolledSimulator):
+    """A simulator with numba kernels for its steps and for their derivatives; see `core.simulator.Differentiable`."""
+
+    exact = True
+
+    @property
+    @abstractmethod
+    def engine(self) -> NumbaEngine:
+        """The numba side of this simulator."""
+
+    def vjp(
+        self, state: Array, controls: Array, cotangent: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> Gradient:
+        """See `Differentiable.vjp`; by the chain rule over the control steps."""
+        state, controls, constants, cotangent = self._checked_cotangent(state, controls, cotangent, parameters, substeps)
+        given = self.parameters_class.from_vector(constants)
+        return pull_back(self, self.layout, state, controls, cotangent, given, int(substeps))
+
+    def _linearize(self, state: Array, control: Array, constants: Array, substeps: int) -> Linearization:
+        A, B, C = self.engine.linearize(state, control, self._columns(constants), substeps)
+        C = C[:, :, : constants.shape[1]]
+        if self.layout.is_flat:
+            return Linearization(A, B, C)
+        out_of = self.layout.difference_jacobian(self._step(state, control, constants, substeps)[0])
+        return Linearization(out_of @ A @ self.layout.retract_jacobian(state), out_of @ B, out_of @ C)
 
 
 @cache

@@ -11,23 +11,25 @@ Promises, tested in tests/test_contract.py for every simulator:
 4. *Failure is a status*, never an exception inside a batch: a failed row keeps its last good state.
 5. `rollout` equals repeated `step`.
 
-Two attributes are optional: `exact_linearize = True` says that `linearize` is exact, and `options` (a dict) names the
-structural choices that identified constants belong to.
+What only some simulators offer is a protocol of its own, asked for by isinstance: `Differentiable`, `Residual`, `Symbolic`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from math import isfinite
 from numbers import Integral, Real
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import OptionError, ShapeError
-from .parameters import Parameters
+from .parameters import Option, Parameters
+
+if TYPE_CHECKING:
+    from .complementarity import ComplementarityForm
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int32]
@@ -61,6 +63,21 @@ class Linearization(NamedTuple):
     """(B, n, nu)"""
     C: Array
     """(B, n, np)"""
+
+
+class Gradient(NamedTuple):
+    """A rollout, and what a cotangent of its states pulls back to; NaN in a row that failed."""
+
+    states: Array
+    """(B, T+1, nx)"""
+    status: IntArray
+    """(B,)"""
+    state: Array
+    """(B, nx) with respect to the initial state"""
+    controls: Array
+    """(B, T, nu)"""
+    constants: Array
+    """(B, P)"""
 
 
 @runtime_checkable
@@ -98,8 +115,23 @@ class Simulator(Protocol):
         ...
 
     @property
+    def state_units(self) -> tuple[str, ...]:
+        """One SI unit per entry of the state."""
+        ...
+
+    @property
     def control_names(self) -> tuple[str, ...]:
         """One name per control."""
+        ...
+
+    @property
+    def control_units(self) -> tuple[str, ...]:
+        """One SI unit per control."""
+        ...
+
+    @property
+    def options(self) -> Mapping[str, Option]:
+        """Structural choices that identified constants belong to; written with them."""
         ...
 
     @property
@@ -136,6 +168,64 @@ class Simulator(Protocol):
     ) -> Linearization:
         """Derivatives of one control step at (B, nx), (B, nu)."""
         ...
+
+
+@runtime_checkable
+class Differentiable(Simulator, Protocol):
+    """A simulator with derivatives of its own."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether `linearize` and `vjp` are exact, to rounding."""
+        ...
+
+    def vjp(
+        self, state: Array, controls: Array, cotangent: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> Gradient:
+        """Rollout, and the gradient of sum(cotangent * states) with respect to state, controls and constants.
+
+        Args:
+            state: (B, nx).
+            controls: (B, T, nu).
+            cotangent: (B, T+1, nx).
+            parameters: Constants.
+            substeps: Physics steps per control step.
+        """
+        ...
+
+
+@runtime_checkable
+class Residual(Simulator, Protocol):
+    """A simulator with a learned correction; a frozen dataclass, so that `dataclasses.replace` changes the weights."""
+
+    @property
+    def residual(self) -> tuple[float, ...]:
+        """W weights; () for none."""
+        ...
+
+    def residual_vjp(
+        self, state: Array, controls: Array, cotangent: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> tuple[Array, IntArray, Array]:
+        """States (B, T+1, nx), status (B,), and every row's gradient (B, W) of sum(cotangent * states) along the weights."""
+        ...
+
+
+@runtime_checkable
+class Symbolic(Simulator, Protocol):
+    """A simulator with a second formulation of its physics step, in CasADi."""
+
+    def symbolic_step(self) -> ComplementarityForm:
+        """Equations of one physics step of `dt`, and complementarity pairs if it has any; imports CasADi.
+
+        Raises:
+            OptionError: The structure is one that the second formulation does not know.
+        """
+        ...
+
+
+def is_exact(simulator: Simulator) -> bool:
+    """Whether the simulator's derivatives are exact, not differences."""
+    return isinstance(simulator, Differentiable) and simulator.exact
 
 
 def check_array(name: str, value: Any, shape: tuple[int | None, ...], *, finite: bool = True) -> Array:

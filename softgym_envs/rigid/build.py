@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..core.base import BaseSimulator
 from ..core.errors import OptionError
 from ..core.simulator import Simulator
 from ..core.task import Task
@@ -49,7 +50,7 @@ def sliding_block(
     if handle is not None:
         model = replace(model, handle=_pair("handle", handle))
     simulator = simulate(model)
-    embed = getattr(simulator, "embed", same)
+    embed = simulator.embed if isinstance(simulator, BaseSimulator) else same
     task = ReachPose(
         model, control_period, obs_mode, control_weight, goal_distance=_pair("goal_distance", goal_distance),
         goal_turn=goal_turn, tolerance=_pair("tolerance", tolerance), embed=embed, extra=simulator.nx - 6,

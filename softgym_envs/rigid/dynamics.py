@@ -32,10 +32,9 @@ from functools import cached_property
 
 import numpy as np
 
-from ..core.numba_engine import NumbaEngine
+from ..core.numba_engine import NumbaEngine, NumbaSimulator
 from ..core.parameters import Parameters
-from ..core.simulator import Array, IntArray, Linearization, check_array, check_number
-from .base import FlatSimulator
+from ..core.simulator import Array, check_array, check_number
 from .model import BlockModel, ParticleModel
 from .parameters import BlockParameters, particle_parameters
 from .stepping import BLOCK, PARTICLE, Scene, contact_forces, derivative, forward, pull
@@ -43,15 +42,8 @@ from .stepping import BLOCK, PARTICLE, Scene, contact_forces, derivative, forwar
 # --- The simulators ---------------------------------------------------------------------------------------------------
 
 
-class _ContactSimulator(FlatSimulator):
+class _ContactSimulator(NumbaSimulator):
     """What both simulators have in common: the kernels."""
-
-    exact_linearize = True
-
-    @property
-    def state_names(self) -> tuple[str, ...]:
-        """One name per entry of the state."""
-        return tuple(self.model.layout.names)
 
     @property
     @abstractmethod
@@ -63,26 +55,6 @@ class _ContactSimulator(FlatSimulator):
     def pairs(self) -> int:
         """m: complementarity pairs of a body."""
 
-    def step(
-        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
-    ) -> tuple[Array, IntArray]:
-        """One control step; see `Simulator.step`."""
-        control = check_array("control", control, (None, self.nu))
-        states, status = self.rollout(state, control[:, None], parameters, substeps=substeps)
-        return states[:, 1], status
-
-    def rollout(
-        self, state: Array, controls: Array, parameters: Parameters | None = None, *, substeps: int = 1
-    ) -> tuple[Array, IntArray]:
-        """T control steps; see `Simulator.rollout`."""
-        return self._engine.rollout(state, controls, self._matrix(parameters, len(state)), substeps)
-
-    def linearize(
-        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
-    ) -> Linearization:
-        """Exact derivatives of one control step, by the implicit function theorem; NaN in a row that fails."""
-        return self._engine.linearize(state, control, self._matrix(parameters, len(state)), substeps)
-
     def pair_values(self, state: Array, control: Array, parameters: Parameters | None = None) -> Array:
         """z of one physics step: (B, nx), (B, nu) -> (B, bodies m) forces [N], then slack speeds [m/s] of each body.
 
@@ -90,7 +62,7 @@ class _ContactSimulator(FlatSimulator):
         """
         state = check_array("state", state, (None, self.nx))
         control = check_array("control", control, (len(state), self.nu))
-        constants = self._matrix(parameters, len(state))
+        constants = self.constants(parameters, len(state))
         found = np.empty((len(state), self.scene.bodies, self.pairs))
         contact_forces(self.scene, state, control, constants, found.reshape(len(state), -1))
         mass = constants[:, self.parameters_class.index("mass")]
@@ -103,12 +75,9 @@ class _ContactSimulator(FlatSimulator):
         """How many of a body's z are forces; the rest are slack speeds."""
 
     @cached_property
-    def _engine(self) -> NumbaEngine:
+    def engine(self) -> NumbaEngine:
+        """The numba side of this simulator."""
         return NumbaEngine(forward, derivative, self.scene, self.nx, self.nu)
-
-    def _matrix(self, parameters: Parameters | None, batch: int) -> Array:
-        """Constants of every row, (B, P)."""
-        return self.constants(parameters).to_matrix(batch)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,10 +111,6 @@ class ParticleSimulator(_ContactSimulator):
     pairs = 4
     forces_per_body = 3
 
-    def initial_state(self, batch: int = 1) -> Array:
-        """All particles at rest at `model.start`, (B, nx)."""
-        return np.tile([*self.model.start, 0.0, 0.0], (batch, self.model.count))
-
     @cached_property
     def scene(self) -> Scene:
         """See `Scene`."""
@@ -172,6 +137,7 @@ class BlockSimulator(_ContactSimulator):
     """
 
     room = "block"
+    parameters_class = BlockParameters
 
     model: BlockModel = field(default_factory=BlockModel)
     """Geometry."""
@@ -180,11 +146,6 @@ class BlockSimulator(_ContactSimulator):
 
     def __post_init__(self) -> None:
         check_number("dt", self.dt, positive=True, unit="s")
-
-    @property
-    def parameters_class(self) -> type[Parameters]:
-        """See `BlockParameters`."""
-        return BlockParameters
 
     @property
     def pairs(self) -> int:
@@ -196,14 +157,10 @@ class BlockSimulator(_ContactSimulator):
         """3 d."""
         return 3 * self.model.num_directions
 
-    def initial_state(self, batch: int = 1) -> Array:
-        """At rest at the origin, (B, 6)."""
-        return np.zeros((batch, 6))
-
     def tension(self, state: Array, control: Array, parameters: Parameters | None = None) -> Array:
         """m_w (g - change of the weight's speed over h) of one physics step, (B,) [N]; zero without a string."""
         state = check_array("state", state, (None, self.nx))
-        constants = self._matrix(parameters, len(state))
+        constants = self.constants(parameters, len(state))
         after, _ = self.step(state, control, parameters)
         before = state.copy()
         before[:, :3] -= self.dt * before[:, 3:]

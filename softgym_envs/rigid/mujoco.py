@@ -17,7 +17,6 @@ equation as ours with the tension eliminated. MuJoCo 4.0.0 has a bug in the spar
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass, field, make_dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -26,10 +25,10 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.mujoco_engine import MujocoEngine
+from ..core.layout import Field
+from ..core.mujoco_engine import MujocoEngine, MujocoTwin
 from ..core.parameters import Parameters, param
-from ..core.simulator import IntArray, Linearization, check_array, check_number, finite_differences
-from .base import FlatSimulator
+from ..core.simulator import check_number
 from .model import BlockModel, ParticleModel
 from .parameters import BlockBody, particle_parameters
 
@@ -78,46 +77,8 @@ def __getattr__(name: str) -> type[Parameters]:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class _ContactTwin(FlatSimulator):
-    """What both twins have in common: MuJoCo's coordinates are the state's entries, in another order."""
-
-    exact_linearize = False
-
-    @property
-    @abstractmethod
-    def _engine(self) -> MujocoEngine:
-        """Batched stepping."""
-
-    def step(
-        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
-    ) -> tuple[Array, IntArray]:
-        """One control step; see `Simulator.step`."""
-        return self._engine.step(state, control, self._vector(parameters), substeps=substeps)
-
-    def rollout(
-        self, state: Array, controls: Array, parameters: Parameters | None = None, *, substeps: int = 1
-    ) -> tuple[Array, IntArray]:
-        """T control steps; see `Simulator.rollout`."""
-        return self._engine.rollout(state, controls, self._vector(parameters), substeps=substeps)
-
-    def linearize(
-        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
-    ) -> Linearization:
-        """Central differences of one control step."""
-        state = check_array("state", state, (None, self.nx))
-        control = check_array("control", control, (len(state), self.nu))
-        return finite_differences(self, state, control, parameters, substeps=substeps)
-
-    def mj_model(self, parameters: Parameters | None = None) -> mujoco.MjModel:
-        """The compiled MuJoCo model with one set of constants, e.g. to look at it in MuJoCo's viewer."""
-        return self._engine.models(self._vector(parameters), 1)[0]
-
-    def _vector(self, parameters: Parameters | None) -> Array:
-        return self.constants(parameters).to_vector()
-
-
 @dataclass(frozen=True, eq=False)
-class ParticleTwin(_ContactTwin):
+class ParticleTwin(MujocoTwin):
     """Balls that slide without turning, as a `core.simulator.Simulator`; see the module docstring.
 
     >>> twin = ParticleTwin()
@@ -144,17 +105,9 @@ class ParticleTwin(_ContactTwin):
         """One friction per particle, and MuJoCo's contact."""
         return particle_twin_parameters(self.model.count)
 
-    @property
-    def state_names(self) -> tuple[str, ...]:
-        """Those of our engine."""
-        return self.model.layout.names
-
-    def initial_state(self, batch: int = 1) -> Array:
-        """All particles at rest at `model.start`, (B, nx)."""
-        return np.tile([*self.model.start, 0.0, 0.0], (batch, self.model.count))
-
     @cached_property
-    def _engine(self) -> MujocoEngine:
+    def engine(self) -> MujocoEngine:
+        """Batched stepping."""
         spec = _empty_spec(self.dt)
         for i in range(self.model.count):
             body = spec.worldbody.add_body(name=f"particle{i}", pos=[0.0, 0.0, RADIUS])
@@ -177,12 +130,12 @@ class ParticleTwin(_ContactTwin):
         mj.geom_solref[:] = (timeconst, dampratio)
 
 
-EXTRA_STATE = ("height", "pitch", "roll", "vheight", "vpitch", "vroll")
+EXTRA = Field("", None, ("height", "m"), ("pitch roll", "rad"), ("vheight", "m/s"), ("vpitch vroll", "rad/s"))
 """What the block's twin has beside the planar state: displacements from the pose in which the feet just touch [m, rad]."""
 
 
 @dataclass(frozen=True, eq=False)
-class BlockTwin(_ContactTwin):
+class BlockTwin(MujocoTwin):
     """The block in space, on three spherical feet, as a `core.simulator.Simulator`; see the module docstring.
 
     >>> twin = BlockTwin()
@@ -195,6 +148,8 @@ class BlockTwin(_ContactTwin):
     """
 
     room = "block"
+    parameters_class = BlockTwinParameters
+    extra_fields = (EXTRA,)
 
     model: BlockModel = field(default_factory=BlockModel)
     """Geometry."""
@@ -207,34 +162,16 @@ class BlockTwin(_ContactTwin):
         check_number("dt", self.dt, positive=True, unit="s")
         check_number("height", self.height, positive=True, unit="m")
 
-    @property
-    def parameters_class(self) -> type[Parameters]:
-        """See `BlockTwinParameters`."""
-        return BlockTwinParameters
-
-    @property
-    def state_names(self) -> tuple[str, ...]:
-        """The planar state, then `EXTRA_STATE`."""
-        return (*self.model.layout.names, *EXTRA_STATE)
-
-    def initial_state(self, batch: int = 1) -> Array:
-        """At rest at the origin, settled on its feet, (B, 12)."""
-        return self.embed(np.zeros((batch, 6)))
-
-    def embed(self, planar: Array) -> Array:
-        """Planar states (B, 6) as states of the twin (B, 12): settled on its feet."""
-        planar = check_array("planar", planar, (None, 6))
-        return np.concatenate([planar, np.tile(self._settled, (len(planar), 1))], axis=1)
-
     @cached_property
-    def _settled(self) -> Array:
+    def extra_rest(self) -> Array:
         """Height, pitch, roll and velocities after `SETTLE` without pull, (6,)."""
         still = self.default_parameters.replace(weight=0.0)
         state, _ = self.step(np.zeros((1, 12)), np.zeros((1, 2)), still, substeps=max(1, round(SETTLE / self.dt)))
         return np.asarray(state[0, 6:])
 
     @cached_property
-    def _engine(self) -> MujocoEngine:
+    def engine(self) -> MujocoEngine:
+        """Batched stepping."""
         return MujocoEngine(
             self._spec().compile(),
             nx=self.nx,

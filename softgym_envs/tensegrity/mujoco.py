@@ -32,9 +32,8 @@ Explicit damping is stable for c dt / m below about 0.11 with the default robot 
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field, fields
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import mujoco
@@ -42,9 +41,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import OptionError, ParameterError, StructureError
-from ..core.mujoco_engine import MujocoEngine
+from ..core.mujoco_engine import MujocoEngine, MujocoTwin
 from ..core.parameters import Parameters, param
-from ..core.simulator import IntArray, Linearization, check_array, check_number, finite_differences
+from ..core.simulator import check_array, check_number
 from .model import TensegrityModel, superball
 from .parameters import TensegrityBody, TensegrityParameters
 
@@ -109,7 +108,7 @@ def native_constants(twin: TwinParameters | None = None, dt: float = 1e-3) -> Te
 
 
 @dataclass(frozen=True, eq=False)
-class TensegrityTwin:
+class TensegrityTwin(MujocoTwin):
     """MuJoCo as a `core.simulator.Simulator`, for any `TensegrityModel`; see the module docstring.
 
     >>> twin = TensegrityTwin()
@@ -123,6 +122,7 @@ class TensegrityTwin:
     """
 
     room = "tensegrity"
+    parameters_class = TwinParameters
 
     model: TensegrityModel = field(default_factory=superball)
     """Structure and ground."""
@@ -133,8 +133,6 @@ class TensegrityTwin:
     fixed_rod: int | None = None
     """A rod that is held where it is, as in the paper's identification in the air (V-A); its velocity counts as zero."""
 
-    exact_linearize = False
-
     def __post_init__(self) -> None:
         if self.cables not in ("pull_only", "two_way"):
             raise OptionError(f"cables is {self.cables!r}, allowed are 'pull_only' and 'two_way'")
@@ -142,86 +140,10 @@ class TensegrityTwin:
         if self.fixed_rod is not None and not 0 <= self.fixed_rod < self.model.num_rods:
             raise StructureError(f"fixed_rod is {self.fixed_rod}, rods are 0 ... {self.model.num_rods - 1}")
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Fields only: the engine holds threads' buffers, and is made again where it is needed."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
-
-    # --- the protocol ----------------------------------------------------------------------------------------------
-
-    @property
-    def nx(self) -> int:
-        """Length of a state."""
-        return self.model.layout.nx
-
-    @property
-    def n(self) -> int:
-        """Dimension of the tangent space."""
-        return self.model.layout.n
-
-    @property
-    def nu(self) -> int:
-        """Number of motors."""
-        return self.model.nu
-
-    @property
-    def control_bounds(self) -> tuple[Array, Array]:
-        """Lowest and highest motor command, each (nu,)."""
-        return -self.model.control_limit * np.ones(self.nu), self.model.control_limit * np.ones(self.nu)
-
-    @property
-    def state_names(self) -> tuple[str, ...]:
-        """One name per entry of the state."""
-        return self.model.layout.names
-
-    @property
-    def control_names(self) -> tuple[str, ...]:
-        """One name per control."""
-        return self.model.control_names
-
-    @cached_property
-    def default_parameters(self) -> TwinParameters:
-        """The paper's set-up."""
-        return TwinParameters()
-
-    def initial_state(self, batch: int = 1) -> Array:
-        """The structure's nodes at rest, (B, nx)."""
-        return np.tile(self.model.state_from_nodes(self.model.nodes), (batch, 1))
-
-    def step(
-        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
-    ) -> tuple[Array, IntArray]:
-        """One control step; see `Simulator.step`."""
-        return self.engine.step(state, control, self._constants(parameters), substeps=substeps)
-
-    def rollout(
-        self, state: Array, controls: Array, parameters: Parameters | None = None, *, substeps: int = 1
-    ) -> tuple[Array, IntArray]:
-        """T control steps; see `Simulator.rollout`."""
-        return self.engine.rollout(state, controls, self._constants(parameters), substeps=substeps)
-
-    def retract(self, state: Array, dx: Array) -> Array:
-        """See `TensegrityModel`."""
-        return self.model.layout.retract(state, dx)
-
-    def difference(self, a: Array, b: Array) -> Array:
-        """See `TensegrityModel`."""
-        return self.model.layout.difference(a, b)
-
-    def linearize(
-        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
-    ) -> Linearization:
-        """Central differences of one control step; a command at its limit gives half its derivative (it is clamped)."""
-        state = check_array("state", state, (None, self.nx))
-        control = check_array("control", control, (len(state), self.nu))
-        return finite_differences(self, state, control, parameters, substeps=substeps)
-
     def cable_tensions(self, state: Array, parameters: Parameters | None = None) -> Array:
         """Pull of every cable as MuJoCo computes it, (B, nx) -> (B, C) [N]; a "two_way" cable that pushes is negative."""
-        return self.engine.evaluate(state, self._constants(parameters), self._read_tensions)
-
-    def mj_model(self, parameters: Parameters | None = None) -> mujoco.MjModel:
-        """A copy of the compiled MuJoCo model with one set of constants, e.g. to look at it in MuJoCo's viewer."""
-        return copy.copy(self.engine.models(self._constants(parameters), 1)[0])
+        state = check_array("state", state, (None, self.nx))
+        return self.engine.evaluate(state, self.constants(parameters, len(state)), self._read_tensions)
 
     # --- the MuJoCo side -------------------------------------------------------------------------------------------
 
@@ -241,20 +163,6 @@ class TensegrityTwin:
             mocap_index=np.concatenate([rods[0][fixed].ravel(), rods[1][fixed].ravel()]),
             write_constants=self._write_constants,
         )
-
-    def _constants(self, parameters: Parameters | None) -> Array:
-        """(P,) if all rows share them, else (B, P).
-
-        Raises:
-            ParameterError: They are not the twin's.
-        """
-        parameters = parameters or self.default_parameters
-        if not isinstance(parameters, TwinParameters):
-            raise ParameterError(f"parameters are {type(parameters).__name__}, TensegrityTwin takes TwinParameters")
-        try:
-            return _shared_constants(parameters)
-        except TypeError:  # arrays, one value per row, have no hash
-            return parameters.to_vector()
 
     @cached_property
     def _cable_order(self) -> list[int]:
@@ -295,12 +203,6 @@ class TensegrityTwin:
             tension += mj.tendon_stiffness * (data.ten_length - mj.tendon_lengthspring[:, 1])
             tension += mj.tendon_damping * data.ten_velocity
         return tension
-
-
-@lru_cache(maxsize=64)
-def _shared_constants(parameters: TwinParameters) -> Array:
-    """`to_vector`, remembered: it would cost as much as a substep."""
-    return parameters.to_vector()
 
 
 def build_spec(model: TensegrityModel, dt: float, cables: str, fixed_rod: int | None = None) -> mujoco.MjSpec:

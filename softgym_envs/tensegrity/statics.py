@@ -44,7 +44,7 @@ def stability(simulator: TensegritySimulator, parameters: TensegrityParameters |
 
     The rest pose must be an equilibrium: see `find_form`.
     """
-    parameters = (parameters or simulator.default_parameters).replace(gravity=0.0)
+    parameters = (parameters or TensegrityParameters()).replace(gravity=0.0)
     state = _lifted(simulator.model, simulator.initial_state()[0])[None]
     A = simulator.linearize(state, np.zeros((1, simulator.nu)), parameters).A[0]
     values = np.linalg.eigvals(A)

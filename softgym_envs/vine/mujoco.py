@@ -24,7 +24,7 @@ Legend: B batch, N links, n links of a row, M obstacles.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -32,10 +32,11 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import OptionError, ParameterError
-from ..core.mujoco_engine import MujocoEngine, check_substeps
+from ..core.base import SteppedSimulator
+from ..core.errors import OptionError
+from ..core.mujoco_engine import MujocoEngine
 from ..core.parameters import Parameters, param
-from ..core.simulator import IntArray, Linearization, Status, check_array, check_number, finite_differences
+from ..core.simulator import IntArray, Status, check_array, check_number
 from .model import ContactForces, VineModel, contact_table
 from .obstacles import Circle, Polygon, Wall
 from .parameters import VineBody
@@ -68,7 +69,7 @@ _P = {name: VineTwinParameters.index(name) for name in VineTwinParameters.names(
 
 
 @dataclass(frozen=True, eq=False)
-class VineTwin:
+class VineTwin(SteppedSimulator):
     """MuJoCo as a `core.simulator.Simulator`, for any `VineModel`; see the module docstring.
 
     >>> twin = VineTwin()
@@ -81,6 +82,8 @@ class VineTwin:
     """
 
     room = "vine"
+    parameters_class = VineTwinParameters
+    option_names = ("bending",)
 
     model: VineModel = field(default_factory=VineModel)
     """Structure and obstacles."""
@@ -89,110 +92,15 @@ class VineTwin:
     bending: str = "wrinkling"
     """"wrinkling" or "linear"."""
 
-    exact_linearize = False
-
     def __post_init__(self) -> None:
         if self.bending not in SPRINGS:
             raise OptionError(f"bending is {self.bending!r}, allowed are {', '.join(SPRINGS)}")
         check_number("dt", self.dt, positive=True, unit="s")
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Fields only: the engines hold threads' buffers, and are made again where they are needed."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
-
-    # --- the protocol ----------------------------------------------------------------------------------------------
-
-    @property
-    def nx(self) -> int:
-        """Length of a state."""
-        return self.model.layout.nx
-
-    @property
-    def n(self) -> int:
-        """Dimension of the tangent space."""
-        return self.model.layout.n
-
-    @property
-    def nu(self) -> int:
-        """Number of controls."""
-        return self.model.nu
-
-    @property
-    def control_bounds(self) -> tuple[Array, Array]:
-        """Lowest and highest control, each (nu,)."""
-        return self.model.control_bounds
-
-    @property
-    def state_names(self) -> tuple[str, ...]:
-        """One name per entry of the state."""
-        return self.model.layout.names
-
-    @property
-    def control_names(self) -> tuple[str, ...]:
-        """One name per control."""
-        return self.model.control_names
-
-    @property
-    def options(self) -> dict[str, str | float]:
-        """Choices that identified constants belong to."""
-        return {"bending": self.bending}
-
-    @cached_property
-    def default_parameters(self) -> VineTwinParameters:
-        """The defaults."""
-        return VineTwinParameters()
-
-    def initial_state(self, batch: int = 1) -> Array:
-        """Straight, at rest, without pressure in the muscles, (B, nx)."""
-        return np.tile(self.model.straight_state(), (batch, 1))
-
-    def retract(self, state: Array, dx: Array) -> Array:
-        """state + dx."""
-        return self.model.layout.retract(state, dx)
-
-    def difference(self, a: Array, b: Array) -> Array:
-        """a - b."""
-        return self.model.layout.difference(a, b)
-
-    def step(
-        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
-    ) -> tuple[Array, IntArray]:
-        """One control step; see `Simulator.step`."""
-        state = check_array("state", state, (None, self.nx))
-        control = check_array("control", control, (len(state), self.nu))
-        check_substeps(substeps)
-        return self._advance(state, control, self._constants(parameters, len(state)), substeps)
-
-    def rollout(
-        self, state: Array, controls: Array, parameters: Parameters | None = None, *, substeps: int = 1
-    ) -> tuple[Array, IntArray]:
-        """T control steps; see `Simulator.rollout`."""
-        state = check_array("state", state, (None, self.nx))
-        controls = check_array("controls", controls, (len(state), None, self.nu))
-        check_substeps(substeps)
-        constants = self._constants(parameters, len(state))
-        states = np.repeat(state[:, None], controls.shape[1] + 1, axis=1)
-        status = np.zeros(len(state), dtype=np.int32)
-        for t in range(controls.shape[1]):
-            alive = np.flatnonzero(status == Status.OK)
-            states[:, t + 1] = states[:, t]
-            if len(alive):
-                after, status[alive] = self._advance(states[alive, t], controls[alive, t], constants[alive], substeps)
-                states[alive, t + 1] = after
-        return states, status
-
-    def linearize(
-        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
-    ) -> Linearization:
-        """Central differences of one control step; a command at its limit gives half its derivative (it is clamped)."""
-        state = check_array("state", state, (None, self.nx))
-        control = check_array("control", control, (len(state), self.nu))
-        return finite_differences(self, state, control, parameters, substeps=substeps)
-
     def contact_forces(self, state: Array, growth: Array, parameters: Parameters | None = None) -> ContactForces:
         """Forces of the obstacles on the robot at `state` (B, nx), with the reel stopped; `growth` is not used."""
         state = check_array("state", state, (None, self.nx))
-        constants, count = self._constants(parameters, len(state)), self.model.num_active(self.model.split(state).length)
+        constants, count = self.constants(parameters, len(state)), self.model.num_active(self.model.split(state).length)
         table = np.zeros((len(state), MAX_CONTACTS, 9))
         for row, n in enumerate(count.tolist()):
             one = slice(row, row + 1)
@@ -206,7 +114,7 @@ class VineTwin:
 
     # --- the MuJoCo side -------------------------------------------------------------------------------------------
 
-    def _advance(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+    def _step(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
         """One control step: rows with the same number of links run together. Pressures follow p' = (u - p) / lag exactly."""
         count = self.model.num_active(self.model.split(state).length)
         after, status = state.copy(), np.zeros(len(state), dtype=np.int32)
@@ -214,9 +122,7 @@ class VineTwin:
             rows = np.flatnonzero(count == n)
             given = np.concatenate([constants[rows], self._of_length(state[rows], constants[rows], int(n))], axis=1)
             inner = self._to_mujoco(state[rows], int(n))
-            end, status[rows] = self._engine(int(n)).step(
-                inner, self._commands(control[rows], int(n)), given, substeps=substeps
-            )
+            end, status[rows] = self._engine(int(n)).step(inner, self._commands(control[rows], int(n)), given, substeps)
             good = rows[status[rows] == Status.OK]
             after[good] = self._from_mujoco(state[good], end[status[rows] == Status.OK], int(n))
         good = status == Status.OK
@@ -291,17 +197,6 @@ class VineTwin:
         head = area * np.maximum(0.0, constants[:, _P["pressure"]] - constants[:, _P["yield_pressure"]])
         tail = constants[:, _P["tail_drag"]] * parts.length * np.exp(constants[:, _P["tail_friction"]] * bends)
         return np.stack([parts.length, np.maximum(0.0, head - tail)], axis=1)
-
-    def _constants(self, parameters: Parameters | None, batch: int) -> Array:
-        """(B, P).
-
-        Raises:
-            ParameterError: They are not the twin's.
-        """
-        parameters = parameters or self.default_parameters
-        if not isinstance(parameters, VineTwinParameters):
-            raise ParameterError(f"parameters are {type(parameters).__name__}, VineTwin takes VineTwinParameters")
-        return parameters.to_matrix(batch)
 
     def _write_constants(self, mj: mujoco.MjModel, row: Array, n: int) -> None:
         c = dict(zip(VineTwinParameters.names(), row[:-2].tolist(), strict=True))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.simulator import is_exact
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..data.checks import kinds
@@ -190,7 +191,7 @@ def estimate_start(problem: FitProblem, trajectory: Trajectory, parameters: Para
     if not problem.estimates_initial:
         return problem.guess(trajectory)
     quarter = trajectory.window(trajectory.times[0], trajectory.times[0] + 0.25 * trajectory.num_steps * trajectory.period)
-    exact = bool(getattr(problem.simulator, "exact_linearize", False))
+    exact = is_exact(problem.simulator)
     segments = cut(problem, TrajectorySet((quarter,)), None, free=True, exact=exact)
     sigma = problem.known_noise if problem.known_noise is not None else channel_scale(segments)
     system = _OnlyStarts(ShootingSystem(segments, sigma), problem.encode(parameters))

@@ -30,6 +30,7 @@ from scipy.optimize import minimize
 
 from softgym_envs.core.complementarity import ComplementarityForm, ComplementarityPart
 from softgym_envs.core.errors import DataError, OptionError
+from softgym_envs.core.simulator import is_exact
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
@@ -264,7 +265,7 @@ def _polished(
 
 def whole_recordings(problem: FitProblem, *, free: bool = True) -> ShootingSystem:
     """Single shooting over the training recordings, with free initial states or guessed ones, and the noise that is given."""
-    exact = bool(getattr(problem.simulator, "exact_linearize", False))
+    exact = is_exact(problem.simulator)
     segments = cut(problem, problem.split.train, None, free=free, exact=exact)
     assert problem.known_noise is not None
     return ShootingSystem(segments, problem.known_noise)

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError, FileFormatError, OptionError
 from softgym_envs.core.files import read_json, write_atomically
+from softgym_envs.core.simulator import is_exact
 
 from ..data.problem import FitProblem
 from ..judgement.judge import Ending, estimated_noise, is_rounding, judge
@@ -123,7 +124,7 @@ def uses_exact_derivatives(problem: FitProblem, jacobian: str) -> bool:
     Raises:
         OptionError: "exact" is asked for, but the simulator has no exact derivatives.
     """
-    offered = bool(getattr(problem.simulator, "exact_linearize", False))
+    offered = is_exact(problem.simulator)
     if jacobian == "exact" and not offered:
         raise OptionError(f"{type(problem.simulator).__name__} has no exact derivatives; use jacobian='differences'")
     if jacobian == "auto":

@@ -12,11 +12,8 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ...core import warp_engine
-from ...core.errors import OptionError, ParameterError
-from ...core.parameters import Parameters
-from ...core.simulator import IntArray, Linearization, check_array, check_number, finite_differences
-from ...core.warp_engine import Program, WarpEngine
+from ...core.simulator import check_number
+from ...core.warp_engine import Program, WarpEngine, WarpSimulator
 from ..boxqp import NUM_VECTORS
 from ..chain import Gain, Motion
 from ..geometry import shape_arrays
@@ -28,7 +25,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class PaperSimulator:
+class PaperSimulator(WarpSimulator):
     """The paper's model as a `core.simulator.Simulator`.
 
     >>> simulator = PaperSimulator()
@@ -40,6 +37,9 @@ class PaperSimulator:
         OptionError: Unknown device, dt not positive, no room for contacts.
     """
 
+    room = "vine"
+    parameters_class = PaperParameters
+
     model: PaperModel = field(default_factory=PaperModel)
     """Structure and obstacles."""
     dt: float = 0.01
@@ -49,88 +49,9 @@ class PaperSimulator:
     device: str = "cpu"
     """"cpu", or a CUDA device of Warp."""
 
-    exact_linearize = False
-
     def __post_init__(self) -> None:
-        check_number("dt", self.dt, positive=True, unit="s")
         check_number("max_contacts", self.max_contacts, low=1, high=1000, whole=True)
-        warp_engine.check_device(self.device)
-
-    @property
-    def nx(self) -> int:
-        """Length of a state."""
-        return self.model.layout.nx
-
-    @property
-    def n(self) -> int:
-        """Dimension of the tangent space."""
-        return self.model.layout.nx
-
-    @property
-    def nu(self) -> int:
-        """One: growth speed."""
-        return 1
-
-    @property
-    def control_bounds(self) -> tuple[Array, Array]:
-        """Lowest and highest growth speed, each (1,)."""
-        return np.zeros(1), np.array([self.model.max_growth])
-
-    @property
-    def state_names(self) -> tuple[str, ...]:
-        """One name per entry of the state."""
-        return self.model.layout.names
-
-    @property
-    def control_names(self) -> tuple[str, ...]:
-        """Growth."""
-        return ("growth",)
-
-    @cached_property
-    def default_parameters(self) -> PaperParameters:
-        """Constants before identification."""
-        return PaperParameters()
-
-    def initial_state(self, batch: int = 1) -> Array:
-        """Straight and at rest, (B, nx)."""
-        return np.tile(self.model.straight_state(), (batch, 1))
-
-    def retract(self, state: Array, dx: Array) -> Array:
-        """state + dx."""
-        return state + dx
-
-    def difference(self, a: Array, b: Array) -> Array:
-        """a - b."""
-        return a - b
-
-    def step(
-        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
-    ) -> tuple[Array, IntArray]:
-        """One control step; see `Simulator.step`."""
-        control = check_array("control", control, (None, self.nu))
-        states, status = self.rollout(state, control[:, None], parameters, substeps=substeps)
-        return states[:, 1], status
-
-    def rollout(
-        self, state: Array, controls: Array, parameters: Parameters | None = None, *, substeps: int = 1
-    ) -> tuple[Array, IntArray]:
-        """T control steps; see `Simulator.rollout`."""
-        state = check_array("state", state, (None, self.nx))
-        controls = check_array("controls", controls, (len(state), None, self.nu))
-        if substeps < 1:
-            raise OptionError(f"substeps is {substeps}, expected >= 1")
-        parameters = parameters or self.default_parameters
-        if not isinstance(parameters, PaperParameters):
-            raise ParameterError(f"parameters are {type(parameters).__name__}, this simulator takes PaperParameters")
-        return self.engine.rollout(state, controls, parameters.to_matrix(len(state)), substeps)
-
-    def linearize(
-        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
-    ) -> Linearization:
-        """Central differences of one control step, in one batch; not exact where a contact opens."""
-        state = check_array("state", state, (None, self.nx))
-        control = check_array("control", control, (len(state), self.nu))
-        return finite_differences(self, state, control, parameters, substeps=substeps)
+        self.check_options()
 
     @cached_property
     def engine(self) -> WarpEngine:

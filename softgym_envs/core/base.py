@@ -1,0 +1,369 @@
+"""The simulator façade, once: names, sizes, checks, constants, pickling, `step` and `rollout`, derivatives.
+
+A room's simulator is a frozen dataclass with the fields `model` and `dt`, derived from the base of its engine (`WarpSimulator`,
+`NumbaSimulator`, `MujocoTwin`); the model says what its states and controls are (`Structure`), the room writes the kernels.
+
+Legend: B batch, T horizon, nx state, n tangent, nu control, P constants.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import ParameterError
+from .layout import Field, StateLayout
+from .parameters import Option, Parameters
+from .simulator import (
+    Array,
+    Gradient,
+    IntArray,
+    Linearization,
+    Simulator,
+    Status,
+    check_array,
+    check_number,
+    finite_differences,
+)
+
+
+class Structure(Protocol):
+    """What a simulator asks its model."""
+
+    @property
+    def layout(self) -> StateLayout:
+        """Of a state."""
+        ...
+
+    @property
+    def control_names(self) -> tuple[str, ...]:
+        """nu names."""
+        ...
+
+    @property
+    def control_units(self) -> tuple[str, ...]:
+        """nu SI units."""
+        ...
+
+    @property
+    def control_bounds(self) -> tuple[Array, Array]:
+        """Lowest and highest control, each (nu,)."""
+        ...
+
+    def rest_state(self) -> Array:
+        """Where the robot rests, (nx,)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class PlainStructure:
+    """A `Structure` that is no more than what a simulator asks."""
+
+    layout: StateLayout
+    control_names: tuple[str, ...]
+    control_units: tuple[str, ...]
+    control_bounds: tuple[Array, Array]
+    """Lowest and highest control, each (nu,)."""
+    rest: Array
+    """(nx,)"""
+
+    def rest_state(self) -> Array:
+        """See `Structure`."""
+        return self.rest
+
+
+class BaseSimulator(ABC):
+    """A `core.simulator.Simulator` of a model; a subclass is a frozen dataclass with the fields `model` and `dt`.
+
+    Abstract are `parameters_class`, `_step`, `_rollout` and `_linearize`; derive from `SteppedSimulator` or `RolledSimulator`,
+    which write the first two by each other.
+    """
+
+    room: ClassVar[str]
+    """Name of the room."""
+    option_names: ClassVar[tuple[str, ...]] = ()
+    """Fields that identified constants belong to; see `options`."""
+    extra_fields: ClassVar[tuple[Field, ...]] = ()
+    """What the state holds beyond the model's; at `extra_rest` when at rest."""
+
+    model: Any
+    dt: float
+
+    @property
+    @abstractmethod
+    def parameters_class(self) -> type[Parameters]:
+        """Class of the constants."""
+
+    @abstractmethod
+    def _step(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+        """`step` of arguments that are checked; constants (B, P)."""
+
+    @abstractmethod
+    def _rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+        """`rollout` of arguments that are checked; constants (B, P)."""
+
+    @abstractmethod
+    def _linearize(self, state: Array, control: Array, constants: Array, substeps: int) -> Linearization:
+        """`linearize` of arguments that are checked; constants (B, P)."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Fields only: engines hold buffers and threads, and are made again where they are needed."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+    # --- names and sizes -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def layout(self) -> StateLayout:
+        """Of a state."""
+        layout: StateLayout = self.model.layout
+        return StateLayout(*layout.fields, *self.extra_fields) if self.extra_fields else layout
+
+    @cached_property
+    def nx(self) -> int:
+        """Length of a state."""
+        return self.layout.nx
+
+    @cached_property
+    def n(self) -> int:
+        """Dimension of the tangent space."""
+        return self.layout.n
+
+    @cached_property
+    def nu(self) -> int:
+        """Number of controls."""
+        return len(self.control_names)
+
+    @cached_property
+    def state_names(self) -> tuple[str, ...]:
+        """One name per entry of the state."""
+        return self.layout.names
+
+    @cached_property
+    def state_units(self) -> tuple[str, ...]:
+        """One SI unit per entry of the state."""
+        return self.layout.units
+
+    @cached_property
+    def control_names(self) -> tuple[str, ...]:
+        """One name per control."""
+        names: tuple[str, ...] = self.model.control_names
+        return names
+
+    @cached_property
+    def control_units(self) -> tuple[str, ...]:
+        """One SI unit per control."""
+        units: tuple[str, ...] = self.model.control_units
+        return units
+
+    @cached_property
+    def control_bounds(self) -> tuple[Array, Array]:
+        """Lowest and highest control, each (nu,)."""
+        bounds: tuple[Array, Array] = self.model.control_bounds
+        return bounds
+
+    @cached_property
+    def default_parameters(self) -> Parameters:
+        """Constants before identification."""
+        return self.parameters_class()
+
+    @property
+    def options(self) -> dict[str, Option]:
+        """Choices that identified constants belong to: written with them, and made by `gym.make(..., params=file)`."""
+        values = {name: getattr(self, name) for name in self.option_names}
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items() if v != ()}
+
+    # --- states ----------------------------------------------------------------------------------------------------
+
+    @property
+    def extra_rest(self) -> Array:
+        """Values of `extra_fields` at rest, (numbers,)."""
+        return np.zeros(0)
+
+    def embed(self, state: Array) -> Array:
+        """States of the model (..., its nx) as states of this simulator (..., nx): what the model does not know is at rest."""
+        if not self.extra_fields:
+            return state
+        return np.concatenate([state, np.broadcast_to(self.extra_rest, (*state.shape[:-1], len(self.extra_rest)))], axis=-1)
+
+    def initial_state(self, batch: int = 1) -> Array:
+        """The model's rest state, (B, nx)."""
+        return np.tile(self.embed(self.model.rest_state()), (batch, 1))
+
+    def retract(self, state: Array, dx: Array) -> Array:
+        """See `Simulator.retract`."""
+        return self.layout.retract(state, dx)
+
+    def difference(self, a: Array, b: Array) -> Array:
+        """See `Simulator.difference`."""
+        return self.layout.difference(a, b)
+
+    # --- steps -----------------------------------------------------------------------------------------------------
+
+    def step(
+        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> tuple[Array, IntArray]:
+        """One control step; see `Simulator.step`.
+
+        Raises:
+            ShapeError: `state` or `control` has another shape, or holds NaN or infinity.
+            OptionError: `substeps` is not a positive integer.
+            ParameterError: Constants of another simulator, or of another number of rows.
+        """
+        return self._step(*self._checked("control", state, control, parameters, substeps), int(substeps))
+
+    def rollout(
+        self, state: Array, controls: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> tuple[Array, IntArray]:
+        """T control steps; see `Simulator.rollout` and, for errors, `step`."""
+        return self._rollout(*self._checked("controls", state, controls, parameters, substeps), int(substeps))
+
+    def linearize(
+        self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> Linearization:
+        """Derivatives of one control step; see `Simulator.linearize` and, for errors, `step`."""
+        return self._linearize(*self._checked("control", state, control, parameters, substeps), int(substeps))
+
+    def _differences(self, state: Array, control: Array, constants: Array, substeps: int) -> Linearization:
+        """Central differences in one batch, not exact where a contact opens; half the derivative where a control is clamped."""
+        return finite_differences(self, state, control, self.parameters_class.from_vector(constants), substeps=substeps)
+
+    def constants(self, parameters: Parameters | None, batch: int) -> Array:
+        """Constants of every row, (B, P).
+
+        Raises:
+            ParameterError: They are those of another simulator, or of another number of rows.
+        """
+        given = self.default_parameters if parameters is None else parameters
+        if not isinstance(given, self.parameters_class):
+            expected = self.parameters_class.__name__
+            raise ParameterError(f"parameters are {type(given).__name__}, {type(self).__name__} takes {expected}")
+        return given.to_matrix(batch)
+
+    def _checked(
+        self, name: str, state: Array, control: Array, parameters: Parameters | None, substeps: int
+    ) -> tuple[Array, Array, Array]:
+        """State (B, nx), "control" (B, nu) or "controls" (B, T, nu), constants (B, P)."""
+        state = check_array("state", state, (None, self.nx))
+        shape = (len(state), self.nu) if name == "control" else (len(state), None, self.nu)
+        control = check_array(name, control, shape)
+        check_number("substeps", substeps, low=1, whole=True)
+        return state, control, self.constants(parameters, len(state))
+
+
+class SteppedSimulator(BaseSimulator):
+    """A simulator whose engine makes one control step at a time; derivatives are differences."""
+
+    def _rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+        def advance(rows: NDArray[np.intp], x: Array, u: Array) -> tuple[Array, IntArray]:
+            return self._step(x, u, constants[rows], substeps)
+
+        return repeat_steps(advance, state, controls)
+
+    def _linearize(self, state: Array, control: Array, constants: Array, substeps: int) -> Linearization:
+        return self._differences(state, control, constants, substeps)
+
+
+class Engine(Protocol):
+    """Batched control steps."""
+
+    def rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+        """(B, nx), (B, T, nu), (B, P) -> states (B, T+1, nx), status (B,); a row that fails keeps its last good state."""
+        ...
+
+
+class RolledSimulator(BaseSimulator):
+    """A simulator whose engine runs whole horizons."""
+
+    @property
+    @abstractmethod
+    def engine(self) -> Engine:
+        """Made when it is first needed."""
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """Structural numbers that the kernels read behind the constants."""
+        return ()
+
+    def _rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+        return self.engine.rollout(state, controls, self._columns(constants), substeps)
+
+    def _step(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+        states, status = self._rollout(state, control[:, None], constants, substeps)
+        return states[:, 1], status
+
+    def _columns(self, constants: Array) -> Array:
+        """Constants (B, P) and the weights, (B, P + W)."""
+        weights = self.weights
+        return np.concatenate([constants, np.tile(weights, (len(constants), 1))], axis=1) if weights else constants
+
+    def _checked_cotangent(
+        self, state: Array, controls: Array, cotangent: Array, parameters: Parameters | None, substeps: int
+    ) -> tuple[Array, Array, Array, Array]:
+        """Arguments of a pull-back: state, controls, constants, cotangent (B, T+1, nx)."""
+        state, controls, constants = self._checked("controls", state, controls, parameters, substeps)
+        shape = (len(state), controls.shape[1] + 1, self.nx)
+        return state, controls, constants, check_array("cotangent", cotangent, shape)
+
+
+def repeat_steps(
+    advance: Callable[[NDArray[np.intp], Array, Array], tuple[Array, IntArray]], state: Array, controls: Array
+) -> tuple[Array, IntArray]:
+    """T control steps, one after the other; a row that fails keeps its last good state and is not advanced again.
+
+    Args:
+        advance: (rows (k,), state (k, nx), control (k, nu)) -> next state (k, nx), status (k,).
+        state: (B, nx).
+        controls: (B, T, nu).
+
+    Returns:
+        States (B, T+1, nx), status (B,).
+    """
+    states = np.repeat(state[:, None], controls.shape[1] + 1, axis=1)
+    status = np.full(len(state), Status.OK, dtype=np.int32)
+    for t in range(controls.shape[1]):
+        alive = np.flatnonzero(status == Status.OK)
+        states[:, t + 1] = states[:, t]
+        if len(alive):
+            states[alive, t + 1], status[alive] = advance(alive, states[alive, t], controls[alive, t])
+    return states, status
+
+
+def pull_back(
+    simulator: Simulator,
+    layout: StateLayout,
+    state: Array,
+    controls: Array,
+    cotangent: Array,
+    parameters: Parameters,
+    substeps: int,
+) -> Gradient:
+    """`Differentiable.vjp` by the chain rule over the control steps, from `linearize` at all of them in one batch."""
+    states, status = simulator.rollout(state, controls, parameters, substeps=substeps)
+    rows, horizon, nu = controls.shape
+    flat = states[:, :-1].reshape(rows * horizon, -1)
+    repeated = type(parameters).from_vector(np.repeat(parameters.to_matrix(rows), horizon, axis=0))
+    found = simulator.linearize(flat, controls.reshape(rows * horizon, nu), repeated, substeps=substeps)
+    A, B, C = (part.reshape(rows, horizon, *part.shape[1:]) for part in found)
+    into = layout.retract_jacobian(states.reshape(rows * (horizon + 1), -1)).reshape(rows, horizon + 1, layout.nx, layout.n)
+    pulled = np.einsum("btxn,btx->btn", into, cotangent)
+    change, du, dp = pulled[:, -1], np.empty_like(controls), np.zeros((rows, C.shape[-1]))
+    for t in reversed(range(horizon)):
+        du[:, t] = np.einsum("bnu,bn->bu", B[:, t], change)
+        dp += np.einsum("bnp,bn->bp", C[:, t], change)
+        change = pulled[:, t] + np.einsum("bnm,bn->bm", A[:, t], change)
+    dx = np.einsum("bnx,bn->bx", layout.difference_jacobian(state), change)
+    for gradient in (dx, du, dp):
+        gradient[status != Status.OK] = np.nan
+    return Gradient(states, status, dx, du, dp)
+
+
+__all__ = [
+    "BaseSimulator", "Engine", "PlainStructure", "RolledSimulator", "SteppedSimulator", "Structure",
+    "pull_back", "repeat_steps",
+]  # fmt: skip
