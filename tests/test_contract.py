@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import OptionError, ParameterError, ShapeError
 from softgym_envs.core.simulator import Differentiable, Simulator, Status, finite_differences, is_exact
+from softgym_envs.core.trajectory import Trajectory
 from softgym_envs.core.units import SI_UNITS
 from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
 from softgym_envs.rigid.model import BlockModel, ParticleModel
@@ -282,6 +283,12 @@ def test_the_layout_is_that_of_the_state(setup: Setup) -> None:
     assert sim.layout.fields[: len(own.fields)] == own.fields
     assert np.array_equal(sim.embed(setup.state[:, : own.nx])[:, : own.nx], setup.state[:, : own.nx])
     assert np.array_equal(sim.embed(sim.model.rest_state()), sim.initial_state(1)[0])
+
+
+def test_recordings_carry_the_units(setup: Setup) -> None:
+    sim, states = setup.simulator, run(setup)[0]
+    recording = Trajectory.from_rollout(sim, states[0], setup.controls[0], substeps=SUBSTEPS)
+    assert (recording.units, recording.control_units) == (sim.state_units, sim.control_units)
 
 
 def test_a_pickled_copy_gives_the_same_bits(setup: Setup) -> None:

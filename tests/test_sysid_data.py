@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,14 @@ def test_degrees_are_found_on_rotating_robots() -> None:
     wrong = replace(trajectory, values=trajectory.values * [1, 1, 1, 1, 57.29578, 57.29578, 57.29578])
     with pytest.raises(DataError, match="degrees"):
         FitProblem(Spin(), TrajectorySet((wrong,)), free=("drag",))
+
+
+def test_recordings_of_older_versions_take_the_units_of_the_simulator(tmp_path: Path) -> None:
+    old = replace(good(), units=("SI", "SI"), control_units=("SI",), values=1000 * good().values)
+    loaded = Trajectory.load(old.save_hdf5(tmp_path / "old.h5"))
+    assert loaded.units == ("SI", "SI")
+    with pytest.raises(DataError, match="columns in m travel"):
+        problem(loaded)
 
 
 def test_noise_and_wrong_constants_are_not_taken_for_wrong_units() -> None:

@@ -52,7 +52,7 @@ class Trajectory:
     names: tuple[str, ...]
     """ny names of the values."""
     units: tuple[str, ...]
-    """ny SI units of the values ("SI": that of the simulator's state entry of this name)."""
+    """ny SI units of the values."""
     control_names: tuple[str, ...] = ()
     """nu names of the controls."""
     control_units: tuple[str, ...] = ()
@@ -92,10 +92,10 @@ class Trajectory:
         substeps: int = 1,
         metadata: Mapping[str, str] | None = None,
     ) -> Trajectory:
-        """Full states (T+1, nx) and controls (T, nu) of one row of `Simulator.rollout`, named as the simulator names them."""
+        """Full states (T+1, nx) and controls (T, nu) of one row of `Simulator.rollout`, with its names and units."""
         times = simulator.dt * substeps * np.arange(len(states), dtype=np.float64)
-        units, control_units = ("SI",) * simulator.nx, ("SI",) * simulator.nu
         names, control_names = simulator.state_names, simulator.control_names
+        units, control_units = simulator.state_units, simulator.control_units
         return cls(times, controls, states, names, units, control_names, control_units, substeps, metadata or {})
 
     @property

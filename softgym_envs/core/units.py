@@ -9,7 +9,7 @@ from .errors import DataError
 UNITS: dict[str, tuple[str, float]] = {
     "-": ("-", 1.0),
     "%": ("-", 1e-2),
-    "SI": ("SI", 1.0),  # an entry of a simulator's state: the SI unit that the room documents
+    "SI": ("SI", 1.0),  # in recordings of older versions: the SI unit of the simulator's entry of this name
     "m": ("m", 1.0),
     "dm": ("m", 1e-1),
     "cm": ("m", 1e-2),

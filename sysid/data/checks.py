@@ -7,7 +7,6 @@ factor on all lengths, velocities or angles makes the simulator agree with the r
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -168,21 +168,10 @@ def _check_units(problem: FitProblem) -> None:
     raise DataError(verdicts[-1])
 
 
-def kinds(names: tuple[str, ...], units: tuple[str, ...]) -> tuple[str, ...]:
-    """Physical kind of every column: by its unit, or by the last part of its name where the unit says only "SI"."""
-    patterns = (
-        ("m", r"(^|[._])[xyz]$"),
-        ("m/s", r"(^|[._])v[xyz]?$"),
-        ("rad/s", r"(^|[._])(w[xyz]|omega|.*rate)$"),
-        ("rad", r"angle|theta"),
-    )
-
-    def kind(name: str, unit: str) -> str:
-        if unit != "SI":
-            return unit
-        return next((k for k, pattern in patterns if re.search(pattern, name)), "other")
-
-    return tuple(kind(name, unit) for name, unit in zip(names, units, strict=True))
+def quantities(simulator: Simulator, names: tuple[str, ...], units: tuple[str, ...]) -> tuple[str, ...]:
+    """Unit of every column; where a recording says only "SI" (of an older version), that of the state entry of this name."""
+    entries = dict(zip(simulator.state_names, simulator.state_units, strict=True))
+    return tuple(entries.get(name, unit) if unit == "SI" else unit for name, unit in zip(names, units, strict=True))
 
 
 def _by_prediction(problem: FitProblem, constants: Parameters) -> str:
@@ -191,7 +180,7 @@ def _by_prediction(problem: FitProblem, constants: Parameters) -> str:
     One step shows wrong velocities, ten steps show wrong forces.
     """
     trajectory = problem.split.train[0]
-    kind = np.array(kinds(problem.column_names, trajectory.select(problem.column_names).units))
+    kind = np.array(quantities(problem.simulator, problem.column_names, trajectory.select(problem.column_names).units))
     for horizon in (1, min(10, trajectory.num_steps // 2)):
         base = _prediction_error(problem, constants, np.ones(len(kind)), horizon)
         errors = {words: _prediction_error(problem, constants, factors, horizon) for words, factors in _hypotheses(kind)}
@@ -212,7 +201,7 @@ def _hypotheses(kind: NDArray[np.str_]) -> list[tuple[str, Array]]:
         "lengths and velocities": ("m", "m/s"),
         "lengths": ("m",),
         "velocities": ("m/s",),
-        "values without a unit": ("other",),
+        "other values": tuple(sorted(set(kind.tolist()) - {"m", "m/s", "rad", "rad/s"})),
     }
     found = [
         (f"{what} look as if they were given in {meaning}", np.where(np.isin(kind, chosen), factor, 1.0))
@@ -245,7 +234,7 @@ def _prediction_error(problem: FitProblem, constants: Parameters, factors: Array
 def _by_rest(problem: FitProblem) -> str:
     """Verdict, or "": compare the spread of the measured columns of one kind with that of the robot at rest."""
     trajectory = problem.split.train[0]
-    kind = np.array(kinds(problem.column_names, trajectory.select(problem.column_names).units))
+    kind = np.array(quantities(problem.simulator, problem.column_names, trajectory.select(problem.column_names).units))
     rest = problem.observe(problem.simulator.initial_state(1))[0]
     values = problem.values(trajectory)
     for chosen in sorted(set(kind) - {"m/s", "rad/s"}):
@@ -265,7 +254,7 @@ def _by_motion(problem: FitProblem, constants: Parameters) -> str:
     states, status = problem.simulator.rollout(start, controls, constants, substeps=trajectory.substeps)
     if status[0] != 0:
         return ""  # constants far off may diverge; the method will say so
-    kind = np.array(kinds(problem.column_names, trajectory.select(problem.column_names).units))
+    kind = np.array(quantities(problem.simulator, problem.column_names, trajectory.select(problem.column_names).units))
     model, values = problem.observe(states[0]), problem.values(trajectory)
     data = np.nanmax(values, axis=0) - np.nanmin(values, axis=0)
     for chosen in sorted(set(kind)):

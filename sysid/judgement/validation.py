@@ -19,7 +19,7 @@ from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import is_exact
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
-from ..data.checks import kinds
+from ..data.checks import quantities
 from ..data.problem import FitProblem, Measurement
 from ..methods.levenberg import LevenbergOptions, levenberg_marquardt, start_state
 from ..methods.segments import ShootingSystem, channel_scale, cut
@@ -118,7 +118,7 @@ def _part_errors(
 ) -> list[HorizonError]:  # fmt: skip
     names = measurement.names if measurement else problem.column_names
     units = ("SI",) * len(names) if measurement else trajectories[0].select(names).units
-    kind = np.array(kinds(names, units))
+    kind = np.array(quantities(problem.simulator, names, units))
     steps = sorted({round(h / trajectories[0].period) for h in horizons} - {0})
     windows = [_windows(problem, parameters, t, steps, measurement) for t in trajectories]
     found = []
