@@ -1,19 +1,18 @@
-"""Write docs/environments.md and docs/constants.md from the code: the registered environments and the Parameters classes.
+"""Write the generated documents: docs/environments.md and a page per room, from the code.
 
-python scripts/docs.py           # write the pages (make docs)
-python scripts/docs.py --check   # say which pages are stale and fail; tests/test_packaging.py does this
+softgym-envs docs            # write the pages that are stale
+softgym-envs docs --check    # say which are, and fail; tests/test_packaging.py does this
 """
 
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
 import itertools
 import re
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,20 +20,18 @@ from typing import Any
 import gymnasium as gym
 import tyro
 
-import softgym_envs
 from softgym_envs.core.files import write_atomically
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.room import TaskId
+from softgym_envs.core.room import NATIVE, Room, TaskId
 from softgym_envs.core.task import SHARED_OPTIONS, Entry, Task, load
 from softgym_envs.envs.episodes import Settings
-from softgym_envs.rooms import tasks
+from softgym_envs.rooms import rooms, tasks
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
 GIVEN = ("model", "simulate", "control_period")
 """Arguments of a task's function that come from the keywords of every id."""
 NOTE = "<!-- Written by `make docs`; change the code, not this page. -->\n"
 SHARED = """\
-`gym.make("softgym_envs:TensegrityRoll-v0")` needs no other import;
+`gym.make("softgym_envs:{id}")` needs no other import;
 `gym.make_vec(..., vectorization_mode="vector_entry_point")` makes many at once. Actions are in [-1, 1].
 `info` holds `reward_<term>` (their sum is the reward), `is_success` and `sim_failed`.
 Entries of an observation stand in the order of `env.unwrapped.task.entries`.
@@ -49,35 +46,62 @@ class Args:
 
     check: bool = False
     """Write nothing; fail if a page is stale."""
+    out: Path = Path("docs")
+    """Folder of the pages."""
 
 
-def environments_page() -> str:
-    """Every registered id: what it is, keywords, actions, observation entry by entry, options, limits."""
-    page = [NOTE, "# Environments\n", SHARED, *_field_docs(Settings), "", "Keywords of one id stand with that id.\n"]
-    return "\n".join([*page, *(_environment(entry) for entry in tasks())])
+def index_page() -> str:
+    """What all ids share, and where each is described."""
+    rows = [
+        f"| `{task.id}` | [{r.name}](rooms/{r.name}.md) | {_first_sentence(task)} |"
+        for r in rooms().values()
+        for task in r.tasks
+    ]
+    table = ["", "| id | room | task |", "| --- | --- | --- |", *rows, ""]
+    return "\n".join([NOTE, "# Environments\n", SHARED.format(id=tasks()[0].id), *_field_docs(Settings), *table])
 
 
-def constants_page() -> str:
-    """Every Parameters class of every room and twin: value, unit, bounds and source of each constant."""
-    return "\n".join([NOTE, "# Constants\n", *(_constants(kind) for kind in parameter_classes())])
+def room_page(room: Room) -> str:
+    """One room: models, backends, its ids one by one, how it is identified, its constants."""
+    files = ", or a TOML file of your own" if room.read_model else ""
+    simulators = {backend: room.simulator(backend=backend) for backend in (NATIVE, *room.truths)}
+    page = [
+        NOTE,
+        f"# {room.name}\n",
+        f"{room.summary[0].upper()}{room.summary[1:]}.\n",
+        f"Models: {', '.join(f'`{name}`' for name in room.models)}{files}.",
+        f"Backends: {', '.join(f'`{name}`' for name in simulators)}, or a world of your own (see [truths](../truths.md)).\n",
+        f"Options of our engine (`simulator_options`): {_options(room)}.\n",
+        *(_environment(task) for task in room.tasks),
+        *_recipe(room),
+        "## Constants\n",
+    ]
+    kinds = {type(s.default_parameters): backend for backend, s in reversed(simulators.items())}
+    return "\n".join([*page, *(_constants(kind, backend) for kind, backend in reversed(kinds.items()))])
 
 
-def parameter_classes() -> list[type[Parameters]]:
-    """Parameters classes that no other class refines, in the order of their modules."""
-    for path in sorted(Path(softgym_envs.__file__).parent.glob("*/")):
-        for name in ("parameters", "mujoco"):
-            if path.name != "core" and (path / f"{name}.py").is_file():
-                importlib.import_module(f"softgym_envs.{path.name}.{name}")
-    found = (kind for kind in _subclasses(Parameters) if kind.__module__.startswith("softgym_envs."))
-    return sorted(
-        dict.fromkeys(kind for kind in found if not kind.__subclasses__()), key=lambda kind: (kind.__module__, kind.__name__)
-    )
+def _options(room: Room) -> str:
+    """Keywords of the engine beside model, dt and device, with their defaults."""
+    own = inspect.signature(load(room.engine)).parameters
+    found = [f"`{name}={p.default!r}`" for name, p in own.items() if name not in ("model", "dt", "device")]
+    return ", ".join(found) or "none"
 
 
-def _subclasses(kind: type[Parameters]) -> Iterator[type[Parameters]]:
-    for child in kind.__subclasses__():
-        yield child
-        yield from _subclasses(child)
+def _recipe(room: Room) -> list[str]:
+    """The stages of a room's recipe as a table."""
+    if not room.recipe:
+        return []
+    recipe, simulator = load(room.recipe), room.simulator()
+    rows = [
+        f"| {s.name} | {s.experiment or 'yours'} | {', '.join(s.free_of(simulator))} | {s.method} |" for s in recipe.all_stages
+    ]
+    head = ["| stage | recordings | constants | method |", "| --- | --- | --- | --- |"]
+    return [f"## Identification\n\n`softgym-envs record {room.name}`, `softgym-envs identify {room.name}`\n", *head, *rows, ""]
+
+
+def _first_sentence(task: TaskId) -> str:
+    text = " ".join((inspect.getdoc(load(task.build)) or "").split("\n\n")[0].split())
+    return text.split(". ")[0].rstrip(".")
 
 
 def _environment(entry: TaskId) -> str:
@@ -149,25 +173,30 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(f"{row[0]} ... {row[-1]}" if len(row) > 2 else ", ".join(row) for row in families.values())
 
 
-def _constants(kind: type[Parameters]) -> str:
+def _constants(kind: type[Parameters], backend: str) -> str:
+    """A table of constants."""
     rows = [
         f"| {s.name} | {s.default:g} | {s.unit} | {s.bounds[0]:g} ... {s.bounds[1]:g} | {s.scale} | {s.source} |"
         for s in kind.specs().values()
     ]
     head = ["| constant | value | unit | bounds | scale | source |", "| --- | --- | --- | --- | --- | --- |"]
-    return "\n".join([f"## {kind.__name__}\n", f"`{kind.__module__}`. {inspect.getdoc(kind)}\n", *head, *rows, ""])
+    return "\n".join([f"### {backend}: {kind.__name__}\n", f"{inspect.getdoc(kind)}\n", *head, *rows, ""])
 
 
-def main(args: Args) -> None:
-    """Write the pages, or compare them."""
-    pages = {"environments.md": environments_page(), "constants.md": constants_page()}
-    stale = [name for name, text in pages.items() if not (DOCS / name).is_file() or (DOCS / name).read_text("utf-8") != text]
+def main(args: Args) -> int:
+    """Write the pages, or compare them: 1 if one is stale."""
+    pages = {"environments.md": index_page(), **{f"rooms/{r.name}.md": room_page(r) for r in rooms().values()}}
+    stale = [
+        name for name, text in pages.items() if not (args.out / name).is_file() or (args.out / name).read_text("utf-8") != text
+    ]
     if args.check:
-        sys.exit(f"stale: {', '.join('docs/' + name for name in stale)}; run `make docs`" if stale else 0)
+        print(f"stale: {', '.join(str(args.out / name) for name in stale)}; run `make docs`" if stale else "all up to date")
+        return int(bool(stale))
     for name in stale:
-        write_atomically(DOCS / name, pages[name].encode())
-    print("written: " + (", ".join("docs/" + name for name in stale) or "nothing, all pages are up to date"))
+        write_atomically(args.out / name, pages[name].encode())
+    print("written: " + (", ".join(str(args.out / name) for name in stale) or "nothing, all pages are up to date"))
+    return 0
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args))
+    sys.exit(main(tyro.cli(Args, description=__doc__)))

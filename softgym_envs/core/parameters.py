@@ -146,7 +146,7 @@ class Parameters:
     @cached_property
     def _vector(self) -> Array:
         columns = [np.asarray(getattr(self, name), dtype=np.float64) for name in self.names()]
-        return np.stack(np.broadcast_arrays(*columns), axis=-1)
+        return np.stack(np.broadcast_arrays(*columns), axis=-1) if columns else np.zeros(0)
 
     def to_matrix(self, batch: int) -> Array:
         """All constants, one row per row of the batch, shape (B, P), contiguous.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,7 @@ class Room:
         anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in allowed.values())
         for name in keywords:
             if name in ("model", "dt", "device") or (name not in allowed and not anything):
-                own = sorted(set(allowed) - {"model", "dt", "device"}) or ["none"]
+                own = sorted(set(allowed) - {"model", "dt", "device", "room", "path"}) or ["none"]
                 named = "; dt, model and device are keywords of their own" if name in ("model", "dt", "device") else ""
                 raise OptionError(f"simulator_options has {name!r}; {_name(kind)} takes {', '.join(own)}{named}")
         if dt is not None:
@@ -157,10 +158,12 @@ class Room:
             return load(self.engine)  # type: ignore[no-any-return]
         if backend in self.truths:
             return load(self.truths[backend])  # type: ignore[no-any-return]
+        if str(backend).endswith(".toml"):
+            return partial(load("softgym_envs.core.mjcf:MjcfTruth"), room=self.name, path=Path(backend))
         if ":" in str(backend):
             return load(str(backend))  # type: ignore[no-any-return]
         allowed = ", ".join((NATIVE, *self.truths))
-        raise OptionError(f"backend is {backend!r}, allowed are {allowed} and 'package.module:function' of your own")
+        raise OptionError(f"backend is {backend!r}, allowed are {allowed}, 'package.module:function' or a .toml file of your own")
 
     def _check_truth(self, backend: str, made: Any, model: Any) -> None:
         """A world of the user's must have our states first, and our controls.
@@ -182,4 +185,4 @@ class Room:
 
 
 def _name(kind: Any) -> str:
-    return str(getattr(kind, "__name__", kind))
+    return str(getattr(kind, "__name__", None) or getattr(kind, "func", kind).__name__)

@@ -302,7 +302,7 @@ def finite_differences(
     rows, n, nu = state.shape[0], simulator.n, simulator.nu
     vectors = parameters.to_matrix(rows)
     specs = list(parameters.specs().values())
-    bounds = np.array([spec.bounds for spec in specs])
+    bounds = np.array([spec.bounds for spec in specs]).reshape(-1, 2)
     size = np.maximum(np.abs(vectors), 1e-3 * (bounds[:, 1] - bounds[:, 0]))
     upper = np.minimum(vectors + epsilon * size, bounds[:, 1])
     lower = np.maximum(vectors - epsilon * size, bounds[:, 0])

@@ -14,6 +14,7 @@ Legend: B batch, nx state, n tangent, nu control, nc context, no observation.
 from __future__ import annotations
 
 import importlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -145,6 +146,75 @@ class Task(Protocol):
     def draw_hints(self, context: Array) -> dict[str, Array]:
         """What a picture should show beside the robot, for one row's context (nc,): "goal" (3,), "velocity" (3,)."""
         ...
+
+
+class BaseTask(ABC):
+    """What a `Task` is unless it says otherwise: it sees the full state, and has no memory, no options and no failure.
+
+    A subclass is a frozen dataclass with a field `model`, a `core.base.Structure`. It writes at least `success_definition`,
+    `reset`, `reward` and `success`.
+    """
+
+    context_names: tuple[str, ...] = ()
+    option_names: tuple[str, ...] = ()
+    bound: float = 1e3
+    """Of every entry of the state [its unit]."""
+    model: Any
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The full state."""
+        layout = self.model.layout
+        return tuple(Entry(*named, -self.bound, self.bound) for named in zip(layout.names, layout.units, strict=True))
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """The controls."""
+        names: tuple[str, ...] = self.model.control_names
+        return names
+
+    def scale_action(self, action: Array) -> Array:
+        """From [-1, 1] to the bounds of the controls."""
+        low, high = self.model.control_bounds
+        return np.asarray(low + 0.5 * (action + 1.0) * (high - low))
+
+    def observe(self, state: Array, context: Array) -> Array:
+        """The state, as far as the model knows it."""
+        return state[:, : self.model.layout.nx].copy()
+
+    @property
+    def constants(self) -> Mapping[str, float]:
+        """None."""
+        return {}
+
+    @property
+    def disturbance_scale(self) -> Array:
+        """Nothing is kicked, (n,)."""
+        return np.zeros(self.model.layout.n)
+
+    def option_constants(self, options: Mapping[str, Any]) -> Mapping[str, float]:
+        """None."""
+        return {}
+
+    @abstractmethod
+    def reset(self, start: Start) -> tuple[Array, Array]:
+        """See `Task`."""
+
+    def update(self, context: Array, state: Array) -> Array:
+        """The context as it is."""
+        return context
+
+    def terminated(self, state: Array, context: Array) -> BoolArray:
+        """Never."""
+        return np.zeros(len(state), dtype=np.bool_)
+
+    def measure(self, state: Array, context: Array) -> dict[str, Array]:
+        """Nothing."""
+        return {}
+
+    def draw_hints(self, context: Array) -> dict[str, Array]:
+        """Nothing."""
+        return {}
 
 
 def check_options(task: Task, options: Mapping[str, Any] | None) -> dict[str, Any]:

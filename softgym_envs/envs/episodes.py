@@ -57,7 +57,7 @@ class Settings:
     device: str = "cpu"
     """"cpu", or a CUDA device for our engine."""
     simulator_options: Mapping[str, Any] | None = None
-    """Further keywords of the simulator; they win over the table [simulator.options] of a file given as `params`."""
+    """Further keywords of the simulator, such as its mode of contact; they stand with the room."""
     control_period: float = 0.1
     """Time between actions [s], a multiple of the simulator's dt."""
     params: Parameters | str | Path | None = None

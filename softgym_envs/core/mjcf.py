@@ -1,0 +1,234 @@
+"""A user's own MJCF as a truth of a room: a TOML file says which of its joints, bodies and actuators are our state and controls.
+
+The form of the file stands in docs/truths.md. What the MJCF has beyond our state is appended to it as entries "mjcf.qpos3", ...
+Legend: B batch, nx state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from .errors import FileFormatError, StructureError
+from .files import read_toml
+from .layout import Field
+from .mujoco_engine import Index, MujocoEngine, MujocoTwin
+from .parameters import Parameters
+from .simulator import Array, IntArray
+
+TABLES = {"mjcf": str, "dt": (int, float), "states": dict, "controls": dict, "held": dict}
+"""Entries of a file."""
+
+
+@dataclass(frozen=True)
+class NoParameters(Parameters):
+    """A world without constants of ours: it is as it was built."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one of our entries is in MuJoCo's physics state [qpos, qvel, act]: ours = scale * theirs + offset."""
+
+    index: int
+    scale: float = 1.0
+    offset: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class MjcfTruth(MujocoTwin):
+    """See the module docstring.
+
+    Raises:
+        FileFormatError: The file cannot be read, or has entries of the wrong kind.
+        StructureError: The MJCF has no such joint, body or actuator, or an entry of ours is neither mapped nor held.
+    """
+
+    parameters_class = NoParameters
+
+    model: Any
+    """The room's model: its layout and controls."""
+    room: str
+    """Name of the room."""
+    path: Path
+    """The mapping."""
+    dt: float = 0.0
+    """Physics step [s]; 0: the file's, else the MJCF's own."""
+    extra_fields: tuple[Field, ...] = field(default=(), init=False)
+
+    def __post_init__(self) -> None:
+        compiled = self._compiled
+        object.__setattr__(self, "dt", float(self.dt or self._document.get("dt", 0.0) or compiled.opt.timestep))
+        compiled.opt.timestep = self.dt
+        size, taken = compiled.nq + compiled.nv + compiled.na, {place.index for place in self._places.values()}
+        rest = [index for index in range(size) if index not in taken]
+        names = " ".join(_label(compiled, index) for index in rest)
+        object.__setattr__(self, "extra_fields", (Field("mjcf", None, (names, "-")),) if rest else ())
+        _ = self._actuators
+
+    @property
+    def extra_rest(self) -> Array:
+        """The MJCF's own first pose, of what is not ours."""
+        compiled = self._compiled
+        first = np.concatenate([compiled.qpos0, np.zeros(compiled.nv + compiled.na)])
+        return np.asarray(first[self._rest])
+
+    @cached_property
+    def engine(self) -> MujocoEngine:
+        """Batched stepping, in MuJoCo's own coordinates."""
+        return MujocoEngine(
+            self._compiled,
+            nx=self.nx,
+            nu=self.nu,
+            state_index=self._state_index,
+            control_index=self._actuators,
+            write_constants=lambda model, row: None,
+        )
+
+    def _step(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+        theirs, status = self.engine.step((state - self._offset) / self._scale, control, constants, substeps)
+        return theirs * self._scale + self._offset, status
+
+    # --- the mapping -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _document(self) -> dict[str, Any]:
+        document = read_toml(self.path)
+        for name, value in document.items():
+            if name not in TABLES:
+                raise FileFormatError(f"{self.path}: unknown entry {name!r}; allowed are {', '.join(TABLES)}")
+            if not isinstance(value, TABLES[name]) or isinstance(value, bool):  # type: ignore[arg-type]
+                raise FileFormatError(f"{self.path}: {name} is {value!r}")
+        for name in ("mjcf", "states", "controls"):
+            if name not in document:
+                raise FileFormatError(f"{self.path}: {name} is missing; see docs/truths.md")
+        return document
+
+    @cached_property
+    def _compiled(self) -> mujoco.MjModel:
+        source = Path(self.path).parent / self._document["mjcf"]
+        try:
+            return mujoco.MjModel.from_xml_path(str(source))
+        except (ValueError, OSError) as error:
+            raise FileFormatError(f"{self.path}: MuJoCo cannot load {source}: {error}") from error
+
+    @cached_property
+    def _places(self) -> dict[str, Place]:
+        """Entry of ours -> place; every entry of the model's layout that is not held."""
+        found: dict[str, Place] = {}
+        for name, where in self._document["states"].items():
+            found.update(self._read(name, where))
+        names, held = self.model.layout.names, self._document.get("held", {}).get("entries", [])
+        for name in (*found, *held):
+            if name not in names:
+                raise StructureError(f"{self.path}: {name!r} is no state entry of {self.room}; there are {_some(names)}")
+        missing = [name for name in names if name not in found and name not in held]
+        if missing:
+            raise StructureError(f"{self.path}: state entry {missing[0]!r} is neither mapped nor held ({len(missing)} missing)")
+        return found
+
+    def _read(self, name: str, where: Any) -> dict[str, Place]:
+        """One line of [states]."""
+        scale, offset = 1.0, 0.0
+        if isinstance(where, Mapping):
+            given = dict(where)
+            scale, offset = float(given.pop("scale", 1.0)), float(given.pop("offset", 0.0))
+            kind, target = next(iter(given.items())) if len(given) == 1 else ("", "")
+        else:
+            kind, _, target = str(where).partition(":")
+        if kind == "body":
+            return self._free_body(name, str(target))
+        if kind not in ("qpos", "qvel", "act") or not np.isfinite([scale, offset]).all() or scale == 0:
+            raise FileFormatError(f"{self.path}: {name} is {where!r}, expected 'qpos:joint', 'qvel:joint', 'act:actuator' or 'body:name'")
+        return {name: Place(self._address(kind, str(target)), scale, offset)}
+
+    def _address(self, kind: str, target: str) -> int:
+        """Of a hinge or slide joint, or of an actuator with activation, in [qpos, qvel, act]."""
+        compiled = self._compiled
+        what = mujoco.mjtObj.mjOBJ_ACTUATOR if kind == "act" else mujoco.mjtObj.mjOBJ_JOINT
+        index = mujoco.mj_name2id(compiled, what, target)
+        if index < 0:
+            raise StructureError(f"{self.path}: the MJCF has no {'actuator' if kind == 'act' else 'joint'} {target!r}")
+        if kind == "act":
+            if compiled.actuator_actadr[index] < 0:
+                raise StructureError(f"{self.path}: actuator {target!r} has no activation")
+            return int(compiled.nq + compiled.nv + compiled.actuator_actadr[index])
+        if compiled.jnt_type[index] not in (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE):
+            raise StructureError(f"{self.path}: joint {target!r} is no hinge or slide; map a free body as 'body:name'")
+        address = compiled.jnt_qposadr[index] if kind == "qpos" else compiled.nq + compiled.jnt_dofadr[index]
+        return int(address)
+
+    def _free_body(self, name: str, target: str) -> dict[str, Place]:
+        """Position, quaternion, velocity and rotation rate of a free body, for the field whose names begin with `name`."""
+        compiled = self._compiled
+        body = mujoco.mj_name2id(compiled, mujoco.mjtObj.mjOBJ_BODY, target)
+        joint = int(compiled.body_jntadr[body]) if body >= 0 else -1
+        if joint < 0 or compiled.jnt_type[joint] != mujoco.mjtJoint.mjJNT_FREE:
+            raise StructureError(f"{self.path}: the MJCF has no free body {target!r}")
+        ours = [entry for entry in self.model.layout.names if entry.startswith(f"{name}.")]
+        if len(ours) != 13:
+            raise StructureError(f"{self.path}: {name} has {len(ours)} entries of ours, a free body has 13")
+        q, v = int(compiled.jnt_qposadr[joint]), int(compiled.nq + compiled.jnt_dofadr[joint])
+        return {entry: Place(index) for entry, index in zip(ours, (*range(q, q + 7), *range(v, v + 6)), strict=True)}
+
+    @cached_property
+    def _actuators(self) -> Index:
+        """Actuator of every control of ours."""
+        found = []
+        for name in self.model.control_names:
+            if name not in self._document["controls"]:
+                raise StructureError(f"{self.path}: control {name!r} is not mapped; ours are {_some(self.model.control_names)}")
+            index = mujoco.mj_name2id(self._compiled, mujoco.mjtObj.mjOBJ_ACTUATOR, str(self._document["controls"][name]))
+            if index < 0:
+                raise StructureError(f"{self.path}: the MJCF has no actuator {self._document['controls'][name]!r}")
+            found.append(index)
+        return np.array(found, dtype=np.intp)
+
+    @cached_property
+    def _rest(self) -> Index:
+        """Places in MuJoCo's physics state that are none of ours."""
+        taken = {place.index for place in self._places.values()}
+        compiled = self._compiled
+        return np.array([i for i in range(compiled.nq + compiled.nv + compiled.na) if i not in taken], dtype=np.intp)
+
+    @cached_property
+    def _state_index(self) -> Index:
+        """Where each entry of MuJoCo's physics state is in ours."""
+        compiled, names = self._compiled, self.model.layout.names
+        found = np.zeros(compiled.nq + compiled.nv + compiled.na, dtype=np.intp)
+        for name, place in self._places.items():
+            found[place.index] = names.index(name)
+        found[self._rest] = len(names) + np.arange(len(self._rest))
+        return found
+
+    @cached_property
+    def _scale(self) -> Array:
+        return self._per_entry("scale", 1.0)
+
+    @cached_property
+    def _offset(self) -> Array:
+        return self._per_entry("offset", 0.0)
+
+    def _per_entry(self, what: str, default: float) -> Array:
+        values = np.full(self.nx, default)
+        for name, place in self._places.items():
+            values[self.model.layout.names.index(name)] = getattr(place, what)
+        return values
+
+
+def _label(compiled: mujoco.MjModel, index: int) -> str:
+    """qpos3, qvel2 or act0."""
+    if index < compiled.nq:
+        return f"qpos{index}"
+    return f"qvel{index - compiled.nq}" if index < compiled.nq + compiled.nv else f"act{index - compiled.nq - compiled.nv}"
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:8]) + (f", ... ({len(names)} in all)" if len(names) > 8 else "")
+
+
