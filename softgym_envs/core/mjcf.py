@@ -53,13 +53,13 @@ class MjcfTruth(MujocoTwin):
 
     model: Any
     """The room's model: its layout and controls."""
-    room: str
+    room: str  # type: ignore[misc]  # here it belongs to the value, not to the class
     """Name of the room."""
     path: Path
     """The mapping."""
     dt: float = 0.0
     """Physics step [s]; 0: the file's, else the MJCF's own."""
-    extra_fields: tuple[Field, ...] = field(default=(), init=False)
+    extra_fields: tuple[Field, ...] = field(default=(), init=False)  # type: ignore[misc]
 
     def __post_init__(self) -> None:
         compiled = self._compiled
@@ -144,7 +144,9 @@ class MjcfTruth(MujocoTwin):
         if kind == "body":
             return self._free_body(name, str(target))
         if kind not in ("qpos", "qvel", "act") or not np.isfinite([scale, offset]).all() or scale == 0:
-            raise FileFormatError(f"{self.path}: {name} is {where!r}, expected 'qpos:joint', 'qvel:joint', 'act:actuator' or 'body:name'")
+            raise FileFormatError(
+                f"{self.path}: {name} is {where!r}, expected 'qpos:joint', 'qvel:joint', 'act:actuator' or 'body:name'"
+            )
         return {name: Place(self._address(kind, str(target)), scale, offset)}
 
     def _address(self, kind: str, target: str) -> int:
@@ -230,5 +232,3 @@ def _label(compiled: mujoco.MjModel, index: int) -> str:
 
 def _some(names: tuple[str, ...]) -> str:
     return ", ".join(names[:8]) + (f", ... ({len(names)} in all)" if len(names) > 8 else "")
-
-

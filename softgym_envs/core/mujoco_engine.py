@@ -61,13 +61,15 @@ class MujocoEngine:
     nx: int
     """Length of the robot's state; entries that no index names stay as they are."""
     nu: int
-    """Number of controls: they drive the first nu actuators, all others get zero."""
+    """Number of controls; actuators that none drives get zero."""
     state_index: Index
     """(nq + nv + na,): where in the robot's state MuJoCo's qpos, qvel and act are."""
     write_constants: Callable[[mujoco.MjModel, Array], None]
     """Writes one row of constants (P,) into a model; derived fields (mj_setConst) are renewed afterwards."""
     mocap_index: Index = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     """(7 nmocap,): where the positions, then the quaternions of mocap bodies (held fixed) are."""
+    control_index: Index = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    """(nu,): the actuator that each control drives; empty: the first nu."""
     speed_limit: float = 1e3
     """Largest velocity [m/s, rad/s] before a row counts as diverged."""
     num_threads: int = field(default_factory=lambda: _available_cores())
@@ -131,7 +133,7 @@ class MujocoEngine:
     def _inputs(self, state: Array, control: Array) -> Array:
         """MuJoCo's ctrl, mocap_pos and mocap_quat, one row each."""
         inputs = np.zeros((len(state), self.model.nu + len(self.mocap_index)))
-        inputs[:, : self.nu] = control
+        inputs[:, self.control_index if len(self.control_index) else slice(self.nu)] = control
         inputs[:, self.model.nu :] = state[:, self.mocap_index]
         return inputs
 

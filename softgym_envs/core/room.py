@@ -163,7 +163,9 @@ class Room:
         if ":" in str(backend):
             return load(str(backend))  # type: ignore[no-any-return]
         allowed = ", ".join((NATIVE, *self.truths))
-        raise OptionError(f"backend is {backend!r}, allowed are {allowed}, 'package.module:function' or a .toml file of your own")
+        raise OptionError(
+            f"backend is {backend!r}, allowed are {allowed}, 'package.module:function' or a .toml file of your own"
+        )
 
     def _check_truth(self, backend: str, made: Any, model: Any) -> None:
         """A world of the user's must have our states first, and our controls.

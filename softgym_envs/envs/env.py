@@ -178,7 +178,7 @@ def require_reset(episodes: Episodes) -> None:
 
 def measures(episodes: Episodes) -> dict[str, Any]:
     """What the task measures, and the constants where they are not the nominal ones; all (B, ...)."""
-    info: dict[str, Any] = episodes.task.measure(episodes.state, episodes.context)
+    info: dict[str, Any] = episodes.task.measure(episodes.seen, episodes.context)
     if episodes.parameters is not episodes.nominal:
         info["constants"] = episodes.constants.copy()
     return info

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.base import BaseSimulator
 from ..core.errors import OptionError, ParameterError, ShapeError
 from ..core.parameters import ParameterDistribution, Parameters, UniformParameters
 from ..core.room import NATIVE, Room
@@ -116,14 +117,16 @@ class Episodes:
         self.rngs = list(rngs)
         self.settings = settings
         self.substeps = whole_steps("control_period", settings.control_period, simulator.dt)
-        self.nominal = nominal_constants(simulator, settings.params, len(rngs)).replace(**task.constants)
+        self.nominal = _with(nominal_constants(simulator, settings.params, len(rngs)), task.constants)
         self.distribution = distribution(self.nominal, settings.randomize)
         entries = task.entries
         self.low = np.array([e.low for e in entries], dtype=np.float32).astype(np.float64)
         self.high = np.array([e.high for e in entries], dtype=np.float32).astype(np.float64)
         self._lower, self._upper = self.low[None], self.high[None]
         self._noise = settings.sensor_noise * np.array([e.scale for e in entries])
-        self._kick = settings.disturbance * task.disturbance_scale
+        self._seen = simulator.model.layout.nx if isinstance(simulator, BaseSimulator) else simulator.nx
+        beyond = simulator.n - len(task.disturbance_scale)
+        self._kick = settings.disturbance * np.pad(task.disturbance_scale, (0, beyond))
         self._rows, self._na = len(rngs), len(task.action_names)
         self.state = np.zeros((self._rows, simulator.nx))
         self.context = np.zeros((self._rows, len(task.context_names)))
@@ -153,10 +156,13 @@ class Episodes:
 
         def settle(state: Array, control: Array, seconds: float) -> Array:
             steps = whole_steps("settle time", seconds, self.simulator.dt)
-            return self.simulator.step(state, control, parameters, substeps=steps)[0]
+            return self._visible(self.simulator.step(self._whole(state), control, parameters, substeps=steps)[0])
 
-        table = dict(zip(self.nominal.names(), constants.T, strict=True))
-        first, context = self.task.reset(Start([self.rngs[row] for row in rows], given, table, settle, state))
+        fixed = {name: np.full(len(rows), value) for name, value in self.task.constants.items()}
+        table = {**fixed, **dict(zip(self.nominal.names(), constants.T, strict=True))}
+        shown = None if state is None else self._visible(state)
+        first, context = self.task.reset(Start([self.rngs[row] for row in rows], given, table, settle, shown))
+        first = self._whole(first) if state is None or self._seen == self.simulator.nx else state
         self.begun = True
         if not np.array_equal(self.constants[rows], constants):
             self.constants[rows] = constants
@@ -164,9 +170,22 @@ class Episodes:
         self.state[rows], self.context[rows] = first, context
         self.queue[rows] = 0.0
         self.steps[rows] = 0
-        observed = self._sense(self.task.observe(first, context), rows)
+        observed = self._sense(self.task.observe(self._visible(first), context), rows)
         self.observed[rows] = observed
         return observed.astype(np.float32)
+
+    @property
+    def seen(self) -> Array:
+        """What the task sees of the state, (B, entries of the robot's model)."""
+        return self._visible(self.state)
+
+    def _visible(self, state: Array) -> Array:
+        """What the task sees of states (..., nx): the entries of the robot's model, which come first."""
+        return state if self._seen == state.shape[-1] else np.ascontiguousarray(state[..., : self._seen])
+
+    def _whole(self, state: Array) -> Array:
+        """States of the robot's model as states of the world: what the model does not know is at rest."""
+        return state if self._seen == self.simulator.nx else self.simulator.embed(state)  # type: ignore[attr-defined]
 
     def _given_state(self, value: Any, rows: NDArray[np.intp]) -> Array | None:
         if value is None:
@@ -223,12 +242,13 @@ class Episodes:
         if broken:
             failed |= ~np.isfinite(next_state).all(axis=1)
             next_state = np.where(failed[:, None], state, next_state)
-        before, context = context, task.update(context, next_state)
-        terms = task.reward(state, next_state, action, before, context)
+        seen, next_seen = self._visible(state), self._visible(next_state)
+        before, context = context, task.update(context, next_seen)
+        terms = task.reward(seen, next_seen, action, before, context)
         self.state, self.context = next_state, context
         self.steps += _ONE
-        observed = self._sense(task.observe(next_state, context), None, active)
-        terminated, success = task.terminated(next_state, context), task.success(next_state, context)
+        observed = self._sense(task.observe(next_seen, context), None, active)
+        terminated, success = task.terminated(next_seen, context), task.success(next_seen, context)
         reward = functools.reduce(operator.add, terms.values())
         terms["failure"] = np.zeros(self._rows)
         if broken:
@@ -363,6 +383,11 @@ def _simulator(room: Room, model: Any, settings: Settings, spec: SimulatorSpec |
                 "(Parameters.load) if you know that they hold"
             )
     return made
+
+
+def _with(nominal: Parameters, constants: Mapping[str, float]) -> Parameters:
+    """Constants with those that a task fixes, as far as this world has them."""
+    return nominal.replace(**{name: value for name, value in constants.items() if name in nominal.names()})
 
 
 def whole_steps(name: str, seconds: float, dt: float) -> int:

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..core.base import BaseSimulator
 from ..core.errors import OptionError
 from ..core.simulator import Simulator
 from ..core.task import Task
 from .model import BlockModel
-from .tasks import ReachPose, same
+from .tasks import ReachPose
 
 
 def sliding_block(
@@ -49,13 +48,11 @@ def sliding_block(
         model = replace(model, supports=_points(supports))
     if handle is not None:
         model = replace(model, handle=_pair("handle", handle))
-    simulator = simulate(model)
-    embed = simulator.embed if isinstance(simulator, BaseSimulator) else same
     task = ReachPose(
         model, control_period, obs_mode, control_weight, goal_distance=_pair("goal_distance", goal_distance),
-        goal_turn=goal_turn, tolerance=_pair("tolerance", tolerance), embed=embed, extra=simulator.nx - 6,
+        goal_turn=goal_turn, tolerance=_pair("tolerance", tolerance),
     )  # fmt: skip
-    return task, simulator
+    return task, simulate(model)
 
 
 def _points(value: Any) -> Any:

@@ -10,7 +10,7 @@ Legend: B batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -32,11 +32,6 @@ LEVER = 0.1
 """[m/rad] A radian off is as bad as this distance."""
 REST = 0.05
 """[m/s] Speed of the block's corners at which it counts as at rest."""
-
-
-def same(planar: Array) -> Array:
-    """Planar states as they are: those of our own engine."""
-    return planar
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +58,6 @@ class ReachPose:
     """[rad] Largest angle from the first pose."""
     place: float = 0.2
     """First poses are within this of the origin, in x and in y [m]; directions are uniform."""
-    embed: Callable[[Array], Array] = same
-    """Planar states (B, 6) -> states of the simulator (B, nx), which begin with them."""
-    extra: int = 0
-    """Entries of the simulator's state beyond the planar ones."""
     constants: Mapping[str, float] = field(default_factory=dict)
     """Constants that the task fixes."""
 
@@ -99,7 +90,7 @@ class ReachPose:
     @cached_property
     def disturbance_scale(self) -> Array:
         """A kick of unit size is 1 m/s, and 1 m/s at 0.1 m from the centre."""
-        return np.concatenate([[0.0, 0.0, 0.0, 1.0, 1.0, 10.0], np.zeros(self.extra)])
+        return np.array([0.0, 0.0, 0.0, 1.0, 1.0, 10.0])
 
     def option_constants(self, options: Mapping[str, Any]) -> Mapping[str, float]:
         """None."""
@@ -110,7 +101,7 @@ class ReachPose:
         uniform = np.array([2.0 * rng.random(6) - 1.0 for rng in start.rngs])
         planar = np.zeros((len(uniform), 6))
         planar[:, :2], planar[:, 2] = self.place * uniform[:, :2], np.pi * uniform[:, 2]
-        state = self.embed(planar) if start.state is None else start.state
+        state = planar if start.state is None else start.state
         low, high = self.goal_distance
         length = low + (high - low) * 0.5 * (1.0 + uniform[:, 3])
         angle = np.pi * uniform[:, 4]
@@ -146,7 +137,7 @@ class ReachPose:
     def observe(self, state: Array, context: Array) -> Array:
         """See `entries`."""
         if self.obs_mode == "state":
-            return np.concatenate([state[:, :6], context[:, : GOAL_THETA + 1]], axis=1)
+            return np.concatenate([state, context[:, : GOAL_THETA + 1]], axis=1)
         c, s = np.cos(state[:, 2]), np.sin(state[:, 2])
         x, y = context[:, GOAL_X] - state[:, 0], context[:, GOAL_Y] - state[:, 1]
         turn = context[:, GOAL_THETA] - state[:, 2]
