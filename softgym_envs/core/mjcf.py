@@ -160,7 +160,7 @@ class MjcfTruth(MujocoTwin):
             if compiled.actuator_actadr[index] < 0:
                 raise StructureError(f"{self.path}: actuator {target!r} has no activation")
             return int(compiled.nq + compiled.nv + compiled.actuator_actadr[index])
-        if compiled.jnt_type[index] not in (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE):
+        if mujoco.mjtJoint(compiled.jnt_type[index]) not in (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE):
             raise StructureError(f"{self.path}: joint {target!r} is no hinge or slide; map a free body as 'body:name'")
         address = compiled.jnt_qposadr[index] if kind == "qpos" else compiled.nq + compiled.jnt_dofadr[index]
         return int(address)
@@ -170,7 +170,7 @@ class MjcfTruth(MujocoTwin):
         compiled = self._compiled
         body = mujoco.mj_name2id(compiled, mujoco.mjtObj.mjOBJ_BODY, target)
         joint = int(compiled.body_jntadr[body]) if body >= 0 else -1
-        if joint < 0 or compiled.jnt_type[joint] != mujoco.mjtJoint.mjJNT_FREE:
+        if joint < 0 or mujoco.mjtJoint(compiled.jnt_type[joint]) != mujoco.mjtJoint.mjJNT_FREE:
             raise StructureError(f"{self.path}: the MJCF has no free body {target!r}")
         ours = [entry for entry in self.model.layout.names if entry.startswith(f"{name}.")]
         if len(ours) != 13:

@@ -136,6 +136,8 @@ class Room:
         keywords: dict[str, Any] = dict(options or {})
         allowed = dict(inspect.signature(kind).parameters)
         anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in allowed.values())
+        if "model" not in allowed and not anything:
+            raise OptionError(f"backend {backend!r} takes {', '.join(allowed)}; expected a function of model=, dt=, ...")
         for name in keywords:
             if name in ("model", "dt", "device") or (name not in allowed and not anything):
                 own = sorted(set(allowed) - {"model", "dt", "device", "room", "path"}) or ["none"]
