@@ -136,8 +136,6 @@ class Room:
         keywords: dict[str, Any] = dict(options or {})
         allowed = dict(inspect.signature(kind).parameters)
         anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in allowed.values())
-        if "model" not in allowed and not anything:
-            raise OptionError(f"backend {backend!r} takes {', '.join(allowed)}; expected a function of model=, dt=, ...")
         for name in keywords:
             if name in ("model", "dt", "device") or (name not in allowed and not anything):
                 own = sorted(set(allowed) - {"model", "dt", "device", "room", "path"}) or ["none"]
@@ -149,10 +147,10 @@ class Room:
             keywords["device"] = device
         elif device != "cpu":
             raise OptionError(f"device is {device!r}, backend {backend!r} of {self.name} runs on 'cpu'")
-        made: Simulator = kind(model=model, **keywords)
-        if backend not in (NATIVE, *self.truths):
-            self._check_truth(backend, made, model)
-        return made
+        if backend in (NATIVE, *self.truths):
+            made: Simulator = kind(model=model, **keywords)
+            return made
+        return self._truth(backend, kind, {"model": model, **keywords})
 
     def _door(self, backend: str) -> Callable[..., Any]:
         """What makes a simulator of this backend."""
@@ -169,15 +167,19 @@ class Room:
             f"backend is {backend!r}, allowed are {allowed}, 'package.module:function' or a .toml file of your own"
         )
 
-    def _check_truth(self, backend: str, made: Any, model: Any) -> None:
-        """A world of the user's must have our states first, and our controls.
+    def _truth(self, backend: str, kind: Callable[..., Any], keywords: dict[str, Any]) -> Simulator:
+        """A world of the user's: it must have our states first, and our controls.
 
         Raises:
-            OptionError: It is no Simulator, or has other states or controls.
+            OptionError: It cannot be called like this, is no Simulator, or has other states or controls.
         """
+        try:
+            made = kind(**keywords)
+        except TypeError as error:
+            raise OptionError(f"backend {backend!r} cannot be called with {', '.join(keywords)}: {error}") from error
         if not isinstance(made, Simulator):
             raise OptionError(f"backend {backend!r} made {type(made).__name__}, expected a Simulator; see core/simulator.py")
-        ours: Simulator = load(self.engine)(model=model)
+        ours: Simulator = load(self.engine)(model=keywords["model"])
         for what, theirs, expected in (
             ("states", made.state_names[: ours.nx], ours.state_names),
             ("controls", made.control_names, ours.control_names),
@@ -186,6 +188,7 @@ class Room:
                 wrong = next((a for a in expected if a not in theirs), None)
                 said = f"lacks {wrong!r}" if wrong else f"has another order than {', '.join(expected[:4])}, ..."
                 raise OptionError(f"backend {backend!r}: its {what} must begin as our engine's do; it {said}")
+        return made
 
 
 def _name(kind: Any) -> str:
