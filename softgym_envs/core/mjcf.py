@@ -1,4 +1,4 @@
-"""A user's own MJCF as a truth of a room: a TOML file says which of its joints, bodies and actuators are our state and controls.
+"""A user's own MJCF as a truth of a room: a TOML file says which joints, bodies and actuators are our state and controls.
 
 The form of the file stands in docs/truths.md. What the MJCF has beyond our state is appended to it as entries "mjcf.qpos3", ...
 Legend: B batch, nx state.
