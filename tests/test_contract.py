@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import OptionError, ParameterError, ShapeError
-from softgym_envs.core.simulator import Differentiable, Simulator, Status, finite_differences, is_exact
+from softgym_envs.core.simulator import Differentiable, Simulator, Status, Symbolic, finite_differences, is_exact
 from softgym_envs.core.trajectory import Trajectory
 from softgym_envs.core.units import SI_UNITS
 from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
@@ -332,6 +332,18 @@ def test_a_pull_back_is_the_transposed_linearization(setup: Setup) -> None:
     failing[1] = setup.case.broken(sim, failing[1:2])[0]
     gradient = sim.vjp(failing, controls, cotangent)
     assert np.isfinite(gradient.state[0]).all() and np.isnan(gradient.state[1]).all()
+
+
+def test_a_symbolic_step_is_the_step(setup: Setup) -> None:
+    sim = setup.simulator
+    if not isinstance(sim, Symbolic):
+        return
+    try:
+        form = sim.symbolic_step()
+    except OptionError:
+        return  # a structure that the second formulation does not know
+    sizes = [form.step.size1_in(k) for k in range(4)]
+    assert sizes == [sim.nx, sim.nu, len(sim.default_parameters.names()), sim.nx]
 
 
 def test_linearize_has_shapes_and_is_the_derivative(setup: Setup) -> None:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import FileFormatError, MissingDependencyError, OptionError
 from softgym_envs.core.files import write_atomically
+from softgym_envs.core.task import LooksFromActuators
 
 try:
     from stable_baselines3 import PPO, SAC
@@ -270,7 +271,7 @@ def _new_model(training: Training, envs: SB3VecEnv) -> BaseAlgorithm:
 
 def _views_of(training: Training, envs: SB3VecEnv) -> NDArray[np.int64]:
     environment: Any = envs.envs.unwrapped
-    views: NDArray[np.int64] | None = getattr(environment.task, "actuator_views", None)
+    views = environment.task.actuator_views if isinstance(environment.task, LooksFromActuators) else None
     if views is None:
         raise OptionError(f"shared is True, but the task of {training.env_id} does not say what its actuators look at")
     return views

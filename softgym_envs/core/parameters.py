@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import tomli_w
@@ -248,6 +248,7 @@ class Parameters:
         return float(value)
 
 
+@runtime_checkable
 class ParameterDistribution(Protocol):
     """Domain randomisation: a distribution over constants, drawn once per reset."""
 

@@ -61,6 +61,16 @@ class Start:
 
 
 @runtime_checkable
+class LooksFromActuators(Protocol):
+    """A task whose actuators are alike, so that one network may serve them all."""
+
+    @property
+    def actuator_views(self) -> NDArray[np.int64] | None:
+        """Entries of the observation that every actuator looks at, (ends, nu, F); None where they are not alike."""
+        ...
+
+
+@runtime_checkable
 class Task(Protocol):
     """See the module docstring."""
 

@@ -434,7 +434,7 @@ def distribution(
     if randomize is None:
         return None
     if not isinstance(randomize, Mapping):
-        if not hasattr(randomize, "sample"):
+        if not isinstance(randomize, ParameterDistribution):
             raise OptionError(
                 f"randomize is {randomize!r}, expected {{constant: (low, high)}}, or a distribution with a method `sample`"
             )

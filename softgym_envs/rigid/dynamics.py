@@ -29,9 +29,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from ..core.complementarity import ComplementarityForm
 from ..core.numba_engine import NumbaEngine, NumbaSimulator
 from ..core.parameters import Parameters
 from ..core.simulator import Array, check_array, check_number
@@ -68,6 +70,13 @@ class _ContactSimulator(NumbaSimulator):
         mass = constants[:, self.parameters_class.index("mass")]
         found[..., : self.forces_per_body] *= (mass / self.dt)[:, None, None]
         return found.reshape(len(state), -1)
+
+    def symbolic_step(self) -> ComplementarityForm:
+        """See `Symbolic`; CasADi is needed."""
+        from .symbolic import complementarity_form
+
+        this: Any = self
+        return complementarity_form(this)
 
     @property
     @abstractmethod

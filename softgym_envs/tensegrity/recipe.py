@@ -123,10 +123,11 @@ def _state_of(model: TensegrityModel, position: Array, velocity: Array) -> Array
     nodes = _laid_onto(model.nodes, position, tracked)
     moving = np.where(tracked[:, None], velocity, velocity[tracked].mean(axis=0))
     state = model.state_from_nodes(nodes)
+    _, turn, speed, rate, _ = model.split(state)
     for rod, (a, b, va, vb) in enumerate(zip(nodes[::2], nodes[1::2], moving[::2], moving[1::2], strict=True)):
-        entries, along = state[13 * rod : 13 * rod + 13], b - a
-        entries[7:10] = 0.5 * (va + vb)
-        entries[10:13] = lie.rotate(lie.conjugate(entries[3:7]), np.cross(along, vb - va) / (along @ along))
+        along = b - a
+        speed[rod] = 0.5 * (va + vb)
+        rate[rod] = lie.rotate(lie.conjugate(turn[rod]), np.cross(along, vb - va) / (along @ along))
     return np.asarray(state)
 
 

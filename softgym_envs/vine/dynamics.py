@@ -15,6 +15,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from ..core.complementarity import ComplementarityForm
 from ..core.errors import OptionError
 from ..core.parameters import Parameters
 from ..core.simulator import check_array, check_number
@@ -77,6 +78,12 @@ class VineSimulator(WarpSimulator):
         scratch = [wp.zeros((len(state), count), dtype=dtype, device=self.device) for dtype, count in self._scratch]
         wp.launch(_forces, dim=len(state), inputs=[*self.engine.structure, *given, *scratch, out], device=self.device)
         return contact_table(np.asarray(out.numpy()))
+
+    def symbolic_step(self) -> ComplementarityForm:
+        """See `Symbolic`; CasADi is needed."""
+        from .symbolic import complementarity_form
+
+        return complementarity_form(self)
 
     @cached_property
     def engine(self) -> WarpEngine:

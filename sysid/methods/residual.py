@@ -1,6 +1,6 @@
 """The last stage of a progressive fit ([Wang2020] IV-D): a learned correction in the simulator, trained on its own gradients.
 
-The simulator offers weights w (`ResidualSimulator`); the loss is that of multiple shooting,
+The simulator offers weights w (`core.simulator.Residual`); the loss is that of multiple shooting,
 
     loss(w) = mean_{s, k, i} ((x_{s,k}(w) - y_{s,k}) / sigma)_i^2,    k = 1 ... L,
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,28 +24,13 @@ from scipy.optimize import minimize
 
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.simulator import IntArray, Simulator
+from softgym_envs.core.simulator import Residual, Simulator
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 Array = NDArray[np.float64]
 
 
-class ResidualSimulator(Simulator, Protocol):
-    """A simulator with a learned correction; a frozen dataclass, so that `dataclasses.replace` changes the weights."""
-
-    @property
-    def residual(self) -> tuple[float, ...]:
-        """W weights; () for none."""
-        ...
-
-    def residual_vjp(
-        self, state: Array, controls: Array, cotangent: Array, parameters: Parameters | None = None, *, substeps: int = 1
-    ) -> tuple[Array, IntArray, Array]:
-        """States (B, T+1, nx), status (B,), and every row's gradient (B, W) of sum(cotangent * states) along the weights."""
-        ...
-
-
-R = TypeVar("R", bound=ResidualSimulator)
+R = TypeVar("R", bound=Residual)
 
 
 @dataclass(frozen=True)
@@ -266,4 +251,4 @@ def _cut(blocks: Sequence[tuple[Array, Array]], length: int) -> _Segments:
     return _Segments(*(np.ascontiguousarray(np.stack(column)) for column in zip(*pieces, strict=True)))
 
 
-__all__ = ["Progress", "ResidualFit", "ResidualOptions", "ResidualSimulator", "fit_residual"]
+__all__ = ["Progress", "ResidualFit", "ResidualOptions", "fit_residual"]
