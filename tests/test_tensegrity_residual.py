@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from softgym_envs.core.errors import DataError, OptionError
+from softgym_envs.core.spec import SimulatorSpec
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.tensegrity import TensegrityParameters
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
@@ -120,7 +121,7 @@ def test_where_there_is_nothing_to_correct_none_is_used():
 def test_a_file_of_constants_brings_its_correction(tmp_path):
     weights = some_weights()
     simulator = replace(ENGINE, residual=weights)
-    path = TensegrityParameters(friction=0.6).save(tmp_path / "fit.toml", simulator=simulator.options)
+    path = TensegrityParameters(friction=0.6).save(tmp_path / "fit.toml", simulator=SimulatorSpec.of(simulator).table())
     env = gym.make("softgym_envs:TensegrityCrawl-v0", params=path, disable_env_checker=True)
     made = env.unwrapped.episodes.simulator
     assert made.contact == "patch" and np.array_equal(made.residual, weights)
