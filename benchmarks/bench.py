@@ -6,10 +6,7 @@ Single-robot rows run on one core. The robot is the SUPERball, settled on the gr
 
 from __future__ import annotations
 
-import json
 import os
-import platform
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,9 +15,9 @@ import gymnasium as gym
 import mujoco
 import numpy as np
 import tyro
-import warp as wp
 
-from softgym_envs.core.files import write_atomically
+from softgym_envs.core.files import write_json
+from softgym_envs.core.timing import Rate, alone, compare, machine, table
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.mujoco import TensegrityTwin
 
@@ -35,37 +32,7 @@ class Args:
     """Where the table goes."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """One line of the table."""
-
-    what: str
-    ours: float
-    mujoco: float | None
-    unit: str
-    ratio: float | None = None
-    required: str = ""
-
-
-Side = tuple[float, Callable[[], object]]
-"""How many things, and the work that does them."""
-
-
-def rate(count: float, work: Callable[[], object]) -> float:
-    """`count` things per second."""
-    start = time.perf_counter()
-    work()
-    return count / (time.perf_counter() - start)
-
-
-def compare(what: str, unit: str, ours: Side, theirs: Side, *, rounds: int, required: str) -> Row:
-    """Both sides in turn, `rounds` times."""
-    rates = np.array([(rate(*ours), rate(*theirs)) for _ in range(rounds)])
-    own, peer = (float(r) for r in np.median(rates, axis=0))
-    return Row(what, own, peer, unit, float(np.median(rates[:, 0] / rates[:, 1])), required)
-
-
-def single_robot(rounds: int) -> list[Row]:
+def single_robot(rounds: int) -> list[Rate]:
     """Substeps and gradients of one robot."""
     simulator, twin = TensegritySimulator(), TensegrityTwin()
     state, _ = simulator.step(simulator.initial_state(), np.zeros((1, 24)), substeps=5000)
@@ -111,7 +78,7 @@ def episodes(backend: str, steps: int) -> Callable[[], None]:
     return run
 
 
-def single_env(rounds: int) -> Row:
+def single_env(rounds: int) -> Rate:
     """gym.make at the 100 ms control period."""
     native, twin = episodes("native", 100), episodes("mujoco", 20)
     return compare(
@@ -119,7 +86,7 @@ def single_env(rounds: int) -> Row:
     )
 
 
-def batches(rounds: int) -> list[Row]:
+def batches(rounds: int) -> list[Rate]:
     """The native vector environment on all cores."""
     rows = []
     for count in (1, 64, 1024):
@@ -133,47 +100,21 @@ def batches(rounds: int) -> list[Row]:
                 env.step(actions)
 
         run()
-        rates = [rate(count * repeats, run) for _ in range(max(3, rounds // 3))]
-        rows.append(Row(f"make_vec, {count} rows, {os.cpu_count()} cores", float(np.median(rates)), None, "env-steps/s"))
+        what = f"make_vec, {count} rows, {os.cpu_count()} cores"
+        rows.append(alone(what, "env-steps/s", (count * repeats, run), rounds=max(3, rounds // 3)))
     return rows
-
-
-def report(rows: list[Row]) -> str:
-    """The table as Markdown."""
-    lines = ["| what | ours | MuJoCo | ratio | required |", "|---|---:|---:|---:|---:|"]
-    for row in rows:
-        theirs = "" if row.mujoco is None else f"{row.mujoco:,.0f}"
-        ratio = "" if row.ratio is None else f"{row.ratio:.1f}"
-        lines.append(f"| {row.what} [{row.unit}] | {row.ours:,.0f} | {theirs} | {ratio} | {row.required} |")
-    return "\n".join(lines)
-
-
-def machine() -> dict[str, str]:
-    """What it ran on."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    names = [line.split(":")[1].strip() for line in lines if "model name" in line]
-    return {
-        "cpu": names[0] if names else platform.processor(),
-        "cores": str(os.cpu_count()),
-        "load": " ".join(f"{value:.1f}" for value in os.getloadavg()),
-        "python": platform.python_version(),
-        "warp": wp.__version__,
-        "mujoco": mujoco.__version__,
-        "numpy": np.__version__,
-    }
 
 
 def main(args: Args) -> None:
     """Measure, print, save."""
-    host = machine()
+    host = machine("warp-lang", "mujoco", "numpy")
     rows = [*single_robot(args.rounds), single_env(args.rounds), *batches(args.rounds)]
     forward, gradient = rows[0].ours, rows[1].ours
     print(", ".join(f"{key} {value}" for key, value in host.items()))
-    print(report(rows))
+    print(table(rows))
     print(f"forward + backward costs {forward / gradient:.1f} times a forward pass")
     document = {"machine": host, "rows": [asdict(row) for row in rows], "backward_over_forward": forward / gradient}
-    write_atomically(args.out, json.dumps(document, indent=1).encode())
+    write_json(args.out, document)
     print(f"written to {args.out}")
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy as np
 import tyro
 
 from softgym_envs.core.files import git_commit, write_atomically
+from softgym_envs.core.timing import rate
 from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
 from softgym_envs.rigid.model import BlockModel
 from softgym_envs.rigid.mujoco import BlockTwin, ParticleTwin
@@ -48,13 +48,6 @@ class Row:
     mujoco_dt: float
     time_ratio: float
     """Simulated seconds per second, ours over MuJoCo's."""
-
-
-def rate(count: int, work: Callable[[], object]) -> float:
-    """`count` things per second."""
-    begin = time.perf_counter()
-    work()
-    return count / (time.perf_counter() - begin)
 
 
 def mj_loop(twin: Any, state: np.ndarray, steps: int) -> Callable[[], object]:

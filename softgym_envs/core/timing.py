@@ -1,0 +1,75 @@
+"""Speed, stated as ratios: two sides run in turn in one process, so that whatever else the machine does hits both."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Rate:
+    """One line of a table of speeds."""
+
+    what: str
+    unit: str
+    ours: float
+    """Median over the rounds."""
+    peer: float | None = None
+    """Median over the rounds; None: nothing is set beside it."""
+    ratio: float | None = None
+    """Median over the rounds of ours / peer."""
+    required: str = ""
+
+
+Side = tuple[float, Callable[[], object]]
+"""How many things, and the work that does them."""
+
+
+def rate(count: float, work: Callable[[], object]) -> float:
+    """`count` things per second of wall time."""
+    start = time.perf_counter()
+    work()
+    return count / (time.perf_counter() - start)
+
+
+def compare(what: str, unit: str, ours: Side, peer: Side, *, rounds: int, required: str = "") -> Rate:
+    """Both sides in turn, `rounds` times."""
+    rates = np.array([(rate(*ours), rate(*peer)) for _ in range(rounds)])
+    own, other = (float(r) for r in np.median(rates, axis=0))
+    return Rate(what, unit, own, other, float(np.median(rates[:, 0] / rates[:, 1])), required)
+
+
+def alone(what: str, unit: str, ours: Side, *, rounds: int) -> Rate:
+    """One side, `rounds` times."""
+    return Rate(what, unit, float(np.median([rate(*ours) for _ in range(rounds)])))
+
+
+def table(rows: list[Rate], peer: str = "MuJoCo") -> str:
+    """The rates as a Markdown table."""
+    lines = [f"| what | ours | {peer} | ratio | required |", "|---|---:|---:|---:|---:|"]
+    for row in rows:
+        theirs = "" if row.peer is None else f"{row.peer:,.0f}"
+        ratio = "" if row.ratio is None else f"{row.ratio:.1f}"
+        lines.append(f"| {row.what} [{row.unit}] | {row.ours:,.0f} | {theirs} | {ratio} | {row.required} |")
+    return "\n".join(lines)
+
+
+def machine(*packages: str) -> dict[str, str]:
+    """Processor, cores, load and versions of Python and `packages`."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = [line.split(":")[1].strip() for line in lines if "model name" in line]
+    return {
+        "cpu": names[0] if names else platform.processor(),
+        "cores": str(os.cpu_count()),
+        "load": " ".join(f"{value:.1f}" for value in os.getloadavg()) if hasattr(os, "getloadavg") else "unknown",
+        "python": platform.python_version(),
+        **{name: importlib.metadata.version(name) for name in packages},
+    }
