@@ -27,8 +27,8 @@ format: $(READY)  ## Put the code into its one format
 	$(BIN)/ruff format
 
 bench: $(READY)  ## Measure speed, side by side with MuJoCo
-	$(BIN)/python benchmarks/bench.py
-	$(BIN)/python benchmarks/bench_rigid.py
+	$(BIN)/python benchmarks/tensegrity.py
+	$(BIN)/python benchmarks/rigid.py
 
 docs: $(READY)  ## Write docs/environments.md and docs/constants.md from the code
 	$(BIN)/python scripts/docs.py
