@@ -24,7 +24,7 @@ import tyro
 
 from softgym_envs.core.errors import DataError, FileFormatError, OptionError, SoftgymError
 from softgym_envs.core.files import git_commit
-from softgym_envs.core.recordings import read_csv, read_points_csv
+from softgym_envs.core.recordings import align_points, read_csv, read_points_csv
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from sysid import (
     AdamOptions,
@@ -162,28 +162,33 @@ def load_recordings(args: Args, dt: float) -> TrajectorySet:
     if not args.data:
         raise OptionError("no recordings are given; name files after --data or --points")
     found: list[Trajectory] = []
+    points: list[int] = []
     for path in args.data:
         if path.suffix.lower() in (".h5", ".hdf5"):
             found += TrajectorySet.load(path)
         elif path.suffix.lower() == ".csv":
-            found.append(_read_csv(path, args).for_timestep(dt))
+            long = _holds_points(path)
+            points += [len(found)] if long else []
+            read = read_points_csv if long else read_csv
+            found.append(read(path, meters_per_pixel=args.meters_per_pixel).for_timestep(dt))
         else:
             raise FileFormatError(f"{path} ends in {path.suffix!r}, expected .h5, .hdf5 or .csv")
+    for place, aligned in zip(points, align_points([found[place] for place in points]), strict=True):
+        found[place] = aligned
     if args.controls is not None:
         given = read_csv(args.controls)
         found = [_with_controls(trajectory, given) for trajectory in found]
     return TrajectorySet(tuple(found))
 
 
-def _read_csv(path: Path, args: Args) -> Trajectory:
-    """Wide form, or long form if the header has a column `point`."""
+def _holds_points(path: Path) -> bool:
+    """Whether the file is in long form: its header has a column `point`."""
     try:
         with path.open(encoding="utf-8-sig") as stream:
             header = [name.strip() for name in stream.readline().split(",")]
     except (OSError, UnicodeDecodeError) as error:
         raise FileFormatError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-    read = read_points_csv if "point" in header else read_csv
-    return read(path, meters_per_pixel=args.meters_per_pixel)
+    return "point" in header
 
 
 def _with_controls(trajectory: Trajectory, given: Trajectory) -> Trajectory:

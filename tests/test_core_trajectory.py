@@ -1,13 +1,14 @@
 """Trajectories, their HDF5 files, and CSV recordings as a laboratory writes them, right and wrong."""
 
 import re
+from dataclasses import replace
 
 import h5py
 import numpy as np
 import pytest
 
 from softgym_envs.core.errors import DataError, FileFormatError, ShapeError
-from softgym_envs.core.recordings import read_csv, read_points_csv
+from softgym_envs.core.recordings import align_points, read_csv, read_points_csv
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.core.units import UNITS
 
@@ -394,20 +395,59 @@ def test_tracked_points(csv):
     """Lines in any order, a missing point, an empty cell and a missing frame."""
     lines = ["0.3, tip, 5, 6, 7", "0.0, 2, 1, 2, 3", "0.1, 2, 3, , 5", "0.0, tip, 7, 8, 9"]
     run = read_points_csv(csv(POINTS + "\n".join(lines)), meters_per_pixel=0.5)
-    assert run.names == ("tip.x", "tip.y", "tip.z", "point2.x", "point2.y", "point2.z")
+    assert run.names == ("point2.x", "point2.y", "point2.z", "tip.x", "tip.y", "tip.z")
     assert set(run.units) == {"m"}
     gap = [np.nan] * 3
     expected = [
-        [0.007, 0.08, 4.5, 0.001, 0.02, 1.5],
-        [*gap, 0.003, np.nan, 2.5],
+        [0.001, 0.02, 1.5, 0.007, 0.08, 4.5],
+        [0.003, np.nan, 2.5, *gap],
         [*gap, *gap],
-        [0.005, 0.06, 3.5, *gap],
+        [*gap, 0.005, 0.06, 3.5],
     ]
     np.testing.assert_allclose(run.values, expected, rtol=1e-14)
     np.testing.assert_allclose(run.times, [0, 0.1, 0.2, 0.3], atol=1e-12)
     assert run.controls.shape == (3, 0)
     driven = run.with_controls(np.ones((3, 1)), ["valve"], ["-"])
     assert driven.control_names == ("valve",)
+
+
+def points_file(rows):
+    """One line per (time, point); x of point k is k mm, of tip 99 mm."""
+    lines = [f"{time}, {point}, {99 if point == 'tip' else point}, 0" for time, point in rows]
+    return "time [s], point, x [mm], y [mm]\n" + "\n".join(lines)
+
+
+@pytest.mark.parametrize("missing", [1, 2, 10, "tip"])
+def test_columns_do_not_depend_on_which_point_appears_first(csv, missing):
+    labels = [10, "tip", 1, 2]
+    run = read_points_csv(csv(points_file((t, p) for t in (0, 1) for p in labels if (t, p) != (0, missing))))
+    assert run.names[::2] == ("point1.x", "point2.x", "point10.x", "tip.x")
+    np.testing.assert_allclose(run.values[1, ::2], [0.001, 0.002, 0.010, 0.099])
+    assert np.isnan(run.values[0, ::2]).tolist() == [label == missing for label in (1, 2, 10, "tip")]
+
+
+def test_files_in_which_different_points_are_missing_become_one_set(csv):
+    """Two files, another point lost in the first frame of each: equal columns, no values mixed."""
+    first = read_points_csv(csv(points_file([(0, 2), (0, 10), (1, 1), (1, 2), (1, 10)])))
+    second = read_points_csv(csv(points_file([(0, 10), (0, 1), (1, 2), (1, 1), (1, 10)])))
+    both = TrajectorySet((first, second))
+    np.testing.assert_array_equal(both[0].values[1], both[1].values[1])
+
+
+def test_a_point_that_a_whole_file_lacks_is_nan_there(csv):
+    whole = read_points_csv(csv(points_file([(0, 10), (0, 2), (1, 2), (1, 10)])))
+    lacking = read_points_csv(csv(points_file([(0, 10), (1, 10)])))
+    with raises(DataError, "trajectory 1 has names"):
+        TrajectorySet((whole, lacking))
+    for order in ((whole, lacking), (lacking, whole)):
+        both = TrajectorySet(tuple(align_points(order)))
+        assert both.names == ("point2.x", "point2.y", "point10.x", "point10.y")
+        np.testing.assert_array_equal(both[order.index(whole)].values, whole.values)
+        np.testing.assert_array_equal(both[order.index(lacking)].values[:, 2:], lacking.values)
+        assert np.isnan(both[order.index(lacking)].values[:, :2]).all()
+    with raises(DataError, "point2.x is in rad in one recording and in m in another"):
+        align_points([whole, replace(whole, units=("rad",) * 4)])
+    assert align_points([]) == []
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Fitting a vine robot to tracked points: the room's offer, recovery from the twin's recordings, the script on a lab's file."""
 
+import importlib.util
 import subprocess
 import sys
 from dataclasses import replace
@@ -8,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from softgym_envs.core.errors import OptionError
+from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.recordings import read_points_csv
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.vine import identification_setup
@@ -104,6 +105,29 @@ def test_the_wall_alone_identifies_neither_stiffness_nor_damping():
     )
     error = fit.observe(states[0])[:, -2] - recording.column("point20.x")
     assert np.nanmean(np.abs(error)) < 1.1e-3 + NOISE
+
+
+def test_the_script_reads_files_that_lack_different_points(monkeypatch, tmp_path):
+    """The first frame of one lacks point 3, the other lacks the tip throughout: equal columns, each point where it was seen."""
+    spec = importlib.util.spec_from_file_location("identify_script", SCRIPT)
+    script = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "identify_script", script)
+    spec.loader.exec_module(script)
+    recording = record_oscillation(TRUTH, np.random.default_rng(2), seconds=0.1, fps=120.0)
+    lost = [recording.values.copy() for _ in range(2)]
+    lost[0][0, 2 * 3 : 2 * 3 + 2] = np.nan
+    lost[1][:, -2:] = np.nan
+    paths = [write_points(replace(recording, values=v), tmp_path / f"{k}.csv") for k, v in enumerate(lost)]
+    setup = Setup(VineSimulator(BEAM, 1 / 480, "linear"))
+    for order in ((0, 1), (1, 0)):
+        found = script.load_recordings(script.Args("vine", data=tuple(paths[k] for k in order)), setup.simulator.dt)
+        assert found.names == recording.names
+        for k, run in zip(order, found, strict=True):
+            np.testing.assert_allclose(run.values, lost[k], atol=1e-6)
+    whole, lacking = (setup.first_state(found.names)(run) for run in (found[1], found[0]))
+    assert np.linalg.norm(BEAM.tip(whole)[:2] - BEAM.tip(lacking)[:2]) < 2e-3  # were point 19 the tip, off by 5 % of the length
+    with pytest.raises(DataError, match=r"recording \d: point20.x is NaN in 100 % of the rows, allowed is 50 %"):
+        single_shooting(problem(setup, [setup.infer_controls(run) for run in found], (2, 0, 0)), ROUGH)
 
 
 def test_the_script_fits_a_labs_file(tmp_path):

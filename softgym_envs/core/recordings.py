@@ -5,7 +5,9 @@ See `core.tables` for what a file may look like, and `core.units` for the units 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,8 +66,9 @@ def read_points_csv(path: str | Path, *, substeps: int = 1, meters_per_pixel: fl
     """Read tracked points in long form: `time [s], point, x [mm], y [mm]` (and `z [mm]`), one line per point and time.
 
     Lines may come in any order; a point that is not there at a time, and a frame that is not there at all, become NaN.
-    Values are named `point3.x` for a point called 3, `tip.x` for one called tip. Axes are those of the file (in images y
-    often points down). There are no controls; see `Trajectory.with_controls`.
+    Values are named `point3.x` for a point called 3, `tip.x` for one called tip. Columns stand in the natural order of these
+    names (point2, point10, tip), wherever a point first appears. Axes are those of the file (in images y often points down).
+    There are no controls; see `Trajectory.with_controls`. Files in which different points appear: see `align_points`.
 
     Args:
         path: The file.
@@ -90,7 +93,7 @@ def read_points_csv(path: str | Path, *, substeps: int = 1, meters_per_pixel: fl
         if (int(frame), label) in seen:
             raise DataError(f"{path}, line {line}: {label} at {frames[frame]:g} s is in line {seen[int(frame), label]} already")
         seen[int(frame), label] = line
-    order = {label: place for place, label in enumerate(dict.fromkeys(labels))}
+    order = {label: place for place, label in enumerate(sorted(set(labels), key=_natural))}
     values = np.full((len(times), len(order), len(axes)), np.nan)
     units = []
     for place, axis in enumerate(axes):
@@ -107,6 +110,39 @@ def read_points_csv(path: str | Path, *, substeps: int = 1, meters_per_pixel: fl
         substeps=substeps,
         metadata={"source": Path(path).name},
     )
+
+
+def align_points(recordings: Sequence[Trajectory]) -> list[Trajectory]:
+    """The recordings with the columns of all of them, in natural order; a column that a recording lacks is NaN there.
+
+    For files of tracked points: a point that the tracker never found in one file is missing there, not another point.
+
+    >>> still = Trajectory(np.arange(2.0), np.zeros((1, 0)), np.zeros((2, 1)), ("point10.x",), ("m",))
+    >>> [run.names for run in align_points([still, replace(still, names=("point2.x",))])]
+    [('point2.x', 'point10.x'), ('point2.x', 'point10.x')]
+
+    Raises:
+        DataError: Two recordings give a column in different units.
+    """
+    units: dict[str, str] = {}
+    for recording in recordings:
+        for name, unit in zip(recording.names, recording.units, strict=True):
+            if units.setdefault(name, unit) != unit:
+                raise DataError(f"{name} is in {unit} in one recording and in {units[name]} in another; expected one unit")
+    names = tuple(sorted(units, key=_natural))
+    return [_with_columns(recording, names, tuple(units[name] for name in names)) for recording in recordings]
+
+
+def _with_columns(recording: Trajectory, names: tuple[str, ...], units: tuple[str, ...]) -> Trajectory:
+    """The recording with these columns in this order, NaN in those that it lacks."""
+    values = np.full((len(recording.times), len(names)), np.nan)
+    values[:, [names.index(name) for name in recording.names]] = recording.values
+    return replace(recording, values=values, names=names, units=units)
+
+
+def _natural(name: str) -> tuple[list[str | int], str]:
+    """Sort key in which numbers count as numbers: point2 before point10."""
+    return [int(part) if place % 2 else part for place, part in enumerate(re.split(r"(\d+)", name))], name
 
 
 def _point_labels(path: str, lines: Sequence[int], points: Sequence[str]) -> list[str]:
