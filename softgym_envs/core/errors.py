@@ -37,3 +37,7 @@ class DataError(SoftgymError, ValueError):
 
 class MissingDependencyError(SoftgymError, ImportError):
     """An optional dependency is not installed; the message names the extra that brings it."""
+
+
+class DependencyError(SoftgymError, RuntimeError):
+    """A library is installed in a version that does not do what this package relies on."""

@@ -13,12 +13,9 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from . import warp_engine  # noqa: F401  (sets Warp up)
+from .warp_engine import LOADING, believe_warp
 
 Array = NDArray[np.float64]
-
-
-_loading = threading.Lock()  # two threads must not load one Warp module at once
 
 
 class RowKernel:
@@ -60,7 +57,8 @@ class RowKernel:
             self._capacity = rows
             self._arrays = [_on_host(np.zeros((rows, width))) for width in self._widths]
             inputs = [*self._structure, *self._arrays]
-            with _loading:
+            with LOADING:
+                believe_warp(())
                 self._launch = wp.launch(self._kernel, dim=rows, inputs=inputs, device="cpu", record_cmd=True)
         self._launch.set_dim(rows)
         self._views = [array.numpy()[:rows] for array in self._arrays]

@@ -241,13 +241,22 @@ def check_options(task: Task, options: Mapping[str, Any] | None) -> dict[str, An
 
 
 def load(path: str) -> Any:
-    """The object that "package.module:name" names.
+    """The object that "package.module:name" names. An error that importing the module raises is passed on as it is.
 
     Raises:
         OptionError: No such module or name.
     """
     module, _, name = path.partition(":")
+    expected = f"{path!r} is not the path of an object, expected 'package.module:name'"
+    if not module or module.startswith(".") or not name:
+        raise OptionError(expected)
     try:
-        return getattr(importlib.import_module(module), name)
-    except (ModuleNotFoundError, AttributeError, ValueError) as error:
-        raise OptionError(f"{path!r} is not the path of an object, expected 'package.module:name': {error}") from error
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # the module is there, what it imports is not
+        raise OptionError(f"{expected}: {error}") from error
+    try:
+        return getattr(found, name)
+    except AttributeError as error:
+        raise OptionError(f"{expected}: {error}") from error

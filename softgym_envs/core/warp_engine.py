@@ -41,6 +41,7 @@ from typing import Any
 import numpy as np
 import warp as wp
 
+from . import warp_check
 from .base import RolledSimulator
 from .errors import OptionError
 from .parameters import Parameters
@@ -85,28 +86,31 @@ class Program:
     """(dtype, count) of each scratch array."""
     room: tuple[tuple[Any, int], ...] = ()
     """(dtype, count) of each array of working memory."""
+    options: tuple[tuple[str, Any], ...] | None = None
+    """(name, value) of each option of Warp's compiler; None: `FORWARD` and `RECORDED`."""
 
     @property
     def forward(self) -> Any:
         """Kernel without adjoint."""
-        return _compile(self.function, False)
+        return _compile(self.function, False, FORWARD if self.options is None else self.options)
 
     @property
     def recorded(self) -> Any:
         """Kernel with adjoint; the first use on a machine compiles it (half a minute), later ones find it cached."""
-        return _compile(self.function, True)
+        return _compile(self.function, True, RECORDED if self.options is None else self.options)
 
 
 CPU_FLAGS = (
     f"{wp.config.cpu_compiler_flags or '-march=native'} -ffp-contract=fast -fno-signed-zeros -mreassociate -freciprocal-math"
 )
 """Warp's own flags, and leave to fuse and reorder sums and products. NaN and infinity keep their meaning."""
+FORWARD = (("cpu_compiler_flags", CPU_FLAGS), ("optimization_level", 3))
+RECORDED = (("cpu_compiler_flags", CPU_FLAGS), ("optimization_level", 2))
 
 
 @cache
-def _compile(function: Callable[..., None], backward: bool) -> Any:
-    options = {"cpu_compiler_flags": CPU_FLAGS, "optimization_level": 2 if backward else 3}
-    return wp.kernel(function, enable_backward=backward, module="unique", module_options=options)
+def _compile(function: Callable[..., None], backward: bool, options: tuple[tuple[str, Any], ...]) -> Any:
+    return wp.kernel(function, enable_backward=backward, module="unique", module_options=dict(options))
 
 
 def _announce(kernel: Any) -> None:
@@ -144,8 +148,6 @@ class _Workspace:
         views = [view_rows(self.state, *view) for view in program.views]
         inputs = [*engine.structure, *head, horizon, substeps, slots, self.state, *views, *tail, self.status]
         kernel = program.recorded if recorded else program.forward
-        if recorded:
-            _announce(kernel)
         self.run = _packed(wp.launch(kernel, dim=rows, inputs=inputs, device=device, record_cmd=True))
         if recorded:
             self.gradients = [array.grad for array in (*head, self.state, *tail)]
@@ -300,7 +302,35 @@ class WarpEngine:
         return [slice(a, b) for a, b in pairwise(edges)]
 
 
-_loading = threading.Lock()
+LOADING = threading.Lock()
+"""Held while a Warp module may be loaded: two threads that load one leave each other's launches dangling."""
+
+
+def believe_warp(options: tuple[tuple[str, Any], ...]) -> None:
+    """Let Warp give the known answer of `warp_check`, unless it did so before on this machine; `LOADING` must be held.
+
+    Args:
+        options: Of the compiler; with those of the kernel that comes next, Warp reads its own C++ headers only once (3 s).
+
+    Raises:
+        DependencyError: The answer is wrong, or there is none.
+    """
+
+    def solve(asked: warp_check.Question) -> warp_check.Answer:
+        program = Program(warp_check.check_kernel, warp_check.VIEWS, warp_check.SCRATCH, options=options)
+        engine = WarpEngine(program, warp_check.structure(), asked.state.shape[1], 1, asked.constants.shape[1])
+        workspace = _Workspace(engine, 1, asked.controls.shape[1], warp_check.SUBSTEPS, True)
+        states, _ = workspace.forward(asked.state, asked.controls, asked.constants)
+        return warp_check.Answer(states, *workspace.backward(asked.cotangent))
+
+    warp_check.require_known_answer(solve)
+
+
+def launch(kernel: Any, **keywords: Any) -> None:
+    """`warp.launch` of a kernel that is no `Program`, with the same caution."""
+    with LOADING:
+        believe_warp(())
+        wp.launch(kernel, **keywords)
 
 
 class _Borrowed:
@@ -313,10 +343,17 @@ class _Borrowed:
         with self.engine._lock:
             found = self.engine._workspaces.pop(self.key, None)
         if found is None:
-            with _loading:  # two threads that load one Warp module leave each other's launches dangling
-                found = _Workspace(self.engine, *self.key)  # type: ignore[arg-type]
+            found = self._new()
         self.workspace = found
         return self.workspace
+
+    def _new(self) -> _Workspace:
+        recorded = bool(self.key[-1])
+        with LOADING:
+            believe_warp(RECORDED if recorded else FORWARD)
+            if recorded:
+                _announce(self.engine.program.recorded)
+            return _Workspace(self.engine, *self.key)  # type: ignore[arg-type]
 
     def __exit__(self, *_: object) -> None:
         with self.engine._lock:

@@ -100,7 +100,7 @@ class TensegritySimulator(AdjointSimulator):
         given = [wp.array(a, dtype=wp.float64, device=self.device) for a in (constants, state)]
         bodies = warp_engine.view_rows(given[1], Body, self.model.num_rods)
         inputs = [*self.engine.structure[:2], *given, bodies, tension]
-        wp.launch(_tension, dim=tension.shape, inputs=inputs, device=self.device)
+        warp_engine.launch(_tension, dim=tension.shape, inputs=inputs, device=self.device)
         return np.asarray(tension.numpy())
 
     @cached_property

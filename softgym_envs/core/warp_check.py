@@ -1,0 +1,338 @@
+"""A known answer that Warp must give before anything else it computes is believed.
+
+Some versions of Warp compile our kernels without complaint and get them wrong: 1.13 and 1.14 lose the sign of a negated
+constant; in 1.16 to 1.18 the derivative of a variable leaks into its namesake in an earlier loop. The kernel below is the small
+model of ours that shows both: rods pulled by springs, with structs that look into the state, dynamic loops that share names,
+atomic sums, branches, and an adjoint by hand. NumPy computes the same, and its derivatives by complex steps: exact to rounding.
+
+Legend: T control steps, R rods. A row's state is p (3), q = (w, x, y, z) and v (3) of each rod, then the motor.
+"""
+
+# mypy: disable-error-code="valid-type, untyped-decorator, no-untyped-def"
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from .errors import DependencyError
+from .parameters import write_atomically
+
+Array = NDArray[np.float64]
+
+OLDEST = "1.19"
+"""The first version of Warp that gives the known answer, as in pyproject.toml."""
+
+
+def check_version(version: str) -> None:
+    """Refuse a Warp that is known to be too old, before its lack of a function is taken for a fault of ours.
+
+    Raises:
+        DependencyError: Its version is below `OLDEST`.
+    """
+    numbers = [tuple(int(part) for part in re.findall(r"\d+", text)[:2]) for text in (version, OLDEST)]
+    if numbers[0] < numbers[1]:
+        raise DependencyError(f'Warp is {version}, needed is {OLDEST} or later: pip install "warp-lang>={OLDEST}"')
+
+
+check_version(wp.__version__)
+
+TOLERANCE = 1e-9
+"""Largest error of the answer, as a share of its largest entry; rounding makes 1e-15 of it."""
+RODS, SUBSTEPS, DT = 2, 2, 0.1
+FIRST, SECOND, WOUND, SHARE = (0, 1, 1), (2, 3, 2), (0, 1, 0), (1.0, 0.5, 2.0)
+"""The springs: which ends (two per rod) each joins, whether the motor shortens it, and its share of the stiffness."""
+COMPLEX_STEP = 1e-30
+
+_zero = wp.constant(wp.float64(0.0))
+_one = wp.constant(wp.float64(1.0))
+_two = wp.constant(wp.float64(2.0))
+
+
+class Question(NamedTuple):
+    """Arguments of one rollout, and the cotangent that is pulled back through it."""
+
+    state: Array
+    """(1, nx)"""
+    controls: Array
+    """(1, T, 1)"""
+    constants: Array
+    """(1, 2) stiffness and length at rest"""
+    cotangent: Array
+    """(1, T+1, nx)"""
+
+
+class Answer(NamedTuple):
+    """States of the rollout, and the gradient of sum(cotangent * states)."""
+
+    states: Array
+    """(1, T+1, nx)"""
+    state: Array
+    """(1, nx)"""
+    controls: Array
+    """(1, T, 1)"""
+    constants: Array
+    """(1, 2)"""
+
+
+# --- the kernel ------------------------------------------------------------------------------------------------------
+
+
+@wp.struct
+class Rod:
+    """A rod's 10 entries of the state."""
+
+    p: wp.vec3d
+    q: wp.vec4d
+    v: wp.vec3d
+
+
+@wp.struct
+class Spring:
+    """One spring; see `FIRST` ... `SHARE`."""
+
+    first: int
+    second: int
+    wound: int
+    share: wp.float64
+
+
+@wp.func
+def rotation_of(rod: Rod):
+    """Quaternion in Warp's order (x, y, z, w)."""
+    return wp.quatd(rod.q[1], rod.q[2], rod.q[3], rod.q[0])
+
+
+@wp.func
+def axis_of(q: wp.quatd):
+    """R (0, 0, 1)."""
+    return wp.vec3d(
+        _two * (q[0] * q[2] + q[3] * q[1]), _two * (q[1] * q[2] - q[3] * q[0]), _one - _two * (q[0] * q[0] + q[1] * q[1])
+    )
+
+
+@wp.func
+def end_of(rod: Rod, axis: wp.vec3d, side: wp.float64):
+    """The end on one side, -1 or 1."""
+    return rod.p + side * axis
+
+
+@wp.func
+def pull_along(d: wp.vec3d, rest: wp.float64, stiffness: wp.float64):
+    """k max(0, l - rest) d / l, l = |d|."""
+    length = wp.sqrt(wp.dot(d, d))
+    return (stiffness * wp.max(_zero, length - rest) / length) * d
+
+
+@wp.func_grad(pull_along)
+def adj_pull_along(d: wp.vec3d, rest: wp.float64, stiffness: wp.float64, adjoint: wp.vec3d):
+    """With e = d / l: dT = k (e . dd - drest) + (l - rest) dk, de = (1 - e e') dd / l."""
+    length = wp.sqrt(wp.dot(d, d))
+    e = d / length
+    along = wp.dot(adjoint, e)
+    if length > rest:
+        wp.adjoint[d] += stiffness * (along * e + ((length - rest) / length) * (adjoint - along * e))
+        wp.adjoint[rest] += -stiffness * along
+        wp.adjoint[stiffness] += (length - rest) * along
+
+
+def check_kernel(
+    springs: wp.array(dtype=Spring),
+    dt: wp.float64,
+    constants: wp.array2d(dtype=wp.float64),
+    controls: wp.array3d(dtype=wp.float64),
+    horizon: int,
+    substeps: int,
+    slots: int,
+    state: wp.array2d(dtype=wp.float64),
+    rods: wp.array2d(dtype=Rod),
+    ends: wp.array2d(dtype=wp.vec3d),
+    forces: wp.array2d(dtype=wp.vec3d),
+    states: wp.array3d(dtype=wp.float64),
+    status: wp.array(dtype=int),
+):
+    """All substeps of row b; see `core.warp_engine` for the arguments, and `reference` for the same in NumPy."""
+    b = wp.tid()
+    batch = constants.shape[0]
+    count = rods.shape[1]
+    motor = state.shape[1] - 1
+    none = wp.vec3d(_zero, _zero, _zero)
+    for t in range(horizon):
+        for s in range(substeps):
+            now = (t * substeps + s) % slots * batch + b
+            new = (t * substeps + s + 1) % slots * batch + b
+            for r in range(count):
+                rod = rods[now, r]
+                q = rotation_of(rod)
+                axis = axis_of(q)
+                ends[now, 2 * r] = end_of(rod, axis, -_one)
+                ends[now, 2 * r + 1] = end_of(rod, axis, _one)
+                forces[now, 2 * r] = none
+                forces[now, 2 * r + 1] = none
+            wound = state[now, motor]
+            state[new, motor] = wound + dt * (wp.clamp(controls[b, t, 0], -_one, _one) - wound)
+            for c in range(springs.shape[0]):
+                spring = springs[c]
+                rest = constants[b, 1]
+                if spring.wound > 0:
+                    rest = rest - wound
+                pull = pull_along(ends[now, spring.second] - ends[now, spring.first], rest, spring.share * constants[b, 0])
+                wp.atomic_add(forces, now, spring.first, pull)
+                wp.atomic_add(forces, now, spring.second, -pull)
+            for r in range(count):
+                rod = rods[now, r]
+                q = rotation_of(rod)
+                f0 = forces[now, 2 * r]
+                f1 = forces[now, 2 * r + 1]
+                turn = dt * (f1 - f0)
+                turned = wp.normalize(q * wp.quatd(turn[0], turn[1], turn[2], _one))
+                moved = Rod()
+                moved.v = rod.v + dt * (f0 + f1)
+                moved.p = rod.p + dt * moved.v
+                moved.q = wp.vec4d(turned[3], turned[0], turned[1], turned[2])
+                rods[new, r] = moved
+        for x in range(state.shape[1]):
+            states[b, t + 1, x] = state[(t + 1) * substeps % slots * batch + b, x]
+
+
+VIEWS = ((Rod, RODS),)
+SCRATCH = ((wp.vec3d, 2 * RODS), (wp.vec3d, 2 * RODS))
+
+
+def structure() -> list[Any]:
+    """The kernel's leading arguments, on the CPU."""
+    layout: Any = Spring
+    rows: Any = np.zeros(len(FIRST), dtype=layout.numpy_dtype())
+    rows["first"], rows["second"], rows["wound"], rows["share"] = FIRST, SECOND, WOUND, SHARE
+    return [wp.array(rows, dtype=Spring, device="cpu"), DT]
+
+
+# --- the same in NumPy -----------------------------------------------------------------------------------------------
+
+
+def question() -> Question:
+    """Two control steps from a state in general position; one spring is slack, one control beyond its bounds."""
+    state = np.sin(np.arange(1.0, 10 * RODS + 2))
+    for r in range(RODS):
+        q = state[10 * r + 3 : 10 * r + 7]
+        q /= np.linalg.norm(q)
+    cotangent = np.cos(np.arange(3.0 * len(state))).reshape(1, 3, -1)
+    return Question(state[None], np.array([[[0.4], [-1.5]]]), np.array([[1.3, 2.0]]), cotangent)
+
+
+def reference(state: NDArray[Any], controls: NDArray[Any], constants: NDArray[Any]) -> NDArray[Any]:
+    """States (T+1, nx) of one row: nx numbers, (T, 1), (2,); real or complex."""
+    states = [np.array(state)]
+    for u in controls[:, 0]:
+        x = states[-1]
+        for _ in range(SUBSTEPS):
+            x = _step(x, u, *constants)
+        states.append(x)
+    return np.stack(states)
+
+
+def _step(x: NDArray[Any], u: Any, stiffness: Any, rest: Any) -> NDArray[Any]:
+    """One substep: forces of the springs on the ends of the rods, then each rod moves and turns."""
+    rods, wound = x[:-1].reshape(RODS, 10), x[-1]
+    ends = np.concatenate([[p - axis, p + axis] for p, axis in ((rod[:3], _axis(rod[3:7])) for rod in rods)])
+    forces = np.zeros_like(ends)
+    for first, second, winds, share in zip(FIRST, SECOND, WOUND, SHARE, strict=True):
+        d = ends[second] - ends[first]
+        length = np.sqrt(d @ d)
+        stretch = length - (rest - winds * wound)
+        pull = (share * stiffness * stretch / length) * d * (stretch.real > 0)
+        forces[first] += pull
+        forces[second] -= pull
+    bound = u if abs(u.real) < 1 else np.sign(u.real)
+    moved = [_moved(rod, f0, f1) for rod, f0, f1 in zip(rods, forces[::2], forces[1::2], strict=True)]
+    return np.concatenate([*moved, [wound + DT * (bound - wound)]])
+
+
+def _axis(q: NDArray[Any]) -> NDArray[Any]:
+    """R (0, 0, 1) of q = (w, x, y, z)."""
+    w, x, y, z = q
+    return np.array([2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)])
+
+
+def _moved(rod: NDArray[Any], f0: NDArray[Any], f1: NDArray[Any]) -> NDArray[Any]:
+    """p' = p + dt v', v' = v + dt (f0 + f1), q' = q (1, dt (f1 - f0)), normalised."""
+    p, q, v = rod[:3], rod[3:7], rod[7:] + DT * (f0 + f1)
+    turn = DT * (f1 - f0)
+    turned = np.concatenate([[q[0] - q[1:] @ turn], q[0] * turn + q[1:] + np.cross(q[1:], turn)])
+    return np.concatenate([p + DT * v, turned / np.sqrt(turned @ turned), v])
+
+
+def known_answer(asked: Question) -> Answer:
+    """What Warp must find: d f / d x_i = Im f(x + i h e_i) / h, exact to rounding."""
+    given = [part[0] for part in (asked.state, asked.controls, asked.constants)]
+
+    def slope(which: int, entry: tuple[int, ...]) -> float:
+        moved = [part.astype(complex) for part in given]
+        moved[which][entry] += 1j * COMPLEX_STEP
+        return float((asked.cotangent[0] * reference(*moved).imag).sum() / COMPLEX_STEP)
+
+    slopes = [np.array([slope(k, i) for i in np.ndindex(part.shape)]).reshape(1, *part.shape) for k, part in enumerate(given)]
+    return Answer(reference(*given)[None], *slopes)
+
+
+# --- the verdict -----------------------------------------------------------------------------------------------------
+
+_believed: set[Path] = set()
+
+
+def require_known_answer(solve: Callable[[Question], Answer]) -> None:
+    """Ask once per machine, version of Warp and state of this file; a later process finds the note in Warp's kernel cache.
+
+    Args:
+        solve: Compiles `check_kernel` with its adjoint and runs it, in the way of everything else that is to be believed.
+
+    Raises:
+        DependencyError: The answer is wrong, or there is none.
+    """
+    note = note_path()
+    if note in _believed or _exists(note):
+        return
+    try:
+        found = solve(question())
+    except OSError:
+        return  # the kernel cache cannot be written: nothing is compiled here that could be wrong
+    except Exception as error:  # whatever a later Warp may have changed
+        raise DependencyError(f"Warp {wp.__version__} does not run our kernels ({type(error).__name__}: {error})") from error
+    if wrong := differences(found, known_answer(question())):
+        raise DependencyError(
+            f"Warp {wp.__version__} computes wrong results on this machine ({'; '.join(wrong)} in a small known model); "
+            "install one that constraints.txt names"
+        )
+    _believed.add(note)
+    try:
+        write_atomically(note, b"This Warp gave the known answer of softgym_envs.core.warp_check on this machine.\n")
+    except OSError:
+        pass  # asked again by the next process
+
+
+def _exists(path: Path) -> bool:
+    """Whether the file is there, as far as it may be looked for."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def note_path() -> Path:
+    """Where it is noted that this version of Warp passed on this machine."""
+    parts = (wp.__version__, platform.node(), platform.machine(), wp.config.cpu_compiler_flags, Path(__file__).read_bytes())
+    return Path(wp.config.kernel_cache_dir) / f"softgym_envs_{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}.checked"
+
+
+def differences(found: Answer, known: Answer) -> list[str]:
+    """One phrase for each part of the answer that is off by more than `TOLERANCE`; NaN is."""
+    phrases = ("states", "the gradient of the state", "the gradient of controls", "the gradient of constants")
+    errors = [np.abs(a - b).max() / np.abs(b).max() for a, b in zip(found, known, strict=True)]
+    return [f"{what} off by {100 * error:.2g} %" for what, error in zip(phrases, errors, strict=True) if not error < TOLERANCE]
