@@ -23,7 +23,6 @@ import atexit
 import copy
 import functools
 import os
-import threading
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable
@@ -36,6 +35,7 @@ from numpy.typing import NDArray
 
 from .base import SteppedSimulator
 from .errors import StructureError
+from .fork import ForkLock
 from .parameters import Parameters
 from .simulator import Array, IntArray, Status
 
@@ -77,7 +77,7 @@ class MujocoEngine:
     cache_bytes: int = 256 * 2**20
     """Memory for models whose constants may come again; 16 models are always kept."""
     _cache: OrderedDict[bytes, mujoco.MjModel] = field(default_factory=OrderedDict, init=False, repr=False)
-    _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False)
+    _lock: ForkLock = field(default_factory=ForkLock, init=False, repr=False)
 
     def __post_init__(self) -> None:
         model = copy.copy(self.model)
@@ -205,7 +205,7 @@ class MujocoEngine:
 
     @functools.cached_property
     def _single(self) -> _Pool:
-        return _Pool(Rollout(nthread=0), threading.RLock())
+        return _Pool(Rollout(nthread=0), ForkLock())
 
 
 class MujocoTwin(SteppedSimulator):
@@ -233,7 +233,7 @@ class _Pool:
     """MuJoCo's thread pool, and the lock that lets one caller in at a time."""
 
     rollout: Rollout
-    lock: threading.RLock
+    lock: ForkLock
 
 
 @functools.cache
@@ -246,7 +246,7 @@ def _pool(process: int, threads: int) -> _Pool:
             rollout.close()
 
     atexit.register(close)
-    return _Pool(rollout, threading.RLock())
+    return _Pool(rollout, ForkLock())
 
 
 class _Hush:
@@ -256,7 +256,7 @@ class _Hush:
     """
 
     def __init__(self) -> None:
-        self.lock, self.count, self.handler = threading.Lock(), 0, None
+        self.lock, self.count, self.handler = ForkLock(), 0, None
 
     def __enter__(self) -> None:
         with self.lock:
@@ -271,9 +271,17 @@ class _Hush:
             if self.count == 0:
                 mujoco.set_mju_user_warning(self.handler)
 
+    def forget(self) -> None:
+        """In a forked child: whoever was inside in the parent does not exist here."""
+        if self.count:
+            self.count = 0
+            mujoco.set_mju_user_warning(self.handler)
+
 
 def _ignore(message: str) -> None:
     """A warning handler that does nothing."""
 
 
 _quiet = _Hush()
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_quiet.forget)

@@ -5,7 +5,6 @@ A dozen NumPy calls on one row cost more than all the arithmetic in them; a kern
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from .fork import ForkLock
 from .warp_engine import LOADING, believe_warp
 
 Array = NDArray[np.float64]
@@ -34,7 +34,7 @@ class RowKernel:
     def __init__(self, kernel: Any, structure: Sequence[Any], widths: Sequence[int], width: int) -> None:
         self._kernel, self._widths = kernel, (*widths, width)
         self._structure = [_on_host(value) if isinstance(value, np.ndarray) else value for value in structure]
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._capacity = self._rows = 0
         self._launch: Any = None
         self._arrays: list[Any] = []
@@ -53,13 +53,15 @@ class RowKernel:
             return result.copy()
 
     def _fit(self, rows: int) -> None:
+        self._rows = 0
         if rows > self._capacity:
-            self._capacity = rows
+            self._capacity = 0  # until all is there: a launch may fail, or the process fork meanwhile
             self._arrays = [_on_host(np.zeros((rows, width))) for width in self._widths]
             inputs = [*self._structure, *self._arrays]
             with LOADING:
                 believe_warp(())
                 self._launch = wp.launch(self._kernel, dim=rows, inputs=inputs, device="cpu", record_cmd=True)
+            self._capacity = rows
         self._launch.set_dim(rows)
         self._views = [array.numpy()[:rows] for array in self._arrays]
         self._rows = rows

@@ -27,7 +27,6 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-import threading
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -44,6 +43,7 @@ import warp as wp
 from . import warp_check
 from .base import RolledSimulator
 from .errors import OptionError
+from .fork import ForkLock
 from .parameters import Parameters
 from .simulator import Array, Gradient, IntArray, Linearization, check_number
 
@@ -231,7 +231,7 @@ class WarpEngine:
 
     def __post_init__(self) -> None:
         self._workspaces: OrderedDict[tuple[int, ...], _Workspace] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
 
     def rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
         """(B, nx), (B, T, nu), (B, P) -> states (B, T+1, nx), status (B,)."""
@@ -242,7 +242,7 @@ class WarpEngine:
         def run(rows: slice) -> tuple[Array, IntArray]:
             return self._forward(state[rows], controls[rows], constants[rows], substeps)
 
-        results = list(_pool(self.threads).map(run, shards))
+        results = list(_pool(os.getpid(), self.threads).map(run, shards))
         return np.concatenate([r[0] for r in results]), np.concatenate([r[1] for r in results])
 
     def vjp(self, state: Array, controls: Array, constants: Array, substeps: int, cotangent: Array) -> Gradient:
@@ -254,7 +254,7 @@ class WarpEngine:
         def run(rows: slice) -> Gradient:
             return self._vjp(state[rows], controls[rows], constants[rows], substeps, cotangent[rows])
 
-        results = list(_pool(self.threads).map(run, shards))
+        results = list(_pool(os.getpid(), self.threads).map(run, shards))
         return Gradient(*(np.concatenate(parts) for parts in zip(*results, strict=True)))
 
     def rows_recorded_at_once(self, substeps: int, copies: int) -> int:
@@ -302,7 +302,7 @@ class WarpEngine:
         return [slice(a, b) for a, b in pairwise(edges)]
 
 
-LOADING = threading.Lock()
+LOADING = ForkLock()
 """Held while a Warp module may be loaded: two threads that load one leave each other's launches dangling."""
 
 
@@ -363,7 +363,9 @@ class _Borrowed:
 
 
 @cache
-def _pool(threads: int) -> ThreadPoolExecutor:
+def _pool(process: int, threads: int) -> ThreadPoolExecutor:
+    """The pool of this process: threads do not survive a fork."""
+    del process
     return ThreadPoolExecutor(threads, thread_name_prefix="softgym")
 
 
