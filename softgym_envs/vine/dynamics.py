@@ -19,7 +19,7 @@ from ..core.complementarity import ComplementarityForm
 from ..core.errors import OptionError
 from ..core.parameters import Parameters
 from ..core.simulator import check_array, check_number
-from ..core.warp_engine import Program, WarpEngine, WarpSimulator
+from ..core.warp_engine import Program, WarpEngine, WarpSimulator, launch
 from .boxqp import NUM_VECTORS
 from .chain import Gain, Motion
 from .contact import Contact, Link
@@ -76,7 +76,7 @@ class VineSimulator(WarpSimulator):
         out = wp.zeros((len(state), self.max_contacts, 9), dtype=wp.float64, device=self.device)
         given = [wp.array(a, dtype=wp.float64, device=self.device) for a in (constants, growth, state)]
         scratch = [wp.zeros((len(state), count), dtype=dtype, device=self.device) for dtype, count in self._scratch]
-        warp_engine.launch(_forces, dim=len(state), inputs=[*self.engine.structure, *given, *scratch, out], device=self.device)
+        launch(_forces, dim=len(state), inputs=[*self.engine.structure, *given, *scratch, out], device=self.device)
         return contact_table(np.asarray(out.numpy()))
 
     def symbolic_step(self) -> ComplementarityForm:
