@@ -23,7 +23,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from .errors import DependencyError
-from .parameters import write_atomically
+from .files import write_atomically
 
 Array = NDArray[np.float64]
 
