@@ -55,8 +55,8 @@ engine = mujoco_engine.MujocoEngine(
 locks = [engine._lock, engine._single.lock, mujoco_engine._quiet]
 
 def compute():
-    many = engine.step(np.ones((4, 2)), np.zeros((4, 0)), np.zeros(1), substeps=5)[0]
-    return many + engine.step(np.ones((1, 2)), np.zeros((1, 0)), np.zeros(1))[0]
+    many = engine.step(np.ones((4, 2)), np.zeros((4, 0)), np.zeros((4, 1)), 5)[0]
+    return many + engine.step(np.ones((1, 2)), np.zeros((1, 0)), np.zeros((1, 1)), 1)[0]
 """
 NUMBA = """
 from softgym_envs.core import numba_engine
