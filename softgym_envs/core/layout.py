@@ -201,15 +201,11 @@ class StateLayout:
 
     def blocks(self, state: Array) -> tuple[Array, ...]:
         """Views of the fields of states (..., nx), (..., count, width) each."""
-        lead = state.shape[:-1]
-        shapes = zip(self.slices, self.fields, strict=True)
-        return tuple(state[..., where].reshape(*lead, field.count, field.width) for where, field in shapes)
+        return _blocks(state, self._shapes)
 
     def tangent_blocks(self, dx: Array) -> tuple[Array, ...]:
         """Views of the fields of tangent vectors (..., n), (..., count, width) each."""
-        lead = dx.shape[:-1]
-        shapes = zip(self.tangent_slices, self.fields, strict=True)
-        return tuple(dx[..., where].reshape(*lead, field.count, field.tangent_width) for where, field in shapes)
+        return _blocks(dx, self._tangent_shapes)
 
     def split(self, state: Array) -> tuple[Array, ...]:
         """Views of the entries of states (..., nx): (..., count, width), without axes that a lone field or number has not."""
@@ -225,7 +221,7 @@ class StateLayout:
         """Move states by tangent vectors: (..., nx), (..., n) -> (..., nx)."""
         if self.is_flat:
             return state + dx
-        moved = np.empty((*np.broadcast_shapes(state.shape[:-1], dx.shape[:-1]), self.nx))
+        moved = np.empty((*_lead(state, dx), self.nx))
         x, d, out = self.blocks(state), self.tangent_blocks(dx), self.blocks(moved)
         for k, here, there, kind in self._runs:
             old, change = x[k][..., here], d[k][..., there]
@@ -236,7 +232,7 @@ class StateLayout:
         """Tangent vectors dx with retract(b, dx) = a: (..., nx) twice -> (..., n)."""
         if self.is_flat:
             return a - b
-        dx = np.empty((*np.broadcast_shapes(a.shape[:-1], b.shape[:-1]), self.n))
+        dx = np.empty((*_lead(a, b), self.n))
         new, old, out = self.blocks(a), self.blocks(b), self.tangent_blocks(dx)
         for k, here, there, kind in self._runs:
             p, q = new[k][..., here], old[k][..., here]
@@ -257,6 +253,14 @@ class StateLayout:
             value = 2.0 * np.swapaxes(lie.right_matrix(q), 1, 2) if kind is QUATERNION else np.eye(row.stop - row.start)
             jacobian[:, column, row] = value
         return jacobian
+
+    @cached_property
+    def _shapes(self) -> tuple[_Shape, ...]:
+        return tuple((at, field.count, field.width) for at, field in zip(self.slices, self.fields, strict=True))
+
+    @cached_property
+    def _tangent_shapes(self) -> tuple[_Shape, ...]:
+        return tuple((at, field.count, field.tangent_width) for at, field in zip(self.tangent_slices, self.fields, strict=True))
 
     @cached_property
     def _cuts(self) -> tuple[tuple[Any, ...], ...]:
@@ -292,6 +296,20 @@ class StateLayout:
         return found
 
 
+_Shape = tuple[slice, int, int]
+"""Where a field stands, how often it repeats, and its width."""
+
+
+def _blocks(array: Array, shapes: tuple[_Shape, ...]) -> tuple[Array, ...]:
+    lead = array.shape[:-1]
+    return tuple([array[..., at].reshape(*lead, count, width) for at, count, width in shapes])
+
+
+def _lead(a: Array, b: Array) -> tuple[int, ...]:
+    """Axes in front of the last one, of both together."""
+    return a.shape[:-1] if a.shape[:-1] == b.shape[:-1] else np.broadcast_shapes(a.shape[:-1], b.shape[:-1])
+
+
 def _slices(sizes: list[int]) -> tuple[slice, ...]:
     edges = np.concatenate([[0], np.cumsum(sizes)]).astype(int).tolist()
     return tuple(slice(a, b) for a, b in pairwise(edges))
@@ -304,7 +322,7 @@ def _cut(field: Field, sizes: list[int]) -> tuple[Any, ...]:
 
 
 def _parts(blocks: tuple[Array, ...], cuts: tuple[tuple[Any, ...], ...]) -> tuple[Array, ...]:
-    return tuple(block[cut] for block, entries in zip(blocks, cuts, strict=True) for cut in entries)
+    return tuple([block[cut] for block, entries in zip(blocks, cuts, strict=True) for cut in entries])
 
 
 __all__ = ["QUATERNION", "VECTOR", "Entry", "Field", "Kind", "StateLayout"]

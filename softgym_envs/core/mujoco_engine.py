@@ -105,7 +105,7 @@ class MujocoEngine:
 
     def models(self, constants: Array) -> list[mujoco.MjModel]:
         """The MjModel of every row of constants (B, P)."""
-        if (constants == constants[:1]).all():
+        if len(constants) == 1 or (constants == constants[:1]).all():
             return [self._model(row) for row in constants[:1]] * len(constants)
         return [self._model(row) for row in constants]
 

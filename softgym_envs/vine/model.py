@@ -176,9 +176,9 @@ class VineModel:
 
     def split(self, state: Array) -> Split:
         """Views of the parts of a state (..., nx)."""
-        theta, omega, lone, _, obstacles = self.layout.blocks(state)
-        pressure = state[..., self.layout.slices[3]]
-        return Split(theta[..., 0], omega[..., 0], lone[..., 0, 0], lone[..., 0, 1], pressure, obstacles)
+        theta, omega, lone, pressure, poses = [state[..., field] for field in self.layout.slices]
+        obstacles = poses.reshape(*state.shape[:-1], len(self.obstacles), 3)
+        return Split(theta, omega, lone[..., 0], lone[..., 1], pressure, obstacles)
 
     def rest_state(self) -> Array:
         """Straight, at rest, without pressure in the muscles, (nx,)."""
