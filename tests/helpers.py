@@ -1,0 +1,64 @@
+"""What several test files need: the worlds of the rooms on the list, and what drives them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from softgym_envs.core.room import NATIVE, Room
+from softgym_envs.rooms import rooms, tasks
+
+IDS = [entry.id for entry in tasks()]
+BACKENDS = [NATIVE, *dict.fromkeys(backend for room in rooms().values() for backend in room.truths)]
+WORLDS = [
+    (entry.id, backend)
+    for backend in BACKENDS
+    for room in rooms().values()
+    for entry in room.tasks
+    if backend in (NATIVE, *room.truths)
+]
+"""Every id in every world of its room: (id, backend)."""
+EVERY_ID = pytest.mark.parametrize("env_id", IDS)
+EVERY_WORLD = pytest.mark.parametrize(("env_id", "backend"), WORLDS, ids=[f"{backend}-{env_id}" for env_id, backend in WORLDS])
+ABSURD_SPEED = 1e9
+"""[m/s] or [rad/s]: no simulator can go on from here."""
+
+
+def room_of_id(env_id: str) -> Room:
+    return next(room for room in rooms().values() if env_id in [entry.id for entry in room.tasks])
+
+
+def actions_of(env: Any, count: int, seed: int = 0) -> Any:
+    """Random actions (count, *shape of the env's)."""
+    return np.random.default_rng(seed).uniform(-1, 1, (count, *env.action_space.shape)).astype(np.float32)
+
+
+def equal(a: dict[str, Any], b: dict[str, Any]) -> None:
+    """Same keys, same types, same numbers, bit for bit."""
+    assert a.keys() == b.keys()
+    for name in a:
+        np.testing.assert_array_equal(a[name], b[name])
+
+
+@cache
+def varied(env_id: str, backend: str = NATIVE) -> dict[str, tuple[float, float]]:
+    """Intervals of 10 % around every positive constant of the world, inside its bounds."""
+    room = room_of_id(env_id)
+    specs = room.simulator(room.task(env_id).model, backend=backend).default_parameters.specs()
+    around = {name: (0.9 * spec.default, 1.1 * spec.default) for name, spec in specs.items() if spec.default > 0}
+    return {name: (max(low, specs[name].bounds[0]), min(high, specs[name].bounds[1])) for name, (low, high) in around.items()}
+
+
+def noisy(env_id: str, backend: str = NATIVE) -> dict[str, Any]:
+    """Keywords of a world in which nothing is certain."""
+    return {"sensor_noise": 0.02, "action_delay": 2, "disturbance": 0.05, "randomize": varied(env_id, backend)}
+
+
+def absurd(simulator: Any, state: Any) -> Any:
+    """Finite states (..., nx) from which no simulator can go on: the first rate is absurd."""
+    broken = state.copy()
+    broken[..., [unit in ("m/s", "rad/s") for unit in simulator.state_units].index(True)] = ABSURD_SPEED
+    return broken

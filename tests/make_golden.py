@@ -1,0 +1,91 @@
+"""Write tests/data/golden.npz, numbers that must not change: one control step of every world, derivatives of every engine.
+
+    python tests/make_golden.py                    add what the file lacks (a new id, a new engine)
+    python tests/make_golden.py TensegrityRoll-v0  make these again, where numbers change on purpose (a line in CHANGELOG.md)
+
+Each entry "name/made" says in JSON which commit, day, and MuJoCo it comes from.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import mujoco
+import numpy as np
+
+import softgym_envs
+from softgym_envs.core.simulator import Differentiable, Simulator
+
+Arrays = dict[str, Any]
+FILE = Path(__file__).parent / "data" / "golden.npz"
+ROWS, SUBSTEPS, HORIZON = 2, 5, 2
+
+
+def world(env_id: str, backend: str) -> Arrays:
+    """Two rows at the beginning, and after one control step with random actions."""
+    envs = gym.make_vec(f"softgym_envs:{env_id}", num_envs=ROWS, backend=backend)
+    first, _ = envs.reset(seed=3)
+    start = envs.unwrapped.state
+    action = np.random.default_rng(7).uniform(-1, 1, envs.action_space.shape).astype(np.float32)
+    observation, reward, *_ = envs.step(action)
+    found = {"observation": np.stack([first, observation]), "reward": reward, "state": np.stack([start, envs.unwrapped.state])}
+    envs.close()
+    return found
+
+
+def derivatives(simulator: Simulator) -> Arrays:
+    """`linearize` near rest, over a few physics steps, and `vjp` where there is one."""
+    rng = np.random.default_rng(1)
+    state = simulator.retract(simulator.initial_state(1), 0.01 * rng.standard_normal((1, simulator.n)))
+    controls = 0.5 * rng.uniform(*simulator.control_bounds, (1, HORIZON, simulator.nu))
+    found = dict(zip("ABC", simulator.linearize(state, controls[:, 0], substeps=SUBSTEPS), strict=True))
+    if isinstance(simulator, Differentiable):
+        gradient = simulator.vjp(state, controls, rng.standard_normal((1, HORIZON + 1, simulator.nx)), substeps=SUBSTEPS)
+        found |= {f"vjp.{name}": value for name, value in gradient._asdict().items()}
+    return found
+
+
+def everything() -> dict[str, Callable[[], Arrays]]:
+    """Name -> what makes its arrays, for every world and engine of the rooms on the list that are in this repository."""
+    from softgym_envs.rooms import LIST, room
+
+    makers: dict[str, Callable[[], Arrays]] = {}
+    for found in map(room, LIST):
+        for entry in found.tasks:
+            for backend in ("native", *found.truths):
+                makers[f"{entry.id}/{backend}"] = lambda env_id=entry.id, backend=backend: world(env_id, backend)
+        for model in found.models:
+            makers[f"{found.name}/{model}"] = lambda found=found, model=model: derivatives(found.simulator(model))
+    return makers
+
+
+def origin() -> str:
+    """Commit of the package that is measured, today, and the version of MuJoCo, as JSON."""
+    folder = Path(softgym_envs.__file__).parent
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+    today = datetime.now(timezone.utc).date().isoformat()
+    return json.dumps({"commit": commit, "date": today, "mujoco": mujoco.__version__})
+
+
+def write(makers: dict[str, Callable[[], Arrays]], renewed: list[str], path: Path = FILE) -> None:
+    """Add what is missing; make again what begins with one of `renewed`."""
+    stored: Arrays = dict(np.load(path)) if path.exists() else {}
+    for name, make in makers.items():
+        if f"{name}/made" in stored and not any(name.startswith(start) for start in renewed):
+            continue
+        stored = {key: value for key, value in stored.items() if not key.startswith(f"{name}/")}
+        stored |= {f"{name}/{key}": value for key, value in make().items()}
+        stored[f"{name}/made"] = np.array(origin())
+        print("made", name)
+    np.savez_compressed(path, **stored)
+
+
+if __name__ == "__main__":
+    write(everything(), sys.argv[1:])

@@ -1,0 +1,256 @@
+"""What an episode is made of: constants, noise, delay, disturbance, keywords, actions, saved states."""
+
+import warnings
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from helpers import equal
+
+import softgym_envs  # noqa: F401  (registers the ids)
+from softgym_envs.core.errors import FileFormatError, OptionError, ParameterError, ShapeError, SoftgymError
+from softgym_envs.core.spec import SimulatorSpec
+from softgym_envs.rooms import room
+from softgym_envs.tensegrity.parameters import TensegrityParameters
+
+ROLL, CRAWL = "TensegrityRoll-v0", "TensegrityCrawl-v0"
+
+
+# --- Constants --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["native", *room("tensegrity").truths])
+def test_constants_from_object_file_and_options(backend, tmp_path):
+    kind = gym.make(CRAWL, backend=backend).unwrapped.simulator.default_parameters
+    chosen = kind.replace(cable_stiffness=1.2e4, gravity=3.0)
+    path = chosen.save(tmp_path / "fit.toml")
+    env, filed = (gym.make(CRAWL, backend=backend, params=p).unwrapped for p in (chosen, str(path)))
+    np.testing.assert_array_equal(env.reset(seed=0)[0], filed.reset(seed=0)[0])
+    table = env.episodes.parameters
+    assert (table.cable_stiffness, table.gravity) == (1.2e4, 0.981)  # the id's gravity wins over the file
+    _, info = env.reset(seed=0, options={"constants": {"cable_stiffness": 9e3}})
+    assert info["constants"][kind.index("cable_stiffness")] == 9e3
+    assert "constants" not in env.reset(seed=0)[1]
+    assert gym.make(CRAWL, backend=backend, gravity=1.5).unwrapped.episodes.nominal.gravity == 1.5
+
+
+def test_randomised_constants_are_drawn_per_row_and_episode():
+    interval = (8e3, 1.2e4)
+    envs = gym.make_vec(CRAWL, num_envs=64, randomize={"cable_stiffness": interval})
+    place = envs.unwrapped.episodes.nominal.index("cable_stiffness")
+    draws = np.concatenate([envs.reset(seed=s)[1]["constants"][:, place] for s in (0, 100)])
+    assert len(np.unique(draws)) == 128
+    assert interval[0] <= draws.min() and draws.max() <= interval[1]
+    # Log-uniform (the constant's scale): mean of the log within five standard errors of the middle.
+    logs = np.log(draws)
+    span = np.log(interval[1] / interval[0])
+    assert abs(logs.mean() - np.log(interval).mean()) < 5 * span / np.sqrt(12 * len(draws))
+    assert "constants" in envs.step(np.zeros((64, 3)))[4]
+
+
+def test_a_custom_distribution_is_used():
+    class Heavy:
+        def sample(self, rng, nominal):
+            return {"rod_mass": nominal.rod_mass + rng.integers(1, 3)}
+
+    env = gym.make(CRAWL, randomize=Heavy()).unwrapped
+    masses = {env.reset(seed=s)[1]["constants"][env.episodes.nominal.index("rod_mass")] for s in range(12)}
+    assert masses == {11.0, 12.0}
+
+
+def test_constants_of_the_other_backend_are_refused():
+    twin = gym.make(CRAWL, backend="mujoco").unwrapped.simulator.default_parameters
+    with pytest.raises(ParameterError, match=r"TwinParameters.*TensegrityParameters"):
+        gym.make(CRAWL, params=twin)
+    with pytest.raises(ParameterError, match=r"3 rows.*1"):
+        gym.make(CRAWL, params=gym.make(CRAWL).unwrapped.simulator.default_parameters.replace(rod_mass=np.full(3, 9.0)))
+
+
+def spec_of(room: str = "tensegrity", dt: float = 1e-3, **options: str) -> dict[str, object]:
+    return SimulatorSpec(room, dt, options={"contact": "patch", **options}).table()
+
+
+def test_params_file_brings_the_options_it_was_fitted_with(tmp_path: Path) -> None:
+    path = TensegrityParameters(friction=0.5).save(tmp_path / "fit.toml", simulator=spec_of(dt=5e-4))
+    simulator = gym.make("TensegrityRoll-v0", params=path).unwrapped.simulator
+    assert (simulator.contact, simulator.dt) == ("patch", 5e-4)
+
+
+def test_params_file_of_another_simulator_is_refused(tmp_path: Path) -> None:
+    """In one sentence that says what differs; constants given as an object are the user's own word."""
+    path = TensegrityParameters(friction=0.5).save(tmp_path / "fit.toml", simulator=spec_of())
+    for keywords, message in (
+        ({"simulator_options": {"contact": "paper"}}, "contact = 'patch', here it is 'paper'"),
+        ({"dt": 5e-4}, r"dt = 0.001 s, this simulator has 0.0005 s"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            gym.make("TensegrityRoll-v0", params=path, **keywords)
+    simulator = gym.make("TensegrityRoll-v0").unwrapped.simulator
+    TensegrityParameters().save(path, simulator=SimulatorSpec.of(simulator, "superball").table())
+    gym.make("TensegrityTerrain-v0", params=path)  # another ground changes no constant
+    with pytest.raises(ParameterError, match=r"another (cables|nodes) \(model superball\)"):
+        gym.make("TensegrityCrawl-v0", params=path)
+    gym.make("TensegrityCrawl-v0", params=TensegrityParameters.load(path))
+    TensegrityParameters().save(path, simulator=spec_of(room="vine"))
+    with pytest.raises(ParameterError, match="room 'vine', this is 'tensegrity'"):
+        gym.make("TensegrityRoll-v0", params=path)
+    TensegrityParameters().save(path, simulator={"contact": "patch"})
+    with pytest.raises(FileFormatError, match=r"put its entries into \[simulator.options\]"):
+        gym.make("TensegrityRoll-v0", params=path)
+
+
+def test_a_file_with_a_bad_simulator_table_is_refused(tmp_path):
+    (tmp_path / "fit.toml").write_text("simulator = 3\n[constants]\nrod_mass = 10.0\n")
+    with pytest.raises(FileFormatError, match=r"simulator is 3, expected a table \[simulator\]"):
+        gym.make(ROLL, params=tmp_path / "fit.toml")
+
+
+# --- Noise, delay, disturbance ----------------------------------------------------------------------------------------
+
+
+def test_sensor_noise_has_the_stated_size():
+    env = gym.make(ROLL, sensor_noise=0.01).unwrapped
+    clean = gym.make(ROLL).unwrapped
+    state = clean.reset(seed=0) and clean.state
+    noise = np.array([env.reset(seed=s, options={"state": state})[0] for s in range(200)])
+    noise -= clean.reset(seed=0, options={"state": state})[0]
+    scale = np.array([entry.scale for entry in env.task.entries])
+    deviation = (noise / scale).std()
+    assert deviation == pytest.approx(0.01, rel=5 / np.sqrt(2 * noise.size))
+    np.testing.assert_array_equal(env.state, state)
+
+
+def test_delayed_actions_take_effect_later():
+    plain, late = gym.make(CRAWL).unwrapped, gym.make(CRAWL, action_delay=2).unwrapped
+    plain.reset(seed=0)
+    late.reset(seed=0)
+    action = np.ones(3)
+    for k, expected in enumerate([0.0, 0.0, 1.0]):
+        late.step(action)
+        plain.step(expected * action)
+        np.testing.assert_array_equal(late.state, plain.state, err_msg=f"step {k}")
+
+
+def test_disturbance_kicks_velocities_by_the_stated_size():
+    """Kicks are the difference to an undisturbed step over one physics step from rest in the air."""
+    env = gym.make(ROLL, disturbance=0.2, control_period=1e-3).unwrapped
+    calm = gym.make(ROLL, control_period=1e-3).unwrapped
+    env.reset(seed=0)
+    state = env.simulator.initial_state(1)[0]
+    state[2:78:13] += 5.0
+    model = env.simulator.model
+    kicks = []
+    for seed in range(60):
+        env.reset(seed=seed, options={"state": state})
+        calm.reset(seed=seed, options={"state": state})
+        env.step(np.zeros(24))
+        calm.step(np.zeros(24))
+        kicks.append(model.center_of_mass(env.state[None]) - model.center_of_mass(calm.state[None]))
+    # Cables pull equally on both ends, so the centre of mass moves by dt x the mean of six independent kicks.
+    size = np.std(np.concatenate(kicks)) / 1e-3
+    assert size == pytest.approx(0.2 / np.sqrt(6), rel=5 / np.sqrt(2 * 180))
+
+
+# --- Keywords, actions, saved states ----------------------------------------------------------------------------------
+
+
+BAD = [
+    ({"backend": "bullet"}, OptionError, "backend is 'bullet'.*native, mujoco"),
+    ({"device": "tpu"}, OptionError, "device is 'tpu'"),
+    ({"backend": "mujoco", "device": "cuda"}, OptionError, "device is 'cuda'"),
+    ({"nonsense": 1}, OptionError, "unknown keyword 'nonsense'.*randomize"),
+    ({"obs_mode": "pixels"}, OptionError, "obs_mode is 'pixels'.*sensors, state"),
+    ({"control_period": 0.00015}, OptionError, "control_period is 0.00015 s.*0.001"),
+    ({"control_period": -1.0}, OptionError, "control_period is -1.0"),
+    ({"action_delay": -1}, OptionError, "action_delay is -1"),
+    ({"action_delay": 0.5}, OptionError, "action_delay is 0.5"),
+    ({"sensor_noise": float("nan")}, OptionError, "sensor_noise is nan"),
+    ({"disturbance": "big"}, OptionError, "disturbance is 'big'"),
+    ({"randomize": {"colour": (0, 1)}}, ParameterError, "'colour'"),
+    ({"randomize": {"rod_mass": (0, 1)}}, ParameterError, r"randomize\['rod_mass'\].*inside"),
+    ({"randomize": {"rod_mass": (2, 1)}}, ParameterError, r"randomize\['rod_mass'\]"),
+    ({"params": "no/such/file.toml"}, FileFormatError, "no/such/file.toml"),
+    ({"model": "no/such/file.toml"}, FileFormatError, "no/such/file.toml"),
+    ({"model": "octahedron"}, OptionError, "model is 'octahedron', expected superball, prism"),
+    ({"model": 3}, OptionError, "model is 3, expected superball, prism, a .toml file or a TensegrityModel"),
+    ({"simulator_options": {"colour": 1}}, OptionError, "'colour'.*contact"),
+    ({"target_speed": (2.0, 1.0)}, OptionError, "target_speed"),
+    ({"target_speed": -1.0}, OptionError, "target_speed"),
+    ({"target_speed": "fast"}, OptionError, "target_speed is 'fast'"),
+    ({"heading": "east"}, OptionError, r"heading is 'east', expected a number \[rad\]"),
+    ({"heading": float("nan")}, OptionError, "heading is nan"),
+    ({"control_weight": -1.0}, OptionError, "control_weight is -1.0, expected a number >= 0"),
+    ({"control_period": "0.1"}, OptionError, "control_period is '0.1'"),
+    ({"control_period": None}, OptionError, "control_period is None"),
+    ({"randomize": "friction"}, OptionError, "randomize is 'friction'.*low, high"),
+    ({"randomize": {"friction": ("a", "b")}}, ParameterError, r"randomize\['friction'\] is"),
+    ({"simulator_options": "paper"}, OptionError, "simulator_options is 'paper', expected a mapping"),
+    ({"simulator_options": {"dt": 1e-3}}, OptionError, "dt, model and device are keywords of their own"),
+    ({"dt": "1e-3"}, OptionError, r"dt is '1e-3', expected a number \[s\] > 0"),
+    ({"render_mode": "ansi"}, OptionError, "render_mode is 'ansi'"),
+]
+
+
+@pytest.mark.parametrize(("keywords", "error", "message"), BAD, ids=[str(b[0])[:40] for b in BAD])
+def test_bad_keywords(keywords, error, message):
+    with warnings.catch_warnings(), pytest.raises(error, match=message) as caught:
+        warnings.simplefilter("ignore")  # Gymnasium warns of unknown render modes first
+        gym.make(ROLL, **keywords)
+    assert isinstance(caught.value, SoftgymError)
+
+
+def test_numbers_of_numpy_are_numbers():
+    env = gym.make(ROLL, sensor_noise=np.float32(0.1), action_delay=np.int64(1), heading=np.float64(1.0))
+    assert env.reset(seed=0)[0].shape == (100,)
+
+
+def test_a_wrong_action_is_described_as_the_caller_gave_it():
+    env = gym.make(ROLL)
+    env.reset(seed=0)
+    with pytest.raises(ShapeError, match=r"action has shape \(23,\), expected \(24,\)"):
+        env.step(np.zeros(23))
+
+
+@pytest.mark.parametrize("action", [np.zeros(2), np.zeros((1, 3)), [0.0, np.nan, 0.0], "left", None, [[1], [2, 3]]])
+def test_bad_actions(action):
+    env = gym.make(CRAWL).unwrapped
+    env.reset(seed=0)
+    before = env.get_state()
+    with pytest.raises(ShapeError, match="action"):
+        env.step(action)
+    after = env.get_state()
+    assert after.pop("rng") == before.pop("rng")
+    equal(after, before)
+
+
+def test_actions_out_of_range_are_clipped():
+    ends = []
+    for action in ([5.0, -5.0, np.inf], [1.0, -1.0, 1.0]):
+        env = gym.make(CRAWL).unwrapped
+        env.reset(seed=0)
+        env.step(np.array(action))
+        ends.append(env.state)
+    np.testing.assert_array_equal(*ends)
+
+
+def test_bad_saved_states_and_batches():
+    env = gym.make(CRAWL).unwrapped
+    with pytest.raises(gym.error.ResetNeeded):
+        env.step(np.zeros(3))
+    env.reset(seed=0)
+    saved = env.get_state()
+    with pytest.raises(ShapeError, match="saved 'state'"):
+        gym.make(ROLL).unwrapped.set_state(saved)
+    with pytest.raises(OptionError, match="no entry 'queue'"):
+        env.set_state({name: value for name, value in saved.items() if name != "queue"})
+    with pytest.raises(OptionError, match="num_envs is 0"):
+        gym.make_vec(CRAWL, num_envs=0)
+    with pytest.raises(OptionError, match="autoreset_mode is 'never'"):
+        gym.make_vec(CRAWL, num_envs=2, autoreset_mode="never")
+    with pytest.raises(OptionError, match=r"1 seeds.*2 rows"):
+        gym.make_vec(CRAWL, num_envs=2).reset(seed=[1])
+    with pytest.raises(ShapeError, match=r"action has shape \(3,\), expected \(2, 3\)"):
+        envs = gym.make_vec(CRAWL, num_envs=2)
+        envs.reset()
+        envs.step(np.zeros(3))
