@@ -22,12 +22,12 @@ from softgym_envs.core.files import write_atomically
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.vine.dynamics import VineSimulator
 from softgym_envs.vine.experiments import BEAM, NOISE, record_oscillation, record_wall
-from softgym_envs.vine.identification import Setup
 from softgym_envs.vine.mujoco import VineTwinParameters
 from softgym_envs.vine.parameters import VineParameters
+from softgym_envs.vine.recipe import TUBE, first_state, measurement, program
 from softgym_envs.vine.symbolic import engine_pairs
-from sysid import FitProblem, FitResult, Measurement, ShootingOptions, SimultaneousOptions, simultaneous, single_shooting
-from sysid.methods.levenberg import LevenbergOptions
+from sysid import FitProblem, FitResult, ShootingOptions, SimultaneousOptions, simultaneous, single_shooting
+from sysid.least_squares.levenberg import LevenbergOptions
 
 TRUTH = VineTwinParameters(bending_stiffness=0.03, bending_damping=5e-4, drag=0.0)
 OPTIONS = ShootingOptions(levenberg=LevenbergOptions(cost_tolerance=1e-6), reweight=2)
@@ -45,29 +45,27 @@ class Args:
     """Where the numbers go."""
 
 
-def fitted(setup: Setup, recording: Trajectory, free_initial: bool) -> FitResult:
+def fitted(simulator: VineSimulator, recording: Trajectory, free_initial: bool) -> FitResult:
     """Stiffness and damping from one recording."""
-    offer = setup.measurement(recording.names)
-    assert offer is not None
     problem = FitProblem(
-        setup.simulator,
+        simulator,
         TrajectorySet((recording,)),
-        free=setup.free,
+        free=TUBE,
         start=VineParameters(drag=0.0),
-        measurement=Measurement(offer[1], offer[0]),
-        initial_state=setup.first_state(recording.names),
+        measurement=measurement(simulator, recording.names),
+        initial_state=first_state(simulator, recording.names),
         free_initial=free_initial,
         free_motion=True,
     )
     return single_shooting(problem, OPTIONS)
 
 
-def tip_error(setup: Setup, result: FitResult, test: Trajectory, axis: int) -> float:
+def tip_error(simulator: VineSimulator, result: FitResult, test: Trajectory, axis: int) -> float:
     """Mean absolute error of the tip's x (0) or y (1) over a recording, from the guess of its first state [mm]."""
-    offer, guess = setup.measurement(test.names), setup.first_state(test.names)
+    offer, guess = measurement(simulator, test.names), first_state(simulator, test.names)
     assert offer is not None and guess is not None
-    states, _ = setup.simulator.rollout(guess(test)[None], test.controls[None], result.parameters, substeps=test.substeps)
-    error = offer[0](states[0])[:, -2 + axis] - test.values[:, -2 + axis]
+    states, _ = simulator.rollout(guess(test)[None], test.controls[None], result.parameters, substeps=test.substeps)
+    error = offer.function(states[0])[:, -2 + axis] - test.values[:, -2 + axis]
     return 1e3 * float(np.nanmean(np.abs(error)))
 
 
@@ -81,21 +79,29 @@ def described(result: FitResult) -> list[dict[str, Any]]:
 def oscillation(seed: int) -> dict[str, Any]:
     """Fit one release, test on another."""
     rng, substeps = np.random.default_rng(seed), 8
-    setup = Setup(VineSimulator(BEAM, 1 / (240 * substeps), "linear"))
+    simulator = VineSimulator(BEAM, 1 / (240 * substeps), "linear")
     bends = rng.uniform(0.5, 0.9), -rng.uniform(0.5, 0.9)
     train, test = (replace(record_oscillation(TRUTH, rng, bend=b), substeps=substeps) for b in bends)
-    result = fitted(setup, train, free_initial=True)
-    return {"constants": described(result), "converged": result.converged, "tip_y_mae_mm": tip_error(setup, result, test, 1)}
+    result = fitted(simulator, train, free_initial=True)
+    return {
+        "constants": described(result),
+        "converged": result.converged,
+        "tip_y_mae_mm": tip_error(simulator, result, test, 1),
+    }
 
 
 def into_a_wall(seed: int) -> dict[str, Any]:
     """Fit growth into one wall, test on another run."""
     rng, substeps = np.random.default_rng(100 + seed), 14
     recordings = [record_wall(TRUTH, rng) for _ in range(2)]
-    setup = Setup(VineSimulator(recordings[0][1], 1 / (30 * substeps), "linear"))
+    simulator = VineSimulator(recordings[0][1], 1 / (30 * substeps), "linear")
     train, test = (replace(recording, substeps=substeps) for recording, _ in recordings)
-    result = fitted(setup, train, free_initial=False)
-    return {"constants": described(result), "converged": result.converged, "tip_x_mae_mm": tip_error(setup, result, test, 0)}
+    result = fitted(simulator, train, free_initial=False)
+    return {
+        "constants": described(result),
+        "converged": result.converged,
+        "tip_x_mae_mm": tip_error(simulator, result, test, 0),
+    }
 
 
 def wall_by_program(seed: int) -> dict[str, Any]:
@@ -103,17 +109,17 @@ def wall_by_program(seed: int) -> dict[str, Any]:
     rng = np.random.default_rng(200 + seed)
     (train, model), (test, _) = (record_wall(TRUTH, rng, seconds=0.8) for _ in range(2))
     train, test = (replace(recording, substeps=1) for recording in (train, test))
-    setup = Setup(VineSimulator(replace(model, num_links=6, max_length=0.54), 1 / 30, "linear"))
-    offer = setup.measurement(train.names)
+    simulator = VineSimulator(replace(model, num_links=6, max_length=0.54), 1 / 30, "linear")
+    offer = measurement(simulator, train.names)
     assert offer is not None
     problem = FitProblem(
-        setup.simulator, TrajectorySet((train,)), free=setup.free, start=VineParameters(drag=0.0),
-        measurement=Measurement(offer[1], offer[0]), noise=dict.fromkeys(offer[1], NOISE),
-        initial_state=setup.first_state(train.names), free_initial=False, free_motion=True,
+        simulator, TrajectorySet((train,)), free=TUBE, start=VineParameters(drag=0.0),
+        measurement=offer, noise=dict.fromkeys(offer.names, NOISE),
+        initial_state=first_state(simulator, train.names), free_initial=False, free_motion=True,
     )  # fmt: skip
-    form, observe = setup.program(offer[1])
-    states, _ = setup.simulator.rollout(problem.guess(train)[None], train.controls[None], problem.constants)
-    _, schedule = engine_pairs(setup.simulator, states[0], train.controls[:, 0], VineParameters(drag=0.0))
+    form, observe = program(simulator, offer.names)
+    states, _ = simulator.rollout(problem.guess(train)[None], train.controls[None], problem.constants)
+    _, schedule = engine_pairs(simulator, states[0], train.controls[:, 0], VineParameters(drag=0.0))
     options = SimultaneousOptions(tau=1e-2, factor=1e-2)
     ways: dict[str, Callable[[], FitResult]] = {
         "shooting": lambda: single_shooting(problem, OPTIONS),
@@ -128,7 +134,7 @@ def wall_by_program(seed: int) -> dict[str, Any]:
             "constants": described(result),
             "converged": result.converged,
             "reduced_chi2": result.reduced_chi2,
-            "tip_x_mae_mm": tip_error(setup, result, test, 0),
+            "tip_x_mae_mm": tip_error(simulator, result, test, 0),
             "seconds": time.process_time() - begin,
         }
     return report

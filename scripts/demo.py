@@ -16,7 +16,6 @@ import io
 import json
 import time
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -34,19 +33,17 @@ from agents import (
     run_policy,
 )
 from softgym_envs.core.files import write_atomically
+from softgym_envs.core.recipe import EXPERIMENT
 from softgym_envs.core.trajectory import DataSplit, TrajectorySet
 from softgym_envs.envs.drawing import render_state
 from softgym_envs.rendering import PygameRenderer
 from softgym_envs.rendering.video import side_by_side, write_gif
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
-from softgym_envs.tensegrity.experiments import record_in_air, record_throw
+from softgym_envs.tensegrity.experiments import record_throw
 from softgym_envs.tensegrity.model import TensegrityModel
 from softgym_envs.tensegrity.mujoco import TensegrityTwin
-from softgym_envs.tensegrity.parameters import CONTACT, TensegrityParameters
-from sysid import FitProblem, ShootingOptions, one_step
-from sysid.methods.progressive import Stage, progressive
-
-BODY = ("cable_stiffness", "cable_damping", "motor_speed", "motor_gain")
+from softgym_envs.tensegrity.recipe import RECIPE
+from sysid import run_recipe
 
 
 @dataclass
@@ -72,27 +69,18 @@ def main(args: Args) -> None:
     truth, engine = TensegrityTwin(), TensegritySimulator(contact="patch")
 
     say(begin, "recording 5 s in the air and 5 s of a throw on the MuJoCo twin")
-    air = record_in_air(truth, rng)
-    throw = record_throw(truth, rng, speed=2.0)
-
-    start = TensegrityParameters(cable_stiffness=3000.0, cable_damping=400.0, motor_speed=3.0, motor_gain=0.03)
-    held = replace(engine, fixed_rod=0)
-
-    thrown = DataSplit(TrajectorySet((throw.window(0.0, 2.0),)), TrajectorySet(()), TrajectorySet((throw.window(2.0, 5.0),)))
-    search = ShootingOptions(starts=4, jacobian="differences", errors="clustered")
-    stages = (
-        Stage("body", lambda p: FitProblem(held, TrajectorySet((air,)), free=BODY, start=p), one_step),
-        Stage(
-            "contact",
-            lambda p: FitProblem(engine, thrown, free=CONTACT["patch"], start=p, free_motion=True),
-            partial(one_step, options=search),
-        ),
+    air = RECIPE.record_one("air", truth, rng)
+    throw = replace(record_throw(truth, rng, speed=2.0), metadata={EXPERIMENT: "throws"})
+    body, contact, _ = RECIPE.stages
+    fit = run_recipe(
+        RECIPE,
+        engine,
+        DataSplit(TrajectorySet((air, throw.window(0.0, 2.0))), TrajectorySet(()), TrajectorySet((throw.window(2.0, 5.0),))),
+        stages=(body, replace(contact, name="contact", window=None)),
+        out=args.out,
+        announce=lambda name: say(begin, f"identifying the {name} constants"),
     )
-    fit = progressive(start, stages, announce=lambda name: say(begin, f"identifying the {name} constants"))
     print(fit.summary())
-    args.out.mkdir(parents=True, exist_ok=True)
-    for name, result in fit.results.items():
-        result.save(args.out / name)
 
     say(begin, "planning a roll at 1 m/s in the identified engine")
     model = engine.model

@@ -1,10 +1,11 @@
 """Identify the constants of a robot from recordings: data -> fit -> report.
 
-    python scripts/identify.py vine:scene=robot.toml --points tracked.csv --fps 30 --free-motion
-    python scripts/identify.py tensegrity --data throw.h5 --free cable_stiffness cable_damping --out results/throw
-    python scripts/identify.py block --data camera.csv --method mpec --noise x 0.001 y 0.001 theta 0.005
+    python scripts/identify.py tensegrity --data recordings.h5                 # of `record`: the room's recipe, stage by stage
+    python scripts/identify.py tensegrity --stage body --data air.h5           # one stage of it
+    python scripts/identify.py vine --model robot.toml --data tracked.csv --fps 30 --free-motion
+    python scripts/identify.py block --data camera.csv --noise x 0.001 y 0.001 theta 0.005
 
-writes results/throw/fit.toml (give it to `gym.make(..., params=)`), fit.json and report.html. Recordings are HDF5 files of
+writes results/fit/fit.toml (give it to `gym.make(..., params=)`), fit.json and report.html. Recordings are HDF5 files of
 `TrajectorySet.save`, CSV files in wide form (`time [s], tip.x [mm], ..., control:valve [-]`) or CSV files of tracked points
 (`time [s], point, x [mm], y [mm], z [mm]`). Ctrl-C stops a fit; `--resume` goes on. Bad data end in a verdict and exit code 2.
 What to record, and how to read the verdicts: docs/identification.md.
@@ -12,65 +13,53 @@ What to record, and how to read the verdicts: docs/identification.md.
 
 from __future__ import annotations
 
-import importlib
 import re
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TextIO
 
-import numpy as np
 import tyro
 
-from softgym_envs.core.errors import DataError, FileFormatError, OptionError, SoftgymError
+from softgym_envs.core.errors import OptionError, SoftgymError
 from softgym_envs.core.files import git_commit
-from softgym_envs.core.recordings import align_points, read_csv, read_points_csv
+from softgym_envs.core.recipe import EXPERIMENT, Recipe, Stage
+from softgym_envs.core.recordings import part_of, read_csv, read_recordings, with_controls_of
+from softgym_envs.core.room import Room, options_from_text
+from softgym_envs.core.simulator import Simulator
+from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
-from sysid import (
-    AdamOptions,
-    EvolutionOptions,
-    FitProblem,
-    FitResult,
-    IdentificationSetup,
-    Measurement,
-    MpecOptions,
-    OffersComplementarity,
-    OffersProgram,
-    ShootingOptions,
-    SimultaneousOptions,
-    adam,
-    cma_es,
-    mpec,
-    multiple_shooting,
-    noise_of,
-    one_step,
-    simultaneous,
-    single_shooting,
-)
-from sysid.data.problem import InfersControls
-from sysid.methods.levenberg import LevenbergOptions
+from softgym_envs.rooms import room as room_named
+from sysid import METHODS, FitProblem, FitResult, noise_of, run_recipe, save
+from sysid.methods import method_of
+from sysid.methods.progressive import fit_stage, stage_problem
 
 
 @dataclass(frozen=True)
 class Args:
     """Identify the constants of a robot from recordings."""
 
-    robot: Annotated[str, tyro.conf.Positional]
-    """Room, and a variant after a colon: tensegrity, tensegrity:prism, tensegrity:prism,paper, block, particles:count=3."""
+    room: Annotated[str, tyro.conf.Positional]
+    """Which robot: a room's name , or "package.module:ROOM" of your own."""
+    model: str | None = None
+    """Structure: a name of the room's, or a TOML file; none: the room's first."""
+    option: tuple[str, ...] = ()
+    """Structural choices of the simulator, as contact=patch."""
+    dt: float | None = None
+    """Physics step [s]; none: the room's own, or a whole part of a frame."""
+    fps: float | None = None
+    """Frames per second of the camera, where the times of the recording say it too roughly."""
     data: tuple[Path, ...] = ()
     """Recordings: .h5 (any number of trajectories each) or .csv."""
-    points: tuple[Path, ...] = ()
-    """Recordings of tracked points (.csv); the same as --data."""
-    fps: float | None = None
-    """Frames per second of the camera, for rooms whose physics step follows it (vine, block, particles)."""
+    stage: str | None = None
+    """Stage of the room's recipe; none: all of them if the recordings say which experiment they are of, else the one for a
+    laboratory's recordings."""
     free: tuple[str, ...] = ()
-    """Constants to identify; none: what the room proposes."""
-    method: Literal["one_step", "multiple_shooting", "single_shooting", "adam", "mpec", "simultaneous", "cma_es"] = (
-        "multiple_shooting"
-    )
-    """How; see `sysid.methods.shooting`. mpec: through complementarity, for block and particles; simultaneous: states and
-    constants in one nonlinear program, for vine; cma_es: without derivatives."""
-    segment_steps: int = 100
+    """Constants to identify; none: the stage's."""
+    method: str | None = None
+    """How: one_step, multiple_shooting, single_shooting, adam, cma_es, mpec (through complementarity) or simultaneous (states
+    and constants in one nonlinear program); none: the stage's."""
+    segment_steps: int | None = None
     """Rows per segment of multiple_shooting."""
     start: Path | None = None
     """TOML file of the constants before the fit; none: the robot's defaults."""
@@ -89,187 +78,99 @@ class Args:
     """Estimate the states at the start of segments; none: where they are measured in part."""
     free_motion: bool = False
     """The recordings are throws or releases: controls may be constant."""
-    errors: Literal["independent", "clustered"] = "independent"
+    errors: Literal["independent", "clustered"] | None = None
     """What intervals assume; clustered is honest for a model that is structurally wrong."""
-    jacobian: Literal["auto", "exact", "differences"] = "auto"
+    jacobian: Literal["auto", "exact", "differences"] | None = None
     """Derivatives; see `sysid.ShootingOptions`."""
-    starts: int = 3
+    starts: int | None = None
     """Number of starts within the bounds; contact needs more than one, as friction 0 is a local minimum."""
-    seed: int = 0
+    seed: int | None = None
     """Of random starts and minibatches."""
-    cost_tolerance: float = 1e-12
+    cost_tolerance: float | None = None
     """A fit ends when a step lowers its cost by a smaller share; 1e-6 is enough where initial states are unknown, too."""
     out: Path = Path("results/fit")
-    """Folder of fit.toml, fit.json and report.html."""
+    """Folder of fit.toml, fit.json and report.html; a recipe has a folder for each of its stages there."""
     gif: Path | None = None
     """Draw the tracked points over the fitted robot, frame by frame, into this .gif."""
     resume: bool = False
-    """Go on from the checkpoint of an interrupted fit in `out` (shooting only)."""
+    """Go on from what an interrupted fit left in `out`."""
 
 
-SHOOTING = ("one_step", "multiple_shooting", "single_shooting")
-PROGRAM = SimultaneousOptions(tau=1e-2, factor=1e-2)
-"""Of --method simultaneous: pairs of N and m/s."""
-SHORT = {"block": "rigid:block", "particles": "rigid:particles"}
-"""Robots of a room that holds several."""
-
-
-def full_name(robot: str) -> str:
-    """A robot with its room.
-
-    >>> full_name("block"), full_name("particles:count=3"), full_name("vine")
-    ('rigid:block', 'rigid:particles,count=3', 'vine')
-    """
-    short, _, variant = robot.partition(":")
-    name = SHORT.get(short, short)
-    return with_word(name, variant) if variant else name
-
-
-def load_setup(robot: str) -> IdentificationSetup:
-    """What a room offers for identification.
+def read(args: Args) -> tuple[Trajectory, ...]:
+    """All recordings as they are in the files, controls from --controls included.
 
     Raises:
-        OptionError: No such room, or it offers nothing.
-    """
-    room, _, variant = robot.partition(":")
-    try:
-        module = importlib.import_module(f"softgym_envs.{room}")
-        offer = module.identification_setup
-    except (ModuleNotFoundError, AttributeError, TypeError) as error:
-        raise OptionError(
-            f"{room!r} is no robot that can be identified ({error}); expected a room such as 'tensegrity'"
-        ) from error
-    setup: IdentificationSetup = offer(variant)
-    return setup
-
-
-def with_word(robot: str, word: str) -> str:
-    """A robot with one more word in its variant.
-
-    >>> with_word("vine:linear", "fps=30"), with_word("vine", "fps=30")
-    ('vine:linear,fps=30', 'vine:fps=30')
-    """
-    return f"{robot},{word}" if ":" in robot else f"{robot}:{word}"
-
-
-def load_recordings(args: Args, dt: float) -> TrajectorySet:
-    """All recordings, at a whole number of physics steps per row.
-
-    Raises:
-        FileFormatError: A file is neither .h5 nor .csv, or cannot be read.
-        DataError: They do not fit together.
+        FileFormatError: A file cannot be read.
+        DataError: Its controls do not fit it.
     """
     if not args.data:
-        raise OptionError("no recordings are given; name files after --data or --points")
-    found: list[Trajectory] = []
-    points: list[int] = []
-    for path in args.data:
-        if path.suffix.lower() in (".h5", ".hdf5"):
-            found += TrajectorySet.load(path)
-        elif path.suffix.lower() == ".csv":
-            long = _holds_points(path)
-            points += [len(found)] if long else []
-            read = read_points_csv if long else read_csv
-            found.append(read(path, meters_per_pixel=args.meters_per_pixel).for_timestep(dt))
-        else:
-            raise FileFormatError(f"{path} ends in {path.suffix!r}, expected .h5, .hdf5 or .csv")
-    for place, aligned in zip(points, align_points([found[place] for place in points]), strict=True):
-        found[place] = aligned
-    if args.controls is not None:
-        given = read_csv(args.controls)
-        found = [_with_controls(trajectory, given) for trajectory in found]
-    return TrajectorySet(tuple(found))
+        raise OptionError("no recordings are given; name files after --data")
+    found = read_recordings(args.data, meters_per_pixel=args.meters_per_pixel)
+    if args.controls is None:
+        return found
+    given = read_csv(args.controls)
+    return tuple(with_controls_of(trajectory, given) for trajectory in found)
 
 
-def _holds_points(path: Path) -> bool:
-    """Whether the file is in long form: its header has a column `point`."""
-    try:
-        with path.open(encoding="utf-8-sig") as stream:
-            header = [name.strip() for name in stream.readline().split(",")]
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-    return "point" in header
+def timestep(args: Args, recipe: Recipe, own: float, recording: Trajectory) -> float:
+    """Physics step [s]: as given, else a whole part of a frame, of what `record` used, or the room's own if it is one."""
+    if args.dt is not None:
+        return args.dt
+    if args.fps is not None:
+        return part_of(1.0 / args.fps, recipe.longest_step or own)
+    if EXPERIMENT in recording.metadata:
+        return recording.period / recording.substeps
+    if says_substeps(recording):
+        return own
+    step = part_of(recording.period, recipe.longest_step or own)
+    return own if abs(step - own) < 1e-4 * own else step
 
 
-def _with_controls(trajectory: Trajectory, given: Trajectory) -> Trajectory:
-    if given.num_steps != trajectory.num_steps or not np.allclose(given.times, trajectory.times, atol=1e-3 * trajectory.period):
-        raise DataError(
-            f"controls have {given.num_steps} steps from {given.times[0]:g} s, the recording {trajectory.num_steps} from "
-            f"{trajectory.times[0]:g} s; they must have the same times"
-        )
-    return trajectory.with_controls(given.controls, given.control_names, given.control_units)
+def stage_of(args: Args, recipe: Recipe) -> Stage:
+    """The stage to fit, with what the arguments change.
 
-
-def build_problem(args: Args, setup: IdentificationSetup, recordings: TrajectorySet) -> FitProblem:
-    """The fit that the arguments ask for."""
-    simulator = setup.simulator
-    kind = type(simulator.default_parameters)
-    names = args.columns or recordings.names
-    offered = None if set(names) <= set(simulator.state_names) else setup.measurement(names)
-    return FitProblem(
-        simulator,
-        _split(args, recordings),
-        free=args.free or setup.free,
-        start=kind.load(args.start) if args.start else None,
-        measured=args.columns or None,
-        measurement=None if offered is None else Measurement(offered[1], offered[0]),
-        initial_state=None if offered is None else setup.first_state(offered[1]),
-        noise=args.noise or None,
-        free_initial=args.free_initial,
-        free_motion=args.free_motion or isinstance(setup, OffersComplementarity),
+    Raises:
+        OptionError: There is none of this name, or its method has not such an option.
+    """
+    stage = recipe.stage(args.stage) if args.stage else recipe.laboratory or recipe.stages[-1]
+    method = method_of(args.method or stage.method)
+    options = dict(stage.options if method.name == stage.method else recipe.settings.get(method.name, {}))
+    if method.name != stage.method and method.takes("starts"):
+        options["starts"] = 3
+    given = {name: getattr(args, name) for name in ("segment_steps", "errors", "jacobian", "starts", "seed")}
+    options.update({name: value for name, value in given.items() if value is not None})
+    if args.cost_tolerance is not None:
+        options["levenberg"] = {**options.get("levenberg", {}), "cost_tolerance": args.cost_tolerance}
+    kept = {name: value for name, value in stage.simulator.items() if name not in options_from_text(args.option)}
+    free_motion = stage.free_motion or args.free_motion
+    return replace(
+        stage, method=method.name, options=options, free=args.free or stage.free, simulator=kept, free_motion=free_motion
     )
 
 
-def _split(args: Args, recordings: TrajectorySet) -> DataSplit:
-    count = len(recordings)
-    return recordings.split(*(args.split or ((count - 1, 0, 1) if count > 1 else (count, 0, 0))))
-
-
-def check_method(args: Args, setup: IdentificationSetup) -> None:
-    """Whether the method suits the room and the other arguments.
-
-    Raises:
-        OptionError: It does not.
-    """
-    if args.method == "mpec" and not isinstance(setup, OffersComplementarity):
-        raise OptionError(f"--method mpec: {args.robot} offers no complementarity form; block and particles do")
-    if args.method == "simultaneous" and not isinstance(setup, OffersProgram):
-        raise OptionError(f"--method simultaneous: {args.robot} offers no symbolic step with measured points; vine does")
-    if args.resume and args.method not in SHOOTING:
-        raise OptionError(f"--resume: {args.method} leaves no checkpoint; those that do are {', '.join(SHOOTING)}")
-
-
-def fit(args: Args, setup: IdentificationSetup, problem: FitProblem) -> FitResult:
-    """Run the method that the arguments name."""
-    progress = sys.stderr if sys.stderr.isatty() else None  # a log file needs no thousand states of a progress bar
-    if args.method == "adam":
-        return adam(problem, AdamOptions(seed=args.seed, jacobian=args.jacobian, errors=args.errors, progress=progress))
-    if args.method == "cma_es":
-        return cma_es(problem, EvolutionOptions(seed=args.seed + 1, errors=args.errors))
-    if isinstance(setup, OffersComplementarity) and args.method == "mpec":
-        return mpec(with_noise(problem), setup.complementarity(), MpecOptions(errors=args.errors))
-    if isinstance(setup, OffersProgram) and args.method == "simultaneous":
-        form, observe = setup.program(problem.column_names)
-        return simultaneous(with_noise(problem), form, PROGRAM, observe=observe)
-    options = ShootingOptions(
-        jacobian=args.jacobian, starts=args.starts, seed=args.seed, errors=args.errors,
-        checkpoint=args.out / "checkpoint.json", resume=args.resume, progress=progress,
-        levenberg=LevenbergOptions(cost_tolerance=args.cost_tolerance),
-    )  # fmt: skip
-    if args.method == "one_step":
-        return one_step(problem, options)
-    if args.method == "single_shooting":
-        return single_shooting(problem, options)
-    return multiple_shooting(problem, args.segment_steps, options)
-
-
-def with_noise(problem: FitProblem) -> FitProblem:
-    """The problem with its noise told from the recordings, if it is not given."""
-    if problem.noise is None:
+def problem_of(args: Args, recipe: Recipe, stage: Stage, simulator: Simulator, recordings: TrajectorySet) -> FitProblem:
+    """The fit that the arguments ask for, with its noise told from the recordings where the method needs it."""
+    labelled = TrajectorySet(tuple(replace(t, metadata={**t.metadata, EXPERIMENT: stage.experiment}) for t in recordings))
+    more: dict[str, Any] = {"measured": args.columns, "noise": args.noise, "free_initial": args.free_initial}
+    more = {name: value for name, value in more.items() if value not in ((), {}, None)}
+    start = start_of(args, simulator)
+    problem = stage_problem(recipe, stage, simulator, split_of(args, labelled), start=start, **more)
+    if problem.noise is None and method_of(stage.method).known_noise:
         problem = problem.replace(noise=noise_of(problem.split.train, problem.column_names))
         told = ", ".join(f"{name} {value:.2g}" for name, value in (problem.noise or {}).items())
         print(f"noise by third differences [SI]: {told}; if you know better, say --noise")
     return problem
+
+
+def start_of(args: Args, simulator: Simulator) -> Any:
+    """Constants before the fit."""
+    return type(simulator.default_parameters).load(args.start) if args.start else simulator.default_parameters
+
+
+def split_of(args: Args, recordings: TrajectorySet) -> DataSplit:
+    """Recordings for training, validation and test."""
+    count = len(recordings)
+    return recordings.split(*(args.split or ((count - 1, 0, 1) if count > 1 else (count, 0, 0))))
 
 
 def draw_points(path: Path, result: FitResult, simulator: Any) -> Path:
@@ -299,7 +200,8 @@ AS_FLAGS = {
     "jacobian='differences'": "--jacobian differences",
     "measured=...": "--columns ...",
     "noise is not given": "--noise is not given",
-    "build the simulator with dt": "say --fps (vine, block, particles), or build the simulator with dt",
+    "build the simulator with dt": "say --fps, or --dt",
+    "simulator_options": "--option",
 }
 """What `sysid` advises -> how it is said to this script."""
 
@@ -321,35 +223,78 @@ def unused(problem: FitProblem, recordings: TrajectorySet) -> str:
     return f"note: recorded, but not used: {named}. Is it the right robot?"
 
 
+def one_stage(args: Args, recipe: Recipe, simulator: Simulator, recordings: TrajectorySet, progress: TextIO | None) -> int:
+    """Fit one stage and report."""
+    stage = stage_of(args, recipe)
+    if args.resume and not method_of(stage.method).leaves_checkpoint:
+        leaving = ", ".join(name for name, method in METHODS.items() if method.leaves_checkpoint)
+        raise OptionError(f"--resume: {stage.method} leaves no checkpoint; those that do are {leaving}")
+    problem = problem_of(args, recipe, stage, simulator, recordings)
+    print(f"{len(recordings)} recordings, {recordings.num_steps} steps; fitting {', '.join(problem.free)} by {stage.method}")
+    if not args.columns and unused(problem, recordings):
+        print(unused(problem, recordings))
+    result = fit_stage(recipe, stage, problem, folder=args.out, resume=args.resume, progress=progress)
+    result = replace(result, spec=replace(result.spec, model=args.model or ""))
+    save(result, args.out)
+    if args.gif is not None:
+        print("picture:", draw_points(args.gif, result, simulator))
+    print(as_flags(result.summary()))
+    print(f"constants: {args.out / 'fit.toml'}\nreport: {args.out / 'report.html'}")
+    return 2 if all(estimate.hidden for estimate in result.estimates) else 0
+
+
+def whole_recipe(args: Args, recipe: Recipe, simulator: Simulator, recordings: TrajectorySet, progress: TextIO | None) -> int:
+    """Fit all stages and report."""
+    print(f"{len(recordings)} recordings, {recordings.num_steps} steps; stages {', '.join(s.name for s in recipe.stages)}")
+    start = start_of(args, simulator) if args.start else None
+    found = run_recipe(
+        recipe, simulator, recordings, start=start, out=args.out, resume=args.resume,
+        announce=lambda name: print(f"stage {name}", flush=True), progress=progress, model=args.model or "",
+    )  # fmt: skip
+    print(as_flags(found.summary()))
+    report = args.out / found.stages[-1].name / "report.html"
+    print(f"constants: {args.out / 'fit.toml'}\nreport: {report}")
+    return 0
+
+
+def world(args: Args, room: Room) -> tuple[Recipe, Simulator, TrajectorySet]:
+    """The room's recipe, the simulator to fit, and the recordings at a whole number of its steps per row, with controls."""
+    if not room.recipe:
+        raise OptionError(f"room {room.name!r} has no recipe: it cannot be identified")
+    recipe: Recipe = load(room.recipe)
+    model, options = room.model(args.model), options_from_text(args.option)
+    simulator = room.simulator(model, options=options)
+    method_of(args.method or stage_of(args, recipe).method).check(recipe)
+    found = read(args)
+    dt = timestep(args, recipe, simulator.dt, found[0])
+    if dt != simulator.dt:
+        simulator = room.simulator(model, dt=dt, options=options)
+    found = tuple(t if says_substeps(t) else t.for_timestep(dt) for t in found)
+    if recipe.infer_controls is not None:
+        found = tuple(recipe.infer_controls(simulator, t) for t in found)
+    return recipe, simulator, TrajectorySet(found)
+
+
+def says_substeps(recording: Trajectory) -> bool:
+    """Whether the recording says itself how many physics steps a row takes: it is no CSV."""
+    return "source" not in recording.metadata
+
+
 def main(args: Args) -> int:
     """Fit and report; 0 if numbers came out, 2 if there are none to use, 130 if interrupted."""
-    print(f"seed {args.seed}, commit {git_commit()}")
+    print(f"seed {args.seed or 0}, commit {git_commit()}")
+    progress = sys.stderr if sys.stderr.isatty() else None  # a log file needs no thousand states of a progress bar
     try:
-        args = replace(args, data=args.data + args.points)
-        robot = full_name(args.robot)
-        setup = load_setup(robot if args.fps is None else with_word(robot, f"fps={args.fps:g}"))
-        check_method(args, setup)
-        recordings = load_recordings(args, setup.simulator.dt)
-        if isinstance(setup, InfersControls):
-            recordings = TrajectorySet(tuple(setup.infer_controls(trajectory) for trajectory in recordings))
-        problem = build_problem(args, setup, recordings)
-        print(f"{len(recordings)} recordings, {recordings.num_steps} steps; fitting {', '.join(problem.free)} by {args.method}")
-        if not args.columns and unused(problem, recordings):
-            print(unused(problem, recordings))
-        result = fit(args, setup, problem)
+        recipe, simulator, recordings = world(args, room_named(args.room))
+        labelled = all(EXPERIMENT in t.metadata for t in recordings)
+        single = args.stage or args.method or args.free or not labelled or len(recipe.stages) == 1
+        return (one_stage if single else whole_recipe)(args, recipe, simulator, recordings, progress)
     except SoftgymError as error:
         print(f"no fit: {as_flags(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        go_on = f"; go on with --resume --out {args.out}" if args.method in SHOOTING else ""
-        print(f"interrupted{go_on}", file=sys.stderr)
+        print(f"interrupted; what leaves a checkpoint goes on with --resume --out {args.out}", file=sys.stderr)
         return 130
-    result.save(args.out)
-    if args.gif is not None:
-        print("picture:", draw_points(args.gif, result, setup.simulator))
-    print(as_flags(result.summary()))
-    print(f"constants: {args.out / 'fit.toml'}\nreport: {args.out / 'report.html'}")
-    return 2 if all(estimate.hidden for estimate in result.estimates) else 0
 
 
 if __name__ == "__main__":

@@ -26,10 +26,10 @@ from softgym_envs.core.files import git_commit, write_atomically
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.experiments import record_in_air, record_throw
-from softgym_envs.tensegrity.identification import BODY
 from softgym_envs.tensegrity.model import TensegrityModel, prism
 from softgym_envs.tensegrity.mujoco import TensegrityTwin, TwinParameters
 from softgym_envs.tensegrity.parameters import CONTACT, TensegrityParameters
+from softgym_envs.tensegrity.recipe import BODY
 from sysid import AdamOptions, FitProblem, FitResult, ShootingOptions, adam, multiple_shooting, one_step, single_shooting
 
 Array = NDArray[np.float64]
@@ -130,7 +130,7 @@ def fit_throws(
     start = TensegrityParameters(gravity=float(constants.gravity))
     data = DataSplit(TrajectorySet(tuple(throws)), EMPTY, EMPTY)
     problem = FitProblem(engine, data, free=CONTACT[mode], start=start, free_motion=True)
-    fit = multiple_shooting(problem, 50, ShootingOptions(errors="clustered", starts=3))
+    fit = multiple_shooting(problem, ShootingOptions(segment_steps=50, errors="clustered", starts=3))
     return {
         **judge(engine, constants_of(fit), tests),
         "constants": {e.name: e.text() for e in fit.estimates},

@@ -32,8 +32,8 @@ from softgym_envs.rigid.experiments import record
 from softgym_envs.rigid.model import ParticleModel
 from softgym_envs.rigid.symbolic import complementarity_form
 from sysid.data.problem import FitProblem
+from sysid.least_squares.segments import cut
 from sysid.methods.mpec import MpecOptions, MpecSolution, solve
-from sysid.methods.segments import cut
 
 LEVELS = (5e-5, 5e-4, 5e-3, 5e-2, 5e-1)
 PAPER = {5e-5: "0.2", 5e-4: "0.2", 5e-3: "0.2", 5e-2: "0.200022", 5e-1: "0.199873 (infeasible)"}

@@ -276,7 +276,7 @@ def fit_contact(
     problem = FitProblem(simulator, beginnings, free=CONTACT["patch"], start=start, free_motion=True)
     near = one_step(problem, replace(options, starts=CONTACT_STARTS, jacobian="differences"))
     problem = replace(problem, data=throws, start=near.parameters)
-    return multiple_shooting(problem, min(segment, min(t.num_steps for t in throws)), options)
+    return multiple_shooting(problem, replace(options, segment_steps=min(segment, min(t.num_steps for t in throws))))
 
 
 # --- studies ------------------------------------------------------------------------------------------------------------

@@ -172,7 +172,7 @@ class VineCase:
         kinds = {name: name.split(".")[0].rstrip("0123456789") for name in data.train[0].names}
         noise = {name: AGREEMENT[kind] for name, kind in kinds.items()}
         problem = FitProblem(self.native(), data.train, free=BODY, start=self.default(), noise=noise)
-        found = multiple_shooting(problem, SEGMENT, options)
+        found = multiple_shooting(problem, replace(options, segment_steps=SEGMENT))
         return Identified(found.parameters, found.distribution(), found.verdicts[0].text)
 
     def residual(self, data: DataSplit, fit: Identified, rng: np.random.Generator) -> Corrected:

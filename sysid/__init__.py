@@ -5,27 +5,33 @@
     problem = FitProblem(simulator, recordings.split(3, 1, 1), free=("cable_stiffness", "cable_damping"))
     result = one_step(problem)
     print(result.summary())
-    result.save("results/fit")  # fit.toml, fit.json, report.html
+    save(result, "results/fit")  # fit.toml, fit.json, report.html
+
+`METHODS` lists the methods; `run_recipe` runs a room's recipe stage by stage.
 
 Bad recordings end in a `DataError`; constants that the data cannot tell apart end in a verdict instead of a number.
 """
 
 from .data.noise import noise_of
-from .data.problem import FitProblem, IdentificationSetup, Measurement, OffersComplementarity, OffersProgram
-from .judgement.result import Estimate, FitResult, Verdict, load_distribution
-from .judgement.uncertainty import Combination, PosteriorParameters
+from .data.problem import FitProblem, Measurement
+from .judgement.result import Estimate, FitResult, Verdict
+from .judgement.uncertainty import Combination, JointParameters, PosteriorParameters
 from .judgement.validation import HorizonError, open_loop
+from .least_squares.levenberg import IterLog, LevenbergOptions
+from .methods import METHODS, Method
 from .methods.adam import AdamOptions, adam
 from .methods.evolution import EvolutionOptions, cma_es
 from .methods.horizon import HorizonOptions, HorizonResult, moving_horizon
-from .methods.levenberg import IterLog, LevenbergOptions
 from .methods.mpec import MpecOptions, mpec
 from .methods.particle import FilterResult, ParticleOptions, bootstrap_filter
+from .methods.progressive import RecipeResult, StageResult, run_recipe
 from .methods.residual import ResidualFit, ResidualOptions, fit_residual
 from .methods.shooting import ShootingOptions, multiple_shooting, one_step, single_shooting
 from .methods.simultaneous import SimultaneousOptions, simultaneous
+from .report import load_distribution, save
 
 __all__ = [
+    "METHODS",
     "AdamOptions",
     "Combination",
     "Estimate",
@@ -36,19 +42,20 @@ __all__ = [
     "HorizonError",
     "HorizonOptions",
     "HorizonResult",
-    "IdentificationSetup",
     "IterLog",
+    "JointParameters",
     "LevenbergOptions",
     "Measurement",
+    "Method",
     "MpecOptions",
-    "OffersComplementarity",
-    "OffersProgram",
     "ParticleOptions",
     "PosteriorParameters",
+    "RecipeResult",
     "ResidualFit",
     "ResidualOptions",
     "ShootingOptions",
     "SimultaneousOptions",
+    "StageResult",
     "Verdict",
     "adam",
     "bootstrap_filter",
@@ -61,6 +68,8 @@ __all__ = [
     "noise_of",
     "one_step",
     "open_loop",
+    "run_recipe",
+    "save",
     "simultaneous",
     "single_shooting",
 ]

@@ -16,6 +16,7 @@ from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
 from softgym_envs.rigid.experiments import record
 from softgym_envs.rigid.model import BlockModel, ParticleModel
 from softgym_envs.rigid.parameters import BlockParameters
+from softgym_envs.rigid.scene_file import load_block
 from sysid import noise_of
 
 pytest.importorskip("casadi")
@@ -81,10 +82,10 @@ def test_geometry_comes_from_a_file(script, tmp_path):
         "[block]\nsupports = [[0.08, 0.02], [-0.04, 0.06], [-0.05, -0.07]]\nattachment = [0.1, -0.05]\npulley = [1.3, -0.4]\n"
         "num_directions = 8\n"
     )
-    model = script.load_setup(f"rigid:scene={scene}").simulator.model
+    model = load_block(scene)
     path, out = camera_file(tmp_path / "camera.csv", pulled(0.25, model), BLOCK_UNITS), tmp_path / "out"
     noise = ("--noise", "x", "0.001", "y", "0.001", "theta", "0.005")
-    assert run(script, f"block:scene={scene}", "--data", path, "--method", "mpec", "--out", out, *noise) == 0
+    assert run(script, "block", "--model", scene, "--data", path, "--method", "mpec", "--out", out, *noise) == 0
     (estimate,) = json.loads((out / "fit.json").read_text())["estimates"]
     assert abs(estimate["value"] - 0.25) < 4 * estimate["std"]
 
@@ -96,7 +97,13 @@ def test_particles_on_camera_become_their_frictions(script, tmp_path):
     start, controls = np.array([-3.0, 1.0, 0, 0, 4.0, 4.0, 0, 0]), np.full((100, 2), 5.0)
     recording = record(simulator, start, controls, truth, noise={"x": 3e-3, "y": 3e-3}, rng=np.random.default_rng(0))
     path = camera_file(tmp_path / "camera.csv", recording, dict.fromkeys(recording.names, 1.0), controls=True)
-    assert run(script, "particles:count=2", "--data", path, "--method", "mpec", "--out", tmp_path / "out") == 0
+    (tmp_path / "two.toml").write_text("[particles]\ncount = 2\n")
+    assert (
+        run(
+            script, "particles", "--model", tmp_path / "two.toml", "--data", path, "--method", "mpec", "--out", tmp_path / "out"
+        )
+        == 0
+    )
     found = simulator.parameters_class.load(tmp_path / "out" / "fit.toml")
     assert (found.friction0, found.friction1) == (pytest.approx(0.1, abs=2e-4), pytest.approx(0.4, abs=2e-4))
 
@@ -133,8 +140,10 @@ def test_bad_requests_end_in_one_sentence(script, tmp_path, capsys):
     slow = camera_file(tmp_path / "slow.csv", pulled(0.4).window(0.0, 0.3), BLOCK_UNITS)
     cases = {
         ("block", "--data", path, "--method", "mpec", "--resume"): "mpec leaves no checkpoint",
-        ("tensegrity", "--data", path, "--method", "mpec"): "tensegrity offers no complementarity form",
-        ("block:ball", "--data", path, "--method", "mpec"): "allowed are block, particles",
+        ("tensegrity", "--data", path, "--method", "mpec"): "mpec does not suit this room: it offers no complementarity form",
+        ("block", "--model", "ball", "--data", path): "model is 'ball', expected block, a .toml file",
+        ("block", "--option", "colour", "--data", path): "expected key=value",
+        ("block", "--option", "colour=red", "--data", path): "--option has 'colour'",
         ("block", "--data", slow, "--method", "mpec"): "--noise is not given, and that of x cannot be told",
         ("block", "--data", path, "--method", "mpec", "--fps", "30"): "say --fps",
     }

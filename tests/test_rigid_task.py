@@ -10,9 +10,10 @@ import pytest
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core.errors import FileFormatError, OptionError, StructureError
-from softgym_envs.rigid import identification_setup
 from softgym_envs.rigid.parameters import BlockParameters
+from softgym_envs.rigid.recipe import PARTICLES
 from softgym_envs.rigid.tasks import LEVER
+from softgym_envs.rooms import room
 
 ID = "SlidingBlock-v0"
 BACKENDS = pytest.mark.parametrize("backend", ["native", "mujoco"])
@@ -132,36 +133,26 @@ def test_bad_goals_are_named():
             env.reset(seed=0, options={"goal": goal})
 
 
-def test_identification_setup_knows_its_variants(tmp_path):
-    assert identification_setup().simulator.nx == 6
-    three = identification_setup("particles,count=3,fps=30")
-    assert three.free == ("friction0", "friction1", "friction2")
-    assert three.simulator.dt == pytest.approx(1 / 30) and three.complementarity().nz == 12
-    assert identification_setup("block,fps=30").simulator.dt == pytest.approx(1 / 120)  # at most 10 ms, a whole part of a frame
-    for variant, message in (
-        ("ball", "block, particles"),
-        ("count=3", "count=3, which means nothing for block"),
-        ("particles,count=0", "count is 0"),
-        ("fps=fast", "fps is nan"),
-        ("scene=", "variant has 'scene='"),
-    ):
-        with pytest.raises(OptionError, match=message):
-            identification_setup(variant)
-
-
-def test_a_block_is_read_from_a_file(tmp_path):
-    path = tmp_path / "block.toml"
+def test_scenes_are_read_from_files(tmp_path):
+    path = tmp_path / "scene.toml"
     path.write_text("[block]\nsupports = [[0.05, 0], [-0.05, 0.05], [-0.05, -0.05]]\nattachment = [0.07, 0.0]\n")
-    model = identification_setup(f"scene={path}").simulator.model
+    model = room("block").model(path)
     assert model.supports[1] == (-0.05, 0.05) and model.attachment == (0.07, 0.0) and model.pulley is None
     for text, error, message in (
         ("[robot]\n", FileFormatError, r"expected one table \[block\]"),
         ("[block]\ncolour = 1\n", FileFormatError, "'colour'; allowed are supports"),
         ("[block]\nhandle = ['a', 0]\n", FileFormatError, "'a', which is no number"),
-        ("[block]\nsupports = [[1, 0], [2, 0], [2, 1]]\n", StructureError, "block.toml: the centre of mass"),
+        ("[block]\nsupports = [[1, 0], [2, 0], [2, 1]]\n", StructureError, "scene.toml: the centre of mass"),
         ("[block]\nhandle = 0.1\n", StructureError, "handle"),
         ("[block]\npulley = [1.0]\n", StructureError, "pulley"),
     ):
         path.write_text(text)
         with pytest.raises(error, match=message):
-            identification_setup(f"scene={path}")
+            room("block").model(path)
+    path.write_text("[particles]\ncount = 3\n")
+    simulator = room("particles").simulator(path, dt=1 / 30)
+    assert simulator.nu == 3 and PARTICLES.stages[0].free_of(simulator) == ("friction0", "friction1", "friction2")
+    assert PARTICLES.complementarity(simulator).nz == 12
+    path.write_text("[particles]\ncount = 0\n")
+    with pytest.raises(OptionError, match=r"scene\.toml: count is 0"):
+        room("particles").model(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from sysid import (
     multiple_shooting,
     one_step,
     open_loop,
+    save,
     single_shooting,
 )
 from sysid.judgement.scan import compatible, model_error
@@ -52,7 +54,7 @@ def levels(result: FitResult, word: str) -> list[str]:
 
 
 @pytest.mark.parametrize("jacobian", ["exact", "differences"])
-@pytest.mark.parametrize("method", [one_step, lambda p, o: multiple_shooting(p, 7, o), single_shooting])
+@pytest.mark.parametrize("method", [one_step, lambda p, o: multiple_shooting(p, replace(o, segment_steps=7)), single_shooting])
 def test_noise_free_data_give_the_truth(method: Any, jacobian: Any) -> None:
     result = method(problem(), ShootingOptions(jacobian=jacobian))
     assert max(errors(result)) < 1e-9 and result.verdicts[0].level == "ok"
@@ -81,7 +83,9 @@ def test_any_function_of_the_state_can_be_measured() -> None:
         Trajectory(t.times, t.controls, measurement.function(t.values), measurement.names, ("-", "m"), ("force",), ("SI",))
         for t in record(Spring(), TRUTH, count=2)
     ]
-    result = multiple_shooting(problem(data=TrajectorySet(tuple(made)), measurement=measurement), 60)
+    result = multiple_shooting(
+        problem(data=TrajectorySet(tuple(made)), measurement=measurement), ShootingOptions(segment_steps=60)
+    )
     assert max(errors(result)) < 1e-8
 
 
@@ -165,8 +169,8 @@ def test_a_prior_resolves_what_the_data_cannot() -> None:
 
 def test_a_wrong_model_is_noticed_and_clustered_errors_are_wider() -> None:
     data = record(Spring(), TRUTH.replace(offset=1.5), steps=400)  # the fit believes in offset = 0.5
-    independent = multiple_shooting(problem(data=data), 100)
-    clustered = multiple_shooting(problem(data=data), 100, ShootingOptions(errors="clustered"))
+    independent = multiple_shooting(problem(data=data))
+    clustered = multiple_shooting(problem(data=data), ShootingOptions(errors="clustered"))
     assert levels(independent, "correlated in time") == ["warning"] and not levels(clustered, "correlated in time")
     assert clustered.std["stiffness"] > 1.5 * independent.std["stiffness"]
     # the wrong offset presses the gain to where it has no effect: no number, and the reason is given
@@ -178,7 +182,7 @@ def test_a_wrong_model_is_noticed_and_clustered_errors_are_wider() -> None:
 def test_what_a_wrong_model_leaves_open_holds_the_truth() -> None:
     """A fit that believes in another rest position is biased by much more than its standard deviations say."""
     data = record(Spring(), TRUTH.replace(offset=1.5), steps=400)
-    result = multiple_shooting(problem(data=data), 100)
+    result = multiple_shooting(problem(data=data))
     stiffness, damping, _ = result.estimates
     assert abs(stiffness.value - TRUTH.stiffness) > 10 * stiffness.std
     assert stiffness.interval[0] < TRUTH.stiffness < stiffness.interval[1] and not stiffness.hidden
@@ -370,7 +374,7 @@ def test_weights_of_a_minimisation_that_ended_far_off_do_not_reach_the_result() 
 def test_saved_fits_can_be_read_again(tmp_path: Path) -> None:
     split = record(Spring(), TRUTH, count=2, noise=0.01).split(1, 0, 1)
     result = single_shooting(problem(data=split, free_initial=True))
-    result.save(tmp_path / "fit")
+    save(result, tmp_path / "fit")
     assert SpringParameters.load(tmp_path / "fit" / "fit.toml") == result.parameters
     document = json.loads((tmp_path / "fit" / "fit.json").read_text())
     assert document["estimates"][0]["value"] == result.parameters.stiffness
@@ -388,7 +392,7 @@ def test_saved_fits_can_be_read_again(tmp_path: Path) -> None:
 
 def test_hidden_constants_appear_nowhere_as_numbers(tmp_path: Path) -> None:
     result = one_step(problem(free=("stiffness", "paint"), start=TRUTH.replace(paint=0.712345)))
-    page = (result.save(tmp_path) / "report.html").read_text()
+    page = (save(result, tmp_path) / "report.html").read_text()
     assert "not identifiable" in page
     document = json.loads((tmp_path / "fit.json").read_text())
     paint = next(e for e in document["estimates"] if e["name"] == "paint")

@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import least_squares
 
 from softgym_envs.core.errors import OptionError, ShapeError
-from sysid.methods.levenberg import LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
+from sysid.least_squares.levenberg import LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
 
 NO_BLOCKS = np.zeros((1, 0))
 FREE = np.full(2, np.inf)

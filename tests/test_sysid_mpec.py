@@ -14,12 +14,12 @@ from softgym_envs.rigid.experiments import record
 from softgym_envs.rigid.model import BlockModel, ParticleModel
 from softgym_envs.rigid.parameters import BlockParameters, ParticleParameters
 from sysid import FitProblem, Measurement
+from sysid.least_squares.segments import ShootingSystem, cut
 from sysid.methods.collocation import Collocation, _accumulate, window_of
 from sysid.methods.evolution import EvolutionOptions, cma_es
 from sysid.methods.horizon import HorizonOptions, moving_horizon
 from sysid.methods.mpec import MpecOptions, gate, homotopy, mpec, separable, solve
 from sysid.methods.particle import ParticleOptions, _systematic, bootstrap_filter
-from sysid.methods.segments import ShootingSystem, cut
 
 pytest.importorskip("casadi")
 from softgym_envs.rigid.symbolic import complementarity_form

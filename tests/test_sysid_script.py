@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-import types
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,34 +12,63 @@ import numpy as np
 import pytest
 from sysid_systems import Spring, SpringParameters, record
 
-from softgym_envs.core.trajectory import TrajectorySet
+from softgym_envs.core.errors import OptionError
+from softgym_envs.core.recipe import Experiment, Measurement, Recipe, Stage
+from softgym_envs.core.room import Room
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from sysid import FitProblem, ShootingOptions, single_shooting
 
 TRUTH = SpringParameters(mass=2.0, stiffness=45.0, damping=0.8, gain=2.0)
 
 
-class Setup:
-    simulator = Spring()
-    free = ("stiffness", "damping", "gain")
+def engine(model: Any, dt: float = 0.02) -> Spring:
+    """The spring as a room's engine."""
+    return Spring(dt=dt)
 
-    def measurement(self, names: tuple[str, ...]) -> Any:
-        """Two points on the mass."""
-        return (lambda x: np.stack([x[..., 0], x[..., 0] + 0.2], axis=-1), names) if names == ("a.x", "b.x") else None
 
-    def first_state(self, names: tuple[str, ...]) -> Any:
-        """Where the point was first seen, at rest."""
-        return lambda recording: np.array([recording.values[0, 0], 0.0])
+def pushed(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Any = None) -> Trajectory:
+    """Random forces from rest."""
+    controls = rng.uniform(-1.0, 1.0, (1, steps, 1))
+    states, _ = truth.rollout(truth.initial_state(1), controls, parameters)
+    return Trajectory.from_rollout(truth, states[0], controls[0])
+
+
+def two_points(simulator: Any, names: tuple[str, ...]) -> Measurement | None:
+    """Two points on the mass."""
+    if names != ("a.x", "b.x"):
+        return None
+    return Measurement(names, lambda x: np.stack([x[..., 0], x[..., 0] + 0.2], axis=-1))
+
+
+def at_rest(simulator: Any, names: tuple[str, ...]) -> Any:
+    """Where the point was first seen, at rest."""
+    return lambda recording: np.array([recording.values[0, 0], 0.0])
+
+
+FREE = ("stiffness", "damping", "gain")
+RECIPE = Recipe(
+    stages=(Stage("elastic", "pushed", FREE[:1], "one_step"), Stage("all", "pushed", FREE, "one_step")),
+    laboratory=Stage("laboratory", "", FREE, "multiple_shooting", {"starts": 3}),
+    experiments=(Experiment("pushed", pushed, 100),),
+    measurement=two_points,
+    first_state=at_rest,
+)
+HERE = "test_sysid_script"
+ROOM = Room("spring", "a mass on a spring", f"{HERE}:engine", {"spring": "types:SimpleNamespace"}, recipe=f"{HERE}:RECIPE")
+SPRING = f"{HERE}:ROOM"
 
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    room = types.ModuleType("softgym_envs.spring")
-    room.identification_setup = lambda variant: Setup()  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "softgym_envs.spring", room)
-    path = Path(__file__).parents[1] / "scripts" / "identify.py"
-    spec = importlib.util.spec_from_file_location("identify_script", path)
+    return module_of("identify", monkeypatch)
+
+
+def module_of(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    path = Path(__file__).parents[1] / "scripts" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"{name}_script", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "identify_script", module)
+    monkeypatch.setitem(sys.modules, f"{name}_script", module)
     spec.loader.exec_module(module)
     return module
 
@@ -54,7 +83,7 @@ def run(script: Any, *arguments: str) -> int:
 def test_a_file_becomes_a_fit(script: Any, tmp_path: Path, method: str, capsys: pytest.CaptureFixture[str]) -> None:
     record(Spring(), TRUTH, count=2).save(tmp_path / "data.h5")
     out = tmp_path / "out"
-    assert run(script, "spring", "--data", str(tmp_path / "data.h5"), "--method", method, "--out", str(out)) == 0
+    assert run(script, SPRING, "--data", str(tmp_path / "data.h5"), "--method", method, "--out", str(out)) == 0
     assert SpringParameters.load(out / "fit.toml").stiffness == pytest.approx(45.0, rel=1e-8)
     assert (out / "report.html").stat().st_size > 10_000 and not (out / "checkpoint.json").exists()
     said = capsys.readouterr().out
@@ -82,7 +111,7 @@ def test_a_csv_of_the_laboratory_becomes_a_fit(script: Any, tmp_path: Path) -> N
         "--out",
         str(out),
     )
-    assert run(script, "spring", *arguments) == 0
+    assert run(script, SPRING, *arguments) == 0
     assert SpringParameters.load(out / "fit.toml").stiffness == pytest.approx(45.0, rel=1e-6)
 
 
@@ -101,7 +130,7 @@ def test_tracked_points_and_controls_from_two_files_become_a_fit(script: Any, tm
     )
     out = tmp_path / "out"
     files = ("--data", str(tmp_path / "points.csv"), "--controls", str(tmp_path / "controls.csv"))
-    assert run(script, "spring", *files, "--columns", "a.x", "b.x", "--method", "single_shooting", "--out", str(out)) == 0
+    assert run(script, SPRING, *files, "--columns", "a.x", "b.x", "--method", "single_shooting", "--out", str(out)) == 0
     assert SpringParameters.load(out / "fit.toml").stiffness == pytest.approx(45.0, rel=1e-6)
 
 
@@ -111,11 +140,11 @@ def test_bad_data_and_bad_arguments_end_in_one_sentence(
     TrajectorySet((record(Spring(), TRUTH)[0].window(0.0, 0.1),)).save(tmp_path / "short.h5")
     (tmp_path / "data.txt").write_text("1 2 3")
     cases = {
-        ("spring", "--data", str(tmp_path / "short.h5")): "too short",
-        ("spring", "--data", str(tmp_path / "none.h5")): "no such file",
-        ("spring", "--data", str(tmp_path / "data.txt")): "expected .h5, .hdf5 or .csv",
-        ("submarine", "--data", str(tmp_path / "short.h5")): "no robot that can be identified",
-        ("spring", "--data", str(tmp_path / "short.h5"), "--free", "colour"): "unknown constant 'colour'",
+        (SPRING, "--data", str(tmp_path / "short.h5")): "too short",
+        (SPRING, "--data", str(tmp_path / "none.h5")): "no such file",
+        (SPRING, "--data", str(tmp_path / "data.txt")): "expected .h5, .hdf5 or .csv",
+        ("submarine", "--data", str(tmp_path / "short.h5")): "unknown room 'submarine'",
+        (SPRING, "--data", str(tmp_path / "short.h5"), "--free", "colour"): "unknown constant 'colour'",
     }
     for arguments, verdict in cases.items():
         assert run(script, *arguments, "--out", str(tmp_path / "out")) == 2
@@ -130,12 +159,68 @@ def test_advice_is_given_as_flags_and_unused_columns_are_named(
     t = record(Spring(), TRUTH)[0]
     still = t.with_controls(np.zeros_like(t.controls), t.control_names, t.control_units)
     TrajectorySet((still,)).save(tmp_path / "still.h5")
-    assert run(script, "spring", "--data", str(tmp_path / "still.h5"), "--out", str(tmp_path / "out")) == 2
+    assert run(script, SPRING, "--data", str(tmp_path / "still.h5"), "--out", str(tmp_path / "out")) == 2
     said = capsys.readouterr().err
     assert "say --free-motion if" in said and "free_motion=True" not in said
     wide = t.with_controls(np.hstack([t.controls, t.controls]), ("force", "pump"), ("N", "V"))
     TrajectorySet((wide,)).save(tmp_path / "wide.h5")
-    assert run(script, "spring", "--data", str(tmp_path / "wide.h5"), "--out", str(tmp_path / "out")) == 0
+    assert run(script, SPRING, "--data", str(tmp_path / "wide.h5"), "--out", str(tmp_path / "out")) == 0
     said = capsys.readouterr()
     assert "recorded, but not used: pump. Is it the right robot?" in said.out
     assert said.err == ""  # no progress bar where nobody watches
+
+
+def test_what_was_recorded_goes_through_the_whole_recipe_and_resumes(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record_script = module_of("record", monkeypatch)
+    truth, file, out = TRUTH.save(tmp_path / "truth.toml"), tmp_path / "rec.h5", tmp_path / "out"
+    assert run(record_script, SPRING, "--params", str(truth), "--count", "2", "--out", str(file)) == 0
+    assert "pushed: 2 s, 100 rows of 2 columns" in capsys.readouterr().out
+    start = SpringParameters(mass=2.0).save(tmp_path / "start.toml")
+    arguments = (SPRING, "--data", str(file), "--start", str(start), "--out", str(out))
+    assert run(script, *arguments) == 0
+    assert SpringParameters.load(out / "all" / "fit.toml").stiffness == pytest.approx(45.0, rel=1e-8)
+    assert (out / "fit.toml").read_bytes() == (out / "all" / "fit.toml").read_bytes()
+    before = (out / "all" / "fit.json").read_text()
+    assert run(script, *arguments, "--resume") == 0
+    assert (out / "all" / "fit.json").read_text() == before  # taken, not fitted again
+    assert run(script, *arguments, "--stage", "elastic", "--free", "stiffness", "damping", "gain") == 0
+    assert SpringParameters.load(out / "fit.toml").stiffness == pytest.approx(45.0, rel=1e-8)
+    capsys.readouterr()
+    assert run(script, *arguments, "--stage", "plastic") == 2
+    assert "unknown stage 'plastic'; there are elastic, all, laboratory" in capsys.readouterr().err
+    assert run(record_script, SPRING, "--experiment", "drop", "--out", str(file)) == 2
+    assert "unknown experiment 'drop'; there are pushed" in capsys.readouterr().err
+
+
+def test_a_camera_decides_the_physics_step(script: Any, tmp_path: Path) -> None:
+    """50 Hz are two steps of 10 ms for a room whose own step is 15 ms; --fps says what rounded times hide."""
+    lines = ["time [s],mass.x [m],control:force [-]", *(f"{0.02 * k:.4f},{np.sin(0.1 * k)},0.0" for k in range(30))]
+    (tmp_path / "data.csv").write_text("\n".join(lines) + "\n")
+    for given, expected in (((), 0.01), (("--fps", "50"), 0.01), (("--dt", "0.005"), 0.005)):
+        import tyro
+
+        args = tyro.cli(script.Args, args=[SPRING, "--data", str(tmp_path / "data.csv"), *given])
+        assert script.timestep(args, RECIPE, 0.015, script.read(args)[0]) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_checkpoint_of_another_simulator_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    class Stream:
+        def write(self, text: str) -> None:
+            if "minimisation 2" in text:
+                raise KeyboardInterrupt
+
+        def flush(self) -> None:
+            pass
+
+    path = tmp_path / "checkpoint.json"
+    data = record(Spring(), TRUTH, count=1)
+    options = ShootingOptions(starts=3, checkpoint=path)
+    problem = FitProblem(Spring(), data, FREE)
+    with pytest.raises(KeyboardInterrupt):
+        single_shooting(problem, replace(options, progress=Stream()))  # type: ignore[arg-type]
+    half = TrajectorySet(tuple(replace(t, substeps=2) for t in data))
+    with pytest.raises(OptionError, match=r"another fit: its constants: they were identified with dt = 0.02 s, .* has 0.01 s"):
+        single_shooting(FitProblem(Spring(dt=0.01), half, FREE), replace(options, resume=True))
+    assert single_shooting(problem, replace(options, resume=True)).converged

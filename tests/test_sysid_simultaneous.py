@@ -18,13 +18,13 @@ from softgym_envs.rigid.parameters import ParticleParameters
 from softgym_envs.rigid.symbolic import complementarity_form as contact_form
 from softgym_envs.vine.dynamics import VineSimulator
 from softgym_envs.vine.experiments import NOISE, record_oscillation, record_wall
-from softgym_envs.vine.identification import Setup
 from softgym_envs.vine.model import VineModel, with_obstacles
 from softgym_envs.vine.mujoco import VineTwinParameters
 from softgym_envs.vine.obstacles import circle, wall
 from softgym_envs.vine.parameters import VineParameters
+from softgym_envs.vine.recipe import TUBE, first_state, measurement, program
 from softgym_envs.vine.symbolic import complementarity_form, engine_pairs, tracked_points
-from sysid import FitProblem, Measurement, SimultaneousOptions, simultaneous, single_shooting
+from sysid import FitProblem, SimultaneousOptions, simultaneous, single_shooting
 from sysid.methods.simultaneous import solve
 
 PARTICLE = ParticleSimulator()
@@ -78,20 +78,20 @@ def test_a_given_schedule_leads_to_the_same_constants(found):
 def oscillation(truth, *, twin=False, seconds=0.15):
     """Points along a cantilever that was let go, and what it is fitted with."""
     simulator = VineSimulator(BEAM, 1 / 960, "linear")
-    setup, rng = Setup(simulator), np.random.default_rng(2)
+    rng = np.random.default_rng(2)
     recording = replace(record_oscillation(truth, rng, bend=0.8, seconds=seconds), substeps=4)
-    measure, names = setup.measurement(recording.names)
+    seen = measurement(simulator, recording.names)
     if not twin:  # the same points of our own engine
         controls = np.zeros((1, recording.num_steps, 1))
         own = truth_of(truth)
         states, _ = simulator.rollout(BEAM.straight_state(curvature=0.8)[None], controls, own, substeps=4)
-        clean = measure(states[0])
+        clean = seen.function(states[0])
         values = np.where(np.isfinite(recording.values), clean + NOISE * rng.normal(size=clean.shape), np.nan)
         recording = replace(recording, values=values)
     return FitProblem(
-        simulator, TrajectorySet((recording,)), free=setup.free, start=VineParameters(drag=0.0),
-        measurement=Measurement(names, measure), noise=dict.fromkeys(names, NOISE),
-        initial_state=setup.first_state(names), free_initial=True, free_motion=True,
+        simulator, TrajectorySet((recording,)), free=TUBE, start=VineParameters(drag=0.0),
+        measurement=seen, noise=dict.fromkeys(seen.names, NOISE),
+        initial_state=first_state(simulator, seen.names), free_initial=True, free_motion=True,
     )  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def test_the_symbolic_step_is_the_engines_step():
     moments = 0.03 * 0.8 / 960  # h EI kappa
     scale = np.where(np.arange(BEAM.nx)[:, None] // BEAM.num_links == 1, moments, 1.0)
     assert status[0] == 0 and np.abs(g.T / scale).max() < 1e-12
-    measure, _ = Setup(simulator).measurement(tuple(f"point{k}.{axis}" for k in range(21) for axis in "xy"))
+    measure = measurement(simulator, tuple(f"point{k}.{axis}" for k in range(21) for axis in "xy")).function
     np.testing.assert_allclose(np.array(POINTS(x.T)).T, measure(x), atol=1e-14)
 
 
@@ -210,14 +210,13 @@ def growth_into_a_wall():
     """The twin's points, 24 steps of 1/30 s with a birth; and a robot of as few links as will do."""
     recording, room = record_wall(TRUTH, np.random.default_rng(1), seconds=0.8)
     simulator = VineSimulator(replace(room, num_links=6, max_length=0.54), 1 / 30, "linear")
-    setup = Setup(simulator)
-    measure, names = setup.measurement(recording.names)
+    seen = measurement(simulator, recording.names)
     problem = FitProblem(
-        simulator, TrajectorySet((replace(recording, substeps=1),)), free=setup.free, start=VineParameters(drag=0.0),
-        measurement=Measurement(names, measure), noise=dict.fromkeys(names, NOISE),
-        initial_state=setup.first_state(names), free_initial=False, free_motion=True,
+        simulator, TrajectorySet((replace(recording, substeps=1),)), free=TUBE, start=VineParameters(drag=0.0),
+        measurement=seen, noise=dict.fromkeys(seen.names, NOISE),
+        initial_state=first_state(simulator, seen.names), free_initial=False, free_motion=True,
     )  # fmt: skip
-    return problem, *setup.program(names)
+    return problem, *program(simulator, seen.names)
 
 
 def test_growth_into_a_wall_with_the_schedule_found_and_given(growth_into_a_wall):

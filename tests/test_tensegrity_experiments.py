@@ -1,23 +1,24 @@
-"""The room's recordings and its side of identification, and groups of constants identified one after the other."""
+"""The room's recordings, what cameras see of it, and its recipe."""
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from softgym_envs.core import lie
-from softgym_envs.core.errors import OptionError
+from softgym_envs.core.errors import DataError, OptionError
+from softgym_envs.core.recipe import EXPERIMENT
+from softgym_envs.core.spec import SimulatorSpec
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from softgym_envs.tensegrity import identification_setup
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.experiments import record_in_air, record_throw, thrown
-from softgym_envs.tensegrity.identification import BODY
 from softgym_envs.tensegrity.model import prism
 from softgym_envs.tensegrity.parameters import TensegrityParameters
-from sysid import FitProblem, multiple_shooting, one_step
-from sysid.methods.progressive import Stage, progressive
+from softgym_envs.tensegrity.recipe import RECIPE, first_state, measurement
+from sysid import run_recipe
 
 
 def test_in_the_air_one_rod_hangs_still_and_commands_are_held() -> None:
@@ -47,59 +48,52 @@ def test_a_throw_starts_as_a_rigid_roll() -> None:
 
 
 def test_measured_columns_are_points_of_the_robot() -> None:
-    setup = identification_setup("prism,paper")
-    assert setup.simulator.contact == "paper" and "spin_damping" in setup.free
-    found = setup.measurement(("com.z", "rod0.x", "node3.x"))
-    assert found is not None and found[1] == ("com.z", "node3.x")
-    state = setup.simulator.initial_state(2)
-    model = setup.simulator.model
+    simulator = TensegritySimulator(prism(), contact="paper")
+    found = measurement(simulator, ("com.z", "rod0.x", "node3.x"))
+    assert found is not None and found.names == ("com.z", "node3.x")
+    state, model = simulator.initial_state(2), simulator.model
     expected = np.stack([model.center_of_mass(state)[:, 2], model.node_positions(state)[:, 3, 0]], axis=-1)
-    np.testing.assert_array_equal(found[0](state), expected)
-    assert setup.measurement(("rod0.x",)) is None
-    assert identification_setup("air").free == BODY and identification_setup("air").simulator.fixed_rod == 0
+    np.testing.assert_array_equal(found.function(state), expected)
+    assert measurement(simulator, ("rod0.x",)) is None
     with pytest.raises(OptionError, match=r"nodes are 0 \.\.\. 5"):
-        setup.measurement(("node9.x",))
-    with pytest.raises(OptionError, match="variant has 'ball'; allowed are air, superball, prism"):
-        identification_setup("ball")
+        measurement(simulator, ("node9.x",))
+    assert "spin_damping" in RECIPE.stage("contact").free_of(simulator)
 
 
-def test_progressive_identification_recovers_the_engines_own_constants() -> None:
-    """[Wang2020] IV-D on data of our own engine without noise: the air shows the body, then a throw shows contact."""
+def test_the_recipe_recovers_the_engines_own_constants(tmp_path: Path) -> None:
+    """[Wang2020] IV-D on data of our own engine without noise: the air shows the body, then throws show contact."""
     truth = TensegrityParameters(cable_stiffness=8000.0, motor_gain=0.013, friction=0.25, sliding_damping=0.7)
     engine, rng = TensegritySimulator(prism(actuated=tuple(range(9)))), np.random.default_rng(1)
-    held = TensegritySimulator(engine.model, fixed_rod=0)
-    air = record_in_air(engine, rng, duration=0.3, parameters=truth)
-    throw = record_throw(engine, rng, duration=0.5, speed=1.5, parameters=truth)
+    air = RECIPE.record_one("air", engine, rng, steps=300, parameters=truth)
+    throw = replace(record_throw(engine, rng, duration=0.5, speed=1.5, parameters=truth), metadata={EXPERIMENT: "throws"})
+    stages = (
+        replace(RECIPE.stage("body"), free=("cable_stiffness", "motor_gain")),
+        replace(RECIPE.stage("contact"), free=("friction", "sliding_damping"), options={"segment_steps": 5}),
+    )
     announced: list[str] = []
-    found = progressive(
-        TensegrityParameters(),
-        (
-            Stage(
-                "body",
-                lambda p: FitProblem(held, TrajectorySet((air,)), free=("cable_stiffness", "motor_gain"), start=p),
-                one_step,
-            ),
-            Stage(
-                "contact",
-                lambda p: FitProblem(
-                    engine, TrajectorySet((throw,)), free=("friction", "sliding_damping"), start=p, free_motion=True
-                ),
-                partial(multiple_shooting, segment_steps=5),
-            ),
-        ),
-        announce=announced.append,
+    data = TrajectorySet((air, throw))
+    found = run_recipe(
+        RECIPE, engine, data, start=TensegrityParameters(), stages=stages, out=tmp_path, announce=announced.append, model="mine"
     )
     assert announced == ["body", "contact"]
     for name in ("cable_stiffness", "motor_gain", "friction", "sliding_damping"):
         assert getattr(found.parameters, name) == pytest.approx(getattr(truth, name), rel=1e-6), name
-    with pytest.raises(OptionError, match="expected at least one"):
-        progressive(truth, ())
+    assert TensegrityParameters.load(tmp_path / "contact" / "fit.toml") == found.parameters
+    spec = SimulatorSpec.read(tmp_path / "contact" / "fit.toml")
+    assert spec is not None and (spec.model, spec.dt, spec.options["contact"]) == ("mine", 0.001, engine.contact)
+    again = run_recipe(RECIPE, engine, data, start=TensegrityParameters(), stages=stages, out=tmp_path, resume=True)
+    assert [stage.fit for stage in again.stages] == [None, None] and again.parameters == found.parameters
+    draws = [fit.distribution().sample(np.random.default_rng(0), truth) for fit in (found, again)]
+    assert draws[0] == draws[1] and set(draws[0]) == {"cable_stiffness", "motor_gain", "friction", "sliding_damping"}
+    with pytest.raises(OptionError, match="the recipe has no stage"):
+        run_recipe(RECIPE, engine, data, stages=())
+    with pytest.raises(DataError, match=r"stage 'search' needs recordings of .throws.; there are"):
+        run_recipe(RECIPE, engine, TrajectorySet((air,)), stages=RECIPE.stages[1:])
 
 
 def test_the_first_state_of_tracked_nodes_is_where_the_recording_began() -> None:
     """Linear fits over rows k dt of a smooth motion err by O(acceleration x time) in velocity, and half that in place."""
-    offer = identification_setup("superball")
-    simulator = offer.simulator
+    simulator = TensegritySimulator()
     state = thrown(simulator.model, np.random.default_rng(3), 1.5)
     state = simulator.model.move(state, translation=np.array([0.3, -0.2, 1.0]))  # in free flight
     states, _ = simulator.rollout(state[None], np.zeros((1, 12, simulator.nu)))
@@ -110,9 +104,9 @@ def test_the_first_state_of_tracked_nodes_is_where_the_recording_began() -> None
         simulator.dt * np.arange(13), np.zeros((12, simulator.nu)), nodes, names, ("m",) * 36, simulator.control_names,
         ("-",) * simulator.nu,
     )  # fmt: skip
-    first_state = offer.first_state(names)
-    assert first_state is not None
-    guess = first_state(recording)
+    guesses = first_state(simulator, names)
+    assert guesses is not None
+    guess = guesses(recording)
     center, _, velocity, rates, motors = simulator.model.split(guess)
     seconds = 6 * simulator.dt
     # Largest acceleration of a node during these rows: half of it times the rows' time bounds the slope's error.
@@ -139,15 +133,15 @@ def guess_quaternions(simulator: TensegritySimulator, state: np.ndarray) -> np.n
 
 
 def test_untracked_nodes_are_completed_by_the_rest_shape() -> None:
-    offer = identification_setup("prism")
-    model = offer.simulator.model
+    simulator = TensegritySimulator(prism())
+    model = simulator.model
     rest = model.state_from_nodes(model.nodes)
     state = model.move(rest, rotation=np.array([0.3, -0.4, 0.9]), translation=np.array([1.0, 2.0, 3.0]))
     nodes = model.node_positions(state)
     names = tuple(f"point{node}.{axis}" for node in (0, 1, 4, 3) for axis in "xyz")
     values = np.tile(nodes[[0, 1, 4, 3]].reshape(1, 12), (8, 1))
     recording = Trajectory(0.01 * np.arange(8), np.zeros((7, 0)), values, names, ("m",) * 12)
-    first_state = offer.first_state(names)
-    assert first_state is not None
-    np.testing.assert_allclose(model.node_positions(first_state(recording)), nodes, atol=1e-9)
-    assert offer.first_state(("com.x", "com.y", "point1.x")) is None
+    guesses = first_state(simulator, names)
+    assert guesses is not None
+    np.testing.assert_allclose(model.node_positions(guesses(recording)), nodes, atol=1e-9)
+    assert first_state(simulator, ("com.x", "com.y", "point1.x")) is None

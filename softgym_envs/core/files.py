@@ -68,11 +68,16 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         FileFormatError: No such file, or not TOML.
     """
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return parse_toml(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise FileFormatError(f"cannot read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise FileFormatError(f"{path} is not valid TOML: {error}") from error
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """A TOML document; `ValueError` if it is none."""
+    return tomllib.loads(text)
 
 
 def provenance(**more: str) -> dict[str, str]:

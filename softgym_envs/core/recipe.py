@@ -63,6 +63,17 @@ class Experiment:
     most: int | None = None
     """Recordings at most; None: as many as the budget allows."""
 
+    def sizes(self, budget: int) -> tuple[int, ...]:
+        """Physics steps of the recordings that a budget allows: as few and as equal as can be.
+
+        >>> Experiment("a", record=..., longest=40).sizes(100), Experiment("a", record=..., longest=40, most=1).sizes(100)
+        ((34, 33, 33), (40,))
+        """
+        if budget <= 0:
+            return ()
+        count = min(-(-budget // self.longest), self.most or budget)
+        return tuple(len(part) for part in np.array_split(np.zeros(min(budget, count * self.longest)), count))
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -128,6 +139,8 @@ class Recipe:
     """The last one also gives recordings to test predictions with."""
     laboratory: Stage | None = None
     """What `identify` fits to recordings that are of no experiment; None: the last stage."""
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Method -> options that suit this room better than the method's own, for methods that no stage uses."""
     guess: Mapping[str, float] = field(default_factory=dict)
     """Constants before identification, as from a data sheet; the others have their defaults."""
     longest_step: float | None = None
@@ -212,13 +225,9 @@ class Recipe:
         left = steps
         for experiment in self.experiments:
             budget = left if experiment is self.experiments[-1] else max(int(steps * experiment.share), 1)
-            count = 0
-            while budget > 0 and count != experiment.most:
-                train.append(
-                    self.record_one(experiment.name, truth, rng, steps=min(budget, experiment.longest), parameters=parameters)
-                )
-                used, count = max(train[-1].num_steps * train[-1].substeps, 1), count + 1
-                budget, left = budget - used, left - used
+            for size in experiment.sizes(budget):
+                train.append(self.record_one(experiment.name, truth, rng, steps=size, parameters=parameters))
+                left -= train[-1].num_steps * train[-1].substeps
         last = self.experiments[-1].name
         test = tuple(self.record_one(last, truth, np.random.default_rng(i), parameters=parameters) for i in range(tests))
         return DataSplit(TrajectorySet(tuple(train)), TrajectorySet(()), TrajectorySet(test))

@@ -1,10 +1,11 @@
-"""Recordings of a laboratory as CSV: columns over time, or tracked points; -> `Trajectory` in SI.
+"""Recordings of a laboratory: HDF5, CSV with columns over time, or CSV of tracked points; -> `Trajectory` in SI.
 
 See `core.tables` for what a file may look like, and `core.units` for the units it may use.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from .errors import DataError, FileFormatError
 from .tables import read_table, uniform_grid
-from .trajectory import Trajectory
+from .trajectory import Trajectory, TrajectorySet
 
 Array = NDArray[np.float64]
 
@@ -143,6 +144,64 @@ def _with_columns(recording: Trajectory, names: tuple[str, ...], units: tuple[st
 def _natural(name: str) -> tuple[list[str | int], str]:
     """Sort key in which numbers count as numbers: point2 before point10."""
     return [int(part) if place % 2 else part for place, part in enumerate(re.split(r"(\d+)", name))], name
+
+
+def read_recordings(paths: Sequence[str | Path], *, meters_per_pixel: float | None = None) -> tuple[Trajectory, ...]:
+    """All recordings of HDF5 files of `TrajectorySet.save`, CSV files in wide form, and CSV files of tracked points.
+
+    Files of tracked points have the columns of all of them; see `align_points`.
+
+    Raises:
+        FileFormatError: A file has another ending, is missing, or is not in this form.
+        DataError: Two files of points give a column in different units.
+    """
+    found: list[Trajectory] = []
+    points: list[int] = []
+    for path in map(Path, paths):
+        if path.suffix.lower() in (".h5", ".hdf5"):
+            found += TrajectorySet.load(path)
+        elif path.suffix.lower() == ".csv":
+            long = _holds_points(path)
+            points += [len(found)] if long else []
+            found.append((read_points_csv if long else read_csv)(path, meters_per_pixel=meters_per_pixel))
+        else:
+            raise FileFormatError(f"{path} ends in {path.suffix!r}, expected .h5, .hdf5 or .csv")
+    for place, aligned in zip(points, align_points([found[place] for place in points]), strict=True):
+        found[place] = aligned
+    return tuple(found)
+
+
+def _holds_points(path: Path) -> bool:
+    """Whether the file is in long form: its header has a column `point`."""
+    try:
+        with path.open(encoding="utf-8-sig") as stream:
+            header = [name.strip() for name in stream.readline().split(",")]
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+    return "point" in header
+
+
+def with_controls_of(trajectory: Trajectory, given: Trajectory) -> Trajectory:
+    """A recording with the controls of another one of the same times.
+
+    Raises:
+        DataError: Their times differ.
+    """
+    if given.num_steps != trajectory.num_steps or not np.allclose(given.times, trajectory.times, atol=1e-3 * trajectory.period):
+        raise DataError(
+            f"controls have {given.num_steps} steps from {given.times[0]:g} s, the recording {trajectory.num_steps} from "
+            f"{trajectory.times[0]:g} s; they must have the same times"
+        )
+    return trajectory.with_controls(given.controls, given.control_names, given.control_units)
+
+
+def part_of(period: float, longest: float) -> float:
+    """The longest physics step [s] that is a whole part of a period and at most `longest`.
+
+    >>> round(part_of(1 / 60, 0.01), 6)
+    0.008333
+    """
+    return period / math.ceil(period / longest - 1e-9)
 
 
 def _point_labels(path: str, lines: Sequence[int], points: Sequence[str]) -> list[str]:

@@ -8,13 +8,14 @@ folder and a line in that list, or a package of its own with an entry point.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from .errors import OptionError
+from .files import parse_toml
 from .simulator import Simulator
 from .task import load
 
@@ -193,3 +194,24 @@ class Room:
 
 def _name(kind: Any) -> str:
     return str(getattr(kind, "__name__", None) or getattr(kind, "func", kind).__name__)
+
+
+def options_from_text(words: Sequence[str]) -> dict[str, Any]:
+    """Keywords of a simulator from words "key=value"; values as in TOML, or text.
+
+    >>> options_from_text(["contact=patch", "max_contacts=12"])
+    {'contact': 'patch', 'max_contacts': 12}
+
+    Raises:
+        OptionError: A word has no "=".
+    """
+    options = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not (key and equals and value):
+            raise OptionError(f"option is {word!r}, expected key=value, as contact=patch")
+        try:
+            options[key] = parse_toml(f"value = {value}")["value"]
+        except ValueError:
+            options[key] = value
+    return options

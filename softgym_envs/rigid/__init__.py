@@ -1,7 +1,5 @@
 """Rigid bodies with unilateral contact and Coulomb friction: particles on a plane, a block pulled over a table."""
 
-from typing import Any
-
 from ..core.room import Room, TaskId
 from .model import BlockModel, ParticleModel
 from .parameters import BlockParameters, ParticleParameters, particle_parameters
@@ -11,11 +9,12 @@ BLOCK = Room(
     summary="a block on three supports that slides on a table with Coulomb friction",
     engine="softgym_envs.rigid.dynamics:BlockSimulator",
     models={"block": "softgym_envs.rigid.model:BlockModel"},
-    read_model="softgym_envs.rigid.identification:load_block",
+    read_model="softgym_envs.rigid.scene_file:load_block",
     truths={"mujoco": "softgym_envs.rigid.mujoco:BlockTwin"},
     tasks=(TaskId("SlidingBlock-v0", "softgym_envs.rigid.build:sliding_block", 100, "block"),),
     soak="softgym_envs.rigid.soak:CASES",
     picture="softgym_envs.rigid.picture:BLOCK",
+    recipe="softgym_envs.rigid.recipe:BLOCK",
     free_structure=("attachment", "pulley", "handle", "force_limit", "half_size"),
 )
 PARTICLES = Room(
@@ -23,6 +22,8 @@ PARTICLES = Room(
     summary="particles that fall on flat ground and slide, with a friction each",
     engine="softgym_envs.rigid.dynamics:ParticleSimulator",
     models={"particles": "softgym_envs.rigid.model:ParticleModel"},
+    read_model="softgym_envs.rigid.scene_file:load_particles",
+    recipe="softgym_envs.rigid.recipe:PARTICLES",
     truths={"mujoco": "softgym_envs.rigid.mujoco:ParticleTwin"},
     picture="softgym_envs.rigid.picture:PARTICLES",
     free_structure=("force_limit", "start"),
@@ -35,13 +36,5 @@ __all__ = [
     "BlockParameters",
     "ParticleModel",
     "ParticleParameters",
-    "identification_setup",
     "particle_parameters",
 ]
-
-
-def identification_setup(variant: str = "") -> Any:
-    """What `scripts/identify.py contact[:variant]` fits; see `identification.setup`."""
-    from .identification import setup
-
-    return setup(variant)

@@ -1,7 +1,5 @@
 """Tensegrity robots: rods that float in a net of cables."""
 
-from typing import Any
-
 from ..core.room import Room, TaskId
 from .model import TensegrityModel, prism, superball, with_terrain
 from .parameters import TensegrityBody, TensegrityParameters
@@ -24,6 +22,7 @@ ROOM = Room(
     ),
     soak="softgym_envs.tensegrity.soak:CASES",
     picture="softgym_envs.tensegrity.picture:PICTURE",
+    recipe="softgym_envs.tensegrity.recipe:RECIPE",
     free_structure=("name", "actuated", "control_limit", "terrain"),
 )
 
@@ -33,16 +32,8 @@ __all__ = [
     "TensegrityModel",
     "TensegrityParameters",
     "Terrain",
-    "identification_setup",
     "load_structure",
     "prism",
     "superball",
     "with_terrain",
 ]
-
-
-def identification_setup(variant: str = "") -> Any:
-    """What `scripts/identify.py tensegrity[:variant]` fits; see `identification.setup`."""
-    from .identification import setup
-
-    return setup(variant)

@@ -1,7 +1,5 @@
 """Vine robots: inflated tubes that grow at their tip, steer, and use contact."""
 
-from typing import Any
-
 from ..core.room import Room, TaskId
 from .model import VineModel, with_obstacles
 from .obstacles import Circle, Obstacle, Polygon, Wall, circle, polygon, rectangle, wall
@@ -24,6 +22,7 @@ ROOM = Room(
     ),
     soak="softgym_envs.vine.soak:CASES",
     picture="softgym_envs.vine.picture:PICTURE",
+    recipe="softgym_envs.vine.recipe:RECIPE",
     free_structure=("num_sections", "max_length", "initial_length", "max_growth", "max_steering", "base", "obstacles"),
 )
 
@@ -37,17 +36,9 @@ __all__ = [
     "VineParameters",
     "Wall",
     "circle",
-    "identification_setup",
     "load_scene",
     "polygon",
     "rectangle",
     "wall",
     "with_obstacles",
 ]
-
-
-def identification_setup(variant: str = "") -> Any:
-    """What `scripts/identify.py vine[:variant]` fits; see `identification.setup`."""
-    from .identification import setup
-
-    return setup(variant)

@@ -104,7 +104,7 @@ def program(simulator: Any, names: tuple[str, ...]) -> Program:
     if not picks:
         raise OptionError(f"columns are {', '.join(names)}; expected points: point0.x, point0.y, ...")
     points = tracked_points(model, np.array([k for _, k, _ in picks]) / max(k for _, k, _ in picks))
-    x = ca.SX.sym("x", model.nx)
+    x = ca.SX.sym("x", simulator.nx)
     chosen = [2 * place + axis for place, (_, _, axis) in enumerate(picks)]
     return Program(complementarity_form(simulator), ca.Function("points", [x], [points(x)[chosen]]))
 
@@ -203,6 +203,7 @@ RECIPE = Recipe(
         "laboratory", "", TUBE, "single_shooting", {"starts": 3, "levenberg": {"cost_tolerance": 1e-6}},
         simulator={"bending": "linear"},
     ),
+    settings={"simultaneous": {"tau": 1e-2, "factor": 1e-2}},  # pairs of N and m/s
     guess=GUESS,
     longest_step=LONGEST_STEP,
     measurement=measurement,

@@ -7,18 +7,17 @@ factor on all lengths, velocities or angles makes the simulator agree with the r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.core.errors import DataError, OptionError
+from softgym_envs.core.errors import DataError, OptionError, ShapeError
 from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.recipe import Measurement
 from softgym_envs.core.simulator import Simulator
-from softgym_envs.core.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from .problem import FitProblem
+from softgym_envs.core.trajectory import DataSplit, Trajectory
 
 Array = NDArray[np.float64]
 
@@ -35,7 +34,52 @@ FACTORS = {
 """Factors that are tried on lengths, and what they mean."""
 
 
-def check_data(problem: FitProblem) -> None:
+class Checked(Protocol):
+    """What the checks ask of a problem; see `FitProblem`."""
+
+    @property
+    def simulator(self) -> Simulator: ...  # noqa: D102
+
+    @property
+    def free(self) -> tuple[str, ...]: ...  # noqa: D102
+
+    @property
+    def measured(self) -> tuple[str, ...] | None: ...  # noqa: D102
+
+    @property
+    def measurement(self) -> Measurement | None: ...  # noqa: D102
+
+    @property
+    def noise(self) -> Mapping[str, float] | None: ...  # noqa: D102
+
+    @property
+    def free_motion(self) -> bool: ...  # noqa: D102
+
+    @property
+    def constants(self) -> Parameters: ...  # noqa: D102
+
+    @property
+    def split(self) -> DataSplit: ...  # noqa: D102
+
+    @property
+    def full(self) -> bool: ...  # noqa: D102
+
+    @property
+    def column_names(self) -> tuple[str, ...]: ...  # noqa: D102
+
+    @property
+    def estimates_initial(self) -> bool: ...  # noqa: D102
+
+    def values(self, trajectory: Trajectory) -> Array: ...  # noqa: D102
+
+    def controls(self, trajectory: Trajectory) -> Array: ...  # noqa: D102
+
+    def observe(self, states: Array) -> Array: ...  # noqa: D102
+
+    def guess(self, trajectory: Trajectory) -> Array: ...  # noqa: D102
+
+
+def check_data(problem: Checked) -> None:
     """All verdicts, cheapest first; the first that fails is raised.
 
     Raises:
@@ -55,7 +99,7 @@ def check_data(problem: FitProblem) -> None:
     _check_units(problem)
 
 
-def _check_columns(problem: FitProblem) -> None:
+def _check_columns(problem: Checked) -> None:
     there, states = problem.split.train.names, problem.simulator.state_names
     wanted = problem.measurement.names if problem.measurement is not None else problem.measured
     for name in wanted or ():
@@ -74,7 +118,7 @@ def _check_columns(problem: FitProblem) -> None:
         raise DataError(f"missing columns: control {missing[0]!r} is not recorded ({len(missing)} missing); there are {found}")
 
 
-def _check_recording(problem: FitProblem, where: str, trajectory: Trajectory) -> None:
+def _check_recording(problem: Checked, where: str, trajectory: Trajectory) -> None:
     if trajectory.num_steps < MIN_STEPS:
         raise DataError(f"{where} is too short: {trajectory.num_steps} steps, expected at least {MIN_STEPS}")
     expected = problem.simulator.dt * trajectory.substeps
@@ -97,7 +141,7 @@ def _check_recording(problem: FitProblem, where: str, trajectory: Trajectory) ->
         )
 
 
-def _check_missing(problem: FitProblem, where: str, trajectory: Trajectory) -> None:
+def _check_missing(problem: Checked, where: str, trajectory: Trajectory) -> None:
     absent = ~np.isfinite(problem.values(trajectory))
     if problem.full and absent.any():
         row = int(np.flatnonzero(absent.any(axis=1))[0])
@@ -115,7 +159,7 @@ def _check_missing(problem: FitProblem, where: str, trajectory: Trajectory) -> N
         raise DataError(f"{where}: {100 * absent.all(axis=1).mean():.0f} % of the rows are NaN throughout, allowed is 10 %")
 
 
-def _check_excitation(problem: FitProblem) -> None:
+def _check_excitation(problem: Checked) -> None:
     train = problem.split.train
     values = [problem.values(trajectory) for trajectory in train]
     size = max(float(np.nanmax(np.abs(v), initial=0.0)) for v in values)
@@ -129,17 +173,19 @@ def _check_excitation(problem: FitProblem) -> None:
         )
 
 
-def _check_measurement(problem: FitProblem) -> None:
-    from .problem import check_rollout_shapes
-
-    check_rollout_shapes(problem)
+def _check_measurement(problem: Checked) -> None:
+    values = problem.observe(problem.simulator.initial_state(2))
+    if values.shape != (2, len(problem.column_names)) or not np.isfinite(values).all():
+        raise ShapeError(
+            f"measurement gives shape {values.shape} for 2 rest states, expected (2, {len(problem.column_names)}), all finite"
+        )
     count = sum(int(np.isfinite(problem.values(t)).sum()) for t in problem.split.train)
     unknowns = len(problem.free) + (problem.simulator.n * len(problem.split.train) if problem.estimates_initial else 0)
     if count < 2 * unknowns:
         raise DataError(f"too short: {count} measured numbers for {unknowns} unknowns, expected at least twice as many")
 
 
-def _check_noise(problem: FitProblem) -> None:
+def _check_noise(problem: Checked) -> None:
     if problem.noise is None:
         return
     for name in problem.noise:
@@ -156,7 +202,7 @@ def _check_noise(problem: FitProblem) -> None:
 # --- units ----------------------------------------------------------------------------------------------------------
 
 
-def _check_units(problem: FitProblem) -> None:
+def _check_units(problem: Checked) -> None:
     """A unit is wrong if it looks wrong with the start constants and with the robot's defaults: either may be far off."""
     verdicts = []
     for constants in (problem.constants, problem.simulator.default_parameters):
@@ -174,7 +220,7 @@ def quantities(simulator: Simulator, names: tuple[str, ...], units: tuple[str, .
     return tuple(entries.get(name, unit) if unit == "SI" else unit for name, unit in zip(names, units, strict=True))
 
 
-def _by_prediction(problem: FitProblem, constants: Parameters) -> str:
+def _by_prediction(problem: Checked, constants: Parameters) -> str:
     """Verdict, or "": compare the recording with short rollouts of the simulator, as recorded and under every factor.
 
     One step shows wrong velocities, ten steps show wrong forces.
@@ -213,7 +259,7 @@ def _hypotheses(kind: NDArray[np.str_]) -> list[tuple[str, Array]]:
     return found
 
 
-def _prediction_error(problem: FitProblem, constants: Parameters, factors: Array, horizon: int) -> float:
+def _prediction_error(problem: Checked, constants: Parameters, factors: Array, horizon: int) -> float:
     """Median over channels of RMS prediction error / RMS change over `horizon` steps, from at most 40 recorded states."""
     trajectory = problem.split.train[0]
     values, controls = problem.values(trajectory) * factors, problem.controls(trajectory)
@@ -231,7 +277,7 @@ def _prediction_error(problem: FitProblem, constants: Parameters, factors: Array
     return float(np.median(error[moving] / change[moving])) if moving.any() else float("inf")
 
 
-def _by_rest(problem: FitProblem) -> str:
+def _by_rest(problem: Checked) -> str:
     """Verdict, or "": compare the spread of the measured columns of one kind with that of the robot at rest."""
     trajectory = problem.split.train[0]
     kind = np.array(quantities(problem.simulator, problem.column_names, trajectory.select(problem.column_names).units))
@@ -246,7 +292,7 @@ def _by_rest(problem: FitProblem) -> str:
     return ""
 
 
-def _by_motion(problem: FitProblem, constants: Parameters) -> str:
+def _by_motion(problem: Checked, constants: Parameters) -> str:
     """Verdict, or "": compare how far the measured columns travel with how far the simulator's do under the same controls."""
     trajectory = problem.split.train[0]
     start = problem.simulator.initial_state(1) if problem.full else problem.guess(trajectory)[None]

@@ -10,85 +10,21 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.core.complementarity import ComplementarityForm
-from softgym_envs.core.errors import DataError, OptionError, ParameterError, ShapeError
+from softgym_envs.core.errors import OptionError, ParameterError
 from softgym_envs.core.parameters import Parameters, ParameterSpec
+from softgym_envs.core.recipe import Measurement
 from softgym_envs.core.simulator import Simulator, check_array
+from softgym_envs.core.spec import SimulatorSpec
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 
 from . import checks
 
 Array = NDArray[np.float64]
-
-
-class IdentificationSetup(Protocol):
-    """What a room offers to `scripts/identify.py`: `softgym_envs.<room>.identification_setup(variant) -> IdentificationSetup`.
-
-    `variant` is what follows the colon in `tensegrity:prism` ("" for the room's default).
-    """
-
-    @property
-    def simulator(self) -> Simulator:
-        """Whose constants are fitted."""
-        ...
-
-    @property
-    def free(self) -> tuple[str, ...]:
-        """Constants to fit unless the user names others."""
-        ...
-
-    def measurement(self, names: tuple[str, ...]) -> tuple[Callable[[Array], Array], tuple[str, ...]] | None:
-        """For columns that are no state entries (tracked points, CoM): states (..., nx) -> values (..., ny), names; or None."""
-        ...
-
-    def first_state(self, names: tuple[str, ...]) -> Callable[[Trajectory], Array] | None:
-        """For the same columns: recording -> a guess of its initial state (nx,), to start the fit from; or None."""
-        ...
-
-
-@runtime_checkable
-class InfersControls(Protocol):
-    """An `IdentificationSetup` that can tell controls from what was measured, for recordings without."""
-
-    def infer_controls(self, trajectory: Trajectory) -> Trajectory:
-        """The recording with controls; as it is, where it has some or nothing can be told."""
-        ...
-
-
-@runtime_checkable
-class OffersComplementarity(Protocol):
-    """An `IdentificationSetup` whose physics step is a complementarity problem: `sysid.mpec` can fit it.
-
-    Its scenes move by themselves (they fall, weights pull them), so that constant controls are no objection to a recording.
-    """
-
-    def complementarity(self) -> ComplementarityForm:
-        """The physics step of its simulator, or of a coarser one."""
-        ...
-
-
-@runtime_checkable
-class OffersProgram(Protocol):
-    """An `IdentificationSetup` for `sysid.simultaneous`: a symbolic step, and measured columns of its states."""
-
-    def program(self, names: tuple[str, ...]) -> tuple[ComplementarityForm, Any]:
-        """The physics step of its simulator, and casadi.Function state (nx) -> the columns of `measurement(names)` (ny)."""
-        ...
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """Measured quantities as a function of the state, y = h(x): tracked points, a centre of mass, ..."""
-
-    names: tuple[str, ...]
-    """ny columns of the recordings."""
-    function: Callable[[Array], Array]
-    """States (..., nx) -> (..., ny), in SI; smooth."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,13 +233,18 @@ class FitProblem:
     # --- identity --------------------------------------------------------------------------------------------------
 
     @cached_property
+    def spec(self) -> SimulatorSpec:
+        """Room, structure, options and physics step that identified constants belong to."""
+        return SimulatorSpec.of(self.simulator)
+
+    @cached_property
     def fingerprint(self) -> str:
         """Hash of everything that decides the outcome of a fit: a checkpoint of another problem is refused."""
         digest = hashlib.sha256()
         for part in self.split:
             digest.update(part.sha256.encode())
         noise = sorted((self.noise or {}).items())
-        described = [type(self.simulator).__name__, self.simulator.dt, _plain_fields(self.simulator), self.constants, self.free]
+        described = [type(self.simulator).__name__, self.spec, _plain_fields(self.simulator), self.constants, self.free]
         described += [self.column_names, noise, sorted(self.prior.items()), self.estimates_initial]
         digest.update(repr(described).encode())
         return digest.hexdigest()
@@ -325,26 +266,4 @@ def _plain_fields(simulator: Simulator) -> list[tuple[str, str]]:
     return [(name, repr(value)) for name, value in values if value is None or isinstance(value, (bool, int, float, str))]
 
 
-def check_rollout_shapes(problem: FitProblem) -> None:
-    """Raise unless `measurement` returns what it names.
-
-    Raises:
-        ShapeError: Other number of values than names, or not finite at the rest state.
-    """
-    values = problem.observe(problem.simulator.initial_state(2))
-    if values.shape != (2, len(problem.column_names)) or not np.isfinite(values).all():
-        raise ShapeError(
-            f"measurement gives shape {values.shape} for 2 rest states, expected (2, {len(problem.column_names)}), all finite"
-        )
-
-
-__all__ = [
-    "DataError",
-    "FitProblem",
-    "IdentificationSetup",
-    "InfersControls",
-    "Measurement",
-    "OffersComplementarity",
-    "OffersProgram",
-    "check_rollout_shapes",
-]
+__all__ = ["FitProblem", "Measurement"]

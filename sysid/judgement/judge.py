@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import OptionError
-from softgym_envs.core.spec import SimulatorSpec
 
 from ..data.problem import FitProblem
-from ..methods.levenberg import IterLog, triangle
-from ..methods.segments import Segments, ShootingSystem, channel_scale
+from ..least_squares.levenberg import IterLog, triangle
+from ..least_squares.segments import Segments, ShootingSystem, channel_scale
 from .result import Estimate, FitResult, provenance_of
 from .scan import Compatible, model_error, scan
 from .uncertainty import (
@@ -134,7 +133,7 @@ def judge(problem: FitProblem, system: ShootingSystem, ending: Ending, *, errors
         singular_values=tuple(float(s) for s in found.singular_values), verdicts=verdicts(evidence), log=ending.log,
         start_costs=ending.start_costs, converged=converged, open_loop=loop, trace=trace(problem, parameters),
         seconds=ending.seconds, provenance=provenance_of(problem),
-        spec=SimulatorSpec.of(problem.simulator),
+        spec=problem.spec,
     )  # fmt: skip
 
 

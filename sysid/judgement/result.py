@@ -1,25 +1,22 @@
-"""What a fit found, how sure it is, and what it says about itself in words; and its files.
+"""What a fit found, how sure it is, and what it says about itself in words.
 
-A `FitResult` is saved as `fit.toml` (constants with standard deviations: what `gym.make(..., params=)` takes), `fit.json`
-(everything, for machines) and `report.html` (everything, for people).
+`sysid.report.save` writes it to files.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.core.errors import FileFormatError
-from softgym_envs.core.files import provenance, read_json, write_atomically, write_json
+from softgym_envs.core.files import provenance
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.spec import SimulatorSpec
 
 from ..data.problem import FitProblem
-from ..methods.levenberg import IterLog
+from ..least_squares.levenberg import IterLog
 from .uncertainty import Combination, PosteriorParameters
 from .validation import HorizonError, Trace
 
@@ -173,34 +170,6 @@ class FitResult:
         cleaned = _without_infinities(plain)
         assert isinstance(cleaned, dict)
         return cleaned
-
-    def save(self, directory: str | Path) -> Path:
-        """Write fit.toml, fit.json and report.html; each appears whole or not at all. Returns the directory."""
-        from ..report.page import render  # matplotlib and jinja2, only here
-
-        directory = Path(directory)
-        write_json(directory / "fit.json", self.to_json())
-        write_atomically(directory / "report.html", render(self).encode())
-        self.parameters.save(
-            directory / "fit.toml",
-            std=self.std,
-            provenance={"method": self.method, **self.provenance},
-            simulator=self.spec.table(),
-        )
-        return directory
-
-
-def load_distribution(path: str | Path) -> PosteriorParameters:
-    """The posterior of a saved fit, from its directory or its fit.json.
-
-    Raises:
-        FileFormatError: No such file, not JSON, or no posterior in it.
-    """
-    path = Path(path) / "fit.json" if Path(path).is_dir() else Path(path)
-    document = read_json(path)
-    if not isinstance(document.get("posterior"), dict):
-        raise FileFormatError(f"{path} holds no fit with a posterior")
-    return PosteriorParameters.from_json(document["posterior"])
 
 
 def provenance_of(problem: FitProblem) -> dict[str, str]:

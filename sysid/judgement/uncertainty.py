@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from softgym_envs.core.errors import FileFormatError
-from softgym_envs.core.parameters import Parameters, ParameterSpec
+from softgym_envs.core.parameters import ParameterDistribution, Parameters, ParameterSpec
 
-from ..methods.levenberg import triangle
+from ..least_squares.levenberg import triangle
 
 Array = NDArray[np.float64]
 
@@ -215,6 +215,17 @@ class PosteriorParameters:
         if mean.shape != (len(names),) or covariance.shape != (len(names), len(names)):
             raise FileFormatError(f"posterior has shapes {mean.shape} and {covariance.shape} for {len(names)} names")
         return cls(names, mean, covariance)
+
+
+@dataclass(frozen=True)
+class JointParameters:
+    """Independent distributions over constants, as of the stages of a recipe; of a constant in several, the last one's draw."""
+
+    parts: tuple[ParameterDistribution, ...]
+
+    def sample(self, rng: np.random.Generator, nominal: Parameters) -> dict[str, float]:
+        """Draw from all, in their order."""
+        return {name: value for part in self.parts for name, value in part.sample(rng, nominal).items()}
 
 
 # --- words ----------------------------------------------------------------------------------------------------------

@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.recipe import Measurement
 from softgym_envs.core.simulator import is_exact
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..data.checks import quantities
-from ..data.problem import FitProblem, Measurement
-from ..methods.levenberg import LevenbergOptions, levenberg_marquardt, start_state
-from ..methods.segments import ShootingSystem, channel_scale, cut
+from ..data.problem import FitProblem
+from ..least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
+from ..least_squares.segments import ShootingSystem, channel_scale, cut
 
 Array = NDArray[np.float64]
 

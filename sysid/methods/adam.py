@@ -22,8 +22,8 @@ from softgym_envs.core.errors import DataError, MissingDependencyError, OptionEr
 from ..data.problem import FitProblem
 from ..judgement.judge import Ending, estimated_noise, judge
 from ..judgement.result import FitResult
-from .levenberg import IterLog
-from .segments import Segments, ShootingSystem, channel_scale, cut
+from ..least_squares.levenberg import IterLog
+from ..least_squares.segments import Segments, ShootingSystem, channel_scale, cut
 from .shooting import uses_exact_derivatives
 
 Array = NDArray[np.float64]

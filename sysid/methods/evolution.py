@@ -18,8 +18,8 @@ from softgym_envs.core.errors import MissingDependencyError, OptionError
 from ..data.problem import FitProblem
 from ..judgement.judge import Ending, judge
 from ..judgement.result import FitResult
-from .levenberg import IterLog
-from .segments import ShootingSystem, channel_scale, cut
+from ..least_squares.levenberg import IterLog
+from ..least_squares.segments import ShootingSystem, channel_scale, cut
 
 Array = NDArray[np.float64]
 

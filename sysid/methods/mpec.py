@@ -36,9 +36,9 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from ..data.problem import FitProblem
 from ..judgement.judge import Ending, judge
 from ..judgement.result import FitResult
+from ..least_squares.levenberg import IterLog, LevenbergOptions, levenberg_marquardt, start_state
+from ..least_squares.segments import ShootingSystem, cut
 from .collocation import Collocation, Point, window_of
-from .levenberg import IterLog, LevenbergOptions, levenberg_marquardt, start_state
-from .segments import ShootingSystem, cut
 
 Array = NDArray[np.float64]
 

@@ -1,69 +1,233 @@
-"""Groups of constants one after the other ([Wang2020] IV-D): what one stage found is fixed in the next.
+"""A room's recipe, stage by stage ([Wang2020] IV-D): what one stage found is held, or refined, in the next.
 
-The first group is the one that the model describes best (cables and motors, from a recording in the air); contact follows.
+The first group of constants is the one that the model describes best (cables and motors, from a recording in the air); contact
+follows. Every stage is saved as it ends, so that an interrupted run goes on where it stopped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TextIO
 
-from softgym_envs.core.errors import OptionError
+from softgym_envs.core.errors import DataError, FileFormatError, OptionError
+from softgym_envs.core.files import read_json, write_atomically
 from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.recipe import EXPERIMENT, Recipe, Stage
+from softgym_envs.core.simulator import Simulator
+from softgym_envs.core.trajectory import DataSplit, TrajectorySet
 
 from ..data.problem import FitProblem
 from ..judgement.result import FitResult
+from ..judgement.uncertainty import JointParameters, PosteriorParameters
+from ..report.files import load_distribution, save
+from .table import method_of
+
+CHECKPOINT, FIT = "checkpoint.json", "fit.toml"
+"""Files of a fit under way and of its constants, in the folder of a stage."""
 
 
 @dataclass(frozen=True)
-class Stage:
-    """One group: which problem, given the constants so far, and how it is solved."""
+class StageResult:
+    """Where a stage ended."""
 
     name: str
-    problem: Callable[[Parameters], FitProblem]
-    """Constants found so far -> problem; use them as `start`."""
-    method: Callable[[FitProblem], FitResult]
-    """`one_step`, or a `functools.partial` of another method."""
+    free: tuple[str, ...]
+    parameters: Parameters
+    posterior: PosteriorParameters
+    verdict: str
+    """Its headline."""
+    text: str
+    """Its summary."""
+    fit: FitResult | None
+    """None: it was read from the files of an earlier run."""
 
 
 @dataclass(frozen=True)
-class ProgressiveResult:
-    """The stages' results, in their order."""
+class RecipeResult:
+    """All stages, in their order."""
 
-    results: dict[str, FitResult]
+    stages: tuple[StageResult, ...]
 
     @property
     def parameters(self) -> Parameters:
         """Constants after the last stage."""
-        return list(self.results.values())[-1].parameters
+        return self.stages[-1].parameters
+
+    @property
+    def decisive(self) -> tuple[StageResult, ...]:
+        """The stages without those all of whose constants a later one fitted again."""
+        return tuple(
+            stage
+            for index, stage in enumerate(self.stages)
+            if not set(stage.free) <= {name for later in self.stages[index + 1 :] for name in later.free}
+        )
+
+    @property
+    def verdict(self) -> str:
+        """Headlines of the decisive stages."""
+        return "; ".join(stage.verdict for stage in self.decisive)
+
+    def distribution(self) -> JointParameters:
+        """What the decisive stages leave open, as domain randomisation."""
+        return JointParameters(tuple(stage.posterior for stage in self.decisive))
 
     def summary(self) -> str:
         """All stages' summaries."""
-        return "\n".join(f"{name}\n{result.summary()}" for name, result in self.results.items())
+        return "\n".join(f"{stage.name}\n{stage.text}" for stage in self.stages)
 
 
-def progressive(
-    start: Parameters, stages: Sequence[Stage], *, announce: Callable[[str], None] | None = None
-) -> ProgressiveResult:
-    """Solve the stages in order, each starting from the constants of the one before.
+def run_recipe(
+    recipe: Recipe,
+    simulator: Simulator,
+    data: TrajectorySet | DataSplit,
+    *,
+    start: Parameters | None = None,
+    stages: tuple[Stage, ...] | None = None,
+    out: Path | None = None,
+    resume: bool = False,
+    announce: Callable[[str], None] | None = None,
+    progress: TextIO | None = None,
+    model: str = "",
+) -> RecipeResult:
+    """Identify, stage by stage.
 
     Args:
-        start: Constants before the first stage.
-        stages: At least one; their names differ.
+        recipe: Of the room.
+        simulator: Whose constants are fitted; stages may change fields of it.
+        data: Recordings that say of which experiment they are, as `Recipe.record` makes them.
+        start: Constants before the first stage; None: the simulator's, with the recipe's guess.
+        stages: Others than the recipe's own.
+        out: Folder for the last stage's fit.toml, and a folder of every stage in it, with fit.toml, fit.json, report.html and
+            checkpoint; None: nothing is written.
+        resume: Take what `out` holds of an earlier run on the same data.
         announce: Called with the name of each stage as it begins.
+        progress: Where iteration lines go; None: nowhere.
+        model: How the structure was named, for the files.
 
     Raises:
-        OptionError: No stage, or two of one name.
-        DataError: A stage's recordings cannot be used.
+        OptionError: There is no stage, `resume` lacks `out`, or a stage asks for what there is not.
+        DataError: A stage's recordings are missing, or cannot be used.
     """
-    names = [stage.name for stage in stages]
-    if not names or len(set(names)) != len(names):
-        raise OptionError(f"stages are named {names}, expected at least one, each name once")
-    results: dict[str, FitResult] = {}
-    current = start
-    for stage in stages:
+    chosen = recipe.stages if stages is None else stages
+    if not chosen or (resume and out is None):
+        raise OptionError("the recipe has no stage" if not chosen else "resume needs out, the folder to go on from")
+    current = start or simulator.default_parameters.replace(**recipe.guess)
+    done: list[StageResult] = []
+    for stage in chosen:
         if announce is not None:
             announce(stage.name)
-        results[stage.name] = stage.method(stage.problem(current))
-        current = results[stage.name].parameters
-    return ProgressiveResult(results)
+        folder = None if out is None else out / stage.name
+        problem = stage_problem(recipe, stage, simulator, data, start=current)
+        identity = hashlib.sha256(f"{problem.fingerprint} {stage.method} {sorted(stage.options.items())}".encode()).hexdigest()
+        before = _earlier(stage, folder, identity, current) if resume and folder else None
+        done.append(before or _solved(recipe, stage, problem, folder, resume, progress, identity=identity, model=model))
+        current = done[-1].parameters
+    if out is not None:
+        write_atomically(out / FIT, (out / chosen[-1].name / FIT).read_bytes())
+    return RecipeResult(tuple(done))
+
+
+def stage_problem(
+    recipe: Recipe, stage: Stage, simulator: Simulator, data: TrajectorySet | DataSplit, *, start: Parameters, **more: Any
+) -> FitProblem:
+    """The problem of one stage.
+
+    Args:
+        recipe: Of the room: how columns that are no state entries are measured.
+        stage: What is freed.
+        simulator: Of the room; the stage may change fields of it.
+        data: Of any experiments; those of the stage are used.
+        start: Constants before.
+        more: Further fields of `FitProblem`; they win.
+
+    Raises:
+        DataError: No recording is of the stage's experiment, or they cannot be used.
+        OptionError: The simulator has no field that the stage changes.
+    """
+    split = data if isinstance(data, DataSplit) else DataSplit(data, TrajectorySet(()), TrajectorySet(()))
+    train, validation, test = (stage.of(part) for part in split)
+    if not len(train):
+        there = ", ".join(sorted({t.metadata.get(EXPERIMENT, "none") for t in split.train})) or "nothing"
+        raise DataError(
+            f"stage {stage.name!r} needs recordings of {stage.experiment!r}; there are some of {there}: record more"
+        )
+    simulator = changed(simulator, stage.simulator)
+    columns = more.get("measured") or train.names
+    known = set(columns) <= set(simulator.state_names)
+    measurement = None if known or recipe.measurement is None else recipe.measurement(simulator, columns)
+    first = measurement and recipe.first_state and recipe.first_state(simulator, measurement.names)
+    fields: dict[str, Any] = {
+        "free": stage.free_of(simulator), "start": start, "measurement": measurement, "initial_state": first,
+        "noise": stage.noise_of(train.names), "free_motion": stage.free_motion,
+    }  # fmt: skip
+    return FitProblem(simulator, DataSplit(train, validation, test), **{**fields, **more})
+
+
+def changed(simulator: Simulator, fields: Mapping[str, Any]) -> Simulator:
+    """The simulator with some fields changed.
+
+    Raises:
+        OptionError: It has no such field.
+    """
+    for name in fields:
+        if not hasattr(simulator, name):
+            raise OptionError(f"a stage changes {name!r}, which {type(simulator).__name__} has not")
+    return replace(simulator, **fields) if fields else simulator  # type: ignore[type-var]
+
+
+def fit_stage(
+    recipe: Recipe, stage: Stage, problem: FitProblem, *, folder: Path | None, resume: bool, progress: TextIO | None
+) -> FitResult:
+    """One stage by its method, with a checkpoint in `folder` where the method leaves one.
+
+    Raises:
+        OptionError: The method does not suit the room, or does not have one of the options.
+        DataError: The recordings do not suit the method.
+    """
+    method = method_of(stage.method)
+    where: dict[str, Any] = {}
+    if folder is not None and method.leaves_checkpoint:
+        where = {"checkpoint": folder / CHECKPOINT, "resume": resume}
+    if method.takes("progress"):
+        where["progress"] = progress
+    return method.fit(problem, method.settings({**stage.options, **where}), recipe)
+
+
+def _solved(
+    recipe: Recipe,
+    stage: Stage,
+    problem: FitProblem,
+    folder: Path | None,
+    resume: bool,
+    progress: TextIO | None,
+    *,
+    identity: str,
+    model: str,
+) -> StageResult:
+    under_way = resume and folder is not None and (folder / CHECKPOINT).exists()
+    found = fit_stage(recipe, stage, problem, folder=folder, resume=under_way, progress=progress)
+    told = {**found.provenance, "stage": stage.name, "identity": identity}
+    found = replace(found, provenance=told, spec=replace(found.spec, model=model))
+    if folder is not None:
+        save(found, folder)
+    return StageResult(
+        stage.name, found.free, found.parameters, found.distribution(), found.verdicts[0].text, found.summary(), found
+    )
+
+
+def _earlier(stage: Stage, folder: Path, identity: str, kind: Parameters) -> StageResult | None:
+    """What an earlier run left of this stage; None if it was another problem, or did not end."""
+    try:
+        document = read_json(folder / "fit.json")
+        if document.get("provenance", {}).get("identity") != identity:
+            return None
+        posterior, parameters = load_distribution(folder), type(kind).load(folder / FIT)
+        verdicts = [f"[{v['level']}] {v['text']}" for v in document["verdicts"]]
+        return StageResult(
+            stage.name, posterior.names, parameters, posterior, document["verdicts"][0]["text"], "\n".join(verdicts), None
+        )
+    except (FileFormatError, KeyError, IndexError, TypeError):
+        return None

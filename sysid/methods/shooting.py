@@ -24,12 +24,13 @@ from numpy.typing import NDArray
 from softgym_envs.core.errors import DataError, FileFormatError, OptionError
 from softgym_envs.core.files import read_json, write_atomically
 from softgym_envs.core.simulator import is_exact
+from softgym_envs.core.spec import SimulatorSpec
 
 from ..data.problem import FitProblem
 from ..judgement.judge import Ending, estimated_noise, is_rounding, judge
 from ..judgement.result import FitResult
-from .levenberg import IterLog, LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
-from .segments import Segments, ShootingSystem, channel_scale, cut
+from ..least_squares.levenberg import IterLog, LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
+from ..least_squares.segments import Segments, ShootingSystem, channel_scale, cut
 
 Array = NDArray[np.float64]
 
@@ -47,6 +48,8 @@ class ShootingOptions:
     it is not slower: reverse mode costs n backward passes, differences two rollouts per unknown."""
     epsilon: float = 1e-5
     """Step of the differences [fit coordinate, tangent]."""
+    segment_steps: int = 100
+    """Rows per segment of `multiple_shooting`; the other methods have segments of their own length."""
     reweight: int = 6
     """How often noise is estimated and the fit repeated at most: until the noise that a fit leaves is, within 1 % in every
     channel, the noise that it was weighted with (no effect where the noise is known)."""
@@ -69,6 +72,8 @@ class ShootingOptions:
             raise OptionError(f"jacobian is {self.jacobian!r}, allowed are 'auto', 'exact' and 'differences'")
         if self.errors not in ("independent", "clustered"):
             raise OptionError(f"errors is {self.errors!r}, allowed are 'independent' and 'clustered'")
+        if self.segment_steps < 1:
+            raise OptionError(f"segment_steps is {self.segment_steps}, expected >= 1")
         if not self.epsilon > 0 or self.reweight < 0 or self.starts < 1:
             raise OptionError(f"epsilon {self.epsilon}, reweight {self.reweight}, starts {self.starts} must be > 0, >= 0, >= 1")
         if self.resume and self.checkpoint is None:
@@ -99,14 +104,14 @@ def one_step(problem: FitProblem, options: ShootingOptions | None = None) -> Fit
     return _fit(problem, "one_step", 1, options or ShootingOptions())
 
 
-def multiple_shooting(problem: FitProblem, segment_steps: int, options: ShootingOptions | None = None) -> FitResult:
-    """Fit predictions over segments of `segment_steps` rows; see the module docstring.
+def multiple_shooting(problem: FitProblem, options: ShootingOptions | None = None) -> FitResult:
+    """Fit predictions over segments of `options.segment_steps` rows; see the module docstring.
 
     Raises:
-        OptionError: `segment_steps` is not positive.
         DataError: The simulation diverges at the start constants.
     """
-    return _fit(problem, f"multiple_shooting({segment_steps})", segment_steps, options or ShootingOptions())
+    options = options or ShootingOptions()
+    return _fit(problem, f"multiple_shooting({options.segment_steps})", options.segment_steps, options)
 
 
 def single_shooting(problem: FitProblem, options: ShootingOptions | None = None) -> FitResult:
@@ -142,11 +147,11 @@ def _fit(problem: FitProblem, method: str, steps: int | None, options: ShootingO
     system = ShootingSystem(segments, scale if known is None else known)
     identity = f"{problem.fingerprint} {method} {options.starts} {options.seed} {options.reweight} {exact}"
     thetas = _starts(problem, system, options)
-    journal = (
-        _read(options.checkpoint, identity) if options.resume and options.checkpoint else _Journal(0, system.sigma, (), None)
-    )
+    journal = _Journal(0, system.sigma, (), None)
+    if options.resume and options.checkpoint:
+        journal = _read(options.checkpoint, identity, problem.spec)
     phases = len(thetas) + (options.reweight if known is None else 0)
-    with _Reporter(options, identity, phases) as reporter:
+    with _Reporter(options, identity, problem.spec, phases) as reporter:
         while journal.phase < phases and not _settled(segments, journal, len(thetas), scale):
             journal = _run_phase(system, journal, thetas, scale, options, reporter)
     if options.checkpoint is not None:
@@ -239,8 +244,8 @@ def _one_log(ends: tuple[LevenbergState, ...]) -> tuple[IterLog, ...]:
 class _Reporter:
     """Writes iteration lines, a progress bar and checkpoints."""
 
-    def __init__(self, options: ShootingOptions, identity: str, phases: int) -> None:
-        self.options, self.identity, self.phases = options, identity, phases
+    def __init__(self, options: ShootingOptions, identity: str, spec: SimulatorSpec, phases: int) -> None:
+        self.options, self.identity, self.spec, self.phases = options, identity, spec, phases
         self.write: Callable[[str], None] = lambda line: None
         self.bar: Any = None
 
@@ -281,6 +286,7 @@ class _Reporter:
         if self.options.checkpoint is not None:
             document = {
                 "identity": self.identity,
+                "simulator": self.spec.table(),
                 "phase": journal.phase,
                 "sigma": journal.sigma.tolist(),
                 "done": [_state_to_json(state) for state in journal.done],
@@ -315,7 +321,7 @@ def _state_from_json(entry: dict[str, Any]) -> LevenbergState:
     )
 
 
-def _read(path: Path, identity: str) -> _Journal:
+def _read(path: Path, identity: str, spec: SimulatorSpec) -> _Journal:
     """The checkpoint at `path`.
 
     Raises:
@@ -325,7 +331,9 @@ def _read(path: Path, identity: str) -> _Journal:
     document = read_json(path)
     try:
         if document["identity"] != identity:
-            raise OptionError(f"{path} belongs to another fit: data, constants, method or options differ")
+            differs = SimulatorSpec(**{"room": "", **document["simulator"]}).mismatch(spec)
+            why = f"its constants: {differs}" if differs else "data, constants, method or options differ"
+            raise OptionError(f"{path} belongs to another fit: {why}")
         done = tuple(_state_from_json(entry) for entry in document["done"])
         state = None if document["state"] is None else _state_from_json(document["state"])
         return _Journal(int(document["phase"]), np.array(document["sigma"], dtype=np.float64), done, state)

@@ -35,8 +35,8 @@ from softgym_envs.core.trajectory import Trajectory
 from ..data.problem import FitProblem
 from ..judgement.judge import Ending, judge
 from ..judgement.result import FitResult
+from ..least_squares.levenberg import IterLog, LevenbergOptions, levenberg_marquardt, start_state
 from .collocation import Window, window_of
-from .levenberg import IterLog, LevenbergOptions, levenberg_marquardt, start_state
 from .mpec import whole_recordings
 
 Array = NDArray[np.float64]

@@ -1,1 +1,5 @@
-"""Pages about fits."""
+"""Fits on disk and as pages."""
+
+from .files import load_distribution, save
+
+__all__ = ["load_distribution", "save"]

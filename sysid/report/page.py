@@ -6,14 +6,13 @@ import base64
 import io
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from softgym_envs.core.errors import MissingDependencyError
 
-if TYPE_CHECKING:
-    from ..judgement.result import Estimate, FitResult
+from ..judgement.result import Estimate, FitResult
 
 INK, BLUE, ORANGE, GREY = "#1d2733", "#1f6fb4", "#d9822b", "#9aa7b4"
 

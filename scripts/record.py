@@ -1,0 +1,101 @@
+"""Record a robot's experiments on any world: our engine, a truth such as MuJoCo, or a simulator of your own.
+
+    python scripts/record.py tensegrity --backend mujoco --budget 10000 --out recordings.h5
+    python scripts/record.py block --experiment pulled --count 3 --params truth.toml
+
+writes one HDF5 file; every recording says which experiment it is of, so that `identify` runs the room's recipe on it.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import tyro
+
+from softgym_envs.core.errors import OptionError, SoftgymError
+from softgym_envs.core.files import git_commit
+from softgym_envs.core.recipe import EXPERIMENT, Recipe
+from softgym_envs.core.room import options_from_text
+from softgym_envs.core.task import load
+from softgym_envs.core.trajectory import TrajectorySet
+from softgym_envs.rooms import room as room_named
+
+
+@dataclass(frozen=True)
+class Args:
+    """Record a robot's experiments."""
+
+    room: Annotated[str, tyro.conf.Positional]
+    """Which robot: a room's name , or "package.module:ROOM" of your own."""
+    model: str | None = None
+    """Structure: a name of the room's, or a TOML file; none: the room's first."""
+    backend: str = "native"
+    """The world: native, a truth of the room, or "package.module:function" of your own."""
+    option: tuple[str, ...] = ()
+    """Structural choices of the world, as contact=patch."""
+    dt: float | None = None
+    """Physics step [s]; none: the world's own."""
+    params: Path | None = None
+    """TOML file of the world's constants; none: its defaults."""
+    experiment: tuple[str, ...] = ()
+    """Experiments; none: all of the room's recipe."""
+    count: int = 1
+    """Recordings of each."""
+    steps: int | None = None
+    """Physics steps of a recording; none: as many as the recipe says."""
+    budget: int | None = None
+    """Physics steps of all recordings together, shared as the recipe says; instead of count and steps."""
+    seed: int = 0
+    """Of poses, commands and noise."""
+    out: Path = Path("recordings.h5")
+    """HDF5 file."""
+
+
+def record(args: Args) -> TrajectorySet:
+    """The recordings.
+
+    Raises:
+        OptionError: No such room, model, backend or experiment.
+        ParameterError: Constants of another world.
+    """
+    room, rng = room_named(args.room), np.random.default_rng(args.seed)
+    if not room.recipe:
+        raise OptionError(f"room {room.name!r} has no recipe: nothing says what to record")
+    recipe: Recipe = load(room.recipe)
+    truth = room.simulator(args.model, backend=args.backend, dt=args.dt, options=options_from_text(args.option))
+    constants = type(truth.default_parameters).load(args.params) if args.params else None
+    if args.budget is not None:
+        return recipe.record(truth, rng, steps=args.budget, parameters=constants).train
+    names = args.experiment or tuple(experiment.name for experiment in recipe.experiments)
+    return TrajectorySet(
+        tuple(
+            recipe.record_one(name, truth, rng, steps=args.steps, parameters=constants)
+            for name in names
+            for _ in range(args.count)
+        )
+    )
+
+
+def main(args: Args) -> int:
+    """Record; 0, or 2 for bad input."""
+    print(f"seed {args.seed}, commit {git_commit()}")
+    try:
+        recordings = record(args)
+    except SoftgymError as error:
+        print(f"nothing recorded: {error}", file=sys.stderr)
+        return 2
+    for recording in recordings:
+        seconds = recording.times[-1] - recording.times[0]
+        print(
+            f"  {recording.metadata[EXPERIMENT]}: {seconds:g} s, {recording.num_steps} rows of {len(recording.names)} columns"
+        )
+    print(f"recordings: {recordings.save(args.out)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Args, description=__doc__)))

@@ -1,0 +1,1 @@
+"""The numerical core of every fit: residuals of segments with their derivatives, and Levenberg-Marquardt with blocks."""

@@ -1,0 +1,151 @@
+"""All methods that end in a `FitResult`, behind one protocol: name, options, what they need of problem and room."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from softgym_envs.core.errors import OptionError
+from softgym_envs.core.recipe import Recipe
+
+from ..data.noise import noise_of
+from ..data.problem import FitProblem
+from ..judgement.result import FitResult
+from .adam import AdamOptions, adam
+from .evolution import EvolutionOptions, cma_es
+from .mpec import MpecOptions, mpec
+from .shooting import ShootingOptions, multiple_shooting, one_step, single_shooting
+from .simultaneous import SimultaneousOptions, simultaneous
+
+OFFERS = {
+    "complementarity": "no complementarity form of its physics step",
+    "program": "no symbolic step with measured columns",
+}
+"""Field of a `Recipe` that a method may need -> what is missing without it."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way from a problem to a result."""
+
+    name: str
+    summary: str
+    """One sentence."""
+    options: type[Any]
+    """A dataclass."""
+    run: Callable[[FitProblem, Any, Recipe], FitResult]
+    needs: Literal["", "complementarity", "program"] = ""
+    """Field of the room's recipe that must not be None."""
+    known_noise: bool = False
+    """The noise of every column must be known; where it is not, it is estimated from the recordings."""
+
+    @property
+    def leaves_checkpoint(self) -> bool:
+        """Whether an interrupted fit can go on."""
+        return self.takes("checkpoint")
+
+    def takes(self, option: str) -> bool:
+        """Whether there is such an option."""
+        return option in {f.name for f in dataclasses.fields(self.options)}
+
+    def settings(self, given: Mapping[str, Any] | None = None) -> Any:
+        """Options from plain values; a mapping where the option is a dataclass.
+
+        >>> METHODS["one_step"].settings({"starts": 4, "levenberg": {"max_iterations": 9}}).levenberg.max_iterations
+        9
+
+        Raises:
+            OptionError: An option that there is not, or a value that is not allowed.
+        """
+        return _made(self.name, self.options, given or {})
+
+    def check(self, recipe: Recipe) -> None:
+        """Raise `OptionError` if the room does not offer what the method needs."""
+        if self.needs and getattr(recipe, self.needs) is None:
+            raise OptionError(f"{self.name} does not suit this room: it offers {OFFERS[self.needs]}")
+
+    def fit(self, problem: FitProblem, options: Any = None, recipe: Recipe | None = None) -> FitResult:
+        """Solve a problem.
+
+        Args:
+            problem: What is to be identified.
+            options: Of the type `self.options`; None: its defaults.
+            recipe: Of the room, for methods that need more of it than a simulator.
+
+        Raises:
+            OptionError: The room does not offer what the method needs.
+            DataError: The recordings do not suit the method.
+        """
+        recipe = recipe or Recipe(stages=())
+        self.check(recipe)
+        if self.known_noise and problem.noise is None:
+            problem = problem.replace(noise=noise_of(problem.split.train, problem.column_names))
+        return self.run(problem, self.options() if options is None else options, recipe)
+
+
+def _made(method: str, kind: type[Any], given: Mapping[str, Any]) -> Any:
+    """A dataclass of options from plain values, nested ones too."""
+    kinds = typing.get_type_hints(kind)
+    values = {}
+    for name, value in given.items():
+        if name not in kinds:
+            raise OptionError(f"{method} has no option {name!r}; it has {', '.join(kinds)}")
+        values[name] = _made(method, kinds[name], value) if dataclasses.is_dataclass(kinds[name]) else value
+    return kind(**values)
+
+
+def _mpec(problem: FitProblem, options: MpecOptions, recipe: Recipe) -> FitResult:
+    assert recipe.complementarity is not None
+    return mpec(problem, recipe.complementarity(problem.simulator), options)
+
+
+def _simultaneous(problem: FitProblem, options: SimultaneousOptions, recipe: Recipe) -> FitResult:
+    assert recipe.program is not None
+    form, observe = recipe.program(problem.simulator, problem.column_names)
+    return simultaneous(problem, form, options, observe=observe)
+
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method(
+            "one_step",
+            "every recorded step from the recorded state before it",
+            ShootingOptions,
+            lambda p, o, _: one_step(p, o),
+        ),
+        Method(
+            "multiple_shooting",
+            "segments of a chosen length",
+            ShootingOptions,
+            lambda p, o, _: multiple_shooting(p, o),
+        ),
+        Method("single_shooting", "whole recordings", ShootingOptions, lambda p, o, _: single_shooting(p, o)),
+        Method("adam", "stochastic gradients on single steps, as in [Wang2020]", AdamOptions, lambda p, o, _: adam(p, o)),
+        Method("cma_es", "an evolution strategy, without derivatives", EvolutionOptions, lambda p, o, _: cma_es(p, o)),
+        Method("mpec", "complementarity: states and contact forces too", MpecOptions, _mpec, "complementarity", True),
+        Method(
+            "simultaneous",
+            "states and constants in one nonlinear program",
+            SimultaneousOptions,
+            _simultaneous,
+            "program",
+            True,
+        ),
+    )
+}
+"""Every method by its name."""
+
+
+def method_of(name: str) -> Method:
+    """The method of this name.
+
+    Raises:
+        OptionError: There is none.
+    """
+    if name not in METHODS:
+        raise OptionError(f"unknown method {name!r}; there are {', '.join(METHODS)}")
+    return METHODS[name]
