@@ -111,7 +111,7 @@ def test_the_symbolic_step_is_the_engines_step():
     x, constants = states[0], np.tile(p.to_vector()[:, None], 100)
     g, _ = complementarity_form(simulator).evaluate(x[:-1], np.full((100, 1), 0.05), constants.T, x[1:], np.zeros((100, 0)))
     moments = 0.03 * 0.8 / 960  # h EI kappa
-    scale = np.where(np.arange(BEAM.nx)[:, None] // BEAM.num_links == 1, moments, 1.0)
+    scale = np.where(np.arange(BEAM.layout.nx)[:, None] // BEAM.num_links == 1, moments, 1.0)
     assert status[0] == 0 and np.abs(g.T / scale).max() < 1e-12
     measure = measurement(simulator, tuple(f"point{k}.{axis}" for k in range(21) for axis in "xy")).function
     np.testing.assert_allclose(np.array(POINTS(x.T)).T, measure(x), atol=1e-14)
