@@ -1,0 +1,283 @@
+r"""The Lagrangian of a tree and its first and second derivatives in closed form, by one recursion in the world's frame.
+
+With screws at the world's origin, S_i = (omega, v) of joint i, and sums over the bodies beyond joint i: inertia I_i, momentum
+H_i, first moment (M c)_i, mass M_i; V_i the screw velocity of link i, and w_i = V_{parent(i)} x S_i:
+
+.. math::
+   L_{v,i} = S_i \cdot H_i + a_i v_i, \qquad
+   L_{q,i} = w_i \cdot H_i + g \cdot F_i - k_i (q_i - q_{0,i}), \qquad F_i = \omega_i \times (M c)_i + M_i v_i
+
+and with b_i = I_i S_i, a_i = S_i x* H_i + I_i w_i, t_i = F_i x g, for j = i or an ancestor of i:
+
+.. math::
+   M_{ij} = S_j \cdot b_i, \quad C_{ij} = \partial L_{q,i} / \partial v_j = S_j \cdot a_i, \quad C_{ji} = w_j \cdot b_i, \quad
+   Q_{ij} = \partial^2 L / \partial q_i \partial q_j = w_j \cdot a_i + \omega_j \cdot t_i - [i = j] k_i
+
+All other entries vanish. Numba caches compiled code per source file: after a change here, delete `__pycache__`.
+Legend: n coordinates, nb bodies, V values.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core.numba_engine import inner, kernel
+from ..core.simulator import Array
+from .vectors import add, along, cross, dot, mat, put, rotate, scaled, times, turned, vec
+
+
+class Links(NamedTuple):
+    """Where the links are and how they move: scratch memory of one configuration."""
+
+    turn: Array
+    """(n, 9) rotation of a link."""
+    at: Array
+    """(n, 3) origin of a link [m]."""
+    S: Array
+    """(n, 6) screw of a joint."""
+    V: Array
+    """(n, 6) screw velocity of a link."""
+    w: Array
+    """(n, 6) V_parent x S."""
+    mass: Array
+    """(n, 10) of a link and all beyond it: mass, first moment (3), inertia about the origin (xx, xy, xz, yy, yz, zz)."""
+    H: Array
+    """(n, 6) their momentum: angular, linear."""
+    a: Array
+    """(n, 6)"""
+    b: Array
+    """(n, 6)"""
+    t: Array
+    """(n, 3)"""
+
+
+@inner
+def new_links(s):
+    """Empty scratch memory."""
+    n = len(s.parent)
+    return Links(
+        np.zeros((n, 9)), np.zeros((n, 3)), np.zeros((n, 6)), np.zeros((n, 6)), np.zeros((n, 6)),
+        np.zeros((n, 10)), np.zeros((n, 6)), np.zeros((n, 6)), np.zeros((n, 6)), np.zeros((n, 3)),
+    )  # fmt: skip
+
+
+@inner
+def read_values(s, constants, values):
+    """values (V,) of one row's constants (P,)."""
+    for k in range(len(s.base)):
+        values[k] = s.base[k] if s.place[k] < 0 else constants[s.place[k]]
+
+
+@inner
+def body_scales(s, values, scales):
+    """scales (nb,)."""
+    for k in range(len(scales)):
+        scales[k] = values[5 * len(s.parent) + 3 + k]
+
+
+@inner
+def gravity(s, values):
+    """g [m/s^2]."""
+    k = 5 * len(s.parent)
+    return values[k], values[k + 1], values[k + 2]
+
+
+@inner
+def place_links(s, q, x):
+    """Rotation R_i = R_parent (turn_0 + cos(q) turn_1 + sin(q) turn_2), origin and screw of every joint."""
+    for i in range(len(s.parent)):
+        T = s.turn[i]
+        c, sn = np.cos(q[i]), np.sin(q[i])
+        R = (
+            T[0, 0] + c * T[1, 0] + sn * T[2, 0], T[0, 1] + c * T[1, 1] + sn * T[2, 1], T[0, 2] + c * T[1, 2] + sn * T[2, 2],
+            T[0, 3] + c * T[1, 3] + sn * T[2, 3], T[0, 4] + c * T[1, 4] + sn * T[2, 4], T[0, 5] + c * T[1, 5] + sn * T[2, 5],
+            T[0, 6] + c * T[1, 6] + sn * T[2, 6], T[0, 7] + c * T[1, 7] + sn * T[2, 7], T[0, 8] + c * T[1, 8] + sn * T[2, 8],
+        )  # fmt: skip
+        axis, at = vec(s.axis, i), vec(s.origin, i)
+        if s.prismatic[i]:
+            at = add(at, scaled(q[i], axis))
+        j = s.parent[i]
+        if j >= 0:
+            P = mat(x.turn, j)
+            R, axis, at = times(P, R), rotate(P, axis), add(vec(x.at, j), rotate(P, at))
+        for k in range(9):
+            x.turn[i, k] = R[k]
+        put(x.at, i, 0, at)
+        put(x.S, i, 0, (0.0, 0.0, 0.0) if s.prismatic[i] else axis)
+        put(x.S, i, 3, axis if s.prismatic[i] else cross(at, axis))
+
+
+@inner
+def move_links(s, v, x):
+    """V_i = V_parent + S_i v_i and w_i = V_parent x S_i."""
+    for i in range(len(s.parent)):
+        j = s.parent[i]
+        omega, linear = (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)
+        if j >= 0:
+            omega, linear = vec(x.V, j), (x.V[j, 3], x.V[j, 4], x.V[j, 5])
+        turn, shift = vec(x.S, i), (x.S[i, 3], x.S[i, 4], x.S[i, 5])
+        put(x.w, i, 0, cross(omega, turn))
+        put(x.w, i, 3, add(cross(omega, shift), cross(linear, turn)))
+        put(x.V, i, 0, add(omega, scaled(v[i], turn)))
+        put(x.V, i, 3, add(linear, scaled(v[i], shift)))
+
+
+@inner
+def gather_momentum(s, scales, x):
+    """Mass properties and momentum of every link and all beyond it, with bodies (nb,) times `scales`."""
+    for i in range(len(s.parent)):
+        for k in range(10):
+            x.mass[i, k] = 0.0
+    for k in range(len(s.body)):
+        if scales[k] != 0.0:
+            _add_body(s, scales[k], k, x)
+    for i in range(len(s.parent)):
+        _set_momentum(x, i)
+    for i in range(len(s.parent) - 1, -1, -1):
+        j = s.parent[i]
+        if j >= 0:
+            for k in range(10):
+                x.mass[j, k] += x.mass[i, k]
+            for k in range(6):
+                x.H[j, k] += x.H[i, k]
+
+
+@inner
+def _add_body(s, scale, k, x):
+    """Body k to the mass properties of its link: inertia R I R' + m (c.c 1 - c c') about the world's origin."""
+    i = s.body[k]
+    R = mat(x.turn, i)
+    c = add(vec(x.at, i), rotate(R, vec(s.com, k)))
+    m, I = s.mass[k], turned(R, mat(s.inertia, k))
+    x.mass[i, 0] += scale * m
+    x.mass[i, 1] += scale * m * c[0]
+    x.mass[i, 2] += scale * m * c[1]
+    x.mass[i, 3] += scale * m * c[2]
+    x.mass[i, 4] += scale * (I[0] + m * (c[1] * c[1] + c[2] * c[2]))
+    x.mass[i, 5] += scale * (I[1] - m * c[0] * c[1])
+    x.mass[i, 6] += scale * (I[2] - m * c[0] * c[2])
+    x.mass[i, 7] += scale * (I[3] + m * (c[0] * c[0] + c[2] * c[2]))
+    x.mass[i, 8] += scale * (I[4] - m * c[1] * c[2])
+    x.mass[i, 9] += scale * (I[5] + m * (c[0] * c[0] + c[1] * c[1]))
+
+
+@inner
+def _inertia_times(x, i, omega, linear):
+    """I_i (omega, linear): angular I omega + Mc x v and linear M v + omega x Mc momentum."""
+    m, moment = x.mass[i, 0], (x.mass[i, 1], x.mass[i, 2], x.mass[i, 3])
+    xx, xy, xz, yy, yz, zz = x.mass[i, 4], x.mass[i, 5], x.mass[i, 6], x.mass[i, 7], x.mass[i, 8], x.mass[i, 9]
+    spun = (
+        xx * omega[0] + xy * omega[1] + xz * omega[2],
+        xy * omega[0] + yy * omega[1] + yz * omega[2],
+        xz * omega[0] + yz * omega[1] + zz * omega[2],
+    )
+    return add(spun, cross(moment, linear)), add(scaled(m, linear), cross(omega, moment))
+
+
+@inner
+def _set_momentum(x, i):
+    """H_i of link i alone, from its mass properties."""
+    if x.mass[i, 0] == 0.0:
+        for k in range(6):
+            x.H[i, k] = 0.0
+        return
+    angular, linear = _inertia_times(x, i, vec(x.V, i), (x.V[i, 3], x.V[i, 4], x.V[i, 5]))
+    put(x.H, i, 0, angular)
+    put(x.H, i, 3, linear)
+
+
+@inner
+def lift(x, i):
+    """F_i = omega_i x (M c)_i + M_i v_i: how gravity's work changes with q_i, per g."""
+    moment = (x.mass[i, 1], x.mass[i, 2], x.mass[i, 3])
+    return add(cross(vec(x.S, i), moment), scaled(x.mass[i, 0], (x.S[i, 3], x.S[i, 4], x.S[i, 5])))
+
+
+@inner
+def body_slopes(s, g, x, Lq, Lv):
+    """Parts of L_q and L_v (n,) that belong to the bodies: w_i . H_i + g . F_i and S_i . H_i."""
+    for i in range(len(s.parent)):
+        Lq[i] = along(x.w, i, x.H, i) + dot(g, lift(x, i))
+        Lv[i] = along(x.S, i, x.H, i)
+
+
+@inner
+def slopes(s, values, scales, q, v, x, Lq, Lv):
+    """L_q and L_v (n,) at q, v (n,); fills x."""
+    n = len(s.parent)
+    place_links(s, q, x)
+    move_links(s, v, x)
+    gather_momentum(s, scales, x)
+    body_slopes(s, gravity(s, values), x, Lq, Lv)
+    for i in range(n):
+        Lq[i] -= values[i] * (q[i] - values[n + i])
+        Lv[i] += values[3 * n + i] * v[i]
+
+
+@inner
+def prepare_curvature(s, values, x):
+    """b_i = I_i S_i, a_i = S_i x* H_i + I_i w_i, t_i = F_i x g."""
+    g = gravity(s, values)
+    for i in range(len(s.parent)):
+        turn, shift = vec(x.S, i), (x.S[i, 3], x.S[i, 4], x.S[i, 5])
+        spin, push = vec(x.H, i), (x.H[i, 3], x.H[i, 4], x.H[i, 5])
+        angular, linear = _inertia_times(x, i, turn, shift)
+        put(x.b, i, 0, angular)
+        put(x.b, i, 3, linear)
+        angular, linear = _inertia_times(x, i, vec(x.w, i), (x.w[i, 3], x.w[i, 4], x.w[i, 5]))
+        put(x.a, i, 0, add(angular, add(cross(turn, spin), cross(shift, push))))
+        put(x.a, i, 3, add(linear, cross(turn, push)))
+        put(x.t, i, 0, cross(lift(x, i), g))
+
+
+@inner
+def curvature(s, values, x, i, j):
+    """M_ij, C_ij, C_ji, Q_ij for j = i or an ancestor of i."""
+    n = len(s.parent)
+    M, C, D = along(x.S, j, x.b, i), along(x.S, j, x.a, i), along(x.w, j, x.b, i)
+    Q = along(x.w, j, x.a, i) + dot(vec(x.S, j), vec(x.t, i))
+    if i == j:
+        M += values[3 * n + i]
+        Q -= values[i]
+    return M, C, D, Q
+
+
+@kernel
+def lagrangian(s, q, v, constants):
+    """L = kinetic - potential energy of rows q, v (B, n), constants (B, P): both energies (B, 2) [J]."""
+    n = len(s.parent)
+    energies = np.zeros((len(q), 2))
+    x, values, scales = new_links(s), np.empty(len(s.base)), np.empty(len(s.body))
+    for row in range(len(q)):
+        read_values(s, constants[row], values)
+        body_scales(s, values, scales)
+        place_links(s, q[row], x)
+        move_links(s, v[row], x)
+        gather_momentum(s, scales, x)
+        g = gravity(s, values)
+        for i in range(n):
+            energies[row, 0] += 0.5 * v[row, i] * (along(x.S, i, x.H, i) + values[3 * n + i] * v[row, i])
+            energies[row, 1] += 0.5 * values[i] * (q[row, i] - values[n + i]) ** 2
+            if s.parent[i] < 0:
+                energies[row, 1] -= dot(g, (x.mass[i, 1], x.mass[i, 2], x.mass[i, 3]))
+    return energies
+
+
+@kernel
+def derivatives(s, q, v, constants, Lq, Lv, Q, C, M):
+    """First derivatives (B, n) and second derivatives (B, n, n) of L at rows q, v (B, n), constants (B, P)."""
+    x, values, scales = new_links(s), np.empty(len(s.base)), np.empty(len(s.body))
+    for row in range(len(q)):
+        read_values(s, constants[row], values)
+        body_scales(s, values, scales)
+        slopes(s, values, scales, q[row], v[row], x, Lq[row], Lv[row])
+        prepare_curvature(s, values, x)
+        Q[row], C[row], M[row] = 0.0, 0.0, 0.0
+        for i in range(len(s.parent)):
+            j = i
+            while j >= 0:
+                M[row, i, j], C[row, i, j], C[row, j, i], Q[row, i, j] = curvature(s, values, x, i, j)
+                M[row, j, i], Q[row, j, i] = M[row, i, j], Q[row, i, j]
+                j = s.parent[j]

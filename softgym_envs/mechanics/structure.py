@@ -1,0 +1,196 @@
+"""A tree as the arrays that kernels read, and where each of its numbers stands in the vector of constants.
+
+Fixed joints vanish: their bodies ride on the last joint that moves. Legend: n coordinates, nb bodies with mass, nc constraints,
+m constraint rows, nu controls, V values, P constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.errors import OptionError, StructureError
+from ..core.simulator import Array, check_number
+from .tree import WORLD, Body, Frame, Joint, Pin, Tree, Value, Weld
+
+Places = NDArray[np.int64]
+SPLITS = {"left": 1.0, "symmetric": 0.5}
+"""Share of an interval's force impulse that acts at its beginning."""
+
+
+class Structure(NamedTuple):
+    """What all rows share. Values: stiffness, rest, damping, armature, offset (n each), gravity (3), scale (nb), poses (6 nc)."""
+
+    dt: float
+    early: float
+    """Share of the force impulse at the beginning of a step: 1 as in the paper, 1/2 of second order."""
+    base: Array
+    """(V,) values that are numbers."""
+    place: Places
+    """(V,) index of a value in the constants, or -1."""
+    parent: Places
+    """(n,) joint that carries this one, or -1; parents come first."""
+    prismatic: NDArray[np.bool_]
+    """(n,)"""
+    origin: Array
+    """(n, 3) in the parent's frame [m]."""
+    axis: Array
+    """(n, 3) unit vector in the parent's frame."""
+    turn: Array
+    """(n, 3, 9): rotation into the parent is turn_0 + cos(q) turn_1 + sin(q) turn_2 [Rodrigues]."""
+    body: Places
+    """(nb,) joint that a body rides on."""
+    mass: Array
+    """(nb,) [kg]"""
+    com: Array
+    """(nb, 3) in the joint's frame [m]."""
+    inertia: Array
+    """(nb, 9) about the centre of mass, in the joint's frame [kg m^2]."""
+    weld: NDArray[np.bool_]
+    """(nc,) a weld, or else a pin."""
+    row: Places
+    """(nc + 1,) first row of a constraint; the last is m."""
+    ends: Places
+    """(nc, 2) joints that its two frames ride on, or -1 for the world."""
+    point: Array
+    """(nc, 2, 3) their origins in the joints' frames [m]."""
+    facing: Array
+    """(nc, 9) rotation of the first frame in its joint's frame."""
+    actuated: Places
+    """(nu,) joint of a control."""
+
+
+def compile_tree(tree: Tree, constants: Sequence[str], dt: float, *, force_split: str = "left") -> Structure:
+    """The arrays of `tree`.
+
+    Args:
+        tree: The mechanism.
+        constants: Names of the P constants in the order of their vector; the tree need not use all of them.
+        dt: Step [s].
+        force_split: "left", the impulse of forces acts at the beginning of the step (as in [Caldwell2014], first order);
+            "symmetric", half at each end (second order).
+
+    Raises:
+        StructureError: The tree names a constant that is not there.
+        OptionError: `dt` or `force_split` is not allowed.
+    """
+    check_number("dt", dt, positive=True, unit="s")
+    if force_split not in SPLITS:
+        raise OptionError(f"force_split is {force_split!r}, expected one of {', '.join(SPLITS)}")
+    for name in tree.constants:
+        if name not in constants:
+            raise StructureError(f"tree {tree.name!r} uses constant {name!r}; the constants are {', '.join(constants) or 'none'}")
+    ride = _rides(tree)
+    base, place = _values(tree, ride, list(constants))
+    return Structure(float(dt), SPLITS[force_split], base, place, *_joints(tree, ride), *_bodies(tree, ride), *_ends(tree, ride))
+
+
+class Ride(NamedTuple):
+    """A placement on a moving joint: its index (-1: the world), rotation (3, 3) and origin (3,) in its frame."""
+
+    joint: int
+    rotation: Array
+    origin: Array
+
+    def then(self, rotation: Array, xyz: Sequence[float]) -> Ride:
+        """A placement given in this one."""
+        return Ride(self.joint, self.rotation @ rotation, self.origin + self.rotation @ np.asarray(xyz))
+
+
+def rotation(rpy: Sequence[float]) -> Array:
+    """R_z(yaw) R_y(pitch) R_x(roll), (3, 3)."""
+    (a, b, c), (i, j, k) = np.cos(rpy), np.sin(rpy)
+    return np.array(
+        [[b * c, i * j * c - a * k, a * j * c + i * k], [b * k, i * j * k + a * c, a * j * k - i * c], [-j, i * b, a * b]]
+    )
+
+
+def _rides(tree: Tree) -> dict[str, Ride]:
+    """Of every body."""
+    found = {WORLD: Ride(-1, np.eye(3), np.zeros(3))}
+    index = {name: i for i, name in enumerate(tree.coordinates)}
+    for joint in tree.ordered:
+        moved = Ride(index.get(joint.name, 0), np.eye(3), np.zeros(3))
+        found[joint.child] = found[joint.parent].then(rotation(joint.rpy), joint.xyz) if joint.kind == "fixed" else moved
+    return found
+
+
+def place_frame(tree: Tree, frame: Frame) -> Ride:
+    """The joint that a frame rides on, and how it sits there."""
+    return _rides(tree)[frame.body].then(rotation(frame.rpy), frame.xyz)
+
+
+def _joints(tree: Tree, ride: dict[str, Ride]) -> tuple[Places, NDArray[np.bool_], Array, Array, Array]:
+    """parent, prismatic, origin, axis, turn."""
+    carriers = [ride[joint.parent].then(rotation(joint.rpy), joint.xyz) for joint in tree.moving]
+    axes = [np.array(joint.axis) / np.linalg.norm(joint.axis) for joint in tree.moving]
+    return (
+        np.array([carrier.joint for carrier in carriers], dtype=np.int64),
+        np.array([joint.kind == "prismatic" for joint in tree.moving]),
+        np.array([carrier.origin for carrier in carriers]),
+        np.array([carrier.rotation @ axis for carrier, axis in zip(carriers, axes, strict=True)]),
+        np.array([_turn(j, c.rotation, a) for j, c, a in zip(tree.moving, carriers, axes, strict=True)]),
+    )
+
+
+def _turn(joint: Joint, fixed: Array, axis: Array) -> Array:
+    """Rodrigues: R_0 (a a' + cos(q) (1 - a a') + sin(q) [a]x), (3, 9)."""
+    if joint.kind == "prismatic":
+        return np.array([fixed.ravel(), np.zeros(9), np.zeros(9)])
+    along = np.outer(axis, axis)
+    return np.array([(fixed @ part).ravel() for part in (along, np.eye(3) - along, np.cross(np.eye(3), axis))])
+
+
+def _bodies(tree: Tree, ride: dict[str, Ride]) -> tuple[Places, Array, Array, Array]:
+    """body, mass, com, inertia of the bodies that have mass and move."""
+    bodies = _heavy(tree, ride)
+    rides = [ride[body.name] for body in bodies]
+    turned = [r.rotation @ body.inertia_matrix @ r.rotation.T for r, body in zip(rides, bodies, strict=True)]
+    return (
+        np.array([r.joint for r in rides], dtype=np.int64),
+        np.array([body.mass for body in bodies], dtype=np.float64),
+        np.array([r.then(np.eye(3), body.com).origin for r, body in zip(rides, bodies, strict=True)]).reshape(-1, 3),
+        np.array([inertia.ravel() for inertia in turned]).reshape(-1, 9),
+    )
+
+
+def _heavy(tree: Tree, ride: dict[str, Ride]) -> list[Body]:
+    """Bodies that have mass and move."""
+    return [body for body in tree.bodies if body.mass > 0 and ride[body.name].joint >= 0]
+
+
+def _ends(tree: Tree, ride: dict[str, Ride]) -> tuple[NDArray[np.bool_], Places, Places, Array, Array, Places]:
+    """weld, row, ends, point, facing, actuated."""
+    ground = ride[WORLD]
+    pairs = []
+    for constraint in tree.constraints:
+        names = [constraint.frame] if isinstance(constraint, Weld) else [constraint.first, constraint.second]
+        rides = [place_frame(tree, tree.frame(name)) for name in names]
+        pairs.append((*rides, ground)[:2])
+        if rides[0].joint == rides[-1].joint == -1 or (isinstance(constraint, Pin) and rides[0].joint == rides[1].joint):
+            raise StructureError(f"constraint {constraint.name!r} holds nothing that can move")
+    return (
+        np.array([isinstance(constraint, Weld) for constraint in tree.constraints], dtype=np.bool_),
+        np.cumsum([0, *(constraint.rows for constraint in tree.constraints)]).astype(np.int64),
+        np.array([[r.joint for r in pair] for pair in pairs], dtype=np.int64).reshape(-1, 2),
+        np.array([[r.origin for r in pair] for pair in pairs], dtype=np.float64).reshape(-1, 2, 3),
+        np.array([pair[0].rotation.ravel() for pair in pairs], dtype=np.float64).reshape(-1, 9),
+        np.array([tree.coordinates.index(name) for name in tree.actuated], dtype=np.int64),
+    )
+
+
+def _values(tree: Tree, ride: dict[str, Ride], constants: list[str]) -> tuple[Array, Places]:
+    """base, place; see `Structure`."""
+    values: list[Value] = []
+    for name in ("stiffness", "rest", "damping", "armature", "offset"):
+        values += [getattr(joint, name) for joint in tree.moving]
+    values += tree.gravity
+    values += [body.scale for body in _heavy(tree, ride)]
+    for constraint in tree.constraints:
+        values += [*constraint.xyz, *constraint.rpy] if isinstance(constraint, Weld) else [0.0] * 6
+    base = np.array([0.0 if isinstance(value, str) else value for value in values], dtype=np.float64)
+    place = np.array([constants.index(value) if isinstance(value, str) else -1 for value in values], dtype=np.int64)
+    return base, place
