@@ -205,9 +205,8 @@ def body_slopes(s, g, x, Lq, Lv):
 
 @inner
 def slopes(s, values, scales, q, v, x, Lq, Lv):
-    """L_q and L_v (n,) at q, v (n,); fills x."""
+    """L_q and L_v (n,) at q, v (n,), where x is placed; fills the rest of x."""
     n = len(s.parent)
-    place_links(s, q, x)
     move_links(s, v, x)
     gather_momentum(s, scales, x)
     body_slopes(s, gravity(s, values), x, Lq, Lv)
@@ -272,6 +271,7 @@ def derivatives(s, q, v, constants, Lq, Lv, Q, C, M):
     for row in range(len(q)):
         read_values(s, constants[row], values)
         body_scales(s, values, scales)
+        place_links(s, q[row], x)
         slopes(s, values, scales, q[row], v[row], x, Lq[row], Lv[row])
         prepare_curvature(s, values, x)
         Q[row], C[row], M[row] = 0.0, 0.0, 0.0
@@ -281,3 +281,17 @@ def derivatives(s, q, v, constants, Lq, Lv, Q, C, M):
                 M[row, i, j], C[row, i, j], C[row, j, i], Q[row, i, j] = curvature(s, values, x, i, j)
                 M[row, j, i], Q[row, j, i] = M[row, i, j], Q[row, i, j]
                 j = s.parent[j]
+
+
+@kernel
+def link_poses(s, q):
+    """Rotations (B, n, 3, 3) and origins (B, n, 3) of the links at rows q (B, n)."""
+    n, x = len(s.parent), new_links(s)
+    turns, origins = np.empty((len(q), n, 3, 3)), np.empty((len(q), n, 3))
+    for row in range(len(q)):
+        place_links(s, q[row], x)
+        for i in range(n):
+            for k in range(9):
+                turns[row, i, k // 3, k % 3] = x.turn[i, k]
+            put(origins[row], i, 0, vec(x.at, i))
+    return turns, origins

@@ -1,0 +1,173 @@
+r"""Holonomic constraints h(q) = 0 of a tree, their Jacobian and their second derivative times multipliers.
+
+A point r and an axis x of a link that joint i moves change by omega_i x r + v_i and omega_i x x; moving an ancestor j turns
+these vectors by omega_j. So for any vector d_i of that kind
+
+.. math:: \partial d_i / \partial q_j = \omega_j \times d_i, \qquad \lambda \cdot (\omega_j \times d_i) = \omega_j \cdot (d_i \times \lambda)
+
+Rows: weld (r - c, x.Y, x.Z, y.Z) with c, Y, Z of the pose; pin r_first - r_second. Legend: n coordinates, m rows, nc constraints.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..core.numba_engine import inner
+from .vectors import add, cross, dot, mat, rotate, scaled, times, vec
+
+
+@inner
+def pose_start(s, c):
+    """Index of the first of the six values of constraint c's pose."""
+    return 5 * len(s.parent) + 3 + len(s.body) + 6 * c
+
+
+@inner
+def pose_axes(s, values, c):
+    """Rotation of a weld's pose, R_z R_y R_x, column by column: X, Y, Z."""
+    k = pose_start(s, c) + 3
+    a, b, g = np.cos(values[k]), np.cos(values[k + 1]), np.cos(values[k + 2])
+    i, j, l = np.sin(values[k]), np.sin(values[k + 1]), np.sin(values[k + 2])
+    X = (b * g, b * l, -j)
+    Y = (i * j * g - a * l, i * j * l + a * g, i * b)
+    Z = (a * j * g + i * l, a * j * l - i * g, a * b)
+    return X, Y, Z
+
+
+@inner
+def pose_turns(s, values, c):
+    """World axes about which the pose turns when its roll, pitch, yaw change."""
+    k = pose_start(s, c) + 3
+    b, g, j, l = np.cos(values[k + 1]), np.cos(values[k + 2]), np.sin(values[k + 1]), np.sin(values[k + 2])
+    return (b * g, b * l, -j), (-l, g, 0.0), (0.0, 0.0, 1.0)
+
+
+@inner
+def end_point(s, x, c, side):
+    """Origin of a constraint's frame in the world."""
+    j = s.ends[c, side]
+    point = vec(s.point[c], side)
+    return point if j < 0 else add(vec(x.at, j), rotate(mat(x.turn, j), point))
+
+
+@inner
+def end_axes(s, x, c):
+    """Axes x, y of a weld's frame in the world."""
+    R = times(mat(x.turn, s.ends[c, 0]), mat(s.facing, c))
+    return (R[0], R[3], R[6]), (R[1], R[4], R[7])
+
+
+@inner
+def sweep(x, i, r):
+    """omega_i x r + v_i: how a point of the world moves with q_i."""
+    return add(cross(vec(x.S, i), r), (x.S[i, 3], x.S[i, 4], x.S[i, 5]))
+
+
+@inner
+def gaps(s, values, x, h):
+    """h (m,) where the links are."""
+    for c in range(len(s.weld)):
+        row, first = s.row[c], end_point(s, x, c, 0)
+        if s.weld[c]:
+            k = pose_start(s, c)
+            _, Y, Z = pose_axes(s, values, c)
+            ex, ey = end_axes(s, x, c)
+            second = (values[k], values[k + 1], values[k + 2])
+            h[row + 3], h[row + 4], h[row + 5] = dot(ex, Y), dot(ex, Z), dot(ey, Z)
+        else:
+            second = end_point(s, x, c, 1)
+        for k in range(3):
+            h[row + k] = first[k] - second[k]
+
+
+@inner
+def gap_slopes(s, values, x, G):
+    """dh / dq into G (m, n)."""
+    for row in range(G.shape[0]):
+        for i in range(G.shape[1]):
+            G[row, i] = 0.0
+    for c in range(len(s.weld)):
+        row = s.row[c]
+        for side in range(1 if s.weld[c] else 2):
+            r, sign = end_point(s, x, c, side), 1.0 - 2.0 * side
+            i = s.ends[c, side]
+            while i >= 0:
+                u = sweep(x, i, r)
+                for k in range(3):
+                    G[row + k, i] += sign * u[k]
+                i = s.parent[i]
+        if s.weld[c]:
+            _turn_slopes(s, values, x, c, G)
+
+
+@inner
+def _turn_slopes(s, values, x, c, G):
+    """The rows of a weld that hold its rotation."""
+    _, Y, Z = pose_axes(s, values, c)
+    ex, ey = end_axes(s, x, c)
+    row, i = s.row[c], s.ends[c, 0]
+    while i >= 0:
+        omega = vec(x.S, i)
+        dx, dy = cross(omega, ex), cross(omega, ey)
+        G[row + 3, i], G[row + 4, i], G[row + 5, i] = dot(dx, Y), dot(dx, Z), dot(dy, Z)
+        i = s.parent[i]
+
+
+@inner
+def add_gap_curvature(s, values, x, lam, factor, D):
+    """D (n, n) += factor sum_r lambda_r d2 h_r / dq2."""
+    for c in range(len(s.weld)):
+        row = s.row[c]
+        for side in range(1 if s.weld[c] else 2):
+            r, sign = end_point(s, x, c, side), 1.0 - 2.0 * side
+            force = scaled(sign * factor, (lam[row], lam[row + 1], lam[row + 2]))
+            i = s.ends[c, side]
+            while i >= 0:
+                d = cross(sweep(x, i, r), force)
+                if s.weld[c]:
+                    d = add(d, scaled(factor, _turn_bend(s, values, x, c, i, lam)))
+                _scatter(s, x, i, d, D)
+                i = s.parent[i]
+
+
+@inner
+def _turn_bend(s, values, x, c, i, lam):
+    """sum_r d_i x lambda_r over the rotation rows of a weld, with d_i = omega_i x (axis of the frame)."""
+    _, Y, Z = pose_axes(s, values, c)
+    ex, ey = end_axes(s, x, c)
+    row, omega = s.row[c], vec(x.S, i)
+    mixed = add(scaled(lam[row + 3], Y), scaled(lam[row + 4], Z))
+    return add(cross(cross(omega, ex), mixed), cross(cross(omega, ey), scaled(lam[row + 5], Z)))
+
+
+@inner
+def _scatter(s, x, i, d, D):
+    """D_ij and D_ji += omega_j . d for j = i and its ancestors."""
+    j = i
+    while j >= 0:
+        value = dot(vec(x.S, j), d)
+        D[i, j] += value
+        if j != i:
+            D[j, i] += value
+        j = s.parent[j]
+
+
+@inner
+def pose_slopes(s, values, x, c, angle):
+    """d(x.Y, x.Z, y.Z) / d(roll, pitch or yaw of the pose) of weld c."""
+    axis = pose_turns(s, values, c)[angle]
+    _, Y, Z = pose_axes(s, values, c)
+    ex, ey = end_axes(s, x, c)
+    return dot(ex, cross(axis, Y)), dot(ex, cross(axis, Z)), dot(ey, cross(axis, Z))
+
+
+@inner
+def pose_bend(s, values, x, c, angle, i, lam):
+    """d(sum_r lambda_r dh_r / dq_i) / d(roll, pitch or yaw of the pose) of weld c."""
+    axis = pose_turns(s, values, c)[angle]
+    _, Y, Z = pose_axes(s, values, c)
+    ex, ey = end_axes(s, x, c)
+    row, omega = s.row[c], vec(x.S, i)
+    dx, dy = cross(omega, ex), cross(omega, ey)
+    dY, dZ = cross(axis, Y), cross(axis, Z)
+    return lam[row + 3] * dot(dx, dY) + lam[row + 4] * dot(dx, dZ) + lam[row + 5] * dot(dy, dZ)
