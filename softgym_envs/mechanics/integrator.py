@@ -27,6 +27,7 @@ from ..core.simulator import Array, Status
 from .constraints import gap_slopes, gaps
 from .kernels import Links, body_scales, curvature, new_links, place_links, prepare_curvature, read_values, slopes
 from .linear import factor, solve
+from .vectors import screw, vec
 
 STEP_TOLERANCE = 1e-12
 """Largest error of q [rad, m] that Newton's method is estimated to leave."""
@@ -130,7 +131,10 @@ def evaluate(s, q, q1, w):
 
 @inner
 def predict(s, q, p, w, q1):
-    """q1 = q + h v with M(q) v = p - h/2 L_q(q, 0), where `end` is placed at q; -> whether M is regular."""
+    """q1 = q + h v, v of the interval before: (M - h^2/4 Q) v = p - h/2 L_q(q, 0) - (1 - a) h f; `end` is placed at q.
+
+    -> Whether that is regular.
+    """
     n, A = len(s.parent), w.first
     for i in range(n):
         w.v[i] = 0.0
@@ -139,12 +143,14 @@ def predict(s, q, p, w, q1):
     slopes(s, w.values, w.scales, q, w.v, w.end, w.Lq, w.Lv)
     prepare_curvature(s, w.values, w.end)
     for i in range(n):
-        w.b[n - 1 - i] = p[i] - 0.5 * s.dt * w.Lq[i]
-        j = i
+        w.b[n - 1 - i] = p[i] - 0.5 * s.dt * w.Lq[i] - (1.0 - s.early) * s.dt * w.tau[i]
+        a, b, t, j = screw(w.end.a, i), screw(w.end.b, i), vec(w.end.t, i), i
         while j >= 0:
-            A[n - 1 - i, n - 1 - j], _, _, _ = curvature(s, w.values, w.end, i, j)
-            A[n - 1 - j, n - 1 - i] = A[n - 1 - i, n - 1 - j]
+            M, _, _, Q = curvature(w.end.S, w.end.w, j, a, b, t)
+            A[n - 1 - j, n - 1 - i] = M - 0.25 * s.dt * s.dt * Q
+            A[n - 1 - i, n - 1 - j] = M - 0.25 * s.dt * s.dt * Q
             j = s.parent[j]
+        A[n - 1 - i, n - 1 - i] += w.values[3 * n + i] + 0.25 * s.dt * s.dt * w.values[i]
     regular = factor(A, w.order[:n])
     if regular:
         solve(A, w.order[:n], w.b[:n])
@@ -156,24 +162,26 @@ def predict(s, q, p, w, q1):
 @inner
 def newton_matrix(s, w):
     """K = d(r, h) / d(q^+, lambda) = [[R, -G'], [G1, 0]] with R = h/4 Q + (C - C')/2 - M/h - a d, at the midpoint last evaluated."""
-    n, m, h = len(s.parent), len(w.h), s.dt
+    n, m, h, K = len(s.parent), len(w.h), s.dt, w.K
     prepare_curvature(s, w.values, w.mid)
-    w.K[:] = 0.0
+    for i in range(n + m):
+        for j in range(n + m):
+            K[i, j] = 0.0
     for i in range(n):
-        j = i
+        a, b, t, j = screw(w.mid.a, i), screw(w.mid.b, i), vec(w.mid.t, i), i
         while j >= 0:
-            M, C, D, Q = curvature(s, w.values, w.mid, i, j)
+            M, C, D, Q = curvature(w.mid.S, w.mid.w, j, a, b, t)
             even, odd = 0.25 * h * Q - M / h, 0.5 * (C - D)
-            w.K[n - 1 - j, n - 1 - i] = even - odd
-            w.K[n - 1 - i, n - 1 - j] = even + odd
+            K[n - 1 - j, n - 1 - i] = even - odd
+            K[n - 1 - i, n - 1 - j] = even + odd
             j = s.parent[j]
-        w.K[n - 1 - i, n - 1 - i] -= s.early * w.values[2 * n + i]
+        K[n - 1 - i, n - 1 - i] -= 0.25 * h * w.values[i] + w.values[3 * n + i] / h + s.early * w.values[2 * n + i]
     if m > 0:
         gap_slopes(s, w.values, w.end, w.G1)
     for r in range(m):
         for i in range(n):
-            w.K[n - 1 - i, n + r] = -w.G[r, i]
-            w.K[n + r, n - 1 - i] = w.G1[r, i]
+            K[n - 1 - i, n + r] = -w.G[r, i]
+            K[n + r, n - 1 - i] = w.G1[r, i]
 
 
 @inner
@@ -209,7 +217,7 @@ def step(s, x, w, x1, lam):
     for k in range(len(lam)):
         lam[k] = 0.0
     renew, before = True, np.inf
-    for _ in range(MAX_ITERATIONS):
+    for iteration in range(MAX_ITERATIONS):
         if not evaluate(s, q, q1, w):
             return _DIVERGED
         if renew:
@@ -219,14 +227,14 @@ def step(s, x, w, x1, lam):
         size = improve(s, p, w, q1, lam)
         if not np.isfinite(size):
             return _DIVERGED
-        rate = size / before
+        rate = size / before if iteration > 0 else 1.0
         if size <= STEP_TOLERANCE or (rate < 1.0 and size * rate <= STEP_TOLERANCE * (1.0 - rate)):
             if not evaluate(s, q, q1, w):
                 return _DIVERGED
             if largest(w.h) <= GAP_TOLERANCE:
                 finish(s, w, x1)
                 return _OK
-        renew, before = rate > SLOW, size
+        renew, before = iteration > 0 and rate > SLOW, size
     return _UNSOLVED
 
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from ..core.numba_engine import inner, kernel
 from ..core.simulator import Array
-from .vectors import add, along, cross, dot, mat, put, rotate, scaled, times, turned, vec
+from .vectors import add, along, cross, dot, mat, put, rotate, scaled, screw, times, turned, vec
 
 
 class Links(NamedTuple):
@@ -232,15 +232,16 @@ def prepare_curvature(s, values, x):
 
 
 @inner
-def curvature(s, values, x, i, j):
-    """M_ij, C_ij, C_ji, Q_ij for j = i or an ancestor of i."""
-    n = len(s.parent)
-    M, C, D = along(x.S, j, x.b, i), along(x.S, j, x.a, i), along(x.w, j, x.b, i)
-    Q = along(x.w, j, x.a, i) + dot(vec(x.S, j), vec(x.t, i))
-    if i == j:
-        M += values[3 * n + i]
-        Q -= values[i]
-    return M, C, D, Q
+def curvature(S, w, j, a, b, t):
+    """M_ij, C_ij, C_ji, Q_ij of the bodies, for j = i or an ancestor of i, from a_i, b_i, t_i."""
+    S0, S1, S2, S3, S4, S5 = S[j, 0], S[j, 1], S[j, 2], S[j, 3], S[j, 4], S[j, 5]
+    w0, w1, w2, w3, w4, w5 = w[j, 0], w[j, 1], w[j, 2], w[j, 3], w[j, 4], w[j, 5]
+    return (
+        S0 * b[0] + S1 * b[1] + S2 * b[2] + S3 * b[3] + S4 * b[4] + S5 * b[5],
+        S0 * a[0] + S1 * a[1] + S2 * a[2] + S3 * a[3] + S4 * a[4] + S5 * a[5],
+        w0 * b[0] + w1 * b[1] + w2 * b[2] + w3 * b[3] + w4 * b[4] + w5 * b[5],
+        w0 * a[0] + w1 * a[1] + w2 * a[2] + w3 * a[3] + w4 * a[4] + w5 * a[5] + S0 * t[0] + S1 * t[1] + S2 * t[2],
+    )
 
 
 @kernel
@@ -276,11 +277,13 @@ def derivatives(s, q, v, constants, Lq, Lv, Q, C, M):
         prepare_curvature(s, values, x)
         Q[row], C[row], M[row] = 0.0, 0.0, 0.0
         for i in range(len(s.parent)):
-            j = i
+            a, b, t, j = screw(x.a, i), screw(x.b, i), vec(x.t, i), i
             while j >= 0:
-                M[row, i, j], C[row, i, j], C[row, j, i], Q[row, i, j] = curvature(s, values, x, i, j)
+                M[row, i, j], C[row, i, j], C[row, j, i], Q[row, i, j] = curvature(x.S, x.w, j, a, b, t)
                 M[row, j, i], Q[row, j, i] = M[row, i, j], Q[row, i, j]
                 j = s.parent[j]
+            M[row, i, i] += values[3 * len(s.parent) + i]
+            Q[row, i, i] -= values[i]
 
 
 @kernel

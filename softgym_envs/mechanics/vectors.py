@@ -12,6 +12,12 @@ def vec(A, i):
 
 
 @inner
+def screw(A, i):
+    """Row i of an array (., 6)."""
+    return A[i, 0], A[i, 1], A[i, 2], A[i, 3], A[i, 4], A[i, 5]
+
+
+@inner
 def mat(A, i):
     """Row i of an array (., 9), row by row."""
     return A[i, 0], A[i, 1], A[i, 2], A[i, 3], A[i, 4], A[i, 5], A[i, 6], A[i, 7], A[i, 8]
