@@ -1,0 +1,299 @@
+"""A tree that moves: checked arguments around the kernels. Rooms build their simulators on it.
+
+Constants are an array (P,) or (B, P) in the order of `constants`, as `Parameters.to_matrix` gives them. Feedback, where wanted,
+is u = controls_t - gains_t x, with gains (nu, nx), or (T, nu, nx), or None.
+Legend: B batch, T control steps, K substeps, n coordinates, m constraint rows, nu controls, P constants; x = (q, p), nx = 2 n.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core.errors import ShapeError, StructureError
+from ..core.numba_engine import NumbaEngine
+from ..core.simulator import Array, IntArray, Linearization, Status, check_array, check_number
+from .derivatives import adjoint, linearization, sensitivities
+from .integrator import forward, simulate
+from .kernels import derivatives, lagrangian, link_poses
+from .points import constraint_values, point_slopes
+from .statics import find_rest
+from .structure import Structure, compile_tree, place_frame
+from .tree import Tree
+
+
+class Slopes(NamedTuple):
+    """First and second derivatives of the Lagrangian L(q, v)."""
+
+    q: Array
+    """(B, n)"""
+    v: Array
+    """(B, n) momentum."""
+    qq: Array
+    """(B, n, n)"""
+    qv: Array
+    """(B, n, n): row q_i, column v_j."""
+    vv: Array
+    """(B, n, n) mass matrix."""
+
+
+@dataclass(frozen=True, eq=False)
+class Motion:
+    """A simulated motion, and all that its derivatives need."""
+
+    path: Array
+    """(B, T K + 1, nx) after every physics step."""
+    multipliers: Array
+    """(B, T K, m) impulses of the constraints [N s, N m s]."""
+    applied: Array
+    """(B, T, nu) controls with feedback."""
+    status: IntArray
+    """(B,)"""
+    gains: Array
+    """(0, 1 or T, nu, nx)"""
+    constants: Array
+    """(B, P)"""
+    substeps: int
+
+    @property
+    def states(self) -> Array:
+        """(B, T + 1, nx) at control steps."""
+        return self.path[:, :: self.substeps]
+
+
+class Gradient(NamedTuple):
+    """Of a cost J(x_0 .. x_T)."""
+
+    constants: Array
+    """(B, P)"""
+    state: Array
+    """(B, nx) by x_0."""
+    controls: Array
+    """(B, T, nu)"""
+
+
+class Rest(NamedTuple):
+    """Where all forces balance."""
+
+    q: Array
+    """(B, n)"""
+    multipliers: Array
+    """(B, m) forces of the constraints [N, N m]."""
+    needed: Array
+    """(B, n) forces that hold the held coordinates [N m, N]."""
+    status: IntArray
+    """(B,)"""
+
+
+@dataclass(frozen=True, eq=False)
+class Mechanism:
+    """See the module docstring.
+
+    >>> from softgym_envs.mechanics.tree import Body, Joint
+    >>> rod = Body("rod", mass=1.0, com=(0.0, 0.0, -1.0))
+    >>> hinge = Joint("hinge", "revolute", "world", "rod", axis=(0.0, 1.0, 0.0))
+    >>> pendulum = Mechanism(Tree("pendulum", (rod,), (hinge,)), dt=0.01)
+    >>> motion = pendulum.simulate([[0.1, 0.0]], np.zeros((1, 100, 0)))
+    >>> bool(abs(motion.states[0, -1, 0] - 0.1 * np.cos(np.sqrt(9.81))) < 1e-3), motion.status.tolist()
+    (True, [0])
+
+    Raises:
+        StructureError: A coordinate that moves no mass.
+        OptionError: dt or force_split is not allowed.
+    """
+
+    tree: Tree
+    dt: float
+    """Physics step [s]."""
+    constants: tuple[str, ...] = ()
+    """Names of the P constants."""
+    force_split: str = "left"
+    """See `structure.compile_tree`."""
+
+    def __post_init__(self) -> None:
+        ones = np.ones((1, len(self.constants)))
+        mass = self.slopes(np.full((1, self.n), 0.3), np.zeros((1, self.n)), ones).vv[0]
+        for i, name in enumerate(self.tree.coordinates):
+            if not mass[i, i] > 0:
+                raise StructureError(f"joint {name!r} moves no mass; give a body beyond it mass, or the joint an armature")
+        if np.linalg.cond(mass / np.sqrt(np.outer(np.diag(mass), np.diag(mass)))) > 1e12:
+            raise StructureError(f"tree {self.tree.name!r}: some joints together move no mass; give their bodies inertia")
+
+    @cached_property
+    def structure(self) -> Structure:
+        """As the kernels read it."""
+        return compile_tree(self.tree, self.constants, self.dt, force_split=self.force_split)
+
+    @property
+    def n(self) -> int:
+        """Number of coordinates."""
+        return len(self.tree.coordinates)
+
+    @property
+    def nx(self) -> int:
+        """Length of a state (q, p)."""
+        return 2 * self.n
+
+    @property
+    def nu(self) -> int:
+        """Number of controls."""
+        return len(self.tree.actuated)
+
+    @property
+    def m(self) -> int:
+        """Number of constraint rows."""
+        return int(self.structure.row[-1])
+
+    @cached_property
+    def engine(self) -> NumbaEngine:
+        """For simulators."""
+        return NumbaEngine(forward, linearization, self.structure, self.nx, self.nu)
+
+    # --- Motion -------------------------------------------------------------------------------------------------------
+
+    def simulate(self, state: Any, controls: Any, constants: Any = (), *, substeps: int = 1, gains: Any = None) -> Motion:
+        """T control steps from states (B, nx) with controls (B, T, nu).
+
+        Raises:
+            ShapeError: An array has another shape, or holds NaN or infinity.
+            OptionError: `substeps` is not a positive integer.
+        """
+        state = check_array("state", state, (None, self.nx))
+        batch = len(state)
+        controls = check_array("controls", controls, (batch, None, self.nu))
+        check_number("substeps", substeps, low=1, whole=True)
+        horizon, rows = controls.shape[1], self._rows(constants, batch)
+        feedback = self._gains(gains, horizon)
+        path, applied = np.empty((batch, horizon * substeps + 1, self.nx)), np.empty((batch, horizon, self.nu))
+        multipliers, status = np.empty((batch, horizon * substeps, self.m)), np.full(batch, Status.OK, dtype=np.int32)
+        simulate(self.structure, state, controls, feedback, rows, int(substeps), path, multipliers, applied, status)
+        return Motion(path, multipliers, applied, status, feedback, rows, int(substeps))
+
+    def linearize(self, state: Any, control: Any, constants: Any = (), *, substeps: int = 1) -> Linearization:
+        """Exact A (B, nx, nx), B (B, nx, nu), C (B, nx, P) of one control step; NaN in a row that fails."""
+        state = check_array("state", state, (None, self.nx))
+        return self.engine.linearize(state, control, self._rows(constants, len(state)), substeps)
+
+    def sensitivities(self, motion: Motion, start: Any = None) -> Array:
+        """dx / dc of a motion, (B, T + 1, nx, P), from dx_0 / dc `start` (B, nx, P), zero by default; NaN in a failed row."""
+        batch, horizon = motion.applied.shape[:2]
+        shape = (batch, self.nx, len(self.constants))
+        first = np.zeros(shape) if start is None else check_array("start", start, shape)
+        found, good = np.empty((batch, horizon + 1, *shape[1:])), motion.status == Status.OK
+        sensitivities(self.structure, *self._arguments(motion), first, found, good)
+        found[~good] = np.nan
+        return found
+
+    def gradient(self, motion: Motion, slopes: Any) -> Gradient:
+        """Gradient of a cost J(x_0 .. x_T) with partial derivatives dJ/dx_t = slopes (B, T + 1, nx), by the discrete adjoint.
+
+        Its cost does not grow with P. NaN in a failed row.
+        """
+        batch, horizon = motion.applied.shape[:2]
+        slopes = check_array("slopes", slopes, (batch, horizon + 1, self.nx))
+        mu, nu, by_constant = np.empty((batch, self.nx)), np.empty((batch, horizon, self.nu)), np.empty((batch, len(self.constants)))
+        good = motion.status == Status.OK
+        adjoint(self.structure, *self._arguments(motion), slopes, mu, nu, by_constant, good)
+        for part in (mu, nu, by_constant):
+            part[~good] = np.nan
+        return Gradient(by_constant, mu, nu)
+
+    # --- States -------------------------------------------------------------------------------------------------------
+
+    def slopes(self, q: Any, v: Any, constants: Any = ()) -> Slopes:
+        """Derivatives of the Lagrangian at rows q, v (B, n)."""
+        q, v, rows = self._configuration(q, v, constants)
+        b, n = q.shape
+        found = Slopes(np.empty((b, n)), np.empty((b, n)), *(np.empty((b, n, n)) for _ in range(3)))
+        derivatives(self.structure, q, v, rows, *found)
+        return found
+
+    def energies(self, q: Any, v: Any, constants: Any = ()) -> Array:
+        """Kinetic and potential energy of rows q, v (B, n), (B, 2) [J]."""
+        return np.asarray(lagrangian(self.structure, *self._configuration(q, v, constants)))
+
+    def state(self, q: Any, v: Any, control: Any = None, constants: Any = ()) -> Array:
+        """States (B, nx) that move with velocity v: p = L_v + h (1/2 - a) f, what the split makes of the momentum L_v."""
+        q, v, rows = self._configuration(q, v, constants)
+        force = self._force(q, v, control, rows)
+        return np.hstack([q, self.slopes(q, v, rows).v + self.dt * (0.5 - self.structure.early) * force])
+
+    def rest_state(self, q: Any, control: Any = None, constants: Any = ()) -> Array:
+        """States (B, nx) that stay where they are, if forces balance at q (B, n): p = h/2 L_q + (1 - a) h f."""
+        q, v, rows = self._configuration(q, np.zeros_like(q, dtype=np.float64), constants)
+        force = self._force(q, v, control, rows)
+        return np.hstack([q, self.dt * (0.5 * self.slopes(q, v, rows).q + (1.0 - self.structure.early) * force)])
+
+    def rest(self, q: Any, control: Any = None, constants: Any = (), *, held: tuple[str, ...] = ()) -> Rest:
+        """Where all forces balance, found from rows q (B, n) with the coordinates `held` left where they are."""
+        q, v, rows = self._configuration(q, np.zeros_like(q, dtype=np.float64), constants)
+        for name in held:
+            if name not in self.tree.coordinates:
+                raise StructureError(f"held coordinate {name!r} is unknown; there are {', '.join(self.tree.coordinates)}")
+        mask, q = np.array([name in held for name in self.tree.coordinates]), q.copy()
+        lam, needed, status = np.zeros((len(q), self.m)), np.zeros_like(q), np.zeros(len(q), dtype=np.int32)
+        find_rest(self.structure, mask, self._force(q, v, control, rows), rows, q, lam, needed, status)
+        return Rest(q, lam, needed, status)
+
+    def gaps(self, q: Any, constants: Any = ()) -> tuple[Array, Array]:
+        """Constraints h (B, m) and their Jacobian (B, m, n) at rows q (B, n)."""
+        q, _, rows = self._configuration(q, np.zeros_like(q, dtype=np.float64), constants)
+        h, G = np.empty((len(q), self.m)), np.empty((len(q), self.m, self.n))
+        constraint_values(self.structure, q, rows, h, G)
+        return h, G
+
+    def pose(self, frame: str, q: Any) -> tuple[Array, Array]:
+        """Rotation (B, 3, 3) and origin (B, 3) [m] of a frame at rows q (B, n).
+
+        Raises:
+            StructureError: There is no such frame.
+        """
+        q, ride = check_array("q", q, (None, self.n)), place_frame(self.tree, self.tree.frame(frame))
+        if ride.joint < 0:
+            return np.tile(ride.rotation, (len(q), 1, 1)), np.tile(ride.origin, (len(q), 1))
+        turns, origins = link_poses(self.structure, q)
+        turn = turns[:, ride.joint]
+        return turn @ ride.rotation, origins[:, ride.joint] + turn @ ride.origin
+
+    def point_slopes(self, frame: str, q: Any) -> Array:
+        """Jacobian (B, 3, n) of a frame's origin at rows q (B, n)."""
+        q, ride = check_array("q", q, (None, self.n)), place_frame(self.tree, self.tree.frame(frame))
+        return np.asarray(point_slopes(self.structure, q, ride.joint, ride.origin))
+
+    # --- Checks -------------------------------------------------------------------------------------------------------
+
+    def _arguments(self, motion: Motion) -> tuple[Any, ...]:
+        return motion.path, motion.multipliers, motion.applied, motion.gains, motion.constants, motion.substeps
+
+    def _rows(self, constants: Any, batch: int) -> Array:
+        """(B, P)"""
+        array = np.atleast_2d(np.asarray(constants, dtype=np.float64))
+        if len(array) == 1:
+            array = np.repeat(array, batch, axis=0)
+        return check_array("constants", array, (batch, len(self.constants)))
+
+    def _configuration(self, q: Any, v: Any, constants: Any) -> tuple[Array, Array, Array]:
+        q = check_array("q", q, (None, self.n))
+        return q, check_array("v", v, q.shape), self._rows(constants, len(q))
+
+    def _gains(self, gains: Any, horizon: int) -> Array:
+        """(0, 1 or T, nu, nx)"""
+        if gains is None:
+            return np.zeros((0, self.nu, self.nx))
+        array = np.asarray(gains, dtype=np.float64)
+        array = check_array("gains", array[None] if array.ndim == 2 else array, (None, self.nu, self.nx))
+        if len(array) not in (1, horizon):
+            raise ShapeError(f"gains are given for {len(array)} control steps, expected 1 or {horizon}")
+        return array
+
+    def _force(self, q: Array, v: Array, control: Any, rows: Array) -> Array:
+        """B u + offset - d v, (B, n)."""
+        s, n = self.structure, self.n
+        values = np.where(s.place >= 0, rows[:, s.place] if rows.shape[1] else 0.0, s.base)
+        total = values[:, 4 * n : 5 * n] - values[:, 2 * n : 3 * n] * v
+        if control is not None:
+            np.add.at(total, (slice(None), s.actuated), check_array("control", control, (len(q), self.nu)))
+        return np.asarray(total)
