@@ -1,0 +1,153 @@
+r"""The same mechanics as CasADi expressions, written as a textbook would: the oracle of the kernels, and a symbolic step.
+
+Frames are 4 x 4 products down the tree, velocities are derivatives of positions, L = kinetic - potential energy; all derivatives
+are CasADi's. Nothing of `structure` or `kernels` is used. Legend: n coordinates, m rows, nu controls, P constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.errors import MissingDependencyError, StructureError
+from .tree import WORLD, Body, Frame, Joint, Tree, Value, Weld
+
+
+@dataclass(frozen=True, eq=False)
+class SymbolicTree:
+    """Expressions of a tree; see `describe`."""
+
+    q: Any
+    """(n,)"""
+    v: Any
+    """(n,)"""
+    u: Any
+    """(nu,)"""
+    c: Any
+    """(P,)"""
+    lagrangian: Any
+    """L(q, v, c)"""
+    gaps: Any
+    """h(q, c), (m,)"""
+    force: Any
+    """f(v, u, c), (n,)"""
+
+
+def describe(tree: Tree, constants: Sequence[str]) -> SymbolicTree:
+    """L, h and f of `tree` in symbols.
+
+    Raises:
+        MissingDependencyError: CasADi is not installed.
+        StructureError: The tree uses a constant that is not among `constants`.
+    """
+    ca = _casadi()
+    missing = [name for name in tree.constants if name not in constants]
+    if missing:
+        raise StructureError(f"tree {tree.name!r} uses constants {missing}; the constants are {', '.join(constants) or 'none'}")
+    n, c = len(tree.moving), ca.SX.sym("c", len(constants))
+    q, v, u = ca.SX.sym("q", n), ca.SX.sym("v", n), ca.SX.sym("u", len(tree.actuated))
+
+    def number(value: Value) -> Any:
+        return c[list(constants).index(value)] if isinstance(value, str) else ca.SX(value)
+
+    place = _places(ca, tree, q)
+    gravity = ca.vertcat(*(number(part) for part in tree.gravity))
+    energy: Any = ca.SX(0)
+    for body in tree.bodies:
+        if body.mass > 0:
+            energy += number(body.scale) * _body_lagrangian(ca, body, place[body.name], gravity, q, v)
+    force: Any = ca.SX.zeros(n)
+    for i, joint in enumerate(tree.moving):
+        energy += number(joint.armature) * v[i] ** 2 / 2 - number(joint.stiffness) * (q[i] - number(joint.rest)) ** 2 / 2
+        force[i] = number(joint.offset) - number(joint.damping) * v[i]
+    for k, name in enumerate(tree.actuated):
+        force[tree.coordinates.index(name)] += u[k]
+    rows = [_gaps(ca, tree, constraint, place, number) for constraint in tree.constraints]
+    return SymbolicTree(q, v, u, c, energy, ca.vertcat(ca.SX.zeros(0), *rows), force)
+
+
+def step_equations(tree: Tree, constants: Sequence[str], dt: float, *, early: float = 1.0) -> Any:
+    r"""One step as casadi.Function (x, u, c, y, lambda) -> g (2 n + m): zero at the next state y and its multipliers.
+
+    .. math:: g = (p + D_1 L_d + a h f - h_q(q)^T \lambda, \quad D_2 L_d + (1 - a) h f - p^+, \quad h(q^+))
+
+    with L_d(q, q+) = dt L((q + q+)/2, (q+ - q)/dt) and `early` = a.
+    """
+    ca, s = _casadi(), describe(tree, constants)
+    n = s.q.numel()
+    x, y, lam = ca.SX.sym("x", 2 * n), ca.SX.sym("y", 2 * n), ca.SX.sym("lambda", s.gaps.numel())
+    q, q1 = x[:n], y[:n]
+    middle, speed = (q + q1) / 2, (q1 - q) / dt
+    discrete = dt * ca.substitute(s.lagrangian, ca.vertcat(s.q, s.v), ca.vertcat(middle, speed))
+    impulse = dt * ca.substitute(s.force, s.v, speed)
+    held = ca.jacobian(s.gaps, s.q)
+    first = x[n:] + ca.gradient(discrete, x)[:n] + early * impulse - ca.substitute(held, s.q, q).T @ lam
+    second = ca.gradient(discrete, y)[:n] + (1 - early) * impulse - y[n:]
+    equations = ca.vertcat(first, second, ca.substitute(s.gaps, s.q, q1))
+    return ca.Function("step", [x, s.u, s.c, y, lam], [equations], ["x", "u", "c", "y", "lambda"], ["g"])
+
+
+def _casadi() -> Any:
+    try:
+        import casadi
+    except ImportError as error:
+        raise MissingDependencyError('symbolic mechanics needs CasADi: pip install "softgym-envs[sysid]"') from error
+    return casadi
+
+
+def _places(ca: Any, tree: Tree, q: Any) -> dict[str, Any]:
+    """World <- body transformations (4, 4)."""
+    found = {WORLD: ca.SX.eye(4)}
+    for joint in tree.ordered:
+        coordinate = q[tree.coordinates.index(joint.name)] if joint.kind != "fixed" else 0
+        found[joint.child] = found[joint.parent] @ _fixed(ca, joint.xyz, joint.rpy) @ _moved(ca, joint, coordinate)
+    return found
+
+
+def _fixed(ca: Any, xyz: Sequence[Any], rpy: Sequence[Any]) -> Any:
+    """Transformation by xyz and R_z R_y R_x."""
+    X, Y, Z = ca.vertcat(1, 0, 0), ca.vertcat(0, 1, 0), ca.vertcat(0, 0, 1)
+    return _rigid(ca, _about(ca, Z, rpy[2]) @ _about(ca, Y, rpy[1]) @ _about(ca, X, rpy[0]), ca.vertcat(*xyz))
+
+
+def _moved(ca: Any, joint: Joint, q: Any) -> Any:
+    """Transformation by a joint's coordinate."""
+    axis = ca.vertcat(*joint.axis) / ca.norm_2(ca.vertcat(*joint.axis))
+    if joint.kind == "revolute":
+        return _rigid(ca, _about(ca, axis, q), ca.SX.zeros(3))
+    return _rigid(ca, ca.SX.eye(3), axis * q)
+
+
+def _about(ca: Any, axis: Any, angle: Any) -> Any:
+    """1 + sin(angle) [a]x + (1 - cos(angle)) [a]x^2."""
+    K = ca.skew(axis)
+    return ca.SX.eye(3) + ca.sin(angle) * K + (1 - ca.cos(angle)) * (K @ K)
+
+
+def _rigid(ca: Any, R: Any, r: Any) -> Any:
+    return ca.vertcat(ca.horzcat(R, r), ca.horzcat(0, 0, 0, 1))
+
+
+def _body_lagrangian(ca: Any, body: Body, place: Any, gravity: Any, q: Any, v: Any) -> Any:
+    """M |c'|^2 / 2 + omega . I omega / 2 + m g . c, with omega from R' R' = [omega]x in the body."""
+    R, centre = place[:3, :3], (place @ ca.vertcat(*body.com, 1))[:3]
+    rate = ca.reshape(ca.jtimes(R[:], q, v), 3, 3)
+    spin = ca.inv_skew(R.T @ rate)
+    inertia = ca.DM(body.inertia_matrix.tolist())
+    speed = ca.jtimes(centre, q, v)
+    return body.mass * ca.sumsqr(speed) / 2 + spin.T @ inertia @ spin / 2 + body.mass * ca.dot(gravity, centre)
+
+
+def _gaps(ca: Any, tree: Tree, constraint: Any, place: dict[str, Any], number: Any) -> Any:
+    """Rows of one constraint."""
+
+    def pose(frame: Frame) -> Any:
+        return place[frame.body] @ _fixed(ca, frame.xyz, frame.rpy)
+
+    if not isinstance(constraint, Weld):
+        return (pose(tree.frame(constraint.first)) - pose(tree.frame(constraint.second)))[:3, 3]
+    T = pose(tree.frame(constraint.frame))
+    target = _fixed(ca, [number(part) for part in constraint.xyz], [number(part) for part in constraint.rpy])
+    x, y, Y, Z = T[:3, 0], T[:3, 1], target[:3, 1], target[:3, 2]
+    return ca.vertcat(T[:3, 3] - target[:3, 3], ca.dot(x, Y), ca.dot(x, Z), ca.dot(y, Z))
