@@ -9,9 +9,7 @@ import numpy as np
 from softgym_envs.mechanics import Body, Frame, Joint, Mechanism, Pin, Tree, Weld
 
 CONSTANTS = ("k", "rest", "damping", "armature", "offset", "scale", "gravity", "x", "y", "z", "roll", "pitch", "yaw")
-"""One of every kind, in the order of `VALUES`."""
-POSE = (0.35, -0.1, -0.5, 0.3, -0.2, 0.5)
-VALUES = np.array([3.0, 0.2, 0.15, 0.02, 0.1, 1.3, -9.0, *POSE])
+"""One of every kind."""
 
 
 def rod(name: str, length: float = 0.5, mass: float = 1.0) -> Body:
@@ -39,8 +37,12 @@ def chain(count: int = 3, *, length: float = 0.3, stiffness: float = 2.0, dampin
     return Tree("chain", bodies, joints, (Frame("tip", f"rod{count - 1}", (0.0, 0.0, -length)),), actuated=("hinge0",))
 
 
-def rich(rng: np.random.Generator) -> Tree:
-    """Two branches, all kinds of joints, massless and fixed bodies, a weld and a pin; every kind of constant is used."""
+def rich(seed: int) -> tuple[Tree, np.ndarray]:
+    """Two branches, all kinds of joints, massless and fixed bodies, a weld and a pin, which hold at q = 0.
+
+    Every kind of constant is used. -> The tree and values of its constants (P,).
+    """
+    rng = np.random.default_rng(seed)
     bodies, joints = [], []
     parents = ("world", "b0", "b1", "b2", "b3", "b4", "b5", "b2", "b7", "b8", "b9", "b10", "b11")
     kinds = ("revolute", "revolute", "prismatic", "revolute", "revolute", "fixed", "revolute", "revolute", "fixed", *["revolute"] * 4)
@@ -56,9 +58,26 @@ def rich(rng: np.random.Generator) -> Tree:
                 **{"stiffness": 2.0, "damping": 0.3, **named}, offset="offset" if i == 1 else 0.0,
             )
         )  # fmt: skip
-    frames = (Frame("end", "b6", (0.1, 0.2, 0.0), (0.3, 0.1, -0.4)), Frame("hand", "b12", (0.2, 0.0, 0.1)), Frame("elbow", "b4", (0.0, 0.1, 0.0)))
+    frames = (Frame("end", "b6", (0.1, 0.2, 0.0), (0.3, 0.1, -0.4)), Frame("hand", "b12", (0.2, 0.0, 0.1)), Frame("elbow", "b4"))
+    tree = Tree("rich", tuple(bodies), tuple(joints), frames, (), ("j0", "j3", "j9"), (0.5, 0.0, "gravity"))
+    turned, end = place(tree, "end")
+    elbow, origin = place(tree, "elbow")
+    frames = (*frames[:2], Frame("elbow", "b4", tuple((elbow.T @ (place(tree, "hand")[1] - origin)).tolist())))
     held = (Weld("clamp", "end", ("x", "y", "z"), ("roll", "pitch", "yaw")), Pin("pin", "hand", "elbow"))
-    return Tree("rich", tuple(bodies), tuple(joints), frames, held, ("j0", "j3", "j9"), (0.5, 0.0, "gravity"))
+    values = np.array([3.0, 0.2, 0.15, 0.02, 0.1, 1.3, -9.0, *end, *angles(turned)])
+    return replace(tree, frames=frames, constraints=held), values
+
+
+def place(tree: Tree, frame: str) -> tuple[np.ndarray, np.ndarray]:
+    """Rotation (3, 3) and origin (3,) of a frame at q = 0."""
+    mechanism = Mechanism(tree, 0.01, CONSTANTS)
+    turned, origin = mechanism.pose(frame, np.zeros((1, mechanism.n)))
+    return turned[0], origin[0]
+
+
+def angles(R: np.ndarray) -> tuple[float, float, float]:
+    """Roll, pitch, yaw of a rotation."""
+    return float(np.arctan2(R[2, 1], R[2, 2])), float(-np.arcsin(R[2, 0])), float(np.arctan2(R[1, 0], R[0, 0]))
 
 
 def closed(count: int = 6, *, damping: float = 0.02, dt: float = 0.01, force_split: str = "left") -> Mechanism:
@@ -80,7 +99,5 @@ def closed(count: int = 6, *, damping: float = 0.02, dt: float = 0.01, force_spl
     tree = Tree("closed", tuple(bodies), tuple(joints), (frame,), actuated=("theta0", "psi2"))
     open_chain = Mechanism(tree, dt, ("k", "damping"))
     turned, origin = (part[0] for part in open_chain.pose("end", np.zeros((1, open_chain.n))))
-    pitch = -np.arcsin(turned[2, 0])
-    rpy = (np.arctan2(turned[2, 1], turned[2, 2]), pitch, np.arctan2(turned[1, 0], turned[0, 0]))
-    weld = Weld("clamp", "end", tuple(origin.tolist()), tuple(float(angle) for angle in rpy))
+    weld = Weld("clamp", "end", tuple(origin.tolist()), angles(turned))
     return Mechanism(replace(tree, constraints=(weld,)), dt, ("k", "damping"), force_split)

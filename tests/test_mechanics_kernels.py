@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from mechanics_systems import CONSTANTS, VALUES, closed, rich
+from mechanics_systems import CONSTANTS, closed, rich
 
 from softgym_envs.mechanics import Mechanism
 
 RNG = np.random.default_rng(3)
-TREE = rich(RNG)
+TREE, VALUES = rich(3)
 MECHANISM = Mechanism(TREE, 0.01, CONSTANTS)
 Q, V = RNG.normal(size=(2, 4, MECHANISM.n))
 

@@ -185,14 +185,20 @@ def newton_matrix(s, w):
 
 
 @inner
+def remainder(s, p, w, lam, i):
+    """r_i from what `evaluate` left."""
+    r = p[i] + 0.5 * s.dt * w.Lq[i] - w.Lv[i] + s.early * s.dt * force(s, w, i)
+    for k in range(len(lam)):
+        r -= w.G[k, i] * lam[k]
+    return r
+
+
+@inner
 def improve(s, p, w, q1, lam):
     """One Newton step of q1 and lambda from what `evaluate` left; -> the largest change of q1."""
     n, m, b = len(s.parent), len(w.h), w.b
     for i in range(n):
-        r = p[i] + 0.5 * s.dt * w.Lq[i] - w.Lv[i] + s.early * s.dt * force(s, w, i)
-        for k in range(m):
-            r -= w.G[k, i] * lam[k]
-        b[n - 1 - i] = -r
+        b[n - 1 - i] = -remainder(s, p, w, lam, i)
     for k in range(m):
         b[n + k] = -w.h[k]
     solve(w.K, w.order, b)
@@ -232,7 +238,7 @@ def step(s, x, w, x1, lam):
             if not evaluate(s, q, q1, w):
                 return _DIVERGED
             if largest(w.h) <= GAP_TOLERANCE:
-                finish(s, w, x1)
+                finish(s, p, w, lam, x1)
                 return _OK
         renew, before = iteration > 0 and rate > SLOW, size
     return _UNSOLVED
@@ -248,11 +254,12 @@ def largest(h):
 
 
 @inner
-def finish(s, w, x1):
-    """p^+ from what `evaluate` left."""
+def finish(s, p, w, lam, x1):
+    """p^+ from what `evaluate` left, and the r that Newton's method left: so it cannot leak conserved momentum."""
     n = len(s.parent)
     for i in range(n):
-        x1[n + i] = 0.5 * s.dt * w.Lq[i] + w.Lv[i] + (1.0 - s.early) * s.dt * force(s, w, i)
+        late = (1.0 - s.early) * s.dt * force(s, w, i)
+        x1[n + i] = 0.5 * s.dt * w.Lq[i] + w.Lv[i] + late + remainder(s, p, w, lam, i)
 
 
 @inner

@@ -292,7 +292,8 @@ class Mechanism:
     def _force(self, q: Array, v: Array, control: Any, rows: Array) -> Array:
         """B u + offset - d v, (B, n)."""
         s, n = self.structure, self.n
-        values = np.where(s.place >= 0, rows[:, s.place] if rows.shape[1] else 0.0, s.base)
+        values = np.repeat(s.base[None], len(rows), axis=0)
+        values[:, s.place >= 0] = rows[:, s.place[s.place >= 0]]
         total = values[:, 4 * n : 5 * n] - values[:, 2 * n : 3 * n] * v
         if control is not None:
             np.add.at(total, (slice(None), s.actuated), check_array("control", control, (len(q), self.nu)))
