@@ -45,7 +45,18 @@ def rich(seed: int) -> tuple[Tree, np.ndarray]:
     rng = np.random.default_rng(seed)
     bodies, joints = [], []
     parents = ("world", "b0", "b1", "b2", "b3", "b4", "b5", "b2", "b7", "b8", "b9", "b10", "b11")
-    kinds = ("revolute", "revolute", "prismatic", "revolute", "revolute", "fixed", "revolute", "revolute", "fixed", *["revolute"] * 4)
+    kinds = (
+        "revolute",
+        "revolute",
+        "prismatic",
+        "revolute",
+        "revolute",
+        "fixed",
+        "revolute",
+        "revolute",
+        "fixed",
+        *["revolute"] * 4,
+    )
     for i, (parent, kind) in enumerate(zip(parents, kinds, strict=True)):
         massless = i in (3, 5)
         inertia = (0.0, 0.0, 0.0) if massless else (0.1, 0.12, 0.15, 0.01, 0.02, -0.01)
@@ -58,7 +69,11 @@ def rich(seed: int) -> tuple[Tree, np.ndarray]:
                 **{"stiffness": 2.0, "damping": 0.3, **named}, offset="offset" if i == 1 else 0.0,
             )
         )  # fmt: skip
-    frames = (Frame("end", "b6", (0.1, 0.2, 0.0), (0.3, 0.1, -0.4)), Frame("hand", "b12", (0.2, 0.0, 0.1)), Frame("elbow", "b4"))
+    frames = (
+        Frame("end", "b6", (0.1, 0.2, 0.0), (0.3, 0.1, -0.4)),
+        Frame("hand", "b12", (0.2, 0.0, 0.1)),
+        Frame("elbow", "b4"),
+    )
     tree = Tree("rich", tuple(bodies), tuple(joints), frames, (), ("j0", "j3", "j9"), (0.5, 0.0, "gravity"))
     turned, end = place(tree, "end")
     elbow, origin = place(tree, "elbow")

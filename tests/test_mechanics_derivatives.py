@@ -96,7 +96,10 @@ def test_adjoint_equals_forward_sensitivities_and_differences(kind, substeps):
     np.testing.assert_allclose(gradient.constants, numeric, rtol=1e-6, atol=1e-6 * np.abs(numeric).max())
 
     shift = np.random.default_rng(1).normal(size=study.start.shape)
-    slope = (study.cost(study.move(constants, study.start + 1e-6 * shift)) - study.cost(study.move(constants, study.start - 1e-6 * shift))) / 2e-6
+    slope = (
+        study.cost(study.move(constants, study.start + 1e-6 * shift))
+        - study.cost(study.move(constants, study.start - 1e-6 * shift))
+    ) / 2e-6
     np.testing.assert_allclose((gradient.state * shift).sum(axis=1), slope, rtol=1e-6)
 
     shift = np.random.default_rng(2).normal(size=study.controls.shape)

@@ -28,7 +28,16 @@ def test_lagrangian_and_its_derivatives_are_those_of_casadi(oracle):
     energies, slopes, (h, G) = MECHANISM.energies(Q, V, VALUES), MECHANISM.slopes(Q, V, VALUES), MECHANISM.gaps(Q, VALUES)
     for row in range(len(Q)):
         expected = [np.array(part) for part in oracle(Q[row], V[row], VALUES)]
-        ours = [energies[row, 0] - energies[row, 1], slopes.q[row], slopes.v[row], slopes.qq[row], slopes.qv[row], slopes.vv[row], h[row], G[row]]
+        ours = [
+            energies[row, 0] - energies[row, 1],
+            slopes.q[row],
+            slopes.v[row],
+            slopes.qq[row],
+            slopes.qv[row],
+            slopes.vv[row],
+            h[row],
+            G[row],
+        ]
         for a, b in zip(ours, expected, strict=True):
             np.testing.assert_allclose(np.ravel(a), b.ravel(), rtol=1e-11, atol=1e-11)
 
@@ -72,12 +81,17 @@ def test_rest_balances_all_forces_and_a_state_at_rest_stays():
     rest = loop.rest(np.zeros((1, loop.n)), constants=constants, held=("theta0",))
     assert rest.status[0] == 0 and rest.q[0, 0] == 0.0 and np.abs(rest.q).max() > 0.01
     h, G = loop.gaps(rest.q, constants)
-    balance = loop.slopes(rest.q, np.zeros_like(rest.q), constants).q + rest.needed - np.einsum("bmn,bm->bn", G, rest.multipliers)
+    balance = (
+        loop.slopes(rest.q, np.zeros_like(rest.q), constants).q + rest.needed - np.einsum("bmn,bm->bn", G, rest.multipliers)
+    )
     assert np.abs(balance).max() < 1e-10 and np.abs(h).max() < 1e-10
     control = np.array([[rest.needed[0, 0], 0.0]])
     for split in ("left", "symmetric"):
         same = closed(force_split=split)
-        for start in (same.rest_state(rest.q, control, constants), same.state(rest.q, np.zeros_like(rest.q), control, constants)):
+        for start in (
+            same.rest_state(rest.q, control, constants),
+            same.state(rest.q, np.zeros_like(rest.q), control, constants),
+        ):
             motion = same.simulate(start, np.repeat(control[:, None], 100, axis=1), constants)
             assert np.abs(motion.states[0, :, : same.n] - rest.q).max() < 1e-9
         np.testing.assert_allclose(motion.multipliers[0, -1] / same.dt, rest.multipliers[0], atol=1e-8)

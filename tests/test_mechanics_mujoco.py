@@ -13,7 +13,9 @@ def model_of(tree, timestep):
     """The same chain as MJCF."""
     inner = ""
     for body, joint in reversed(list(zip(tree.bodies, tree.joints, strict=True))):
-        numbers = {key: " ".join(map(str, value)) for key, value in (("pos", joint.xyz), ("axis", joint.axis), ("com", body.com))}
+        numbers = {
+            key: " ".join(map(str, value)) for key, value in (("pos", joint.xyz), ("axis", joint.axis), ("com", body.com))
+        }
         inertia = " ".join(map(str, body.inertia))
         inner = f"""
         <body name="{body.name}" pos="{numbers["pos"]}">

@@ -33,7 +33,10 @@ def test_public_names_are_there():
         (lambda: Joint("j", "revolute", "world", "b", damping=-0.1), "damping is -0.1"),
         (lambda: Joint("j", "revolute", "world", "b", stiffness=True), "stiffness is True"),
         (lambda: Tree("t", (rod("rod"),), (Joint("hinge", "revolute", "earth", "rod"),)), "parent of joint 'hinge' is 'earth'"),
-        (lambda: Tree("t", (rod("rod"),), (Joint("hinge", "revolute", "world", "stick"),)), "child of joint 'hinge' is 'stick'"),
+        (
+            lambda: Tree("t", (rod("rod"),), (Joint("hinge", "revolute", "world", "stick"),)),
+            "child of joint 'hinge' is 'stick'",
+        ),
         (lambda: Tree("t", (rod("rod"), rod("rod")), (HINGE,)), "stands there 2 times"),
         (lambda: Tree("t", (rod("world"),), (HINGE,)), "name of the ground"),
         (lambda: Tree("t", (rod("rod"), rod("other")), (HINGE,)), "child of 0 joints"),
@@ -168,7 +171,9 @@ def test_tree_from_urdf(tmp_path):
     inertia = turn @ np.array([[0.02, 0.001, 0], [0.001, 0.03, 0.002], [0, 0.002, 0.025]]) @ turn.T
     expected = inertia[1, 1] + 2 * (0.1**2 + 0.2**2) + 0.001 + 0.5 * 0.4**2
     np.testing.assert_allclose(mechanism.slopes([[0.3]], [[0.0]]).vv, expected, rtol=1e-12)
-    np.testing.assert_allclose(mechanism.pose("tip", [[np.pi / 2]])[1][0], [-0.4 * np.cos(0.4), -0.4 * np.sin(0.4), 1.0], atol=1e-12)
+    np.testing.assert_allclose(
+        mechanism.pose("tip", [[np.pi / 2]])[1][0], [-0.4 * np.cos(0.4), -0.4 * np.sin(0.4), 1.0], atol=1e-12
+    )
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ import numpy as np
 from ..core.numba_engine import inner, kernel
 from ..core.simulator import Array, Status
 from .constraints import add_gap_curvature, gap_slopes, pose_bend, pose_slopes, pose_start
-from .integrator import evaluate, new_scratch, newton_matrix, set_constants, set_forces, step
-from .kernels import body_slopes, curvature, gather_momentum, lift, place_links
+from .integrator import evaluate, new_scratch, put_gap_slopes, set_constants, set_forces, step
+from .kernels import body_slopes, curvature, gather_momentum, lift, place_links, prepare_curvature
 from .linear import factor, solve_columns, solve_transposed
 from .vectors import screw, vec
 
@@ -73,8 +73,10 @@ def differentiate(s, q, q1, lam, w, d):
     d.rq[:] = 0.0
     add_gap_curvature(s, w.values, w.end, lam, -1.0, d.rq)
     evaluate(s, q, q1, w)
-    newton_matrix(s, w)
+    prepare_curvature(s, w.values, w.mid)
     _midpoint_blocks(s, w, d)
+    _newton_matrix(s, w, d)
+    _damping_blocks(s, w, d)
     _force_columns(s, w, d)
     _gravity_columns(s, w, d)
     if len(w.h) > 0:
@@ -85,20 +87,34 @@ def differentiate(s, q, q1, lam, w, d):
 
 @inner
 def _midpoint_blocks(s, w, d):
-    """r_q, p_q, p_+ of the Lagrangian and the damping."""
+    """Add r_q, set p_q and p_+ of the Lagrangian, without damping. Entries of unrelated coordinates are and stay zero."""
     n, h = len(s.parent), s.dt
-    S, ww = w.mid.S, w.mid.w
+    S, ww, rq, pq, pn = w.mid.S, w.mid.w, d.rq, d.pq, d.pn
     for i in range(n):
-        for j in range(n):
-            d.pq[i, j], d.pn[i, j] = 0.0, 0.0
         a, b, t, j = screw(w.mid.a, i), screw(w.mid.b, i), vec(w.mid.t, i), i
         while j >= 0:
             M, C, D, Q = curvature(S, ww, j, a, b, t)
+            M, Q, even, odd = M / h, 0.25 * h * Q, 0.5 * (C + D), 0.5 * (C - D)
+            own = 0.0
             if i == j:
-                M += w.values[3 * n + i]
-                Q -= w.values[i]
-            _put_pair(d, i, j, 0.25 * h * Q, M / h, 0.5 * (C + D), 0.5 * (C - D))
+                M += w.values[3 * n + i] / h
+                Q -= 0.25 * h * w.values[i]
+            else:
+                own = Q + M - even
+            rq[i, j] += Q + M - even
+            rq[j, i] += own
+            pn[i, j] = Q + M + even
+            pn[j, i] = Q + M + even
+            pq[i, j] = Q - M - odd
+            pq[j, i] = Q - M + odd
             j = s.parent[j]
+
+
+@inner
+def _damping_blocks(s, w, d):
+    """Damping's share of the blocks."""
+    n = len(s.parent)
+    for i in range(n):
         damping = w.values[2 * n + i]
         d.rq[i, i] += s.early * damping
         d.pq[i, i] += (1.0 - s.early) * damping
@@ -106,15 +122,14 @@ def _midpoint_blocks(s, w, d):
 
 
 @inner
-def _put_pair(d, i, j, Q, M, even, odd):
-    """Entries ij and ji of the blocks; j comes before i or is i."""
-    d.rq[i, j] += Q + M - even
-    d.pn[i, j] = Q + M + even
-    d.pq[i, j] = Q - M - odd
-    if i != j:
-        d.rq[j, i] += Q + M - even
-        d.pn[j, i] = Q + M + even
-        d.pq[j, i] = Q - M + odd
+def _newton_matrix(s, w, d):
+    """K as in `integrator`: without damping, its first block is p_q'."""
+    n, K = len(s.parent), w.K
+    for i in range(n):
+        for j in range(n):
+            K[n - 1 - i, n - 1 - j] = d.pq[j, i]
+        K[n - 1 - i, n - 1 - i] -= s.early * w.values[2 * n + i]
+    put_gap_slopes(s, w)
 
 
 @inner

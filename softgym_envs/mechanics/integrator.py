@@ -162,10 +162,10 @@ def predict(s, q, p, w, q1):
 @inner
 def newton_matrix(s, w):
     """K = d(r, h) / d(q^+, lambda) = [[R, -G'], [G1, 0]] with R = h/4 Q + (C - C')/2 - M/h - a d, at the midpoint last evaluated."""
-    n, m, h, K = len(s.parent), len(w.h), s.dt, w.K
+    n, h, K = len(s.parent), s.dt, w.K
     prepare_curvature(s, w.values, w.mid)
-    for i in range(n + m):
-        for j in range(n + m):
+    for i in range(n):
+        for j in range(n):
             K[i, j] = 0.0
     for i in range(n):
         a, b, t, j = screw(w.mid.a, i), screw(w.mid.b, i), vec(w.mid.t, i), i
@@ -176,12 +176,21 @@ def newton_matrix(s, w):
             K[n - 1 - i, n - 1 - j] = even + odd
             j = s.parent[j]
         K[n - 1 - i, n - 1 - i] -= 0.25 * h * w.values[i] + w.values[3 * n + i] / h + s.early * w.values[2 * n + i]
+    put_gap_slopes(s, w)
+
+
+@inner
+def put_gap_slopes(s, w):
+    """-G' and G1 of K, where `end` is placed at q^+; and its empty block."""
+    n, m, K = len(s.parent), len(w.h), w.K
     if m > 0:
         gap_slopes(s, w.values, w.end, w.G1)
     for r in range(m):
         for i in range(n):
             K[n - 1 - i, n + r] = -w.G[r, i]
             K[n + r, n - 1 - i] = w.G1[r, i]
+        for k in range(m):
+            K[n + r, n + k] = 0.0
 
 
 @inner

@@ -194,7 +194,11 @@ class Mechanism:
         """
         batch, horizon = motion.applied.shape[:2]
         slopes = check_array("slopes", slopes, (batch, horizon + 1, self.nx))
-        mu, nu, by_constant = np.empty((batch, self.nx)), np.empty((batch, horizon, self.nu)), np.empty((batch, len(self.constants)))
+        mu, nu, by_constant = (
+            np.empty((batch, self.nx)),
+            np.empty((batch, horizon, self.nu)),
+            np.empty((batch, len(self.constants))),
+        )
         good = motion.status == Status.OK
         adjoint(self.structure, *self._arguments(motion), slopes, mu, nu, by_constant, good)
         for part in (mu, nu, by_constant):

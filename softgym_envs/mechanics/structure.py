@@ -82,10 +82,14 @@ def compile_tree(tree: Tree, constants: Sequence[str], dt: float, *, force_split
         raise OptionError(f"force_split is {force_split!r}, expected one of {', '.join(SPLITS)}")
     for name in tree.constants:
         if name not in constants:
-            raise StructureError(f"tree {tree.name!r} uses constant {name!r}; the constants are {', '.join(constants) or 'none'}")
+            raise StructureError(
+                f"tree {tree.name!r} uses constant {name!r}; the constants are {', '.join(constants) or 'none'}"
+            )
     ride = _rides(tree)
     base, place = _values(tree, ride, list(constants))
-    return Structure(float(dt), SPLITS[force_split], base, place, *_joints(tree, ride), *_bodies(tree, ride), *_ends(tree, ride))
+    return Structure(
+        float(dt), SPLITS[force_split], base, place, *_joints(tree, ride), *_bodies(tree, ride), *_ends(tree, ride)
+    )
 
 
 class Ride(NamedTuple):

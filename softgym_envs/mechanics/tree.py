@@ -54,10 +54,14 @@ class Body:
         check_values(where, "inertia", *self.inertia)
         check_values(where, "scale", self.scale, low=0.0, named=True)
         if len(self.inertia) not in (3, 6):
-            raise StructureError(f"{where}: inertia has {len(self.inertia)} numbers, expected (xx, yy, zz) or these and (xy, xz, yz)")
+            raise StructureError(
+                f"{where}: inertia has {len(self.inertia)} numbers, expected (xx, yy, zz) or these and (xy, xz, yz)"
+            )
         moments = np.linalg.eigvalsh(self.inertia_matrix)
         if moments[0] < -1e-9 * moments[2] or moments[0] + moments[1] < (1 - 1e-6) * moments[2]:
-            raise StructureError(f"{where}: principal moments {moments.tolist()} belong to no rigid body (each <= sum of the others)")
+            raise StructureError(
+                f"{where}: principal moments {moments.tolist()} belong to no rigid body (each <= sum of the others)"
+            )
         if self.mass == 0 and np.any(moments != 0):
             raise StructureError(f"{where}: has inertia but no mass")
 
@@ -295,7 +299,9 @@ def check_values(where: str, what: str, *values: Any, count: int = 0, low: float
         number = isinstance(value, (int, float, np.floating)) and not isinstance(value, bool)
         if not number or not isfinite(value) or value < low:
             limit = f" >= {low:g}" if isfinite(low) else ""
-            raise StructureError(f"{where}: {what} is {value!r}, expected a finite number{limit}{' or a name' if named else ''}")
+            raise StructureError(
+                f"{where}: {what} is {value!r}, expected a finite number{limit}{' or a name' if named else ''}"
+            )
 
 
 def _check_unique(kind: str, names: list[str]) -> None:

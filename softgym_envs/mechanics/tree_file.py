@@ -79,7 +79,11 @@ def _build(where: str, kind: type, table: dict[str, Any]) -> Any:
     values = {key: _plain(f"{where}: {key}", value) for key, value in table.items()}
     for field in fields(kind):
         default = field.default
-        if field.name in values and isinstance(values[field.name], tuple) != isinstance(default, tuple) and not _free(field.name):
+        if (
+            field.name in values
+            and isinstance(values[field.name], tuple) != isinstance(default, tuple)
+            and not _free(field.name)
+        ):
             raise FileFormatError(f"{where}: {field.name} is {table[field.name]!r}, expected like {default!r}")
     try:
         return kind(**values)

@@ -87,6 +87,4 @@ def put(A, i, start, a):
 @inner
 def along(A, i, B, j):
     """Product of two screws or of a screw with a wrench, rows (., 6)."""
-    return (
-        A[i, 0] * B[j, 0] + A[i, 1] * B[j, 1] + A[i, 2] * B[j, 2] + A[i, 3] * B[j, 3] + A[i, 4] * B[j, 4] + A[i, 5] * B[j, 5]
-    )
+    return A[i, 0] * B[j, 0] + A[i, 1] * B[j, 1] + A[i, 2] * B[j, 2] + A[i, 3] * B[j, 3] + A[i, 4] * B[j, 4] + A[i, 5] * B[j, 5]
