@@ -29,7 +29,8 @@ def chain(count: int = 3, *, length: float = 0.3, stiffness: float = 2.0, dampin
     bodies = tuple(rod(f"rod{i}", length, 0.4) for i in range(count))
     joints = tuple(
         Joint(
-            f"hinge{i}", "revolute", "world" if i == 0 else f"rod{i - 1}", f"rod{i}", axis=((0.0, 1.0, 0.0), (1.0, 0.0, 0.0))[i % 2],
+            f"hinge{i}", "revolute", "world" if i == 0 else f"rod{i - 1}", f"rod{i}",
+            axis=((0.0, 1.0, 0.0), (1.0, 0.0, 0.0))[i % 2],
             xyz=(0.0, 0.0, 0.0 if i == 0 else -length), stiffness=stiffness, damping=damping,
         )
         for i in range(count)
@@ -65,7 +66,8 @@ def rich(seed: int) -> tuple[Tree, np.ndarray]:
         named = {"stiffness": "k", "rest": "rest", "damping": "damping", "armature": "armature"} if i in (2, 4, 7) else {}
         joints.append(
             Joint(
-                f"j{i}", kind, parent, f"b{i}", tuple(rng.normal(size=3)), tuple(0.4 * rng.normal(size=3)), tuple(rng.normal(size=3)),
+                f"j{i}", kind, parent, f"b{i}",
+                tuple(rng.normal(size=3)), tuple(0.4 * rng.normal(size=3)), tuple(rng.normal(size=3)),
                 **{"stiffness": 2.0, "damping": 0.3, **named}, offset="offset" if i == 1 else 0.0,
             )
         )  # fmt: skip

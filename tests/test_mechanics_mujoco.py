@@ -26,7 +26,8 @@ def model_of(tree, timestep):
     last = f'name="{tree.bodies[-1].name}"'
     head, tail = inner.split(last)
     inner = head + last + tail.replace("/>\n        </body>", f"/>{tip}\n        </body>", 1)
-    return mujoco.MjModel.from_xml_string(f"""<mujoco><option timestep="{timestep}" gravity="0 0 -9.81" integrator="implicitfast"/>
+    return mujoco.MjModel.from_xml_string(f"""<mujoco>
+        <option timestep="{timestep}" gravity="0 0 -9.81" integrator="implicitfast"/>
         <worldbody>{inner}</worldbody><actuator><motor joint="hinge0"/></actuator></mujoco>""")
 
 

@@ -149,7 +149,8 @@ URDF = """<?xml version="1.0"?>
       <inertia ixx="0.02" iyy="0.03" izz="0.025" ixy="0.001" ixz="0" iyz="0.002"/></inertial>
     <visual><geometry><mesh filename="nowhere.stl"/></geometry></visual>
   </link>
-  <link name="tool"><inertial><mass value="0.5"/><inertia ixx="0.001" iyy="0.001" izz="0.001" ixy="0" ixz="0" iyz="0"/></inertial></link>
+  <link name="tool"><inertial><mass value="0.5"/>
+    <inertia ixx="0.001" iyy="0.001" izz="0.001" ixy="0" ixz="0" iyz="0"/></inertial></link>
   <joint name="shoulder" type="revolute"><parent link="base"/><child link="upper"/><origin xyz="0 0 1" rpy="0 0 0.4"/>
     <axis xyz="0 1 0"/><limit lower="-1" upper="2" effort="50" velocity="1.5"/><dynamics damping="0.7"/></joint>
   <joint name="flange" type="fixed"><parent link="upper"/><child link="tool"/><origin xyz="0 0 -0.4"/></joint>

@@ -3,9 +3,12 @@ r"""Holonomic constraints h(q) = 0 of a tree, their Jacobian and their second de
 A point r and an axis x of a link that joint i moves change by omega_i x r + v_i and omega_i x x; moving an ancestor j turns
 these vectors by omega_j. So for any vector d_i of that kind
 
-.. math:: \partial d_i / \partial q_j = \omega_j \times d_i, \qquad \lambda \cdot (\omega_j \times d_i) = \omega_j \cdot (d_i \times \lambda)
+.. math::
+   \partial d_i / \partial q_j = \omega_j \times d_i, \qquad
+   \lambda \cdot (\omega_j \times d_i) = \omega_j \cdot (d_i \times \lambda)
 
-Rows: weld (r - c, x.Y, x.Z, y.Z) with c, Y, Z of the pose; pin r_first - r_second. Legend: n coordinates, m rows, nc constraints.
+Rows: weld (r - c, x.Y, x.Z, y.Z) with c, Y, Z of the pose; pin r_first - r_second.
+Legend: n coordinates, m rows, nc constraints.
 """
 
 from __future__ import annotations
@@ -26,11 +29,11 @@ def pose_start(s, c):
 def pose_axes(s, values, c):
     """Rotation of a weld's pose, R_z R_y R_x, column by column: X, Y, Z."""
     k = pose_start(s, c) + 3
-    a, b, g = np.cos(values[k]), np.cos(values[k + 1]), np.cos(values[k + 2])
-    i, j, l = np.sin(values[k]), np.sin(values[k + 1]), np.sin(values[k + 2])
-    X = (b * g, b * l, -j)
-    Y = (i * j * g - a * l, i * j * l + a * g, i * b)
-    Z = (a * j * g + i * l, a * j * l - i * g, a * b)
+    cr, cp, cy = np.cos(values[k]), np.cos(values[k + 1]), np.cos(values[k + 2])
+    sr, sp, sy = np.sin(values[k]), np.sin(values[k + 1]), np.sin(values[k + 2])
+    X = (cp * cy, cp * sy, -sp)
+    Y = (sr * sp * cy - cr * sy, sr * sp * sy + cr * cy, sr * cp)
+    Z = (cr * sp * cy + sr * sy, cr * sp * sy - sr * cy, cr * cp)
     return X, Y, Z
 
 
@@ -38,8 +41,8 @@ def pose_axes(s, values, c):
 def pose_turns(s, values, c):
     """World axes about which the pose turns when its roll, pitch, yaw change."""
     k = pose_start(s, c) + 3
-    b, g, j, l = np.cos(values[k + 1]), np.cos(values[k + 2]), np.sin(values[k + 1]), np.sin(values[k + 2])
-    return (b * g, b * l, -j), (-l, g, 0.0), (0.0, 0.0, 1.0)
+    cp, cy, sp, sy = np.cos(values[k + 1]), np.cos(values[k + 2]), np.sin(values[k + 1]), np.sin(values[k + 2])
+    return (cp * cy, cp * sy, -sp), (-sy, cy, 0.0), (0.0, 0.0, 1.0)
 
 
 @inner

@@ -17,16 +17,14 @@ Legend: B batch, T control steps, n coordinates, m constraint rows, nu controls,
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.numba_engine import inner, kernel
-from ..core.simulator import Array, Status
+from ..core.simulator import Status
 from .constraints import gap_slopes, gaps
-from .kernels import Links, body_scales, curvature, new_links, place_links, prepare_curvature, read_values, slopes
+from .kernels import curvature, place_links, prepare_curvature, slopes
 from .linear import factor, solve
+from .scratch import force, new_scratch, set_constants, set_forces
 from .vectors import screw, vec
 
 STEP_TOLERANCE = 1e-12
@@ -40,77 +38,6 @@ SPEED_LIMIT = 1e3
 """Largest |v| [rad/s, m/s] before a row counts as diverged."""
 
 _OK, _DIVERGED, _UNSOLVED = int(Status.OK), int(Status.DIVERGED), int(Status.UNSOLVED)
-
-
-class Scratch(NamedTuple):
-    """Memory of one row's step; `values`, `scales` and `tau` are set before it, the rest is left behind by it."""
-
-    mid: Links
-    """At q_m."""
-    end: Links
-    """At q, later at q^+."""
-    values: Array
-    """(V,)"""
-    scales: Array
-    """(nb,)"""
-    tau: Array
-    """(n,) B u + offset."""
-    q: Array
-    """(n,) q_m."""
-    v: Array
-    """(n,)"""
-    Lq: Array
-    """(n,)"""
-    Lv: Array
-    """(n,)"""
-    h: Array
-    """(m,)"""
-    G: Array
-    """(m, n) at q."""
-    G1: Array
-    """(m, n) at q^+."""
-    K: Array
-    """(n + m, n + m) factors; coordinates stand in it from the last to the first, then the constraints."""
-    order: NDArray[np.int64]
-    """(n + m,)"""
-    b: Array
-    """(n + m,)"""
-    first: Array
-    """(n, n) factors of the first guess, coordinates in the same order."""
-
-
-@inner
-def new_scratch(s):
-    """Empty memory."""
-    n, m = len(s.parent), s.row[-1]
-    return Scratch(
-        new_links(s), new_links(s), np.zeros(len(s.base)), np.zeros(len(s.body)), np.zeros(n), np.zeros(n), np.zeros(n),
-        np.zeros(n), np.zeros(n), np.zeros(m), np.zeros((m, n)), np.zeros((m, n)), np.zeros((n + m, n + m)),
-        np.zeros(n + m, np.int64), np.zeros(n + m), np.zeros((n, n)),
-    )  # fmt: skip
-
-
-@inner
-def set_constants(s, constants, w):
-    """values and scales of one row's constants (P,)."""
-    read_values(s, constants, w.values)
-    body_scales(s, w.values, w.scales)
-
-
-@inner
-def set_forces(s, u, w):
-    """tau = B u + offset."""
-    n = len(s.parent)
-    for i in range(n):
-        w.tau[i] = w.values[4 * n + i]
-    for k in range(len(s.actuated)):
-        w.tau[s.actuated[k]] += u[k]
-
-
-@inner
-def force(s, w, i):
-    """f_i at the midpoint."""
-    return w.tau[i] - w.values[2 * len(s.parent) + i] * w.v[i]
 
 
 @inner
@@ -161,7 +88,7 @@ def predict(s, q, p, w, q1):
 
 @inner
 def newton_matrix(s, w):
-    """K = d(r, h) / d(q^+, lambda) = [[R, -G'], [G1, 0]] with R = h/4 Q + (C - C')/2 - M/h - a d, at the midpoint last evaluated."""
+    """K = d(r, h) / d(q^+, lambda) = [[R, -G'], [G1, 0]], R = h/4 Q + (C - C')/2 - M/h - a d, where last evaluated."""
     n, h, K = len(s.parent), s.dt, w.K
     prepare_curvature(s, w.values, w.mid)
     for i in range(n):

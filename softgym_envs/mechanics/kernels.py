@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core.numba_engine import inner, kernel
+from ..core.numba_engine import inner
 from ..core.simulator import Array
-from .vectors import add, along, cross, dot, mat, put, rotate, scaled, screw, times, turned, vec
+from .vectors import add, along, cross, dot, mat, put, rotate, scaled, times, turned, vec
 
 
 class Links(NamedTuple):
@@ -150,17 +150,17 @@ def _add_body(s, scale, k, x):
     i = s.body[k]
     R = mat(x.turn, i)
     c = add(vec(x.at, i), rotate(R, vec(s.com, k)))
-    m, I = s.mass[k], turned(R, mat(s.inertia, k))
+    m, A = s.mass[k], turned(R, mat(s.inertia, k))
     x.mass[i, 0] += scale * m
     x.mass[i, 1] += scale * m * c[0]
     x.mass[i, 2] += scale * m * c[1]
     x.mass[i, 3] += scale * m * c[2]
-    x.mass[i, 4] += scale * (I[0] + m * (c[1] * c[1] + c[2] * c[2]))
-    x.mass[i, 5] += scale * (I[1] - m * c[0] * c[1])
-    x.mass[i, 6] += scale * (I[2] - m * c[0] * c[2])
-    x.mass[i, 7] += scale * (I[3] + m * (c[0] * c[0] + c[2] * c[2]))
-    x.mass[i, 8] += scale * (I[4] - m * c[1] * c[2])
-    x.mass[i, 9] += scale * (I[5] + m * (c[0] * c[0] + c[1] * c[1]))
+    x.mass[i, 4] += scale * (A[0] + m * (c[1] * c[1] + c[2] * c[2]))
+    x.mass[i, 5] += scale * (A[1] - m * c[0] * c[1])
+    x.mass[i, 6] += scale * (A[2] - m * c[0] * c[2])
+    x.mass[i, 7] += scale * (A[3] + m * (c[0] * c[0] + c[2] * c[2]))
+    x.mass[i, 8] += scale * (A[4] - m * c[1] * c[2])
+    x.mass[i, 9] += scale * (A[5] + m * (c[0] * c[0] + c[1] * c[1]))
 
 
 @inner
@@ -242,59 +242,3 @@ def curvature(S, w, j, a, b, t):
         w0 * b[0] + w1 * b[1] + w2 * b[2] + w3 * b[3] + w4 * b[4] + w5 * b[5],
         w0 * a[0] + w1 * a[1] + w2 * a[2] + w3 * a[3] + w4 * a[4] + w5 * a[5] + S0 * t[0] + S1 * t[1] + S2 * t[2],
     )
-
-
-@kernel
-def lagrangian(s, q, v, constants):
-    """L = kinetic - potential energy of rows q, v (B, n), constants (B, P): both energies (B, 2) [J]."""
-    n = len(s.parent)
-    energies = np.zeros((len(q), 2))
-    x, values, scales = new_links(s), np.empty(len(s.base)), np.empty(len(s.body))
-    for row in range(len(q)):
-        read_values(s, constants[row], values)
-        body_scales(s, values, scales)
-        place_links(s, q[row], x)
-        move_links(s, v[row], x)
-        gather_momentum(s, scales, x)
-        g = gravity(s, values)
-        for i in range(n):
-            energies[row, 0] += 0.5 * v[row, i] * (along(x.S, i, x.H, i) + values[3 * n + i] * v[row, i])
-            energies[row, 1] += 0.5 * values[i] * (q[row, i] - values[n + i]) ** 2
-            if s.parent[i] < 0:
-                energies[row, 1] -= dot(g, (x.mass[i, 1], x.mass[i, 2], x.mass[i, 3]))
-    return energies
-
-
-@kernel
-def derivatives(s, q, v, constants, Lq, Lv, Q, C, M):
-    """First derivatives (B, n) and second derivatives (B, n, n) of L at rows q, v (B, n), constants (B, P)."""
-    x, values, scales = new_links(s), np.empty(len(s.base)), np.empty(len(s.body))
-    for row in range(len(q)):
-        read_values(s, constants[row], values)
-        body_scales(s, values, scales)
-        place_links(s, q[row], x)
-        slopes(s, values, scales, q[row], v[row], x, Lq[row], Lv[row])
-        prepare_curvature(s, values, x)
-        Q[row], C[row], M[row] = 0.0, 0.0, 0.0
-        for i in range(len(s.parent)):
-            a, b, t, j = screw(x.a, i), screw(x.b, i), vec(x.t, i), i
-            while j >= 0:
-                M[row, i, j], C[row, i, j], C[row, j, i], Q[row, i, j] = curvature(x.S, x.w, j, a, b, t)
-                M[row, j, i], Q[row, j, i] = M[row, i, j], Q[row, i, j]
-                j = s.parent[j]
-            M[row, i, i] += values[3 * len(s.parent) + i]
-            Q[row, i, i] -= values[i]
-
-
-@kernel
-def link_poses(s, q):
-    """Rotations (B, n, 3, 3) and origins (B, n, 3) of the links at rows q (B, n)."""
-    n, x = len(s.parent), new_links(s)
-    turns, origins = np.empty((len(q), n, 3, 3)), np.empty((len(q), n, 3))
-    for row in range(len(q)):
-        place_links(s, q[row], x)
-        for i in range(n):
-            for k in range(9):
-                turns[row, i, k // 3, k % 3] = x.turn[i, k]
-            put(origins[row], i, 0, vec(x.at, i))
-    return turns, origins

@@ -1,7 +1,7 @@
 """Dense LU factors of small matrices that know what is zero: rows with a zero multiplier are left out.
 
-A diagonal entry is the pivot unless it is much smaller than the largest below it. So a tree's matrix, ordered from the leaves to
-the root, keeps its zeros: eliminating a leaf touches its ancestors only. Legend: N size, k columns.
+A diagonal entry is the pivot unless it is much smaller than the largest below it. So a tree's matrix, ordered from the leaves
+to the root, keeps its zeros: eliminating a leaf touches its ancestors only. Legend: N size, k columns.
 """
 
 from __future__ import annotations

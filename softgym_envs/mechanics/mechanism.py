@@ -18,8 +18,7 @@ from ..core.numba_engine import NumbaEngine
 from ..core.simulator import Array, IntArray, Linearization, Status, check_array, check_number
 from .derivatives import adjoint, linearization, sensitivities
 from .integrator import forward, simulate
-from .kernels import derivatives, lagrangian, link_poses
-from .points import constraint_values, point_slopes
+from .queries import constraint_values, derivatives, lagrangian, link_poses, point_slopes
 from .statics import find_rest
 from .structure import Structure, compile_tree, place_frame
 from .tree import Tree
@@ -273,7 +272,7 @@ class Mechanism:
         return motion.path, motion.multipliers, motion.applied, motion.gains, motion.constants, motion.substeps
 
     def _rows(self, constants: Any, batch: int) -> Array:
-        """(B, P)"""
+        """Constants of every row, (B, P)."""
         array = np.atleast_2d(np.asarray(constants, dtype=np.float64))
         if len(array) == 1:
             array = np.repeat(array, batch, axis=0)
@@ -284,7 +283,7 @@ class Mechanism:
         return q, check_array("v", v, q.shape), self._rows(constants, len(q))
 
     def _gains(self, gains: Any, horizon: int) -> Array:
-        """(0, 1 or T, nu, nx)"""
+        """Gains, (0, 1 or T, nu, nx)."""
         if gains is None:
             return np.zeros((0, self.nu, self.nx))
         array = np.asarray(gains, dtype=np.float64)
@@ -300,5 +299,5 @@ class Mechanism:
         values[:, s.place >= 0] = rows[:, s.place[s.place >= 0]]
         total = values[:, 4 * n : 5 * n] - values[:, 2 * n : 3 * n] * v
         if control is not None:
-            np.add.at(total, (slice(None), s.actuated), check_array("control", control, (len(q), self.nu)))
+            total[:, s.actuated] += check_array("control", control, (len(q), self.nu))
         return np.asarray(total)

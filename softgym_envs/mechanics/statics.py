@@ -14,9 +14,10 @@ import numpy as np
 from ..core.numba_engine import inner, kernel
 from ..core.simulator import Status
 from .constraints import add_gap_curvature, gap_slopes, gaps
-from .integrator import largest, new_scratch, set_constants
+from .integrator import largest
 from .kernels import curvature, place_links, prepare_curvature, slopes
 from .linear import factor, solve
+from .scratch import new_scratch, set_constants
 from .vectors import screw, vec
 
 LONGEST_STEP = 0.2

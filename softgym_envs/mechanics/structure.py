@@ -7,7 +7,7 @@ m constraint rows, nu controls, V values, P constants.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,10 @@ SPLITS = {"left": 1.0, "symmetric": 0.5}
 
 
 class Structure(NamedTuple):
-    """What all rows share. Values: stiffness, rest, damping, armature, offset (n each), gravity (3), scale (nb), poses (6 nc)."""
+    """What all rows share.
+
+    Values: stiffness, rest, damping, armature, offset (n each), gravity (3), scale (nb), poses (6 nc).
+    """
 
     dt: float
     early: float
@@ -87,9 +90,8 @@ def compile_tree(tree: Tree, constants: Sequence[str], dt: float, *, force_split
             )
     ride = _rides(tree)
     base, place = _values(tree, ride, list(constants))
-    return Structure(
-        float(dt), SPLITS[force_split], base, place, *_joints(tree, ride), *_bodies(tree, ride), *_ends(tree, ride)
-    )
+    parts: dict[str, Any] = {**_joints(tree, ride), **_bodies(tree, ride), **_ends(tree, ride)}
+    return Structure(dt=float(dt), early=SPLITS[force_split], base=base, place=place, **parts)
 
 
 class Ride(NamedTuple):
@@ -127,17 +129,17 @@ def place_frame(tree: Tree, frame: Frame) -> Ride:
     return _rides(tree)[frame.body].then(rotation(frame.rpy), frame.xyz)
 
 
-def _joints(tree: Tree, ride: dict[str, Ride]) -> tuple[Places, NDArray[np.bool_], Array, Array, Array]:
+def _joints(tree: Tree, ride: dict[str, Ride]) -> dict[str, Any]:
     """parent, prismatic, origin, axis, turn."""
     carriers = [ride[joint.parent].then(rotation(joint.rpy), joint.xyz) for joint in tree.moving]
     axes = [np.array(joint.axis) / np.linalg.norm(joint.axis) for joint in tree.moving]
-    return (
-        np.array([carrier.joint for carrier in carriers], dtype=np.int64),
-        np.array([joint.kind == "prismatic" for joint in tree.moving]),
-        np.array([carrier.origin for carrier in carriers]),
-        np.array([carrier.rotation @ axis for carrier, axis in zip(carriers, axes, strict=True)]),
-        np.array([_turn(j, c.rotation, a) for j, c, a in zip(tree.moving, carriers, axes, strict=True)]),
-    )
+    return {
+        "parent": np.array([carrier.joint for carrier in carriers], dtype=np.int64),
+        "prismatic": np.array([joint.kind == "prismatic" for joint in tree.moving]),
+        "origin": np.array([carrier.origin for carrier in carriers]),
+        "axis": np.array([carrier.rotation @ axis for carrier, axis in zip(carriers, axes, strict=True)]),
+        "turn": np.array([_turn(j, c.rotation, a) for j, c, a in zip(tree.moving, carriers, axes, strict=True)]),
+    }
 
 
 def _turn(joint: Joint, fixed: Array, axis: Array) -> Array:
@@ -148,17 +150,17 @@ def _turn(joint: Joint, fixed: Array, axis: Array) -> Array:
     return np.array([(fixed @ part).ravel() for part in (along, np.eye(3) - along, np.cross(np.eye(3), axis))])
 
 
-def _bodies(tree: Tree, ride: dict[str, Ride]) -> tuple[Places, Array, Array, Array]:
+def _bodies(tree: Tree, ride: dict[str, Ride]) -> dict[str, Any]:
     """body, mass, com, inertia of the bodies that have mass and move."""
     bodies = _heavy(tree, ride)
     rides = [ride[body.name] for body in bodies]
     turned = [r.rotation @ body.inertia_matrix @ r.rotation.T for r, body in zip(rides, bodies, strict=True)]
-    return (
-        np.array([r.joint for r in rides], dtype=np.int64),
-        np.array([body.mass for body in bodies], dtype=np.float64),
-        np.array([r.then(np.eye(3), body.com).origin for r, body in zip(rides, bodies, strict=True)]).reshape(-1, 3),
-        np.array([inertia.ravel() for inertia in turned]).reshape(-1, 9),
-    )
+    return {
+        "body": np.array([r.joint for r in rides], dtype=np.int64),
+        "mass": np.array([body.mass for body in bodies], dtype=np.float64),
+        "com": np.array([r.then(np.eye(3), body.com).origin for r, body in zip(rides, bodies, strict=True)]).reshape(-1, 3),
+        "inertia": np.array([inertia.ravel() for inertia in turned]).reshape(-1, 9),
+    }
 
 
 def _heavy(tree: Tree, ride: dict[str, Ride]) -> list[Body]:
@@ -166,7 +168,7 @@ def _heavy(tree: Tree, ride: dict[str, Ride]) -> list[Body]:
     return [body for body in tree.bodies if body.mass > 0 and ride[body.name].joint >= 0]
 
 
-def _ends(tree: Tree, ride: dict[str, Ride]) -> tuple[NDArray[np.bool_], Places, Places, Array, Array, Places]:
+def _ends(tree: Tree, ride: dict[str, Ride]) -> dict[str, Any]:
     """weld, row, ends, point, facing, actuated."""
     ground = ride[WORLD]
     pairs = []
@@ -176,14 +178,14 @@ def _ends(tree: Tree, ride: dict[str, Ride]) -> tuple[NDArray[np.bool_], Places,
         pairs.append((*rides, ground)[:2])
         if rides[0].joint == rides[-1].joint == -1 or (isinstance(constraint, Pin) and rides[0].joint == rides[1].joint):
             raise StructureError(f"constraint {constraint.name!r} holds nothing that can move")
-    return (
-        np.array([isinstance(constraint, Weld) for constraint in tree.constraints], dtype=np.bool_),
-        np.cumsum([0, *(constraint.rows for constraint in tree.constraints)]).astype(np.int64),
-        np.array([[r.joint for r in pair] for pair in pairs], dtype=np.int64).reshape(-1, 2),
-        np.array([[r.origin for r in pair] for pair in pairs], dtype=np.float64).reshape(-1, 2, 3),
-        np.array([pair[0].rotation.ravel() for pair in pairs], dtype=np.float64).reshape(-1, 9),
-        np.array([tree.coordinates.index(name) for name in tree.actuated], dtype=np.int64),
-    )
+    return {
+        "weld": np.array([isinstance(constraint, Weld) for constraint in tree.constraints], dtype=np.bool_),
+        "row": np.cumsum([0, *(constraint.rows for constraint in tree.constraints)]).astype(np.int64),
+        "ends": np.array([[r.joint for r in pair] for pair in pairs], dtype=np.int64).reshape(-1, 2),
+        "point": np.array([[r.origin for r in pair] for pair in pairs], dtype=np.float64).reshape(-1, 2, 3),
+        "facing": np.array([pair[0].rotation.ravel() for pair in pairs], dtype=np.float64).reshape(-1, 9),
+        "actuated": np.array([tree.coordinates.index(name) for name in tree.actuated], dtype=np.int64),
+    }
 
 
 def _values(tree: Tree, ride: dict[str, Ride], constants: list[str]) -> tuple[Array, Places]:

@@ -1,7 +1,7 @@
 r"""The same mechanics as CasADi expressions, written as a textbook would: the oracle of the kernels, and a symbolic step.
 
-Frames are 4 x 4 products down the tree, velocities are derivatives of positions, L = kinetic - potential energy; all derivatives
-are CasADi's. Nothing of `structure` or `kernels` is used. Legend: n coordinates, m rows, nu controls, P constants.
+Frames are 4 x 4 products down the tree, velocities are derivatives of positions, L = kinetic - potential energy; all
+derivatives are CasADi's. Nothing of `structure` or `kernels` is used. Legend: n coordinates, m rows, nu controls, P constants.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _rigid(ca: Any, R: Any, r: Any) -> Any:
 
 
 def _body_lagrangian(ca: Any, body: Body, place: Any, gravity: Any, q: Any, v: Any) -> Any:
-    """M |c'|^2 / 2 + omega . I omega / 2 + m g . c, with omega from R' R' = [omega]x in the body."""
+    """m |c'|^2 / 2 + omega . I omega / 2 + m g . c, with omega from R' R' = [omega]x in the body."""
     R, centre = place[:3, :3], (place @ ca.vertcat(*body.com, 1))[:3]
     rate = ca.reshape(ca.jtimes(R[:], q, v), 3, 3)
     spin = ca.inv_skew(R.T @ rate)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf, isfinite
+from math import inf
 from typing import Any
 
 import numpy as np
 
 from ..core.errors import StructureError
+from .checks import check_known, check_name, check_unique, check_values
 
 Value = float | str
 """A number, or the name of the constant that holds it."""
@@ -67,7 +68,7 @@ class Body:
 
     @property
     def inertia_matrix(self) -> np.ndarray:
-        """(3, 3) [kg m^2]"""
+        """About the centre of mass, (3, 3) [kg m^2]."""
         xx, yy, zz, xy, xz, yz = (*self.inertia, 0.0, 0.0, 0.0)[:6]
         return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]], dtype=np.float64)
 
@@ -200,8 +201,8 @@ class Tree:
             ("body", self.bodies), ("joint", self.joints), ("frame", self.frames), ("constraint", self.constraints)
         )  # fmt: skip
         for kind, parts in kinds:
-            _check_unique(kind, [part.name for part in parts])
-        _check_unique("actuated joint", list(self.actuated))
+            check_unique(kind, [part.name for part in parts])
+        check_unique("actuated joint", list(self.actuated))
         if not any(joint.kind != "fixed" for joint in self.joints):
             raise StructureError(f"tree {self.name!r} has no joint that moves")
         self._check_references()
@@ -245,7 +246,7 @@ class Tree:
         Raises:
             StructureError: There is none.
         """
-        _check_known("frame", name, [frame.name for frame in self.frames])
+        check_known("frame", name, [frame.name for frame in self.frames])
         return next(frame for frame in self.frames if frame.name == name)
 
     def _check_references(self) -> None:
@@ -253,16 +254,16 @@ class Tree:
         if bodies.count(WORLD) > 1:
             raise StructureError(f"a body is called {WORLD!r}, which is the name of the ground")
         for joint in self.joints:
-            _check_known(f"parent of joint {joint.name!r}", joint.parent, bodies)
-            _check_known(f"child of joint {joint.name!r}", joint.child, bodies[1:])
+            check_known(f"parent of joint {joint.name!r}", joint.parent, bodies)
+            check_known(f"child of joint {joint.name!r}", joint.child, bodies[1:])
         for frame in self.frames:
-            _check_known(f"body of frame {frame.name!r}", frame.body, bodies)
+            check_known(f"body of frame {frame.name!r}", frame.body, bodies)
         frames = [frame.name for frame in self.frames]
         for constraint in self.constraints:
             for name in [constraint.frame] if isinstance(constraint, Weld) else [constraint.first, constraint.second]:
-                _check_known(f"frame of constraint {constraint.name!r}", name, frames)
+                check_known(f"frame of constraint {constraint.name!r}", name, frames)
         for name in self.actuated:
-            _check_known("actuated joint", name, [joint.name for joint in self.joints if joint.kind != "fixed"])
+            check_known("actuated joint", name, [joint.name for joint in self.joints if joint.kind != "fixed"])
 
     def _check_descent(self) -> None:
         """Every body hangs on one joint, and through its parents on the world."""
@@ -281,35 +282,3 @@ class Tree:
                     circle = " -> ".join(path[path.index(path[-1]) :])
                     raise StructureError(f"bodies carry each other in a circle: {circle}; close a loop by a constraint instead")
                 path.append(parent[path[-1]])
-
-
-def check_name(where: str, name: Any) -> None:
-    """Raise `StructureError` unless `name` is a nonempty string."""
-    if not isinstance(name, str) or not name:
-        raise StructureError(f"{where}: the name must be a nonempty string")
-
-
-def check_values(where: str, what: str, *values: Any, count: int = 0, low: float = -inf, named: bool = False) -> None:
-    """Raise `StructureError` unless all `values` are finite numbers >= low; `named`: or names of constants."""
-    if count and len(values) != count:
-        raise StructureError(f"{where}: {what} has {len(values)} numbers, expected {count}")
-    for value in values:
-        if named and isinstance(value, str) and value:
-            continue
-        number = isinstance(value, (int, float, np.floating)) and not isinstance(value, bool)
-        if not number or not isfinite(value) or value < low:
-            limit = f" >= {low:g}" if isfinite(low) else ""
-            raise StructureError(
-                f"{where}: {what} is {value!r}, expected a finite number{limit}{' or a name' if named else ''}"
-            )
-
-
-def _check_unique(kind: str, names: list[str]) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise StructureError(f"{kind} {name!r} stands there {names.count(name)} times; names must differ")
-
-
-def _check_known(what: str, name: str, known: list[str]) -> None:
-    if name not in known:
-        raise StructureError(f"{what} is {name!r}, which is unknown; there are {', '.join(known) or 'none'}")

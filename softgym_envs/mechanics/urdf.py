@@ -1,7 +1,7 @@
 """Trees from URDF files: inertias, joints, limits, damping. Meshes, colours, transmissions and collisions are left out.
 
-Read with the standard library: of the parsers on PyPI, yourdfpy and urchin bring trimesh, lxml and more for meshes that mechanics
-does not need. Documents with a DTD are refused, so that no entity can expand.
+Read with the standard library: of the parsers on PyPI, yourdfpy and urchin bring trimesh, lxml and more for meshes, which
+mechanics does not need. Documents with a DTD are refused, so that no entity can expand.
 """
 
 from __future__ import annotations
@@ -109,13 +109,16 @@ def _read_joint(path: str | Path, joint: Element) -> Joint:
         raise FileFormatError(f"{path}: joint {name!r} is of type {kind!r}, known are {', '.join(KINDS)}")
     if joint.find("mimic") is not None:
         raise FileFormatError(f"{path}: joint {name!r} mimics another one, which is not supported")
-    ends = [_attribute(path, joint.find(tag), "link", what=f"<{tag}> of joint {name!r}") for tag in ("parent", "child")]
+    parent, child = (
+        _attribute(path, joint.find(tag), "link", what=f"<{tag}> of joint {name!r}") for tag in ("parent", "child")
+    )
     xyz, rpy = _origin(path, joint)
     limit, bounded = joint.find("limit"), kind in ("revolute", "prismatic")
     return Joint(
         name,
         KINDS[kind],
-        *ends,
+        parent,
+        child,
         axis=_triple(path, joint.find("axis"), "xyz", (1.0, 0.0, 0.0)),
         xyz=xyz,
         rpy=rpy,

@@ -25,31 +25,31 @@ def mat(A, i):
 
 @inner
 def cross(a, b):
-    """A x b."""
+    """Cross product."""
     return a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
 
 
 @inner
 def dot(a, b):
-    """A . b."""
+    """Scalar product."""
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
 @inner
 def add(a, b):
-    """A + b."""
+    """Sum."""
     return a[0] + b[0], a[1] + b[1], a[2] + b[2]
 
 
 @inner
 def scaled(f, a):
-    """F a."""
+    """A vector times a number."""
     return f * a[0], f * a[1], f * a[2]
 
 
 @inner
 def rotate(R, a):
-    """R a."""
+    """A matrix times a vector."""
     return (
         R[0] * a[0] + R[1] * a[1] + R[2] * a[2],
         R[3] * a[0] + R[4] * a[1] + R[5] * a[2],
@@ -59,28 +59,25 @@ def rotate(R, a):
 
 @inner
 def times(A, B):
-    """A B."""
-    return (
-        A[0] * B[0] + A[1] * B[3] + A[2] * B[6], A[0] * B[1] + A[1] * B[4] + A[2] * B[7], A[0] * B[2] + A[1] * B[5] + A[2] * B[8],
-        A[3] * B[0] + A[4] * B[3] + A[5] * B[6], A[3] * B[1] + A[4] * B[4] + A[5] * B[7], A[3] * B[2] + A[4] * B[5] + A[5] * B[8],
-        A[6] * B[0] + A[7] * B[3] + A[8] * B[6], A[6] * B[1] + A[7] * B[4] + A[8] * B[7], A[6] * B[2] + A[7] * B[5] + A[8] * B[8],
-    )  # fmt: skip
+    """Product of two matrices."""
+    x = rotate(A, (B[0], B[3], B[6]))
+    y = rotate(A, (B[1], B[4], B[7]))
+    z = rotate(A, (B[2], B[5], B[8]))
+    return x[0], y[0], z[0], x[1], y[1], z[1], x[2], y[2], z[2]
 
 
 @inner
-def turned(R, I):
-    """R I R' of a symmetric I: its upper triangle (xx, xy, xz, yy, yz, zz)."""
-    T = times(R, I)
-    return (
-        T[0] * R[0] + T[1] * R[1] + T[2] * R[2], T[0] * R[3] + T[1] * R[4] + T[2] * R[5], T[0] * R[6] + T[1] * R[7] + T[2] * R[8],
-        T[3] * R[3] + T[4] * R[4] + T[5] * R[5], T[3] * R[6] + T[4] * R[7] + T[5] * R[8],
-        T[6] * R[6] + T[7] * R[7] + T[8] * R[8],
-    )  # fmt: skip
+def turned(R, A):
+    """R A R' of a symmetric A: its upper triangle (xx, xy, xz, yy, yz, zz)."""
+    T = times(R, A)
+    x, y, z = (R[0], R[1], R[2]), (R[3], R[4], R[5]), (R[6], R[7], R[8])
+    first, second, third = (T[0], T[1], T[2]), (T[3], T[4], T[5]), (T[6], T[7], T[8])
+    return dot(first, x), dot(first, y), dot(first, z), dot(second, y), dot(second, z), dot(third, z)
 
 
 @inner
 def put(A, i, start, a):
-    """A[i, start : start + 3] = a."""
+    """Write a vector into row i, from column `start`."""
     A[i, start], A[i, start + 1], A[i, start + 2] = a
 
 

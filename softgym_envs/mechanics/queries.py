@@ -1,0 +1,109 @@
+"""What Python asks of a tree, row by row: energies, derivatives, poses, points, constraints.
+
+Numba caches compiled code per source file: after a change in a file that this one uses, touch this one.
+Legend: B batch, n coordinates, m rows, P constants.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..core.numba_engine import kernel
+from .constraints import gap_slopes, gaps, sweep
+from .kernels import (
+    body_scales,
+    curvature,
+    gather_momentum,
+    gravity,
+    move_links,
+    new_links,
+    place_links,
+    prepare_curvature,
+    read_values,
+    slopes,
+)
+from .scratch import new_scratch, set_constants
+from .vectors import add, along, dot, mat, put, rotate, screw, vec
+
+
+@kernel
+def lagrangian(s, q, v, constants):
+    """L = kinetic - potential energy of rows q, v (B, n), constants (B, P): both energies (B, 2) [J]."""
+    n = len(s.parent)
+    energies = np.zeros((len(q), 2))
+    x, values, scales = new_links(s), np.empty(len(s.base)), np.empty(len(s.body))
+    for row in range(len(q)):
+        read_values(s, constants[row], values)
+        body_scales(s, values, scales)
+        place_links(s, q[row], x)
+        move_links(s, v[row], x)
+        gather_momentum(s, scales, x)
+        g = gravity(s, values)
+        for i in range(n):
+            energies[row, 0] += 0.5 * v[row, i] * (along(x.S, i, x.H, i) + values[3 * n + i] * v[row, i])
+            energies[row, 1] += 0.5 * values[i] * (q[row, i] - values[n + i]) ** 2
+            if s.parent[i] < 0:
+                energies[row, 1] -= dot(g, (x.mass[i, 1], x.mass[i, 2], x.mass[i, 3]))
+    return energies
+
+
+@kernel
+def derivatives(s, q, v, constants, Lq, Lv, Q, C, M):
+    """First derivatives (B, n) and second derivatives (B, n, n) of L at rows q, v (B, n), constants (B, P)."""
+    x, values, scales = new_links(s), np.empty(len(s.base)), np.empty(len(s.body))
+    for row in range(len(q)):
+        read_values(s, constants[row], values)
+        body_scales(s, values, scales)
+        place_links(s, q[row], x)
+        slopes(s, values, scales, q[row], v[row], x, Lq[row], Lv[row])
+        prepare_curvature(s, values, x)
+        Q[row], C[row], M[row] = 0.0, 0.0, 0.0
+        for i in range(len(s.parent)):
+            a, b, t, j = screw(x.a, i), screw(x.b, i), vec(x.t, i), i
+            while j >= 0:
+                M[row, i, j], C[row, i, j], C[row, j, i], Q[row, i, j] = curvature(x.S, x.w, j, a, b, t)
+                M[row, j, i], Q[row, j, i] = M[row, i, j], Q[row, i, j]
+                j = s.parent[j]
+            M[row, i, i] += values[3 * len(s.parent) + i]
+            Q[row, i, i] -= values[i]
+
+
+@kernel
+def link_poses(s, q):
+    """Rotations (B, n, 3, 3) and origins (B, n, 3) of the links at rows q (B, n)."""
+    n, x = len(s.parent), new_links(s)
+    turns, origins = np.empty((len(q), n, 3, 3)), np.empty((len(q), n, 3))
+    for row in range(len(q)):
+        place_links(s, q[row], x)
+        for i in range(n):
+            for k in range(9):
+                turns[row, i, k // 3, k % 3] = x.turn[i, k]
+            put(origins[row], i, 0, vec(x.at, i))
+    return turns, origins
+
+
+@kernel
+def constraint_values(s, q, constants, h, G):
+    """h (B, m) and dh/dq (B, m, n) at rows q (B, n)."""
+    w = new_scratch(s)
+    for row in range(len(q)):
+        set_constants(s, constants[row], w)
+        place_links(s, q[row], w.end)
+        gaps(s, w.values, w.end, h[row])
+        gap_slopes(s, w.values, w.end, G[row])
+
+
+@kernel
+def point_slopes(s, q, joint, origin):
+    """Jacobian (B, 3, n) of a point that rides on `joint` at `origin` (3,), at rows q (B, n)."""
+    found, x = np.zeros((len(q), 3, q.shape[1])), new_links(s)
+    for row in range(len(q)):
+        place_links(s, q[row], x)
+        i = joint
+        while i >= 0:
+            r = add(vec(x.at, joint), rotate(mat(x.turn, joint), (origin[0], origin[1], origin[2])))
+            u = sweep(x, i, r)
+            for k in range(3):
+                found[row, k, i] = u[k]
+            i = s.parent[i]
+    return found

@@ -1,0 +1,86 @@
+"""Memory of one row's step, and the constants and forces that are set in it before.
+
+Legend: n coordinates, nb bodies, m constraint rows, nu controls, P constants, V values.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.numba_engine import inner
+from ..core.simulator import Array
+from .kernels import Links, body_scales, new_links, read_values
+
+
+class Scratch(NamedTuple):
+    """Memory of one row's step; `values`, `scales` and `tau` are set before it, the rest is left behind by it."""
+
+    mid: Links
+    """At q_m."""
+    end: Links
+    """At q, later at q^+."""
+    values: Array
+    """(V,)"""
+    scales: Array
+    """(nb,)"""
+    tau: Array
+    """(n,) B u + offset."""
+    q: Array
+    """(n,) q_m."""
+    v: Array
+    """(n,)"""
+    Lq: Array
+    """(n,)"""
+    Lv: Array
+    """(n,)"""
+    h: Array
+    """(m,)"""
+    G: Array
+    """(m, n) at q."""
+    G1: Array
+    """(m, n) at q^+."""
+    K: Array
+    """(n + m, n + m) factors; coordinates stand in it from the last to the first, then the constraints."""
+    order: NDArray[np.int64]
+    """(n + m,)"""
+    b: Array
+    """(n + m,)"""
+    first: Array
+    """(n, n) factors of the first guess, coordinates in the same order."""
+
+
+@inner
+def new_scratch(s):
+    """Empty memory."""
+    n, m = len(s.parent), s.row[-1]
+    return Scratch(
+        new_links(s), new_links(s), np.zeros(len(s.base)), np.zeros(len(s.body)), np.zeros(n), np.zeros(n), np.zeros(n),
+        np.zeros(n), np.zeros(n), np.zeros(m), np.zeros((m, n)), np.zeros((m, n)), np.zeros((n + m, n + m)),
+        np.zeros(n + m, np.int64), np.zeros(n + m), np.zeros((n, n)),
+    )  # fmt: skip
+
+
+@inner
+def set_constants(s, constants, w):
+    """values and scales of one row's constants (P,)."""
+    read_values(s, constants, w.values)
+    body_scales(s, w.values, w.scales)
+
+
+@inner
+def set_forces(s, u, w):
+    """tau = B u + offset."""
+    n = len(s.parent)
+    for i in range(n):
+        w.tau[i] = w.values[4 * n + i]
+    for k in range(len(s.actuated)):
+        w.tau[s.actuated[k]] += u[k]
+
+
+@inner
+def force(s, w, i):
+    """f_i at the midpoint."""
+    return w.tau[i] - w.values[2 * len(s.parent) + i] * w.v[i]
