@@ -1,0 +1,149 @@
+"""Speed of the tree mechanics beside CasADi, on the loop on Baxter's arm: 31 coordinates, 12 constraints, dt 0.01 s.
+
+One process, one thread, times of this thread's processor (other load does not count, but slows it). Both sides solve the same
+equations, and their states are compared. CasADi: SX, interpreted, `rootfinder("newton")` with its own derivatives.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import casadi as ca
+import numpy as np
+import tyro
+
+from softgym_envs.core.parameters import write_atomically
+from softgym_envs.loop.model import ARM, CONSTANTS, LoopModel
+from softgym_envs.mechanics import Mechanism
+from softgym_envs.mechanics.symbolic import step_equations
+
+GAINS = np.array([80.0, 92.0, 69.0, 53.0, 65.0, 40.0, 8.0])
+"""[N m/rad]"""
+
+
+@dataclass
+class Args:
+    """What to measure."""
+
+    links: int = 12
+    """Of the loop."""
+    steps: int = 2000
+    """Of the motion (20 s)."""
+    casadi_steps: int = 100
+    """Of CasADi's motion: it is slow."""
+    rounds: int = 5
+    """Repetitions; the median counts."""
+    out: Path | None = None
+    """Where the numbers go, as JSON."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table [s]."""
+
+    what: str
+    ours: float
+    casadi: float | None
+
+    def __str__(self) -> str:
+        if self.casadi is None:
+            return f"{self.what:<44} {self.ours * 1e6:10.1f} us"
+        return f"{self.what:<44} {self.ours * 1e6:10.1f} us {self.casadi * 1e6:12.1f} us {self.casadi / self.ours:8.1f} x"
+
+
+def seconds(work: Callable[[], object], rounds: int) -> float:
+    """Median time of `work`, after one run that does not count."""
+    work()
+    times = []
+    for _ in range(rounds):
+        begin = time.thread_time()
+        work()
+        times.append(time.thread_time() - begin)
+    return float(np.median(times))
+
+
+class Case:
+    """The arm swings by 0.1 rad about its start, under feedback of position."""
+
+    def __init__(self, links: int, steps: int) -> None:
+        model = LoopModel(links)
+        self.mechanism, self.constants = Mechanism(model.tree, 0.01, CONSTANTS), model.defaults
+        self.tree, n = model.tree, self.mechanism.n
+        q = np.zeros((1, n))
+        q[0, :7] = model.start
+        rest = self.mechanism.rest(q, constants=self.constants, held=ARM)
+        self.start = self.mechanism.rest_state(rest.q, rest.needed[:, :7], self.constants)
+        self.gains = np.hstack([np.diag(GAINS), np.zeros((7, 2 * n - 7))])
+        wave = 0.05 * np.sin(0.01 * np.arange(steps)[:, None] * np.array([1.0, 0.8, 1.2, 0.9, 1.1, 0.7, 1.0]))
+        self.controls = (rest.needed[:, :7] + (rest.q[:, :7] + wave) * GAINS)[None]
+
+    def motion(self, steps: int) -> Any:
+        """Our simulation."""
+        return self.mechanism.simulate(self.start, self.controls[:, :steps], self.constants, gains=self.gains)
+
+
+def casadi_step(case: Case) -> Any:
+    """casadi.Function (x, u, c) -> next x; Newton's method for (q+, lambda) from (q, 0), then p+."""
+    g, n = step_equations(case.tree, CONSTANTS, 0.01), case.mechanism.n
+    x, u, c, y, lam = (ca.SX.sym(name, g.size1_in(k)) for k, name in enumerate(("x", "u", "c", "y", "l")))
+    first = ca.vertcat(y[:n], ca.SX.zeros(n))
+    rows = g(x, u, c, first, lam)
+    problem = {"x": ca.vertcat(y[:n], lam), "p": ca.vertcat(x, u, c), "g": ca.vertcat(rows[:n], rows[2 * n :])}
+    solver = ca.rootfinder("solver", "newton", problem, {"linear_solver": "csparse", "abstol": 1e-10})
+    late = ca.Function("late", [x, u, c, y[:n]], [rows[n : 2 * n]])
+    X, U, C = ca.MX.sym("x", x.numel()), ca.MX.sym("u", u.numel()), ca.MX.sym("c", c.numel())
+    controls = U - ca.DM(case.gains) @ X
+    after = solver(ca.vertcat(X[:n], ca.DM.zeros(lam.numel())), ca.vertcat(X, controls, C))[:n]
+    return ca.Function("step", [X, U, C], [ca.vertcat(after, late(X, controls, C, after))], ["x", "u", "c"], ["y"])
+
+
+def compare(case: Case, args: Args) -> list[Row]:
+    """All lines of the table."""
+    mechanism, steps, short = case.mechanism, args.steps, args.casadi_steps
+    motion = case.motion(steps)
+    slopes = np.ones((1, steps + 1, mechanism.nx))
+    ours = {
+        "step": seconds(lambda: case.motion(steps), args.rounds) / steps,
+        "adjoint": seconds(lambda: mechanism.gradient(motion, slopes), args.rounds) / steps,
+        "forward": seconds(lambda: mechanism.sensitivities(motion), args.rounds) / steps,
+    }
+    step = casadi_step(case)
+    chain = step.mapaccum(short)
+    U, C, x = ca.DM(case.controls[0, :short].T), ca.DM(case.constants), ca.DM(case.start[0])
+    theirs = np.array(chain(x, U, ca.repmat(C, 1, short))).T
+    gap = np.abs(theirs - motion.states[0, 1 : short + 1]).max()
+    print(f"status {motion.status.tolist()}, states differ from CasADi's by {gap:.1e} at most over {short} steps")
+    constants = ca.MX.sym("c", C.numel())
+    cost = ca.sum1(ca.sum2(chain(x, U, ca.repmat(constants, 1, short))))
+    gradient = ca.Function("gradient", [constants], [ca.gradient(cost, constants)])
+    exact = mechanism.gradient(case.motion(short), np.ones((1, short + 1, mechanism.nx))).constants[0]
+    print(f"gradients differ by {np.abs(np.array(gradient(C))[:, 0] - exact).max() / np.abs(exact).max():.1e}, relative")
+    slow_step = seconds(lambda: chain(x, U, ca.repmat(C, 1, short)), 2) / short
+    slow_gradient = seconds(lambda: gradient(C), 1) / short
+    count = len(CONSTANTS)
+    return [
+        Row("one step", ours["step"], slow_step),
+        Row("one gradient, per step, with its simulation", ours["step"] + ours["adjoint"], slow_gradient),
+        Row(f"one gradient of {steps} steps", (ours["step"] + ours["adjoint"]) * steps, slow_gradient * steps),
+        Row(f"adjoint alone, per step, {count} constants", ours["adjoint"], None),
+        Row(f"forward sensitivities, per step, {count} constants", ours["forward"], None),
+    ]
+
+
+def main(args: Args) -> None:
+    """Measure and print."""
+    rows = compare(Case(args.links, args.steps), args)
+    print(f"{'':<44} {'ours':>13} {'CasADi':>15} {'ratio':>10}")
+    for row in rows:
+        print(row)
+    if args.out is not None:
+        write_atomically(args.out, json.dumps([asdict(row) for row in rows], indent=1).encode())
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Args))
