@@ -1,7 +1,7 @@
 r"""The same mechanics as CasADi expressions, written as a textbook would: the oracle of the kernels, and a symbolic step.
 
-Frames are 4 x 4 products down the tree, velocities are derivatives of positions, L = kinetic - potential energy; all
-derivatives are CasADi's. Nothing of `structure` or `kernels` is used. Legend: n coordinates, m rows, nu controls, P constants.
+Frames are 4 x 4 products down the tree, velocities are added up joint by joint, L = kinetic - potential energy; all derivatives
+are CasADi's. Nothing of `structure` or `kernels` is used. Legend: n coordinates, m rows, nu controls, P constants.
 """
 
 from __future__ import annotations
@@ -52,11 +52,12 @@ def describe(tree: Tree, constants: Sequence[str]) -> SymbolicTree:
         return c[list(constants).index(value)] if isinstance(value, str) else ca.SX(value)
 
     place = _places(ca, tree, q)
+    motion = _motions(ca, tree, place, v)
     gravity = ca.vertcat(*(number(part) for part in tree.gravity))
     energy: Any = ca.SX(0)
     for body in tree.bodies:
         if body.mass > 0:
-            energy += number(body.scale) * _body_lagrangian(ca, body, place[body.name], gravity, q, v)
+            energy += number(body.scale) * _body_lagrangian(ca, body, place[body.name], motion[body.name], gravity)
     force: Any = ca.SX.zeros(n)
     for i, joint in enumerate(tree.moving):
         energy += number(joint.armature) * v[i] ** 2 / 2 - number(joint.stiffness) * (q[i] - number(joint.rest)) ** 2 / 2
@@ -129,14 +130,26 @@ def _rigid(ca: Any, R: Any, r: Any) -> Any:
     return ca.vertcat(ca.horzcat(R, r), ca.horzcat(0, 0, 0, 1))
 
 
-def _body_lagrangian(ca: Any, body: Body, place: Any, gravity: Any, q: Any, v: Any) -> Any:
-    """m |c'|^2 / 2 + omega . I omega / 2 + m g . c, with omega from R' R' = [omega]x in the body."""
-    R, centre = place[:3, :3], (place @ ca.vertcat(*body.com, 1))[:3]
-    rate = ca.reshape(ca.jtimes(R[:], q, v), 3, 3)
-    spin = ca.inv_skew(R.T @ rate)
-    inertia = ca.DM(body.inertia_matrix.tolist())
-    speed = ca.jtimes(centre, q, v)
-    return body.mass * ca.sumsqr(speed) / 2 + spin.T @ inertia @ spin / 2 + body.mass * ca.dot(gravity, centre)
+def _motions(ca: Any, tree: Tree, place: dict[str, Any], v: Any) -> dict[str, tuple[Any, Any]]:
+    """Angular velocity of every body, and velocity of its origin, in the world."""
+    found = {WORLD: (ca.SX.zeros(3), ca.SX.zeros(3))}
+    for joint in tree.ordered:
+        omega, speed = found[joint.parent]
+        speed = speed + ca.cross(omega, (place[joint.child] - place[joint.parent])[:3, 3])
+        axis = place[joint.child][:3, :3] @ (ca.vertcat(*joint.axis) / ca.norm_2(ca.vertcat(*joint.axis)))
+        rate = v[tree.coordinates.index(joint.name)] * axis if joint.kind != "fixed" else ca.SX.zeros(3)
+        turning = joint.kind == "revolute"
+        found[joint.child] = (omega + rate, speed) if turning else (omega, speed + rate)
+    return found
+
+
+def _body_lagrangian(ca: Any, body: Body, place: Any, motion: tuple[Any, Any], gravity: Any) -> Any:
+    """m |c'|^2 / 2 + omega . R I R' omega / 2 + m g . c."""
+    arm = place[:3, :3] @ ca.vertcat(*body.com)
+    spin = place[:3, :3].T @ motion[0]
+    speed = motion[1] + ca.cross(motion[0], arm)
+    turning = spin.T @ ca.DM(body.inertia_matrix.tolist()) @ spin / 2
+    return body.mass * ca.sumsqr(speed) / 2 + turning + body.mass * ca.dot(gravity, place[:3, 3] + arm)
 
 
 def _gaps(ca: Any, tree: Tree, constraint: Any, place: dict[str, Any], number: Any) -> Any:
