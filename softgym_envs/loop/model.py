@@ -33,8 +33,8 @@ LOOP = ("theta_stiffness", "psi_stiffness", "loop_damping", "loop_scale")
 """Constants of the loop [N m/rad, N m/rad, N m s/rad, -]."""
 CONSTANTS = (*LOOP, "arm_damping", *(f"offset_{name}" for name in ARM), *CLAMP)
 """All constants, in the order of their vector (P = 18)."""
-START = (0.0, -0.55, 0.0, 0.75, 0.0, pi / 2 - 0.2, 0.0)
-"""[rad] The hand points down."""
+START = (0.0, -1.0, 0.0, 1.5, 0.0, pi / 2 - 0.5, 0.0)
+"""[rad] The hand points down; holding arm and loop takes 38 of s1's 50 N m."""
 
 
 @dataclass(frozen=True)
