@@ -17,7 +17,7 @@ import casadi as ca
 import numpy as np
 import tyro
 
-from softgym_envs.core.parameters import write_atomically
+from softgym_envs.core.files import write_atomically
 from softgym_envs.loop.model import ARM, CONSTANTS, LoopModel
 from softgym_envs.mechanics import Mechanism
 from softgym_envs.mechanics.symbolic import step_equations

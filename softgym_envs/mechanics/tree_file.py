@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import FileFormatError
-from ..core.parameters import read_toml
+from ..core.files import read_toml
 from .tree import Body, Frame, Joint, Pin, Tree, Weld
 
 PARTS: dict[str, tuple[str, type]] = {
