@@ -21,9 +21,10 @@ import tyro
 from agents.learning.evaluation import Evaluation, evaluate
 from agents.learning.policy import policy_of
 from agents.learning.rl import LearningPoint, Training, newest_checkpoint, train
-from agents.study.report import BLUE, plain_axes
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import git_commit, read_json, write_json
+from softgym_envs.core.page import BLUE, plain_axes
+from softgym_envs.rooms import room_of_task
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ def training_of(args: Args) -> Training:
         args.num_envs,
         seed=args.seed,
         checkpoint_every=args.checkpoint_every,
+        overrides=room_of_task(args.id).learning_of(args.id.rpartition(":")[2], args.algorithm),
     )
 
 

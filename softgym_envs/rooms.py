@@ -65,6 +65,19 @@ def tasks() -> tuple[TaskId, ...]:
     return tuple(task for room in rooms_by_path().values() for task in room.tasks)
 
 
+def room_of_task(task_id: str) -> Room:
+    """The room of an environment id, with or without "softgym_envs:" in front.
+
+    Raises:
+        OptionError: No room has it.
+    """
+    name = task_id.rpartition(":")[2]
+    for found in rooms_by_path().values():
+        if any(task.id == name for task in found.tasks):
+            return found
+    raise OptionError(f"unknown environment {task_id!r}; there are {', '.join(task.id for task in tasks())}")
+
+
 def add(path: str) -> Room:
     """Put a room on the list; `softgym_envs.add_room` registers its ids too.
 

@@ -17,14 +17,15 @@ from stable_baselines3 import PPO, SAC
 from agents.learning.evaluation import evaluate
 from agents.learning.policy import load_policy, policy_of
 from agents.learning.rl import Training, load_checkpoint, newest_checkpoint, settings, train
-from agents.study.jobs import Job, Study
+from agents.study.definition import Job, Study
 from agents.study.learned import PolicyWorker
 from agents.study.statistics import share
 from softgym_envs.core.errors import FileFormatError, OptionError
-from softgym_envs.rooms import tasks
+from softgym_envs.rooms import room_of_task, tasks
 
 ID = "softgym_envs:TensegrityCrawl-v0"
 ROLL = "softgym_envs:TensegrityRoll-v0"
+OWN = room_of_task(ROLL).learning_of("TensegrityRoll-v0", "ppo")
 QUICK = {"n_steps": 16, "n_epochs": 2}
 SHORT = {"max_episode_steps": 8}
 
@@ -72,7 +73,7 @@ OURS = ("softgym", "agents.", "SB3VecEnv", "SharedPolicy")
 
 def test_nothing_of_ours_is_inside_a_saved_policy(tmp_path):
     """Neither in the policy nor in a checkpoint, in plain letters or pickled."""
-    shared = Training(ROLL, 64, num_envs=4, keywords=SHORT, overrides={"n_steps": 8, "n_epochs": 1, "batch_size": 32})
+    shared = Training(ROLL, 64, num_envs=4, keywords=SHORT, overrides={**OWN, "n_steps": 8, "n_epochs": 1, "batch_size": 32})
     for index, run in enumerate((training(64), shared)):
         train(run, tmp_path / str(index))
         for path in (tmp_path / str(index)).glob("*.zip"):
@@ -184,9 +185,12 @@ def test_learning_improves_a_task_that_is_easy():
 def test_every_id_has_settings():
     for entry in tasks():
         for algorithm in ("ppo", "sac"):
-            assert 0 < settings(entry.id, algorithm)["gamma"] < 1
+            own = room_of_task(entry.id).learning_of(entry.id, algorithm)
+            assert 0 < settings(algorithm, own)["gamma"] < 1 and not set(own) - {*settings(algorithm), "final_rate"}
     with pytest.raises(OptionError, match="dqn"):
-        settings(ID, "dqn")
+        settings("dqn")
+    with pytest.raises(OptionError, match="unknown environment 'Roll'"):
+        room_of_task("Roll")
     with pytest.raises(OptionError, match="steps"):
         training(0)
 

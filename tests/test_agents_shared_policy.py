@@ -11,14 +11,16 @@ from agents.learning.policy import load_policy, policy_of
 from agents.learning.rl import Training, load_checkpoint, newest_checkpoint, train
 from agents.learning.shared_policy import SharedNetwork
 from softgym_envs.core.errors import OptionError, ShapeError
+from softgym_envs.rooms import room_of_task
 from softgym_envs.tensegrity import superball
 
 ID = "softgym_envs:TensegrityRoll-v0"
+OWN = room_of_task(ID).learning_of("TensegrityRoll-v0", "ppo")
 QUICK = {"n_steps": 8, "n_epochs": 1, "batch_size": 32}
 
 
 def roll(**changes):
-    return Training(ID, 64, num_envs=4, keywords={"max_episode_steps": 8}, overrides={**QUICK, **changes})
+    return Training(ID, 64, num_envs=4, keywords={"max_episode_steps": 8}, overrides={**OWN, **QUICK, **changes})
 
 
 def network(task):
@@ -85,6 +87,6 @@ def test_a_trained_policy_is_saved_and_loaded(tmp_path):
 
 def test_a_task_must_say_what_its_motors_look_at():
     with pytest.raises(OptionError, match="look at"):
-        train(Training(ID, 64, num_envs=4, keywords={"obs_mode": "state"}, overrides=QUICK))
+        train(Training(ID, 64, num_envs=4, keywords={"obs_mode": "state"}, overrides={**OWN, **QUICK}))
     with pytest.raises(ShapeError, match="indices below 3"):
         SharedNetwork(3, np.array([[[0, 3]]]), [4], [4])

@@ -84,7 +84,7 @@ def test_friction_is_drawn_anew_and_hidden():
 
 def test_finding_friction_out_pays():
     """At 5 mm, over ten episodes: who learns friction from the own pushes gets there, who assumes the middle mostly not."""
-    path = Path(__file__).parents[1] / "scripts" / "study_adaptive.py"
+    path = Path(__file__).parents[1] / "studies" / "adaptive" / "adaptive.py"
     spec = importlib.util.spec_from_file_location("study_adaptive", path)
     study = sys.modules["study_adaptive"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(study)

@@ -20,7 +20,7 @@ TRUE_GAIN = 2.0
 class PendulumCase:
     """Swing to one radian; the truth is the engine with another gain, so the identified engine is the truth."""
 
-    name: str = "pendulum"
+    description: str = "pendulum"
     unusable: bool = False
 
     def native(self):

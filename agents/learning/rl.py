@@ -42,62 +42,38 @@ Array = NDArray[np.float64]
 
 ALGORITHMS: dict[str, type[BaseAlgorithm]] = {"ppo": PPO, "sac": SAC}
 
-BRISK: dict[str, Any] = {
-    "n_steps": 16, "batch_size": 256, "n_epochs": 8, "learning_rate": LinearSchedule(3e-3, 0.0, 1.0),
-}  # fmt: skip
-"""PPO with many small updates, and a rate that falls to zero at the end: on VineGrow-v0 as good after 150 000 control steps
-as the usual ones after a million."""
-
-SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
-    "": {
-        "ppo": {
-            "n_steps": 64, "batch_size": 1024, "n_epochs": 5, "learning_rate": 3e-4, "gamma": 0.98, "gae_lambda": 0.95,
-            "ent_coef": 0.0, "shared": False, "policy_kwargs": {"net_arch": [256, 256], "log_std_init": -0.5},
-        },
-        "sac": {
-            "learning_rate": 3e-4, "gamma": 0.98, "batch_size": 256, "train_freq": 1, "gradient_steps": 8,
-            "learning_starts": 2000, "buffer_size": 300_000, "policy_kwargs": {"net_arch": [256, 256]},
-        },
+USUAL: dict[str, dict[str, Any]] = {
+    "ppo": {
+        "n_steps": 64, "batch_size": 1024, "n_epochs": 5, "learning_rate": 3e-4, "gamma": 0.98, "gae_lambda": 0.95,
+        "ent_coef": 0.0, "shared": False, "policy_kwargs": {"net_arch": [256, 256], "log_std_init": -0.5},
     },
-    "TensegrityRoll-v0": {
-        "ppo": {
-            **BRISK, "gamma": 0.95, "gae_lambda": 0.9,
-            "shared": True, "policy_kwargs": {"net_arch": {"pi": [48, 48], "vf": [128, 128]}, "log_std_init": -0.5},
-        },
-        "sac": {"gamma": 0.95},
-    },
-    "TensegrityCrawl-v0": {"ppo": {"gamma": 0.97}, "sac": {"gamma": 0.97}},
-    "TensegrityWaypoint-v0": {"ppo": {"gamma": 0.99}, "sac": {"gamma": 0.99}},
-    "VineGrow-v0": {
-        "ppo": {
-            **BRISK, "gamma": 0.97,
-            "policy_kwargs": {"net_arch": [128, 128], "log_std_init": -0.5},
-        },
+    "sac": {
+        "learning_rate": 3e-4, "gamma": 0.98, "batch_size": 256, "train_freq": 1, "gradient_steps": 8,
+        "learning_starts": 2000, "buffer_size": 300_000, "policy_kwargs": {"net_arch": [256, 256]},
     },
 }  # fmt: skip
-"""Id -> algorithm -> what differs from the entry "", which holds for every id.
+"""Algorithm -> settings, where the task's room declares no others (`Room.learning`).
 
-Keywords of stable-baselines3, and "shared": whether all actuators share one network (`.shared_policy`); the task must
-then say what they look at (`actuator_views`).
+Keywords of stable-baselines3, and two of ours: "final_rate", to which the learning rate falls in a line, and "shared": whether
+all actuators share one network (`.shared_policy`); the task must then say what they look at (`actuator_views`).
 """
 
 NUM_ENVS = {"ppo": 64, "sac": 16}
 """Rows of the batched environment."""
 
 
-def settings(env_id: str, algorithm: str) -> dict[str, Any]:
-    """Hyper-parameters of an id: keywords of the algorithm, and "shared"; see `SETTINGS`.
+def settings(algorithm: str, own: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The usual settings with one's own in their place.
 
-    >>> settings("softgym_envs:TensegrityRoll-v0", "ppo")["gamma"]
-    0.95
+    >>> settings("ppo", {"gamma": 0.9})["gamma"]
+    0.9
 
     Raises:
         OptionError: Unknown algorithm.
     """
-    if algorithm not in ALGORITHMS:
-        raise OptionError(f"algorithm is {algorithm!r}, allowed are {', '.join(ALGORITHMS)}")
-    name = env_id.rpartition(":")[2]
-    return {**SETTINGS[""][algorithm], **SETTINGS.get(name, {}).get(algorithm, {})}
+    if algorithm not in USUAL:
+        raise OptionError(f"algorithm is {algorithm!r}, allowed are {', '.join(USUAL)}")
+    return {**USUAL[algorithm], **(own or {})}
 
 
 @dataclass(frozen=True)
@@ -121,10 +97,10 @@ class Training:
     checkpoint_every: int = 100_000
     """Control steps."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    """Hyper-parameters that differ from `settings`."""
+    """Settings that differ from `USUAL`: those of the room (`Room.learning_of`), and one's own."""
 
     def __post_init__(self) -> None:
-        settings(self.env_id, self.algorithm)
+        settings(self.algorithm)
         for name in ("steps", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise OptionError(f"{name} is {getattr(self, name)}, allowed is >= 1")
@@ -143,7 +119,10 @@ class Training:
 
     def hyperparameters(self) -> dict[str, Any]:
         """Keywords of the algorithm; a minibatch is no larger than what PPO collects."""
-        found = {**settings(self.env_id, self.algorithm), **self.overrides}
+        found = settings(self.algorithm, self.overrides)
+        final = found.pop("final_rate", None)
+        if final is not None:
+            found["learning_rate"] = LinearSchedule(found["learning_rate"], final, 1.0)
         if self.algorithm == "ppo":
             found["batch_size"] = min(found["batch_size"], self.rows * found["n_steps"])
         return found

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import OptionError
+from softgym_envs.core.objective import Objective
 from softgym_envs.core.simulator import Simulator, check_array
 
 Array = NDArray[np.float64]
@@ -94,6 +96,22 @@ class FeatureCost:
             if name != "target" and (checked < 0).any():
                 raise OptionError(f"{name} is {checked.tolist()}, allowed are weights >= 0")
             object.__setattr__(self, name, checked)
+
+    @classmethod
+    def of(cls, objective: Objective, simulator: Simulator, model: Any) -> FeatureCost:
+        """The cost of a room's objective, on this simulator's states.
+
+        Args:
+            objective: With a target.
+            simulator: Its control limits are what controls are measured by.
+            model: The structure that the features are of.
+        """
+        weight = objective.control_weight
+        effort = weight / simulator.control_bounds[1] ** 2 if weight else 0.0
+        return cls(
+            simulator, partial(objective.features, model), np.array(objective.aim), np.array(objective.weights),
+            control_weight=effort,
+        )  # fmt: skip
 
     def _weights(self, times: int) -> Array:
         """One row of feature weights per time, (T+1, m)."""

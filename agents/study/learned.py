@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..learning.evaluation import evaluate
 from ..learning.policy import policy_of
 from ..learning.rl import NUM_ENVS, LearningPoint, Training, settings, train
-from .jobs import Job, Study
-from .protocol import CONDITIONS, NOTHING, Case, EmpiricalParameters, identify
+from .conditions import CONDITIONS, NOTHING
+from .definition import Job, Study
+from .fits import EmpiricalParameters, identify
+from .protocol import Case
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -30,6 +32,8 @@ class PolicyWorker:
     """Keywords of both environments."""
     native: Mapping[str, Any] = field(default_factory=dict)
     """Keywords of our engine's environments."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Of the algorithm; see `agents.learning.rl.Training.overrides`."""
     truth: Mapping[str, Any] = field(default_factory=lambda: {"backend": "mujoco"})
     """Keywords that make an environment the truth."""
 
@@ -65,11 +69,11 @@ class PolicyWorker:
 
     def training(self, job: Job, steps: int, keywords: Mapping[str, Any]) -> Training:
         """At most `steps` control steps: PPO learns from whole batches, so few steps mean few rows and short batches."""
-        usual = settings(self.env_id, self.algorithm).get("n_steps", 1)
+        usual = settings(self.algorithm, self.settings).get("n_steps", 1)
         rows = min(NUM_ENVS[self.algorithm], max(steps // 64, 1))
         length = min(usual, steps // rows)
         whole = steps // (rows * length) * rows * length
-        overrides = {"n_steps": length} if self.algorithm == "ppo" else {}
+        overrides = {**self.settings, **({"n_steps": length} if self.algorithm == "ppo" else {})}
         seed = 1000 * self.study.seed + job.seed  # common to all conditions
         both = {**self.common, **keywords}
         return Training(self.env_id, whole, self.algorithm, both, rows, seed=seed, overrides=overrides)

@@ -71,7 +71,9 @@ class Room:
     recipe: str = ""
     """A `core.recipe.Recipe`: how the robot is recorded and identified."""
     study: str = ""
-    """What transfer studies need beside: starts, first policies, ranges of constants; see `agents.study.case`."""
+    """What transfer studies need beside: starts, first policies, ranges of constants; see `core.scenario`."""
+    learning: str = ""
+    """A mapping: id -> algorithm of reinforcement learning -> settings that differ from `agents.learning.rl.USUAL`."""
     objectives: Mapping[str, str] = field(default_factory=dict)
     """Name -> a `core.objective.Objective`: what studies and planners minimise."""
     soak: str = ""
@@ -89,6 +91,11 @@ class Room:
             if entry.id == task_id:
                 return entry
         raise OptionError(f"room {self.name!r} has no task {task_id!r}; there are {', '.join(t.id for t in self.tasks)}")
+
+    def learning_of(self, task_id: str, algorithm: str) -> Mapping[str, Any]:
+        """Settings of an algorithm on one of the ids; empty where nothing is special."""
+        settings: Mapping[str, Any] = load(self.learning).get(task_id, {}).get(algorithm, {}) if self.learning else {}
+        return settings
 
     def model(self, given: Any = None) -> Any:
         """A structure by its name, from a TOML file, or the given one itself; None: the room's first.

@@ -23,6 +23,9 @@ ROOM = Room(
     soak="softgym_envs.tensegrity.soak:CASES",
     picture="softgym_envs.tensegrity.picture:PICTURE",
     recipe="softgym_envs.tensegrity.recipe:RECIPE",
+    study="softgym_envs.tensegrity.study:STUDY",
+    learning="softgym_envs.tensegrity.learning:LEARNING",
+    objectives={"roll": "softgym_envs.tensegrity.tasks:ROLL", "crawl": "softgym_envs.tensegrity.tasks:CRAWL"},
     free_structure=("name", "actuated", "control_limit", "terrain"),
 )
 

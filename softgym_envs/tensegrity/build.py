@@ -13,7 +13,7 @@ from ..core.simulator import Simulator, check_number
 from ..core.task import Task
 from .model import TensegrityModel, with_terrain
 from .poses import Spread
-from .tasks import FollowVelocity, VisitWaypoints, terrain_level
+from .tasks import CRAWL, ROLL, FollowVelocity, VisitWaypoints, terrain_level
 from .terrain import Terrain
 
 Range = float | Sequence[float]
@@ -25,7 +25,7 @@ def roll(
     *,
     control_period: float = 0.1,
     obs_mode: str = "sensors",
-    target_speed: Range = 1.0,
+    target_speed: Range = ROLL.aim[0],
     heading: float | None = 0.0,
     control_weight: float = 0.01,
 ) -> tuple[Task, Simulator]:
@@ -52,7 +52,7 @@ def crawl(
     *,
     control_period: float = 0.1,
     obs_mode: str = "sensors",
-    target_speed: Range = 0.2,
+    target_speed: Range = CRAWL.aim[0],
     heading: float | None = 0.0,
     control_weight: float = 0.01,
     gravity: float = 0.981,
@@ -84,7 +84,7 @@ def crawl(
         constants={"gravity": check_number("gravity", gravity, unit="m/s^2")},
         target_speed=_interval("target_speed", target_speed),
         heading=heading,
-        velocity_weights=(25.0, 12.5, 2.5),
+        objective=CRAWL,
     )
     return task, simulate(model)
 

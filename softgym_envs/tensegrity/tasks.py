@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import OptionError
+from ..core.objective import Objective
 from ..core.row_kernel import RowKernel
 from ..core.simulator import check_number
 from ..core.task import BoolArray, Entry, Start
@@ -58,6 +59,10 @@ from .task_kernels import (
 
 Array = NDArray[np.float64]
 
+ROLL = Objective(TensegrityModel.com_velocity, weights=(1.0, 0.5, 0.1), target=(1.0, 0.0, 0.0))
+"""[Wang2020] V-C: (along, across, up) the command [m/s], weights [s^2/m^2]."""
+CRAWL = Objective(TensegrityModel.com_velocity, weights=(25.0, 12.5, 2.5), target=(0.2, 0.0, 0.0))
+"""As `ROLL`, over 0.2 m/s squared: the paper gives no target for the prism."""
 OBS_MODES = ("sensors", "state")
 LEVELS = (0.0, 3.0)
 """Allowed levels of uneven ground: the constant terrain_scale."""
@@ -171,15 +176,15 @@ class FollowVelocity(_Settings):
     r"""Track a commanded velocity v* of the centre of mass: reward -(w_x (v_x - v*)^2 + w_y v_y^2 + w_z v_z^2) - control.
 
     v is the velocity of the centre of mass at the end of the control step, in the command frame. The objective of [Wang2020]
-    V-C with target (1, 0, 0) m/s and weights (1, 0.5, 0.1), as named terms.
+    V-C (`ROLL`) or V-D (`CRAWL`), as named terms.
     """
 
-    target_speed: tuple[float, float] = (1.0, 1.0)
+    objective: Objective = ROLL
+    """Its weights: (along, across, up) the command; its target is the usual command."""
+    target_speed: tuple[float, float] = (ROLL.aim[0], ROLL.aim[0])
     """The commanded speed is drawn from this interval [m/s]."""
     heading: float | None = 0.0
     """Commanded direction, angle from the world's x axis [rad]; None draws a new one for every episode."""
-    velocity_weights: tuple[float, float, float] = (1.0, 0.5, 0.1)
-    """(along, across, up) the command [s^2/m^2]."""
     uneven: bool = False
     """Whether eight heights of the ground around the robot are observed, and `reset` takes the option "level"."""
 
@@ -297,7 +302,7 @@ class FollowVelocity(_Settings):
 
     @cached_property
     def _minus_weights(self) -> Array:
-        return -np.array([self.velocity_weights])
+        return -np.array([self.objective.weights])
 
     def success(self, state: Array, context: Array) -> BoolArray:
         """See `success_definition`."""

@@ -23,6 +23,9 @@ ROOM = Room(
     soak="softgym_envs.vine.soak:CASES",
     picture="softgym_envs.vine.picture:PICTURE",
     recipe="softgym_envs.vine.recipe:RECIPE",
+    study="softgym_envs.vine.study:STUDY",
+    learning="softgym_envs.vine.learning:LEARNING",
+    objectives={"reach": "softgym_envs.vine.tasks:REACH"},
     free_structure=("num_sections", "max_length", "initial_length", "max_growth", "max_steering", "base", "obstacles"),
 )
 

@@ -10,7 +10,7 @@ from ..core.simulator import Simulator
 from ..core.task import Task
 from .layouts import Clutter, Gap, Layout, Open, PaperClutter, WallAhead
 from .model import VineModel
-from .tasks import ReachGoal
+from .tasks import REACH, TOLERANCE, ReachGoal
 
 
 def grow(
@@ -19,9 +19,9 @@ def grow(
     *,
     control_period: float = 0.1,
     obs_mode: str = "sensors",
-    tolerance: float = 0.03,
+    tolerance: float = TOLERANCE,
     goal_length: Sequence[float] = (0.45, 1.0),
-    control_weight: float = 0.001,
+    control_weight: float = REACH.control_weight,
 ) -> tuple[Task, Simulator]:
     """A vine robot of 24 mm diameter grows from 0.3 m to at most 1.2 m and steers its tip to a goal in the open.
 
@@ -47,8 +47,8 @@ def navigate(
     obs_mode: str = "sensors",
     clutter: str = "random",
     level: float = 1.0,
-    tolerance: float = 0.03,
-    control_weight: float = 0.001,
+    tolerance: float = TOLERANCE,
+    control_weight: float = REACH.control_weight,
 ) -> tuple[Task, Simulator]:
     """A vine robot finds its way through clutter to a goal; five range readings at the tip see 0.3 m far.
 
@@ -87,7 +87,7 @@ def squeeze(
     obs_mode: str = "sensors",
     level: float = 1.0,
     tolerance: float = 0.04,
-    control_weight: float = 0.001,
+    control_weight: float = REACH.control_weight,
 ) -> tuple[Task, Simulator]:
     """A vine robot of 24 mm passes a gap of 26 to 32 mm between slanted jaws, leaning on them, to a goal behind.
 
@@ -112,8 +112,8 @@ def wall(
     *,
     control_period: float = 0.1,
     obs_mode: str = "sensors",
-    tolerance: float = 0.03,
-    control_weight: float = 0.001,
+    tolerance: float = TOLERANCE,
+    control_weight: float = REACH.control_weight,
 ) -> tuple[Task, Simulator]:
     """A vine robot grows into a wall and slides along it to a goal beside the wall ([Jitosho2021] IV-B2).
 

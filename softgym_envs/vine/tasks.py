@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import OptionError
+from ..core.objective import Objective
 from ..core.row_kernel import RowKernel
 from ..core.simulator import check_number
 from ..core.task import BoolArray, Entry, Start
@@ -43,6 +44,23 @@ from .task_kernels import (
 
 Array = NDArray[np.float64]
 
+
+def tip_position(model: VineModel, states: Array) -> Array:
+    """Where the tip is, (..., nx) -> (..., 2) [m]."""
+    return np.asarray(model.tip(states)[..., :2])
+
+
+def disturbance_scale(model: VineModel) -> Array:
+    """Tangent vector (n,) of a kick of 1 m/s: at full length it turns a link by 1 / max_length rad/s."""
+    scale = np.zeros(model.layout.n)
+    scale[model.num_links : 2 * model.num_links] = 1.0 / model.max_length
+    return scale
+
+
+REACH = Objective(tip_position, weights=(10.0, 10.0), control_weight=0.001)
+"""What planners minimise, [1/m^2]: distance of the tip from the goal, squared. The task rewards progress in that distance."""
+TOLERANCE = 0.03
+"""[m] The goal is reached within it."""
 OBS_MODES = ("sensors", "state")
 MAX_LEVEL = 3.0
 """Highest level of difficulty."""
@@ -66,9 +84,9 @@ class ReachGoal:
     """[s]"""
     obs_mode: str = "sensors"
     """"sensors" or "state"."""
-    control_weight: float = 0.001
+    control_weight: float = REACH.control_weight
     """Weight of the mean squared action."""
-    tolerance: float = 0.03
+    tolerance: float = TOLERANCE
     """[m]"""
     bonus: float = 1.0
     """Reward for reaching the goal."""
@@ -141,10 +159,8 @@ class ReachGoal:
 
     @cached_property
     def disturbance_scale(self) -> Array:
-        """A kick of 1 m/s at full length turns a link by 1 / max_length rad/s."""
-        scale = np.zeros(self.model.layout.n)
-        self.model.split(scale).omega[:] = 1.0 / self.model.max_length
-        return scale
+        """See the function of this name."""
+        return disturbance_scale(self.model)
 
     def option_constants(self, options: Mapping[str, Any]) -> Mapping[str, float]:
         """None."""

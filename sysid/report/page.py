@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from softgym_envs.core.errors import MissingDependencyError
+from softgym_envs.core.page import BLUE, GREY, INK, ORANGE, embed, new_figure, plain_axes, render_page
 
 from ..judgement.result import Estimate, FitResult
-
-INK, BLUE, ORANGE, GREY = "#1d2733", "#1f6fb4", "#d9822b", "#9aa7b4"
 
 
 def render(result: FitResult) -> str:
@@ -23,17 +19,8 @@ def render(result: FitResult) -> str:
     Raises:
         MissingDependencyError: matplotlib or jinja2 is not installed.
     """
-    try:
-        import jinja2
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingDependencyError(
-            f'the report needs matplotlib and jinja2: pip install "softgym-envs[report]" ({error})'
-        ) from error
-    source = (Path(__file__).parent / "templates" / "report.html").read_text(encoding="utf-8")
-    template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(source)
-    plots = {name: _embed(figure) for name, figure in figures(result, Figure).items()}
-    return str(template.render(r=result, plots=plots, n=number))
+    plots = {name: embed(figure) for name, figure in figures(result).items()}
+    return render_page(Path(__file__).parent / "templates" / "report.html", r=result, plots=plots, n=number)
 
 
 def number(value: float, digits: int = 5) -> str:
@@ -47,32 +34,15 @@ def number(value: float, digits: int = 5) -> str:
     return ("-" if value < 0 else "") + "∞" if math.isinf(value) else f"{value:.{digits}g}"
 
 
-def figures(result: FitResult, make: Any) -> dict[str, Any]:
-    """Every plot of the page by name; `make` is matplotlib's Figure class."""
+def figures(result: FitResult) -> dict[str, Any]:
+    """Every plot of the page by name."""
     plots = {"intervals": _intervals, "trace": _trace, "horizon": _horizon, "cost": _cost, "correlation": _correlation}
-    return {name: draw(result, make) for name, draw in plots.items()}
+    return {name: draw(result) for name, draw in plots.items()}
 
 
-def _embed(figure: Any) -> str:
-    """A figure as a data URI; SVG stays sharp."""
-    from matplotlib import rc_context
-
-    stream = io.BytesIO()
-    with rc_context({"svg.hashsalt": "softgym"}):
-        figure.savefig(stream, format="svg", bbox_inches="tight", metadata={"Date": None})
-    return "data:image/svg+xml;base64," + base64.b64encode(stream.getvalue()).decode()
-
-
-def _plain(axes: Any) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(True, color="#e6ebf0", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=INK, labelsize=9)
-
-
-def _intervals(result: FitResult, make: Any) -> Any:
+def _intervals(result: FitResult) -> Any:
     """Every constant on its own allowed range, 0 ... 1 in fit coordinates."""
-    figure = make(figsize=(9, 0.55 * len(result.estimates) + 0.9))
+    figure = new_figure(9, 0.55 * len(result.estimates) + 0.9)
     axes = figure.add_subplot()
     for row, estimate in enumerate(result.estimates):
         place = _placer(result, estimate)
@@ -91,7 +61,7 @@ def _intervals(result: FitResult, make: Any) -> Any:
     axes.set_ylim(len(result.estimates) - 0.5, -0.5)
     axes.set_xlim(-0.02, 1.02)
     axes.set_xticks([0, 1], ["lower bound", "upper bound"])
-    _plain(axes)
+    plain_axes(axes)
     axes.grid(False)
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False, fontsize=9)
     return figure
@@ -103,14 +73,14 @@ def _placer(result: FitResult, estimate: Estimate) -> Any:
     return lambda value: (float(spec.encode(value)) - lower) / (upper - lower)
 
 
-def _trace(result: FitResult, make: Any) -> Any:
+def _trace(result: FitResult) -> Any:
     """The six columns that move most, measured and predicted."""
     trace = result.trace
     travel = np.nan_to_num(np.nanmax(trace.measured, axis=0) - np.nanmin(trace.measured, axis=0))
     chosen = _varied(trace.names, travel)
     every = max(1, len(trace.times) // 500)
     rows = (len(chosen) + 1) // 2
-    figure = make(figsize=(9, 1.9 * rows + 0.5))
+    figure = new_figure(9, 1.9 * rows + 0.5)
     for place, column in enumerate(chosen):
         axes = figure.add_subplot(rows, 2, place + 1)
         shown = trace.measured[::every, column]
@@ -122,7 +92,7 @@ def _trace(result: FitResult, make: Any) -> Any:
             low - 0.4 * (high - low) - 1e-12, high + 0.4 * (high - low) + 1e-12
         )  # a diverging start must not hide the data
         axes.set_title(trace.names[column], fontsize=10, loc="left", color=INK)
-        _plain(axes)
+        plain_axes(axes)
         if place >= len(chosen) - 2:
             axes.set_xlabel("time [s]", fontsize=9)
         if place == 0:
@@ -143,14 +113,14 @@ def _varied(names: tuple[str, ...], travel: Any) -> list[int]:
     return sorted(chosen)
 
 
-def _horizon(result: FitResult, make: Any) -> Any:
+def _horizon(result: FitResult) -> Any:
     """RMS error against horizon, one panel per kind of quantity."""
     kinds = list(dict.fromkeys(e.kind for e in result.open_loop)) or ["other"]
     parts = list(dict.fromkeys(e.part for e in result.open_loop))
     style = {"train": ":", "validation": "--", "test": "-"}
     columns = min(3, len(kinds))
     rows = -(-len(kinds) // columns)
-    figure = make(figsize=(9, 2.7 * rows + 0.4))
+    figure = new_figure(9, 2.7 * rows + 0.4)
     for place, kind in enumerate(kinds):
         axes = figure.add_subplot(rows, columns, place + 1)
         for part in parts:
@@ -164,15 +134,15 @@ def _horizon(result: FitResult, make: Any) -> Any:
             f"RMS error [{kind}]" if kind != "other" else "RMS error (other columns)", fontsize=10, loc="left", color=INK
         )
         axes.set_xlabel("horizon [s]", fontsize=9)
-        _plain(axes)
+        plain_axes(axes)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.tight_layout()
     figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 0.99), ncols=3, frameon=False, fontsize=8)
     return figure
 
 
-def _cost(result: FitResult, make: Any) -> Any:
-    figure = make(figsize=(4.6, 3.4))
+def _cost(result: FitResult) -> Any:
+    figure = new_figure(4.6, 3.4)
     axes = figure.add_subplot()
     taken = [e for e in result.log if e.accepted]
     axes.semilogy([e.iteration for e in taken], [max(e.cost, 1e-300) for e in taken], "o-", color=BLUE, markersize=4)
@@ -181,12 +151,12 @@ def _cost(result: FitResult, make: Any) -> Any:
         "cost (a jump up: new weights)" if any(np.diff([e.cost for e in taken]) > 0) else "cost",
         fontsize=9,
     )
-    _plain(axes)
+    plain_axes(axes)
     return figure
 
 
-def _correlation(result: FitResult, make: Any) -> Any:
-    figure = make(figsize=(4.6, 3.4))
+def _correlation(result: FitResult) -> Any:
+    figure = new_figure(4.6, 3.4)
     axes = figure.add_subplot()
     matrix = result.correlation
     image = axes.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1)

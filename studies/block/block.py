@@ -1,7 +1,7 @@
 """Friction of the sliding block from simulated camera data, by four methods: the experiment of [Berard2008] slides 30-34.
 
-    python scripts/study_block.py                  # 20 seeds x 3 geometries x (own engine, MuJoCo) x 4 methods, and the plots
-    python scripts/study_block.py --seeds 3
+    python studies/block/block.py                  # 20 seeds x 3 geometries x (own engine, MuJoCo) x 4 methods, and the plots
+    python studies/block/block.py --seeds 3
 
 A weight of 0.5 kg pulls the block (1 kg, friction 0.33) by a string for 0.8 s; a camera sees x, y and the angle at 50 Hz with
 noise of 1 mm and 5 mrad. Data come from our own engine and from MuJoCo's block in space (round cones, soft contact, loads that
@@ -205,7 +205,7 @@ def main(args: Args) -> None:
     begin = time.perf_counter()
     rows, shown = study(args.seeds, args.evolution_seeds)
     document = {
-        "command": f"python scripts/study_block.py --seeds {args.seeds}",
+        "command": f"python studies/block/block.py --seeds {args.seeds}",
         "commit": git_commit(),
         "friction": TRUTH,
         "noise": NOISE,

@@ -1,7 +1,7 @@
 """Friction of falling and sliding particles through complementarity, over noise levels and seeds: the tables of [Berard2008].
 
-    python scripts/study_particles.py                    # 100 seeds x 5 noise levels, then 2, 3, 5, 10 and 100 particles
-    python scripts/study_particles.py --seeds 10 --counts 2 3
+    python studies/particles/particles.py                    # 100 seeds x 5 noise levels, then 2, 3, 5, 10 and 100 particles
+    python studies/particles/particles.py --seeds 10 --counts 2 3
 
 Setting of slides 27-29: friction 0.2, h = 0.05 s, 100 steps, start (0, 3) m, 5 N, 1 kg; noise uniform in [-eps, eps] on
 positions. Every fit starts at friction 1 from the noisy positions. A fit is global if its objective is at most that of the
@@ -186,7 +186,7 @@ def main(args: Args) -> None:
     """Both tables."""
     begin = time.perf_counter()
     document: dict[str, Any] = {
-        "command": f"python scripts/study_particles.py --seeds {args.seeds} --count-seeds {args.count_seeds}",
+        "command": f"python studies/particles/particles.py --seeds {args.seeds} --count-seeds {args.count_seeds}",
         "commit": git_commit(),
         "levels": [asdict(r) for r in levels(args.seeds)],
         "particles": [asdict(r) for r in many(args.counts, args.count_seeds)],

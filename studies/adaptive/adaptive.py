@@ -1,7 +1,7 @@
 """Does it pay to find friction out? SlidingBlock-v0 under one controller that knows, learns or assumes it.
 
-    python scripts/study_adaptive.py                 # 100 episodes x 3 controllers x 2 tolerances x 2 engines, a minute
-    python scripts/study_adaptive.py --episodes 20
+    python studies/adaptive/adaptive.py                 # 100 episodes x 3 controllers x 2 tolerances x 2 engines, a minute
+    python studies/adaptive/adaptive.py --episodes 20
 
 Friction is uniform in [0.15, 0.5] and another one in every episode; poses and velocities are seen with noise. The force acts
 at the centre of mass and the goal is not turned, so that the way there is a line and the best controller is a formula: the push
@@ -183,7 +183,7 @@ def main(args: Args) -> None:
         row for backend in args.backends for tolerance in args.tolerances for row in compare(backend, tolerance, args.episodes)
     ]
     document = {
-        "command": f"python scripts/study_adaptive.py --episodes {args.episodes}",
+        "command": f"python studies/adaptive/adaptive.py --episodes {args.episodes}",
         "commit": git_commit(),
         "keywords": KEYWORDS,
         "intervals": "[value, low, high], 95 %",

@@ -1,7 +1,7 @@
 """Controllers side by side: cost against wall time and against simulator steps, and how they keep up with the robot.
 
-    python scripts/benchmark_controllers.py                       # roll and crawl, all controllers, about an hour on 2 cores
-    python scripts/benchmark_controllers.py --tasks roll --controllers ilqg gps
+    python studies/controllers/controllers.py                       # roll and crawl, all controllers, about an hour on 2 cores
+    python studies/controllers/controllers.py --tasks roll --controllers ilqg gps
 
 Writes results/controllers/{runs.json, table.md, cost.png}. All start from the same state and first controls, and run in our
 engine with its default constants. Planners (ilqg, gps) plan 50 control steps at once; MPC controllers (mppi, ilqg_mpc)
@@ -32,12 +32,12 @@ from agents.planning.gps import GPSOptions, plan_gps
 from agents.planning.ilqg import ILQGOptions, plan_ilqg
 from agents.planning.mpc import ILQGController, SamplingController, SamplingOptions
 from agents.planning.plan import IterLog, random_controls, run_policy, total_cost
-from agents.study.jobs import write_json
-from agents.study.report import COLORS, plain_axes
 from softgym_envs.core.errors import SoftgymError
-from softgym_envs.core.files import git_commit, write_atomically
+from softgym_envs.core.files import git_commit, write_atomically, write_json
+from softgym_envs.core.page import COLORS, plain_axes
 from softgym_envs.tensegrity import TensegrityModel, TensegrityParameters, prism, superball
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.tensegrity.tasks import CRAWL, ROLL
 
 Array = NDArray[np.float64]
 Name = Literal["ilqg", "ilqg_differences", "gps", "mppi", "ilqg_mpc"]
@@ -99,8 +99,7 @@ def problem(task: str, seed: int, horizon: int) -> Problem:
     model: TensegrityModel = superball() if task == "roll" else prism()
     simulator = TensegritySimulator(model)
     parameters = TensegrityParameters(gravity=9.81 if task == "roll" else 0.981)
-    target, weights = (1.0, (1.0, 0.5, 0.1)) if task == "roll" else (0.2, (25.0, 12.5, 2.5))
-    cost = FeatureCost(simulator, model.com_velocity, np.array([target, 0.0, 0.0]), np.array(weights))
+    cost = FeatureCost.of(ROLL if task == "roll" else CRAWL, simulator, model)
     rest = model.place_on_ground(simulator.initial_state(1)[0])
     state, _ = simulator.step(rest[None], np.zeros((1, model.nu)), parameters, substeps=2000)
     rng = np.random.default_rng(seed)
@@ -239,7 +238,7 @@ def main(args: Args) -> int:
     machine = {"python": platform.python_version(), "processors": os.cpu_count(), "commit": git_commit()}
     write_json(args.out / "runs.json", {"machine": machine, "runs": [asdict(r) for r in results]})
     command = (
-        f"python scripts/benchmark_controllers.py --tasks {' '.join(args.tasks)} --controllers {' '.join(args.controllers)}"
+        f"python studies/controllers/controllers.py --tasks {' '.join(args.tasks)} --controllers {' '.join(args.controllers)}"
     )
     command += f" --seeds {args.seeds} --horizon {args.horizon} --iterations {args.iterations} --rollouts {args.rollouts}"
     write_atomically(args.out / "table.md", f"`{command}`, commit {git_commit()}\n\n{table(results)}\n{race(results)}".encode())

@@ -1,8 +1,8 @@
 """How well the tensegrity's constants are identified from its MuJoCo twin ([Wang2020] V-A, V-B), and from our own noisy data.
 
-    python scripts/study_identification.py --part air        one 5 s recording in the air -> cables and motors
-    python scripts/study_identification.py --part contact    one or five 5 s throws -> contact, in every contact mode
-    python scripts/study_identification.py --part recovery   50 noisy recordings of our engine: do intervals cover the truth?
+    python studies/identification/identification.py --part air        one 5 s recording in the air -> cables and motors
+    python studies/identification/identification.py --part contact    one or five 5 s throws -> contact, in every contact mode
+    python studies/identification/identification.py --part recovery   do intervals cover the truth?
 
 Results, with the thresholds of the issue beside the figures: results/identification/<part>.json.
 """
@@ -220,7 +220,7 @@ def main(args: Args) -> None:
     """Run one part, write its JSON."""
     begin = time.perf_counter()
     result = {"air": air, "contact": contact, "recovery": recovery}[args.part](args)
-    command = f"python scripts/study_identification.py --part {args.part}"
+    command = f"python studies/identification/identification.py --part {args.part}"
     document = {"command": command, "commit": git_commit(), "seconds": time.perf_counter() - begin, **result}
     path = args.out / f"{args.part}.json"
     write_atomically(path, (json.dumps(document, indent=1) + "\n").encode())

@@ -1,0 +1,295 @@
+"""The `Case` of any room: simulators, recordings, fits and costs of one of its tasks, from what the room declares.
+
+A room gives its engine and its truths, a `Recipe` (how it is recorded and identified), an `Objective` (what is to be achieved)
+and a `Scenario` (from where runs start, what planners begin with); nothing here knows a robot. What identifies is handed in,
+as agents and sysid stand beside each other: `RoomCase(room, task, identify=sysid.run_recipe, correct=sysid.fit_residual)`.
+
+Legend: B rows, T control steps, nx state, n tangent, nu control.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.errors import DataError, OptionError
+from softgym_envs.core.objective import Objective
+from softgym_envs.core.parameters import ParameterDistribution, Parameters, UniformParameters
+from softgym_envs.core.recipe import EXPERIMENT, Recipe, Stage
+from softgym_envs.core.room import Room
+from softgym_envs.core.scenario import BatchPolicy, Scenario, Scene
+from softgym_envs.core.simulator import Simulator
+from softgym_envs.core.task import load
+from softgym_envs.core.trajectory import DataSplit, TrajectorySet
+
+from ..models.residual import learn_correction
+from ..planning.cost import Cost, FeatureCost
+from ..planning.plan import random_controls
+from .protocol import Corrected, Identified
+
+Array = NDArray[np.float64]
+
+TESTS = 3
+"""Recordings that predictions are judged by."""
+FACTOR = 4.0
+"""Domain randomisation without data: constants within this factor of the guess."""
+SHARE = 0.25
+"""The same where a constant's scale is linear: within this share of what is allowed."""
+
+
+class Fitted(Protocol):
+    """What identification returns."""
+
+    @property
+    def parameters(self) -> Parameters:
+        """Constants."""
+        ...
+
+    @property
+    def verdict(self) -> str:
+        """In a sentence."""
+        ...
+
+    def distribution(self) -> ParameterDistribution:
+        """What the recordings leave open."""
+        ...
+
+
+class Identifier(Protocol):
+    """Runs a recipe, as `sysid.run_recipe` does."""
+
+    def __call__(
+        self, recipe: Recipe, simulator: Simulator, data: TrajectorySet, *, start: Parameters, stages: tuple[Stage, ...]
+    ) -> Fitted:
+        """Identify, stage by stage."""
+        ...
+
+
+@dataclass(frozen=True)
+class RoomCase:
+    """A task of a room as an `agents.study.protocol.Case`.
+
+    Raises:
+        OptionError: The room declares no study of this task.
+    """
+
+    room: Room
+    task: str
+    """Environment id, without the package."""
+    identify: Identifier
+    correct: Any
+    """Learns a correction of an engine that has one of its own, as `sysid.fit_residual` does."""
+    backend: str = "mujoco"
+    """Which world is the truth."""
+    recorded_task: str = ""
+    """Id of the task that is recorded; "": the scenario's own choice."""
+    stages: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Stage of the recipe -> options that differ from it, for quick studies."""
+
+    def __post_init__(self) -> None:
+        known = load(self.room.study) if self.room.study else {}
+        for task in filter(None, (self.task, self.recorded_task)):
+            if task not in known:
+                there = ", ".join(known) or "none"
+                raise OptionError(f"room {self.room.name!r} declares no study of {task!r}; there are {there}")
+        for name in self.stages:
+            self.recipe.stage(name)
+
+    # --- what the room declares ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def scenario(self) -> Scenario:
+        """Of the task."""
+        scenario: Scenario = load(self.room.study)[self.task]
+        return scenario
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """Of the room, with the options of this case.
+
+        Raises:
+            OptionError: The room has none.
+        """
+        if not self.room.recipe:
+            raise OptionError(f"room {self.room.name!r} declares no recipe: nothing can be identified")
+        recipe: Recipe = load(self.room.recipe)
+        changed = (replace(s, options=merged(s.options, self.stages.get(s.name, {}))) for s in recipe.stages)
+        return replace(recipe, stages=tuple(changed))
+
+    @cached_property
+    def scene(self) -> Scene:
+        """Robot and goal."""
+        return self.scenario.scene()
+
+    @property
+    def model(self) -> Any:
+        """The structure."""
+        return self.scene.model
+
+    @cached_property
+    def objective(self) -> Objective:
+        """With its target."""
+        objective: Objective = load(self.room.objectives[self.scenario.objective])
+        return objective if self.scene.target is None else objective.aimed(self.scene.target)
+
+    @property
+    def target(self) -> Array:
+        """(m,) of the objective."""
+        return np.array(self.objective.aim)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """For study.json: what decides the numbers, apart from the code."""
+        scenario, objective = self.scenario, self.objective
+        return {
+            "room": self.room.name,
+            "task": self.task,
+            "recorded": self.recorded_task or scenario.recorded or self.task,
+            "target": [round(entry, 9) for entry in objective.aim],
+            "weights": list(objective.weights),
+            "control_weight": objective.control_weight,
+            "constants": dict(scenario.constants),
+            "truth": {"backend": self.backend, **scenario.truth_constants},
+            "engine": {**scenario.options, **({} if scenario.dt is None else {"dt": scenario.dt})},
+            "guess": dict(self.recipe.guess),
+            "stages": {s.name: {"method": s.method, **s.options} for s in self.recipe.stages},
+        }
+
+    @property
+    def env_id(self) -> str:
+        """Of the same task."""
+        return f"softgym_envs:{self.task}"
+
+    @property
+    def env_keywords(self) -> dict[str, Any]:
+        """Of its environments, in both worlds."""
+        return dict(self.scenario.keywords)
+
+    @property
+    def native_keywords(self) -> dict[str, Any]:
+        """Of its environments in our engine."""
+        return {"simulator_options": dict(self.scenario.options)} if self.scenario.options else {}
+
+    @property
+    def hints(self) -> dict[str, Array]:
+        """For pictures."""
+        return {self.scenario.hint: np.concatenate([self.target, np.zeros(3)])[:3]}
+
+    # --- the protocol --------------------------------------------------------------------------------------------------
+
+    def native(self) -> Simulator:
+        """See `Case`."""
+        return self.room.simulator(self.model, dt=self.scenario.dt, options=self.scenario.options)
+
+    def truth(self) -> Simulator:
+        """See `Case`."""
+        return self.room.simulator(self.model, backend=self.backend, dt=self.scenario.dt)
+
+    def truth_parameters(self) -> Parameters:
+        """See `Case`."""
+        return self.truth().default_parameters.replace(**self.scenario.constants, **self.scenario.truth_constants)
+
+    def recorded(self) -> RoomCase:
+        """See `Case`."""
+        task = self.recorded_task or self.scenario.recorded or self.task
+        return self if task == self.task else replace(self, task=task, recorded_task="")
+
+    def adapt(self, parameters: Parameters) -> Parameters:
+        """See `Case`: the same constants with this scenario's own."""
+        fixed = self.scenario.constants
+        if parameters.batch is None:
+            return parameters.replace(**fixed)
+        return parameters.replace(**{name: np.full(parameters.batch, value) for name, value in fixed.items()})
+
+    def default(self) -> Parameters:
+        """See `Case`: the recipe's guess."""
+        return self.native().default_parameters.replace(**{**self.recipe.guess, **self.scenario.constants})
+
+    def best(self) -> Parameters:
+        """See `Case`."""
+        return self.scenario.best(self.truth_parameters())
+
+    def wide(self) -> UniformParameters:
+        """See `Case`: what the recipe fits, within `FACTOR` or `SHARE` of the guess."""
+        engine, default = self.native(), self.default()
+        intervals = {}
+        for name in dict.fromkeys(name for stage in self.recipe.stages for name in stage.free_of(engine)):
+            spec, value = default.specs()[name], float(getattr(default, name))
+            low, high = spec.bounds
+            if spec.scale == "log":
+                intervals[name] = (max(value / FACTOR, low), min(value * FACTOR, high))
+            else:
+                intervals[name] = (max(value - SHARE * (high - low), low), min(value + SHARE * (high - low), high))
+        return UniformParameters(intervals)
+
+    def cost(self, simulator: Simulator) -> Cost:
+        """See `Case`."""
+        return FeatureCost.of(self.objective, simulator, self.model)
+
+    def starts(self, rng: np.random.Generator, count: int) -> Array:
+        """See `Case`."""
+        return self.scenario.starts(self.native(), self.best(), rng, count)
+
+    def first_policy(self, rng: np.random.Generator) -> BatchPolicy:
+        """See `Case`: the scenario's policy with its noise."""
+        policy, noise = self.scenario.first_policy(self.model, rng), self.scenario.first_noise
+        if noise is None:
+            return policy
+        truth = self.truth()
+        added = random_controls(truth, noise.steps, rng=rng, amplitude=noise.amplitude, knots=noise.knots)
+        low, high = truth.control_bounds
+        return lambda x, t: np.clip(policy(x, t) + added[t % noise.steps], low, high)
+
+    def force_scale(self) -> Array:
+        """See `Case`."""
+        return self.scenario.force_scale(self.model)
+
+    def record(self, rng: np.random.Generator, steps: int) -> DataSplit:
+        """See `Case`: the recipe's experiments."""
+        return self.recipe.record(self.truth(), rng, steps=steps, parameters=self.truth_parameters(), tests=TESTS)
+
+    def fit(self, data: DataSplit) -> Identified:
+        """See `Case`: the recipe's stages."""
+        found = self.identify(self.recipe, self.native(), data.train, start=self.default(), stages=self.recipe.stages)
+        return Identified(found.parameters, found.distribution(), found.verdict)
+
+    def residual(self, data: DataSplit, fit: Identified, rng: np.random.Generator) -> Corrected:
+        """See `Case`: a correction that the engine has of its own, or one around it; learned on what is recorded."""
+        source, last = self.recorded(), self.recipe.experiments[-1].name
+        recordings = TrajectorySet(tuple(t for t in data.train if t.metadata.get(EXPERIMENT) == last))
+        if not len(recordings):
+            raise DataError(f"there is no recording of {last!r} to learn a correction from: record more steps")
+        start, native = self.scenario.first_residual, self.native()
+        if start is None:
+            substeps = recordings[0].substeps
+            around = learn_correction(source.native(), recordings, fit.parameters, substeps=substeps, rng=rng)
+            return Corrected(around.on(native), around.summary())
+        found = self.correct(source.native(), recordings, source.adapt(fit.parameters), start(rng))
+        inside: Any = native
+        return Corrected(replace(inside, residual=found.simulator.residual), found.summary())
+
+    def measure(self, states: Array) -> Mapping[str, Array]:
+        """See `Case`."""
+        return self.scenario.measure(self.model, self.target, states)
+
+    def position(self, states: Array) -> Array:
+        """See `Case`."""
+        return self.scenario.position(self.model, states)
+
+
+def merged(options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with changes, tables of tables too.
+
+    >>> merged({"starts": 3, "levenberg": {"max_iterations": 100}}, {"levenberg": {"max_iterations": 2}})
+    {'starts': 3, 'levenberg': {'max_iterations': 2}}
+    """
+    found = dict(options)
+    for name, value in changes.items():
+        inner = found.get(name)
+        found[name] = merged(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
+    return found

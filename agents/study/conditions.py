@@ -1,0 +1,54 @@
+"""The conditions that studies compare, and which of them a study must, may and cannot have."""
+
+from __future__ import annotations
+
+from softgym_envs.core.errors import OptionError
+
+from .definition import Condition, Study
+from .protocol import Case
+
+CONDITIONS = {
+    condition.name: condition
+    for condition in (
+        Condition("zero", "no control", "nominal", "fixed", learns=False),
+        Condition("guess", "first guess, not planned", "nominal", "fixed", learns=False),
+        Condition("nominal", "engine before identification", "nominal"),
+        Condition("wide", "wide domain randomisation", "wide"),
+        Condition("forces", "random forces", "forces"),
+        Condition("identified", "identified engine", "identified", data=True, budgeted=True),
+        Condition("posterior", "identified + posterior randomisation", "posterior", data=True, budgeted=True),
+        Condition("residual", "identified + residual model", "residual", data=True, budgeted=True, learns=False),
+        Condition("identified_mpc", "identified engine, replanned at every step", "identified", "mpc", True, True, False),
+        Condition("true_constants", "our engine with the true constants", "true"),
+        Condition("network", "network ensemble on the same data", "network", "sampling", True, True, False),
+        Condition("truth_budget", "the truth, with the data's steps only", "truth", "budgeted_plan", budgeted=True),
+        Condition("truth_sampled", "the truth, sample-based iLQG", "truth", "sampled_plan", learns=False),
+        Condition("truth", "the truth, unlimited (oracle)", "truth"),
+    )
+}
+ORACLE, NOMINAL, NOTHING = "truth", "nominal", "zero"
+"""Conditions that the return ratio and the share are measured against."""
+
+
+def possible(case: Case, conditions: tuple[str, ...]) -> tuple[str, ...]:
+    """Those conditions that make sense: without an engine, nothing is known of another robot or scene than the recorded one."""
+    at_home = case.recorded().description == case.description
+    return tuple(name for name in conditions if at_home or CONDITIONS[name].model != "network")
+
+
+def check_study(study: Study, case: Case) -> None:
+    """Raise `OptionError` unless the study has the conditions that its numbers are measured against, and no impossible one.
+
+    Raises:
+        OptionError: One is missing, or one has no counterpart in reinforcement learning, or is not `possible`.
+    """
+    for name in (NOMINAL, ORACLE) if study.kind == "rl" else (NOTHING, NOMINAL, ORACLE):
+        if name not in study.conditions:
+            raise OptionError(f"the study lacks the condition {name!r}, which its ratios are measured against")
+    for name in study.conditions:
+        if name not in CONDITIONS:
+            raise OptionError(f"unknown condition {name!r}; there are {', '.join(CONDITIONS)}")
+        if study.kind == "rl" and not (CONDITIONS[name].learns or name == NOTHING):
+            raise OptionError(f"condition {name!r} has no counterpart in reinforcement learning")
+        if name not in possible(case, (name,)):
+            raise OptionError(f"condition {name!r} has no engine, and the recordings are of another robot or scene")

@@ -1,0 +1,151 @@
+"""A study as data: what is compared, how often, and what was promised beforehand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from softgym_envs.core.errors import OptionError
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One way to a policy."""
+
+    name: str
+    text: str
+    """For the table."""
+    model: str
+    """What is planned or trained in; see `.conditions.CONDITIONS`."""
+    method: Literal["plan", "mpc", "sampling", "sampled_plan", "budgeted_plan", "fixed"] = "plan"
+    data: bool = False
+    """Needs recordings of the truth."""
+    budgeted: bool = False
+    """Depends on the budget of the truth's steps."""
+    learns: bool = True
+    """Has a counterpart in reinforcement learning."""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A promise: `quantity` of `condition` will be at least `limit`.
+
+    Raises:
+        OptionError: Unknown quantity.
+    """
+
+    condition: str
+    quantity: Literal["share", "ratio", "improvement"]
+    """share of the oracle's gain over doing nothing; ratio: share of its gain over `nominal`; improvement: P(> versus)"""
+    limit: float
+    versus: str = ""
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if self.quantity not in ("share", "ratio", "improvement"):
+            raise OptionError(f"quantity is {self.quantity!r}, allowed are 'share', 'ratio', 'improvement'")
+        if (self.quantity == "improvement") != bool(self.versus):
+            raise OptionError("versus names the other condition of an improvement, and nothing else")
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        what = f"P(better than {self.versus})" if self.versus else f"{self.quantity} of the oracle"
+        return f"{self.condition}: {what} ≥ {self.limit:g}"
+
+
+@dataclass(frozen=True)
+class Study:
+    """Everything that decides the numbers, apart from the case (robot, task, fit), which is named only.
+
+    Raises:
+        OptionError: A count is not positive, no budget, or a threshold on a condition that is not part of the study.
+    """
+
+    name: str
+    kind: Literal["plan", "mpc", "rl"]
+    """plan: iLQG once, then run; mpc: sampling MPC (MPPI), replanned at every control step; rl: a learned policy."""
+    conditions: tuple[str, ...]
+    budgets: tuple[int, ...]
+    """Physics steps of the truth for training; the first is the main one, the others make the budget curve."""
+    curve: tuple[str, ...] = ()
+    """Conditions of the budget curve."""
+    datasets: int = 5
+    seeds: int = 5
+    starts: int = 10
+    """Perturbed starts (rl: episodes), the same for all."""
+    horizon: int = 50
+    """Control steps."""
+    substeps: int = 100
+    """Physics steps per control step."""
+    restarts: int = 3
+    """Plans per run; the best in the condition's own model is kept."""
+    iterations: int = 40
+    """Of iLQG per plan."""
+    trust: float = 0.3
+    """See `agents.planning.ilqg.ILQGOptions`."""
+    difference_step: float | None = 1e-2
+    """See `agents.planning.ilqg.ILQGOptions`; the same everywhere, so the truth's derivatives are no better or worse."""
+    ensemble: int = 6
+    """Rows of robust conditions."""
+    force: float = 0.1
+    """Random kicks [m/s]."""
+    train_steps: int = 0
+    """rl: control steps."""
+    failure_cost: float = 100.0
+    """Cost of a run whose simulation fails."""
+    tuning_steps: int = 0
+    """Steps of the truth that were spent to choose the settings of this study."""
+    thresholds: tuple[Threshold, ...] = ()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        positive = ("datasets", "seeds", "starts", "horizon", "substeps", "restarts", "iterations", "ensemble")
+        for name in positive:
+            if getattr(self, name) < 1:
+                raise OptionError(f"{name} is {getattr(self, name)}, allowed is >= 1")
+        if not self.budgets or min(self.budgets) < 1:
+            raise OptionError(f"budgets are {self.budgets}, expected at least one, all >= 1")
+        if self.kind not in ("plan", "mpc", "rl") or (self.kind == "rl" and self.train_steps < 1):
+            raise OptionError(
+                f"kind is {self.kind!r} with train_steps {self.train_steps}; allowed are 'plan', 'mpc', or 'rl' with >= 1"
+            )
+        for condition in (*self.curve, *(name for t in self.thresholds for name in (t.condition, t.versus or t.condition))):
+            if condition not in self.conditions:
+                raise OptionError(f"condition {condition!r} is not part of the study; there are {', '.join(self.conditions)}")
+
+    @property
+    def budget(self) -> int:
+        """The main budget."""
+        return self.budgets[0]
+
+    def jobs(self, conditions: dict[str, Condition]) -> tuple[Job, ...]:
+        """All runs; conditions without data run once per seed.
+
+        Raises:
+            OptionError: A condition is unknown.
+        """
+        found = []
+        for name in self.conditions:
+            if name not in conditions:
+                raise OptionError(f"unknown condition {name!r}; there are {', '.join(conditions)}")
+            condition = conditions[name]
+            for budget in self.budgets if name in self.curve and condition.budgeted else self.budgets[:1]:
+                for dataset in range(self.datasets if condition.data else 1):
+                    found += [Job(name, budget if condition.budgeted else 0, dataset, seed) for seed in range(self.seeds)]
+        return tuple(found)
+
+
+class Job(NamedTuple):
+    """One run."""
+
+    condition: str
+    budget: int
+    """Physics steps of the truth for training; 0 where they do not matter."""
+    dataset: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return f"{self.condition}_b{self.budget}_d{self.dataset}_s{self.seed}"

@@ -1,0 +1,114 @@
+"""A study as a TOML file: which room and task, and every field of `Study`.
+
+name = "smoke"
+kind = "plan"
+conditions = ["zero", "nominal", "truth"]
+budgets = [1000]
+
+[case]
+room = "..."
+task = "..."
+
+[[thresholds]]
+condition = "nominal"
+quantity = "share"
+limit = 0.5
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from softgym_envs.core.errors import OptionError
+from softgym_envs.core.files import read_toml
+
+from .definition import Study, Threshold
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class CaseTable:
+    """The table [case]: what a study is about; see `.case.RoomCase`."""
+
+    room: str
+    task: str
+    backend: str = "mujoco"
+    recorded_task: str = ""
+    stages: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StudyFile:
+    """What a file holds."""
+
+    study: Study
+    case: CaseTable
+
+
+def read_study(path: Path) -> StudyFile:
+    """Read a study.
+
+    Raises:
+        FileFormatError: The file cannot be read, or is not TOML.
+        OptionError: An entry is missing, unknown, or not of its type.
+    """
+    document = dict(read_toml(path))
+    thresholds = document.pop("thresholds", [])
+    if not isinstance(thresholds, list):
+        raise OptionError(f"{path}: thresholds is {thresholds!r}, expected [[thresholds]] tables")
+    promised = tuple(_made(Threshold, f"{path}: thresholds", entry) for entry in thresholds)
+    case = _made(CaseTable, f"{path}: case", document.pop("case", {}))
+    return StudyFile(_made(Study, str(path), document, thresholds=promised), case)
+
+
+def _made(kind: type[T], where: str, table: Any, **more: Any) -> T:
+    """A dataclass from a table.
+
+    Raises:
+        OptionError: An entry is missing, unknown, or not of its type.
+    """
+    if not isinstance(table, Mapping):
+        raise OptionError(f"{where} is {table!r}, expected a table")
+    hints, given = typing.get_type_hints(kind), {**table, **more}
+    allowed = {entry.name: entry for entry in fields(kind)}  # type: ignore[arg-type]
+    for name in given:
+        if name not in allowed:
+            raise OptionError(f"{where} has {name!r}; allowed are {', '.join(allowed)}")
+    values = {name: more[name] if name in more else _checked(f"{where}: {name}", table[name], hints[name]) for name in given}
+    try:
+        return kind(**values)
+    except TypeError as error:  # of a dataclass: it names what is missing
+        raise OptionError(f"{where}: {str(error).partition('__init__() ')[2] or error}") from error
+
+
+def _checked(where: str, value: Any, hint: Any) -> Any:
+    """A value as its type: whole numbers are numbers, lists are tuples.
+
+    Raises:
+        OptionError: It is of another type.
+    """
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is tuple and isinstance(value, list):
+        return tuple(_checked(where, entry, inner[0]) for entry in value)
+    if origin is typing.Literal and value in inner:
+        return value
+    if origin in (typing.Union, types.UnionType):
+        return _checked(where, value, next(kind for kind in inner if kind is not type(None)))
+    if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    plain = origin or hint
+    if (
+        isinstance(plain, type)
+        and plain is not float
+        and isinstance(value, plain)
+        and isinstance(value, bool) == (plain is bool)
+    ):
+        return value
+    expected = " or ".join(map(repr, inner)) if origin is typing.Literal else getattr(hint, "__name__", str(hint))
+    raise OptionError(f"{where} is {value!r}, expected {expected}")

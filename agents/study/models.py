@@ -1,0 +1,104 @@
+"""What a condition plans in: our engine under some constants, with forces or a correction; networks; or the truth.
+
+Legend: B starts, T control steps, E rows of constants.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.errors import DataError
+from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.simulator import Simulator
+
+from ..models.forcing import ClockCost, ForcedSimulator
+from ..planning.cost import Cost
+from .definition import Condition, Job, Study
+from .fits import MODEL, POSTERIOR_SAMPLES, EmpiricalParameters, draw, identify, recordings, stream
+from .protocol import Case, Identified
+
+Array = NDArray[np.float64]
+
+SHORT_HORIZON = 8
+"""Control steps that receding-horizon conditions look ahead."""
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """What a condition plans in."""
+
+    simulator: Simulator
+    parameters: Parameters | None
+    """E rows, the reference first; None: the simulator's own"""
+    cost: Cost
+    substeps: int
+    truth_steps: dict[str, int] = field(default_factory=lambda: {"train": 0, "validation": 0})
+    """Spent to make the model."""
+    forced: ForcedSimulator | None = None
+    detail: dict[str, Any] = field(default_factory=dict)
+    """What else is known of the model, for the record."""
+
+    @property
+    def rows(self) -> int:
+        """E."""
+        return (self.parameters.batch or 1) if self.parameters is not None else 1
+
+    def states(self, state: Array, t: int = 0) -> Array:
+        """States of the robot at this control step as states of this simulator."""
+        return self.forced.timed(state, t) if self.forced is not None else state
+
+    def constants(self, batch: int) -> Parameters | None:
+        """Constants of `batch` times E rows, E running fastest."""
+        if self.parameters is None:
+            return None
+        return type(self.parameters).from_vector(np.tile(self.parameters.to_matrix(self.rows), (batch, 1)))
+
+    def reference(self) -> Parameters | None:
+        """Constants of the first row."""
+        return None if self.parameters is None else self.parameters.row(0)
+
+
+def build_model(case: Case, study: Study, job: Job, condition: Condition, out: Path) -> Model:
+    """The model of a condition; conditions with data read or make the fit of their data set."""
+    rng = stream(study, MODEL, job.budget, job.dataset, job.seed)
+    if condition.model == "truth":
+        truth = case.truth()
+        return Model(truth, case.truth_parameters(), case.cost(truth), study.substeps)
+    native = case.native()
+    cost = case.cost(native)
+    if condition.model == "network":
+        from ..models.network import train_networks
+
+        data = recordings(case.recorded(), study, job.budget, job.dataset)
+        fit_steps = identify(case, study, job.budget, job.dataset, out).truth_steps
+        network = train_networks(native, data.train, substeps=study.substeps, rng=rng)
+        return Model(network, None, cost, 1, fit_steps, detail={"network_error": network.networks.error})
+    if condition.model == "forces":
+        scale = study.force * case.force_scale()
+        horizon = study.horizon + (SHORT_HORIZON if study.kind == "mpc" else 0)
+        forced = ForcedSimulator(native, scale, study.ensemble - 1 or 1, horizon, int(rng.integers(2**31)))
+        return Model(forced, forced.rows(case.default(), ensemble=True), ClockCost(cost), study.substeps, forced=forced)
+    if not condition.data:
+        plain = {"nominal": case.default, "true": case.best}
+        if condition.model in plain:
+            return Model(native, plain[condition.model](), cost, study.substeps)
+        return Model(native, draw(case.default(), case.wide(), study.ensemble, rng), cost, study.substeps)
+    record = identify(case, study, job.budget, job.dataset, out)
+    if condition.model == "residual":
+        data = recordings(case.recorded(), study, job.budget, job.dataset)
+        fit = Identified(record.parameters, EmpiricalParameters(record.samples), record.note)
+        try:
+            native, note = case.residual(data, fit, rng)
+        except DataError as error:
+            note = f"no correction: {error}"
+        detail = {"residual": note}
+        return Model(native, fit.parameters, case.cost(native), study.substeps, record.truth_steps, detail=detail)
+    rows = record.parameters
+    if condition.model == "posterior":
+        rows = type(rows).from_vector(record.samples.to_matrix(POSTERIOR_SAMPLES)[: study.ensemble])
+    return Model(native, rows, cost, study.substeps, record.truth_steps)

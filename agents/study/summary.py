@@ -1,0 +1,227 @@
+"""From the runs of a study to its numbers and verdicts.
+
+Costs become two numbers per condition, both 1 for the oracle: *share* = (C_nothing - C) / (C_nothing - C_oracle), what of the
+gain over doing nothing is reached, and *ratio* = (C_nominal - C) / (C_nominal - C_oracle), the return ratio against the engine
+as it was before identification. Each is a ratio of interquartile means whose numerator and denominator are resampled together.
+Legend: G data sets, R seeds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.errors import DataError
+from softgym_envs.core.files import read_json
+
+from .conditions import CONDITIONS, NOMINAL, NOTHING, ORACLE
+from .definition import Job, Study, Threshold
+from .jobs import read_records
+from .statistics import (
+    Interval,
+    bootstrap,
+    bootstrap_improvement,
+    bootstrap_paired,
+    interquartile_mean,
+    optimality_gap,
+)
+
+Array = NDArray[np.float64]
+
+LIMIT = 1e3
+"""Ratios beyond it come from a denominator near zero and mean nothing."""
+
+
+@dataclass(frozen=True)
+class ConditionSummary:
+    """Numbers of one condition at one budget."""
+
+    condition: str
+    text: str
+    budget: int
+    runs: int
+    expected: int
+    """Runs that the study plans; fewer `runs` is an unfinished study."""
+    cost: Interval
+    share: Interval | None
+    """None without the conditions that it is measured against."""
+    ratio: Interval | None
+    improvement: Interval | None
+    """P(better than nominal)"""
+    gap: Interval | None
+    """Optimality gap: mean of what single runs lack to a share of 1."""
+    failed: int
+    """Simulations of the truth that failed."""
+    model_cost: float | None
+    """Expected in the condition's own model; beside `cost` it is the transfer gap."""
+    truth_steps: dict[str, float]
+    """Per run: train, validation, tuning."""
+    measures: dict[str, float]
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A promise and what became of it."""
+
+    threshold: Threshold
+    found: Interval | None
+    passed: bool
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        if self.found is None:
+            return f"NOT JUDGED: {self.threshold.text}: runs are missing"
+        word = "passed" if self.passed else "FAILED"
+        clear = self.found.low >= self.threshold.limit or self.found.high < self.threshold.limit
+        return f"{word}: {self.threshold.text}: found {self.found}" + ("" if clear else " (the interval holds the limit)")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All numbers of a study."""
+
+    study: Study
+    conditions: tuple[ConditionSummary, ...]
+    verdicts: tuple[Verdict, ...]
+    scores: dict[str, Array]
+    """Condition -> costs (G, R) at the main budget."""
+    errors: dict[str, list[list[float]]]
+    """Constants -> [horizon [s], mean error [m]], mean over the fits of the main budget"""
+
+    def shares(self, condition: str) -> Array | None:
+        """Every run's share of the oracle's gain, (G, R)."""
+        low, high = self.scores.get(ORACLE), self.scores.get(NOTHING)
+        if low is None or high is None or condition not in self.scores:
+            return None
+        best, nothing = float(interquartile_mean(low)), float(interquartile_mean(high))
+        return np.asarray((nothing - self.scores[condition]) / (nothing - best))
+
+    @property
+    def complete(self) -> bool:
+        """Whether every run is there."""
+        return not self.missing and all(condition.runs == condition.expected for condition in self.conditions)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Conditions without any run: they have no row in the table."""
+        there = {condition.condition for condition in self.conditions}
+        return tuple(name for name in self.study.conditions if name not in there)
+
+
+def summarise(study: Study, out: Path) -> Summary:
+    """Read the runs of a study; conditions without any run are left out.
+
+    Raises:
+        DataError: There is no run at all.
+        FileFormatError: A file cannot be read.
+    """
+    jobs = study.jobs(CONDITIONS)
+    records = read_records(out, jobs)
+    if not records:
+        raise DataError(f"{out} holds no run of the study {study.name!r}")
+    groups: dict[tuple[str, int], list[Job]] = {}
+    for job in jobs:
+        groups.setdefault((job.condition, job.budget), []).append(job)
+    main = {name: study.budget if CONDITIONS[name].budgeted else 0 for name in study.conditions}
+    scores = {name: matrix for name in study.conditions if (matrix := _matrix(groups[name, main[name]], records)) is not None}
+    conditions = tuple(
+        found
+        for key, members in groups.items()
+        if (found := _summarise_condition(study, key, members, records, scores)) is not None
+    )
+    verdicts = tuple(_judge(threshold, conditions, scores, study) for threshold in study.thresholds)
+    return Summary(study, conditions, verdicts, scores, _errors(study, out))
+
+
+def _matrix(jobs: list[Job], records: dict[Job, dict[str, Any]]) -> Array | None:
+    """Costs (G, R) over data sets and seeds that are complete; None if there are none."""
+    datasets = sorted({job.dataset for job in jobs})
+    seeds = [s for s in sorted({job.seed for job in jobs}) if all(j in records for j in jobs if j.seed == s)]
+    if not seeds:
+        return None
+    by_place = {(job.dataset, job.seed): records[job]["cost"] for job in jobs if job.seed in seeds}
+    return np.array([[by_place[d, s] for s in seeds] for d in datasets])
+
+
+def _tiled(*matrices: Array) -> list[Array]:
+    """The same (G, R): a condition without data is repeated for every data set; seeds that one lacks are cut."""
+    groups, runs = max(len(m) for m in matrices), min(m.shape[1] for m in matrices)
+    return [np.repeat(m[:, :runs], groups if len(m) == 1 else 1, axis=0) for m in matrices]
+
+
+def _part(condition: Array, worst: Array, best: Array) -> Array:
+    """(C_worst - C) / (C_worst - C_best) of interquartile means, bounded."""
+    c, w, b = (interquartile_mean(x) for x in (condition, worst, best))
+    with np.errstate(all="ignore"):
+        return np.asarray(np.clip(np.nan_to_num((w - c) / (w - b), nan=0.0), -LIMIT, LIMIT))
+
+
+def _summarise_condition(
+    study: Study, key: tuple[str, int], jobs: list[Job], records: dict[Job, dict[str, Any]], scores: dict[str, Array]
+) -> ConditionSummary | None:
+    name, budget = key
+    costs, there = _matrix(jobs, records), [records[job] for job in jobs if job in records]
+    if costs is None:
+        return None
+    rng = np.random.default_rng(study.seed)
+    parts: dict[str, Interval | None] = {"share": None, "ratio": None}
+    for part, worst in (("share", NOTHING), ("ratio", NOMINAL)):
+        if worst in scores and ORACLE in scores:
+            parts[part] = bootstrap_paired(_part, *_tiled(costs, scores[worst], scores[ORACLE]), rng=rng)
+    improvement = gap = None
+    if NOMINAL in scores and name != NOMINAL:
+        ours, theirs = _tiled(costs, scores[NOMINAL])
+        improvement = bootstrap_improvement(-ours, -theirs, rng)
+    if parts["share"] is not None:
+        nothing, best = (float(interquartile_mean(scores[condition])) for condition in (NOTHING, ORACLE))
+        if nothing > best:
+            gap = bootstrap((nothing - costs) / (nothing - best), rng, statistic=optimality_gap)
+    expected = [r["model_cost"] for r in there if r.get("model_cost") is not None]
+    return ConditionSummary(
+        name,
+        CONDITIONS[name].text,
+        budget,
+        len(there),
+        len(jobs),
+        bootstrap(costs, rng),
+        parts["share"],
+        parts["ratio"],
+        improvement,
+        gap,
+        sum(int(r["failed"]) for r in there),
+        float(np.mean(expected)) if expected else None,
+        {kind: float(np.mean([r["truth_steps"].get(kind, 0) for r in there])) for kind in ("train", "validation", "tuning")},
+        {m: float(np.mean([np.mean(r["measures"][m]) for r in there])) for m in there[0]["measures"]},
+        float(np.mean([r["seconds"] for r in there])) if all("seconds" in r for r in there) else None,
+    )
+
+
+def _judge(threshold: Threshold, conditions: tuple[ConditionSummary, ...], scores: dict[str, Array], study: Study) -> Verdict:
+    """A promise against what was found at the main budget."""
+    found: Interval | None = None
+    if threshold.quantity == "improvement":
+        if threshold.condition in scores and threshold.versus in scores:
+            ours, theirs = _tiled(scores[threshold.condition], scores[threshold.versus])
+            found = bootstrap_improvement(-ours, -theirs, np.random.default_rng(study.seed))
+    else:
+        mine = [a for a in conditions if a.condition == threshold.condition and a.budget in (0, study.budget)]
+        found = getattr(mine[0], threshold.quantity) if mine else None
+    return Verdict(threshold, found, found is not None and found.value >= threshold.limit)
+
+
+def _errors(study: Study, out: Path) -> dict[str, list[list[float]]]:
+    """Prediction errors, mean over the data sets of the main budget."""
+    gathered: dict[str, dict[float, list[float]]] = {}
+    for dataset in range(study.datasets):
+        path = out / "fits" / f"b{study.budget}_d{dataset}.json"
+        if path.exists():
+            for name, pairs in read_json(path)["errors"].items():
+                for horizon, error in pairs:
+                    gathered.setdefault(name, {}).setdefault(horizon, []).append(error)
+    return {name: [[h, float(np.mean(e))] for h, e in sorted(found.items())] for name, found in gathered.items()}

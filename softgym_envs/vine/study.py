@@ -1,0 +1,88 @@
+"""Vine robots in transfer studies: a tip is brought to a goal, in the open or through clutter.
+
+Legend: B rows, T control steps, nx state, nu control.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.parameters import Parameters
+from ..core.scenario import BatchPolicy, Scenario, Scene
+from ..core.simulator import Simulator
+from .layouts import Clutter, Layout, Open
+from .model import VineModel, with_obstacles
+from .obstacles import Obstacle
+from .parameters import VineBody, VineParameters
+from .tasks import TOLERANCE, disturbance_scale, tip_position
+
+Array = NDArray[np.float64]
+
+LINKS = 16
+"""Of the robot in studies."""
+DT = 0.005
+"""[s] Physics step of both worlds; the twin's contact needs the longer time constant of 2 DT there."""
+HALF_LENGTHS = (0.6, 0.75)
+"""[m] Lengths of a robot that ends at the goal: it can grow as long in the 5 s of a run."""
+
+
+def furnished(layout: Layout, seed: int) -> Scene:
+    """The robot among obstacles that stand, and the goal (2,) [m], both drawn once."""
+    model = layout.furnish(VineModel(num_links=LINKS))
+    drawn = layout.draw(model, np.random.default_rng(seed), 1.0)
+    stand = (Obstacle(o.shape, *map(float, pose)) for o, pose in zip(model.obstacles, drawn.poses, strict=True))
+    return Scene(with_obstacles(model, tuple(stand)), drawn.goal)
+
+
+def starts(engine: Simulator, parameters: Parameters, rng: np.random.Generator, count: int) -> Array:
+    """Robots of about the initial length with a slight bend, the first one straight."""
+    robot: Any = engine
+    model: VineModel = robot.model
+    length, bend = 0.02 * rng.standard_normal(count), 0.2 * rng.standard_normal(count)
+    length[:1], bend[:1] = 0.0, 0.0
+    first = model.initial_length
+    return np.stack([model.straight_state(first + float(a), float(b)) for a, b in zip(length, bend, strict=True)])
+
+
+def growing(model: VineModel, rng: np.random.Generator) -> BatchPolicy:
+    """Full growth under pressures that stay."""
+    limit = np.array(model.control_bounds[1])
+    control = limit * np.concatenate([[1.0], rng.uniform(0.0, 0.5, len(limit) - 1)])
+    return lambda x, t: np.tile(control, (len(x), 1))
+
+
+def distances(model: VineModel, target: Array, states: Array) -> Mapping[str, Array]:
+    """Distance of the tip from the goal [m]: the smallest, at the end; whether it was ever within `TOLERANCE`."""
+    distance = np.linalg.norm(tip_position(model, states) - target, axis=-1)
+    nearest = distance.min(axis=1)
+    return {"nearest [m]": nearest, "last [m]": distance[:, -1], "reached": (nearest < TOLERANCE).astype(np.float64)}
+
+
+def position(model: VineModel, states: Array) -> Array:
+    """The tip."""
+    tip = tip_position(model, states)
+    return np.concatenate([tip, np.zeros((*tip.shape[:-1], 1))], axis=-1)
+
+
+def body_constants(truth: Parameters) -> VineParameters:
+    """The twin's constants of the body; contact has others there."""
+    return VineParameters(**{name: getattr(truth, name) for name in VineBody.names()})
+
+
+_SHARED: dict[str, Any] = {
+    "starts": starts, "first_policy": growing, "force_scale": disturbance_scale, "measure": distances, "position": position,
+    "best": body_constants, "recorded": "VineGrow-v0", "dt": DT, "truth_constants": {"contact_timeconst": 2 * DT},
+}  # fmt: skip
+
+STUDY = {
+    "VineGrow-v0": Scenario("reach", partial(furnished, Open(HALF_LENGTHS), 5), **_SHARED),
+    "VineNavigate-v0": Scenario(
+        "reach", partial(furnished, Clutter(HALF_LENGTHS, most=4), 2), keywords={"level": 1.0}, **_SHARED
+    ),
+}
+"""In the open, and among four obstacles; recordings are made in the open."""
