@@ -57,7 +57,7 @@ def test_a_contact_schedule_is_found_and_so_is_friction(found):
     assert result.estimates[0].interval[0] < 0.2 < result.estimates[0].interval[1]
     assert abs(result.parameters.friction - falling().decode(found.theta).friction) < 1e-5  # the polish has little to do
     constants = np.repeat(falling().vectors(found.theta[None]), 100, axis=0)
-    x, z = found.states[0], found.pairs[0]
+    x, z = found.pieces[0].states, found.pieces[0].pairs
     controls = np.full((1, 100), 5.0)
     g, f = (np.array(part).T for part in FORM.step(x[:-1].T, controls, constants.T, x[1:].T, z.T))
     assert np.abs(g).max() < 1e-6 and z.min() > -1e-7 and f.min() > -1e-7 and (z * f).max() < 2e-6
@@ -67,12 +67,12 @@ def test_a_contact_schedule_is_found_and_so_is_friction(found):
 
 def test_a_given_schedule_leads_to_the_same_constants(found):
     constants = np.repeat(falling().vectors(found.theta[None]), 100, axis=0)
-    x, z = found.states[0], found.pairs[0]
+    x, z = found.pieces[0].states, found.pieces[0].pairs
     _, f = (np.array(part).T for part in FORM.step(x[:-1].T, np.full((1, 100), 5.0), constants.T, x[1:].T, z.T))
     given = solve(falling(), FORM, schedule=[f < z])
     assert given.solved and given.iterations < found.iterations
     np.testing.assert_allclose(given.theta, found.theta, rtol=1e-4)
-    assert (given.pairs[0][f >= z] == 0).all()
+    assert (given.pieces[0].pairs[f >= z] == 0).all()
 
 
 def oscillation(truth, *, twin=False, seconds=0.15):
@@ -223,7 +223,7 @@ def test_growth_into_a_wall_with_the_schedule_found_and_given(growth_into_a_wall
     """The found solution is one of the engine; its schedule, given, leads to it again from elsewhere."""
     problem, form, points = growth_into_a_wall
     found = solve(problem, form, SimultaneousOptions(tau=1e-2, factor=0.01), observe=points)
-    x, z, controls = found.states[0], found.pairs[0], problem.split.train[0].controls
+    x, z, controls = found.pieces[0].states, found.pieces[0].pairs, problem.split.train[0].controls
     constants = np.repeat(problem.vectors(found.theta[None]), len(z), axis=0)
     _, f = form.evaluate(x[:-1], controls, constants, x[1:], z)
     assert found.solved and set(form.modes(x).ravel()) == {4, 5}

@@ -21,15 +21,16 @@ Legend: K physics steps, nx state, nz pairs, p free constants, ny measured colum
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.complementarity import ComplementarityForm
-from softgym_envs.core.errors import MissingDependencyError, OptionError
+from softgym_envs.core.errors import OptionError
 from softgym_envs.core.trajectory import Trajectory
+from softgym_envs.core.transcription import linearized_steps
 
 from ..data.problem import FitProblem
 
@@ -266,7 +267,7 @@ class Collocation:
         found = []
         for window, x, z in zip(self.windows, point.states, point.pairs, strict=True):
             repeated = np.repeat(constants[None], len(window.controls), axis=0)
-            value, jacobian = _evaluate(self.form, (x[:-1], window.controls, repeated, x[1:], z))
+            value, jacobian = linearized_steps(self.form, (x[:-1], window.controls, repeated, x[1:], z))
             f = value[:, nx:]
             root = np.sqrt(z * z + f * f + 2.0 * tau)
             by_constants = jacobian[:, :, 2 * nx + nz + problem.columns] * slopes
@@ -298,32 +299,3 @@ def _accumulate(A: Array, D: Array) -> tuple[Array, Array]:
         through[stride:] = through[stride:] @ through[:-stride]
         stride *= 2
     return through, forced
-
-
-def _evaluate(form: ComplementarityForm, inputs: tuple[Array, ...]) -> tuple[Array, Array]:
-    """[g; f] of K steps (K, nx + nz), and its derivative by (x, x+, z, p): through CasADi's buffers, without copies."""
-    function, steps = _mapped(form, len(inputs[0])), len(inputs[0])
-    given = [np.ascontiguousarray(values) for values in inputs]
-    rows = function.size1_out(0)
-    value, jacobian = np.empty((steps, rows)), np.empty((steps, function.size2_out(1) // steps, rows))
-    buffer, run = function.buffer()
-    for index, array in enumerate(given):
-        buffer.set_arg(index, array.data)
-    buffer.set_res(0, value.data)
-    buffer.set_res(1, jacobian.data)
-    run()
-    return value, np.swapaxes(jacobian, 1, 2)
-
-
-@lru_cache(maxsize=64)
-def _mapped(form: ComplementarityForm, steps: int) -> Any:
-    """(x, u, p, x+, z), a column per step -> [g; f] and its derivative by (x, x+, z, p), side by side."""
-    try:
-        import casadi as ca
-    except ImportError as error:
-        raise MissingDependencyError('complementarity needs CasADi: pip install "softgym-envs[sysid]"') from error
-    names = ("x", "u", "p", "y", "z")
-    x, u, p, y, z = (ca.SX.sym(name, form.step.size1_in(i)) for i, name in enumerate(names))
-    value = ca.vertcat(*form.step(x, u, p, y, z))
-    jacobian = ca.densify(ca.jacobian(value, ca.vertcat(x, y, z, p)))
-    return ca.Function("constraints", [x, u, p, y, z], [value, jacobian]).map(steps)
