@@ -4,7 +4,8 @@
     python scripts/train.py TensegrityRoll-v0 --params results/fit/fit.toml --steps 6000000 --resume
 
 The folder (results/train/<id>_<algorithm>_<backend>_<seed>) gets policy.zip, checkpoints, progress.csv, TensorBoard files
-(`tensorboard --logdir results/train`), curve.json, curve.png and evaluation.json. Ctrl-C stops it; `--resume` goes on.
+(`tensorboard --logdir results/train`), curve.json, curve.png and evaluation.json. Ctrl-C stops it; `--resume` goes on
+from the newest checkpoint that is whole, and refuses one of another id, seed, algorithm or other settings.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import gymnasium as gym
 import numpy as np
 import tyro
 
+from agents.learning.checkpoints import newest_checkpoint, steps_of
 from agents.learning.evaluation import Evaluation, evaluate
 from agents.learning.policy import policy_of
-from agents.learning.rl import LearningPoint, Training, newest_checkpoint, train
+from agents.learning.rl import LearningPoint, Training, train
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import git_commit, read_json, write_json
 from softgym_envs.core.page import BLUE, plain_axes
@@ -88,7 +90,7 @@ def earlier_points(args: Args, out: Path) -> list[LearningPoint]:
     """The curve up to the checkpoint that a resumed training goes on from."""
     if not args.resume or not (out / "curve.json").exists():
         return []
-    last = int(newest_checkpoint(out).stem.split("_")[1])
+    last = steps_of(newest_checkpoint(out))
     return [point for p in read_json(out / "curve.json")["points"] if (point := LearningPoint(*p)).steps <= last]
 
 

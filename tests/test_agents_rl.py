@@ -1,6 +1,8 @@
 """Training, evaluation and resuming with stable-baselines3, and transfer studies by reinforcement learning."""
 
 import base64
+import csv
+import dataclasses
 import importlib.util
 import json
 import os
@@ -13,15 +15,19 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from stable_baselines3 import PPO, SAC
+from stable_baselines3.common.utils import LinearSchedule
 
+from agents.learning.checkpoints import RUN, load_checkpoint, newest_checkpoint, save_checkpoint
 from agents.learning.evaluation import evaluate
 from agents.learning.policy import load_policy, policy_of
-from agents.learning.rl import Training, load_checkpoint, newest_checkpoint, settings, train
+from agents.learning.rl import Training, new_model, settings, train
 from agents.study.definition import Job, Study
+from agents.study.fits import EmpiricalParameters
 from agents.study.learned import PolicyWorker
 from agents.study.statistics import share
 from softgym_envs.core.errors import FileFormatError, OptionError
 from softgym_envs.rooms import room_of_task, tasks
+from softgym_envs.tensegrity.parameters import TensegrityParameters
 
 ID = "softgym_envs:TensegrityCrawl-v0"
 ROLL = "softgym_envs:TensegrityRoll-v0"
@@ -31,7 +37,7 @@ SHORT = {"max_episode_steps": 8}
 
 
 def training(steps, **changes):
-    return Training(ID, steps, num_envs=4, keywords=SHORT, checkpoint_every=64, overrides=QUICK, **changes)
+    return Training(ID, steps, **{"num_envs": 4, "keywords": SHORT, "checkpoint_every": 64, "overrides": QUICK, **changes})
 
 
 def weights(model):
@@ -48,7 +54,9 @@ def test_a_training_resumes_from_its_newest_checkpoint(tmp_path):
     done = train(training(128), tmp_path)
     assert newest_checkpoint(tmp_path).name == "policy_128_steps.zip" and (tmp_path / "progress.csv").exists()
     envs = training(128).make()
-    loaded = load_checkpoint(newest_checkpoint(tmp_path), training(128), envs)
+    loaded = new_model(training(128), envs)
+    load_checkpoint(newest_checkpoint(tmp_path), loaded)
+    assert loaded.num_timesteps == 128
     observation = envs.reset()
     np.testing.assert_array_equal(
         loaded.predict(observation, deterministic=True)[0], done.model.predict(observation, deterministic=True)[0]
@@ -68,6 +76,106 @@ def test_there_must_be_something_to_resume(tmp_path):
         train(training(64), tmp_path, resume=True)
 
 
+OTHERS = {
+    "seed": ({"seed": 1}, "its seed is 0, expected is 1"),
+    "id": (
+        {"env_id": "softgym_envs:TensegrityWaypoint-v0"},
+        'its id is "TensegrityCrawl-v0", expected is "TensegrityWaypoint-v0"',
+    ),
+    "algorithm": ({"algorithm": "sac", "overrides": {}}, 'its algorithm is "ppo", expected is "sac"'),
+    "rows": ({"num_envs": 8}, "its rows is 4, expected is 8"),
+    "keywords": ({"keywords": {**SHORT, "disturbance": 0.1}}, "its keywords.disturbance is "),
+    "hyperparameters": ({"overrides": {**QUICK, "gamma": 0.5}}, "its hyperparameters.gamma is 0.98, expected is 0.5"),
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_a_checkpoint_of_another_run_is_refused_and_left_as_it_is(tmp_path, what):
+    changes, message = OTHERS[what]
+    train(training(64), tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(FileFormatError, match="belongs to another run") as caught:
+        train(dataclasses.replace(training(128), **changes), tmp_path, resume=True)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_run_is_of_one_file_of_constants(tmp_path):
+    first, second = tmp_path / "a.toml", tmp_path / "b.toml"
+    first.write_text("mass = 1")
+    second.write_text("mass = 1")
+    runs = [training(64, keywords={**SHORT, "params": params}).run for params in (first, str(first), second)]
+    assert runs[0] == runs[1] == runs[2]
+    second.write_text("mass = 2")
+    assert training(64, keywords={**SHORT, "params": second}).run != runs[0]
+    backends = [training(64, keywords={"backend": backend}).run for backend in ("native", str(first), str(second), second)]
+    assert backends[0] != backends[1] != backends[2] == backends[3]  # a truth of one's own is a file, too
+
+
+def test_a_run_is_of_the_values_of_its_settings():
+    def run(value):
+        return training(64, keywords={"value": value}).run
+
+    assert run(LinearSchedule(1e-3, 1e-4, 1.0)) == run(LinearSchedule(1e-3, 1e-4, 1.0)) != run(LinearSchedule(1e-3, 0.0, 1.0))
+    assert run(lambda: 0) == run(lambda: 0) and run(np.arange(3)) != run(np.arange(1, 4))
+    ones, own = (EmpiricalParameters(parameters) for parameters in (TensegrityParameters(rod_mass=1.0), TensegrityParameters()))
+    assert run(ones) != run(own) == run(EmpiricalParameters(TensegrityParameters()))
+    assert max(len(text) for text in run({"rows": np.arange(10_000)}).values()) < 100
+
+
+def test_a_checkpoint_that_does_not_say_what_it_is_is_refused(tmp_path):
+    train(training(64), tmp_path).model.save(tmp_path / "policy_64_steps.zip")
+    with pytest.raises(FileFormatError, match="does not say which run"):
+        train(training(128), tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("left", [0.0, 0.5, 0.999])
+def test_a_truncated_checkpoint_is_passed_over(tmp_path, capfd, left):
+    train(training(128), tmp_path)
+    newest = newest_checkpoint(tmp_path)
+    newest.write_bytes(newest.read_bytes()[: int(left * newest.stat().st_size)])
+    assert newest_checkpoint(tmp_path).name == "policy_64_steps.zip"
+    assert train(training(192), tmp_path, resume=True).model.num_timesteps == 192
+    warning = [line for line in capfd.readouterr().err.splitlines() if "damaged" in line]
+    assert len(warning) == 1 and "policy_128_steps.zip is damaged, going on from policy_64_steps.zip" in warning[0]
+    assert newest_checkpoint(tmp_path).name == "policy_192_steps.zip"
+
+
+def test_a_checkpoint_appears_whole_or_not_at_all(monkeypatch, tmp_path):
+    train(training(64), tmp_path)
+    before = sorted(path.name for path in tmp_path.glob("policy*"))
+    model = train(training(128)).model
+
+    def fail(*_):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("os.replace", fail)
+    with pytest.raises(OSError, match="disk"):
+        save_checkpoint(model, tmp_path, training(128).run)
+    assert sorted(path.name for path in tmp_path.glob("policy*")) == before
+
+
+def progress(folder):
+    with (folder / "progress.csv").open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_progress_is_continued_after_the_checkpoint(tmp_path):
+    train(training(192), tmp_path)
+    first = progress(tmp_path)
+    assert [row["time/total_timesteps"] for row in first] == ["64", "128", "192"]
+    (tmp_path / "policy_192_steps.zip").unlink()
+    with (tmp_path / "progress.csv").open("a") as stream:
+        stream.write("1,2")  # cut short
+    train(training(256), tmp_path, resume=True)
+    rows = progress(tmp_path)
+    assert [row["time/total_timesteps"] for row in rows] == ["64", "128", "192", "256"]
+    assert [{name: row[name] for name in first[0]} for row in rows[:2]] == first[:2]
+    assert all(None not in row and None not in row.values() for row in rows)
+    train(training(64), tmp_path)
+    assert [row["time/total_timesteps"] for row in progress(tmp_path)] == ["64"]  # begun anew
+
+
 OURS = ("softgym", "agents.", "SB3VecEnv", "SharedPolicy")
 
 
@@ -79,10 +187,11 @@ def test_nothing_of_ours_is_inside_a_saved_policy(tmp_path):
         for path in (tmp_path / str(index)).glob("*.zip"):
             with zipfile.ZipFile(path) as archive:
                 data = json.loads(archive.read("data"))
+                run_of = archive.read(RUN) if RUN in archive.namelist() else b""
             pickled = [
                 base64.b64decode(v[":serialized:"]) for v in data.values() if isinstance(v, dict) and ":serialized:" in v
             ]
-            text = json.dumps(data).encode() + b"".join(pickled)
+            text = json.dumps(data).encode() + run_of + b"".join(pickled)
             assert not [name for name in OURS if name.encode() in text], path
 
 
@@ -223,5 +332,7 @@ def test_the_script_trains_resumes_and_draws(monkeypatch, tmp_path, capsys):
     assert newest_checkpoint(tmp_path).name == "policy_512_steps.zip"
     evaluation = json.loads((tmp_path / "evaluation.json").read_text())
     assert set(evaluation) == {"native", "mujoco"} and (tmp_path / "curve.png").read_bytes()[:4] == b"\x89PNG"
+    assert script.main(script.Args(steps=512, resume=True, seed=1, **arguments)) == 2
+    assert "belongs to another run: its seed is 0, expected is 1" in capsys.readouterr().err
     assert script.main(script.Args(steps=256, algorithm="sac", resume=True, **{**arguments, "out": tmp_path / "none"})) == 2
     assert "no checkpoint" in capsys.readouterr().err

@@ -7,8 +7,9 @@ import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.policies import ActorCriticPolicy
 
+from agents.learning.checkpoints import load_checkpoint, newest_checkpoint
 from agents.learning.policy import load_policy, policy_of
-from agents.learning.rl import Training, load_checkpoint, newest_checkpoint, train
+from agents.learning.rl import Training, new_model, train
 from agents.learning.shared_policy import SharedNetwork
 from softgym_envs.core.errors import OptionError, ShapeError
 from softgym_envs.rooms import room_of_task
@@ -71,8 +72,8 @@ def test_every_motor_looks_at_its_own_cable_from_either_end():
 
 def test_a_trained_policy_is_saved_and_loaded(tmp_path):
     done = train(roll(), tmp_path).model
-    envs = roll().make()
-    loaded = load_checkpoint(newest_checkpoint(tmp_path), roll(), envs)
+    loaded = new_model(roll(), roll().make())
+    load_checkpoint(newest_checkpoint(tmp_path), loaded)
     observation = np.random.default_rng(0).normal(size=(20, 100)).astype(np.float32)
     expected = policy_of(done)(observation)
     assert np.ptp(expected, axis=1).min() > 1e-3  # motors do not all do the same

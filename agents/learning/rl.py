@@ -1,7 +1,8 @@
 """Training with stable-baselines3, and going on with it.
 
     folder/policy.zip              the policy after the last step: see `.policy`
-    folder/policy_<N>_steps.zip    the policy and its optimiser after N control steps: what `resume` goes on from
+    folder/policy_<N>_steps.zip    the policy and its optimiser after N control steps: what `resume` goes on from, if it is of
+                                   the same run: see `.checkpoints`
     folder/progress.csv            returns and losses; TensorBoard files beside it where TensorBoard is installed
 
 SAC's replay buffer is not saved (it would have to be unpickled): a resumed SAC fills a new one before it goes on learning.
@@ -10,7 +11,7 @@ SAC's replay buffer is not saved (it would have to be unpickled): a resumed SAC 
 from __future__ import annotations
 
 import importlib.util
-import io
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,19 +22,19 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.core.errors import FileFormatError, MissingDependencyError, OptionError
-from softgym_envs.core.files import write_atomically
+from softgym_envs.core.errors import MissingDependencyError, OptionError
 from softgym_envs.core.task import LooksFromActuators
 
 try:
     from stable_baselines3 import PPO, SAC
     from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.callbacks import BaseCallback
-    from stable_baselines3.common.logger import configure
+    from stable_baselines3.common.logger import KVWriter, Logger, TensorBoardOutputFormat
     from stable_baselines3.common.utils import LinearSchedule
 except ImportError as error:
     raise MissingDependencyError('agents.learning.rl needs stable-baselines3: pip install "softgym-envs[learn]"') from error
 
+from .checkpoints import ProgressFile, checkpoint_of, described, load_checkpoint, save_checkpoint
 from .policy import save_policy
 from .shared_policy import SharedPolicy
 from .vec_env import SB3VecEnv
@@ -127,6 +128,27 @@ class Training:
             found["batch_size"] = min(found["batch_size"], self.rows * found["n_steps"])
         return found
 
+    @property
+    def run(self) -> dict[str, str]:
+        """What a checkpoint must share with this training to be one of it: all but `steps` and `checkpoint_every`.
+
+        A file that is named counts by its contents, not by what it is called.
+        """
+        keywords = {
+            name: Path(value) if isinstance(value, str) and os.path.isfile(value) else value
+            for name, value in self.keywords.items()
+        }
+        return described(
+            {
+                "id": self.env_id.rpartition(":")[2],
+                "algorithm": self.algorithm,
+                "seed": self.seed,
+                "rows": self.rows,
+                "keywords": keywords,
+                "hyperparameters": settings(self.algorithm, self.overrides),
+            }
+        )
+
 
 class LearningPoint(NamedTuple):
     """One point of a learning curve."""
@@ -163,22 +185,14 @@ class _Curve(BaseCallback):
 class _Checkpoints(BaseCallback):
     """Writes a checkpoint after every so many steps of each row."""
 
-    def __init__(self, every: int, folder: Path) -> None:
+    def __init__(self, every: int, folder: Path, run: Mapping[str, str]) -> None:
         super().__init__()
-        self.every, self.folder = every, folder
+        self.every, self.folder, self.run = every, folder, run
 
     def _on_step(self) -> bool:
         if self.n_calls % self.every == 0:
-            save_checkpoint(self.model, self.folder)
+            save_checkpoint(self.model, self.folder, self.run)
         return True
-
-
-def save_checkpoint(model: BaseAlgorithm, folder: Path) -> Path:
-    """policy_<N>_steps.zip, from which a training goes on; whole or not at all, and without a class of ours."""
-    path, buffer = folder / f"policy_{model.num_timesteps}_steps.zip", io.BytesIO()
-    model.save(buffer, exclude=("policy_class", "policy_kwargs"))
-    write_atomically(path, buffer.getvalue())
-    return path
 
 
 class Trained(NamedTuple):
@@ -205,39 +219,38 @@ def train(
 
     Raises:
         OptionError: `resume` without a folder.
-        FileFormatError: There is no checkpoint to go on from, or it belongs to another environment.
+        FileFormatError: There is no checkpoint to go on from, or it belongs to another run.
     """
     if resume and folder is None:
         raise OptionError("resume needs the folder of the training that is to go on")
+    run = training.run if folder is not None else {}
+    checkpoint = checkpoint_of(folder, run) if resume and folder is not None else None
     envs = training.make()
     envs.seed(training.seed)
     curve = _Curve(report)
     try:
-        checkpoint = newest_checkpoint(folder) if resume and folder is not None else None
+        model = new_model(training, envs)
         if checkpoint is not None:
-            model = load_checkpoint(checkpoint, training, envs)
-            model.num_timesteps = _steps_of(checkpoint)
-            if isinstance(model, SAC):
-                model.learning_starts += model.num_timesteps
-        else:
-            model = _new_model(training, envs)
+            load_checkpoint(checkpoint, model)
         callbacks: list[BaseCallback] = [curve]
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            formats = ["csv", "tensorboard"] if importlib.util.find_spec("tensorboard") else ["csv"]
-            model.set_logger(configure(str(folder), formats))
-            every = max(training.checkpoint_every // training.rows, 1)
-            callbacks.append(_Checkpoints(every, folder))
+            model.set_logger(_logger(folder, model.num_timesteps))
+            callbacks.append(_Checkpoints(max(training.checkpoint_every // training.rows, 1), folder, run))
         model.learn(max(training.steps - model.num_timesteps, 0), callback=callbacks, reset_num_timesteps=checkpoint is None)
         if folder is not None:
-            save_checkpoint(model, folder)  # the last one lacks PPO's last update
+            save_checkpoint(model, folder, run)  # the last one lacks PPO's last update
             save_policy(model, folder / "policy.zip")
     finally:
         envs.close()
     return Trained(model, tuple(curve.points))
 
 
-def _new_model(training: Training, envs: SB3VecEnv) -> BaseAlgorithm:
+def new_model(training: Training, envs: SB3VecEnv) -> BaseAlgorithm:
+    """The untrained model that a training begins with.
+
+    Raises:
+        OptionError: `shared` is set, but the task does not say what its actuators look at.
+    """
     kind: Any = ALGORITHMS[training.algorithm]
     keywords = training.hyperparameters()
     policy: Any = "MlpPolicy"
@@ -256,36 +269,9 @@ def _views_of(training: Training, envs: SB3VecEnv) -> NDArray[np.int64]:
     return views
 
 
-def _steps_of(checkpoint: Path) -> int:
-    return int(checkpoint.stem.split("_")[1])
-
-
-def newest_checkpoint(folder: Path) -> Path:
-    """The checkpoint with the most steps.
-
-    Raises:
-        FileFormatError: There is none.
-    """
-    found = sorted(folder.glob("policy_*_steps.zip"), key=_steps_of)
-    if not found:
-        raise FileFormatError(f"{folder} holds no checkpoint policy_<N>_steps.zip to go on from")
-    return found[-1]
-
-
-def load_checkpoint(path: Path, training: Training, envs: SB3VecEnv) -> BaseAlgorithm:
-    """Weights and optimiser of a checkpoint in a fresh model; nothing in the file is unpickled.
-
-    Args:
-        path: policy_<N>_steps.zip
-        training: What it was trained on, for the sizes of its networks.
-        envs: Environments of that id.
-
-    Raises:
-        FileFormatError: No such file, or it does not fit the training's environment and networks.
-    """
-    model = _new_model(training, envs)
-    try:
-        model.set_parameters(str(path), exact_match=True, device="cpu")
-    except (OSError, ValueError, KeyError, RuntimeError, AssertionError) as error:
-        raise FileFormatError(f"{path} holds no {training.algorithm} policy of {training.env_id}: {error}") from error
-    return model
+def _logger(folder: Path, steps: int) -> Logger:
+    """progress.csv, continued after so many steps, and TensorBoard files where it is installed."""
+    formats: list[KVWriter] = [ProgressFile(folder / "progress.csv", steps)]
+    if importlib.util.find_spec("tensorboard"):
+        formats.append(TensorBoardOutputFormat(str(folder)))
+    return Logger(str(folder), formats)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -42,7 +43,7 @@ class SimulatorSpec:
     def of(cls, simulator: Any, model: str = "") -> SimulatorSpec:
         """The spec of a simulator with attributes `dt`, `model`, and perhaps `room` and `options`."""
         structure = (
-            {f.name: _short(getattr(simulator.model, f.name)) for f in fields(simulator.model)}
+            {f.name: short(getattr(simulator.model, f.name)) for f in fields(simulator.model)}
             if (is_dataclass(getattr(simulator, "model", None)))
             else {}
         )
@@ -101,22 +102,34 @@ class SimulatorSpec:
         return ""
 
 
-def _short(value: Any) -> str:
-    """JSON of a value, or its hash where that is long."""
-    text = json.dumps(_plain(value), sort_keys=True)
-    return text if len(text) <= LONGEST else "sha256:" + hashlib.sha256(text.encode()).hexdigest()[:16]
+def short(value: Any) -> str:
+    """JSON of a value made `plain`, or its hash where that is long."""
+    text = json.dumps(plain(value), sort_keys=True)
+    return text if len(text) <= LONGEST else _hash(text.encode())
 
 
-def _plain(value: Any) -> Any:
-    """Numbers, strings, lists and mappings only."""
+def _hash(content: bytes) -> str:
+    return "sha256:" + hashlib.sha256(content).hexdigest()[:16]
+
+
+def plain(value: Any) -> Any:
+    """Numbers, strings, lists and mappings only, the same in every process; a file is the hash of its contents.
+
+    >>> plain({"n_steps": (16, np.float64(0.5)), "kind": int})
+    {'n_steps': [16, 0.5], 'kind': "<class 'int'>"}
+    """
     if is_dataclass(value) and not isinstance(value, type):
-        return {"kind": type(value).__name__, **{f.name: _plain(getattr(value, f.name)) for f in fields(value)}}
+        return {"kind": type(value).__name__, **{f.name: plain(getattr(value, f.name)) for f in fields(value)}}
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
+        return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    return value if isinstance(value, (str, int, float, bool)) or value is None else repr(value)
+        return [plain(entry) for entry in value]
+    if isinstance(value, Path):
+        return _hash(value.read_bytes()) if value.is_file() else str(value)
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))  # an address differs from process to process

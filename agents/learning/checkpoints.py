@@ -1,0 +1,205 @@
+"""Checkpoints of a training by reinforcement learning: which run each belongs to, which are whole, and the table of progress.
+
+    folder/policy_<N>_steps.zip    weights and optimiser after N control steps, and `RUN`: what was trained, with which seed
+    folder/progress.csv            one line per update; a training that goes on continues it
+
+Files appear whole or not at all; a damaged one (a disk that was full, a copy cut short) is passed over. Reading executes
+nothing.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import lzma
+import re
+import sys
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from softgym_envs.core.errors import FileFormatError, MissingDependencyError
+from softgym_envs.core.files import write_atomically
+from softgym_envs.core.spec import plain, short
+
+try:
+    from stable_baselines3.common.base_class import BaseAlgorithm
+    from stable_baselines3.common.logger import KVWriter, filter_excluded_keys
+    from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+except ImportError as error:
+    raise MissingDependencyError(
+        'agents.learning.checkpoints needs stable-baselines3: pip install "softgym-envs[learn]"'
+    ) from error
+
+RUN = "run.json"
+"""Name of the file in a checkpoint that says which run it belongs to."""
+STEPS = "time/total_timesteps"
+"""Column of progress.csv that counts control steps."""
+DAMAGED = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
+"""What reading a damaged .zip raises."""
+
+
+def save_checkpoint(model: BaseAlgorithm, folder: Path, run: Mapping[str, str]) -> Path:
+    """Write policy_<N>_steps.zip, from which the run goes on; whole or not at all, and without a class of ours."""
+    path, buffer = folder / f"policy_{model.num_timesteps}_steps.zip", io.BytesIO()
+    model.save(buffer, exclude=("policy_class", "policy_kwargs"))
+    with zipfile.ZipFile(buffer, "a") as archive:
+        archive.writestr(RUN, json.dumps(run, indent=1))
+    write_atomically(path, buffer.getvalue())
+    return path
+
+
+def load_checkpoint(path: Path, model: BaseAlgorithm) -> None:
+    """Put weights, optimiser and count of steps into a fresh model; nothing in the file is unpickled.
+
+    Raises:
+        FileFormatError: No such file, or it does not fit the model's networks.
+    """
+    try:
+        model.set_parameters(str(path), exact_match=True, device="cpu")
+    except (OSError, ValueError, KeyError, RuntimeError, AssertionError) as error:
+        raise FileFormatError(f"{path} does not fit the networks of this training: {error}") from error
+    model.num_timesteps = steps_of(path)
+    if isinstance(model, OffPolicyAlgorithm):
+        model.learning_starts += model.num_timesteps  # its replay buffer is filled anew
+
+
+def steps_of(checkpoint: Path) -> int:
+    """Control steps of a checkpoint, from its name; -1 for another file."""
+    found = re.fullmatch(r"policy_(\d+)_steps\.zip", checkpoint.name)
+    return int(found[1]) if found else -1
+
+
+def newest_checkpoint(folder: Path) -> Path:
+    """The whole checkpoint with the most steps.
+
+    Raises:
+        FileFormatError: There is none.
+    """
+    return _newest(folder)[0]
+
+
+def checkpoint_of(folder: Path, run: Mapping[str, str]) -> Path:
+    """The newest whole checkpoint, which must be one of `run`; one line on stderr for each newer one that is damaged.
+
+    Raises:
+        FileFormatError: There is none, or it belongs to another run.
+    """
+    path, damaged = _newest(folder)
+    _require_run(path, run)
+    for other in damaged:
+        print(f"softgym_envs: {other} is damaged, going on from {path.name}", file=sys.stderr)
+    return path
+
+
+def _newest(folder: Path) -> tuple[Path, list[Path]]:
+    """The newest whole checkpoint, and the damaged ones that are newer."""
+    damaged: list[Path] = []
+    for path in sorted(folder.glob("policy_*_steps.zip"), key=steps_of, reverse=True):
+        if steps_of(path) >= 0:
+            if _is_whole(path):
+                return path, damaged
+            damaged.append(path)
+    names = f"; damaged are {', '.join(path.name for path in damaged)}" if damaged else ""
+    raise FileFormatError(f"{folder} holds no checkpoint policy_<N>_steps.zip to go on from{names}")
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.testzip() is None
+    except DAMAGED:
+        return False
+
+
+# --- what a run is ---------------------------------------------------------------------------------------------------
+
+
+def described(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Values as text that can be compared, long ones as their hash, with the names of nested mappings joined by dots.
+
+    >>> described({"seed": 0, "keywords": {"backend": "native"}})
+    {'seed': '0', 'keywords.backend': '"native"'}
+    """
+    found: dict[str, str] = {}
+    for name, value in plain(values).items():
+        found |= described(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: short(value)}
+    return found
+
+
+def _require_run(path: Path, run: Mapping[str, str]) -> None:
+    """Compare what the checkpoint says about itself with `run`.
+
+    Raises:
+        FileFormatError: They differ, or it says nothing.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            found = dict(json.loads(archive.read(RUN)))
+    except (KeyError, ValueError, TypeError) as error:
+        raise FileFormatError(
+            f"{path} does not say which run it belongs to (no {RUN} in it): train anew, without resume"
+        ) from error
+    for name in (*run, *found):
+        there, here = found.get(name, "not set"), run.get(name, "not set")
+        if there != here:
+            raise FileFormatError(
+                f"{path} belongs to another run: its {name} is {there}, expected is {here}; give another folder"
+            )
+
+
+# --- progress --------------------------------------------------------------------------------------------------------
+
+
+class ProgressFile(KVWriter):
+    """progress.csv of stable-baselines3's logger, which begins a new one each time; this one can go on.
+
+    Args:
+        path: The file.
+        steps: Lines up to this number of control steps are kept; 0 begins anew.
+    """
+
+    def __init__(self, path: Path, steps: int = 0) -> None:
+        self.path = path
+        self.rows: list[dict[str, str]] = _rows_until(path, steps)
+        self.names = list(self.rows[0]) if self.rows else []
+        self._write_all()
+
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
+        """Append a line; a new column is empty in the lines before."""
+        del step
+        row = {name: str(value) for name, value in filter_excluded_keys(key_values, key_excluded, "csv").items()}
+        new = sorted(row.keys() - set(self.names))
+        self.rows.append(row)
+        self.names += new
+        if new:
+            self._write_all()
+        else:
+            with self.path.open("a", newline="", encoding="utf-8") as stream:
+                stream.write(_lines(self.names, [row]))
+
+    def close(self) -> None:
+        """Nothing is left open."""
+
+    def _write_all(self) -> None:
+        header = dict(zip(self.names, self.names, strict=True))
+        write_atomically(self.path, _lines(self.names, [header, *self.rows] if self.names else []).encode())
+
+
+def _lines(names: Sequence[str], rows: Sequence[Mapping[str, str]]) -> str:
+    stream = io.StringIO()
+    csv.DictWriter(stream, names, restval="", lineterminator="\n").writerows(rows)
+    return stream.getvalue()
+
+
+def _rows_until(path: Path, steps: int) -> list[dict[str, str]]:
+    """Whole lines of the table with at most so many control steps."""
+    if steps < 1 or not path.exists():
+        return []
+    text = path.read_text(encoding="utf-8", errors="replace")
+    whole = text[: text.rfind("\n") + 1].splitlines()  # the last line may have been cut short
+    rows = [row for row in csv.DictReader(whole) if None not in row and None not in row.values()]
+    return [row for row in rows if (count := row.get(STEPS, "")).isdigit() and int(count) <= steps]
