@@ -1,0 +1,35 @@
+"""The demo runs any id whose room declares a study of it, and ends in a page."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def demo():
+    spec = importlib.util.spec_from_file_location("demo_script", Path(__file__).parents[1] / "scripts" / "demo.py")
+    script = sys.modules["demo_script"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    yield script
+    del sys.modules["demo_script"]
+
+
+def test_a_vine_is_recorded_identified_planned_and_transferred(demo, tmp_path):
+    arguments = {"id": "VineGrow-v0", "horizon": 12, "iterations": 2, "restarts": 1, "out": tmp_path}
+    assert demo.main(demo.Args(**arguments)) == 0
+    numbers = json.loads((tmp_path / "demo.json").read_text())
+    costs = {row[0]: float(row[1]) for row in numbers["rows"]}
+    assert numbers["truth_steps"] == 1000
+    assert costs["identified engine"] < costs["truth, no control"]
+    assert abs(costs["truth, open loop"] - costs["identified engine"]) < 0.2 * costs["identified engine"]
+    assert (tmp_path / "body" / "fit.toml").exists() and (tmp_path / "demo.gif").read_bytes()[:3] == b"GIF"
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("data:image/") == 2 and 'href="body/report.html"' in page
+
+
+def test_an_id_without_a_study_is_refused(demo, tmp_path, capsys):
+    assert demo.main(demo.Args(id="SlidingBlock-v0", out=tmp_path)) == 2
+    assert "declares no study of 'SlidingBlock-v0'" in capsys.readouterr().err
