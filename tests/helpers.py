@@ -1,8 +1,12 @@
-"""What several test files need: the worlds of the rooms on the list, and what drives them."""
+"""What several test files need: the worlds of the rooms on the list, what drives them, scripts as modules."""
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from functools import cache
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -11,6 +15,7 @@ import pytest
 from softgym_envs.core.room import NATIVE, Room
 from softgym_envs.rooms import rooms, tasks
 
+ROOT = Path(__file__).resolve().parent.parent
 IDS = [entry.id for entry in tasks()]
 BACKENDS = [NATIVE, *dict.fromkeys(backend for room in rooms().values() for backend in room.truths)]
 WORLDS = [
@@ -58,7 +63,25 @@ def noisy(env_id: str, backend: str = NATIVE) -> dict[str, Any]:
 
 
 def absurd(simulator: Any, state: Any) -> Any:
-    """Finite states (..., nx) from which no simulator can go on: the first rate is absurd."""
+    """Finite states (..., nx) from which no simulator can go on: every rate is absurd."""
     broken = state.copy()
-    broken[..., [unit in ("m/s", "rad/s") for unit in simulator.state_units].index(True)] = ABSURD_SPEED
+    broken[..., np.isin(simulator.state_units, ["m/s", "rad/s"])] = ABSURD_SPEED
     return broken
+
+
+@cache
+def load_script(path: str) -> ModuleType:
+    """A script as a module, e.g. "scripts/play.py"."""
+    name = f"{Path(path).stem}_script"
+    spec = importlib.util.spec_from_file_location(name, ROOT / path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def run_script(script: Any, *arguments: Any) -> int:
+    """Exit status of a script's `main` with these words of a command line."""
+    import tyro
+
+    return int(script.main(tyro.cli(script.Args, args=[str(argument) for argument in arguments])))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers import load_script
 
 from softgym_envs.core.errors import MissingDependencyError
 from softgym_envs.core.simulator import Simulator
@@ -16,14 +14,7 @@ from softgym_envs.core.simulator import Simulator
 
 @pytest.fixture(scope="module")
 def compare() -> Any:
-    path = Path(__file__).parents[1] / "benchmarks" / "compare_mujoco_sysid.py"
-    spec = importlib.util.spec_from_file_location("compare_script", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["compare_script"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["compare_script"]
+    return load_script("benchmarks/compare_mujoco_sysid.py")
 
 
 @pytest.mark.parametrize("sensors", ["markers", "joints"])

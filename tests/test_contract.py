@@ -1,24 +1,37 @@
-"""Every simulator and every promise of `softgym_envs.core.simulator`. A new simulator is one new entry of SIMULATORS."""
+"""Every simulator and every promise of `softgym_envs.core.simulator`.
+
+Engines, truths and models come from the list of rooms: a new room is covered as it is. WAYS says where a room's states are
+interesting; SPECIAL are options and structures that the list does not name.
+"""
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import pickle
+import pkgutil
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from helpers import absurd
 from numpy.typing import NDArray
 
+import softgym_envs
+from softgym_envs.core.base import BaseSimulator
 from softgym_envs.core.errors import OptionError, ParameterError, ShapeError
+from softgym_envs.core.mjcf import MjcfTruth
+from softgym_envs.core.room import NATIVE
 from softgym_envs.core.simulator import Differentiable, Simulator, Status, Symbolic, finite_differences, is_exact
 from softgym_envs.core.trajectory import Trajectory
 from softgym_envs.core.units import SI_UNITS
 from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
 from softgym_envs.rigid.model import BlockModel, ParticleModel
-from softgym_envs.rigid.mujoco import BlockTwin, ParticleTwin
+from softgym_envs.rooms import rooms
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
-from softgym_envs.tensegrity.model import prism, superball
+from softgym_envs.tensegrity.model import superball
 from softgym_envs.tensegrity.mujoco import TensegrityTwin
 from softgym_envs.tensegrity.residual import NUM_WEIGHTS
 from softgym_envs.vine.dynamics import VineSimulator
@@ -31,16 +44,24 @@ from softgym_envs.vine.paper.model import PaperModel
 Array = NDArray[np.float64]
 
 
-class Case(NamedTuple):
-    """How to make a simulator, states it visits, a state from which it must fail, and where it has derivatives."""
+def any_states(simulator: Any, rng: np.random.Generator, batch: int) -> Array:
+    """Around rest, moving."""
+    state = simulator.initial_state(batch)
+    return np.asarray(simulator.retract(state, 0.1 * rng.normal(size=(batch, simulator.n))))
 
-    make: Callable[[], Any]
-    states: Callable[[Any, np.random.Generator, int], Array]
-    broken: Callable[[Any, Array], Array]
-    varied: str
-    """A constant that changes every motion."""
-    smooth: Callable[[Any, Array], Array]
+
+def as_they_are(simulator: Any, states: Array) -> Array:
+    return states
+
+
+class Ways(NamedTuple):
+    """Of a room: states that a simulator visits, where it has derivatives, and what to vary."""
+
+    states: Callable[[Any, np.random.Generator, int], Array] = any_states
+    smooth: Callable[[Any, Array], Array] = as_they_are
     """The same states where no contact opens or closes within a difference."""
+    varied: str = ""
+    """A constant that changes every motion; "": the first positive one."""
 
 
 def tensegrity_states(simulator: Any, rng: np.random.Generator, batch: int) -> Array:
@@ -54,17 +75,8 @@ def tensegrity_states(simulator: Any, rng: np.random.Generator, batch: int) -> A
     return moved
 
 
-def tensegrity_broken(simulator: Any, state: Array) -> Array:
-    broken = state.copy()
-    broken[:, simulator.state_names.index("rod0.vx")] = 1e5
-    return broken
-
-
-def tensegrity(make: Callable[[], Any]) -> Case:
-    def in_air(simulator: Any, states: Array) -> Array:
-        return np.stack([simulator.model.move(x, translation=np.array([0.0, 0.0, 1.0])) for x in states])
-
-    return Case(make, tensegrity_states, tensegrity_broken, "cable_stiffness", in_air)
+def in_air(simulator: Any, states: Array) -> Array:
+    return np.stack([simulator.model.move(x, translation=np.array([0.0, 0.0, 1.0])) for x in states])
 
 
 def sliding_states(simulator: Any, rng: np.random.Generator, batch: int) -> Array:
@@ -76,15 +88,6 @@ def sliding_states(simulator: Any, rng: np.random.Generator, batch: int) -> Arra
         if name in spread:
             state[:, column] = spread[name] * rng.normal(size=batch) + (2.0 if name == "vx" else 0.0)
     return state
-
-
-def sliding(make: Callable[[], Any], friction: str = "friction") -> Case:
-    def broken(simulator: Any, state: Array) -> Array:
-        state = state.copy()
-        state[:, [name.split(".")[-1] for name in simulator.state_names].index("vx")] = 1e5
-        return state
-
-    return Case(make, sliding_states, broken, friction, lambda simulator, states: states)
 
 
 def vine_states(simulator: Any, rng: np.random.Generator, batch: int) -> Array:
@@ -109,32 +112,12 @@ def vine_apart(simulator: Any, state: Array) -> Array:
     return np.asarray(simulator.model.tidy(moved))
 
 
-def vine_broken(simulator: Any, state: Array) -> Array:
-    broken = state.copy()
-    broken[:, simulator.state_names.index("omega0")] = 1e6
-    return broken
-
-
-def vine(make: Callable[[], Any]) -> Case:
-    return Case(make, vine_states, vine_broken, "bending_stiffness", vine_apart)
-
-
 def paper_states(simulator: Any, rng: np.random.Generator, batch: int) -> Array:
     """Straight, with random rates: every pin begins to bend."""
     state = np.tile(simulator.initial_state(1), (batch, 1))
     _, v = simulator.model.split(state)
     v[:] = 0.2 * rng.normal(size=v.shape)
     return state
-
-
-def paper_broken(simulator: Any, state: Array) -> Array:
-    broken = state.copy()
-    broken[:, simulator.state_names.index("body0.omega")] = 1e9
-    return broken
-
-
-def paper(make: Callable[[], Any]) -> Case:
-    return Case(make, paper_states, paper_broken, "joint_stiffness", lambda simulator, states: states)
 
 
 def cluttered() -> VineModel:
@@ -144,36 +127,44 @@ def cluttered() -> VineModel:
     return VineModel(num_links=20, obstacles=around)
 
 
-SIMULATORS = {
-    "superball": tensegrity(TensegritySimulator),
-    "superball-paper": tensegrity(lambda: TensegritySimulator(contact="paper")),
-    "superball-patch": tensegrity(lambda: TensegritySimulator(contact="patch")),
-    "superball-residual": tensegrity(
-        lambda: TensegritySimulator(contact="patch", residual=tuple(0.1 * np.random.default_rng(0).normal(size=NUM_WEIGHTS)))
-    ),
-    "prism": tensegrity(lambda: TensegritySimulator(prism())),
-    "superball-twin": tensegrity(TensegrityTwin),
-    "superball-twin-two-way": tensegrity(lambda: TensegrityTwin(cables="two_way")),
-    "superball-twin-fixed": tensegrity(lambda: TensegrityTwin(superball(), fixed_rod=2)),
-    "prism-twin": tensegrity(lambda: TensegrityTwin(prism())),
-    "particle": sliding(ParticleSimulator),
-    "three-particles": sliding(lambda: ParticleSimulator(ParticleModel(3)), "friction1"),
-    "block": sliding(BlockSimulator),
-    "block-pushed": sliding(lambda: BlockSimulator(BlockModel(pulley=None, num_directions=8))),
-    "particle-twin": sliding(ParticleTwin),
-    "block-twin": sliding(BlockTwin),
-    "vine": vine(lambda: VineSimulator(cluttered())),
-    "vine-linear": vine(lambda: VineSimulator(VineModel(num_links=12), bending="linear")),
-    "vine-paper": paper(lambda: PaperSimulator(PaperModel(8, 0.02, max_growth=0.1))),
-    "vine-twin": vine(lambda: VineTwin(cluttered())),
+WAYS = {
+    "tensegrity": Ways(tensegrity_states, in_air, "cable_stiffness"),
+    "vine": Ways(vine_states, vine_apart, "bending_stiffness"),
+    "block": Ways(sliding_states),
+    "particles": Ways(sliding_states),
 }
+PAPER = Ways(paper_states, varied="joint_stiffness")
+SPECIAL: dict[str, tuple[Ways, Callable[[], Any]]] = {
+    "superball-paper": (WAYS["tensegrity"], lambda: TensegritySimulator(contact="paper")),
+    "superball-patch": (WAYS["tensegrity"], lambda: TensegritySimulator(contact="patch")),
+    "superball-residual": (
+        WAYS["tensegrity"],
+        lambda: TensegritySimulator(contact="patch", residual=tuple(0.1 * np.random.default_rng(0).normal(size=NUM_WEIGHTS))),
+    ),
+    "superball-twin-two-way": (WAYS["tensegrity"], lambda: TensegrityTwin(cables="two_way")),
+    "superball-twin-fixed": (WAYS["tensegrity"], lambda: TensegrityTwin(superball(), fixed_rod=2)),
+    "three-particles": (Ways(sliding_states, varied="friction1"), lambda: ParticleSimulator(ParticleModel(3))),
+    "block-pushed": (WAYS["block"], lambda: BlockSimulator(BlockModel(pulley=None, num_directions=8))),
+    "vine-cluttered": (WAYS["vine"], lambda: VineSimulator(cluttered())),
+    "vine-linear": (WAYS["vine"], lambda: VineSimulator(VineModel(num_links=12), bending="linear")),
+    "vine-paper": (PAPER, lambda: PaperSimulator(PaperModel(8, 0.02, max_growth=0.1))),
+    "vine-twin-cluttered": (WAYS["vine"], lambda: VineTwin(cluttered())),
+}
+LISTED: dict[str, tuple[Ways, Callable[[], Any]]] = {
+    f"{room.name}-{model}-{backend}": (WAYS.get(room.name, Ways()), partial(room.simulator, model, backend=backend))
+    for room in rooms().values()
+    for model in room.models
+    for backend in (NATIVE, *room.truths)
+}
+SIMULATORS = LISTED | SPECIAL
 B, T, SUBSTEPS = 5, 3, 20
 
 
 class Setup(NamedTuple):
     """A simulator with inputs of a batch."""
 
-    case: Case
+    ways: Ways
+    make: Callable[[], Any]
     simulator: Any
     state: Array
     controls: Array
@@ -182,14 +173,15 @@ class Setup(NamedTuple):
 
 @pytest.fixture(params=SIMULATORS, scope="module")
 def setup(request: pytest.FixtureRequest) -> Setup:
-    case = SIMULATORS[request.param]
-    simulator = case.make()
+    ways, make = SIMULATORS[request.param]
+    simulator = make()
     rng = np.random.default_rng(7)
     lower, upper = simulator.control_bounds
     controls = rng.uniform(lower, upper, size=(B, T, simulator.nu))
     default = simulator.default_parameters
-    varied = getattr(default, case.varied) * np.linspace(0.8, 1.0, B)
-    return Setup(case, simulator, case.states(simulator, rng, B), controls, default.replace(**{case.varied: varied}))
+    name = ways.varied or next(name for name in default.names() if getattr(default, name) > 0)
+    varied = default.replace(**{name: getattr(default, name) * np.linspace(0.8, 1.0, B)})
+    return Setup(ways, make, simulator, ways.states(simulator, rng, B), controls, varied)
 
 
 def run(setup: Setup, rows: Any = slice(None), simulator: Any = None) -> tuple[Array, Array]:
@@ -234,7 +226,7 @@ def test_is_pure(setup: Setup) -> None:
 
 
 def test_another_instance_gives_the_same_bits(setup: Setup) -> None:
-    assert np.array_equal(run(setup)[0], run(setup, simulator=setup.case.make())[0])
+    assert np.array_equal(run(setup)[0], run(setup, simulator=setup.make())[0])
 
 
 def test_rows_are_independent_of_the_batch(setup: Setup) -> None:
@@ -254,7 +246,7 @@ def test_the_constant_of_a_row_is_its_own(setup: Setup) -> None:
 
 def test_rollout_is_repeated_step_and_a_state_is_complete(setup: Setup) -> None:
     states, _ = run(setup)
-    fresh = setup.case.make()
+    fresh = setup.make()
     for t in range(T):
         after, status = fresh.step(states[:, t].copy(), setup.controls[:, t], setup.parameters, substeps=SUBSTEPS)
         assert np.array_equal(after, states[:, t + 1])
@@ -300,8 +292,8 @@ def test_a_pickled_copy_gives_the_same_bits(setup: Setup) -> None:
 
 
 def test_constants_of_another_simulator_are_refused(setup: Setup) -> None:
-    for other in (BlockTwin(), VineTwin()):
-        if setup.simulator.parameters_class is not other.parameters_class:
+    for other in (room.simulator(backend=backend) for room in rooms().values() for backend in (NATIVE, *room.truths)):
+        if not isinstance(other.default_parameters, setup.simulator.parameters_class):
             with pytest.raises(ParameterError, match=type(setup.simulator).__name__):
                 setup.simulator.step(setup.state, setup.controls[:, 0], other.default_parameters)
 
@@ -313,7 +305,7 @@ def test_a_pull_back_is_the_transposed_linearization(setup: Setup) -> None:
         assert not is_exact(sim)
         return
     assert sim.exact
-    state, controls = setup.case.smooth(sim, setup.state[:2]), 0.5 * setup.controls[:2, :2]
+    state, controls = setup.ways.smooth(sim, setup.state[:2]), 0.5 * setup.controls[:2, :2]
     cotangent = np.random.default_rng(5).normal(size=(2, 3, sim.nx))
     found = sim.vjp(state, controls, cotangent, substeps=5)
     x0, x1, x2 = np.swapaxes(found.states, 0, 1)
@@ -329,7 +321,7 @@ def test_a_pull_back_is_the_transposed_linearization(setup: Setup) -> None:
     for got, wanted in zip((dx, found.controls, found.constants), expected, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-11 * np.abs(wanted).max())
     failing = setup.state[:2].copy()
-    failing[1] = setup.case.broken(sim, failing[1:2])[0]
+    failing[1] = absurd(sim, failing[1])
     gradient = sim.vjp(failing, controls, cotangent)
     assert np.isfinite(gradient.state[0]).all() and np.isnan(gradient.state[1]).all()
 
@@ -349,7 +341,7 @@ def test_a_symbolic_step_is_the_step(setup: Setup) -> None:
 def test_linearize_has_shapes_and_is_the_derivative(setup: Setup) -> None:
     sim = setup.simulator
     parameters, control = sim.default_parameters, 0.5 * setup.controls[:2, 0]
-    state = setup.case.smooth(sim, setup.state[:2])  # a contact that opens within the difference would have no derivative
+    state = setup.ways.smooth(sim, setup.state[:2])  # a contact that opens within the difference would have no derivative
     derivatives = sim.linearize(state, control, parameters, substeps=SUBSTEPS)
     assert [m.shape for m in derivatives] == [(2, sim.n, sim.n), (2, sim.n, sim.nu), (2, sim.n, len(parameters.names()))]
     epsilon = 1e-6
@@ -371,7 +363,7 @@ def test_linearize_is_finite_at_the_initial_state(setup: Setup) -> None:
 def test_a_failure_is_a_status_and_sticks(setup: Setup) -> None:
     sim = setup.simulator
     state = setup.state.copy()
-    state[1] = setup.case.broken(sim, state[1:2])[0]
+    state[1] = absurd(sim, state[1])
     states, status = sim.rollout(state, setup.controls, setup.parameters, substeps=SUBSTEPS)
     assert status.tolist() == [0, Status.DIVERGED, 0, 0, 0]
     assert np.array_equal(states[1], np.tile(state[1], (T + 1, 1))), "a failed row keeps its last good state"
@@ -400,3 +392,15 @@ def test_bad_input_is_named(setup: Setup) -> None:
         sim.step(state, control, substeps=0)
     with pytest.raises(ParameterError, match="rows"):
         sim.step(state[:2], control[:2], setup.parameters)
+
+
+def test_no_simulator_of_the_package_is_left_out() -> None:
+    """But for the one whose world is in a user's MJCF: test_tutorial.py."""
+    modules = [importlib.import_module(info.name) for info in pkgutil.walk_packages(softgym_envs.__path__, "softgym_envs.")]
+    found = {
+        kind
+        for module in modules
+        for name, kind in vars(module).items()
+        if inspect.isclass(kind) and issubclass(kind, BaseSimulator) and not inspect.isabstract(kind) and name[0] != "_"
+    }
+    assert found - {type(make()) for _, make in SIMULATORS.values()} <= {MjcfTruth}

@@ -14,7 +14,7 @@ from make_golden import FILE, everything
 
 mujoco = pytest.importorskip("mujoco")
 MAKERS = everything()
-EXACT, DIFFERENCES = 1e-12, 1e-8
+EXACT, DIFFERENCES = 1e-12, 1e-6
 """Allowed error, relative to the largest value of an array: computed, or by differences over 1e-6."""
 
 

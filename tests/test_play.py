@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import gymnasium as gym
 import numpy as np
 import pygame
 import pytest
+from helpers import load_script
 from PIL import Image
 
 from softgym_envs.core.errors import OptionError
@@ -19,12 +16,7 @@ from softgym_envs.envs.player import Player, PlayOptions
 
 @pytest.fixture(scope="module")
 def play():
-    path = Path(__file__).parents[1] / "scripts" / "play.py"
-    spec = importlib.util.spec_from_file_location("play_script", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["play_script"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return load_script("scripts/play.py")
 
 
 def press(key, kind=pygame.KEYDOWN):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers import load_script, run_script
 
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
@@ -26,18 +25,7 @@ CAMERA = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
 
 @pytest.fixture(scope="module")
 def script() -> Any:
-    spec = importlib.util.spec_from_file_location("identify_contact", Path(__file__).parents[1] / "scripts" / "identify.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["identify_contact"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def run(script: Any, *arguments: Any) -> int:
-    import tyro
-
-    return int(script.main(tyro.cli(script.Args, args=[str(argument) for argument in arguments])))
+    return load_script("scripts/identify.py")
 
 
 def camera_file(path: Path, recording: Trajectory, scales: dict[str, float], *, controls: bool = False) -> Path:
@@ -67,7 +55,7 @@ BLOCK_UNITS = {"x": 1e3, "y": 1e3, "theta": 180 / np.pi}
 def test_a_block_on_camera_becomes_its_friction(script, tmp_path, capsys):
     """With nothing but the file: no controls, no noise, no start."""
     path, out = camera_file(tmp_path / "camera.csv", pulled(0.4), BLOCK_UNITS), tmp_path / "out"
-    assert run(script, "block", "--data", path, "--method", "mpec", "--out", out) == 0
+    assert run_script(script, "block", "--data", path, "--method", "mpec", "--out", out) == 0
     said = capsys.readouterr().out
     assert "1 of 1 constants identified (friction)" in said and "noise by third differences [SI]: x 0.00" in said
     fit = json.loads((out / "fit.json").read_text())
@@ -85,7 +73,7 @@ def test_geometry_comes_from_a_file(script, tmp_path):
     model = load_block(scene)
     path, out = camera_file(tmp_path / "camera.csv", pulled(0.25, model), BLOCK_UNITS), tmp_path / "out"
     noise = ("--noise", "x", "0.001", "y", "0.001", "theta", "0.005")
-    assert run(script, "block", "--model", scene, "--data", path, "--method", "mpec", "--out", out, *noise) == 0
+    assert run_script(script, "block", "--model", scene, "--data", path, "--method", "mpec", "--out", out, *noise) == 0
     (estimate,) = json.loads((out / "fit.json").read_text())["estimates"]
     assert abs(estimate["value"] - 0.25) < 4 * estimate["std"]
 
@@ -99,7 +87,7 @@ def test_particles_on_camera_become_their_frictions(script, tmp_path):
     path = camera_file(tmp_path / "camera.csv", recording, dict.fromkeys(recording.names, 1.0), controls=True)
     (tmp_path / "two.toml").write_text("[particles]\ncount = 2\n")
     assert (
-        run(
+        run_script(
             script, "particles", "--model", tmp_path / "two.toml", "--data", path, "--method", "mpec", "--out", tmp_path / "out"
         )
         == 0
@@ -118,7 +106,9 @@ def test_evolution_takes_the_same_file(script, tmp_path):
     for method in ("mpec", "cma_es"):
         out = tmp_path / method
         assert (
-            run(script, "particles", "--data", path, "--method", method, "--noise", "x", "0.003", "y", "0.003", "--out", out)
+            run_script(
+                script, "particles", "--data", path, "--method", method, "--noise", "x", "0.003", "y", "0.003", "--out", out
+            )
             == 0
         )
         (found[method],) = json.loads((out / "fit.json").read_text())["estimates"]
@@ -129,7 +119,7 @@ def test_evolution_takes_the_same_file(script, tmp_path):
 def test_nothing_slides_no_number(script, tmp_path, capsys):
     """The weight is too light for this table: the camera sees a block at rest, and its noise."""
     path, out = camera_file(tmp_path / "camera.csv", pulled(0.9), BLOCK_UNITS), tmp_path / "out"
-    assert run(script, "block", "--data", path, "--method", "mpec", "--out", out) == 2
+    assert run_script(script, "block", "--data", path, "--method", "mpec", "--out", out) == 2
     said = capsys.readouterr().out
     assert "NOT IDENTIFIABLE" in said and "friction: not identifiable" in said
     assert (out / "fit.toml").exists() and "NOT IDENTIFIABLE" in (out / "report.html").read_text()
@@ -148,7 +138,7 @@ def test_bad_requests_end_in_one_sentence(script, tmp_path, capsys):
         ("block", "--data", path, "--method", "mpec", "--fps", "30"): "say --fps",
     }
     for arguments, verdict in cases.items():
-        assert run(script, *arguments, "--out", tmp_path / "out") == 2
+        assert run_script(script, *arguments, "--out", tmp_path / "out") == 2
         said = capsys.readouterr().err
         assert verdict in said and "Traceback" not in said
 

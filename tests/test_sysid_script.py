@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers import load_script, run_script
 from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.errors import OptionError
@@ -59,31 +58,15 @@ SPRING = f"{HERE}:ROOM"
 
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    return module_of("identify", monkeypatch)
-
-
-def module_of(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    path = Path(__file__).parents[1] / "scripts" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"{name}_script", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, f"{name}_script", module)
-    spec.loader.exec_module(module)
-    return module
-
-
-def run(script: Any, *arguments: str) -> int:
-    import tyro
-
-    return int(script.main(tyro.cli(script.Args, args=list(arguments))))
+def script() -> Any:
+    return load_script("scripts/identify.py")
 
 
 @pytest.mark.parametrize("method", ["one_step", "multiple_shooting", "single_shooting"])
 def test_a_file_becomes_a_fit(script: Any, tmp_path: Path, method: str, capsys: pytest.CaptureFixture[str]) -> None:
     record(Spring(), TRUTH, count=2).save(tmp_path / "data.h5")
     out = tmp_path / "out"
-    assert run(script, SPRING, "--data", str(tmp_path / "data.h5"), "--method", method, "--out", str(out)) == 0
+    assert run_script(script, SPRING, "--data", str(tmp_path / "data.h5"), "--method", method, "--out", str(out)) == 0
     assert SpringParameters.load(out / "fit.toml").stiffness == pytest.approx(45.0, rel=1e-8)
     assert (out / "report.html").stat().st_size > 10_000 and not (out / "checkpoint.json").exists()
     said = capsys.readouterr().out
@@ -111,7 +94,7 @@ def test_a_csv_of_the_laboratory_becomes_a_fit(script: Any, tmp_path: Path) -> N
         "--out",
         str(out),
     )
-    assert run(script, SPRING, *arguments) == 0
+    assert run_script(script, SPRING, *arguments) == 0
     assert SpringParameters.load(out / "fit.toml").stiffness == pytest.approx(45.0, rel=1e-6)
 
 
@@ -130,7 +113,7 @@ def test_tracked_points_and_controls_from_two_files_become_a_fit(script: Any, tm
     )
     out = tmp_path / "out"
     files = ("--data", str(tmp_path / "points.csv"), "--controls", str(tmp_path / "controls.csv"))
-    assert run(script, SPRING, *files, "--columns", "a.x", "b.x", "--method", "single_shooting", "--out", str(out)) == 0
+    assert run_script(script, SPRING, *files, "--columns", "a.x", "b.x", "--method", "single_shooting", "--out", str(out)) == 0
     assert SpringParameters.load(out / "fit.toml").stiffness == pytest.approx(45.0, rel=1e-6)
 
 
@@ -147,7 +130,7 @@ def test_bad_data_and_bad_arguments_end_in_one_sentence(
         (SPRING, "--data", str(tmp_path / "short.h5"), "--free", "colour"): "unknown constant 'colour'",
     }
     for arguments, verdict in cases.items():
-        assert run(script, *arguments, "--out", str(tmp_path / "out")) == 2
+        assert run_script(script, *arguments, "--out", str(tmp_path / "out")) == 2
         said = capsys.readouterr().err
         assert verdict in said and "Traceback" not in said
     assert not (tmp_path / "out").exists()
@@ -159,38 +142,38 @@ def test_advice_is_given_as_flags_and_unused_columns_are_named(
     t = record(Spring(), TRUTH)[0]
     still = t.with_controls(np.zeros_like(t.controls), t.control_names, t.control_units)
     TrajectorySet((still,)).save(tmp_path / "still.h5")
-    assert run(script, SPRING, "--data", str(tmp_path / "still.h5"), "--out", str(tmp_path / "out")) == 2
+    assert run_script(script, SPRING, "--data", str(tmp_path / "still.h5"), "--out", str(tmp_path / "out")) == 2
     said = capsys.readouterr().err
     assert "say --free-motion if" in said and "free_motion=True" not in said
     wide = t.with_controls(np.hstack([t.controls, t.controls]), ("force", "pump"), ("N", "V"))
     TrajectorySet((wide,)).save(tmp_path / "wide.h5")
-    assert run(script, SPRING, "--data", str(tmp_path / "wide.h5"), "--out", str(tmp_path / "out")) == 0
+    assert run_script(script, SPRING, "--data", str(tmp_path / "wide.h5"), "--out", str(tmp_path / "out")) == 0
     said = capsys.readouterr()
     assert "recorded, but not used: pump. Is it the right robot?" in said.out
     assert said.err == ""  # no progress bar where nobody watches
 
 
 def test_what_was_recorded_goes_through_the_whole_recipe_and_resumes(
-    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record_script = module_of("record", monkeypatch)
+    record_script = load_script("scripts/record.py")
     truth, file, out = TRUTH.save(tmp_path / "truth.toml"), tmp_path / "rec.h5", tmp_path / "out"
-    assert run(record_script, SPRING, "--params", str(truth), "--count", "2", "--out", str(file)) == 0
+    assert run_script(record_script, SPRING, "--params", str(truth), "--count", "2", "--out", str(file)) == 0
     assert "pushed: 2 s, 100 rows of 2 columns" in capsys.readouterr().out
     start = SpringParameters(mass=2.0).save(tmp_path / "start.toml")
     arguments = (SPRING, "--data", str(file), "--start", str(start), "--out", str(out))
-    assert run(script, *arguments) == 0
+    assert run_script(script, *arguments) == 0
     assert SpringParameters.load(out / "all" / "fit.toml").stiffness == pytest.approx(45.0, rel=1e-8)
     assert (out / "fit.toml").read_bytes() == (out / "all" / "fit.toml").read_bytes()
     before = (out / "all" / "fit.json").read_text()
-    assert run(script, *arguments, "--resume") == 0
+    assert run_script(script, *arguments, "--resume") == 0
     assert (out / "all" / "fit.json").read_text() == before  # taken, not fitted again
-    assert run(script, *arguments, "--stage", "elastic", "--free", "stiffness", "damping", "gain") == 0
+    assert run_script(script, *arguments, "--stage", "elastic", "--free", "stiffness", "damping", "gain") == 0
     assert SpringParameters.load(out / "fit.toml").stiffness == pytest.approx(45.0, rel=1e-8)
     capsys.readouterr()
-    assert run(script, *arguments, "--stage", "plastic") == 2
+    assert run_script(script, *arguments, "--stage", "plastic") == 2
     assert "unknown stage 'plastic'; there are elastic, all, laboratory" in capsys.readouterr().err
-    assert run(record_script, SPRING, "--experiment", "drop", "--out", str(file)) == 2
+    assert run_script(record_script, SPRING, "--experiment", "drop", "--out", str(file)) == 2
     assert "unknown experiment 'drop'; there are pushed" in capsys.readouterr().err
 
 

@@ -158,3 +158,11 @@ def test_worlds_of_the_users(package, tmp_path):
     assert len(refused) == 4
     assert "has no joint 'sprung'" in refused[0]
     assert "allowed are native, mujoco, 'package.module:function' or a .toml file" in refused[3]
+
+
+def test_every_rule_holds_because_it_is_on_the_list(package):
+    """Promises of simulators and rules of environments take it from the list of rooms."""
+    rules = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "tests").glob("test_envs_*.py"))]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "elastic_pendulum or ElasticCatch"]
+    said = run(package, *command, "tests/test_contract.py", *rules, cwd=ROOT)
+    assert int(re.search(r"(\d+) passed", said)[1]) > 50 and "skipped" not in said
