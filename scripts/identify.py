@@ -262,7 +262,7 @@ def world(args: Args, room: Room) -> tuple[Recipe, Simulator, TrajectorySet]:
     if not room.recipe:
         raise OptionError(f"room {room.name!r} has no recipe: it cannot be identified")
     recipe: Recipe = load(room.recipe)
-    model, options = room.model(args.model), options_from_text(args.option)
+    model, options = room.model(args.model), {**recipe.options, **options_from_text(args.option)}
     simulator = room.simulator(model, options=options)
     method_of(args.method or stage_of(args, recipe).method).check(recipe)
     found = read(args)

@@ -14,7 +14,9 @@ from sysid_systems import Spring, SpringParameters, record
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.recipe import Experiment, Measurement, Recipe, Stage
 from softgym_envs.core.room import Room
+from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from softgym_envs.rooms import room
 from sysid import FitProblem, ShootingOptions, single_shooting
 
 TRUTH = SpringParameters(mass=2.0, stiffness=45.0, damping=0.8, gain=2.0)
@@ -207,3 +209,15 @@ def test_a_checkpoint_of_another_simulator_is_refused_in_one_sentence(tmp_path: 
     with pytest.raises(OptionError, match=r"another fit: its constants: they were identified with dt = 0.02 s, .* has 0.01 s"):
         single_shooting(FitProblem(Spring(dt=0.01), half, FREE), replace(options, resume=True))
     assert single_shooting(problem, replace(options, resume=True)).converged
+
+
+def test_the_recipe_chooses_the_simulators_options_unless_the_user_does(script: Any, tmp_path: Path) -> None:
+    import tyro
+
+    tensegrity = room("tensegrity")
+    robot = tensegrity.simulator("prism")
+    recording = load(tensegrity.recipe).record_one("throws", robot, np.random.default_rng(0), steps=20)
+    TrajectorySet((recording,)).save(tmp_path / "throw.h5")
+    for given, contact in (((), "patch"), (("--option", "contact=paper"), "paper")):
+        args = tyro.cli(script.Args, args=["tensegrity", "--model", "prism", "--data", str(tmp_path / "throw.h5"), *given])
+        assert script.world(args, tensegrity)[1].contact == contact

@@ -139,6 +139,8 @@ class Recipe:
     """The last one also gives recordings to test predictions with."""
     laboratory: Stage | None = None
     """What `identify` fits to recordings that are of no experiment; None: the last stage."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Structural choices of our engine that describe recordings best; `identify` makes them unless the user makes others."""
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Method -> options that suit this room better than the method's own, for methods that no stage uses."""
     guess: Mapping[str, float] = field(default_factory=dict)

@@ -153,6 +153,7 @@ RECIPE = Recipe(
         Stage("contact", "throws", contact_constants, "multiple_shooting", {**_PRECISE, "segment_steps": 50}, free_motion=True),
     ),
     laboratory=Stage("laboratory", "", contact_constants, "multiple_shooting", {"segment_steps": 100, "starts": 3}),
+    options={"contact": "patch"},
     guess=GUESS,
     measurement=measurement,
     first_state=first_state,
