@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs/add_a_robot.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"^```python file=(\S+)\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL))
+STUDY = re.search(r"^```toml file=study.toml\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)[1]
 COMMANDS = re.search(r"^```bash\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)[1].splitlines()
 METADATA = "Metadata-Version: 2.1\nName: elastic-pendulum\nVersion: 0.1\n"
 LONGEST = 150
@@ -56,6 +57,7 @@ def test_contributing_names_these_steps():
 
 def test_every_command_of_the_page_runs(package, tmp_path):
     """In one folder, in the page's order; the files that the page names are there afterwards."""
+    (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
     for command in COMMANDS:
         words = shlex.split(command, comments=True)
         if words:

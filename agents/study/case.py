@@ -22,7 +22,7 @@ from softgym_envs.core.objective import Objective
 from softgym_envs.core.parameters import ParameterDistribution, Parameters, UniformParameters
 from softgym_envs.core.recipe import EXPERIMENT, Recipe, Stage
 from softgym_envs.core.room import Room
-from softgym_envs.core.scenario import BatchPolicy, Scenario, Scene
+from softgym_envs.core.scenario import BatchPolicy, Scenario, Scene, around_rest, by_name, held_at_random, kick_of
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import DataSplit, TrajectorySet
@@ -124,6 +124,8 @@ class RoomCase:
     @cached_property
     def scene(self) -> Scene:
         """Robot and goal."""
+        if self.scenario.scene is None:
+            return Scene(self.room.model(self.room.task(self.task).model))
         return self.scenario.scene()
 
     @property
@@ -212,6 +214,8 @@ class RoomCase:
 
     def best(self) -> Parameters:
         """See `Case`."""
+        if self.scenario.best is None:
+            return by_name(self.native(), self.truth_parameters())
         return self.scenario.best(self.truth_parameters())
 
     def wide(self) -> UniformParameters:
@@ -233,11 +237,11 @@ class RoomCase:
 
     def starts(self, rng: np.random.Generator, count: int) -> Array:
         """See `Case`."""
-        return self.scenario.starts(self.native(), self.best(), rng, count)
+        return (self.scenario.starts or around_rest)(self.native(), self.best(), rng, count)
 
     def first_policy(self, rng: np.random.Generator) -> BatchPolicy:
         """See `Case`: the scenario's policy with its noise."""
-        policy, noise = self.scenario.first_policy(self.model, rng), self.scenario.first_noise
+        policy, noise = (self.scenario.first_policy or held_at_random)(self.model, rng), self.scenario.first_noise
         if noise is None:
             return policy
         truth = self.truth()
@@ -247,7 +251,7 @@ class RoomCase:
 
     def force_scale(self) -> Array:
         """See `Case`."""
-        return self.scenario.force_scale(self.model)
+        return (self.scenario.force_scale or kick_of)(self.model)
 
     def record(self, rng: np.random.Generator, steps: int) -> DataSplit:
         """See `Case`: the recipe's experiments."""
@@ -275,11 +279,14 @@ class RoomCase:
 
     def measure(self, states: Array) -> Mapping[str, Array]:
         """See `Case`."""
-        return self.scenario.measure(self.model, self.target, states)
+        return {} if self.scenario.measure is None else self.scenario.measure(self.model, self.target, states)
 
     def position(self, states: Array) -> Array:
         """See `Case`."""
-        return self.scenario.position(self.model, states)
+        if self.scenario.position is not None:
+            return self.scenario.position(self.model, states)
+        features = self.objective.features(self.model, states)[..., :3]
+        return np.concatenate([features, np.zeros((*features.shape[:-1], 3 - features.shape[-1]))], axis=-1)
 
 
 def merged(options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

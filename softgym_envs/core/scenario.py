@@ -23,6 +23,38 @@ BatchPolicy = Callable[[Array, int], Array]
 """States (B, nx) at control step t -> controls (B, nu)."""
 
 
+SPREAD = 0.01
+"""Of starts around the rest state [the unit of each tangent coordinate]."""
+MOVING = ("m/s", "rad/s")
+"""Units of what a kick changes."""
+
+
+def around_rest(engine: Simulator, parameters: Parameters, rng: np.random.Generator, count: int) -> Array:
+    """Starts around the engine's rest state, (count, nx); the first one is the rest state."""
+    kick = SPREAD * rng.standard_normal((count, engine.n))
+    kick[:1] = 0.0
+    return engine.retract(engine.initial_state(count), kick)
+
+
+def kick_of(model: Any) -> Array:
+    """1 for every tangent coordinate of the model's layout that is a velocity, (n,)."""
+    return np.array([float(unit in MOVING) for unit in model.layout.tangent_units])
+
+
+def held_at_random(model: Any, rng: np.random.Generator) -> BatchPolicy:
+    """Random controls of up to half of their range, new ones every five control steps, the same for all rows."""
+    low, high = model.control_bounds
+    middle, half = 0.5 * (low + high), 0.5 * (high - low)
+    drawn = middle + 0.5 * half * rng.uniform(-1.0, 1.0, (64, len(low)))
+    return lambda x, t: np.tile(drawn[t // 5 % 64], (len(x), 1))
+
+
+def by_name(engine: Simulator, constants: Parameters) -> Parameters:
+    """The engine's constants with those of the truth that have the same names."""
+    ours = engine.default_parameters
+    return ours.replace(**{name: getattr(constants, name) for name in constants.names() if name in ours.names()})
+
+
 class Scene(NamedTuple):
     """What the robot is, and where it shall go."""
 
@@ -48,20 +80,21 @@ class Scenario:
 
     objective: str
     """Of the room, by name."""
-    scene: Callable[[], Scene]
-    """Always the same one."""
-    starts: Callable[[Simulator, Parameters, np.random.Generator, int], Array]
-    """(our engine, its best constants, rng, count) -> (count, nx): perturbed starts, the first one unperturbed."""
-    first_policy: Callable[[Any, np.random.Generator], BatchPolicy]
-    """(model, rng) -> a policy that gives planners their first controls."""
-    force_scale: Callable[[Any], Array]
-    """Model -> (n,): tangent vector of a random kick of 1 m/s."""
-    measure: Callable[[Any, Array, Array], Mapping[str, Array]]
-    """(model, target, states (B, T+1, nx)) -> further numbers of runs, each (B,)."""
-    position: Callable[[Any, Array], Array]
-    """(model, states (..., nx)) -> (..., 3) [m]: where the robot is."""
-    best: Callable[[Any], Parameters]
-    """The truth's constants -> those of our engine that mean the same, or fit unlimited data best."""
+    scene: Callable[[], Scene] | None = None
+    """Always the same one; None: the task's own model, and the objective's own target."""
+    starts: Callable[[Simulator, Parameters, np.random.Generator, int], Array] | None = None
+    """(our engine, its best constants, rng, count) -> (count, nx): perturbed starts, the first one unperturbed; None: around
+    the rest state, every tangent coordinate by a standard deviation of `SPREAD`."""
+    first_policy: Callable[[Any, np.random.Generator], BatchPolicy] | None = None
+    """(model, rng) -> a policy that gives planners their first controls; None: random controls, held for a while."""
+    force_scale: Callable[[Any], Array] | None = None
+    """Model -> (n,): tangent vector of a random kick of 1 m/s; None: 1 for every coordinate in m/s or rad/s."""
+    measure: Callable[[Any, Array, Array], Mapping[str, Array]] | None = None
+    """(model, target, states (B, T+1, nx)) -> further numbers of runs, each (B,); None: there are none."""
+    position: Callable[[Any, Array], Array] | None = None
+    """(model, states (..., nx)) -> (..., 3) [m]: where the robot is; None: the first three features of the objective."""
+    best: Callable[[Any], Parameters] | None = None
+    """The truth's constants -> those of our engine that mean the same, or fit unlimited data best; None: those of one name."""
     recorded: str = ""
     """Id of the scenario that is recorded; "": this one."""
     constants: Mapping[str, float] = field(default_factory=dict)

@@ -6,7 +6,7 @@ Legend: nx state, nu control, na actions, k trail points, P tracked points.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,24 @@ class Picture(Protocol):
     def rest_action(self, model: Any) -> Array:
         """The action (na,) of a robot that nobody drives."""
         ...
+
+
+class BasePicture:
+    """A `Picture` that draws a scene and leaves the rest as plain as it can be; a subclass writes `scene`."""
+
+    keys: ClassVar[Mapping[str, str]] = {"1-6": "groups of controls back"}
+
+    def followed(self, model: Any, state: Array) -> Array:
+        """The origin, (3,) [m]."""
+        return np.zeros(3)
+
+    def heading_action(self, model: Any, state: Array, heading: Array) -> Array:
+        """None: the arrows do nothing, (na,)."""
+        return self.rest_action(model)
+
+    def rest_action(self, model: Any) -> Array:
+        """The middle of every control's range, (na,)."""
+        return np.zeros(len(model.control_names))
 
 
 @runtime_checkable
