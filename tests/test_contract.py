@@ -27,6 +27,8 @@ from softgym_envs.core.room import NATIVE
 from softgym_envs.core.simulator import Differentiable, Simulator, Status, Symbolic, finite_differences, is_exact
 from softgym_envs.core.trajectory import Trajectory
 from softgym_envs.core.units import SI_UNITS
+from softgym_envs.loop.dynamics import LoopSimulator
+from softgym_envs.loop.model import LoopModel
 from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
 from softgym_envs.rigid.model import BlockModel, ParticleModel
 from softgym_envs.rooms import rooms
@@ -62,6 +64,12 @@ class Ways(NamedTuple):
     """The same states where no contact opens or closes within a difference."""
     varied: str = ""
     """A constant that changes every motion; "": the first positive one."""
+    substeps: int = 20
+    """Physics steps of a control step."""
+    share: float = 1.0
+    """Of the largest controls; less where no robot bears them for long."""
+    rounding: float = 1.0
+    """How much larger than that of a state the rounding of a step is: 10 / dt where speeds are differences."""
 
 
 def tensegrity_states(simulator: Any, rng: np.random.Generator, batch: int) -> Array:
@@ -112,6 +120,13 @@ def vine_apart(simulator: Any, state: Array) -> Array:
     return np.asarray(simulator.model.tidy(moved))
 
 
+def loop_states(simulator: Any, rng: np.random.Generator, batch: int) -> Array:
+    """Moving, 0.1 s after random torques began to bend the loop: where the loop is closed."""
+    torques = simulator.model.hold + 2.0 * rng.normal(size=(batch, 7))
+    moved: Array = simulator.step(simulator.initial_state(batch), torques, substeps=round(0.1 / simulator.dt))[0]
+    return moved
+
+
 def paper_states(simulator: Any, rng: np.random.Generator, batch: int) -> Array:
     """Straight, with random rates: every pin begins to bend."""
     state = np.tile(simulator.initial_state(1), (batch, 1))
@@ -130,6 +145,7 @@ def cluttered() -> VineModel:
 WAYS = {
     "tensegrity": Ways(tensegrity_states, in_air, "cable_stiffness"),
     "vine": Ways(vine_states, vine_apart, "bending_stiffness"),
+    "loop": Ways(loop_states, substeps=5, share=0.2, rounding=4000.0),
     "block": Ways(sliding_states),
     "particles": Ways(sliding_states),
 }
@@ -145,6 +161,10 @@ SPECIAL: dict[str, tuple[Ways, Callable[[], Any]]] = {
     "superball-twin-fixed": (WAYS["tensegrity"], lambda: TensegrityTwin(superball(), fixed_rod=2)),
     "three-particles": (Ways(sliding_states, varied="friction1"), lambda: ParticleSimulator(ParticleModel(3))),
     "block-pushed": (WAYS["block"], lambda: BlockSimulator(BlockModel(pulley=None, num_directions=8))),
+    "loop-held": (
+        WAYS["loop"],
+        lambda: LoopSimulator(LoopModel(6, servo_stiffness=(60.0,) * 7, servo_damping=3.0), dt=0.0025),
+    ),
     "vine-cluttered": (WAYS["vine"], lambda: VineSimulator(cluttered())),
     "vine-linear": (WAYS["vine"], lambda: VineSimulator(VineModel(num_links=12), bending="linear")),
     "vine-paper": (PAPER, lambda: PaperSimulator(PaperModel(8, 0.02, max_growth=0.1))),
@@ -157,7 +177,7 @@ LISTED: dict[str, tuple[Ways, Callable[[], Any]]] = {
     for backend in (NATIVE, *room.truths)
 }
 SIMULATORS = LISTED | SPECIAL
-B, T, SUBSTEPS = 5, 3, 20
+B, T = 5, 3
 
 
 class Setup(NamedTuple):
@@ -177,7 +197,7 @@ def setup(request: pytest.FixtureRequest) -> Setup:
     simulator = make()
     rng = np.random.default_rng(7)
     lower, upper = simulator.control_bounds
-    controls = rng.uniform(lower, upper, size=(B, T, simulator.nu))
+    controls = ways.share * rng.uniform(lower, upper, size=(B, T, simulator.nu))
     default = simulator.default_parameters
     name = ways.varied or next(name for name in default.names() if getattr(default, name) > 0)
     varied = default.replace(**{name: getattr(default, name) * np.linspace(0.8, 1.0, B)})
@@ -187,7 +207,7 @@ def setup(request: pytest.FixtureRequest) -> Setup:
 def run(setup: Setup, rows: Any = slice(None), simulator: Any = None) -> tuple[Array, Array]:
     parameters = type(setup.parameters).from_vector(setup.parameters.to_matrix(B)[rows])
     states, status = (simulator or setup.simulator).rollout(
-        setup.state[rows], setup.controls[rows], parameters, substeps=SUBSTEPS
+        setup.state[rows], setup.controls[rows], parameters, substeps=setup.ways.substeps
     )
     return states, status
 
@@ -238,7 +258,7 @@ def test_rows_are_independent_of_the_batch(setup: Setup) -> None:
 
 
 def test_the_constant_of_a_row_is_its_own(setup: Setup) -> None:
-    shared = setup.simulator.rollout(setup.state, setup.controls, substeps=SUBSTEPS)[0]
+    shared = setup.simulator.rollout(setup.state, setup.controls, substeps=setup.ways.substeps)[0]
     states, _ = run(setup)
     assert not np.array_equal(shared[0], states[0])
     assert np.array_equal(shared[-1], states[-1]), "the last row has the default constants"
@@ -248,7 +268,7 @@ def test_rollout_is_repeated_step_and_a_state_is_complete(setup: Setup) -> None:
     states, _ = run(setup)
     fresh = setup.make()
     for t in range(T):
-        after, status = fresh.step(states[:, t].copy(), setup.controls[:, t], setup.parameters, substeps=SUBSTEPS)
+        after, status = fresh.step(states[:, t].copy(), setup.controls[:, t], setup.parameters, substeps=setup.ways.substeps)
         assert np.array_equal(after, states[:, t + 1])
         assert (status == Status.OK).all()
 
@@ -279,7 +299,7 @@ def test_the_layout_is_that_of_the_state(setup: Setup) -> None:
 
 def test_recordings_carry_the_units(setup: Setup) -> None:
     sim, states = setup.simulator, run(setup)[0]
-    recording = Trajectory.from_rollout(sim, states[0], setup.controls[0], substeps=SUBSTEPS)
+    recording = Trajectory.from_rollout(sim, states[0], setup.controls[0], substeps=setup.ways.substeps)
     assert (recording.units, recording.control_units) == (sim.state_units, sim.control_units)
 
 
@@ -342,12 +362,13 @@ def test_linearize_has_shapes_and_is_the_derivative(setup: Setup) -> None:
     sim = setup.simulator
     parameters, control = sim.default_parameters, 0.5 * setup.controls[:2, 0]
     state = setup.ways.smooth(sim, setup.state[:2])  # a contact that opens within the difference would have no derivative
-    derivatives = sim.linearize(state, control, parameters, substeps=SUBSTEPS)
+    derivatives = sim.linearize(state, control, parameters, substeps=setup.ways.substeps)
     assert [m.shape for m in derivatives] == [(2, sim.n, sim.n), (2, sim.n, sim.nu), (2, sim.n, len(parameters.names()))]
     epsilon = 1e-6
-    differences = finite_differences(sim, state, control, parameters, substeps=SUBSTEPS, epsilon=epsilon)
+    differences = finite_differences(sim, state, control, parameters, substeps=setup.ways.substeps, epsilon=epsilon)
     widths = [max(abs(spec.default), 1e-3 * (spec.bounds[1] - spec.bounds[0])) for spec in parameters.specs().values()]
-    noise = 8 * np.finfo(float).eps * np.abs(state).max() / epsilon  # of a difference: rounding over its width
+    rounding = setup.ways.rounding * 8 * np.finfo(float).eps * np.abs(state).max()
+    noise = rounding / epsilon  # of a difference: rounding over its width
     for name, a, b, width in zip("ABC", derivatives, differences, (np.ones(1), np.ones(1), np.array(widths)), strict=True):
         a, b = a * width, b * width
         assert np.abs(a).max() > 1e-3
@@ -364,12 +385,12 @@ def test_a_failure_is_a_status_and_sticks(setup: Setup) -> None:
     sim = setup.simulator
     state = setup.state.copy()
     state[1] = absurd(sim, state[1])
-    states, status = sim.rollout(state, setup.controls, setup.parameters, substeps=SUBSTEPS)
+    states, status = sim.rollout(state, setup.controls, setup.parameters, substeps=setup.ways.substeps)
     assert status.tolist() == [0, Status.DIVERGED, 0, 0, 0]
     assert np.array_equal(states[1], np.tile(state[1], (T + 1, 1))), "a failed row keeps its last good state"
     healthy = [0, 2, 3, 4]
     assert np.array_equal(states[healthy], run(setup)[0][healthy])
-    after, status = sim.step(state, setup.controls[:, 0], setup.parameters, substeps=SUBSTEPS)
+    after, status = sim.step(state, setup.controls[:, 0], setup.parameters, substeps=setup.ways.substeps)
     assert status[1] == Status.DIVERGED and np.array_equal(after[1], state[1])
 
 

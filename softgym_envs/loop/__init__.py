@@ -1,1 +1,18 @@
 """A flexible loop, an inflated bicycle tyre, held by a robot arm and clamped to a table [Caldwell2014]."""
+
+from ..core.room import Room
+
+ROOM = Room(
+    name="loop",
+    summary="an arm with 7 joints that bends a flexible loop, which is clamped to a table",
+    engine="softgym_envs.loop.dynamics:LoopSimulator",
+    models={
+        "baxter12": "softgym_envs.loop.model:baxter12",
+        "baxter6": "softgym_envs.loop.model:baxter6",
+        "baxter24": "softgym_envs.loop.model:baxter24",
+    },
+    truths={"mujoco": "softgym_envs.loop.mujoco:LoopTwin"},
+    free_structure=("start", "servo_stiffness", "servo_damping"),
+)
+
+__all__ = ["ROOM"]

@@ -7,6 +7,10 @@ the regular polygon. (The paper's 5 pi / 6 is the inner angle of a dodecagon.)
 
 Not in the paper, assumed here: links are thin tubes of the tyre's `tube_radius`; `radius` is that of the corners; the clamped
 link is half in each branch; H is the electric gripper's base; the loop rests as a regular polygon.
+
+A state is (q, v): the angles, and the speeds of the physics step that led to them, (q - q before) / dt. The integrator's
+momenta follow from it (`stepping`), and nobody but the integrator has to know them: encoders measure q, their differences are
+v, a semi-implicit engine such as MuJoCo has the same v, and tasks read speeds without knowing a constant. Legend: B batch.
 """
 
 from __future__ import annotations
@@ -19,7 +23,9 @@ from pathlib import Path
 import numpy as np
 
 from ..core.errors import StructureError
-from ..core.simulator import check_number
+from ..core.layout import Field, StateLayout
+from ..core.simulator import Array, Status, check_number
+from ..mechanics.mechanism import Mechanism
 from ..mechanics.placement import frame_pose, roll_pitch_yaw
 from ..mechanics.tree import Body, Frame, Joint, Tree, Weld
 from ..mechanics.tree_file import load_tree
@@ -31,8 +37,11 @@ CLAMP = ("clamp_x", "clamp_y", "clamp_z", "clamp_roll", "clamp_pitch", "clamp_ya
 """Constants of the clamp's pose [m, rad]."""
 LOOP = ("theta_stiffness", "psi_stiffness", "loop_damping", "loop_scale")
 """Constants of the loop [N m/rad, N m/rad, N m s/rad, -]."""
-CONSTANTS = (*LOOP, "arm_damping", *(f"offset_{name}" for name in ARM), *CLAMP)
-"""All constants, in the order of their vector (P = 18)."""
+CONSTANTS = (*LOOP, "arm_damping", *(f"offset_{name}" for name in ARM), *CLAMP, "gravity_z")
+"""All constants of the tree, in the order of their vector (P = 19)."""
+SIGNS = np.array([1.0] * (len(CONSTANTS) - 1) + [-1.0])
+"""Gravity points downwards."""
+SIDES = ("left", "right")
 START = (0.0, -1.0, 0.0, 1.5, 0.0, pi / 2 - 0.5, 0.0)
 """[rad] The hand points down; holding arm and loop takes 38 of s1's 50 N m."""
 
@@ -60,12 +69,22 @@ class LoopModel:
     """[m]"""
     start: tuple[float, ...] = START
     """(7,) pose of the arm [rad] below which the clamp is, where the loop is regular."""
+    servo_stiffness: tuple[float, ...] = (0.0,) * 7
+    """(7,) of the arm's own controller, which pulls its joints to `start` [N m/rad]; 0: torques only, as in the paper."""
+    servo_damping: float = 0.0
+    """Of that controller, in every joint of the arm [N m s/rad]."""
+    control_names = ARM
+    control_units = ("N m",) * 7
 
     def __post_init__(self) -> None:
         if self.links < 6 or self.links % 2:
             raise StructureError(f"a loop of {self.links} links: expected an even number >= 6")
         if len(self.start) != len(ARM):
             raise StructureError(f"start has {len(self.start)} angles, expected {len(ARM)}")
+        if len(self.servo_stiffness) != len(ARM):
+            raise StructureError(f"servo_stiffness has {len(self.servo_stiffness)} numbers, expected {len(ARM)}")
+        for value in (*self.servo_stiffness, self.servo_damping):
+            check_number("servo_stiffness and servo_damping", value, low=0.0)
         for name in ("radius", "mass", "tube_radius"):
             check_number(name, getattr(self, name), positive=True)
 
@@ -94,22 +113,117 @@ class LoopModel:
     @cached_property
     def tree(self) -> Tree:
         """Arm, both branches and the welds that close them; q = (arm, left, right), each joint theta, psi."""
-        bodies, joints, frames, welds = list(self.arm.bodies), list(self.arm.joints), list(self.arm.frames), []
+        bodies, joints, frames, welds = list(self.arm.bodies), self._held_arm(), list(self.arm.frames), []
         bodies.append(self._link("grip", 1.0, 0.0))
         joints.append(Joint("grip", "fixed", "gripper", "grip", rpy=(pi / 2, 0.0, 0.0)))
-        for side, sign in (("left", 1), ("right", -1)):
+        for side, sign in zip(SIDES, (1, -1), strict=True):
             more_bodies, more_joints = self._branch(side, sign)
             bodies += more_bodies
             joints += more_joints
             end = Frame(f"N_{side}", more_bodies[-1].name, (0.0, 0.0, self.link_length / 2), (-sign * pi / 2, 0.0, 0.0))
             frames.append(end)
             welds.append(Weld(f"clamp_{side}", end.name, CLAMP[:3], CLAMP[3:]))
-        return Tree(f"loop{self.links}", tuple(bodies), tuple(joints), tuple(frames), tuple(welds), ARM)
+        fall = (0.0, 0.0, "gravity_z")
+        return Tree(f"loop{self.links}", tuple(bodies), tuple(joints), tuple(frames), tuple(welds), ARM, fall)
 
     @property
     def defaults(self) -> np.ndarray:
         """Values of `CONSTANTS` (P,): stiffness as identified in the paper, damping that its integrator needs."""
-        return np.array([4.45252, 0.96969, 0.01, 1.0, 0.7, *(0.0,) * len(ARM), *self.clamp])
+        from .parameters import LoopParameters
+
+        return np.asarray(self.tree_constants(LoopParameters().to_matrix(1))[0])
+
+    def tree_constants(self, constants: Array) -> Array:
+        """Values of `CONSTANTS` (B, P) for `LoopParameters` (B, P): those give the clamp's shift, and gravity downwards."""
+        return constants * SIGNS + np.array([*(0.0,) * 4, self.servo_damping, *(0.0,) * len(ARM), *self.clamp, 0.0])
+
+    # --- As a simulator's structure -----------------------------------------------------------------------------------
+
+    @cached_property
+    def layout(self) -> StateLayout:
+        """s0 .. w2, left0.theta, left0.psi, .. of all joints, then their speeds vs0 .. right5.vpsi."""
+        count, fields = self.links // 2, []
+        for v, unit in (("", "rad"), ("v", "rad/s")):
+            fields.append(Field("", None, (" ".join(v + name for name in ARM), unit)))
+            fields += [Field(side, count, (f"{v}theta {v}psi", unit)) for side in SIDES]
+        return StateLayout(*fields)
+
+    @property
+    def n(self) -> int:
+        """Number of angles: 7 + 2 (2 links / 2)."""
+        return len(ARM) + 2 * self.links
+
+    @cached_property
+    def limits(self) -> tuple[Array, Array]:
+        """Lowest and highest angles of the arm, each (7,) [rad]; known to whoever asks, not enforced by the mechanics."""
+        joints = {joint.name: joint for joint in self.arm.joints}
+        return np.array([joints[name].lower for name in ARM]), np.array([joints[name].upper for name in ARM])
+
+    @cached_property
+    def control_bounds(self) -> tuple[Array, Array]:
+        """What the motors can do, each (7,) [N m]."""
+        joints = {joint.name: joint for joint in self.arm.joints}
+        effort = np.array([joints[name].effort for name in ARM])
+        return -effort, effort
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """The tree at rest and its places; its step is not used."""
+        return Mechanism(self.tree, 0.01, CONSTANTS)
+
+    def relax(self, arm: Array, constants: Array, *, tries: int = 8) -> tuple[Array, Array]:
+        """Where the loop comes to rest while the arm is held: angles q (B, n), and torques that hold it (B, 7) [N m].
+
+        The arm is led from `start` to its pose, and the clamp to its place, in `tries` parts if one is too much.
+
+        Args:
+            arm: Poses (B, 7) [rad].
+            constants: Values of `CONSTANTS` (B, P).
+            tries: Parts of the way at most.
+
+        Raises:
+            StructureError: The loop does not reach that far.
+        """
+        arm, own = np.asarray(arm, dtype=np.float64), self.defaults
+        found, needed = np.empty((len(arm), self.n)), np.empty((len(arm), len(ARM)))
+        for row in range(len(arm)):
+            for parts in (1, tries):
+                q = np.zeros((1, self.n))
+                for part in np.arange(1, parts + 1) / parts:
+                    q[0, : len(ARM)] = (1 - part) * np.array(self.start) + part * arm[row]
+                    rest = self.mechanism.rest(q, constants=(1 - part) * own + part * constants[row], held=ARM)
+                    q = rest.q
+                if rest.status[0] == Status.OK:
+                    break
+            else:
+                raise StructureError(f"the loop does not reach a gripper with the arm at {arm[row].round(3).tolist()} rad")
+            found[row], needed[row] = rest.q[0], rest.needed[0, : len(ARM)]
+        return found, needed
+
+    @cached_property
+    def _rest(self) -> tuple[Array, Array]:
+        return self.relax(np.array([self.start]), self.defaults[None])
+
+    @property
+    def hold(self) -> Array:
+        """Torques that hold arm and loop at `start` (7,) [N m]."""
+        return self._rest[1][0].copy()
+
+    def rest_state(self) -> Array:
+        """At `start`, the loop relaxed (nx,); without the torques `hold` the arm falls."""
+        return np.concatenate([self._rest[0][0], np.zeros(self.n)])
+
+    def nodes(self, state: Array) -> Array:
+        """Places of the loop's joints, left side from the gripper to the clamp, then right: (B, nx) -> (B, links, 3) [m]."""
+        joints = len(ARM) + 2 * np.arange(self.links)
+        return self.mechanism.origins(np.ascontiguousarray(state[:, : self.n]))[:, joints]
+
+    # --- Parts of the tree --------------------------------------------------------------------------------------------
+
+    def _held_arm(self) -> list[Joint]:
+        """The arm's joints with the springs of its controller."""
+        springs = {name: {"stiffness": k, "rest": q} for name, k, q in zip(ARM, self.servo_stiffness, self.start, strict=True)}
+        return [replace(joint, **springs.get(joint.name, {})) for joint in self.arm.joints]  # type: ignore[arg-type]
 
     def _link(self, name: str, share: float, centre: float) -> Body:
         """A thin tube along z: m r^2 along its axis, m (L^2 / 12 + r^2 / 2) across; `share` of a link."""
@@ -135,3 +249,18 @@ class LoopModel:
                 Joint(psi, "revolute", knee, f"{side}{i}", (0.0, 1.0, 0.0), stiffness="psi_stiffness", damping=damping),
             ]
         return bodies, joints
+
+
+def baxter6() -> LoopModel:
+    """The paper's loop of 6 links: the arm's pose determines it."""
+    return LoopModel(6)
+
+
+def baxter12() -> LoopModel:
+    """The paper's loop of 12 links."""
+    return LoopModel(12)
+
+
+def baxter24() -> LoopModel:
+    """A finer loop."""
+    return LoopModel(24)

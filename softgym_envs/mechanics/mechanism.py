@@ -261,6 +261,10 @@ class Mechanism:
         turn = turns[:, ride.joint]
         return turn @ ride.rotation, origins[:, ride.joint] + turn @ ride.origin
 
+    def origins(self, q: Any) -> Array:
+        """Where the links are at rows q (B, n), in the order of the coordinates: (B, n, 3) [m]."""
+        return np.asarray(link_poses(self.structure, check_array("q", q, (None, self.n)))[1])
+
     def point_slopes(self, frame: str, q: Any) -> Array:
         """Jacobian (B, 3, n) of a frame's origin at rows q (B, n)."""
         q, ride = check_array("q", q, (None, self.n)), place_frame(self.tree, self.tree.frame(frame))

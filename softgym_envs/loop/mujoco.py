@@ -1,0 +1,158 @@
+"""The MuJoCo twin of arm and loop: the same tree, masses and springs in another engine.
+
+Where it differs from ours, apart from rounding:
+
+* Steps are MuJoCo's implicitfast Euler steps of 1 ms, of first order; springs act explicitly, which limits dt (`LONGEST_DT`).
+* Both ends of the loop are welded to the clamp softly, with a time constant of two steps: they give way by micrometres.
+* Forces act at once; in ours, half a step of 10 ms late.
+* A control step starts with a cold solver (see `core.mujoco_engine`).
+
+A state is the same: q, and the speed of the step that led there, which is MuJoCo's qvel. A joint of two angles is two hinges on
+one body, about X and then Y. MuJoCo 4.0.0 has a bug in the sparse Newton solver (google-deepmind/mujoco issue 3767), so the
+Jacobian is dense by option.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from ..core.errors import OptionError, StructureError
+from ..core.mujoco_engine import MujocoEngine, MujocoTwin
+from ..core.simulator import Array, check_number
+from ..mechanics.structure import rotation
+from ..mechanics.tree import Joint, Tree, Value, Weld
+from .model import CONSTANTS, LoopModel
+from .parameters import LoopParameters
+
+LONGEST_DT = 0.002
+"""[s] Explicit springs of a loop of 12 links bear 4.5 ms at most, and are wrong by a radian, in silence, from 5 ms."""
+SOLIMP = (0.9999, 0.9999, 0.001, 0.5, 2.0)
+"""A weld holds nearly all of its load at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class LoopTwin(MujocoTwin):
+    """See the module docstring.
+
+    >>> twin = LoopTwin()
+    >>> states, status = twin.rollout(twin.initial_state(), np.tile(twin.model.hold, (1, 4, 1)), substeps=50)
+    >>> bool(np.abs(states[0, -1] - states[0, 0]).max() < 1e-3), status.tolist()
+    (True, [0])
+
+    Raises:
+        OptionError: dt is not positive, or over 2 ms (24 links: 1 ms), where the loop's springs would be wrong in silence.
+    """
+
+    room = "loop"
+    parameters_class = LoopParameters
+
+    model: LoopModel = field(default_factory=LoopModel)
+    """Structure."""
+    dt: float = 1e-3
+    """Physics step [s]."""
+
+    def __post_init__(self) -> None:
+        check_number("dt", self.dt, positive=True, unit="s")
+        longest = LONGEST_DT * min(1.0, 12 / self.model.links)
+        if self.dt > longest * (1 + 1e-9):
+            raise OptionError(f"dt is {self.dt:g} s, MuJoCo bears {longest:g} s at most: beyond, its loop is wrong in silence")
+
+    @cached_property
+    def engine(self) -> MujocoEngine:
+        """Batched stepping."""
+        compiled = _spec(self.model.tree, self.dt).compile()
+        names = [compiled.joint(i).name for i in range(compiled.njnt)]
+        order = np.array([self.model.tree.coordinates.index(name) for name in names])
+        index = np.concatenate([order, self.model.n + order])
+        return MujocoEngine(compiled, nx=self.nx, nu=self.nu, state_index=index, write_constants=self._write_constants)
+
+    def _write_constants(self, mj: mujoco.MjModel, row: Array) -> None:
+        values = dict(zip(CONSTANTS, self.model.tree_constants(row[None])[0].tolist(), strict=True))
+        tree = self.model.tree
+
+        def number(value: Value) -> float:
+            return values[value] if isinstance(value, str) else value
+
+        mj.opt.gravity[:] = [number(value) for value in tree.gravity]
+        for joint in tree.moving:
+            k = mj.joint(joint.name).id  # hinges only: joint, angle and speed have one number
+            mj.jnt_stiffness[k], mj.qpos_spring[k] = number(joint.stiffness), number(joint.rest)
+            mj.dof_damping[k] = number(joint.damping)
+            if joint.name in tree.actuated:
+                mj.actuator_biasprm[mj.actuator(joint.name).id, 0] = number(joint.offset)
+        for body in tree.bodies:
+            if body.mass > 0:
+                k = mj.body(body.name).id
+                scale = number(body.scale)
+                mj.body_mass[k] *= scale
+                mj.body_inertia[k] *= scale
+        for weld in tree.constraints:
+            assert isinstance(weld, Weld)
+            k = mj.site(weld.name).id
+            turn = rotation([number(value) for value in weld.rpy])
+            mj.site_pos[k] = [number(value) for value in weld.xyz]
+            mujoco.mju_mat2Quat(mj.site_quat[k], turn.ravel())
+
+
+def _spec(tree: Tree, dt: float) -> mujoco.MjSpec:
+    """The tree in MuJoCo; numbers that are constants are written later."""
+    spec = mujoco.MjSpec()
+    option = spec.option
+    option.timestep = dt
+    option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    option.solver = mujoco.mjtSolver.mjSOL_NEWTON
+    option.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
+    bodies = {"world": spec.worldbody}
+    knees: dict[str, tuple[Any, Joint]] = {}
+    for joint in tree.ordered:
+        _add(bodies, knees, joint, tree)
+    for frame in tree.frames:
+        bodies[frame.body].add_site(name=frame.name, pos=list(frame.xyz), quat=_quaternion(frame.rpy))
+    for weld in tree.constraints:
+        if not isinstance(weld, Weld):
+            raise StructureError(f"constraint {weld.name!r} is no weld")
+        spec.worldbody.add_site(name=weld.name)
+        equality = spec.add_equality(
+            type=mujoco.mjtEq.mjEQ_WELD, objtype=mujoco.mjtObj.mjOBJ_SITE, name=weld.name, name1=weld.frame, name2=weld.name
+        )
+        equality.solref, equality.solimp = [2 * dt, 1.0], list(SOLIMP)
+    for name in tree.actuated:
+        motor = spec.add_actuator(name=name, target=name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
+        motor.set_to_motor()
+        motor.biastype = mujoco.mjtBias.mjBIAS_AFFINE
+    return spec
+
+
+def _add(bodies: dict[str, Any], knees: dict[str, tuple[Any, Joint]], joint: Joint, tree: Tree) -> None:
+    """A joint and its body. A body without mass has one joint more, without placement: both are hinges of the next body."""
+    body = next(body for body in tree.bodies if body.name == joint.child)
+    if joint.parent in knees:
+        made, first = knees[joint.parent]
+        hinges: tuple[Joint, ...] = (first, joint)
+    else:
+        made = bodies[joint.parent].add_body(pos=list(joint.xyz), quat=_quaternion(joint.rpy))
+        hinges = (joint,) if joint.kind == "revolute" else ()
+    if body.mass == 0 and joint.kind == "revolute":
+        knees[joint.child] = (made, joint)
+        return
+    made.name, bodies[body.name] = body.name, made
+    if body.mass > 0:
+        made.explicitinertial, made.mass, made.ipos = True, body.mass, list(body.com)
+        made.fullinertia = [*body.inertia, 0.0, 0.0, 0.0][:6]
+    for hinge in hinges:
+        made.add_joint(name=hinge.name, type=mujoco.mjtJoint.mjJNT_HINGE, axis=list(hinge.axis))
+
+
+def _quaternion(rpy: Any) -> list[float]:
+    """(w, x, y, z) of R_z R_y R_x."""
+    found = np.empty(4)
+    mujoco.mju_mat2Quat(found, rotation(rpy).ravel())
+    return [float(value) for value in found]
+
+
+__all__ = ["LONGEST_DT", "LoopTwin"]

@@ -1,0 +1,43 @@
+"""Constants of arm and loop: what the paper identifies, and the nuisance that spoils it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..core.parameters import Parameters, param
+
+_PAPER = "[Caldwell2014], section V: identified on Baxter with 12 links"
+_OFFSET = {"unit": "N m", "bounds": (-5.0, 5.0), "source": "of the torque sensor; 0.2 N m spoil psi_stiffness by a quarter"}
+_SHIFT = {"unit": "m", "bounds": (-0.2, 0.2), "source": "of the clamp from below the gripper at the start"}
+_TURN = {
+    "unit": "rad",
+    "bounds": (-0.5, 0.5),
+    "source": "of the clamp from the gripper's rotation at the start, as roll, pitch, yaw",
+}
+
+
+@dataclass(frozen=True)
+class LoopParameters(Parameters):
+    """Shared by our engine and its twins; in the order of `model.CONSTANTS`."""
+
+    theta_stiffness: float = param(4.45252, unit="N m/rad", bounds=(0.05, 100.0), scale="log", source=_PAPER)
+    psi_stiffness: float = param(0.96969, unit="N m/rad", bounds=(0.05, 100.0), scale="log", source=_PAPER)
+    loop_damping: float = param(
+        0.01, unit="N m s/rad", bounds=(1e-4, 1.0), scale="log", source="chosen: the least that steps of 10 ms need"
+    )
+    loop_scale: float = param(1.0, unit="-", bounds=(0.1, 10.0), scale="log", source="factor of the loop's mass and inertia")
+    arm_damping: float = param(0.7, unit="N m s/rad", bounds=(0.01, 20.0), scale="log", source="baxter_description")
+    offset_s0: float = param(0.0, **_OFFSET)  # type: ignore[arg-type]
+    offset_s1: float = param(0.0, **_OFFSET)  # type: ignore[arg-type]
+    offset_e0: float = param(0.0, **_OFFSET)  # type: ignore[arg-type]
+    offset_e1: float = param(0.0, **_OFFSET)  # type: ignore[arg-type]
+    offset_w0: float = param(0.0, **_OFFSET)  # type: ignore[arg-type]
+    offset_w1: float = param(0.0, **_OFFSET)  # type: ignore[arg-type]
+    offset_w2: float = param(0.0, **_OFFSET)  # type: ignore[arg-type]
+    clamp_x: float = param(0.0, **_SHIFT)  # type: ignore[arg-type]
+    clamp_y: float = param(0.0, **_SHIFT)  # type: ignore[arg-type]
+    clamp_z: float = param(0.0, **_SHIFT)  # type: ignore[arg-type]
+    clamp_roll: float = param(0.0, **_TURN)  # type: ignore[arg-type]
+    clamp_pitch: float = param(0.0, **_TURN)  # type: ignore[arg-type]
+    clamp_yaw: float = param(0.0, **_TURN)  # type: ignore[arg-type]
+    gravity: float = param(9.81, unit="m/s^2", bounds=(0.0, 30.0), source="Earth")

@@ -1,0 +1,129 @@
+r"""Kernels of the loop's simulator: steps of `mechanics.integrator` from and to states (q, v).
+
+v is the speed of the physics step that led to q, so that with q_0 = q - h v and the midpoint (q_0 + q) / 2 the momentum is
+
+.. math:: p = \tfrac h2 L_q + L_v, \qquad v^+ = (q^+ - q) / h
+
+(forces act at the beginning of a step, as in the paper). A control step starts from (q, v) alone, whatever came before.
+Numba caches compiled code per source file: after a change in `mechanics`, touch this one.
+Legend: B batch, T control steps, n coordinates, m constraint rows, nu controls, P constants; state x = (q, v), length 2 n.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..core.numba_engine import inner, kernel
+from ..core.simulator import Status
+from ..mechanics.blocks import differentiate, new_blocks
+from ..mechanics.derivatives import push_forward
+from ..mechanics.integrator import evaluate, step
+from ..mechanics.scratch import new_scratch, set_constants, set_forces
+
+_OK, _DIVERGED = int(Status.OK), int(Status.DIVERGED)
+
+
+@inner
+def with_momentum(s, x, w, now, before):
+    """now = (q, p) and before = q - h v of a state x = (q, v); -> whether it is finite and slow enough."""
+    n = len(s.parent)
+    for i in range(n):
+        before[i] = x[i] - s.dt * x[n + i]
+        now[i] = x[i]
+    slow = evaluate(s, before, now[:n], w)
+    for i in range(n):
+        now[n + i] = 0.5 * s.dt * w.Lq[i] + w.Lv[i]
+    return slow
+
+
+@kernel
+def forward(s, state, controls, constants, substeps, states, status):
+    """See `core.numba_engine.NumbaEngine`."""
+    n = len(s.parent)
+    w, lam, now, then, before = new_scratch(s), np.zeros(s.row[-1]), np.empty(2 * n), np.empty(2 * n), np.empty(n)
+    for row in range(len(state)):
+        set_constants(s, constants[row], w)
+        states[row, 0] = state[row]
+        for t in range(controls.shape[1]):
+            states[row, t + 1] = states[row, t]
+            if status[row] != _OK:
+                continue
+            set_forces(s, controls[row, t], w)
+            if not with_momentum(s, states[row, t], w, now, before):
+                status[row] = _DIVERGED
+            for _ in range(substeps):
+                if status[row] == _OK:
+                    status[row] = step(s, now, w, then, lam)
+                    before[:], now[:] = now[:n], then
+            if status[row] == _OK:
+                for i in range(n):
+                    states[row, t + 1, i] = now[i]
+                    states[row, t + 1, n + i] = (now[i] - before[i]) / s.dt
+
+
+@inner
+def momentum_slopes(s, before, w, d, dx, dc):
+    """Rows p of dx (2 n, k), given its rows q, v as (dq, dv), by the blocks of the step that led here."""
+    n, columns = len(s.parent), dx.shape[1]
+    dp = np.zeros((n, columns))
+    for i in range(n):
+        for j in range(n):
+            by_q, by_v = d.pn[i, j] + d.pq[i, j], -s.dt * d.pq[i, j]
+            if by_q != 0.0 or by_v != 0.0:
+                for k in range(columns):
+                    dp[i, k] += by_q * dx[j, k] + by_v * dx[n + j, k]
+        for c in range(dc.shape[0]):
+            if d.pc[i, c] != 0.0:
+                for k in range(columns):
+                    dp[i, k] += d.pc[i, c] * dc[c, k]
+    dx[n:] = dp
+
+
+@kernel
+def derivative(s, state, control, constants, substeps, A, B, C):
+    """See `core.numba_engine.NumbaEngine`; NaN in a row that fails."""
+    n, m, nu, count = len(s.parent), s.row[-1], control.shape[1], constants.shape[1]
+    w, d, lam, x, x1, before = new_scratch(s), new_blocks(s, count), np.zeros(m), np.empty(2 * n), np.empty(2 * n), np.empty(n)
+    columns = 2 * n + nu + count
+    dx, dx1, X = np.empty((2 * n, columns)), np.empty((2 * n, columns)), np.empty((n + m, columns))
+    du, dc, old = np.zeros((nu, columns)), np.zeros((count, columns)), np.empty((n, columns))
+    for i in range(nu):
+        du[i, 2 * n + i] = 1.0
+    for i in range(count):
+        dc[i, 2 * n + nu + i] = 1.0
+    for row in range(len(state)):
+        set_constants(s, constants[row], w)
+        set_forces(s, control[row], w)
+        dx[:] = 0.0
+        for i in range(2 * n):
+            dx[i, i] = 1.0
+        lam[:] = 0.0
+        good = with_momentum(s, state[row], w, x, before) and differentiate(s, before, x[:n], lam, w, d)
+        if good:
+            momentum_slopes(s, before, w, d, dx, dc)
+        for _ in range(substeps):
+            good = good and step(s, x, w, x1, lam) == _OK and differentiate(s, x[:n], x1[:n], lam, w, d)
+            if good:
+                push_forward(s, w, d, dx, du, dc, X, dx1)
+                old[:] = dx[:n]
+                x[:], dx[:] = x1, dx1
+        if good:
+            dx[n:] = (dx[:n] - old) / s.dt
+        else:
+            dx[:] = np.nan
+        A[row], B[row], C[row] = dx[:, : 2 * n], dx[:, 2 * n : 2 * n + nu], dx[:, 2 * n + nu :]
+
+
+@kernel
+def momenta(s, state, constants, p, by_state, by_constant, good):
+    """Momenta p (B, n) of states (B, 2 n), their derivatives (B, n, 2 n), (B, n, P), and whether they are regular (B,)."""
+    n, count = len(s.parent), constants.shape[1]
+    w, d, lam, now, before = new_scratch(s), new_blocks(s, count), np.zeros(s.row[-1]), np.empty(2 * n), np.empty(n)
+    for row in range(len(state)):
+        set_constants(s, constants[row], w)
+        good[row] = with_momentum(s, state[row], w, now, before)
+        p[row] = now[n:]
+        if good[row]:
+            good[row] = differentiate(s, before, now[:n], lam, w, d)
+            by_state[row, :, :n], by_state[row, :, n:] = d.pn + d.pq, -s.dt * d.pq
+            by_constant[row] = d.pc
