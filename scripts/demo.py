@@ -59,7 +59,7 @@ class Args:
     id: Annotated[str, tyro.conf.Positional] = "TensegrityRoll-v0"
     """Environment id whose room declares a study of it."""
     seed: int = 0
-    """Of recordings and planning."""
+    """Seed of recordings and planning."""
     iterations: int = 12
     """iLQG iterations per restart."""
     restarts: int = 2

@@ -37,7 +37,7 @@ class Args:
     episodes: int = 100
     """Per backend."""
     seed: int = 20_000_003
-    """Of the first episode; no training begins from it."""
+    """Seed of the first episode; no training begins from it."""
     out: Path | None = None
     """JSON file for the numbers."""
 

@@ -85,7 +85,7 @@ class Args:
     starts: int | None = None
     """Number of starts within the bounds; contact needs more than one, as friction 0 is a local minimum."""
     seed: int | None = None
-    """Of random starts and minibatches."""
+    """Seed of random starts and minibatches."""
     cost_tolerance: float | None = None
     """A fit ends when a step lowers its cost by a smaller share; 1e-6 is enough where initial states are unknown, too."""
     out: Path = Path("results/fit")

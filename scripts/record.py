@@ -50,7 +50,7 @@ class Args:
     budget: int | None = None
     """Physics steps of all recordings together, shared as the recipe says; instead of count and steps."""
     seed: int = 0
-    """Of poses, commands and noise."""
+    """Seed of poses, commands and noise."""
     out: Path = Path("recordings.h5")
     """HDF5 file."""
 

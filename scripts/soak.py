@@ -43,7 +43,7 @@ class Args:
     rounds: int = 20
     """How often every environment is made anew."""
     seed: int = 0
-    """Of actions and environments."""
+    """Seed of actions and environments."""
     growth: float = 24.0
     """Memory may grow by so much after the first quarter of the rounds [MiB]."""
     room: str = ""

@@ -48,9 +48,9 @@ class Args:
     num_envs: int | None = None
     """Rows; none: 64 for PPO, 16 for SAC."""
     seed: int = 0
-    """Of everything."""
+    """Seed of everything."""
     episodes: int = 50
-    """Of each evaluation; the same on both backends."""
+    """Episodes of each evaluation; the same on both backends."""
     checkpoint_every: int = 100_000
     """Control steps."""
     resume: bool = False

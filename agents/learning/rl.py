@@ -91,7 +91,7 @@ class Training:
     """Control steps of all rows together."""
     algorithm: Literal["ppo", "sac"] = "ppo"
     keywords: Mapping[str, Any] = field(default_factory=dict)
-    """Of `gym.make_vec`: backend, params, randomize, disturbance, ..."""
+    """Keywords of `gym.make_vec`: backend, params, randomize, disturbance, ..."""
     num_envs: int | None = None
     """Rows; None: see `NUM_ENVS`."""
     seed: int = 0

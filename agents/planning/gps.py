@@ -45,7 +45,7 @@ Array = NDArray[np.float64]
 
 RIDGES = 10.0 ** np.arange(-4.0, 5.0)
 LEAST_VARIANCE = 1e-6
-"""Of a direction, relative to the widest one: narrower ones count as this wide, so that no slope is read off rounding."""
+"""Least variance of a direction over that of the widest: narrower ones count as that: no slope is read off rounding."""
 WINDOWS = (2, 5, 15, 10**9)
 """Half widths [control steps] of the neighbourhoods that may give the prior."""
 ETA_RANGE = (1e-6, 1e12)

@@ -81,7 +81,7 @@ class ILQGController:
     """Constants of the planner's simulator; E rows plan robustly, see `plan_ilqg`"""
     options: ILQGOptions = field(default_factory=lambda: ILQGOptions(max_iterations=3))
     first_options: ILQGOptions = field(default_factory=ILQGOptions)
-    """Of the first plan of an episode, which has no warm start"""
+    """Options of the first plan of an episode, which has no warm start"""
     replan_every: int = 1
     """Control steps between plans"""
     plan: Plan | None = field(default=None, init=False)

@@ -104,13 +104,13 @@ class RoomCase:
 
     @cached_property
     def scenario(self) -> Scenario:
-        """Of the task."""
+        """Scenario of the task."""
         scenario: Scenario = load(self.room.study)[self.task]
         return scenario
 
     @cached_property
     def recipe(self) -> Recipe:
-        """Of the room, with the options of this case.
+        """Recipe of the room, with the options of this case.
 
         Raises:
             OptionError: The room has none.
@@ -164,17 +164,17 @@ class RoomCase:
 
     @property
     def env_id(self) -> str:
-        """Of the same task."""
+        """Id of the same task."""
         return f"softgym_envs:{self.task}"
 
     @property
     def env_keywords(self) -> dict[str, Any]:
-        """Of its environments, in both worlds."""
+        """Keywords of its environments, in both worlds."""
         return dict(self.scenario.keywords)
 
     @property
     def native_keywords(self) -> dict[str, Any]:
-        """Of its environments in our engine."""
+        """Keywords of its environments in our engine."""
         return {"simulator_options": dict(self.scenario.options)} if self.scenario.options else {}
 
     @property

@@ -81,7 +81,7 @@ class Study:
     restarts: int = 3
     """Plans per run; the best in the condition's own model is kept."""
     iterations: int = 40
-    """Of iLQG per plan."""
+    """Iterations of iLQG per plan."""
     trust: float = 0.3
     """See `agents.planning.ilqg.ILQGOptions`."""
     difference_step: float | None = 1e-2
@@ -147,5 +147,5 @@ class Job(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of its file."""
+        """Name of its file."""
         return f"{self.condition}_b{self.budget}_d{self.dataset}_s{self.seed}"

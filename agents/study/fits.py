@@ -152,7 +152,7 @@ def prediction_errors(case: Case, data: DataSplit, constants: dict[str, Paramete
 def _prediction_error(
     case: Case, simulator: Simulator, constants: Parameters | None, trajectory: Trajectory, steps: int
 ) -> float:
-    """Of one recording from its start; None: it stays where it was."""
+    """Measures the error on one recording from its start; None: it stays where it was."""
     states = trajectory.select(simulator.state_names).values
     predicted, status = states[:1], np.zeros(1, dtype=np.int32)
     if constants is not None:

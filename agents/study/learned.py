@@ -33,7 +33,7 @@ class PolicyWorker:
     native: Mapping[str, Any] = field(default_factory=dict)
     """Keywords of our engine's environments."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Of the algorithm; see `agents.learning.rl.Training.overrides`."""
+    """Settings of the algorithm; see `agents.learning.rl.Training.overrides`."""
     truth: Mapping[str, Any] = field(default_factory=lambda: {"backend": "mujoco"})
     """Keywords that make an environment the truth."""
 

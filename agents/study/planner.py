@@ -48,7 +48,7 @@ class Planner:
         return stream(self.study, purpose, self.job.seed)
 
     def options(self, iterations: int) -> ILQGOptions:
-        """Of iLQG."""
+        """Options of iLQG."""
         return ILQGOptions(max_iterations=iterations, trust=self.study.trust, difference_step=self.study.difference_step)
 
     def choose(self, method: str) -> Chosen:

@@ -38,7 +38,7 @@ class Structure(Protocol):
 
     @property
     def layout(self) -> StateLayout:
-        """Of a state."""
+        """Layout of a state."""
         ...
 
     @property
@@ -120,7 +120,7 @@ class BaseSimulator(ABC):
 
     @cached_property
     def layout(self) -> StateLayout:
-        """Of a state."""
+        """Layout of a state."""
         layout: StateLayout = self.model.layout
         return StateLayout(*layout.fields, *self.extra_fields) if self.extra_fields else layout
 

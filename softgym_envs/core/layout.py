@@ -51,12 +51,12 @@ class Entry(NamedTuple):
 
     @property
     def tangent_names(self) -> tuple[str, ...]:
-        """Of a quaternion: the rotation vector in the body frame."""
+        """The names; for a quaternion those of the rotation vector in the body frame."""
         return _ROTATION if self.kind is QUATERNION else self.names
 
     @property
     def tangent_unit(self) -> str:
-        """Of a quaternion: rad."""
+        """The unit; rad for a quaternion."""
         return "rad" if self.kind is QUATERNION else self.unit
 
 

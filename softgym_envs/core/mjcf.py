@@ -150,7 +150,7 @@ class MjcfTruth(MujocoTwin):
         return {name: Place(self._address(kind, str(target)), scale, offset)}
 
     def _address(self, kind: str, target: str) -> int:
-        """Of a hinge or slide joint, or of an actuator with activation, in [qpos, qvel, act]."""
+        """Finds the place of a hinge or slide joint, or of an actuator with activation, in [qpos, qvel, act]."""
         compiled = self._compiled
         what = mujoco.mjtObj.mjOBJ_ACTUATOR if kind == "act" else mujoco.mjtObj.mjOBJ_JOINT
         index = mujoco.mj_name2id(compiled, what, target)

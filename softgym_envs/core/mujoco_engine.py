@@ -249,7 +249,7 @@ def _pool(process: int, threads: int) -> _Pool:
     return _Pool(rollout, ForkLock())
 
 
-class _Hush:
+class _WarningsOff:
     """Neither prints MuJoCo's warnings nor writes MUJOCO_LOG.TXT while anyone is inside; the engine reads the outcome itself.
 
     The handler is one for the whole process: the first who enters replaces it, the last who leaves restores it.
@@ -282,6 +282,6 @@ def _ignore(message: str) -> None:
     """A warning handler that does nothing."""
 
 
-_quiet = _Hush()
+_quiet = _WarningsOff()
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_quiet.forget)

@@ -87,7 +87,7 @@ class Stage:
     method: str
     """A name of `sysid.methods.METHODS`."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Of the method's options; a mapping where the option is a dataclass."""
+    """Options of the method; a mapping where the option is a dataclass."""
     simulator: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the simulator that are changed for this stage."""
     free_motion: bool = False

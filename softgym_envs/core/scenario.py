@@ -24,7 +24,7 @@ BatchPolicy = Callable[[Array, int], Array]
 
 
 SPREAD = 0.01
-"""Of starts around the rest state [the unit of each tangent coordinate]."""
+"""Standard deviation of starts around the rest state [the unit of each tangent coordinate]."""
 MOVING = ("m/s", "rad/s")
 """Units of what a kick changes."""
 
@@ -79,7 +79,7 @@ class Scenario:
     """See the module docstring."""
 
     objective: str
-    """Of the room, by name."""
+    """Name of one of the room's objectives."""
     scene: Callable[[], Scene] | None = None
     """Always the same one; None: the task's own model, and the objective's own target."""
     starts: Callable[[Simulator, Parameters, np.random.Generator, int], Array] | None = None
@@ -104,9 +104,9 @@ class Scenario:
     dt: float | None = None
     """Physics step of both worlds [s]; None: their own."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Of our engine."""
+    """Options of our engine."""
     keywords: Mapping[str, Any] = field(default_factory=dict)
-    """Of the environments of the same task."""
+    """Keywords of the environments of the same task."""
     first_noise: Noise | None = None
     """Added to the first policy."""
     first_residual: Callable[[np.random.Generator], Array] | None = None

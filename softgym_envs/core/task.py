@@ -168,7 +168,7 @@ class BaseTask(ABC):
     context_names: tuple[str, ...] = ()
     option_names: tuple[str, ...] = ()
     bound: float = 1e3
-    """Of every entry of the state [its unit]."""
+    """Largest magnitude of every observed entry of the state [its unit]."""
     model: Any
 
     @property

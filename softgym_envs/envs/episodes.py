@@ -81,7 +81,7 @@ class Settings:
 
 @dataclass(eq=False)
 class Outcome:
-    """Of one control step, B rows."""
+    """What one control step gives, B rows."""
 
     observation: Observation
     """(B, no), fresh"""

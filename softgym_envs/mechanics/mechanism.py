@@ -64,7 +64,7 @@ class Motion:
 
 
 class Gradient(NamedTuple):
-    """Of a cost J(x_0 .. x_T)."""
+    """Derivatives of a cost J(x_0 .. x_T)."""
 
     constants: Array
     """(B, P)"""

@@ -115,7 +115,7 @@ def rotation(rpy: Sequence[float]) -> Array:
 
 
 def _rides(tree: Tree) -> dict[str, Ride]:
-    """Of every body."""
+    """Finds how every body rides on the tree."""
     found = {WORLD: Ride(-1, np.eye(3), np.zeros(3))}
     index = {name: i for i, name in enumerate(tree.coordinates)}
     for joint in tree.ordered:

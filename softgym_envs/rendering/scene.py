@@ -64,7 +64,7 @@ class Arrow:
     end: Array
     """(3,) [m]"""
     width: float
-    """Of the shaft [m]."""
+    """Width of the shaft [m]."""
     color: Color
 
 
@@ -75,7 +75,7 @@ class Marker:
     position: Array
     """(3,) [m]"""
     radius: float
-    """Of the outer ring [m]."""
+    """Radius of the outer ring [m]."""
     color: Color
 
 

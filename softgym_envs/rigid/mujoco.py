@@ -35,7 +35,7 @@ from .parameters import BlockBody, particle_parameters
 Array = NDArray[np.float64]
 
 RADIUS = 0.05
-"""Of a particle's ball [m]; its state is where the ball touches the ground when it lies on it."""
+"""Radius of a particle's ball [m]; its state is where the ball touches the ground when it lies on it."""
 FOOT = 0.005
 """Radius of the block's feet [m]."""
 SETTLE = 1.0
@@ -156,7 +156,7 @@ class BlockTwin(MujocoTwin):
     dt: float = 1e-3
     """Physics step [s]."""
     height: float = 0.02
-    """Of centre of mass, string and handle over the table [m]."""
+    """Height of centre of mass, string and handle over the table [m]."""
 
     def __post_init__(self) -> None:
         check_number("dt", self.dt, positive=True, unit="s")

@@ -22,9 +22,9 @@ from .model import BlockModel, ParticleModel
 Array = NDArray[np.float64]
 
 HEIGHT = 0.05
-"""Of the drawn block [m]."""
+"""Height of the drawn block [m]."""
 ELEVATION = float(np.deg2rad(62.0))
-"""Of the camera [rad]."""
+"""Elevation of the camera [rad]."""
 BALL = 0.06
 """Radius of a drawn particle [m]."""
 

@@ -49,7 +49,7 @@ class ReachPose:
     control_weight: float = 0.001
     """Weight of the mean squared action."""
     tolerance: tuple[float, float] = (0.02, 0.15)
-    """Of the goal: [m], [rad]."""
+    """How near counts as the goal: [m], [rad]."""
     bonus: float = 1.0
     """Reward for reaching the goal."""
     goal_distance: tuple[float, float] = (0.15, 0.4)

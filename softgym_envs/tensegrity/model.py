@@ -122,7 +122,7 @@ class TensegrityModel:
 
     @cached_property
     def layout(self) -> StateLayout:
-        """Of a state; see the module docstring."""
+        """Layout of a state; see the module docstring."""
         return StateLayout(rod_field(self.num_rods), Field("", self.actuated, ("motor", "-")))
 
     @cached_property
@@ -142,7 +142,7 @@ class TensegrityModel:
 
     @cached_property
     def rod_lengths(self) -> Array:
-        """Of every rod, (R,) [m]."""
+        """Length of every rod, (R,) [m]."""
         return np.asarray(np.linalg.norm(self.nodes[1::2] - self.nodes[::2], axis=1))
 
     # --- states ----------------------------------------------------------------------------------------------------

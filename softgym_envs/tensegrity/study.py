@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 SETTLED = 2000
 """Physics steps on the ground before a run starts."""
 SPREAD = np.array([0.005] * 3 + [0.01] * 3 + [0.02] * 6)
-"""Of a rod's position [m], rotation [rad], velocities [m/s, rad/s]."""
+"""Spread of a rod's position [m], rotation [rad], velocities [m/s, rad/s]."""
 PERIOD = 0.1
 """[s] A control step."""
 

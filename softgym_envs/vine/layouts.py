@@ -120,7 +120,7 @@ class Gap:
     clearances: tuple[float, float] = (0.002, 0.008)
     """Width of the gap less the tube's diameter at level 1 [m]; at level k it is divided by k."""
     distance: tuple[float, float] = (0.5, 0.6)
-    """Of the barrier [m]."""
+    """Distance of the barrier [m], (low, high)."""
     side: float = 0.1
     """Largest sideways place of the gap [m]."""
     tilt: float = 0.1

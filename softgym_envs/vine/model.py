@@ -53,7 +53,7 @@ class Split(NamedTuple):
 
 
 class ContactForces(NamedTuple):
-    """Of the contacts that push, (B, C) each; `active` says which entries are contacts."""
+    """Contacts that push, (B, C) each; `active` says which entries are contacts."""
 
     active: NDArray[np.bool_]
     link: IntArray
@@ -93,7 +93,7 @@ class VineModel:
     max_length: float = 1.2
     """[m]"""
     radius: float = 0.012
-    """Of the tube [m]."""
+    """Radius of the tube [m]."""
     initial_length: float = 0.3
     """[m], at least max_length / N."""
     num_sections: int = 2
@@ -133,7 +133,7 @@ class VineModel:
 
     @cached_property
     def layout(self) -> StateLayout:
-        """Of a state; see the module docstring."""
+        """Layout of a state; see the module docstring."""
         return StateLayout(
             Field("", self.num_links, ("theta", "rad")),
             Field("", self.num_links, ("omega", "rad/s")),

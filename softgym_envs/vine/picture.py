@@ -32,11 +32,11 @@ ARROW_SCALE = 0.08
 LONGEST_ARROW = 0.25
 """[m]"""
 NO_FORCES: ContactForces = contact_table(np.zeros((1, 0, 9)))
-"""Of a robot that touches nothing."""
+"""Forces on a robot that touches nothing."""
 GOAL_RADIUS = 0.03
-"""Of the ring around a goal [m]."""
+"""Radius of the ring around a goal [m]."""
 ELEVATION = float(np.deg2rad(68.0))
-"""Of the camera [rad]."""
+"""Elevation of the camera [rad]."""
 
 
 class VinePicture:

@@ -24,7 +24,7 @@ from .tasks import TOLERANCE, disturbance_scale, tip_position
 Array = NDArray[np.float64]
 
 LINKS = 16
-"""Of the robot in studies."""
+"""Links of the robot in studies."""
 DT = 0.005
 """[s] Physics step of both worlds; the twin's contact needs the longer time constant of 2 DT there."""
 HALF_LENGTHS = (0.6, 0.75)

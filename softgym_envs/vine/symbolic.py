@@ -86,7 +86,7 @@ class _Link(NamedTuple):
     direction: ca.SX
     length: ca.SX
     velocity: ca.SX
-    """Of the far end, without growth [m/s]."""
+    """Velocity of the far end, without growth [m/s]."""
     rate: ca.SX
 
 

@@ -93,7 +93,7 @@ class ReachGoal:
     layout: Layout = field(default_factory=Open)
     """Where obstacles and goals are; the model must have its shapes (`Layout.furnish`)."""
     level: float = 1.0
-    """Of difficulty, unless `reset` has the option "level"."""
+    """Level of difficulty, unless `reset` has the option "level"."""
     settle_time: float = 0.5
     """How long the robot comes to rest before an episode [s]."""
     constants: Mapping[str, float] = field(default_factory=dict)

@@ -65,7 +65,7 @@ class Args:
     episodes: int = 100
     """Seeds 0, 1, ..."""
     tolerances: tuple[float, ...] = (0.02, 0.005)
-    """Of the goal [m]; the task's default is 0.02."""
+    """Tolerance of the goal [m]; the task's default is 0.02."""
     backends: tuple[Literal["native", "mujoco"], ...] = ("native", "mujoco")
     """The world: our engine, or MuJoCo."""
     out: Path = Path("results/rigid/adaptive.json")
@@ -102,7 +102,7 @@ class Belief:
 
     @property
     def mean(self) -> float:
-        """Of friction."""
+        """Mean of the friction."""
         weight = np.exp(self.logarithm - self.logarithm.max())
         return float(weight @ GRID / weight.sum())
 

@@ -56,9 +56,9 @@ class Args:
     horizon: int = 50
     """Control steps of 0.1 s."""
     iterations: int = 20
-    """Of ilqg and gps."""
+    """Iterations of ilqg and gps."""
     rollouts: int = 40
-    """Of gps, per iteration."""
+    """Rollouts of gps per iteration."""
     out: Path = Path("results/controllers")
     """Folder."""
 
@@ -84,9 +84,9 @@ class Result:
     seed: int
     cost: float
     seconds: float
-    """Of all planning."""
+    """Time of all planning."""
     processor_seconds: float
-    """Of all threads: what it costs even where other work shares the processors."""
+    """Processor time of all threads: what it costs even where other work shares the processors."""
     steps: int
     real_time_factor: float
     """Robot's time over planning time."""

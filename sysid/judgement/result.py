@@ -84,7 +84,7 @@ class FitResult:
     """Squared weighted residuals per degree of freedom."""
     dof: int
     singular_values: tuple[float, ...]
-    """Of the weighted Jacobian in fit coordinates."""
+    """Singular values of the weighted Jacobian in fit coordinates."""
     verdicts: tuple[Verdict, ...]
     """The first is the headline."""
     log: tuple[IterLog, ...]

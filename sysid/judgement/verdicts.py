@@ -27,7 +27,7 @@ class Evidence:
     """Per degree of freedom."""
     dof: int
     correlation: float
-    """Of consecutive residuals; 0 where they are mere rounding."""
+    """Correlation of consecutive residuals; 0 where they are mere rounding."""
     errors: str
     """What the covariance assumes: "independent" or "clustered"."""
     start_costs: tuple[float, ...]

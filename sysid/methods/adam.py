@@ -43,7 +43,7 @@ class AdamOptions:
     halve_every: int = 10
     """Epochs between two halvings of the rate."""
     seed: int = 0
-    """Of the order of the minibatches."""
+    """Seed of the minibatches' order."""
     jacobian: Literal["auto", "exact", "differences"] = "auto"
     errors: Literal["independent", "clustered"] = "independent"
     progress: TextIO | None = None

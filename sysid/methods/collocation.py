@@ -37,7 +37,7 @@ from ..data.problem import FitProblem
 Array = NDArray[np.float64]
 
 SMALLEST_STEP = 2.0**-12
-"""Of the line search."""
+"""Smallest step of the line search."""
 
 
 class Window(NamedTuple):

@@ -47,7 +47,7 @@ class ResidualOptions:
     """Rows of a block; every `held_out`-th one is set apart, and predicted as a whole."""
     held_out: int = 4
     iterations: int = 150
-    """Of L-BFGS, on all segments at once."""
+    """Iterations of L-BFGS, on all segments at once."""
     patience: int = 75
     """Iterations without a better prediction of the blocks set apart before training stops."""
     weight_decay: float = 1e-5

@@ -56,7 +56,7 @@ class ShootingOptions:
     starts: int = 1
     """Number of starts: the problem's own, and the best of 16 times as many random ones within the bounds."""
     seed: int = 0
-    """Of the random starts."""
+    """Seed of the random starts."""
     errors: Literal["independent", "clustered"] = "independent"
     """What the covariance assumes of the residuals; "clustered" is right also for a structurally wrong model."""
     checkpoint: Path | None = None
@@ -90,7 +90,7 @@ class _Journal:
     done: tuple[LevenbergState, ...]
     """Ends of the earlier phases."""
     state: LevenbergState | None
-    """Of the phase under way."""
+    """State of the phase under way."""
 
 
 def one_step(problem: FitProblem, options: ShootingOptions | None = None) -> FitResult:

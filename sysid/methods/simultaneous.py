@@ -59,7 +59,7 @@ class SimultaneousOptions:
     last: float = 1e-6
     """tau of the last program."""
     iterations: int = 300
-    """Of IPOPT per program, at most."""
+    """Most iterations of IPOPT per program."""
     polish: int = 40
     """Iterations of single shooting at the end, at most."""
 

@@ -72,7 +72,7 @@ class PaperModel:
 
     @cached_property
     def layout(self) -> StateLayout:
-        """Of a state; see the module docstring."""
+        """Layout of a state; see the module docstring."""
         return StateLayout(
             Field("body", self.num_bodies, ("x y", "m"), ("theta", "rad")),
             Field("body", self.num_bodies, ("vx vy", "m/s"), ("omega", "rad/s")),
@@ -90,7 +90,7 @@ class PaperModel:
 
     @property
     def control_units(self) -> tuple[str, ...]:
-        """Of growth."""
+        """Unit of the growth speed."""
         return ("m/s",)
 
     @cached_property
