@@ -132,15 +132,15 @@ def linearization(s, state, control, constants, substeps, A, B, C):
 
 
 @kernel
-def sensitivities(s, path, multipliers, applied, gains, constants, substeps, dx0, dx, good):
-    """dx / dc along paths that `simulate` found: dx0 (B, 2 n, P) at their start, dx (B, T + 1, 2 n, P) at control steps.
+def sensitivities(s, path, multipliers, applied, gains, constants, substeps, directions, dx0, dx, good):
+    """dx / dc D along paths that `simulate` found, D = directions (P, k): dx0 (B, 2 n, k) at the start, dx (B, T + 1, 2 n, k).
 
     With the feedback's share, du = -gain dx. good (B,): whether all steps could be differentiated.
     """
-    n, m, nu, count = len(s.parent), s.row[-1], applied.shape[2], constants.shape[1]
-    w, d = new_scratch(s), new_blocks(s, count)
+    n, m, nu, count = len(s.parent), s.row[-1], applied.shape[2], directions.shape[1]
+    w, d = new_scratch(s), new_blocks(s, constants.shape[1])
     now, then, X = np.empty((2 * n, count)), np.empty((2 * n, count)), np.empty((n + m, count))
-    du, dc = np.zeros((nu, count)), np.eye(count)
+    du = np.zeros((nu, count))
     for row in range(len(path)):
         set_constants(s, constants[row], w)
         dx[row, 0] = dx0[row]
@@ -153,7 +153,7 @@ def sensitivities(s, path, multipliers, applied, gains, constants, substeps, dx0
             for k in range(t * substeps, (t + 1) * substeps):
                 q, q1 = path[row, k, :n], path[row, k + 1, :n]
                 good[row] = good[row] and differentiate(s, q, q1, multipliers[row, k], w, d)
-                push_forward(s, w, d, now, du, dc, X, then)
+                push_forward(s, w, d, now, du, directions, X, then)
                 now[:] = then
             dx[row, t + 1] = now
 

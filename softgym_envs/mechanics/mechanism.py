@@ -176,13 +176,21 @@ class Mechanism:
         state = check_array("state", state, (None, self.nx))
         return self.engine.linearize(state, control, self._rows(constants, len(state)), substeps)
 
-    def sensitivities(self, motion: Motion, start: Any = None) -> Array:
-        """dx / dc of a motion, (B, T + 1, nx, P), from dx_0 / dc `start` (B, nx, P), zero by default; NaN in a failed row."""
+    def sensitivities(self, motion: Motion, start: Any = None, directions: Any = None) -> Array:
+        """dx / dc D of a motion, (B, T + 1, nx, k); NaN in a failed row.
+
+        Args:
+            motion: From `simulate`.
+            start: dx_0 / dc D, (B, nx, k); zero by default.
+            directions: D (P, k), ways in which the constants change; every one alone by default, k = P.
+        """
         batch, horizon = motion.applied.shape[:2]
-        shape = (batch, self.nx, len(self.constants))
+        count = len(self.constants)
+        ways = np.eye(count) if directions is None else check_array("directions", directions, (count, None))
+        shape = (batch, self.nx, ways.shape[1])
         first = np.zeros(shape) if start is None else check_array("start", start, shape)
         found, good = np.empty((batch, horizon + 1, *shape[1:])), motion.status == Status.OK
-        sensitivities(self.structure, *self._arguments(motion), first, found, good)
+        sensitivities(self.structure, *self._arguments(motion), ways, first, found, good)
         found[~good] = np.nan
         return found
 

@@ -1,0 +1,162 @@
+"""Identification of the loop's stiffness from torques and angles of the arm: gradients, recovery, intervals."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from softgym_envs.core.errors import OptionError, ShapeError, StructureError
+from softgym_envs.loop.manipulation import STIFF, Recording, record, reference
+from softgym_envs.loop.model import ARM, CONSTANTS, LoopModel
+from softgym_envs.mechanics import Mechanism
+from softgym_envs.mechanics.following import Following, LogFit
+from sysid.least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
+
+MODEL = LoopModel()
+TRUTH = MODEL.defaults
+STIFFNESS = ("theta_stiffness", "psi_stiffness")
+OFFSETS = tuple(f"offset_{name}" for name in ARM)
+STEPS = 400
+SCALE = 0.6
+NOISE = {"force": 0.2, "angle": 2e-3}
+
+
+@cache
+def mechanism():
+    return Mechanism(MODEL.tree, 0.01, CONSTANTS)
+
+
+@cache
+def recording():
+    return record(MODEL, mechanism(), TRUTH, STEPS, scale=SCALE)
+
+
+def following(found=None, **changes):
+    found = found or recording()
+    values = {"gains": 0.5 * np.diag(STIFF)[None], "still": 50, **changes}
+    return Following(mechanism(), "H", found.forces, found.angles, **values)
+
+
+def minimise(fit, values, **options):
+    theta, limit = fit.encode(values), np.where(fit.logarithmic, np.log(500.0), 5.0)
+    state = start_state(fit, theta, np.zeros((1, 0)), LevenbergOptions())
+    end = levenberg_marquardt(fit, state, (-limit, limit), options=LevenbergOptions(**options))
+    assert end.outcome.converged
+    return end
+
+
+def test_manipulation_begins_and_ends_at_the_start_and_moves_the_hand():
+    path = reference(MODEL, mechanism(), STEPS)
+    assert path.shape == (STEPS + 1, 7)
+    np.testing.assert_allclose(path[[0, 50, -1]], np.tile(MODEL.start, (3, 1)), atol=1e-12)
+    hand = mechanism().pose("H", np.hstack([path, np.zeros((STEPS + 1, 24))]))[1]
+    assert (np.ptp(hand, axis=0) > 0.05).all()
+    with pytest.raises(StructureError, match="scale 9"):
+        record(MODEL, mechanism(), TRUTH, STEPS, scale=9.0)
+
+
+def test_model_follows_its_own_recording_exactly_and_residuals_are_the_hands():
+    follow = following()
+    motion = follow.predict(TRUTH)
+    assert np.abs(motion.states[0, :, :7] - recording().angles).max() < 1e-10
+    other = follow.predict(np.concatenate([[5.0, 5.0], TRUTH[2:]]))
+    hand = mechanism().pose("H", other.states[0, 1:, :31])[1]
+    measured = mechanism().pose("H", follow.predict(TRUTH).states[0, 1:, :31])[1]
+    residual = follow.residuals(other)[0]
+    np.testing.assert_allclose(residual[:-1], (hand - measured)[:-1], atol=1e-10)
+    np.testing.assert_allclose(residual[-1], np.sqrt(2) * (hand - measured)[-1], atol=1e-10)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3])
+def test_adjoint_equals_forward_sensitivities_and_differences(weight):
+    fit = LogFit(following(angle_weight=weight), TRUTH, (*STIFFNESS, "loop_damping", *OFFSETS[:2]), OFFSETS[:2])
+    theta = fit.encode([5.0, 2.0, 0.02, 0.1, -0.1])
+    value, adjoint = fit.value_and_slopes(theta)
+    _, residual, jacobian = fit.linearization(theta)
+    assert residual.shape == (STEPS, 3 if weight == 0 else 10)
+    forward = 2 * np.einsum("ty,tyk->k", residual, jacobian)
+    np.testing.assert_allclose(adjoint, forward, rtol=1e-10, atol=1e-10 * np.abs(forward).max())
+    moves = 1e-5 * np.eye(5)
+    differences = np.array([(fit.cost(theta + m, None) - fit.cost(theta - m, None)) / 1e-5 for m in moves])
+    np.testing.assert_allclose(adjoint, differences, rtol=1e-5, atol=1e-6 * np.abs(adjoint).max())
+    assert value == pytest.approx(2 * fit.cost(theta, None))
+
+
+@pytest.mark.parametrize("start", [[5.0, 5.0], [0.5, 0.5], [20.0, 1.0]])
+def test_truth_is_recovered_from_a_recording_without_noise(start):
+    fit = LogFit(following(), TRUTH, STIFFNESS)
+    end = minimise(fit, start)
+    np.testing.assert_allclose(fit.decode(end.theta), TRUTH[:2], rtol=1e-6)
+
+
+def test_stiff_start_converges_through_a_damped_loop():
+    follow = following()
+    damped = TRUTH.copy()
+    damped[2] *= 30
+    rough = LogFit(follow, damped, STIFFNESS)
+    near = minimise(rough, [50.0, 50.0], cost_tolerance=1e-2, step_tolerance=1e-2)
+    fit = LogFit(follow, TRUTH, STIFFNESS)
+    end = minimise(fit, rough.decode(near.theta))
+    np.testing.assert_allclose(fit.decode(end.theta), TRUTH[:2], rtol=1e-6)
+
+
+def test_bias_of_torques_spoils_the_fit_unless_offsets_are_free():
+    biased = Recording(recording().forces + 0.2, recording().angles)
+    without = LogFit(following(biased), TRUTH, STIFFNESS)
+    spoilt = without.decode(minimise(without, [5.0, 5.0]).theta)
+    assert np.abs(spoilt / TRUTH[:2] - 1).max() > 0.02
+    fit = LogFit(following(biased), TRUTH, (*STIFFNESS, *OFFSETS), OFFSETS)
+    found = fit.decode(minimise(fit, [5.0, 5.0, *(0.0,) * 7]).theta)
+    np.testing.assert_allclose(found, [*TRUTH[:2], *(-0.2,) * 7], rtol=1e-5)
+
+
+def test_regulator_gains_hold_the_arm():
+    follow = following()
+    regulated = follow.regulated(TRUTH, ratio=1e4)
+    assert regulated.gains.shape == (STEPS, 7, 7)
+    assert (np.linalg.eigvals(regulated.gains[0]).real > 0).all()
+    fit = LogFit(regulated, TRUTH, STIFFNESS)
+    np.testing.assert_allclose(fit.decode(minimise(fit, [5.0, 5.0]).theta), TRUTH[:2], rtol=1e-6)
+
+
+def test_covariance_is_that_of_linearised_fits_to_noisy_recordings():
+    """Gauss-Newton's step from the truth is linear in the noise; 200 draws show its standard deviation within 5 %."""
+    follow, rng = following(), np.random.default_rng(0)
+    fit = LogFit(follow, TRUTH, STIFFNESS)
+    theta = fit.encode(TRUTH[:2])
+    jacobian = fit.linearization(theta)[2].reshape(-1, 2)
+    inverse, steps = np.linalg.pinv(jacobian), []
+    for _ in range(200):
+        noisy = recording().disturbed(rng, force=0.02, angle=2e-4)  # a tenth: the model is linear there
+        other = following(noisy)
+        steps.append(inverse @ other.residuals(other.predict(TRUTH))[0].ravel())
+    drawn = 100 * np.cov(np.array(steps).T)
+    expected = fit.covariance(theta, **NOISE)
+    np.testing.assert_allclose(np.sqrt(np.diag(drawn)), np.sqrt(np.diag(expected)), rtol=0.2)
+    correlation = [matrix[0, 1] / np.sqrt(matrix[0, 0] * matrix[1, 1]) for matrix in (drawn, expected)]
+    assert abs(correlation[0] - correlation[1]) < 0.2
+
+
+def test_most_intervals_contain_the_truth():
+    """24 intervals of 95 %: fewer than 19 inside happens in 1 of 250 tests of a right covariance."""
+    inside = []
+    for seed in range(12):
+        noisy = recording().disturbed(np.random.default_rng(seed), **NOISE)
+        fit = LogFit(following(noisy), TRUTH, STIFFNESS)
+        theta = minimise(fit, [5.0, 2.0], cost_tolerance=1e-7).theta
+        inside += list(np.abs(theta - fit.encode(TRUTH[:2])) < 1.96 * np.sqrt(np.diag(fit.covariance(theta, **NOISE))))
+    assert sum(inside) >= 19, sum(inside)
+
+
+def test_bad_arguments_are_named():
+    with pytest.raises(ShapeError, match="angles"):
+        replace(following(), angles=recording().angles[1:])
+    with pytest.raises(ShapeError, match="gains are given for 3"):
+        following(gains=np.zeros((3, 7, 7)))
+    with pytest.raises(OptionError, match="still"):
+        following(still=0)
+    with pytest.raises(StructureError, match="'k' is unknown"):
+        LogFit(following(), TRUTH, ("k",))
+    with pytest.raises(OptionError, match="linear"):
+        LogFit(following(), TRUTH, STIFFNESS, OFFSETS[:1])
