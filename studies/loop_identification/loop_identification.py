@@ -1,6 +1,6 @@
 """Identify the flexible loop as in [Caldwell2014]: 20 s at 100 Hz, start [5, 5], by three methods, with noise and with bias.
 
-python studies/loop_identification/run.py    # minutes; writes results/loop_identification
+python studies/loop_identification/loop_identification.py    # minutes; writes results/loop_identification
 
 The paper publishes no recording: a model with its constants is recorded under a manipulation of ours. Feedback gains are those
 of a finite-horizon regulator about the motion that the model makes at the start constants (IV-C), 1e4 (N m / rad)^2 to 1.
