@@ -121,21 +121,21 @@ def test_regulator_gains_hold_the_arm():
 
 
 def test_covariance_is_that_of_linearised_fits_to_noisy_recordings():
-    """Gauss-Newton's step from the truth is linear in the noise; 200 draws show its standard deviation within 5 %."""
+    """Gauss-Newton's step from the truth is linear in the noise; 120 draws show its standard deviation within 7 %."""
     follow, rng = following(), np.random.default_rng(0)
     fit = LogFit(follow, TRUTH, STIFFNESS)
     theta = fit.encode(TRUTH[:2])
     jacobian = fit.linearization(theta)[2].reshape(-1, 2)
     inverse, steps = np.linalg.pinv(jacobian), []
-    for _ in range(200):
+    for _ in range(120):
         noisy = recording().disturbed(rng, force=0.02, angle=2e-4)  # a tenth: the model is linear there
         other = following(noisy)
         steps.append(inverse @ other.residuals(other.predict(TRUTH))[0].ravel())
     drawn = 100 * np.cov(np.array(steps).T)
     expected = fit.covariance(theta, **NOISE)
-    np.testing.assert_allclose(np.sqrt(np.diag(drawn)), np.sqrt(np.diag(expected)), rtol=0.2)
+    np.testing.assert_allclose(np.sqrt(np.diag(drawn)), np.sqrt(np.diag(expected)), rtol=0.25)
     correlation = [matrix[0, 1] / np.sqrt(matrix[0, 0] * matrix[1, 1]) for matrix in (drawn, expected)]
-    assert abs(correlation[0] - correlation[1]) < 0.2
+    assert abs(correlation[0] - correlation[1]) < 0.25
 
 
 def test_most_intervals_contain_the_truth():

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -106,7 +107,7 @@ def continued(fit: LogFit, values: Sequence[float], options: LevenbergOptions = 
     damped[CONSTANTS.index("loop_damping")] *= SOFTER
     rough = replace(fit, constants=damped)
     near = gauss_newton(rough, values, ROUGH)
-    end = gauss_newton(fit, rough.decode(near.theta), options)
+    end = gauss_newton(fit, rough.decode(near.theta).tolist(), options)
     return end, len(near.log) - 1 + len(end.log) - 1
 
 
@@ -180,7 +181,7 @@ def compare(setup: Setup, repeats: int) -> list[dict[str, Any]]:
     fit, rows = setup.fit(setup.clean), []
     rows.append(fitted("Gauss-Newton, from [5, 5]", setup, fit, START, EXACT, repeats))
     for start in STARTS if setup.model.links == 12 else ():
-        (end, count), times = timed(lambda start=start: continued(replace(fit), start))
+        (end, count), times = timed(partial(continued, fit, start))
         what = f"the same after a damped loop, from {list(start)}"
         rows.append(row(what, setup, fit.decode(end.theta), times, iterations=count, cost=2 * end.cost))
     found, times = timed(lambda: quasi_newton(replace(fit), START), repeats)
