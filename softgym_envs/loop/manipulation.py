@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core.errors import StructureError
 from ..core.simulator import Array, Status
-from ..mechanics import Mechanism, Motion
+from ..mechanics.mechanism import Mechanism, Motion
 from .model import ARM, LoopModel
 
 STIFF = (80.0, 92.0, 69.0, 53.0, 65.0, 40.0, 8.0)
