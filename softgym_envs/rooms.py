@@ -22,6 +22,7 @@ LIST = [
     "softgym_envs.rigid:BLOCK",
     "softgym_envs.rigid:PARTICLES",
     "softgym_envs.tensegrity:ROOM",
+    "softgym_envs.loop:ROOM",
 ]
 """Where the rooms are declared."""
 

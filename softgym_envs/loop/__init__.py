@@ -1,6 +1,6 @@
 """A flexible loop, an inflated bicycle tyre, held by a robot arm and clamped to a table [Caldwell2014]."""
 
-from ..core.room import Room
+from ..core.room import Room, TaskId
 
 ROOM = Room(
     name="loop",
@@ -12,6 +12,8 @@ ROOM = Room(
         "baxter24": "softgym_envs.loop.model:baxter24",
     },
     truths={"mujoco": "softgym_envs.loop.mujoco:LoopTwin"},
+    tasks=(TaskId("LoopReach-v0", "softgym_envs.loop.build:reach", 200, "baxter12"),),
+    picture="softgym_envs.loop.picture:PICTURE",
     free_structure=("start", "servo_stiffness", "servo_damping"),
 )
 

@@ -4,8 +4,9 @@ The equations are those of `mechanics.integrator` on the tree of `model`, (q, p)
 Derivatives are exact: of a step by the implicit function theorem, of a whole motion by the discrete adjoint of lemma 1.
 
 *Damping.* The potential at the midpoint does not see a saw-tooth, q^+ = -q. Undamped loops have modes of 440 rad/s, which
-steps of 10 ms turn into saw-teeth that grow in some poses (a real eigenvalue beyond -1). `loop_damping` >= 0.01 N m s/rad or
-dt <= 5 ms prevents it; the simulator warns of less.
+steps of 10 ms turn into saw-teeth that grow in some poses (a real eigenvalue beyond -1), or for which there is no next state.
+`loop_damping` >= 0.01 N m s/rad or dt <= 5 ms prevents it in slow motions; the simulator warns of less. Under random torques of
+10 N m, new every 50 ms, 5 % of walks of 10 s fail with 0.01, 2 % with 0.015, none of 128 with 0.02 (the default) or 5 ms.
 
 Legend: B batch, T control steps, K substeps, n coordinates, nu controls, P constants.
 """
@@ -27,7 +28,7 @@ from .model import CONSTANTS, SIGNS, LoopModel
 from .parameters import LoopParameters
 from .stepping import derivative, forward, momenta
 
-FRAGILE_DT, FRAGILE_DAMPING = 0.005, 0.003
+FRAGILE_DT, FRAGILE_DAMPING = 0.005, 0.01
 """[s], [N m s/rad] Longer steps with less damping may blow up."""
 
 

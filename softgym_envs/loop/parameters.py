@@ -23,7 +23,7 @@ class LoopParameters(Parameters):
     theta_stiffness: float = param(4.45252, unit="N m/rad", bounds=(0.05, 100.0), scale="log", source=_PAPER)
     psi_stiffness: float = param(0.96969, unit="N m/rad", bounds=(0.05, 100.0), scale="log", source=_PAPER)
     loop_damping: float = param(
-        0.01, unit="N m s/rad", bounds=(1e-4, 1.0), scale="log", source="chosen: the least that steps of 10 ms need"
+        0.02, unit="N m s/rad", bounds=(1e-4, 1.0), scale="log", source="chosen: twice what steps of 10 ms need at rest"
     )
     loop_scale: float = param(1.0, unit="-", bounds=(0.1, 10.0), scale="log", source="factor of the loop's mass and inertia")
     arm_damping: float = param(0.7, unit="N m s/rad", bounds=(0.01, 20.0), scale="log", source="baxter_description")

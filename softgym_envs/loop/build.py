@@ -1,0 +1,58 @@
+"""The loop room's environments: each function builds a task and the simulator under it. See `envs.registry`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ..core.simulator import Simulator
+from ..core.task import Task
+from .model import LoopModel
+from .tasks import LoopReach
+
+STIFFNESS = (60.0, 60.0, 50.0, 50.0, 16.0, 16.0, 8.0)
+"""[N m/rad] Of the arm's own controller, unless the model brings one: an action of 1 moves a joint by 0.2 to 0.25 rad."""
+DAMPING = 5.0
+"""[N m s/rad]"""
+
+
+def held(model: LoopModel) -> LoopModel:
+    """The model with the arm's own controller."""
+    return model if any(model.servo_stiffness) else replace(model, servo_stiffness=STIFFNESS, servo_damping=DAMPING)
+
+
+def reach(
+    model: LoopModel,
+    simulate: Callable[[Any], Simulator],
+    *,
+    control_period: float = 0.05,
+    obs_mode: str = "sensors",
+    goal: str = "point",
+    goal_distance: float = 0.06,
+    goal_action: float = 0.8,
+    tolerance: float = 0.02,
+    hold_time: float = 0.5,
+    control_weight: float = 0.01,
+) -> tuple[Task, Simulator]:
+    """An arm that feels only its own joints brings a clamped loop to a goal: a point of it, or its whole shape.
+
+    Its controls are torques beyond those that hold the start; a weak controller of the arm's own keeps it from falling.
+
+    Args:
+        model: The robot.
+        simulate: Makes the simulator of a model.
+        control_period: Time between actions [s].
+        obs_mode: "sensors" (the arm's angles and speeds, and the goal) or "state" (the loop's too).
+        goal: "point", the middle of the loop's left side, or "shape", all its free joints.
+        goal_distance: Least mean distance of the goal from the first state, and from where no action leads [m].
+        goal_action: Largest entry of the constant action that reaches the goal.
+        tolerance: Mean distance at which the goal counts as reached [m].
+        hold_time: How long it is to be held [s].
+        control_weight: Weight of the mean squared action.
+    """
+    model = held(model)
+    task = LoopReach(
+        model, control_period, obs_mode, goal, goal_distance, goal_action, tolerance, hold_time, control_weight
+    )  # fmt: skip
+    return task, simulate(model)

@@ -1,0 +1,204 @@
+"""Tasks of arm and loop: actions are torques beyond those that hold the start, and the loop is not seen.
+
+The arm's own controller (`LoopModel.servo_stiffness`) pulls its joints to the start, so that an arm without actions stays
+there. Observation ("sensors", what the arm itself knows, as in [Caldwell2014]): its angles from the start and their speeds, and
+what is wanted. "state" gives the loop's angles and speeds too.
+
+Legend: B batch, P constants, k wanted points.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import OptionError
+from ..core.simulator import Array, Status, check_number
+from ..core.task import BaseTask, BoolArray, Entry, Start
+from .model import ARM, LoopModel
+from .parameters import LoopParameters
+
+OBS_MODES = ("sensors", "state")
+INCREMENT = np.array([12.0, 12.0, 12.0, 12.0, 4.0, 4.0, 2.0])
+"""[N m] Torques beyond those that hold the start, at an action of 1; s1 has no more."""
+GOALS = ("point", "shape")
+TRIES = 12
+"""Goals that are drawn at most until one is far enough."""
+
+
+@dataclass(frozen=True, eq=False)
+class LoopReach(BaseTask):
+    """Bring a point of the loop, or its whole shape, to a goal and hold it: reward = -distance [m] + bonus - control.
+
+    A goal is the loop at rest under torques that are drawn, so a constant action reaches it. The episode ends when it has been
+    held.
+    """
+
+    model: LoopModel
+    control_period: float = 0.05
+    """[s]"""
+    obs_mode: str = "sensors"
+    """"sensors" or "state"."""
+    goal: str = "point"
+    """"point": the middle of the loop's left side; "shape": all joints of the loop but those in gripper and clamp."""
+    goal_distance: float = 0.06
+    """Least mean distance of the goal from the first state, and from where no action leads [m]."""
+    goal_action: float = 0.8
+    """Largest entry of the constant action that reaches the goal."""
+    tolerance: float = 0.02
+    """Mean distance at which the goal counts as reached [m]."""
+    hold_time: float = 0.5
+    """How long it is to be held [s]."""
+    control_weight: float = 0.01
+    """Weight of the mean squared action."""
+    bonus: float = 5.0
+    """Reward for holding the goal."""
+    spread: float = 0.2
+    """First states rest under actions of up to this."""
+
+    action_names = ARM
+    success_definition = "The wanted points have been within `tolerance` of the goal, on average, for `hold_time`."
+
+    def __post_init__(self) -> None:
+        for name, value, allowed in (("obs_mode", self.obs_mode, OBS_MODES), ("goal", self.goal, GOALS)):
+            if value not in allowed:
+                raise OptionError(f"{name} is {value!r}, allowed are {', '.join(allowed)}")
+        for name in ("goal_distance", "control_weight", "bonus"):
+            check_number(name, getattr(self, name), low=0.0)
+        for name in ("goal_action", "spread"):
+            check_number(name, getattr(self, name), low=0.0, high=1.0)
+        for name in ("tolerance", "hold_time"):
+            check_number(name, getattr(self, name), positive=True)
+
+    @cached_property
+    def wanted(self) -> np.ndarray:
+        """Which of the loop's joints, (k,)."""
+        half = self.model.links // 2
+        sides = np.concatenate([np.arange(1, half), half + np.arange(1, half)])
+        return sides if self.goal == "shape" else np.array([half // 2])
+
+    @cached_property
+    def context_names(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The goal's points [m], mean distance [m], time that it has been held [s], and whether that was long enough."""
+        return (*(f"goal{i}.{axis}" for i in self.wanted for axis in "xyz"), "distance", "held", "reached")
+
+    @cached_property
+    def entries(self) -> tuple[Entry, ...]:
+        """See the module docstring; goals from where the points rest without action."""
+        layout, n = self.model.layout, self.model.n
+        seen = range(2 * n) if self.obs_mode == "state" else [*range(len(ARM)), *range(n, n + len(ARM))]
+        scales = {"rad": (10.0, 0.1), "rad/s": (100.0, 1.0)}
+        motion = [Entry(layout.names[i], u, -scales[u][0], scales[u][0], scales[u][1]) for i in seen for u in [layout.units[i]]]
+        return (*motion, *(Entry(name, "m", -2.0, 2.0, 0.1) for name in self.context_names[:-3]))
+
+    @cached_property
+    def disturbance_scale(self) -> Array:
+        """A kick of unit size is 1 rad/s in every joint of the arm."""
+        kick = np.zeros(2 * self.model.n)
+        kick[self.model.n : self.model.n + len(ARM)] = 1.0
+        return kick
+
+    def reset(self, start: Start) -> tuple[Array, Array]:
+        """See `Task`: at rest near the model's start."""
+        columns = tree_constants(self.model, start)
+        drawn = np.array([rng.uniform(-self.spread, self.spread, len(ARM)) for rng in start.rngs])
+        state = start.state if start.state is not None else np.pad(self.rest(drawn, columns)[0], ((0, 0), (0, self.model.n)))
+        idle = self.points(self.rest(np.zeros_like(drawn), columns)[0])
+        context = np.zeros((len(state), len(self.context_names)))
+        places = self.points(state)
+        for row, rng in enumerate(start.rngs):
+            context[row, :-3] = self._goal(rng, columns[row], np.array([places[row], idle[row]])).ravel()
+        return state, self._measured(context, state)
+
+    def rest(self, action: Array, columns: Array) -> tuple[Array, BoolArray]:
+        """Where the loop rests under a constant action (B, 7) and constants of the tree (B, P): q (B, n), whether it does."""
+        first = np.tile(self.model.rest_state()[: self.model.n], (len(action), 1))
+        found = self.model.mechanism.rest(first, self.scale_action(action), columns)
+        good = found.status == Status.OK
+        return np.where(good[:, None], found.q, first), good
+
+    def _goal(self, rng: np.random.Generator, columns: Array, places: Array) -> Array:
+        """Points (k, 3) that are far enough from `places` (2, k, 3), or the farthest drawn."""
+        best, farthest = places[0], -1.0
+        for _ in range(TRIES):
+            q, good = self.rest(rng.uniform(-self.goal_action, self.goal_action, (1, len(ARM))), columns[None])
+            points = self.points(q)[0]
+            distance = np.linalg.norm(points - places, axis=2).mean(axis=1).min()
+            if good[0] and distance > farthest:
+                best, farthest = points, distance
+            if farthest >= self.goal_distance:
+                break
+        return best
+
+    def points(self, state: Array) -> Array:
+        """Places of the wanted joints, (B, nx) -> (B, k, 3) [m]."""
+        return self.model.nodes(state)[:, self.wanted]
+
+    def scale_action(self, action: Array) -> Array:
+        """Torques (B, 7) [N m]: those that hold the start, and `INCREMENT` times the action."""
+        return self._hold + action * INCREMENT
+
+    @cached_property
+    def _hold(self) -> Array:
+        return self.model.hold
+
+    @cached_property
+    def _idle(self) -> Array:
+        """Where the points are in the model's rest state, (3 k,)."""
+        return self.points(self.model.rest_state()[None])[0].ravel()
+
+    def _measured(self, context: Array, state: Array) -> Array:
+        """With the mean distance of the points from the goal. In place."""
+        goal = context[:, :-3].reshape(len(state), -1, 3)
+        context[:, -3] = np.sqrt(((self.points(state) - goal) ** 2).sum(axis=2)).mean(axis=1)
+        return context
+
+    def update(self, context: Array, state: Array) -> Array:
+        """Distance, the time within the tolerance, and whether that was long enough."""
+        context = self._measured(context.copy(), state)
+        context[:, -2] = np.where(context[:, -3] <= self.tolerance, context[:, -2] + self.control_period, 0.0)
+        context[:, -1] = np.maximum(context[:, -1], context[:, -2] >= self.hold_time - 1e-9)
+        return context
+
+    def observe(self, state: Array, context: Array) -> Array:
+        """See `entries`."""
+        n = self.model.n
+        arm = state[:, : len(ARM)] - np.array(self.model.start)
+        goal = context[:, :-3] - self._idle
+        if self.obs_mode == "state":
+            return np.concatenate([arm, state[:, len(ARM) :], goal], axis=1)
+        return np.concatenate([arm, state[:, n : n + len(ARM)], goal], axis=1)
+
+    def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
+        """Terms "distance", "reached", "control"; see the class."""
+        return {
+            "distance": -after[:, -3],
+            "reached": self.bonus * (after[:, -1] - before[:, -1]),
+            "control": -self.control_weight / len(ARM) * (action * action).sum(axis=1),
+        }
+
+    def terminated(self, state: Array, context: Array) -> BoolArray:
+        """When the goal has been held."""
+        return np.asarray(context[:, -1] > 0)
+
+    def success(self, state: Array, context: Array) -> BoolArray:
+        """See `success_definition`."""
+        return np.asarray(context[:, -1] > 0)
+
+    def measure(self, state: Array, context: Array) -> dict[str, Array]:
+        """Mean distance from the goal [m], and how long it has been held [s]."""
+        return {"distance": context[:, -3].copy(), "held": context[:, -2].copy()}
+
+    def draw_hints(self, context: Array) -> dict[str, Array]:
+        """The middle of the goal's points."""
+        return {"goal": context[:-3].reshape(-1, 3).mean(axis=0)}
+
+
+def tree_constants(model: LoopModel, start: Start) -> Array:
+    """Constants of the tree of every row, (B, P); those that the world does not have are at their defaults."""
+    specs, rows = LoopParameters.specs(), len(start.rngs)
+    given: dict[str, Any] = {name: start.constants.get(name, np.full(rows, spec.default)) for name, spec in specs.items()}
+    return model.tree_constants(np.stack([given[name] for name in specs], axis=1))
