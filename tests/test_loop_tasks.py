@@ -1,12 +1,13 @@
-"""LoopReach: goals that a constant action reaches and no action does not, in both worlds; its options and observations."""
+"""LoopReach: goals that a constant action reaches and none does not. LoopBend: profiles that can be followed. Both worlds."""
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
 from softgym_envs.core.errors import OptionError
+from softgym_envs.loop.tasks import INCREMENT
 
-ID = "softgym_envs:LoopReach-v0"
+ID, BEND = "softgym_envs:LoopReach-v0", "softgym_envs:LoopBend-v0"
 ROWS = 6
 
 
@@ -36,7 +37,7 @@ def feel(task):
     return lambda observation: np.clip(observation[:, 14:] @ inverse.T, -1, 1)
 
 
-def successes(envs, act, seed=3, steps=80):
+def successes(envs, act, seed=3, steps=120):
     """Share of rows that succeed, and whether any simulation failed."""
     observation, _ = envs.reset(seed=seed)
     done, failed = np.zeros(ROWS, bool), False
@@ -75,6 +76,7 @@ def test_the_shape_is_reached_too_and_the_state_can_be_seen():
 
 def test_sensors_are_the_arms_own():
     env = gym.make(ID).unwrapped
+    assert env.episodes.settings.control_period == env.task.control_period == 0.05
     observation, _ = env.reset(seed=1)
     names = [entry.name for entry in env.task.entries]
     assert (
@@ -101,3 +103,59 @@ def test_goals_follow_the_constants_of_the_episode():
 def test_bad_keywords_are_named(keywords):
     with pytest.raises(OptionError, match=next(iter(keywords))):
         gym.make(ID, **keywords)
+
+
+def follow(task, context):
+    """A controller that knows the profile: torques that hold the arm where it is wanted at rest, and those of its damping."""
+    model, lead = task.model, 0.5 * task.control_period
+    start = context.copy()
+
+    def act(time):
+        start[:, 5] = time
+        now, later = task.profile(start, lead), task.profile(start, lead + 0.05)
+        needed = model.relax(now, np.tile(model.defaults, (len(start), 1)))[1]
+        damping = model.servo_damping + 0.7
+        return np.clip((needed - model.hold + damping * (later - now) / 0.05) / INCREMENT, -1, 1)
+
+    return act
+
+
+def profile_errors(backend, act_of, rows=4):
+    """Mean errors [m] and successes at the end of profiles."""
+    envs = gym.make_vec(BEND, num_envs=rows, backend=backend)
+    episodes = envs.unwrapped.episodes
+    envs.reset(seed=11)
+    act = act_of(episodes.task, episodes.context)
+    for k in range(160):
+        _, _, terminated, truncated, info = envs.step(act(0.05 * k).astype(np.float32))
+        assert not np.any(info["sim_failed"]) and not truncated.any()
+        assert terminated.all() == (k == 159)
+    return info["mean_error"], info["is_success"]
+
+
+@pytest.mark.parametrize("backend", ["native", "mujoco"])
+def test_a_profile_is_followed_by_who_knows_it_and_not_by_who_does_nothing(backend):
+    error, success = profile_errors(backend, follow)
+    assert success.all() and error.max() < 0.006, error
+    error, success = profile_errors(backend, lambda task, context: lambda time: np.zeros((4, 7)))
+    assert not success.any() and error.min() > 0.02, error
+
+
+def test_the_profile_is_what_it_is_called():
+    """Stretch moves the hand up and turns nothing; twist turns it and moves nothing."""
+    task = gym.make(BEND).unwrapped.task
+    start = np.array([task.model.start])
+    context = np.zeros((4, 9))
+    context[:, :4] = np.diag([0.02, 0.02, 0.02, 0.1])
+    context[:, 4], context[:, 5] = 4.0, 2.0
+    off = task._off(np.repeat(start, 4, axis=0), task.profile(context))
+    np.testing.assert_allclose(off[:, [2, 0, 1, 5]], np.diag([0.02, 0.02, 0.02, 0.1]), atol=2.5e-3)
+    np.testing.assert_allclose(off[:, [3, 4]], 0.0, atol=5e-3)
+    context[:, 5] = 0.0
+    np.testing.assert_allclose(task._off(np.repeat(start, 4, axis=0), task.profile(context)), 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("keywords", [{"periods": (5.0, 3.0)}, {"periods": 3}, {"duration": -1.0}, {"obs_mode": "pixels"}])
+def test_bad_keywords_of_bend_are_named(keywords):
+    with pytest.raises(OptionError, match=next(iter(keywords)).rstrip("s")):
+        gym.make(BEND, **keywords)

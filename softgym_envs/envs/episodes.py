@@ -60,7 +60,7 @@ class Settings:
     simulator_options: Mapping[str, Any] | None = None
     """Further keywords of the simulator, such as its mode of contact; they stand with the room."""
     control_period: float = 0.1
-    """Time between actions [s], a multiple of the simulator's dt."""
+    """Time between actions [s], a multiple of the simulator's dt; some ids have another default."""
     params: Parameters | str | Path | None = None
     """Constants, or the TOML file of a fit; None takes the simulator's defaults. A file says which room, structure, options and
     dt it belongs to, and is refused with others."""
@@ -347,11 +347,13 @@ def make_episodes(room: Room, task_id: str, rngs: Sequence[np.random.Generator],
     entry = room.task(task_id)
     build = load(entry.build)
     shared = [f.name for f in fields(Settings)]
-    own = [name for name in inspect.signature(build).parameters if name not in ("model", "simulate", *shared)]
+    signature = inspect.signature(build).parameters
+    own = [name for name in signature if name not in ("model", "simulate", *shared)]
     for name in keywords:
         if name not in (*shared, *own):
             raise OptionError(f"unknown keyword {name!r}; allowed are render_mode, {', '.join(sorted((*shared, *own)))}")
-    settings = Settings(**{name: value for name, value in keywords.items() if name in shared})
+    defaults = {name: signature[name].default for name in shared if name in signature and name != "model"}
+    settings = Settings(**{**defaults, **{name: value for name, value in keywords.items() if name in shared}})
     spec = SimulatorSpec.read(settings.params) if isinstance(settings.params, (str, Path)) else None
 
     def simulate(model: Any) -> Simulator:

@@ -12,7 +12,10 @@ ROOM = Room(
         "baxter24": "softgym_envs.loop.model:baxter24",
     },
     truths={"mujoco": "softgym_envs.loop.mujoco:LoopTwin"},
-    tasks=(TaskId("LoopReach-v0", "softgym_envs.loop.build:reach", 200, "baxter12"),),
+    tasks=(
+        TaskId("LoopReach-v0", "softgym_envs.loop.build:reach", 200, "baxter12"),
+        TaskId("LoopBend-v0", "softgym_envs.loop.build:bend", 200, "baxter12"),
+    ),
     picture="softgym_envs.loop.picture:PICTURE",
     free_structure=("start", "servo_stiffness", "servo_damping"),
 )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..core.errors import OptionError
 from ..core.simulator import Simulator
 from ..core.task import Task
+from .bend import LoopBend
 from .model import LoopModel
 from .tasks import LoopReach
 
@@ -54,5 +56,41 @@ def reach(
     model = held(model)
     task = LoopReach(
         model, control_period, obs_mode, goal, goal_distance, goal_action, tolerance, hold_time, control_weight
+    )  # fmt: skip
+    return task, simulate(model)
+
+
+def bend(
+    model: LoopModel,
+    simulate: Callable[[Any], Simulator],
+    *,
+    control_period: float = 0.05,
+    obs_mode: str = "sensors",
+    duration: float = 8.0,
+    periods: Sequence[float] = (3.0, 5.0),
+    tolerance: float = 0.01,
+    control_weight: float = 0.01,
+) -> tuple[Task, Simulator]:
+    """An arm stretches, bends and twists a clamped loop: its hand follows a drawn profile, within a budget of torques.
+
+    Its controls are torques beyond those that hold the start; a weak controller of the arm's own keeps it from falling.
+
+    Args:
+        model: The robot.
+        simulate: Makes the simulator of a model.
+        control_period: Time between actions [s].
+        obs_mode: "sensors" (the arm's angles and speeds, and the profile) or "state" (the loop's too).
+        duration: Length of the profile [s]; a shorter limit of the episode ends it before.
+        periods: Shortest and longest period [s].
+        tolerance: Mean error up to which a profile counts as followed [m].
+        control_weight: Weight of the mean squared action.
+    """
+    try:
+        shortest, longest = (float(end) for end in periods)
+    except (TypeError, ValueError):
+        raise OptionError(f"periods is {periods!r}, expected two numbers [s]") from None
+    model = held(model)
+    task = LoopBend(
+        model, control_period, obs_mode, duration, (shortest, longest), tolerance, control_weight=control_weight
     )  # fmt: skip
     return task, simulate(model)

@@ -88,11 +88,8 @@ class LoopReach(BaseTask):
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
         """See the module docstring; goals from where the points rest without action."""
-        layout, n = self.model.layout, self.model.n
-        seen = range(2 * n) if self.obs_mode == "state" else [*range(len(ARM)), *range(n, n + len(ARM))]
-        scales = {"rad": (10.0, 0.1), "rad/s": (100.0, 1.0)}
-        motion = [Entry(layout.names[i], u, -scales[u][0], scales[u][0], scales[u][1]) for i in seen for u in [layout.units[i]]]
-        return (*motion, *(Entry(name, "m", -2.0, 2.0, 0.1) for name in self.context_names[:-3]))
+        goal = (Entry(name, "m", -2.0, 2.0, 0.1) for name in self.context_names[:-3])
+        return (*motion_entries(self.model, self.obs_mode), *goal)
 
     @cached_property
     def disturbance_scale(self) -> Array:
@@ -115,10 +112,7 @@ class LoopReach(BaseTask):
 
     def rest(self, action: Array, columns: Array) -> tuple[Array, BoolArray]:
         """Where the loop rests under a constant action (B, 7) and constants of the tree (B, P): q (B, n), whether it does."""
-        first = np.tile(self.model.rest_state()[: self.model.n], (len(action), 1))
-        found = self.model.mechanism.rest(first, self.scale_action(action), columns)
-        good = found.status == Status.OK
-        return np.where(good[:, None], found.q, first), good
+        return rest_under(self.model, self.scale_action(action), columns)
 
     def _goal(self, rng: np.random.Generator, columns: Array, places: Array) -> Array:
         """Points (k, 3) that are far enough from `places` (2, k, 3), or the farthest drawn."""
@@ -202,3 +196,23 @@ def tree_constants(model: LoopModel, start: Start) -> Array:
     specs, rows = LoopParameters.specs(), len(start.rngs)
     given: dict[str, Any] = {name: start.constants.get(name, np.full(rows, spec.default)) for name, spec in specs.items()}
     return model.tree_constants(np.stack([given[name] for name in specs], axis=1))
+
+
+def rest_under(model: LoopModel, torques: Array, columns: Array) -> tuple[Array, BoolArray]:
+    """Where arm and loop rest under torques (B, 7) and constants of the tree (B, P): q (B, n), and whether they do.
+
+    A row that does not is where the model rests.
+    """
+    first = np.tile(model.rest_state()[: model.n], (len(torques), 1))
+    found = model.mechanism.rest(first, torques, columns)
+    good = found.status == Status.OK
+    return np.where(good[:, None], found.q, first), good
+
+
+def motion_entries(model: LoopModel, obs_mode: str) -> list[Entry]:
+    """Angles and speeds of the arm, or of arm and loop."""
+    layout, n = model.layout, model.n
+    seen = range(2 * n) if obs_mode == "state" else [*range(len(ARM)), *range(n, n + len(ARM))]
+    sizes = {"rad": (10.0, 0.1), "rad/s": (100.0, 1.0)}  # largest, typical
+    units = layout.units
+    return [Entry(layout.names[i], units[i], -sizes[units[i]][0], sizes[units[i]][0], sizes[units[i]][1]) for i in seen]

@@ -1,0 +1,223 @@
+r"""Task LoopBend: the hand follows a profile that stretches, bends and twists the loop, within a budget of torques.
+
+A profile is :math:`q(t) = q_{start} + \tfrac12 (1 - \cos(2 \pi t / T)) \Delta` of the arm's angles, where Delta moves the hand
+by drawn amounts of stretch (up), bend (along the world's x and y) and twist (about the vertical). The budget is
+`tasks.INCREMENT`, the torques at an action of 1; what is used of it costs.
+
+Observation ("sensors"): the arm's angles from the start and their speeds, where the hand should be from where it is (the arm
+knows that by its own angles), and how the profile goes on from there. "state" gives the loop's angles and speeds too.
+
+Legend: B batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..core.errors import OptionError
+from ..core.simulator import Array, Status, check_number
+from ..core.task import BaseTask, BoolArray, Entry, Start
+from .model import ARM, LoopModel
+from .tasks import INCREMENT, OBS_MODES, motion_entries, rest_under, tree_constants
+
+AMPLITUDE = np.array([0.06, 0.07, 0.07, 0.25])
+"""Largest stretch, bend along x, along y [m], and twist about z [rad], in the world's axes."""
+LEVER = 0.1
+"""[m/rad] A radian off is as bad as this distance."""
+AHEAD = 0.25
+"""How far the profile is seen ahead [s]."""
+CONTEXT = ("stretch", "bend_x", "bend_y", "twist", "period", "time", "error", "total", "kept")
+PERIOD, TIME, ERROR, TOTAL, KEPT = range(4, 9)
+TRIES = 20
+BUDGET = 0.8
+"""Largest entry of the action that holds the profile's far end."""
+
+
+@dataclass(frozen=True, eq=False)
+class LoopBend(BaseTask):
+    """Follow a profile with the hand: reward = -error [m] + bonus at the end, if it was followed, - control.
+
+    The error is the hand's distance plus `LEVER` times its angle from the profile. The episode ends with the profile.
+    """
+
+    model: LoopModel
+    control_period: float = 0.05
+    """[s]"""
+    obs_mode: str = "sensors"
+    """"sensors" or "state"."""
+    duration: float = 8.0
+    """Length of the profile [s]."""
+    periods: tuple[float, float] = (3.0, 5.0)
+    """Shortest and longest period T [s]."""
+    tolerance: float = 0.01
+    """Mean error up to which a profile counts as followed [m]."""
+    least: float = 0.025
+    """Mean error of an arm that stays at the start, at least [m]."""
+    control_weight: float = 0.01
+    """Weight of the mean squared action."""
+    bonus: float = 5.0
+    """Reward for a profile that was followed."""
+
+    action_names = ARM
+    context_names = CONTEXT
+    success_definition = "The mean error over the whole profile is at most `tolerance`."
+
+    def __post_init__(self) -> None:
+        if self.obs_mode not in OBS_MODES:
+            raise OptionError(f"obs_mode is {self.obs_mode!r}, allowed are {', '.join(OBS_MODES)}")
+        for name in ("duration", "tolerance"):
+            check_number(name, getattr(self, name), positive=True)
+        check_number("period", self.periods[0], low=0.5, high=self.periods[1], unit="s")
+        for name in ("least", "control_weight", "bonus"):
+            check_number(name, getattr(self, name), low=0.0)
+
+    @cached_property
+    def entries(self) -> tuple[Entry, ...]:
+        """See the module docstring."""
+        parts = [(f"{what}.{name}", unit) for what in ("off", "ahead") for name, unit in zip(_POSE, _UNITS, strict=True)]
+        return (*motion_entries(self.model, self.obs_mode), *(Entry(name, unit, -4.0, 4.0, 0.1) for name, unit in parts))
+
+    @cached_property
+    def disturbance_scale(self) -> Array:
+        """A kick of unit size is 1 rad/s in every joint of the arm."""
+        kick = np.zeros(2 * self.model.n)
+        kick[self.model.n : self.model.n + len(ARM)] = 1.0
+        return kick
+
+    # --- The profile --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _directions(self) -> Array:
+        """Change of the arm's angles per unit of stretch, bend and twist, (7, 4): by pseudo-inverse of the hand's slopes."""
+        start, step = np.array(self.model.start), 1e-6
+        R, p = self._hand(start[None])
+        turned, moved = self._hand(start + step * np.eye(len(ARM)))
+        slopes = np.concatenate([(moved - p) / step, _rotation_vector(turned @ R[0].T) / step], axis=1).T
+        wanted = np.zeros((6, 4))
+        wanted[[2, 0, 1, 5], [0, 1, 2, 3]] = 1.0
+        return np.asarray(np.linalg.pinv(slopes, rcond=1e-3) @ wanted)
+
+    def profile(self, context: Array, ahead: float = 0.0) -> Array:
+        """Angles of the arm that are wanted `ahead` seconds from now, (B, 7) [rad]."""
+        time = np.minimum(context[:, TIME] + ahead, self.duration)
+        share = 0.5 * (1.0 - np.cos(2.0 * np.pi * time / context[:, PERIOD]))
+        change = (context[:, None, :4] * self._directions).sum(axis=2)
+        return np.asarray(np.array(self.model.start) + share[:, None] * change)
+
+    def _hand(self, arm: Array) -> tuple[Array, Array]:
+        """Rotation (B, 3, 3) and place (B, 3) [m] of the hand at angles of the arm (B, 7)."""
+        q = np.zeros((len(arm), self.model.n))
+        q[:, : len(ARM)] = arm
+        return self.model.mechanism.pose("H", q)
+
+    def _off(self, arm: Array, wanted: Array) -> Array:
+        """From the hand at one pose of the arm to that at another, (B, 6): place [m] and rotation vector [rad] in the world."""
+        (R, p), (R1, p1) = self._hand(arm), self._hand(wanted)
+        turn = (R1[:, :, None, :] * R[:, None, :, :]).sum(axis=3)  # R1 R'
+        return np.concatenate([p1 - p, _rotation_vector(turn)], axis=1)
+
+    # --- As a task ----------------------------------------------------------------------------------------------------
+
+    def reset(self, start: Start) -> tuple[Array, Array]:
+        """See `Task`: at rest without action."""
+        columns = tree_constants(self.model, start)
+        q = rest_under(self.model, self.scale_action(np.zeros((len(columns), len(ARM)))), columns)[0]
+        state = start.state if start.state is not None else np.pad(q, ((0, 0), (0, self.model.n)))
+        context = np.zeros((len(state), len(CONTEXT)))
+        for row, rng in enumerate(start.rngs):
+            context[row, : PERIOD + 1] = self._draw(rng, columns[row])
+        return state, self._measured(context, state)
+
+    def _draw(self, rng: np.random.Generator, columns: Array) -> Array:
+        """Stretch, bends, twist and period (5,): the first drawn, made smaller for the budget, that still leads far enough."""
+        best, farthest = np.zeros(PERIOD + 1), -1.0
+        for _ in range(TRIES):
+            drawn = np.append(AMPLITUDE * rng.uniform(-1.0, 1.0, 4), rng.uniform(*self.periods))
+            drawn[:PERIOD] *= min(1.0, BUDGET / self._effort(drawn[:PERIOD], columns))
+            size = 0.5 * (np.linalg.norm(drawn[:3]) + LEVER * abs(drawn[3]))  # the mean of the profile's share is a half
+            if size > farthest:
+                best, farthest = drawn, size
+            if farthest >= self.least:
+                break
+        return best
+
+    def _effort(self, amount: Array, columns: Array) -> float:
+        """Largest entry of the action that holds the far end of a profile; infinite where the loop does not reach."""
+        q = self.model.rest_state()[None, : self.model.n].copy()
+        q[0, : len(ARM)] += self._directions @ amount
+        found = self.model.mechanism.rest(q, constants=columns[None], held=ARM)
+        needed = np.abs((found.needed[0, : len(ARM)] - self._hold) / INCREMENT).max()
+        return float(needed) if found.status[0] == Status.OK else np.inf
+
+    def scale_action(self, action: Array) -> Array:
+        """Torques (B, 7) [N m]: those that hold the start, and `INCREMENT` times the action."""
+        return self._hold + action * INCREMENT
+
+    @cached_property
+    def _hold(self) -> Array:
+        return self.model.hold
+
+    def _measured(self, context: Array, state: Array) -> Array:
+        """With the error. In place."""
+        off = self._off(state[:, : len(ARM)], self.profile(context))
+        context[:, ERROR] = np.sqrt((off[:, :3] ** 2).sum(axis=1)) + LEVER * np.sqrt((off[:, 3:] ** 2).sum(axis=1))
+        return context
+
+    def update(self, context: Array, state: Array) -> Array:
+        """Time, error, its integral over time, and at the end whether the profile was followed."""
+        context = context.copy()
+        context[:, TIME] += self.control_period
+        context = self._measured(context, state)
+        context[:, TOTAL] += self.control_period * context[:, ERROR]
+        context[:, KEPT] = self._over(context) & (context[:, TOTAL] <= self.tolerance * context[:, TIME])
+        return context
+
+    def _over(self, context: Array) -> BoolArray:
+        return np.asarray(context[:, TIME] >= self.duration - 1e-9)
+
+    def observe(self, state: Array, context: Array) -> Array:
+        """See `entries`."""
+        n, now = self.model.n, self.profile(context)
+        arm = state[:, : len(ARM)]
+        rest = state[:, len(ARM) :] if self.obs_mode == "state" else state[:, n : n + len(ARM)]
+        off, ahead = self._off(arm, now), self._off(now, self.profile(context, AHEAD))
+        return np.concatenate([arm - np.array(self.model.start), rest, off, ahead], axis=1)
+
+    def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
+        """Terms "error", "kept", "control"; see the class."""
+        return {
+            "error": -after[:, ERROR],
+            "kept": self.bonus * after[:, KEPT],
+            "control": -self.control_weight / len(ARM) * (action * action).sum(axis=1),
+        }
+
+    def terminated(self, state: Array, context: Array) -> BoolArray:
+        """At the end of the profile."""
+        return self._over(context)
+
+    def success(self, state: Array, context: Array) -> BoolArray:
+        """See `success_definition`."""
+        return np.asarray(context[:, KEPT] > 0)
+
+    def measure(self, state: Array, context: Array) -> dict[str, Array]:
+        """Error now and its mean so far [m]."""
+        return {"error": context[:, ERROR].copy(), "mean_error": context[:, TOTAL] / np.maximum(context[:, TIME], 1e-9)}
+
+    def draw_hints(self, context: Array) -> dict[str, Array]:
+        """Where the hand should be."""
+        return {"goal": self._hand(self.profile(context[None]))[1][0]}
+
+
+_POSE = ("x", "y", "z", "rx", "ry", "rz")
+_UNITS = ("m", "m", "m", "rad", "rad", "rad")
+
+
+def _rotation_vector(R: Array) -> Array:
+    """Rotation vectors (B, 3) of rotations (B, 3, 3) by less than half a turn."""
+    axis = 0.5 * np.stack([R[:, 2, 1] - R[:, 1, 2], R[:, 0, 2] - R[:, 2, 0], R[:, 1, 0] - R[:, 0, 1]], axis=1)
+    sine = np.sqrt((axis**2).sum(axis=1))
+    angle = np.arctan2(sine, 0.5 * (R[:, 0, 0] + R[:, 1, 1] + R[:, 2, 2] - 1.0))
+    return axis * np.where(sine > 1e-12, angle / np.maximum(sine, 1e-12), 1.0)[:, None]
