@@ -145,14 +145,14 @@ def test_the_profile_is_what_it_is_called():
     """Stretch moves the hand up and turns nothing; twist turns it and moves nothing."""
     task = gym.make(BEND).unwrapped.task
     start = np.array([task.model.start])
-    context = np.zeros((4, 9))
+    context = np.zeros((4, len(task.context_names)))
     context[:, :4] = np.diag([0.02, 0.02, 0.02, 0.1])
     context[:, 4], context[:, 5] = 4.0, 2.0
-    off = task._off(np.repeat(start, 4, axis=0), task.profile(context))
+    off = task.seen(np.repeat(start, 4, axis=0), context)[:, :6]
     np.testing.assert_allclose(off[:, [2, 0, 1, 5]], np.diag([0.02, 0.02, 0.02, 0.1]), atol=2.5e-3)
     np.testing.assert_allclose(off[:, [3, 4]], 0.0, atol=5e-3)
     context[:, 5] = 0.0
-    np.testing.assert_allclose(task._off(np.repeat(start, 4, axis=0), task.profile(context)), 0.0, atol=1e-12)
+    np.testing.assert_allclose(task.seen(np.repeat(start, 4, axis=0), context)[:, :6], 0.0, atol=1e-12)
 
 
 @pytest.mark.parametrize("keywords", [{"periods": (5.0, 3.0)}, {"periods": 3}, {"duration": -1.0}, {"obs_mode": "pixels"}])

@@ -29,8 +29,11 @@ LEVER = 0.1
 """[m/rad] A radian off is as bad as this distance."""
 AHEAD = 0.25
 """How far the profile is seen ahead [s]."""
-CONTEXT = ("stretch", "bend_x", "bend_y", "twist", "period", "time", "error", "total", "kept")
-PERIOD, TIME, ERROR, TOTAL, KEPT = range(4, 9)
+_POSE = (("x", "m"), ("y", "m"), ("z", "m"), ("rx", "rad"), ("ry", "rad"), ("rz", "rad"))
+SEEN = tuple((f"{what}.{name}", unit) for what in ("off", "ahead") for name, unit in _POSE)
+"""Where the hand should be from where it is, and how the profile goes on: place and rotation vector in the world's axes."""
+CONTEXT = ("stretch", "bend_x", "bend_y", "twist", "period", "time", "error", "total", "kept", *(name for name, _ in SEEN))
+PERIOD, TIME, ERROR, TOTAL, KEPT, OFF = range(4, 10)
 TRIES = 20
 BUDGET = 0.8
 """Largest entry of the action that holds the profile's far end."""
@@ -77,8 +80,7 @@ class LoopBend(BaseTask):
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
         """See the module docstring."""
-        parts = [(f"{what}.{name}", unit) for what in ("off", "ahead") for name, unit in zip(_POSE, _UNITS, strict=True)]
-        return (*motion_entries(self.model, self.obs_mode), *(Entry(name, unit, -4.0, 4.0, 0.1) for name, unit in parts))
+        return (*motion_entries(self.model, self.obs_mode), *(Entry(name, unit, -4.0, 4.0, 0.1) for name, unit in SEEN))
 
     @cached_property
     def disturbance_scale(self) -> Array:
@@ -113,11 +115,12 @@ class LoopBend(BaseTask):
         q[:, : len(ARM)] = arm
         return self.model.mechanism.pose("H", q)
 
-    def _off(self, arm: Array, wanted: Array) -> Array:
-        """From the hand at one pose of the arm to that at another, (B, 6): place [m] and rotation vector [rad] in the world."""
-        (R, p), (R1, p1) = self._hand(arm), self._hand(wanted)
-        turn = (R1[:, :, None, :] * R[:, None, :, :]).sum(axis=3)  # R1 R'
-        return np.concatenate([p1 - p, _rotation_vector(turn)], axis=1)
+    def seen(self, arm: Array, context: Array) -> Array:
+        """Values of `SEEN` (B, 12) at angles of the arm (B, 7)."""
+        R, p = self._hand(np.concatenate([arm, self.profile(context), self.profile(context, AHEAD)]))
+        R, p = R.reshape(3, len(arm), 3, 3), p.reshape(3, len(arm), 3)
+        turns = (R[1:, :, :, None, :] * R[:-1, :, None, :, :]).sum(axis=4)  # R1 R0'
+        return np.concatenate([p[1] - p[0], _rotation_vector(turns[0]), p[2] - p[1], _rotation_vector(turns[1])], axis=1)
 
     # --- As a task ----------------------------------------------------------------------------------------------------
 
@@ -161,9 +164,9 @@ class LoopBend(BaseTask):
         return self.model.hold
 
     def _measured(self, context: Array, state: Array) -> Array:
-        """With the error. In place."""
-        off = self._off(state[:, : len(ARM)], self.profile(context))
-        context[:, ERROR] = np.sqrt((off[:, :3] ** 2).sum(axis=1)) + LEVER * np.sqrt((off[:, 3:] ** 2).sum(axis=1))
+        """With the error and what is seen. In place."""
+        off = context[:, OFF:] = self.seen(state[:, : len(ARM)], context)
+        context[:, ERROR] = np.sqrt((off[:, :3] ** 2).sum(axis=1)) + LEVER * np.sqrt((off[:, 3:6] ** 2).sum(axis=1))
         return context
 
     def update(self, context: Array, state: Array) -> Array:
@@ -180,11 +183,9 @@ class LoopBend(BaseTask):
 
     def observe(self, state: Array, context: Array) -> Array:
         """See `entries`."""
-        n, now = self.model.n, self.profile(context)
-        arm = state[:, : len(ARM)]
+        n, arm = self.model.n, state[:, : len(ARM)] - np.array(self.model.start)
         rest = state[:, len(ARM) :] if self.obs_mode == "state" else state[:, n : n + len(ARM)]
-        off, ahead = self._off(arm, now), self._off(now, self.profile(context, AHEAD))
-        return np.concatenate([arm - np.array(self.model.start), rest, off, ahead], axis=1)
+        return np.concatenate([arm, rest, context[:, OFF:]], axis=1)
 
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
         """Terms "error", "kept", "control"; see the class."""
@@ -209,10 +210,6 @@ class LoopBend(BaseTask):
     def draw_hints(self, context: Array) -> dict[str, Array]:
         """Where the hand should be."""
         return {"goal": self._hand(self.profile(context[None]))[1][0]}
-
-
-_POSE = ("x", "y", "z", "rx", "ry", "rz")
-_UNITS = ("m", "m", "m", "rad", "rad", "rad")
 
 
 def _rotation_vector(R: Array) -> Array:

@@ -20,7 +20,7 @@ from .derivatives import adjoint, linearization, sensitivities
 from .integrator import forward, simulate
 from .queries import constraint_values, derivatives, lagrangian, link_poses, point_slopes
 from .statics import find_rest
-from .structure import Structure, compile_tree, place_frame
+from .structure import Ride, Structure, compile_tree, place_frame
 from .tree import Tree
 
 
@@ -126,7 +126,7 @@ class Mechanism:
         """As the kernels read it."""
         return compile_tree(self.tree, self.constants, self.dt, force_split=self.force_split)
 
-    @property
+    @cached_property
     def n(self) -> int:
         """Number of coordinates."""
         return len(self.tree.coordinates)
@@ -262,7 +262,7 @@ class Mechanism:
         Raises:
             StructureError: There is no such frame.
         """
-        q, ride = check_array("q", q, (None, self.n)), place_frame(self.tree, self.tree.frame(frame))
+        q, ride = check_array("q", q, (None, self.n)), self._rides[self.tree.frame(frame).name]
         if ride.joint < 0:
             return np.tile(ride.rotation, (len(q), 1, 1)), np.tile(ride.origin, (len(q), 1))
         turns, origins = link_poses(self.structure, q)
@@ -275,8 +275,13 @@ class Mechanism:
 
     def point_slopes(self, frame: str, q: Any) -> Array:
         """Jacobian (B, 3, n) of a frame's origin at rows q (B, n)."""
-        q, ride = check_array("q", q, (None, self.n)), place_frame(self.tree, self.tree.frame(frame))
+        q, ride = check_array("q", q, (None, self.n)), self._rides[self.tree.frame(frame).name]
         return np.asarray(point_slopes(self.structure, q, ride.joint, ride.origin))
+
+    @cached_property
+    def _rides(self) -> dict[str, Ride]:
+        """How the frames sit on the links."""
+        return {frame.name: place_frame(self.tree, frame) for frame in self.tree.frames}
 
     # --- Checks -------------------------------------------------------------------------------------------------------
 
