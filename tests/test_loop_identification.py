@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 from softgym_envs.core.errors import OptionError, ShapeError, StructureError
+from softgym_envs.loop.dynamics import LoopSimulator
 from softgym_envs.loop.manipulation import STIFF, Recording, record, reference
 from softgym_envs.loop.model import ARM, CONSTANTS, LoopModel
+from softgym_envs.loop.recipe import HAND, RECIPE, first_state, followed, held
 from softgym_envs.mechanics import Mechanism
 from softgym_envs.mechanics.following import Following, LogFit
+from sysid import run_recipe
 from sysid.least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
 
 MODEL = LoopModel()
@@ -47,7 +50,7 @@ def minimise(fit, values, **options):
 
 
 def test_manipulation_begins_and_ends_at_the_start_and_moves_the_hand():
-    path = reference(MODEL, mechanism(), STEPS)
+    path = reference(MODEL, STEPS)
     assert path.shape == (STEPS + 1, 7)
     np.testing.assert_allclose(path[[0, 50, -1]], np.tile(MODEL.start, (3, 1)), atol=1e-12)
     hand = mechanism().pose("H", np.hstack([path, np.zeros((STEPS + 1, 24))]))[1]
@@ -160,3 +163,31 @@ def test_bad_arguments_are_named():
         LogFit(following(), TRUTH, ("k",))
     with pytest.raises(OptionError, match="linear"):
         LogFit(following(), TRUTH, STIFFNESS, OFFSETS[:1])
+
+
+# --- The room's recipe ------------------------------------------------------------------------------------------------
+
+
+@cache
+def manipulated():
+    return RECIPE.record(LoopSimulator(), np.random.default_rng(0), steps=300).train
+
+
+def test_springs_that_pull_to_the_recorded_angles_add_nothing_where_the_model_moves_as_recorded():
+    simulator = held(LoopSimulator())
+    raw = manipulated()[0]
+    assert raw.names == ARM and np.ptp(raw.values, axis=0).max() > 0.1
+    recording = followed(simulator, raw)
+    assert recording.names == (*HAND, *ARM)
+    state = first_state(simulator, recording.names)(recording)
+    states, status = simulator.rollout(state[None], recording.controls[None])
+    assert status[0] == 0
+    np.testing.assert_allclose(states[0, :, :7], raw.values, atol=1e-9)
+    np.testing.assert_allclose(RECIPE.measurement(simulator, recording.names).function(states)[0], recording.values, atol=1e-9)
+
+
+def test_recipe_finds_the_truth():
+    fits = run_recipe(replace(RECIPE, stages=RECIPE.stages[:1]), LoopSimulator(), manipulated())
+    found = [getattr(fits.parameters, name) for name in STIFFNESS]
+    np.testing.assert_allclose(found, TRUTH[:2], rtol=1e-6)
+    assert "2 of 2 constants identified" in fits.verdict

@@ -90,6 +90,12 @@ class Stage:
     """Options of the method; a mapping where the option is a dataclass."""
     simulator: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the simulator that are changed for this stage."""
+    adapt: Callable[[Any], Any] | None = None
+    """Simulator -> the one that is fitted, where a field's new value follows from others."""
+    prepare: Callable[[Any, Trajectory], Trajectory] | None = None
+    """(adapted simulator, recording) -> the recording as that simulator follows it."""
+    free_initial: bool | None = None
+    """Whether initial states are unknowns; None: as `FitProblem` does."""
     free_motion: bool = False
     """The recordings are throws or releases: controls may be constant."""
     window: float | None = None

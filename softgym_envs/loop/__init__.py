@@ -17,7 +17,8 @@ ROOM = Room(
         TaskId("LoopBend-v0", "softgym_envs.loop.build:bend", 200, "baxter12"),
     ),
     picture="softgym_envs.loop.picture:PICTURE",
-    free_structure=("start", "servo_stiffness", "servo_damping"),
+    recipe="softgym_envs.loop.recipe:RECIPE",
+    free_structure=("start", "servo_stiffness", "servo_damping", "command_margin"),
 )
 
 __all__ = ["ROOM"]

@@ -25,6 +25,8 @@ TURN = {"w2": 0.48, "w1": 0.24}
 """[rad] The hand turns about the vertical (twist) and nods."""
 CYCLES = ((3, 0.0), (2, 1.0), (4, 0.5), (5, 0.0), (3, 2.0))
 """Cycles during the manipulation, and phase [rad], of the three ways and two turns."""
+SCALES = {6: 0.18, 12: 0.6}
+"""Links -> factor of the manipulation that steps of 10 ms bear; six links have no motion of their own and reach less far."""
 
 
 class Recording(NamedTuple):
@@ -41,17 +43,31 @@ class Recording(NamedTuple):
         return Recording(forces, self.angles + angle * rng.standard_normal(self.angles.shape))
 
 
-def reference(model: LoopModel, mechanism: Mechanism, steps: int, *, scale: float = 1.0) -> Array:
-    """Angles of the arm (T + 1, 7) [rad] along the manipulation; `scale` multiplies its size."""
-    q = np.zeros((1, mechanism.n))
+def reference(
+    model: LoopModel, steps: int, *, dt: float = 0.01, scale: float = 1.0, rng: np.random.Generator | None = None
+) -> Array:
+    """Angles of the arm along the manipulation.
+
+    Args:
+        model: Arm and loop.
+        steps: T.
+        dt: Time between angles [s].
+        scale: Factor of its size.
+        rng: Draws the sines' phases; None: those of `CYCLES`.
+
+    Returns:
+        (T + 1, 7) [rad]
+    """
+    q = np.zeros((1, model.n))
     q[0, : len(ARM)] = model.start
-    inverse = np.linalg.pinv(mechanism.point_slopes("H", q)[0, :, : len(ARM)])
+    inverse = np.linalg.pinv(model.mechanism.point_slopes("H", q)[0, :, : len(ARM)])
     turns = [size * (np.array(ARM) == name) for name, size in TURN.items()]
     ways = np.array([*(inverse @ np.array(way) for way in REACH), *turns])
-    still = round(STILL / mechanism.dt)
+    still = round(STILL / dt)
     share = np.clip((np.arange(steps + 1) - still) / max(steps - still, 1), 0.0, 1.0)
-    waves = np.stack([np.sin(2 * np.pi * cycles * share + phase) for cycles, phase in CYCLES]) * np.sin(np.pi * share) ** 2
-    return np.asarray(np.array(model.start) + scale * waves.T @ ways)
+    phases = np.array([phase for _, phase in CYCLES]) if rng is None else rng.uniform(0.0, 2 * np.pi, len(CYCLES))
+    waves = np.stack([np.sin(2 * np.pi * cycles * share + phase) for (cycles, _), phase in zip(CYCLES, phases, strict=True)])
+    return np.asarray(np.array(model.start) + scale * (waves * np.sin(np.pi * share) ** 2).T @ ways)
 
 
 def manipulate(
@@ -62,7 +78,7 @@ def manipulate(
     Raises:
         StructureError: The loop cannot follow: it is too short for this scale, or the step too long for its stiffness.
     """
-    path = reference(model, mechanism, steps, scale=scale)
+    path = reference(model, steps, dt=mechanism.dt * substeps, scale=scale)
     q = np.zeros((1, mechanism.n))
     q[0, : len(ARM)] = model.start
     rest = mechanism.rest(q, constants=constants, held=ARM)

@@ -73,6 +73,8 @@ class LoopModel:
     """(7,) of the arm's own controller, which pulls its joints to `start` [N m/rad]; 0: torques only, as in the paper."""
     servo_damping: float = 0.0
     """Of that controller, in every joint of the arm [N m s/rad]."""
+    command_margin: float = 0.0
+    """[rad] Commands may exceed the motors' efforts by what the controller's springs pull at this angle."""
     control_names = ARM
     control_units = ("N m",) * 7
 
@@ -83,8 +85,8 @@ class LoopModel:
             raise StructureError(f"start has {len(self.start)} angles, expected {len(ARM)}")
         if len(self.servo_stiffness) != len(ARM):
             raise StructureError(f"servo_stiffness has {len(self.servo_stiffness)} numbers, expected {len(ARM)}")
-        for value in (*self.servo_stiffness, self.servo_damping):
-            check_number("servo_stiffness and servo_damping", value, low=0.0)
+        for value in (*self.servo_stiffness, self.servo_damping, self.command_margin):
+            check_number("servo_stiffness, servo_damping and command_margin", value, low=0.0)
         for name in ("radius", "mass", "tube_radius"):
             check_number(name, getattr(self, name), positive=True)
 
@@ -161,9 +163,9 @@ class LoopModel:
 
     @cached_property
     def control_bounds(self) -> tuple[Array, Array]:
-        """What the motors can do, each (7,) [N m]."""
+        """What the motors can do, and `command_margin`, each (7,) [N m]."""
         joints = {joint.name: joint for joint in self.arm.joints}
-        effort = np.array([joints[name].effort for name in ARM])
+        effort = np.array([joints[name].effort for name in ARM]) + self.command_margin * np.array(self.servo_stiffness)
         return -effort, effort
 
     @cached_property

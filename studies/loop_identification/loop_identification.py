@@ -21,7 +21,7 @@ import tyro
 from scipy.optimize import minimize
 
 from softgym_envs.core.files import provenance, write_json
-from softgym_envs.loop.manipulation import STIFF, Recording, record
+from softgym_envs.loop.manipulation import SCALES, STIFF, Recording, record
 from softgym_envs.loop.model import ARM, CONSTANTS, LoopModel
 from softgym_envs.mechanics import Body, Frame, Joint, Mechanism, Tree
 from softgym_envs.mechanics.following import Following, LogFit
@@ -34,8 +34,6 @@ STARTS = ((0.5, 0.5), (1.0, 20.0), (20.0, 1.0), (50.0, 50.0))
 NOISE = {"force": 0.2, "angle": 2e-3}
 BIAS = 0.2
 RATIO = 1e4
-SIZE = {12: 0.6, 6: 0.18}
-"""Links -> scale of the manipulation; six links have no motion of their own and reach less far."""
 PAPER = {12: 219.05, 6: 61.01}
 """[min]"""
 ARMIJO = 0.4
@@ -84,7 +82,7 @@ def prepare(links: int, steps: int) -> Setup:
     model = LoopModel(links)
     mechanism = Mechanism(model.tree, 0.01, CONSTANTS)
     truth = model.defaults
-    clean = record(model, mechanism, truth, steps, scale=SIZE[links])
+    clean = record(model, mechanism, truth, steps, scale=SCALES[links])
     stiff = Following(mechanism, "H", clean.forces, clean.angles, np.diag(STIFF)[None], still=50)
     guess = truth.copy()
     guess[[CONSTANTS.index(name) for name in STIFFNESS]] = START
@@ -196,7 +194,7 @@ def disturb(setup: Setup) -> list[dict[str, Any]]:
     """Gauss and Newton where recording and model differ."""
     rows, rng = [], np.random.default_rng(0)
     fine = Mechanism(setup.model.tree, setup.mechanism.dt / 4, CONSTANTS)
-    steps, scale = len(setup.clean.forces), SIZE[setup.model.links]
+    steps, scale = len(setup.clean.forces), SCALES[setup.model.links]
     quarter = record(setup.model, fine, setup.truth, steps, scale=scale, substeps=4)
     rows.append(fitted("truth with a quarter of the step", setup, setup.fit(quarter), START, NOISY))
     noisy = setup.clean.disturbed(rng, **NOISE)

@@ -17,7 +17,7 @@ from softgym_envs.core.files import read_json, write_atomically
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.recipe import EXPERIMENT, Recipe, Stage
 from softgym_envs.core.simulator import Simulator
-from softgym_envs.core.trajectory import DataSplit, TrajectorySet
+from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
 from ..judgement.result import FitResult
@@ -155,15 +155,25 @@ def stage_problem(
             f"stage {stage.name!r} needs recordings of {stage.experiment!r}; there are some of {there}: record more"
         )
     simulator = changed(simulator, stage.simulator)
+    if stage.adapt is not None:
+        simulator = stage.adapt(simulator)
+    if stage.prepare is not None:
+        train, validation, test = (_prepared(stage.prepare, simulator, part) for part in (train, validation, test))
     columns = more.get("measured") or train.names
     known = set(columns) <= set(simulator.state_names)
     measurement = None if known or recipe.measurement is None else recipe.measurement(simulator, columns)
     first = measurement and recipe.first_state and recipe.first_state(simulator, measurement.names)
     fields: dict[str, Any] = {
         "free": stage.free_of(simulator), "start": start, "measurement": measurement, "initial_state": first,
-        "noise": stage.noise_of(train.names), "free_motion": stage.free_motion,
+        "noise": stage.noise_of(train.names), "free_motion": stage.free_motion, "free_initial": stage.free_initial,
     }  # fmt: skip
     return FitProblem(simulator, DataSplit(train, validation, test), **{**fields, **more})
+
+
+def _prepared(
+    prepare: Callable[[Simulator, Trajectory], Trajectory], simulator: Simulator, part: TrajectorySet
+) -> TrajectorySet:
+    return TrajectorySet(tuple(prepare(simulator, recording) for recording in part))
 
 
 def changed(simulator: Simulator, fields: Mapping[str, Any]) -> Simulator:
