@@ -44,7 +44,8 @@ GUESS = {"theta_stiffness": 5.0, "psi_stiffness": 5.0}
 def manipulation(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
     """Angles and torques while the loop is stretched, bent and twisted; `rng` draws the phases of the sines.
 
-    The arm is held on its path by gains of 2 `STIFF`.
+    The arm is held on its path by gains of 2 `STIFF`. Rows are 10 ms apart, and a physics step to whoever fits them, whatever
+    steps the truth takes.
     """
     model, substeps = truth.model, max(round(PERIOD / truth.dt), 1)
     length, gains = max(steps // substeps, 2), 2 * np.array(STIFF)
@@ -57,7 +58,7 @@ def manipulation(truth: Any, rng: np.random.Generator, *, steps: int, parameters
         torques[k] = hold[0] + gains * (path[k] - states[k, : len(ARM)])
         found, _ = truth.rollout(states[k][None], torques[k][None, None], parameters, substeps=substeps)
         states[k + 1] = found[0, -1]
-    return Trajectory.from_rollout(truth, states, torques, substeps=substeps).select(ARM)
+    return Trajectory.from_rollout(truth, states, torques, substeps=substeps).select(ARM).for_timestep(PERIOD)
 
 
 def held(simulator: Any) -> Any:
@@ -83,7 +84,7 @@ def followed(simulator: Any, trajectory: Trajectory) -> Trajectory:
     pulled = trajectory.controls[:, order] + np.array(FOLLOW) * (middle - np.array(model.start))
     units = (*("m",) * 3, *("rad",) * len(ARM))
     whole = replace(trajectory, values=np.hstack([model.mechanism.pose("H", q)[1], angles]), names=(*HAND, *ARM), units=units)
-    return whole.with_controls(pulled, simulator.control_names, simulator.control_units)
+    return whole.with_controls(pulled, simulator.control_names, simulator.control_units).for_timestep(simulator.dt)
 
 
 def measurement(simulator: Any, names: tuple[str, ...]) -> Measurement | None:

@@ -350,26 +350,30 @@ def plot(rows: list[dict[str, Any]], energy: dict[str, np.ndarray], path: Path) 
 
 
 def main(args: Args) -> None:
-    """Run all and write it."""
+    """Run all; what is there is written after each part, as all takes half an hour."""
     args.out.mkdir(parents=True, exist_ok=True)
-    rows, setup = [], prepare(12, args.steps)
-    rows += compare(setup, args.repeats) + disturb(setup)
-    exact = gradients(setup)
-    print(plain(exact), flush=True)
-    six = prepare(6, args.steps)
-    rows += compare(six, args.repeats)
+    document: dict[str, Any] = {"steps": args.steps, "noise": NOISE, "bias": BIAS, "provenance": provenance(), "rows": []}
+    setup = prepare(12, args.steps)
+    for part in (partial(compare, setup, args.repeats), partial(disturb, setup)):
+        document["rows"] += part()
+        write(args.out, document)
+    document["gradients"] = gradients(setup)
+    document["rows"] += compare(prepare(6, args.steps), args.repeats)
     energy = energies(args.chain_steps)
-    drift = {
+    document["energy"] = {
         name: {"steps": 20 * len(e), "largest": np.abs(e).max(), "mean of last tenth": e[-len(e) // 10 :].mean()}
         for name, e in energy.items()
     }
-    print(plain(drift), flush=True)
-    covered = coverage(setup, args.seeds)
-    document = {"rows": rows, "gradients": exact, "coverage": covered, "energy": drift, "noise": NOISE, "bias": BIAS}
-    write_json(args.out / "result.json", {**plain(document), "steps": args.steps, "provenance": provenance()})
-    (args.out / "table.md").write_text(table(rows))
-    plot(rows, energy, args.out / "plot.png")
-    print(table(rows))
+    plot(document["rows"], energy, args.out / "plot.png")
+    write(args.out, document)
+    document["coverage"] = coverage(setup, args.seeds)
+    write(args.out, document)
+
+
+def write(out: Path, document: dict[str, Any]) -> None:
+    """result.json and table.md."""
+    write_json(out / "result.json", plain(document))
+    (out / "table.md").write_text(table(document["rows"]))
 
 
 if __name__ == "__main__":
