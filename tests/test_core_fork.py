@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has
 WARP = """
 from softgym_envs.core import warp_check, warp_engine
 warp_engine.MINIMUM_WORK_PER_THREAD = 1
-program = warp_engine.Program(warp_check.check_kernel, warp_check.VIEWS, warp_check.SCRATCH)
+program = warp_engine.Program(warp_check.check_kernel, warp_check.MEMORY)
 engine = warp_engine.WarpEngine(program, warp_check.structure(), 21, 1, 2, threads=2)
 state, controls, constants, cotangent = (np.repeat(part, 4, axis=0) for part in warp_check.question())
 locks = [engine._lock, warp_engine.LOADING]
@@ -22,7 +22,7 @@ def compute():
 """
 NEW_SHAPE = """
 def compute():
-    engine._workspaces.clear()
+    engine._buffers.clear()
     return engine.rollout(state, controls, constants, 2)[0]
 """
 GRADIENT = """

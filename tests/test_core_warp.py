@@ -21,9 +21,7 @@ def unbelieved(monkeypatch, tmp_path):
 
 
 def solved():
-    engine = WarpEngine(
-        Program(warp_check.check_kernel, warp_check.VIEWS, warp_check.SCRATCH), warp_check.structure(), 21, 1, 2
-    )
+    engine = WarpEngine(Program(warp_check.check_kernel, warp_check.MEMORY), warp_check.structure(), 21, 1, 2)
     asked = question()
     gradient = engine.vjp(*asked[:3], warp_check.SUBSTEPS, asked.cotangent)
     return engine, Answer(gradient.states, gradient.state, gradient.controls, gradient.constants)

@@ -1,9 +1,10 @@
 """A known answer that Warp must give before anything else it computes is believed.
 
 Some versions of Warp compile our kernels without complaint and get them wrong: 1.13 and 1.14 lose the sign of a negated
-constant; in 1.16 to 1.18 the derivative of a variable leaks into its namesake in an earlier loop. The kernel below is the small
-model of ours that shows both: rods pulled by springs, with structs that look into the state, dynamic loops that share names,
-atomic sums, branches, and an adjoint by hand. NumPy computes the same, and its derivatives by complex steps: exact to rounding.
+constant; in 1.16 to 1.18 the derivative of a variable leaks into its namesake in an earlier loop. The kernel below is the
+small model of ours that shows both: rods pulled by springs, with structs that look into the state, dynamic loops that share
+names, atomic sums, branches, an adjoint by hand, and a stage that writes to a tape. NumPy computes the same, and its
+derivatives by complex steps: exact to rounding.
 
 Legend: T control steps, R rods. A row's state is p (3), q = (w, x, y, z) and v (3) of each rod, then the motor.
 """
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 
 from .errors import DependencyError
 from .files import write_atomically
+from .warp_memory import Memory, stage
 
 Array = NDArray[np.float64]
 
@@ -143,67 +145,85 @@ def adj_pull_along(d: wp.vec3d, rest: wp.float64, stiffness: wp.float64, adjoint
         wp.adjoint[stiffness] += (length - rest) * along
 
 
+@wp.struct
+class World:
+    """What all rows share."""
+
+    springs: wp.array(dtype=Spring)
+    dt: wp.float64
+
+
+@wp.struct
+class Tape:
+    """What one step leaves for the backward pass."""
+
+    rods: wp.array2d(dtype=Rod)
+    ends: wp.array2d(dtype=wp.vec3d)
+    forces: wp.array2d(dtype=wp.vec3d)
+
+
+MEMORY = Memory(Tape, {"ends": 2 * RODS, "forces": 2 * RODS}, {"rods": RODS})
+
+
+@stage
+def pull_springs(now: int, wound: wp.float64, rest_length: wp.float64, stiffness: wp.float64, world: World, tape: Tape):
+    """Forces of the springs on the ends."""
+    for c in range(world.springs.shape[0]):
+        spring = world.springs[c]
+        rest = rest_length
+        if spring.wound > 0:
+            rest = rest - wound
+        pull = pull_along(tape.ends[now, spring.second] - tape.ends[now, spring.first], rest, spring.share * stiffness)
+        wp.atomic_add(tape.forces, now, spring.first, pull)
+        wp.atomic_add(tape.forces, now, spring.second, -pull)
+
+
 def check_kernel(
-    springs: wp.array(dtype=Spring),
-    dt: wp.float64,
+    world: World,
     constants: wp.array2d(dtype=wp.float64),
     controls: wp.array3d(dtype=wp.float64),
     horizon: int,
     substeps: int,
     slots: int,
     state: wp.array2d(dtype=wp.float64),
-    rods: wp.array2d(dtype=Rod),
-    ends: wp.array2d(dtype=wp.vec3d),
-    forces: wp.array2d(dtype=wp.vec3d),
+    tape: Tape,
     states: wp.array3d(dtype=wp.float64),
     status: wp.array(dtype=int),
 ):
     """All substeps of row b; see `core.warp_engine` for the arguments, and `reference` for the same in NumPy."""
     b = wp.tid()
     batch = constants.shape[0]
-    count = rods.shape[1]
     motor = state.shape[1] - 1
     none = wp.vec3d(_zero, _zero, _zero)
     for t in range(horizon):
         for s in range(substeps):
             now = (t * substeps + s) % slots * batch + b
             new = (t * substeps + s + 1) % slots * batch + b
-            for r in range(count):
-                rod = rods[now, r]
+            for r in range(tape.rods.shape[1]):
+                rod = tape.rods[now, r]
                 q = rotation_of(rod)
                 axis = axis_of(q)
-                ends[now, 2 * r] = end_of(rod, axis, -_one)
-                ends[now, 2 * r + 1] = end_of(rod, axis, _one)
-                forces[now, 2 * r] = none
-                forces[now, 2 * r + 1] = none
+                tape.ends[now, 2 * r] = end_of(rod, axis, -_one)
+                tape.ends[now, 2 * r + 1] = end_of(rod, axis, _one)
+                tape.forces[now, 2 * r] = none
+                tape.forces[now, 2 * r + 1] = none
             wound = state[now, motor]
-            state[new, motor] = wound + dt * (wp.clamp(controls[b, t, 0], -_one, _one) - wound)
-            for c in range(springs.shape[0]):
-                spring = springs[c]
-                rest = constants[b, 1]
-                if spring.wound > 0:
-                    rest = rest - wound
-                pull = pull_along(ends[now, spring.second] - ends[now, spring.first], rest, spring.share * constants[b, 0])
-                wp.atomic_add(forces, now, spring.first, pull)
-                wp.atomic_add(forces, now, spring.second, -pull)
-            for r in range(count):
-                rod = rods[now, r]
+            state[new, motor] = wound + world.dt * (wp.clamp(controls[b, t, 0], -_one, _one) - wound)
+            pull_springs(now, wound, constants[b, 1], constants[b, 0], world, tape)
+            for r in range(tape.rods.shape[1]):
+                rod = tape.rods[now, r]
                 q = rotation_of(rod)
-                f0 = forces[now, 2 * r]
-                f1 = forces[now, 2 * r + 1]
-                turn = dt * (f1 - f0)
+                f0 = tape.forces[now, 2 * r]
+                f1 = tape.forces[now, 2 * r + 1]
+                turn = world.dt * (f1 - f0)
                 turned = wp.normalize(q * wp.quatd(turn[0], turn[1], turn[2], _one))
                 moved = Rod()
-                moved.v = rod.v + dt * (f0 + f1)
-                moved.p = rod.p + dt * moved.v
+                moved.v = rod.v + world.dt * (f0 + f1)
+                moved.p = rod.p + world.dt * moved.v
                 moved.q = wp.vec4d(turned[3], turned[0], turned[1], turned[2])
-                rods[new, r] = moved
+                tape.rods[new, r] = moved
         for x in range(state.shape[1]):
             states[b, t + 1, x] = state[(t + 1) * substeps % slots * batch + b, x]
-
-
-VIEWS = ((Rod, RODS),)
-SCRATCH = ((wp.vec3d, 2 * RODS), (wp.vec3d, 2 * RODS))
 
 
 def structure() -> list[Any]:
@@ -211,7 +231,9 @@ def structure() -> list[Any]:
     layout: Any = Spring
     rows: Any = np.zeros(len(FIRST), dtype=layout.numpy_dtype())
     rows["first"], rows["second"], rows["wound"], rows["share"] = FIRST, SECOND, WOUND, SHARE
-    return [wp.array(rows, dtype=Spring, device="cpu"), DT]
+    world = World()
+    world.springs, world.dt = wp.array(rows, dtype=Spring, device="cpu"), DT
+    return [world]
 
 
 # --- the same in NumPy -----------------------------------------------------------------------------------------------

@@ -4,20 +4,20 @@ A room writes its physics once, as a Warp kernel in which one thread runs one ro
 (the loops over control steps and substeps are inside the kernel: a launch per substep would cost 10-20 times as much).
 The kernel's arguments are, in this order::
 
-    *structure          what the room likes (int and float scalars, arrays shared by all rows)
+    *structure          what the room likes, usually one struct (numbers, arrays shared by all rows)
     constants           (B, P)
     controls            (B, T, nu)
     horizon, substeps, slots       int
     state               (slots B, nx)     state k of row b stands at [k % slots * B + b]
-    *views              (slots B, count)  each: the leading part of the same rows, as structs that the room declares
-    *scratch            (slots B, count)  each, of the dtypes that the room declares
-    *room               (B, count)        each: working memory without derivative, overwritten by every step
+    tape                struct of arrays (slots B, count) that the room declares: what a step leaves for the backward pass
+    workspace           struct of arrays (B, count): scratch memory without derivative, overwritten by every step
     states              (B, T+1, nx)      result; the kernel writes states[b, t+1]
     status              (B,) int          result
 
-With slots = 2 the kernel only runs forward; with slots = T substeps + 1 nothing is overwritten, which is what Warp's reverse
-mode needs: a value overwritten between its use and the backward pass gives silently wrong gradients. For the same
-reason no local variable of the kernel may change across iterations of a dynamic loop.
+`tape` and `workspace` (see `warp_memory`) are left out where a room declares none. With slots = 2 the kernel only runs forward;
+with slots = T substeps + 1 nothing is overwritten, which is what Warp's reverse mode needs: a value overwritten between its use
+and the backward pass gives silently wrong gradients. For the same reason no local variable of the kernel may change across
+iterations of a dynamic loop, and a function that writes to the tape is a `stage`.
 
 Legend: B batch, T control steps, P constants.
 """
@@ -46,6 +46,7 @@ from .errors import OptionError
 from .fork import ForkLock
 from .parameters import Parameters
 from .simulator import Array, Gradient, IntArray, Linearization, check_number
+from .warp_memory import Memory, blank
 
 wp.config.log_level = wp.LOG_ERROR if hasattr(wp, "LOG_ERROR") else 40
 
@@ -70,7 +71,7 @@ _start_warp()
 
 MINIMUM_WORK_PER_THREAD = 500
 """Row-substeps below which another thread costs more than it brings (measured: about 0.2 ms)."""
-CACHED_WORKSPACES = 8
+CACHED_SHAPES = 8
 RECORD_BYTES = 64 * 2**20
 """A recorded rollout that would need more memory than this is recorded control step by control step instead."""
 
@@ -80,12 +81,10 @@ class Program:
     """A room's kernel, compiled twice: forward only, and with its adjoint."""
 
     function: Callable[..., None]
-    views: tuple[tuple[Any, int], ...]
-    """(struct, count) of each view of the state's first `count` structs, made of float64 only: one load in place of many."""
-    scratch: tuple[tuple[Any, int], ...]
-    """(dtype, count) of each scratch array."""
-    room: tuple[tuple[Any, int], ...] = ()
-    """(dtype, count) of each array of working memory."""
+    tape: Memory | None = None
+    """What every step leaves for the backward pass; differentiable."""
+    workspace: Memory | None = None
+    """Scratch memory, overwritten by every step; no derivative passes through it."""
     options: tuple[tuple[str, Any], ...] | None = None
     """(name, value) of each option of Warp's compiler; None: `FORWARD` and `RECORDED`."""
 
@@ -119,41 +118,38 @@ def _announce(kernel: Any) -> None:
         print("softgym_envs: compiling the gradients of a simulator, 15 s to a minute, cached afterwards", file=sys.stderr)
 
 
-def view_rows(rows: Any, dtype: Any, count: int) -> Any:
-    """The first `count` structs of every row of a float64 array (n, nx), as an array (n, count) on the same memory."""
-    strides = (rows.strides[0], wp.types.type_size_in_bytes(dtype))
-    return wp.array(ptr=rows.ptr, dtype=dtype, shape=(rows.shape[0], count), strides=strides, device=rows.device)
-
-
-class _Workspace:
+class _Buffers:
     """Buffers of one shape, and the launch packed for them, so that a small rollout costs no allocation."""
 
     def __init__(self, engine: WarpEngine, rows: int, horizon: int, substeps: int, recorded: bool) -> None:
-        program, device, grad = engine.program, engine.device, recorded
-        self.engine, self.rows, self.recorded = engine, rows, recorded
+        self.rows, program, device = rows, engine.program, engine.device
         slots = horizon * substeps + 1 if recorded else 2
 
-        def new(shape: tuple[int, ...], dtype: Any = wp.float64, differentiable: bool = True) -> Any:
-            requires_grad = grad and differentiable and dtype not in (int, wp.int32)
-            return wp.zeros(shape, dtype=dtype, device=device, requires_grad=requires_grad)
+        def new(*shape: int, dtype: Any = wp.float64) -> Any:
+            return wp.zeros(shape, dtype=dtype, device=device, requires_grad=recorded and dtype is wp.float64)
 
-        self.constants = new((rows, engine.num_constants))
-        self.controls = new((rows, horizon, engine.nu))
-        self.state = new((slots * rows, engine.nx))
-        self.scratch = [new((slots * rows, count), dtype) for dtype, count in program.scratch]
-        room = [new((rows, count), dtype, differentiable=False) for dtype, count in program.room]
-        self.states = new((rows, horizon + 1, engine.nx))
-        self.status = new((rows,), wp.int32)
-        head, tail = [self.constants, self.controls], [*self.scratch, *room, self.states]
-        views = [view_rows(self.state, *view) for view in program.views]
-        inputs = [*engine.structure, *head, horizon, substeps, slots, self.state, *views, *tail, self.status]
+        self.constants = new(rows, engine.num_constants)
+        self.controls = new(rows, horizon, engine.nu)
+        self.state = new(slots * rows, engine.nx)
+        self.states = new(rows, horizon + 1, engine.nx)
+        self.status = new(rows, dtype=wp.int32)
+        arrays = [self.constants, self.controls, self.state, self.states]
+        memory: list[Any] = []
+        if program.tape:
+            memory.append(program.tape.allocate(slots * rows, self.state, recorded))
+            arrays += [getattr(memory[0], name) for name in program.tape.counts]
+        if program.workspace:
+            memory.append(program.workspace.allocate(rows, self.state))
+        inputs = [*engine.structure, *arrays[:2], horizon, substeps, slots, self.state, *memory, self.states, self.status]
+        self.arguments = list(inputs)  # kept: a struct points to its arrays' memory, but does not own it
         kernel = program.recorded if recorded else program.forward
         self.run = _packed(wp.launch(kernel, dim=rows, inputs=inputs, device=device, record_cmd=True))
         if recorded:
-            self.gradients = [array.grad for array in (*head, self.state, *tail)]
-            views = [view_rows(self.state.grad, *view) for view in program.views]
-            none = [None] * len(engine.structure)
-            adjoints = [*none, *self.gradients[:2], None, None, None, self.state.grad, *views, *self.gradients[3:], None]
+            self.gradients = [array.grad for array in arrays]
+            d_constants, d_controls, d_state, d_states = self.gradients[:4]
+            around, beside = map(blank, engine.structure), map(blank, memory)
+            adjoints = [*around, d_constants, d_controls, None, None, None, d_state, *beside, d_states, None]
+            self.arguments += adjoints
             options: dict[str, Any] = {"adj_inputs": adjoints, "adj_outputs": [], "adjoint": True}
             self.pull = _packed(wp.launch(kernel, dim=rows, inputs=inputs, device=device, record_cmd=True, **options))
         self.on_host = self.states.device.is_cpu
@@ -230,7 +226,7 @@ class WarpEngine:
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
 
     def __post_init__(self) -> None:
-        self._workspaces: OrderedDict[tuple[int, ...], _Workspace] = OrderedDict()
+        self._buffers: OrderedDict[tuple[int, ...], _Buffers] = OrderedDict()
         self._lock = ForkLock()
 
     def rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
@@ -264,34 +260,34 @@ class WarpEngine:
     # --- one shard -------------------------------------------------------------------------------------------------
 
     def _forward(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
-        with _Borrowed(self, state.shape[0], controls.shape[1], substeps, False) as workspace:
-            return workspace.forward(state, controls, constants)
+        with _Borrowed(self, state.shape[0], controls.shape[1], substeps, False) as buffers:
+            return buffers.forward(state, controls, constants)
 
     def _vjp(self, state: Array, controls: Array, constants: Array, substeps: int, cotangent: Array) -> Gradient:
         """In one piece if the record is small, else control step by control step from stored states, last first."""
         horizon = controls.shape[1]
         if self._record_bytes(len(state), horizon * substeps) <= RECORD_BYTES:
-            with _Borrowed(self, state.shape[0], horizon, substeps, True) as workspace:
-                states, status = workspace.forward(state, controls, constants)
-                return Gradient(states, status, *_without_failed(status, *workspace.backward(cotangent)))
+            with _Borrowed(self, state.shape[0], horizon, substeps, True) as buffers:
+                states, status = buffers.forward(state, controls, constants)
+                return Gradient(states, status, *_without_failed(status, *buffers.backward(cotangent)))
         states, status = self._forward(state, controls, constants, substeps)
         dx = cotangent[:, -1].copy()
         du = np.zeros_like(controls)
         dp = np.zeros_like(constants)
-        with _Borrowed(self, state.shape[0], 1, substeps, True) as workspace:
+        with _Borrowed(self, state.shape[0], 1, substeps, True) as buffers:
             pull = np.zeros((len(state), 2, self.nx))
             for t in reversed(range(horizon)):
-                workspace.forward(states[:, t], controls[:, t : t + 1], constants)
+                buffers.forward(states[:, t], controls[:, t : t + 1], constants)
                 pull[:, 1] = dx
-                dx, du_t, dp_t = workspace.backward(pull)
+                dx, du_t, dp_t = buffers.backward(pull)
                 dx = dx + cotangent[:, t]
                 du[:, t : t + 1] = du_t
                 dp += dp_t
         return Gradient(states, status, *_without_failed(status, dx, du, dp))
 
     def _record_bytes(self, rows: int, steps: int) -> int:
-        numbers: int = self.nx + sum(count * wp.types.type_size_in_bytes(dtype) // 8 for dtype, count in self.program.scratch)
-        return 16 * rows * (steps + 1) * numbers
+        tape = self.program.tape
+        return 2 * rows * (steps + 1) * (8 * self.nx + (tape.row_bytes if tape else 0))
 
     def _shards(self, rows: int, work_per_row: int) -> list[slice]:
         """The rows that each thread takes; one slice if threads do not pay, or on a CUDA device."""
@@ -317,11 +313,11 @@ def believe_warp(options: tuple[tuple[str, Any], ...]) -> None:
     """
 
     def solve(asked: warp_check.Question) -> warp_check.Answer:
-        program = Program(warp_check.check_kernel, warp_check.VIEWS, warp_check.SCRATCH, options=options)
+        program = Program(warp_check.check_kernel, warp_check.MEMORY, options=options)
         engine = WarpEngine(program, warp_check.structure(), asked.state.shape[1], 1, asked.constants.shape[1])
-        workspace = _Workspace(engine, 1, asked.controls.shape[1], warp_check.SUBSTEPS, True)
-        states, _ = workspace.forward(asked.state, asked.controls, asked.constants)
-        return warp_check.Answer(states, *workspace.backward(asked.cotangent))
+        buffers = _Buffers(engine, 1, asked.controls.shape[1], warp_check.SUBSTEPS, True)
+        states, _ = buffers.forward(asked.state, asked.controls, asked.constants)
+        return warp_check.Answer(states, *buffers.backward(asked.cotangent))
 
     warp_check.require_known_answer(solve)
 
@@ -334,32 +330,32 @@ def launch(kernel: Any, **keywords: Any) -> None:
 
 
 class _Borrowed:
-    """Takes a workspace of one shape out of the engine's cache (or makes one) and puts it back."""
+    """Takes the buffers of one shape out of the engine's cache (or makes them) and puts them back."""
 
     def __init__(self, engine: WarpEngine, *key: int) -> None:
         self.engine, self.key = engine, key
 
-    def __enter__(self) -> _Workspace:
+    def __enter__(self) -> _Buffers:
         with self.engine._lock:
-            found = self.engine._workspaces.pop(self.key, None)
+            found = self.engine._buffers.pop(self.key, None)
         if found is None:
             found = self._new()
-        self.workspace = found
-        return self.workspace
+        self.buffers = found
+        return self.buffers
 
-    def _new(self) -> _Workspace:
+    def _new(self) -> _Buffers:
         recorded = bool(self.key[-1])
         with LOADING:
             believe_warp(RECORDED if recorded else FORWARD)
             if recorded:
                 _announce(self.engine.program.recorded)
-            return _Workspace(self.engine, *self.key)  # type: ignore[arg-type]
+            return _Buffers(self.engine, *self.key)  # type: ignore[arg-type]
 
     def __exit__(self, *_: object) -> None:
         with self.engine._lock:
-            self.engine._workspaces[self.key] = self.workspace
-            while len(self.engine._workspaces) > CACHED_WORKSPACES:
-                self.engine._workspaces.popitem(last=False)
+            self.engine._buffers[self.key] = self.buffers
+            while len(self.engine._buffers) > CACHED_SHAPES:
+                self.engine._buffers.popitem(last=False)
 
 
 @cache

@@ -20,13 +20,15 @@ from ..core.errors import OptionError, StructureError
 from ..core.parameters import Parameters
 from ..core.simulator import IntArray, check_array
 from ..core.warp_engine import AdjointSimulator, Program, WarpEngine
-from .contact import MODES, Twist
-from .joint import working_memory
+from ..core.warp_memory import view_rows
+from .cables import Link
+from .contact import MODES
+from .memory import World, tape, workspace
 from .model import TensegrityModel, superball
 from .parameters import TensegrityParameters
 from .residual import check_weights
 from .rods import Body, Rod
-from .stepping import Link, Node, rollout_kernel, tension_kernel
+from .stepping import rollout_kernel, tension_kernel
 
 Array = NDArray[np.float64]
 
@@ -98,14 +100,20 @@ class TensegritySimulator(AdjointSimulator):
         constants = self._columns(self.constants(parameters, len(state)))
         tension = wp.zeros((len(state), self.model.num_cables), dtype=wp.float64, device=self.device)
         given = [wp.array(a, dtype=wp.float64, device=self.device) for a in (constants, state)]
-        bodies = warp_engine.view_rows(given[1], Body, self.model.num_rods)
-        inputs = [*self.engine.structure[:2], *given, bodies, tension]
+        bodies = view_rows(given[1], Body, self.model.num_rods)
+        inputs = [*self.engine.structure, *given, bodies, tension]
         warp_engine.launch(_tension, dim=tension.shape, inputs=inputs, device=self.device)
         return np.asarray(tension.numpy())
 
     @cached_property
     def engine(self) -> WarpEngine:
         """The Warp side of this simulator."""
+        count, num_constants = self.model.num_rods, len(TensegrityParameters.names()) + len(self.residual)
+        program = Program(rollout_kernel, tape(count), workspace(count))
+        return WarpEngine(program, [self._world()], self.nx, self.nu, num_constants, self.device)
+
+    def _world(self) -> Any:
+        """The struct `World` of the model and the options."""
         model, new = self.model, lambda a, dtype: wp.array(np.ascontiguousarray(a), dtype=dtype, device=self.device)
         rods: Any = np.zeros(model.num_rods, dtype=Rod.numpy_dtype())  # type: ignore[attr-defined]
         rods["half"] = 0.5 * model.rod_lengths
@@ -113,26 +121,14 @@ class TensegritySimulator(AdjointSimulator):
         rods["across"] = 12 / (3 * model.rod_radius**2 + model.rod_lengths**2)
         rods["along"] = 2 / model.rod_radius**2
         rods["gyro"] = rods["across"] / rods["along"] - 1.0
-        terrain = model.terrain
-        structure = [
-            new(self._padded_cables(), Link),
-            new(rods, Rod),
-            new(terrain.heights, wp.float64),
-            wp.float64(terrain.cell),
-            wp.vec3d(-np.sin(terrain.angle), 0.0, np.cos(terrain.angle)),
-            int(not terrain.is_plane),
-            wp.float64(model.rod_radius),
-            wp.float64(model.cap_radius),
-            wp.float64(model.control_limit),
-            MODES[self.contact],
-            wp.float64(self.dt),
-        ]
-        count = model.num_rods
-        scratch = ((Node, 2 * count), (Twist, count), (wp.vec3d, 5 * count), *((Twist, count),) * 3, (int, count + 1))
-        program = Program(rollout_kernel, ((Body, count),), scratch, working_memory(count))
-        return WarpEngine(
-            program, structure, self.nx, self.nu, len(TensegrityParameters.names()) + len(self.residual), self.device
-        )
+        world, terrain = World(), model.terrain
+        world.links, world.rods = new(self._padded_cables(), Link), new(rods, Rod)
+        world.terrain.heights, world.terrain.cell = new(terrain.heights, wp.float64), terrain.cell
+        world.terrain.plane = wp.vec3d(-np.sin(terrain.angle), 0.0, np.cos(terrain.angle))
+        world.terrain.rough = int(not terrain.is_plane)
+        world.rod_radius, world.cap_radius = model.rod_radius, model.cap_radius
+        world.control_limit, world.mode, world.dt = model.control_limit, MODES[self.contact], self.dt
+        return world
 
     def _padded_cables(self) -> Any:
         """All cables as `Link`, padded to groups of four by cables without stiffness."""

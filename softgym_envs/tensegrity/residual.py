@@ -26,8 +26,10 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ..core.errors import OptionError
-from .contact import CONTACT_MARGIN, Surface, Twist, arm_at, point_velocity, resist, spin_up
+from .contact import CONTACT_MARGIN, Footing, Surface
+from .impulses import lever_of_end
 from .parameters import TensegrityParameters
+from .rods import Twist, point_velocity, resist, spin_up
 
 Array = NDArray[np.float64]
 
@@ -144,14 +146,9 @@ def cap_correction(
     predicted: Twist,
     after: Twist,
     side: wp.float64,
-    z: wp.vec3d,
-    h: wp.float64,
     surface: Surface,
     both: wp.float64,
-    radius: wp.float64,
-    im: wp.float64,
-    it: wp.float64,
-    ia: wp.float64,
+    foot: Footing,
     dt: wp.float64,
     weights: wp.array2d(dtype=wp.float64),
     b: int,
@@ -160,12 +157,12 @@ def cap_correction(
     out = Twist()
     if surface.gap < _margin:
         n = surface.normal
-        arm = arm_at((side * h) * z - radius * n, z, im, it, ia)
-        u = point_velocity(before, arm)
+        lever = lever_of_end(side, surface, foot, foot.mobility.along)
+        u = point_velocity(before, lever)
         w = before.w
-        start = point_velocity(predicted, arm)
-        change = point_velocity(after, arm) - start
-        c = coefficients(features(u, w, start - u, change, side * z, surface, dt, both), weights, b)
+        start = point_velocity(predicted, lever)
+        change = point_velocity(after, lever) - start
+        c = coefficients(features(u, w, start - u, change, side * foot.z, surface, dt, both), weights, b)
         s2 = wp.dot(u, u) + _lever * _lever * wp.dot(w, w)
         gate = s2 / (s2 + _gate2)
         share = gate * wp.sqrt(wp.dot(change, change) / (s2 + _tiny2) + _tiny2)
@@ -173,9 +170,9 @@ def cap_correction(
         wn = wp.dot(w, n)
         dn = wp.dot(change, n)
         slip = share * (c[0] * (u - un * n) + (c[1] * _lever) * wp.cross(w, n)) + (gate * c[3]) * (change - dn * n)
-        impulse = resist(arm, slip + (share * c[2] * un + gate * c[4] * dn) * n)
-        out.v = im * impulse
-        out.w = spin_up(arm, impulse) + share * (c[5] * (w - wn * n) + (c[6] * wn) * n)
+        impulse = resist(lever, slip + (share * c[2] * un + gate * c[4] * dn) * n)
+        out.v = lever.im * impulse
+        out.w = spin_up(lever, impulse) + share * (c[5] * (w - wn * n) + (c[6] * wn) * n)
     return out
 
 
@@ -184,24 +181,17 @@ def corrected(
     before: Twist,
     predicted: Twist,
     after: Twist,
-    z: wp.vec3d,
-    h: wp.float64,
-    s0: Surface,
-    s1: Surface,
-    radius: wp.float64,
-    im: wp.float64,
-    it: wp.float64,
-    ia: wp.float64,
+    foot: Footing,
     dt: wp.float64,
     weights: wp.array2d(dtype=wp.float64),
     b: int,
 ):
     """Twist of a rod after the contact law and the correction; `weights` (B, P + NUM_WEIGHTS) follow the constants."""
     both = _zero
-    if s0.gap < _margin and s1.gap < _margin:
+    if foot.s0.gap < _margin and foot.s1.gap < _margin:
         both = _one
-    d0 = cap_correction(before, predicted, after, -_one, z, h, s0, both, radius, im, it, ia, dt, weights, b)
-    d1 = cap_correction(before, predicted, after, _one, z, h, s1, both, radius, im, it, ia, dt, weights, b)
+    d0 = cap_correction(before, predicted, after, -_one, foot.s0, both, foot, dt, weights, b)
+    d1 = cap_correction(before, predicted, after, _one, foot.s1, both, foot, dt, weights, b)
     out = Twist()
     out.v = after.v + d0.v + d1.v
     out.w = after.w + d0.w + d1.w

@@ -1,6 +1,6 @@
-"""Rods as rigid bodies, and where two of them touch: each a capsule with a sphere at either end.
+"""Rods as rigid bodies: their state, their frames, and how a point of one yields to an impulse.
 
-Legend: R rods, `bodies` (rows, R), `work` (rows, ...) with the rods' axes from column `axes` on.
+Legend: r from the rod's centre to the point, z the rod's axis.
 """
 
 # mypy: disable-error-code="valid-type"
@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import warp as wp
 
-from .contact import CONTACT_MARGIN, Twist
+from ..core import warp_engine  # noqa: F401  (sets Warp up)
 
-_margin = wp.constant(wp.float64(CONTACT_MARGIN))
 _zero = wp.constant(wp.float64(0.0))
-_half = wp.constant(wp.float64(0.5))
 _one = wp.constant(wp.float64(1.0))
 _two = wp.constant(wp.float64(2.0))
-_tiny = wp.constant(wp.float64(1e-12))
 
 
 @wp.struct
@@ -39,6 +36,39 @@ class Body:
     w: wp.vec3d
 
 
+@wp.struct
+class Twist:
+    """Velocity of a rod, world frame."""
+
+    v: wp.vec3d
+    w: wp.vec3d
+
+
+@wp.struct
+class Mobility:
+    """Inverse mass, and inverse inertia across and along the rod; zeros for a rod that is held."""
+
+    mass: wp.float64
+    across: wp.float64
+    along: wp.float64
+
+
+@wp.struct
+class Lever:
+    """A point of a rod and how it yields: velocity change of the point = K impulse, K = d 1 - it r r' + c s s'."""
+
+    r: wp.vec3d
+    s: wp.vec3d
+    z: wp.vec3d
+    im: wp.float64
+    it: wp.float64
+    c: wp.float64
+    d: wp.float64
+
+
+# --- frames ------------------------------------------------------------------------------------------------------------
+
+
 @wp.func
 def rotation_of(body: Body):
     """Quaternion of a rod in Warp's order (x, y, z, w)."""
@@ -54,9 +84,9 @@ def z_axis(q: wp.quatd):
 
 
 @wp.func
-def velocity_at(v: wp.vec3d, w: wp.vec3d, body: Body, arm: wp.vec3d):
+def velocity_at(v: wp.vec3d, w: wp.vec3d, body: Body, r: wp.vec3d):
     """Velocity of a rod's point, from its w in its own frame."""
-    return v + wp.cross(wp.quat_rotate(rotation_of(body), w), arm)
+    return v + wp.cross(wp.quat_rotate(rotation_of(body), w), r)
 
 
 @wp.func
@@ -68,149 +98,76 @@ def twist_of(body: Body):
     return out
 
 
-# --- where two rods touch ----------------------------------------------------------------------------------------------
-
-
 @wp.func
-def closest_parameters(w: wp.vec3d, u1: wp.vec3d, u2: wp.vec3d, h1: wp.float64, h2: wp.float64):
-    """Where two segments c1 + s u1, |s| <= h1, and c2 + t u2, |t| <= h2, w = c1 - c2, come closest: (s, t)."""
-    a = wp.dot(u1, u2)
-    d = wp.dot(u1, w)
-    e = wp.dot(u2, w)
-    denominator = _one - a * a
-    s = _zero
-    if denominator > wp.float64(1e-9):
-        s = wp.clamp((a * e - d) / denominator, -h1, h1)
-    t = wp.clamp(e + a * s, -h2, h2)
-    s = wp.clamp(a * t - d, -h1, h1)
-    return wp.vec2d(s, t)
-
-
-@wp.func
-def far_apart(w: wp.vec3d, u1: wp.vec3d, u2: wp.vec3d, h: wp.float64, reach: wp.float64):
-    """Cheap proof that two rods of half length <= h are more than `reach` apart, w = c1 - c2.
-
-    Either the planes that hold one rod and are parallel to the other are that far apart, or the second rod's distance
-    from the first one's line, at least |w x u1| - h |u1 x u2|, is.
-    """
-    n = wp.cross(u1, u2)
-    n2 = wp.dot(n, n)
-    wn = wp.dot(w, n)
-    apart = wn * wn > reach * reach * n2
-    if not apart:
-        off = wp.cross(w, u1)
-        bound = reach + h * wp.sqrt(n2 + _tiny * _tiny)
-        apart = wp.dot(off, off) > bound * bound
-    return apart
-
-
-@wp.func
-def feature_gap(w: wp.vec3d, u1: wp.vec3d, u2: wp.vec3d, s: wp.float64, t: wp.float64, radii: wp.float64):
-    """Gap between spheres about the points s u1 and t u2 of two rods, w = c1 - c2."""
-    return wp.length(w + s * u1 - t * u2) - radii
-
-
-@wp.func
-def closest_features(w: wp.vec3d, u1: wp.vec3d, u2: wp.vec3d, h1: wp.float64, h2: wp.float64, rod: wp.float64, cap: wp.float64):
-    """Deepest overlap of two rods, each a capsule with a sphere at either end: (s, t, sum of radii).
-
-    Rod against rod, the four caps against the other rod, and the four pairs of caps.
-    """
-    best = wp.vec3d(_zero, _zero, _two * rod)
-    st = closest_parameters(w, u1, u2, h1, h2)
-    best = wp.vec3d(st[0], st[1], _two * rod)
-    gap = feature_gap(w, u1, u2, st[0], st[1], _two * rod)
-    for side in range(2):
-        sign = _two * wp.float64(side) - _one
-        s = sign * h1
-        t = wp.clamp(wp.dot(u2, w + s * u1), -h2, h2)
-        g = feature_gap(w, u1, u2, s, t, rod + cap)
-        if g < gap:
-            best = wp.vec3d(s, t, rod + cap)
-            gap = g
-        t2 = sign * h2
-        s2 = wp.clamp(wp.dot(u1, t2 * u2 - w), -h1, h1)
-        g2 = feature_gap(w, u1, u2, s2, t2, rod + cap)
-        if g2 < gap:
-            best = wp.vec3d(s2, t2, rod + cap)
-            gap = g2
-        for other in range(2):
-            t3 = (_two * wp.float64(other) - _one) * h2
-            g3 = feature_gap(w, u1, u2, s, t3, _two * cap)
-            if g3 < gap:
-                best = wp.vec3d(s, t3, _two * cap)
-                gap = g3
-    return best
-
-
-@wp.func
-def are_apart(
-    r1: int,
-    r2: int,
-    now: int,
-    rods: wp.array(dtype=Rod),
-    bodies: wp.array2d(dtype=Body),
-    work: wp.array2d(dtype=wp.vec3d),
-    axes: int,
-    reach: wp.float64,
-):
-    """`far_apart` for two rods of the row."""
-    w = bodies[now, r1].p - bodies[now, r2].p
-    return far_apart(w, work[now, axes + r1], work[now, axes + r2], rods[r2].half, reach)
-
-
-@wp.func_grad(are_apart)
-def adj_are_apart(
-    r1: int,
-    r2: int,
-    now: int,
-    rods: wp.array(dtype=Rod),
-    bodies: wp.array2d(dtype=Body),
-    work: wp.array2d(dtype=wp.vec3d),
-    axes: int,
-    reach: wp.float64,
-    adjoint: bool,
-):
-    """Nothing: a decision has no derivative."""
-
-
-@wp.struct
-class Meeting:
-    """Where two rods come closest: gap (1 if they are far apart), normal from rod 2 to rod 1, levers to the contact point."""
-
-    gap: wp.float64
-    normal: wp.vec3d
-    arm1: wp.vec3d
-    arm2: wp.vec3d
-
-
-@wp.func
-def meeting_of(
-    r1: int,
-    r2: int,
-    now: int,
-    rods: wp.array(dtype=Rod),
-    bodies: wp.array2d(dtype=Body),
-    work: wp.array2d(dtype=wp.vec3d),
-    axes: int,
-    rod_radius: wp.float64,
-    cap_radius: wp.float64,
-):
-    """The deepest overlap of two rods; the contact point lies in its middle."""
-    out = Meeting()
-    out.gap = _one
-    if not are_apart(r1, r2, now, rods, bodies, work, axes, _two * cap_radius + _margin):
-        u1 = work[now, axes + r1]
-        u2 = work[now, axes + r2]
-        apart = bodies[now, r1].p - bodies[now, r2].p
-        feature = closest_features(apart, u1, u2, rods[r1].half, rods[r2].half, rod_radius, cap_radius)
-        between = apart + feature[0] * u1 - feature[1] * u2
-        distance = wp.length(between)
-        gap = distance - feature[2]
-        if gap < _margin and distance > _tiny:
-            share = _half * (feature[2] + gap)
-            out.gap = gap
-            out.normal = between / distance
-            out.arm1 = feature[0] * u1 - share * out.normal
-            out.arm2 = feature[1] * u2 + share * out.normal
+def in_world(twist: Twist, q: wp.quatd):
+    """A twist whose w is in the rod's frame, in the world frame."""
+    out = Twist()
+    out.v = twist.v
+    out.w = wp.quat_rotate(q, twist.w)
     return out
+
+
+# --- levers ------------------------------------------------------------------------------------------------------------
+
+
+@wp.func
+def mobility_of(rod: Rod, inverse_mass: wp.float64):
+    """How a rod yields to forces and torques."""
+    out = Mobility()
+    out.mass = rod.free * inverse_mass
+    out.across = rod.across * out.mass
+    out.along = rod.along * out.mass
+    return out
+
+
+@wp.func
+def lever_at(r: wp.vec3d, z: wp.vec3d, im: wp.float64, it: wp.float64, ia: wp.float64):
+    """The point of a rod at r from its centre, with inverse mass and inverse inertia across (it) and along (ia) the rod.
+
+    K = im 1 - [r] I^-1 [r] with I^-1 = it 1 + (ia - it) z z', so K = (im + it r^2) 1 - it r r' + (ia - it) s s', s = r x z.
+    """
+    lever = Lever()
+    lever.r = r
+    lever.z = z
+    lever.s = wp.cross(r, z)
+    lever.im = im
+    lever.it = it
+    lever.c = ia - it
+    lever.d = im + it * wp.dot(r, r)
+    return lever
+
+
+@wp.func
+def respond(lever: Lever, impulse: wp.vec3d):
+    """K J."""
+    return lever.d * impulse - lever.it * wp.dot(lever.r, impulse) * lever.r + lever.c * wp.dot(lever.s, impulse) * lever.s
+
+
+@wp.func
+def resist(lever: Lever, dv: wp.vec3d):
+    """K^-1 dv: as r and s are orthogonal, both are eigenvectors of K."""
+    along = lever.it / lever.im * wp.dot(lever.r, dv)
+    across = lever.c * wp.dot(lever.s, dv) / (lever.d + lever.c * wp.dot(lever.s, lever.s))
+    return (_one / lever.d) * (dv + along * lever.r - across * lever.s)
+
+
+@wp.func
+def spin_up(lever: Lever, impulse: wp.vec3d):
+    """Change of the rod's angular velocity, I^-1 (r x J), world frame."""
+    torque = wp.cross(lever.r, impulse)
+    return lever.it * torque + lever.c * wp.dot(lever.z, torque) * lever.z
+
+
+@wp.func
+def after_impulse(twist: Twist, lever: Lever, impulse: wp.vec3d):
+    """The rod's velocity after an impulse at the point."""
+    out = Twist()
+    out.v = twist.v + lever.im * impulse
+    out.w = twist.w + spin_up(lever, impulse)
+    return out
+
+
+@wp.func
+def point_velocity(twist: Twist, lever: Lever):
+    """v + w x r."""
+    return twist.v + wp.cross(twist.w, lever.r)

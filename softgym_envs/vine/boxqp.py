@@ -6,8 +6,6 @@ or: w = W x + b is zero where lo < x < hi, not negative where x = lo, not positi
 bound; the free ones solve a linear system (Cholesky). All that violate the conditions change over at once and, once that has
 stopped helping, one at a time, the last one first. Exact and finite for a positive definite W: [Judice1994].
 
-The arrays have one row per problem: `matrix` (R x R, by rows), `factor` (R x R), `vectors` (NUM_VECTORS x R), `side` (R) with
--1, 0 and 1 for lo, free and hi.
 """
 
 # mypy: disable-error-code="valid-type"
@@ -16,7 +14,7 @@ from __future__ import annotations
 
 import warp as wp
 
-from ..core import warp_engine  # noqa: F401  (sets Warp up)
+from ..core.warp_memory import Memory
 
 NUM_VECTORS = 6
 LINEAR, LOW, HIGH, X, SLOPE, WORK = map(wp.constant, range(NUM_VECTORS))
@@ -30,65 +28,83 @@ _trials = wp.constant(BLOCK_TRIALS)
 _pivots = wp.constant(MAX_PIVOTS)
 
 
+@wp.struct
+class BoxProgram:
+    """One problem per row; R indices."""
+
+    matrix: wp.array2d(dtype=wp.float64)
+    """W (R x R), by rows."""
+    factor: wp.array2d(dtype=wp.float64)
+    """(R x R)"""
+    vectors: wp.array2d(dtype=wp.float64)
+    """(NUM_VECTORS x R)"""
+    side: wp.array2d(dtype=int)
+    """(R), -1, 0 and 1 for lo, free and hi."""
+
+
+def box_program(rows: int) -> Memory:
+    """Memory for problems of up to `rows` indices."""
+    return Memory(BoxProgram, {"matrix": rows * rows, "factor": rows * rows, "vectors": NUM_VECTORS * rows, "side": rows})
+
+
 @wp.func
 def factorise(
-    row: int, size: int, matrix: wp.array2d(dtype=wp.float64), factor: wp.array2d(dtype=wp.float64), side: wp.array2d(dtype=int)
+    row: int,
+    size: int,
+    qp: BoxProgram,
 ):
     """Cholesky factor of the free part of W; the rows and columns of the others are skipped."""
     for i in range(size):
-        if side[row, i] == 0:
+        if qp.side[row, i] == 0:
             for j in range(i + 1):
-                if side[row, j] == 0:
-                    total = matrix[row, i * size + j]
+                if qp.side[row, j] == 0:
+                    total = qp.matrix[row, i * size + j]
                     for k in range(j):
-                        if side[row, k] == 0:
-                            total -= factor[row, i * size + k] * factor[row, j * size + k]
+                        if qp.side[row, k] == 0:
+                            total -= qp.factor[row, i * size + k] * qp.factor[row, j * size + k]
                     if j < i:
-                        factor[row, i * size + j] = total / factor[row, j * size + j]
+                        qp.factor[row, i * size + j] = total / qp.factor[row, j * size + j]
                     else:
-                        factor[row, i * size + i] = wp.sqrt(total)
+                        qp.factor[row, i * size + i] = wp.sqrt(total)
 
 
 @wp.func
 def solve_free(
     row: int,
     size: int,
-    matrix: wp.array2d(dtype=wp.float64),
-    factor: wp.array2d(dtype=wp.float64),
-    vectors: wp.array2d(dtype=wp.float64),
-    side: wp.array2d(dtype=int),
+    qp: BoxProgram,
 ):
     """x of the free indices from W_ff x_f = -b_f - W_fb x_b, x of the others from their bounds; then w of the others."""
     for i in range(size):
-        if side[row, i] < 0:
-            vectors[row, X * size + i] = vectors[row, LOW * size + i]
-        if side[row, i] > 0:
-            vectors[row, X * size + i] = vectors[row, HIGH * size + i]
+        if qp.side[row, i] < 0:
+            qp.vectors[row, X * size + i] = qp.vectors[row, LOW * size + i]
+        if qp.side[row, i] > 0:
+            qp.vectors[row, X * size + i] = qp.vectors[row, HIGH * size + i]
     for i in range(size):
-        if side[row, i] == 0:
-            total = -vectors[row, LINEAR * size + i]
+        if qp.side[row, i] == 0:
+            total = -qp.vectors[row, LINEAR * size + i]
             for j in range(size):
-                if side[row, j] != 0:
-                    total -= matrix[row, i * size + j] * vectors[row, X * size + j]
+                if qp.side[row, j] != 0:
+                    total -= qp.matrix[row, i * size + j] * qp.vectors[row, X * size + j]
             for k in range(i):
-                if side[row, k] == 0:
-                    total -= factor[row, i * size + k] * vectors[row, WORK * size + k]
-            vectors[row, WORK * size + i] = total / factor[row, i * size + i]
+                if qp.side[row, k] == 0:
+                    total -= qp.factor[row, i * size + k] * qp.vectors[row, WORK * size + k]
+            qp.vectors[row, WORK * size + i] = total / qp.factor[row, i * size + i]
     for back in range(size):
         i = size - 1 - back
-        if side[row, i] == 0:
-            total = vectors[row, WORK * size + i]
+        if qp.side[row, i] == 0:
+            total = qp.vectors[row, WORK * size + i]
             for k in range(i + 1, size):
-                if side[row, k] == 0:
-                    total -= factor[row, k * size + i] * vectors[row, X * size + k]
-            vectors[row, X * size + i] = total / factor[row, i * size + i]
+                if qp.side[row, k] == 0:
+                    total -= qp.factor[row, k * size + i] * qp.vectors[row, X * size + k]
+            qp.vectors[row, X * size + i] = total / qp.factor[row, i * size + i]
     for i in range(size):
         slope = wp.float64(0.0)
-        if side[row, i] != 0:
-            slope = vectors[row, LINEAR * size + i]
+        if qp.side[row, i] != 0:
+            slope = qp.vectors[row, LINEAR * size + i]
             for j in range(size):
-                slope += matrix[row, i * size + j] * vectors[row, X * size + j]
-        vectors[row, SLOPE * size + i] = slope
+                slope += qp.matrix[row, i * size + j] * qp.vectors[row, X * size + j]
+        qp.vectors[row, SLOPE * size + i] = slope
 
 
 @wp.func
@@ -96,20 +112,19 @@ def wanted_side(
     row: int,
     i: int,
     size: int,
-    vectors: wp.array2d(dtype=wp.float64),
-    side: wp.array2d(dtype=int),
     small_x: wp.float64,
     small_w: wp.float64,
+    qp: BoxProgram,
 ):
     """Where index i should be: unchanged if it satisfies its condition."""
-    x = vectors[row, X * size + i]
-    w = vectors[row, SLOPE * size + i]
-    now = side[row, i]
+    x = qp.vectors[row, X * size + i]
+    w = qp.vectors[row, SLOPE * size + i]
+    now = qp.side[row, i]
     out = now
     if now == 0:
-        if x < vectors[row, LOW * size + i] - small_x:
+        if x < qp.vectors[row, LOW * size + i] - small_x:
             out = -1
-        elif x > vectors[row, HIGH * size + i] + small_x:
+        elif x > qp.vectors[row, HIGH * size + i] + small_x:
             out = 1
     elif now < 0:
         if w < -small_w:
@@ -124,12 +139,9 @@ def wanted_side(
 def box_qp(
     row: int,
     size: int,
-    matrix: wp.array2d(dtype=wp.float64),
-    factor: wp.array2d(dtype=wp.float64),
-    vectors: wp.array2d(dtype=wp.float64),
-    side: wp.array2d(dtype=int),
     small_x: wp.float64,
     small_w: wp.float64,
+    qp: BoxProgram,
 ):
     """Solve from the sides given; -> 1 if the conditions hold within small_x and small_w, 0 after MAX_PIVOTS changes.
 
@@ -141,16 +153,16 @@ def box_qp(
     count = int(0)
     while done == 0 and count < _pivots:
         count += 1
-        factorise(row, size, matrix, factor, side)
-        solve_free(row, size, matrix, factor, vectors, side)
+        factorise(row, size, qp)
+        solve_free(row, size, qp)
         wrong = int(0)
         last = int(-1)
         for i in range(size):
-            if vectors[row, LOW * size + i] < vectors[row, HIGH * size + i]:
-                if wanted_side(row, i, size, vectors, side, small_x, small_w) != side[row, i]:
+            if qp.vectors[row, LOW * size + i] < qp.vectors[row, HIGH * size + i]:
+                if wanted_side(row, i, size, small_x, small_w, qp) != qp.side[row, i]:
                     wrong += 1
                     last = i
-            elif side[row, i] == 0:
+            elif qp.side[row, i] == 0:
                 wrong += 1
                 last = i
         if wrong == 0:
@@ -166,8 +178,8 @@ def box_qp(
                 block = 1
             for i in range(size):
                 if block == 1 or i == last:
-                    if vectors[row, LOW * size + i] < vectors[row, HIGH * size + i]:
-                        side[row, i] = wanted_side(row, i, size, vectors, side, small_x, small_w)
+                    if qp.vectors[row, LOW * size + i] < qp.vectors[row, HIGH * size + i]:
+                        qp.side[row, i] = wanted_side(row, i, size, small_x, small_w, qp)
                     else:
-                        side[row, i] = -1
+                        qp.side[row, i] = -1
     return done

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import warp as wp
@@ -20,14 +19,10 @@ from ..core.errors import OptionError
 from ..core.parameters import Parameters
 from ..core.simulator import check_array, check_number
 from ..core.warp_engine import Program, WarpEngine, WarpSimulator, launch
-from .boxqp import NUM_VECTORS
-from .chain import Gain, Motion
-from .contact import Contact, Link
-from .geometry import Place, shape_arrays
+from .memory import make_world, workspace
 from .model import ContactForces, VineModel, contact_table
-from .obstacles import Polygon
 from .parameters import VineParameters
-from .stepping import BENDING, force_kernel, make_size, rollout_kernel
+from .stepping import BENDING, force_kernel, rollout_kernel
 
 Array = NDArray[np.float64]
 
@@ -75,8 +70,8 @@ class VineSimulator(WarpSimulator):
         constants = self.constants(parameters, len(state))
         out = wp.zeros((len(state), self.max_contacts, 9), dtype=wp.float64, device=self.device)
         given = [wp.array(a, dtype=wp.float64, device=self.device) for a in (constants, growth, state)]
-        scratch = [wp.zeros((len(state), count), dtype=dtype, device=self.device) for dtype, count in self._scratch]
-        launch(_forces, dim=len(state), inputs=[*self.engine.structure, *given, *scratch, out], device=self.device)
+        work = workspace(self.model, self.max_contacts).allocate(len(state), given[2])
+        launch(_forces, dim=len(state), inputs=[*self.engine.structure, *given, work, out], device=self.device)
         return contact_table(np.asarray(out.numpy()))
 
     def symbolic_step(self) -> ComplementarityForm:
@@ -88,19 +83,6 @@ class VineSimulator(WarpSimulator):
     @cached_property
     def engine(self) -> WarpEngine:
         """The Warp side of this simulator; it runs forward only."""
-        structure = [
-            make_size(self.model, self.dt, BENDING[self.bending]),
-            *shape_arrays(self.model.obstacles, self.device),
-        ]
-        program = Program(rollout_kernel, (), self._scratch)
-        return WarpEngine(program, structure, self.nx, self.nu, len(VineParameters.names()), self.device)
-
-    @cached_property
-    def _scratch(self) -> tuple[tuple[Any, int], ...]:
-        """Work space of one row: dtype and count."""
-        model, rows = self.model, 2 * self.max_contacts + 2
-        corners = max(1, sum(len(o.shape.vertices) for o in model.obstacles if isinstance(o.shape, Polygon)))
-        chain = ((Link, model.num_links), (Gain, model.num_links), (Motion, model.num_links + 1))
-        around = ((Contact, self.max_contacts), (Place, max(1, len(model.obstacles))), (wp.vec2d, corners))
-        program = ((wp.float64, rows * rows), (wp.float64, rows * rows), (wp.float64, NUM_VECTORS * rows), (wp.int32, rows))
-        return (*chain, *around, *program)
+        world = make_world(self.model, self.dt, BENDING[self.bending], self.device)
+        program = Program(rollout_kernel, workspace=workspace(self.model, self.max_contacts))
+        return WarpEngine(program, [world], self.nx, self.nu, len(VineParameters.names()), self.device)

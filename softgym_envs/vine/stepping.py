@@ -28,14 +28,14 @@ of an inflated beam [Comer1963]. Legend: B batch, N links, K sections, M obstacl
 from __future__ import annotations
 
 from math import pi
-from typing import Any
 
 import warp as wp
 
 from .chain import Gain, Motion, Stage, Value, backward, feedback, forward, record
-from .contact import Contact, Link, apply_impulses, build_matrix, find_contacts, set_rows, solve_contacts
-from .geometry import Place, Shape, place_obstacles
-from .model import VineModel
+from .contact import apply_impulses, build_matrix, set_rows, solve_contacts
+from .gaps import find_contacts
+from .geometry import place_obstacles
+from .memory import Contact, Link, Size, Workspace, World
 from .parameters import VineParameters
 
 SPEED_LIMIT = 1e4
@@ -68,34 +68,6 @@ _overlap = wp.constant(wp.float64(-OVERLAP))
 _limit = wp.constant(wp.float64(SPEED_LIMIT))
 _implicit = wp.constant(wp.float64(IMPLICIT))
 _least_share = wp.constant(wp.float64(1.0 / 64.0))
-
-
-@wp.struct
-class Size:
-    """Structure of the robot: N, K, M, link length, full length, base pose, radius, dt, law of bending, limits of controls."""
-
-    links: int
-    sections: int
-    obstacles: int
-    link: wp.float64
-    full: wp.float64
-    base: wp.vec2d
-    heading: wp.float64
-    radius: wp.float64
-    dt: wp.float64
-    wrinkling: int
-    max_growth: wp.float64
-    max_steering: wp.float64
-
-
-def make_size(model: VineModel, dt: float, wrinkling: int) -> Any:
-    """The struct `Size` of a model."""
-    size = Size()
-    size.links, size.sections, size.obstacles = model.num_links, model.num_sections, len(model.obstacles)
-    size.link, size.full, size.radius, size.dt = model.link_length, model.max_length, model.radius, dt
-    size.base, size.heading = wp.vec2d(*model.base[:2]), model.base[2]
-    size.wrinkling, size.max_growth, size.max_steering = wrinkling, model.max_growth, model.max_steering
-    return size
 
 
 @wp.struct
@@ -260,16 +232,15 @@ def sweep_back(
     size: Size,
     body: Body,
     state: wp.array2d(dtype=wp.float64),
-    links: wp.array2d(dtype=Link),
-    gains: wp.array2d(dtype=Gain),
+    work: Workspace,
 ):
     """Feedback of every link, from the tip to the base."""
     value = Value()
     for back in range(num):
         i = num - 1 - back
-        stage = stage_of(row, i, h, size, body, state, links)
+        stage = stage_of(row, i, h, size, body, state, work.links)
         gain = feedback(value, stage)
-        gains[row, i] = gain
+        work.gains[row, i] = gain
         value = backward(value, stage, gain)
 
 
@@ -323,7 +294,6 @@ def copy_motion(source: int, target: int, size: Size, state: wp.array2d(dtype=wp
 
 @wp.func
 def fill_muscles(
-    row: int,
     b: int,
     t: int,
     lag: wp.float64,
@@ -336,7 +306,28 @@ def fill_muscles(
     for k in range(2 * size.sections):
         x = 2 * size.links + 2 + k
         asked = wp.clamp(controls[b, t, 1 + k], _zero, size.max_steering)
-        state[row, x] = state[row, x] + share * (asked - state[row, x])
+        state[b, x] = state[b, x] + share * (asked - state[b, x])
+
+
+@wp.func
+def touch_obstacles(
+    row: int,
+    num: int,
+    count: int,
+    h: wp.float64,
+    growth: wp.float64,
+    goal: wp.float64,
+    push: wp.float64,
+    mobility: wp.float64,
+    mu: wp.float64,
+    work: Workspace,
+):
+    """Impulses of contact, friction and growth, and velocities after them. -> growth, largest speed, 1 or 0 if not solved."""
+    build_matrix(row, count, mobility, work)
+    set_rows(row, count, _one / h, growth, goal, push, work)
+    good = solve_contacts(row, count, mu, work.qp)
+    grown = growth + mobility * apply_impulses(row, count, work)
+    return grown, sweep_forward(row, num, work.gains, work.motions), good
 
 
 @wp.func
@@ -345,39 +336,25 @@ def solve_velocities(
     h: wp.float64,
     lag: wp.float64,
     asked: wp.float64,
-    size: Size,
     body: Body,
-    shapes: wp.array(dtype=Shape),
-    places: wp.array2d(dtype=Place),
-    corners: wp.array2d(dtype=wp.vec2d),
+    world: World,
     state: wp.array2d(dtype=wp.float64),
-    links: wp.array2d(dtype=Link),
-    gains: wp.array2d(dtype=Gain),
-    motions: wp.array2d(dtype=Motion),
-    contacts: wp.array2d(dtype=Contact),
-    matrix: wp.array2d(dtype=wp.float64),
-    factor: wp.array2d(dtype=wp.float64),
-    vectors: wp.array2d(dtype=wp.float64),
-    side: wp.array2d(dtype=int),
+    work: Workspace,
 ):
     """Steps 1 to 4 of the module docstring. -> growth speed, largest speed [m/s], number of contacts (-1 if not solved)."""
+    size = world.size
     length = state[row, 2 * size.links]
     num = count_links(length, size)
-    bends = read_links(row, num, lag, size, state, links)
-    sweep_back(row, num, h, size, body, state, links, gains)
-    fastest = sweep_forward(row, num, gains, motions)
+    bends = read_links(row, num, lag, size, state, work.links)
+    sweep_back(row, num, h, size, body, state, work)
+    fastest = sweep_forward(row, num, work.gains, work.motions)
     growth = state[row, 2 * size.links + 1]
     goal = wp.min(asked, (size.full - length) / h)
     push = h * growth_force(bends, length, body)
     mobility = _one / (_two * body.rho * length)
-    reach = _least_reach + _two * h * (fastest + goal)
-    count = find_contacts(row, num, size.radius, reach, shapes, places, corners, links, contacts)
+    count = find_contacts(row, num, _least_reach + _two * h * (fastest + goal), world, work)
     if count > 0:
-        build_matrix(row, count, mobility, gains, contacts, matrix)
-        set_rows(row, count, _one / h, growth, goal, push, motions, contacts, vectors, side)
-        good = solve_contacts(row, count, body.mu, matrix, factor, vectors, side)
-        growth = growth + mobility * apply_impulses(row, count, gains, contacts, vectors)
-        fastest = sweep_forward(row, num, gains, motions)
+        growth, fastest, good = touch_obstacles(row, num, count, h, growth, goal, push, mobility, body.mu, work)
         if good == 0:
             count = -1
     else:
@@ -386,26 +363,19 @@ def solve_velocities(
 
 
 @wp.func
+def overlaps(row: int, lag: wp.float64, world: World, state: wp.array2d(dtype=wp.float64), work: Workspace):
+    """Whether the robot now overlaps an obstacle by more than `OVERLAP`."""
+    num = count_links(state[row, 2 * world.size.links], world.size)
+    read_links(row, num, lag, world.size, state, work.links)
+    return find_contacts(row, num, _overlap, world, work) > 0
+
+
+@wp.func
 def step_row(
-    row: int,
-    spare: int,
-    asked: wp.float64,
-    size: Size,
-    body: Body,
-    shapes: wp.array(dtype=Shape),
-    places: wp.array2d(dtype=Place),
-    corners: wp.array2d(dtype=wp.vec2d),
-    state: wp.array2d(dtype=wp.float64),
-    links: wp.array2d(dtype=Link),
-    gains: wp.array2d(dtype=Gain),
-    motions: wp.array2d(dtype=Motion),
-    contacts: wp.array2d(dtype=Contact),
-    matrix: wp.array2d(dtype=wp.float64),
-    factor: wp.array2d(dtype=wp.float64),
-    vectors: wp.array2d(dtype=wp.float64),
-    side: wp.array2d(dtype=int),
+    row: int, spare: int, asked: wp.float64, body: Body, world: World, state: wp.array2d(dtype=wp.float64), work: Workspace
 ):
     """One step of dt, in halves of halves where a contact moves far. -> 1, or 0 if a program was not solved."""
+    size = world.size
     good = int(1)
     rest = wp.float64(1.0)
     share = wp.float64(1.0)
@@ -413,37 +383,15 @@ def step_row(
     while rest > _zero:
         h = share * size.dt
         num = count_links(state[row, 2 * size.links], size)
-        growth, fastest, count = solve_velocities(
-            row,
-            h,
-            lag,
-            asked,
-            size,
-            body,
-            shapes,
-            places,
-            corners,
-            state,
-            links,
-            gains,
-            motions,
-            contacts,
-            matrix,
-            factor,
-            vectors,
-            side,
-        )
+        growth, fastest, count = solve_velocities(row, h, lag, asked, body, world, state, work)
         if count < 0:
             good = 0
         copy_motion(row, spare, size, state)
-        move(row, num, h, growth, size, motions, state)
-        redo = int(0)
-        if h * (fastest + growth) > _safe_move and share > _least_share and shapes.shape[0] > 0:
-            num = count_links(state[row, 2 * size.links], size)
-            read_links(row, num, lag, size, state, links)
-            if find_contacts(row, num, size.radius, _overlap, shapes, places, corners, links, contacts) > 0:
-                redo = 1
-        if redo == 1:
+        move(row, num, h, growth, size, work.motions, state)
+        redo = bool(False)
+        if h * (fastest + growth) > _safe_move and share > _least_share and world.shapes.shape[0] > 0:
+            redo = overlaps(row, lag, world, state, work)
+        if redo:
             copy_motion(spare, row, size, state)
             share = _half * share
         else:
@@ -452,26 +400,25 @@ def step_row(
     return good
 
 
+@wp.func
+def place_world(row: int, world: World, state: wp.array2d(dtype=wp.float64), work: Workspace):
+    """Put the obstacles of row `row` where its state says."""
+    first = 2 * world.size.links + 2 + 2 * world.size.sections
+    place_obstacles(row, first, state, world.shapes, world.corners, work.places, work.corners)
+
+
+# --- kernels ---------------------------------------------------------------------------------------------------------
+
+
 def rollout_kernel(
-    size: Size,
-    shapes: wp.array(dtype=Shape),
-    local: wp.array2d(dtype=wp.float64),
+    world: World,
     constants: wp.array2d(dtype=wp.float64),
     controls: wp.array3d(dtype=wp.float64),
     horizon: int,
     substeps: int,
     slots: int,
     state: wp.array2d(dtype=wp.float64),
-    links: wp.array2d(dtype=Link),
-    gains: wp.array2d(dtype=Gain),
-    motions: wp.array2d(dtype=Motion),
-    contacts: wp.array2d(dtype=Contact),
-    places: wp.array2d(dtype=Place),
-    corners: wp.array2d(dtype=wp.vec2d),
-    matrix: wp.array2d(dtype=wp.float64),
-    factor: wp.array2d(dtype=wp.float64),
-    vectors: wp.array2d(dtype=wp.float64),
-    side: wp.array2d(dtype=int),
+    work: Workspace,
     states: wp.array3d(dtype=wp.float64),
     status: wp.array(dtype=int),
 ):
@@ -480,100 +427,56 @@ def rollout_kernel(
     The first of the two slots of `state` holds the state, the second what a step may have to go back to.
     """
     b = wp.tid()
-    row = b
     spare = constants.shape[0] + b
+    size = world.size
     body = read_body(constants, b, size.radius)
-    lag = constants[b, LAG]
-    place_obstacles(row, 2 * size.links + 2 + 2 * size.sections, state, shapes, local, places, corners)
+    place_world(b, world, state, work)
     for x in range(size.links, 2 * size.links + 2):
-        if not (wp.abs(state[row, x]) < _limit):
+        if not (wp.abs(state[b, x]) < _limit):
             status[b] = 1
     for t in range(horizon):
         for _s in range(substeps):
             if status[b] == 0:
-                fill_muscles(row, b, t, lag, size, controls, state)
+                fill_muscles(b, t, constants[b, LAG], size, controls, state)
                 asked = wp.clamp(controls[b, t, 0], _zero, size.max_growth)
-                good = step_row(
-                    row,
-                    spare,
-                    asked,
-                    size,
-                    body,
-                    shapes,
-                    places,
-                    corners,
-                    state,
-                    links,
-                    gains,
-                    motions,
-                    contacts,
-                    matrix,
-                    factor,
-                    vectors,
-                    side,
-                )
-                if good == 0:
+                if step_row(b, spare, asked, body, world, state, work) == 0:
                     status[b] = 1
         record(b, t, size.links, 2 * size.links + 2, _limit, state, states, status)
 
 
+@wp.func
+def write_force(b: int, c: int, force: wp.float64, contact: Contact, link: Link, size: Size, out: wp.array3d(dtype=wp.float64)):
+    """Row c of the table of contacts; `force` is the normal one [N]."""
+    place = link.p + contact.arm * link.t - size.radius * contact.d
+    rub = contact.tangent / size.dt
+    out[b, c, 0] = wp.float64(contact.link)
+    out[b, c, 1] = wp.float64(contact.obstacle)
+    out[b, c, 2] = place[0]
+    out[b, c, 3] = place[1]
+    out[b, c, 4] = force * contact.d[0] - rub * contact.d[1]
+    out[b, c, 5] = force * contact.d[1] + rub * contact.d[0]
+    out[b, c, 6] = force
+    out[b, c, 7] = rub
+    out[b, c, 8] = contact.gap
+
+
 def force_kernel(
-    size: Size,
-    shapes: wp.array(dtype=Shape),
-    local: wp.array2d(dtype=wp.float64),
+    world: World,
     constants: wp.array2d(dtype=wp.float64),
     growth: wp.array(dtype=wp.float64),
     state: wp.array2d(dtype=wp.float64),
-    links: wp.array2d(dtype=Link),
-    gains: wp.array2d(dtype=Gain),
-    motions: wp.array2d(dtype=Motion),
-    contacts: wp.array2d(dtype=Contact),
-    places: wp.array2d(dtype=Place),
-    corners: wp.array2d(dtype=wp.vec2d),
-    matrix: wp.array2d(dtype=wp.float64),
-    factor: wp.array2d(dtype=wp.float64),
-    vectors: wp.array2d(dtype=wp.float64),
-    side: wp.array2d(dtype=int),
+    work: Workspace,
     out: wp.array3d(dtype=wp.float64),
 ):
     """Contacts in a step of dt from the state: columns of `contact_table`, of the contacts that push; other rows stay zero."""
     b = wp.tid()
+    size = world.size
     body = read_body(constants, b, size.radius)
-    place_obstacles(b, 2 * size.links + 2 + 2 * size.sections, state, shapes, local, places, corners)
+    place_world(b, world, state, work)
     asked = wp.clamp(growth[b], _zero, size.max_growth)
-    _growth, _fastest, count = solve_velocities(
-        b,
-        size.dt,
-        size.dt,
-        asked,
-        size,
-        body,
-        shapes,
-        places,
-        corners,
-        state,
-        links,
-        gains,
-        motions,
-        contacts,
-        matrix,
-        factor,
-        vectors,
-        side,
-    )
+    _growth, _fastest, count = solve_velocities(b, size.dt, size.dt, asked, body, world, state, work)
     for c in range(count):
-        contact = contacts[b, c]
+        contact = work.contacts[b, c]
         force = contact.normal / size.dt
         if force > _tiny:
-            link = links[b, contact.link]
-            place = link.p + contact.arm * link.t - size.radius * contact.d
-            rub = contact.tangent / size.dt
-            out[b, c, 0] = wp.float64(contact.link)
-            out[b, c, 1] = wp.float64(contact.obstacle)
-            out[b, c, 2] = place[0]
-            out[b, c, 3] = place[1]
-            out[b, c, 4] = force * contact.d[0] - rub * contact.d[1]
-            out[b, c, 5] = force * contact.d[1] + rub * contact.d[0]
-            out[b, c, 6] = force
-            out[b, c, 7] = rub
-            out[b, c, 8] = contact.gap
+            write_force(b, c, force, contact, work.links[b, contact.link], size, out)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import warp as wp
 
 from .geometry import CIRCLE, WALL, Shape
-from .stepping import Size, count_links
+from .memory import Size
+from .stepping import count_links
 
 CONTEXT_NAMES = (
     *("goal_x", "goal_y", "reached", "tip_x", "tip_y", "cos", "sin", "v_x", "v_y"),

@@ -27,8 +27,8 @@ from ..core.simulator import check_number
 from ..core.task import BoolArray, Entry, Start
 from .geometry import shape_arrays
 from .layouts import Layout, Open
+from .memory import make_size
 from .model import VineModel
-from .stepping import make_size
 from .task_kernels import (
     APPROACHED,
     CONTEXT_NAMES,

@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 
 from ...core.simulator import check_number
 from ...core.warp_engine import Program, WarpEngine, WarpSimulator
-from ..boxqp import NUM_VECTORS
-from ..chain import Gain, Motion
 from ..geometry import shape_arrays
 from ..parameters import PaperParameters
 from .model import PaperModel
-from .stepping import Pair, Push, Scene, rollout_kernel
+from .stepping import World, rollout_kernel, workspace
 
 Array = NDArray[np.float64]
 
@@ -56,19 +54,11 @@ class PaperSimulator(WarpSimulator):
     @cached_property
     def engine(self) -> WarpEngine:
         """The Warp side of this simulator; it runs forward only."""
-        model, scene = self.model, Scene()
-        scene.links, scene.d, scene.radius = model.num_links, model.half_length, 0.5 * model.diameter
-        scene.heading, scene.dt, scene.max_growth = model.heading, self.dt, model.max_growth
-        shapes, _ = shape_arrays(model.obstacles, self.device)
-        structure = [
-            scene,
-            shapes,
-            wp.array(model.poses, dtype=wp.vec3d, device=self.device),
-            wp.array(model.corners, dtype=wp.vec2d, device=self.device),
-        ]
-        links, rows = model.num_links, self.max_contacts
-        chain = ((Pair, links), (Gain, links), (Motion, links + 1), (Push, rows))
-        program = ((wp.float64, rows * rows), (wp.float64, rows * rows), (wp.float64, NUM_VECTORS * rows), (wp.int32, rows))
-        return WarpEngine(
-            Program(rollout_kernel, (), (*chain, *program)), structure, self.nx, 1, len(PaperParameters.names()), self.device
-        )
+        model, world = self.model, World()
+        world.links, world.d, world.radius = model.num_links, model.half_length, 0.5 * model.diameter
+        world.heading, world.dt, world.max_growth = model.heading, self.dt, model.max_growth
+        world.shapes, _ = shape_arrays(model.obstacles, self.device)
+        world.poses = wp.array(model.poses, dtype=wp.vec3d, device=self.device)
+        world.corners = wp.array(model.corners, dtype=wp.vec2d, device=self.device)
+        program = Program(rollout_kernel, workspace=workspace(model.num_links, self.max_contacts))
+        return WarpEngine(program, [world], self.nx, 1, len(PaperParameters.names()), self.device)

@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import warp as wp
 
-from ..boxqp import HIGH, LINEAR, LOW, X, box_qp
+from ...core.warp_memory import Memory
+from ..boxqp import HIGH, LINEAR, LOW, BoxProgram, X, box_program, box_qp
 from ..chain import Gain, Motion, Spread, Stage, Value, backward, covary, feedback, forward, impulse, record, respond, spread
 from ..geometry import CIRCLE, Shape, face_distance
 
@@ -44,8 +45,8 @@ MASS, INERTIA, STIFFNESS, DAMPING = (wp.constant(k) for k in range(4))
 
 
 @wp.struct
-class Scene:
-    """Structure: L, d, tube radius, heading at the base, dt, largest growth speed."""
+class World:
+    """Structure: L, d, tube radius, heading at the base, dt, largest growth speed; obstacles, their poses and corners."""
 
     links: int
     d: wp.float64
@@ -53,6 +54,19 @@ class Scene:
     heading: wp.float64
     dt: wp.float64
     max_growth: wp.float64
+    shapes: wp.array(dtype=Shape)
+    poses: wp.array(dtype=wp.vec3d)
+    corners: wp.array(dtype=wp.vec2d)
+
+
+@wp.struct
+class Tube:
+    """Constants of one row: mass and inertia of a body, stiffness and damping of a pin."""
+
+    m: wp.float64
+    inertia: wp.float64
+    k: wp.float64
+    c: wp.float64
 
 
 @wp.struct
@@ -76,6 +90,23 @@ class Push:
     bn: wp.float64
     bias: wp.float64
     z: wp.vec3d
+
+
+@wp.struct
+class Workspace:
+    """Scratch memory: one row per robot, overwritten by every step."""
+
+    pairs: wp.array2d(dtype=Pair)
+    gains: wp.array2d(dtype=Gain)
+    motions: wp.array2d(dtype=Motion)
+    pushes: wp.array2d(dtype=Push)
+    qp: BoxProgram
+
+
+def workspace(links: int, rows: int) -> Memory:
+    """Scratch memory for so many links and contacts."""
+    chain = {"pairs": links, "gains": links, "motions": links + 1, "pushes": rows}
+    return Memory(Workspace, chain, parts={"qp": box_program(rows)})
 
 
 @wp.func
@@ -103,9 +134,8 @@ def at(row: int, place: int, state: wp.array2d(dtype=wp.float64)):
 
 
 @wp.func
-def pair_of(row: int, i: int, u: wp.float64, scene: Scene, qa: wp.vec3d, qp: wp.vec3d, dv: wp.vec2d):
+def pair_of(u: wp.float64, h: wp.float64, qa: wp.vec3d, qp: wp.vec3d, dv: wp.vec2d):
     """Rows (12) and (14) of link i's prismatic joint, solved for the distal body; dv is v_p - v_a of the last step."""
-    h = scene.dt
     rate = _one / h
     pair = Pair()
     pair.ta = wp.vec2d(wp.cos(qa[2]), wp.sin(qa[2]))
@@ -129,62 +159,65 @@ def pair_of(row: int, i: int, u: wp.float64, scene: Scene, qa: wp.vec3d, qp: wp.
 
 
 @wp.func
-def solve_chain(
-    row: int,
-    u: wp.float64,
-    scene: Scene,
-    m: wp.float64,
-    inertia: wp.float64,
-    k: wp.float64,
-    c: wp.float64,
-    state: wp.array2d(dtype=wp.float64),
-    pairs: wp.array2d(dtype=Pair),
-    gains: wp.array2d(dtype=Gain),
-):
-    """Sweep from the tip to the base: feedback of every link; the moment -(k dtheta + c domega) of a pin turns both bodies."""
-    h = scene.dt
-    d = scene.d
-    spin = h / inertia
-    per_step = _one / h
-    bodies = 2 * scene.links
+def pin_moment(row: int, i: int, tube: Tube, world: World, state: wp.array2d(dtype=wp.float64)):
+    """-(k dtheta + c domega) of the pin at the near end of link i."""
+    bodies = 2 * world.links
+    qa = at(row, 2 * i, state)
+    va = at(row, bodies + 2 * i, state)
+    bend = qa[2] - world.heading
+    rate = va[2]
+    if i > 0:
+        bend = qa[2] - state[row, 3 * (2 * i - 1) + 2]
+        rate = va[2] - state[row, 3 * (bodies + 2 * i - 1) + 2]
+    return -(tube.k * bend + tube.c * rate)
+
+
+@wp.func
+def stage_of(pair: Pair, va: wp.vec3d, vp: wp.vec3d, wa: wp.float64, w_p: wp.float64, d: wp.float64, tube: Tube):
+    """Cost and transition of a link, see `chain.Stage`; wa, w_p are the rates of its bodies after the moments of the pins."""
+    na = turn_left(pair.ta)
+    np_ = turn_left(pair.tp)
+    arm = d * na + pair.beta
+    ahead = pair.alpha - wp.vec2d(vp[0], vp[1])
+    before = wp.vec2d(va[0], va[1])
+    s = Stage()
+    s.m = _two * tube.m
+    s.g = tube.m * (d * na + arm)
+    s.inertia = tube.m * (d * d + wp.dot(arm, arm)) + tube.inertia * (_one + pair.delta * pair.delta)
+    s.le = tube.m * (ahead - before)
+    turning = pair.delta * (pair.gamma - w_p) - wa
+    s.lw = tube.m * (wp.dot(arm, ahead) - d * wp.dot(na, before)) + tube.inertia * turning
+    s.b = arm + (d * pair.delta) * np_
+    s.k = pair.alpha + (d * pair.gamma) * np_
+    return s
+
+
+@wp.func
+def solve_chain(row: int, u: wp.float64, tube: Tube, world: World, state: wp.array2d(dtype=wp.float64), work: Workspace):
+    """Sweep from the tip to the base: feedback of every link; the moment of a pin turns both bodies. -> gap at the base [m]."""
+    d = world.d
+    spin = world.dt / tube.inertia
+    per_step = _one / world.dt
+    bodies = 2 * world.links
     value = Value()
     beyond = wp.vec2d(_zero, _zero)  # near end of the next link
     moment = wp.float64(0.0)  # of the pin at the far end
-    for back in range(scene.links):
-        i = scene.links - 1 - back
+    for back in range(world.links):
+        i = world.links - 1 - back
         qa = at(row, 2 * i, state)
         qp = at(row, 2 * i + 1, state)
         va = at(row, bodies + 2 * i, state)
         vp = at(row, bodies + 2 * i + 1, state)
-        pair = pair_of(row, i, u, scene, qa, qp, wp.vec2d(vp[0] - va[0], vp[1] - va[1]))
-        pairs[row, i] = pair
-        na = turn_left(pair.ta)
-        np_ = turn_left(pair.tp)
-        bend = qa[2] - scene.heading
-        rate = va[2]
-        if i > 0:
-            bend = qa[2] - state[row, 3 * (2 * i - 1) + 2]
-            rate = va[2] - state[row, 3 * (bodies + 2 * i - 1) + 2]
-        near_moment = -(k * bend + c * rate)
-        wa = va[2] + spin * near_moment
-        w_p = vp[2] - spin * moment
+        pair = pair_of(u, world.dt, qa, qp, wp.vec2d(vp[0] - va[0], vp[1] - va[1]))
+        work.pairs[row, i] = pair
+        near_moment = pin_moment(row, i, tube, world, state)
+        s = stage_of(pair, va, vp, va[2] + spin * near_moment, vp[2] - spin * moment, d, tube)
         moment = near_moment
-        arm = d * na + pair.beta
-        ahead = pair.alpha - wp.vec2d(vp[0], vp[1])
-        before = wp.vec2d(va[0], va[1])
-        s = Stage()
-        s.m = _two * m
-        s.g = m * (d * na + arm)
-        s.inertia = m * (d * d + wp.dot(arm, arm)) + inertia * (_one + pair.delta * pair.delta)
-        s.le = m * (ahead - before)
-        s.lw = m * (wp.dot(arm, ahead) - d * wp.dot(na, before)) + inertia * (pair.delta * (pair.gamma - w_p) - wa)
-        s.b = arm + (d * pair.delta) * np_
-        s.k = pair.alpha + (d * pair.gamma) * np_
         if back > 0:
             s.k = s.k - per_step * (beyond - wp.vec2d(qp[0], qp[1]) - d * pair.tp)
         beyond = wp.vec2d(qa[0], qa[1]) - d * pair.ta
         gain = feedback(value, s)
-        gains[row, i] = gain
+        work.gains[row, i] = gain
         value = backward(value, s, gain)
     return beyond
 
@@ -203,45 +236,47 @@ def sweep_out(row: int, links: int, start: Motion, gains: wp.array2d(dtype=Gain)
 
 
 @wp.func
-def find_pushes(
-    row: int,
-    reach: wp.float64,
-    scene: Scene,
-    shapes: wp.array(dtype=Shape),
-    poses: wp.array(dtype=wp.vec3d),
-    corners: wp.array(dtype=wp.vec2d),
-    state: wp.array2d(dtype=wp.float64),
-    pairs: wp.array2d(dtype=Pair),
-    pushes: wp.array2d(dtype=Push),
-):
+def distance_to(m: int, p: wp.vec2d, to: wp.vec2d, world: World):
+    """(signed distance, normal) of the point p and obstacle m, whose place it is `to` away from."""
+    shape = world.shapes[m]
+    found = wp.vec3d(_zero, _zero, _zero)
+    if shape.kind == CIRCLE:
+        distance = wp.length(to)
+        found = wp.vec3d(distance - shape.radius, to[0] / distance, to[1] / distance)
+    else:
+        found = face_distance(p, shape.first, shape.count, world.corners)
+    return found
+
+
+@wp.func
+def push_at(i: int, gap: wp.float64, n: wp.vec2d, pair: Pair, world: World):
+    """The row of link i's contact point along the normal n."""
+    lever = world.d * wp.dot(n, turn_left(pair.tp))
+    push = Push()
+    push.link = i
+    push.d = n
+    push.bn = world.d * wp.dot(n, turn_left(pair.ta)) + wp.dot(n, pair.beta) + lever * pair.delta
+    push.bias = gap / world.dt + wp.dot(n, pair.alpha) + lever * pair.gamma
+    return push
+
+
+@wp.func
+def find_pushes(row: int, reach: wp.float64, world: World, state: wp.array2d(dtype=wp.float64), work: Workspace):
     """Contact points nearer than `reach` to an obstacle, in the order of the links. -> how many, stored or not."""
     count = int(0)
-    for i in range(scene.links):
-        pair = pairs[row, i]
+    for i in range(world.links):
+        pair = work.pairs[row, i]
         q = at(row, 2 * i + 1, state)
-        p = wp.vec2d(q[0], q[1]) + scene.d * pair.tp
-        for m in range(shapes.shape[0]):
-            shape = shapes[m]
-            to = p - wp.vec2d(poses[m][0], poses[m][1])
-            limit = shape.bound + scene.radius + reach
+        p = wp.vec2d(q[0], q[1]) + world.d * pair.tp
+        for m in range(world.shapes.shape[0]):
+            to = p - wp.vec2d(world.poses[m][0], world.poses[m][1])
+            limit = world.shapes[m].bound + world.radius + reach
             if wp.dot(to, to) < limit * limit:
-                found = wp.vec3d(_zero, _zero, _zero)
-                if shape.kind == CIRCLE:
-                    distance = wp.length(to)
-                    found = wp.vec3d(distance - shape.radius, to[0] / distance, to[1] / distance)
-                else:
-                    found = face_distance(p, shape.first, shape.count, corners)
-                gap = found[0] - scene.radius
+                found = distance_to(m, p, to, world)
+                gap = found[0] - world.radius
                 if gap < reach:
-                    n = wp.vec2d(found[1], found[2])
-                    na = turn_left(pair.ta)
-                    lever = scene.d * wp.dot(n, turn_left(pair.tp))
-                    push = Push()
-                    push.link = i
-                    push.d = n
-                    push.bn = scene.d * wp.dot(n, na) + wp.dot(n, pair.beta) + lever * pair.delta
-                    push.bias = gap / scene.dt + wp.dot(n, pair.alpha) + lever * pair.gamma
-                    pushes[row, wp.min(count, pushes.shape[1] - 1)] = push
+                    push = push_at(i, gap, wp.vec2d(found[1], found[2]), pair, world)
+                    work.pushes[row, wp.min(count, work.pushes.shape[1] - 1)] = push
                     count += 1
     return count
 
@@ -250,62 +285,58 @@ def find_pushes(
 def push_matrix(
     row: int,
     count: int,
-    gains: wp.array2d(dtype=Gain),
-    pushes: wp.array2d(dtype=Push),
-    matrix: wp.array2d(dtype=wp.float64),
+    work: Workspace,
 ):
     """W = L M^-1 L' on the constraints' tangent space."""
     covariance = Spread()
     done = int(0)
-    for i in range(pushes[row, count - 1].link + 1):
-        gain = gains[row, i]
+    for i in range(work.pushes[row, count - 1].link + 1):
+        gain = work.gains[row, i]
         covariance = spread(covariance, gain)
-        while done < count and pushes[row, wp.min(done, count - 1)].link == i:
-            push = pushes[row, done]
+        while done < count and work.pushes[row, wp.min(done, count - 1)].link == i:
+            push = work.pushes[row, done]
             r = wp.vec3d(push.d[0], push.d[1], push.bn - wp.dot(push.d, gain.b))
             push.z = covary(covariance, r)
-            pushes[row, done] = push
+            work.pushes[row, done] = push
             place = i + 0
             for back in range(done + 1):
                 c = done - back
-                other = pushes[row, c]
+                other = work.pushes[row, c]
                 while place > other.link:
-                    r = respond(r, gains[row, place])
+                    r = respond(r, work.gains[row, place])
                     place -= 1
                 value = wp.dot(other.z, r)
-                matrix[row, c * count + done] = value
-                matrix[row, done * count + c] = value
+                work.qp.matrix[row, c * count + done] = value
+                work.qp.matrix[row, done * count + c] = value
             done += 1
     for c in range(count):
-        matrix[row, c * count + c] = matrix[row, c * count + c] * (_one + _tiny)
+        work.qp.matrix[row, c * count + c] = work.qp.matrix[row, c * count + c] * (_one + _tiny)
 
 
 @wp.func
 def apply_pushes(
     row: int,
     count: int,
-    gains: wp.array2d(dtype=Gain),
-    pushes: wp.array2d(dtype=Push),
-    vectors: wp.array2d(dtype=wp.float64),
+    work: Workspace,
 ):
     """Impulses into the links' feedback."""
     last = int(count - 1)
     p = wp.vec3d(_zero, _zero, _zero)
-    outermost = pushes[row, count - 1].link
+    outermost = work.pushes[row, count - 1].link
     for back in range(outermost + 1):
         i = outermost - back
         at_e = wp.vec2d(_zero, _zero)
         at_w = wp.float64(0.0)
-        while last >= 0 and pushes[row, wp.max(last, 0)].link == i:
-            push = pushes[row, last]
-            n = vectors[row, X * count + last]
+        while last >= 0 and work.pushes[row, wp.max(last, 0)].link == i:
+            push = work.pushes[row, last]
+            n = work.qp.vectors[row, X * count + last]
             at_e = at_e + n * push.d
             at_w += n * push.bn
             last -= 1
-        gain = gains[row, i]
+        gain = work.gains[row, i]
         before, df = impulse(p, at_e, at_w, gain)
         gain.f = gain.f + df
-        gains[row, i] = gain
+        work.gains[row, i] = gain
         p = before
 
 
@@ -313,46 +344,40 @@ def apply_pushes(
 def solve_pushes(
     row: int,
     count: int,
-    motions: wp.array2d(dtype=Motion),
-    pushes: wp.array2d(dtype=Push),
-    matrix: wp.array2d(dtype=wp.float64),
-    factor: wp.array2d(dtype=wp.float64),
-    vectors: wp.array2d(dtype=wp.float64),
-    side: wp.array2d(dtype=int),
+    work: Workspace,
 ):
     """The dual program: impulses >= 0 of gaps that do not close. -> 1, or 0 if it was not solved."""
     needed = int(0)
     for c in range(count):
-        push = pushes[row, c]
-        value = wp.dot(push.d, motions[row, push.link].e) + push.bn * motions[row, push.link + 1].w + push.bias
-        vectors[row, LINEAR * count + c] = value
-        vectors[row, LOW * count + c] = _zero
-        vectors[row, HIGH * count + c] = _endless
-        vectors[row, X * count + c] = _zero
-        side[row, c] = -1
+        push = work.pushes[row, c]
+        value = wp.dot(push.d, work.motions[row, push.link].e) + push.bn * work.motions[row, push.link + 1].w + push.bias
+        work.qp.vectors[row, LINEAR * count + c] = value
+        work.qp.vectors[row, LOW * count + c] = _zero
+        work.qp.vectors[row, HIGH * count + c] = _endless
+        work.qp.vectors[row, X * count + c] = _zero
+        work.qp.side[row, c] = -1
         if value < _zero:
-            side[row, c] = 0
+            work.qp.side[row, c] = 0
             needed = 1
     good = int(1)
     if needed == 1:
-        good = 2 * box_qp(row, count, matrix, factor, vectors, side, _small_x, _small_w)
+        good = 2 * box_qp(row, count, _small_x, _small_w, work.qp)
     return good
 
 
 @wp.func
 def move_bodies(
     row: int,
-    scene: Scene,
-    pairs: wp.array2d(dtype=Pair),
-    motions: wp.array2d(dtype=Motion),
+    world: World,
     state: wp.array2d(dtype=wp.float64),
+    work: Workspace,
 ):
     """v of both bodies of every link, and q += h v."""
-    first = 6 * scene.links
-    for i in range(scene.links):
-        pair = pairs[row, i]
-        w = motions[row, i + 1].w
-        va = motions[row, i].e + (scene.d * w) * turn_left(pair.ta)
+    first = 6 * world.links
+    for i in range(world.links):
+        pair = work.pairs[row, i]
+        w = work.motions[row, i + 1].w
+        va = work.motions[row, i].e + (world.d * w) * turn_left(pair.ta)
         vp = va + pair.alpha + w * pair.beta
         wp_ = pair.gamma + w * pair.delta
         x = 6 * i
@@ -362,72 +387,84 @@ def move_bodies(
         state[row, first + x + 3] = vp[0]
         state[row, first + x + 4] = vp[1]
         state[row, first + x + 5] = wp_
-        state[row, x] = state[row, x] + scene.dt * va[0]
-        state[row, x + 1] = state[row, x + 1] + scene.dt * va[1]
-        state[row, x + 2] = state[row, x + 2] + scene.dt * w
-        state[row, x + 3] = state[row, x + 3] + scene.dt * vp[0]
-        state[row, x + 4] = state[row, x + 4] + scene.dt * vp[1]
-        state[row, x + 5] = state[row, x + 5] + scene.dt * wp_
+        state[row, x] = state[row, x] + world.dt * va[0]
+        state[row, x + 1] = state[row, x + 1] + world.dt * va[1]
+        state[row, x + 2] = state[row, x + 2] + world.dt * w
+        state[row, x + 3] = state[row, x + 3] + world.dt * vp[0]
+        state[row, x + 4] = state[row, x + 4] + world.dt * vp[1]
+        state[row, x + 5] = state[row, x + 5] + world.dt * wp_
+
+
+@wp.func
+def resolve_pushes(
+    row: int,
+    u: wp.float64,
+    start: Motion,
+    reached: wp.float64,
+    tube: Tube,
+    world: World,
+    state: wp.array2d(dtype=wp.float64),
+    work: Workspace,
+):
+    """Velocities of the step with contacts; `reached` is the largest speed without. -> 1, or 0 if there is no solution.
+
+    Only gaps that might close are rows of the program; if its solution moves further than was thought, all starts over.
+    """
+    good = int(1)
+    reach = _reach + _two * world.dt * reached
+    searching = int(1)
+    while searching == 1 and world.shapes.shape[0] > 0:
+        searching = 0
+        count = find_pushes(row, reach, world, state, work)
+        if count > work.pushes.shape[1]:
+            good = 0
+            count = 0
+        if count > 0:
+            push_matrix(row, count, work)
+            solved = solve_pushes(row, count, work)
+            if solved == 0:
+                good = 0
+            if solved == 2:
+                apply_pushes(row, count, work)
+                fastest = wp.sqrt(sweep_out(row, world.links, start, work.gains, work.motions))
+                if world.dt * fastest > reach:  # a gap beyond reach might have closed
+                    reach = _two * world.dt * fastest
+                    if fastest < _limit:
+                        solve_chain(row, u, tube, world, state, work)
+                        sweep_out(row, world.links, start, work.gains, work.motions)
+                        searching = 1
+                    else:
+                        good = 0
+    return good
 
 
 def rollout_kernel(
-    scene: Scene,
-    shapes: wp.array(dtype=Shape),
-    poses: wp.array(dtype=wp.vec3d),
-    corners: wp.array(dtype=wp.vec2d),
+    world: World,
     constants: wp.array2d(dtype=wp.float64),
     controls: wp.array3d(dtype=wp.float64),
     horizon: int,
     substeps: int,
     slots: int,
     state: wp.array2d(dtype=wp.float64),
-    pairs: wp.array2d(dtype=Pair),
-    gains: wp.array2d(dtype=Gain),
-    motions: wp.array2d(dtype=Motion),
-    pushes: wp.array2d(dtype=Push),
-    matrix: wp.array2d(dtype=wp.float64),
-    factor: wp.array2d(dtype=wp.float64),
-    vectors: wp.array2d(dtype=wp.float64),
-    side: wp.array2d(dtype=int),
+    work: Workspace,
     states: wp.array3d(dtype=wp.float64),
     status: wp.array(dtype=int),
 ):
     """All substeps of row b, in the first slot of `state`; see `core.warp_engine` for the arguments. Forward only."""
     b = wp.tid()
-    m = constants[b, MASS]
-    inertia = constants[b, INERTIA]
-    k = constants[b, STIFFNESS]
-    c = constants[b, DAMPING]
+    tube = Tube()
+    tube.m = constants[b, MASS]
+    tube.inertia = constants[b, INERTIA]
+    tube.k = constants[b, STIFFNESS]
+    tube.c = constants[b, DAMPING]
     for t in range(horizon):
-        u = wp.clamp(controls[b, t, 0], _zero, scene.max_growth) / wp.float64(scene.links)
+        u = wp.clamp(controls[b, t, 0], _zero, world.max_growth) / wp.float64(world.links)
         for _s in range(substeps):
             if status[b] == 0:
                 start = Motion()
-                start.e = -solve_chain(b, u, scene, m, inertia, k, c, state, pairs, gains) / scene.dt
-                fastest = wp.sqrt(sweep_out(b, scene.links, start, gains, motions))
-                reach = _reach + _two * scene.dt * fastest
-                searching = int(1)
-                while searching == 1 and shapes.shape[0] > 0:
-                    searching = 0
-                    count = find_pushes(b, reach, scene, shapes, poses, corners, state, pairs, pushes)
-                    if count > pushes.shape[1]:
-                        status[b] = 1
-                        count = 0
-                    if count > 0:
-                        push_matrix(b, count, gains, pushes, matrix)
-                        good = solve_pushes(b, count, motions, pushes, matrix, factor, vectors, side)
-                        if good == 0:
-                            status[b] = 1
-                        if good == 2:
-                            apply_pushes(b, count, gains, pushes, vectors)
-                            fastest = wp.sqrt(sweep_out(b, scene.links, start, gains, motions))
-                            if scene.dt * fastest > reach:  # a gap beyond reach might have closed
-                                reach = _two * scene.dt * fastest
-                                if fastest < _limit:
-                                    solve_chain(b, u, scene, m, inertia, k, c, state, pairs, gains)
-                                    sweep_out(b, scene.links, start, gains, motions)
-                                    searching = 1
-                                else:
-                                    status[b] = 1
-                move_bodies(b, scene, pairs, motions, state)
-        record(b, t, 6 * scene.links, 12 * scene.links, _limit, state, states, status)
+                start.e = -solve_chain(b, u, tube, world, state, work) / world.dt
+                fastest = wp.sqrt(sweep_out(b, world.links, start, work.gains, work.motions))
+                if resolve_pushes(b, u, start, fastest, tube, world, state, work) == 0:
+                    status[b] = 1
+                move_bodies(b, world, state, work)
+        record(b, t, 6 * world.links, 12 * world.links, _limit, state, states, status)

@@ -1,0 +1,103 @@
+"""Arguments of the kernel that travel together: what all rows share, what one row has of its own, tape, working memory.
+
+Legend: B batch, R rods, P pairs of rods.
+"""
+
+# mypy: disable-error-code="valid-type"
+from __future__ import annotations
+
+import warp as wp
+
+from ..core.warp_memory import Memory
+from .cables import Cable, Link, Node
+from .contact import Contact, Terrain
+from .pads import Pair, Problem
+from .rods import Body, Rod, Twist
+
+
+@wp.struct
+class World:
+    """Structure of the robot, the ground, and how steps are made."""
+
+    links: wp.array(dtype=Link)
+    """Cables, in groups of four."""
+    rods: wp.array(dtype=Rod)
+    terrain: Terrain
+    rod_radius: wp.float64
+    cap_radius: wp.float64
+    control_limit: wp.float64
+    mode: int
+    dt: wp.float64
+
+
+@wp.struct
+class Row:
+    """Constants of row b."""
+
+    b: int
+    cable: Cable
+    contact: Contact
+    inverse_mass: wp.float64
+    motor_rate: wp.float64
+    """Share of the way to its command that a motor makes in a step."""
+    terrain_scale: wp.float64
+    fall: wp.vec3d
+    """Change of velocity by gravity in a step [m/s]."""
+
+
+@wp.struct
+class Tape:
+    """What one step leaves for the next, and for the backward pass; one row per slot and row of the batch."""
+
+    bodies: wp.array2d(dtype=Body)
+    """The rods' part of the state."""
+    nodes: wp.array2d(dtype=Node)
+    """Motion of the rods' ends."""
+    axes: wp.array2d(dtype=wp.vec3d)
+    """Directions of the rods."""
+    forces: wp.array2d(dtype=wp.vec3d)
+    """Pull of the cables on the rods' ends [N]."""
+    predicted: wp.array2d(dtype=Twist)
+    """Without contact; w in the rod's frame."""
+    twists: wp.array2d(dtype=Twist)
+    """After contact with the ground; w in the rod's frame."""
+    push: wp.array2d(dtype=wp.vec3d)
+    """By contact between rods: change of v; in mode patch, slope of the energy along v."""
+    turn: wp.array2d(dtype=wp.vec3d)
+    """The same for w, world frame."""
+    touching: wp.array2d(dtype=int)
+    """Mode patch: how many others each rod touches; then the number of pairs."""
+    settled: wp.array2d(dtype=Twist)
+    """Mode patch: twists of least energy of rods that touch others, world frame."""
+    steps: wp.array2d(dtype=Twist)
+    """Mode patch: the Newton step from there."""
+
+
+@wp.struct
+class Workspace:
+    """A group of rods that touch each other, mode patch: its members, and Newton's method on their twists."""
+
+    members: wp.array2d(dtype=Problem)
+    pairs: wp.array2d(dtype=Pair)
+    twists: wp.array2d(dtype=Twist)
+    steps: wp.array2d(dtype=Twist)
+    slopes: wp.array2d(dtype=Twist)
+    """Gradient of the energy."""
+    matrix: wp.array2d(dtype=wp.float64)
+    """Its second derivative (6n x 6n, by rows), then the Cholesky factor of it."""
+    vector: wp.array2d(dtype=wp.float64)
+
+
+def tape(num_rods: int) -> Memory:
+    """The tape of a robot."""
+    twice = dict.fromkeys(("nodes", "forces"), 2 * num_rods)
+    once = dict.fromkeys(("axes", "predicted", "twists", "push", "turn", "settled", "steps"), num_rods)
+    return Memory(Tape, {**twice, **once, "touching": num_rods + 1}, {"bodies": num_rods})
+
+
+def workspace(num_rods: int) -> Memory:
+    """The working memory of a robot."""
+    size = 6 * num_rods
+    each = dict.fromkeys(("members", "twists", "steps", "slopes"), num_rods)
+    pairs = max(num_rods * (num_rods - 1) // 2, 1)
+    return Memory(Workspace, {**each, "pairs": pairs, "matrix": size * size, "vector": size})

@@ -1,0 +1,108 @@
+"""Which gaps between the links and the obstacles may close in a step."""
+
+# mypy: disable-error-code="valid-type"
+# ruff: noqa: UP018, RUF046
+from __future__ import annotations
+
+import warp as wp
+
+from .geometry import CIRCLE, POLYGON, Place, Shape, inner_distance, point_distance
+from .memory import Contact, Link, Workspace, World
+
+_half = wp.constant(wp.float64(0.5))
+_unbounded = wp.constant(wp.float64(1e13))
+
+
+@wp.func
+def keep(row: int, count: int, contact: Contact, contacts: wp.array2d(dtype=Contact)):
+    """Append; if the list is full, the widest gap goes. -> new count. The list stays in the order of the links."""
+    out = count
+    if count < contacts.shape[1]:
+        contacts[row, count] = contact
+        out = count + 1
+    else:
+        widest = int(0)
+        for c in range(1, count):
+            if contacts[row, c].gap > contacts[row, widest].gap:
+                widest = c
+        if contacts[row, widest].gap > contact.gap:
+            for c in range(widest, count - 1):
+                contacts[row, c] = contacts[row, c + 1]
+            contacts[row, count - 1] = contact
+    return out
+
+
+@wp.func
+def contact_at(
+    link: Link, i: int, obstacle: int, d: wp.vec2d, gap: wp.float64, arm: wp.float64, radius: wp.float64, at_tip: int
+):
+    """Normal row d . (e + arm w n) + gamma g, tangent row t . (e + arm w n) - radius w with t = d turned left."""
+    contact = Contact()
+    contact.link = i
+    contact.obstacle = obstacle
+    contact.d = d
+    contact.gap = gap
+    contact.arm = arm
+    contact.bn = arm * (d[1] * link.t[0] - d[0] * link.t[1])
+    contact.bt = arm * wp.dot(d, link.t) - radius
+    if at_tip == 1:
+        contact.gamma = wp.dot(d, link.t)
+    return contact
+
+
+@wp.func
+def is_near(link: Link, reach: wp.float64, shape: Shape, place: Place):
+    """Whether a gap of the link and the obstacle may be below `reach`, told from circles around both."""
+    half = _half * link.length
+    to = link.p + half * link.t - place.p
+    limit = shape.bound + reach
+    near = wp.dot(to, to) < (limit + half) * (limit + half)
+    if shape.bound > _unbounded:
+        near = wp.dot(place.n, to) < half + reach
+    return near
+
+
+@wp.func
+def gaps_of_inside(row: int, i: int, m: int, count: int, reach: wp.float64, world: World, work: Workspace):
+    """Gaps between the inside of link i and a circle, or the corners of a polygon. -> new count."""
+    link = work.links[row, i]
+    shape = world.shapes[m]
+    radius = world.size.radius
+    if shape.kind == CIRCLE:
+        inner = inner_distance(work.places[row, m].p, link.p, link.t, link.length)
+        if inner[0] - shape.radius < reach:
+            d = wp.vec2d(inner[1], inner[2])
+            gap = inner[0] - shape.radius - radius
+            count = keep(row, count, contact_at(link, i, m, d, gap, inner[3], radius, 0), work.contacts)
+    if shape.kind == POLYGON:
+        for k in range(shape.first, shape.first + shape.count):
+            inner = inner_distance(work.corners[row, k], link.p, link.t, link.length)
+            if inner[0] < reach:
+                d = wp.vec2d(inner[1], inner[2])
+                gap = inner[0] - radius
+                count = keep(row, count, contact_at(link, i, m, d, gap, inner[3], radius, 0), work.contacts)
+    return count
+
+
+@wp.func
+def find_contacts(row: int, num: int, reach: wp.float64, world: World, work: Workspace):
+    """All gaps below `reach` of the first `num` links, in the order of the links. -> how many."""
+    radius = world.size.radius
+    limit = radius + reach
+    count = int(0)
+    for i in range(num):
+        link = work.links[row, i]
+        at_tip = int(0)
+        if i == num - 1:
+            at_tip = 1
+        for m in range(world.shapes.shape[0]):
+            shape = world.shapes[m]
+            place = work.places[row, m]
+            if is_near(link, limit, shape, place):
+                found = point_distance(row, link.p + link.length * link.t, shape, place, work.corners)
+                if found[0] < limit:
+                    d = wp.vec2d(found[1], found[2])
+                    gap = found[0] - radius
+                    count = keep(row, count, contact_at(link, i, m, d, gap, link.length, radius, at_tip), work.contacts)
+                count = gaps_of_inside(row, i, m, count, limit, world, work)
+    return count

@@ -1,0 +1,121 @@
+"""Arguments of the kernels that travel together: the structure and its obstacles, and working memory.
+
+Legend: N links, K sections, M obstacles.
+"""
+
+# mypy: disable-error-code="valid-type"
+from __future__ import annotations
+
+from typing import Any
+
+import warp as wp
+
+from ..core.warp_memory import Memory
+from .boxqp import BoxProgram, box_program
+from .chain import Gain, Motion
+from .geometry import Place, Shape, shape_arrays
+from .model import VineModel
+from .obstacles import Polygon
+
+
+@wp.struct
+class Size:
+    """Structure of the robot: N, K, M, link length, full length, base pose, radius, dt, law of bending, limits of controls."""
+
+    links: int
+    sections: int
+    obstacles: int
+    link: wp.float64
+    full: wp.float64
+    base: wp.vec2d
+    heading: wp.float64
+    radius: wp.float64
+    dt: wp.float64
+    wrinkling: int
+    max_growth: wp.float64
+    max_steering: wp.float64
+
+
+def make_size(model: VineModel, dt: float, wrinkling: int) -> Any:
+    """The struct `Size` of a model."""
+    size = Size()
+    size.links, size.sections, size.obstacles = model.num_links, model.num_sections, len(model.obstacles)
+    size.link, size.full, size.radius, size.dt = model.link_length, model.max_length, model.radius, dt
+    size.base, size.heading = wp.vec2d(*model.base[:2]), model.base[2]
+    size.wrinkling, size.max_growth, size.max_steering = wrinkling, model.max_growth, model.max_steering
+    return size
+
+
+@wp.struct
+class World:
+    """The robot's structure, and its obstacles with their corners in their own frames."""
+
+    size: Size
+    shapes: wp.array(dtype=Shape)
+    corners: wp.array2d(dtype=wp.float64)
+
+
+def make_world(model: VineModel, dt: float, wrinkling: int, device: str) -> Any:
+    """The struct `World` of a model."""
+    world = World()
+    world.size = make_size(model, dt, wrinkling)
+    world.shapes, world.corners = shape_arrays(model.obstacles, device)
+    return world
+
+
+@wp.struct
+class Link:
+    """A link as it is now: near end, direction, length, and velocity of its centre of mass in the last step."""
+
+    p: wp.vec2d
+    t: wp.vec2d
+    length: wp.float64
+    v: wp.vec2d
+
+
+@wp.struct
+class Contact:
+    """A gap that may close: which link and obstacle, gradient d, factors of w_i (normal, tangent) and g, gap, place.
+
+    zn and zt are covariances of the two rows; normal and tangent their impulses [N s].
+    """
+
+    link: int
+    obstacle: int
+    d: wp.vec2d
+    bn: wp.float64
+    bt: wp.float64
+    gamma: wp.float64
+    gap: wp.float64
+    arm: wp.float64
+    zn: wp.vec3d
+    zt: wp.vec3d
+    normal: wp.float64
+    tangent: wp.float64
+
+
+@wp.struct
+class Workspace:
+    """Working memory of one row per robot: overwritten by every step."""
+
+    links: wp.array2d(dtype=Link)
+    gains: wp.array2d(dtype=Gain)
+    """Feedback of the links."""
+    motions: wp.array2d(dtype=Motion)
+    """Velocities of the links' ends, from the base on."""
+    places: wp.array2d(dtype=Place)
+    """Where the obstacles stand,"""
+    corners: wp.array2d(dtype=wp.vec2d)
+    """and their corners."""
+    contacts: wp.array2d(dtype=Contact)
+    """Gaps that may close, in the order of the links."""
+    qp: BoxProgram
+    """Their program, see `contact`."""
+
+
+def workspace(model: VineModel, max_contacts: int) -> Memory:
+    """The working memory of a robot."""
+    corners = max(1, sum(len(o.shape.vertices) for o in model.obstacles if isinstance(o.shape, Polygon)))
+    chain = {"links": model.num_links, "gains": model.num_links, "motions": model.num_links + 1}
+    around = {"places": max(1, len(model.obstacles)), "corners": corners, "contacts": max_contacts}
+    return Memory(Workspace, {**chain, **around}, parts={"qp": box_program(2 * max_contacts + 2)})
