@@ -366,8 +366,9 @@ def main(args: Args) -> None:
     }
     plot(document["rows"], energy, args.out / "plot.png")
     write(args.out, document)
-    document["coverage"] = coverage(setup, args.seeds)
-    write(args.out, document)
+    for name, gains in (("constant gains", 0.5 * np.diag(STIFF)[None]), ("regulator", setup.gains)):
+        document.setdefault("coverage", {})[name] = coverage(setup._replace(gains=gains), args.seeds)
+        write(args.out, document)
 
 
 def write(out: Path, document: dict[str, Any]) -> None:
