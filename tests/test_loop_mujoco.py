@@ -40,7 +40,7 @@ def test_every_constant_means_the_same_in_both():
     ours, twin = LoopSimulator(model, dt=0.0025), LoopTwin(model, dt=0.0005)
     default, controls = ours.default_parameters, np.tile(model.hold, (1, 1, 1))
     changes = {
-        "theta_stiffness": 6.0, "psi_stiffness": 2.0, "loop_damping": 0.02, "loop_scale": 3.0, "arm_damping": 2.0,
+        "theta_stiffness": 6.0, "psi_stiffness": 2.0, "loop_damping": 0.04, "loop_scale": 3.0, "arm_damping": 2.0,
         "gravity": 5.0,
         "offset_s0": 1.0, "offset_w2": 0.5, "clamp_x": 0.002, "clamp_z": 0.001, "clamp_roll": 0.002, "clamp_yaw": 0.003,
     }  # fmt: skip
