@@ -11,7 +11,8 @@ import warp as wp
 from ..core.warp_memory import Memory
 from .cables import Cable, Link, Node
 from .contact import Contact, Terrain
-from .pads import Pair, Problem
+from .pads import Pair
+from .patch import Problem
 from .rods import Body, Rod, Twist
 
 

@@ -30,8 +30,8 @@ from .joint import settle_touching
 from .meetings import are_apart, meeting_of
 from .memory import Row, Tape, Workspace, World
 from .model import ROD_WIDTH
-from .pads import pad_contact
 from .parameters import TensegrityParameters
+from .patch import pad_contact
 from .residual import corrected
 from .rods import Body, Rod, Twist, in_world, lever_at, mobility_of, rotation_of, spin_up, velocity_at, z_axis
 

@@ -3,7 +3,7 @@
 One step of h, in minimal coordinates (angles and length, no drift), for n links:
 
 1. `read_links`      places and directions now; velocities of the last step as Cartesian vectors, V_k = J(q_{k-1}) v_k
-2. `joint_moment`    bending moment M(kappa) of an inflated beam that wrinkles, and the muscles' moment
+2. `stage_of`        bending moment M(kappa) of an inflated beam that wrinkles, and the muscles' moment: `tube`
 3. `sweep_back`, `sweep_forward`    velocities without contact: the quadratic program of `chain`, spring and damper implicit
 4. `contact`         impulses of contact, friction and growth; a second sweep spreads them
 5. `move`            semi-implicit Euler
@@ -27,8 +27,6 @@ of an inflated beam [Comer1963]. Legend: B batch, N links, K sections, M obstacl
 # ruff: noqa: UP018, RUF046
 from __future__ import annotations
 
-from math import pi
-
 import warp as wp
 
 from .chain import Gain, Motion, Stage, Value, backward, feedback, forward, record
@@ -37,6 +35,7 @@ from .gaps import find_contacts
 from .geometry import place_obstacles
 from .memory import Contact, Link, Size, Workspace, World
 from .parameters import VineParameters
+from .tube import Body, bending_moment, growth_force, muscle_moment, read_body
 
 SPEED_LIMIT = 1e4
 """[m/s, rad/s] A robot faster than this has diverged."""
@@ -46,12 +45,7 @@ IMPLICIT = 0.6
 """Least damper of a joint over h x its spring's slope: 1/2 is stable but lets the fastest modes ring, 1 is implicit Euler."""
 BENDING = {"linear": 0, "wrinkling": 1}
 
-_C = {name: wp.constant(VineParameters.index(name)) for name in VineParameters.names()}
-EI, BEND_DAMP, DENSITY, DRAG, PRESSURE = (
-    _C[name] for name in ("bending_stiffness", "bending_damping", "linear_density", "drag", "pressure")
-)
-YIELD, TAIL_DRAG, TAIL_FRICTION, FRICTION = (_C[name] for name in ("yield_pressure", "tail_drag", "tail_friction", "friction"))
-GAIN, FULL, LAG, GRAVITY = (_C[name] for name in ("steering_gain", "steering_curvature", "steering_lag", "gravity"))
+LAG = wp.constant(VineParameters.index("steering_lag"))
 
 _zero = wp.constant(wp.float64(0.0))
 _half = wp.constant(wp.float64(0.5))
@@ -59,7 +53,6 @@ _one = wp.constant(wp.float64(1.0))
 _two = wp.constant(wp.float64(2.0))
 _quarter = wp.constant(wp.float64(0.25))
 _twelfth = wp.constant(wp.float64(1.0 / 12.0))
-_pi = wp.constant(wp.float64(pi))
 _tiny = wp.constant(wp.float64(1e-12))
 _slack = wp.constant(wp.float64(1e-9))
 _least_reach = wp.constant(wp.float64(1e-3))
@@ -68,77 +61,6 @@ _overlap = wp.constant(wp.float64(-OVERLAP))
 _limit = wp.constant(wp.float64(SPEED_LIMIT))
 _implicit = wp.constant(wp.float64(IMPLICIT))
 _least_share = wp.constant(wp.float64(1.0 / 64.0))
-
-
-@wp.struct
-class Body:
-    """Constants of one row."""
-
-    ei: wp.float64
-    damp: wp.float64
-    rho: wp.float64
-    drag: wp.float64
-    wrinkle: wp.float64
-    """Moment at which the tube begins to wrinkle, pi P R^3 / 2 [N m]."""
-    head: wp.float64
-    """Force of the pressure that is left for growth, A max(0, P - P_y) [N]."""
-    tail_drag: wp.float64
-    tail_friction: wp.float64
-    mu: wp.float64
-    gain: wp.float64
-    full: wp.float64
-    gravity: wp.float64
-
-
-@wp.func
-def read_body(constants: wp.array2d(dtype=wp.float64), b: int, radius: wp.float64):
-    """Row b's constants."""
-    body = Body()
-    body.ei = constants[b, EI]
-    body.damp = constants[b, BEND_DAMP]
-    body.rho = constants[b, DENSITY]
-    body.drag = constants[b, DRAG]
-    body.wrinkle = _half * _pi * constants[b, PRESSURE] * radius * radius * radius
-    body.head = _pi * radius * radius * wp.max(_zero, constants[b, PRESSURE] - constants[b, YIELD])
-    body.tail_drag = constants[b, TAIL_DRAG]
-    body.tail_friction = constants[b, TAIL_FRICTION]
-    body.mu = constants[b, FRICTION]
-    body.gain = constants[b, GAIN]
-    body.full = constants[b, FULL]
-    body.gravity = constants[b, GRAVITY]
-    return body
-
-
-# --- bending ---------------------------------------------------------------------------------------------------------
-
-
-@wp.func
-def bending_moment(curvature: wp.float64, body: Body, wrinkling: int):
-    """EI kappa up to M_w = pi P R^3 / 2; beyond, M(g) of [Comer1963] with the wrinkled angle g, cos g = 2 kappa_w / kappa - 1.
-
-    M(g) = M_w (sin 2g + 2 pi - 2g) / (2 (sin g + (pi - g) cos g)), which rises from M_w to 2 M_w.
-    """
-    out = body.ei * curvature
-    size = wp.abs(curvature)
-    onset = body.wrinkle / body.ei
-    if wrinkling == 1 and size > onset:
-        c = _two * onset / size - _one
-        s = wp.sqrt(wp.max(_zero, _one - c * c))
-        rest = wp.atan2(s, -c)  # pi - g
-        below = s + rest * c
-        moment = _two * body.wrinkle
-        if rest > wp.float64(1e-3):  # below ~ rest^3 / 3 loses its digits
-            moment = body.wrinkle * (_two * s * c + _two * rest) / (_two * below)
-        out = wp.sign(curvature) * moment
-    return out
-
-
-@wp.func
-def muscle_moment(curvature: wp.float64, left: wp.float64, right: wp.float64, body: Body):
-    """G p max(0, 1 - kappa / kappa_full) of the left muscle minus the same of the right one at -kappa."""
-    return body.gain * (
-        left * wp.max(_zero, _one - curvature / body.full) - right * wp.max(_zero, _one + curvature / body.full)
-    )
 
 
 @wp.func
@@ -255,12 +177,6 @@ def sweep_forward(row: int, num: int, gains: wp.array2d(dtype=Gain), motions: wp
         motions[row, i + 1] = x
         fastest = wp.max(fastest, wp.dot(x.e, x.e))
     return wp.sqrt(fastest)
-
-
-@wp.func
-def growth_force(bends: wp.float64, length: wp.float64, body: Body):
-    """F = max(0, A (P - P_y) - q L exp(mu_c sum |dtheta|)): pressure minus the tail's drag, which grows around bends."""
-    return wp.max(_zero, body.head - body.tail_drag * length * wp.exp(body.tail_friction * bends))
 
 
 @wp.func

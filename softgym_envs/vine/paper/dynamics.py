@@ -16,8 +16,9 @@ from ...core.simulator import check_number
 from ...core.warp_engine import Program, WarpEngine, WarpSimulator
 from ..geometry import shape_arrays
 from ..parameters import PaperParameters
+from .memory import World, workspace
 from .model import PaperModel
-from .stepping import World, rollout_kernel, workspace
+from .stepping import rollout_kernel
 
 Array = NDArray[np.float64]
 

@@ -21,10 +21,9 @@ from __future__ import annotations
 
 import warp as wp
 
-from ...core.warp_memory import Memory
-from ..boxqp import HIGH, LINEAR, LOW, BoxProgram, X, box_program, box_qp
-from ..chain import Gain, Motion, Spread, Stage, Value, backward, covary, feedback, forward, impulse, record, respond, spread
-from ..geometry import CIRCLE, Shape, face_distance
+from ..chain import Gain, Motion, Stage, Value, backward, feedback, forward, record
+from .memory import Pair, Tube, Workspace, World, at, turn_left
+from .pushes import apply_pushes, find_pushes, push_matrix, solve_pushes
 
 SPEED_LIMIT = 1e4
 """[m/s, rad/s] A robot faster than this has diverged."""
@@ -34,85 +33,10 @@ _one = wp.constant(wp.float64(1.0))
 _two = wp.constant(wp.float64(2.0))
 _limit = wp.constant(wp.float64(SPEED_LIMIT))
 _reach = wp.constant(wp.float64(5e-3))
-_endless = wp.constant(wp.float64(1e30))
-_tiny = wp.constant(wp.float64(1e-14))
-_small_w = wp.constant(wp.float64(1e-12))
-_small_x = wp.constant(wp.float64(1e-16))
 _small_angle = wp.constant(wp.float64(1e-2))
 _c6, _c24, _c120, _c720 = (wp.constant(wp.float64(1.0 / n)) for n in (6, 24, 120, 720))
 _half = wp.constant(wp.float64(0.5))
 MASS, INERTIA, STIFFNESS, DAMPING = (wp.constant(k) for k in range(4))
-
-
-@wp.struct
-class World:
-    """Structure: L, d, tube radius, heading at the base, dt, largest growth speed; obstacles, their poses and corners."""
-
-    links: int
-    d: wp.float64
-    radius: wp.float64
-    heading: wp.float64
-    dt: wp.float64
-    max_growth: wp.float64
-    shapes: wp.array(dtype=Shape)
-    poses: wp.array(dtype=wp.vec3d)
-    corners: wp.array(dtype=wp.vec2d)
-
-
-@wp.struct
-class Tube:
-    """Constants of one row: mass and inertia of a body, stiffness and damping of a pin."""
-
-    m: wp.float64
-    inertia: wp.float64
-    k: wp.float64
-    c: wp.float64
-
-
-@wp.struct
-class Pair:
-    """A link: directions of its bodies, and v_p = v_a + alpha + beta w, w_p = gamma + delta w, w = w_a."""
-
-    ta: wp.vec2d
-    tp: wp.vec2d
-    alpha: wp.vec2d
-    beta: wp.vec2d
-    gamma: wp.float64
-    delta: wp.float64
-
-
-@wp.struct
-class Push:
-    """A contact: its link, the row d . e + bn w + bias >= 0 (bias holds Phi/h), and the covariance of the row."""
-
-    link: int
-    d: wp.vec2d
-    bn: wp.float64
-    bias: wp.float64
-    z: wp.vec3d
-
-
-@wp.struct
-class Workspace:
-    """Scratch memory: one row per robot, overwritten by every step."""
-
-    pairs: wp.array2d(dtype=Pair)
-    gains: wp.array2d(dtype=Gain)
-    motions: wp.array2d(dtype=Motion)
-    pushes: wp.array2d(dtype=Push)
-    qp: BoxProgram
-
-
-def workspace(links: int, rows: int) -> Memory:
-    """Scratch memory for so many links and contacts."""
-    chain = {"pairs": links, "gains": links, "motions": links + 1, "pushes": rows}
-    return Memory(Workspace, chain, parts={"qp": box_program(rows)})
-
-
-@wp.func
-def turn_left(t: wp.vec2d):
-    """n = (-sin, cos) of t = (cos, sin)."""
-    return wp.vec2d(-t[1], t[0])
 
 
 @wp.func
@@ -125,12 +49,6 @@ def turned(t: wp.vec2d, angle: wp.float64):
         c = wp.cos(angle)
         s = wp.sin(angle)
     return wp.vec2d(c * t[0] - s * t[1], s * t[0] + c * t[1])
-
-
-@wp.func
-def at(row: int, place: int, state: wp.array2d(dtype=wp.float64)):
-    """x, y, theta of a body, or their rates."""
-    return wp.vec3d(state[row, 3 * place], state[row, 3 * place + 1], state[row, 3 * place + 2])
 
 
 @wp.func
@@ -233,136 +151,6 @@ def sweep_out(row: int, links: int, start: Motion, gains: wp.array2d(dtype=Gain)
         motions[row, i + 1] = x
         fastest = wp.max(fastest, wp.dot(x.e, x.e))
     return fastest
-
-
-@wp.func
-def distance_to(m: int, p: wp.vec2d, to: wp.vec2d, world: World):
-    """(signed distance, normal) of the point p and obstacle m, whose place it is `to` away from."""
-    shape = world.shapes[m]
-    found = wp.vec3d(_zero, _zero, _zero)
-    if shape.kind == CIRCLE:
-        distance = wp.length(to)
-        found = wp.vec3d(distance - shape.radius, to[0] / distance, to[1] / distance)
-    else:
-        found = face_distance(p, shape.first, shape.count, world.corners)
-    return found
-
-
-@wp.func
-def push_at(i: int, gap: wp.float64, n: wp.vec2d, pair: Pair, world: World):
-    """The row of link i's contact point along the normal n."""
-    lever = world.d * wp.dot(n, turn_left(pair.tp))
-    push = Push()
-    push.link = i
-    push.d = n
-    push.bn = world.d * wp.dot(n, turn_left(pair.ta)) + wp.dot(n, pair.beta) + lever * pair.delta
-    push.bias = gap / world.dt + wp.dot(n, pair.alpha) + lever * pair.gamma
-    return push
-
-
-@wp.func
-def find_pushes(row: int, reach: wp.float64, world: World, state: wp.array2d(dtype=wp.float64), work: Workspace):
-    """Contact points nearer than `reach` to an obstacle, in the order of the links. -> how many, stored or not."""
-    count = int(0)
-    for i in range(world.links):
-        pair = work.pairs[row, i]
-        q = at(row, 2 * i + 1, state)
-        p = wp.vec2d(q[0], q[1]) + world.d * pair.tp
-        for m in range(world.shapes.shape[0]):
-            to = p - wp.vec2d(world.poses[m][0], world.poses[m][1])
-            limit = world.shapes[m].bound + world.radius + reach
-            if wp.dot(to, to) < limit * limit:
-                found = distance_to(m, p, to, world)
-                gap = found[0] - world.radius
-                if gap < reach:
-                    push = push_at(i, gap, wp.vec2d(found[1], found[2]), pair, world)
-                    work.pushes[row, wp.min(count, work.pushes.shape[1] - 1)] = push
-                    count += 1
-    return count
-
-
-@wp.func
-def push_matrix(
-    row: int,
-    count: int,
-    work: Workspace,
-):
-    """W = L M^-1 L' on the constraints' tangent space."""
-    covariance = Spread()
-    done = int(0)
-    for i in range(work.pushes[row, count - 1].link + 1):
-        gain = work.gains[row, i]
-        covariance = spread(covariance, gain)
-        while done < count and work.pushes[row, wp.min(done, count - 1)].link == i:
-            push = work.pushes[row, done]
-            r = wp.vec3d(push.d[0], push.d[1], push.bn - wp.dot(push.d, gain.b))
-            push.z = covary(covariance, r)
-            work.pushes[row, done] = push
-            place = i + 0
-            for back in range(done + 1):
-                c = done - back
-                other = work.pushes[row, c]
-                while place > other.link:
-                    r = respond(r, work.gains[row, place])
-                    place -= 1
-                value = wp.dot(other.z, r)
-                work.qp.matrix[row, c * count + done] = value
-                work.qp.matrix[row, done * count + c] = value
-            done += 1
-    for c in range(count):
-        work.qp.matrix[row, c * count + c] = work.qp.matrix[row, c * count + c] * (_one + _tiny)
-
-
-@wp.func
-def apply_pushes(
-    row: int,
-    count: int,
-    work: Workspace,
-):
-    """Impulses into the links' feedback."""
-    last = int(count - 1)
-    p = wp.vec3d(_zero, _zero, _zero)
-    outermost = work.pushes[row, count - 1].link
-    for back in range(outermost + 1):
-        i = outermost - back
-        at_e = wp.vec2d(_zero, _zero)
-        at_w = wp.float64(0.0)
-        while last >= 0 and work.pushes[row, wp.max(last, 0)].link == i:
-            push = work.pushes[row, last]
-            n = work.qp.vectors[row, X * count + last]
-            at_e = at_e + n * push.d
-            at_w += n * push.bn
-            last -= 1
-        gain = work.gains[row, i]
-        before, df = impulse(p, at_e, at_w, gain)
-        gain.f = gain.f + df
-        work.gains[row, i] = gain
-        p = before
-
-
-@wp.func
-def solve_pushes(
-    row: int,
-    count: int,
-    work: Workspace,
-):
-    """The dual program: impulses >= 0 of gaps that do not close. -> 1, or 0 if it was not solved."""
-    needed = int(0)
-    for c in range(count):
-        push = work.pushes[row, c]
-        value = wp.dot(push.d, work.motions[row, push.link].e) + push.bn * work.motions[row, push.link + 1].w + push.bias
-        work.qp.vectors[row, LINEAR * count + c] = value
-        work.qp.vectors[row, LOW * count + c] = _zero
-        work.qp.vectors[row, HIGH * count + c] = _endless
-        work.qp.vectors[row, X * count + c] = _zero
-        work.qp.side[row, c] = -1
-        if value < _zero:
-            work.qp.side[row, c] = 0
-            needed = 1
-    good = int(1)
-    if needed == 1:
-        good = 2 * box_qp(row, count, _small_x, _small_w, work.qp)
-    return good
 
 
 @wp.func
