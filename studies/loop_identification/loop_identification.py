@@ -324,7 +324,8 @@ def table(rows: list[dict[str, Any]]) -> str:
             f"| {entry['cost']:.3g} |"
         )
     for links, minutes in PAPER.items():
-        lines.append(f"| {links} | the paper, on its own recording | 75 | {60 * minutes:.0f} | - | - | - | - |")
+        iterations = 75 if links == 12 else "not stated"
+        lines.append(f"| {links} | the paper, on its own recording | {iterations} | {60 * minutes:.0f} | - | - | - | - |")
     return head + "\n".join(lines) + "\n"
 
 
