@@ -11,7 +11,7 @@ help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 demo: $(READY)  ## Run the main job at small scale; prints where the report is
-	$(BIN)/python scripts/demo.py
+	$(BIN)/python scripts/demo.py TensegrityRoll-v0
 
 test: check  ## Run all checks and all tests
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile

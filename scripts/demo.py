@@ -1,6 +1,6 @@
 """The main job at small scale, in a few minutes: record, identify, plan, transfer, report.
 
-    softgym-envs demo                          # a SUPERball rolls
+    softgym-envs demo TensegrityRoll-v0        # a SUPERball rolls: make demo
     softgym-envs demo VineGrow-v0              # any id that its room declares a study of
 
 1. Record the room's experiments on the truth, one recording of each.
@@ -56,7 +56,7 @@ OURS, THEIRS, AGAIN = "identified engine", "truth, open loop", "truth, replanned
 class Args:
     """How much to do."""
 
-    id: Annotated[str, tyro.conf.Positional] = "TensegrityRoll-v0"
+    id: Annotated[str, tyro.conf.Positional]
     """Environment id whose room declares a study of it."""
     seed: int = 0
     """Seed of recordings and planning."""

@@ -28,7 +28,7 @@ from softgym_envs.rooms import tasks
 class Args:
     """Drive a robot with the keyboard, or watch a policy drive it."""
 
-    env: Annotated[str, tyro.conf.Positional] = "TensegrityRoll-v0"
+    env: Annotated[str, tyro.conf.Positional]
     """Id of the environment."""
     backend: str = "native"
     """Our engine, a truth of the room such as "mujoco", or "package.module:function"."""

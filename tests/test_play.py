@@ -120,8 +120,11 @@ def test_files_that_could_not_be_written_are_refused_before_the_first_step(play,
         ({"headless_frames": -4}, "headless_frames is -4"),
     ):
         with pytest.raises(OptionError, match=message):
-            play.play(play.Args(options=PlayOptions(**arguments)))
-    assert play.main(play.Args(options=PlayOptions(headless_frames=-4))) == 2 and "error: headless" in capsys.readouterr().err
+            play.play(play.Args("TensegrityRoll-v0", options=PlayOptions(**arguments)))
+    assert (
+        play.main(play.Args("TensegrityRoll-v0", options=PlayOptions(headless_frames=-4))) == 2
+        and "error: headless" in capsys.readouterr().err
+    )
     assert list(tmp_path.iterdir()) == []
 
 
