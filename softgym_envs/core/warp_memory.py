@@ -26,6 +26,7 @@ def stage(function: Callable[..., None]) -> Any:
     """A `wp.func` that writes to the tape and returns nothing: the backward pass does not run it again.
 
     It becomes part of the function that calls it: no argument is copied, and no adjoint of a struct has to be in memory.
+    Warp's kernel cache does not notice when a `wp.func` becomes a stage: change its text, or empty the cache.
     """
     made: Any = wp.func(function, inline=True)
     made.skip_replay = True
