@@ -109,7 +109,8 @@ class TensegritySimulator(AdjointSimulator):
     def engine(self) -> WarpEngine:
         """The Warp side of this simulator."""
         count, num_constants = self.model.num_rods, len(TensegrityParameters.names()) + len(self.residual)
-        program = Program(rollout_kernel, tape(count), workspace(count))
+        patch = self.contact == "patch"
+        program = Program(rollout_kernel, tape(count, patch=patch), workspace(count, patch=patch))
         return WarpEngine(program, [self._world()], self.nx, self.nu, num_constants, self.device)
 
     def _world(self) -> Any:

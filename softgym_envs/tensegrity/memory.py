@@ -89,16 +89,16 @@ class Workspace:
     vector: wp.array2d(dtype=wp.float64)
 
 
-def tape(num_rods: int) -> Memory:
-    """The tape of a robot."""
+def tape(num_rods: int, *, patch: bool) -> Memory:
+    """The tape of a robot; arrays of mode patch are empty in the other modes."""
     twice = dict.fromkeys(("nodes", "forces"), 2 * num_rods)
-    once = dict.fromkeys(("axes", "predicted", "twists", "push", "turn", "settled", "steps"), num_rods)
-    return Memory(Tape, {**twice, **once, "touching": num_rods + 1}, {"bodies": num_rods})
+    once = dict.fromkeys(("axes", "twists", "push", "turn"), num_rods)
+    group = dict.fromkeys(("predicted", "settled", "steps"), num_rods if patch else 0)
+    return Memory(Tape, {**twice, **once, **group, "touching": num_rods + 1 if patch else 0}, {"bodies": num_rods})
 
 
-def workspace(num_rods: int) -> Memory:
-    """The working memory of a robot."""
-    size = 6 * num_rods
-    each = dict.fromkeys(("members", "twists", "steps", "slopes"), num_rods)
-    pairs = max(num_rods * (num_rods - 1) // 2, 1)
-    return Memory(Workspace, {**each, "pairs": pairs, "matrix": size * size, "vector": size})
+def workspace(num_rods: int, *, patch: bool) -> Memory:
+    """The working memory of a robot, empty but in mode patch."""
+    rods = num_rods if patch else 0
+    each = dict.fromkeys(("members", "twists", "steps", "slopes"), rods)
+    return Memory(Workspace, {**each, "pairs": rods * (rods - 1) // 2, "matrix": (6 * rods) ** 2, "vector": 6 * rods})
