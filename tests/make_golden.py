@@ -53,7 +53,7 @@ def derivatives(simulator: Simulator) -> Arrays:
 
 
 def everything() -> dict[str, Callable[[], Arrays]]:
-    """Name -> what makes its arrays, for every world and engine of the rooms on the list that are in this repository."""
+    """Name -> what makes its arrays: every world of the rooms on the list, and every engine with its ids' models."""
     from softgym_envs.rooms import LIST, room
 
     makers: dict[str, Callable[[], Arrays]] = {}
@@ -61,7 +61,7 @@ def everything() -> dict[str, Callable[[], Arrays]]:
         for entry in found.tasks:
             for backend in ("native", *found.truths):
                 makers[f"{entry.id}/{backend}"] = lambda env_id=entry.id, backend=backend: world(env_id, backend)
-        for model in found.models:
+        for model in dict.fromkeys((next(iter(found.models)), *(entry.model for entry in found.tasks))):
             makers[f"{found.name}/{model}"] = lambda found=found, model=model: derivatives(found.simulator(model))
     return makers
 
