@@ -1,8 +1,9 @@
 """Planners and learners on any `softgym_envs.core.simulator.Simulator`: iLQG, sample-based iLQG, MPC; they know no robot."""
 
+from .planning.backward import box_qp
 from .planning.cost import Cost, Expansion, FeatureCost
 from .planning.gps import GPSOptions, plan_gps
-from .planning.ilqg import ILQGOptions, box_qp, plan_ilqg
+from .planning.ilqg import ILQGOptions, plan_ilqg
 from .planning.mpc import ILQGController, PlanningTimes, SamplingController, SamplingOptions
 from .planning.plan import (
     IterLog,

@@ -56,7 +56,7 @@ Sensors = Literal["markers", "joints"]
 
 JOINTS = 10
 LENGTH = 0.1
-"""Of a link [m]."""
+"""A link's length [m]."""
 DT = 0.002
 """Physics step [s]."""
 SUBSTEPS = 5

@@ -31,11 +31,11 @@ class Args:
     """What to measure."""
 
     links: int = 12
-    """Of the loop."""
+    """Links of the loop."""
     steps: int = 2000
-    """Of the motion (20 s)."""
+    """Rows of the motion (20 s)."""
     casadi_steps: int = 100
-    """Of CasADi's motion: it is slow."""
+    """Rows of CasADi's motion: it is slow."""
     rounds: int = 5
     """Repetitions; the median counts."""
     out: Path | None = None

@@ -3,7 +3,6 @@
 import base64
 import csv
 import dataclasses
-import importlib.util
 import json
 import os
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 import pytest
+from helpers import load_script
 from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.utils import LinearSchedule
 
@@ -252,12 +252,8 @@ def test_a_share_is_wilsons(hits, count):
     "folder, env_id, least",
     [("vine_policy", "VineGrow-v0", 0.0), ("rl_roll", "TensegrityRoll-v0", -40.0)],  # it comes nearer; standing still is -50
 )
-def test_a_policy_of_the_results_runs_in_both_backends(monkeypatch, tmp_path, folder, env_id, least):
-    root = Path(__file__).parents[1]
-    spec = importlib.util.spec_from_file_location("evaluate_script", root / "scripts" / "evaluate.py")
-    script = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "evaluate_script", script)
-    spec.loader.exec_module(script)
+def test_a_policy_of_the_results_runs_in_both_backends(tmp_path, folder, env_id, least):
+    root, script = Path(__file__).parents[1], load_script("scripts/evaluate.py")
     policy = root / "results" / folder / "policy.zip"
     fit = root / "results" / folder / "fit.toml"
     assert policy.stat().st_size < 800_000
@@ -321,11 +317,8 @@ def test_a_worker_keeps_its_budget_and_counts_it(tmp_path):
     assert record["truth_steps"]["train"] == 0 and record["model_steps"] == 6400
 
 
-def test_the_script_trains_resumes_and_draws(monkeypatch, tmp_path, capsys):
-    spec = importlib.util.spec_from_file_location("train_script", Path(__file__).parents[1] / "scripts" / "train.py")
-    script = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "train_script", script)
-    spec.loader.exec_module(script)
+def test_the_script_trains_resumes_and_draws(tmp_path, capsys):
+    script = load_script("scripts/train.py")
     arguments = {"id": "TensegrityCrawl-v0", "num_envs": 4, "episodes": 1, "checkpoint_every": 128, "out": tmp_path}
     assert script.main(script.Args(steps=256, **arguments)) == 0
     assert script.main(script.Args(steps=512, resume=True, **arguments)) == 0

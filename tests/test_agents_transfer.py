@@ -1,16 +1,15 @@
 """The transfer protocol: statistics against scipy and known coverage, random forces, networks, whole studies."""
 
-import importlib.util
 import json
 import pickle
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from agents_models import Linear, OneConstant, Pendulum
+from helpers import load_script
 from scipy import stats
 from transfer_case import TRUE_GAIN, PendulumCase
 
@@ -503,17 +502,8 @@ def test_draw_keeps_the_center_first():
 # --- the script ---------------------------------------------------------------------------------------------------------
 
 
-def load_script(name, monkeypatch):
-    spec = importlib.util.spec_from_file_location(f"{name}_script", Path(__file__).parents[1] / "scripts" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, f"{name}_script", module)
-    monkeypatch.syspath_prepend(str(Path(spec.origin).parent))  # as for a script: modules beside it
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_smoke_study_ends_in_a_report(monkeypatch, tmp_path, capsys):
-    script = load_script("transfer", monkeypatch)
+    script = load_script("scripts/transfer.py")
     conditions = ("zero", "nominal", "forces", "identified", "truth_budget", "truth")
     arguments = {"study": Path("smoke"), "workers": 1, "out": tmp_path}
     assert script.main(script.Args(**arguments, conditions=conditions)) == 0
@@ -572,7 +562,7 @@ def test_a_vine_starts_straight_and_its_goal_is_free_and_out_of_reach(scene):
 
 
 def test_a_vine_study_identifies_the_twin_and_ends_in_a_report(monkeypatch, tmp_path):
-    script = load_script("transfer", monkeypatch)
+    script = load_script("scripts/transfer.py")
     case = room_case("VineGrow-v0")
     found = case.fit(case.record(np.random.default_rng(1), 2000)).parameters
     for name in case.recipe.guess:
@@ -588,7 +578,7 @@ def test_a_vine_study_identifies_the_twin_and_ends_in_a_report(monkeypatch, tmp_
 
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*/study.toml")), ids=lambda path: path.parent.name)
 def test_every_study_in_the_repository_is_consistent(monkeypatch, path):
-    script = load_script("transfer", monkeypatch)
+    script = load_script("scripts/transfer.py")
     case, study = script.chosen(script.Args(study=path))
     assert study == read_study(path).study and study.name == path.parent.name
     assert study.jobs(CONDITIONS) and study.thresholds

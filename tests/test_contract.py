@@ -57,7 +57,7 @@ def as_they_are(simulator: Any, states: Array) -> Array:
 
 
 class Ways(NamedTuple):
-    """Of a room: states that a simulator visits, where it has derivatives, and what to vary."""
+    """What a room gives: states that a simulator visits, where it has derivatives, and what to vary."""
 
     states: Callable[[Any, np.random.Generator, int], Array] = any_states
     smooth: Callable[[Any, Array], Array] = as_they_are
@@ -67,7 +67,7 @@ class Ways(NamedTuple):
     substeps: int = 20
     """Physics steps of a control step."""
     share: float = 1.0
-    """Of the largest controls; less where no robot bears them for long."""
+    """Share of the largest controls; less where no robot bears them for long."""
     rounding: float = 1.0
     """How much larger than that of a state the rounding of a step is: 10 / dt where speeds are differences."""
 

@@ -1,20 +1,14 @@
 """The demo runs any id whose room declares a study of it, and ends in a page."""
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
 
 import pytest
+from helpers import load_script
 
 
 @pytest.fixture(scope="module")
 def demo():
-    spec = importlib.util.spec_from_file_location("demo_script", Path(__file__).parents[1] / "scripts" / "demo.py")
-    script = sys.modules["demo_script"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    yield script
-    del sys.modules["demo_script"]
+    return load_script("scripts/demo.py")
 
 
 def test_a_vine_is_recorded_identified_planned_and_transferred(demo, tmp_path):

@@ -1,12 +1,9 @@
 """What SlidingBlock-v0 means: goals, rewards, success, hidden friction, pictures, bad keywords."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import gymnasium as gym
 import numpy as np
 import pytest
+from helpers import load_script
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core.errors import FileFormatError, OptionError, StructureError
@@ -84,10 +81,7 @@ def test_friction_is_drawn_anew_and_hidden():
 
 def test_finding_friction_out_pays():
     """At 5 mm, over ten episodes: who learns friction from the own pushes gets there, who assumes the middle mostly not."""
-    path = Path(__file__).parents[1] / "studies" / "adaptive" / "adaptive.py"
-    spec = importlib.util.spec_from_file_location("study_adaptive", path)
-    study = sys.modules["study_adaptive"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(study)
+    study = load_script("studies/adaptive/adaptive.py")
     ends = {kind: [study.run(kind, seed, 0.005) for seed in range(10)] for kind in study.KINDS}
     reached = {kind: sum(end.success for end in found) for kind, found in ends.items()}
     assert min(reached["knows"], reached["learns"]) >= reached["assumes"] + 3

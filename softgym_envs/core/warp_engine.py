@@ -1,4 +1,4 @@
-"""Everything NVIDIA Warp in one place: devices, launches over threads, recorded rollouts and their gradients, the torch bridge.
+"""Everything NVIDIA Warp in one place: devices, launches over threads, recorded rollouts and their gradients.
 
 A room writes its physics once, as a Warp kernel in which one thread runs one row of the batch through a whole rollout
 (the loops over control steps and substeps are inside the kernel: a launch per substep would cost 10-20 times as much).
@@ -27,7 +27,6 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -41,11 +40,9 @@ import numpy as np
 import warp as wp
 
 from . import warp_check
-from .base import RolledSimulator
 from .errors import OptionError
 from .fork import ForkLock
-from .parameters import Parameters
-from .simulator import Array, Gradient, IntArray, Linearization, check_number
+from .simulator import Array, Gradient, IntArray
 from .warp_memory import Memory, blank
 
 wp.config.log_level = wp.LOG_ERROR if hasattr(wp, "LOG_ERROR") else 40
@@ -381,112 +378,3 @@ def check_device(device: str) -> str:
     if device not in known and not (device == "cuda" and wp.is_cuda_available()):
         raise OptionError(f"device is {device!r}, this machine has {', '.join(known)}")
     return device
-
-
-def torch_rollout(engine: WarpEngine, state: Any, controls: Any, constants: Any, substeps: int) -> Any:
-    """`WarpEngine.rollout` for torch tensors (float64, CPU), with gradients for all three arguments.
-
-    Args:
-        engine: The room's engine.
-        state: (B, nx) tensor.
-        controls: (B, T, nu) tensor.
-        constants: (B, P) tensor.
-        substeps: Physics steps per control step.
-
-    Returns:
-        states (B, T+1, nx). Rows that fail keep their last good state and have gradient NaN.
-    """
-    import torch
-
-    class Rollout(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: torch.Tensor, u: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
-            ctx.save_for_backward(x, u, p)
-            states, _ = engine.rollout(_numpy(x), _numpy(u), _numpy(p), substeps)
-            return torch.from_numpy(states)
-
-        @staticmethod
-        def backward(ctx: Any, cotangent: torch.Tensor) -> Any:
-            x, u, p = (_numpy(saved) for saved in ctx.saved_tensors)
-            pulled = engine.vjp(x, u, p, substeps, _numpy(cotangent))
-            return tuple(torch.from_numpy(g) for g in (pulled.state, pulled.controls, pulled.constants))
-
-    return Rollout.apply(state, controls, constants)  # type: ignore[no-untyped-call]
-
-
-def _numpy(tensor: Any) -> Array:
-    return np.ascontiguousarray(tensor.detach().numpy(), dtype=np.float64)
-
-
-class _OnDevice(RolledSimulator):
-    """What all simulators with Warp kernels share."""
-
-    device: str
-
-    @property
-    @abstractmethod
-    def engine(self) -> WarpEngine:
-        """The Warp side of this simulator."""
-
-    def check_options(self) -> None:
-        """Raise `OptionError` if `dt` is not positive or the device is unknown."""
-        check_number("dt", self.dt, positive=True, unit="s")
-        check_device(self.device)
-
-
-class WarpSimulator(_OnDevice):
-    """A simulator with kernels that run forward only; derivatives are differences."""
-
-    def _linearize(self, state: Array, control: Array, constants: Array, substeps: int) -> Linearization:
-        return self._differences(state, control, constants, substeps)
-
-
-class AdjointSimulator(_OnDevice):
-    """A simulator with kernels that run backward too; see `core.simulator.Differentiable`."""
-
-    exact = True
-
-    def vjp(
-        self, state: Array, controls: Array, cotangent: Array, parameters: Parameters | None = None, *, substeps: int = 1
-    ) -> Gradient:
-        """See `Differentiable.vjp`."""
-        found = self._pull(state, controls, cotangent, parameters, substeps)
-        return found._replace(constants=found.constants[:, : found.constants.shape[1] - len(self.weights)])
-
-    def torch_rollout(self, state: Any, controls: Any, constants: Any, *, substeps: int = 1) -> Any:
-        """`rollout` for torch tensors with autograd; constants is a (B, P) tensor in the order of `to_vector`."""
-        if self.weights:
-            import torch
-
-            weights = torch.tensor(self.weights, dtype=constants.dtype).expand(len(constants), -1)
-            constants = torch.cat([constants, weights], dim=1)
-        return torch_rollout(self.engine, state, controls, constants, substeps)
-
-    def _pull(self, state: Array, controls: Array, cotangent: Array, parameters: Parameters | None, substeps: int) -> Gradient:
-        """Pull-back to constants and weights."""
-        state, controls, constants, cotangent = self._checked_cotangent(state, controls, cotangent, parameters, substeps)
-        return self.engine.vjp(state, controls, self._columns(constants), substeps, cotangent)
-
-    def _linearize(self, state: Array, control: Array, constants: Array, substeps: int) -> Linearization:
-        """One pull-back per tangent direction, all in one batch."""
-        controls = control[:, None]
-        end = self._rollout(state, controls, constants, substeps)[0][:, 1]
-        out_of, into = self.layout.difference_jacobian(end), self.layout.retract_jacobian(state)
-        chunk = self.engine.rows_recorded_at_once(substeps, self.n)
-        parts = []
-        for first in range(0, len(state), chunk):
-            rows = slice(first, first + chunk)
-            parts.append(self._pulled(state[rows], controls[rows], constants[rows], substeps, out_of[rows], into[rows]))
-        return Linearization(*(np.concatenate(part) for part in zip(*parts, strict=True)))
-
-    def _pulled(
-        self, state: Array, controls: Array, constants: Array, substeps: int, out_of: Array, into: Array
-    ) -> Linearization:
-        rows, n = len(state), self.n
-        cotangent = np.zeros((rows * n, 2, self.nx))
-        cotangent[:, 1] = out_of.reshape(rows * n, self.nx)
-        spread = [np.repeat(a, n, axis=0) for a in (state, controls, self._columns(constants))]
-        pulled = self.engine.vjp(spread[0], spread[1], spread[2], substeps, cotangent)
-        A = pulled.state.reshape(rows, n, self.nx) @ into
-        C = pulled.constants.reshape(rows, n, -1)[:, :, : constants.shape[1]]
-        return Linearization(A, pulled.controls.reshape(rows, n, self.nu), C)

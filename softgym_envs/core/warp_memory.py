@@ -41,10 +41,10 @@ class Memory:
     counts: Mapping[str, int]
     """Columns of each array, by its name."""
     views: Mapping[str, int] = field(default_factory=dict)
-    """Of a tape: arrays on the state's own memory, so many structs from its first entry on, made of float64 only: one load in
+    """A tape's arrays on the state's own memory, so many structs from its first entry on, made of float64 only: one load in
     place of many."""
     parts: Mapping[str, Memory] = field(default_factory=dict)
-    """Of a workspace: fields that are such structs themselves."""
+    """A workspace's fields that are such structs themselves."""
 
     @property
     def row_bytes(self) -> int:

@@ -62,9 +62,9 @@ class LoopModel:
     links: int = 12
     """Links of the loop; 12 and 6 in the paper."""
     radius: float = 0.355
-    """Of the circle through the joints [m]."""
+    """Radius of the circle through the joints [m]."""
     mass: float = 0.132
-    """Of the loop [kg]."""
+    """The loop's mass [kg]."""
     tube_radius: float = 0.02
     """[m]"""
     start: tuple[float, ...] = START
@@ -72,7 +72,7 @@ class LoopModel:
     servo_stiffness: tuple[float, ...] = (0.0,) * 7
     """(7,) of the arm's own controller, which pulls its joints to `start` [N m/rad]; 0: torques only, as in the paper."""
     servo_damping: float = 0.0
-    """Of that controller, in every joint of the arm [N m s/rad]."""
+    """That controller's damping in every joint of the arm [N m s/rad]."""
     command_margin: float = 0.0
     """[rad] Commands may exceed the motors' efforts by what the controller's springs pull at this angle."""
     control_names = ARM

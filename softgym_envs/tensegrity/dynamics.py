@@ -19,8 +19,9 @@ from ..core import warp_engine
 from ..core.errors import OptionError, StructureError
 from ..core.parameters import Parameters
 from ..core.simulator import IntArray, check_array
-from ..core.warp_engine import AdjointSimulator, Program, WarpEngine
+from ..core.warp_engine import Program, WarpEngine
 from ..core.warp_memory import view_rows
+from ..core.warp_simulator import AdjointSimulator
 from .cables import Link
 from .contact import MODES
 from .memory import World, tape, workspace
