@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from softgym_envs.core.errors import OptionError
 
 from .policy import Policy
+
+Controller = Callable[[Any], Policy]
+"""Vector environment -> policy: what drives its episodes, which may look into the environment; see `Room.controllers`."""
 
 
 class Evaluation(NamedTuple):
@@ -28,10 +31,29 @@ class Evaluation(NamedTuple):
 def evaluate(
     policy: Policy | None, env_id: str, *, episodes: int, seed: int, keywords: Mapping[str, Any] | None = None
 ) -> Evaluation:
-    """Returns of whole episodes, all side by side: episode i begins from seed + i, whatever the policy.
+    """Returns of whole episodes of a policy, or of no action (None); see `evaluate_controller`."""
+    chosen: Controller = zero if policy is None else lambda envs: policy
+    return evaluate_controller(chosen, env_id, episodes=episodes, seed=seed, keywords=keywords)
+
+
+def zero(envs: Any) -> Policy:
+    """The controller that does nothing."""
+    return lambda observation: np.zeros(envs.action_space.shape, dtype=np.float32)
+
+
+def uniform(envs: Any) -> Policy:
+    """The controller that acts at random, anew in every step and always alike."""
+    rng, shape = np.random.default_rng(0), envs.action_space.shape
+    return lambda observation: rng.uniform(-1.0, 1.0, shape).astype(np.float32)
+
+
+def evaluate_controller(
+    controller: Controller, env_id: str, *, episodes: int, seed: int, keywords: Mapping[str, Any] | None = None
+) -> Evaluation:
+    """Returns of whole episodes, all side by side: episode i begins from seed + i, whoever drives.
 
     Args:
-        policy: See `agents.learning.policy`; None: no action.
+        controller: See `Controller`.
         env_id: Of the environment.
         episodes: E
         seed: Of the first episode.
@@ -50,10 +72,9 @@ def evaluate(
         observation, _ = envs.reset(seed=seed)
         alive, returns = np.ones(episodes, dtype=np.bool_), np.zeros(episodes)
         success, failed = np.zeros(episodes), np.zeros(episodes)
-        zero = np.zeros((episodes, *(envs.single_action_space.shape or ())), dtype=np.float32)
+        policy = controller(envs.unwrapped)
         for _ in range(limit):
-            action = zero if policy is None else policy(observation)
-            observation, reward, terminated, truncated, info = envs.step(action)
+            observation, reward, terminated, truncated, info = envs.step(policy(observation))
             returns += np.where(alive, reward, 0.0)
             success = np.where(alive, info["is_success"], success)
             failed = np.where(alive, info["sim_failed"], failed)

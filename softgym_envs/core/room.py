@@ -74,6 +74,9 @@ class Room:
     """What transfer studies need beside: starts, first policies, ranges of constants; see `core.scenario`."""
     learning: str = ""
     """A mapping: id -> algorithm of reinforcement learning -> settings that differ from `agents.learning.rl.USUAL`."""
+    controllers: str = ""
+    """A mapping: id -> name -> function (vector environment) -> (observations (B, no) -> actions (B, na)). What its tasks are
+    judged by: "heuristic" or "planner" shows that a task can be done, "blind" does not see what it is about."""
     objectives: Mapping[str, str] = field(default_factory=dict)
     """Name -> a `core.objective.Objective`: what studies and planners minimise."""
     soak: str = ""
@@ -96,6 +99,11 @@ class Room:
         """Settings of an algorithm on one of the ids; empty where nothing is special."""
         settings: Mapping[str, Any] = load(self.learning).get(task_id, {}).get(algorithm, {}) if self.learning else {}
         return settings
+
+    def controllers_of(self, task_id: str) -> Mapping[str, Callable[[Any], Callable[[Any], Any]]]:
+        """Controllers of one of the ids by their names; see `controllers`."""
+        found: Mapping[str, Any] = load(self.controllers).get(task_id, {}) if self.controllers else {}
+        return found
 
     def model(self, given: Any = None) -> Any:
         """A structure by its name, from a TOML file, or the given one itself; None: the room's first.

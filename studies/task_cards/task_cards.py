@@ -1,0 +1,177 @@
+"""Cards of all tasks: success and return of every controller on both worlds and at every level, and control steps per second.
+
+    python studies/task_cards/task_cards.py                       # every id; measured entries stay: it goes on where it stopped
+    python studies/task_cards/task_cards.py --ids VineWall-v0 --again
+
+Controllers are no action ("zero"), actions at random ("random"), those that the room declares (`Room.controllers`), and the
+policies of results/, plainly and with sensor noise and delay. Episode i begins from the same seed for all of them. Writes
+results/task_cards/<id>.json, from which `make docs` makes the tables of docs/rooms.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import inspect
+import platform
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+import tyro
+
+from agents.learning.evaluation import Controller, Evaluation, evaluate_controller, uniform, zero
+from agents.learning.policy import load_policy
+from agents.study.statistics import share
+from softgym_envs.core.errors import SoftgymError
+from softgym_envs.core.files import provenance, read_json, write_json
+from softgym_envs.core.room import NATIVE
+from softgym_envs.core.task import load
+from softgym_envs.rooms import room_of_task, tasks
+
+LEVELS = (1.0, 2.0, 3.0)
+"""Where an id has levels; the truths play the first one only."""
+NOISY = {"sensor_noise": 0.02, "action_delay": 2}
+"""Conditions under which policies are judged too."""
+POLICIES = {"TensegrityRoll-v0": "results/rl_roll/policy.zip"}
+"""Id -> its policy, where it is not results/policies/<id>.zip."""
+BLIND = {"VineNavigate-v0": "VineGrow-v0", "VineSqueeze-v0": "VineGrow-v0", "VineWall-v0": "VineGrow-v0"}
+"""Id -> id whose policy sees the first entries of its observation only, and nothing of what is in the way."""
+ROWS = 64
+"""Of the batch whose speed is measured."""
+
+
+@dataclass(frozen=True)
+class Args:
+    """Measure task cards."""
+
+    ids: tuple[str, ...] = ()
+    """Which; none: all."""
+    backends: tuple[str, ...] = ()
+    """Which; none: our engine and every truth."""
+    episodes: int = 100
+    """Per entry."""
+    seed: int = 30_000_001
+    """Of the first episode; no training begins from it."""
+    again: bool = False
+    """Measure what is there, too."""
+    out: Path = Path("results/task_cards")
+    """Folder."""
+
+
+class Entry(NamedTuple):
+    """One line of a card."""
+
+    backend: str
+    controller: str
+    level: float | None
+    keywords: dict[str, Any]
+    drive: Controller
+
+
+def policy_file(task_id: str) -> Path | None:
+    """The id's policy, if there is one."""
+    path = Path(POLICIES.get(task_id, f"results/policies/{task_id}.zip"))
+    return path if path.is_file() else None
+
+
+def drivers(task_id: str) -> Iterator[tuple[str, dict[str, Any], Controller]]:
+    """Name, keywords of the environment, and controller."""
+    yield "zero", {}, zero
+    yield "random", {}, uniform
+    for name, controller in room_of_task(task_id).controllers_of(task_id).items():
+        yield name, {}, controller
+    other = policy_file(BLIND.get(task_id, ""))
+    if other is not None:
+        blind = load_policy(other)
+        size = blind.layers[0][0].shape[1]
+        yield f"policy of {BLIND[task_id]}", {}, lambda envs: lambda observation: blind(observation[:, :size])
+    own = policy_file(task_id)
+    if own is not None:
+        policy = load_policy(own)
+        yield "policy", {}, lambda envs: policy
+        yield "policy, noise and delay", NOISY, lambda envs: policy
+
+
+def entries(task_id: str, backends: tuple[str, ...]) -> Iterator[Entry]:
+    """Every line of an id's card."""
+    room = room_of_task(task_id)
+    levels = LEVELS if "level" in inspect.signature(load(room.task(task_id).build)).parameters else (None,)
+    for backend in backends or (NATIVE, *room.truths):
+        for level in levels if backend == NATIVE else levels[:1]:
+            for name, keywords, drive in drivers(task_id):
+                given = {} if level is None else {"level": level}
+                yield Entry(backend, name, level, {"backend": backend, **given, **keywords}, drive)
+
+
+def described(found: Evaluation) -> dict[str, Any]:
+    """Success with its Wilson interval, mean return with 1.96 standard errors."""
+    success, count = share(int(found.success.sum()), len(found.success)), len(found.returns)
+    half = 1.96 * float(found.returns.std(ddof=1)) / count**0.5
+    mean = float(found.returns.mean())
+    return {
+        "episodes": count, "success": success.value, "success_95": [success.low, success.high],
+        "return": mean, "return_95": [mean - half, mean + half], "failed": int(found.failed.sum()),
+    }  # fmt: skip
+
+
+def speed(task_id: str, backend: str) -> dict[str, float]:
+    """Control steps per second of processor time under random actions, one row and ROWS rows."""
+    found = {}
+    for name, rows, steps in (("single", 1, 200), ("batch", ROWS, 30)):
+        envs = gym.make_vec(f"softgym_envs:{task_id}", num_envs=rows, backend=backend)
+        policy = uniform(envs)
+        observation, _ = envs.reset(seed=0)
+        observation = envs.step(policy(observation))[0]
+        began = time.process_time()
+        for _ in range(steps):
+            observation = envs.step(policy(observation))[0]
+        found[name] = round(rows * steps / (time.process_time() - began), 1)
+        envs.close()
+    return {**found, "rows": ROWS}
+
+
+def measure(task_id: str, args: Args) -> None:
+    """Add to the id's card what it lacks, line by line."""
+    path = args.out / f"{task_id}.json"
+    card: dict[str, Any] = read_json(path) if path.is_file() else {"id": task_id, "runs": [], "speed": {}}
+    for entry in entries(task_id, args.backends):
+        key = {"backend": entry.backend, "controller": entry.controller, "level": entry.level}
+        kept = [run for run in card["runs"] if {name: run[name] for name in key} != key]
+        if len(kept) < len(card["runs"]) and not args.again:
+            continue
+        found = evaluate_controller(
+            entry.drive, f"softgym_envs:{task_id}", episodes=args.episodes, seed=args.seed, keywords=entry.keywords
+        )
+        run = {**key, **described(found)}
+        print(f"{task_id:24s} {entry.backend:8s} {entry.level or '':3} {entry.controller:26s} success {run['success']:.2f}"
+              f"  return {run['return']:9.3f}", flush=True)  # fmt: skip
+        card |= {"runs": [*kept, run], **provenance(machine=platform.processor() or platform.machine())}
+        write_json(path, card)
+    for backend in args.backends or (NATIVE, *room_of_task(task_id).truths):
+        if backend not in card["speed"] or args.again:
+            card["speed"][backend] = speed(task_id, backend)
+            write_json(path, card)
+
+
+def main(args: Args) -> int:
+    """Measure, write; 0 if all went well, 2 for bad input."""
+    np.seterr(all="ignore")
+    try:
+        for task_id in args.ids or [task.id for task in tasks()]:
+            measure(task_id, args)
+    except (SoftgymError, gym.error.Error) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Args, description=__doc__)))
