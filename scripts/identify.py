@@ -164,7 +164,8 @@ def problem_of(args: Args, recipe: Recipe, stage: Stage, simulator: Simulator, r
 
 def start_of(args: Args, simulator: Simulator) -> Any:
     """Constants before the fit."""
-    return type(simulator.default_parameters).load(args.start) if args.start else simulator.default_parameters
+    own = simulator.default_parameters
+    return type(own).load(args.start, own) if args.start else own
 
 
 def split_of(args: Args, recordings: TrajectorySet) -> DataSplit:
@@ -246,7 +247,8 @@ def one_stage(args: Args, recipe: Recipe, simulator: Simulator, recordings: Traj
 def whole_recipe(args: Args, recipe: Recipe, simulator: Simulator, recordings: TrajectorySet, progress: TextIO | None) -> int:
     """Fit all stages and report."""
     print(f"{len(recordings)} recordings, {recordings.num_steps} steps; stages {', '.join(s.name for s in recipe.stages)}")
-    start = start_of(args, simulator) if args.start else None
+    own = args.start is not None or str(args.model).endswith(".toml")  # then the recipe's guess is of another robot
+    start = start_of(args, simulator) if own else None
     found = run_recipe(
         recipe, simulator, recordings, start=start, out=args.out, resume=args.resume,
         announce=lambda name: print(f"stage {name}", flush=True), progress=progress, model=args.model or "",
@@ -262,7 +264,7 @@ def world(args: Args, room: Room) -> tuple[Recipe, Simulator, TrajectorySet]:
     if not room.recipe:
         raise OptionError(f"room {room.name!r} has no recipe: it cannot be identified")
     recipe: Recipe = load(room.recipe)
-    model, options = room.model(args.model), {**recipe.options, **options_from_text(args.option)}
+    model, options = room.model(args.model, args.start), {**recipe.options, **options_from_text(args.option)}
     simulator = room.simulator(model, options=options)
     method_of(args.method or stage_of(args, recipe).method).check(recipe)
     found = read(args)

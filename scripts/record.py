@@ -66,8 +66,11 @@ def record(args: Args) -> TrajectorySet:
     if not room.recipe:
         raise OptionError(f"room {room.name!r} has no recipe: nothing says what to record")
     recipe: Recipe = load(room.recipe)
-    truth = room.simulator(args.model, backend=args.backend, dt=args.dt, options=options_from_text(args.option))
-    constants = type(truth.default_parameters).load(args.params) if args.params else None
+    truth = room.simulator(
+        args.model, backend=args.backend, dt=args.dt, options=options_from_text(args.option), constants=args.params
+    )
+    own = truth.default_parameters
+    constants = type(own).load(args.params, own) if args.params else None
     if args.budget is not None:
         return recipe.record(truth, rng, steps=args.budget, parameters=constants).train
     names = args.experiment or tuple(experiment.name for experiment in recipe.experiments)

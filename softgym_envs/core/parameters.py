@@ -218,8 +218,8 @@ class Parameters:
         return path
 
     @classmethod
-    def load(cls: type[P], path: str | Path) -> P:
-        """Read a TOML file written by `save`, or by hand; constants that it does not name keep their defaults.
+    def load(cls: type[P], path: str | Path, base: P | None = None) -> P:
+        """Read a TOML file written by `save`, or by hand; constants that it does not name are those of `base`, else defaults.
 
         The table [constants] has entries `name = {value = ..., unit = "..."}` or `name = number`.
 
@@ -232,10 +232,20 @@ class Parameters:
         if kind != cls.__name__:
             raise ParameterError(f"{path} holds {kind}, this simulator takes {cls.__name__}")
         constants = document.get("constants")
+        return replace(base or cls(), **cls.read_table(path, constants))
+
+    @classmethod
+    def read_table(cls, path: str | Path, constants: Any) -> dict[str, float]:
+        """Values of a table [constants] of a TOML file.
+
+        Raises:
+            FileFormatError: It is no table, or a value is no number.
+            ParameterError: Unknown names, or wrong units.
+        """
         if not isinstance(constants, dict):
             raise FileFormatError(f"{path} has no table [constants]")
         cls.check_names(constants)
-        return cls(**{name: cls._read_constant(path, name, entry) for name, entry in constants.items()})
+        return {name: cls._read_constant(path, name, entry) for name, entry in constants.items()}
 
     @classmethod
     def _read_constant(cls, path: str | Path, name: str, entry: Any) -> float:

@@ -16,6 +16,7 @@ from typing import Any
 
 from .errors import OptionError
 from .files import parse_toml
+from .parameters import Parameters
 from .simulator import Simulator
 from .task import load
 
@@ -63,6 +64,9 @@ class Room:
     """Name -> function without arguments that makes a structure; the first one is the default."""
     read_model: str = ""
     """Path of a user's TOML file -> structure; "" if there is no such file."""
+    settle: str = ""
+    """(structure from a file, constants as `gym.make` takes them, or None) -> the structure in its rest pose with them; "" if
+    the file says the rest pose."""
     truths: Mapping[str, str] = field(default_factory=dict)
     """Backend -> class or function as `engine`: worlds that are not our engine, with the same states and controls."""
     tasks: tuple[TaskId, ...] = ()
@@ -105,8 +109,12 @@ class Room:
         found: Mapping[str, Any] = load(self.controllers).get(task_id, {}) if self.controllers else {}
         return found
 
-    def model(self, given: Any = None) -> Any:
+    def model(self, given: Any = None, constants: Parameters | str | Path | None = None) -> Any:
         """A structure by its name, from a TOML file, or the given one itself; None: the room's first.
+
+        Args:
+            given: Which.
+            constants: With which a structure from a file finds its rest pose; None: with its own.
 
         Raises:
             OptionError: Neither a name nor a TOML file of this room.
@@ -117,7 +125,8 @@ class Room:
             if str(given) in self.models:
                 return load(self.models[str(given)])()
             if self.read_model and str(given).endswith(".toml"):
-                return load(self.read_model)(given)
+                read = load(self.read_model)(given)
+                return load(self.settle)(read, constants) if self.settle else read
         kind = type(load(next(iter(self.models.values())))())
         if isinstance(given, kind):
             return given
@@ -132,6 +141,7 @@ class Room:
         dt: float | None = None,
         device: str = "cpu",
         options: Mapping[str, Any] | None = None,
+        constants: Parameters | str | Path | None = None,
     ) -> Simulator:
         """A world of this robot: our engine, or a truth.
 
@@ -142,11 +152,12 @@ class Room:
             dt: Physics step [s]; None: the backend's own.
             device: "cpu", or a CUDA device for our engine.
             options: Further keywords of the backend.
+            constants: As for `model`.
 
         Raises:
             OptionError: Unknown backend or option, a device that it cannot use, or a world with other states.
         """
-        model, kind = self.model(model), self._door(backend)
+        model, kind = self.model(model, constants), self._door(backend)
         if not isinstance(options or {}, Mapping):
             raise OptionError(f"simulator_options is {options!r}, expected a mapping of keywords to values")
         keywords: dict[str, Any] = dict(options or {})

@@ -360,7 +360,7 @@ def make_episodes(room: Room, task_id: str, rngs: Sequence[np.random.Generator],
         return _simulator(room, model, settings, spec)
 
     task, simulator = build(
-        room.model(entry.model if settings.model is None else settings.model),
+        room.model(entry.model if settings.model is None else settings.model, settings.params),
         simulate,
         control_period=settings.control_period,
         **{name: value for name, value in keywords.items() if name in own},
@@ -415,7 +415,7 @@ def nominal_constants(simulator: Simulator, given: Parameters | str | Path | Non
     kind = type(simulator.default_parameters)
     if given is None:
         return simulator.default_parameters
-    parameters = kind.load(given) if isinstance(given, (str, Path)) else given
+    parameters = kind.load(given, simulator.default_parameters) if isinstance(given, (str, Path)) else given
     if type(parameters) is not kind:
         taken = f"{type(simulator).__name__} takes {kind.__name__} or a file of it"
         raise ParameterError(f"params is {type(parameters).__name__}, {taken}")

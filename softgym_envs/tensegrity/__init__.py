@@ -12,7 +12,8 @@ ROOM = Room(
     summary="rods that float in a net of cables: the 6-bar SUPERball, the 3-bar prism, or your own",
     engine="softgym_envs.tensegrity.dynamics:TensegritySimulator",
     models={"superball": "softgym_envs.tensegrity.model:superball", "prism": "softgym_envs.tensegrity.model:prism"},
-    read_model="softgym_envs.tensegrity.statics:load_robot",
+    read_model="softgym_envs.tensegrity.structure_file:load_structure",
+    settle="softgym_envs.tensegrity.statics:settle",
     truths={"mujoco": "softgym_envs.tensegrity.mujoco:TensegrityTwin"},
     tasks=(
         TaskId("TensegrityRoll-v0", f"{_BUILD}:roll", 50, "superball"),
@@ -26,7 +27,7 @@ ROOM = Room(
     study="softgym_envs.tensegrity.study:STUDY",
     learning="softgym_envs.tensegrity.learning:LEARNING",
     objectives={"roll": "softgym_envs.tensegrity.tasks:ROLL", "crawl": "softgym_envs.tensegrity.tasks:CRAWL"},
-    free_structure=("name", "actuated", "control_limit", "terrain"),
+    free_structure=("name", "nodes", "constants", "actuated", "control_limit", "terrain"),
 )
 
 __all__ = [

@@ -107,6 +107,11 @@ class TensegritySimulator(AdjointSimulator):
         return np.asarray(tension.numpy())
 
     @cached_property
+    def default_parameters(self) -> TensegrityParameters:
+        """Constants before identification: those of the model's file, where it has some."""
+        return TensegrityParameters(**self.model.constants)
+
+    @cached_property
     def engine(self) -> WarpEngine:
         """The Warp side of this simulator."""
         count, num_constants = self.model.num_rods, len(TensegrityParameters.names()) + len(self.residual)

@@ -12,6 +12,7 @@ Legend: B batch, R rods, N = 2R nodes, C cables.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -63,6 +64,10 @@ class TensegrityModel:
     control_limit: float = 100.0
     """Largest motor command [-]."""
     terrain: Terrain = field(default_factory=Terrain.flat)
+    constants: Mapping[str, float] = field(default_factory=dict)
+    """Constants of the body (`TensegrityBody`) that this robot has instead of the defaults."""
+    rods: tuple[float, ...] = field(init=False)
+    """Length of every rod, to a micrometre [m]: what identified constants belong to, wherever the nodes are."""
 
     def __post_init__(self) -> None:
         nodes = np.asarray(self.nodes, dtype=np.float64)
@@ -75,6 +80,7 @@ class TensegrityModel:
         if len(short):
             length = self.rod_lengths[short[0]]
             raise StructureError(f"rod {short[0]} is {length:.3g} m long, expected > {2 * self.cap_radius} m")
+        object.__setattr__(self, "rods", tuple(np.round(self.rod_lengths, 6).tolist()))
         self._check_cables()
 
     def _check_cables(self) -> None:

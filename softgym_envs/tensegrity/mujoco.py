@@ -148,6 +148,11 @@ class TensegrityTwin(MujocoTwin):
     # --- the MuJoCo side -------------------------------------------------------------------------------------------
 
     @cached_property
+    def default_parameters(self) -> TwinParameters:
+        """Constants before identification: those of the model's file, where it has some."""
+        return TwinParameters(**self.model.constants)
+
+    @cached_property
     def engine(self) -> MujocoEngine:
         """Batched stepping; moving rods and motors are MuJoCo's state, a fixed rod is a mocap body."""
         index: Any = np.arange(self.nx)

@@ -11,10 +11,11 @@ import numpy as np
 from ..core.errors import FileFormatError, StructureError
 from ..core.files import read_toml
 from .model import TensegrityModel
+from .parameters import TensegrityBody
 
 Points = dict[str, list[float]]
 
-ALLOWED = ("name", "actuated", "rod_radius", "cap_radius", "control_limit", "nodes", "rods", "cables")
+ALLOWED = ("name", "actuated", "rod_radius", "cap_radius", "control_limit", "constants", "nodes", "rods", "cables")
 """Entries of a file."""
 
 
@@ -26,6 +27,10 @@ def load_structure(path: str | Path) -> TensegrityModel:
         name = "my robot"
         actuated = ["c0"]                  # default: all cables
         rod_radius = 0.031                 # optional, as cap_radius and control_limit
+
+        [constants]                        # optional, of `TensegrityBody`, in its units; they replace the defaults
+        rest_length = 0.3
+        rod_mass = 0.5
 
         [nodes]
         a = [0.0, 0.0, 0.0]
@@ -41,6 +46,7 @@ def load_structure(path: str | Path) -> TensegrityModel:
 
     Raises:
         FileFormatError: No such file, not TOML, missing or unknown entries, entries of the wrong kind.
+        ParameterError: An unknown constant, or one in another unit.
         StructureError: The structure makes no sense: dangling cable, node without rod, ...
     """
     document = read_toml(path)
@@ -59,6 +65,7 @@ def load_structure(path: str | Path) -> TensegrityModel:
         rod_radius=numbers["rod_radius"],
         cap_radius=numbers["cap_radius"],
         control_limit=numbers["control_limit"],
+        constants=TensegrityBody.read_table(path, document.get("constants", {})),
     )
 
 

@@ -1,0 +1,136 @@
+"""A robot of the user's own from a TOML file: its constants, its rest pose, and constants identified for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from helpers import load_script, run_script
+
+import softgym_envs  # noqa: F401
+from softgym_envs.core.errors import FileFormatError, ParameterError, StructureError
+from softgym_envs.core.spec import SimulatorSpec
+from softgym_envs.rooms import room
+from softgym_envs.tensegrity import TensegrityModel, TensegrityParameters, prism, superball
+from softgym_envs.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.tensegrity.statics import find_form
+
+SMALL = {"rest_length": 0.2, "rod_mass": 0.05, "cable_stiffness": 500.0, "cable_damping": 2.0}
+"""Constants of a prism with rods of 0.4 m; with the defaults its cables are slack."""
+
+
+def written(path: Path, model: TensegrityModel, constants: dict[str, Any] | None = None) -> Path:
+    """The model as a user writes it."""
+    lines = [f'name = "{model.name}"', f"actuated = {list(model.actuated)}", "cap_radius = 0.01", "rod_radius = 0.005"]
+    if constants:
+        lines += ["[constants]", *(f"{name} = {value}" for name, value in constants.items())]
+    lines += ["[nodes]", *(f"n{i} = {node.round(3).tolist()}" for i, node in enumerate(model.nodes))]
+    for r in range(model.num_rods):
+        lines += ["[[rods]]", f'nodes = ["n{2 * r}", "n{2 * r + 1}"]']
+    for a, b in model.cables:
+        lines += ["[[cables]]", f'nodes = ["n{a}", "n{b}"]']
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A small robot whose file says no constants."""
+    return written(tmp_path / "my.toml", prism(rod_length=0.4))
+
+
+def tensions(env: Any) -> np.ndarray:
+    """Of every cable at rest."""
+    simulator = TensegritySimulator(env.unwrapped.simulator.model)
+    constants = TensegrityParameters(**{name: getattr(env.unwrapped.episodes.nominal, name) for name in SMALL})
+    return np.asarray(simulator.cable_tensions(simulator.initial_state(), constants)[0])
+
+
+@pytest.mark.parametrize("as_file", [False, True], ids=["object", "file"])
+def test_a_robot_of_my_own_finds_its_form_with_the_constants_that_i_give(small: Path, tmp_path: Path, as_file: bool) -> None:
+    with pytest.raises(StructureError, match="all cables slack: rest_length"):
+        gym.make("TensegrityRoll-v0", model=small)
+    mine = TensegrityParameters(**SMALL)
+    params = mine.save(tmp_path / "constants.toml") if as_file else mine
+    env = gym.make("TensegrityRoll-v0", model=str(small), params=params)
+    assert tensions(env).min() > 1.0
+    env.reset(seed=0)
+    for _ in range(5):
+        *_, info = env.step(env.action_space.sample())
+        assert not info["sim_failed"]
+
+
+@pytest.mark.parametrize("backend", ["native", "mujoco"])
+def test_the_file_of_my_robot_holds_its_constants(tmp_path: Path, backend: str) -> None:
+    path = written(tmp_path / "my.toml", prism(rod_length=0.4), {**SMALL, "rod_mass": '{value = 0.05, unit = "kg"}'})
+    env = gym.make("TensegrityRoll-v0", model=path, backend=backend)
+    nominal = env.unwrapped.episodes.nominal  # type: ignore[attr-defined]
+    assert {name: getattr(nominal, name) for name in SMALL} == SMALL and tensions(env).min() > 1.0
+    (tmp_path / "heavier.toml").write_text("[constants]\nrod_mass = 0.06\n")  # the others stay the robot's own
+    heavier = gym.make("TensegrityRoll-v0", model=path, backend=backend, params=tmp_path / "heavier.toml")
+    assert heavier.unwrapped.episodes.nominal.rod_mass == 0.06  # type: ignore[attr-defined]
+    assert heavier.unwrapped.episodes.nominal.rest_length == SMALL["rest_length"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("constants", "error", "message"),
+    [
+        ({"rod_weight": 1.0}, ParameterError, "unknown constant 'rod_weight'"),
+        ({"rod_mass": -1.0}, ParameterError, "rod_mass = -1.0 kg, allowed"),
+        ({"rod_mass": '"heavy"'}, FileFormatError, "rod_mass has value 'heavy', expected a number"),
+        ({"rod_mass": '{value = 50, unit = "g"}'}, ParameterError, "rod_mass is given in 'g', expected 'kg'"),
+    ],
+)
+def test_a_mistake_in_my_constants_is_named(tmp_path: Path, constants: Any, error: type[Exception], message: str) -> None:
+    path = written(tmp_path / "my.toml", prism(rod_length=0.4), constants)
+    with pytest.raises(error, match=message):
+        gym.make("TensegrityRoll-v0", model=path)
+
+
+def test_constants_identified_for_my_robot_are_taken_although_they_move_its_rest_pose(tmp_path: Path) -> None:
+    """Identified with the form of the start constants; a robot with other rods is another robot."""
+    path = written(tmp_path / "my.toml", prism(rod_length=0.4), SMALL)
+    simulator = room("tensegrity").simulator(str(path), options={"contact": "patch"})
+    found = simulator.default_parameters.replace(rest_length=0.21, cable_stiffness=450.0)  # type: ignore[attr-defined]
+    fit = found.save(tmp_path / "fit.toml", simulator=SimulatorSpec.of(simulator).table())
+    env = gym.make("TensegrityRoll-v0", model=path, params=fit)
+    assert np.abs(env.unwrapped.simulator.model.nodes - simulator.model.nodes).max() > 1e-4  # type: ignore[attr-defined]
+    written(tmp_path / "other.toml", prism(rod_length=0.45), SMALL)
+    with pytest.raises(ParameterError, match="identified for another rods"):
+        gym.make("TensegrityRoll-v0", model=tmp_path / "other.toml", params=fit)
+
+
+def test_my_robot_is_recorded_and_identified_with_its_own_constants(small: Path, tmp_path: Path) -> None:
+    TensegrityParameters(**SMALL).save(tmp_path / "mine.toml")
+    record, identify = load_script("scripts/record.py"), load_script("scripts/identify.py")
+    told = ("--model", small, "--out", tmp_path / "air.h5", "--experiment", "air", "--steps", 200)
+    assert run_script(record, "tensegrity", *told, "--params", tmp_path / "mine.toml") == 0
+    start = TensegrityParameters(**{**SMALL, "cable_stiffness": 400.0}).save(tmp_path / "start.toml")
+    told = ("--model", small, "--data", tmp_path / "air.h5", "--stage", "body", "--start", start, "--out", tmp_path / "fit")
+    assert run_script(identify, "tensegrity", *told) == 0
+    assert TensegrityParameters.load(tmp_path / "fit" / "fit.toml").cable_stiffness == pytest.approx(500.0, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("model", "ratio"),
+    [(superball(), 0.2), *((prism(), ratio) for ratio in (0.1, 0.15, 0.2, 0.24, 0.26, 0.8, 1.05))],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
+def test_form_finding_converges_however_tight_the_cables_are(model: TensegrityModel, ratio: float) -> None:
+    """Forces and moments on every rod vanish."""
+    found = find_form(replace(model, rest_ratio=(ratio,) * model.num_cables))
+    simulator = TensegritySimulator(found)
+    tension = simulator.cable_tensions(simulator.initial_state())[0]
+    force = np.zeros((len(found.nodes), 3))
+    for (a, b), pull in zip(found.cables, tension, strict=True):
+        line = found.nodes[b] - found.nodes[a]
+        force[a] += pull * line / np.linalg.norm(line)
+        force[b] -= pull * line / np.linalg.norm(line)
+    along = found.nodes[1::2] - found.nodes[::2]
+    assert np.abs(force[::2] + force[1::2]).max() < 1e-6 * tension.max()
+    assert np.abs(np.cross(along, force[1::2] - force[::2])).max() < 1e-6 * tension.max()
+    np.testing.assert_allclose(found.rod_lengths, model.rod_lengths, atol=1e-9)
