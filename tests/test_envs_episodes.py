@@ -244,6 +244,26 @@ def test_bad_saved_states_and_batches():
         gym.make(ROLL).unwrapped.set_state(saved)
     with pytest.raises(OptionError, match="no entry 'queue'"):
         env.set_state({name: value for name, value in saved.items() if name != "queue"})
+    for broken, error, message in (
+        ({"queue": np.full((1, 2, 3), 5.0)}, OptionError, "'queue' holds actions beyond"),
+        ({"steps": np.array([-1.0])}, OptionError, "'steps' holds other than whole numbers"),
+        ({"constants": saved["constants"] * -1.0}, ParameterError, "rod_mass"),
+        ({"rng": [{"bit_generator": "MT19937"}]}, OptionError, "'rng' cannot be used"),
+        ({"rng": [{**saved["rng"][0], "state": {"state": -1, "inc": 10**50}}]}, OptionError, "'rng' cannot be used"),
+        ({"rng": 3}, ShapeError, "'rng' is 3"),
+        ({"context": saved["context"] * np.nan}, ShapeError, "'context' holds NaN"),
+    ):
+        late = gym.make(CRAWL, action_delay=2).unwrapped
+        late.reset(seed=1)
+        late.step(np.ones(3))
+        before = late.get_state()
+        with pytest.raises(error, match=message):  # and nothing has changed
+            late.set_state({**before, "state": before["state"] + 1.0, **broken})
+        after = late.get_state()
+        assert after.pop("rng") == before.pop("rng")
+        equal(after, before)
+    with pytest.raises(OptionError, match="no entry 'state'"):
+        env.set_state(None)
     with pytest.raises(OptionError, match="num_envs is 0"):
         gym.make_vec(CRAWL, num_envs=0)
     with pytest.raises(OptionError, match="autoreset_mode is 'never'"):

@@ -6,6 +6,22 @@ raises: a failed row carries a status instead (see `softgym_envs.core.simulator.
 
 from __future__ import annotations
 
+LONGEST = 200
+"""Characters of a value that a message shows."""
+
+
+def shown(value: object) -> str:
+    """The value as a message shows it: shortened where it is long, its type where it has no text.
+
+    >>> shown("abc"), len(shown("abc" * 1000)), shown(10**5000)
+    ("'abc'", 203, 'a value of type int')
+    """
+    try:
+        text = repr(value)
+    except Exception:  # of anybody's object; Python's own integers have none beyond 4300 digits
+        return f"a value of type {type(value).__name__}"
+    return text if len(text) <= LONGEST else text[:LONGEST] + "..."
+
 
 class SoftgymError(Exception):
     """Base class of all errors of softgym_envs, sysid and agents."""

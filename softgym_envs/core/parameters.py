@@ -258,6 +258,10 @@ class Parameters:
         return float(value)
 
 
+GivenConstants = Parameters | Mapping[str, float] | str | Path
+"""Constants as `gym.make` takes them: an object, {name: value} of those that differ from the default, or a TOML file."""
+
+
 @runtime_checkable
 class ParameterDistribution(Protocol):
     """Domain randomisation: a distribution over constants, drawn once per reset."""

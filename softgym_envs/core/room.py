@@ -16,7 +16,7 @@ from typing import Any
 
 from .errors import OptionError
 from .files import parse_toml
-from .parameters import Parameters
+from .parameters import GivenConstants
 from .simulator import Simulator
 from .task import load
 
@@ -109,7 +109,7 @@ class Room:
         found: Mapping[str, Any] = load(self.controllers).get(task_id, {}) if self.controllers else {}
         return found
 
-    def model(self, given: Any = None, constants: Parameters | str | Path | None = None) -> Any:
+    def model(self, given: Any = None, constants: GivenConstants | None = None) -> Any:
         """A structure by its name, from a TOML file, or the given one itself; None: the room's first.
 
         Args:
@@ -141,7 +141,7 @@ class Room:
         dt: float | None = None,
         device: str = "cpu",
         options: Mapping[str, Any] | None = None,
-        constants: Parameters | str | Path | None = None,
+        constants: GivenConstants | None = None,
     ) -> Simulator:
         """A world of this robot: our engine, or a truth.
 

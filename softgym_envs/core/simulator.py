@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import OptionError, ShapeError
+from .errors import OptionError, ShapeError, shown
 from .parameters import Option, Parameters
 
 if TYPE_CHECKING:
@@ -228,16 +228,25 @@ def is_exact(simulator: Simulator) -> bool:
     return isinstance(simulator, Differentiable) and simulator.exact
 
 
+def as_numbers(name: str, value: Any) -> Array:
+    """`value` as a float64 array, without a copy where it is one; tensors of torch without gradient are numbers.
+
+    Raises:
+        ShapeError: It is none.
+    """
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # RuntimeError: torch's, of a tensor with gradient
+        raise ShapeError(f"{name} is not an array of numbers: {error}") from error
+
+
 def check_array(name: str, value: Any, shape: tuple[int | None, ...], *, finite: bool = True) -> Array:
     """`value` as a contiguous float64 array of `shape` (None: any length).
 
     Raises:
         ShapeError: Other shape, or NaN or infinity while `finite` is asked for.
     """
-    try:
-        array = np.ascontiguousarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ShapeError(f"{name} is not an array of numbers: {error}") from error
+    array = np.ascontiguousarray(as_numbers(name, value))
     if array.ndim != len(shape) or array.shape != tuple(
         [a if s is None else s for a, s in zip(array.shape, shape, strict=True)]
     ):
@@ -274,14 +283,17 @@ def check_number(
         OptionError: It is not.
     """
     if isinstance(value, Integral if whole else Real) and not isinstance(value, bool):
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:  # of an integer of Python
+            number = np.inf
         if isfinite(number) and low <= number <= high and (number > 0 or not positive):
             return number
     limits = [" > 0"] if positive else [f" >= {low:g}"] if isfinite(low) else []
     limits += [f" <= {high:g}"] if isfinite(high) else []
     allowed = f" in [{low:g}, {high:g}]" if isfinite(low) and isfinite(high) and not positive else " and".join(limits)
     kind = "a whole number" if whole else "a number"
-    raise OptionError(f"{name} is {value!r}, expected {kind}{f' [{unit}]' if unit else ''}{allowed}")
+    raise OptionError(f"{name} is {shown(value)}, expected {kind}{f' [{unit}]' if unit else ''}{allowed}")
 
 
 def finite_differences(

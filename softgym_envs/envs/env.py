@@ -7,12 +7,14 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
 from ..core.errors import OptionError, ShapeError
-from ..core.simulator import Simulator
+from ..core.simulator import Simulator, as_numbers
 from ..core.task import Task
 from ..rooms import room as load_room
+from .copies import frozen, plain_spec, thaw
 from .episodes import Episodes, Observation, Outcome, make_episodes
 
 Array = NDArray[np.float64]
@@ -26,8 +28,9 @@ class SoftgymEnv(gym.Env[Observation, NDArray[np.float32]]):
 
     Actions are in [-1, 1] (clipped), one per motor; observations are float32, entry by entry in `task.entries`. `info` is
     a fresh dictionary with reward_<term> (their sum is the reward), is_success, sim_failed, what the task measures, and
-    "constants" where they differ from the nominal ones. If the simulation breaks down, the last observation comes back
-    with terminated = True and a fixed penalty.
+    "constants" where they differ from the nominal ones; `reset` gives the same keys, with rewards of 0. If the simulation
+    breaks down, the last observation comes back with terminated = True and a fixed penalty. A copy by `copy.deepcopy` or
+    `pickle` is built anew and goes on from the same point, with the same random numbers.
 
     >>> env = SoftgymEnv("softgym_envs.tensegrity:ROOM", "TensegrityRoll-v0")
     >>> observation, info = env.reset(seed=0)
@@ -45,8 +48,10 @@ class SoftgymEnv(gym.Env[Observation, NDArray[np.float32]]):
     """
 
     metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 10}  # noqa: RUF012  (Gymnasium's)
+    _spec: EnvSpec | None = None
 
     def __init__(self, room: str, task: str, *, render_mode: str | None = None, **keywords: Any) -> None:
+        self.built: dict[str, Any] = {"room": room, "task": task, "render_mode": render_mode, **keywords}
         self.episodes = make_episodes(load_room(room), task, [self.np_random], keywords)
         self.render_mode = checked_render_mode(render_mode)
         self.metadata = metadata(self.episodes)
@@ -91,7 +96,7 @@ class SoftgymEnv(gym.Env[Observation, NDArray[np.float32]]):
         observation = self.episodes.reset(_FIRST_ROW, options)[0]
         if self.render_mode == "human":
             self.render()
-        return observation, {"backend": self.backend, **first_of(measures(self.episodes))}
+        return observation, first_of(reset_info(self.episodes))
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """One control period.
@@ -101,10 +106,7 @@ class SoftgymEnv(gym.Env[Observation, NDArray[np.float32]]):
             gymnasium.error.ResetNeeded: No episode has begun.
         """
         require_reset(self.episodes)
-        try:
-            array = np.asarray(action, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise ShapeError(f"action is not an array of numbers: {error}") from error
+        array = as_numbers("action", action)
         if array.shape != self.action_space.shape:
             raise ShapeError(f"action has shape {array.shape}, expected {self.action_space.shape}")
         outcome = self.episodes.step(array[None])
@@ -125,10 +127,27 @@ class SoftgymEnv(gym.Env[Observation, NDArray[np.float32]]):
 
         Raises:
             ShapeError: It comes from another id.
-            OptionError: An entry is missing.
+            OptionError: An entry is missing, or holds what no environment gets into.
+            ParameterError: A constant is out of its bounds.
         """
         self.episodes.rngs[0] = self.np_random
         self.episodes.restore(saved)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return frozen(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state["built"])  # type: ignore[misc]
+        thaw(self, state)
+
+    @property
+    def spec(self) -> EnvSpec | None:  # type: ignore[override]
+        """How Gymnasium made it, in a form that `EnvSpec.to_json` can write."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:
+        self._spec = plain_spec(spec)
 
     def render(self) -> Any:
         """The picture (height, width, 3) in "rgb_array"; None, and a window, in "human"."""
@@ -189,6 +208,15 @@ def step_info(episodes: Episodes, outcome: Outcome) -> dict[str, Any]:
     info: dict[str, Any] = {"reward_" + name: term for name, term in outcome.terms.items()}
     info["is_success"] = outcome.success
     info["sim_failed"] = outcome.failed
+    info.update(measures(episodes))
+    return info
+
+
+def reset_info(episodes: Episodes) -> dict[str, Any]:
+    """`info` of a reset, all (B, ...): the keys of a step's, though nothing has been done yet."""
+    rows = len(episodes.state)
+    info: dict[str, Any] = {"reward_" + name: np.zeros(rows) for name in episodes.term_names}
+    info["is_success"] = info["sim_failed"] = np.zeros(rows, dtype=np.bool_)
     info.update(measures(episodes))
     return info
 

@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.base import BaseSimulator
-from ..core.errors import OptionError, ParameterError, ShapeError
-from ..core.parameters import ParameterDistribution, Parameters, UniformParameters
+from ..core.errors import OptionError, ParameterError, ShapeError, shown
+from ..core.parameters import GivenConstants, ParameterDistribution, Parameters, UniformParameters
 from ..core.room import NATIVE, Room
-from ..core.simulator import Simulator, check_array, check_number
+from ..core.simulator import Simulator, as_numbers, check_array, check_number
 from ..core.spec import SimulatorSpec
 from ..core.task import BoolArray, Start, Task, check_options, load
 
@@ -61,9 +61,9 @@ class Settings:
     """Further keywords of the simulator, such as its mode of contact; they stand with the room."""
     control_period: float = 0.1
     """Time between actions [s], a multiple of the simulator's dt; some ids have another default."""
-    params: Parameters | str | Path | None = None
-    """Constants, or the TOML file of a fit; None takes the simulator's defaults. A file says which room, structure, options and
-    dt it belongs to, and is refused with others."""
+    params: GivenConstants | None = None
+    """Constants, {name: value} of those that differ from the simulator's defaults, or the TOML file of a fit; None takes the
+    defaults. A file says which room, structure, options and dt it belongs to, and is refused with others."""
     randomize: Mapping[str, tuple[float, float]] | ParameterDistribution | None = None
     """Constants drawn anew for every episode: name -> (low, high), or a distribution."""
     sensor_noise: float = 0.0
@@ -174,6 +174,12 @@ class Episodes:
         self.observed[rows] = observed
         return observed.astype(np.float32)
 
+    @functools.cached_property
+    def term_names(self) -> tuple[str, ...]:
+        """Names of the reward's terms."""
+        terms = self.task.reward(self.seen, self.seen, np.zeros((self._rows, self._na)), self.context, self.context)
+        return (*terms, "failure")
+
     @property
     def seen(self) -> Array:
         """What the task sees of the state, (B, entries of the robot's model)."""
@@ -260,10 +266,7 @@ class Episodes:
 
     def applied(self, action: Any) -> Array:
         """The action that takes effect now: checked, clipped, delayed."""
-        try:
-            array = np.asarray(action, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise ShapeError(f"action is not an array of numbers: {error}") from error
+        array = as_numbers("action", action)
         if array.shape != (self._rows, self._na):
             raise ShapeError(f"action has shape {array.shape}, expected ({self._rows}, {self._na})")
         array = np.minimum(np.maximum(array, _LOWEST), _HIGHEST)
@@ -309,23 +312,35 @@ class Episodes:
 
         Raises:
             ShapeError: An array has another shape, e.g. from another id or number of rows.
-            OptionError: An entry is missing, or the generators' states are not of this kind.
+            OptionError: An entry is missing, or holds what no environment gets into.
+            ParameterError: A constant is out of its bounds.
         """
         for name in (*_SAVED, "rng"):
-            if name not in saved:
+            if not isinstance(saved, Mapping) or name not in saved:
                 raise OptionError(f"the saved state has no entry {name!r}; expected are {', '.join((*_SAVED, 'rng'))}")
         arrays = {name: check_array(f"saved {name!r}", saved[name], getattr(self, name).shape) for name in _SAVED}
-        if len(saved["rng"]) != self._rows:
-            raise ShapeError(f"saved 'rng' holds {len(saved['rng'])} generators, expected {self._rows}")
-        try:
-            for rng, state in zip(self.rngs, saved["rng"], strict=True):
-                rng.bit_generator.state = state
-        except (TypeError, ValueError, KeyError) as error:
-            raise OptionError(f"saved 'rng' cannot be used: {error}") from error
+        if (np.abs(arrays["queue"]) > 1.0).any():
+            raise OptionError("saved 'queue' holds actions beyond [-1, 1]")
+        if not ((arrays["steps"] >= 0) & (arrays["steps"] % 1 == 0)).all():
+            raise OptionError("saved 'steps' holds other than whole numbers >= 0")
+        parameters = self._parameters_of(arrays["constants"], np.arange(self._rows))
+        for rng, state in zip(self.rngs, self._checked_rngs(saved["rng"]), strict=True):
+            rng.bit_generator.state = state
         for name, array in arrays.items():
             setattr(self, name, array.astype(getattr(self, name).dtype))
-        self.parameters = self._parameters_of(self.constants, np.arange(self._rows))
+        self.parameters = parameters
         self.begun = True
+
+    def _checked_rngs(self, states: Any) -> list[Any]:
+        """States of the generators, each tried on a copy."""
+        if not isinstance(states, Sequence) or len(states) != self._rows:
+            raise ShapeError(f"saved 'rng' is {shown(states)}, expected a list of {self._rows} states of generators")
+        try:
+            for rng, state in zip(self.rngs, states, strict=True):
+                type(rng.bit_generator)(0).state = state
+        except (TypeError, ValueError, KeyError, OverflowError) as error:
+            raise OptionError(f"saved 'rng' cannot be used: {error}") from error
+        return list(states)
 
 
 _SAVED = ("state", "context", "queue", "constants", "observed", "steps")
@@ -344,7 +359,9 @@ def make_episodes(room: Room, task_id: str, rngs: Sequence[np.random.Generator],
         OptionError: Unknown keyword, or a value that is not allowed.
         ParameterError: The file given as params belongs to another room, structure, option or dt.
     """
-    entry = room.task(task_id)
+    entry, given = room.task(task_id), keywords.get("params")
+    if not isinstance(given, (type(None), str, Path, Mapping, Parameters)):
+        raise OptionError(f"params is {shown(given)}, expected constants, {{name: value}}, or a TOML file")
     build = load(entry.build)
     shared = [f.name for f in fields(Settings)]
     signature = inspect.signature(build).parameters
@@ -405,19 +422,21 @@ def whole_steps(name: str, seconds: float, dt: float) -> int:
     return steps
 
 
-def nominal_constants(simulator: Simulator, given: Parameters | str | Path | None, rows: int) -> Parameters:
+def nominal_constants(simulator: Simulator, given: GivenConstants | None, rows: int) -> Parameters:
     """Constants of the simulator's own class.
 
     Raises:
-        ParameterError: Of another class, or for another number of rows.
+        ParameterError: Of another class, or for another number of rows; or a name or value is not allowed.
         FileFormatError: The file cannot be read.
     """
     kind = type(simulator.default_parameters)
     if given is None:
         return simulator.default_parameters
     parameters = kind.load(given, simulator.default_parameters) if isinstance(given, (str, Path)) else given
+    if isinstance(parameters, Mapping):
+        parameters = simulator.default_parameters.replace(**parameters)
     if type(parameters) is not kind:
-        taken = f"{type(simulator).__name__} takes {kind.__name__} or a file of it"
+        taken = f"{type(simulator).__name__} takes {kind.__name__}, a mapping of its names to numbers, or a file of it"
         raise ParameterError(f"params is {type(parameters).__name__}, {taken}")
     if parameters.batch not in (None, rows):
         raise ParameterError(f"params holds {parameters.batch} rows, the environment has {rows}")

@@ -7,22 +7,24 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from ..core.errors import OptionError
-from ..core.simulator import Simulator
+from ..core.simulator import Simulator, check_array
 from ..core.task import BoolArray, Task
 from ..rooms import room as load_room
+from .copies import frozen, plain_spec, thaw
 from .env import (
     checked_render_mode,
     draw_row,
     make_renderer,
-    measures,
     metadata,
     require_reset,
+    reset_info,
     spaces_of,
     step_info,
 )
@@ -31,7 +33,7 @@ from .episodes import Observation, make_episodes
 Array = NDArray[np.float64]
 Step = tuple[Observation, Array, BoolArray, BoolArray, dict[str, Any]]
 
-AUTORESET_MODES = {"next_step": AutoresetMode.NEXT_STEP, "same_step": AutoresetMode.SAME_STEP}
+AUTORESET_MODES = {mode.name.lower(): mode for mode in AutoresetMode}
 
 
 class SoftgymVectorEnv(gym.vector.VectorEnv[Observation, NDArray[np.float32], Array]):
@@ -49,8 +51,9 @@ class SoftgymVectorEnv(gym.vector.VectorEnv[Observation, NDArray[np.float32], Ar
         num_envs: B.
         max_episode_steps: Rows are truncated after so many steps; None for never.
         autoreset_mode: "next_step" (the step after an episode's last one ignores its action and returns the first
-            observation of the next, with reward 0) or "same_step" (the last step returns it at once, with
-            `final_obs` and `final_info` in the info).
+            observation of the next, with reward 0), "same_step" (the last step returns it at once, with `final_obs` and
+            `final_info` in the info), "disabled" (rows that have ended wait for `reset(options={"reset_mask": ...})`), or
+            Gymnasium's `AutoresetMode`.
         render_mode: None or "rgb_array".
         **keywords: As for `SoftgymEnv`.
 
@@ -60,6 +63,7 @@ class SoftgymVectorEnv(gym.vector.VectorEnv[Observation, NDArray[np.float32], Ar
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012  (Gymnasium's)
+    _spec: EnvSpec | None = None
 
     def __init__(
         self,
@@ -68,7 +72,7 @@ class SoftgymVectorEnv(gym.vector.VectorEnv[Observation, NDArray[np.float32], Ar
         num_envs: int = 1,
         *,
         max_episode_steps: int | None = None,
-        autoreset_mode: str = "next_step",
+        autoreset_mode: str | AutoresetMode = "next_step",
         render_mode: str | None = None,
         **keywords: Any,
     ) -> None:
@@ -76,10 +80,13 @@ class SoftgymVectorEnv(gym.vector.VectorEnv[Observation, NDArray[np.float32], Ar
             raise OptionError(f"num_envs is {num_envs!r}, expected a whole number >= 1")
         if max_episode_steps is not None and max_episode_steps < 1:
             raise OptionError(f"max_episode_steps is {max_episode_steps}, expected >= 1 or None")
-        if autoreset_mode not in AUTORESET_MODES:
+        mode = autoreset_mode if isinstance(autoreset_mode, AutoresetMode) else AUTORESET_MODES.get(str(autoreset_mode).lower())
+        if mode is None:
             raise OptionError(f"autoreset_mode is {autoreset_mode!r}, allowed are {', '.join(AUTORESET_MODES)}")
         if render_mode == "human":
             raise OptionError("render_mode is 'human', a vector environment allows None and 'rgb_array'")
+        own = {"num_envs": num_envs, "max_episode_steps": max_episode_steps, "autoreset_mode": mode, "render_mode": render_mode}
+        self.built: dict[str, Any] = {"room": room, "task": task, **own, **keywords}
         self.num_envs = int(num_envs)
         self.max_episode_steps = max_episode_steps
         self.render_mode = checked_render_mode(render_mode)
@@ -88,7 +95,7 @@ class SoftgymVectorEnv(gym.vector.VectorEnv[Observation, NDArray[np.float32], Ar
         self.metadata = {
             **metadata(self.episodes),
             "render_modes": ["rgb_array"],
-            "autoreset_mode": AUTORESET_MODES[autoreset_mode],
+            "autoreset_mode": mode,
         }
         self.single_observation_space, self.single_action_space = spaces_of(self.episodes)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
@@ -124,19 +131,33 @@ class SoftgymVectorEnv(gym.vector.VectorEnv[Observation, NDArray[np.float32], Ar
 
         Args:
             seed: s: row i is seeded with s + i; or one seed per row; None goes on with the rows' generators.
-            options: As for `SoftgymEnv`, for all rows alike; "state" may be (B, nx).
+            options: As for `SoftgymEnv`, for all rows alike; "state" may be (B, nx). With "reset_mask" (B,) only the rows where
+                it is True begin anew; the others stay as they are.
 
         Raises:
             OptionError: An option is unknown or not allowed, or there is not one seed per row.
             ParameterError: A constant is unknown or out of bounds.
             ShapeError: The state has the wrong shape or is not finite.
         """
-        if seed is not None:
-            self.episodes.rngs = self._seeded(seed)
-        observation = self.episodes.reset(np.arange(self.num_envs), options)
-        self._done[:] = False
-        info = {"backend": np.full(self.num_envs, self.backend, dtype=object), **measures(self.episodes)}
-        return observation, with_masks(info)
+        given = dict(options or {})
+        rows = self._chosen(given.pop("reset_mask", None))
+        seeded = self.episodes.rngs if seed is None else self._seeded(seed)
+        for row in rows:
+            self.episodes.rngs[row] = seeded[row]
+        self.episodes.reset(rows, given)
+        self._done[rows] = False
+        return self.episodes.observed.astype(np.float32), with_masks(reset_info(self.episodes))
+
+    def _chosen(self, mask: Any) -> NDArray[np.intp]:
+        """Rows that a mask names; None: all."""
+        if mask is None:
+            return np.arange(self.num_envs)
+        array = np.asarray(mask)
+        if array.shape != (self.num_envs,) or array.dtype != np.bool_ or not array.any():
+            raise OptionError(f"option 'reset_mask' is {mask!r}, expected {self.num_envs} booleans, one of them True")
+        if not (self.episodes.begun or array.all()):
+            raise gym.error.ResetNeeded("call reset() of all rows first")
+        return np.flatnonzero(array)
 
     def _seeded(self, seed: int | Sequence[int]) -> list[np.random.Generator]:
         if isinstance(seed, (int, np.integer)):
@@ -155,14 +176,18 @@ class SoftgymVectorEnv(gym.vector.VectorEnv[Observation, NDArray[np.float32], Ar
             gymnasium.error.ResetNeeded: No episode has begun.
         """
         require_reset(self.episodes)
+        disabled = self.metadata["autoreset_mode"] is AutoresetMode.DISABLED
         if self._done.any():
+            if disabled:
+                ended = ", ".join(map(str, np.flatnonzero(self._done)))
+                raise gym.error.ResetNeeded(f'rows {ended} have ended: call reset(options={{"reset_mask": ended}})')
             return self._step_after_end(actions)
         outcome = self.episodes.step(actions)
         truncated = self._truncated()
         done = outcome.terminated | truncated
         info = with_masks(step_info(self.episodes, outcome))
         observation = outcome.observation
-        if self.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP:
+        if disabled or self.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP:
             self._done = done
         elif done.any():
             observation = self._reset_at_once(observation, info, done)
@@ -208,10 +233,28 @@ class SoftgymVectorEnv(gym.vector.VectorEnv[Observation, NDArray[np.float32], Ar
 
         Raises:
             ShapeError: It comes from another id or number of rows.
-            OptionError: An entry is missing.
+            OptionError: An entry is missing, or holds what no environment gets into.
+            ParameterError: A constant is out of its bounds.
         """
+        done = check_array("saved 'done'", saved.get("done", self._done * 0.0), self._done.shape)
         self.episodes.restore(saved)
-        self._done = np.array(saved.get("done", np.zeros(self.num_envs)), dtype=np.bool_)
+        self._done = done.astype(np.bool_)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return frozen(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state["built"])  # type: ignore[misc]
+        thaw(self, state)
+
+    @property
+    def spec(self) -> EnvSpec | None:  # type: ignore[override]
+        """How Gymnasium made it, in a form that `EnvSpec.to_json` can write."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:
+        self._spec = plain_spec(spec)
 
     def render(self) -> tuple[NDArray[np.uint8], ...] | None:
         """One picture (height, width, 3) per row, if the render mode is "rgb_array"."""

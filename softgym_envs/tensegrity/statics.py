@@ -11,7 +11,7 @@ from scipy import optimize
 
 from ..core.errors import StructureError
 from ..core.files import read_toml
-from ..core.parameters import Parameters
+from ..core.parameters import GivenConstants, Parameters
 from .dynamics import TensegritySimulator
 from .model import TensegrityModel
 from .parameters import TensegrityBody, TensegrityParameters
@@ -61,7 +61,7 @@ def stability(simulator: TensegritySimulator, parameters: TensegrityParameters |
     return Stability(radius, float(real.min()), number, radius < 1 + 1e-6)
 
 
-def settle(model: TensegrityModel, constants: Parameters | str | Path | None = None) -> TensegrityModel:
+def settle(model: TensegrityModel, constants: GivenConstants | None = None) -> TensegrityModel:
     """A structure from a file in its rest pose with these constants; those that are not named are the structure's own.
 
     Raises:
@@ -74,9 +74,11 @@ def settle(model: TensegrityModel, constants: Parameters | str | Path | None = N
         table = read_toml(constants).get("constants")
         found = {name: entry for name, entry in table.items() if name in named} if isinstance(table, dict) else {}
         own = TensegrityBody.read_table(constants, found)
+    elif isinstance(constants, Parameters):
+        row = constants.row(0)
+        own = {name: getattr(row, name) for name in row.names() if name in named}
     else:
-        row = None if constants is None else constants.row(0)
-        own = {name: getattr(row, name) for name in (row.names() if row is not None else ()) if name in named}
+        own = {name: value for name, value in (constants or {}).items() if name in named}
     return find_form(model, TensegrityParameters(**{**model.constants, **own}))
 
 

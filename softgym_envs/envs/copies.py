@@ -1,0 +1,62 @@
+"""Copies of environments, and their specs in a form that JSON can hold.
+
+A simulator holds compiled kernels and buffers, which cannot be copied: a copy is built anew from the same arguments, and then
+continues from the same episodes with the same random numbers.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+
+from ..core.parameters import Parameters
+
+
+def frozen(env: Any) -> dict[str, Any]:
+    """What a copy of an environment is made from: build arguments, spec, generators, and the state of its episodes."""
+    return {
+        "built": env.built,
+        "spec": env.spec,
+        "seed": env._np_random_seed,
+        "generator": env._np_random,
+        "rngs": env.episodes.rngs,
+        "begun": env.episodes.begun,
+        "saved": env.get_state(),
+    }
+
+
+def thaw(env: Any, state: Mapping[str, Any]) -> None:
+    """Continue in a newly built environment where `frozen` was taken."""
+    env.spec = state["spec"]
+    env.set_state(state["saved"])
+    env.episodes.begun = state["begun"]
+    env.episodes.rngs = state["rngs"]
+    env._np_random, env._np_random_seed = state["generator"], state["seed"]
+
+
+def plain_spec(spec: EnvSpec | None) -> EnvSpec | None:
+    """The spec with keywords that JSON can hold: constants as {name: value}, paths as text, arrays as lists."""
+    if spec is None:
+        return None
+    spec = copy.copy(spec)
+    spec.kwargs = _plain(spec.kwargs)
+    return spec
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Parameters):
+        return {name: _plain(getattr(value, name)) for name in value.names()}
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {name: _plain(entry) for name, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    return value
