@@ -134,14 +134,14 @@ def test_file_by_hand(tmp_path):
     ("text", "error", "message"),
     [
         ("[constants\n", FileFormatError, "is not valid TOML"),
-        ("x = 1\n", FileFormatError, "has no table [constants]"),
+        ("x = 1\n", FileFormatError, "unknown entry 'x'"),
         ("constants = 3\n", FileFormatError, "has no table [constants]"),
-        ("[constants]\nstiffness = 'soft'\n", FileFormatError, "stiffness has value 'soft', expected a number"),
-        ("[constants]\nstiffness = true\n", FileFormatError, "stiffness has value True"),
-        ("[constants]\nstiffness = {unit = 'N/m'}\n", FileFormatError, "stiffness has value None"),
+        ("[constants]\nstiffness = 'soft'\n", FileFormatError, "stiffness is 'soft', expected a number"),
+        ("[constants]\nstiffness = true\n", FileFormatError, "stiffness is True"),
+        ("[constants]\nstiffness = {unit = 'N/m'}\n", FileFormatError, "stiffness is None"),
         ("[constants]\nstiffness = {value = 5.0, unit = 'N/mm'}\n", ParameterError, "given in 'N/mm', expected 'N/m'"),
         ("[constants]\nstiffness = 0.5\n", ParameterError, "stiffness = 0.5 N/m, allowed is [1, 10000] N/m"),
-        ("[constants]\nstiffness = nan\n", ParameterError, "stiffness = nan N/m"),
+        ("[constants]\nstiffness = nan\n", FileFormatError, "stiffness is nan, expected a number"),
         ("[constants]\nmass = 1.0\n", ParameterError, "unknown constant 'mass'; Spring has stiffness, offset"),
         ("parameters = 'Damper'\n[constants]\n", ParameterError, "holds Damper, this simulator takes Spring"),
     ],
@@ -159,7 +159,7 @@ def test_files_that_cannot_be_read(tmp_path):
     with raises(FileFormatError, "cannot read"):
         Spring.load(tmp_path)
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00\x01")
-    with raises(FileFormatError, "is not valid TOML"):
+    with raises(FileFormatError, "is not UTF-8 text"):
         Spring.load(tmp_path / "binary.toml")
 
 

@@ -60,8 +60,9 @@ def load_checkpoint(path: Path, model: BaseAlgorithm) -> None:
     """
     try:
         model.set_parameters(str(path), exact_match=True, device="cpu")
-    except (OSError, ValueError, KeyError, RuntimeError, AssertionError) as error:
-        raise FileFormatError(f"{path} does not fit the networks of this training: {error}") from error
+    except Exception as error:  # whatever zipfile, torch and SB3 raise at a file that is damaged or of another network
+        why = type(error).__name__ if "weights_only" in str(error) else error
+        raise FileFormatError(f"{path} does not fit the networks of this training: {why}") from None
     model.num_timesteps = steps_of(path)
     if isinstance(model, OffPolicyAlgorithm):
         model.learning_starts += model.num_timesteps  # its replay buffer is filled anew

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.core.errors import FileFormatError, MissingDependencyError, ShapeError
+from softgym_envs.core.errors import FileFormatError, MissingDependencyError, ShapeError, shown
 from softgym_envs.core.files import write_atomically
 
 try:
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 Policy = Callable[[NDArray[Any]], NDArray[np.float32]]
 """Observations (B, no) -> actions (B, na) in [-1, 1], without noise."""
 
+MOST_BYTES = 512 * 2**20
+"""A policy's weights may take so much memory."""
 ACTIVATIONS = {"Tanh": torch.tanh, "ReLU": torch.relu, "ELU": torch.nn.functional.elu}
 
 
@@ -72,28 +74,60 @@ def load_policy(path: Path) -> Network:
     Raises:
         FileFormatError: Not a policy of PPO, A2C or SAC with an MLP.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:  # of a .zip that does not exist, the message says so
-            weights = torch.load(io.BytesIO(archive.read("policy.pth")), map_location="cpu", weights_only=True)
-            settings = json.loads(archive.read("data"))
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile, RuntimeError) as error:
-        raise FileFormatError(f"{path} is no policy of stable-baselines3: {error}") from error
+    weights, settings = _read_policy(path)
     squashed = any(name.startswith("actor.mu.") for name in weights)
     body, head = ("actor.latent_pi.", "actor.mu") if squashed else ("mlp_extractor.policy_net.", "action_net")
-    places = sorted({int(name[len(body) :].split(".")[0]) for name in weights if name.startswith(body)})
+    inner = {name[len(body) :].split(".")[0] for name in weights if name.startswith(body)}
+    places = sorted(int(place) for place in inner if place.isdecimal() and len(place) < 9)
     names = [f"{body}{place}" for place in places] + [head]
     if not all(f"{name}.{part}" in weights for name in names for part in ("weight", "bias")):
         raise FileFormatError(f"{path} holds no MLP of PPO, A2C or SAC; its weights are {', '.join(list(weights)[:8])}")
     layers = tuple((weights[f"{name}.weight"], weights[f"{name}.bias"]) for name in names)
+    _check_layers(path, layers)
     return Network(layers, _activation(settings, "ReLU" if squashed else "Tanh"), squashed, str(path))
+
+
+def _read_policy(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Weights by name, and settings.
+
+    Raises:
+        FileFormatError: There are none in the file, or more than weights.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:  # of a .zip that does not exist, the message says so
+            for part in ("policy.pth", "data"):
+                if archive.getinfo(part).file_size > MOST_BYTES:
+                    raise FileFormatError(f"{path}: {part} is larger than {MOST_BYTES / 2**20:.0f} MB")
+            weights = torch.load(io.BytesIO(archive.read("policy.pth")), map_location="cpu", weights_only=True)
+            settings = json.loads(archive.read("data"))
+    except FileFormatError:
+        raise
+    except Exception as error:  # zipfile, lzma, json and torch raise whatever they like at a damaged file
+        why = type(error).__name__ if "weights_only" in str(error) else f"{type(error).__name__}: {error}"
+        raise FileFormatError(f"{path} is no policy of stable-baselines3, or it is damaged ({why})") from None
+    tensors = isinstance(weights, dict) and all(isinstance(value, torch.Tensor) for value in weights.values())
+    if not tensors or not all(isinstance(name, str) for name in weights) or not isinstance(settings, dict):
+        raise FileFormatError(f"{path} is no policy of stable-baselines3: it holds no weights by name")
+    return weights, settings
+
+
+def _check_layers(path: Path, layers: tuple[tuple[torch.Tensor, torch.Tensor], ...]) -> None:
+    """Refuse weights that do not fit each other, or are not finite."""
+    sizes = [layers[0][0].shape[-1:].numel()] + [bias.numel() for _, bias in layers]
+    for (weight, bias), inner, outer in zip(layers, sizes, sizes[1:], strict=False):
+        shaped = weight.shape == (outer, inner) and bias.shape == (outer,)
+        plain = weight.dtype == bias.dtype == torch.float32 and weight.layout == torch.strided
+        if not (shaped and plain and weight.isfinite().all() and bias.isfinite().all()):
+            raise FileFormatError(f"{path}: the weights of its layers do not fit each other, or are no finite numbers")
 
 
 def _activation(settings: dict[str, Any], default: str) -> Callable[[torch.Tensor], torch.Tensor]:
     """The activation that the policy was trained with."""
-    kwargs = settings.get("policy_kwargs") or {}
+    kwargs = settings.get("policy_kwargs")
+    kwargs = kwargs if isinstance(kwargs, dict) else {}
     named = str(kwargs.get("activation_fn", default)).rstrip("'>").rsplit(".", 1)[-1]
     if named not in ACTIVATIONS:
-        raise FileFormatError(f"the policy uses the activation {named}, known are {', '.join(ACTIVATIONS)}")
+        raise FileFormatError(f"the policy uses the activation {shown(named)}, known are {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[named]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.core.errors import DataError
+from softgym_envs.core.errors import DataError, FileFormatError, shown
 from softgym_envs.core.files import read_json, write_json
 from softgym_envs.core.parameters import ParameterDistribution, Parameters
 from softgym_envs.core.simulator import Simulator
@@ -81,19 +81,30 @@ class FitRecord:
 
         Raises:
             DataError: It belongs to other constants.
+            FileFormatError: It is no fit, or one that is damaged.
         """
         if document.get("names") != list(kind.names()):
             raise DataError(
-                f"the fit names {document.get('names')}, expected {kind.names()}: start the study in another folder"
+                f"the fit names {shown(document.get('names'))}, expected {kind.names()}: start the study in another folder"
             )
-        return cls(
-            kind.from_vector(np.array(document["parameters"])),
-            kind.from_vector(np.array(document["samples"])),
-            document["note"],
-            document["failed"],
-            document["truth_steps"],
-            document["errors"],
-        )
+        try:
+            return cls(
+                kind.from_vector(np.array(document["parameters"], dtype=np.float64)),
+                kind.from_vector(np.array(document["samples"], dtype=np.float64)),
+                str(document["note"]),
+                bool(document["failed"]),
+                {str(name): int(count) for name, count in document["truth_steps"].items()},
+                read_errors(document["errors"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise FileFormatError(
+                f"a fit of this study is damaged ({error!r}): remove it, and the same command fits again"
+            ) from error
+
+
+def read_errors(table: Any) -> dict[str, list[list[float]]]:
+    """Prediction errors of a file; `ValueError`, `TypeError` or `AttributeError` if it holds none."""
+    return {str(name): [[float(horizon), float(error)] for horizon, error in pairs] for name, pairs in table.items()}
 
 
 def recordings(case: Case, study: Study, budget: int, dataset: int) -> DataSplit:

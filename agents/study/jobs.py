@@ -12,16 +12,20 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, contextmanager
 from dataclasses import asdict
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from softgym_envs.core.errors import MissingDependencyError, OptionError
+from softgym_envs.core.errors import FileFormatError, MissingDependencyError, OptionError
 from softgym_envs.core.files import read_json, write_json
 
 from .definition import Job, Study
@@ -29,6 +33,8 @@ from .definition import Job, Study
 Executor = Literal["serial", "processes", "ray"]
 Worker = Callable[[Job], dict[str, Any]]
 Progress = Callable[[str], None]
+Results = Generator[tuple[Job, str], None, None]
+"""Runs that have ended, each with the message of what it raised, or ""."""
 
 
 class Failure(NamedTuple):
@@ -51,9 +57,10 @@ def register(study: Study, case: Any, out: Path, *, provenance: dict[str, str]) 
         write_json(path, {"study": described, "provenance": provenance})
         return
     there = read_json(path).get("study")
+    if not isinstance(there, dict):
+        raise FileFormatError(f"{path} holds no study; give another folder")
     if there != described:
-        fields = set(described) | set(there or {})
-        differing = sorted(name for name in fields if (there or {}).get(name) != described.get(name))
+        differing = sorted(name for name in {*described, *there} if there.get(name) != described.get(name))
         raise OptionError(f"{path} holds another study ({', '.join(differing)} differ); give another folder")
 
 
@@ -88,10 +95,11 @@ def run_jobs(
     pending = [job for job in jobs if not record_path(out, job).exists()]
     progress(f"{len(jobs)} runs, {len(jobs) - len(pending)} done before")
     failures = []
-    for count, (job, problem) in enumerate(runners[executor](pending, worker, out, workers or os.cpu_count() or 1), start=1):
-        progress(f"[{count}/{len(pending)}] {job.name}" + (f" FAILED: {problem}" if problem else ""))
-        if problem:
-            failures.append(Failure(job, problem))
+    with closing(runners[executor](pending, worker, out, workers or os.cpu_count() or 1)) as results:
+        for count, (job, problem) in enumerate(results, start=1):
+            progress(f"[{count}/{len(pending)}] {job.name}" + (f" FAILED: {problem}" if problem else ""))
+            if problem:
+                failures.append(Failure(job, problem))
     return tuple(failures)
 
 
@@ -106,19 +114,43 @@ def run_one(job: Job, worker: Worker, out: Path) -> str:
     return ""
 
 
-def _serial(jobs: Sequence[Job], worker: Worker, out: Path, workers: int) -> Iterator[tuple[Job, str]]:
+def _serial(jobs: Sequence[Job], worker: Worker, out: Path, workers: int) -> Results:
     for job in jobs:
         yield job, run_one(job, worker, out)
 
 
-def _processes(jobs: Sequence[Job], worker: Worker, out: Path, workers: int) -> Iterator[tuple[Job, str]]:
-    with _one_thread(), ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+def _processes(jobs: Sequence[Job], worker: Worker, out: Path, workers: int) -> Results:
+    context = multiprocessing.get_context("spawn")
+    reader, writer = context.Pipe(duplex=False)
+    with _one_thread(), writer, ProcessPoolExecutor(workers, context, _end_with_parent, (reader,)) as pool:
         futures = {pool.submit(run_one, job, worker, out): job for job in jobs}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
+        try:
+            for future in as_completed(futures):
+                try:
+                    problem = future.result()
+                except BrokenProcessPool:
+                    problem = "a worker process was killed: is there enough memory?"
+                yield futures[future], problem
+        except BaseException:  # interrupted, or nobody asks for more: what runs is not waited for
+            writer.close()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
-def _ray(jobs: Sequence[Job], worker: Worker, out: Path, workers: int) -> Iterator[tuple[Job, str]]:
+def _end_with_parent(pipe: Connection) -> None:
+    """Let a worker end when the other end of the pipe closes, as it does when its process ends, however that may be."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the main process decides
+
+    def watch() -> None:
+        try:
+            pipe.recv()
+        except (EOFError, OSError):
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _ray(jobs: Sequence[Job], worker: Worker, out: Path, workers: int) -> Results:
     try:
         import ray
     except ImportError as error:
@@ -157,5 +189,31 @@ def record_path(out: Path, job: Job) -> Path:
 
 
 def read_records(out: Path, jobs: Sequence[Job]) -> dict[Job, dict[str, Any]]:
-    """Records of those jobs that have run."""
-    return {job: read_json(record_path(out, job)) for job in jobs if record_path(out, job).exists()}
+    """Records of those jobs that have run.
+
+    Raises:
+        FileFormatError: A file cannot be read, or holds no record of a run.
+    """
+    return {job: read_record(record_path(out, job)) for job in jobs if record_path(out, job).exists()}
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A run from its file.
+
+    Raises:
+        FileFormatError: It cannot be read, or holds no record of a run.
+    """
+    record = read_json(path)
+    numbers = [record.get(name) for name in ("cost", "failed")]
+    numbers += [record[name] for name in ("model_cost", "seconds") if record.get(name) is not None]
+    numbers += _values(record.get("truth_steps")) + _values(record.get("measures"))
+    if not all(isinstance(number, (int, float)) and abs(number) < sys.float_info.max for number in numbers):
+        raise FileFormatError(f"{path} is no record of a run: it lacks a number; remove it, and the same command runs it again")
+    return record
+
+
+def _values(table: Any) -> list[Any]:
+    """All entries of a table of numbers and lists of numbers; [None] for anything else."""
+    if not isinstance(table, Mapping):
+        return [None]
+    return [number for value in table.values() for number in (value if isinstance(value, list) and value else [value])]

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.core.errors import DataError
+from softgym_envs.core.errors import DataError, FileFormatError
 from softgym_envs.core.files import read_json
 
 from .conditions import CONDITIONS, NOMINAL, NOTHING, ORACLE
 from .definition import Job, Study, Threshold
+from .fits import read_errors
 from .jobs import read_records
 from .statistics import (
     Interval,
@@ -197,9 +198,14 @@ def _summarise_condition(
         sum(int(r["failed"]) for r in there),
         float(np.mean(expected)) if expected else None,
         {kind: float(np.mean([r["truth_steps"].get(kind, 0) for r in there])) for kind in ("train", "validation", "tuning")},
-        {m: float(np.mean([np.mean(r["measures"][m]) for r in there])) for m in there[0]["measures"]},
+        {m: float(np.mean([np.mean(r["measures"][m]) for r in there])) for m in _shared(there)},
         float(np.mean([r["seconds"] for r in there])) if all("seconds" in r for r in there) else None,
     )
+
+
+def _shared(records: list[dict[str, Any]]) -> list[str]:
+    """What all runs have measured."""
+    return [name for name in records[0]["measures"] if all(name in record["measures"] for record in records)]
 
 
 def _judge(threshold: Threshold, conditions: tuple[ConditionSummary, ...], scores: dict[str, Array], study: Study) -> Verdict:
@@ -221,7 +227,11 @@ def _errors(study: Study, out: Path) -> dict[str, list[list[float]]]:
     for dataset in range(study.datasets):
         path = out / "fits" / f"b{study.budget}_d{dataset}.json"
         if path.exists():
-            for name, pairs in read_json(path)["errors"].items():
-                for horizon, error in pairs:
-                    gathered.setdefault(name, {}).setdefault(horizon, []).append(error)
+            try:
+                errors = read_errors(read_json(path)["errors"])
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise FileFormatError(f"{path} is no fit of a study: {error!r}") from error
+            for name, pairs in errors.items():
+                for horizon, size in pairs:
+                    gathered.setdefault(name, {}).setdefault(horizon, []).append(size)
     return {name: [[h, float(np.mean(e))] for h, e in sorted(found.items())] for name, found in gathered.items()}

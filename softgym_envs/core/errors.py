@@ -51,6 +51,10 @@ class DataError(SoftgymError, ValueError):
     """Recorded data cannot be used for what was asked (too short, constant, NaN rows, ...)."""
 
 
+class StorageError(SoftgymError, OSError):
+    """A file cannot be written: no permission, no space, no such folder."""
+
+
 class MissingDependencyError(SoftgymError, ImportError):
     """An optional dependency is not installed; the message names the extra that brings it."""
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import datetime
 import importlib.metadata
 import json
+import math
 import os
 import platform
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .errors import FileFormatError
+from .errors import FileFormatError, StorageError, shown
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -25,18 +27,33 @@ PACKAGES = ("softgym-envs", "numpy", "scipy", "warp-lang", "mujoco")
 """Distributions whose versions decide numbers."""
 
 
+MOST_BYTES = {"TOML": 4 * 2**20, "JSON": 256 * 2**20, "CSV": 2**30}
+"""A larger file is refused before it is read; TOML is read at about 1 MB/s."""
+DEEPEST = 50
+"""Tables and lists inside each other."""
+
+
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a whole file or nothing: to a temporary file beside it, then rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    """Write a whole file or nothing: to a temporary file beside it, then rename.
+
+    Raises:
+        StorageError: The file cannot be written.
+    """
     try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(content)
+            os.chmod(name, 0o644)
+            os.replace(name, path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise StorageError(
+            f"cannot write {path}: {error.strerror or error}; free some space there, or name another folder"
+        ) from error
 
 
 def write_json(path: Path, document: Any) -> None:
@@ -48,16 +65,16 @@ def read_json(path: str | Path) -> dict[str, Any]:
     """Read a JSON object.
 
     Raises:
-        FileFormatError: No such file, not JSON, or no object.
+        FileFormatError: No such file, not JSON (NaN and doubled names are none), no object, or too large or deep.
     """
+    text = read_text(path, "JSON")
     try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FileFormatError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
+        document = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} is not valid JSON: {error}") from error
     if not isinstance(document, dict):
         raise FileFormatError(f"{path} holds no JSON object")
+    _check_depth(path, document)
     return document
 
 
@@ -65,14 +82,102 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     """Read a TOML file.
 
     Raises:
-        FileFormatError: No such file, or not TOML.
+        FileFormatError: No such file, not TOML, or too large or deep.
+    """
+    text = read_text(path, "TOML")
+    try:
+        document = parse_toml(text)
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{path} is not valid TOML: {error}") from error
+    _check_depth(path, document)
+    return document
+
+
+def read_text(path: str | Path, kind: str) -> str:
+    """A text file in UTF-8, with or without byte order mark, of at most `MOST_BYTES[kind]`.
+
+    Raises:
+        FileFormatError: No such file, too large, or no such text.
     """
     try:
-        return parse_toml(Path(path).read_text(encoding="utf-8"))
+        size = Path(path).stat().st_size
+        if not Path(path).is_file():
+            raise FileFormatError(f"cannot read {path}: it is no file")
+        if size > MOST_BYTES[kind]:
+            raise FileFormatError(f"{path} has {size / 2**20:.0f} MB, a {kind} file may have {MOST_BYTES[kind] / 2**20:.0f} MB")
+        return Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise FileFormatError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{path} is not valid TOML: {error}") from error
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{path} is not UTF-8 text: {error.reason}; save it as {kind} in UTF-8") from error
+    except ValueError as error:  # a null character in the path, or one of ours
+        raise error if isinstance(error, FileFormatError) else FileFormatError(f"cannot read {shown(path)}: {error}") from error
+
+
+def check_entries(where: str, table: Any, allowed: Iterable[str]) -> dict[str, Any]:
+    """A table all of whose names are known.
+
+    Raises:
+        FileFormatError: It is no table, or has an unknown name.
+    """
+    names = tuple(allowed)
+    if not isinstance(table, dict):
+        raise FileFormatError(f"{where} is {shown(table)}, expected a table with {', '.join(names)}")
+    for name in table:
+        if name not in names:
+            raise FileFormatError(f"{where}: unknown entry {shown(name)}; allowed are {', '.join(names)}")
+    return table
+
+
+def number_in(where: str, value: Any) -> float:
+    """A finite number of a file; booleans are none.
+
+    Raises:
+        FileFormatError: It is none.
+    """
+    try:
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(number := float(value)):
+            return number
+    except OverflowError:  # of an integer beyond all floats
+        pass
+    raise FileFormatError(f"{where} is {shown(value)}, expected a number")
+
+
+def doubled(names: Iterable[str]) -> str | None:
+    """The first name that is there twice; None if each is there once."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object without doubled names."""
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        raise ValueError(f"the name {shown(doubled(name for name, _ in pairs))} is there twice")
+    return table
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _check_depth(path: str | Path, document: Mapping[str, Any]) -> None:
+    """Refuse what other code could only walk through by recursion that is too deep."""
+    level: list[Any] = [document]
+    for _ in range(DEEPEST):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return
+    raise FileFormatError(f"{path} has tables or lists nested more than {DEEPEST} deep")
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    """Tables and lists directly in a table or list."""
+    return (entry for entry in (value.values() if isinstance(value, dict) else value) if isinstance(entry, (dict, list)))
 
 
 def parse_toml(text: str) -> dict[str, Any]:

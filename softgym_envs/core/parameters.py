@@ -23,8 +23,8 @@ import numpy as np
 import tomli_w
 from numpy.typing import NDArray
 
-from .errors import FileFormatError, ParameterError
-from .files import read_toml, write_atomically
+from .errors import FileFormatError, ParameterError, shown
+from .files import check_entries, number_in, read_toml, write_atomically
 
 Array = NDArray[np.float64]
 Option = str | float | list[float]
@@ -94,13 +94,17 @@ class Parameters:
     def __post_init__(self) -> None:
         sizes = set()
         for spec in self.specs().values():
-            value = np.asarray(getattr(self, spec.name), dtype=np.float64)
+            given = getattr(self, spec.name)
+            try:
+                value = np.asarray(given, dtype=np.float64)
+            except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+                raise ParameterError(f"{spec.name} = {shown(given)} is no number: {error}") from error
             if value.ndim > 1:
                 raise ParameterError(f"{spec.name} has shape {value.shape}, expected a scalar or (B,)")
             lower, upper = spec.bounds
             if not bool(np.all((value >= lower) & (value <= upper))):  # NaN fails too
                 raise ParameterError(
-                    f"{spec.name} = {getattr(self, spec.name)}{spec.suffix}, allowed is [{lower:g}, {upper:g}]{spec.suffix}"
+                    f"{spec.name} = {shown(given)}{spec.suffix}, allowed is [{lower:g}, {upper:g}]{spec.suffix}"
                 )
             if value.ndim == 1:
                 sizes.add(value.shape[0])
@@ -227,7 +231,7 @@ class Parameters:
             FileFormatError: No such file, not TOML, or not in this form.
             ParameterError: Constants of another class, unknown names, wrong units, values out of bounds.
         """
-        document = read_toml(path)
+        document = check_entries(str(path), read_toml(path), ("parameters", "provenance", "simulator", "constants"))
         kind = document.get("parameters", cls.__name__)
         if kind != cls.__name__:
             raise ParameterError(f"{path} holds {kind}, this simulator takes {cls.__name__}")
@@ -249,13 +253,15 @@ class Parameters:
 
     @classmethod
     def _read_constant(cls, path: str | Path, name: str, entry: Any) -> float:
-        value, unit = (entry.get("value"), entry.get("unit")) if isinstance(entry, dict) else (entry, None)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise FileFormatError(f"{path}: {name} has value {value!r}, expected a number")
+        table = (
+            check_entries(f"{path}: {name}", entry, ("value", "unit", "std")) if isinstance(entry, dict) else {"value": entry}
+        )
+        value, unit = table.get("value"), table.get("unit")
+        number = number_in(f"{path}: {name}", value)
         expected = cls.specs()[name].unit
         if unit is not None and unit != expected:
-            raise ParameterError(f"{path}: {name} is given in {unit!r}, expected {expected!r}")
-        return float(value)
+            raise ParameterError(f"{path}: {name} is given in {shown(unit)}, expected {expected!r}")
+        return number
 
 
 GivenConstants = Parameters | Mapping[str, float] | str | Path

@@ -20,6 +20,9 @@ from .trajectory import Trajectory, TrajectorySet
 
 Array = NDArray[np.float64]
 
+MOST_EMPTY, EMPTIEST = 1_000_000, 100
+"""Tracked points may be missing so many times, and beside them so many times as often as there are lines."""
+
 
 def read_csv(path: str | Path, *, substeps: int = 1, meters_per_pixel: float | None = None) -> Trajectory:
     """Read a recording in wide form: `time [s], tip.x [mm], tip.y [mm], control:valve [-]`, one line per time.
@@ -95,6 +98,11 @@ def read_points_csv(path: str | Path, *, substeps: int = 1, meters_per_pixel: fl
             raise DataError(f"{path}, line {line}: {label} at {frames[frame]:g} s is in line {seen[int(frame), label]} already")
         seen[int(frame), label] = line
     order = {label: place for place, label in enumerate(sorted(set(labels), key=_natural))}
+    if len(order) * len(times) > MOST_EMPTY + EMPTIEST * len(labels):
+        raise DataError(
+            f"{path} names {len(order)} points and {len(times)} times in {len(labels)} lines: nearly all are missing. Do the "
+            "columns stand under the right names?"
+        )
     values = np.full((len(times), len(order), len(axes)), np.nan)
     units = []
     for place, axis in enumerate(axes):
@@ -136,14 +144,16 @@ def align_points(recordings: Sequence[Trajectory]) -> list[Trajectory]:
 
 def _with_columns(recording: Trajectory, names: tuple[str, ...], units: tuple[str, ...]) -> Trajectory:
     """The recording with these columns in this order, NaN in those that it lacks."""
-    values = np.full((len(recording.times), len(names)), np.nan)
-    values[:, [names.index(name) for name in recording.names]] = recording.values
+    values, place = np.full((len(recording.times), len(names)), np.nan), {name: k for k, name in enumerate(names)}
+    values[:, [place[name] for name in recording.names]] = recording.values
     return replace(recording, values=values, names=names, units=units)
 
 
-def _natural(name: str) -> tuple[list[str | int], str]:
+def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
     """Sort key in which numbers count as numbers: point2 before point10."""
-    return [int(part) if place % 2 else part for place, part in enumerate(re.split(r"(\d+)", name))], name
+    parts = re.split(r"(\d+)", name)
+    numbers = [part.lstrip("0") if place % 2 else part for place, part in enumerate(parts)]
+    return [(len(part) if place % 2 else 0, part) for place, part in enumerate(numbers)], name
 
 
 def read_recordings(paths: Sequence[str | Path], *, meters_per_pixel: float | None = None) -> tuple[Trajectory, ...]:

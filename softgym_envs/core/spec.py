@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from .errors import FileFormatError
-from .files import read_toml
+from .errors import FileFormatError, shown
+from .files import number_in, read_toml
 from .parameters import Option
 
 LONGEST = 60
@@ -61,21 +61,21 @@ class SimulatorSpec:
         if table is None:
             return None
         if not isinstance(table, dict):
-            raise FileFormatError(f"{path}: simulator is {table!r}, expected a table [simulator]")
+            raise FileFormatError(f"{path}: simulator is {shown(table)}, expected a table [simulator]")
         allowed = [f.name for f in fields(cls)]
         for name in table:
             if name not in allowed:
                 raise FileFormatError(
-                    f"{path}: [simulator] has {name!r}; allowed are {', '.join(allowed)}. A file from before specs were "
+                    f"{path}: [simulator] has {shown(name)}; allowed are {', '.join(allowed)}. A file from before specs were "
                     "written: put its entries into [simulator.options] and add room and dt, or identify again"
                 )
         kinds = {"room": str, "dt": (int, float), "options": dict, "structure": dict, "model": str}
         for name, kind in kinds.items():
             if name in table and (not isinstance(table[name], kind) or isinstance(table[name], bool)):  # type: ignore[arg-type]
-                raise FileFormatError(f"{path}: [simulator] {name} is {table[name]!r}")
+                raise FileFormatError(f"{path}: [simulator] {name} is {shown(table[name])}")
         if not {"room", "dt"} <= set(table):
             raise FileFormatError(f"{path}: [simulator] needs room and dt")
-        return cls(**{**table, "dt": float(table["dt"])})
+        return cls(**{**table, "dt": number_in(f"{path}: [simulator] dt", table["dt"])})
 
     def table(self) -> dict[str, Any]:
         """For a TOML file."""

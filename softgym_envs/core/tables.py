@@ -7,6 +7,7 @@ nothing was measured. Lines that begin with # and empty lines are skipped. UTF-8
 from __future__ import annotations
 
 import csv
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +16,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import DataError, FileFormatError
+from .errors import DataError, FileFormatError, shown
+from .files import doubled, read_text
 from .units import to_si
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
+MOST_MISSING, EMPTIEST = 10_000, 20
+"""A grid may have so many frames without a stamp, and beside them so many times as many frames as there are stamps."""
 JITTER = 0.05
 """Largest distance of a time stamp from its uniform grid, as a share of the period (30 frames/s rounded to ms need 0.02)."""
 
@@ -43,9 +47,14 @@ class Table:
         Raises:
             FileFormatError: No such column.
         """
-        if name not in self.names:
-            raise FileFormatError(f"{self.path} has no column {name!r}; its columns are {', '.join(self.names)}")
-        return self.names.index(name)
+        if name not in self._places:
+            named = ", ".join(self.names[:12]) + (f", ... ({len(self.names)} in all)" if len(self.names) > 12 else "")
+            raise FileFormatError(f"{self.path} has no column {name!r}; its columns are {named}")
+        return self._places[name]
+
+    @functools.cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self.names)}
 
     def text(self, name: str) -> list[str]:
         """Cells of column `name` as they are written."""
@@ -95,7 +104,7 @@ class Table:
             value = float(cell) if cell else np.nan
         except ValueError:
             hint = " (write decimals with a point)" if "," in cell else ""
-            raise FileFormatError(f"{self.path}, line {line}: {name} is {cell!r}, expected a number{hint}") from None
+            raise FileFormatError(f"{self.path}, line {line}: {name} is {shown(cell)}, expected a number{hint}") from None
         if np.isinf(value):
             raise FileFormatError(f"{self.path}, line {line}: {name} is infinite; leave the cell empty if it was not measured")
         return value
@@ -107,7 +116,7 @@ def read_table(path: str | Path) -> Table:
     Raises:
         FileFormatError: No such file, not UTF-8 text, other separators, no rows, doubled columns, rows of another length.
     """
-    lines = enumerate(_read_text(path).splitlines(), 1)
+    lines = enumerate(read_text(path, "CSV").splitlines(), 1)
     numbered = [(number, line) for number, line in lines if line.strip() and not line.startswith("#")]
     if len(numbered) < 2:
         raise FileFormatError(f"{path} has {len(numbered)} lines, expected a header and at least one row")
@@ -115,13 +124,12 @@ def read_table(path: str | Path) -> Table:
     if "," not in header:
         found = next((name for sign, name in ((";", "semicolons"), ("\t", "tabs")) if sign in header), "something else")
         raise FileFormatError(f"{path}: columns are separated by {found}; expected commas, and decimals with a point")
-    names, units = zip(*(_split_header(path, cell) for cell in _cells(header)), strict=True)
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    if doubled:
-        raise FileFormatError(f"{path}: column {doubled[0]!r} is there twice")
+    names, units = zip(*(_split_header(path, cell) for cell in _cells(path, numbered[0][0], header)), strict=True)
+    if (twice := doubled(names)) is not None:
+        raise FileFormatError(f"{path}: column {twice!r} is there twice")
     rows = []
     for line, text in numbered[1:]:
-        row = tuple(_cells(text))
+        row = tuple(_cells(path, line, text))
         if len(row) != len(names):
             raise FileFormatError(
                 f"{path}, line {line} has {len(row)} cells, the header has {len(names)}; decimals are written with a point"
@@ -137,16 +145,26 @@ def uniform_grid(times: Array, *, where: str) -> tuple[Array, IntArray]:
     Stamps that are uniform already are returned as they are.
 
     Raises:
-        DataError: Fewer than two stamps, not increasing, or not on a uniform grid.
+        DataError: Fewer than two stamps, not increasing, or not on a uniform grid; or the grid would be nearly empty, as after
+            a jump of the clock.
     """
-    steps = np.diff(times)
+    with np.errstate(over="ignore"):
+        steps = np.diff(times)
     if len(times) < 2:
         raise DataError(f"{where}: {len(times)} points of time, expected at least 2")
     if not (steps > 0).all():
         at = int(np.argmin(steps > 0)) + 1
         raise DataError(f"{where}: times must increase, but {times[at]:g} s follows {times[at - 1]:g} s (frame {at})")
     typical = np.sort(steps)[(len(steps) - 1) // 2]  # the lower median: one that occurs, never half a gap
-    index = np.concatenate([[0], np.cumsum(np.maximum(np.rint(steps / typical), 1))]).astype(np.int64)
+    with np.errstate(over="ignore"):
+        index = np.concatenate([[0], np.cumsum(np.maximum(np.rint(steps / typical), 1))])
+    if not index[-1] < MOST_MISSING + EMPTIEST * len(times):
+        at = int(np.argmax(steps)) + 1
+        raise DataError(
+            f"{where}: {times[at]:.6g} s follows {times[at - 1]:.6g} s (frame {at}), where {typical:.4g} s are usual: has the "
+            "clock jumped? Cut the file there"
+        )
+    index = index.astype(np.int64)
     period, start = np.polyfit(index.astype(np.float64), times, 1)
     distance = np.abs(start + period * index - times) / period
     worst = int(np.argmax(distance))
@@ -159,21 +177,15 @@ def uniform_grid(times: Array, *, where: str) -> tuple[Array, IntArray]:
     return (times if complete and distance[worst] < 1e-9 else start + period * np.arange(index[-1] + 1.0)), index
 
 
-def _read_text(path: str | Path) -> str:
+def _cells(path: str | Path, line: int, text: str) -> Sequence[str]:
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise FileFormatError(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise FileFormatError(f"{path} is not UTF-8 text: {error.reason}; save it as CSV in UTF-8") from error
-
-
-def _cells(line: str) -> Sequence[str]:
-    return [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True))]
+        return [cell.strip() for cell in next(csv.reader([text], skipinitialspace=True))]
+    except csv.Error as error:
+        raise FileFormatError(f"{path}, line {line} is no line of CSV: {error}") from error
 
 
 def _split_header(path: str | Path, cell: str) -> tuple[str, str]:
     match = re.fullmatch(r"([^\[\]]*\S)\s*(?:\[\s*([^\[\]]+?)\s*\])?", cell)
     if match is None:
-        raise FileFormatError(f"{path}: column header {cell!r} is not of the form 'name [unit]'")
+        raise FileFormatError(f"{path}: column header {shown(cell)} is not of the form 'name [unit]'")
     return match[1], match[2] or ""

@@ -25,13 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import DataError, FileFormatError, ShapeError
-from .files import write_atomically
+from .files import doubled, write_atomically
 from .simulator import Simulator, check_array
 from .units import SI_UNITS
 
 Array = NDArray[np.float64]
 
 FORMAT = "softgym_envs trajectories 1"
+MOST_BYTES, INFLATION = 64 * 2**20, 100
+"""A recording may take so much memory, and beside it so many times the size of its file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,10 +189,11 @@ class Trajectory:
         return found[0]
 
     def _places(self, names: Sequence[str]) -> list[int]:
+        place = {name: k for k, name in enumerate(self.names)}
         for name in names:
-            if name not in self.names:
+            if name not in place:
                 raise DataError(f"no measured quantity {name!r}; there are {_shorten(self.names)}")
-        return [self.names.index(name) for name in names]
+        return [place[name] for name in names]
 
     def _digest(self) -> bytes:
         digest = hashlib.sha256()
@@ -303,13 +306,15 @@ class TrajectorySet(Sequence[Trajectory]):
             with h5py.File(path, "r") as file:
                 if file.attrs.get("format") != FORMAT:
                     raise FileFormatError(f"{path}: format is {file.attrs.get('format')!r}, expected {FORMAT!r}")
-                found = cls(tuple(_read_group(file[name]) for name in sorted(file)))
-                expected = file.attrs["sha256"]
+                found = cls(
+                    tuple(_read_group(file[name], MOST_BYTES + INFLATION * Path(path).stat().st_size) for name in sorted(file))
+                )
+                expected = str(file.attrs["sha256"])
         except FileFormatError:
             raise
         except (DataError, ShapeError) as error:
             raise FileFormatError(f"{path}: {error}") from error
-        except (OSError, KeyError, AttributeError, TypeError, ValueError, RuntimeError) as error:
+        except (OSError, KeyError, AttributeError, TypeError, ValueError, RuntimeError, OverflowError) as error:
             raise FileFormatError(f"{path} is no HDF5 file of trajectories, or it is damaged: {error}") from error
         if found.sha256 != expected:
             raise FileFormatError(f"{path} is damaged: its numbers do not have the hash it was saved with")
@@ -338,11 +343,10 @@ def _check_uniform(times: Array) -> None:
 
 
 def _check_names(what: str, names: tuple[str, ...], what_units: str, units: tuple[str, ...]) -> None:
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    if doubled:
-        raise DataError(f"{what} has {doubled[0]!r} twice")
     if any(not isinstance(name, str) or not name for name in names):
         raise DataError(f"{what} must be non-empty strings, got {_shorten(names)}")
+    if (twice := doubled(names)) is not None:
+        raise DataError(f"{what} has {twice!r} twice")
     if len(units) != len(names):
         raise DataError(f"{what_units} has {len(units)} entries, expected {len(names)}, one for each of {what}")
     for name, unit in zip(names, units, strict=True):
@@ -364,7 +368,12 @@ def _write_group(group: h5py.Group, trajectory: Trajectory) -> None:
     group.create_dataset("metadata", data=json.dumps(dict(trajectory.metadata)), dtype=h5py.string_dtype())
 
 
-def _read_group(group: Any) -> Trajectory:
+def _read_group(group: Any, most: int) -> Trajectory:
+    """One trajectory; `most` bytes of memory are allowed."""
+    if (size := sum(part.size * part.dtype.itemsize for part in group.values())) > most:
+        raise FileFormatError(
+            f"{group.file.filename}: {group.name} would take {size / 2**30:.3g} GB of memory, far more than it has"
+        )
     times, controls, values = (np.asarray(group[name][()], dtype=np.float64) for name in ("times", "controls", "values"))
     names, units, control_names, control_units = (
         tuple(str(name) for name in group[key].asstr()[()]) for key in ("names", "units", "control_names", "control_units")

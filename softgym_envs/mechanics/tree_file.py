@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import FileFormatError
-from ..core.files import read_toml
+from ..core.files import number_in, read_toml
 from .tree import Body, Frame, Joint, Pin, Tree, Weld
 
 PARTS: dict[str, tuple[str, type]] = {
@@ -98,10 +98,6 @@ def _free(name: str) -> bool:
 
 def _plain(where: str, value: Any) -> Any:
     """Numbers, strings, and lists of them as tuples."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str, list)):
-        raise FileFormatError(f"{where} is {value!r}, expected a number, a string or a list")
-    if not isinstance(value, list):
-        return value
-    if any(isinstance(part, bool) or not isinstance(part, (int, float, str)) for part in value):
-        raise FileFormatError(f"{where} is {value!r}, expected a flat list of numbers or strings")
-    return tuple(value)
+    if isinstance(value, list):
+        return tuple(part if isinstance(part, str) else number_in(where, part) for part in value)
+    return value if isinstance(value, str) else number_in(where, value)

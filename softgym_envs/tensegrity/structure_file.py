@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import FileFormatError, StructureError
-from ..core.files import read_toml
+from ..core.errors import FileFormatError, StructureError, shown
+from ..core.files import check_entries, doubled, number_in, read_toml
 from .model import TensegrityModel
 from .parameters import TensegrityBody
 
 Points = dict[str, list[float]]
 
+PARTS = {"rods": ("nodes",), "cables": ("name", "nodes", "stiffness_ratio", "rest_ratio")}
+"""Entries of a rod and of a cable."""
 ALLOWED = ("name", "actuated", "rod_radius", "cap_radius", "control_limit", "constants", "nodes", "rods", "cables")
 """Entries of a file."""
 
@@ -79,6 +81,11 @@ def _check_entries(path: str | Path, document: Mapping[str, Any]) -> None:
     for key in ("rods", "cables"):
         if not isinstance(document[key], list):
             raise FileFormatError(f"{path}: {key} must be tables, each under [[{key}]]")
+        for index, table in enumerate(document[key]):
+            check_entries(f"{path}: {key[:-1]} {index}", table, PARTS[key])
+    twice = doubled(str(cable["name"]) for cable in document["cables"] if "name" in cable)
+    if twice is not None:
+        raise StructureError(f"{path}: two cables are named {twice!r}")
 
 
 def _read_nodes(path: str | Path, table: object) -> Points:
@@ -86,9 +93,9 @@ def _read_nodes(path: str | Path, table: object) -> Points:
     if not isinstance(table, dict):
         raise FileFormatError(f"{path}: [nodes] must be a table of name = [x, y, z]")
     for name, value in table.items():
-        if not (isinstance(value, list) and len(value) == 3 and all(isinstance(v, (int, float)) for v in value)):
-            raise FileFormatError(f"{path}: node {name!r} is {value!r}, expected [x, y, z] in m")
-        points[name] = [float(v) for v in value]
+        if not (isinstance(value, list) and len(value) == 3):
+            raise FileFormatError(f"{path}: node {name!r} is {shown(value)}, expected [x, y, z] in m")
+        points[name] = [_number(path, f"node {name!r}: {axis}", v) for axis, v in zip("xyz", value, strict=True)]
     return points
 
 
@@ -129,6 +136,4 @@ def _ratios(path: str | Path, cables: list[dict[str, Any]], key: str) -> tuple[f
 
 
 def _number(path: str | Path, what: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise FileFormatError(f"{path}: {what} is {value!r}, expected a number")
-    return float(value)
+    return number_in(f"{path}: {what}", value)

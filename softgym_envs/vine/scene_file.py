@@ -7,8 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import FileFormatError, StructureError
-from ..core.files import read_toml
+from ..core.errors import FileFormatError, StructureError, shown
+from ..core.files import number_in, read_toml
 from .model import VineModel
 from .obstacles import Obstacle, circle, polygon, rectangle, wall
 
@@ -94,7 +94,7 @@ def _read_obstacle(path: str | Path, index: int, table: object) -> Obstacle:
 
 def _numbers(path: str | Path, what: str, value: Any, count: int) -> list[float]:
     given = value if isinstance(value, list) else [value]
-    if len(given) != count or any(isinstance(v, bool) or not isinstance(v, (int, float)) for v in given):
+    if len(given) != count:
         expected = "a number" if count == 1 else f"{count} numbers"
-        raise FileFormatError(f"{path}: {what} is {value!r}, expected {expected}")
-    return [float(v) for v in given]
+        raise FileFormatError(f"{path}: {what} is {shown(value)}, expected {expected}")
+    return [number_in(f"{path}: {what}", v) for v in given]

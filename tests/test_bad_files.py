@@ -1,0 +1,225 @@
+"""Files that are damaged, mistyped, or made to hurt: one sentence each, within time and memory."""
+
+import os
+import resource
+import time
+
+import h5py
+import numpy as np
+import pytest
+
+from softgym_envs.core.errors import DataError, FileFormatError, ParameterError, SoftgymError, StorageError, StructureError
+from softgym_envs.core.files import read_json, read_toml, write_atomically
+from softgym_envs.core.recordings import read_csv, read_points_csv, read_recordings
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from softgym_envs.rooms import room, rooms
+
+
+@pytest.fixture
+def frugal():
+    """The test may take 300 MB and 5 s of the processor."""
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    yield
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300e3
+    assert time.process_time() - began < 5.0
+
+
+def written(folder, text, name="a.csv"):
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+# --- Recordings -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("read", [read_csv, read_points_csv])
+@pytest.mark.parametrize("jump", ["1.7e9", "1e300", "1e308"])
+def test_a_jump_of_the_clock_is_named(tmp_path, frugal, read, jump):
+    stamps = ("0.0", "0.01", "0.02", jump)
+    if read is read_csv:
+        text = "time [s], x [m]\n" + "".join(f"{stamp}, 1\n" for stamp in stamps)
+    else:
+        text = "time [s], point, x [m], y [m]\n" + "".join(f"{stamp}, 0, 1, 2\n" for stamp in stamps)
+    with pytest.raises(DataError, match=r"follows 0.02 s.*0\.01 s are usual: has the clock jumped"):
+        read(written(tmp_path, text))
+
+
+def test_a_pause_of_the_camera_is_kept(tmp_path):
+    text = "time [s], point, x [m], y [m]\n" + "".join(f"{t:.2f}, 0, 1, 2\n" for t in (0.0, 0.01, 0.02, 60.0))
+    assert read_points_csv(written(tmp_path, text)).num_steps == 6000
+
+
+def test_points_that_are_all_different_are_refused(tmp_path, frugal):
+    lines = "".join(f"{k * 0.01:.2f}, p{k}, 1, 2\n" for k in range(5_000))
+    with pytest.raises(DataError, match="nearly all are missing"):
+        read_points_csv(written(tmp_path, "time [s], point, x [m], y [m]\n" + lines))
+
+
+def test_many_columns_are_read_in_time(tmp_path, frugal):
+    names = ", ".join(f"m{k} [m]" for k in range(20_000))
+    row = ", ".join(["0.5"] * 20_000)
+    found = read_csv(written(tmp_path, f"time [s], {names}\n0.0, {row}\n0.1, {row}\n"))
+    assert len(found.names) == 20_000 and found.column("m19999").tolist() == [0.5, 0.5]
+
+
+def test_a_cell_that_is_too_long_is_refused(tmp_path):
+    for text in ("time [s], x [m]\n0.0, " + "1" * 200_000 + "\n", "time [s], " + "x" * 200_000 + "\n0.0, 1\n"):
+        with pytest.raises(FileFormatError, match=r"field larger than field limit|expected a number"):
+            read_csv(written(tmp_path, text))
+
+
+def still(rows=3):
+    return Trajectory(np.arange(float(rows)), np.zeros((rows - 1, 0)), np.zeros((rows, 1)), ("x",), ("m",))
+
+
+def test_an_hdf5_file_that_would_fill_the_memory_is_refused(tmp_path, frugal):
+    path = still().save_hdf5(tmp_path / "a.h5")
+    with h5py.File(path, "r+") as file:
+        group = file["trajectory_000000"]
+        del group["values"]
+        group.create_dataset("values", shape=(400_000_000, 1), dtype=np.float64, chunks=(100_000, 1))
+    with pytest.raises(FileFormatError, match=r"would take 2\.98 GB of memory"):
+        TrajectorySet.load(path)
+
+
+def test_a_strange_hash_or_text_in_an_hdf5_file_is_refused(tmp_path):
+    path = still().save_hdf5(tmp_path / "a.h5")
+    with h5py.File(path, "r+") as file:
+        file.attrs["sha256"] = np.arange(3)
+    with pytest.raises(FileFormatError, match="damaged"):
+        TrajectorySet.load(path)
+
+
+def test_names_of_thousands_of_digits_are_names(tmp_path):
+    text = "time [s], point, x [m], y [m]\n" + "".join(f"{t}, {'9' * 5000}, 1, 2\n" for t in (0, 1))
+    assert read_points_csv(written(tmp_path, text)).num_steps == 1
+
+
+# --- TOML and JSON ----------------------------------------------------------------------------------------------------
+
+BAD_TOML = {
+    "deep list": "a = " + "[" * 3000 + "]" * 3000,
+    "list 60 deep": "a = " + "[" * 60 + "]" * 60,
+    "deep key": ".".join(["a"] * 3000) + " = 1",
+    "long number": "a = " + "1" * 5000,
+    "huge": "# " + "x" * 5 * 2**20,
+    "no text": "a = \udcff",
+}
+BAD_JSON = {
+    "deep list": '{"a": ' + "[" * 3000 + "]" * 3000 + "}",
+    "deep table": '{"a": ' * 3000 + "1" + "}" * 3000,
+    "long number": '{"a": ' + "1" * 5000 + "}",
+    "NaN": '{"a": NaN}',
+    "doubled": '{"a": 1, "a": 2}',
+}
+
+
+@pytest.mark.parametrize("content", BAD_TOML.values(), ids=BAD_TOML)
+def test_toml_that_is_nested_huge_or_no_text(tmp_path, frugal, content):
+    path = tmp_path / "a.toml"
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(FileFormatError, match=r"a\.toml"):
+        read_toml(path)
+
+
+@pytest.mark.parametrize("content", BAD_JSON.values(), ids=BAD_JSON)
+def test_json_that_is_nested_or_says_two_things(tmp_path, frugal, content):
+    with pytest.raises(FileFormatError, match=r"a\.json"):
+        read_json(written(tmp_path, content, "a.json"))
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", ".", "a\0b", "no/such"])
+@pytest.mark.parametrize("read", [read_toml, read_json, read_csv])
+def test_what_is_no_file_is_not_read(frugal, read, path):
+    with pytest.raises(FileFormatError, match="cannot read"):
+        read(path)
+
+
+def structure(**changes):
+    """A file of the tensegrity room, as text with replacements."""
+    text = """
+[nodes]
+a = [0.0, 0.0, 0.0]
+b = [0.0, 0.0, 1.0]
+c = [1.0, 0.0, 0.0]
+d = [1.0, 0.0, 1.0]
+[[rods]]
+nodes = ["a", "b"]
+[[rods]]
+nodes = ["c", "d"]
+[[cables]]
+name = "c0"
+nodes = ["a", "c"]
+stiffness_ratio = 1.0
+[[cables]]
+name = "c1"
+nodes = ["b", "d"]
+"""
+    for old, new in changes.values():
+        assert old in text
+        text = text.replace(old, new, 1)
+    return text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error", "message"),
+    [
+        ("stiffness_ratio", "stifness_ratio", FileFormatError, "cable 0: unknown entry 'stifness_ratio'"),
+        ("[[cables]]", "mass = 1.0\n[[cables]]", FileFormatError, "rod 1: unknown entry 'mass'"),
+        ('"c1"', '"c0"', StructureError, "two cables are named 'c0'"),
+        ("stiffness_ratio = 1.0", "stiffness_ratio = true", FileFormatError, "stiffness_ratio of cable 0 is True"),
+        ("stiffness_ratio = 1.0", "stiffness_ratio = nan", FileFormatError, "stiffness_ratio of cable 0 is nan"),
+        ("stiffness_ratio = 1.0", "rest_ratio = inf", FileFormatError, "rest_ratio of cable 0 is inf"),
+        ("[0.0, 0.0, 0.0]", "[0.0, false, 0.0]", FileFormatError, "node 'a': y is False"),
+        ("[[rods]]", "[rod]\n[[rods]]", FileFormatError, "unknown entry 'rod'"),
+    ],
+)
+def test_typos_in_a_structure_are_named(tmp_path, old, new, error, message):
+    path = written(tmp_path, structure(change=(old, new)), "robot.toml")
+    with pytest.raises(error, match=message):
+        room("tensegrity").model(path)
+
+
+@pytest.mark.parametrize("owner", rooms())
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[simulater]\ncontact = 1\n[constants]\n", "unknown entry 'simulater'"),
+        ("[constants]\n{name} = true\n", "{name} is True, expected a number"),
+        ("[constants]\n{name} = {{ value = 1.0, units = 'm' }}\n", "{name}: unknown entry 'units'"),
+        ("[constants]\n{name} = nan\n", "{name} is nan, expected a number"),
+        ("[constants]\n{name} = 1" + "0" * 400 + "\n", "{name} is 1000"),
+        ("[constants]\n[constants.{name}]\nvalue = '1'\n", "{name} is '1'"),
+    ],
+)
+def test_typos_in_a_file_of_constants_are_named(tmp_path, owner, text, message):
+    kind = type(rooms()[owner].simulator().default_parameters)
+    path = written(tmp_path, text.format(name=kind.names()[0]), "fit.toml")
+    with pytest.raises(FileFormatError, match=message.format(name=kind.names()[0])):
+        kind.load(path)
+    for value in ("abc", None, 10**400, [[1.0]]):
+        with pytest.raises(ParameterError, match=kind.names()[0]):
+            kind(**{kind.names()[0]: value})
+
+
+# --- Storage ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_and_a_folder_that_cannot_be_made_are_named(tmp_path, monkeypatch):
+    for folder in ("/proc/none", "/dev/null/a"):
+        with pytest.raises(StorageError, match=r"cannot write .*name another folder"):
+            still().save_hdf5(f"{folder}/a.h5")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fdopen", full)
+    with pytest.raises(StorageError, match="No space left on device"):
+        write_atomically(tmp_path / "a.toml", b"1")
+    assert issubclass(StorageError, SoftgymError) and not list(tmp_path.iterdir())
+
+
+def test_recordings_need_a_known_ending(tmp_path):
+    with pytest.raises(FileFormatError, match=r"ends in '\.txt'"):
+        read_recordings([written(tmp_path, "", "a.txt")])

@@ -1,0 +1,190 @@
+"""What happens to files of studies and policies, and to running studies: one sentence, and nothing left behind."""
+
+import io
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agents.study.definition import Study
+from agents.study.fits import FitRecord
+from agents.study.jobs import read_record, register
+from softgym_envs.core.errors import FileFormatError, SoftgymError
+from softgym_envs.rooms import rooms
+
+# --- Studies that are interrupted -------------------------------------------------------------------------------------
+
+STUDY = """
+import os, sys, time
+from pathlib import Path
+from agents.study.definition import Job
+from agents.study.jobs import run_jobs
+
+OUT = Path(sys.argv[1])
+
+def worker(job):
+    (OUT / f"pid_{os.getpid()}").touch()
+    time.sleep(float(sys.argv[2]))
+    if job.seed == int(sys.argv[3]):
+        os.abort()
+    return {}
+
+if __name__ == "__main__":
+    jobs = [Job("zero", 0, 0, seed) for seed in range(20)]
+    print(len(run_jobs(jobs, worker, OUT, executor="processes", workers=2, progress=lambda line: None)), "failed")
+"""
+
+
+def alive(pid):
+    """Whether a process runs, other than as a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def within(seconds, condition):
+    """Whether the condition becomes true in time."""
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    return condition()
+
+
+def began(tmp_path, *arguments):
+    (tmp_path / "study.py").write_text(STUDY)
+    command = [sys.executable, str(tmp_path / "study.py"), str(tmp_path), *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent.parent), *sys.path])}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks into /proc")
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda sign: sign.name)
+def test_a_study_that_is_interrupted_ends_at_once_with_all_its_workers(tmp_path, sign):
+    """The signal reaches the main process only, while two of twenty runs of ten minutes are under way."""
+    main = began(tmp_path, 600, -1)
+    try:
+        assert within(120, lambda: len(list(tmp_path.glob("pid_*"))) == 2), main.communicate()
+        main.send_signal(sign)
+        main.communicate(timeout=60)
+        assert main.returncode != 0
+        workers = [int(path.name[4:]) for path in tmp_path.glob("pid_*")]
+        assert within(30, lambda: not any(map(alive, workers)))
+        assert len(workers) == 2 and not list(tmp_path.glob("runs/*"))
+    finally:
+        main.kill()
+
+
+def test_a_worker_that_is_killed_is_a_failed_run(tmp_path):
+    main = began(tmp_path, 0, 3)
+    said, complaint = main.communicate(timeout=120)
+    assert main.returncode == 0 and int(said.split()[0]) >= 1, complaint
+
+
+# --- Files in a study's folder ----------------------------------------------------------------------------------------
+
+GOOD = {
+    "cost": 1.0,
+    "failed": 0,
+    "truth_steps": {"train": 3},
+    "measures": {"m": [1.0, 2.0]},
+    "model_cost": None,
+    "seconds": 1.0,
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"cost": None}, {"cost": "1"}, {"cost": 1e999}, {"truth_steps": 3}, {"truth_steps": {"train": "x"}},
+     {"measures": {"m": [[]]}}, {"measures": None}, {"seconds": {}}, {"model_cost": []}],
+    ids=str,
+)  # fmt: skip
+def test_a_record_that_lacks_a_number_is_refused(tmp_path, change):
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(GOOD))
+    assert read_record(path) == GOOD
+    path.write_text(json.dumps({**GOOD, **change}))
+    with pytest.raises(FileFormatError, match=r"run\.json"):
+        read_record(path)
+
+
+@pytest.mark.parametrize("content", ["{}", '{"study": 3}', '{"study": []}', "[]", "{"])
+def test_a_damaged_study_is_refused(tmp_path, content):
+    study = Study("s", "plan", ("zero",), (100,))
+    register(study, {}, tmp_path, provenance={})
+    register(study, {}, tmp_path, provenance={})
+    (tmp_path / "study.json").write_text(content)
+    with pytest.raises(SoftgymError, match=r"study\.json"):
+        register(study, {}, tmp_path, provenance={})
+
+
+def test_a_damaged_fit_is_refused():
+    default = next(iter(rooms().values())).simulator().default_parameters
+    vector = default.to_vector()
+    good = FitRecord(
+        default, type(default).from_vector(np.stack([vector] * 2)), "", False, {"train": 1}, {"nominal": [[0.1, 1.0]]}
+    )
+    assert FitRecord.from_json(good.to_json(), type(default)).errors == good.errors
+    for change in ({"parameters": None}, {"parameters": [1.0]}, {"samples": "x"}, {"truth_steps": 3}, {"errors": {"a": [1]}}):
+        with pytest.raises(SoftgymError):
+            FitRecord.from_json({**good.to_json(), **change}, type(default))
+
+
+# --- Policies ---------------------------------------------------------------------------------------------------------
+
+
+class Evil:
+    def __reduce__(self):
+        return os.system, ("echo executed",)
+
+
+def policy(torch, weights=None, settings=None):
+    """Bytes of a policy.zip."""
+    layers = {"mlp_extractor.policy_net.0": (4, 3), "action_net": (2, 4)}
+    plain = {f"{name}.weight": torch.zeros(shape) for name, shape in layers.items()}
+    plain |= {f"{name}.bias": torch.zeros(shape[0]) for name, shape in layers.items()}
+    buffer, inner = io.BytesIO(), io.BytesIO()
+    torch.save(plain if weights is None else weights(plain), inner)
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("policy.pth", inner.getvalue())
+        archive.writestr("data", json.dumps({} if settings is None else settings))
+    return buffer.getvalue()
+
+
+def test_damaged_and_hostile_policies_are_refused_without_advice_to_trust_them(tmp_path, capfd):
+    torch = pytest.importorskip("torch")
+    from agents.learning.policy import load_policy
+
+    path = tmp_path / "policy.zip"
+    good = policy(torch)
+    path.write_bytes(good)
+    assert load_policy(path)(np.zeros((1, 3))).shape == (1, 2)
+    rng = np.random.default_rng(0)
+    bad = [good[:size] for size in range(0, len(good), 97)]
+    bad += [policy(torch, settings=[]), policy(torch, weights=lambda w: [1, 2]), policy(torch, weights=lambda w: {1: 2})]
+    bad += [policy(torch, weights=lambda w: {**w, "action_net.weight": torch.zeros(2, 5)})]
+    bad += [policy(torch, weights=lambda w: {**w, "action_net.bias": torch.full((2,), torch.nan)})]
+    bad += [policy(torch, weights=lambda w: {**w, "action_net.weight": torch.zeros(1).expand(10**9, 10**9)})]
+    bad += [policy(torch, weights=lambda w: {"a": Evil()}), pickle.dumps(Evil()), b""]
+    for content in bad:
+        path.write_bytes(content)
+        with pytest.raises(FileFormatError, match=r"policy\.zip") as caught:
+            load_policy(path)
+        assert "weights_only" not in str(caught.value) and len(str(caught.value)) < 500
+    for _ in range(100):  # flipped bytes: refused, or a policy
+        array = np.frombuffer(good, dtype=np.uint8).copy()
+        array[rng.integers(len(array), size=3)] = rng.integers(256, size=3)
+        path.write_bytes(array.tobytes())
+        try:
+            assert load_policy(path)(np.zeros((1, 3))).shape == (1, 2)
+        except FileFormatError as error:
+            assert "weights_only" not in str(error)
+    assert "executed" not in capfd.readouterr().out
