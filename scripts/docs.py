@@ -12,7 +12,7 @@ import itertools
 import re
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,10 @@ import gymnasium as gym
 import tyro
 
 from softgym_envs.core.files import write_atomically
+from softgym_envs.core.hard import HardTwin
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.room import NATIVE, Room, TaskId
+from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.task import SHARED_OPTIONS, Entry, Task, load
 from softgym_envs.envs.episodes import Settings
 from softgym_envs.rooms import rooms, tasks
@@ -74,6 +76,7 @@ def room_page(room: Room) -> str:
         f"Options of our engine (`simulator_options`): {_options(room)}.\n",
         *(_environment(task) for task in room.tasks),
         *_recipe(room),
+        *_ladder(simulators),
         "## Constants\n",
     ]
     kinds = {type(s.default_parameters): backend for backend, s in reversed(simulators.items())}
@@ -97,6 +100,20 @@ def _recipe(room: Room) -> list[str]:
     ]
     head = ["| stage | recordings | constants | method |", "| --- | --- | --- | --- |"]
     return [f"## Identification\n\n`softgym-envs record {room.name}`, `softgym-envs identify {room.name}`\n", *head, *rows, ""]
+
+
+def _ladder(simulators: Mapping[str, Simulator]) -> list[str]:
+    """Effects of the hard twins, with their sizes."""
+    page = []
+    for backend, twin in simulators.items():
+        if isinstance(twin, HardTwin):
+            rows = [
+                f"| {e.name} | {e.unit} | {' | '.join(f'{size:g}' for size in e.sizes)} | {e.text} |"
+                for e in twin.ladder.effects
+            ]
+            head = ["| effect | unit | level 1 | level 2 | level 3 | |", "| --- | --- | --- | --- | --- | --- |"]
+            page += [f"## Levels of {backend}\n\nSee [truths](../truths.md).\n", *head, *rows, ""]
+    return page
 
 
 def _first_sentence(task: TaskId) -> str:

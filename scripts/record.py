@@ -20,6 +20,7 @@ from softgym_envs.core.errors import OptionError, SoftgymError
 from softgym_envs.core.files import git_commit
 from softgym_envs.core.recipe import EXPERIMENT, Recipe
 from softgym_envs.core.room import options_from_text
+from softgym_envs.core.sensors import sensor_from_text
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.rooms import room as room_named
@@ -49,6 +50,8 @@ class Args:
     """Physics steps of a recording; none: as many as the recipe says."""
     budget: int | None = None
     """Physics steps of all recordings together, shared as the recipe says; instead of count and steps."""
+    sensor: tuple[str, ...] = ()
+    """What a laboratory's camera would see instead of states: camera, lab or poor, and changes such as rate=120 noise=0.002."""
     seed: int = 0
     """Seed of poses, commands and noise."""
     out: Path = Path("recordings.h5")
@@ -66,21 +69,28 @@ def record(args: Args) -> TrajectorySet:
     if not room.recipe:
         raise OptionError(f"room {room.name!r} has no recipe: nothing says what to record")
     recipe: Recipe = load(room.recipe)
+    drawn = room.simulator(args.model)
     truth = room.simulator(
         args.model, backend=args.backend, dt=args.dt, options=options_from_text(args.option), constants=args.params
     )
     own = truth.default_parameters
     constants = type(own).load(args.params, own) if args.params else None
+    filmed = bool(args.sensor)
+    sensor = sensor_from_text(args.sensor)
     if args.budget is not None:
-        return recipe.record(truth, rng, steps=args.budget, parameters=constants).train
-    names = args.experiment or tuple(experiment.name for experiment in recipe.experiments)
-    return TrajectorySet(
-        tuple(
-            recipe.record_one(name, truth, rng, steps=args.steps, parameters=constants)
-            for name in names
-            for _ in range(args.count)
+        found = recipe.record(truth, rng, steps=args.budget, parameters=constants, filmed=filmed).train
+    else:
+        names = args.experiment or tuple(experiment.name for experiment in recipe.experiments)
+        found = TrajectorySet(
+            tuple(
+                recipe.record_one(name, truth, rng, steps=args.steps, parameters=constants, filmed=filmed)
+                for name in names
+                for _ in range(args.count)
+            )
         )
-    )
+    if not filmed:
+        return found
+    return TrajectorySet(tuple(sensor(recording, drawn, recipe, rng) for recording in found))  # markers as drawn
 
 
 def main(args: Args) -> int:

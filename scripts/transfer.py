@@ -91,7 +91,10 @@ def chosen(args: Args) -> tuple[RoomCase, Study]:
     """The case and the study with what the arguments change, checked; what belongs to conditions that are left out goes."""
     given = read_study(found(args.study))
     table, study = given.case, given.study
-    case = RoomCase(room(table.room), table.task, run_recipe, fit_residual, table.backend, table.recorded_task, table.stages)
+    case = RoomCase(
+        room(table.room), table.task, run_recipe, fit_residual, table.backend, table.truth_options, table.recorded_task,
+        table.stages,
+    )  # fmt: skip
     conditions = args.conditions or possible(case, study.conditions)
     study = replace(
         study,
@@ -114,7 +117,7 @@ def worker(case: RoomCase, study: Study, out: Path) -> Any:
 
     return PolicyWorker(
         case, study, out, case.env_id, common=case.env_keywords, native=case.native_keywords,
-        settings=case.room.learning_of(case.task, "ppo"), truth={"backend": case.backend},
+        settings=case.room.learning_of(case.task, "ppo"), truth=case.truth_keywords,
     )  # fmt: skip
 
 

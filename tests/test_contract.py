@@ -31,6 +31,7 @@ from softgym_envs.loop.dynamics import LoopSimulator
 from softgym_envs.loop.model import LoopModel
 from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
 from softgym_envs.rigid.model import BlockModel, ParticleModel
+from softgym_envs.rigid.mujoco import BlockTwin
 from softgym_envs.rooms import rooms
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.model import superball
@@ -79,7 +80,7 @@ def tensegrity_states(simulator: Any, rng: np.random.Generator, batch: int) -> A
     state = np.tile(model.place_on_ground(rest, gap=-0.003), (batch, 1))
     rods = np.tile(np.repeat([0.002, 0.01, 0.3, 0.3], 3), model.num_rods)
     spread = np.concatenate([rods, np.full(model.nu, 5.0)])
-    moved: Array = model.layout.retract(state, spread * rng.normal(size=(batch, model.layout.n)))
+    moved: Array = simulator.embed(model.layout.retract(state, spread * rng.normal(size=(batch, model.layout.n))))
     return moved
 
 
@@ -108,7 +109,7 @@ def vine_states(simulator: Any, rng: np.random.Generator, batch: int) -> Array:
     parts.omega[:] = 0.1 * rng.normal(size=parts.omega.shape)
     parts.growth[:] = 0.05
     parts.pressure[:] = 5e3 * rng.random(parts.pressure.shape)
-    return np.asarray(model.tidy(state[:batch]))
+    return np.asarray(simulator.embed(model.tidy(state[:batch])))
 
 
 def vine_apart(simulator: Any, state: Array) -> Array:
@@ -159,6 +160,7 @@ SPECIAL: dict[str, tuple[Ways, Callable[[], Any]]] = {
     ),
     "superball-twin-two-way": (WAYS["tensegrity"], lambda: TensegrityTwin(cables="two_way")),
     "superball-twin-fixed": (WAYS["tensegrity"], lambda: TensegrityTwin(superball(), fixed_rod=2)),
+    "superball-twin-hard": (WAYS["tensegrity"], lambda: TensegrityTwin(level=3, seed=1, effects={"latency": 0.003})),
     "three-particles": (Ways(sliding_states, varied="friction1"), lambda: ParticleSimulator(ParticleModel(3))),
     "block-pushed": (WAYS["block"], lambda: BlockSimulator(BlockModel(pulley=None, num_directions=8))),
     "loop-held": (
@@ -169,6 +171,8 @@ SPECIAL: dict[str, tuple[Ways, Callable[[], Any]]] = {
     "vine-linear": (WAYS["vine"], lambda: VineSimulator(VineModel(num_links=12), bending="linear")),
     "vine-paper": (PAPER, lambda: PaperSimulator(PaperModel(8, 0.02, max_growth=0.1))),
     "vine-twin-cluttered": (WAYS["vine"], lambda: VineTwin(cluttered())),
+    "vine-twin-hard": (WAYS["vine"], lambda: VineTwin(cluttered(), level=3, seed=1, effects={"latency": 0.01})),
+    "block-twin-hard": (WAYS["block"], lambda: BlockTwin(level=3, seed=1, effects={"latency": 0.003})),
 }
 LISTED: dict[str, tuple[Ways, Callable[[], Any]]] = {
     f"{room.name}-{model}-{backend}": (WAYS.get(room.name, Ways()), partial(room.simulator, model, backend=backend))

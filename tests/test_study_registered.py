@@ -86,7 +86,10 @@ def test_the_study_file_registers_as_the_committed_study(path, tmp_path):
     name = path.stem.removeprefix("transfer_")
     given = read_study(STUDIES / name / "study.toml")
     table = given.case
-    case = RoomCase(room(table.room), table.task, run_recipe, fit_residual, table.backend, table.recorded_task, table.stages)
+    case = RoomCase(
+        room(table.room), table.task, run_recipe, fit_residual, table.backend, table.truth_options, table.recorded_task,
+        table.stages,
+    )  # fmt: skip
     register(given.study, case.description, RESULTS / path.stem, provenance={})
     register(given.study, case.description, tmp_path, provenance={})
     now = json.loads((RESULTS / path.stem / "study.json").read_text())["study"]

@@ -86,6 +86,8 @@ class RoomCase:
     """Learns a correction of an engine that has one of its own, as `sysid.fit_residual` does."""
     backend: str = "mujoco"
     """Which world is the truth."""
+    truth_options: Mapping[str, Any] = field(default_factory=dict)
+    """Its keywords, as level and seed of a hard twin."""
     recorded_task: str = ""
     """Id of the task that is recorded; "": the scenario's own choice."""
     stages: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -156,7 +158,7 @@ class RoomCase:
             "weights": list(objective.weights),
             "control_weight": objective.control_weight,
             "constants": dict(scenario.constants),
-            "truth": {"backend": self.backend, **scenario.truth_constants},
+            "truth": {"backend": self.backend, **self.truth_options, **scenario.truth_constants},
             "engine": {**scenario.options, **({} if scenario.dt is None else {"dt": scenario.dt})},
             "guess": dict(self.recipe.guess),
             "stages": {s.name: {"method": s.method, **s.options} for s in self.recipe.stages},
@@ -178,6 +180,11 @@ class RoomCase:
         return {"simulator_options": dict(self.scenario.options)} if self.scenario.options else {}
 
     @property
+    def truth_keywords(self) -> dict[str, Any]:
+        """Keywords of its environments in the truth."""
+        return {"backend": self.backend, **({"simulator_options": dict(self.truth_options)} if self.truth_options else {})}
+
+    @property
     def hints(self) -> dict[str, Array]:
         """For pictures."""
         return {self.scenario.hint: np.concatenate([self.target, np.zeros(3)])[:3]}
@@ -190,7 +197,7 @@ class RoomCase:
 
     def truth(self) -> Simulator:
         """See `Case`."""
-        return self.room.simulator(self.model, backend=self.backend, dt=self.scenario.dt)
+        return self.room.simulator(self.model, backend=self.backend, dt=self.scenario.dt, options=self.truth_options)
 
     def truth_parameters(self) -> Parameters:
         """See `Case`."""

@@ -122,7 +122,8 @@ class BaseSimulator(ABC):
     def layout(self) -> StateLayout:
         """Layout of a state."""
         layout: StateLayout = self.model.layout
-        return StateLayout(*layout.fields, *self.extra_fields) if self.extra_fields else layout
+        more = (*self.extra_fields, *self.memory_fields)
+        return StateLayout(*layout.fields, *more) if more else layout
 
     @cached_property
     def nx(self) -> int:
@@ -185,11 +186,18 @@ class BaseSimulator(ABC):
         """Values of `extra_fields` at rest, (numbers,)."""
         return np.zeros(0)
 
+    @property
+    def memory_fields(self) -> tuple[Field, ...]:
+        """What the state holds behind all else, zero at rest: commands on their way, say."""
+        return ()
+
     def embed(self, state: Array) -> Array:
         """States of the model (..., its nx) as states of this simulator (..., nx): what the model does not know is at rest."""
-        if not self.extra_fields:
+        if not (self.extra_fields or self.memory_fields):
             return state
-        return np.concatenate([state, np.broadcast_to(self.extra_rest, (*state.shape[:-1], len(self.extra_rest)))], axis=-1)
+        rest = np.zeros(self.nx - state.shape[-1])
+        rest[: len(self.extra_rest)] = self.extra_rest
+        return np.concatenate([state, np.broadcast_to(rest, (*state.shape[:-1], len(rest)))], axis=-1)
 
     def initial_state(self, batch: int = 1) -> Array:
         """The model's rest state, (B, nx)."""
@@ -248,7 +256,9 @@ class BaseSimulator(ABC):
     def _checked(
         self, name: str, state: Array, control: Array, parameters: Parameters | None, substeps: int
     ) -> tuple[Array, Array, Array]:
-        """State (B, nx), "control" (B, nu) or "controls" (B, T, nu), constants (B, P)."""
+        """State (B, nx), "control" (B, nu) or "controls" (B, T, nu), constants (B, P); a model's state is embedded."""
+        if (self.extra_fields or self.memory_fields) and np.shape(state)[-1:] == (self.model.layout.nx,):
+            state = self.embed(np.asarray(state, dtype=np.float64))
         state = check_array("state", state, (None, self.nx))
         shape = (len(state), self.nu) if name == "control" else (len(state), None, self.nu)
         control = check_array(name, control, shape)

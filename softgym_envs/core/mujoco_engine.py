@@ -33,9 +33,9 @@ import numpy as np
 from mujoco.rollout import Rollout
 from numpy.typing import NDArray
 
-from .base import SteppedSimulator
 from .errors import StructureError
 from .fork import ForkLock
+from .hard import HardTwin
 from .parameters import Parameters
 from .simulator import Array, IntArray, Status
 
@@ -208,7 +208,7 @@ class MujocoEngine:
         return _Pool(Rollout(nthread=0), ForkLock())
 
 
-class MujocoTwin(SteppedSimulator):
+class MujocoTwin(HardTwin):
     """A simulator that is an MjModel, stepped by a `MujocoEngine`; derivatives are differences."""
 
     @property
@@ -216,12 +216,17 @@ class MujocoTwin(SteppedSimulator):
     def engine(self) -> MujocoEngine:
         """Batched stepping."""
 
+    @property
+    def refinement(self) -> int:
+        """Integration steps of MuJoCo per physics step; `engine` is compiled for them."""
+        return 1
+
     def mj_model(self, parameters: Parameters | None = None) -> mujoco.MjModel:
         """A copy of the compiled MuJoCo model with one set of constants, e.g. to look at it in MuJoCo's viewer."""
         return copy.copy(self.engine.models(self.constants(parameters, 1))[0])
 
-    def _step(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
-        return self.engine.step(state, control, constants, substeps)
+    def _held(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+        return self.engine.step(state, control, constants, substeps * self.refinement)
 
 
 def _available_cores() -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from .complementarity import ComplementarityForm
 from .errors import DataError, OptionError
+from .hard import seen
 from .parameters import Parameters
 from .simulator import Array, Simulator
 from .trajectory import DataSplit, Trajectory, TrajectorySet
@@ -62,6 +63,8 @@ class Experiment:
     """Share of a budget of physics steps; the last experiment gets what the others leave."""
     most: int | None = None
     """Recordings at most; None: as many as the budget allows."""
+    filmed: Recorder | None = None
+    """The same with commands that a camera's frames can follow; None: as `record`."""
 
     def sizes(self, budget: int) -> tuple[int, ...]:
         """Physics steps of the recordings that a budget allows: as few and as equal as can be.
@@ -157,6 +160,8 @@ class Recipe:
     """(simulator, names of columns) -> those that are no state entries; None if there are none."""
     first_state: Callable[[Any, tuple[str, ...]], Callable[[Trajectory], Array] | None] | None = None
     """(simulator, names of columns) -> recording -> guess of its initial state (nx,)."""
+    markers: Callable[[Any], tuple[str, ...]] | None = None
+    """Simulator -> columns of `measurement` that a laboratory's camera would see; None: lengths and angles of the state."""
     infer_controls: Callable[[Any, Trajectory], Trajectory] | None = None
     """(simulator, recording) -> the recording with controls; as it is, where it has some or nothing can be told."""
     complementarity: Callable[[Any], ComplementarityForm] | None = None
@@ -202,18 +207,28 @@ class Recipe:
         *,
         steps: int | None = None,
         parameters: Parameters | None = None,
+        filmed: bool = False,
     ) -> Trajectory:
-        """One recording, labelled with its experiment.
+        """One recording, labelled with its experiment; what is a world's own memory is left out.
 
         Raises:
             OptionError: No such experiment.
         """
         experiment = self.experiment(name)
-        found = experiment.record(truth, rng, steps=steps or experiment.longest, parameters=parameters)
+        record = (experiment.filmed if filmed else None) or experiment.record
+        found = record(truth, rng, steps=steps or experiment.longest, parameters=parameters)
+        found = found.select(seen(found.names))
         return replace(found, metadata={**found.metadata, EXPERIMENT: name})
 
     def record(
-        self, truth: Simulator, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None, tests: int = 0
+        self,
+        truth: Simulator,
+        rng: np.random.Generator,
+        *,
+        steps: int,
+        parameters: Parameters | None = None,
+        tests: int = 0,
+        filmed: bool = False,
     ) -> DataSplit:
         """Recordings of all experiments for a budget of physics steps, and `tests` of the last one beside.
 
@@ -223,6 +238,7 @@ class Recipe:
             steps: Physics steps of all recordings for training together.
             parameters: Constants of the world; None: its defaults.
             tests: Recordings of full length to judge predictions by.
+            filmed: Whether a camera will have to follow; see `Experiment.filmed`.
 
         Raises:
             OptionError: The recipe has no experiment.
@@ -234,10 +250,12 @@ class Recipe:
         for experiment in self.experiments:
             budget = left if experiment is self.experiments[-1] else max(int(steps * experiment.share), 1)
             for size in experiment.sizes(budget):
-                train.append(self.record_one(experiment.name, truth, rng, steps=size, parameters=parameters))
+                train.append(self.record_one(experiment.name, truth, rng, steps=size, parameters=parameters, filmed=filmed))
                 left -= train[-1].num_steps * train[-1].substeps
         last = self.experiments[-1].name
-        test = tuple(self.record_one(last, truth, np.random.default_rng(i), parameters=parameters) for i in range(tests))
+        test = tuple(
+            self.record_one(last, truth, np.random.default_rng(i), parameters=parameters, filmed=filmed) for i in range(tests)
+        )
         return DataSplit(TrajectorySet(tuple(train)), TrajectorySet(()), TrajectorySet(test))
 
 

@@ -29,6 +29,7 @@ from ..core.layout import Field
 from ..core.mujoco_engine import MujocoEngine, MujocoTwin
 from ..core.parameters import Parameters, param
 from ..core.simulator import check_number
+from .hard import BLOCK, PARTICLES, empty_spec, harden, harden_block, refinement
 from .model import BlockModel, ParticleModel
 from .parameters import BlockBody, particle_parameters
 
@@ -91,6 +92,7 @@ class ParticleTwin(MujocoTwin):
     """
 
     room = "particles"
+    ladder = PARTICLES
 
     model: ParticleModel = field(default_factory=ParticleModel)
     """How many particles."""
@@ -101,6 +103,11 @@ class ParticleTwin(MujocoTwin):
         check_number("dt", self.dt, positive=True, unit="s")
 
     @property
+    def refinement(self) -> int:
+        """See `MujocoTwin`."""
+        return refinement(self)
+
+    @property
     def parameters_class(self) -> type[Parameters]:
         """One friction per particle, and MuJoCo's contact."""
         return particle_twin_parameters(self.model.count)
@@ -108,7 +115,7 @@ class ParticleTwin(MujocoTwin):
     @cached_property
     def engine(self) -> MujocoEngine:
         """Batched stepping."""
-        spec = _empty_spec(self.dt)
+        spec = empty_spec(self, _empty_spec(self.dt))
         for i in range(self.model.count):
             body = spec.worldbody.add_body(name=f"particle{i}", pos=[0.0, 0.0, RADIUS])
             body.explicitinertial, body.mass, body.inertia = True, 1.0, [1.0, 1.0, 1.0]
@@ -128,6 +135,7 @@ class ParticleTwin(MujocoTwin):
         mj.body_mass[1:] = mass
         mj.geom_friction[1:, 0] = friction
         mj.geom_solref[:] = (timeconst, dampratio)
+        harden(self, mj, mj.nv)
 
 
 EXTRA = Field("", None, ("height", "m"), ("pitch roll", "rad"), ("vheight", "m/s"), ("vpitch vroll", "rad/s"))
@@ -148,6 +156,7 @@ class BlockTwin(MujocoTwin):
     """
 
     room = "block"
+    ladder = BLOCK
     parameters_class = BlockTwinParameters
     extra_fields = (EXTRA,)
 
@@ -162,12 +171,18 @@ class BlockTwin(MujocoTwin):
         check_number("dt", self.dt, positive=True, unit="s")
         check_number("height", self.height, positive=True, unit="m")
 
+    @property
+    def refinement(self) -> int:
+        """See `MujocoTwin`."""
+        return refinement(self)
+
     @cached_property
     def extra_rest(self) -> Array:
         """Height, pitch, roll and velocities after `SETTLE` without pull, (6,)."""
         still = self.default_parameters.replace(weight=0.0)
-        state, _ = self.step(np.zeros((1, 12)), np.zeros((1, 2)), still, substeps=max(1, round(SETTLE / self.dt)))
-        return np.asarray(state[0, 6:])
+        settle = max(1, round(SETTLE / self.dt))
+        state, _ = self._held(np.zeros((1, self.nx)), np.zeros((1, 2)), self.constants(still, 1), settle)
+        return np.asarray(state[0, 6:12])
 
     @cached_property
     def engine(self) -> MujocoEngine:
@@ -181,7 +196,7 @@ class BlockTwin(MujocoTwin):
         )
 
     def _spec(self) -> mujoco.MjSpec:
-        model, spec = self.model, _empty_spec(self.dt)
+        model, spec = self.model, empty_spec(self, _empty_spec(self.dt))
         body = spec.worldbody.add_body(name="block", pos=[0.0, 0.0, self.height])
         body.explicitinertial, body.mass, body.inertia = True, 1.0, [0.5, 0.5, 1.0]
         for name, axis in (("x", [1, 0, 0]), ("y", [0, 1, 0]), ("height", [0, 0, 1])):
@@ -215,6 +230,7 @@ class BlockTwin(MujocoTwin):
         if self.model.pulley is not None:
             mj.tendon_armature[0] = c["weight"]
             mj.actuator_biasprm[2, 0] = -c["weight"] * c["gravity"]
+        harden_block(self, mj, self.model.pulley is not None)
 
 
 def _empty_spec(dt: float) -> mujoco.MjSpec:

@@ -27,6 +27,7 @@ def record_in_air(
     duration: float = 5.0,
     hold: float = 0.001,
     parameters: Parameters | None = None,
+    quiet: int = 0,
 ) -> Trajectory:
     """One rod held fixed 10 m up, random motor commands, uniform in the control bounds, each held for `hold` seconds.
 
@@ -36,12 +37,14 @@ def record_in_air(
         duration: Length [s].
         hold: How long a command lasts [s].
         parameters: Constants; None: the simulator's.
+        quiet: How many commands are zero at first.
     """
     held = replace(simulator, fixed_rod=0)
     state = held.model.move(held.initial_state()[0], translation=np.array([0.0, 0.0, 10.0]))
     substeps = round(hold / held.dt)
     low, high = held.control_bounds
     commands = rng.uniform(low, high, (round(duration / hold), held.nu))
+    commands[:quiet] = 0.0
     return _record(held, state, np.repeat(commands, substeps, axis=0), parameters)
 
 

@@ -44,6 +44,7 @@ from ..core.errors import OptionError, ParameterError, StructureError
 from ..core.mujoco_engine import MujocoEngine, MujocoTwin
 from ..core.parameters import Parameters, param
 from ..core.simulator import check_array, check_number
+from .hard import LADDER, built_on, free_centres, harden, spread_cables
 from .model import TensegrityModel, superball
 from .parameters import TensegrityBody, TensegrityParameters
 
@@ -123,6 +124,7 @@ class TensegrityTwin(MujocoTwin):
 
     room = "tensegrity"
     parameters_class = TwinParameters
+    ladder = LADDER
 
     model: TensegrityModel = field(default_factory=superball)
     """Structure and ground."""
@@ -155,19 +157,29 @@ class TensegrityTwin(MujocoTwin):
     @cached_property
     def engine(self) -> MujocoEngine:
         """Batched stepping; moving rods and motors are MuJoCo's state, a fixed rod is a mocap body."""
-        index: Any = np.arange(self.nx)
+        index: Any = np.arange(self.model.layout.nx)
         *rods, motors = self.model.split(index)
         fixed = [] if self.fixed_rod is None else [self.fixed_rod]
         position, quaternion, velocity, rate = (np.delete(part, fixed, axis=0) for part in rods)
         places, speeds = np.concatenate([position, quaternion], axis=1), np.concatenate([velocity, rate], axis=1)
         return MujocoEngine(
-            build_spec(self.model, self.dt, self.cables, self.fixed_rod).compile(),
+            free_centres(self, build_spec(self._built, self.dt / self.refinement, self.cables, self.fixed_rod)).compile(),
             nx=self.nx,
             nu=self.nu,
             state_index=np.concatenate([places.ravel(), speeds.ravel(), motors]),
             mocap_index=np.concatenate([rods[0][fixed].ravel(), rods[1][fixed].ravel()]),
             write_constants=self._write_constants,
         )
+
+    @cached_property
+    def _built(self) -> TensegrityModel:
+        """The structure on the floor as it is."""
+        return built_on(self, self.model)
+
+    @property
+    def refinement(self) -> int:
+        """See `MujocoTwin`."""
+        return 2 if self.sizes["half_steps"] else 1
 
     @cached_property
     def _cable_order(self) -> list[int]:
@@ -183,17 +195,19 @@ class TensegrityTwin(MujocoTwin):
         mj.geom_friction[:] = (c["friction"], c["torsional_friction"], c["rolling_friction"])
         mj.geom_solref[:] = (c["contact_timeconst"], c["contact_dampratio"])
         self._write_cables(mj, c)
-        if not self.model.terrain.is_plane:
-            _write_heights(mj, self.model, c["terrain_scale"])
+        if not self._built.terrain.is_plane:
+            _write_heights(mj, self._built, c["terrain_scale"])
+        harden(self, mj, self.model)
 
     def _write_cables(self, mj: mujoco.MjModel, c: dict[str, float]) -> None:
         ratio, rest = (
             np.array(r or (1.0,) * self.model.num_cables) for r in (self.model.stiffness_ratio, self.model.rest_ratio)
         )
         stiffness, damping, rest = ratio * c["cable_stiffness"], ratio * c["cable_damping"], rest * c["rest_length"]
+        stiffness, damping, rest, gain = spread_cables(self, stiffness, damping, rest)
         order = self._cable_order
         mj.actuator_dynprm[: self.nu, 0] = 1.0 / c["motor_speed"]
-        mj.actuator_gainprm[: self.nu, 0] = c["motor_gain"] * stiffness[order[: self.nu]]
+        mj.actuator_gainprm[: self.nu, 0] = c["motor_gain"] * (gain * stiffness)[order[: self.nu]]
         if self.cables == "two_way":
             mj.tendon_stiffness[:], mj.tendon_damping[:] = stiffness, damping
             mj.tendon_lengthspring[:] = rest[:, None]

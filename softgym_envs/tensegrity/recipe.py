@@ -27,6 +27,8 @@ BODY = ("cable_stiffness", "cable_damping", "motor_speed", "motor_gain")
 """Constants that a recording in the air shows (with the rods' mass known)."""
 GUESS = {"cable_stiffness": 3000.0, "cable_damping": 400.0, "motor_speed": 3.0, "motor_gain": 0.03}
 """Constants before identification: a factor of about three off, as from a data sheet."""
+HOLD = 0.1
+"""[s] How long a command lasts that cameras can follow."""
 LONGEST = 5000
 """Physics steps of the longest recording."""
 FIRST = 6
@@ -36,6 +38,17 @@ FIRST = 6
 def air(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
     """A rod is held, the motors get a new random command every physics step."""
     return record_in_air(truth, rng, duration=steps * truth.dt, hold=truth.dt, parameters=parameters)
+
+
+def air_slowly(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
+    """The same with commands that last for `HOLD`, after as long without any."""
+    rest = round(HOLD / truth.dt)
+    return record_in_air(truth, rng, duration=max(steps // rest, 2) * HOLD, hold=HOLD, parameters=parameters, quiet=1)
+
+
+def markers(simulator: Any) -> tuple[str, ...]:
+    """The ends of all rods."""
+    return tuple(f"node{node}.{axis}" for node in range(2 * simulator.model.num_rods) for axis in "xyz")
 
 
 def throw(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
@@ -142,7 +155,7 @@ def _laid_onto(rest: Array, position: Array, tracked: NDArray[np.bool_]) -> Arra
 _PRECISE = {"errors": "clustered", "levenberg": {"max_iterations": 100}}
 
 RECIPE = Recipe(
-    experiments=(Experiment("air", air, LONGEST, share=0.5, most=1), Experiment("throws", throw, LONGEST)),
+    experiments=(Experiment("air", air, LONGEST, share=0.5, most=1, filmed=air_slowly), Experiment("throws", throw, LONGEST)),
     stages=(
         Stage("body", "air", BODY, "one_step", _PRECISE, simulator={"fixed_rod": 0}),
         # No friction at all is a local minimum: the search from four starts sees only the beginning of every throw.
@@ -157,5 +170,6 @@ RECIPE = Recipe(
     guess=GUESS,
     measurement=measurement,
     first_state=first_state,
+    markers=markers,
 )  # fmt: skip
 """The body from the air; contact by a search over single steps of the throws' first second, then over segments."""

@@ -32,11 +32,12 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.base import SteppedSimulator
 from ..core.errors import OptionError
+from ..core.hard import HardTwin
 from ..core.mujoco_engine import MujocoEngine
 from ..core.parameters import Parameters, param
 from ..core.simulator import IntArray, Status, check_array, check_number
+from .hard import LADDER, built, factors, harden, stiffness_factors
 from .model import ContactForces, VineModel, contact_table
 from .obstacles import Circle, Polygon, Wall
 from .parameters import VineBody
@@ -69,7 +70,7 @@ _P = {name: VineTwinParameters.index(name) for name in VineTwinParameters.names(
 
 
 @dataclass(frozen=True, eq=False)
-class VineTwin(SteppedSimulator):
+class VineTwin(HardTwin):
     """MuJoCo as a `core.simulator.Simulator`, for any `VineModel`; see the module docstring.
 
     >>> twin = VineTwin()
@@ -84,6 +85,7 @@ class VineTwin(SteppedSimulator):
     room = "vine"
     parameters_class = VineTwinParameters
     option_names = ("bending",)
+    ladder = LADDER
 
     model: VineModel = field(default_factory=VineModel)
     """Structure and obstacles."""
@@ -114,7 +116,7 @@ class VineTwin(SteppedSimulator):
 
     # --- the MuJoCo side -------------------------------------------------------------------------------------------
 
-    def _step(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+    def _held(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
         """One control step: rows with the same number of links run together. Pressures follow p' = (u - p) / lag exactly."""
         count = self.model.num_active(self.model.split(state).length)
         after, status = state.copy(), np.zeros(len(state), dtype=np.int32)
@@ -122,7 +124,9 @@ class VineTwin(SteppedSimulator):
             rows = np.flatnonzero(count == n)
             given = np.concatenate([constants[rows], self._of_length(state[rows], constants[rows], int(n))], axis=1)
             inner = self._to_mujoco(state[rows], int(n))
-            end, status[rows] = self._engine(int(n)).step(inner, self._commands(control[rows], int(n)), given, substeps)
+            end, status[rows] = self._engine(int(n)).step(
+                inner, self._commands(control[rows], int(n)), given, substeps * self._refinement
+            )
             good = rows[status[rows] == Status.OK]
             after[good] = self._from_mujoco(state[good], end[status[rows] == Status.OK], int(n))
         good = status == Status.OK
@@ -135,7 +139,7 @@ class VineTwin(SteppedSimulator):
     def _engine(self, n: int) -> MujocoEngine:
         """Batched stepping of robots with n links. State: qpos, qvel, muscles, then places of the obstacles."""
         if n not in self._engines:
-            compiled = build_spec(self.model, n, self.dt, self.bending).compile()
+            compiled = build_spec(self._built, n, self.dt / self._refinement, self.bending).compile()
             moving = 2 * (n + 1) + 2 * n * bool(self.model.num_sections)
             mocap = 7 * len(self.model.obstacles)
             self._engines[n] = MujocoEngine(
@@ -151,13 +155,23 @@ class VineTwin(SteppedSimulator):
         return self._engines[n]
 
     @cached_property
+    def _built(self) -> VineModel:
+        """The structure on its base as it is."""
+        return built(self, self.model)
+
+    @property
+    def _refinement(self) -> int:
+        """Integration steps per physics step."""
+        return 2 if self.sizes["half_steps"] else 1
+
+    @cached_property
     def _engines(self) -> dict[int, MujocoEngine]:
         return {}
 
     def _to_mujoco(self, state: Array, n: int) -> Array:
         """Hinge angles and the telescope; their rates; both muscles of every joint; places and quaternions of obstacles."""
         parts = self.model.split(state)
-        angle = np.diff(parts.theta[:, :n], axis=1, prepend=self.model.base[2])
+        angle = np.diff(parts.theta[:, :n], axis=1, prepend=self._built.base[2])
         rate = np.diff(parts.omega[:, :n], axis=1, prepend=0.0)
         out = (parts.length - n * self.model.link_length)[:, None]
         muscles = self._per_joint(parts.pressure, n)
@@ -171,7 +185,7 @@ class VineTwin(SteppedSimulator):
     def _from_mujoco(self, state: Array, inner: Array, n: int) -> Array:
         after = state.copy()
         parts = self.model.split(after)
-        parts.theta[:, :n] = self.model.base[2] + np.cumsum(inner[:, :n], axis=1)
+        parts.theta[:, :n] = self._built.base[2] + np.cumsum(inner[:, :n], axis=1)
         parts.omega[:, :n] = np.cumsum(inner[:, n + 1 : 2 * n + 1], axis=1)
         parts.theta[:, n:], parts.omega[:, n:] = parts.theta[:, n - 1 : n], parts.omega[:, n - 1 : n]
         parts.length[:] = np.clip(inner[:, n] + n * self.model.link_length, self.model.link_length, self.model.max_length)
@@ -192,7 +206,7 @@ class VineTwin(SteppedSimulator):
     def _of_length(self, state: Array, constants: Array, n: int) -> Array:
         """Length [m], and force of growth max(0, A (P - P_y) - q L exp(mu_c sum |dtheta|)) [N], (B, 2)."""
         parts = self.model.split(state)
-        bends = np.abs(np.diff(parts.theta[:, :n], axis=1, prepend=self.model.base[2])).sum(axis=1)
+        bends = np.abs(np.diff(parts.theta[:, :n], axis=1, prepend=self._built.base[2])).sum(axis=1)
         area = np.pi * self.model.radius**2
         head = area * np.maximum(0.0, constants[:, _P["pressure"]] - constants[:, _P["yield_pressure"]])
         tail = constants[:, _P["tail_drag"]] * parts.length * np.exp(constants[:, _P["tail_friction"]] * bends)
@@ -214,6 +228,7 @@ class VineTwin(SteppedSimulator):
         spacing[n - 1] += 0.5 * out
         spacing[0] -= 0.5 * link
         self._write_bending(mj, c, spacing)
+        harden(self, mj, n)
 
     def _write_masses(self, mj: mujoco.MjModel, density: float, n: int, out: float) -> None:
         """Uniform rods; the telescope's part that is out hangs at its front end."""
@@ -229,16 +244,18 @@ class VineTwin(SteppedSimulator):
     def _write_bending(self, mj: mujoco.MjModel, c: dict[str, float], spacing: Array) -> None:
         """Springs, dampers and muscles of the joints; `spacing` (n,) [m] as in `vine.dynamics`."""
         n = len(spacing)
-        slope, onset = c["bending_stiffness"] / spacing, 0.5 * np.pi * c["pressure"] * self.model.radius**3
+        slope = stiffness_factors(self, self.model, n) * c["bending_stiffness"] / spacing
+        gain = factors(self, "steering_spread", n) * c["steering_gain"]
+        onset = 0.5 * np.pi * c["pressure"] * self.model.radius**3
         (passive, _), *saturating = SPRINGS[self.bending]
         mj.jnt_stiffness[:n] = _as_column(mj.jnt_stiffness, passive * slope)
-        mj.dof_damping[:n] = _as_column(mj.dof_damping, c["bending_damping"] / spacing)
+        mj.dof_damping[:n] = _as_column(mj.dof_damping, factors(self, "damping_spread", n) * c["bending_damping"] / spacing)
         place = 1
         if self.model.num_sections:
-            falloff = c["steering_gain"] / (c["steering_curvature"] * spacing)
+            falloff = gain / (c["steering_curvature"] * spacing)
             for side in (0, 1):
                 index = place + side + 2 * np.arange(n)
-                mj.actuator_gainprm[index, 0] = (1 - 2 * side) * c["steering_gain"]
+                mj.actuator_gainprm[index, 0] = (1 - 2 * side) * gain
                 mj.actuator_gainprm[index, 1] = -falloff
                 mj.actuator_dynprm[index, 0] = c["steering_lag"]
             place += 2 * n

@@ -43,6 +43,8 @@ STEADY = 0.01
 """[m]"""
 FIRST = 8
 """Rows at the start of a recording that give the guess of shape and rates."""
+MARKERS = 11
+"""Points along the body that a camera tracks."""
 SMOOTH = (4, 2, 2)
 """Coefficients of the polynomials p, q and r that smooth the headings of the first rows; see `_state_of`."""
 
@@ -72,6 +74,11 @@ def measurement(simulator: Any, names: tuple[str, ...]) -> Measurement | None:
         return np.asarray(np.take_along_axis(points, axes.reshape(*[1] * (points.ndim - 2), -1, 1), axis=-1)[..., 0])
 
     return Measurement(tuple(name for name, *_ in picks), measure)
+
+
+def markers(simulator: Any) -> tuple[str, ...]:
+    """Points at equal distances from base to tip."""
+    return tuple(f"point{k}.{axis}" for k in range(MARKERS) for axis in "xy")
 
 
 def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory], Array] | None:
@@ -208,6 +215,7 @@ RECIPE = Recipe(
     longest_step=LONGEST_STEP,
     measurement=measurement,
     first_state=first_state,
+    markers=markers,
     infer_controls=infer_controls,
     program=program,
 )  # fmt: skip

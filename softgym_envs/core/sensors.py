@@ -1,0 +1,187 @@
+"""What a laboratory sees of a robot: frames of markers or positions, with noise, gaps, outliers, latency and a camera's pose.
+
+    Sensor(rate=120, noise=0.002, dropout=0.05, outliers=0.01, latency=0.02)(recording, simulator, recipe, rng)
+
+takes the full states of a recording and gives the recording that a camera would have made. Robots whose recipe names `markers`
+are seen by those; of others every column that is a length or an angle is seen.
+
+Legend: T rows, ny columns, P points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import DataError, OptionError
+from .recipe import Recipe
+from .simulator import check_number
+from .trajectory import Trajectory
+
+Array = NDArray[np.float64]
+
+SEEN = ("m", "rad")
+"""Units that a camera measures."""
+
+
+@dataclass(frozen=True)
+class Sensor:
+    """See the module docstring.
+
+    Raises:
+        OptionError: A share is not in 0 ... 1, or another value is negative.
+    """
+
+    rate: float = 0.0
+    """Frames per second; 0: the rows of the recording."""
+    noise: float = 0.0
+    """[m] Standard deviation of every coordinate."""
+    angle_noise: float = 0.0
+    """[rad] The same of angles."""
+    dropout: float = 0.0
+    """Share of points that a frame loses."""
+    outliers: float = 0.0
+    """Share of points that are seen elsewhere."""
+    outlier_size: float = 0.1
+    """[m, rad] Standard deviation of where those are seen."""
+    latency: float = 0.0
+    """[s] A frame shows the robot as it was so long before its time stamp; commands are logged without delay."""
+    turn: float = 0.0
+    """[rad] The camera's frame is turned about the vertical."""
+    tilt: float = 0.0
+    """[rad] ... and, in space, about its x axis."""
+    scale: float = 1.0
+    """Measured lengths over true ones."""
+
+    def __post_init__(self) -> None:
+        for name in ("rate", "noise", "angle_noise", "outlier_size", "latency"):
+            check_number(name, getattr(self, name), low=0.0)
+        for name in ("dropout", "outliers"):
+            check_number(name, getattr(self, name), low=0.0, high=1.0)
+        check_number("scale", self.scale, positive=True)
+
+    def __call__(self, recording: Trajectory, simulator: Any, recipe: Recipe, rng: np.random.Generator) -> Trajectory:
+        """The recording as this sensor saw it.
+
+        Raises:
+            DataError: There is nothing that a camera sees, or the recording is shorter than the latency.
+        """
+        exact = markers_of(recording, simulator, recipe)
+        framed = self._framed(exact)
+        values, groups = self._posed(framed.values.copy(), framed), points_of(framed.names)
+        angle = np.array([unit == "rad" for unit in framed.units])
+        values += np.where(angle, self.angle_noise, self.noise) * rng.standard_normal(values.shape)
+        shape = (len(values), len(groups))
+        far, lost = rng.uniform(size=shape) < self.outliers, rng.uniform(size=shape) < self.dropout
+        for place, group in enumerate(groups):
+            for column in group:
+                values[far[:, place], column] += self.outlier_size * rng.standard_normal(int(far[:, place].sum()))
+                values[lost[:, place], column] = np.nan
+        return replace(framed, values=values, metadata={**framed.metadata, "sensor": str(self)})
+
+    def _framed(self, recording: Trajectory) -> Trajectory:
+        """Frames by interpolation between rows; the command of a frame is the one that is given at its time."""
+        if self.rate == 0 and self.latency == 0:
+            return recording
+        begin, end = recording.times[0], recording.times[-1]
+        period = 1.0 / self.rate if self.rate else recording.period
+        count = int(np.floor((end - begin - self.latency) / period * (1 + 1e-12)))
+        if count < 1:
+            raise DataError(f"the recording lasts {end - begin:g} s: no two frames with a latency of {self.latency:g} s")
+        # The first frame shows the robot at the recording's first row.
+        times = begin + self.latency + period * np.arange(count + 1)
+        angle = np.array([unit == "rad" for unit in recording.units])
+        smooth = np.where(angle, np.unwrap(np.where(angle, recording.values, 0.0), axis=0), recording.values)
+        values = np.stack([np.interp(times - self.latency, recording.times, column) for column in smooth.T], axis=1)
+        held = np.searchsorted(recording.times, times[:-1] + 1e-9, side="right") - 1
+        controls = recording.controls[np.clip(held, 0, len(recording.controls) - 1)]
+        # "source": as from a file of a laboratory, the simulator's step is to be chosen by whoever fits.
+        metadata = {**recording.metadata, "source": "sensor"}
+        return replace(recording, times=times - times[0], values=values, controls=controls, substeps=1, metadata=metadata)
+
+    def _posed(self, values: Array, recording: Trajectory) -> Array:
+        """Points in the camera's frame; in a plane, angles turn with it."""
+        c, s = np.cos(self.turn), np.sin(self.turn)
+        about = np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
+        c, s = np.cos(self.tilt), np.sin(self.tilt)
+        turn = about @ np.array([[1.0, 0.0, 0.0], [0.0, c, -s], [0.0, s, c]])
+        groups = [group for group in points_of(recording.names) if len(group) > 1]
+        for group in groups:
+            matrix = turn if len(group) == 3 else about[:2, :2]
+            values[:, group] = self.scale * values[:, group] @ matrix.T
+        if all(len(group) == 2 for group in groups):
+            values[:, [unit == "rad" for unit in recording.units]] += self.turn
+        return values
+
+
+SENSORS = {
+    "camera": Sensor(rate=100.0, noise=1e-3, angle_noise=5e-3),
+    "lab": Sensor(rate=120.0, noise=2e-3, angle_noise=5e-3, dropout=0.05, outliers=0.01, latency=0.02),
+    "poor": Sensor(rate=100.0, noise=5e-3, angle_noise=2e-2, dropout=0.1, outliers=0.02, latency=0.03, turn=0.0175),
+}
+"""Some by name."""
+
+
+def sensor_from_text(words: Sequence[str]) -> Sensor:
+    """A name of `SENSORS` and changes, or changes alone, as words "key=value".
+
+    >>> sensor_from_text(["lab", "noise=0.001"]).noise
+    0.001
+
+    Raises:
+        OptionError: Unknown name or key, or a value that is not allowed.
+    """
+    known, found = {f.name for f in fields(Sensor)}, Sensor()
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals and word in SENSORS:
+            found = SENSORS[word]
+            continue
+        if key not in known or not equals:
+            raise OptionError(f"sensor is {word!r}, expected {', '.join(SENSORS)}, or key=value of {', '.join(sorted(known))}")
+        try:
+            number = float(value)
+        except ValueError as error:
+            raise OptionError(f"sensor: {key} is {value!r}, expected a number") from error
+        found = replace(found, **{key: number})
+    return found
+
+
+def markers_of(recording: Trajectory, simulator: Any, recipe: Recipe) -> Trajectory:
+    """What a camera would see of a recording, exactly.
+
+    Raises:
+        DataError: Nothing.
+    """
+    full = set(simulator.state_names) <= set(recording.names)
+    if full and recipe.markers is not None and recipe.measurement is not None:
+        names = recipe.markers(simulator)
+        measurement = recipe.measurement(simulator, names)
+        if measurement is not None:
+            values = measurement.function(recording.select(simulator.state_names).values)
+            return replace(recording, values=values, names=measurement.names, units=("m",) * len(measurement.names))
+    chosen = [name for name, unit in zip(recording.names, recording.units, strict=True) if unit in SEEN]
+    if not chosen:
+        raise DataError(f"a camera sees lengths and angles; the recording has neither: {', '.join(recording.names[:6])}")
+    return recording.select(chosen)
+
+
+def points_of(names: Sequence[str]) -> list[list[int]]:
+    """Places of the columns that are lost together: coordinates of one point, everything else alone.
+
+    >>> points_of(["a.x", "a.y", "b.x", "b.y", "angle"])
+    [[0, 1], [2, 3], [4]]
+    """
+    groups: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        stem, _, last = name.rpartition(".")
+        key = f"{stem}." if last in ("x", "y", "z") else name
+        groups.setdefault(key, []).append(place)
+    return list(groups.values())
+
+
+__all__ = ["SENSORS", "Sensor", "markers_of", "points_of", "sensor_from_text"]

@@ -1,0 +1,64 @@
+"""How particles and block are unlike their drawing: effects of the hard twins, written into the compiled MuJoCo models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mujoco
+
+from ..core.hard import Effect, HardTwin, Ladder, transmission
+
+TWO_STEPS = Effect("half_steps", "-", (0.0, 1.0, 1.0), "1: two integration steps per physics step")
+SHARED = (
+    *transmission((0.0, 0.01, 0.03), (0.0, 0.01, 0.02)),
+    Effect("mass", "-", (0.01, 0.03, 0.1), "mass, plus or minus this share"),
+    Effect("drag", "N s/m", (0.0, 0.02, 0.1), "viscous friction beside Coulomb's"),
+    Effect("tilt", "rad", (0.002, 0.005, 0.02), "the table, against gravity"),
+    Effect("softness", "octaves", (0.3, 1.0, 1.0), "time constant of contact, either way by up to so many factors of 2"),
+    Effect("bounce", "-", (0.0, 0.2, 0.5), "share of contact's damping that is missing"),
+    TWO_STEPS,
+)
+PARTICLES = Ladder(SHARED)
+BLOCK = Ladder(
+    (
+        *SHARED,
+        Effect("foot_spread", "-", (0.02, 0.1, 0.2), "friction of every foot, plus or minus this share"),
+        Effect("centre", "m", (0.001, 0.005, 0.01), "centre of mass, plus or minus along both sides"),
+        Effect("string", "N", (0.0, 0.0, 0.2), "dry friction of the pulley"),
+    )
+)
+
+
+def empty_spec(twin: HardTwin, spec: Any) -> Any:
+    """The spec with the twin's integration step."""
+    spec.option.timestep = twin.dt / refinement(twin)
+    return spec
+
+
+def refinement(twin: HardTwin) -> int:
+    """Integration steps per physics step."""
+    return 2 if twin.sizes["half_steps"] else 1
+
+
+def harden(twin: HardTwin, mj: mujoco.MjModel, sliding: int) -> None:
+    """Effects that both have, over constants that were written before; the first `sliding` joints feel drag."""
+    mj.opt.gravity[:] = -mj.opt.gravity[2] * twin.down
+    mass = 1.0 + float(twin.spread("mass"))
+    mj.body_mass[1:] *= mass
+    mj.body_inertia[1:] *= mass
+    mj.geom_solref[:, 0] *= 2.0 ** float(twin.spread("softness"))
+    mj.geom_solref[:, 1] *= 1.0 - min(twin.amount("bounce"), 0.95)
+    drag = twin.amount("drag")
+    mj.dof_damping[:sliding] = drag if mj.dof_damping.ndim == 1 else [drag, *[0.0] * (mj.dof_damping.shape[1] - 1)]
+
+
+def harden_block(twin: HardTwin, mj: mujoco.MjModel, string: bool) -> None:
+    """Effects of the block alone."""
+    harden(twin, mj, 2)
+    mj.geom_friction[1:, 0] *= 1.0 + twin.spread("foot_spread", mj.ngeom - 1)
+    mj.body_ipos[1, :2] = twin.spread("centre", 2)
+    if string:
+        mj.tendon_frictionloss[0] = twin.amount("string")
+
+
+__all__ = ["BLOCK", "PARTICLES", "empty_spec", "harden", "harden_block", "refinement"]

@@ -1,0 +1,67 @@
+"""How a vine robot is unlike its drawing: effects of the hard twin, written into the compiled MuJoCo model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.hard import Effect, HardTwin, Ladder, transmission
+from .model import VineModel
+
+Array = NDArray[np.float64]
+
+LADDER = Ladder(
+    (
+        *transmission((0.0, 0.02, 0.05), (0.0, 0.01, 0.02)),
+        Effect("stiffness_spread", "-", (0.05, 0.15, 0.2), "bending stiffness of every joint, plus or minus this share"),
+        Effect("soft_end", "-", (0.0, 0.2, 0.5), "share by which the outer half of the drawn robot is softer"),
+        Effect("damping_spread", "-", (0.1, 0.3, 0.3), "damping of every joint, plus or minus this share"),
+        Effect("hysteresis", "N m", (0.0, 1e-4, 5e-4), "dry friction of every joint"),
+        Effect("steering_spread", "-", (0.05, 0.15, 0.2), "gain of every joint's muscles, plus or minus this share"),
+        Effect("density", "-", (0.02, 0.05, 0.1), "linear density, plus or minus this share"),
+        Effect("drag", "-", (0.1, 0.5, 1.0), "more drag, by this share"),
+        Effect("payload", "kg", (0.0, 0.0, 2e-3), "a mass at the tip"),
+        Effect("base", "rad", (0.002, 0.01, 0.03), "the base is turned, either way"),
+        Effect("friction", "-", (0.1, 0.3, 0.3), "friction, plus or minus this share"),
+        Effect("softness", "octaves", (0.0, 0.5, 1.0), "longer time constant of contact, by up to so many factors of 2"),
+        Effect("half_steps", "-", (0.0, 1.0, 1.0), "1: two integration steps per physics step"),
+    )
+)
+
+
+def built(twin: HardTwin, model: VineModel) -> VineModel:
+    """The structure on its base as it is."""
+    x, y, angle = model.base
+    return replace(model, base=(x, y, angle + float(twin.spread("base")))) if twin.sizes["base"] else model
+
+
+def factors(twin: HardTwin, effect: str, n: int) -> Array:
+    """1 plus or minus the spread, of every joint; those of a shorter robot begin those of a longer one."""
+    return 1.0 + twin.spread(effect, n)
+
+
+def stiffness_factors(twin: HardTwin, model: VineModel, n: int) -> Array:
+    """Of every joint, (n,)."""
+    outer = np.arange(n) >= model.num_links // 2
+    return factors(twin, "stiffness_spread", n) * np.where(outer, 1.0 - min(twin.amount("soft_end"), 0.95), 1.0)
+
+
+def harden(twin: HardTwin, mj: mujoco.MjModel, n: int) -> None:
+    """Effects that do not lie in the law of bending, over constants that were written before."""
+    mj.dof_frictionloss[:n] = twin.amount("hysteresis")
+    mj.body_mass[1:] *= (mass := 1.0 + float(twin.spread("density")))
+    mj.body_inertia[1:] *= mass
+    mj.opt.viscosity *= 1.0 + twin.amount("drag")
+    mj.geom_friction[:, 0] *= 1.0 + float(twin.spread("friction"))
+    mj.geom_solref[:, 0] *= 2.0 ** abs(float(twin.spread("softness")))
+    payload, mass_out, place = twin.amount("payload"), mj.body_mass[-1], mj.body_ipos[-1, 0]
+    if payload > 0:
+        mj.body_inertia[-1, 1:] += mass_out * payload / (mass_out + payload) * place**2
+        mj.body_ipos[-1, 0] = mass_out / (mass_out + payload) * place
+        mj.body_mass[-1] += payload
+
+
+__all__ = ["LADDER", "built", "factors", "harden", "stiffness_factors"]
