@@ -28,7 +28,7 @@ from ..core.parameters import GivenConstants, ParameterDistribution, Parameters,
 from ..core.room import NATIVE, Room
 from ..core.simulator import Simulator, as_numbers, check_array, check_number
 from ..core.spec import SimulatorSpec
-from ..core.task import BoolArray, Start, Task, check_options, load
+from ..core.task import BoolArray, RemembersActions, Start, Task, check_options, load
 
 Array = NDArray[np.float64]
 Observation = NDArray[np.float32]
@@ -136,6 +136,7 @@ class Episodes:
         self.observed = np.zeros((self._rows, len(entries)))
         self.steps = np.zeros(self._rows, dtype=np.int64)
         self.parameters = self.nominal
+        self._remembers = isinstance(task, RemembersActions)
         self.begun = False
         """Whether there has been a reset."""
 
@@ -249,7 +250,8 @@ class Episodes:
             failed |= ~np.isfinite(next_state).all(axis=1)
             next_state = np.where(failed[:, None], state, next_state)
         seen, next_seen = self._visible(state), self._visible(next_state)
-        before, context = context, task.update(context, next_seen)
+        before = context
+        context = task.update(task.remember(context, action) if self._remembers else context, next_seen)  # type: ignore[attr-defined]
         terms = task.reward(seen, next_seen, action, before, context)
         self.state, self.context = next_state, context
         self.steps += _ONE

@@ -15,9 +15,11 @@ ROOM = Room(
     tasks=(
         TaskId("LoopReach-v0", "softgym_envs.loop.build:reach", 200, "baxter12"),
         TaskId("LoopBend-v0", "softgym_envs.loop.build:bend", 200, "baxter12"),
+        TaskId("LoopIdentify-v0", "softgym_envs.loop.build:identify", 200, "baxter12"),
     ),
     picture="softgym_envs.loop.picture:PICTURE",
     recipe="softgym_envs.loop.recipe:RECIPE",
+    controllers="softgym_envs.loop.controllers:CONTROLLERS",
     free_structure=("start", "servo_stiffness", "servo_damping", "command_margin"),
 )
 

@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from ..core.errors import OptionError
+from ..core.parameters import ParameterDistribution
 from ..core.simulator import Simulator
 from ..core.task import Task
 from .bend import LoopBend
+from .identify import HIDDEN, LoopIdentify
 from .model import LoopModel
 from .tasks import LoopReach
 
@@ -93,4 +95,36 @@ def bend(
     task = LoopBend(
         model, control_period, obs_mode, duration, (shortest, longest), tolerance, control_weight=control_weight
     )  # fmt: skip
+    return task, simulate(model)
+
+
+def identify(
+    model: LoopModel,
+    simulate: Callable[[Any], Simulator],
+    *,
+    control_period: float = 0.02,
+    randomize: ParameterDistribution = HIDDEN,
+    obs_mode: str = "sensors",
+    duration: float = 4.0,
+    angle_noise: float = 0.008,
+    tolerance: float = 0.02,
+    control_weight: float = 0.005,
+) -> tuple[Task, Simulator]:
+    """An arm moves a clamped loop so as to learn its stiffness from its own angles and torques; the reward is information.
+
+    Both stiffnesses (1 to 8 and 0.3 to 3 N m/rad) and the offsets of its torque sensors (0.2 N m) are hidden; angles are noisy.
+
+    Args:
+        model: The robot.
+        simulate: Makes the simulator of a model.
+        control_period: Time between actions [s].
+        randomize: Constants that are hidden, and drawn for every episode by whoever runs it.
+        obs_mode: "sensors" (measured angles, torques, and what is known by now) or "state" (true angles and speeds too).
+        duration: Length of an episode [s]; a shorter limit of the episode ends it before, without an answer.
+        angle_noise: Standard deviation of a measured angle [rad].
+        tolerance: Relative error of either stiffness up to which it counts as known.
+        control_weight: Weight of the mean squared action.
+    """
+    model = held(model)
+    task = LoopIdentify(model, control_period, obs_mode, duration, angle_noise, tolerance, control_weight)
     return task, simulate(model)

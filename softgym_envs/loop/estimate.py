@@ -1,0 +1,174 @@
+r"""What an arm learns of the loop while it moves: stiffness and torque offsets from its own torques and angles.
+
+A Kalman filter of constants [Ljung1979]: the motion is predicted by our own integrator from rest on, with the constants that
+are believed at that time, and so are its forward sensitivities S = dx/dc. An angle measured with noise sigma corrects constants
+theta and motion alike,
+
+.. math::
+   H = S_b \, \partial c / \partial \theta, \quad L = P H^T (H P H^T + \sigma^2)^{-1}, \quad
+   \theta \mathrel{+}= L (b - \hat b), \quad \hat x \mathrel{+}= S \, \Delta c, \quad P \mathrel{-}= L H P
+
+so P^-1 is the prior's information plus Fisher's of all angles so far. theta are the logarithms of both stiffnesses, and the
+seven offsets of the torque sensors, which nobody asks for but which would spoil the stiffness. A step costs the same however
+long the recording is. All other constants are believed to be at their defaults.
+
+Legend: B batch, n coordinates, p = 9 constants; x = (q, p) of `mechanics.integrator`, length 2 n.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core.simulator import Array, Status
+from ..mechanics.mechanism import Mechanism
+from .model import ARM, CONSTANTS, LOOP, LoopModel
+
+STIFFNESS = LOOP[:2]
+OFFSETS = tuple(f"offset_{name}" for name in ARM)
+COLUMNS = [CONSTANTS.index(name) for name in (*STIFFNESS, *OFFSETS)]
+NUM_FREE = len(COLUMNS)
+DT = 0.01
+"""Step of the prediction [s], unless the control period is shorter."""
+DIFFERENCE = 1e-5
+"""Of log stiffness and of offsets [N m] in the slopes of the first state."""
+
+
+class Belief(NamedTuple):
+    """What a row believes; arrays of a batch."""
+
+    theta: Array
+    """(B, 9) log stiffness [N m/rad], offsets [N m]."""
+    covariance: Array
+    """(B, 9, 9) P."""
+    state: Array
+    """(B, 2 n) predicted x."""
+    slopes: Array
+    """(B, 2 n, 9) S."""
+    lost: Array
+    """(B,) 1 where the prediction failed; nothing is learned from there on."""
+
+    @property
+    def stiffness(self) -> Array:
+        """theta, psi (B, 2) [N m/rad]."""
+        return np.exp(self.theta[:, :2])
+
+    @property
+    def deviation(self) -> Array:
+        """Standard deviations of log stiffness (B, 2)."""
+        return np.sqrt(np.stack([self.covariance[:, 0, 0], self.covariance[:, 1, 1]], axis=1))
+
+    @property
+    def information(self) -> Array:
+        """Minus half the log determinant of the stiffnesses' covariance, offsets marginalised (B,) [nat]."""
+        P = self.covariance
+        return np.asarray(-0.5 * np.log(P[:, 0, 0] * P[:, 1, 1] - P[:, 0, 1] * P[:, 1, 0]))
+
+
+@dataclass(frozen=True, eq=False)
+class Estimator:
+    """See the module docstring."""
+
+    model: LoopModel
+    period: float
+    """Between measurements [s]."""
+    noise: float
+    """sigma of an angle [rad]."""
+    stiffness: tuple[tuple[float, float], tuple[float, float]]
+    """Lowest and highest theta and psi stiffness [N m/rad]: the prior is log-uniform between them."""
+    offset: float
+    """Largest offset [N m]: the prior is uniform."""
+
+    @cached_property
+    def substeps(self) -> int:
+        """Steps of the prediction from measurement to measurement."""
+        return max(round(self.period / DT), 1)
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """Our model."""
+        return Mechanism(self.model.tree, self.period / self.substeps, CONSTANTS)
+
+    @cached_property
+    def prior(self) -> Belief:
+        """Before any measurement, one row: at rest under the torques that hold the start."""
+        low, high = np.log(np.array(self.stiffness)).T
+        theta = np.concatenate([0.5 * (low + high), np.zeros(len(OFFSETS))])
+        width = np.concatenate([high - low, np.full(len(OFFSETS), 2.0 * self.offset)])
+        moves = DIFFERENCE * np.eye(NUM_FREE)
+        states = self._rest(theta + np.concatenate([np.zeros((1, NUM_FREE)), moves, -moves]))
+        by_theta = (states[1 : NUM_FREE + 1] - states[NUM_FREE + 1 :]).T / (2.0 * DIFFERENCE)
+        slopes = by_theta / self._scales(theta[None])[0]
+        covariance = np.diag(np.maximum(width**2 / 12.0, 1e-12))
+        return Belief(theta[None], covariance[None], states[:1], slopes[None], np.zeros(1))
+
+    @cached_property
+    def size(self) -> int:
+        """Of a row of `pack`."""
+        return self.pack(self.prior).shape[1]
+
+    def pack(self, belief: Belief) -> Array:
+        """Rows (B, size)."""
+        return np.concatenate([part.reshape(len(part), -1) for part in belief], axis=1)
+
+    def unpack(self, rows: Array) -> Belief:
+        """Inverse of `pack`."""
+        shapes = [part.shape[1:] for part in self.prior]
+        ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+        parts = np.split(rows, ends[:-1], axis=1)
+        return Belief(*(part.reshape(len(rows), *shape) for part, shape in zip(parts, shapes, strict=True)))
+
+    def constants(self, theta: Array) -> Array:
+        """Constants of the tree, (B, P)."""
+        found = np.tile(self.model.defaults, (len(theta), 1))
+        found[:, COLUMNS] = np.concatenate([np.exp(theta[:, :2]), theta[:, 2:]], axis=1)
+        return found
+
+    def predict(self, belief: Belief, torques: Array) -> Belief:
+        """One period later, under torques (B, 7) [N m] as the arm believes them."""
+        motion = self.mechanism.simulate(belief.state, torques[:, None], self.constants(belief.theta), substeps=self.substeps)
+        good = (motion.status == Status.OK) & (belief.lost == 0)
+        motion.status[:] = Status.OK  # a failed row stands still, which can be differentiated; it is thrown away
+        ways = np.zeros((len(CONSTANTS), NUM_FREE))
+        ways[COLUMNS, np.arange(NUM_FREE)] = 1.0
+        slopes = self.mechanism.sensitivities(motion, belief.slopes, ways)[:, -1]
+        good &= np.isfinite(slopes).all(axis=(1, 2))
+        state = np.where(good[:, None], motion.states[:, -1], belief.state)
+        slopes = np.where(good[:, None, None], slopes, belief.slopes)
+        return belief._replace(state=state, slopes=slopes, lost=np.where(good, 0.0, 1.0))
+
+    def correct(self, belief: Belief, angles: Array) -> Belief:
+        """After angles (B, 7) [rad] were measured."""
+        P, scales = belief.covariance, self._scales(belief.theta)
+        H = belief.slopes[:, : len(ARM)] * scales[:, None]
+        PH = P @ H.swapaxes(1, 2)
+        gain = np.linalg.solve(H @ PH + self.noise**2 * np.eye(len(ARM)), PH.swapaxes(1, 2)).swapaxes(1, 2)
+        change = (gain @ (angles - belief.state[:, : len(ARM)])[..., None])[..., 0]
+        theta = belief.theta + change
+        theta[:, :2] = np.clip(theta[:, :2], *self._range)
+        moved = (belief.slopes @ (scales * (theta - belief.theta))[..., None])[..., 0]
+        less = P - gain @ PH.swapaxes(1, 2)
+        good = belief.lost == 0
+        return belief._replace(
+            theta=np.where(good[:, None], theta, belief.theta),
+            covariance=np.where(good[:, None, None], 0.5 * (less + less.swapaxes(1, 2)), P),
+            state=np.where(good[:, None], belief.state + moved, belief.state),
+        )
+
+    @cached_property
+    def _range(self) -> Array:
+        """Lowest and highest believed log stiffness (2, 2): twice beyond the prior's ends."""
+        return np.log(np.array(self.stiffness)).T + np.log([[0.5], [2.0]])
+
+    def _scales(self, theta: Array) -> Array:
+        """d c / d theta (B, 9)."""
+        return np.concatenate([np.exp(theta[:, :2]), np.ones((len(theta), len(OFFSETS)))], axis=1)
+
+    def _rest(self, theta: Array) -> Array:
+        """States (B, 2 n) at rest under the torques that hold the start."""
+        rows, hold = self.constants(theta), np.tile(self.model.hold, (len(theta), 1))
+        first = np.tile(self.model.rest_state()[: self.model.n], (len(theta), 1))
+        return self.mechanism.rest_state(self.mechanism.rest(first, hold, rows).q, hold, rows)

@@ -1,0 +1,200 @@
+r"""Task LoopIdentify: the arm moves so as to learn, from its own angles and torques alone, how stiff the loop is.
+
+Both stiffnesses and the offsets of the torque sensors are drawn anew for every episode and are not seen. Angles are measured
+with noise. `estimate.Estimator` follows the motion with our model, whatever world it happens in, and says after every control
+step what is known by now. The reward is the information gained about both stiffnesses, in nat:
+
+.. math:: \tfrac12 \Delta \log \det (P^{-1})_{\theta\psi} - \text{control}, \qquad \text{and a bonus for a good estimate}
+
+where P is the estimator's covariance, offsets marginalised. The truth is used for nothing but success.
+
+Observation ("sensors"): measured angles from the start, torques of the motors, the estimate and its standard deviation, and the
+time that is left. "state" gives the true angles and speeds of arm and loop too.
+
+Legend: B batch, T control steps of an episode.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..core.errors import OptionError
+from ..core.parameters import UniformParameters
+from ..core.simulator import Array, check_number
+from ..core.task import BaseTask, BoolArray, Entry, Start
+from .estimate import OFFSETS, STIFFNESS, Belief, Estimator
+from .model import ARM, LoopModel
+from .tasks import INCREMENT, OBS_MODES, motion_entries, rest_under, tree_constants
+
+THETA, PSI = (1.0, 8.0), (0.3, 3.0)
+"""[N m/rad] Least and largest stiffness about both axes."""
+OFFSET = 0.2
+"""[N m] Largest offset of a torque sensor."""
+HIDDEN = UniformParameters({STIFFNESS[0]: THETA, STIFFNESS[1]: PSI, **dict.fromkeys(OFFSETS, (-OFFSET, OFFSET))})
+"""What is drawn for every episode; stiffness log-uniform."""
+HEAD = ("time", *(f"torque.{name}" for name in ARM), *(f"measured.{name}" for name in ARM), *STIFFNESS, "information", "known")
+TIME, TORQUE, MEASURED, TRUTH, INFORMATION, KNOWN, BELIEF = 0, slice(1, 8), slice(8, 15), slice(15, 17), 17, 18, 19
+SEEN = ("log_theta", "log_psi", "deviation_theta", "deviation_psi", "left")
+"""Estimate of the log stiffnesses and its standard deviations, time that is left [s]."""
+
+
+@dataclass(frozen=True, eq=False)
+class LoopIdentify(BaseTask):
+    """Learn both stiffnesses by moving: reward = information gained [nat] + bonus at the end, if they are known, - control.
+
+    The episode ends when its time is over. See `loop.identify` for the definition, `loop.estimate` for the estimate.
+    """
+
+    model: LoopModel
+    control_period: float = 0.02
+    """[s]"""
+    obs_mode: str = "sensors"
+    """"sensors" or "state"."""
+    duration: float = 4.0
+    """Length of an episode [s]."""
+    angle_noise: float = 0.008
+    """Standard deviation of a measured angle [rad]."""
+    tolerance: float = 0.02
+    """Relative error of either stiffness up to which it counts as known."""
+    control_weight: float = 0.005
+    """Weight of the mean squared action."""
+    bonus: float = 5.0
+    """Reward for a good estimate."""
+
+    action_names = ARM
+    success_definition = "At the end, the estimates of both stiffnesses are within `tolerance` of the truth."
+
+    def __post_init__(self) -> None:
+        if self.obs_mode not in OBS_MODES:
+            raise OptionError(f"obs_mode is {self.obs_mode!r}, allowed are {', '.join(OBS_MODES)}")
+        for name in ("duration", "angle_noise", "tolerance"):
+            check_number(name, getattr(self, name), positive=True)
+        for name in ("control_weight", "bonus"):
+            check_number(name, getattr(self, name), low=0.0)
+
+    @cached_property
+    def estimator(self) -> Estimator:
+        """What the arm learns with."""
+        return Estimator(self.model, self.control_period, self.angle_noise, (THETA, PSI), OFFSET)
+
+    @cached_property
+    def steps(self) -> int:
+        """Control steps of an episode, T."""
+        return max(round(self.duration / self.control_period), 1)
+
+    @cached_property
+    def context_names(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Time [s], torques, measured angles, true stiffnesses, information, whether they are known; belief; noise to come."""
+        belief = (f"belief{i}" for i in range(self.estimator.size))
+        return (*HEAD, *belief, *(f"noise{t}.{name}" for t in range(self.steps + 1) for name in ARM))
+
+    @cached_property
+    def entries(self) -> tuple[Entry, ...]:
+        """See the module docstring."""
+        angles = [Entry(f"measured.{name}", "rad", -10.0, 10.0, 0.1) for name in ARM]
+        torques = [Entry(f"torque.{name}", "N m", -200.0, 200.0, 5.0) for name in ARM]
+        units = ("-", "-", "-", "-", "s")
+        seen = [Entry(name, unit, -100.0, 100.0, 0.1) for name, unit in zip(SEEN, units, strict=True)]
+        true = motion_entries(self.model, "state") if self.obs_mode == "state" else []
+        return (*angles, *torques, *seen, *true)
+
+    @cached_property
+    def disturbance_scale(self) -> Array:
+        """A kick of unit size is 1 rad/s in every joint of the arm."""
+        kick = np.zeros(2 * self.model.n)
+        kick[self.model.n : self.model.n + len(ARM)] = 1.0
+        return kick
+
+    def reset(self, start: Start) -> tuple[Array, Array]:
+        """See `Task`: at rest without action."""
+        columns, rows = tree_constants(self.model, start), len(start.rngs)
+        torques = self.scale_action(np.zeros((rows, len(ARM))))
+        rest = np.pad(rest_under(self.model, torques, columns)[0], ((0, 0), (0, self.model.n)))
+        state = rest if start.state is None else start.state
+        context = np.zeros((rows, len(self.context_names)))
+        context[:, TRUTH], context[:, TORQUE] = columns[:, :2], torques
+        context[:, self._noise] = [rng.standard_normal((self.steps + 1) * len(ARM)) for rng in start.rngs]
+        context[:, BELIEF : self._noise.start] = self.estimator.pack(self.estimator.prior)
+        return state, self._measured(context, state)
+
+    @cached_property
+    def _noise(self) -> slice:
+        """Of the context."""
+        return slice(BELIEF + self.estimator.size, None)
+
+    def scale_action(self, action: Array) -> Array:
+        """Torques (B, 7) [N m]: those that hold the start, and `INCREMENT` times the action."""
+        return self._hold + action * INCREMENT
+
+    @cached_property
+    def _hold(self) -> Array:
+        return self.model.hold
+
+    def _measured(self, context: Array, state: Array) -> Array:
+        """With the angles measured now, and what they say. In place."""
+        noise = context[:, self._noise].reshape(len(context), -1, len(ARM))
+        index = np.minimum(np.rint(context[:, TIME] / self.control_period).astype(int), self.steps)
+        context[:, MEASURED] = state[:, : len(ARM)] + self.angle_noise * noise[np.arange(len(context)), index]
+        belief = self.estimator.correct(self.belief(context), context[:, MEASURED])
+        context[:, BELIEF : self._noise.start] = self.estimator.pack(belief)
+        context[:, INFORMATION] = belief.information
+        error = np.abs(belief.stiffness / context[:, TRUTH] - 1.0).max(axis=1)
+        context[:, KNOWN] = self._over(context) & (error <= self.tolerance) & (belief.lost == 0)
+        return context
+
+    def belief(self, context: Array) -> Belief:
+        """What is known by now."""
+        return self.estimator.unpack(context[:, BELIEF : self._noise.start])
+
+    def remember(self, context: Array, action: Array) -> Array:
+        """With the torques that the arm was told to give."""
+        context = context.copy()
+        context[:, TORQUE] = self.scale_action(action)
+        return context
+
+    def update(self, context: Array, state: Array) -> Array:
+        """A control step later: the motion is predicted, angles are measured, the estimate is corrected."""
+        context = context.copy()
+        context[:, TIME] += self.control_period
+        belief = self.estimator.predict(self.belief(context), context[:, TORQUE])
+        context[:, BELIEF : self._noise.start] = self.estimator.pack(belief)
+        return self._measured(context, state)
+
+    def _over(self, context: Array) -> BoolArray:
+        return np.asarray(context[:, TIME] >= self.duration - 1e-9)
+
+    def observe(self, state: Array, context: Array) -> Array:
+        """See `entries`."""
+        n, model, belief = self.model.n, self.model, self.belief(context)
+        off = context[:, MEASURED] - np.array(model.start)
+        speed = state[:, n : n + len(ARM)]
+        torque = context[:, TORQUE] - np.array(model.servo_stiffness) * off - model.servo_damping * speed
+        left = self.duration - context[:, TIME, None]
+        parts = [off, torque, belief.theta[:, :2], belief.deviation, left]
+        if self.obs_mode == "state":
+            parts += [state[:, : len(ARM)] - np.array(model.start), state[:, len(ARM) :]]
+        return np.concatenate(parts, axis=1)
+
+    def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
+        """Terms "information", "known", "control"; see the class."""
+        return {
+            "information": after[:, INFORMATION] - before[:, INFORMATION],
+            "known": self.bonus * after[:, KNOWN],
+            "control": -self.control_weight / len(ARM) * (action * action).sum(axis=1),
+        }
+
+    def terminated(self, state: Array, context: Array) -> BoolArray:
+        """When the time is over."""
+        return self._over(context)
+
+    def success(self, state: Array, context: Array) -> BoolArray:
+        """See `success_definition`."""
+        return np.asarray(context[:, KNOWN] > 0)
+
+    def measure(self, state: Array, context: Array) -> dict[str, Array]:
+        """Relative errors of the estimates, and what is known [nat]."""
+        error = np.abs(self.belief(context).stiffness / context[:, TRUTH] - 1.0)
+        return {"theta_error": error[:, 0], "psi_error": error[:, 1], "information": context[:, INFORMATION].copy()}

@@ -1,0 +1,122 @@
+"""LoopIdentify: the estimator is consistent and learns from its sensors alone; who does not move the loop does not know it."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from softgym_envs.core.errors import OptionError
+from softgym_envs.loop.build import held
+from softgym_envs.loop.controllers import excite
+from softgym_envs.loop.estimate import COLUMNS, Estimator
+from softgym_envs.loop.identify import OFFSET, PSI, THETA
+from softgym_envs.loop.model import LoopModel
+from softgym_envs.loop.tasks import INCREMENT
+
+ID = "softgym_envs:LoopIdentify-v0"
+
+
+def ends(drive, backend="native", rows=5, seed=40, **keywords):
+    """Successes and last infos of whole episodes."""
+    envs = gym.make_vec(ID, num_envs=rows, backend=backend, **keywords)
+    observation, _ = envs.reset(seed=seed)
+    act = drive(envs.unwrapped)
+    total = np.zeros(rows)
+    for _ in range(200):
+        observation, _, terminated, _, info = envs.step(act(observation))
+        total += info["reward_information"]
+    assert terminated.all()
+    return info, total, envs.unwrapped
+
+
+def still(envs):
+    return lambda observation: np.zeros(envs.action_space.shape, np.float32)
+
+
+def shake(envs):
+    rng = np.random.default_rng(0)
+    return lambda observation: rng.uniform(-1, 1, envs.action_space.shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("backend", ["native", "mujoco"])
+def test_who_excites_the_loop_knows_it(backend):
+    info, gained, envs = ends(excite, backend)
+    assert info["is_success"].mean() >= 0.8, info
+    belief = envs.episodes.task.belief(envs.episodes.context)
+    error = belief.theta[:, :2] - np.log(envs.episodes.context[:, 15:17])
+    assert np.mean((error / belief.deviation) ** 2) < 3.0  # it knows how well it knows
+    assert gained.min() > 5.0
+
+
+def test_who_rests_or_shakes_does_not():
+    info, gained, _ = ends(still)
+    assert not info["is_success"].any() and gained.max() < 2.0
+    info, shaken, _ = ends(shake)
+    assert info["is_success"].mean() <= 0.4 and (shaken > gained).all()
+
+
+def test_the_truth_decides_nothing_but_success():
+    """Same motion and noise, another truth beside it: all observations and rewards but the bonus are the same."""
+    found = []
+    for truth in (2.0, 7.0):
+        env = gym.make(ID).unwrapped
+        env.reset(seed=5)
+        env.episodes.context[:, 15:17] = truth
+        found.append([env.step(np.full(7, 0.5, np.float32))[:2] for _ in range(3)])
+    for (a, r), (b, s) in zip(*found, strict=True):
+        np.testing.assert_array_equal(a, b)
+        assert r == s
+
+
+def test_sensitivities_are_differences_of_predictions():
+    model = held(LoopModel(6))
+    estimator = Estimator(model, 0.02, 0.008, (THETA, PSI), OFFSET)
+    torques = model.hold + 0.5 * np.random.default_rng(0).uniform(-1, 1, (10, 7)) * INCREMENT
+
+    def moved(theta):
+        belief = estimator.prior._replace(theta=theta, state=estimator._rest(theta))
+        for u in torques:
+            belief = estimator.predict(belief, u[None])
+        return belief.state
+
+    belief = estimator.prior
+    for u in torques:
+        belief = estimator.predict(belief, u[None])
+    theta = estimator.prior.theta
+    for k in (0, 1, 2, 5):
+        step = 1e-5 * np.eye(len(COLUMNS))[k]
+        slope = (moved(theta + step) - moved(theta - step))[0] / 2e-5
+        own = belief.slopes[0, :, k] * (np.exp(theta[0, k]) if k < 2 else 1.0)
+        np.testing.assert_allclose(own, slope, atol=1e-5 * np.abs(slope).max())
+
+
+def test_a_correction_is_that_of_weighted_least_squares():
+    """One measurement: P^-1 grows by H' H / sigma^2, theta moves by the gradient's share."""
+    model = held(LoopModel(6))
+    estimator = Estimator(model, 0.02, 0.01, (THETA, PSI), OFFSET)
+    before = estimator.prior
+    angles = before.state[:, :7] + 1e-3 * np.random.default_rng(1).standard_normal((1, 7))
+    after = estimator.correct(before, angles)
+    H = before.slopes[0, :7] * np.concatenate([before.stiffness[0], np.ones(7)])
+    information = np.linalg.inv(before.covariance[0]) + H.T @ H / 0.01**2
+    np.testing.assert_allclose(np.linalg.inv(after.covariance[0]), information, rtol=1e-6, atol=1e-6)
+    change = np.linalg.solve(information, H.T @ (angles - before.state[:, :7])[0] / 0.01**2)
+    np.testing.assert_allclose((after.theta - before.theta)[0], change, rtol=1e-6, atol=1e-10)
+    np.testing.assert_array_equal(estimator.unpack(estimator.pack(after)).slopes, after.slopes)
+
+
+def test_a_lost_row_learns_nothing_and_the_others_do():
+    model = held(LoopModel())
+    estimator = Estimator(model, 0.02, 0.008, (THETA, PSI), OFFSET)
+    two = type(estimator.prior)(*(np.repeat(part, 2, axis=0) for part in estimator.prior))
+    two.state[0, 35:40] += 50.0  # a state that no step can follow
+    later = estimator.correct(estimator.predict(two, np.tile(model.hold, (2, 1))), two.state[:, :7])
+    assert later.lost.tolist() == [1.0, 0.0]
+    np.testing.assert_array_equal(later.theta[0], two.theta[0])
+    assert later.information[1] > two.information[1] and later.information[0] == two.information[0]
+    assert np.isfinite(estimator.pack(later)).all()
+
+
+@pytest.mark.parametrize("keywords", [{"angle_noise": 0.0}, {"duration": -1.0}, {"tolerance": "x"}, {"obs_mode": "pixels"}])
+def test_bad_keywords_are_named(keywords):
+    with pytest.raises(OptionError, match=next(iter(keywords))):
+        gym.make(ID, **keywords)
