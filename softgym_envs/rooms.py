@@ -23,6 +23,7 @@ LIST = [
     "softgym_envs.rigid:PARTICLES",
     "softgym_envs.tensegrity:ROOM",
     "softgym_envs.loop:ROOM",
+    "softgym_envs.arm:ROOM",
 ]
 """Where the rooms are declared."""
 

@@ -1,0 +1,23 @@
+"""An arm that muscles move: director coordinates, discrete null spaces and muscle paths [Penner2020]."""
+
+from ..core.room import Room, TaskId
+
+ROOM = Room(
+    name="arm",
+    summary="a forearm that biceps and triceps move about the elbow",
+    engine="softgym_envs.arm.dynamics:ElbowSimulator",
+    models={"elbow": "softgym_envs.arm.model:elbow"},
+    truths={"mujoco": "softgym_envs.arm.mujoco:ElbowTwin"},
+    tasks=(
+        TaskId("ArmReach-v0", "softgym_envs.arm.build:reach", 100, "elbow"),
+        TaskId("ArmHold-v0", "softgym_envs.arm.build:hold", 200, "elbow"),
+    ),
+    picture="softgym_envs.arm.picture:PICTURE",
+    recipe="softgym_envs.arm.recipe:RECIPE",
+    study="softgym_envs.arm.recipe:STUDY",
+    controllers="softgym_envs.arm.controllers:CONTROLLERS",
+    objectives={"reach": "softgym_envs.arm.recipe:REACH"},
+    free_structure=("rest_angle",),
+)
+
+__all__ = ["ROOM"]

@@ -1,0 +1,66 @@
+"""The arm room's environments: each function builds a task and the simulator under it. See `envs.registry`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..core.simulator import Simulator
+from ..core.task import Task
+from .model import ElbowModel
+from .tasks import ArmReach
+
+LOADS: Mapping[str, tuple[float, float]] = {"payload": (0.0, 3.0)}
+"""[kg] What the hand carries in ArmHold, drawn for every episode."""
+
+
+def reach(
+    model: ElbowModel,
+    simulate: Callable[[Any], Simulator],
+    *,
+    control_period: float = 0.02,
+    tolerance: float = 0.05,
+    hold_time: float = 0.3,
+    effort_weight: float = 0.05,
+) -> tuple[Task, Simulator]:
+    """Biceps and triceps bring the forearm to a target angle and keep it there.
+
+    Args:
+        model: The arm.
+        simulate: Makes the simulator of a model.
+        control_period: Time between actions [s].
+        tolerance: Error within which the target counts as reached [rad].
+        hold_time: How long it is to be held [s].
+        effort_weight: Weight of the mean squared excitation.
+    """
+    task = ArmReach(model, control_period, tolerance=tolerance, hold_time=hold_time, effort_weight=effort_weight)
+    return task, simulate(model)
+
+
+def hold(
+    model: ElbowModel,
+    simulate: Callable[[Any], Simulator],
+    *,
+    control_period: float = 0.02,
+    disturbance: float = 0.15,
+    randomize: Mapping[str, tuple[float, float]] = LOADS,
+    tolerance: float = 0.15,
+    hold_time: float = 2.0,
+    effort_weight: float = 0.05,
+) -> tuple[Task, Simulator]:
+    """Biceps and triceps hold the forearm at an angle against kicks, with an unknown load of 0 to 3 kg in the hand.
+
+    Args:
+        model: The arm.
+        simulate: Makes the simulator of a model.
+        control_period: Time between actions [s].
+        disturbance: Standard deviation of kicks before every action [rad/s].
+        randomize: Constants drawn for every episode, which are not observed.
+        tolerance: Error that counts as held [rad].
+        hold_time: How long it is to be held [s].
+        effort_weight: Weight of the mean squared excitation.
+    """
+    task = ArmReach(
+        model, control_period, start_error=(0.0, 0.1), tolerance=tolerance, hold_time=hold_time, effort_weight=effort_weight
+    )
+    return task, simulate(model)

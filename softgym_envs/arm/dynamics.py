@@ -1,0 +1,59 @@
+"""The elbow with two muscles as a `core.simulator.Simulator`: equations in `elbow`, kernels in `stepping`.
+
+Director coordinates with the same muscles (`directors`, `dmocc`) are its oracle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ..core.complementarity import ComplementarityForm
+from ..core.numba_engine import NumbaEngine, NumbaSimulator
+from ..core.simulator import check_number
+from .elbow import Elbow
+from .model import ElbowModel
+from .parameters import ElbowParameters
+from .stepping import derivative, forward
+
+
+@dataclass(frozen=True, eq=False)
+class ElbowSimulator(NumbaSimulator):
+    """See the module docstring.
+
+    >>> import numpy as np
+    >>> simulator = ElbowSimulator()
+    >>> states, status = simulator.rollout(simulator.initial_state(), np.tile([0.1, 0.0], (1, 50, 1)), substeps=4)
+    >>> bool(states[0, -1, 0] > states[0, 0, 0]), status.tolist()
+    (True, [0])
+
+    Raises:
+        OptionError: dt is not positive.
+    """
+
+    room = "arm"
+    parameters_class = ElbowParameters
+
+    model: ElbowModel = field(default_factory=ElbowModel)
+    """Structure."""
+    dt: float = 0.005
+    """Physics step [s]."""
+
+    def __post_init__(self) -> None:
+        check_number("dt", self.dt, positive=True, unit="s")
+
+    @cached_property
+    def structure(self) -> Elbow:
+        """What the kernels read."""
+        return self.model.structure(self.dt)
+
+    @cached_property
+    def engine(self) -> NumbaEngine:
+        """The numba side of this simulator."""
+        return NumbaEngine(forward, derivative, self.structure, self.nx, self.nu)
+
+    def symbolic_step(self) -> ComplementarityForm:
+        """See `Symbolic`; CasADi is needed."""
+        from .symbolic import elbow_form
+
+        return elbow_form(self.structure)

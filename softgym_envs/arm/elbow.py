@@ -1,0 +1,105 @@
+r"""The elbow's equations, stage by stage, as `muscle` has its own: one source for kernels, numbers and symbols.
+
+.. math:: J \ddot q = \sum_m -\frac{\partial \ell_m}{\partial q} F_m - (m c + m_L r) g \sin q - d \dot q + \tau_{stop}(q)
+
+One step is the midpoint rule, which with a constant J is the midpoint variational integrator: w = (q^+ - q)/h solves
+
+.. math:: 2 J (w - v) = h\, \tau(q + \tfrac h2 w, w, \bar a), \qquad v^+ = 2 w - v
+
+with activations in the step's middle. Constants c are those of `parameters.ElbowParameters`, in their order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba.extending import register_jitable
+
+from .muscle import SPEED, activated, around_circle, tension
+
+GRAVITY = 9.81
+"""[m/s^2]"""
+BICEPS, TRICEPS, DAMPING, LOAD, RISE, FALL = 0, 4, 8, 9, 10, 11
+"""Where the constants stand; a muscle's are force, optimal length, slack length, radius."""
+STOP_STIFFNESS, STOP_WIDTH = 1000.0, 0.02
+"""[N m/rad], [rad]: beyond the elbow's range ligaments pull back, softly."""
+
+
+class Wrapped(NamedTuple):
+    """A muscle in the plane of motion, as seen from the elbow's axis."""
+
+    origin: float
+    """Distance of its origin [m]."""
+    insertion: float
+    """Distance of its insertion [m]."""
+    angle: float
+    """From origin to insertion on the muscle's side, of a stretched arm [rad]."""
+    sign: float
+    """How flexion changes that angle: 1 or -1."""
+
+
+class Elbow(NamedTuple):
+    """What all rows share."""
+
+    biceps: Wrapped
+    triceps: Wrapped
+    inertia: float
+    """Of the forearm about the elbow [kg m^2]."""
+    moment: float
+    """Its mass times the distance of its centre of mass [kg m]."""
+    reach: float
+    """Of the load [m]."""
+    lower: float
+    """Range of the elbow [rad]."""
+    upper: float
+    dt: float
+    """Physics step [s]."""
+
+
+@register_jitable
+def muscle_state(m, c, k, q, w):
+    """Length [m], moment arm (of the torque that flexes) [m], normalised fibre length and speed of a muscle."""
+    length, arm, _ = around_circle(m.origin, m.insertion, m.angle + m.sign * q, c[k + 3])
+    fibre = (length - c[k + 2]) / c[k + 1]
+    return length, -m.sign * arm, fibre, m.sign * arm * w / (SPEED * c[k + 1])
+
+
+@register_jitable
+def muscle_torque(m, c, k, q, w, a):
+    """Torque of a muscle with activation a [N m]."""
+    _, arm, fibre, speed = muscle_state(m, c, k, q, w)
+    return arm * c[k] * tension(a, fibre, speed)
+
+
+@register_jitable
+def stop_torque(g, q):
+    """Of the ends of the elbow's range: linear beyond them, smooth [N m]."""
+    below, above = (g.lower - q) / STOP_WIDTH, (q - g.upper) / STOP_WIDTH
+    return STOP_STIFFNESS * STOP_WIDTH * (np.log(1.0 + np.exp(below)) - np.log(1.0 + np.exp(above)))
+
+
+@register_jitable
+def net_torque(g, c, q, w, first, second):
+    """All torques at angle q, speed w and activations of biceps and triceps [N m]."""
+    muscles = muscle_torque(g.biceps, c, BICEPS, q, w, first) + muscle_torque(g.triceps, c, TRICEPS, q, w, second)
+    weight = (g.moment + c[LOAD] * g.reach) * GRAVITY * np.sin(q)
+    return muscles - weight - c[DAMPING] * w + stop_torque(g, q)
+
+
+@register_jitable
+def inertia(g, c):
+    """J of forearm and load [kg m^2]."""
+    return g.inertia + c[LOAD] * g.reach * g.reach
+
+
+@register_jitable
+def balance(g, c, h, q, v, w, first, second):
+    """2 J (w - v) - h tau, zero for the w of a step."""
+    return 2.0 * inertia(g, c) * (w - v) - h * net_torque(g, c, q + 0.5 * h * w, w, first, second)
+
+
+@register_jitable
+def activations(c, a, e, h):
+    """Activation in the middle and at the end of a step under excitation e."""
+    return activated(a, e, c[RISE], c[FALL], h)

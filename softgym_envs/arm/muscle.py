@@ -1,0 +1,109 @@
+r"""Hill muscles with rigid tendons [DeGroote2016], and a path around a circle: one source for numbers and symbols.
+
+Every function is plain Python that Numba compiles where a kernel calls it. It takes complex numbers (whose imaginary part then
+is a derivative, exact to rounding) and, where nothing compiles, casadi expressions. With fibre length x and speed v in units
+of the optimal length and of `SPEED` optimal lengths per second,
+
+.. math:: F / F_{max} = a f_L(x) f_V(v) + f_P(x), \qquad \dot a = k(a, e) (e - a)
+
+Curves and constants are those of [DeGroote2016]; the passive one is shifted to vanish at x = 0.2, as in OpenSim Moco.
+[DeGroote2016]: De Groote, Kinney, Rao, Fregly, "Evaluation of direct collocation optimal control problem formulations for
+solving the muscle redundancy problem", Annals of Biomedical Engineering 44 (2016).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numba.extending import overload, register_jitable
+
+SPEED = 10.0
+"""Largest shortening speed [optimal lengths per s]."""
+STEEPNESS = 10.0
+"""How sharply excitation above activation turns to activation below [-]."""
+
+
+@contextmanager
+def symbols() -> Iterator[None]:
+    """Where these functions are called with casadi expressions: NumPy's functions pass them on, which casadi warns of."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=FutureWarning)
+        yield
+
+
+def switch(x: Any, above: Any, below: Any) -> Any:
+    """`above` where x > 0, else `below`; both are computed."""
+    if hasattr(x, "is_constant"):  # a casadi expression
+        from ..core.transcription import casadi
+
+        return casadi().if_else(x > 0, above, below)
+    return np.where(np.real(x) > 0, above, below)
+
+
+@overload(switch)
+def _switch(x, above, below):
+    return lambda x, above, below: above if x.real > 0 else below
+
+
+@register_jitable
+def active_force(x):
+    """f_L(x): three Gaussians whose width depends on x."""
+    i, j, k = (x - 1.06) / (0.162 + 0.0633 * x), (x - 0.717) / (-0.0299 + 0.2 * x), (x - 1.0) / 0.354
+    return 0.814 * np.exp(-0.5 * i * i) + 0.433 * np.exp(-0.5 * j * j) + 0.1 * np.exp(-0.5 * k * k)
+
+
+@register_jitable
+def passive_force(x):
+    """f_P(x): 0 at 0.2, 1 at 1.6."""
+    low = np.exp(4.0 * (0.2 - 1.0) / 0.6)
+    return (np.exp(4.0 * (x - 1.0) / 0.6) - low) / (np.exp(4.0) - low)
+
+
+@register_jitable
+def speed_force(v):
+    """f_V(v): 0 at -1 (shortening), about 1 at 0, 1.79 at 1 (lengthening)."""
+    return -0.318 * np.arcsinh(-8.149 * v - 0.374) + 0.886
+
+
+@register_jitable
+def tension(a, x, v):
+    """F / F_max = a f_L f_V + f_P of activation a, fibre length x, fibre speed v."""
+    return a * active_force(x) * speed_force(v) + passive_force(x)
+
+
+@register_jitable
+def activation_rate(a, e, rise, fall):
+    """k(a, e) [1/s] with the time constants of activation and deactivation [s]."""
+    up, slow = 0.5 * np.tanh(STEEPNESS * (e - a)), 0.5 + 1.5 * a
+    return (up + 0.5) / (rise * slow) + (0.5 - up) * slow / fall
+
+
+@register_jitable
+def activated(a, e, rise, fall, h):
+    """a after h / 2 and h seconds of excitation e, as if the middle's rate were constant: second order, within 0 ... 1."""
+    middle = e + (a - e) * np.exp(-0.5 * h * activation_rate(a, e, rise, fall))
+    return middle, e + (a - e) * np.exp(-h * activation_rate(middle, e, rise, fall))
+
+
+@register_jitable
+def around_circle(a, b, delta, radius):
+    """Shortest path between points at distances a, b from a circle's centre that stays on one side, in closed form.
+
+    Args:
+        a: Distance of the first point, > radius.
+        b: Distance of the second one.
+        delta: Angle from the first to the second as seen from the centre, on the path's side, in (0, 2 pi) [rad].
+        radius: Of the circle.
+
+    Returns:
+        Length, d length / d delta (the moment arm), and the angle for which the path touches (negative where it is free).
+    """
+    ta, tb = np.sqrt(a * a - radius * radius), np.sqrt(b * b - radius * radius)
+    touching = delta - np.arctan(ta / radius) - np.arctan(tb / radius)
+    straight = np.sqrt(a * a + b * b - 2.0 * a * b * np.cos(delta))
+    length = switch(touching, ta + tb + radius * touching, straight)
+    return length, switch(touching, radius + 0.0 * straight, a * b * np.sin(delta) / straight), touching

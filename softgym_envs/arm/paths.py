@@ -1,0 +1,233 @@
+r"""Muscle paths, from origin to insertion around surfaces: in closed form around a cylinder, as discrete geodesics around any.
+
+A discrete geodesic has K + 1 nodes gamma_0 ... gamma_K, the first and last at the muscle's ends, and minimises
+
+.. math:: E = \tfrac K2 \sum_k |\gamma_{k+1} - \gamma_k|^2 \quad\text{s.t.}\quad \phi(\gamma_k, q) \ge 0,
+
+whose conditions are eq. (3) of [Penner2020], mu_k >= 0 being the pressures: on a surface it is a geodesic, elsewhere straight,
+and its nodes are at equal distances. Its length sqrt(2 E) is K times that distance. Legend: K segments, S surfaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.errors import FileFormatError, StructureError
+from ..core.files import read_toml
+from ..core.simulator import check_array, check_number
+from ..core.transcription import casadi
+from ..mechanics.checks import check_known, check_name, check_unique, check_values
+from ..mechanics.tree import Triple
+from .muscle import around_circle, switch, symbols
+from .surfaces import Surface
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Muscle:
+    """A muscle's path. Its force and lengths are constants of the room that it is in.
+
+    Raises:
+        StructureError: Not as many sides as surfaces.
+    """
+
+    name: str
+    origin_body: str
+    origin: Triple
+    insertion_body: str
+    insertion: Triple
+    surfaces: tuple[str, ...] = ()
+    """Which it wraps around, in their order along the muscle."""
+    sides: tuple[Triple, ...] = ()
+    """For every surface a point in its frame [m] on the side where the muscle passes."""
+
+    def __post_init__(self) -> None:
+        where = f"muscle {self.name!r}"
+        check_name(where, self.name)
+        for name, point in (("origin", self.origin), ("insertion", self.insertion), *(("side", side) for side in self.sides)):
+            check_values(where, name, *point, count=3)
+        if len(self.sides) != len(self.surfaces):
+            raise StructureError(f"{where}: has {len(self.sides)} sides for {len(self.surfaces)} surfaces")
+
+
+@dataclass(frozen=True)
+class Muscles:
+    """Muscles and the surfaces that they wrap around.
+
+    Raises:
+        StructureError: Names that are unknown or stand twice.
+    """
+
+    surfaces: tuple[Surface, ...]
+    muscles: tuple[Muscle, ...]
+
+    def __post_init__(self) -> None:
+        check_unique("surface", [surface.name for surface in self.surfaces])
+        check_unique("muscle", [muscle.name for muscle in self.muscles])
+        for muscle in self.muscles:
+            for name in muscle.surfaces:
+                check_known(f"surface of muscle {muscle.name!r}", name, [surface.name for surface in self.surfaces])
+
+    def surface(self, name: str) -> Surface:
+        """The surface of that name."""
+        check_known("surface", name, [surface.name for surface in self.surfaces])
+        return next(surface for surface in self.surfaces if surface.name == name)
+
+
+def load_muscles(path: str | Path) -> Muscles:
+    """Read surfaces and muscles from a TOML file: arrays of tables [[surface]] and [[muscle]] with the fields of both classes.
+
+    Raises:
+        FileFormatError: No such file, not TOML, missing or unknown entries.
+        StructureError: The description makes no sense.
+    """
+    document, found = read_toml(path), dict[str, tuple[Any, ...]]()
+    for key in document:
+        if key not in ("surface", "muscle"):
+            raise FileFormatError(f"{path}: unknown entry {key!r}; allowed are surface, muscle")
+    for key, kind in (("surface", Surface), ("muscle", Muscle)):
+        tables, known = document.get(key, []), [field.name for field in fields(kind)]
+        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+            raise FileFormatError(f"{path}: {key} must be an array of tables, [[{key}]]")
+        for table in tables:
+            wrong = [name for name in table if name not in known]
+            if wrong:
+                raise FileFormatError(f"{path}: {key} has unknown entry {wrong[0]!r}; allowed are {', '.join(known)}")
+        try:
+            found[key] = tuple(kind(**{name: _plain(value) for name, value in table.items()}) for table in tables)
+        except TypeError as error:
+            raise FileFormatError(f"{path}: {key} lacks an entry: {error}") from error
+    return Muscles(found["surface"], found["muscle"])
+
+
+def _plain(value: Any) -> Any:
+    """Lists of TOML as tuples."""
+    return tuple(_plain(part) for part in value) if isinstance(value, list) else value
+
+
+# --- closed form ----------------------------------------------------------------------------------------------------------
+
+
+def around_cylinder(a: Any, b: Any, side: Sequence[float], radius: Any) -> Any:
+    """Length of the shortest path from a to b (3,) that passes a cylinder along z on the side of the point `side` (3,).
+
+    Unrolled, it is straight: sqrt(planar length^2 + dz^2). Points in the cylinder's frame, outside of it, as numbers or
+    casadi expressions; which way around is decided by `side` and the first point: the muscle must not turn over the axis.
+    """
+    ca = casadi()
+    with symbols():
+        far, near = ca.sqrt(a[0] ** 2 + a[1] ** 2), ca.sqrt(b[0] ** 2 + b[1] ** 2)
+        turn = switch(a[0] * side[1] - a[1] * side[0], 1.0, -1.0)
+        angle = ca.atan2(turn * (a[0] * b[1] - a[1] * b[0]), a[0] * b[0] + a[1] * b[1])
+        planar, _, _ = around_circle(far, near, angle + switch(angle, 0.0, 2 * np.pi), radius)
+        return ca.sqrt(planar**2 + (b[2] - a[2]) ** 2)
+
+
+# --- discrete geodesics ---------------------------------------------------------------------------------------------------
+
+
+class Geodesic(NamedTuple):
+    """A discrete geodesic."""
+
+    nodes: Array
+    """(K + 1, 3) [m]"""
+    pressures: Array
+    """(K - 1, S) mu, of the gradient of E [m]; divided by the length they are the shares of the muscle's force."""
+    length: float
+    """[m]"""
+
+
+def path_conditions(nodes: Any, pressures: Any, gaps: Any) -> tuple[Any, Any]:
+    """Eq. (3) as casadi expressions.
+
+    Args:
+        nodes: (3, K + 1), the first and last given.
+        pressures: (S, K - 1).
+        gaps: Function of inner nodes (3, K - 1) -> phi (S, K - 1).
+
+    Returns:
+        dE/dgamma - phi_gamma' mu (3 (K - 1),), and phi (S, K - 1).
+    """
+    ca = casadi()
+    count = nodes.shape[1] - 1
+    inner = nodes[:, 1:-1]
+    phi = gaps(inner)
+    pull = count * (2 * inner - nodes[:, :-2] - nodes[:, 2:])
+    push = ca.jtimes(phi, inner, pressures, True) if phi.numel() else ca.SX.zeros(3, count - 1)
+    return ca.vec(pull - push), phi
+
+
+def path_length(nodes: Any) -> Any:
+    """sqrt(2 E) of nodes (3, K + 1) [m]."""
+    ca = casadi()
+    steps = nodes[:, 1:] - nodes[:, :-1]
+    return ca.sqrt((nodes.shape[1] - 1) * ca.sumsqr(steps))
+
+
+def discrete_geodesic(
+    surfaces: Sequence[Surface], places: Sequence[tuple[Any, Any]], ends: tuple[Any, Any], sides: Sequence[Any], count: int
+) -> Geodesic:
+    """The discrete geodesic of `count` segments between two points, around surfaces that are placed in the world.
+
+    It starts from a polygon over the `sides`, so it stays on them; found by IPOPT.
+
+    Args:
+        surfaces: S surfaces.
+        places: Rotation (3, 3) and origin (3,) of each.
+        ends: Two points (3,) [m], outside.
+        sides: A point (3,) per surface, in the surface's frame.
+        count: K.
+
+    Raises:
+        StructureError: An end is inside a surface, or no path was found.
+        OptionError: K is below 2.
+    """
+    ca = casadi()
+    check_number("count", count, low=2, whole=True)
+    first, last = (check_array("ends", end, (3,)) for end in ends)
+    frames = [(np.asarray(R, dtype=np.float64), np.asarray(x, dtype=np.float64)) for R, x in places]
+    for surface, (R, x) in zip(surfaces, frames, strict=True):
+        for end in (first, last):
+            if float(surface.phi(ca.DM(R.T @ (end - x)))) < -1e-9:
+                raise StructureError(f"surface {surface.name!r} contains the end {end.round(4).tolist()} of a path")
+    corners = np.array([first, *(x + R @ np.asarray(side) for side, (R, x) in zip(sides, frames, strict=True)), last])
+    guess = _along(corners, count)[1:-1]
+    given = np.concatenate([first, last, *(np.concatenate([R.ravel(order="F"), x]) for R, x in frames)])
+    solver = _solver(tuple(surfaces), count)
+    found = solver(x0=guess.ravel(), p=given, lbg=0.0, ubg=np.inf)
+    if not solver.stats()["success"]:
+        raise StructureError(f"no discrete geodesic was found: {solver.stats()['return_status']}")
+    nodes = np.vstack([first, np.array(found["x"]).reshape(-1, 3), last])
+    pressures = -np.array(found["lam_g"]).reshape(count - 1, len(surfaces))
+    return Geodesic(nodes, pressures, float(np.sqrt(count * (np.diff(nodes, axis=0) ** 2).sum())))
+
+
+@lru_cache(maxsize=64)
+def _solver(surfaces: tuple[Surface, ...], count: int) -> Any:
+    """min E s.t. phi >= 0; parameters: both ends, and rotation and origin of every surface."""
+    ca = casadi()
+    x, p = ca.SX.sym("x", 3, count - 1), ca.SX.sym("p", 6 + 12 * len(surfaces))
+    nodes = ca.horzcat(p[:3], x, p[3:6])
+    gaps = []
+    for k in range(count - 1):
+        for s, surface in enumerate(surfaces):
+            place = p[6 + 12 * s : 18 + 12 * s]
+            gaps.append(surface.phi(ca.reshape(place[:9], 3, 3).T @ (x[:, k] - place[9:])))
+    problem = {"x": ca.vec(x), "p": p, "f": path_length(nodes) ** 2 / 2, "g": ca.vertcat(ca.SX.zeros(0), *gaps)}
+    settings = {"print_level": 0, "sb": "yes", "tol": 1e-11, "max_iter": 500}
+    return ca.nlpsol("geodesic", "ipopt", problem, {"ipopt": settings, "print_time": False})
+
+
+def _along(corners: Array, count: int) -> Array:
+    """count + 1 points at equal distances along a polygon, (count + 1, 3)."""
+    reach = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(corners, axis=0), axis=1))])
+    at = np.linspace(0.0, reach[-1], count + 1)
+    return np.stack([np.interp(at, reach, corners[:, i]) for i in range(3)], axis=1)

@@ -1,0 +1,73 @@
+"""How the elbow is recorded and identified: random excitations; forces, lengths and moment arms.
+
+A laboratory records joint angles and activations (rectified, filtered EMG); the payload is what it has put into the hand.
+Planners and studies minimise `REACH`. Legend: T control steps, nx state.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core.objective import Objective
+from ..core.parameters import Parameters
+from ..core.recipe import Experiment, Recipe, Stage
+from ..core.scenario import Scenario
+from ..core.simulator import Array
+from ..core.trajectory import Trajectory
+from .model import ElbowModel
+
+PERIOD = 0.01
+"""[s] Rows of a recording."""
+STEP = 0.005
+"""[s] Our engine's physics step."""
+LONGEST = 1600
+"""Physics steps of 5 ms, 8 s."""
+HOLDS = (8, 40)
+"""Rows for which random excitations are held."""
+ACTIVATION = ("rise_time", "fall_time")
+MUSCLE = tuple(f"{name}_{what}" for name in ("biceps", "triceps") for what in ("force", "optimal", "slack", "radius"))
+GUESS = {
+    "biceps_force": 800.0, "biceps_optimal": 0.125, "biceps_slack": 0.14, "biceps_radius": 0.018, "triceps_force": 1500.0,
+    "triceps_optimal": 0.12, "triceps_slack": 0.09, "triceps_radius": 0.015, "damping": 0.1,
+    "rise_time": 0.025, "fall_time": 0.04,
+}  # fmt: skip
+"""As from tables of another person."""
+
+
+def excited(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
+    """Random excitations, held for 0.08 to 0.4 s, more often of one muscle than of both: the elbow visits its whole range.
+
+    Rows are 10 ms apart, whatever steps the truth takes; `steps` are physics steps of 5 ms.
+    """
+    substeps, rows = max(round(PERIOD / truth.dt), 1), max(steps // 2, 10)
+    controls = np.zeros((rows, 2))
+    begin = 0
+    while begin < rows:
+        end = begin + int(rng.integers(*HOLDS))
+        both = rng.uniform(0.0, 0.6, 2) * (0.5, 0.25)  # the triceps is stronger
+        alone = int(rng.integers(0, 3))
+        if alone < 2:
+            both[1 - alone] = 0.0
+        controls[begin:end] = both
+        begin = end
+    states, _ = truth.rollout(truth.initial_state(), controls[None], parameters, substeps=substeps)
+    return Trajectory.from_rollout(truth, states[0], controls, substeps=substeps).for_timestep(STEP)
+
+
+def bend(model: ElbowModel, states: Array) -> Array:
+    """Angle and a tenth of its rate, (..., 4) -> (..., 2)."""
+    return np.stack([states[..., 0], 0.1 * states[..., 1]], axis=-1)
+
+
+REACH = Objective(bend, weights=(1.0, 0.2), target=(1.5, 0.0), control_weight=0.002)
+"""Bring the elbow to 1.5 rad and to rest."""
+
+RECIPE = Recipe(
+    experiments=(Experiment("excited", excited, LONGEST),),
+    stages=(Stage("muscles", "excited", (*MUSCLE, "damping", *ACTIVATION), "one_step"),),
+    laboratory=Stage("laboratory", "", (*MUSCLE, "damping", *ACTIVATION), "multiple_shooting"),
+    guess=GUESS,
+)
+STUDY = {"ArmReach-v0": Scenario("reach")}

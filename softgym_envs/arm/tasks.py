@@ -1,0 +1,144 @@
+r"""Tasks of the elbow: bring the forearm to an angle, or hold it there against kicks with an unknown load in the hand.
+
+Actions are the muscles' excitations, -1: none, 1: full. Observation ("sensors"): angle, speed, both activations, and the error.
+No target is near an angle where the arm rests by itself when both muscles are half excited, an action of zero.
+Legend: B batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..core.simulator import Array, check_number
+from ..core.task import BaseTask, BoolArray, Entry, Start
+from .elbow import net_torque
+from .model import ElbowModel
+from .parameters import ElbowParameters
+
+ERROR, HELD, REACHED = 1, 2, 3
+"""Places in the context, behind the target."""
+TRIES = 12
+"""Targets that are drawn at most until one is far enough."""
+
+
+@dataclass(frozen=True, eq=False)
+class ArmReach(BaseTask):
+    """Bring the elbow to a target angle and keep it there: reward = -|error| [rad] + bonus - effort."""
+
+    model: ElbowModel
+    control_period: float = 0.02
+    """[s]"""
+    targets: tuple[float, float] = (0.7, 2.2)
+    """Range of target angles [rad]."""
+    start_error: tuple[float, float] = (0.3, 1.6)
+    """Range of the first distance from the target [rad]."""
+    tolerance: float = 0.05
+    """Error within which the target counts as reached [rad]."""
+    hold_time: float = 0.3
+    """How long it is to be held [s]."""
+    effort_weight: float = 0.05
+    """Weight of the mean squared excitation."""
+    bonus: float = 5.0
+    """Reward for having held the target."""
+    idle_distance: float = 0.25
+    """Least distance of a target from where the arm rests when both muscles are half excited, an action of zero [rad]."""
+
+    context_names = ("target", "error", "held", "reached")
+    success_definition = "The elbow has been within `tolerance` of the target for `hold_time`."
+
+    def __post_init__(self) -> None:
+        for name in ("effort_weight", "bonus", "idle_distance"):
+            check_number(name, getattr(self, name), low=0.0)
+        for name in ("tolerance", "hold_time"):
+            check_number(name, getattr(self, name), positive=True)
+        for name in ("targets", "start_error"):
+            low, high = getattr(self, name)
+            check_number(f"{name}[1]", check_number(f"{name}[0]", low, low=0.0) and high, low=low, high=2.6)
+
+    @cached_property
+    def entries(self) -> tuple[Entry, ...]:
+        """See the module docstring."""
+        return (
+            Entry("elbow", "rad", -3.0, 6.0, 0.1), Entry("velbow", "rad/s", -50.0, 50.0, 1.0),
+            Entry("biceps", "-", -0.5, 1.5, 0.1), Entry("triceps", "-", -0.5, 1.5, 0.1), Entry("error", "rad", -6.0, 6.0, 0.1),
+        )  # fmt: skip
+
+    @property
+    def disturbance_scale(self) -> Array:
+        """A kick of unit size is 1 rad/s."""
+        return np.array([0.0, 1.0, 0.0, 0.0])
+
+    def reset(self, start: Start) -> tuple[Array, Array]:
+        """See `Task`: still, muscles nearly off, at a drawn distance from the target."""
+        state, context = np.zeros((len(start.rngs), 4)), np.zeros((len(start.rngs), 4))
+        low, high = self.model.limits
+        for row, rng in enumerate(start.rngs):
+            target = self._far(rng)
+            away = rng.uniform(*self.start_error) * rng.choice([-1.0, 1.0])
+            state[row, 0] = target + away if low < target + away < high else np.clip(target - away, low, high)
+            state[row, 2:] = rng.uniform(0.0, 0.2, 2)
+            context[row, 0] = target
+        state = state if start.state is None else start.state
+        context[:, ERROR] = context[:, 0] - state[:, 0]
+        return state, context
+
+    @cached_property
+    def _idle(self) -> Array:
+        """Angles where torques balance at an action of zero, with constants at their defaults."""
+        structure, c = self.model.structure(0.0), ElbowParameters().to_matrix(1)[0]
+        angles = np.linspace(*self.model.limits, 521)
+        torque = np.array([float(net_torque(structure, c, angle, 0.0, 0.5, 0.5)) for angle in angles])
+        return np.asarray(angles[:-1][torque[:-1] * torque[1:] <= 0])
+
+    def _far(self, rng: np.random.Generator) -> float:
+        """A target that is not where the arm rests anyway; the farthest of a dozen."""
+        best, farthest = 0.0, -1.0
+        for _ in range(TRIES):
+            target = rng.uniform(*self.targets)
+            distance = float(np.abs(self._idle - target).min(initial=np.inf))
+            if distance > farthest:
+                best, farthest = target, distance
+            if farthest >= self.idle_distance:
+                break
+        return best
+
+    def update(self, context: Array, state: Array) -> Array:
+        """Error, how long it has been small, and whether that was long enough."""
+        context = context.copy()
+        context[:, ERROR] = context[:, 0] - state[:, 0]
+        near = np.abs(context[:, ERROR]) <= self.tolerance
+        context[:, HELD] = np.where(near, context[:, HELD] + self.control_period, 0.0)
+        context[:, REACHED] = np.maximum(context[:, REACHED], context[:, HELD] >= self.hold_time - 1e-9)
+        return context
+
+    def observe(self, state: Array, context: Array) -> Array:
+        """See `entries`."""
+        return np.concatenate([state[:, :4], context[:, ERROR : ERROR + 1]], axis=1)
+
+    def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
+        """Terms "distance", "reached", "effort"; see the class."""
+        excitation = 0.5 * (action + 1.0)
+        return {
+            "distance": -np.abs(after[:, ERROR]),
+            "reached": self.bonus * (after[:, REACHED] - before[:, REACHED]),
+            "effort": -0.5 * self.effort_weight * (excitation * excitation).sum(axis=1),
+        }
+
+    def terminated(self, state: Array, context: Array) -> BoolArray:
+        """When the target has been held."""
+        return np.asarray(context[:, REACHED] > 0)
+
+    def success(self, state: Array, context: Array) -> BoolArray:
+        """See `success_definition`."""
+        return np.asarray(context[:, REACHED] > 0)
+
+    def measure(self, state: Array, context: Array) -> dict[str, Array]:
+        """Error [rad], and how long it has been small [s]."""
+        return {"error": context[:, ERROR].copy(), "held": context[:, HELD].copy()}
+
+    def draw_hints(self, context: Array) -> dict[str, Array]:
+        """Where the hand is to be."""
+        return {"goal": self.model.places(float(context[0]))["hand"]}

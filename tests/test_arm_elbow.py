@@ -1,0 +1,194 @@
+"""The elbow: its step against its order, other formulations and MuJoCo; its tasks and its identification."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import mujoco
+import numpy as np
+import pytest
+
+from softgym_envs.arm.controllers import blind, reflex
+from softgym_envs.arm.dynamics import ElbowSimulator
+from softgym_envs.arm.elbow import GRAVITY, inertia, net_torque
+from softgym_envs.arm.model import ElbowModel, muscle_path
+from softgym_envs.arm.mujoco import ElbowTwin
+from softgym_envs.arm.parameters import ElbowParameters
+from softgym_envs.arm.recipe import RECIPE
+from softgym_envs.core.errors import OptionError
+from softgym_envs.mechanics import Mechanism
+from sysid import run_recipe
+
+CONSTANTS = ElbowParameters().to_matrix(1)[0]
+
+
+def excitations(seed: int, rows: int, steps: int) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(0.0, 0.3, (rows, 1, 2)).repeat(steps, axis=1) * (1.0, 0.4)
+
+
+def test_steps_are_of_second_order():
+    start = np.array([[1.2, -1.0, 0.3, 0.1]])  # away from where wrapping begins and ends, where forces have a kink
+    controls = np.tile([0.25, 0.15], (1, 1, 1))
+    ends = [
+        ElbowSimulator(dt=dt).rollout(start, controls, substeps=round(0.08 / dt))[0][0, -1]
+        for dt in (0.01, 0.005, 0.0025, 1e-4)
+    ]
+    errors = [np.abs(end - ends[-1]).max() for end in ends[:-1]]
+    assert (np.log2(np.array(errors[:-1]) / errors[1:]) > 1.8).all(), errors
+
+
+def test_the_symbolic_step_is_the_step():
+    simulator, rng = ElbowSimulator(), np.random.default_rng(1)
+    state = np.column_stack([rng.uniform(-0.1, 2.7, 40), rng.normal(size=40), rng.uniform(0, 1, (40, 2))])
+    control = rng.uniform(0, 1, (40, 2))
+    after, _ = simulator.step(state, control)
+    residual = simulator.symbolic_step().residual(state, control, np.tile(CONSTANTS, (40, 1)), after, np.zeros((40, 0)))
+    assert residual.max() < 1e-11
+
+
+def test_bones_are_those_of_the_tree_mechanics():
+    """The same inertia and weight as the tree of the TOML file, by another formulation."""
+    model, (damping, payload) = ElbowModel(), (0.2, 1.3)
+    tree = Mechanism(model.tree, 0.01, ("damping", "payload"))
+    structure, q = model.structure(0.01), np.array([[0.4], [1.7]])
+    slopes = tree.slopes(q, np.zeros_like(q), (damping, payload))
+    np.testing.assert_allclose(slopes.vv[:, 0, 0], structure.inertia + payload * structure.reach**2, rtol=1e-12)
+    weight = (structure.moment + payload * structure.reach) * GRAVITY * np.sin(q[:, 0])
+    np.testing.assert_allclose(slopes.q[:, 0], -weight, rtol=1e-12)
+
+
+def test_lengths_and_moment_arms_are_those_of_the_twins_tendons():
+    model, twin = ElbowModel(), ElbowTwin()
+    angles = np.linspace(0.0, 2.6, 27)
+    lengths, arms = model.lengths(angles, CONSTANTS)
+    states = np.column_stack([angles, np.zeros((27, 3))])
+
+    def read(world: mujoco.MjModel, data: mujoco.MjData) -> np.ndarray:
+        return np.concatenate([data.ten_length[:2], np.asarray(data.ten_J).reshape(3, -1)[:2, 0]])
+
+    theirs = twin.engine.evaluate(states, np.tile(CONSTANTS, (27, 1)), read)
+    np.testing.assert_allclose(lengths, theirs[:, :2], atol=1e-12)
+    np.testing.assert_allclose(arms, -theirs[:, 2:], atol=1e-12)
+    slopes = (model.lengths(angles + 1e-6, CONSTANTS)[0] - model.lengths(angles - 1e-6, CONSTANTS)[0]) / 2e-6
+    np.testing.assert_allclose(arms, -slopes, atol=1e-7)
+    touching = [len(muscle_path(m, (np.ones(3), np.ones(3)), r, a)) > 2 for m, r in _muscles(model) for a in angles]
+    assert 5 < sum(touching) < 2 * 27  # both touch somewhere, and are free somewhere
+
+
+def _muscles(model: ElbowModel) -> list:
+    structure = model.structure(1.0)
+    return [(structure.biceps, CONSTANTS[3]), (structure.triceps, CONSTANTS[7])]
+
+
+def test_the_drawn_path_is_as_long_as_the_muscle():
+    model = ElbowModel()
+    for angle in (0.0, 0.2, 1.0, 2.4):
+        places, lengths = model.places(angle), model.lengths(np.array([angle]), CONSTANTS)[0][0]
+        for (wrapped, radius), name, length in zip(_muscles(model), ("biceps", "triceps"), lengths, strict=True):
+            path = muscle_path(wrapped, (places[f"{name}_origin"], places[f"{name}_insertion"]), radius, angle)
+            assert abs(np.linalg.norm(np.diff(path, axis=0), axis=1).sum() - length) < 1e-3 * length
+
+
+def test_the_twin_is_ours_but_for_the_muscles_curves():
+    """With MuJoCo's own muscle forces on our moment arms, our equation of motion gives its accelerations."""
+    model, twin, rng = ElbowModel(), ElbowTwin(), np.random.default_rng(3)
+    states = np.column_stack([rng.uniform(0.1, 2.5, 20), rng.normal(size=20), rng.uniform(0, 1, (20, 2))])
+
+    def read(world: mujoco.MjModel, data: mujoco.MjData) -> np.ndarray:
+        return np.array([data.qacc[0], *data.actuator_force])
+
+    acceleration, *forces = twin.engine.evaluate(states, np.tile(CONSTANTS, (20, 1)), read).T
+    structure, arms = model.structure(0.01), model.lengths(states[:, 0], CONSTANTS)[1]
+    without = CONSTANTS.copy()
+    without[[0, 4]] = 0.0
+    passive = np.array([net_torque(structure, without, q, w, 0.0, 0.0) for q, w in states[:, :2]])
+    torque = passive - (arms * np.array(forces).T).sum(axis=1)  # MuJoCo's forces push where they are positive
+    np.testing.assert_allclose(torque / inertia(structure, CONSTANTS), acceleration, rtol=1e-6, atol=0.05)
+
+
+def test_activations_of_the_twin_are_ours():
+    ours, twin, controls = ElbowSimulator(), ElbowTwin(), excitations(2, 12, 20)
+    a, _ = ours.rollout(ours.initial_state(12), controls, substeps=4)
+    b, status = twin.rollout(ours.initial_state(12), controls, substeps=20)
+    assert (status == 0).all() and np.abs(a - b)[:, :, 2:].max() < 0.03
+
+
+def test_a_payload_lowers_the_arm_and_stops_hold_it():
+    simulator = ElbowSimulator()
+    controls = np.tile([0.08, 0.0], (3, 150, 1))
+    parameters = ElbowParameters(payload=np.array([0.0, 1.0, 3.0]), damping=1.0)
+    states, _ = simulator.rollout(simulator.initial_state(3), controls, parameters, substeps=4)
+    assert (np.diff(states[:, -1, 0]) < -0.05).all()
+    full, status = simulator.rollout(
+        simulator.initial_state(2), np.array([[[1.0, 0.0]], [[0.0, 1.0]]]).repeat(100, axis=1), substeps=4
+    )
+    assert (status == 0).all() and full[:, :, 0].max() < 2.9 and full[:, :, 0].min() > -0.3
+
+
+def test_bad_options_are_named():
+    with pytest.raises(OptionError, match="rest_angle"):
+        ElbowModel(rest_angle=9.0)
+    with pytest.raises(OptionError, match="dt"):
+        ElbowSimulator(dt=0.0)
+    with pytest.raises(OptionError, match="dt"):
+        ElbowTwin(dt=-1.0)
+    with pytest.raises(OptionError, match="tolerance"):
+        gym.make("softgym_envs:ArmReach-v0", tolerance=0.0)
+
+
+# --- tasks ----------------------------------------------------------------------------------------------------------------
+
+
+def success(env_id: str, backend: str, make, rows: int = 32) -> float:
+    envs = gym.make_vec(f"softgym_envs:{env_id}", num_envs=rows, backend=backend)
+    observation, _ = envs.reset(seed=5)
+    policy, done, reached = make(envs), np.zeros(rows, dtype=bool), np.zeros(rows, dtype=bool)
+    for _ in range(200):
+        observation, _, terminated, truncated, info = envs.step(policy(observation).astype(np.float32))
+        reached |= info["is_success"] & ~done
+        done |= terminated | truncated
+        if done.all():
+            break
+    assert done.all()
+    return float(reached.mean())
+
+
+@pytest.mark.parametrize("env_id", ["ArmReach-v0", "ArmHold-v0"])
+def test_a_reflex_does_it_and_nothing_does_not(env_id: str):
+    for backend in ("native", "mujoco"):
+        assert success(env_id, backend, reflex) >= 0.9
+    rng = np.random.default_rng(0)
+    for idle in (lambda o: np.zeros((len(o), 2)), lambda o: -np.ones((len(o), 2)), lambda o: rng.uniform(-1, 1, (len(o), 2))):
+        assert success(env_id, "native", lambda envs, idle=idle: idle) <= 0.05
+    assert success(env_id, "native", blind) < 0.3
+
+
+# --- identification -------------------------------------------------------------------------------------------------------
+
+
+def found_in(truth: Any, steps: int) -> tuple[Any, Any]:
+    """What the recipe finds in one recording, and a second recording."""
+    data = RECIPE.record(truth, np.random.default_rng(0), steps=steps, tests=1)
+    return run_recipe(RECIPE, ElbowSimulator(), data), data.test[0]
+
+
+def test_constants_are_found_in_recordings_of_ones_own():
+    fits, _ = found_in(ElbowSimulator(), 1000)
+    names = RECIPE.stages[0].free_of(ElbowSimulator())
+    np.testing.assert_allclose(
+        [getattr(fits.parameters, n) for n in names], [getattr(ElbowParameters(), n) for n in names], rtol=1e-6
+    )
+    assert "11 of 11 constants identified" in fits.verdict
+
+
+def test_identification_on_the_twin_predicts_what_it_has_not_seen():
+    """From 3 s. MuJoCo's curves are other ones; constants make up for a part: predictions of 0.5 s are better than before."""
+    fits, test = found_in(ElbowTwin(), 600)
+    simulator, starts = ElbowSimulator(), np.arange(0, len(test.controls) - 50, 20)
+    controls = np.stack([test.controls[i : i + 50] for i in starts])
+    errors = []
+    for parameters in (ElbowParameters().replace(**RECIPE.guess), fits.parameters):
+        states, _ = simulator.rollout(test.values[starts], controls, parameters, substeps=test.substeps)
+        errors.append(float(np.sqrt(((states[:, -1, 0] - test.values[starts + 50, 0]) ** 2).mean())))
+    assert errors[1] < 0.7 * errors[0], errors
