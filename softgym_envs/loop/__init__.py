@@ -11,6 +11,7 @@ ROOM = Room(
         "baxter6": "softgym_envs.loop.model:baxter6",
         "baxter24": "softgym_envs.loop.model:baxter24",
     },
+    read_model="softgym_envs.loop.loop_file:read_model",
     truths={"mujoco": "softgym_envs.loop.mujoco:LoopTwin"},
     tasks=(
         TaskId("LoopReach-v0", "softgym_envs.loop.build:reach", 200, "baxter12"),
@@ -19,6 +20,7 @@ ROOM = Room(
     ),
     picture="softgym_envs.loop.picture:PICTURE",
     recipe="softgym_envs.loop.recipe:RECIPE",
+    soak="softgym_envs.loop.soak:CASES",
     controllers="softgym_envs.loop.controllers:CONTROLLERS",
     free_structure=("start", "servo_stiffness", "servo_damping", "command_margin"),
 )

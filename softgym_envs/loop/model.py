@@ -75,6 +75,8 @@ class LoopModel:
     """That controller's damping in every joint of the arm [N m s/rad]."""
     command_margin: float = 0.0
     """[rad] Commands may exceed the motors' efforts by what the controller's springs pull at this angle."""
+    own_arm: Tree | None = None
+    """A laboratory's own arm: joints `ARM`, frame H on a body "gripper"; None: Baxter's. See `loop_file.read_model`."""
     control_names = ARM
     control_units = ("N m",) * 7
 
@@ -89,6 +91,8 @@ class LoopModel:
             check_number("servo_stiffness, servo_damping and command_margin", value, low=0.0)
         for name in ("radius", "mass", "tube_radius"):
             check_number(name, getattr(self, name), positive=True)
+        if self.own_arm is not None:
+            _check_arm(self.own_arm)
 
     @property
     def link_length(self) -> float:
@@ -103,6 +107,8 @@ class LoopModel:
     @cached_property
     def arm(self) -> Tree:
         """Arm and gripper with frame H, without the loop."""
+        if self.own_arm is not None:
+            return self.own_arm
         return replace(load_tree(ARM_FILE), frames=(Frame("H", "gripper"),))
 
     @cached_property
@@ -251,6 +257,20 @@ class LoopModel:
                 Joint(psi, "revolute", knee, f"{side}{i}", (0.0, 1.0, 0.0), stiffness="psi_stiffness", damping=damping),
             ]
         return bodies, joints
+
+
+def _check_arm(arm: Tree) -> None:
+    """Raise `StructureError` unless an arm can take the place of Baxter's."""
+    if arm.actuated != ARM or {joint.name for joint in arm.moving} != set(ARM):
+        raise StructureError(f"arm {arm.name!r} moves {', '.join(arm.coordinates)}, expected the joints {', '.join(ARM)}")
+    for joint in arm.moving:
+        if joint.kind != "revolute" or not np.isfinite(joint.effort) or joint.effort <= 0:
+            raise StructureError(
+                f"arm {arm.name!r}: joint {joint.name!r} is {joint.kind} with an effort of {joint.effort}, "
+                "expected revolute with a finite positive one"
+            )
+    if arm.frame("H").body != "gripper" or arm.constraints:
+        raise StructureError(f"arm {arm.name!r}: frame H must be on a body 'gripper', and no constraints close it")
 
 
 def baxter6() -> LoopModel:

@@ -1,0 +1,20 @@
+"""What the verb `soak` drives for long. Soft loops under jumps of all torques may be more than steps of 10 ms bear."""
+
+from __future__ import annotations
+
+from ..core.room import SoakCase
+
+REACH, BEND, IDENTIFY = (f"softgym_envs:Loop{name}-v0" for name in ("Reach", "Bend", "Identify"))
+NOISY = {"sensor_noise": 0.05, "action_delay": 2, "disturbance": 0.05}
+LOOPS = {"randomize": {"theta_stiffness": (1.0, 8.0), "psi_stiffness": (0.3, 3.0), "loop_scale": (0.8, 1.2)}}
+
+CASES = (
+    SoakCase(REACH, 16, "uniform", {}, False),
+    SoakCase(REACH, 16, "uniform", {"backend": "mujoco", "goal": "shape", "obs_mode": "state"}, False),
+    SoakCase(REACH, 16, "held", {**NOISY, **LOOPS}),
+    SoakCase(BEND, 16, "uniform", {}, False),
+    SoakCase(BEND, 1, "pulled", {"backend": "mujoco", **LOOPS}),
+    SoakCase(IDENTIFY, 16, "uniform", {}, False),
+    SoakCase(IDENTIFY, 16, "held", {"backend": "mujoco"}),
+)
+"""See `core.room.Room.soak`."""

@@ -1,0 +1,106 @@
+"""A laboratory's own loop and arm from a file: the same arm under other names moves as ours does; bad files are named."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from softgym_envs.core.errors import OptionError, SoftgymError
+from softgym_envs.loop.loop_file import read_model
+from softgym_envs.loop.model import ARM, ARM_FILE, LoopModel
+from softgym_envs.mechanics.tree_file import load_tree
+from softgym_envs.rooms import room
+
+OWN = [f"joint{i}" for i in range(7)]
+
+
+def own_arm(folder, text=""):
+    """Baxter's arm with joints of other names, and a loop file beside it."""
+    arm = ARM_FILE.read_text(encoding="utf-8")
+    for ours, theirs in zip(ARM, OWN, strict=True):
+        arm = arm.replace(f'name = "{ours}"', f'name = "{theirs}"').replace(f'"{ours}", ', f'"{theirs}", ')
+    arm = arm.replace('"w2"]', '"joint6"]').replace('damping = "arm_damping"', "damping = 0.1")
+    (folder / "arm.toml").write_text(arm, encoding="utf-8")
+    loop = f'links = 6\nmass = 0.2\n[arm]\nfile = "arm.toml"\njoints = {OWN}\nhand = "gripper"\n'
+    (folder / "loop.toml").write_text(text or loop, encoding="utf-8")
+    return folder / "loop.toml"
+
+
+def urdf(folder):
+    """The same arm as a URDF, whose hand is its last body."""
+    tree = load_tree(ARM_FILE)
+    lines = ['<robot name="arm">', '<link name="base"/>']
+    for body in tree.bodies:
+        moments = " ".join(
+            f'i{k}="{v}"' for k, v in zip(("xx", "yy", "zz", "xy", "xz", "yz"), (*body.inertia, 0, 0, 0), strict=False)
+        )
+        origin = f'<origin xyz="{" ".join(map(str, body.com))}"/>'
+        inertial = f'<inertial>{origin}<mass value="{body.mass}"/><inertia {moments}/></inertial>'
+        lines.append(f'<link name="{body.name}">{inertial if body.mass else ""}</link>')
+    for joint in tree.joints:
+        parent = "base" if joint.parent == "world" else joint.parent
+        limit = f'<limit lower="{joint.lower}" upper="{joint.upper}" effort="{joint.effort}" velocity="{joint.velocity}"/>'
+        lines.append(
+            f'<joint name="{joint.name}" type="{joint.kind}"><parent link="{parent}"/><child link="{joint.child}"/>'
+            f'<origin xyz="{" ".join(map(str, joint.xyz))}" rpy="{" ".join(map(str, joint.rpy))}"/>'
+            f'<axis xyz="{" ".join(map(str, joint.axis))}"/>{limit if joint.kind != "fixed" else ""}</joint>'
+        )
+    (folder / "arm.urdf").write_text("\n".join([*lines, "</robot>"]), encoding="utf-8")
+
+
+def test_the_same_arm_under_other_names_is_the_same(tmp_path):
+    model, ours = read_model(own_arm(tmp_path)), LoopModel(6, mass=0.2)
+    assert model.links == 6 and model.own_arm is not None and model.tree.coordinates == ours.tree.coordinates
+    np.testing.assert_allclose(model.hold, ours.hold, rtol=1e-12)
+    np.testing.assert_allclose(model.rest_state(), ours.rest_state(), atol=1e-12)
+
+
+def test_an_arm_from_urdf_is_the_same_too(tmp_path):
+    urdf(tmp_path)
+    path = own_arm(tmp_path, '[arm]\nfile = "arm.urdf"\nhand = "gripper"\n')
+    np.testing.assert_allclose(read_model(path).hold, LoopModel().hold, rtol=1e-9)
+
+
+@pytest.mark.parametrize("backend", ["native", "mujoco"])
+def test_gym_make_takes_the_file(tmp_path, backend):
+    env = gym.make("softgym_envs:LoopReach-v0", model=str(own_arm(tmp_path)), backend=backend)
+    env.reset(seed=0)
+    assert not env.step(np.full(7, 0.3, np.float32))[4]["sim_failed"]
+    assert env.unwrapped.simulator.model.mass == 0.2
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("links = 7", "7 links"),
+        ("links = 12.5", "links"),
+        ("links = true", "links"),
+        ("mass = -1.0", "mass"),
+        ("radius = 'big'", "radius"),
+        ("start = [0.0, 1.0]", "start"),
+        ("start = [0, 0, 0, 0, 0, 0, 'x']", "start"),
+        ("servo_damping = -1.0", "servo_damping"),
+        ("wheels = 3", "wheels"),
+        ("own_arm = 3", "own_arm"),
+        ("arm = 3", "arm"),
+        ("[arm]\nfile = 3", "file"),
+        ("[arm]\nfile = 'missing.toml'\nhand = 'gripper'", "missing.toml"),
+        ("[arm]\nfile = 'arm.toml'\nhand = 'gripper'\njoints = ['a']", "joints"),
+        (f"[arm]\nfile = 'arm.toml'\njoints = {OWN}\nhand = 'nowhere'", "nowhere"),
+        (f"[arm]\nfile = 'arm.toml'\njoints = {OWN}\nhand = 'gripper'\nhand_xyz = [1.0]", "hand_xyz"),
+        (f"[arm]\nfile = 'arm.toml'\njoints = {OWN}\nhand = 'gripper'\nhand_xyz = [0, 0, 0.1]", "gripper"),
+        (f"[arm]\nfile = 'arm.toml'\njoints = {OWN}\nhand = 'gripper'\nwrist = 1", "wrist"),
+        ("links = ", "TOML"),
+    ],
+)
+def test_bad_files_are_named(tmp_path, text, named):
+    own_arm(tmp_path)
+    (tmp_path / "bad.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(SoftgymError, match=named):
+        read_model(tmp_path / "bad.toml")
+
+
+def test_other_bad_models_are_named(tmp_path):
+    with pytest.raises(OptionError, match=r"\.toml"):
+        room("loop").model("nothing")
+    with pytest.raises(SoftgymError, match="no_such"):
+        gym.make("softgym_envs:LoopReach-v0", model=str(tmp_path / "no_such.toml"))
