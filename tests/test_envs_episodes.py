@@ -9,9 +9,9 @@ import pytest
 from helpers import equal
 
 import softgym_envs  # noqa: F401  (registers the ids)
-from softgym_envs.core.errors import FileFormatError, OptionError, ParameterError, ShapeError, SoftgymError
+from softgym_envs.core.errors import FileFormatError, OptionError, ParameterError, ShapeError, SimulationWarning, SoftgymError
 from softgym_envs.core.spec import SimulatorSpec
-from softgym_envs.rooms import room
+from softgym_envs.rooms import room, rooms
 from softgym_envs.tensegrity.parameters import TensegrityParameters
 
 ROLL, CRAWL = "TensegrityRoll-v0", "TensegrityCrawl-v0"
@@ -274,3 +274,21 @@ def test_bad_saved_states_and_batches():
         envs = gym.make_vec(CRAWL, num_envs=2)
         envs.reset()
         envs.step(np.zeros(3))
+
+
+@pytest.mark.parametrize("env_id", [entry.id for owner in rooms().values() for entry in owner.tasks[:1]])
+def test_a_physics_step_that_is_far_too_small_is_refused(env_id):
+    with pytest.raises(OptionError, match="at most 10000 are allowed, since nothing can interrupt them"):
+        gym.make(env_id, dt=1e-8)
+
+
+@pytest.mark.parametrize(("name", "side"), [("rod_mass", 0), ("cable_damping", 1), ("motor_gain", 1)])
+def test_bounds_that_the_usual_step_cannot_integrate_are_named(name, side):
+    env = gym.make(ROLL).unwrapped
+    env.reset(seed=0, options={"constants": {name: env.simulator.default_parameters.specs()[name].bounds[side]}})
+    with pytest.warns(SimulationWarning, match=f"use a smaller dt.*dt is 0.001 s, {name} = .*usually"):
+        while not env.step(np.ones(24))[4]["sim_failed"]:
+            pass
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        env.step(np.ones(24))  # said once

@@ -1,5 +1,7 @@
 """The lab's vine robot against beam theory, conservation, convergence, Coulomb's law and geometry."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -315,3 +317,15 @@ def test_obstacles_are_part_of_the_state():
     stiff = VineParameters(bending_stiffness=10.0)
     states, _ = simulator.rollout(state, np.tile([0.05, 0, 0, 0, 0], (2, 60, 1)), stiff, substeps=10)
     np.testing.assert_allclose(model.split(states[:, -1]).length, [0.5 - model.radius, 0.4 - model.radius], atol=2e-5)
+
+
+def test_a_robot_inside_overlapping_obstacles_fails_soon():
+    """No contact forces exist there; the first program that is not solved ends the search, which took 1.3 s before."""
+    circles = tuple(circle(0.05 * k, 0.0, 0.1) for k in range(8))
+    simulator = VineSimulator(VineModel(obstacles=circles), max_contacts=60)
+    state, control = simulator.initial_state(1), np.zeros((1, simulator.nu))
+    simulator.step(state, control)
+    began = time.process_time()
+    end, status = simulator.step(state, control, substeps=10)
+    assert status[0] != Status.OK and np.array_equal(end, state)
+    assert time.process_time() - began < 0.8

@@ -32,6 +32,9 @@ from .simulator import (
     finite_differences,
 )
 
+MOST_SUBSTEPS = 1_000_000
+"""Physics steps per control step: a kernel cannot be interrupted."""
+
 
 class Structure(Protocol):
     """What a simulator asks its model."""
@@ -262,7 +265,7 @@ class BaseSimulator(ABC):
         state = check_array("state", state, (None, self.nx))
         shape = (len(state), self.nu) if name == "control" else (len(state), None, self.nu)
         control = check_array(name, control, shape)
-        check_number("substeps", substeps, low=1, whole=True)
+        check_number("substeps", substeps, low=1, high=MOST_SUBSTEPS, whole=True)
         return state, control, self.constants(parameters, len(state))
 
 

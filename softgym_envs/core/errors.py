@@ -59,5 +59,9 @@ class MissingDependencyError(SoftgymError, ImportError):
     """An optional dependency is not installed; the message names the extra that brings it."""
 
 
+class SimulationWarning(UserWarning):
+    """A simulation broke down; the environment goes on with the penalty of a failure."""
+
+
 class DependencyError(SoftgymError, RuntimeError):
     """A library is installed in a version that does not do what this package relies on."""

@@ -21,14 +21,23 @@ import numba
 import numpy as np
 
 from .base import RolledSimulator, pull_back
+from .kernel_cache import CheckedCache
 from .parameters import Parameters
 from .simulator import Array, Gradient, IntArray, Linearization, Status
 
 MINIMUM_WORK_PER_THREAD = 100
 """Physics steps (over all rows) below which another thread does not pay."""
 
-kernel: Callable[..., Any] = partial(numba.njit, cache=True, nogil=True, error_model="numpy")
-"""Decorator of functions that Python calls."""
+
+def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Decorator of functions that Python calls: compiled when first called, then found in a cache that is checked."""
+    if function is None:
+        return partial(kernel, **options)
+    made: Any = numba.njit(function, nogil=True, error_model="numpy", **options)
+    made._cache = CheckedCache(function)
+    return made
+
+
 inner: Callable[..., Any] = partial(kernel, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """Decorator of functions that only kernels call: without a door to Python they compile faster."""
 

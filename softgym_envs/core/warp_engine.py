@@ -42,6 +42,7 @@ import warp as wp
 from . import warp_check
 from .errors import OptionError
 from .fork import ForkLock
+from .kernel_cache import load_whole, spare_folder
 from .simulator import Array, Gradient, IntArray
 from .warp_memory import Memory, blank
 
@@ -64,7 +65,11 @@ def _start_warp() -> None:
     wp.init()
 
 
-_start_warp()
+try:
+    _start_warp()
+except OSError:  # the cache of kernels cannot be made
+    wp.config.kernel_cache_dir = str(spare_folder("warp"))
+    _start_warp()
 
 MINIMUM_WORK_PER_THREAD = 500
 """Row-substeps below which another thread costs more than it brings (measured: about 0.2 ms)."""
@@ -140,7 +145,8 @@ class _Buffers:
         inputs = [*engine.structure, *arrays[:2], horizon, substeps, slots, self.state, *memory, self.states, self.status]
         self.arguments = list(inputs)  # kept: a struct points to its arrays' memory, but does not own it
         kernel = program.recorded if recorded else program.forward
-        self.run = _packed(wp.launch(kernel, dim=rows, inputs=inputs, device=device, record_cmd=True))
+        start = partial(wp.launch, kernel, dim=rows, inputs=inputs, device=device, record_cmd=True)
+        self.run = _packed(load_whole(Path(wp.config.kernel_cache_dir), kernel.module.name, start))
         if recorded:
             self.gradients = [array.grad for array in arrays]
             d_constants, d_controls, d_state, d_states = self.gradients[:4]
@@ -323,7 +329,7 @@ def launch(kernel: Any, **keywords: Any) -> None:
     """`warp.launch` of a kernel that is no `Program`, with the same caution."""
     with LOADING:
         believe_warp(())
-        wp.launch(kernel, **keywords)
+        load_whole(Path(wp.config.kernel_cache_dir), kernel.module.name, partial(wp.launch, kernel, **keywords))
 
 
 class _Borrowed:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -23,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.base import BaseSimulator
-from ..core.errors import OptionError, ParameterError, ShapeError, shown
+from ..core.errors import OptionError, ParameterError, ShapeError, SimulationWarning, shown
 from ..core.parameters import GivenConstants, ParameterDistribution, Parameters, UniformParameters
 from ..core.room import NATIVE, Room
-from ..core.simulator import Simulator, as_numbers, check_array, check_number
+from ..core.simulator import Simulator, Status, as_numbers, check_array, check_number
 from ..core.spec import SimulatorSpec
 from ..core.task import BoolArray, RemembersActions, Start, Task, check_options, load
 
@@ -36,6 +37,8 @@ Observation = NDArray[np.float32]
 # NumPy computes with an array faster than with a number.
 _ONE, _LOWEST, _HIGHEST = np.array(1), np.array(-1.0), np.array(1.0)
 
+MOST_SUBSTEPS = 10_000
+"""Physics steps per action."""
 FAILURE_PENALTY = 100.0
 """A row whose simulation fails gets this reward with a minus, as its only non-zero term."""
 
@@ -117,6 +120,11 @@ class Episodes:
         self.rngs = list(rngs)
         self.settings = settings
         self.substeps = whole_steps("control_period", settings.control_period, simulator.dt)
+        if self.substeps > MOST_SUBSTEPS:
+            raise OptionError(
+                f"control_period is {settings.control_period:g} s: {self.substeps} physics steps of dt = {simulator.dt:g} s, "
+                f"at most {MOST_SUBSTEPS} are allowed, since nothing can interrupt them"
+            )
         self.nominal = _with(nominal_constants(simulator, settings.params, len(rngs)), task.constants)
         self.distribution = distribution(self.nominal, settings.randomize)
         entries = task.entries
@@ -139,6 +147,7 @@ class Episodes:
         self._remembers = isinstance(task, RemembersActions)
         self.begun = False
         """Whether there has been a reset."""
+        self._complained = False
 
     # --- reset -----------------------------------------------------------------------------------------------------
 
@@ -248,6 +257,8 @@ class Episodes:
         broken = np.count_nonzero(failed) > 0 or not np.vdot(next_state, next_state) < np.inf
         if broken:
             failed |= ~np.isfinite(next_state).all(axis=1)
+            if not self._complained:
+                self._complain(int(np.argmax(failed)), int(status[np.argmax(failed)]))
             next_state = np.where(failed[:, None], state, next_state)
         seen, next_seen = self._visible(state), self._visible(next_state)
         before = context
@@ -265,6 +276,19 @@ class Episodes:
             terminated, success = terminated | failed, success & ~failed
         self.observed = observed
         return Outcome(observed.astype(np.float32), reward, terms, terminated, success, failed)
+
+    def _complain(self, row: int, status: int) -> None:
+        """Say once why a simulation failed, and with which constants: bounds allow more than the usual physics step can do."""
+        self._complained = True
+        specs = self.nominal.specs().values()
+        changed = [
+            f"{spec.name} = {value:.4g} (usually {spec.default:.4g})"
+            for spec, value in zip(specs, self.constants[row], strict=True)
+            if abs(value - spec.default) > 1e-9 * abs(spec.default)
+        ]
+        why = Status(status or Status.DIVERGED).message
+        told = ", ".join([f"dt is {self.simulator.dt:g} s", *(changed or ["all constants are the usual ones"])])
+        warnings.warn(f"row {row}: {why}; {told}", SimulationWarning, stacklevel=4)
 
     def applied(self, action: Any) -> Array:
         """The action that takes effect now: checked, clipped, delayed."""

@@ -275,7 +275,7 @@ def solve_contacts(
     mu: wp.float64,
     qp: BoxProgram,
 ):
-    """Impulses of all rows into qp.vectors[X]. -> 1, or 0 if a program was not solved.
+    """Impulses of all rows into qp.vectors[X]. -> 1, or 0 at the first program that is not solved.
 
     Rounds of friction: plain ones; then Newton's in turn with plain, later damped ones. Where Newton's is refused the bounds
     overshoot, for then the contact jams and sticks. Late, once, cones so wide that all that pushes sticks.
@@ -285,7 +285,7 @@ def solve_contacts(
     good = box_qp(row, size, _small_x, _small_w, qp)
     if mu > _zero:
         round = int(0)
-        while round < _rounds:
+        while round < _rounds and good == 1:
             blend = wp.float64(1.0)
             if round >= _damped:
                 blend = _half

@@ -1,0 +1,175 @@
+"""Compiled kernels on disk: one that is damaged is compiled anew, never run; caches that cannot be written are replaced.
+
+Neither Warp nor Numba notices a flipped bit in machine code that it finds in its cache.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+
+from .errors import StorageError
+from .files import write_atomically
+
+T = TypeVar("T")
+
+NOTE = "softgym_envs.json"
+"""File in the folder of a compiled Warp module: the hash of every other file there."""
+MARK, DIGEST = b"softgym1", 32
+"""What Numba has saved ends with this mark and a SHA-256 of so many bytes; Numba's reader does not look at them."""
+
+
+@cache
+def spare_folder(what: str) -> Path:
+    """A folder for a cache whose own place cannot be written; says so once."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name
+        user = "nobody"
+    path = _own(Path(tempfile.gettempdir()) / f"softgym_envs-{user}") / what
+    place = "WARP_CACHE_PATH" if what == "warp" else "NUMBA_CACHE_DIR"
+    print(f"softgym_envs: the cache of {what} cannot be written, {path} is used; {place} names another folder", file=sys.stderr)
+    return path
+
+
+def _own(path: Path) -> Path:
+    """The folder, if nobody else can write there: code is run from it; else a new one."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    there = path.lstat()
+    if hasattr(os, "getuid") and (there.st_uid != os.getuid() or there.st_mode & 0o022):
+        return Path(tempfile.mkdtemp(prefix=path.name))
+    return path
+
+
+# --- Warp ------------------------------------------------------------------------------------------------------------
+
+_whole: set[tuple[str, str]] = set()
+
+
+def load_whole(kernels: Path, module: str, load: Callable[[], T]) -> T:
+    """The result of `load`, which makes Warp load or compile a module; what is damaged on disk is removed before.
+
+    Args:
+        kernels: Folder of all compiled modules.
+        module: Name of the module.
+        load: Called once, or a second time if it fails with files that nobody has noted as whole.
+
+    Raises:
+        StorageError: The folder cannot be written.
+    """
+    if (str(kernels), module) in _whole:
+        return load()
+    doubtful = False
+    for folder in kernels.glob(f"wp_{module}_*"):
+        doubtful = not _as_noted(folder) or doubtful
+    try:
+        try:
+            result = load()
+        except Exception:
+            if not doubtful:
+                raise
+            for folder in kernels.glob(f"wp_{module}_*"):
+                shutil.rmtree(folder, ignore_errors=True)
+            result = load()
+    except OSError as error:
+        raise StorageError(f"Warp cannot keep a kernel in {kernels}: {error}; WARP_CACHE_PATH names another folder") from error
+    for folder in kernels.glob(f"wp_{module}_*"):
+        _note(folder)
+    _whole.add((str(kernels), module))
+    return result
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    """Name -> hash of every file but the note."""
+    files = [path for path in folder.iterdir() if path.is_file() and path.name != NOTE]
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(files)}
+
+
+def _as_noted(folder: Path) -> bool:
+    """Whether the files are as noted; damaged ones are removed. False where nothing is noted."""
+    try:
+        noted = json.loads((folder / NOTE).read_text(encoding="utf-8"))
+        damaged = [name for name, found in _hashes(folder).items() if noted.get(name, found) != found]
+    except (OSError, ValueError, AttributeError):
+        return False
+    if damaged:
+        print(f"softgym_envs: {folder} is damaged ({', '.join(damaged)}): it is compiled anew", file=sys.stderr)
+        shutil.rmtree(folder, ignore_errors=True)
+    return True
+
+
+def _note(folder: Path) -> None:
+    try:
+        hashes, note = _hashes(folder), folder / NOTE
+        if not note.exists() or json.loads(note.read_text(encoding="utf-8")) != hashes:
+            write_atomically(note, json.dumps(hashes).encode())
+    except (OSError, ValueError):
+        pass  # a cache that is only read, or another process that writes it just now
+
+
+# --- Numba -----------------------------------------------------------------------------------------------------------
+
+
+class CheckedCache(FunctionCache):
+    """Numba's cache of a function, with a hash at the end of every file of code."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        try:
+            super().__init__(function)
+        except RuntimeError:  # no place that it knows can be written
+            settings: Any = numba.config
+            settings.CACHE_DIR = str(spare_folder("numba"))
+            super().__init__(function)
+        stamp = self._impl.locator.get_source_stamp()
+        self._cache_file = CheckedFile(self._cache_path, self._impl.filename_base, stamp)
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep compiled code, where there is room."""
+        try:
+            super().save_overload(sig, data)
+        except OSError as error:
+            _say(f"softgym_envs: compiled kernels cannot be kept in {self._cache_path}: {error}")
+
+
+class CheckedFile(IndexDataCacheFile):
+    """Index and data of one function; whatever is damaged is as if it were not there."""
+
+    def _load_index(self) -> Any:
+        try:
+            return super()._load_index()
+        except Exception:  # of an unpickler that reads garbage
+            return {}
+
+    def _load_data(self, name: str) -> Any:
+        content = Path(self._data_path(name)).read_bytes()
+        marked, digest = content[:-DIGEST], content[-DIGEST:]
+        body = marked.removesuffix(MARK)
+        if body != marked and hashlib.sha256(body).digest() != digest:
+            raise OSError(f"{name} is damaged")  # Numba takes it for a file that is gone, and compiles
+        try:
+            return super()._load_data(name)
+        except Exception as error:  # of an unpickler that reads half a file
+            raise OSError(f"{name} is damaged") from error
+
+    def _save_data(self, name: str, data: Any) -> None:
+        content = self._dump(data)
+        with self._open_for_write(self._data_path(name)) as stream:
+            stream.write(content + MARK + hashlib.sha256(content).digest())
+
+
+@cache
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

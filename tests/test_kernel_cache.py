@@ -1,0 +1,113 @@
+"""Compiled kernels that are damaged on disk are compiled anew; caches that cannot be written are replaced or done without."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from softgym_envs.core import kernel_cache
+from softgym_envs.core.errors import StorageError
+from softgym_envs.core.kernel_cache import load_whole
+from softgym_envs.core.numba_engine import kernel
+
+CODE = bytes(range(256)) * 8
+
+
+class Warp:
+    """Compiles into a folder what is not there, and loads what is, as Warp does; sees truncation, but no flipped bit."""
+
+    def __init__(self, folder):
+        self.folder, self.compiled = folder / "wp_m_0123456", 0
+
+    def __call__(self):
+        self.folder.mkdir(exist_ok=True)
+        code = self.folder / "m.o"
+        if not code.exists():
+            self.compiled += 1
+            code.write_bytes(CODE)
+        found = code.read_bytes()
+        if len(found) != len(CODE):
+            raise RuntimeError("cannot load")
+        return found
+
+
+@pytest.fixture
+def forgetful(monkeypatch):
+    """Every call is of a new process."""
+    monkeypatch.setattr(kernel_cache, "_whole", type("Never", (set,), {"__contains__": lambda *_: False})())
+
+
+def test_flipped_bits_and_truncation_of_a_warp_module_are_repaired(tmp_path, forgetful):
+    warp = Warp(tmp_path)
+    assert load_whole(tmp_path, "m", warp) == load_whole(tmp_path, "m", warp) == CODE and warp.compiled == 1
+    for damage in (lambda code: code[:100], lambda code: bytes([code[0] ^ 1]) + code[1:], lambda code: b""):
+        (warp.folder / "m.o").write_bytes(damage(CODE))
+        before = warp.compiled
+        assert load_whole(tmp_path, "m", warp) == CODE and warp.compiled == before + 1
+    (warp.folder / kernel_cache.NOTE).write_text("{")
+    assert load_whole(tmp_path, "m", warp) == CODE
+    (warp.folder / kernel_cache.NOTE).unlink()
+    (warp.folder / "m.o").write_bytes(CODE[:100])  # of a process that was killed before it could note anything
+    assert load_whole(tmp_path, "m", warp) == CODE
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path, forgetful):
+    def full():
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(StorageError, match=r"No space left.*WARP_CACHE_PATH names another folder"):
+        load_whole(tmp_path, "m", full)
+
+
+FUNCTION = """
+def double(x):
+    return 2.0 * x
+"""
+
+
+@pytest.mark.parametrize("ending", ["nbc", "nbi"])
+def test_damaged_files_of_numba_are_compiled_anew(tmp_path, monkeypatch, ending):
+    path = tmp_path / "module.py"
+    path.write_text(FUNCTION)
+    monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("module", None)
+    function = __import__("module").double
+    assert kernel(function)(3.0) == 6.0
+    again = kernel(function)
+    assert again(3.0) == 6.0 and sum(again.stats.cache_hits.values()) == 1
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        (file,) = tmp_path.rglob(f"*.{ending}")
+        content = bytearray(file.read_bytes())
+        place = int(rng.integers(len(content)))
+        content[place] ^= 0xFF
+        file.write_bytes(content[: place if rng.random() < 0.5 else None])
+        assert kernel(function)(3.0) == 6.0
+        again = kernel(function)
+        assert again(3.0) == 6.0 and sum(again.stats.cache_hits.values()) == 1
+
+
+def test_numba_goes_on_without_room(tmp_path, monkeypatch, capfd):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "other.py").write_text(FUNCTION)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(kernel_cache.CheckedFile, "_save_data", full)
+    assert kernel(__import__("other").double)(3.0) == 6.0
+    assert "cannot be kept" in capfd.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="needs a folder that nobody can write")
+def test_without_a_home_caches_are_temporary(tmp_path):
+    """No kernel is compiled here: Warp starts, and Numba's functions find a place."""
+    code = "import softgym_envs.core.warp_engine, warp; print(warp.config.kernel_cache_dir)"
+    none = {"HOME": "/proc/none", "XDG_CACHE_HOME": "/proc/none", "WARP_CACHE_PATH": "/proc/none", "TMPDIR": str(tmp_path)}
+    root = str(Path(__file__).parent.parent)
+    environment = {**os.environ, **none, "PYTHONPATH": os.pathsep.join([root, *sys.path])}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(tmp_path)) and "the cache of warp cannot be written" in done.stderr
