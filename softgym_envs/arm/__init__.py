@@ -15,6 +15,7 @@ ROOM = Room(
     picture="softgym_envs.arm.picture:PICTURE",
     recipe="softgym_envs.arm.recipe:RECIPE",
     study="softgym_envs.arm.recipe:STUDY",
+    learning="softgym_envs.arm.learning:LEARNING",
     controllers="softgym_envs.arm.controllers:CONTROLLERS",
     objectives={"reach": "softgym_envs.arm.recipe:REACH"},
     free_structure=("rest_angle",),

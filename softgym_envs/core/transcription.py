@@ -99,6 +99,10 @@ class Arc:
     """Physics steps for which a free control is held."""
     fixed_start: bool = False
     """Whether x_0 is path[0]."""
+    state_bounds: tuple[Array, Array] | None = None
+    """Lower and upper (K+1, nx), infinite where there is none, equal where a state is given; None: none."""
+    pairs: Array | None = None
+    """(K, nz) guess of the pairs; None: see `Transcription.first_guess`."""
     schedule: NDArray[np.bool_] | None = None
     """(K, nz): True where f = 0 (a contact touches, a slider slides), False where z = 0; None: it is found."""
 
@@ -108,6 +112,10 @@ class Arc:
             raise OptionError(
                 f"an arc has {len(self.path)} states for {steps} controls, each held for {self.hold} steps; expected one state "
                 "more than controls, and a whole number of holds"
+            )
+        if self.state_bounds is not None and any(side.shape != self.path.shape for side in self.state_bounds):
+            raise OptionError(
+                f"state_bounds have shapes {[side.shape for side in self.state_bounds]}, expected {self.path.shape}"
             )
 
     @property
@@ -264,8 +272,10 @@ class Transcription:
     def _bounds(self, arc: Arc, side: int) -> list[Array]:
         """Lower (side 0) or upper (1) bounds of an arc's unknowns, in their order."""
         count, infinite = len(arc.controls), (-np.inf, np.inf)[side]
-        known = [arc.path[0]] if arc.fixed_start else []
-        found = [*known, np.full(self.nx * (count + 1 - len(known)), infinite)]
+        found = [np.full((count + 1, self.nx), infinite) if arc.state_bounds is None else arc.state_bounds[side].copy()]
+        if arc.fixed_start:
+            found[0][0] = arc.path[0]
+        found[0] = found[0].ravel()
         if arc.control_bounds is not None:
             found.append(np.tile(arc.control_bounds[side], count // arc.hold))
         pairs = np.zeros((count, self.form.nz)) if side == 0 else np.full((count, self.form.nz), np.inf)
@@ -286,12 +296,13 @@ class Transcription:
     # --- guesses ------------------------------------------------------------------------------------------------------
 
     def first_guess(self, tau: float) -> Array:
-        """Decisions and paths as given. Pairs are sqrt(tau); with a schedule, those that fit the equations best."""
+        """Decisions, paths, pairs as given. Other pairs are sqrt(tau); with a schedule, those that fit the equations best."""
         parts = [self.decisions.guess]
         for index, arc in enumerate(self.arcs):
-            z = np.full((len(arc.controls), self.form.nz), np.sqrt(tau))
+            z = np.full((len(arc.controls), self.form.nz), np.sqrt(tau)) if arc.pairs is None else arc.pairs
             free = [] if arc.control_bounds is None else [arc.controls[:: arc.hold].ravel()]
-            parts += [arc.path.ravel(), *free, (z if arc.schedule is None else self._fitting(index, arc.schedule)).ravel()]
+            fitted = arc.schedule is not None and arc.pairs is None
+            parts += [arc.path.ravel(), *free, (self._fitting(index, arc.schedule) if fitted else z).ravel()]
         return np.concatenate(parts)
 
     def _fitting(self, index: int, touching: NDArray[np.bool_]) -> Array:

@@ -1,0 +1,98 @@
+"""Optimal control through the symbolic door: closed forms, replay in the engine, meshes, words about what cannot be done."""
+
+from __future__ import annotations
+
+import casadi as ca
+import numpy as np
+import pytest
+
+from agents.planning.optimal import Manoeuvre, minimum_jerk, plan_motion, rates_of, resample, solve_form
+from softgym_envs.arm.dynamics import ElbowSimulator
+from softgym_envs.core.complementarity import ComplementarityForm
+from softgym_envs.core.errors import OptionError
+from softgym_envs.rigid.dynamics import ParticleSimulator
+
+FREE = np.nan
+
+
+def bend(steps: int, **more) -> Manoeuvre:
+    """The elbow from 0.4 to 1.8 rad, rest to rest."""
+    bounds = (np.array([0.0, -np.inf, 0.0, 0.0]), np.array([2.6, np.inf, 1.0, 1.0]))
+    start, end = np.array([0.4, 0.0, 0.05, 0.05]), np.array([1.8, 0.0, FREE, FREE])
+    return Manoeuvre(start, end, steps, (np.zeros(2), np.ones(2)), bounds, **{"smoothness": 1e-3, **more})
+
+
+def test_a_double_integrator_is_moved_as_the_closed_form_says():
+    """min sum u^2 from rest to rest over a distance of 1: least squares in u."""
+    h, count = 0.05, 20
+    x, u, y, p, z = (ca.SX.sym(name, size) for name, size in (("x", 2), ("u", 1), ("y", 2), ("p", 0), ("z", 0)))
+    step = ca.Function("step", [x, u, p, y, z], [ca.vertcat(y[0] - x[0] - h * y[1], y[1] - x[1] - h * u), ca.SX.zeros(0)])
+    manoeuvre = Manoeuvre(np.zeros(2), np.array([1.0, 0.0]), count, (np.array([-50.0]), np.array([50.0])))
+    found = solve_form(
+        ComplementarityForm(step), manoeuvre, h, np.zeros(0), minimum_jerk(np.zeros(2), np.array([1.0, 0.0]), count)
+    )
+    rows = np.array([[h * h * (count - k) for k in range(count)], [h] * count])
+    np.testing.assert_allclose(found.controls[:, 0], np.linalg.lstsq(rows, [1.0, 0.0], rcond=None)[0], atol=1e-6)
+    assert found.solved and found.message == "solved"
+
+
+def test_the_elbows_motion_is_one_of_the_engine_on_every_mesh():
+    costs = []
+    for steps in (10, 40):
+        simulator = ElbowSimulator(dt=0.5 / steps)
+        found = plan_motion(simulator, bend(steps))
+        assert found.solved and found.iterations < 100 and found.error < 1e-6
+        assert abs(found.states[-1, 0] - 1.8) < 1e-7 and abs(found.states[-1, 1]) < 1e-7
+        assert found.controls.min() > -1e-7 and found.states[:, 0].max() < 2.6 + 1e-6
+        states, status = simulator.rollout(found.states[:1], found.controls[None])
+        assert status[0] == 0
+        np.testing.assert_allclose(states[0], found.states, atol=1e-4)
+        costs.append(found.objective)
+    assert abs(costs[0] / costs[1] - 1) < 0.15
+
+
+def test_a_plan_on_another_mesh_is_a_guess():
+    coarse = plan_motion(ElbowSimulator(dt=0.05), bend(10))
+    simulator = ElbowSimulator(dt=0.025)
+    found, cold = plan_motion(simulator, bend(20), guess=coarse), plan_motion(simulator, bend(20))
+    assert found.solved and abs(found.objective / cold.objective - 1) < 1e-5
+
+
+def test_a_particle_with_contact_is_planned_too():
+    """Another room's door, with complementarity: pushed over the ground from rest to rest against friction."""
+    simulator = ParticleSimulator(dt=0.05)
+    form, nx = simulator.symbolic_step(), simulator.nx
+    start = np.zeros(nx)
+    end = start.copy()
+    end[0] += 0.3
+    high = simulator.control_bounds[1]
+    limit = np.where(np.isfinite(high), high, 20.0)
+    manoeuvre = Manoeuvre(start, end, 20, (-limit, limit))
+    constants = simulator.default_parameters.to_matrix(1)[0]
+    path = minimum_jerk(start, end, 20, rates_of(simulator), simulator.dt)
+    found = solve_form(
+        form, manoeuvre, simulator.dt, constants, path, np.zeros((20, simulator.nu)), taus=(1.0, 1e-2, 1e-4, 1e-6)
+    )
+    assert found.solved, found.message
+    assert found.states.shape == (21, nx) and abs(found.states[-1, 0] - end[0]) < 1e-6
+    states, _ = simulator.rollout(start[None], found.controls[None])
+    assert abs(states[0, -1, 0] - end[0]) < 0.02
+
+
+def test_what_cannot_be_done_is_said():
+    late = plan_motion(ElbowSimulator(dt=0.002), bend(10), iterations=60)  # 1.4 rad in 20 ms
+    assert not late.solved and ("no motion" in late.message or "not solved" in late.message) and "equation" in late.message
+    with pytest.raises(OptionError, match=r"end\[0\] is 2.9, outside of its bounds"):
+        Manoeuvre(np.zeros(1), np.array([2.9]), 5, (np.zeros(1), np.ones(1)), (np.array([-1.0]), np.array([2.6])))
+    with pytest.raises(OptionError, match="start has shape"):
+        plan_motion(ElbowSimulator(), Manoeuvre(np.zeros(3), np.zeros(3), 5, (np.zeros(2), np.ones(2))))
+    with pytest.raises(OptionError, match="no symbolic step"):
+        from softgym_envs.arm.mujoco import ElbowTwin
+
+        plan_motion(ElbowTwin(), bend(5))  # type: ignore[arg-type]
+
+
+def test_paths_are_resampled_and_start_with_least_jerk():
+    path = minimum_jerk(np.array([0.0, 0.0]), np.array([1.0, np.nan]), 10, ((0, 1),), 0.1)
+    assert path[0, 0] == 0 and path[-1, 0] == 1 and abs(path[5, 0] - 0.5) < 1e-12 and abs(path[5, 1] - 1.875) < 0.1
+    np.testing.assert_allclose(resample(path, 21)[::2], path)
