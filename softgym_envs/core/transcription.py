@@ -16,6 +16,7 @@ Legend: K physics steps, nx state, nu control, nz pairs, P constants.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,6 +29,8 @@ from .complementarity import ComplementarityForm
 from .errors import MissingDependencyError, OptionError
 
 Array = NDArray[np.float64]
+DERIVATIVES = {"grad_f": "grad_f", "jac_g": "jac_g", "hess_lag": "hess_l"}
+"""Option of a solver -> the function of an earlier one that is used again."""
 ROUNDS = 4
 """Modes that are tried at most."""
 
@@ -176,6 +179,7 @@ class Transcription:
         objective: Unknowns -> what is minimised.
         decisions: Unknowns that all arcs share.
         nominal: (P,) constants that rows are scaled with.
+        expand: Whether all steps are written out before they are differentiated: longer to build, faster to solve.
 
     Raises:
         MissingDependencyError: CasADi is not installed.
@@ -190,9 +194,12 @@ class Transcription:
         *,
         decisions: Decisions,
         nominal: Array,
+        expand: bool = False,
     ) -> None:
         self.ca, self.form, self.arcs, self.objective = casadi(), form, tuple(arcs), objective
-        self.decisions, self.nominal = decisions, nominal
+        self.decisions, self.nominal, self.expand = decisions, nominal, expand
+        self.build_seconds = 0.0
+        """Processor time that making solvers took so far."""
         self.nx = int(form.step.size1_in(0))
         shapes = [(len(arc.controls), form.nz) for arc in self.arcs]
         given = [None if arc.schedule is None else arc.schedule.shape for arc in self.arcs]
@@ -242,6 +249,7 @@ class Transcription:
             "lbg": np.where(kind < 0, -np.inf, 0.0), "ubg": np.where(kind > 0, np.inf, 0.0),
         }  # fmt: skip
         cost = self.objective(Symbols(theta, tuple(states), tuple(controls)))
+        self._derivatives: dict[str, Any] = {}
         self.nlp = {"x": ca.vertcat(*unknowns), "p": self.tau, "f": cost, "g": ca.vertcat(*rows)}
 
     def _symbols(self, index: int, arc: Arc) -> tuple[Any, Any, Any, list[Any]]:
@@ -349,7 +357,12 @@ class Transcription:
         settings = {"print_level": 0, "sb": "yes", "max_iter": limit, "tol": 1e-8}
         if duals:
             settings |= {"warm_start_init_point": "yes", "mu_init": min(0.1 * tau, 1e-2)}
-        solver = self.ca.nlpsol("fit", "ipopt", self.nlp, {"ipopt": settings, "print_time": False})
+        made = {"expand": True, **self._derivatives} if self.expand else {}
+        began = time.process_time()
+        solver = self.ca.nlpsol("fit", "ipopt", self.nlp, {"ipopt": settings, "print_time": False, **made})
+        if self.expand:
+            self._derivatives = {name: solver.get_function(f"nlp_{of}") for name, of in DERIVATIVES.items()}
+        self.build_seconds += time.process_time() - began
         found = solver(x0=unknowns, p=tau, **self.bounds, **duals)
         kept = {"lam_x0": np.array(found["lam_x"]).ravel(), "lam_g0": np.array(found["lam_g"]).ravel()}
         return np.array(found["x"]).ravel(), kept, solver.stats()
