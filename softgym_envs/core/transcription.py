@@ -309,8 +309,9 @@ class Transcription:
         for index, arc in enumerate(self.arcs):
             z = np.full((len(arc.controls), self.form.nz), np.sqrt(tau)) if arc.pairs is None else arc.pairs
             free = [] if arc.control_bounds is None else [arc.controls[:: arc.hold].ravel()]
-            fitted = arc.schedule is not None and arc.pairs is None
-            parts += [arc.path.ravel(), *free, (self._fitting(index, arc.schedule) if fitted else z).ravel()]
+            if arc.schedule is not None and arc.pairs is None:
+                z = self._fitting(index, arc.schedule)
+            parts += [arc.path.ravel(), *free, z.ravel()]
         return np.concatenate(parts)
 
     def _fitting(self, index: int, touching: NDArray[np.bool_]) -> Array:
