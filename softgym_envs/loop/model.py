@@ -143,7 +143,12 @@ class LoopModel:
 
     def tree_constants(self, constants: Array) -> Array:
         """Values of `CONSTANTS` (B, P) for `LoopParameters` (B, P): those give the clamp's shift, and gravity downwards."""
-        return constants * SIGNS + np.array([*(0.0,) * 4, self.servo_damping, *(0.0,) * len(ARM), *self.clamp, 0.0])
+        return constants * SIGNS + self._added
+
+    @cached_property
+    def _added(self) -> Array:
+        """What the model adds to constants: its controller's damping, and the clamp's place."""
+        return np.array([*(0.0,) * 4, self.servo_damping, *(0.0,) * len(ARM), *self.clamp, 0.0])
 
     # --- As a simulator's structure -----------------------------------------------------------------------------------
 
@@ -223,8 +228,12 @@ class LoopModel:
 
     def nodes(self, state: Array) -> Array:
         """Places of the loop's joints, left side from the gripper to the clamp, then right: (B, nx) -> (B, links, 3) [m]."""
-        joints = len(ARM) + 2 * np.arange(self.links)
-        return self.mechanism.origins(np.ascontiguousarray(state[:, : self.n]))[:, joints]
+        return self.mechanism.origins(state[:, : self.n])[:, self.node_coordinates]
+
+    @cached_property
+    def node_coordinates(self) -> np.ndarray:
+        """Coordinates whose links begin at the loop's joints, (links,): left side, then right."""
+        return len(ARM) + 2 * np.arange(self.links)
 
     # --- Parts of the tree --------------------------------------------------------------------------------------------
 

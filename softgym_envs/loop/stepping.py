@@ -17,7 +17,7 @@ from ..core.numba_engine import inner, kernel
 from ..core.simulator import Status
 from ..mechanics.blocks import differentiate, new_blocks
 from ..mechanics.derivatives import push_forward
-from ..mechanics.integrator import evaluate, step
+from ..mechanics.integrator import evaluate, go_on, step
 from ..mechanics.scratch import new_scratch, set_constants, set_forces
 
 _OK, _DIVERGED = int(Status.OK), int(Status.DIVERGED)
@@ -51,8 +51,10 @@ def forward(s, state, controls, constants, substeps, states, status):
             set_forces(s, controls[row, t], w)
             if not with_momentum(s, states[row, t], w, now, before):
                 status[row] = _DIVERGED
+            lam[:] = 0.0
             for _ in range(substeps):
                 if status[row] == _OK:
+                    go_on(before, now, then)
                     status[row] = step(s, now, w, then, lam)
                     before[:], now[:] = now[:n], then
             if status[row] == _OK:
@@ -102,10 +104,11 @@ def derivative(s, state, control, constants, substeps, A, B, C):
         if good:
             momentum_slopes(s, before, w, d, dx, dc)
         for _ in range(substeps):
+            go_on(before, x, x1)
             good = good and step(s, x, w, x1, lam) == _OK and differentiate(s, x[:n], x1[:n], lam, w, d)
             if good:
                 push_forward(s, w, d, dx, du, dc, X, dx1)
-                old[:] = dx[:n]
+                old[:], before[:] = dx[:n], x[:n]
                 x[:], dx[:] = x1, dx1
         if good:
             dx[n:] = (dx[:n] - old) / s.dt

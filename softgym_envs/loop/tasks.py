@@ -129,7 +129,12 @@ class LoopReach(BaseTask):
 
     def points(self, state: Array) -> Array:
         """Places of the wanted joints, (B, nx) -> (B, k, 3) [m]."""
-        return self.model.nodes(state)[:, self.wanted]
+        return self.model.mechanism.origins(state[:, : self.model.n])[:, self._joints]
+
+    @cached_property
+    def _joints(self) -> np.ndarray:
+        """Coordinates whose links begin at the wanted joints, (k,)."""
+        return self.model.node_coordinates[self.wanted]
 
     def scale_action(self, action: Array) -> Array:
         """Torques (B, 7) [N m]: those that hold the start, and `INCREMENT` times the action."""
@@ -140,27 +145,31 @@ class LoopReach(BaseTask):
         return self.model.hold
 
     @cached_property
+    def _start(self) -> Array:
+        return np.array(self.model.start)
+
+    @cached_property
     def _idle(self) -> Array:
         """Where the points are in the model's rest state, (3 k,)."""
         return self.points(self.model.rest_state()[None])[0].ravel()
 
     def _measured(self, context: Array, state: Array) -> Array:
         """With the mean distance of the points from the goal. In place."""
-        goal = context[:, :-3].reshape(len(state), -1, 3)
-        context[:, -3] = np.sqrt(((self.points(state) - goal) ** 2).sum(axis=2)).mean(axis=1)
+        off = self.points(state) - context[:, :-3].reshape(len(state), -1, 3)
+        context[:, -3] = np.sqrt((off * off).sum(axis=2)).sum(axis=1) / len(self.wanted)
         return context
 
     def update(self, context: Array, state: Array) -> Array:
         """Distance, the time within the tolerance, and whether that was long enough."""
         context = self._measured(context.copy(), state)
-        context[:, -2] = np.where(context[:, -3] <= self.tolerance, context[:, -2] + self.control_period, 0.0)
+        context[:, -2] = (context[:, -2] + self.control_period) * (context[:, -3] <= self.tolerance)
         context[:, -1] = np.maximum(context[:, -1], context[:, -2] >= self.hold_time - 1e-9)
         return context
 
     def observe(self, state: Array, context: Array) -> Array:
         """See `entries`."""
         n = self.model.n
-        arm = state[:, : len(ARM)] - np.array(self.model.start)
+        arm = state[:, : len(ARM)] - self._start
         goal = context[:, :-3] - self._idle
         if self.obs_mode == "state":
             return np.concatenate([arm, state[:, len(ARM) :], goal], axis=1)

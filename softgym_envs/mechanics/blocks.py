@@ -20,7 +20,7 @@ from ..core.simulator import Array
 from .constraints import add_gap_curvature, gap_slopes, pose_bend, pose_slopes, pose_start
 from .integrator import evaluate, put_gap_slopes
 from .kernels import body_slopes, curvature, gather_momentum, gravity, lift, place_links, prepare_curvature
-from .linear import factor
+from .linear import factor, factor_any
 from .vectors import screw, vec
 
 
@@ -63,16 +63,19 @@ def differentiate(s, q, q1, lam, w, d):
     d.rq[:] = 0.0
     add_gap_curvature(s, w.values, w.end, lam, -1.0, d.rq)
     evaluate(s, q, q1, w)
-    prepare_curvature(s, w.values, w.mid)
+    prepare_curvature(s, w.values, w.scales, w.mid)
     _midpoint_blocks(s, w, d)
-    _newton_matrix(s, w, d)
     _damping_blocks(s, w, d)
     _force_columns(s, w, d)
     _gravity_columns(s, w, d)
     if len(w.h) > 0:
         _gap_columns(s, w, d)
     _mass_columns(s, w, d)
-    return factor(w.K, w.order)
+    _newton_matrix(s, w, d)
+    if factor(w.K, w.order, s.near, s.far):
+        return True
+    _newton_matrix(s, w, d)
+    return factor_any(w.K, w.order)
 
 
 @inner
@@ -113,12 +116,15 @@ def _damping_blocks(s, w, d):
 
 @inner
 def _newton_matrix(s, w, d):
-    """K as in `integrator`: without damping, its first block is p_q'."""
+    """K as in `integrator`: but for damping, its first block is p_q', which holds the share 1 - a of it."""
     n, K = len(s.parent), w.K
+    K[:] = 0.0
     for i in range(n):
-        for j in range(n):
-            K[n - 1 - i, n - 1 - j] = d.pq[j, i]
-        K[n - 1 - i, n - 1 - i] -= s.early * w.values[2 * n + i]
+        a, j = s.slot[i], i
+        while j >= 0:
+            K[a, s.slot[j]], K[s.slot[j], a] = d.pq[j, i], d.pq[i, j]
+            j = s.parent[j]
+        K[a, a] -= w.values[2 * n + i]
     put_gap_slopes(s, w)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from ..core.numba_engine import inner, kernel
 from ..core.simulator import Status
 from .blocks import differentiate, new_blocks
-from .integrator import step
+from .integrator import step, still
 from .linear import solve_columns, solve_transposed
 from .scratch import new_scratch, set_constants, set_forces
 
@@ -34,22 +34,22 @@ def push_forward(s, w, d, dx, du, dc, X, dx1):
     dx1[:] = 0.0
     for i in range(n):
         for k in range(columns):
-            X[n - 1 - i, k] = -dx[n + i, k]
-        add_row(d.rq[i], dx, -1.0, X[n - 1 - i])
-        add_row(d.rc[i], dc, -1.0, X[n - 1 - i])
+            X[s.slot[i], k] = -dx[n + i, k]
+        add_row(d.rq[i], dx, -1.0, X[s.slot[i]])
+        add_row(d.rc[i], dc, -1.0, X[s.slot[i]])
         add_row(d.pq[i], dx, 1.0, dx1[n + i])
         add_row(d.pc[i], dc, 1.0, dx1[n + i])
     for r in range(m):
-        add_row(d.hc[r], dc, -1.0, X[n + r])
+        add_row(d.hc[r], dc, -1.0, X[s.slot[n + r]])
     for c in range(len(s.actuated)):
         i = s.actuated[c]
         for k in range(columns):
-            X[n - 1 - i, k] -= s.early * s.dt * du[c, k]
+            X[s.slot[i], k] -= s.early * s.dt * du[c, k]
             dx1[n + i, k] += (1.0 - s.early) * s.dt * du[c, k]
     solve_columns(w.K, w.order, X)
     for i in range(n):
         for k in range(columns):
-            dx1[i, k] = X[n - 1 - i, k]
+            dx1[i, k] = X[s.slot[i], k]
     for i in range(n):
         add_row(d.pn[i], dx1, 1.0, dx1[n + i])
 
@@ -65,31 +65,31 @@ def add_row(row, X, factor, out):
 
 
 @inner
-def pull_back(s, w, d, mu, b, nu, gradient):
-    """mu (2 n,) <- A' mu; nu (nu,) += B' mu; gradient (P,) += C' mu; b (n + m,) is memory."""
-    n, m = len(s.parent), len(w.h)
+def pull_back(s, w, d, mu, nu, gradient):
+    """mu (2 n,) <- A' mu; nu (nu,) += B' mu; gradient (P,) += C' mu."""
+    n, m, b = len(s.parent), len(w.h), w.b
     for i in range(n):
-        b[i] = mu[i]
+        w.q[i] = mu[i]
     for i in range(n):
-        add_scaled(d.pn[i], mu[n + i], b)
+        add_scaled(d.pn[i], mu[n + i], w.q)
         mu[i] = 0.0
     for i in range(n):
         add_scaled(d.pq[i], mu[n + i], mu)
         add_scaled(d.pc[i], mu[n + i], gradient)
     for c in range(len(s.actuated)):
         nu[c] += (1.0 - s.early) * s.dt * mu[n + s.actuated[c]]
-    for i in range(n // 2):  # K's order: from the last coordinate to the first
-        b[i], b[n - 1 - i] = b[n - 1 - i], b[i]
+    for i in range(n):
+        b[s.slot[i]] = w.q[i]
     for r in range(m):
-        b[n + r] = 0.0
+        b[s.slot[n + r]] = 0.0
     solve_transposed(w.K, w.order, b)
     for i in range(n):
-        z = -b[n - 1 - i]
+        z = -b[s.slot[i]]
         add_scaled(d.rq[i], z, mu)
         add_scaled(d.rc[i], z, gradient)
         mu[n + i] = z
     for r in range(m):
-        add_scaled(d.hc[r], -b[n + r], gradient)
+        add_scaled(d.hc[r], -b[s.slot[n + r]], gradient)
     for c in range(len(s.actuated)):
         nu[c] += s.early * s.dt * mu[n + s.actuated[c]]
 
@@ -122,6 +122,7 @@ def linearization(s, state, control, constants, substeps, A, B, C):
         x[:] = state[row]
         good = True
         for _ in range(substeps):
+            still(x, x1, lam)
             good = good and step(s, x, w, x1, lam) == _OK and differentiate(s, x[:n], x1[:n], lam, w, d)
             if good:
                 push_forward(s, w, d, dx, du, dc, X, dx1)
@@ -165,8 +166,8 @@ def adjoint(s, path, multipliers, applied, gains, constants, substeps, slopes, m
     Fills dJ/dx_0 mu (B, 2 n), dJ/du_t nu (B, T, nu) and the gradient dJ/dc (B, P) by
     mu_t = A_t' mu_{t+1} + dJ/dx_t and dJ/dc = sum_t C_t' mu_{t+1}; A_t includes the feedback, C_t is partial.
     """
-    n, m, count = len(s.parent), s.row[-1], constants.shape[1]
-    w, d, b = new_scratch(s), new_blocks(s, count), np.empty(n + m)
+    n, count = len(s.parent), constants.shape[1]
+    w, d = new_scratch(s), new_blocks(s, count)
     for row in range(len(path)):
         set_constants(s, constants[row], w)
         mu[row] = slopes[row, -1]
@@ -177,7 +178,7 @@ def adjoint(s, path, multipliers, applied, gains, constants, substeps, slopes, m
             for k in range((t + 1) * substeps - 1, t * substeps - 1, -1):
                 q, q1 = path[row, k, :n], path[row, k + 1, :n]
                 good[row] = good[row] and differentiate(s, q, q1, multipliers[row, k], w, d)
-                pull_back(s, w, d, mu[row], b, nu[row, t], gradient[row])
+                pull_back(s, w, d, mu[row], nu[row, t], gradient[row])
             for c in range(applied.shape[2] if len(gains) > 0 else 0):
                 add_scaled(gains[t if len(gains) > 1 else 0, c], -nu[row, t, c], mu[row])
             add_scaled(slopes[row, t], 1.0, mu[row])

@@ -8,7 +8,8 @@ With q_m = (q + q^+)/2, v = (q^+ - q)/h, forces f = B u + offset - d v, and the 
 .. math:: p^+ = \tfrac h2 L_q(q_m, v) + L_v(q_m, v) + (1 - a) h f
 
 solved for (q^+, lambda) by Newton's method on the whole Karush-Kuhn-Tucker system, whose factors are kept while they serve. It
-starts from the velocity that p stands for, so that a step depends on its state alone. lambda / h are the constraints' forces.
+starts from q^+ = q, and behind another step of the same control step from that one's velocity: so a control step depends on its
+state alone. lambda / h are the constraints' forces.
 a = 1 is the paper's split: forces act half a step late, and momentum at rest is not zero; a = 1/2 is of second order.
 
 Numba caches compiled code per source file: after a change in a file that this one uses, touch this one.
@@ -22,10 +23,9 @@ import numpy as np
 from ..core.numba_engine import inner, kernel
 from ..core.simulator import Status
 from .constraints import gap_slopes, gaps
-from .kernels import curvature, place_links, prepare_curvature, slopes
-from .linear import factor, solve
+from .kernels import place_links, prepare_curvature, slopes
+from .linear import SUMS, factor, factor_any, solve
 from .scratch import force, new_scratch, set_constants, set_forces
-from .vectors import screw, vec
 
 STEP_TOLERANCE = 1e-12
 """Largest error of q [rad, m] that Newton's method is estimated to leave."""
@@ -34,6 +34,8 @@ GAP_TOLERANCE = 1e-11
 MAX_ITERATIONS = 30
 SLOW = 0.05
 """Contraction per iteration above which the factors are renewed."""
+FAR = 1e-2
+"""First change of q [rad, m] above which they are renewed at once: contraction is of the guess's error."""
 SPEED_LIMIT = 1e3
 """Largest |v| [rad/s, m/s] before a row counts as diverged."""
 
@@ -57,115 +59,131 @@ def evaluate(s, q, q1, w):
 
 
 @inner
-def predict(s, q, p, w, q1):
-    """q1 = q + h v, v of the interval before: (M - h^2/4 Q) v = p - h/2 L_q(q, 0) - (1 - a) h f; `end` is placed at q.
-
-    -> Whether that is regular.
-    """
-    n, A = len(s.parent), w.first
-    for i in range(n):
-        w.v[i] = 0.0
-        for j in range(n):
-            A[i, j] = 0.0
-    slopes(s, w.values, w.scales, q, w.v, w.end, w.Lq, w.Lv)
-    prepare_curvature(s, w.values, w.end)
-    for i in range(n):
-        w.b[n - 1 - i] = p[i] - 0.5 * s.dt * w.Lq[i] - (1.0 - s.early) * s.dt * w.tau[i]
-        a, b, t, j = screw(w.end.a, i), screw(w.end.b, i), vec(w.end.t, i), i
-        while j >= 0:
-            M, _, _, Q = curvature(w.end.S, w.end.w, j, a, b, t)
-            A[n - 1 - j, n - 1 - i] = M - 0.25 * s.dt * s.dt * Q
-            A[n - 1 - i, n - 1 - j] = M - 0.25 * s.dt * s.dt * Q
-            j = s.parent[j]
-        A[n - 1 - i, n - 1 - i] += w.values[3 * n + i] + 0.25 * s.dt * s.dt * w.values[i]
-    regular = factor(A, w.order[:n])
-    if regular:
-        solve(A, w.order[:n], w.b[:n])
-        for i in range(n):
-            q1[i] = q[i] + s.dt * w.b[n - 1 - i]
-    return regular
-
-
-@inner
 def newton_matrix(s, w):
     """K = d(r, h) / d(q^+, lambda) = [[R, -G'], [G1, 0]], R = h/4 Q + (C - C')/2 - M/h - a d, where last evaluated."""
-    n, h, K = len(s.parent), s.dt, w.K
-    prepare_curvature(s, w.values, w.mid)
+    n, h, K, A, slot = len(s.parent), s.dt, w.K, w.rows, s.slot
+    prepare_curvature(s, w.values, w.scales, w.mid)
+    K[:] = 0.0
+    for j in range(n):
+        for k in range(6):
+            A[k, j], A[6 + k, j] = w.mid.S[j, k], w.mid.w[j, k]
     for i in range(n):
-        for j in range(n):
-            K[i, j] = 0.0
-    for i in range(n):
-        a, b, t, j = screw(w.mid.a, i), screw(w.mid.b, i), vec(w.mid.t, i), i
+        _row(w, i, 0.25 * h, 1.0 / h, 0.5, A[12])
+        _row(w, i, 0.25 * h, 1.0 / h, -0.5, A[13])
+        a, j = slot[i], i
         while j >= 0:
-            M, C, D, Q = curvature(w.mid.S, w.mid.w, j, a, b, t)
-            even, odd = 0.25 * h * Q - M / h, 0.5 * (C - D)
-            K[n - 1 - j, n - 1 - i] = even - odd
-            K[n - 1 - i, n - 1 - j] = even + odd
+            K[a, slot[j]], K[slot[j], a] = A[12, j], A[13, j]
             j = s.parent[j]
-        K[n - 1 - i, n - 1 - i] -= 0.25 * h * w.values[i] + w.values[3 * n + i] / h + s.early * w.values[2 * n + i]
+        K[a, a] -= 0.25 * h * w.values[i] + w.values[3 * n + i] / h + s.early * w.values[2 * n + i]
     put_gap_slopes(s, w)
+
+
+@inner(fastmath=SUMS)
+def _row(w, i, f, g, e, out):
+    """out_j = f Q_ij - g M_ij + e (C_ij - C_ji) of the bodies, for all j <= i: from the rows of S and w, all j at once."""
+    A, x = w.rows, w.mid
+    c0, c1, c2 = (
+        f * x.t[i, 0] - g * x.b[i, 0] + e * x.a[i, 0],
+        f * x.t[i, 1] - g * x.b[i, 1] + e * x.a[i, 1],
+        f * x.t[i, 2] - g * x.b[i, 2] + e * x.a[i, 2],
+    )
+    c3, c4, c5 = e * x.a[i, 3] - g * x.b[i, 3], e * x.a[i, 4] - g * x.b[i, 4], e * x.a[i, 5] - g * x.b[i, 5]
+    d0, d1, d2 = f * x.a[i, 0] - e * x.b[i, 0], f * x.a[i, 1] - e * x.b[i, 1], f * x.a[i, 2] - e * x.b[i, 2]
+    d3, d4, d5 = f * x.a[i, 3] - e * x.b[i, 3], f * x.a[i, 4] - e * x.b[i, 4], f * x.a[i, 5] - e * x.b[i, 5]
+    for j in range(i + 1):
+        turn = c0 * A[0, j] + c1 * A[1, j] + c2 * A[2, j] + d0 * A[6, j] + d1 * A[7, j] + d2 * A[8, j]
+        out[j] = turn + c3 * A[3, j] + c4 * A[4, j] + c5 * A[5, j] + d3 * A[9, j] + d4 * A[10, j] + d5 * A[11, j]
 
 
 @inner
 def put_gap_slopes(s, w):
-    """-G' and G1 of K, where `end` is placed at q^+; and its empty block."""
-    n, m, K = len(s.parent), len(w.h), w.K
+    """-G' and G1 of K, where `end` is placed at q^+."""
+    n, m, K, slot = len(s.parent), len(w.h), w.K, s.slot
     if m > 0:
         gap_slopes(s, w.values, w.end, w.G1)
     for r in range(m):
+        a = slot[n + r]
         for i in range(n):
-            K[n - 1 - i, n + r] = -w.G[r, i]
-            K[n + r, n - 1 - i] = w.G1[r, i]
-        for k in range(m):
-            K[n + r, n + k] = 0.0
+            K[slot[i], a], K[a, slot[i]] = -w.G[r, i], w.G1[r, i]
 
 
 @inner
-def remainder(s, p, w, lam, i):
-    """r_i from what `evaluate` left."""
-    r = p[i] + 0.5 * s.dt * w.Lq[i] - w.Lv[i] + s.early * s.dt * force(s, w, i)
+def remainders(s, p, w, lam):
+    """w.r <- r from what `evaluate` left."""
+    n = len(s.parent)
+    for i in range(n):
+        w.r[i] = p[i] + 0.5 * s.dt * w.Lq[i] - w.Lv[i] + s.early * s.dt * force(s, w, i)
     for k in range(len(lam)):
-        r -= w.G[k, i] * lam[k]
-    return r
+        for i in range(n):
+            w.r[i] -= w.G[k, i] * lam[k]
 
 
 @inner
 def improve(s, p, w, q1, lam):
     """One Newton step of q1 and lambda from what `evaluate` left; -> the largest change of q1."""
     n, m, b = len(s.parent), len(w.h), w.b
+    remainders(s, p, w, lam)
     for i in range(n):
-        b[n - 1 - i] = -remainder(s, p, w, lam, i)
+        b[s.slot[i]] = -w.r[i]
     for k in range(m):
-        b[n + k] = -w.h[k]
-    solve(w.K, w.order, b)
+        b[s.slot[n + k]] = -w.h[k]
+    solve(w.K, w.order, s.near, s.far, s.left, b)
     size = 0.0
     for i in range(n):
-        q1[i] += b[n - 1 - i]
-        size = max(size, abs(b[n - 1 - i]))
+        change = b[s.slot[i]]
+        q1[i] += change
+        size = max(size, abs(change))
     for k in range(m):
-        lam[k] += b[n + k]
+        lam[k] += b[s.slot[n + k]]
     return size
 
 
 @inner
+def still(x, x1, lam):
+    """First guess of a step from x alone: no motion."""
+    lam[:] = 0.0
+    for i in range(len(x) // 2):
+        x1[i] = x[i]
+
+
+@inner
+def go_on(before, x, x1):
+    """First guess of a step behind another one, which came from `before` (n,): the same velocity; lambda stays as it is."""
+    for i in range(len(before)):
+        x1[i] = 2.0 * x[i] - before[i]
+
+
+@inner
 def step(s, x, w, x1, lam):
-    """x1 (2 n,) = (q^+, p^+) and lambda (m,) of x = (q, p) under the constants and forces set in `w`; -> status."""
+    """x1 (2 n,) = (q^+, p^+) and lambda (m,) of x = (q, p) under the constants and forces set in `w`; -> status.
+
+    x1 and lambda hold a first guess (`still`, `go_on`); where it fails, the step is tried again without.
+    """
+    n = len(s.parent)
+    place_links(s, x[:n], w.end)
+    gap_slopes(s, w.values, w.end, w.G)
+    status = _iterate(s, x, w, x1, lam)
+    if status != _OK:
+        still(x, x1, lam)
+        status = _iterate(s, x, w, x1, lam)
+    return status
+
+
+@inner
+def _iterate(s, x, w, x1, lam):
+    """Newton's method from the guess in x1 and lambda; -> status."""
     n = len(s.parent)
     q, p, q1 = x[:n], x[n:], x1[:n]
-    place_links(s, q, w.end)
-    gap_slopes(s, w.values, w.end, w.G)
-    if not predict(s, q, p, w, q1):
-        return _UNSOLVED
-    for k in range(len(lam)):
-        lam[k] = 0.0
     renew, before = True, np.inf
     for iteration in range(MAX_ITERATIONS):
         if not evaluate(s, q, q1, w):
             return _DIVERGED
         if renew:
             newton_matrix(s, w)
-            if not factor(w.K, w.order):
-                return _UNSOLVED
+            if not factor(w.K, w.order, s.near, s.far):
+                newton_matrix(s, w)
+                if not factor_any(w.K, w.order):
+                    return _UNSOLVED
         size = improve(s, p, w, q1, lam)
         if not np.isfinite(size):
             return _DIVERGED
@@ -176,7 +194,7 @@ def step(s, x, w, x1, lam):
             if largest(w.h) <= GAP_TOLERANCE:
                 finish(s, p, w, lam, x1)
                 return _OK
-        renew, before = iteration > 0 and rate > SLOW, size
+        renew, before = rate > SLOW if iteration > 0 else size > FAR, size
     return _UNSOLVED
 
 
@@ -193,9 +211,10 @@ def largest(h):
 def finish(s, p, w, lam, x1):
     """p^+ from what `evaluate` left, and the r that Newton's method left: so it cannot leak conserved momentum."""
     n = len(s.parent)
+    remainders(s, p, w, lam)
     for i in range(n):
         late = (1.0 - s.early) * s.dt * force(s, w, i)
-        x1[n + i] = 0.5 * s.dt * w.Lq[i] + w.Lv[i] + late + remainder(s, p, w, lam, i)
+        x1[n + i] = 0.5 * s.dt * w.Lq[i] + w.Lv[i] + late + w.r[i]
 
 
 @inner
@@ -212,18 +231,21 @@ def control_at(controls, gains, t, x, u):
 @kernel
 def forward(s, state, controls, constants, substeps, states, status):
     """See `core.numba_engine.NumbaEngine`."""
-    w, lam, now, then = new_scratch(s), np.zeros(s.row[-1]), np.empty(state.shape[1]), np.empty(state.shape[1])
+    n, w, lam = len(s.parent), new_scratch(s), np.zeros(s.row[-1])
+    now, then, before = np.empty(2 * n), np.empty(2 * n), np.empty(n)
     for row in range(len(state)):
         set_constants(s, constants[row], w)
         states[row, 0] = state[row]
         for t in range(controls.shape[1]):
             now[:] = states[row, t]
             set_forces(s, controls[row, t], w)
+            still(now, then, lam)
             for _ in range(substeps):
                 if status[row] == _OK:
                     status[row] = step(s, now, w, then, lam)
                 if status[row] == _OK:
-                    now[:] = then
+                    before[:], now[:] = now[:n], then
+                    go_on(before, now, then)
             states[row, t + 1] = now if status[row] == _OK else states[row, t]
 
 
@@ -233,7 +255,7 @@ def simulate(s, state, controls, gains, constants, substeps, path, multipliers, 
 
     K substeps; feedback as in `control_at`; a failed row keeps its last good state, with zero multipliers.
     """
-    w, lam, then = new_scratch(s), np.zeros(s.row[-1]), np.empty(state.shape[1])
+    n, w, lam, then = len(s.parent), new_scratch(s), np.zeros(s.row[-1]), np.empty(state.shape[1])
     for row in range(len(state)):
         set_constants(s, constants[row], w)
         path[row, 0] = state[row]
@@ -241,6 +263,10 @@ def simulate(s, state, controls, gains, constants, substeps, path, multipliers, 
             control_at(controls[row], gains, t, path[row, t * substeps], applied[row, t])
             set_forces(s, applied[row, t], w)
             for k in range(t * substeps, (t + 1) * substeps):
+                if k == t * substeps:
+                    still(path[row, k], then, lam)
+                else:
+                    go_on(path[row, k - 1, :n], path[row, k], then)
                 if status[row] == _OK:
                     status[row] = step(s, path[row, k], w, then, lam)
                 good = status[row] == _OK

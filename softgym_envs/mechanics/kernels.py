@@ -25,12 +25,17 @@ import numpy as np
 
 from ..core.numba_engine import inner
 from ..core.simulator import Array
-from .vectors import add, along, cross, dot, mat, put, rotate, scaled, times, turned, vec
+from .turns import turns
+from .vectors import add, along, cross, dot, mat, put, rotate, rotate_back, scaled, times, turned, vec
 
 
 class Links(NamedTuple):
     """Where the links are and how they move: scratch memory of one configuration."""
 
+    cosine: Array
+    """(n,) of the coordinates."""
+    sine: Array
+    """(n,)"""
     turn: Array
     """(n, 9) rotation of a link."""
     at: Array
@@ -58,7 +63,7 @@ def new_links(s):
     """Empty scratch memory."""
     n = len(s.parent)
     return Links(
-        np.zeros((n, 9)), np.zeros((n, 3)), np.zeros((n, 6)), np.zeros((n, 6)), np.zeros((n, 6)),
+        np.zeros(n), np.zeros(n), np.zeros((n, 9)), np.zeros((n, 3)), np.zeros((n, 6)), np.zeros((n, 6)), np.zeros((n, 6)),
         np.zeros((n, 10)), np.zeros((n, 6)), np.zeros((n, 6)), np.zeros((n, 6)), np.zeros((n, 3)),
     )  # fmt: skip
 
@@ -87,9 +92,9 @@ def gravity(s, values):
 @inner
 def place_links(s, q, x):
     """Rotation R_i = R_parent (turn_0 + cos(q) turn_1 + sin(q) turn_2), origin and screw of every joint."""
+    turns(q, x.cosine, x.sine)
     for i in range(len(s.parent)):
-        T = s.turn[i]
-        c, sn = np.cos(q[i]), np.sin(q[i])
+        T, c, sn = s.turn[i], x.cosine[i], x.sine[i]
         R = (
             T[0, 0] + c * T[1, 0] + sn * T[2, 0], T[0, 1] + c * T[1, 1] + sn * T[2, 1], T[0, 2] + c * T[1, 2] + sn * T[2, 2],
             T[0, 3] + c * T[1, 3] + sn * T[2, 3], T[0, 4] + c * T[1, 4] + sn * T[2, 4], T[0, 5] + c * T[1, 5] + sn * T[2, 5],
@@ -126,35 +131,63 @@ def move_links(s, v, x):
 
 @inner
 def gather_momentum(s, scales, x):
-    """Mass properties and momentum of every link and all beyond it, with bodies (nb,) times `scales`."""
+    """Mass, first moment and momentum of every link and all beyond it, with bodies (nb,) times `scales`."""
     for i in range(len(s.parent)):
-        for k in range(10):
+        for k in range(4):
             x.mass[i, k] = 0.0
+        for k in range(6):
+            x.H[i, k] = 0.0
     for k in range(len(s.body)):
         if scales[k] != 0.0:
-            _add_body(s, scales[k], k, x)
-    for i in range(len(s.parent)):
-        _set_momentum(x, i)
+            _add_momentum(s, scales[k], k, x)
     for i in range(len(s.parent) - 1, -1, -1):
         j = s.parent[i]
         if j >= 0:
-            for k in range(10):
+            for k in range(4):
                 x.mass[j, k] += x.mass[i, k]
             for k in range(6):
                 x.H[j, k] += x.H[i, k]
 
 
 @inner
-def _add_body(s, scale, k, x):
-    """Body k to the mass properties of its link: inertia R I R' + m (c.c 1 - c c') about the world's origin."""
+def _add_momentum(s, scale, k, x):
+    """Body k to what its link holds: m, m c, R I R' omega + c x m v_c, m v_c."""
+    i = s.body[k]
+    R, m, omega = mat(x.turn, i), scale * s.mass[k], vec(x.V, i)
+    c = add(vec(x.at, i), rotate(R, vec(s.com, k)))
+    push = scaled(m, add((x.V[i, 3], x.V[i, 4], x.V[i, 5]), cross(omega, c)))
+    spin = rotate(R, rotate(mat(s.inertia, k), rotate_back(R, omega)))
+    angular = add(scaled(scale, spin), cross(c, push))
+    x.mass[i, 0] += m
+    for a in range(3):
+        x.mass[i, 1 + a] += m * c[a]
+        x.H[i, a] += angular[a]
+        x.H[i, 3 + a] += push[a]
+
+
+@inner
+def gather_inertia(s, scales, x):
+    """Inertia of every link and all beyond it, with bodies (nb,) times `scales`."""
+    for i in range(len(s.parent)):
+        for k in range(4, 10):
+            x.mass[i, k] = 0.0
+    for k in range(len(s.body)):
+        if scales[k] != 0.0:
+            _add_inertia(s, scales[k], k, x)
+    for i in range(len(s.parent) - 1, -1, -1):
+        j = s.parent[i]
+        if j >= 0:
+            for k in range(4, 10):
+                x.mass[j, k] += x.mass[i, k]
+
+
+@inner
+def _add_inertia(s, scale, k, x):
+    """Body k to the inertia of its link: R I R' + m (c.c 1 - c c') about the world's origin."""
     i = s.body[k]
     R = mat(x.turn, i)
     c = add(vec(x.at, i), rotate(R, vec(s.com, k)))
     m, A = s.mass[k], turned(R, mat(s.inertia, k))
-    x.mass[i, 0] += scale * m
-    x.mass[i, 1] += scale * m * c[0]
-    x.mass[i, 2] += scale * m * c[1]
-    x.mass[i, 3] += scale * m * c[2]
     x.mass[i, 4] += scale * (A[0] + m * (c[1] * c[1] + c[2] * c[2]))
     x.mass[i, 5] += scale * (A[1] - m * c[0] * c[1])
     x.mass[i, 6] += scale * (A[2] - m * c[0] * c[2])
@@ -174,18 +207,6 @@ def _inertia_times(x, i, omega, linear):
         xz * omega[0] + yz * omega[1] + zz * omega[2],
     )
     return add(spun, cross(moment, linear)), add(scaled(m, linear), cross(omega, moment))
-
-
-@inner
-def _set_momentum(x, i):
-    """H_i of link i alone, from its mass properties."""
-    if x.mass[i, 0] == 0.0:
-        for k in range(6):
-            x.H[i, k] = 0.0
-        return
-    angular, linear = _inertia_times(x, i, vec(x.V, i), (x.V[i, 3], x.V[i, 4], x.V[i, 5]))
-    put(x.H, i, 0, angular)
-    put(x.H, i, 3, linear)
 
 
 @inner
@@ -216,9 +237,10 @@ def slopes(s, values, scales, q, v, x, Lq, Lv):
 
 
 @inner
-def prepare_curvature(s, values, x):
+def prepare_curvature(s, values, scales, x):
     """b_i = I_i S_i, a_i = S_i x* H_i + I_i w_i, t_i = F_i x g."""
     g = gravity(s, values)
+    gather_inertia(s, scales, x)
     for i in range(len(s.parent)):
         turn, shift = vec(x.S, i), (x.S[i, 3], x.S[i, 4], x.S[i, 5])
         spin, push = vec(x.H, i), (x.H[i, 3], x.H[i, 4], x.H[i, 5])

@@ -1,10 +1,14 @@
-"""Dense LU factors of small matrices that know what is zero: rows with a zero multiplier are left out.
+"""LU factors of small matrices that know what is zero: only the ranges of `elimination` are looked at.
 
-A diagonal entry is the pivot unless it is much smaller than the largest below it. So a tree's matrix, ordered from the leaves
-to the root, keeps its zeros: eliminating a leaf touches its ancestors only. Legend: N size, k columns.
+A diagonal entry is the pivot unless it is much smaller than the largest below it. `factor` gives up on such a matrix, and
+`factor_any` exchanges its rows; then the ranges hold no longer, all entries count, and the order of rows tells.
+Entries are taken four at a time, over the end of a range: there are zeros, and three empty columns at the end of the matrix.
+Indices are unsigned, so that the compiler need not ask whether they count from the end. Legend: N size, k columns.
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from ..core.numba_engine import inner
 
@@ -12,57 +16,100 @@ PIVOT = 1e-4
 """A diagonal entry smaller than this times the largest entry of its column is exchanged."""
 SUMS = {"reassoc", "contract", "nsz"}
 """Sums may be taken in the order that the processor likes; it is always the same one."""
+SPARE = 3
+"""Columns beyond the matrix."""
+ZERO, ONE, TWO, THREE, FOUR = (np.uint64(number) for number in range(5))
 
 
 @inner
-def factor(A, order):
-    """A (N, N) becomes L U with rows exchanged as `order` (N,) says; -> whether it is regular."""
-    n = len(order)
-    for k in range(n):
-        best, pivot = k, abs(A[k, k])
-        largest = pivot
-        for i in range(k + 1, n):
-            if abs(A[i, k]) > largest:
-                best, largest = i, abs(A[i, k])
-        if not largest > 0.0:
-            return False
+def factor(A, order, near, far):
+    """A (N, N + 3) becomes L U; -> whether that needs no exchange of rows, or else A is lost."""
+    n = np.uint64(len(order))
+    for k in range(ZERO, n):
         order[k] = k
-        if pivot < PIVOT * largest:
-            order[k] = best
-            for j in range(n):
-                A[k, j], A[best, j] = A[best, j], A[k, j]
-        _eliminate(A, k)
+        pivot, largest = abs(A[k, k]), 0.0
+        for i in range(k + ONE, near[k]):
+            largest = max(largest, abs(A[i, k]))
+        for i in range(far[k], n):
+            largest = max(largest, abs(A[i, k]))
+        if not pivot > 0.0 or pivot < PIVOT * largest:
+            return False
+        _eliminate(A, k, k + ONE, near[k], near[k], far[k], n)
+        _eliminate(A, k, far[k], n, near[k], far[k], n)
     return True
 
 
 @inner
-def _eliminate(A, k):
-    """Rows below k minus their multiple of row k."""
-    n = len(A)
+def _eliminate(A, k, first, last, end, again, n):
+    """Rows first .. last - 1 minus their multiple of row k, in its two ranges."""
     inverse = 1.0 / A[k, k]
-    for i in range(k + 1, n):
+    for i in range(first, last):
         if A[i, k] != 0.0:
             f = A[i, k] * inverse
             A[i, k] = f
-            for j in range(k + 1, n):
-                A[i, j] -= f * A[k, j]
+            for j in range(k + ONE, end, FOUR):
+                _subtract(A, i, k, j, f)
+            for j in range(again, n, FOUR):
+                _subtract(A, i, k, j, f)
+
+
+@inner
+def _subtract(A, i, k, j, f):
+    """A_ij -= f A_kj of four columns."""
+    a, b = A[i, j] - f * A[k, j], A[i, j + ONE] - f * A[k, j + ONE]
+    c, d = A[i, j + TWO] - f * A[k, j + TWO], A[i, j + THREE] - f * A[k, j + THREE]
+    A[i, j], A[i, j + ONE], A[i, j + TWO], A[i, j + THREE] = a, b, c, d
+
+
+@inner
+def factor_any(A, order):
+    """A (N, N + 3) becomes L U with rows exchanged as `order` (N,) says; -> whether it is regular."""
+    n = len(order)
+    for k in range(n):
+        best = k
+        for i in range(k + 1, n):
+            if abs(A[i, k]) > abs(A[best, k]):
+                best = i
+        if not abs(A[best, k]) > 0.0:
+            return False
+        order[k] = best
+        for j in range(n if best != k else 0):
+            A[k, j], A[best, j] = A[best, j], A[k, j]
+        for i in range(k + 1, n):
+            if A[i, k] != 0.0:
+                A[i, k] /= A[k, k]
+                for j in range(k + 1, n):
+                    A[i, j] -= A[i, k] * A[k, j]
+    return True
+
+
+@inner
+def _exchanged(order):
+    """Whether any rows were."""
+    for k in range(len(order)):
+        if order[k] != k:
+            return True
+    return False
 
 
 @inner(fastmath=SUMS)
-def solve(A, order, b):
+def solve(A, order, near, far, left, b):
     """b (N,) <- A^-1 b."""
-    n = len(order)
-    for k in range(n):
-        if order[k] != k:
+    n, whole = np.uint64(len(order)), _exchanged(order)
+    if whole:
+        for k in range(len(order)):
             b[k], b[order[k]] = b[order[k]], b[k]
-    for i in range(1, n):
+    for i in range(ONE, n):
         total = 0.0
-        for j in range(i):
+        for j in range(ZERO if whole else left[i], i):
             total += A[i, j] * b[j]
         b[i] -= total
-    for i in range(n - 1, -1, -1):
+    for k in range(ONE, n + ONE):
+        i = n - k
         total = 0.0
-        for j in range(i + 1, n):
+        for j in range(i + ONE, n if whole else near[i]):
+            total += A[i, j] * b[j]
+        for j in range(n if whole else far[i], n):
             total += A[i, j] * b[j]
         b[i] = (b[i] - total) / A[i, i]
 

@@ -18,7 +18,7 @@ from ..core.numba_engine import NumbaEngine
 from ..core.simulator import Array, IntArray, Linearization, Status, check_array, check_number
 from .derivatives import adjoint, linearization, sensitivities
 from .integrator import forward, simulate
-from .queries import constraint_values, derivatives, lagrangian, link_poses, point_slopes
+from .queries import constraint_values, derivatives, lagrangian, link_origins, link_poses, point_slopes
 from .statics import find_rest
 from .structure import Ride, Structure, compile_tree, place_frame
 from .tree import Tree
@@ -271,7 +271,7 @@ class Mechanism:
 
     def origins(self, q: Any) -> Array:
         """Where the links are at rows q (B, n), in the order of the coordinates: (B, n, 3) [m]."""
-        return np.asarray(link_poses(self.structure, check_array("q", q, (None, self.n)))[1])
+        return np.asarray(link_origins(self.structure, check_array("q", q, (None, self.n))))
 
     def point_slopes(self, frame: str, q: Any) -> Array:
         """Jacobian (B, 3, n) of a frame's origin at rows q (B, n)."""

@@ -56,7 +56,7 @@ def derivatives(s, q, v, constants, Lq, Lv, Q, C, M):
         body_scales(s, values, scales)
         place_links(s, q[row], x)
         slopes(s, values, scales, q[row], v[row], x, Lq[row], Lv[row])
-        prepare_curvature(s, values, x)
+        prepare_curvature(s, values, scales, x)
         Q[row], C[row], M[row] = 0.0, 0.0, 0.0
         for i in range(len(s.parent)):
             a, b, t, j = screw(x.a, i), screw(x.b, i), vec(x.t, i), i
@@ -80,6 +80,17 @@ def link_poses(s, q):
                 turns[row, i, k // 3, k % 3] = x.turn[i, k]
             put(origins[row], i, 0, vec(x.at, i))
     return turns, origins
+
+
+@kernel
+def link_origins(s, q):
+    """Origins (B, n, 3) of the links at rows q (B, n)."""
+    n, x = len(s.parent), new_links(s)
+    origins = np.empty((len(q), n, 3))
+    for row in range(len(q)):
+        place_links(s, q[row], x)
+        origins[row] = x.at
+    return origins
 
 
 @kernel

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..core.numba_engine import inner
 from ..core.simulator import Array
 from .kernels import Links, body_scales, new_links, read_values
+from .linear import SPARE
 
 
 class Scratch(NamedTuple):
@@ -43,13 +44,15 @@ class Scratch(NamedTuple):
     G1: Array
     """(m, n) at q^+."""
     K: Array
-    """(n + m, n + m) factors; coordinates stand in it from the last to the first, then the constraints."""
+    """(n + m, n + m + 3) factors, in the order of `elimination`."""
     order: NDArray[np.int64]
     """(n + m,)"""
     b: Array
     """(n + m,)"""
-    first: Array
-    """(n, n) factors of the first guess, coordinates in the same order."""
+    r: Array
+    """(n,)"""
+    rows: Array
+    """(14, n): the entries of all S and w, one after the other, and two rows of K."""
 
 
 @inner
@@ -58,8 +61,8 @@ def new_scratch(s):
     n, m = len(s.parent), s.row[-1]
     return Scratch(
         new_links(s), new_links(s), np.zeros(len(s.base)), np.zeros(len(s.body)), np.zeros(n), np.zeros(n), np.zeros(n),
-        np.zeros(n), np.zeros(n), np.zeros(m), np.zeros((m, n)), np.zeros((m, n)), np.zeros((n + m, n + m)),
-        np.zeros(n + m, np.int64), np.zeros(n + m), np.zeros((n, n)),
+        np.zeros(n), np.zeros(n), np.zeros(m), np.zeros((m, n)), np.zeros((m, n)), np.zeros((n + m, n + m + SPARE)),
+        np.zeros(n + m, np.int64), np.zeros(n + m), np.zeros(n), np.zeros((14, n)),
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from ..core.simulator import Status
 from .constraints import add_gap_curvature, gap_slopes, gaps
 from .integrator import largest
 from .kernels import curvature, place_links, prepare_curvature, slopes
-from .linear import factor, solve
+from .linear import factor, factor_any, solve
 from .scratch import new_scratch, set_constants
 from .vectors import screw, vec
 
@@ -30,45 +30,44 @@ _OK, _UNSOLVED = int(Status.OK), int(Status.UNSOLVED)
 
 
 @inner
-def _balance(s, q, tau, lam, w, b):
-    """b <- L_q + tau - G' lambda, h at q; places `end`."""
-    n = len(s.parent)
+def _balance(s, q, tau, lam, w):
+    """w.b <- L_q + tau - G' lambda, h at q, in the order of K; places `end`."""
+    n, b = len(s.parent), w.b
     w.v[:] = 0.0
     place_links(s, q, w.end)
     slopes(s, w.values, w.scales, q, w.v, w.end, w.Lq, w.Lv)
     gaps(s, w.values, w.end, w.h)
     gap_slopes(s, w.values, w.end, w.G)
     for i in range(n):
-        b[i] = w.Lq[i] + tau[i]
+        a = s.slot[i]
+        b[a] = w.Lq[i] + tau[i]
         for r in range(len(lam)):
-            b[i] -= w.G[r, i] * lam[r]
+            b[a] -= w.G[r, i] * lam[r]
     for r in range(len(lam)):
-        b[n + r] = w.h[r]
+        b[s.slot[n + r]] = w.h[r]
 
 
 @inner
-def _matrix(s, held, lam, w):
-    """K = [[Q - sum lambda h_qq, -G'], [G, 0]]; a held coordinate keeps its place."""
-    n, K = len(s.parent), w.K
-    prepare_curvature(s, w.values, w.end)
-    K[:] = 0.0
-    add_gap_curvature(s, w.values, w.end, lam, -1.0, K)
+def _matrix(s, held, lam, w, D):
+    """K = [[Q - sum lambda h_qq, -G'], [G, 0]]; a held coordinate keeps its place. D (n, n) is memory."""
+    n, K, slot = len(s.parent), w.K, s.slot
+    prepare_curvature(s, w.values, w.scales, w.end)
+    K[:], D[:] = 0.0, 0.0
+    add_gap_curvature(s, w.values, w.end, lam, -1.0, D)
     for i in range(n):
         a, b, t, j = screw(w.end.a, i), screw(w.end.b, i), vec(w.end.t, i), i
         while j >= 0:
             _, _, _, Q = curvature(w.end.S, w.end.w, j, a, b, t)
-            K[i, j] += Q
-            if i != j:
-                K[j, i] += Q
+            K[slot[i], slot[j]], K[slot[j], slot[i]] = Q + D[i, j], Q + D[j, i]
             j = s.parent[j]
-        K[i, i] -= w.values[i]
+        K[slot[i], slot[i]] -= w.values[i]
         for r in range(len(lam)):
-            K[i, n + r], K[n + r, i] = -w.G[r, i], w.G[r, i]
+            K[slot[i], slot[n + r]], K[slot[n + r], slot[i]] = -w.G[r, i], w.G[r, i]
     for i in range(n):
         if held[i]:
             for j in range(K.shape[1]):
-                K[i, j] = 0.0
-            K[i, i] = 1.0
+                K[slot[i], j] = 0.0
+            K[slot[i], slot[i]] = 1.0
 
 
 @kernel
@@ -77,30 +76,35 @@ def find_rest(s, held, tau, constants, q, lam, needed, status):
 
     Fills lambda (B, m), the forces `needed` (B, n) to hold what is held (zero elsewhere), and status (B,).
     """
-    n, w = len(s.parent), new_scratch(s)
+    n, w, slot = len(s.parent), new_scratch(s), s.slot
+    D = np.empty((n, n))
     for row in range(len(q)):
         set_constants(s, constants[row], w)
         status[row] = _UNSOLVED
         for _ in range(MAX_ITERATIONS):
-            _balance(s, q[row], tau[row], lam[row], w, w.b)
-            _matrix(s, held, lam[row], w)
+            _balance(s, q[row], tau[row], lam[row], w)
+            _matrix(s, held, lam[row], w, D)
             for i in range(n):
                 if held[i]:
-                    w.b[i] = 0.0
-            if not factor(w.K, w.order):
-                break
-            solve(w.K, w.order, w.b)
-            size = largest(w.b[:n])
+                    w.b[slot[i]] = 0.0
+            if not factor(w.K, w.order, s.near, s.far):
+                _matrix(s, held, lam[row], w, D)
+                if not factor_any(w.K, w.order):
+                    break
+            solve(w.K, w.order, s.near, s.far, s.left, w.b)
+            size = 0.0
+            for i in range(n):
+                size = max(size, abs(w.b[slot[i]]))
             cut = min(1.0, LONGEST_STEP / max(size, 1e-300))
             for i in range(n):
-                q[row, i] -= cut * w.b[i]
+                q[row, i] -= cut * w.b[slot[i]]
             for r in range(lam.shape[1]):
-                lam[row, r] -= cut * w.b[n + r]
+                lam[row, r] -= cut * w.b[slot[n + r]]
             if size <= TOLERANCE and largest(w.h) <= TOLERANCE:
                 status[row] = _OK
                 break
             if not np.isfinite(size):
                 break
-        _balance(s, q[row], tau[row], lam[row], w, w.b)
+        _balance(s, q[row], tau[row], lam[row], w)
         for i in range(n):
-            needed[row, i] = -w.b[i] if held[i] else 0.0
+            needed[row, i] = -w.b[slot[i]] if held[i] else 0.0

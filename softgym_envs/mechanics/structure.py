@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..core.errors import OptionError, StructureError
 from ..core.simulator import Array, check_number
+from .elimination import eliminate
 from .tree import WORLD, Body, Frame, Joint, Pin, Tree, Value, Weld
 
 Places = NDArray[np.int64]
@@ -64,6 +65,14 @@ class Structure(NamedTuple):
     """(nc, 9) rotation of the first frame in its joint's frame."""
     actuated: Places
     """(nu,) joint of a control."""
+    slot: NDArray[np.uint64]
+    """(n + m,) where coordinates and constraint rows stand in a step's matrix; see `elimination`, as for the rest."""
+    near: NDArray[np.uint64]
+    """(n + m,)"""
+    far: NDArray[np.uint64]
+    """(n + m,)"""
+    left: NDArray[np.uint64]
+    """(n + m,)"""
 
 
 def compile_tree(tree: Tree, constants: Sequence[str], dt: float, *, force_split: str = "left") -> Structure:
@@ -91,7 +100,8 @@ def compile_tree(tree: Tree, constants: Sequence[str], dt: float, *, force_split
     ride = _rides(tree)
     base, place = _values(tree, ride, list(constants))
     parts: dict[str, Any] = {**_joints(tree, ride), **_bodies(tree, ride), **_ends(tree, ride)}
-    return Structure(dt=float(dt), early=SPLITS[force_split], base=base, place=place, **parts)
+    order = eliminate(parts["parent"], parts["row"], parts["ends"])
+    return Structure(dt=float(dt), early=SPLITS[force_split], base=base, place=place, **parts, **order._asdict())
 
 
 class Ride(NamedTuple):

@@ -58,6 +58,16 @@ def rotate(R, a):
 
 
 @inner
+def rotate_back(R, a):
+    """A transposed matrix times a vector."""
+    return (
+        R[0] * a[0] + R[3] * a[1] + R[6] * a[2],
+        R[1] * a[0] + R[4] * a[1] + R[7] * a[2],
+        R[2] * a[0] + R[5] * a[1] + R[8] * a[2],
+    )
+
+
+@inner
 def times(A, B):
     """Product of two matrices."""
     x = rotate(A, (B[0], B[3], B[6]))
