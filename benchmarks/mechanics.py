@@ -1,7 +1,10 @@
-"""Speed of the tree mechanics beside CasADi, on the loop on Baxter's arm: 31 coordinates, 12 constraints, dt 0.01 s.
+"""Speed of the tree mechanics beside CasADi and MuJoCo, on the loop on Baxter's arm: 31 coordinates, 12 constraints, dt 0.01 s.
 
-One process, one thread, times of this thread's processor (other load does not count, but slows it). Both sides solve the same
-equations, and their states are compared. CasADi: SX, interpreted, `rootfinder("newton")` with its own derivatives.
+One process, times of its processors (other load does not count, but slows them). CasADi solves the same equations, and its
+states are compared: SX, interpreted, `rootfinder("newton")` with its own derivatives. MuJoCo moves the room's twin for the same
+50 ms of random torques, in steps of 2 ms, the coarsest that it bears (ours: 10 ms). Control steps of `LoopReach-v0` (50 ms,
+random actions) are made with Gymnasium and hold all that an agent waits for but the resets; those of rows are per row, on one
+core.
 """
 
 from __future__ import annotations
@@ -10,15 +13,21 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import casadi as ca
+import gymnasium as gym
 import numpy as np
 import tyro
 
 from softgym_envs.core.files import write_atomically
+from softgym_envs.core.simulator import Simulator
+from softgym_envs.loop.build import held
+from softgym_envs.loop.dynamics import LoopSimulator
 from softgym_envs.loop.model import ARM, CONSTANTS, LoopModel
+from softgym_envs.loop.mujoco import LONGEST_DT, LoopTwin
 from softgym_envs.mechanics import Mechanism
 from softgym_envs.mechanics.symbolic import step_equations
 
@@ -38,6 +47,10 @@ class Args:
     """Rows of CasADi's motion: it is slow."""
     rounds: int = 5
     """Repetitions; the median counts."""
+    env_steps: int = 200
+    """Control steps of the environments, per repetition."""
+    rows: int = 256
+    """Of the batched environment."""
     out: Path | None = None
     """Where the numbers go, as JSON."""
 
@@ -48,12 +61,13 @@ class Row:
 
     what: str
     ours: float
-    casadi: float | None
+    casadi: float | None = None
+    mujoco: float | None = None
 
     def __str__(self) -> str:
-        if self.casadi is None:
-            return f"{self.what:<44} {self.ours * 1e6:10.1f} us"
-        return f"{self.what:<44} {self.ours * 1e6:10.1f} us {self.casadi * 1e6:12.1f} us {self.casadi / self.ours:8.1f} x"
+        others = (("CasADi", self.casadi), ("MuJoCo", self.mujoco))
+        beside = [f"   {name} {its * 1e6:.1f} us, {its / self.ours:.1f} x" for name, its in others if its is not None]
+        return f"{self.what:<44} {self.ours * 1e6:10.1f} us" + "".join(beside)
 
 
 def seconds(work: Callable[[], object], rounds: int) -> float:
@@ -61,9 +75,9 @@ def seconds(work: Callable[[], object], rounds: int) -> float:
     work()
     times = []
     for _ in range(rounds):
-        begin = time.thread_time()
+        begin = time.process_time()
         work()
-        times.append(time.thread_time() - begin)
+        times.append(time.process_time() - begin)
     return float(np.median(times))
 
 
@@ -135,10 +149,48 @@ def compare(case: Case, args: Args) -> list[Row]:
     ]
 
 
+def stepped(world: Simulator, pairs: list[Any], substeps: int) -> None:
+    """One control step from each of many states."""
+    for pair in pairs:
+        world.step(*pair, substeps=substeps)
+
+
+def environments(args: Args) -> list[Row]:
+    """50 ms of motion in both worlds, and control steps of the environment, alone and in rows."""
+    single: Any = gym.make("softgym_envs:LoopReach-v0").unwrapped
+    rng = np.random.default_rng(0)
+    single.reset(seed=0)
+    actions = rng.uniform(-1.0, 1.0, (args.env_steps, len(ARM))).astype(np.float32)
+    states, controls = [], []
+    for action in actions:
+        states.append(single.state)
+        controls.append(single.task.scale_action(action[None].astype(np.float64)))
+        single.step(action)
+    model = held(LoopModel(args.links))
+    worlds: tuple[tuple[Simulator, int], ...] = (
+        (LoopSimulator(model), 5),
+        (LoopTwin(model, dt=LONGEST_DT), round(0.05 / LONGEST_DT)),
+    )
+    moved = []
+    for world, substeps in worlds:
+        pairs = [(state[None], control) for state, control in zip(states, controls, strict=True)]
+        moved.append(seconds(partial(stepped, world, pairs, substeps), args.rounds))
+    alone = seconds(lambda: [single.step(action) for action in actions], args.rounds)
+    batch = gym.make_vec("softgym_envs:LoopReach-v0", num_envs=args.rows)
+    batch.reset(seed=0)
+    many, few = rng.uniform(-1.0, 1.0, (args.rows, len(ARM))).astype(np.float32), max(args.env_steps // 20, 1)
+    together = seconds(lambda: [batch.step(many) for _ in range(few)], args.rounds)
+    count = args.env_steps
+    return [
+        Row("50 ms of motion", moved[0] / count, mujoco=moved[1] / count),
+        Row(f"control step, physics {moved[0] / alone:.0%} of it", alone / count),
+        Row(f"control step of one of {args.rows} rows", together / few / args.rows),
+    ]
+
+
 def main(args: Args) -> None:
     """Measure and print."""
-    rows = compare(Case(args.links, args.steps), args)
-    print(f"{'':<44} {'ours':>13} {'CasADi':>15} {'ratio':>10}")
+    rows = [*compare(Case(args.links, args.steps), args), *environments(args)]
     for row in rows:
         print(row)
     if args.out is not None:

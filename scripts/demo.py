@@ -90,7 +90,7 @@ def identified(case: RoomCase, rng: np.random.Generator, out: Path, begin: float
 def planned(case: RoomCase, args: Args, parameters: Parameters, rng: np.random.Generator) -> Plan:
     """The cheapest of some plans in the identified engine."""
     engine, start = case.native(), case.starts(np.random.default_rng(args.seed), 1)[0]
-    options = ILQGOptions(max_iterations=args.iterations, trust=0.3, difference_step=1e-2)
+    options = ILQGOptions(max_iterations=args.iterations, trust=0.3, difference_step=case.scenario.difference_step)
     plans = [
         plan_ilqg(
             engine, case.cost(engine), start, controls=random_controls(engine, args.horizon, rng=rng, amplitude=0.5, knots=10),

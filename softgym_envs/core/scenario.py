@@ -111,5 +111,8 @@ class Scenario:
     """Added to the first policy."""
     first_residual: Callable[[np.random.Generator], Array] | None = None
     """Weights to start from, where the engine has a correction of its own; None: a correction around the engine is learned."""
+    difference_step: float | None = 1e-2
+    """Width of the differences that the demo's iLQG takes [the unit of each tangent coordinate]; None: derivatives of the
+    engine's own, as closed chains need, whose coordinates cannot move one by one."""
     hint: str = "goal"
     """What the target is in a picture: "goal" or "velocity"."""

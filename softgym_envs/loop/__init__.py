@@ -21,8 +21,11 @@ ROOM = Room(
     picture="softgym_envs.loop.picture:PICTURE",
     recipe="softgym_envs.loop.recipe:RECIPE",
     soak="softgym_envs.loop.soak:CASES",
+    study="softgym_envs.loop.study:STUDY",
+    learning="softgym_envs.loop.learning:LEARNING",
+    objectives={"reach": "softgym_envs.loop.study:REACH", "bend": "softgym_envs.loop.study:BEND"},
     controllers="softgym_envs.loop.controllers:CONTROLLERS",
-    free_structure=("start", "servo_stiffness", "servo_damping", "command_margin"),
+    free_structure=("start", "servo_stiffness", "servo_damping", "command_margin", "command_limit"),
 )
 
 __all__ = ["ROOM"]

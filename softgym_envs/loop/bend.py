@@ -97,7 +97,7 @@ class LoopBend(BaseTask):
         start, step = np.array(self.model.start), 1e-6
         R, p = self._hand(start[None])
         turned, moved = self._hand(start + step * np.eye(len(ARM)))
-        slopes = np.concatenate([(moved - p) / step, _rotation_vector(turned @ R[0].T) / step], axis=1).T
+        slopes = np.concatenate([(moved - p) / step, rotation_vector(turned @ R[0].T) / step], axis=1).T
         wanted = np.zeros((6, 4))
         wanted[[2, 0, 1, 5], [0, 1, 2, 3]] = 1.0
         return np.asarray(np.linalg.pinv(slopes, rcond=1e-3) @ wanted)
@@ -120,7 +120,7 @@ class LoopBend(BaseTask):
         R, p = self._hand(np.concatenate([arm, self.profile(context), self.profile(context, AHEAD)]))
         R, p = R.reshape(3, len(arm), 3, 3), p.reshape(3, len(arm), 3)
         turns = (R[1:, :, :, None, :] * R[:-1, :, None, :, :]).sum(axis=4)  # R1 R0'
-        return np.concatenate([p[1] - p[0], _rotation_vector(turns[0]), p[2] - p[1], _rotation_vector(turns[1])], axis=1)
+        return np.concatenate([p[1] - p[0], rotation_vector(turns[0]), p[2] - p[1], rotation_vector(turns[1])], axis=1)
 
     # --- As a task ----------------------------------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ class LoopBend(BaseTask):
         return {"goal": self._hand(self.profile(context[None]))[1][0]}
 
 
-def _rotation_vector(R: Array) -> Array:
+def rotation_vector(R: Array) -> Array:
     """Rotation vectors (B, 3) of rotations (B, 3, 3) by less than half a turn."""
     axis = 0.5 * np.stack([R[:, 2, 1] - R[:, 1, 2], R[:, 0, 2] - R[:, 2, 0], R[:, 1, 0] - R[:, 0, 1]], axis=1)
     sine = np.sqrt((axis**2).sum(axis=1))

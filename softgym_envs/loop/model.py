@@ -77,6 +77,8 @@ class LoopModel:
     """[rad] Commands may exceed the motors' efforts by what the controller's springs pull at this angle."""
     own_arm: Tree | None = None
     """A laboratory's own arm: joints `ARM`, frame H on a body "gripper"; None: Baxter's. See `loop_file.read_model`."""
+    command_limit: tuple[float, ...] = ()
+    """(7,) If given, controls are torques beyond those that hold the start, up to this [N m]; (): whole torques."""
     control_names = ARM
     control_units = ("N m",) * 7
 
@@ -87,8 +89,10 @@ class LoopModel:
             raise StructureError(f"start has {len(self.start)} angles, expected {len(ARM)}")
         if len(self.servo_stiffness) != len(ARM):
             raise StructureError(f"servo_stiffness has {len(self.servo_stiffness)} numbers, expected {len(ARM)}")
-        for value in (*self.servo_stiffness, self.servo_damping, self.command_margin):
-            check_number("servo_stiffness, servo_damping and command_margin", value, low=0.0)
+        if len(self.command_limit) not in (0, len(ARM)):
+            raise StructureError(f"command_limit has {len(self.command_limit)} numbers, expected none or {len(ARM)}")
+        for value in (*self.servo_stiffness, self.servo_damping, self.command_margin, *self.command_limit):
+            check_number("servo_stiffness, servo_damping, command_margin and command_limit", value, low=0.0)
         for name in ("radius", "mass", "tube_radius"):
             check_number(name, getattr(self, name), positive=True)
         if self.own_arm is not None:
@@ -147,8 +151,9 @@ class LoopModel:
 
     @cached_property
     def _added(self) -> Array:
-        """What the model adds to constants: its controller's damping, and the clamp's place."""
-        return np.array([*(0.0,) * 4, self.servo_damping, *(0.0,) * len(ARM), *self.clamp, 0.0])
+        """What the model adds to constants: its controller's damping, what holds the start, and the clamp's place."""
+        added = replace(self, command_limit=()).hold if self.command_limit else np.zeros(len(ARM))
+        return np.array([*(0.0,) * 4, self.servo_damping, *added, *self.clamp, 0.0])
 
     # --- As a simulator's structure -----------------------------------------------------------------------------------
 
@@ -174,9 +179,10 @@ class LoopModel:
 
     @cached_property
     def control_bounds(self) -> tuple[Array, Array]:
-        """What the motors can do, and `command_margin`, each (7,) [N m]."""
+        """What the motors can do, or `command_limit`, and `command_margin`, each (7,) [N m]."""
         joints = {joint.name: joint for joint in self.arm.joints}
-        effort = np.array([joints[name].effort for name in ARM]) + self.command_margin * np.array(self.servo_stiffness)
+        effort = np.array(self.command_limit or [joints[name].effort for name in ARM])
+        effort += self.command_margin * np.array(self.servo_stiffness)
         return -effort, effort
 
     @cached_property

@@ -105,13 +105,13 @@ def solve(A, order, near, far, left, b):
             total += A[i, j] * b[j]
         b[i] -= total
     for k in range(ONE, n + ONE):
-        i = n - k
+        r = n - k
         total = 0.0
-        for j in range(i + ONE, n if whole else near[i]):
-            total += A[i, j] * b[j]
-        for j in range(n if whole else far[i], n):
-            total += A[i, j] * b[j]
-        b[i] = (b[i] - total) / A[i, i]
+        for j in range(r + ONE, n if whole else near[r]):
+            total += A[r, j] * b[j]
+        for j in range(n if whole else far[r], n):
+            total += A[r, j] * b[j]
+        b[r] = (b[r] - total) / A[r, r]
 
 
 @inner
