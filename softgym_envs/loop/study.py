@@ -17,7 +17,8 @@ from ..core.objective import Objective
 from ..core.parameters import Parameters
 from ..core.scenario import Scenario, Scene
 from ..core.simulator import Array, Simulator
-from .bend import KEPT, LEVER, PERIOD, TIME, LoopBend, rotation_vector
+from ..core.task import Start
+from .bend import LEVER, PERIOD, TIME, LoopBend, rotation_vector
 from .build import held
 from .model import ARM, LoopModel
 from .tasks import INCREMENT, LoopReach, rest_under
@@ -26,8 +27,8 @@ DT = 0.002
 """[s]"""
 FAR = 0.8
 """Of the action that reaches the goal."""
-BENT = (0.03, 0.05, -0.05, 0.2)
-"""Stretch, bend along x and y [m], twist [rad] of LoopBend's goal."""
+SEED = 7
+"""Of the goals."""
 SPREAD = 0.2
 """Starts rest under actions of up to this."""
 
@@ -56,25 +57,30 @@ REACH = Objective(middle, weights=(100.0,) * 3, control_weight=0.002)
 BEND = Objective(hand, weights=(100.0,) * 6, control_weight=0.002)
 
 
-def reach_scene() -> Scene:
-    """A goal that a constant action reaches with the truth's constants, 6 cm or more from the start."""
-    model, rng = commanded(), np.random.default_rng(7)
+def reach_goal(model: LoopModel, rng: np.random.Generator) -> Array:
+    """A goal (3,) that a constant action reaches with the default constants, 6 cm or more from the start."""
     first = middle(model, model.rest_state()[None])[0]
     while True:
         q, good = _rest(model, rng.uniform(-FAR, FAR, (1, len(ARM))), model.defaults[None])
         goal = middle(model, q)[0]
         if good[0] and np.linalg.norm(goal - first) >= LoopReach.goal_distance:
-            return Scene(model, goal)
+            return np.asarray(goal)
 
 
-def bend_scene() -> Scene:
-    """The far end of a profile of LoopBend."""
-    model = commanded()
-    task, context = LoopBend(model), np.zeros((1, KEPT + 1))
-    context[0, :4], context[0, PERIOD], context[0, TIME] = BENT, 4.0, 2.0
+def bend_goal(model: LoopModel, rng: np.random.Generator) -> Array:
+    """The far end (6,) of a profile as LoopBend draws it."""
+    task = LoopBend(model)
+    _, context = task.reset(Start([rng], {}, {}, lambda state, control, seconds: state))
+    context[:, TIME] = 0.5 * context[:, PERIOD]
     q = np.zeros((1, model.n))
     q[:, : len(ARM)] = task.profile(context)
-    return Scene(model, hand(model, q)[0])
+    return np.asarray(hand(model, q)[0])
+
+
+def scene(goal: Callable[[LoopModel, np.random.Generator], Array]) -> Scene:
+    """The robot, and a goal that is always the same one."""
+    model = commanded()
+    return Scene(model, goal(model, np.random.default_rng(SEED)))
 
 
 def _rest(model: LoopModel, action: Array, columns: Array) -> tuple[Array, Any]:
@@ -101,7 +107,9 @@ def off_goal(feature: Callable[[Any, Array], Array], model: LoopModel, target: A
 _SHARED: dict[str, Any] = {"starts": starts, "dt": DT, "difference_step": None}
 
 STUDY = {
-    "LoopReach-v0": Scenario("reach", reach_scene, measure=partial(off_goal, middle), **_SHARED),
-    "LoopBend-v0": Scenario("bend", bend_scene, measure=partial(off_goal, hand), recorded="LoopReach-v0", **_SHARED),
+    "LoopReach-v0": Scenario("reach", partial(scene, reach_goal), measure=partial(off_goal, middle), **_SHARED),
+    "LoopBend-v0": Scenario(
+        "bend", partial(scene, bend_goal), measure=partial(off_goal, hand), recorded="LoopReach-v0", **_SHARED
+    ),
 }
 """Both are recorded alike: a manipulation of the loop."""
