@@ -192,3 +192,14 @@ def test_identification_on_the_twin_predicts_what_it_has_not_seen():
         states, _ = simulator.rollout(test.values[starts], controls, parameters, substeps=test.substeps)
         errors.append(float(np.sqrt(((states[:, -1, 0] - test.values[starts + 50, 0]) ** 2).mean())))
     assert errors[1] < 0.7 * errors[0], errors
+
+
+def test_hard_twins_are_other_arms():
+    controls = np.tile([0.2, 0.05], (1, 30, 1))
+    ends = []
+    for level in range(4):
+        twin = ElbowTwin(level=level, seed=3)
+        states, status = twin.rollout(twin.initial_state(), controls, substeps=20)
+        assert status[0] == 0
+        ends.append(float(states[0, -1, 0]))
+    assert len({round(end, 4) for end in ends}) == 4

@@ -20,6 +20,7 @@ from functools import cached_property
 import mujoco
 import numpy as np
 
+from ..core.hard import TRANSMISSION, Effect, Ladder
 from ..core.mujoco_engine import MujocoEngine, MujocoTwin
 from ..core.simulator import Array, check_number
 from .elbow import DAMPING, FALL, GRAVITY, LOAD, RISE, STOP_STIFFNESS
@@ -31,6 +32,19 @@ LMIN, LMAX, FPMAX, FVMAX = 0.332, 1.663, 0.742, 1.592
 """Shapes of MuJoCo's curves; see the module docstring."""
 SMOOTH = 0.1
 """Width over which activation turns to deactivation [-]."""
+LARGEST = 0.024
+"""[m] Of a wrapping radius: the triceps is attached at 0.0242 m from the axis."""
+LADDER = Ladder(
+    (
+        *TRANSMISSION,
+        Effect("force_spread", "-", (0.05, 0.15, 0.25), "maximal force of every muscle, plus or minus this share"),
+        Effect("length_spread", "-", (0.005, 0.02, 0.03), "optimal and slack length of every muscle, plus or minus this share"),
+        Effect("radius_spread", "-", (0.02, 0.1, 0.15), "wrapping radius of every muscle, plus or minus this share"),
+        Effect("dry_friction", "N m", (0.0, 0.1, 0.3), "Coulomb friction of the elbow"),
+        Effect("held", "kg", (0.0, 0.1, 0.3), "what the hand carries beyond the payload"),
+    )
+)
+"""How the arm is unlike its drawing; see `core.hard`."""
 RANGE = (0.5, 1.5)
 """Fibre lengths that stand for MuJoCo's two given lengths of a tendon."""
 
@@ -50,6 +64,7 @@ class ElbowTwin(MujocoTwin):
 
     room = "arm"
     parameters_class = ElbowParameters
+    ladder = LADDER
 
     model: ElbowModel = field(default_factory=ElbowModel)
     """Structure."""
@@ -64,7 +79,22 @@ class ElbowTwin(MujocoTwin):
         """Batched stepping."""
         compiled = mujoco.MjModel.from_xml_string(self._xml())
         index = np.arange(4)  # angle, speed, activations
-        return MujocoEngine(compiled, nx=self.nx, nu=self.nu, state_index=index, write_constants=_write)
+        return MujocoEngine(compiled, nx=self.nx, nu=self.nu, state_index=index, write_constants=self._write)
+
+    def _write(self, compiled: mujoco.MjModel, row: Array) -> None:
+        """One row of constants into a compiled model, and the effects of a hard twin."""
+        compiled.dof_damping[0] = row[DAMPING]
+        compiled.dof_frictionloss[0] = self.amount("dry_friction")
+        compiled.body_mass[compiled.body("load").id] = row[LOAD] + self.amount("held")
+        stronger, wider = 1.0 + self.spread("force_spread", 2), 1.0 + self.spread("radius_spread", 2)
+        longer = 1.0 + self.spread("length_spread", 4).reshape(2, 2)
+        for i, name in enumerate(MUSCLES):
+            force, optimal, slack, radius = row[4 * i : 4 * i + 4]
+            k = compiled.actuator(name).id
+            compiled.actuator_gainprm[k, 2] = compiled.actuator_biasprm[k, 2] = force * stronger[i]
+            compiled.actuator_lengthrange[k] = slack * longer[i, 0] + np.array(RANGE) * optimal * longer[i, 1]
+            compiled.actuator_dynprm[k, :2] = row[RISE], row[FALL]
+            compiled.geom_size[compiled.geom(name).id, 0] = min(radius * wider[i], LARGEST)
 
     def _xml(self) -> str:
         """The world; numbers that are constants are written later."""
@@ -98,19 +128,6 @@ class ElbowTwin(MujocoTwin):
 <body name="load" pos="{_text(grip)}"><inertial pos="0 0 0" mass="1" diaginertia="1e-9 1e-9 1e-9"/></body></body></worldbody>
 <tendon>{"".join(tendons)}<fixed name="stops" stiffness="{STOP_STIFFNESS}" springlength="{lower} {upper}">
 <joint joint="{JOINT}" coef="1"/></fixed></tendon><actuator>{"".join(actuators)}</actuator></mujoco>"""
-
-
-def _write(compiled: mujoco.MjModel, row: Array) -> None:
-    """One row of constants into a compiled model."""
-    compiled.dof_damping[0] = row[DAMPING]
-    compiled.body_mass[compiled.body("load").id] = row[LOAD]
-    for i, name in enumerate(MUSCLES):
-        force, optimal, slack, radius = row[4 * i : 4 * i + 4]
-        k = compiled.actuator(name).id
-        compiled.actuator_gainprm[k, 2] = compiled.actuator_biasprm[k, 2] = force
-        compiled.actuator_lengthrange[k] = slack + np.array(RANGE) * optimal
-        compiled.actuator_dynprm[k, :2] = row[RISE], row[FALL]
-        compiled.geom_size[compiled.geom(name).id, 0] = radius
 
 
 def _text(values: Array | tuple[float, ...] | list[float]) -> str:
