@@ -49,16 +49,18 @@ class Args:
     """Physics step [s]; none: the room's own, or a whole part of a frame."""
     fps: float | None = None
     """Frames per second of the camera, where the times of the recording say it too roughly."""
+    files: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
+    """Recordings: .h5 (any number of trajectories each) or .csv; or after --data."""
     data: tuple[Path, ...] = ()
-    """Recordings: .h5 (any number of trajectories each) or .csv."""
+    """More recordings."""
     stage: str | None = None
     """Stage of the room's recipe; none: all of them if the recordings say which experiment they are of, else the one for a
     laboratory's recordings."""
     free: tuple[str, ...] = ()
     """Constants to identify; none: the stage's."""
     method: str | None = None
-    """How: one_step, multiple_shooting, single_shooting, adam, cma_es, mpec (through complementarity) or simultaneous (states
-    and constants in one nonlinear program); none: the stage's."""
+    """How: one_step, multiple_shooting, single_shooting, adam, cma_es, mpec (through complementarity), simultaneous (states
+    and constants in one nonlinear program) or innovations (a recording that the model follows); none: the stage's."""
     segment_steps: int | None = None
     """Rows per segment of multiple_shooting."""
     start: Path | None = None
@@ -72,8 +74,8 @@ class Args:
     meters_per_pixel: float | None = None
     """Scale of tracked points in pixels."""
     noise: dict[str, float] = field(default_factory=dict)
-    """Known standard deviation per column [SI], as name value pairs; none: estimated, for mpec and simultaneous from third
-    differences."""
+    """Known standard deviation per column [SI], as name value pairs (control:name of a control); none: estimated, for mpec,
+    simultaneous and innovations from third differences."""
     free_initial: bool | None = None
     """Estimate the states at the start of segments; none: where they are measured in part."""
     free_motion: bool = False
@@ -103,9 +105,9 @@ def read(args: Args) -> tuple[Trajectory, ...]:
         FileFormatError: A file cannot be read.
         DataError: Its controls do not fit it.
     """
-    if not args.data:
-        raise OptionError("no recordings are given; name files after --data")
-    found = read_recordings(args.data, meters_per_pixel=args.meters_per_pixel)
+    if not (*args.files, *args.data):
+        raise OptionError("no recordings are given; name files after the robot's name, or after --data")
+    found = read_recordings((*args.files, *args.data), meters_per_pixel=args.meters_per_pixel)
     if args.controls is None:
         return found
     given = read_csv(args.controls)

@@ -22,6 +22,7 @@ from .methods import METHODS, Method
 from .methods.adam import AdamOptions, adam
 from .methods.evolution import EvolutionOptions, cma_es
 from .methods.horizon import HorizonOptions, HorizonResult, moving_horizon
+from .methods.innovations import InnovationOptions, innovations
 from .methods.mpec import MpecOptions, mpec
 from .methods.particle import FilterResult, ParticleOptions, bootstrap_filter
 from .methods.progressive import RecipeResult, StageResult, run_recipe
@@ -42,6 +43,7 @@ __all__ = [
     "HorizonError",
     "HorizonOptions",
     "HorizonResult",
+    "InnovationOptions",
     "IterLog",
     "JointParameters",
     "LevenbergOptions",
@@ -61,6 +63,7 @@ __all__ = [
     "bootstrap_filter",
     "cma_es",
     "fit_residual",
+    "innovations",
     "load_distribution",
     "moving_horizon",
     "mpec",

@@ -10,7 +10,8 @@ from softgym_envs.core.errors import OptionError, ShapeError, StructureError
 from softgym_envs.loop.dynamics import LoopSimulator
 from softgym_envs.loop.manipulation import STIFF, Recording, record, reference
 from softgym_envs.loop.model import ARM, CONSTANTS, LoopModel
-from softgym_envs.loop.recipe import HAND, RECIPE, first_state, followed, held
+from softgym_envs.loop.recipe import HAND, PAPER, RECIPE, first_state, followed
+from softgym_envs.loop.tracking import held
 from softgym_envs.mechanics import Mechanism
 from softgym_envs.mechanics.following import Following, LogFit
 from sysid import run_recipe
@@ -186,8 +187,9 @@ def test_springs_that_pull_to_the_recorded_angles_add_nothing_where_the_model_mo
     np.testing.assert_allclose(RECIPE.measurement(simulator, recording.names).function(states)[0], recording.values, atol=1e-9)
 
 
-def test_recipe_finds_the_truth():
-    fits = run_recipe(replace(RECIPE, stages=RECIPE.stages[:1]), LoopSimulator(), manipulated())
+def test_the_papers_cost_finds_the_truth_through_the_same_door():
+    stage = replace(PAPER, experiment="manipulation")
+    fits = run_recipe(RECIPE, LoopSimulator(), manipulated(), stages=(stage,))
     found = [getattr(fits.parameters, name) for name in STIFFNESS]
     np.testing.assert_allclose(found, TRUTH[:2], rtol=1e-6)
     assert "2 of 2 constants identified" in fits.verdict

@@ -114,7 +114,7 @@ class LoopSimulator(NumbaSimulator):
         dx = cotangent[:, 0] * np.repeat([0.0, 1.0], n) + np.einsum("bnx,bn->bx", by_state, dp)
         dx[:, :n] += dq
         du = found.controls.reshape(len(state), -1, K, self.nu).sum(axis=2)
-        dc = (found.constants + np.einsum("bnp,bn->bp", by_constant, dp)) * SIGNS
+        dc = _padded((found.constants + np.einsum("bnp,bn->bp", by_constant, dp)) * SIGNS, constants.shape[1])
         for gradient in (dx, du, dc):
             gradient[status != 0] = np.nan
         return Gradient(states, status, dx, du, dc)
@@ -133,4 +133,9 @@ class LoopSimulator(NumbaSimulator):
 
     def _linearize(self, state: Array, control: Array, constants: Array, substeps: int) -> Linearization:
         A, B, C = super()._linearize(state, control, constants, substeps)
-        return Linearization(A, B, C * SIGNS)
+        return Linearization(A, B, _padded(C * SIGNS, constants.shape[1]))
+
+
+def _padded(slopes: Array, count: int) -> Array:
+    """Slopes (..., P) by the tree's constants with zeros for those that only recordings have, (..., count)."""
+    return np.concatenate([slopes, np.zeros((*slopes.shape[:-1], count - slopes.shape[-1]))], axis=-1)

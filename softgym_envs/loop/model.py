@@ -146,8 +146,8 @@ class LoopModel:
         return np.asarray(self.tree_constants(LoopParameters().to_matrix(1))[0])
 
     def tree_constants(self, constants: Array) -> Array:
-        """Values of `CONSTANTS` (B, P) for `LoopParameters` (B, P): those give the clamp's shift, and gravity downwards."""
-        return constants * SIGNS + self._added
+        """Values of `CONSTANTS` (B, P) for `LoopParameters` (B, P + 1): those give the clamp's shift, and gravity downwards."""
+        return constants[:, : len(CONSTANTS)] * SIGNS + self._added
 
     @cached_property
     def _added(self) -> Array:

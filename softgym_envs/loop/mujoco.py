@@ -14,6 +14,7 @@ Jacobian is dense by option.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -24,8 +25,10 @@ import numpy as np
 from ..core.errors import OptionError, StructureError
 from ..core.mujoco_engine import MujocoEngine, MujocoTwin
 from ..core.simulator import Array, check_number
+from ..core.trajectory import Trajectory
 from ..mechanics.structure import rotation
 from ..mechanics.tree import Joint, Tree, Value, Weld
+from .hard import LADDER, flawed, harden, sensed
 from .model import CONSTANTS, LoopModel
 from .parameters import LoopParameters
 
@@ -50,6 +53,7 @@ class LoopTwin(MujocoTwin):
 
     room = "loop"
     parameters_class = LoopParameters
+    ladder = LADDER
 
     model: LoopModel = field(default_factory=LoopModel)
     """Structure."""
@@ -65,41 +69,50 @@ class LoopTwin(MujocoTwin):
     @cached_property
     def engine(self) -> MujocoEngine:
         """Batched stepping."""
-        compiled = _spec(self.model.tree, self.dt).compile()
+        compiled = spec_of(self.model.tree, self.dt).compile()
         names = [compiled.joint(i).name for i in range(compiled.njnt)]
         order = np.array([self.model.tree.coordinates.index(name) for name in names])
         index = np.concatenate([order, self.model.n + order])
         return MujocoEngine(compiled, nx=self.nx, nu=self.nu, state_index=index, write_constants=self._write_constants)
 
     def _write_constants(self, mj: mujoco.MjModel, row: Array) -> None:
-        values = dict(zip(CONSTANTS, self.model.tree_constants(row[None])[0].tolist(), strict=True))
-        tree = self.model.tree
+        values = self.model.tree_constants(flawed(self, row)[None])[0].tolist()
+        write_tree(mj, self.model.tree, dict(zip(CONSTANTS, values, strict=True)))
+        harden(self, mj)
 
-        def number(value: Value) -> float:
-            return values[value] if isinstance(value, str) else value
-
-        mj.opt.gravity[:] = [number(value) for value in tree.gravity]
-        for joint in tree.moving:
-            k = mj.joint(joint.name).id  # hinges only: joint, angle and speed have one number
-            mj.jnt_stiffness[k], mj.qpos_spring[k] = number(joint.stiffness), number(joint.rest)
-            mj.dof_damping[k] = number(joint.damping)
-            if joint.name in tree.actuated:
-                mj.actuator_biasprm[mj.actuator(joint.name).id, 0] = number(joint.offset)
-        for body in tree.bodies:
-            if body.mass > 0:
-                k = mj.body(body.name).id
-                scale = number(body.scale)
-                mj.body_mass[k] *= scale
-                mj.body_inertia[k] *= scale
-        for weld in tree.constraints:
-            assert isinstance(weld, Weld)
-            k = mj.site(weld.name).id
-            turn = rotation([number(value) for value in weld.rpy])
-            mj.site_pos[k] = [number(value) for value in weld.xyz]
-            mujoco.mju_mat2Quat(mj.site_quat[k], turn.ravel())
+    def sensed(self, recording: Trajectory, rng: np.random.Generator) -> Trajectory:
+        """What the arm's sensors make of a recording of its angles and torques."""
+        return sensed(self, recording, rng)
 
 
-def _spec(tree: Tree, dt: float) -> mujoco.MjSpec:
+def write_tree(mj: mujoco.MjModel, tree: Tree, values: Mapping[str, float]) -> None:
+    """Write what the tree says into its MjModel, with these values of its constants."""
+
+    def number(value: Value) -> float:
+        return values[value] if isinstance(value, str) else value
+
+    mj.opt.gravity[:] = [number(value) for value in tree.gravity]
+    for joint in tree.moving:
+        k = mj.joint(joint.name).id  # hinges only: joint, angle and speed have one number
+        mj.jnt_stiffness[k], mj.qpos_spring[k] = number(joint.stiffness), number(joint.rest)
+        mj.dof_damping[k] = number(joint.damping)
+        if joint.name in tree.actuated:
+            mj.actuator_biasprm[mj.actuator(joint.name).id, 0] = number(joint.offset)
+    for body in tree.bodies:
+        if body.mass > 0:
+            k = mj.body(body.name).id
+            scale = number(body.scale)
+            mj.body_mass[k] *= scale
+            mj.body_inertia[k] *= scale
+    for weld in tree.constraints:
+        assert isinstance(weld, Weld)
+        k = mj.site(weld.name).id
+        turn = rotation([number(value) for value in weld.rpy])
+        mj.site_pos[k] = [number(value) for value in weld.xyz]
+        mujoco.mju_mat2Quat(mj.site_quat[k], turn.ravel())
+
+
+def spec_of(tree: Tree, dt: float) -> mujoco.MjSpec:
     """The tree in MuJoCo; numbers that are constants are written later."""
     spec = mujoco.MjSpec()
     option = spec.option
@@ -108,7 +121,7 @@ def _spec(tree: Tree, dt: float) -> mujoco.MjSpec:
     option.solver = mujoco.mjtSolver.mjSOL_NEWTON
     option.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
     bodies = {"world": spec.worldbody}
-    knees: dict[str, tuple[Any, Joint]] = {}
+    knees: dict[str, tuple[Any, tuple[Joint, ...]]] = {}
     for joint in tree.ordered:
         _add(bodies, knees, joint, tree)
     for frame in tree.frames:
@@ -128,17 +141,17 @@ def _spec(tree: Tree, dt: float) -> mujoco.MjSpec:
     return spec
 
 
-def _add(bodies: dict[str, Any], knees: dict[str, tuple[Any, Joint]], joint: Joint, tree: Tree) -> None:
-    """A joint and its body. A body without mass has one joint more, without placement: both are hinges of the next body."""
+def _add(bodies: dict[str, Any], knees: dict[str, tuple[Any, tuple[Joint, ...]]], joint: Joint, tree: Tree) -> None:
+    """A joint and its body. Bodies without mass have one joint more, without placement: all are hinges of the next body."""
     body = next(body for body in tree.bodies if body.name == joint.child)
     if joint.parent in knees:
-        made, first = knees[joint.parent]
-        hinges: tuple[Joint, ...] = (first, joint)
+        made, before = knees[joint.parent]
+        hinges = (*before, joint)
     else:
         made = bodies[joint.parent].add_body(pos=list(joint.xyz), quat=_quaternion(joint.rpy))
         hinges = (joint,) if joint.kind == "revolute" else ()
     if body.mass == 0 and joint.kind == "revolute":
-        knees[joint.child] = (made, joint)
+        knees[joint.child] = (made, hinges)
         return
     made.name, bodies[body.name] = body.name, made
     if body.mass > 0:
@@ -155,4 +168,4 @@ def _quaternion(rpy: Any) -> list[float]:
     return [float(value) for value in found]
 
 
-__all__ = ["LONGEST_DT", "LoopTwin"]
+__all__ = ["LONGEST_DT", "LoopTwin", "spec_of", "write_tree"]

@@ -18,7 +18,7 @@ _TURN = {
 
 @dataclass(frozen=True)
 class LoopParameters(Parameters):
-    """Shared by our engine and its twins; in the order of `model.CONSTANTS`."""
+    """Shared by our engine and its twins; in the order of `model.CONSTANTS`, and what only recordings have."""
 
     theta_stiffness: float = param(4.45252, unit="N m/rad", bounds=(0.05, 100.0), scale="log", source=_PAPER)
     psi_stiffness: float = param(0.96969, unit="N m/rad", bounds=(0.05, 100.0), scale="log", source=_PAPER)
@@ -41,3 +41,6 @@ class LoopParameters(Parameters):
     clamp_pitch: float = param(0.0, **_TURN)  # type: ignore[arg-type]
     clamp_yaw: float = param(0.0, **_TURN)  # type: ignore[arg-type]
     gravity: float = param(9.81, unit="m/s^2", bounds=(0.0, 30.0), source="Earth")
+    torque_delay: float = param(
+        0.0, unit="s", bounds=(-0.02, 0.1), source="of recorded torques behind angles (`tracking`); a simulation has none"
+    )

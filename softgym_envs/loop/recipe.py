@@ -1,19 +1,13 @@
-r"""How arm and loop are recorded and identified: torques and angles of a manipulation, followed under feedback.
+"""How arm and loop are recorded and identified: torques and angles of a manipulation, followed under feedback (`tracking`).
 
-An arm without a controller falls away from its recording. So the model is fitted with springs K that pull the arm to `start`,
-and with torques that make them pull to the recorded angles b instead, as eq. IV-C of [Caldwell2014] does:
-
-.. math:: u_k = T_k + K \bigl(\tfrac14 (b_{k-1} + 2 b_k + b_{k+1}) - b_{start}\bigr)
-
-Springs act at the midpoints of steps, hence these weights: where the model moves as recorded, nothing is added to T. What is
-compared are the hand's position, the paper's cost, and the angles. Legend: T control steps, nx state.
+Legend: T control steps, nx state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -22,69 +16,71 @@ from ..core.recipe import Experiment, Measurement, Recipe, Stage
 from ..core.simulator import Array
 from ..core.trajectory import Trajectory
 from .manipulation import SCALES, STIFF, STILL, reference
-from .model import ARM, LoopModel
+from .model import ARM, CLAMP, LoopModel
+from .tracking import HELD, PERIOD, TORQUES, held, named, pulled, tracker
 
 STIFFNESS = ("theta_stiffness", "psi_stiffness")
 OFFSETS = tuple(f"offset_{name}" for name in ARM)
 """Of the torque sensors: a nuisance that spoils the stiffness where it is not fitted with it."""
+DAMPING = ("loop_damping", "arm_damping")
 HAND = ("hand.x", "hand.y", "hand.z")
 """[m] Origin of frame H."""
-PERIOD = 0.01
-"""[s] Baxter's 100 Hz."""
 LONGEST = 20.0
 """[s]"""
-FOLLOW = tuple(0.5 * value for value in STIFF)
-"""[N m/rad] K."""
-MARGIN = 3.0
-"""[rad] Larger than any angle from the start."""
 GUESS = {"theta_stiffness": 5.0, "psi_stiffness": 5.0}
 """The paper's start."""
 
 
-def manipulation(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
+@runtime_checkable
+class Sensing(Protocol):
+    """A truth whose recordings are seen through its own sensors."""
+
+    def sensed(self, recording: Trajectory, rng: np.random.Generator) -> Trajectory:
+        """What they say."""
+        ...
+
+
+def manipulation(
+    truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None, period: float = PERIOD
+) -> Trajectory:
     """Angles and torques while the loop is stretched, bent and twisted; `rng` draws the phases of the sines.
 
-    The arm is held on its path by gains of 2 `STIFF`. Rows are 10 ms apart, and a physics step to whoever fits them, whatever
-    steps the truth takes.
+    The arm is held on its path by gains of 2 `STIFF`. Rows are `period` [s] apart, and a physics step to whoever fits them,
+    whatever steps the truth takes.
     """
-    model, substeps = truth.model, max(round(PERIOD / truth.dt), 1)
+    model, substeps = truth.model, max(round(period / truth.dt), 1)
     length, gains = max(steps // substeps, 2), 2 * np.array(STIFF)
     scale = SCALES[6 if model.links < 12 else 12]
     path = reference(model, length, dt=truth.dt * substeps, scale=scale, rng=rng)
     q, hold = model.relax(path[:1], model.tree_constants(truth.constants(parameters, 1)))
-    states, torques = np.zeros((length + 1, truth.nx)), np.empty((length, truth.nu))
-    states[0, : model.n] = q[0]
+    states, torques = truth.initial_state(length + 1), np.empty((length, truth.nu))
+    if not truth.extra_fields:  # a world of its own has a rest of its own
+        states[0, : model.n] = q[0]
     for k in range(length):
         torques[k] = hold[0] + gains * (path[k] - states[k, : len(ARM)])
         found, _ = truth.rollout(states[k][None], torques[k][None, None], parameters, substeps=substeps)
         states[k + 1] = found[0, -1]
-    return Trajectory.from_rollout(truth, states, torques, substeps=substeps).select(ARM).for_timestep(PERIOD)
-
-
-def held(simulator: Any) -> Any:
-    """The simulator with springs K on the arm, beside those that it may have."""
-    model: LoopModel = simulator.model
-    stiffness = tuple(own + more for own, more in zip(model.servo_stiffness, FOLLOW, strict=True))
-    return replace(simulator, model=replace(model, servo_stiffness=stiffness, command_margin=MARGIN))
+    acting = {TORQUES: HELD if substeps > 1 else "sampled"}  # a physics step begins with its impulse
+    recording = (
+        Trajectory.from_rollout(truth, states, torques, substeps=substeps, metadata=acting)
+        .select(ARM)
+        .for_timestep(truth.dt * substeps)
+    )
+    return truth.sensed(recording, rng) if isinstance(truth, Sensing) else recording
 
 
 def followed(simulator: Any, trajectory: Trajectory) -> Trajectory:
-    """The recording with the hand's position, and with torques that make the springs of `held` pull to its angles.
+    """The recording as `tracking.pulled` makes it, with the hand's position, which the paper's cost compares.
 
     Raises:
-        DataError: It lacks an angle of the arm.
+        DataError: The recording cannot be used.
     """
-    model = simulator.model
-    angles = trajectory.select(ARM).values
-    before = np.concatenate([angles[:1], angles[:-2]])
-    middle = 0.25 * (before + 2 * angles[:-1] + angles[1:])
-    q = np.zeros((len(angles), model.n))
-    q[:, : len(ARM)] = angles
-    order = [trajectory.control_names.index(name) for name in simulator.control_names]
-    pulled = trajectory.controls[:, order] + np.array(FOLLOW) * (middle - np.array(model.start))
-    units = (*("m",) * 3, *("rad",) * len(ARM))
-    whole = replace(trajectory, values=np.hstack([model.mechanism.pose("H", q)[1], angles]), names=(*HAND, *ARM), units=units)
-    return whole.with_controls(pulled, simulator.control_names, simulator.control_units).for_timestep(simulator.dt)
+    found, model = pulled(simulator, trajectory), simulator.model
+    q = np.zeros((len(found.values), model.n))
+    q[:, : len(ARM)] = found.values
+    hand = model.mechanism.pose("H", q)[1]
+    units = (*("m",) * 3, *found.units)
+    return replace(found, values=np.hstack([hand, found.values]), names=(*HAND, *ARM), units=units)
 
 
 def measurement(simulator: Any, names: tuple[str, ...]) -> Measurement | None:
@@ -114,23 +110,27 @@ def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory]
     return guess
 
 
+EVERYTHING = (*STIFFNESS, *DAMPING, *OFFSETS, *CLAMP, "torque_delay")
+"""What a laboratory does not know."""
+KNOWN = {
+    **dict.fromkeys(CLAMP[:3], (0.0, 0.01)),
+    **dict.fromkeys(CLAMP[3:], (0.0, 0.03)),
+    "torque_delay": (0.0, 0.005),
+}
+"""What a ruler and a clock say of the clamp [m, rad] and of the torques [s]: mean and standard deviation."""
+FITTED = {"prior": KNOWN, "tracker": tracker}
+FOLLOWED: dict[str, Any] = {"adapt": held, "prepare": pulled, "free_initial": False}
 RECIPE = Recipe(
     experiments=(Experiment("manipulation", manipulation, round(LONGEST / PERIOD)),),
-    stages=(
-        Stage(
-            "stiffness", "manipulation", STIFFNESS, "single_shooting", {"jacobian": "differences"},
-            adapt=held, prepare=followed, free_initial=False,
-        ),
-        Stage(
-            "offsets", "manipulation", (*STIFFNESS, *OFFSETS), "single_shooting", {"jacobian": "differences"},
-            adapt=held, prepare=followed, free_initial=False,
-        ),
-    ),
-    laboratory=Stage(
-        "laboratory", "", (*STIFFNESS, *OFFSETS), "single_shooting", {"jacobian": "differences"},
-        adapt=held, prepare=followed, free_initial=False,
-    ),
+    stages=(Stage("manipulation", "manipulation", EVERYTHING, "innovations", FITTED, **FOLLOWED),),
+    laboratory=Stage("laboratory", "", EVERYTHING, "innovations", FITTED, **FOLLOWED),
     guess=GUESS,
     measurement=measurement,
     first_state=first_state,
+    infer_controls=named,
+)
+PAPER = Stage(
+    "paper", "", STIFFNESS, "single_shooting", {"jacobian": "differences"},
+    adapt=held, prepare=followed, free_initial=False,
 )  # fmt: skip
+"""The paper's cost: the hand's position (and the angles), least squares without regard to how noise moves the model."""

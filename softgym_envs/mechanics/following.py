@@ -184,7 +184,7 @@ class Following:
         by_angle = np.zeros((count, *self.angles.shape))
         by_angle[:, :-1] = np.einsum("tij,kti->ktj", self._every(self.gains), found.controls)
         by_angle[:, 1:] -= np.einsum("tyn,tyk->ktn", self._output_slopes(motion)[:, :, self.motors], jacobian)
-        by_angle[:, : self.still] += (found.state @ self._start_by_angle(motion.constants[0]) / self.still)[:, None]
+        by_angle[:, : self.still] += (found.state @ self.start_by_angle(motion.constants[0]) / self.still)[:, None]
         by_force, by_angle = found.controls.reshape(count, -1), by_angle.reshape(count, -1)
         return np.asarray(force**2 * by_force @ by_force.T + angle**2 * by_angle @ by_angle.T)
 
@@ -202,7 +202,7 @@ class Following:
             state[good] = mechanism.rest_state(rest.q[good], rest.needed[good][:, self.motors], rows[good])
         return state
 
-    def _start_by_angle(self, constants: Array) -> Array:
+    def start_by_angle(self, constants: Array) -> Array:
         """d start / d mean of the first angles, (nx, nu)."""
         q = np.zeros((2 * len(self.motors), self.mechanism.n))
         mean, eye = self.angles[: self.still].mean(axis=0), STEP * np.eye(len(self.motors))

@@ -189,7 +189,7 @@ def _check_noise(problem: Checked) -> None:
     if problem.noise is None:
         return
     for name in problem.noise:
-        if name not in problem.column_names:
+        if name not in problem.column_names and name.removeprefix("control:") not in problem.simulator.control_names:
             raise OptionError(f"noise names {name!r}; fitted columns are {_short(problem.column_names)}")
     for name in problem.column_names:
         if name not in problem.noise:

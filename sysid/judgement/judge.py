@@ -38,6 +38,8 @@ WEAK = 1e-4
 """Directions with singular values below this times the largest are measured by secants."""
 UNSURE = 1e-6
 """Below this times the largest, singular values from derivatives alone may be errors of the derivatives."""
+NEGLIGIBLE = 0.05
+"""Of the half width that noise gives: a smaller error of the model opens nothing."""
 SECANT = 0.02
 """Half length of a secant [fit coordinate]."""
 
@@ -246,7 +248,7 @@ def _compatible(
 ) -> tuple[Compatible, ...]:
     """What the model's own error leaves open, per constant; nothing where it has none."""
     error = 0.0 if rounding else model_error(weighted.in_time)
-    return scan(system, theta, ending.starts, error=error, noise=noise) if error > 0 else ()
+    return scan(system, theta, ending.starts, error=error, noise=noise) if error > NEGLIGIBLE * noise else ()
 
 
 def _widened(covariance: Array, theta: Array, quantile: float, compatible: tuple[Compatible, ...]) -> Array:

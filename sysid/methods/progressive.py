@@ -162,7 +162,7 @@ def stage_problem(
     columns = more.get("measured") or train.names
     known = set(columns) <= set(simulator.state_names)
     measurement = None if known or recipe.measurement is None else recipe.measurement(simulator, columns)
-    first = measurement and recipe.first_state and recipe.first_state(simulator, measurement.names)
+    first = recipe.first_state and recipe.first_state(simulator, measurement.names if measurement else tuple(columns))
     fields: dict[str, Any] = {
         "free": stage.free_of(simulator), "start": start, "measurement": measurement, "initial_state": first,
         "noise": stage.noise_of(train.names), "free_motion": stage.free_motion, "free_initial": stage.free_initial,

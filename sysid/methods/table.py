@@ -16,6 +16,7 @@ from ..data.problem import FitProblem
 from ..judgement.result import FitResult
 from .adam import AdamOptions, adam
 from .evolution import EvolutionOptions, cma_es
+from .innovations import InnovationOptions, innovations
 from .mpec import MpecOptions, mpec
 from .shooting import ShootingOptions, multiple_shooting, one_step, single_shooting
 from .simultaneous import SimultaneousOptions, simultaneous
@@ -134,6 +135,13 @@ METHODS: dict[str, Method] = {
             _simultaneous,
             "program",
             True,
+        ),
+        Method(
+            "innovations",
+            "a recording that the model follows, with the noise of measured inputs",
+            InnovationOptions,
+            lambda p, o, _: innovations(p, o),
+            known_noise=True,
         ),
     )
 }

@@ -1,0 +1,67 @@
+"""How arm and loop are unlike their drawing, and what the arm's sensors say: effects of the hard twin (`core.hard`).
+
+Friction, damping, the clamp's pose and stiffness are physics. Noise, bias and lag are of sensors: of recordings alone
+(`recipe.manipulation`), while tasks see true states.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import mujoco
+import numpy as np
+
+from ..core.hard import Effect, HardTwin, Ladder, transmission
+from ..core.simulator import Array
+from ..core.trajectory import Trajectory
+from .model import ARM, CLAMP
+from .parameters import LoopParameters
+
+LADDER = Ladder(
+    (
+        *transmission((0.0, 0.005, 0.01), (0.0, 0.0, 0.0)),
+        Effect("friction", "N m", (0.02, 0.1, 0.3), "dry friction of every joint of the arm, up to"),
+        Effect("arm_damping", "-", (0.05, 0.3, 0.5), "logarithm of a factor of the arm's damping, plus or minus"),
+        Effect("loop_damping", "-", (0.05, 0.3, 0.5), "logarithm of a factor of the loop's damping, plus or minus"),
+        Effect("clamp_shift", "m", (0.001, 0.005, 0.01), "the clamp's place, plus or minus along every axis"),
+        Effect("clamp_turn", "rad", (0.002, 0.01, 0.03), "the clamp's rotation, plus or minus about every axis"),
+        Effect("stiffness_spread", "-", (0.02, 0.1, 0.2), "logarithm of a factor of every joint's stiffness, plus or minus"),
+        Effect("angle_noise", "rad", (5e-4, 2e-3, 2e-3), "standard deviation of recorded angles"),
+        Effect("torque_noise", "N m", (0.05, 0.2, 0.2), "standard deviation of recorded torques"),
+        Effect("torque_bias", "N m", (0.05, 0.2, 0.5), "of every recorded torque, plus or minus"),
+        Effect("torque_lag", "s", (0.0, 0.005, 0.01), "recorded torques come so much later than recorded angles"),
+    )
+)
+
+
+def flawed(twin: HardTwin, row: Array) -> Array:
+    """Constants (P,) with the flaws that are constants of the model, too."""
+    names, found = LoopParameters.names(), row.copy()
+    for name in ("arm_damping", "loop_damping"):
+        found[names.index(name)] *= np.exp(float(twin.spread(name)))
+    shift = np.concatenate([twin.spread("clamp_shift", 3), twin.spread("clamp_turn", 3)])
+    found[[names.index(name) for name in CLAMP]] += shift
+    return found
+
+
+def harden(twin: HardTwin, mj: mujoco.MjModel) -> None:
+    """The other flaws, over constants that were written before."""
+    for name, share in zip(ARM, twin.spread("friction", len(ARM)), strict=True):
+        mj.dof_frictionloss[mj.joint(name).dofadr[0]] = abs(share)
+    own = twin.model.tree.coordinates[len(ARM) :]
+    for name, spread in zip(own, twin.spread("stiffness_spread", len(own)), strict=True):
+        mj.jnt_stiffness[mj.joint(name).id] *= np.exp(spread)
+
+
+def sensed(twin: HardTwin, recording: Trajectory, rng: np.random.Generator) -> Trajectory:
+    """What sensors make of a recording of the arm's angles and torques."""
+    if not any(twin.sizes[name] for name in ("angle_noise", "torque_noise", "torque_bias", "torque_lag")):
+        return recording
+    times = recording.times[:-1]
+    earlier = np.clip(times - twin.amount("torque_lag"), times[0], None)
+    torques = np.stack([np.interp(earlier, times, column) for column in recording.controls.T], axis=1)
+    torques += twin.spread("torque_bias", len(ARM)) + twin.amount("torque_noise") * rng.standard_normal(torques.shape)
+    return replace(recording.with_noise(rng, twin.amount("angle_noise")), controls=torques)
+
+
+__all__ = ["LADDER", "flawed", "harden", "sensed"]

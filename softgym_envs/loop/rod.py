@@ -1,0 +1,193 @@
+r"""A second truth: the loop as an elastic rod in MuJoCo, which the room's model cannot be, whatever its constants.
+
+The tyre is a Kirchhoff rod of rigid pieces, two per link of the model, closed between gripper and clamp as the model's loop is.
+Neighbours turn against each other in three directions: they bend both ways alike, and twist, as a round tube of Young's modulus
+E does:
+
+.. math:: EI = \kappa_\theta \, \ell, \qquad GJ = EI / (1 + \nu), \qquad k_{bend} = EI / s, \quad k_{twist} = GJ / s
+
+with the model's link length l and the piece's length s; `psi_stiffness` has no say. What differs from the model: twice as many
+pieces; bending alike in both planes and no hinge that stands for twist and bending out of the plane at once; twist; a line
+of the same height on a polygon of more corners (perimeter 1.7 % shorter); MuJoCo's steps. Arm, mass, tube and
+clamp are the model's.
+
+(MuJoCo 4.0.0 has no cable plugin any more. Its one-dimensional flex has no twist in a closed ring, and vertices without
+orientation, so that neither gripper nor clamp could hold it as they hold a tyre. Hence hinges.)
+
+A state begins with the model's: the arm's angles are the rod's own; the loop's are those of the polygon through the middle of
+every second piece, link by link, without twist; their speeds are differences over the control step. The rod's own angles and
+speeds follow as further entries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import cos, pi
+
+import mujoco
+import numpy as np
+
+from ..core.base import SteppedSimulator
+from ..core.errors import OptionError
+from ..core.layout import Field
+from ..core.mujoco_engine import MujocoEngine
+from ..core.simulator import Array, IntArray, check_number
+from ..mechanics.tree import Body, Joint, Tree
+from .model import ARM, CONSTANTS, SIDES, LoopModel
+from .mujoco import spec_of, write_tree
+from .parameters import LoopParameters
+
+TWIST = "twist_stiffness"
+SETTLED = 1.0
+"""[s] The rod hangs so long before its rest is taken; whenever it slows down it is stopped (dynamic relaxation)."""
+LONGEST_DT = 2.5e-4
+"""[s] A piece's twist against its neighbours, 3300 rad/s, bears 0.6 ms at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class LoopRod(SteppedSimulator):
+    """See the module docstring.
+
+    Raises:
+        OptionError: dt is not positive or over 0.25 ms (24 pieces), or poisson is not within [0, 0.5].
+    """
+
+    room = "loop"
+    parameters_class = LoopParameters
+
+    model: LoopModel = field(default_factory=LoopModel)
+    """Structure: the arm, and the polygon that states speak of."""
+    dt: float = LONGEST_DT
+    """Physics step [s]."""
+    poisson: float = 0.5
+    """nu; 0.5 of rubber."""
+
+    def __post_init__(self) -> None:
+        check_number("dt", self.dt, positive=True, unit="s")
+        check_number("poisson", self.poisson, low=0.0, high=0.5)
+        longest = LONGEST_DT * min(1.0, 12 / self.model.links)
+        if self.dt > longest * (1 + 1e-9):
+            raise OptionError(f"dt is {self.dt:g} s; MuJoCo bears {longest:g} s at most")
+
+    # --- structure ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def fine(self) -> LoopModel:
+        """A loop of as many links as there are pieces, as high as the model's."""
+        pieces = 2 * self.model.links
+        return replace(self.model, links=pieces, radius=self.model.height / (2 * cos(pi / pieces)))
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The fine loop's with a twist in every joint."""
+        tree, joints = self.fine.tree, []
+        bodies = list(tree.bodies)
+        for joint in tree.joints:
+            if joint.stiffness != "psi_stiffness":
+                joints.append(joint)
+                continue
+            wrist = f"{joint.child}_wrist"
+            bodies.append(Body(wrist))
+            joints.append(replace(joint, child=wrist, stiffness="theta_stiffness"))
+            name = joint.name.replace("psi", "phi")
+            joints.append(Joint(name, "revolute", wrist, joint.child, (0.0, 0.0, 1.0), stiffness=TWIST, damping="loop_damping"))
+        return replace(tree, bodies=tuple(bodies), joints=tuple(joints))
+
+    @cached_property
+    def extra_fields(self) -> tuple[Field, ...]:  # type: ignore[override]
+        """The rod's own angles and speeds."""
+        names = [name for name in self.tree.coordinates if name not in ARM]
+        return (Field("rod", None, (" ".join(names), "rad")), Field("rod.v", None, (" ".join(names), "rad/s")))
+
+    @cached_property
+    def engine(self) -> MujocoEngine:
+        """Batched stepping of arm and rod."""
+        compiled = spec_of(self.tree, self.dt).compile()
+        n, own = self.model.n, [name for name in self.tree.coordinates if name not in ARM]
+        place = {name: i for i, name in enumerate(ARM)} | {name: 2 * n + i for i, name in enumerate(own)}
+        order = np.array([place[compiled.joint(i).name] for i in range(compiled.njnt)])
+        speeds = np.where(order < len(ARM), n + order, order + len(own))
+        return MujocoEngine(
+            compiled, nx=self.nx, nu=self.nu, state_index=np.concatenate([order, speeds]), write_constants=self._write
+        )
+
+    def _write(self, mj: mujoco.MjModel, row: Array) -> None:
+        ratio = self.model.link_length / self.fine.link_length
+        values = dict(zip(CONSTANTS, self.model.tree_constants(row[None])[0].tolist(), strict=True))
+        values["theta_stiffness"] *= ratio
+        values["loop_damping"] *= ratio
+        values[TWIST] = values["theta_stiffness"] / (1 + self.poisson)
+        write_tree(mj, self.tree, values)
+
+    # --- states ---------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def extra_rest(self) -> Array:
+        """The rod's angles where it hangs at rest below the arm at `start`, and no speeds."""
+        mj = self.engine.models(self.default_parameters.to_matrix(1))[0]
+        heavy, data = mj.__copy__(), mujoco.MjData(mj)
+        joints = [mj.joint(name) for name in ARM]
+        for joint, angle in zip(joints, self.model.start, strict=True):
+            heavy.dof_damping[joint.dofadr[0]] = 1e6  # the arm stands still
+            data.qpos[joint.qposadr[0]] = angle
+        speed = 0.0
+        for _ in range(round(SETTLED / self.dt)):
+            mujoco.mj_step(heavy, data)
+            before, speed = speed, float(data.qvel @ data.qvel)
+            if speed < before:
+                data.qvel[:], speed = 0.0, 0.0
+        own = [name for name in self.tree.coordinates if name not in ARM]
+        angles = np.array([data.qpos[mj.joint(name).qposadr[0]] for name in own])
+        return np.concatenate([angles, np.zeros(len(own))])
+
+    def initial_state(self, batch: int = 1) -> Array:
+        """At rest, (B, nx)."""
+        state = self.embed(self.model.rest_state())[None]
+        state[:, len(ARM) : self.model.n] = self._polygon(state, self.default_parameters.to_matrix(1))
+        return np.repeat(state, batch, axis=0)
+
+    def _step(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+        after, status = self.engine.step(state, control, constants, substeps)
+        n, arm = self.model.n, len(ARM)
+        after[:, arm:n] = self._polygon(after, constants)
+        after[:, n + arm : 2 * n] = (after[:, arm:n] - state[:, arm:n]) / (self.dt * substeps)
+        return np.where(status[:, None] == 0, after, state), status
+
+    def _polygon(self, state: Array, constants: Array) -> Array:
+        """The model's angles (B, n - 7) of the polygon through the middle of every second piece."""
+        links = self.model.links
+
+        def read(mj: mujoco.MjModel, data: mujoco.MjData) -> Array:
+            turn = data.body("gripper").xmat.reshape(3, 3)
+            found = []
+            for side, sign in zip(SIDES, (1, -1), strict=True):
+                corners = np.array([data.body(f"{side}{i}").xipos for i in range(0, links, 2)])
+                last = data.body(f"{side}{links - 1}").xmat.reshape(3, 3)[:, 2]
+                found.append(_angles(turn, sign, np.vstack([np.diff(corners, axis=0), last]), links))
+            return np.concatenate(found)
+
+        return self.engine.evaluate(state, constants, read)
+
+
+def _angles(turn: Array, sign: int, ways: Array, links: int) -> Array:
+    """theta, psi (links,) of joints whose links point these ways (links / 2, 3), from a gripper turned so."""
+    found = []
+    step = sign * 2 * pi / links
+    for i, way in enumerate(ways):
+        turn = turn @ _about_x(step - sign * pi / 2 if i == 0 else step)
+        x, y, z = turn.T @ way / np.linalg.norm(way)
+        theta, psi = np.arctan2(-y, z), np.arcsin(np.clip(x, -1.0, 1.0))
+        found += [theta, psi]
+        turn = turn @ _about_x(theta) @ _about_y(psi)
+    return np.array(found)
+
+
+def _about_x(angle: float) -> Array:
+    c, s = np.cos(angle), np.sin(angle)
+    return np.array([[1.0, 0.0, 0.0], [0.0, c, -s], [0.0, s, c]])
+
+
+def _about_y(angle: float) -> Array:
+    c, s = np.cos(angle), np.sin(angle)
+    return np.array([[c, 0.0, s], [0.0, 1.0, 0.0], [-s, 0.0, c]])

@@ -1,0 +1,243 @@
+r"""How a laboratory's recording of the arm is read, and how a model of arm and loop follows it.
+
+An arm without a controller falls away from its recording. So the model is fitted with springs K that pull the arm to `start`,
+and with torques that make them pull to the recorded angles b instead, as eq. IV-C of [Caldwell2014] does:
+
+.. math:: u_k = T_k + K \bigl(\tfrac14 (b_{k-1} + 2 b_k + b_{k+1}) - b_{start}\bigr)
+
+Springs act at the midpoints of steps, hence these weights: where the model moves as recorded, nothing is added to T. The errors
+that are then fitted are the innovations of `mechanics.innovations`, which do not depend on K. Legend: T control steps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
+
+from ..core.errors import DataError
+from ..core.simulator import Array
+from ..core.trajectory import Trajectory
+from ..mechanics.following import Following
+from ..mechanics.innovations import Innovations, innovations, smoothed
+from .manipulation import STIFF, STILL
+from .model import ARM, SIGNS, LoopModel
+
+PERIOD = 0.01
+"""[s] Baxter's 100 Hz, and the longest step that the loop bears."""
+FOLLOW = tuple(0.5 * value for value in STIFF)
+"""[N m/rad] K."""
+MARGIN = 3.0
+"""[rad] Larger than any angle from the start."""
+RESOLUTION = {"angle": 2e-4, "torque": 0.02}
+"""[rad], [N m] Sensors are no better than this, whatever a recording without noise looks like."""
+TORQUES, HELD = "torques", "held"
+"""Key of a recording's metadata, and what it says of torques that act from row to row; else they are those at rows."""
+SHORTEST_REST = 0.1
+"""[s]"""
+DELAY_STEP = 1e-4
+"""[s] Of the differences by the torques' delay."""
+
+
+def held(simulator: Any) -> Any:
+    """The simulator with springs K on the arm, beside those that it may have, at the longest step up to `PERIOD`."""
+    model: LoopModel = simulator.model
+    stiffness = tuple(own + more for own, more in zip(model.servo_stiffness, FOLLOW, strict=True))
+    dt = simulator.dt * max(int(PERIOD / simulator.dt * (1 + 1e-6)), 1)
+    return replace(simulator, dt=dt, model=replace(model, servo_stiffness=stiffness, command_margin=MARGIN))
+
+
+def released(simulator: Any) -> Any:
+    """Undoes the springs of `held`."""
+    model: LoopModel = simulator.model
+    stiffness = tuple(max(both - more, 0.0) for both, more in zip(model.servo_stiffness, FOLLOW, strict=True))
+    return replace(simulator, model=replace(model, servo_stiffness=stiffness))
+
+
+# --- Reading ----------------------------------------------------------------------------------------------------------
+
+
+def named(simulator: Any, trajectory: Trajectory) -> Trajectory:
+    """The recording with torques as controls and angles as columns, told by joint names and units in what they are called.
+
+    `left_s0 [deg]` is the angle of s0, `effort.left_s0 [N m]` its torque; what is named as ours, or by two columns, stays.
+    Torques that a file calls controls act until the next row, as all controls; measured ones are those at their row.
+    """
+    del simulator
+    names, values = list(trajectory.names), trajectory.values
+    for name in ARM:
+        found = _matching(trajectory, name, "rad")
+        if name not in names and len(found) == 1:
+            names[found[0]] = name
+    if trajectory.control_names:
+        said = trajectory.metadata.get(TORQUES, HELD if "source" in trajectory.metadata else "sampled")
+        return replace(trajectory, names=tuple(names), metadata={**trajectory.metadata, TORQUES: said})
+    torques = [_matching(trajectory, name, "N m") for name in ARM]
+    if any(len(found) != 1 for found in torques):
+        return replace(trajectory, names=tuple(names))
+    chosen = [found[0] for found in torques]
+    kept = [i for i in range(len(names)) if i not in chosen]
+    if np.isnan(values[:-1, chosen]).any():
+        row, column = np.argwhere(np.isnan(values[:-1, chosen]))[0]
+        raise DataError(f"the torque of {ARM[column]} is missing at {trajectory.times[row]:g} s")
+    return replace(
+        trajectory, values=values[:, kept], names=tuple(names[i] for i in kept), units=tuple(trajectory.units[i] for i in kept),
+        controls=values[:-1, chosen], control_names=ARM, control_units=("N m",) * len(ARM),
+    )  # fmt: skip
+
+
+def _matching(trajectory: Trajectory, joint: str, unit: str) -> list[int]:
+    """Places of columns in this unit that have the joint's name as a word."""
+    words = [re.split(r"[^a-z0-9]+", name.lower()) for name in trajectory.names]
+    return [i for i, own in enumerate(trajectory.units) if own == unit and joint in words[i]]
+
+
+def thinned(trajectory: Trajectory, count: int) -> Trajectory:
+    """Every `count`-th row: means of values and torques over as long a time about it; torques are then sampled, not held."""
+    if count == 1:
+        return trajectory
+    rows = np.arange(0, len(trajectory.times), count)
+    values = np.array([_middle(trajectory.values, int(row), count // 2) for row in rows])
+    reach = count // 2  # a torque acts until the next row: `count` of them, half before and half after
+    controls = np.array([trajectory.controls[max(row - reach, 0) : row - reach + count].mean(axis=0) for row in rows[:-1]])
+    metadata = {**trajectory.metadata, TORQUES: "sampled"}
+    return replace(trajectory, times=trajectory.times[rows], values=values, controls=controls, substeps=1, metadata=metadata)
+
+
+def _middle(values: Array, row: int, reach: int) -> Array:
+    """Mean about a row, as far as both sides reach."""
+    reach = min(reach, row, len(values) - 1 - row)
+    return np.asarray(values[row - reach : row + reach + 1].mean(axis=0))
+
+
+def pulled(simulator: Any, trajectory: Trajectory) -> Trajectory:
+    """Angles at the simulator's step, and torques that make the springs of `held` pull to them.
+
+    Raises:
+        DataError: An angle or torque is not there, the arm moves from the first, or rows are too far apart.
+    """
+    if trajectory.period > simulator.dt * (1 + 1e-3):
+        raise DataError(f"rows are {trajectory.period:g} s apart; arm and loop need {PERIOD:g} s or less (100 Hz or more)")
+    missing = [name for name in ARM if name not in trajectory.names or name not in trajectory.control_names]
+    if missing:
+        what = f"columns {missing[0]} [rad] and control:{missing[0]} [N m]"
+        raise DataError(f"angle or torque of {', '.join(missing)} is not recorded; expected {what} (or deg, N mm)")
+    found = thinned(trajectory.select(ARM), max(round(simulator.dt / trajectory.period), 1)).for_timestep(simulator.dt)
+    if np.isnan(found.values).any():
+        row, column = np.argwhere(np.isnan(found.values))[0]
+        raise DataError(
+            f"the angle of {ARM[column]} is missing near {found.times[row]:g} s: cut the recording, or fill the gap"
+        )
+    order = [found.control_names.index(name) for name in ARM]
+    springs = np.array(FOLLOW) * (_between(found.values) - np.array(simulator.model.start))
+    return found.with_controls(found.controls[:, order] + springs, ARM, ("N m",) * len(ARM))
+
+
+def _between(angles: Array) -> Array:
+    """What springs at midpoints see of angles (T + 1, 7), (T, 7)."""
+    before = np.concatenate([angles[:1], angles[:-2]])
+    return np.asarray(0.25 * (before + 2 * angles[:-1] + angles[1:]))
+
+
+# --- Following --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class LoopTracker:
+    """See `sysid.methods.innovations.Tracker`; channels are the arm's angles."""
+
+    simulator: Any
+    """As `held` makes it."""
+    trajectory: Trajectory
+    """As `pulled` makes it."""
+
+    @cached_property
+    def sensed(self) -> Trajectory:
+        """Angles and torques."""
+        springs = np.array(FOLLOW) * (_between(self.trajectory.values) - np.array(self.simulator.model.start))
+        return self.trajectory.with_controls(self.trajectory.controls - springs, ARM, ("N m",) * len(ARM))
+
+    @cached_property
+    def following(self) -> Following:
+        """The mechanism without springs follows angles by feedback."""
+        free, sensed = released(self.simulator), self.sensed
+        still = resting_rows(sensed)
+        return Following(free.mechanism, "H", sensed.controls, sensed.values, np.diag(FOLLOW)[None], still=still)
+
+    def anchored(self, constants: Array, noise: Mapping[str, float]) -> LoopErrors:
+        """See `sysid.methods.innovations.Tracker`; noise below `RESOLUTION` counts as that."""
+        force = np.array([max(noise[f"control:{name}"], RESOLUTION["torque"]) for name in ARM])
+        angle = np.array([max(noise[name], RESOLUTION["angle"]) for name in ARM])
+        model = released(self.simulator).model
+        calm = replace(self.following, forces=smoothed(self.sensed.controls, force), angles=smoothed(self.sensed.values, angle))
+        tree = model.tree_constants(constants[None])[0]
+        early = 0.5 * self.trajectory.period if self.trajectory.metadata.get(TORQUES) == HELD else 0.0
+        calm = undelayed(calm, -early)  # impulses at rows stand for torques about them
+        found = innovations(undelayed(calm, constants[-1]), self.sensed.values, tree, force=force, angle=angle)
+        return LoopErrors(model, calm, found)
+
+
+def undelayed(following: Following, delay: float) -> Following:
+    """With forces as they were `delay` [s] later, on a spline through the recorded ones."""
+    times = following.mechanism.dt * np.arange(len(following.forces))
+    later = np.clip(times + delay, times[0], times[-1])
+    return replace(following, forces=CubicSpline(times, following.forces)(later))
+
+
+@dataclass(frozen=True, eq=False)
+class LoopErrors:
+    """See `sysid.methods.innovations.Whitened`: `Innovations` of `LoopParameters`, the last of which is the torques' delay."""
+
+    model: LoopModel
+    recorded: Following
+    """Smoothed, with forces when they were recorded."""
+    innovations: Innovations
+
+    def errors(self, constants: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """See `sysid.methods.innovations.Whitened`."""
+        tree, delays = self.model.tree_constants(constants), constants[:, -1]
+        if (delays == delays[:1]).all():
+            return self._at(delays[0]).errors(tree)
+        found = [self._at(delay).errors(row[None]) for row, delay in zip(tree, delays, strict=True)]
+        return np.concatenate([errors for errors, _ in found]), np.concatenate([good for _, good in found])
+
+    def slopes(self, constants: Array, directions: Array) -> Array:
+        """See `sysid.methods.innovations.Whitened`; by the delay, central differences."""
+        tree = self.model.tree_constants(constants[None])[0]
+        found = self._at(constants[-1]).slopes(tree, SIGNS[:, None] * directions[: len(SIGNS)])
+        if np.any(directions[-1]):
+            ends = [self._at(constants[-1] + side * DELAY_STEP).errors(tree[None])[0][0] for side in (1, -1)]
+            found += ((ends[0] - ends[1]) / (2 * DELAY_STEP))[..., None] * directions[-1]
+        return found
+
+    def _at(self, delay: float) -> Innovations:
+        return replace(self.innovations, following=undelayed(self.recorded, delay))
+
+
+def resting_rows(trajectory: Trajectory) -> int:
+    """How many rows at the beginning show an arm at rest, at most `STILL`.
+
+    Raises:
+        DataError: It moves within `SHORTEST_REST`.
+    """
+    angles = trajectory.select(ARM).values
+    count, least = (max(round(time / trajectory.period), 1) for time in (STILL, SHORTEST_REST))
+    noise = np.sqrt(np.mean(np.diff(angles, n=3, axis=0) ** 2, axis=0) / 20.0) + RESOLUTION["angle"]
+    while count > least:
+        half = count // 2
+        drift = np.abs(angles[half:count].mean(axis=0) - angles[:half].mean(axis=0))
+        if (drift < 5.0 * noise / np.sqrt(half)).all():
+            return count
+        count -= max(count // 5, 1)
+    raise DataError(f"the arm moves from the first row; record {STILL:g} s at rest before it moves")
+
+
+def tracker(simulator: Any, trajectory: Trajectory) -> LoopTracker:
+    """See `sysid.InnovationOptions.tracker`."""
+    return LoopTracker(simulator, trajectory)

@@ -1,0 +1,227 @@
+r"""Identification from recordings that a model follows under feedback, where noise of measured inputs moves the model too.
+
+Errors of such a prediction last in time even if the model is right: a noisy torque turns the simulated arm for good. The room's
+`Tracker` makes them white with the filter that belongs to model and noise; then
+
+.. math:: C(\theta) = \tfrac12 \sum_t \| S_t^{-1/2} \nu_t(\theta) \|^2
+
+is minus the log-likelihood, its curvature the Fisher information, and 2 C / dof near 1 says that the model explains the data.
+The filter belongs to one motion: it is found anew (`anchors` times) where a minimisation ended.
+
+Residuals are reported per column in its unit, as if all of an innovation were noise of that sensor.
+Legend: T rows of all recordings, m channels, p constants, K candidates.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.errors import DataError, OptionError
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+
+from ..data.noise import noise_of
+from ..data.problem import FitProblem
+from ..judgement.judge import Ending, judge
+from ..judgement.result import FitResult, Verdict
+from ..least_squares.levenberg import LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
+from ..least_squares.segments import Derivative, Segments, ShootingSystem
+
+Array = NDArray[np.float64]
+
+CHANCE = 3.3
+"""Standard deviations."""
+NOTHING = 0.3
+"""Below this share of the variance that noise makes, errors are nothing, whatever their shape: a recording without noise."""
+CLOSE = 0.1
+"""A new filter that moves no constant by more standard deviations than this is the last one."""
+
+
+class Whitened(Protocol):
+    """Prediction errors that are white and of unit variance if model, constants and noise are right."""
+
+    def errors(self, constants: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """Of rows of constants (K, P): errors (K, T, m), and whether the model follows (K,)."""
+        ...
+
+    def slopes(self, constants: Array, directions: Array) -> Array:
+        """Derivatives (T, m, k) at constants (P,) along directions (P, k)."""
+        ...
+
+
+class Tracker(Protocol):
+    """One recording, and how a model follows it."""
+
+    @property
+    def sensed(self) -> Trajectory:
+        """What the sensors said, whose noise decides: measured columns (the m channels), and controls."""
+        ...
+
+    def anchored(self, constants: Array, noise: Mapping[str, float]) -> Whitened:
+        """The recording's errors, made white about the motion of constants (P,), with the noise of columns and controls.
+
+        Raises:
+            DataError: The model with these constants does not follow the recording.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class InnovationOptions:
+    """Settings of `innovations`.
+
+    Raises:
+        OptionError: A value is not allowed.
+    """
+
+    tracker: Callable[[Any, Trajectory], Tracker] | None = None
+    """(simulator, recording) -> how the model follows it; the room's recipe says it."""
+    prior: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Constant -> (mean, standard deviation) of what is known beforehand, where it is free and the problem says nothing."""
+    anchors: int = 5
+    """Filters, one after the other, at most."""
+    errors: str = "independent"
+    """What intervals assume of what is left: "independent", or "clustered" in time, for a model that is structurally wrong."""
+    levenberg: LevenbergOptions = field(default_factory=lambda: LevenbergOptions(cost_tolerance=1e-6))
+    """Of every minimisation."""
+
+    def __post_init__(self) -> None:
+        if self.anchors < 1:
+            raise OptionError(f"anchors is {self.anchors}, expected >= 1")
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """All recordings with their filters: what a `ShootingSystem` and the judge ask of `Segments`, one with a known start."""
+
+    problem: FitProblem
+    values: Array
+    """(1, T, m) what was measured, recording after recording."""
+    whitened: tuple[Whitened, ...]
+    free = False
+    starts = np.zeros((1, 0))
+
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """All is there."""
+        return np.ones(self.values.shape, dtype=np.bool_)
+
+    @property
+    def sigma(self) -> Array:
+        """(m,) noise of the columns."""
+        assert self.problem.known_noise is not None
+        return self.problem.known_noise
+
+    def residuals(self, thetas: Array, starts: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """Innovations of candidates (K, p) in units of their columns: (K, 1, T, m), success (K, 1)."""
+        del starts
+        vectors = self.problem.vectors(thetas)
+        found = [part.errors(vectors) for part in self.whitened]
+        errors = np.concatenate([errors for errors, _ in found], axis=1) * self.sigma
+        good = np.all([good for _, good in found], axis=0)
+        return errors[:, None], good[:, None]
+
+    def derivative(self, theta: Array, starts: Array) -> Derivative:
+        """Innovations and their derivatives at constants (p,).
+
+        Raises:
+            DataError: The model does not follow the recordings there.
+        """
+        residual, good = self.residuals(theta[None], starts)
+        if not good.all():
+            raise DataError(f"the model does not follow the recordings at {self.problem.decode(theta)}")
+        vector = self.problem.vectors(theta[None])[0]
+        directions = np.zeros((len(vector), len(theta)))
+        directions[self.problem.columns, np.arange(len(theta))] = self.problem.slopes(theta)
+        slopes = np.concatenate([part.slopes(vector, directions) for part in self.whitened]) * self.sigma[:, None]
+        return Derivative(residual[0], slopes[None], np.zeros((*residual[0].shape, 0)))
+
+
+def innovations(problem: FitProblem, options: InnovationOptions | None = None) -> FitResult:
+    """Identify; see the module docstring.
+
+    Args:
+        problem: With the noise of every column; that of a control `u` is `control:u`, or told by third differences.
+        options: Settings, with a tracker.
+
+    Raises:
+        OptionError: There is no tracker, or the noise is not given.
+        DataError: The model does not follow the recordings at the start constants.
+    """
+    begin, options = time.perf_counter(), options or InnovationOptions()
+    if options.tracker is None or problem.known_noise is None:
+        raise OptionError("innovations needs a room whose recipe says how recordings are followed, and all noise")
+    said = {name: known for name, known in options.prior.items() if name in problem.free}
+    problem = problem.replace(prior={**said, **problem.prior})
+    assert problem.known_noise is not None
+    trackers = [options.tracker(problem.simulator, recording) for recording in problem.split.train]
+    noise = {**control_noise(trackers), **(problem.noise or {})}
+    theta = problem.encode(problem.constants)
+    ends: list[LevenbergState] = []
+    for _ in range(options.anchors):
+        system = anchored(problem, trackers, theta, noise)
+        start = start_state(system, theta, system.segments.starts, options.levenberg)
+        end = levenberg_marquardt(system, start, problem.theta_bounds, options=options.levenberg)
+        ends.append(end)
+        moved, theta = _moved(system, theta, end), end.theta
+        if moved < CLOSE:
+            break
+    system = anchored(problem, trackers, theta, noise)
+    log = [replace(entry, iteration=i) for i, entry in enumerate(entry for end in ends for entry in end.log)]
+    outcome = ends[-1].outcome or Outcome.ITERATIONS
+    settled = moved < CLOSE
+    message = outcome.message if settled or not outcome.converged else f"not settled after {len(ends)} filters"
+    ending = Ending(
+        "innovations", theta, system.segments.starts, outcome.converged and settled, message, tuple(log), (ends[-1].cost,),
+        time.perf_counter() - begin,
+    )  # fmt: skip
+    return explained(judge(problem, system, ending, errors=options.errors), system, theta)
+
+
+def explained(result: FitResult, system: ShootingSystem, theta: Array) -> FitResult:
+    """The result, whose headline says so where the model does not explain the data.
+
+    Innovations of a right model are white, column by column: neighbours are correlated by more than `CHANCE` / sqrt(T) once in
+    a thousand columns. (Smoothed controls make them negatively correlated.)
+    """
+    white = system.segments.derivative(theta, system.segments.starts).residual[0]
+    lag = np.mean(white[1:] * white[:-1], axis=0) / np.maximum(np.mean(white**2, axis=0), 1e-300)
+    limit = CHANCE / np.sqrt(len(white))
+    lasting = [f"{name} {value:.2f}" for name, value in zip(result.noise, lag, strict=True) if value > limit]
+    large = any("cannot explain" in verdict.text for verdict in result.verdicts)
+    if result.reduced_chi2 < NOTHING or not (lasting or large):
+        return result
+    why = [f"errors last from row to row ({', '.join(lasting)}; by chance up to {limit:.2f})"] if lasting else []
+    why += [f"errors are {np.sqrt(result.reduced_chi2):.2f} times what noise makes"] if large else []
+    head = f"THE MODEL DOES NOT EXPLAIN these data: {' and '.join(why)}; constants below are of this model alone"
+    return replace(result, verdicts=(Verdict("warning", head), *result.verdicts))
+
+
+def control_noise(trackers: list[Tracker]) -> dict[str, float]:
+    """Standard deviation of every control, as `control:name`, by third differences."""
+    found = []
+    for tracker in trackers:
+        sensed = tracker.sensed
+        values = np.concatenate([sensed.controls, sensed.controls[-1:]])
+        names = tuple(f"control:{name}" for name in sensed.control_names)
+        found.append(Trajectory(sensed.times, np.zeros((sensed.num_steps, 0)), values, names, sensed.control_units))
+    return noise_of(TrajectorySet(tuple(found)), found[0].names)
+
+
+def anchored(problem: FitProblem, trackers: list[Tracker], theta: Array, noise: Mapping[str, float]) -> ShootingSystem:
+    """Least squares of the innovations whose filter is that of the motion at theta (p,)."""
+    vector = problem.vectors(theta[None])[0]
+    values = np.concatenate([problem.values(tracker.sensed) for tracker in trackers])[None]
+    followed = Followed(problem, values, tuple(tracker.anchored(vector, noise) for tracker in trackers))
+    return ShootingSystem(cast(Segments, followed), followed.sigma)
+
+
+def _moved(system: ShootingSystem, theta: Array, end: LevenbergState) -> float:
+    """How far a minimisation went, in standard deviations of the surest direction at most."""
+    rows = system.compress(end.theta, end.blocks)[0]
+    return float(np.linalg.norm(rows[:, :-1] @ (end.theta - theta)))

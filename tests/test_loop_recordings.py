@@ -1,0 +1,169 @@
+"""A laboratory's CSV of the arm: reading, thinning, whitening of errors, recovery with noise, bias, delay and other damping."""
+
+import json
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from scripts.identify import Args, main
+from softgym_envs.core.errors import DataError
+from softgym_envs.core.recordings import read_csv
+from softgym_envs.core.trajectory import Trajectory
+from softgym_envs.loop.dynamics import LoopSimulator
+from softgym_envs.loop.manipulation import SCALES
+from softgym_envs.loop.model import ARM
+from softgym_envs.loop.mujoco import LoopTwin
+from softgym_envs.loop.parameters import LoopParameters
+from softgym_envs.loop.recipe import DAMPING, OFFSETS, RECIPE, STIFFNESS, manipulation
+from softgym_envs.loop.tracking import held, named, pulled, resting_rows, thinned, tracker
+from softgym_envs.mechanics.innovations import innovations, smoothed
+
+TRUTH = LoopParameters(theta_stiffness=3.2, psi_stiffness=1.3, loop_damping=0.035, arm_damping=1.1)
+NOISE = {**dict.fromkeys(ARM, 2e-3), **{f"control:{name}": 0.2 for name in ARM}}
+
+
+@cache
+def native(steps=400):
+    return manipulation(LoopSimulator(), np.random.default_rng(0), steps=steps, parameters=TRUTH)
+
+
+def twin(period):
+    """A slow motion: steps of 10 ms are fine for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SCALES, 12, 0.2)
+        return manipulation(LoopTwin(), np.random.default_rng(1), steps=2500, parameters=TRUTH, period=period)
+
+
+def disturbed(recording, seed, bias=0.2):
+    rng = np.random.default_rng(seed)
+    torques = recording.controls + 0.2 * rng.standard_normal(recording.controls.shape) + bias
+    return replace(recording.with_noise(rng, 2e-3), controls=torques)
+
+
+def write(path, recording, *, shuffled):
+    """Angles and torques; `shuffled`: named as ROS names them, in degrees and N mm, in another order."""
+    torques = np.vstack([recording.controls, recording.controls[-1:]])
+    columns = [(f"left_{n} [deg]" if shuffled else f"{n} [rad]", recording.column(n)) for n in ARM]
+    columns += [(f"effort.left_{n} [N mm]" if shuffled else f"control:{n} [N m]", torques[:, i]) for i, n in enumerate(ARM)]
+    if shuffled:
+        columns = [(name, values * (180 / np.pi if "deg" in name else 1e3)) for name, values in columns]
+        np.random.default_rng(0).shuffle(columns)
+    table = np.stack([recording.times, *(values for _, values in columns)], axis=1)
+    header = ",".join(["time [s]", *(name for name, _ in columns)])
+    np.savetxt(path, table, delimiter=",", header=header, comments="", fmt="%.9g")
+    return path
+
+
+@pytest.mark.parametrize(("period", "shuffled"), [(0.01, False), (0.001, True)])
+def test_csv_of_the_twin_with_noise_and_bias_is_fitted_by_one_command(tmp_path, capsys, period, shuffled):
+    path = write(tmp_path / "run.csv", disturbed(twin(period), 0), shuffled=shuffled)
+    assert main(Args("loop", files=(path,), free=(*STIFFNESS, *DAMPING, *OFFSETS), out=tmp_path)) == 0
+    said = capsys.readouterr().out
+    assert "11 of 11 constants identified" in said and (tmp_path / "report.html").exists()
+    truth = {
+        **dict.fromkeys(OFFSETS, -0.2),
+        "theta_stiffness": 3.2,
+        "psi_stiffness": 1.3,
+        "arm_damping": 1.1,
+        "loop_damping": 0.035,
+    }
+    for estimate in json.loads((tmp_path / "fit.json").read_text())["estimates"]:
+        assert abs(estimate["value"] - truth[estimate["name"]]) < 4 * estimate["std"], estimate
+        assert estimate["std"] < 0.5 * max(abs(estimate["value"]), 0.2), estimate
+
+
+def test_columns_are_told_by_joint_and_unit(tmp_path):
+    recording = native()
+    read = read_csv(write(tmp_path / "run.csv", recording, shuffled=True))
+    found = named(None, read)
+    assert found.control_names == ARM and set(found.names) == set(ARM)
+    np.testing.assert_allclose(found.select(ARM).values, recording.values, atol=1e-7)
+    np.testing.assert_allclose(found.controls, recording.controls, atol=1e-5)
+    same = named(None, recording)
+    assert same.names == recording.names and same.control_names == recording.control_names
+
+
+def test_thinning_keeps_lines_of_angles_and_of_torques_held_from_row_to_row():
+    times = 0.001 * np.arange(101)
+    line = np.outer(times, np.arange(7.0))
+    fine = Trajectory(times, line[:-1] + 0.0005 * np.arange(7.0), line, ARM, ("rad",) * 7, ARM, ("N m",) * 7)
+    found = thinned(fine, 10)
+    np.testing.assert_allclose(found.values, line[::10], atol=1e-15)
+    np.testing.assert_allclose(found.controls[1:], line[10:100:10], atol=1e-15)  # the first has no time before it
+    assert held(LoopSimulator(dt=0.001)).dt == pytest.approx(0.01)
+    assert held(LoopSimulator(dt=0.004)).dt == pytest.approx(0.008)
+
+
+@cache
+def whitened(seed):
+    """Innovations of a disturbed native recording at its true constants, and what was measured."""
+    recording = pulled(held(LoopSimulator()), disturbed(native(), seed))
+    constants = TRUTH.replace(**{f"offset_{name}": -0.2 for name in ARM}).to_vector()
+    return tracker(held(LoopSimulator()), recording).anchored(constants, NOISE), constants
+
+
+def test_errors_at_the_truth_are_white_and_of_unit_variance():
+    """Up to what smoothing of the torques takes away: the filter counts noise that is not there any more."""
+    errors, constants = whitened(0)
+    found, good = errors.errors(constants[None])
+    assert good.all() and 0.8 < np.mean(found[0] ** 2) < 1.1  # a standard deviation of chance is 0.027
+    near = np.mean(found[0, 1:] * found[0, :-1], axis=0)
+    assert near.max() < 4 / np.sqrt(len(found[0])) and near.min() > -0.35
+
+
+def test_whitening_does_not_depend_on_feedback():
+    """To first order in the noise, whose second order is a thousandth of it."""
+    errors, constants = whitened(0)
+    follow, noise = errors.recorded, {"force": np.full(7, 0.2), "angle": np.full(7, 2e-3)}
+    tree = errors.model.tree_constants(constants[None])[0]
+    stiff = innovations(replace(follow, gains=3 * follow.gains), errors.innovations.angles, tree, **noise)
+    ours = errors.errors(constants[None])[0][0]
+    np.testing.assert_allclose(stiff.errors(tree[None])[0][0], ours, atol=0.1)
+
+
+def test_slopes_are_differences():
+    errors, constants = whitened(0)
+    names = LoopParameters.names()
+    for name, step in (("theta_stiffness", 1e-4), ("offset_e1", 1e-4), ("clamp_pitch", 1e-5), ("torque_delay", 1e-4)):
+        way = np.eye(len(names))[:, [names.index(name)]]
+        ahead, behind = (errors.errors((constants + side * step * way[:, 0])[None])[0][0] for side in (1, -1))
+        expected, found = (ahead - behind) / (2 * step), errors.slopes(constants, way)[..., 0]
+        assert np.abs(found - expected).max() < 1e-3 * np.abs(expected).max(), name
+
+
+def test_what_cannot_be_followed_is_refused_in_one_sentence():
+    simulator, recording = held(LoopSimulator()), native()
+    with pytest.raises(DataError, match="100 Hz or more"):
+        pulled(simulator, replace(recording, times=2 * recording.times))
+    with pytest.raises(DataError, match="w2 is not recorded"):
+        pulled(simulator, recording.select(ARM[:-1]))
+    holes = recording.values.copy()
+    holes[7, 2] = np.nan
+    with pytest.raises(DataError, match="angle of e0 is missing"):
+        pulled(simulator, replace(recording, values=holes))
+    with pytest.raises(DataError, match="moves from the first row"):
+        resting_rows(recording.window(1.0, 3.0))
+    assert resting_rows(recording) == 50
+
+
+def test_recipe_recovers_stiffness_from_a_recording_without_noise():
+    """To what is lost of torques below the sensors' resolution."""
+    from sysid import run_recipe
+
+    data = RECIPE.record(LoopSimulator(), np.random.default_rng(0), steps=300, parameters=TRUTH).train
+    start = TRUTH.replace(theta_stiffness=5.0, psi_stiffness=5.0)
+    found = run_recipe(
+        RECIPE, LoopSimulator(), data, start=start, stages=(replace(RECIPE.stages[0], free=STIFFNESS),)
+    ).parameters
+    assert [found.theta_stiffness, found.psi_stiffness] == pytest.approx([3.2, 1.3], rel=2e-3)
+
+
+def test_smoothing_keeps_motion_and_takes_noise_away():
+    t, rng = np.linspace(0.0, 8.0, 801), np.random.default_rng(0)
+    motion = np.stack([3 + np.cos(2 * np.pi * t), 0.5 * np.cos(3 * np.pi * t)], axis=1)
+    noise = np.array([0.2, 0.1])
+    found = smoothed(motion + noise * rng.standard_normal(motion.shape), noise)
+    assert (np.std(found - motion, axis=0) < 0.5 * noise).all()
+    np.testing.assert_allclose(smoothed(motion, np.full(2, 1e-9)), motion, atol=1e-6)

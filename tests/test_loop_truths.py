@@ -1,0 +1,90 @@
+"""The loop's further truths: an elastic rod, and a twin as hard as a laboratory."""
+
+import numpy as np
+import pytest
+
+from softgym_envs.core.errors import OptionError
+from softgym_envs.loop.dynamics import LoopSimulator
+from softgym_envs.loop.hard import flawed
+from softgym_envs.loop.model import ARM, CLAMP
+from softgym_envs.loop.mujoco import LoopTwin
+from softgym_envs.loop.parameters import LoopParameters
+from softgym_envs.loop.recipe import manipulation
+from softgym_envs.loop.rod import LoopRod
+
+ROD = LoopRod()
+
+
+def test_rod_hangs_at_rest_as_the_models_loop_does():
+    state, model = ROD.initial_state()[0], ROD.model.rest_state()
+    np.testing.assert_allclose(state[: ROD.model.n], model[: ROD.model.n], atol=5e-3)
+    after, status = ROD.rollout(state[None], np.tile(ROD.model.hold, (1, 5, 1)), substeps=40)
+    assert status[0] == 0 and np.abs(after[0, -1, : ROD.model.n] - state[: ROD.model.n]).max() < 5e-3
+
+
+def test_rod_holds_its_line_between_gripper_and_clamp():
+    gap = np.abs(ROD.engine.evaluate(ROD.initial_state(), LoopParameters().to_matrix(1), _gap)).max()
+    assert gap < 1e-4
+    assert len(ROD.tree.coordinates) == 7 + 3 * 24
+
+
+def _gap(mj, data):
+    return np.concatenate([data.site(f"N_{side}").xpos - data.site(f"clamp_{side}").xpos for side in ("left", "right")])
+
+
+def test_rods_loop_pulls_as_a_ring_of_its_stiffness_does():
+    """A sideways push of the hand meets what our loop does with kappa_psi near kappa_theta, within a third."""
+    pushed = np.array(ROD.model.start) + np.array([0.06, 0, 0, 0, 0, 0, 0])
+    rod = _torque(ROD, pushed)
+    ours = _torque(LoopTwin(), pushed, LoopParameters(psi_stiffness=3.0))
+    assert rod == pytest.approx(ours, rel=0.35), (rod, ours)
+
+
+def _torque(truth, arm, parameters=None):
+    """Torque of s0 that holds the arm there after a second, led there with stiff springs."""
+    start = np.array(truth.model.start)
+    substeps, state, gains = round(0.01 / truth.dt), truth.initial_state(), np.array([400.0, 400, 300, 300, 100, 100, 50])
+    for k in range(80):
+        target = start + min(k / 40, 1.0) * (arm - start)
+        control = truth.model.hold + gains * (target - state[0, :7]) - 0.05 * gains * state[0, 31:38]
+        lower, upper = truth.control_bounds
+        control = np.clip(control, lower, upper)
+        found, _ = truth.rollout(state, control[None, None], parameters, substeps=substeps)
+        state = found[:, -1]
+    return float((control - truth.model.hold)[0])
+
+
+def test_hard_twins_flaws_are_drawn_by_seed_and_seen_in_recordings():
+    hard = LoopTwin(level=2, seed=3)
+    row = LoopParameters().to_vector()
+    true, other = flawed(hard, row), flawed(LoopTwin(level=2, seed=4), row)
+    moved = [name for name, a, b in zip(LoopParameters.names(), row, true, strict=True) if a != b]
+    assert set(moved) == {"arm_damping", "loop_damping", *CLAMP}
+    assert np.array_equal(true, flawed(LoopTwin(level=2, seed=3), row)) and not np.allclose(true, other)
+    assert np.array_equal(flawed(LoopTwin(), row), row)
+    soft, drawn = (twin.mj_model() for twin in (LoopTwin(), hard))
+    factors = drawn.jnt_stiffness[soft.jnt_stiffness > 0] / soft.jnt_stiffness[soft.jnt_stiffness > 0]
+    assert np.ptp(np.log(factors)) > 0.1 and np.abs(np.log(factors)).max() <= 0.1
+    assert (drawn.dof_frictionloss > 0).sum() == 7
+    quiet = {"angle_noise": 0.0, "torque_noise": 0.0, "torque_bias": 0.0, "torque_lag": 0.0}
+    clean, noisy = (
+        manipulation(LoopTwin(effects={**quiet, **more}), np.random.default_rng(0), steps=600)
+        for more in ({}, {"angle_noise": 2e-3, "torque_noise": 0.2, "torque_lag": 0.0})
+    )
+    assert clean.names == noisy.names == ARM
+    assert np.std(noisy.values - clean.values) == pytest.approx(2e-3, rel=0.2)
+    assert np.std(noisy.controls - clean.controls) == pytest.approx(0.2, rel=0.2)
+
+
+def test_bad_options_are_named():
+    with pytest.raises(OptionError, match="friction"):
+        LoopTwin(effects={"friction": -1.0}).engine.models(LoopParameters().to_matrix(1))
+    with pytest.raises(OptionError, match="poisson"):
+        LoopRod(poisson=0.7)
+    with pytest.raises(OptionError, match="bears"):
+        LoopRod(dt=1e-3)
+
+
+def test_rod_begins_with_the_models_entries():
+    ours = LoopSimulator()
+    assert ROD.state_names[: ours.nx] == ours.state_names and ROD.control_names == ours.control_names

@@ -1,0 +1,49 @@
+"""Constants while the mechanism moves: the filter of the batch fit, row by row."""
+
+import numpy as np
+import pytest
+
+from softgym_envs.core.errors import OptionError
+from softgym_envs.loop.manipulation import record
+from softgym_envs.loop.model import ARM, CONSTANTS, LoopModel
+from softgym_envs.mechanics import Mechanism
+from softgym_envs.mechanics.online import OnlineEstimator
+
+MODEL = LoopModel()
+MECHANISM = Mechanism(MODEL.tree, 0.01, CONSTANTS)
+OFFSETS = tuple(f"offset_{name}" for name in ARM)
+
+
+def estimator(**changes):
+    guess = MODEL.defaults
+    guess[:2] = 5.0
+    values = {
+        "constants": guess,
+        "spread": {"theta_stiffness": 1.0, "psi_stiffness": 1.0, **dict.fromkeys(OFFSETS, 1.0)},
+        "linear": OFFSETS,
+        "force": np.full(7, 0.05),
+        "angle": np.full(7, 5e-4),
+        **changes,
+    }
+    return OnlineEstimator(MECHANISM, **values)
+
+
+@pytest.mark.parametrize("bias", [0.0, 0.2])
+def test_estimates_reach_the_truth_within_their_standard_deviations_while_the_arm_moves(bias):
+    recording = record(MODEL, MECHANISM, MODEL.defaults, 500, scale=0.3).disturbed(
+        np.random.default_rng(1), force=0.05, angle=5e-4, bias=bias
+    )
+    online = estimator()
+    belief = online.start(recording.angles[:40])
+    first = online.estimates(belief)
+    for force, angle in zip(recording.forces[40:], recording.angles[40:], strict=False):
+        belief = online.update(belief, force, angle)
+    truth = {"theta_stiffness": 4.45252, "psi_stiffness": 0.96969, **dict.fromkeys(OFFSETS, -bias)}
+    for name, (value, std) in online.estimates(belief).items():
+        assert abs(value - truth[name]) < 4 * std, (name, value, std)
+        assert std < 0.1 * first[name][1], name
+
+
+def test_bad_arguments_are_named():
+    with pytest.raises(OptionError, match="'mass'"):
+        estimator(spread={"mass": 1.0})
