@@ -45,6 +45,10 @@ class Args:
     """TOML file of a fit; none: the backend's defaults."""
     disturbance: float = 0.0
     """Random velocity kicks while training [m/s]."""
+    sensor_noise: float = 0.0
+    """Noise of what is observed while training, over the entries' scales."""
+    action_delay: int = 0
+    """Delay of actions while training [control steps]."""
     num_envs: int | None = None
     """Rows; none: 64 for PPO, 16 for SAC."""
     seed: int = 0
@@ -66,7 +70,8 @@ def folder_of(args: Args) -> Path:
 
 def training_of(args: Args) -> Training:
     """What the arguments ask for."""
-    keywords: dict[str, Any] = {"backend": args.backend, "disturbance": args.disturbance}
+    keywords: dict[str, Any] = {"backend": args.backend}
+    keywords |= {name: getattr(args, name) for name in ("disturbance", "sensor_noise", "action_delay")}
     if args.params is not None:
         keywords["params"] = args.params
     return Training(
