@@ -243,7 +243,7 @@ def one_stage(args: Args, recipe: Recipe, simulator: Simulator, recordings: Traj
         print("picture:", draw_points(args.gif, result, simulator))
     print(as_flags(result.summary()))
     print(f"constants: {args.out / 'fit.toml'}\nreport: {args.out / 'report.html'}")
-    return 2 if all(estimate.hidden for estimate in result.estimates) else 0
+    return 0 if result.usable else 2
 
 
 def whole_recipe(args: Args, recipe: Recipe, simulator: Simulator, recordings: TrajectorySet, progress: TextIO | None) -> int:
@@ -258,7 +258,9 @@ def whole_recipe(args: Args, recipe: Recipe, simulator: Simulator, recordings: T
     print(as_flags(found.summary()))
     report = args.out / found.stages[-1].name / "report.html"
     print(f"constants: {args.out / 'fit.toml'}\nreport: {report}")
-    return 0
+    if found.unusable:
+        print(f"do not use {', '.join(found.unusable)}: no stage found them; see above", file=sys.stderr)
+    return 2 if found.unusable else 0
 
 
 def world(args: Args, room: Room) -> tuple[Recipe, Simulator, TrajectorySet]:
@@ -285,7 +287,7 @@ def says_substeps(recording: Trajectory) -> bool:
 
 
 def main(args: Args) -> int:
-    """Fit and report; 0 if numbers came out, 2 if there are none to use, 130 if interrupted."""
+    """Fit and report; 0 if numbers came out, 2 if there are none, or some that must not be used, 130 if interrupted."""
     print(f"seed {args.seed or 0}, commit {git_commit()}")
     progress = sys.stderr if sys.stderr.isatty() else None  # a log file needs no thousand states of a progress bar
     try:

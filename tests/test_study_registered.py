@@ -88,7 +88,7 @@ def test_the_study_file_registers_as_the_committed_study(path, tmp_path):
     table = given.case
     case = RoomCase(
         room(table.room), table.task, run_recipe, fit_residual, table.backend, table.truth_options, table.recorded_task,
-        table.stages,
+        table.stages, table.only,
     )  # fmt: skip
     register(given.study, case.description, RESULTS / path.stem, provenance={})
     register(given.study, case.description, tmp_path, provenance={})

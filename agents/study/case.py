@@ -92,6 +92,8 @@ class RoomCase:
     """Id of the task that is recorded; "": the scenario's own choice."""
     stages: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Stage of the recipe -> options that differ from it, for quick studies."""
+    only: tuple[str, ...] = ()
+    """Stages of the recipe that are run; (): all."""
 
     def __post_init__(self) -> None:
         known = load(self.room.study) if self.room.study else {}
@@ -99,8 +101,9 @@ class RoomCase:
             if task not in known:
                 there = ", ".join(known) or "none"
                 raise OptionError(f"room {self.room.name!r} declares no study of {task!r}; there are {there}")
-        for name in self.stages:
-            self.recipe.stage(name)
+        declared: Recipe = load(self.room.recipe) if self.room.recipe else Recipe(stages=())
+        for name in (*self.stages, *self.only):
+            declared.stage(name)
 
     # --- what the room declares ----------------------------------------------------------------------------------------
 
@@ -120,7 +123,8 @@ class RoomCase:
         if not self.room.recipe:
             raise OptionError(f"room {self.room.name!r} declares no recipe: nothing can be identified")
         recipe: Recipe = load(self.room.recipe)
-        changed = (replace(s, options=merged(s.options, self.stages.get(s.name, {}))) for s in recipe.stages)
+        chosen = [s for s in recipe.stages if not self.only or s.name in self.only]
+        changed = (replace(s, options=merged(s.options, self.stages.get(s.name, {}))) for s in chosen)
         return replace(recipe, stages=tuple(changed))
 
     @cached_property

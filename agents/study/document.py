@@ -42,6 +42,7 @@ class CaseTable:
     truth_options: dict[str, Any] = field(default_factory=dict)
     recorded_task: str = ""
     stages: dict[str, Any] = field(default_factory=dict)
+    only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from .uncertainty import (
     PosteriorParameters,
     analyse,
     clustered_covariance,
+    column_lengths,
     combinations,
     correlation_in_time,
     quantile_95,
@@ -188,19 +189,23 @@ def _refined(system: ShootingSystem, ending: Ending, raw: _Weighted, jacobian: A
     they see it at all. A symmetry of the model (all masses and stiffnesses times two) holds for long steps too.
     """
     p = jacobian.shape[2]
-    _, s, vt = np.linalg.svd(triangle(np.vstack([jacobian.reshape(-1, p), np.zeros((p, p))])))
+    flat = triangle(np.vstack([jacobian.reshape(-1, p), np.zeros((p, p))]))
+    lengths = column_lengths(flat)
+    _, s, vt = np.linalg.svd(flat / lengths)
     lower, upper = system.segments.problem.theta_bounds
-    turned = jacobian @ vt.T
+    turned = (jacobian / lengths) @ vt.T
     for i in np.flatnonzero(s < WEAK * s[0]):
-        ends = [_reach(ending.theta, sign * vt[i], lower, upper) for sign in (-1.0, 1.0)]
-        thetas = ending.theta + np.array([[-ends[0]], [ends[1]]]) * vt[i]
+        direction = vt[i] / lengths
+        size = float(np.linalg.norm(direction))
+        ends = [_reach(ending.theta, sign * direction / size, lower, upper) for sign in (-1.0, 1.0)]
+        thetas = ending.theta + np.array([[-ends[0]], [ends[1]]]) * direction / size
         residual, good = system.segments.residuals(thetas, ending.starts)
         if good.all() and sum(ends) > 1e-6:
-            difference = (residual[1] - residual[0]) / system.sigma / sum(ends)
+            difference = (residual[1] - residual[0]) / system.sigma / sum(ends) * size
             turned[:, :, i] = raw.project(difference.reshape(len(turned), -1, 1))[:, :, 0]
         elif s[i] < UNSURE * s[0]:
             turned[:, :, i] = 0.0  # bounds leave no room for a secant, and derivatives alone cannot tell
-    return np.asarray(turned @ vt)
+    return np.asarray((turned @ vt) * lengths)
 
 
 def _reach(theta: Array, direction: Array, lower: Array, upper: Array) -> float:

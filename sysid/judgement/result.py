@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -138,9 +138,19 @@ class FitResult:
         correlation[hidden, :], correlation[:, hidden] = np.nan, np.nan
         return np.asarray(correlation)
 
+    @property
+    def usable(self) -> bool:
+        """Whether the headline is no failure."""
+        return self.verdicts[0].level != "failure"
+
     def distribution(self) -> PosteriorParameters:
         """What the fit leaves open, as domain randomisation."""
         return self.posterior
+
+    def with_verdict(self, level: str, text: str) -> FitResult:
+        """The same with one more sentence; a failure becomes the headline."""
+        added = Verdict(level, text)
+        return replace(self, verdicts=(added, *self.verdicts) if level == "failure" else (*self.verdicts, added))
 
     def summary(self) -> str:
         """A few lines for people: verdicts, then constants."""

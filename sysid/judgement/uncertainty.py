@@ -29,7 +29,7 @@ from ..least_squares.levenberg import triangle
 Array = NDArray[np.float64]
 
 RANK_TOLERANCE = 1e-9
-"""Singular values below this times the largest are zero to rounding."""
+"""Singular values below this times the largest, of columns of unit length, are zero to rounding."""
 TAKES_PART = 1e-2
 """A constant takes part in a direction if its share of that unit vector is larger."""
 
@@ -70,19 +70,57 @@ class Combination:
 
 
 def analyse(jacobian: Array, variance: float, specs: tuple[ParameterSpec, ...]) -> Identifiability:
-    """Judge a weighted Jacobian (N, p), priors included, with residual variance s^2."""
+    """Judge a weighted Jacobian (N, p), priors included, with residual variance s^2.
+
+    Columns are brought to unit length before anything is called zero: a constant whose channel is predicted exactly, with
+    weights of 1e12, must not make others look dead. A direction whose 95 % interval is wider than what is allowed is drowned.
+    """
     p = jacobian.shape[1]
-    _, s, vt = np.linalg.svd(triangle(np.vstack([jacobian, np.zeros((p, p))])))
-    largest = s[0] if s[0] > 0 else 1.0
+    root = triangle(np.vstack([jacobian, np.zeros((p, p))]))
+    null = _dead(root)
+    structural = null.shape[1]
     width = np.array([float(spec.encode(spec.bounds[1]) - spec.encode(spec.bounds[0])) for spec in specs])
-    reach = np.abs(vt) @ width  # how far the allowed range extends along each direction
-    dead = s <= RANK_TOLERANCE * largest
-    with np.errstate(divide="ignore"):
-        std = np.where(s > 0, np.sqrt(variance) / np.where(s > 0, s, 1.0), np.inf)
-    drowned = 2.0 * std > reach
-    seen = ~(dead | drowned)
-    covariance = (vt[seen].T * std[seen] ** 2) @ vt[seen]
-    return Identifiability(s, vt[seen].T, vt[~seen].T, tuple(bool(x) for x in dead[~seen]), covariance)
+    while null.shape[1] < p:
+        seen = _complement_basis(null)
+        covariance = variance * _covariance(root, seen)
+        values, vectors = np.linalg.eigh(covariance)
+        reach = np.abs(vectors[:, -1]) @ width  # how far the allowed range extends along the direction that is known least
+        if 2.0 * np.sqrt(values[-1]) <= reach:
+            break
+        null = np.linalg.qr(np.column_stack([null, vectors[:, -1]]))[0]
+    else:
+        seen, covariance = np.zeros((p, 0)), np.zeros((p, p))
+    kinds = tuple(place < structural for place in range(null.shape[1]))
+    singular = np.asarray(np.linalg.svd(root, compute_uv=False), dtype=np.float64)
+    return Identifiability(singular, seen, null, kinds, covariance)
+
+
+def column_lengths(jacobian: Array) -> Array:
+    """Lengths of the columns (N, p) -> (p,); 1 where a column is zero."""
+    lengths = np.asarray(np.linalg.norm(jacobian, axis=0))
+    return np.where(lengths > 0, lengths, 1.0)
+
+
+def _dead(root: Array) -> Array:
+    """Orthonormal basis (p, k) of the directions that change nothing, to rounding."""
+    lengths = column_lengths(root)
+    _, s, vt = np.linalg.svd(root / lengths)
+    dead = vt[s <= RANK_TOLERANCE * max(float(s[0]), 1e-300)].T / lengths[:, None]
+    return np.linalg.qr(dead / column_lengths(dead))[0] if dead.shape[1] else dead
+
+
+def _complement_basis(null: Array) -> Array:
+    """Orthonormal basis (p, p - k) of what is orthogonal to (p, k)."""
+    return np.linalg.qr(np.column_stack([null, np.eye(len(null))]))[0][:, null.shape[1] :]
+
+
+def _covariance(root: Array, seen: Array) -> Array:
+    """(J'J)^{-1} within the seen directions, (p, p), without squaring the condition of J."""
+    reduced = root @ seen
+    lengths = column_lengths(reduced)
+    inverse = np.linalg.inv(triangle(reduced / lengths))
+    spread = (seen / lengths) @ inverse
+    return np.asarray(spread @ spread.T)
 
 
 def combinations(

@@ -1,7 +1,8 @@
 """A room's recipe, stage by stage ([Wang2020] IV-D): what one stage found is held, or refined, in the next.
 
 The first group of constants is the one that the model describes best (cables and motors, from a recording in the air); contact
-follows. Every stage is saved as it ends, so that an interrupted run goes on where it stopped.
+follows. Every stage is saved as it ends, so that an interrupted run goes on where it stopped. A stage whose
+constants predict kept-back data worse than those before it is said to, and the constants before it go on (`.guard`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ..data.problem import FitProblem
 from ..judgement.result import FitResult
 from ..judgement.uncertainty import JointParameters, PosteriorParameters
 from ..report.files import load_distribution, save
+from .guard import better_start, compare, kept_back
 from .table import method_of
 
 CHECKPOINT, FIT = "checkpoint.json", "fit.toml"
@@ -43,6 +45,8 @@ class StageResult:
     """Its summary."""
     fit: FitResult | None
     """None: it was read from the files of an earlier run."""
+    usable: bool = True
+    """Whether its headline is no failure."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,13 @@ class RecipeResult:
             for index, stage in enumerate(self.stages)
             if not set(stage.free) <= {name for later in self.stages[index + 1 :] for name in later.free}
         )
+
+    @property
+    def unusable(self) -> tuple[str, ...]:
+        """Constants that no stage found: all that freed them ended in a failure, or were worse than what was before."""
+        names = dict.fromkeys(name for stage in self.stages for name in stage.free)
+        found = {name for stage in self.stages if stage.usable for name in stage.free}
+        return tuple(name for name in names if name not in found)
 
     @property
     def verdict(self) -> str:
@@ -114,13 +125,13 @@ def run_recipe(
     chosen = recipe.stages if stages is None else stages
     if not chosen or (resume and out is None):
         raise OptionError("the recipe has no stage" if not chosen else "resume needs out, the folder to go on from")
-    current = start or simulator.default_parameters.replace(**recipe.guess)
+    current = first = start or simulator.default_parameters.replace(**recipe.guess)
     done: list[StageResult] = []
     for stage in chosen:
         if announce is not None:
             announce(stage.name)
         folder = None if out is None else out / stage.name
-        problem = stage_problem(recipe, stage, simulator, data, start=current)
+        problem = better_start(guarded(stage_problem(recipe, stage, simulator, data, start=current)), first)
         identity = hashlib.sha256(f"{problem.fingerprint} {stage.method} {sorted(stage.options.items())}".encode()).hexdigest()
         before = _earlier(stage, folder, identity, current) if resume and folder else None
         done.append(before or _solved(recipe, stage, problem, folder, resume, progress, identity=identity, model=model))
@@ -168,6 +179,11 @@ def stage_problem(
         "noise": stage.noise_of(train.names), "free_motion": stage.free_motion, "free_initial": stage.free_initial,
     }  # fmt: skip
     return FitProblem(simulator, DataSplit(train, validation, test), **{**fields, **more})
+
+
+def guarded(problem: FitProblem) -> FitProblem:
+    """The problem with the ends of its recordings kept back to judge by, where they are long enough."""
+    return problem.replace(data=kept_back(problem.split))
 
 
 def _prepared(
@@ -221,11 +237,22 @@ def _solved(
     found = fit_stage(recipe, stage, problem, folder=folder, resume=under_way, progress=progress)
     told = {**found.provenance, "stage": stage.name, "identity": identity}
     found = replace(found, provenance=told, spec=replace(found.spec, model=model))
+    judged = compare(found.open_loop)
+    said = judged.text(found.converged)
+    if said:
+        found = found.with_verdict("warning" if judged.better else "failure", said)
+    if not judged.better:
+        found = replace(
+            found,
+            parameters=found.start,
+            posterior=replace(found.posterior, mean=problem.encode(found.start)),
+        )
     if folder is not None:
         save(found, folder)
     return StageResult(
-        stage.name, found.free, found.parameters, found.distribution(), found.verdicts[0].text, found.summary(), found
-    )
+        stage.name, found.free, found.parameters, found.distribution(), found.verdicts[0].text, found.summary(), found,
+        found.usable,
+    )  # fmt: skip
 
 
 def _earlier(stage: Stage, folder: Path, identity: str, kind: Parameters) -> StageResult | None:
@@ -236,8 +263,10 @@ def _earlier(stage: Stage, folder: Path, identity: str, kind: Parameters) -> Sta
             return None
         posterior, parameters = load_distribution(folder), type(kind).load(folder / FIT)
         verdicts = [f"[{v['level']}] {v['text']}" for v in document["verdicts"]]
+        headline = document["verdicts"][0]
         return StageResult(
-            stage.name, posterior.names, parameters, posterior, document["verdicts"][0]["text"], "\n".join(verdicts), None
-        )
+            stage.name, posterior.names, parameters, posterior, headline["text"], "\n".join(verdicts), None,
+            headline["level"] != "failure",
+        )  # fmt: skip
     except (FileFormatError, KeyError, IndexError, TypeError):
         return None

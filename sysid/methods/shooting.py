@@ -303,7 +303,7 @@ def _state_to_json(state: LevenbergState) -> dict[str, Any]:
         **arrays,
         **shapes,
         **numbers,
-        "log": [asdict(e) for e in state.log],
+        "log": [{name: None if value != value else value for name, value in asdict(e).items()} for e in state.log],
         "outcome": state.outcome and state.outcome.value,
     }
 
@@ -316,7 +316,9 @@ def _state_from_json(entry: dict[str, Any]) -> LevenbergState:
         cost=float(entry["cost"]),
         damping=float(entry["damping"]),
         growth=float(entry["growth"]),
-        log=tuple(IterLog(**line) for line in entry["log"]),
+        log=tuple(
+            IterLog(**{name: float("nan") if value is None else value for name, value in line.items()}) for line in entry["log"]
+        ),
         outcome=None if entry["outcome"] is None else Outcome(entry["outcome"]),
     )
 

@@ -1,0 +1,105 @@
+"""No fit is used unseen: constants before and after a fit compete in predicting what was not fitted, and the better ones go on.
+
+The end of every recording is kept back (or a validation recording, where there is one). Both sets of constants predict it over
+several horizons; the errors of every kind of quantity and horizon are compared as ratios, whose geometric mean decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
+
+from ..data.problem import FitProblem
+from ..judgement.validation import HorizonError, open_loop
+
+SHARE = 0.2
+"""Of every recording, kept back."""
+FEWEST = 200
+"""Rows that a kept part must have; else nothing is kept back, and both predict the fitted recordings over longer horizons."""
+LONGEST = 1.0
+"""[s] of the horizons that count: beyond, many robots are chaotic."""
+CHANCE = 0.02
+"""A fit is not worse than its start for so much."""
+NOTHING = 1e-6
+"""Errors below this share of the motion itself are rounding."""
+
+
+def kept_back(split: DataSplit) -> DataSplit:
+    """The split with the ends of the training recordings as validation, if there is none and they are long enough."""
+    if len(split.validation) or not len(split.train):
+        return split
+    parts = [_parted(trajectory) for trajectory in split.train]
+    if any(part is None for part in parts):
+        return split
+    pairs = [part for part in parts if part is not None]
+    return DataSplit(TrajectorySet(tuple(a for a, _ in pairs)), TrajectorySet(tuple(b for _, b in pairs)), split.test)
+
+
+def _parted(trajectory: Trajectory) -> tuple[Trajectory, Trajectory] | None:
+    last = round(SHARE * trajectory.num_steps)
+    if last < FEWEST:
+        return None
+    cut = trajectory.times[trajectory.num_steps - last]
+    return trajectory.window(trajectory.times[0], cut), trajectory.window(cut, trajectory.times[-1])
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Constants after a fit beside those before it."""
+
+    ratio: float
+    """Geometric mean of (error after) / (error before); 1 where nothing could be predicted."""
+    data: str
+    """What was predicted: "kept-back data", or "the fitted data" where nothing was kept back."""
+
+    @property
+    def better(self) -> bool:
+        """Whether the fit is to be used."""
+        return self.ratio <= 1.0 + CHANCE
+
+    def text(self, converged: bool) -> str:
+        """One sentence; "" where there is nothing to say."""
+        if not self.better:
+            many = f"{self.ratio:.3g} times as large"
+            return f"KEPT the constants before this stage: with those after it, errors on {self.data} are {many}"
+        if not converged:
+            return f"not converged; used, as errors on {self.data} are {100 * self.ratio:.3g} % of those before"
+        return ""
+
+
+def better_start(problem: FitProblem, before: Parameters) -> FitProblem:
+    """The problem, started from constants `before` earlier stages where those predict what is kept back better."""
+    if before == problem.constants:
+        return problem
+    kept = DataSplit(problem.split.train, problem.split.validation, TrajectorySet(()))
+    errors = open_loop(problem.replace(data=kept), onto(problem, before))
+    return problem if compare(errors).ratio >= 1.0 else problem.replace(start=onto(problem, before))
+
+
+def onto(problem: FitProblem, before: Parameters) -> Parameters:
+    """The problem's constants with the free ones of `before`."""
+    return problem.constants.replace(**{name: getattr(before, name) for name in problem.free})
+
+
+def compare(errors: tuple[HorizonError, ...]) -> Comparison:
+    """What the kept-back part says of a fit."""
+    kept = [e for e in errors if e.part == "validation"]
+    data = "kept-back data" if kept else "the fitted data"
+    kept = kept or [e for e in errors if e.part == "train"]
+    chosen = [e for e in kept if e.horizon <= LONGEST] or kept[:1]
+    logs = []
+    for e in chosen:
+        floor = NOTHING * max(e.persistence, 1e-300)
+        fitted = np.inf if e.failed or not np.isfinite(e.fitted) else max(e.fitted, floor)
+        start = max(e.start, floor) if np.isfinite(e.start) else np.inf
+        if np.isinf(fitted) and np.isinf(start):
+            continue
+        logs.append(float(np.clip(np.log(fitted) - np.log(start), -1.0, 1.0)))
+    return Comparison(float(np.exp(np.mean(logs))) if logs else 1.0, data)
+
+
+__all__ = ["Comparison", "better_start", "compare", "kept_back"]

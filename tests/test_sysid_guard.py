@@ -1,0 +1,87 @@
+"""What must not be used is not used: rank beside exact channels, starts and stages that predict worse, exit codes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from sysid_systems import Spring, SpringParameters, record
+
+from softgym_envs.core.recipe import EXPERIMENT, Experiment, Recipe, Stage
+from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
+from sysid import FitProblem, run_recipe
+from sysid.judgement.uncertainty import analyse
+from sysid.judgement.validation import HorizonError
+from sysid.methods.guard import better_start, compare, kept_back
+
+PUSHED = (Experiment("pushed", record=lambda *_, **__: long_recording(), longest=1200),)
+TRUTH = SpringParameters(stiffness=35.0, damping=2.5)
+"""Gain as by default."""
+
+
+def long_recording(rows: int = 1200) -> Trajectory:
+    return replace(record(Spring(), TRUTH, steps=rows)[0], metadata={EXPERIMENT: "pushed"})
+
+
+def specs(count: int) -> tuple[Any, ...]:
+    return tuple(replace(SpringParameters.specs()["stiffness"], name=f"k{i}") for i in range(count))
+
+
+def test_an_exact_channel_makes_no_other_constant_look_dead() -> None:
+    """Column 0 is seen through a channel with weights of 1e13; 1 and 2 through white noise, 2 is ten times as weak as 1."""
+    rng = np.random.default_rng(0)
+    jacobian = np.zeros((300, 3))
+    jacobian[:100, 0], jacobian[100:, 1], jacobian[100:, 2] = 1e13, rng.normal(size=200), 0.1 * rng.normal(size=200)
+    found = analyse(jacobian, 1.0, specs(3))
+    assert not found.hidden.any()
+    expected = np.linalg.inv(jacobian[100:, 1:].T @ jacobian[100:, 1:])
+    np.testing.assert_allclose(found.covariance[1:, 1:], expected, rtol=1e-9)
+
+
+def test_a_product_stays_a_product_beside_an_exact_channel() -> None:
+    rng = np.random.default_rng(1)
+    jacobian = np.zeros((300, 3))
+    jacobian[:100, 0] = 1e13
+    jacobian[100:, 1] = rng.normal(size=200)
+    jacobian[100:, 2] = -3.0 * jacobian[100:, 1]
+    found = analyse(jacobian, 1.0, specs(3))
+    assert found.hidden.tolist() == [False, True, True] and found.structural == (True,)
+    np.testing.assert_allclose(np.abs(found.null[:, 0]), [0, 3 / np.sqrt(10), 1 / np.sqrt(10)], atol=1e-9)
+
+
+def error(kind: str, fitted: float, start: float, part: str = "validation") -> HorizonError:
+    return HorizonError(part, kind, 0.5, fitted, start, 1.0, 5, 0)
+
+
+def test_a_perfect_motor_does_not_outweigh_a_bad_body() -> None:
+    judged = compare((error("-", 1e-12, 1.0), error("m", 0.9, 0.3), error("m/s", 0.9, 0.3)))
+    assert not judged.better and "KEPT" in judged.text(True)
+    assert compare((error("m", 0.1, 0.3), error("m", 9.0, 0.1, "train"))).better
+    assert "not converged; used" in compare((error("m", 0.1, 0.3),)).text(False)
+
+
+def test_a_fifth_of_long_recordings_is_kept_back() -> None:
+    split = kept_back(DataSplit(TrajectorySet((long_recording(),)), TrajectorySet(()), TrajectorySet(())))
+    assert [part.num_steps for part in split] == [960, 240, 0]
+    short = kept_back(DataSplit(TrajectorySet((long_recording(600),)), TrajectorySet(()), TrajectorySet(())))
+    assert [part.num_steps for part in short] == [600, 0, 0]
+
+
+def test_a_stage_starts_from_what_predicts_best_and_its_result_is_used_only_if_better() -> None:
+    """The first stage may only move the spring's gain far off by a wrong mass: nothing of it goes on."""
+    data, free = TrajectorySet((long_recording(),)), ("stiffness", "damping")
+    problem = FitProblem(Spring(), kept_back(DataSplit(data, TrajectorySet(()), TrajectorySet(()))), free)
+    collapsed = problem.replace(start=SpringParameters(stiffness=0.2, damping=30.0))
+    assert better_start(collapsed, SpringParameters()).constants == SpringParameters()
+    assert better_start(problem, SpringParameters(stiffness=0.2, damping=30.0)).constants == SpringParameters()
+    stages = (Stage("all", "pushed", free, "multiple_shooting", {"segment_steps": 20}),)
+    found = run_recipe(Recipe(stages, PUSHED), Spring(), data)
+    assert found.unusable == () and found.parameters.stiffness == pytest.approx(35.0, rel=1e-6)
+
+
+def test_constants_that_no_stage_found_are_named() -> None:
+    stages = (Stage("all", "pushed", ("paint",), "one_step"),)
+    found = run_recipe(Recipe(stages, PUSHED), Spring(), TrajectorySet((long_recording(),)))
+    assert found.unusable == ("paint",)
