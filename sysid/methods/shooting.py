@@ -308,6 +308,12 @@ def _state_to_json(state: LevenbergState) -> dict[str, Any]:
     }
 
 
+def _entry_from_json(line: dict[str, Any]) -> IterLog:
+    """One line of a log; null is NaN, which JSON has not."""
+    given: dict[str, Any] = {name: float("nan") if value is None else value for name, value in line.items()}
+    return IterLog(**given)
+
+
 def _state_from_json(entry: dict[str, Any]) -> LevenbergState:
     arrays = {name: np.array(entry[name], dtype=np.float64) for name in ("theta", "blocks", "scale", "block_scale")}
     arrays["block_scale"] = arrays["block_scale"].reshape(entry["block_scale_shape"])
@@ -316,9 +322,7 @@ def _state_from_json(entry: dict[str, Any]) -> LevenbergState:
         cost=float(entry["cost"]),
         damping=float(entry["damping"]),
         growth=float(entry["growth"]),
-        log=tuple(
-            IterLog(**{name: float("nan") if value is None else value for name, value in line.items()}) for line in entry["log"]
-        ),
+        log=tuple(_entry_from_json(line) for line in entry["log"]),
         outcome=None if entry["outcome"] is None else Outcome(entry["outcome"]),
     )
 
