@@ -132,6 +132,8 @@ def test_numbers_that_are_not_finite_are_contained(env_id, monkeypatch):
     state, context = env.state, env.context
 
     class Broken:
+        dt = env.simulator.dt
+
         def step(self, state, control, parameters, *, substeps):
             return np.full_like(state, np.nan), np.zeros(len(state), dtype=np.int32)
 
