@@ -88,6 +88,8 @@ class Args:
     """Number of starts within the bounds; contact needs more than one, as friction 0 is a local minimum."""
     seed: int | None = None
     """Seed of random starts and minibatches."""
+    latency: float | None = None
+    """Longest latency of commands that is looked for [s]; none: as the stage says."""
     cost_tolerance: float | None = None
     """A fit ends when a step lowers its cost by a smaller share; 1e-6 is enough where initial states are unknown, too."""
     out: Path = Path("results/fit")
@@ -144,10 +146,10 @@ def stage_of(args: Args, recipe: Recipe) -> Stage:
     if args.cost_tolerance is not None:
         options["levenberg"] = {**options.get("levenberg", {}), "cost_tolerance": args.cost_tolerance}
     kept = {name: value for name, value in stage.simulator.items() if name not in options_from_text(args.option)}
-    free_motion = stage.free_motion or args.free_motion
     return replace(
-        stage, method=method.name, options=options, free=args.free or stage.free, simulator=kept, free_motion=free_motion
-    )
+        stage, method=method.name, options=options, free=args.free or stage.free, simulator=kept,
+        free_motion=stage.free_motion or args.free_motion, latency=stage.latency if args.latency is None else args.latency,
+    )  # fmt: skip
 
 
 def problem_of(args: Args, recipe: Recipe, stage: Stage, simulator: Simulator, recordings: TrajectorySet) -> FitProblem:
