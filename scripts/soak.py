@@ -26,7 +26,8 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from softgym_envs.core.files import git_commit, write_atomically
+from softgym_envs.core.errors import SoftgymError
+from softgym_envs.core.files import git_commit, read_json, write_atomically
 from softgym_envs.core.room import NATIVE, Room, SoakCase
 from softgym_envs.core.task import load
 from softgym_envs.rooms import room, rooms
@@ -158,7 +159,7 @@ def soak(args: Args) -> dict[str, Any]:
 
 def merged(figures: dict[str, Any], args: Args) -> dict[str, Any]:
     """The file's new content: figures of all rooms at its top, those of single rooms under "rooms"."""
-    before = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else {}
+    before = read_json(args.out) if args.out.exists() else {}
     rooms = before.get("rooms", {})
     if args.room:
         return {**before, "rooms": {**rooms, args.room: figures}}
@@ -166,9 +167,13 @@ def merged(figures: dict[str, Any], args: Args) -> dict[str, Any]:
 
 
 def main(args: Args) -> int:
-    """Run, print, save; 1 if anything was wrong."""
-    figures = soak(args)
-    write_atomically(args.out, json.dumps(merged(figures, args), indent=1).encode())
+    """Run, print, save; 1 if anything was wrong, 2 for bad input."""
+    try:
+        figures = soak(args)
+        write_atomically(args.out, json.dumps(merged(figures, args), indent=1).encode())
+    except SoftgymError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     for case in figures["cases"]:
         print("  {env_id} x{num_envs} {actions}: {steps} steps, {episodes} episodes, {sim_failed} failed".format(**case))
     wrong = f"{figures['not_finite']} not finite, {figures['out_of_space']} out of space"

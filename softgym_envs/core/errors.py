@@ -10,6 +10,9 @@ LONGEST = 200
 """Characters of a value that a message shows."""
 
 
+LONGEST_MESSAGE = 2000
+
+
 def shown(value: object) -> str:
     """The value as a message shows it: shortened where it is long, its type where it has no text.
 
@@ -25,6 +28,11 @@ def shown(value: object) -> str:
 
 class SoftgymError(Exception):
     """Base class of all errors of softgym_envs, sysid and agents."""
+
+    def __str__(self) -> str:
+        """The message, without the middle of one that shows a monster."""
+        text = super().__str__()
+        return text if len(text) <= LONGEST_MESSAGE else f"{text[: LONGEST_MESSAGE // 2]} ... {text[-LONGEST_MESSAGE // 2 :]}"
 
 
 class ShapeError(SoftgymError, ValueError):

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .errors import OptionError
+from .errors import OptionError, shown
 from .files import parse_toml
 from .parameters import GivenConstants
 from .simulator import Simulator
@@ -181,6 +181,8 @@ class Room:
 
     def _door(self, backend: str) -> Callable[..., Any]:
         """What makes a simulator of this backend."""
+        if not isinstance(backend, (str, Path)):
+            raise OptionError(f"backend is {shown(backend)}, allowed are {', '.join((NATIVE, *self.truths))}")
         if backend == NATIVE:
             return load(self.engine)  # type: ignore[no-any-return]
         if backend in self.truths:

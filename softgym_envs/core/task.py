@@ -23,11 +23,13 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import OptionError
+from .errors import OptionError, shown
 
 Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
+LARGEST = 2**63
+"""Integers of Python may be larger than any float."""
 SHARED_OPTIONS = ("state", "constants")
 """Options of `reset` that every task has: the first state (nx,) or (B, nx), and constants by name."""
 
@@ -241,12 +243,15 @@ def check_options(task: Task, options: Mapping[str, Any] | None) -> dict[str, An
     """The options as a dictionary.
 
     Raises:
-        OptionError: Unknown option.
+        OptionError: Unknown option, or a number that is none of this machine.
     """
     known = (*SHARED_OPTIONS, *task.option_names)
     for name in options or {}:
         if name not in known:
             raise OptionError(f"unknown option {name!r}; allowed are {', '.join(known)}")
+    for name, value in (options or {}).items():
+        if isinstance(value, int) and abs(value) > LARGEST:
+            raise OptionError(f"option {name!r} is {shown(value)}, which is too large to compute with")
     return dict(options or {})
 
 

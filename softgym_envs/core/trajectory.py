@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,6 +33,8 @@ from .units import SI_UNITS
 Array = NDArray[np.float64]
 
 FORMAT = "softgym_envs trajectories 1"
+HEAPS = (b"HEAP\0\0\0\0", b"GCOL\1\0\0\0")
+"""Beginnings of HDF5's local and global heaps; their size follows as 8 bytes."""
 MOST_BYTES, INFLATION = 64 * 2**20, 100
 """A recording may take so much memory, and beside it so many times the size of its file."""
 
@@ -303,6 +306,7 @@ class TrajectorySet(Sequence[Trajectory]):
         if not Path(path).is_file():
             raise FileFormatError(f"cannot read {path}: no such file")
         try:
+            _check_heaps(Path(path))
             with h5py.File(path, "r") as file:
                 if file.attrs.get("format") != FORMAT:
                     raise FileFormatError(f"{path}: format is {file.attrs.get('format')!r}, expected {FORMAT!r}")
@@ -366,6 +370,23 @@ def _write_group(group: h5py.Group, trajectory: Trajectory) -> None:
         group.create_dataset(name, data=list(getattr(trajectory, name)), dtype=h5py.string_dtype())
     group.attrs["substeps"] = int(trajectory.substeps)
     group.create_dataset("metadata", data=json.dumps(dict(trajectory.metadata)), dtype=h5py.string_dtype())
+
+
+def _check_heaps(path: Path) -> None:
+    """Refuse a file with a heap that claims to be larger than the file: the HDF5 library would reserve its memory."""
+    size = path.stat().st_size
+    if not size:
+        raise FileFormatError(f"{path} is empty")
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        for kind in HEAPS:
+            place = content.find(kind)
+            while place >= 0:
+                claimed = int.from_bytes(content[place + 8 : place + 16], "little")
+                if claimed > size:
+                    raise FileFormatError(
+                        f"{path} is damaged: a part of it claims to have {claimed} bytes, the file has {size}"
+                    )
+                place = content.find(kind, place + 8)
 
 
 def _read_group(group: Any, most: int) -> Trajectory:

@@ -37,6 +37,8 @@ Observation = NDArray[np.float32]
 # NumPy computes with an array faster than with a number.
 _ONE, _LOWEST, _HIGHEST = np.array(1), np.array(-1.0), np.array(1.0)
 
+LONGEST = 1e9
+"""[s] of a control period."""
 MOST_SUBSTEPS = 10_000
 """Physics steps per action."""
 FAILURE_PENALTY = 100.0
@@ -79,7 +81,7 @@ class Settings:
     def __post_init__(self) -> None:
         for name in ("sensor_noise", "disturbance"):
             check_number(name, getattr(self, name), low=0.0)
-        check_number("action_delay", self.action_delay, low=0, whole=True, unit="control steps")
+        check_number("action_delay", self.action_delay, low=0, high=1000, whole=True, unit="control steps")
 
 
 @dataclass(eq=False)
@@ -155,7 +157,7 @@ class Episodes:
         """Begin new episodes in some rows (k,); -> their observations (k, no).
 
         Raises:
-            OptionError: An option is unknown or not allowed.
+            OptionError: An option is unknown or not allowed, or no finite observation follows.
             ParameterError: The option "constants" names an unknown constant or a value out of bounds.
             ShapeError: The option "state" has the wrong shape or is not finite.
         """
@@ -173,6 +175,11 @@ class Episodes:
         shown = None if state is None else self._visible(state)
         first, context = self.task.reset(Start([self.rngs[row] for row in rows], given, table, settle, shown))
         first = self._whole(first) if state is None or self._seen == self.simulator.nx else state
+        clean = self.task.observe(self._visible(first), context)
+        if not np.isfinite(clean).all():
+            raise OptionError(
+                "these options lead to observations that are not finite; is the state one that a robot can be in?"
+            )
         self.begun = True
         if not np.array_equal(self.constants[rows], constants):
             self.constants[rows] = constants
@@ -180,7 +187,7 @@ class Episodes:
         self.state[rows], self.context[rows] = first, context
         self.queue[rows] = 0.0
         self.steps[rows] = 0
-        observed = self._sense(self.task.observe(self._visible(first), context), rows)
+        observed = self._sense(clean, rows)
         self.observed[rows] = observed
         return observed.astype(np.float32)
 
@@ -206,7 +213,7 @@ class Episodes:
     def _given_state(self, value: Any, rows: NDArray[np.intp]) -> Array | None:
         if value is None:
             return None
-        if np.ndim(value) == 1:
+        if as_numbers("option 'state'", value).ndim == 1:
             return np.tile(check_array("option 'state'", value, (self.simulator.nx,)), (len(rows), 1))
         return check_array("option 'state'", value, (self._rows, self.simulator.nx))[rows]
 
@@ -219,11 +226,11 @@ class Episodes:
                 for name, value in self.distribution.sample(self.rngs[row], base).items():
                     constants[k, kind.index(name)] = value
         if not isinstance(chosen or {}, Mapping):
-            raise OptionError(f"option 'constants' is {chosen!r}, expected a mapping of names to numbers")
+            raise OptionError(f"option 'constants' is {shown(chosen)}, expected a mapping of names to numbers")
         for name, value in {**self.task.option_constants(options), **(chosen or {})}.items():
-            one_or_all = (1,) if np.size(value) == 1 else (self._rows,)
-            values = check_array(f"constant {name!r}", np.ravel(value), one_or_all)
-            constants[:, kind.index(name)] = np.broadcast_to(values, (self._rows,))[rows]
+            place, values = kind.index(name), as_numbers(f"constant {name!r}", value).ravel()
+            check_array(f"constant {name!r}", values, (1,) if values.size == 1 else (self._rows,))
+            constants[:, place] = np.broadcast_to(values, (self._rows,))[rows]
         return constants
 
     def _parameters_of(self, constants: Array, rows: NDArray[np.intp]) -> Parameters:
@@ -287,7 +294,8 @@ class Episodes:
             if abs(value - spec.default) > 1e-9 * abs(spec.default)
         ]
         why = Status(status or Status.DIVERGED).message
-        told = ", ".join([f"dt is {self.simulator.dt:g} s", *(changed or ["all constants are the usual ones"])])
+        step = self.settings.control_period / self.substeps
+        told = ", ".join([f"dt is {step:g} s", *(changed or ["all constants are the usual ones"])])
         warnings.warn(f"row {row}: {why}; {told}", SimulationWarning, stacklevel=4)
 
     def applied(self, action: Any) -> Array:
@@ -442,9 +450,9 @@ def whole_steps(name: str, seconds: float, dt: float) -> int:
         OptionError: Not a whole number >= 1.
     """
     number = isinstance(seconds, (int, float, np.number)) and not isinstance(seconds, bool)
-    steps = round(seconds / dt) if number and 0 < seconds < np.inf else 0
+    steps = round(seconds / dt) if number and 0 < seconds < LONGEST else 0
     if steps < 1 or abs(steps * dt - seconds) > 1e-6 * seconds:
-        raise OptionError(f"{name} is {seconds!r} s, expected a positive multiple of the simulator's dt {dt} s")
+        raise OptionError(f"{name} is {shown(seconds)} s, expected a positive multiple of the simulator's dt {dt} s")
     return steps
 
 

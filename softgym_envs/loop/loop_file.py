@@ -6,8 +6,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import FileFormatError
-from ..core.files import read_toml
+from ..core.errors import FileFormatError, shown
+from ..core.files import number_in, read_toml
 from ..mechanics.tree import Body, Frame, Joint, Tree
 from ..mechanics.tree_file import load_tree
 from ..mechanics.urdf import load_urdf
@@ -56,16 +56,15 @@ def _value(path: str | Path, key: str, value: Any) -> Any:
     if isinstance(default, tuple):
         return _numbers(path, key, value, len(default))
     whole = isinstance(default, int)
-    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-        raise FileFormatError(f"{path}: {key} is {value!r}, expected a{' whole' if whole else ''} number")
-    return value
+    if whole and (isinstance(value, bool) or not isinstance(value, int)):
+        raise FileFormatError(f"{path}: {key} is {shown(value)}, expected a whole number")
+    return value if whole else number_in(f"{path}: {key}", value)
 
 
 def _numbers(path: str | Path, key: str, value: Any, count: int) -> tuple[float, ...]:
-    good = isinstance(value, list) and len(value) == count
-    if not good or any(isinstance(part, bool) or not isinstance(part, (int, float)) for part in value):
-        raise FileFormatError(f"{path}: {key} is {value!r}, expected {count} numbers")
-    return tuple(float(part) for part in value)
+    if not (isinstance(value, list) and len(value) == count):
+        raise FileFormatError(f"{path}: {key} is {shown(value)}, expected {count} numbers")
+    return tuple(number_in(f"{path}: {key}", part) for part in value)
 
 
 def _arm(path: Path, table: Any) -> Tree:

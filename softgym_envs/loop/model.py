@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..core.errors import StructureError
+from ..core.errors import StructureError, shown
 from ..core.layout import Field, StateLayout
 from ..core.simulator import Array, Status, check_number
 from ..mechanics.mechanism import Mechanism
@@ -30,6 +30,7 @@ from ..mechanics.placement import frame_pose, roll_pitch_yaw
 from ..mechanics.tree import Body, Frame, Joint, Tree, Weld
 from ..mechanics.tree_file import load_tree
 
+MAX_LINKS = 200
 ARM_FILE = Path(__file__).with_name("baxter.toml")
 ARM = ("s0", "s1", "e0", "e1", "w0", "w1", "w2")
 """Joints of the arm."""
@@ -83,8 +84,8 @@ class LoopModel:
     control_units = ("N m",) * 7
 
     def __post_init__(self) -> None:
-        if self.links < 6 or self.links % 2:
-            raise StructureError(f"a loop of {self.links} links: expected an even number >= 6")
+        if not 6 <= self.links <= MAX_LINKS or self.links % 2:
+            raise StructureError(f"a loop of {shown(self.links)} links: expected an even number in [6, {MAX_LINKS}]")
         if len(self.start) != len(ARM):
             raise StructureError(f"start has {len(self.start)} angles, expected {len(ARM)}")
         if len(self.servo_stiffness) != len(ARM):
@@ -94,7 +95,7 @@ class LoopModel:
         for value in (*self.servo_stiffness, self.servo_damping, self.command_margin, *self.command_limit):
             check_number("servo_stiffness, servo_damping, command_margin and command_limit", value, low=0.0)
         for name in ("radius", "mass", "tube_radius"):
-            check_number(name, getattr(self, name), positive=True)
+            check_number(name, getattr(self, name), positive=True, high=1e6)
         if self.own_arm is not None:
             _check_arm(self.own_arm)
 

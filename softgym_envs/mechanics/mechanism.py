@@ -115,6 +115,8 @@ class Mechanism:
     def __post_init__(self) -> None:
         ones = np.ones((1, len(self.constants)))
         mass = self.slopes(np.full((1, self.n), 0.3), np.zeros((1, self.n)), ones).vv[0]
+        if not np.isfinite(mass).all():
+            raise StructureError(f"tree {self.tree.name!r}: masses and lengths are too large or too small to compute with")
         for i, name in enumerate(self.tree.coordinates):
             if not mass[i, i] > 0:
                 raise StructureError(f"joint {name!r} moves no mass; give a body beyond it mass, or the joint an armature")

@@ -42,7 +42,7 @@ class ParticleModel:
     """Where particles rest before they fall [m]; [Berard2008] slide 27."""
 
     def __post_init__(self) -> None:
-        check_number("count", self.count, low=1, whole=True)
+        check_number("count", self.count, low=1, high=1000, whole=True)
         check_number("force_limit", self.force_limit, positive=True, unit="N")
 
     @cached_property
@@ -107,7 +107,7 @@ class BlockModel:
     """Half length and half width [m]; pictures only."""
 
     def __post_init__(self) -> None:
-        check_number("num_directions", self.num_directions, low=4, whole=True)
+        check_number("num_directions", self.num_directions, low=4, high=1000, whole=True)
         check_number("force_limit", self.force_limit, positive=True, unit="N")
         if self.num_directions % 2:
             raise StructureError(f"num_directions is {self.num_directions}, expected an even number: friction is symmetric")
@@ -181,6 +181,6 @@ def _are_points(value: Any, count: int | None) -> bool:
     """Whether it is `count` finite points (x, y); None: one point alone."""
     try:
         points = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
     return points.shape == ((2,) if count is None else (count, 2)) and bool(np.isfinite(points).all())

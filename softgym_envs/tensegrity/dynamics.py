@@ -70,7 +70,7 @@ class TensegritySimulator(AdjointSimulator):
     def __post_init__(self) -> None:
         if self.model is None:
             object.__setattr__(self, "model", superball())
-        if self.contact not in MODES:
+        if self.contact not in tuple(MODES):
             raise OptionError(f"contact is {self.contact!r}, allowed are {', '.join(MODES)}")
         if self.fixed_rod is not None and not 0 <= self.fixed_rod < self.model.num_rods:
             raise StructureError(f"fixed_rod is {self.fixed_rod}, rods are 0 ... {self.model.num_rods - 1}")

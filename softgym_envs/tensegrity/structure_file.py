@@ -123,8 +123,8 @@ def _read_actuated(path: str | Path, document: Mapping[str, Any]) -> tuple[int, 
 
 def _node_pair(path: str | Path, what: str, entry: object, points: Points) -> tuple[str, str]:
     nodes = entry.get("nodes") if isinstance(entry, dict) else None
-    if not (isinstance(nodes, list) and len(nodes) == 2):
-        raise FileFormatError(f'{path}: {what} needs nodes = ["a", "b"], got {nodes!r}')
+    if not (isinstance(nodes, list) and len(nodes) == 2 and all(isinstance(name, str) for name in nodes)):
+        raise FileFormatError(f'{path}: {what} needs nodes = ["a", "b"], got {shown(nodes)}')
     for name in nodes:
         if name not in points:
             raise StructureError(f"{path}: {what} dangles: node {name!r} does not exist; nodes are {', '.join(points)}")

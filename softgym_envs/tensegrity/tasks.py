@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import OptionError
+from ..core.errors import OptionError, ShapeError, shown
 from ..core.objective import Objective
 from ..core.row_kernel import RowKernel
-from ..core.simulator import check_number
+from ..core.simulator import as_numbers, check_number
 from ..core.task import BoolArray, Entry, Start
 from . import poses
 from .features import HEADING, SPEED_BOUND, Body, to_world
@@ -447,9 +447,9 @@ def plane_vectors(name: str, value: Any, expected: str) -> Array:
         OptionError: It is not.
     """
     try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+        array = as_numbers(name, value)
+    except ShapeError:
         array = np.full(1, np.nan)
     if array.ndim not in (1, 2) or array.shape[-1] != 2 or not len(array) or not np.isfinite(array).all():
-        raise OptionError(f"option {name!r} is {value!r}, expected {expected}")
+        raise OptionError(f"option {name!r} is {shown(value)}, expected {expected}")
     return array

@@ -59,7 +59,7 @@ class VineSimulator(WarpSimulator):
     """"cpu", or a CUDA device of Warp."""
 
     def __post_init__(self) -> None:
-        if self.bending not in BENDING:
+        if self.bending not in tuple(BENDING):
             raise OptionError(f"bending is {self.bending!r}, allowed are {', '.join(BENDING)}")
         check_number("max_contacts", self.max_contacts, low=1, high=1000, whole=True)
         self.check_options()

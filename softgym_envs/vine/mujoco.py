@@ -95,7 +95,7 @@ class VineTwin(HardTwin):
     """"wrinkling" or "linear"."""
 
     def __post_init__(self) -> None:
-        if self.bending not in SPRINGS:
+        if self.bending not in tuple(SPRINGS):
             raise OptionError(f"bending is {self.bending!r}, allowed are {', '.join(SPRINGS)}")
         check_number("dt", self.dt, positive=True, unit="s")
 

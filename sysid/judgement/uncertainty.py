@@ -248,7 +248,7 @@ class PosteriorParameters:
             names = tuple(str(name) for name in document["names"])
             mean = np.array(document["mean"], dtype=np.float64)
             covariance = np.array(document["covariance"], dtype=np.float64)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise FileFormatError(f"no posterior in this file: {error}") from error
         if mean.shape != (len(names),) or covariance.shape != (len(names), len(names)):
             raise FileFormatError(f"posterior has shapes {mean.shape} and {covariance.shape} for {len(names)} names")
