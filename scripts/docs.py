@@ -20,7 +20,7 @@ from typing import Any
 import gymnasium as gym
 import tyro
 
-from softgym_envs.core.files import write_atomically
+from softgym_envs.core.files import read_json, write_atomically
 from softgym_envs.core.hard import HardTwin
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.room import NATIVE, Room, TaskId
@@ -31,6 +31,8 @@ from softgym_envs.rooms import rooms, tasks
 
 GIVEN = ("model", "simulate", "control_period")
 """Arguments of a task's function that come from the keywords of every id."""
+CARDS = Path(__file__).parents[1] / "results" / "task_cards"
+"""Where task cards are."""
 NOTE = "<!-- Written by `make docs`; change the code, not this page. -->\n"
 SHARED = """\
 `gym.make("softgym_envs:{id}")` needs no other import;
@@ -142,10 +144,40 @@ def _environment(entry: TaskId) -> str:
         "",
         f"Options of `reset`: {', '.join((*SHARED_OPTIONS, *task.option_names))}.\n",
     ]
+    page += _card(entry)
     if task.constants:
         page.append(f"Constants that the task sets: {', '.join(f'{name} = {v:g}' for name, v in task.constants.items())}.\n")
     env.close()
     return "\n".join(page)
+
+
+def _card(entry: TaskId) -> list[str]:
+    """The id's task card as a table, if it has been measured (studies/task_cards)."""
+    path = CARDS / f"{entry.id}.json"
+    if not path.is_file():
+        return []
+    card = read_json(path)
+    worlds = list(dict.fromkeys((run["backend"], run["level"]) for run in card["runs"]))
+    worlds.sort(key=lambda world: (world[1] or 0.0, world[0] != NATIVE))
+    names = list(dict.fromkeys(run["controller"] for run in card["runs"]))
+    runs = {(run["backend"], run["level"], run["controller"]): run for run in card["runs"]}
+    head = [f"{backend}{'' if level is None else f', level {level:g}'}" for backend, level in worlds]
+    rows = [f"| {name} | {' | '.join(_cell(runs.get((*world, name))) for world in worlds)} |" for name in names]
+    speed = "; ".join(f"{b} {v['single']:g} on one row, {v['batch']:g} on {v['rows']}" for b, v in card["speed"].items())
+    return [
+        "Success in % with its 95 % interval, and mean return, of 100 episodes or as many as said:\n",
+        f"| controller | {' | '.join(head)} |", f"| --- |{' --- |' * len(head)}", *rows, "",
+        f"Control steps/s of processor time under random actions (on a busy machine): {speed}.\n" if speed else "",
+    ]  # fmt: skip
+
+
+def _cell(run: dict[str, Any] | None) -> str:
+    """One run: 95 [89, 98], 1.23."""
+    if run is None:
+        return ""
+    low, high = run["success_95"]
+    few = "" if run["episodes"] == 100 else f" ({run['episodes']})"
+    return f"{100 * run['success']:.0f} [{100 * low:.0f}, {100 * high:.0f}]{few}, {run['return']:.3g}"
 
 
 def _split_args(docstring: str) -> tuple[str, list[str]]:

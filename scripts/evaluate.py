@@ -1,7 +1,7 @@
 """Evaluate a policy on both backends: the same episodes, success with its 95 % interval, returns.
 
-    python scripts/evaluate.py results/vine_policy/policy.zip VineGrow-v0
-    python scripts/evaluate.py results/vine_policy/policy.zip VineGrow-v0 --out results/vine_policy/evaluation.json
+    python scripts/evaluate.py results/policies/VineGrow-v0.zip VineGrow-v0
+    python scripts/evaluate.py results/policies/VineGrow-v0.zip VineGrow-v0 --out runs/evaluation.json
 
 Episode i begins from seed + i in both backends. The policy is used without noise.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -52,3 +53,16 @@ def test_tracked_points_lie_over_the_fitted_tube_and_lost_ones_are_left_out():
     scene = PICTURE.overlay(model, fitted, measured)
     assert len(kinds(scene, Segment, TUBE)) == 4 and len(kinds(scene, Prism)) == 1 and scene.legend is None
     np.testing.assert_allclose([dot.center[:2] for dot in kinds(scene, Sphere, FORCE)], measured[[0, 1, 3, 4]])
+
+
+def test_goals_are_in_view_and_range_readings_end_where_they_say():
+    """The goal is within the picture's half height of its middle; rays begin at the tip and are as long as the readings."""
+    env = gym.make("softgym_envs:VineSqueeze-v0").unwrapped
+    for seed in range(5):
+        observation, _ = env.reset(seed=seed)
+        hints = env.task.draw_hints(env.context)
+        scene = vine_scene(env.simulator.model, env.state, NO_FORCES, **hints)
+        assert np.abs(hints["goal"][:2] - scene.look_at[:2])[1] < scene.extent
+        rays = hints["rays"]
+        np.testing.assert_allclose(rays[:, 0, :2], np.tile(env.simulator.model.tip(env.state)[:2], (len(rays), 1)), atol=1e-9)
+        np.testing.assert_allclose(np.linalg.norm(rays[:, 1] - rays[:, 0], axis=1), observation[-len(rays) :], atol=1e-6)

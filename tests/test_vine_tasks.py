@@ -7,9 +7,11 @@ import pytest
 import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core.errors import OptionError, StructureError
 from softgym_envs.vine import VineModel
-from softgym_envs.vine.layouts import CLEAR, Clutter, Gap, Open, WallAhead, bent_axis
-from softgym_envs.vine.obstacles import to_local
-from softgym_envs.vine.tasks import RANGE, RAYS
+from softgym_envs.vine.controllers import CONTROLLERS
+from softgym_envs.vine.layouts import AWAY, BEHIND, CLEAR, Clutter, Doors, Gap, Open, Plate, apart
+from softgym_envs.vine.obstacles import rectangle, segment_distance, to_local
+from softgym_envs.vine.tasks import RANGE, RAYS, SLOW
+from softgym_envs.vine.ways import bent_axes, random_ways, suggested
 
 IDS = ["VineGrow-v0", "VineNavigate-v0", "VineSqueeze-v0", "VineWall-v0"]
 
@@ -53,7 +55,7 @@ def test_range_readings_are_where_marching_along_the_ray_meets_an_obstacle(env_i
     hits = 0
     for seed in range(6):
         env.reset(seed=seed, options={"level": 3.0})
-        for _ in range(12 + 4 * seed):
+        for _ in range(4 + 2 * seed):
             observation, _, over, *_ = env.step(np.array([1.0, 0.1, -0.1]))
             if over:
                 break
@@ -104,49 +106,121 @@ def test_progress_adds_up_and_reaching_ends_the_episode():
     assert total == pytest.approx(1.0 + first - info["distance"], abs=1e-9)
 
 
-def test_clutter_leaves_the_way_free_and_grows_with_the_level():
-    layout = Clutter()
+def test_a_tip_that_sweeps_over_the_goal_has_not_reached_it():
+    """The tip is set on the goal at 0.5 m/s, then the same place is held at rest."""
+    env = make("VineGrow-v0")
+    env.reset(seed=0)
+    model, parts = env.simulator.model, env.simulator.model.split(env.state)
+    context = env.context[None].copy()
+    context[:, :2] = model.tip(env.state)[:2]
+    for speed, reached in ((0.5, False), (1.1 * SLOW, False), (0.9 * SLOW, True)):
+        state = env.state.copy()
+        moved = model.split(state)
+        moved.omega[...], moved.growth[...] = speed / float(parts.length), 0.0
+        assert env.task.success(state[None], env.task.update(context, state[None]))[0] == reached
+
+
+def test_zero_action_is_rest_and_growth_is_linear_in_the_action():
+    task = make("VineGrow-v0").task
+    control = task.scale_action(np.array([[-1.0, 0, 0], [0.0, 0, 0], [0.5, 0, 0], [1.0, 0, 0]]))
+    np.testing.assert_allclose(control[:, 0], task.model.max_growth * np.array([0.0, 0.0, 0.5, 1.0]))
+    assert not control[:, 1:].any()
+
+
+def test_ways_are_arcs_that_a_robot_keeps_while_it_grows():
+    """A bend in closed form; a longer robot's axis begins with the shorter one's; the goal suggests an arc and a line."""
+    model = VineModel(num_links=400)
+    bend = np.array([[1.5, 1.5]])
+    short, long = bent_axes(model, np.array([0.6]), bend)[0], bent_axes(model, np.array([1.0]), bend)[0]
+    np.testing.assert_allclose(long[-1], [np.sin(1.5) / 1.5, (1 - np.cos(1.5)) / 1.5], atol=1e-5)
+    np.testing.assert_allclose(long[:201], short[:201], atol=1e-12)
+    lines = suggested(model, long[-1:])[0]
+    arc, line = lines[:401], lines[401:]
+    np.testing.assert_allclose(arc[-1], long[-1], atol=1e-4)
+    assert np.linalg.norm(arc[:, None] - long, axis=2).min(axis=1).max() < 2e-3
+    np.testing.assert_allclose(line[[0, -1]], [[0, 0], long[-1]], atol=1e-12)
+
+
+@pytest.mark.parametrize("layout", [Open(), Doors(), Clutter(), Gap(), Plate()], ids=lambda layout: type(layout).__name__)
+def test_goals_are_outside_of_obstacles_and_away_from_the_robot(layout):
     model = layout.furnish(VineModel())
-    for level, most in ((0.0, 0), (1.0, 4), (3.0, 12)):
-        near = []
-        for seed in range(10):
-            rng = np.random.default_rng(seed)
-            poses, goal = layout.draw(model, rng, level)
-            length, bend = Open(layout.lengths, layout.curvature).bend(model, np.random.default_rng(seed))
-            way = bent_axis(model, length, bend)
-            np.testing.assert_array_equal(way[-1], goal)
-            gaps = [o.shape.distance(to_local(way, p)).min() for o, p in zip(model.obstacles, poses, strict=True)]
-            assert min(gaps) > model.radius + CLEAR
-            near.append(sum(gap < 0.4 for gap in gaps))
-        assert max(near) <= most and min(near) >= most // 2
+    for seed in range(12):
+        for level in (1.0, 3.0):
+            poses, goal = layout.draw(model, np.random.default_rng(seed), level)
+            distance = [o.shape.distance(to_local(goal, p)) for o, p in zip(model.obstacles, poses, strict=True)]
+            assert min(distance, default=1.0) > model.radius
+            assert np.linalg.norm(goal) > 1.1 * model.initial_length + 0.03
+    if isinstance(layout, Open):
+        assert abs(goal[1]) > AWAY
+
+
+def test_doors_are_off_the_ways_that_the_goal_suggests_and_there_is_a_way_through():
+    """The barriers block the suggested ways; one of many random ways to the goal passes all doors freely."""
+    layout = Doors()
+    model = layout.furnish(VineModel())
+    for seed in range(8):
+        for level in (1.0, 3.0):
+            poses, goal = layout.draw(model, np.random.default_rng(seed), level)
+            boards = [(model.obstacles[k].shape, poses[k]) for k in range(2 * int(level))]
+            assert (poses[2 * int(level) : 6, 0] < BEHIND).all()
+            door = poses[:2, :2].mean(axis=0)
+            lines = suggested(model, goal[None])[0]
+            assert np.linalg.norm(lines - door, axis=1).min() > layout.beside - 0.5 * model.link_length
+            arc = lines[: model.num_links + 1]
+            assert min(apart(shape, pose, arc) for shape, pose in boards) < model.radius
+            width = np.linalg.norm(poses[0, :2] - poses[1, :2]) - layout.board[1]
+            assert width == pytest.approx(layout.width / level**layout.narrower)
 
 
 def test_the_gap_is_a_little_wider_than_the_tube_and_less_so_at_higher_levels():
-    model = Gap().furnish(VineModel())
-    for level in (1.0, 3.0):
-        poses, goal = Gap().draw(model, np.random.default_rng(0), level)
-        width = np.linalg.norm(poses[0, :2] - poses[1, :2])
-        assert 0.002 / level <= width - 2 * model.radius <= 0.008 / level
-        assert goal[0] > poses[:, 0].max()
-        middle = poses[:, :2].mean(axis=0)
-        assert all(o.shape.distance(to_local(middle, p)) > 0 for o, p in zip(model.obstacles, poses, strict=True))
+    layout, model = Gap(), Gap().furnish(VineModel())
+    for seed in range(10):
+        widths = []
+        for level in (1.0, 3.0):
+            poses, goal = layout.draw(model, np.random.default_rng(seed), level)
+            width = np.linalg.norm(poses[0, :2] - poses[1, :2])
+            widths.append(width - 2 * model.radius)
+            assert 0.004 / level <= widths[-1] <= 0.008 / level
+            middle = poses[:, :2].mean(axis=0)
+            lines = suggested(model, goal[None])[0]
+            assert np.linalg.norm(lines - middle, axis=1).min() > layout.mouth
+            assert to_local(goal, np.array([*middle, poses[0, 2]]))[0] > 0.1  # behind
+        assert widths[1] == pytest.approx(widths[0] / 3)
 
 
-def test_the_wall_is_across_the_way_and_the_goal_beside_it():
-    model = WallAhead().furnish(VineModel())
-    for seed in range(20):
-        poses, goal = WallAhead().draw(model, np.random.default_rng(seed), 1.0)
-        wall = model.obstacles[0].shape
-        assert wall.distance(to_local(goal, poses[0])) == pytest.approx(model.radius + 0.005)
-        assert wall.distance(to_local(np.array([0.3, 0.0]), poses[0])) > 0.05
-        assert wall.distance(to_local(np.array([0.8, 0.0]), poses[0])) < 0
+def test_no_free_motion_leads_behind_the_wall():
+    """Among 20 000 shapes with one bend per section, none ends at the goal without passing through the wall."""
+    layout, rng = Plate(), np.random.default_rng(0)
+    model = layout.furnish(VineModel())
+    axes = np.concatenate([[way.axis for way in random_ways(model, rng, (0.6, 1.2), 4.0)] for _ in range(20)])
+    for seed in range(4):
+        poses, goal = layout.draw(model, np.random.default_rng(seed), 1.0)
+        local = to_local(axes[np.linalg.norm(axes[:, -1] - goal, axis=1) < 0.03], poses[0])
+        gaps = segment_distance(model.obstacles[0].shape, local[:, :-1], local[:, 1:]).min(axis=1)
+        assert len(gaps) > 10 and gaps.max() < model.radius
+
+
+@pytest.mark.parametrize("env_id", ["VineNavigate-v0", "VineWall-v0"])
+def test_the_planner_reaches_goals_and_the_blind_one_does_not(env_id):
+    """The task cards say how often; of 10 goals, at least 8 and at most 3."""
+    envs, reached = gym.make_vec(env_id, num_envs=10).unwrapped, {}
+    for name, controller in CONTROLLERS[env_id].items():
+        observation, _ = envs.reset(seed=500)
+        act, done = controller(envs), np.zeros(10, dtype=bool)
+        for _ in range(120):
+            observation, _, terminated, *_ = envs.step(act(observation))
+            done |= terminated
+            if done.all():
+                break
+        reached[name] = done.sum()
+    assert reached["planner"] >= 8 and reached["blind"] <= 3
 
 
 def test_the_papers_scene_leads_a_robot_without_steering_down_the_passage():
     env = make("VineNavigate-v0", clutter="paper")
     env.reset(seed=0)
     for _ in range(100):
-        terminated, info = env.step(np.array([0.0, 0.0, 0.0]))[2::2]
+        terminated, info = env.step(np.array([0.5, 0.0, 0.0]))[2::2]
         if terminated:
             break
     assert not info["sim_failed"] and env.simulator.model.tip(env.state)[1] < -0.5
@@ -155,11 +229,34 @@ def test_the_papers_scene_leads_a_robot_without_steering_down_the_passage():
 
 def test_levels_are_an_option_of_reset():
     env = make("VineNavigate-v0")
-    counts = []
-    for level in (0.0, 3.0):
+    for level in (1.0, 2.0, 3.0):
         env.reset(seed=0, options={"level": level})
-        counts.append(int((env.simulator.model.split(env.state).obstacles[:, 0] > -2).sum()))
-    assert counts[0] == 0 and counts[1] > 6
+        assert (env.simulator.model.split(env.state).obstacles[:6, 0] > BEHIND).sum() == 2 * level
+    with pytest.raises(OptionError, match="'level'"):
+        make("VineGrow-v0").reset(seed=0, options={"level": 1.0})
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_every_id_takes_a_scene_of_the_users(env_id):
+    """Its obstacles stay, goals are free of them, and one that stands over the robot is refused."""
+    env = make(env_id, model=VineModel(obstacles=(rectangle(0.5, 0.0, 0.05, 0.2),)))
+    assert len(env.task.entries) == 14 + len(RAYS)
+    shape = env.simulator.model.obstacles[0].shape
+    for seed in range(3):
+        env.reset(seed=seed)
+        np.testing.assert_array_equal(env.simulator.model.split(env.state).obstacles[0], [0.5, 0.0, 0.0])
+        assert shape.distance(to_local(env.context[:2], np.array([0.5, 0.0, 0.0]))) > env.simulator.model.radius + CLEAR
+    with pytest.raises(OptionError, match="stands over the robot"):
+        make(env_id, model=VineModel(obstacles=(rectangle(0.2, 0.0, 0.05, 0.2),))).reset(seed=0)
+    with pytest.raises(OptionError, match="leave no way free"):
+        make(env_id, model=VineModel(obstacles=(rectangle(0.4, 0.0, 0.05, 3.0),))).reset(seed=0)
+
+
+@pytest.mark.parametrize("env_id", IDS[1:])
+def test_layouts_refuse_robots_that_they_are_not_made_for(env_id):
+    for model, message in ((VineModel(max_length=0.6), "max_length"), (VineModel(base=(0.0, 0.1, 0.0)), "base")):
+        with pytest.raises(OptionError, match=message):
+            make(env_id, model=model)
 
 
 @pytest.mark.parametrize(
@@ -170,8 +267,8 @@ def test_levels_are_an_option_of_reset():
         ("VineGrow-v0", {"obs_mode": "pixels"}, "obs_mode is 'pixels'"),
         ("VineGrow-v0", {"backend": "bullet"}, "native, mujoco"),
         ("VineGrow-v0", {"simulator_options": {"colour": 1}}, "'colour'"),
-        ("VineNavigate-v0", {"level": 4}, r"level is 4, expected a number in \[0, 3\]"),
-        ("VineNavigate-v0", {"clutter": "none"}, "random, paper"),
+        ("VineNavigate-v0", {"level": 4}, r"level is 4, expected a number in \[1, 3\]"),
+        ("VineNavigate-v0", {"clutter": "none"}, "random, scattered, paper"),
         ("VineSqueeze-v0", {"control_weight": -1}, "control_weight is -1"),
     ],
 )
@@ -180,7 +277,7 @@ def test_bad_keywords(env_id, keywords, message):
         make(env_id, **keywords)
 
 
-@pytest.mark.parametrize("options", [{"goal": [0.0]}, {"goal": "there"}, {"level": -1}, {"colour": 1}])
+@pytest.mark.parametrize("options", [{"goal": [0.0]}, {"goal": "there"}, {"level": 0.5}, {"colour": 1}])
 def test_bad_options(options):
     with pytest.raises(OptionError):
         make("VineWall-v0").reset(seed=0, options=options)

@@ -25,6 +25,7 @@ ROOM = Room(
     recipe="softgym_envs.vine.recipe:RECIPE",
     study="softgym_envs.vine.study:STUDY",
     learning="softgym_envs.vine.learning:LEARNING",
+    controllers="softgym_envs.vine.controllers:CONTROLLERS",
     objectives={"reach": "softgym_envs.vine.tasks:REACH"},
     free_structure=("num_sections", "max_length", "initial_length", "max_growth", "max_steering", "base", "obstacles"),
 )

@@ -8,7 +8,7 @@ from typing import Any
 from ..core.errors import OptionError
 from ..core.simulator import Simulator
 from ..core.task import Task
-from .layouts import Clutter, Gap, Layout, Open, PaperClutter, WallAhead
+from .layouts import Clutter, Doors, Gap, Layout, Open, PaperClutter, Plate
 from .model import VineModel
 from .tasks import REACH, TOLERANCE, ReachGoal
 
@@ -50,22 +50,23 @@ def navigate(
     tolerance: float = TOLERANCE,
     control_weight: float = REACH.control_weight,
 ) -> tuple[Task, Simulator]:
-    """A vine robot finds its way through clutter to a goal; five range readings at the tip see 0.3 m far.
+    """A vine robot finds the doors of barriers on its way to a goal; nine range readings at the tip see 0.5 m far.
 
     Args:
         model: The robot.
         simulate: Makes the simulator of a model.
         control_period: Time between actions [s].
         obs_mode: "sensors" or "state".
-        clutter: "random", circles and boxes anew in every episode, or "paper", the scene of [Jitosho2021] IV-C.
-        level: Random clutter has 4 x level obstacles, up to 12. An option of `reset` as well.
+        clutter: "random", barriers with doors, and blocks, anew in every episode; "scattered", blocks only; or "paper", the
+            scene of [Jitosho2021] IV-C.
+        level: Number of barriers, from 1 to 3; their doors become narrower. An option of `reset` as well.
         tolerance: The goal is reached within this distance of the tip [m].
         control_weight: Weight of the mean squared action.
     """
     if clutter not in CLUTTERS:
         raise OptionError(f"clutter is {clutter!r}, allowed are {', '.join(CLUTTERS)}")
     layout, constants = CLUTTERS[clutter]
-    model = layout.furnish(model)
+    layout, model = furnished(model, layout)
     task = ReachGoal(
         model, control_period, obs_mode, control_weight, tolerance=tolerance, layout=layout, level=level, constants=constants
     )
@@ -73,7 +74,8 @@ def navigate(
 
 
 CLUTTERS: dict[str, tuple[Layout, dict[str, float]]] = {
-    "random": (Clutter(), {}),
+    "random": (Doors(), {}),
+    "scattered": (Clutter(), {}),
     "paper": (PaperClutter(), {"bending_stiffness": 3.6e-4, "bending_damping": 1e-5}),  # k l of the authors' 12 mm links
 }
 """Kinds of clutter, with the constants of their robots."""
@@ -89,19 +91,18 @@ def squeeze(
     tolerance: float = 0.04,
     control_weight: float = REACH.control_weight,
 ) -> tuple[Task, Simulator]:
-    """A vine robot of 24 mm passes a gap of 26 to 32 mm between slanted jaws, leaning on them, to a goal behind.
+    """A vine robot of 24 mm passes a gap of 28 to 32 mm between slanted jaws, leaning on them, to a goal behind.
 
     Args:
         model: The robot.
         simulate: Makes the simulator of a model.
         control_period: Time between actions [s].
         obs_mode: "sensors" or "state".
-        level: Divides the free width of the gap, from 1 to 3. An option of `reset` as well.
+        level: Divides the free width of the gap, and turns it more, from 1 to 3. An option of `reset` as well.
         tolerance: The goal is reached within this distance of the tip [m].
         control_weight: Weight of the mean squared action.
     """
-    layout = Gap()
-    model = layout.furnish(model)
+    layout, model = furnished(model, Gap())
     task = ReachGoal(model, control_period, obs_mode, control_weight, tolerance=tolerance, layout=layout, level=level)
     return task, simulate(model)
 
@@ -112,23 +113,45 @@ def wall(
     *,
     control_period: float = 0.1,
     obs_mode: str = "sensors",
+    level: float = 1.0,
     tolerance: float = TOLERANCE,
     control_weight: float = REACH.control_weight,
 ) -> tuple[Task, Simulator]:
-    """A vine robot grows into a wall and slides along it to a goal beside the wall ([Jitosho2021] IV-B2).
+    """A vine robot grows along a wall to its end ([Jitosho2021] IV-B2), and leans on the edge to reach a goal behind it.
+
+    The wall ends on one side, which the range readings show; no free motion leads to the goal.
 
     Args:
         model: The robot.
         simulate: Makes the simulator of a model.
         control_period: Time between actions [s].
         obs_mode: "sensors" or "state".
+        level: The wall ends farther aside, from 1 to 3. An option of `reset` as well.
         tolerance: The goal is reached within this distance of the tip [m].
         control_weight: Weight of the mean squared action.
     """
-    layout = WallAhead()
-    model = layout.furnish(model)
-    task = ReachGoal(model, control_period, obs_mode, control_weight, tolerance=tolerance, layout=layout)
+    layout, model = furnished(model, Plate())
+    task = ReachGoal(model, control_period, obs_mode, control_weight, tolerance=tolerance, layout=layout, level=level)
     return task, simulate(model)
+
+
+def furnished(model: VineModel, layout: Layout) -> tuple[Layout, VineModel]:
+    """The layout and the robot in it; a robot that brings obstacles, as from a scene file, stays among them.
+
+    Raises:
+        OptionError: The layout is not made for this robot.
+    """
+    if model.obstacles:
+        return Open(), model
+    if model.max_length < LEAST:
+        raise OptionError(f"max_length of the model is {model.max_length:g} m, this task is for robots of at least {LEAST:g} m")
+    if model.base != (0.0, 0.0, 0.0):
+        raise OptionError(f"base of the model is {model.base}, this task puts its obstacles before a robot at (0, 0, 0)")
+    return layout, layout.furnish(model)
+
+
+LEAST = 1.15
+"""[m] Layouts have goals for robots that can grow so long."""
 
 
 def interval(name: str, value: Any, lowest: float, highest: float) -> tuple[float, float]:

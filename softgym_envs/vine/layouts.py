@@ -1,4 +1,4 @@
-"""Where obstacles and goals are in an episode: open field, random clutter, a narrow gap, a wall, the paper's scene.
+"""Where obstacles and goals are in an episode: open field, barriers with doors, a narrow gap, a wall, the paper's scene.
 
 A layout has a fixed set of shapes (structure of the model) and draws their poses and a goal for every episode. All layouts are
 for a robot whose base is the world's origin, heading along +x, unless they say otherwise.
@@ -8,21 +8,25 @@ Legend: M obstacles, N links.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.errors import OptionError
 from .model import VineModel, with_obstacles
-from .obstacles import Circle, Obstacle, Polygon, Shape, Wall, to_local
+from .obstacles import Circle, Obstacle, Polygon, Shape, segment_distance, to_local
 from .paper.model import cluttered_scene
+from .ways import Way, random_ways
 
 Array = NDArray[np.float64]
 
 CLEAR = 0.012
-"""Free space that clutter leaves beside the tube of a robot on its way to the goal [m]."""
-TRIALS = 200
-"""So many places of an obstacle are tried before it is left out."""
+"""Free space beside the tube of a robot on its way to the goal [m]."""
+BEHIND = -3.0
+"""Obstacles that a level does not use stand beyond it [m]."""
+AWAY = 0.1
+"""[m] Goals in the open are at least so far from the line along which the robot leaves its reel."""
 
 
 class Drawn(NamedTuple):
@@ -37,18 +41,30 @@ class Drawn(NamedTuple):
 class Layout(Protocol):
     """See the module docstring."""
 
+    levels: ClassVar[bool]
+    """Whether `draw` depends on the level."""
+
     def furnish(self, model: VineModel) -> VineModel:
         """The model with the layout's shapes."""
         ...
 
     def draw(self, model: VineModel, rng: np.random.Generator, level: float) -> Drawn:
-        """One episode, at a level of difficulty (a whole number where levels are counted)."""
+        """One episode, at a level of difficulty.
+
+        Raises:
+            OptionError: There is none, e.g. because obstacles leave no way free.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class Open:
-    """Obstacles stay where the model has them. The goal is where a robot of some length and bend in every section ends."""
+    """Obstacles stay where the model has them. The goal is where a robot of some length and bend in every section ends.
+
+    No obstacle is in the way of that robot, and the goal is `AWAY` from the line ahead.
+    """
+
+    levels: ClassVar[bool] = False
 
     lengths: tuple[float, float] = (0.45, 1.0)
     """[m]"""
@@ -61,117 +77,187 @@ class Open:
 
     def draw(self, model: VineModel, rng: np.random.Generator, level: float) -> Drawn:
         """A goal within reach."""
-        return Drawn(model.poses, bent_axis(model, *self.bend(model, rng))[-1])
+        x, y, heading = model.base
+        for way in random_ways(model, rng, self.lengths, self.curvature):
+            to = way.goal - (x, y)
+            axes = way.all_axes(model) if model.obstacles else np.zeros((0, 1, 2))
+            if abs(np.cos(heading) * to[1] - np.sin(heading) * to[0]) > AWAY and is_free(model, model.poses, axes):
+                return Drawn(model.poses, way.goal)
+        raise OptionError(f"obstacles leave no way free to a goal; {self.lengths} m long ways were tried")
 
-    def bend(self, model: VineModel, rng: np.random.Generator) -> tuple[float, Array]:
-        """Length [m] and curvature of every section [1/m]."""
-        length = rng.uniform(*self.lengths)
-        return length, self.curvature * rng.uniform(-1.0, 1.0, max(1, model.num_sections))
+
+@dataclass(frozen=True)
+class Doors:
+    """Barriers across the way of a bent robot, each with a door, and blocks beside the way.
+
+    The ways that the goal suggests, an arc and a straight line, end at the first barrier, so that the door has to be seen.
+    Level k has k barriers, and doors of `width` / k^`narrower`.
+    """
+
+    levels: ClassVar[bool] = True
+
+    lengths: tuple[float, float] = (1.0, 1.15)
+    """[m]"""
+    curvature: float = 3.0
+    """Largest bend of a section [1/m]."""
+    stations: tuple[float, ...] = (0.5, 0.72, 0.9)
+    """Way to each barrier [m]."""
+    width: float = 0.08
+    """Of a door at level 1 [m]."""
+    narrower: float = 0.3
+    """Exponent: at level 3 a door is 0.058 m wide."""
+    beside: float = 0.065
+    """The suggested ways miss the middle of the first door by so much at least [m]."""
+    blocks: int = 4
+    """Circles and rectangles beside the way."""
+    board: ClassVar[tuple[float, float]] = (0.02, 0.5)
+    """Thickness and length of the two boards of a barrier [m]."""
+
+    def furnish(self, model: VineModel) -> VineModel:
+        """With two boards per barrier, then the blocks."""
+        shapes = [*[box(*self.board)] * (2 * len(self.stations)), *blocks(self.blocks)]
+        return with_obstacles(model, tuple(Obstacle(shape, BEHIND) for shape in shapes))
+
+    def draw(self, model: VineModel, rng: np.random.Generator, level: float) -> Drawn:
+        """Doors on a way, which ends at the goal."""
+        number = min(max(int(np.ceil(level)), 1), len(self.stations))
+        width = self.width / level**self.narrower
+        ways = random_ways(model, rng, self.lengths, self.curvature, station=self.stations[0], beside=self.beside)
+        for way in ways:
+            poses = hidden(len(model.obstacles), rng)
+            for k, station in enumerate(self.stations[:number]):
+                poses[2 * k : 2 * k + 2] = self._barrier(*way.at(station), width)
+            if is_free(model, poses, way.all_axes(model)):
+                scatter(model, way, poses, range(2 * len(self.stations), len(poses)), rng)
+                return Drawn(poses, way.goal)
+        raise OptionError(f"no way through doors of {width:.3g} m was found")
+
+    def _barrier(self, middle: Array, heading: float, width: float) -> Array:
+        """Poses of two boards at right angles to the way, (2, 3)."""
+        across = np.array([-np.sin(heading), np.cos(heading)])
+        half = 0.5 * (width + self.board[1])
+        return np.array([(*(middle + side * half * across), heading) for side in (1.0, -1.0)])
 
 
 @dataclass(frozen=True)
 class Clutter:
-    """4 x level circles and rectangles around the way of a bent robot, which the right pressures would take freely."""
+    """4 x level circles and rectangles beside the way of a bent robot."""
+
+    levels: ClassVar[bool] = True
 
     lengths: tuple[float, float] = (0.7, 1.05)
     """[m]"""
     curvature: float = 2.0
     """Largest bend of a section [1/m]."""
     most: int = 12
-    """M; those that a level does not use stand far behind the robot."""
+    """M; those that a level does not use are hidden."""
 
     def furnish(self, model: VineModel) -> VineModel:
         """With M shapes."""
-        kinds: list[Shape] = []
-        for m in range(self.most):
-            size = 0.025 + 0.0125 * (m // 2 % 3)
-            kinds.append(Circle(size) if m % 2 == 0 else box(size, 1.6 * size))
-        return with_obstacles(model, tuple(Obstacle(shape) for shape in kinds))
+        return with_obstacles(model, tuple(Obstacle(shape, BEHIND) for shape in blocks(self.most)))
 
     def draw(self, model: VineModel, rng: np.random.Generator, level: float) -> Drawn:
-        """Obstacles as near to the way as `CLEAR` allows, or anywhere in the field."""
-        length, bend = Open(self.lengths, self.curvature).bend(model, rng)
-        way = bent_axis(model, length, bend)
-        early = [bent_axis(model, 1.2 * model.initial_length, share * bend) for share in np.linspace(0.0, 1.0, 5)]
-        kept_free = np.concatenate([way, *early])
-        poses = np.column_stack([-3.0 - rng.random(self.most), rng.uniform(-1, 1, self.most), rng.random(self.most)])
-        for m in range(min(self.most, round(4 * level))):
-            found = self._place(model.obstacles[m].shape, kept_free, way, model.radius + CLEAR, rng)
-            poses[m] = poses[m] if found is None else found
-        return Drawn(poses, way[-1])
-
-    def _place(self, shape: Shape, kept_free: Array, way: Array, clear: float, rng: np.random.Generator) -> Array | None:
-        """A pose at which the shape leaves the way free; at first close to it."""
-        for _ in range(TRIALS):
-            near = way[rng.integers(len(way) // 4, len(way))] + rng.uniform(-0.15, 0.15, 2)
-            pose = np.array([*near, rng.uniform(-np.pi, np.pi)])
-            if shape.distance(to_local(kept_free, pose)).min() > clear:
-                return pose
-        return None
+        """Blocks beside a way, which ends at the goal."""
+        way = next(random_ways(model, rng, self.lengths, self.curvature))
+        poses = hidden(self.most, rng)
+        scatter(model, way, poses, range(min(self.most, round(4 * level))), rng)
+        return Drawn(poses, way.goal)
 
 
 @dataclass(frozen=True)
 class Gap:
-    """A barrier with a gap a few mm wider than the tube, between two slanted jaws; the goal is behind it.
+    """A barrier across the way of a bent robot, with a gap a few mm wider than the tube between two slanted jaws.
 
     Free motion would have to be exact to a few mm and hit the gap at a right angle; leaning on a jaw leads into it.
+    The ways that the goal suggests, an arc and a straight line, miss the jaws' mouth.
     """
 
-    clearances: tuple[float, float] = (0.002, 0.008)
+    levels: ClassVar[bool] = True
+
+    lengths: tuple[float, float] = (0.95, 1.15)
+    """[m]"""
+    curvature: float = 3.0
+    """Largest bend of a section [1/m]."""
+    clearances: tuple[float, float] = (0.004, 0.008)
     """Width of the gap less the tube's diameter at level 1 [m]; at level k it is divided by k."""
-    distance: tuple[float, float] = (0.5, 0.6)
-    """Distance of the barrier [m], (low, high)."""
-    side: float = 0.1
-    """Largest sideways place of the gap [m]."""
+    stations: tuple[float, float] = (0.5, 0.6)
+    """Way to the gap [m], (low, high)."""
     tilt: float = 0.1
-    """Largest angle of the barrier [rad]."""
+    """Largest angle between the way and the gap at level 1 [rad]; k times that at level k."""
+    mouth: float = 0.045
+    """Half width of the jaws' mouth [m]."""
+    beside: float = 0.015
+    """The suggested ways miss the mouth by so much at least [m]."""
 
     def furnish(self, model: VineModel) -> VineModel:
         """With two jaws."""
-        upper = ((-0.08, 0.08), (0.0, 0.0), (0.04, 0.0), (0.04, 0.6), (-0.08, 0.6))
+        m = self.mouth
+        upper = ((-m, m), (0.0, 0.0), (0.03, 0.0), (0.03, 0.6), (-m, 0.6))
         lower = tuple((x, -y) for x, y in reversed(upper))
-        return with_obstacles(model, (Obstacle(Polygon(upper)), Obstacle(Polygon(lower))))
+        return with_obstacles(model, (Obstacle(Polygon(upper), BEHIND), Obstacle(Polygon(lower), BEHIND)))
 
     def draw(self, model: VineModel, rng: np.random.Generator, level: float) -> Drawn:
-        """Place and width of the gap."""
-        x, y, clear = rng.uniform(*self.distance), rng.uniform(-self.side, self.side), rng.uniform(*self.clearances)
-        half = model.radius + 0.5 * clear / max(level, 1.0)
-        tilt = rng.uniform(-self.tilt, self.tilt)
-        across = half * np.array([-np.sin(tilt), np.cos(tilt)])
-        goal = np.array([x + rng.uniform(0.2, 0.3), y + rng.uniform(-0.05, 0.05)])
-        return Drawn(np.array([(x + across[0], y + across[1], tilt), (x - across[0], y - across[1], tilt)]), goal)
+        """Place and width of the gap, on a way, which ends at the goal."""
+        station = rng.uniform(*self.stations)
+        half = model.radius + 0.5 * rng.uniform(*self.clearances) / level
+        turn = level * rng.uniform(-self.tilt, self.tilt)
+        beside = self.mouth + self.beside
+        for way in random_ways(model, rng, self.lengths, self.curvature, station=station, beside=beside):
+            middle, heading = way.at(station)
+            across = half * np.array([-np.sin(heading + turn), np.cos(heading + turn)])
+            poses = np.array([(*(middle + side * across), heading + turn) for side in (1.0, -1.0)])
+            near = np.flatnonzero(np.linalg.norm(way.axis - middle, axis=1) < 2 * self.mouth)
+            points = np.arange(len(way.axis))
+            parts = [way.axis[np.minimum(points, near[0] - 1)], way.axis[np.maximum(points, near[-1] + 1)]]
+            if is_free(model, poses, np.concatenate([parts, way.early(model)])):
+                return Drawn(poses, way.goal)
+        raise OptionError("no way through a gap was found")
 
 
 @dataclass(frozen=True)
-class WallAhead:
-    """A wall across the way (growth into a wall, [Jitosho2021] IV-B2); the goal is where sliding along it leads."""
+class Plate:
+    """A wall across the way that ends near the axis on one side; the goal is behind it, where no free motion leads.
 
-    distance: tuple[float, float] = (0.45, 0.6)
+    The robot grows along the wall to its end ([Jitosho2021] IV-B2), and leans on the edge to bend back behind it.
+    """
+
+    levels: ClassVar[bool] = True
+
+    distance: tuple[float, float] = (0.4, 0.46)
     """Along the x axis [m]."""
-    tilt: float = 0.5
-    """Largest angle of the wall from a right angle to the way [rad]; at least a quarter of it."""
-    slide: tuple[float, float] = (0.15, 0.35)
-    """Way of the goal along the wall [m]."""
+    end: tuple[float, float] = (0.05, 0.07)
+    """How far aside the wall ends at level 1 [m]; `further` more per level."""
+    further: float = 0.015
+    """[m]"""
+    tilt: float = 0.1
+    """Largest angle of the wall from a right angle to the way [rad]."""
+    behind: tuple[float, float] = (0.3, 0.36)
+    """From the wall to the goal, along x [m]."""
+    aside: float = 0.04
+    """Largest sideways place of the goal [m]."""
+    size: ClassVar[tuple[float, float]] = (0.03, 0.6)
+    """Thickness and length of the wall [m]."""
 
     def furnish(self, model: VineModel) -> VineModel:
         """With one wall."""
-        return with_obstacles(model, (Obstacle(Wall()),))
+        return with_obstacles(model, (Obstacle(box(*self.size), BEHIND),))
 
     def draw(self, model: VineModel, rng: np.random.Generator, level: float) -> Drawn:
-        """Place and angle of the wall; the goal on the side to which it deflects the robot."""
-        x, sign = rng.uniform(*self.distance), rng.choice((-1.0, 1.0))
-        angle = np.pi + sign * self.tilt * rng.uniform(0.25, 1.0)
-        normal = np.array([np.cos(angle), np.sin(angle)])
-        along = np.array([-normal[1], normal[0]])
-        along *= np.sign(along[0])  # growth goes on in the direction that leads forward
-        goal = np.array([x, 0.0]) + rng.uniform(*self.slide) * along + (model.radius + 0.005) * normal
-        place = np.array([x, 0.0]) + rng.uniform(-0.1, 0.1) * along  # another point of the same wall
+        """Place and angle of the wall; its free end is left or right."""
+        x, side = rng.uniform(*self.distance), rng.choice((-1.0, 1.0))
+        end = rng.uniform(*self.end) + self.further * (level - 1.0)
+        angle = rng.uniform(-self.tilt, self.tilt)
+        along = side * np.array([-np.sin(angle), np.cos(angle)])
+        place = np.array([x, side * end]) - 0.5 * self.size[1] * along
+        goal = np.array([x + rng.uniform(*self.behind), rng.uniform(-self.aside, self.aside)])
         return Drawn(np.array([(*place, angle)]), goal)
 
 
 @dataclass(frozen=True)
 class PaperClutter:
     """The cluttered scene of [Jitosho2021] IV-C, whose walls lead the growing robot to the end of the passage."""
+
+    levels: ClassVar[bool] = False
 
     def furnish(self, model: VineModel) -> VineModel:
         """The authors' robot (15 mm, 52 degrees down) among their six rectangles."""
@@ -184,16 +270,42 @@ class PaperClutter:
         return Drawn(model.poses, np.array([0.51, -0.71]) + rng.uniform(-0.01, 0.01, 2))
 
 
+def hidden(count: int, rng: np.random.Generator) -> Array:
+    """Poses behind the robot, out of its reach, (M, 3)."""
+    return np.column_stack([BEHIND - rng.random(count), rng.uniform(-1, 1, count), rng.random(count)])
+
+
+def apart(shape: Shape, pose: Array, axes: Array) -> float:
+    """Smallest distance of lines of points (..., k, 2) from a shape [m]; negative where one crosses it."""
+    local = to_local(axes, pose)
+    return float(segment_distance(shape, local[..., :-1, :], local[..., 1:, :]).min(initial=np.inf))
+
+
+def is_free(model: VineModel, poses: Array, axes: Array) -> bool:
+    """Whether tubes along lines of points (..., k, 2) leave `CLEAR` to all obstacles that are not hidden."""
+    shown = (k for k, pose in enumerate(poses) if pose[0] > BEHIND)
+    return all(apart(model.obstacles[k].shape, poses[k], axes) > model.radius + CLEAR for k in shown)
+
+
+def blocks(count: int) -> list[Shape]:
+    """Circles and rectangles in turn, of three sizes."""
+    sizes = [0.025 + 0.0125 * (m // 2 % 3) for m in range(count)]
+    return [Circle(size) if m % 2 == 0 else box(size, 1.6 * size) for m, size in enumerate(sizes)]
+
+
+def scatter(model: VineModel, way: Way, poses: Array, places: range, rng: np.random.Generator) -> None:
+    """Put some of the obstacles beside a way; one for which no place is found stays where it is. In place."""
+    axes = way.all_axes(model)
+    for m in places:
+        for _ in range(20):
+            near = way.axis[rng.integers(len(way.axis) // 3, len(way.axis))] + rng.uniform(-0.2, 0.2, 2)
+            pose = np.array([*near, rng.uniform(-np.pi, np.pi)])
+            if apart(model.obstacles[m].shape, pose, axes) > model.radius + 2 * CLEAR:
+                poses[m] = pose
+                break
+
+
 def box(width: float, height: float) -> Polygon:
     """A rectangle about its pose [m]."""
     w, h = 0.5 * width, 0.5 * height
     return Polygon(((-w, -h), (w, -h), (w, h), (-w, h)))
-
-
-def bent_axis(model: VineModel, length: float, bend: Array) -> Array:
-    """Joints of a robot of some length with one curvature in every section [1/m], (N + 1, 2) [m]."""
-    curvature = bend[np.minimum(model.section_of_joint, len(bend) - 1)]
-    steps = np.diff(np.minimum(np.arange(model.num_links + 1) * model.link_length, length))
-    theta = model.base[2] + np.cumsum(curvature * model.link_length) - 0.5 * curvature * model.link_length
-    ends = np.cumsum(steps[:, None] * np.stack([np.cos(theta), np.sin(theta)], axis=1), axis=0)
-    return np.array(model.base[:2]) + np.concatenate([np.zeros((1, 2)), ends])

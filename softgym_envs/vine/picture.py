@@ -33,6 +33,8 @@ LONGEST_ARROW = 0.25
 """[m]"""
 NO_FORCES: ContactForces = contact_table(np.zeros((1, 0, 9)))
 """Forces on a robot that touches nothing."""
+RAY = (205, 110, 60)
+"""Colour of range readings."""
 GOAL_RADIUS = 0.03
 """Radius of the ring around a goal [m]."""
 ELEVATION = float(np.deg2rad(68.0))
@@ -45,11 +47,11 @@ class VinePicture:
     keys: ClassVar[Mapping[str, str]] = {"arrows": "grow that way", "1-6": "grow slower, bend right", "space": "stop"}
 
     def scene(self, simulator: Any, state: Array, hints: Mapping[str, Array], parameters: Parameters) -> Scene:
-        """The robot with the forces on it as if it would grow, with the hints "trail" and "goal"."""
+        """The robot with the forces on it as if it would grow, with the hints "trail", "goal" and "rays"."""
         model: VineModel = simulator.model
         asked = np.array([0.5 * model.max_growth])  # forces of a robot that would grow
         forces = simulator.contact_forces(np.asarray(state, dtype=np.float64)[None], asked, parameters)
-        return vine_scene(model, state, forces, **shown(hints, "trail", "goal"))
+        return vine_scene(model, state, forces, **shown(hints, "trail", "goal", "rays"))
 
     def followed(self, model: VineModel, state: Array) -> Array:
         """The tip, on top of the tube, (3,) [m]."""
@@ -92,6 +94,7 @@ def vine_scene(
     *,
     trail: Array | None = None,
     goal: Array | None = None,
+    rays: Array | None = None,
 ) -> Scene:
     """Everything visible of one robot.
 
@@ -101,23 +104,35 @@ def vine_scene(
         forces: Of the obstacles, in row 0.
         trail: Earlier places of the tip (k, 3) [m], oldest first.
         goal: A point to reach (3,) [m].
+        rays: Range readings, from the tip to where they end (k, 2, 3) [m].
 
     Raises:
         ShapeError: An argument has the wrong shape, or is not finite.
     """
     state = check_array("state", state, (model.layout.nx,))
-    middle = np.array([model.base[0], model.base[1]]) + 0.42 * model.max_length * np.array(
-        [np.cos(model.base[2]), np.sin(model.base[2])]
-    )
-    extent = 0.52 * model.max_length
+    middle, extent = _view(model, goal)
     ground = GroundGrid(_flat, (float(middle[0]), float(middle[1])), 3.0 * extent, spacing=0.1)
     parts: list[Primitive] = [ground, *_obstacles(model, state), *_tube(model, state), *_arrows(model, forces)]
     if trail is not None:
         parts.append(Trail(check_array("trail", trail, (None, 3)), 0.3 * model.radius, TRAIL))
     if goal is not None:
         parts.append(Marker(check_array("goal", goal, (3,)), GOAL_RADIUS, GOAL))
-    legend = Legend("muscle pressure [kPa]", 0.0, 1e-3 * model.max_steering, note="rings: 0.1 m")
+    if rays is not None:
+        ends = check_array("rays", rays, (None, 2, 3))
+        parts += [Segment(a, b, 0.15 * model.radius, RAY, dashed=True) for a, b in ends]
+        parts += [Sphere(b, 0.3 * model.radius, RAY) for _, b in ends]
+    length = float(model.split(state).length)
+    legend = Legend("muscle pressure [kPa]", 0.0, 1e-3 * model.max_steering, note=f"length {length:.2f} m, rings 0.1 m")
     return Scene(tuple(parts), np.array([*middle, 0.0]), extent, legend, azimuth=-0.5 * np.pi, elevation=ELEVATION)
+
+
+def _view(model: VineModel, goal: Array | None) -> tuple[Array, float]:
+    """Middle (2,) and half height [m] of a picture that holds the base, the way ahead, and the goal."""
+    base, ahead = np.array(model.base[:2]), np.array([np.cos(model.base[2]), np.sin(model.base[2])])
+    points = np.array([base, base + 0.84 * model.max_length * ahead, *([] if goal is None else [goal[:2]])])
+    low, high = points.min(axis=0), points.max(axis=0)
+    extent = max(0.52 * model.max_length, 0.4 * (high[0] - low[0]) + 0.1, 0.5 * (high[1] - low[1]) + 0.1)
+    return 0.5 * (low + high), float(extent)
 
 
 def _flat(x: Array, y: Array) -> Array:

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from ..core.parameters import Parameters
 from ..core.scenario import BatchPolicy, Scenario, Scene
 from ..core.simulator import Simulator
-from .layouts import Clutter, Layout, Open
 from .model import VineModel, with_obstacles
-from .obstacles import Obstacle
+from .obstacles import Obstacle, circle, rectangle
 from .parameters import VineBody, VineParameters
 from .tasks import TOLERANCE, disturbance_scale, tip_position
 
@@ -27,16 +26,11 @@ LINKS = 16
 """Links of the robot in studies."""
 DT = 0.005
 """[s] Physics step of both worlds; the twin's contact needs the longer time constant of 2 DT there."""
-HALF_LENGTHS = (0.6, 0.75)
-"""[m] Lengths of a robot that ends at the goal: it can grow as long in the 5 s of a run."""
 
 
-def furnished(layout: Layout, seed: int) -> Scene:
-    """The robot among obstacles that stand, and the goal (2,) [m], both drawn once."""
-    model = layout.furnish(VineModel(num_links=LINKS))
-    drawn = layout.draw(model, np.random.default_rng(seed), 1.0)
-    stand = (Obstacle(o.shape, *map(float, pose)) for o, pose in zip(model.obstacles, drawn.poses, strict=True))
-    return Scene(with_obstacles(model, tuple(stand)), drawn.goal)
+def among(obstacles: tuple[Obstacle, ...], goal: tuple[float, float]) -> Scene:
+    """The robot among obstacles that stand, and its goal [m]."""
+    return Scene(with_obstacles(VineModel(num_links=LINKS), obstacles), np.array(goal))
 
 
 def starts(engine: Simulator, parameters: Parameters, rng: np.random.Generator, count: int) -> Array:
@@ -79,10 +73,15 @@ _SHARED: dict[str, Any] = {
     "best": body_constants, "recorded": "VineGrow-v0", "dt": DT, "truth_constants": {"contact_timeconst": 2 * DT},
 }  # fmt: skip
 
+FOUR = (
+    circle(0.5804953134747638, -0.025813098644571264, 0.025),
+    rectangle(0.5187092695109347, -0.20510377619978415, 0.025, 0.04, 0.06952956254200426),
+    circle(0.695202681336712, -0.21344799568669176, 0.0375),
+    rectangle(0.5231057328537403, -0.043557073764816046, 0.0375, 0.06, 1.1297887328624237),
+)
+"""Obstacles beside the way to the goal among them."""
 STUDY = {
-    "VineGrow-v0": Scenario("reach", partial(furnished, Open(HALF_LENGTHS), 5), **_SHARED),
-    "VineNavigate-v0": Scenario(
-        "reach", partial(furnished, Clutter(HALF_LENGTHS, most=4), 2), keywords={"level": 1.0}, **_SHARED
-    ),
+    "VineGrow-v0": Scenario("reach", partial(among, (), (0.635963762953808, 0.29357899147410094)), **_SHARED),
+    "VineNavigate-v0": Scenario("reach", partial(among, FOUR, (0.6125334985949052, -0.15889197587130408)), **_SHARED),
 }
 """In the open, and among four obstacles; recordings are made in the open."""

@@ -101,11 +101,15 @@ def track_kernel(
     rays: wp.array(dtype=wp.float64),
     limit: wp.float64,
     tolerance: wp.float64,
+    slow: wp.float64,
     state: wp.array2d(dtype=wp.float64),
     before: wp.array2d(dtype=wp.float64),
     after: wp.array2d(dtype=wp.float64),
 ):
-    """Context of a state: tip, goal, ranges. rays (R,): directions of the range readings from the tip's heading [rad]."""
+    """Context of a state: tip, goal, ranges. rays (R,): directions of the range readings from the tip's heading [rad].
+
+    The goal is reached within `tolerance` [m] at a speed of at most `slow` [m/s].
+    """
     b = wp.tid()
     for x in range(before.shape[1]):
         after[b, x] = before[b, x]
@@ -136,7 +140,7 @@ def track_kernel(
     after[b, DISTANCE] = distance
     after[b, AHEAD] = wp.dot(way, t)
     after[b, ASIDE] = way[1] * t[0] - way[0] * t[1]
-    if distance <= tolerance:
+    if distance <= tolerance and wp.length(v) <= slow:
         after[b, REACHED] = _one
     for k in range(rays.shape[0]):
         c = wp.cos(rays[k])

@@ -4,8 +4,8 @@ Observation ("sensors", what a laboratory with a camera on the tip, a reel encod
 speed; pressure of every muscle over its range; tip position, heading and velocity; the goal in the frame of the tip; and, where
 there are obstacles, range readings at the tip. "state" gives the simulator's full state and the goal instead.
 
-Action: growth speed, from -1 (none) to 1 (all), and one number per section: the left muscle's pressure if positive, the right
-one's if negative.
+Action: growth speed, none up to 0 and all at 1, and one number per section: the left muscle's pressure if positive, the right
+one's if negative. The zero action is rest.
 
 Legend: B batch, K sections, M obstacles, R range readings.
 """
@@ -32,13 +32,16 @@ from .model import VineModel
 from .task_kernels import (
     APPROACHED,
     CONTEXT_NAMES,
+    COS,
     DISTANCE,
     GOAL_X,
     GOAL_Y,
     OBSERVE,
     RANGES,
     REACHED,
+    SIN,
     TIP_X,
+    TIP_Y,
     TRACK,
 )
 
@@ -64,9 +67,11 @@ TOLERANCE = 0.03
 OBS_MODES = ("sensors", "state")
 MAX_LEVEL = 3.0
 """Highest level of difficulty."""
-RAYS = np.deg2rad([-60.0, -30.0, 0.0, 30.0, 60.0])
+SLOW = 0.15
+"""[m/s] A tip that sweeps over the goal faster than this has not reached it; growth is at most 0.1 m/s."""
+RAYS = np.deg2rad([-80.0, -60.0, -40.0, -20.0, 0.0, 20.0, 40.0, 60.0, 80.0])
 """(R,) [rad]: directions of the range readings from the tip's heading."""
-RANGE = 0.3
+RANGE = 0.5
 """[m] Farthest range reading."""
 ANGLE_BOUND, RATE_BOUND, SPEED_BOUND = 100.0, 1e3, 50.0
 """[rad], [rad/s], [m/s] Observations are clipped here."""
@@ -74,7 +79,7 @@ ANGLE_BOUND, RATE_BOUND, SPEED_BOUND = 100.0, 1e3, 50.0
 
 @dataclass(frozen=True, eq=False)
 class ReachGoal:
-    """Bring the tip within `tolerance` of a goal: reward = progress towards it [m] + bonus for reaching it - control.
+    """Bring the tip to a goal: reward = progress towards it [m] + bonus for reaching it - control.
 
     The episode ends there. A robot that has grown past its goal cannot come back.
     """
@@ -99,15 +104,21 @@ class ReachGoal:
     constants: Mapping[str, float] = field(default_factory=dict)
     """Constants that the task fixes."""
 
-    option_names = ("goal", "level")
-    success_definition = "The tip has been within `tolerance` of the goal at the end of a control step."
+    success_definition = (
+        "The tip has been within `tolerance` of the goal, no faster than 0.15 m/s, at the end of a control step."
+    )
 
     def __post_init__(self) -> None:
         if self.obs_mode not in OBS_MODES:
             raise OptionError(f"obs_mode is {self.obs_mode!r}, allowed are {', '.join(OBS_MODES)}")
         check_number("control_weight", self.control_weight, low=0.0)
         check_number("tolerance", self.tolerance, positive=True, unit="m")
-        check_number("level", self.level, low=0.0, high=MAX_LEVEL)
+        check_number("level", self.level, low=1.0, high=MAX_LEVEL)
+
+    @property
+    def option_names(self) -> tuple[str, ...]:
+        """Beside the shared ones: "goal" (2,) [m], and "level" where the layout has levels."""
+        return ("goal", "level") if self.layout.levels else ("goal",)
 
     # --- names and sizes -------------------------------------------------------------------------------------------
 
@@ -170,14 +181,17 @@ class ReachGoal:
 
     def reset(self, start: Start) -> tuple[Array, Array]:
         """A robot of about the initial length, at rest with a little pressure in its muscles; obstacles; and its goal."""
-        level = check_number("level", start.options.get("level", self.level), low=0.0, high=MAX_LEVEL)
+        level = check_number("level", start.options.get("level", self.level), low=1.0, high=MAX_LEVEL)
         first, control = self._first(start)
+        self._require_free(first)
         drawn = [self.layout.draw(self.model, rng, level) for rng in start.rngs]
         if start.state is None:
             self.model.split(first).obstacles[:] = [scene.poses for scene in drawn]
+            self._require_free(first)
             state = start.settle(first, control, self.settle_time)
         else:
             state = start.state
+            self._require_free(state)
         context = np.zeros((len(state), len(self.context_names)))
         context[:, [GOAL_X, GOAL_Y]] = [scene.goal for scene in drawn]
         if "goal" in start.options:
@@ -185,6 +199,12 @@ class ReachGoal:
         context = self._track(state, context)
         context[:, APPROACHED] = context[:, DISTANCE]
         return state, context
+
+    def _require_free(self, state: Array) -> None:
+        """Refuse robots whose axis is inside an obstacle."""
+        deepest = self.model.clearance(state) + self.model.radius
+        if (deepest < 0.0).any():
+            raise OptionError(f"an obstacle stands over the robot: their overlap is {-deepest.min():.3g} m at the tube's axis")
 
     def _first(self, start: Start) -> tuple[Array, Array]:
         """Straight robots (B, nx), and pressures to settle under (B, nu)."""
@@ -197,9 +217,9 @@ class ReachGoal:
         return state, control
 
     def scale_action(self, action: Array) -> Array:
-        """Speed max_growth (a + 1) / 2; pressures max_steering max(0, a) and max_steering max(0, -a)."""
+        """Speed max_growth max(0, a); pressures max_steering max(0, a) and max_steering max(0, -a)."""
         control = np.empty((len(action), self.model.nu))
-        control[:, 0] = (0.5 * self.model.max_growth) * (action[:, 0] + 1.0)
+        control[:, 0] = self.model.max_growth * np.maximum(action[:, 0], 0.0)
         steer = self.model.max_steering * action[:, 1:]
         control[:, 1::2] = np.maximum(steer, 0.0)
         control[:, 2::2] = np.maximum(-steer, 0.0)
@@ -208,7 +228,7 @@ class ReachGoal:
     @cached_property
     def _track(self) -> RowKernel:
         around = shape_arrays(self.model.obstacles, "cpu")
-        structure = (make_size(self.model, 1.0, 0), *around, np.array(RAYS[: self.num_rays]), RANGE, self.tolerance)
+        structure = (make_size(self.model, 1.0, 0), *around, np.array(RAYS[: self.num_rays]), RANGE, self.tolerance, SLOW)
         width = len(self.context_names)
         return RowKernel(TRACK, structure, (self.model.layout.nx, width), width)
 
@@ -250,8 +270,16 @@ class ReachGoal:
         return {"distance": context[:, DISTANCE].copy(), "length": state[:, 2 * self.model.num_links].copy()}
 
     def draw_hints(self, context: Array) -> dict[str, Array]:
-        """The goal [m]."""
-        return {"goal": np.array([context[GOAL_X], context[GOAL_Y], 0.0])}
+        """The goal, and the range readings from the tip to where they end [m]."""
+        hints = {"goal": np.array([context[GOAL_X], context[GOAL_Y], 0.0])}
+        if self.num_rays:
+            angle = np.arctan2(context[SIN], context[COS]) + RAYS
+            tip, height = context[[TIP_X, TIP_Y]], np.full(self.num_rays, self.model.radius)
+            ends = tip + context[RANGES:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+            hints["rays"] = np.stack(
+                [np.column_stack([np.broadcast_to(tip, ends.shape), height]), np.column_stack([ends, height])], axis=1
+            )
+        return hints
 
 
 def plane_point(name: str, value: Any) -> Array:

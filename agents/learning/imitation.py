@@ -1,0 +1,114 @@
+"""Imitation: a policy that sees observations learns from a controller that sees the state (DAgger).
+
+S. Ross, G. Gordon, J. A. Bagnell, "A reduction of imitation learning and structured prediction to no-regret online learning",
+AISTATS 2011: the learner drives, the controller says what it would have done, and all answers so far are fitted again.
+
+The result is a PPO model of stable-baselines3: saved, loaded and trained on like any other. Legend: B rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from stable_baselines3 import PPO
+
+from softgym_envs.core.errors import OptionError
+
+from .evaluation import Controller
+
+
+@dataclass(frozen=True)
+class Imitation:
+    """One run.
+
+    Raises:
+        OptionError: A count that is not positive.
+    """
+
+    env_id: str
+    steps: int = 120
+    """Steps of all rows in a round."""
+    rounds: int = 12
+    num_envs: int = 64
+    """B."""
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    """Of `gym.make_vec`, e.g. sensor_noise."""
+    hidden: tuple[int, ...] = (128, 128)
+    """Widths of the network."""
+    updates: int = 600
+    """Gradient steps in a round."""
+    batch_size: int = 512
+    learning_rate: float = 1e-3
+    """At first; it falls to a tenth in a line."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "rounds", "num_envs", "updates", "batch_size"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"{name} is {getattr(self, name)}, allowed is >= 1")
+
+
+def imitate(run: Imitation, controller: Controller, report: Callable[[int, float], None] | None = None) -> PPO:
+    """A policy that does what a controller would do, as far as its observations tell.
+
+    Args:
+        run: Where, for how long.
+        controller: The teacher; in the first round it drives, later in ever fewer rows (1 / 2^round of them).
+        report: Called after every round with its number and the mean squared error.
+    """
+    torch.manual_seed(run.seed)
+    rng = np.random.default_rng(run.seed)
+    envs: Any = gym.make_vec(run.env_id, num_envs=run.num_envs, autoreset_mode="next_step", **dict(run.keywords)).unwrapped
+    try:
+        model = _new_model(run, envs)
+        optimizer = torch.optim.Adam(model.policy.parameters(), lr=run.learning_rate)
+        seen, asked = [], []
+        teacher = controller(envs)
+        observation, _ = envs.reset(seed=run.seed)
+        for k in range(run.rounds):
+            taught = rng.random(run.num_envs) < 0.5**k
+            for _ in range(run.steps):
+                answer = np.asarray(teacher(observation), dtype=np.float32)
+                own = model.predict(observation, deterministic=True)[0]
+                seen.append(observation)
+                asked.append(answer)
+                observation = envs.step(np.where(taught[:, None], answer, own))[0]
+            optimizer.param_groups[0]["lr"] = run.learning_rate * (1.0 - 0.9 * k / run.rounds)
+            error = _fit(model, optimizer, np.concatenate(seen), np.concatenate(asked), run, rng)
+            if report is not None:
+                report(k, error)
+    finally:
+        envs.close()
+    return model
+
+
+def _new_model(run: Imitation, envs: Any) -> PPO:
+    """An untrained PPO for the environments' spaces."""
+    keywords: dict[str, Any] = {"net_arch": list(run.hidden), "log_std_init": -2.0}
+    model = PPO("MlpPolicy", None, policy_kwargs=keywords, device="cpu", seed=run.seed, _init_setup_model=False)  # type: ignore[arg-type]
+    model.observation_space, model.action_space = envs.single_observation_space, envs.single_action_space
+    model.n_envs = 1
+    model._setup_model()
+    return model
+
+
+def _fit(
+    model: PPO, optimizer: torch.optim.Optimizer, seen: Any, asked: Any, run: Imitation, rng: np.random.Generator
+) -> float:
+    """Least squares of the mean action over everything asked so far; the mean squared error of the last updates."""
+    x, y, policy = torch.as_tensor(seen), torch.as_tensor(asked), model.policy
+    errors = []
+    for _ in range(run.updates):
+        rows = torch.as_tensor(rng.integers(len(x), size=run.batch_size))
+        mean = policy.action_net(policy.mlp_extractor.forward_actor(x[rows]))
+        loss = torch.mean((mean - y[rows]) ** 2)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        errors.append(float(loss.detach()))
+    return float(np.mean(errors[-50:]))

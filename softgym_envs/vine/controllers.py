@@ -1,0 +1,139 @@
+"""Controllers that the vine's tasks are judged by; see `core.room.Room.controllers`.
+
+A robot whose bends are held while it grows stays on its own way (see `ways`). So "planner" asks section k for the arc from
+where it begins to a target, and grows while the bends are as asked. It sees the state and knows where doors and walls are.
+"blind" is the same controller with the goal as its only target.
+
+Legend: B batch, K sections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .model import VineModel
+from .parameters import VineParameters
+from .task_kernels import AHEAD, ASIDE, GOAL_X, GOAL_Y
+
+Array = NDArray[np.float64]
+Policy = Callable[[Any], Array]
+Targets = Callable[[VineModel, Array, Array], Array]
+"""Model, states (B, nx), goals (B, 2) -> targets of the sections (B, K, 2) [m]."""
+
+GAIN = 0.15
+"""[m] Action per error of a bend."""
+SHARPEST = 3.8
+"""[1/m] Bends are asked for up to this one."""
+BENT = 0.8
+"""[1/m] Error of a bend at which growth stops."""
+
+
+def follow(envs: Any, targets: Targets) -> Policy:
+    """Arcs to targets, section by section."""
+    model: VineModel = envs.simulator.model
+
+    def act(observation: Any) -> Array:
+        state, goal = envs.state, envs.context[:, [GOAL_X, GOAL_Y]]
+        start, bend, grown = sections(model, state)
+        wanted = np.where(grown, np.clip(arcs(start, targets(model, state, goal)), -SHARPEST, SHARPEST), 0.0)
+        error = np.where(grown, wanted - bend, 0.0)
+        growth = np.clip(1.5 - np.abs(error).max(axis=1) / BENT, 0.0, 1.0)
+        steer = np.clip(held(model, wanted) + GAIN * error, -1.0, 1.0)
+        return np.concatenate([growth[:, None], steer], axis=1)
+
+    return act
+
+
+def held(model: VineModel, bend: Array) -> Array:
+    """The action that holds a bend (B, K) [1/m] of a robot with the usual constants: M(bend) = muscles' moment, see `tube`."""
+    body, size = VineParameters(), np.abs(bend)
+    yielding = 0.5 * np.pi * body.pressure * model.radius**3
+    g = np.arccos(np.clip(2.0 * yielding / (body.bending_stiffness * np.maximum(size, 1e-9)) - 1.0, -1.0, 1.0))
+    wrinkled = 0.5 * yielding * (np.sin(2 * g) + 2 * np.pi - 2 * g) / (np.sin(g) + (np.pi - g) * np.cos(g))
+    moment = np.where(g > 0.0, wrinkled, body.bending_stiffness * size)
+    full = body.steering_gain * model.max_steering * (1.0 - size / body.steering_curvature)
+    return np.asarray(np.sign(bend) * moment / full)
+
+
+def sections(model: VineModel, state: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
+    """Where sections begin (B, K, 3) [m, m, rad], their mean bends (B, K) [1/m], and whether they have begun to grow (B, K)."""
+    theta, length = model.split(state).theta, model.split(state).length
+    first = np.searchsorted(model.section_of_joint, np.arange(model.num_sections))
+    joints, rows = model.points(state), len(state)
+    heading = np.where(first > 0, theta[:, np.maximum(first - 1, 0)], model.base[2])
+    last = np.minimum(np.append(first[1:], model.num_links)[None] - 1, model.num_active(length)[:, None] - 1)
+    size = (last - np.maximum(first - 1, -0.5)) * model.link_length
+    grown = last > first
+    bend = (np.take_along_axis(theta, np.maximum(last, 0), axis=1) - heading) / np.where(grown, size, 1.0)
+    return np.concatenate([joints[:, first], heading.reshape(rows, -1, 1)], axis=2), bend, grown
+
+
+def arcs(start: Array, target: Array) -> Array:
+    """Bends of the arcs that begin at poses (B, K, 3) and end at points (B, K, 2): 2 aside / distance^2, (B, K) [1/m]."""
+    way = target - start[..., :2]
+    c, s = np.cos(start[..., 2]), np.sin(start[..., 2])
+    return np.asarray(2.0 * (c * way[..., 1] - s * way[..., 0]) / np.maximum((way**2).sum(axis=-1), 1e-3))
+
+
+def to_goal(model: VineModel, state: Array, goal: Array) -> Array:
+    """The goal, for all sections."""
+    return np.repeat(goal[:, None], model.num_sections, axis=1)
+
+
+def through_openings(model: VineModel, state: Array, goal: Array) -> Array:
+    """Section 0 goes to the first opening, half way between the first two obstacles; the others to the goal."""
+    poses = model.split(state).obstacles
+    targets = to_goal(model, state, goal)
+    targets[:, 0] = poses[:, :2, :2].mean(axis=1)
+    return targets
+
+
+def round_the_end(envs: Any) -> Policy:
+    """To the free end of the wall; once past it, all sections bend towards the goal."""
+    model: VineModel = envs.simulator.model
+    half = 0.5 * np.ptp(np.asarray(model.obstacles[0].shape.vertices), axis=0)  # type: ignore[union-attr]
+
+    def end_of_wall(model: VineModel, state: Array, goal: Array) -> Array:
+        x, y, angle = np.moveaxis(model.split(state).obstacles[:, 0], -1, 0)
+        along = -np.sign(y)[:, None] * np.stack([-np.sin(angle), np.cos(angle)], axis=1)
+        end = np.stack([x, y], axis=1) + (half[1] + MARGIN) * along
+        return np.repeat(end[:, None], model.num_sections, axis=1)
+
+    before = follow(envs, end_of_wall)
+
+    def act(observation: Any) -> Array:
+        action, context = before(observation), envs.context
+        x, y, angle = np.moveaxis(model.split(envs.state).obstacles[:, 0], -1, 0)
+        tip = model.tip(envs.state)
+        past = np.cos(angle) * (tip[:, 0] - x) + np.sin(angle) * (tip[:, 1] - y) > half[0] + PAST
+        bearing = np.arctan2(context[:, ASIDE], context[:, AHEAD])
+        pressure = model.split(envs.state).pressure / model.max_steering
+        now = (pressure[:, 0::2] - pressure[:, 1::2]).mean(axis=1)
+        growth = np.clip(1.5 - np.abs(bearing) / ASKEW, 0.0, 1.0)
+        back = np.stack([growth, *[np.clip(now + TURN * bearing, -1.0, 1.0)] * model.num_sections], axis=1)
+        return np.where(past[:, None], back, action)
+
+    return act
+
+
+TURN = 0.3
+"""[1/rad] Change of the muscles' pressure, over their range, that is asked for per bearing of the goal."""
+ASKEW = 0.3
+"""[rad] Bearing of the goal at which growth slows down."""
+MARGIN = 0.03
+"""[m] Beside the end of the wall."""
+PAST = 0.02
+"""[m] Behind the wall."""
+BLIND = partial(follow, targets=to_goal)
+CONTROLLERS = {
+    "VineGrow-v0": {"planner": BLIND},
+    "VineNavigate-v0": {"blind": BLIND, "planner": partial(follow, targets=through_openings)},
+    "VineSqueeze-v0": {"blind": BLIND, "planner": partial(follow, targets=through_openings)},
+    "VineWall-v0": {"blind": BLIND, "planner": round_the_end},
+}
+"""Id -> name -> controller."""
