@@ -117,7 +117,7 @@ def wall_by_program(seed: int) -> dict[str, Any]:
         measurement=offer, noise=dict.fromkeys(offer.names, NOISE),
         initial_state=first_state(simulator, train.names), free_initial=False, free_motion=True,
     )  # fmt: skip
-    form, observe = program(simulator, offer.names)
+    form, observe, _ = program(simulator, offer.names)
     states, _ = simulator.rollout(problem.guess(train)[None], train.controls[None], problem.constants)
     _, schedule = engine_pairs(simulator, states[0], train.controls[:, 0], VineParameters(drag=0.0))
     options = SimultaneousOptions(tau=1e-2, factor=1e-2)

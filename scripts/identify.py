@@ -13,26 +13,25 @@ What to record, and how to read the verdicts: docs/identification.md.
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO
+from typing import Annotated, Any, Literal, TextIO, cast
 
 import tyro
 
 from softgym_envs.core.errors import OptionError, SoftgymError
 from softgym_envs.core.files import git_commit
 from softgym_envs.core.recipe import EXPERIMENT, Recipe, Stage
-from softgym_envs.core.recordings import part_of, read_csv, read_recordings, with_controls_of
+from softgym_envs.core.recordings import UNWRAPPED, flip_y, part_of, read_csv, read_recordings, with_controls_of
 from softgym_envs.core.room import Room, options_from_text
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from softgym_envs.rooms import room as room_named
-from sysid import METHODS, FitProblem, FitResult, noise_of, run_recipe, save
-from sysid.methods import method_of
+from sysid import METHODS, FitProblem, noise_of, run_recipe, save
 from sysid.methods.progressive import fit_stage, stage_problem
+from sysid.methods.table import Method, method_of
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Args:
     dt: float | None = None
     """Physics step [s]; none: the room's own, or a whole part of a frame."""
     fps: float | None = None
-    """Frames per second of the camera, where the times of the recording say it too roughly."""
+    """Frames per second of the camera, where a column `frame` stands for the time, or the times say it too roughly."""
     files: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
     """Recordings: .h5 (any number of trajectories each) or .csv; or after --data."""
     data: tuple[Path, ...] = ()
@@ -73,6 +72,8 @@ class Args:
     """Wide CSV with the controls, for recordings without (tracked points); the same times."""
     meters_per_pixel: float | None = None
     """Scale of tracked points in pixels."""
+    flip_y: bool = False
+    """The recordings are in image coordinates, y down: change the signs of y and of angles."""
     noise: dict[str, float] = field(default_factory=dict)
     """Known standard deviation per column [SI], as name value pairs (control:name of a control); none: estimated, for mpec,
     simultaneous and innovations from third differences."""
@@ -92,6 +93,8 @@ class Args:
     """Longest latency of commands that is looked for [s]; none: as the stage says."""
     cost_tolerance: float | None = None
     """A fit ends when a step lowers its cost by a smaller share; 1e-6 is enough where initial states are unknown, too."""
+    max_iterations: int | None = None
+    """Iterations of the method at most."""
     out: Path = Path("results/fit")
     """Folder of fit.toml, fit.json and report.html; a recipe has a folder for each of its stages there."""
     gif: Path | None = None
@@ -109,10 +112,14 @@ def read(args: Args) -> tuple[Trajectory, ...]:
     """
     if not (*args.files, *args.data):
         raise OptionError("no recordings are given; name files after the robot's name, or after --data")
-    found = read_recordings((*args.files, *args.data), meters_per_pixel=args.meters_per_pixel)
+    found = read_recordings((*args.files, *args.data), meters_per_pixel=args.meters_per_pixel, fps=args.fps)
+    if args.flip_y:
+        found = tuple(flip_y(recording) for recording in found)
+    for turned in sorted({recording.metadata[UNWRAPPED] for recording in found if UNWRAPPED in recording.metadata}):
+        print(f"note: {turned} jumps by whole turns from line to line: unwrapped")
     if args.controls is None:
         return found
-    given = read_csv(args.controls)
+    given = read_csv(args.controls, fps=args.fps)
     return tuple(with_controls_of(trajectory, given) for trajectory in found)
 
 
@@ -145,11 +152,22 @@ def stage_of(args: Args, recipe: Recipe) -> Stage:
     options.update({name: value for name, value in given.items() if value is not None})
     if args.cost_tolerance is not None:
         options["levenberg"] = {**options.get("levenberg", {}), "cost_tolerance": args.cost_tolerance}
+    options = limited(args, method, options)
     kept = {name: value for name, value in stage.simulator.items() if name not in options_from_text(args.option)}
     return replace(
         stage, method=method.name, options=options, free=args.free or stage.free, simulator=kept,
         free_motion=stage.free_motion or args.free_motion, latency=stage.latency if args.latency is None else args.latency,
     )  # fmt: skip
+
+
+def limited(args: Args, method: Method, options: dict[str, Any]) -> dict[str, Any]:
+    """A method's options with as many iterations as the arguments allow."""
+    if args.max_iterations is None:
+        return options
+    if method.takes("levenberg"):
+        return {**options, "levenberg": {**options.get("levenberg", {}), "max_iterations": args.max_iterations}}
+    name = next((name for name in ("iterations", "epochs", "generations") if method.takes(name)), "max_iterations")
+    return {**options, name: args.max_iterations}
 
 
 def problem_of(args: Args, recipe: Recipe, stage: Stage, simulator: Simulator, recordings: TrajectorySet) -> FitProblem:
@@ -178,26 +196,6 @@ def split_of(args: Args, recordings: TrajectorySet) -> DataSplit:
     return recordings.split(*(args.split or ((count - 1, 0, 1) if count > 1 else (count, 0, 0))))
 
 
-def draw_points(path: Path, result: FitResult, simulator: Any) -> Path:
-    """Measured points over the fitted robot, as a GIF of at most 25 frames per second.
-
-    Raises:
-        OptionError: The columns are no points, or nothing draws this robot.
-    """
-    from softgym_envs.envs.drawing import overlay_scene
-    from softgym_envs.rendering import PygameRenderer, write_gif
-
-    trace = result.trace
-    if not all(re.fullmatch(r"point\d+\.[xy]", name) for name in trace.names):
-        raise OptionError("--gif needs tracked points: columns point0.x, point0.y, ...")
-    every = max(1, round(0.04 / (trace.times[1] - trace.times[0])))
-    renderer = PygameRenderer((640, 480))
-    shapes = (len(trace.times), -1, 2)
-    pairs = zip(trace.fitted.reshape(shapes)[::every], trace.measured.reshape(shapes)[::every], strict=True)
-    frames = [renderer.rgb(overlay_scene(simulator, fitted, measured)) for fitted, measured in pairs]
-    return write_gif(path, frames, min(25.0, 1.0 / (every * (trace.times[1] - trace.times[0]))))
-
-
 AS_FLAGS = {
     "free_motion=True": "--free-motion",
     "free_initial=True": "--free-initial True",
@@ -207,6 +205,10 @@ AS_FLAGS = {
     "noise is not given": "--noise is not given",
     "build the simulator with dt": "say --fps, or --dt",
     "simulator_options": "--option",
+    "raise max_iterations": "raise --max-iterations",
+    "with fps=...": "with --fps",
+    "say fps=...": "say --fps",
+    "meters_per_pixel=...": "--meters-per-pixel",
 }
 """What `sysid` advises -> how it is said to this script."""
 
@@ -220,12 +222,21 @@ def as_flags(text: str) -> str:
 
 def unused(problem: FitProblem, recordings: TrajectorySet) -> str:
     """Sentence on recorded columns that the fit leaves out; empty if there are none."""
+    simulator = problem.simulator
     columns = [name for name in recordings.names if name not in problem.column_names]
-    columns += [name for name in recordings.control_names if name not in problem.simulator.control_names]
+    units = {unit for name, unit in zip(recordings.names, recordings[0].units, strict=True) if name in columns}
+    known = [n for n, unit in zip(simulator.state_names, simulator.state_units, strict=True) if unit in units]
+    left = [name for name in known if name not in problem.column_names]
+    columns += [name for name in recordings.control_names if name not in simulator.control_names]
     if not columns:
         return ""
-    named = ", ".join(columns[:8]) + (f", ... ({len(columns)} in all)" if len(columns) > 8 else "")
-    return f"note: recorded, but not used: {named}. Is it the right robot?"
+    hint = f"columns that it has in these units are {shown(left)}" if left else "is it the right robot?"
+    return f"note: recorded, but not used: {shown(columns)}; {hint}"
+
+
+def shown(names: list[str]) -> str:
+    """The first names, and how many there are."""
+    return ", ".join(names[:8]) + (f", ... ({len(names)} in all)" if len(names) > 8 else "")
 
 
 def one_stage(args: Args, recipe: Recipe, simulator: Simulator, recordings: TrajectorySet, progress: TextIO | None) -> int:
@@ -242,7 +253,10 @@ def one_stage(args: Args, recipe: Recipe, simulator: Simulator, recordings: Traj
     result = replace(result, spec=replace(result.spec, model=args.model or ""))
     save(result, args.out)
     if args.gif is not None:
-        print("picture:", draw_points(args.gif, result, simulator))
+        from softgym_envs.envs.drawing import Drawable, write_overlay
+
+        trace, robot = result.trace, cast(Drawable, simulator)
+        print("picture:", write_overlay(args.gif, robot, trace.names, trace.times, trace.fitted, trace.measured))
     print(as_flags(result.summary()))
     print(f"constants: {args.out / 'fit.toml'}\nreport: {args.out / 'report.html'}")
     return 0 if result.usable else 2
@@ -253,8 +267,9 @@ def whole_recipe(args: Args, recipe: Recipe, simulator: Simulator, recordings: T
     print(f"{len(recordings)} recordings, {recordings.num_steps} steps; stages {', '.join(s.name for s in recipe.stages)}")
     own = args.start is not None or str(args.model).endswith(".toml")  # then the recipe's guess is of another robot
     start = start_of(args, simulator) if own else None
+    stages = tuple(replace(s, options=limited(args, method_of(s.method), dict(s.options))) for s in recipe.stages)
     found = run_recipe(
-        recipe, simulator, recordings, start=start, out=args.out, resume=args.resume,
+        recipe, simulator, recordings, start=start, stages=stages, out=args.out, resume=args.resume,
         announce=lambda name: print(f"stage {name}", flush=True), progress=progress, model=args.model or "",
     )  # fmt: skip
     print(as_flags(found.summary()))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from softgym_envs.core.errors import DataError, FileFormatError, ShapeError
-from softgym_envs.core.recordings import align_points, read_csv, read_points_csv
+from softgym_envs.core.recordings import align_points, flip_y, read_csv, read_points_csv
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.core.units import UNITS
 
@@ -311,12 +311,12 @@ def test_read_csv(csv):
     run = read_csv(
         csv(
             "# camera 2\ntime [ms], tip.x [mm], angle [deg], control:left [mV], control:pump [%]\n"
-            "0, 1000, 180, 500, 100\n100, , nan, 250, 50\n\n200, -20.5, -90,,\n"
+            "0, 1000, 90, 500, 100\n100, , nan, 250, 50\n\n200, -20.5, -90,,\n"
         ),
         substeps=10,
     )
     np.testing.assert_allclose(run.times, [0, 0.1, 0.2], atol=1e-15)
-    np.testing.assert_allclose(run.values, [[1.0, np.pi], [np.nan, np.nan], [-0.0205, -np.pi / 2]], rtol=1e-15)
+    np.testing.assert_allclose(run.values, [[1.0, np.pi / 2], [np.nan, np.nan], [-0.0205, -np.pi / 2]], rtol=1e-15)
     np.testing.assert_allclose(run.controls, [[0.5, 1.0], [0.25, 0.5]])
     assert (run.names, run.units) == (("tip.x", "angle"), ("m", "rad"))
     assert (run.control_names, run.control_units, run.substeps) == (("left", "pump"), ("V", "-"), 10)
@@ -454,8 +454,12 @@ def test_a_point_that_a_whole_file_lacks_is_nan_there(csv):
     ("text", "error", "message"),
     [
         ("time [s], x [m], y [m]\n0, 1, 1\n", FileFormatError, "has no column 'point'"),
-        ("time [s], point, x [m]\n0, 1, 1\n", FileFormatError, "expected time, point, x, y and perhaps z"),
-        ("time [s], point, x [m], y [m], w [m]\n0, 1, 1, 1, 1\n", FileFormatError, "expected time, point, x, y and perhaps z"),
+        ("time [s], point, x [m]\n0, 1, 1\n", FileFormatError, "expected time (or frame), point, x, y and perhaps z"),
+        (
+            "time [s], point, x [m], y [m], w [m]\n0, 1, 1, 1, 1\n",
+            FileFormatError,
+            "expected time (or frame), point, x, y and perhaps z",
+        ),
         (POINTS + "0, , 1, 1, 1\n1, 1, 1, 1, 1\n", FileFormatError, "line 2: the point has no name"),
         (POINTS + "0, 1, 1, 1, 1\n1, 1, 1, 1, 1\n", DataError, "column 'z' is in px"),
         (
@@ -469,6 +473,66 @@ def test_a_point_that_a_whole_file_lacks_is_nan_there(csv):
 def test_malformed_points(csv, text, error, message):
     with raises(error, message):
         read_points_csv(csv(text))
+
+
+# --- what cameras write ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rate", [24, 25, 29.97, 30, 50, 59.94, 60, 100, 120, 240])
+def test_any_frame_rate_in_whole_milliseconds_is_read(csv, rate):
+    stamps = np.rint(1000 * np.arange(200) / rate)
+    run = read_csv(csv("time [ms], x [m]\n" + "".join(f"{stamp:.0f}, 0\n" for stamp in stamps)))
+    assert run.num_steps == 199 and abs(run.period * rate - 1) < 6 * 0.5e-3 / 200 * rate
+    known = read_csv(csv("time [ms], x [m]\n" + "".join(f"{stamp:.0f}, 0\n" for stamp in stamps)), fps=rate)
+    assert known.num_steps == 199 and abs(known.period * rate - 1) < 1e-12
+
+
+def test_a_rate_that_the_stamps_contradict_is_refused(csv):
+    path = csv("time [s], x [m]\n" + "".join(f"{k / 29.97:.4f}, 0\n" for k in range(600)))
+    assert read_csv(path).period == pytest.approx(1 / 29.97, rel=1e-6)
+    with raises(DataError, "is it another rate?"):
+        read_csv(path, fps=30)
+    with raises(DataError, "say fps=... if the stamps are rough"):
+        read_csv(csv("time [s], x [m]\n0.00, 0\n0.1, 0\n0.23, 0\n0.3, 0\n0.4, 0\n"))
+
+
+def test_frames_are_times_once_the_rate_is_known(csv):
+    text = "frame, x [m]\n10, 1\n11, 2\n12, 3\n"
+    run = read_csv(csv(text), fps=50)
+    np.testing.assert_allclose(run.times, [0.2, 0.22, 0.24])
+    points = read_points_csv(csv("frame, point, x [mm], y [mm]\n0, 1, 1, 2\n1, 1, 1, 2\n3, 1, 1, 2\n"), fps=60)
+    assert points.num_steps == 3 and points.period == pytest.approx(1 / 60) and np.isnan(points.values[2]).all()
+    with raises(DataError, "has frames and no column 'time'; say how many frames a second has with fps=..."):
+        read_csv(csv(text))
+    with raises(FileFormatError, "line 3: frame is '1.5', expected a whole number"):
+        read_csv(csv("frame, x [m]\n1, 1\n1.5, 2\n"), fps=50)
+    both = read_csv(csv("frame, time [s], x [m]\n10, 0.0, 1\n11, 0.1, 2\n"))
+    assert both.names == ("x",) and both.period == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(("unit", "turn"), [("deg", 360.0), ("rad", 2 * np.pi)])
+@pytest.mark.parametrize("low", [-0.5, 0.0], ids=["-180 to 180", "0 to 360"])
+def test_angles_that_jump_by_a_turn_are_unwrapped(csv, unit, turn, low):
+    """Three turns and back, with an empty cell at a jump; a straight angle and one of half a turn stay."""
+    angle = np.concatenate([np.linspace(0.1, 3.2, 40), np.linspace(3.2, 0.1, 40)])
+    wrapped = (angle - low) % 1.0 + low
+    cells = [f"{turn * w:.9f}" for w in wrapped]
+    jump = int(np.argmax(np.abs(np.diff(wrapped)) > 0.5))
+    cells[jump] = ""
+    text = f"time [s], theta [{unit}], phi [rad]\n" + "".join(f"{k / 10}, {cell}, 3.1\n" for k, cell in enumerate(cells))
+    run = read_csv(csv(text))
+    expected = 2 * np.pi * (angle + wrapped[0] - angle[0])
+    seen = np.arange(80) != jump
+    np.testing.assert_allclose(run.values[seen, 0], expected[seen], atol=1e-7)
+    assert np.isnan(run.values[jump, 0]) and (run.values[:, 1] == 3.1).all()
+    assert run.metadata["unwrapped"] == "theta"
+
+
+def test_images_in_which_y_points_down_are_flipped(csv):
+    points = read_points_csv(csv("frame, point, x [px], y [px]\n0, 1, 10, 20\n1, 1, 11, 22\n"), meters_per_pixel=0.1, fps=10)
+    np.testing.assert_allclose(flip_y(points).values, [[1.0, -2.0], [1.1, -2.2]])
+    with raises(DataError, "point1.z is recorded: only recordings of a plane are flipped"):
+        flip_y(read_points_csv(csv("time [s], point, x [m], y [m], z [m]\n0, 1, 1, 1, 1\n1, 1, 1, 1, 1\n")))
 
 
 # --- units -------------------------------------------------------------------------------------------------------------

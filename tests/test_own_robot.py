@@ -104,6 +104,18 @@ def test_constants_identified_for_my_robot_are_taken_although_they_move_its_rest
         gym.make("TensegrityRoll-v0", model=tmp_path / "other.toml", params=fit)
 
 
+def test_constants_from_a_camera_of_any_rate_are_taken_by_environments(tmp_path: Path) -> None:
+    """A frame of 1/29.97 s has 34 physics steps of 0.981 ms, of which 0.1 s is no multiple: 0.980 ms is near enough."""
+    simulator = room("tensegrity").simulator("superball", dt=1 / 29.97 / 34, options={"contact": "patch"})
+    fit = simulator.default_parameters.save(  # type: ignore[attr-defined]
+        tmp_path / "fit.toml", simulator=SimulatorSpec.of(simulator).table()
+    )
+    env = gym.make("TensegrityRoll-v0", params=fit)
+    assert env.unwrapped.simulator.dt == pytest.approx(0.1 / 102, rel=1e-12)  # type: ignore[attr-defined]
+    with pytest.raises(ParameterError, match="identified with dt"):
+        gym.make("TensegrityRoll-v0", params=fit, dt=1e-3 / 2)
+
+
 def test_my_robot_is_recorded_and_identified_with_its_own_constants(small: Path, tmp_path: Path) -> None:
     TensegrityParameters(**SMALL).save(tmp_path / "mine.toml")
     record, identify = load_script("scripts/record.py"), load_script("scripts/identify.py")

@@ -41,6 +41,13 @@ class Measurement:
     function: Callable[[Array], Array]
     """States (..., nx) -> (..., ny), in SI; smooth."""
 
+    def select(self, names: tuple[str, ...]) -> Measurement:
+        """Only these columns, in this order."""
+        if names == self.names:
+            return self
+        places = [self.names.index(name) for name in names]
+        return Measurement(names, lambda states: self.function(states)[..., places])
+
 
 class Program(NamedTuple):
     """What `sysid.simultaneous` fits."""
@@ -49,6 +56,8 @@ class Program(NamedTuple):
     """The physics step of the simulator."""
     observe: Any
     """casadi.Function: state (nx) -> measured columns (ny)."""
+    names: tuple[str, ...]
+    """The ny columns."""
 
 
 @dataclass(frozen=True)
@@ -159,9 +168,9 @@ class Recipe:
     longest_step: float | None = None
     """[s] Longest physics step at which a camera's recordings are fitted; None: the simulator's own."""
     measurement: Callable[[Any, tuple[str, ...]], Measurement | None] | None = None
-    """(simulator, names of columns) -> those that are no state entries; None if there are none."""
+    """(simulator, names of all recorded columns) -> those that are no state entries; None if there are none."""
     first_state: Callable[[Any, tuple[str, ...]], Callable[[Trajectory], Array] | None] | None = None
-    """(simulator, names of columns) -> recording -> guess of its initial state (nx,)."""
+    """(simulator, names of all recorded columns) -> recording -> guess of its initial state (nx,)."""
     markers: Callable[[Any], tuple[str, ...]] | None = None
     """Simulator -> columns of `measurement` that a laboratory's camera would see; None: lengths and angles of the state."""
     infer_controls: Callable[[Any, Trajectory], Trajectory] | None = None
@@ -169,7 +178,7 @@ class Recipe:
     complementarity: Callable[[Any], ComplementarityForm] | None = None
     """Simulator -> its physics step for `sysid.mpec`, or a coarser one."""
     program: Callable[[Any, tuple[str, ...]], Program] | None = None
-    """(simulator, measured columns) -> what `sysid.simultaneous` fits."""
+    """(simulator, names of all recorded columns) -> what `sysid.simultaneous` fits."""
 
     def __post_init__(self) -> None:
         for what, named in (("stages", self.all_stages), ("experiments", self.experiments)):

@@ -19,36 +19,45 @@ from .tables import read_table, uniform_grid
 from .trajectory import Trajectory, TrajectorySet
 
 Array = NDArray[np.float64]
+UNWRAPPED = "unwrapped"
+"""Key of a recording's metadata: columns of angles that jumped by whole turns in the file."""
 
 MOST_EMPTY, EMPTIEST = 1_000_000, 100
 """Tracked points may be missing so many times, and beside them so many times as often as there are lines."""
 
 
-def read_csv(path: str | Path, *, substeps: int = 1, meters_per_pixel: float | None = None) -> Trajectory:
+def read_csv(
+    path: str | Path, *, substeps: int = 1, meters_per_pixel: float | None = None, fps: float | None = None
+) -> Trajectory:
     """Read a recording in wide form: `time [s], tip.x [mm], tip.y [mm], control:valve [-]`, one line per time.
 
     Columns whose name begins with `control:` are controls; each acts until the next line, the last line's are not used.
-    Everything is converted to SI. See `core.tables` for what a file may look like.
+    Everything is converted to SI. Angles that jump by more than half a turn from one line to the next are unwrapped; the
+    metadata name them. See `core.tables` for what a file may look like.
 
     Args:
         path: The file.
         substeps: Physics steps per line (see also `Trajectory.for_timestep`).
         meters_per_pixel: Size of a pixel [m], needed if a column is in px.
+        fps: Frames per second, needed if there is a column `frame` and no `time`, or if the stamps are rough.
 
     Raises:
         FileFormatError: No such file, or not such a table; the message names line and column.
         DataError: Unknown units, times not uniform, controls missing.
     """
     table = read_table(path)
-    stamps = table.times()
-    times, index = uniform_grid(stamps, where=str(path))
+    stamps = table.times(fps)
+    times, index = uniform_grid(stamps, where=str(path), fps=fps)
     if len(times) != len(index):
         raise DataError(f"{path}: {len(times) - len(index)} lines are missing between {stamps[0]:g} and {stamps[-1]:g} s")
     controls: list[tuple[str, Array, str]] = []
     measured: list[tuple[str, Array, str]] = []
+    turned: list[str] = []
     for name in table.names:
-        if name != "time":
+        if name not in ("time", "frame"):
             values, unit = table.si(name, meters_per_pixel=meters_per_pixel)
+            if unit == "rad" and not name.startswith("control:") and _unwrap(values):
+                turned.append(name)
             (controls if name.startswith("control:") else measured).append((name.removeprefix("control:"), values, unit))
     for name, values, _ in controls:
         if np.isnan(values[:-1]).any():
@@ -62,22 +71,35 @@ def read_csv(path: str | Path, *, substeps: int = 1, meters_per_pixel: float | N
         tuple(name for name, _, _ in controls),
         tuple(unit for _, _, unit in controls),
         substeps,
-        {"source": Path(path).name},
+        {"source": Path(path).name, **({UNWRAPPED: ", ".join(turned)} if turned else {})},
     )
 
 
-def read_points_csv(path: str | Path, *, substeps: int = 1, meters_per_pixel: float | None = None) -> Trajectory:
+def _unwrap(angles: Array) -> bool:
+    """Removes whole turns between an angle [rad] and the last one that was measured, in place; whether there were any."""
+    seen = np.isfinite(angles)
+    straight = np.unwrap(angles[seen])
+    turned = bool((np.abs(straight - angles[seen]) > np.pi).any())
+    if turned:
+        angles[seen] = straight
+    return turned
+
+
+def read_points_csv(
+    path: str | Path, *, substeps: int = 1, meters_per_pixel: float | None = None, fps: float | None = None
+) -> Trajectory:
     """Read tracked points in long form: `time [s], point, x [mm], y [mm]` (and `z [mm]`), one line per point and time.
 
     Lines may come in any order; a point that is not there at a time, and a frame that is not there at all, become NaN.
     Values are named `point3.x` for a point called 3, `tip.x` for one called tip. Columns stand in the natural order of these
-    names (point2, point10, tip), wherever a point first appears. Axes are those of the file (in images y often points down).
+    names (point2, point10, tip), wherever a point first appears. Axes are those of the file; see `flip_y`.
     There are no controls; see `Trajectory.with_controls`. Files in which different points appear: see `align_points`.
 
     Args:
         path: The file.
         substeps: Physics steps per frame (see also `Trajectory.for_timestep`).
         meters_per_pixel: Size of a pixel [m], needed if the points are in px.
+        fps: Frames per second, needed if there is a column `frame` and no `time`, or if the stamps are rough.
 
     Raises:
         FileFormatError: No such file, or not such a table; the message names line and column.
@@ -86,11 +108,13 @@ def read_points_csv(path: str | Path, *, substeps: int = 1, meters_per_pixel: fl
     table = read_table(path)
     points = table.text("point")
     axes = [axis for axis in ("x", "y", "z") if axis in table.names]
-    unknown = sorted(set(table.names) - {"time", "point", "x", "y", "z"})
+    unknown = sorted(set(table.names) - {"time", "frame", "point", "x", "y", "z"})
     if unknown or axes not in (["x", "y"], ["x", "y", "z"]):
-        raise FileFormatError(f"{path} has columns {', '.join(table.names)}; expected time, point, x, y and perhaps z")
-    frames, inverse = np.unique(table.times(), return_inverse=True)
-    times, index = uniform_grid(frames, where=str(path))
+        raise FileFormatError(
+            f"{path} has columns {', '.join(table.names)}; expected time (or frame), point, x, y and perhaps z"
+        )
+    frames, inverse = np.unique(table.times(fps), return_inverse=True)
+    times, index = uniform_grid(frames, where=str(path), fps=fps)
     labels = _point_labels(table.path, table.lines, points)
     seen: dict[tuple[int, str], int] = {}
     for line, frame, label in zip(table.lines, inverse, labels, strict=True):
@@ -156,10 +180,29 @@ def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
     return [(len(part) if place % 2 else 0, part) for place, part in enumerate(numbers)], name
 
 
-def read_recordings(paths: Sequence[str | Path], *, meters_per_pixel: float | None = None) -> tuple[Trajectory, ...]:
+def flip_y(recording: Trajectory) -> Trajectory:
+    """A recording of a plane in image coordinates, y down, in those of the robots, y up: signs of y and of angles change.
+
+    >>> image = Trajectory(np.arange(2.0), np.zeros((1, 0)), np.ones((2, 3)), ("x", "y", "theta"), ("m", "m", "rad"))
+    >>> flip_y(image).values[0].tolist()
+    [1.0, -1.0, -1.0]
+
+    Raises:
+        DataError: There is a third axis.
+    """
+    axes = [name.split(".")[-1].removeprefix("v") for name in recording.names]
+    if "z" in axes:
+        raise DataError(f"{recording.names[axes.index('z')]} is recorded: only recordings of a plane are flipped, not of space")
+    turned = [axis == "y" or unit in ("rad", "rad/s") for axis, unit in zip(axes, recording.units, strict=True)]
+    return replace(recording, values=recording.values * np.where(turned, -1.0, 1.0))
+
+
+def read_recordings(
+    paths: Sequence[str | Path], *, meters_per_pixel: float | None = None, fps: float | None = None
+) -> tuple[Trajectory, ...]:
     """All recordings of HDF5 files of `TrajectorySet.save`, CSV files in wide form, and CSV files of tracked points.
 
-    Files of tracked points have the columns of all of them; see `align_points`.
+    Files of tracked points have the columns of all of them; see `align_points`. Options are those of `read_csv`.
 
     Raises:
         FileFormatError: A file has another ending, is missing, or is not in this form.
@@ -173,7 +216,7 @@ def read_recordings(paths: Sequence[str | Path], *, meters_per_pixel: float | No
         elif path.suffix.lower() == ".csv":
             long = _holds_points(path)
             points += [len(found)] if long else []
-            found.append((read_points_csv if long else read_csv)(path, meters_per_pixel=meters_per_pixel))
+            found.append((read_points_csv if long else read_csv)(path, meters_per_pixel=meters_per_pixel, fps=fps))
         else:
             raise FileFormatError(f"{path} ends in {path.suffix!r}, expected .h5, .hdf5 or .csv")
     for place, aligned in zip(points, align_points([found[place] for place in points]), strict=True):

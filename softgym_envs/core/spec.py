@@ -81,16 +81,17 @@ class SimulatorSpec:
         """For a TOML file."""
         return {name: value for name, value in asdict(self).items() if value != ""}
 
-    def mismatch(self, other: SimulatorSpec, *, free: tuple[str, ...] = ()) -> str:
+    def mismatch(self, other: SimulatorSpec, *, free: tuple[str, ...] = (), slack: float = 1e-9) -> str:
         """Why constants of this spec cannot be used in `other`, as half a sentence; "" if they can.
 
         Args:
             other: Of the simulator at hand.
             free: Fields of the structure that the constants do not depend on.
+            slack: Share by which the physics steps may differ.
         """
         if self.room != other.room:
             return f"they were identified for room {self.room!r}, this is {other.room!r}"
-        if abs(self.dt - other.dt) > 1e-9 * self.dt:
+        if abs(self.dt - other.dt) > slack * self.dt:
             return f"they were identified with dt = {self.dt:g} s, this simulator has {other.dt:g} s"
         for name in sorted({*self.options, *other.options}):
             if self.options.get(name) != other.options.get(name):

@@ -26,7 +26,9 @@ IntArray = NDArray[np.int64]
 MOST_MISSING, EMPTIEST = 10_000, 20
 """A grid may have so many frames without a stamp, and beside them so many times as many frames as there are stamps."""
 JITTER = 0.05
-"""Largest distance of a time stamp from its uniform grid, as a share of the period (30 frames/s rounded to ms need 0.02)."""
+"""Largest distance of a time stamp from its uniform grid, as a share of the period, beside half of what it is rounded to."""
+MOST = 0.3
+"""The same, however roughly stamps are rounded: beyond it a frame can be taken for its neighbour."""
 
 
 @dataclass(frozen=True)
@@ -86,18 +88,38 @@ class Table:
         si_unit, factor = to_si(unit, where=f"{self.path}: column {name!r}")
         return self.numbers(name) * factor, si_unit
 
-    def times(self) -> Array:
-        """Column `time` in s, (rows,).
+    def times(self, fps: float | None = None) -> Array:
+        """Column `time` in s, or column `frame` over `fps` where there is no time, (rows,).
 
         Raises:
-            FileFormatError: The column is missing, is no time, or has an empty cell.
+            FileFormatError: The column is missing, is no time or no whole number, or has an empty cell.
+            DataError: There are only frames, and `fps` is not given.
         """
+        if "time" not in self.names and "frame" in self.names:
+            return self._frames() / self._rate(fps)
         times, unit = self.si("time")
         if unit != "s":
             raise FileFormatError(f"{self.path}: column 'time' is in {self.units[self.index('time')]!r}, expected s, ms or us")
         if np.isnan(times).any():
             raise FileFormatError(f"{self.path}, line {self.lines[int(np.argmax(np.isnan(times)))]}: the time is missing")
         return times
+
+    def _frames(self) -> Array:
+        """Column `frame`, (rows,)."""
+        frames = self.numbers("frame")
+        wrong = ~(frames == np.rint(frames))
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            cell = self.text("frame")[place]
+            raise FileFormatError(f"{self.path}, line {self.lines[place]}: frame is {cell!r}, expected a whole number")
+        return frames
+
+    def _rate(self, fps: float | None) -> float:
+        if fps is None:
+            raise DataError(f"{self.path} has frames and no column 'time'; say how many frames a second has with fps=...")
+        if not 0 < fps < np.inf:
+            raise DataError(f"{self.path}: fps is {fps}, expected a number > 0")
+        return fps
 
     def _number(self, line: int, name: str, cell: str) -> float:
         try:
@@ -138,11 +160,11 @@ def read_table(path: str | Path) -> Table:
     return Table(str(path), names, units, tuple(line for line, _ in numbered[1:]), tuple(rows))
 
 
-def uniform_grid(times: Array, *, where: str) -> tuple[Array, IntArray]:
+def uniform_grid(times: Array, *, where: str, fps: float | None = None) -> tuple[Array, IntArray]:
     """Uniform grid under increasing time stamps, (frames,) [s], and the place of each stamp in it, (rows,).
 
-    Stamps may be rounded (see `JITTER`) and frames may be missing: the grid is t_k = t_0 + k h, with h fitted by least squares.
-    Stamps that are uniform already are returned as they are.
+    Stamps may be rounded (see `JITTER`) and frames may be missing: the grid is t_k = t_0 + k h, with h = 1 / fps, or fitted by
+    least squares. Stamps that are uniform already are returned as they are.
 
     Raises:
         DataError: Fewer than two stamps, not increasing, or not on a uniform grid; or the grid would be nearly empty, as after
@@ -155,7 +177,8 @@ def uniform_grid(times: Array, *, where: str) -> tuple[Array, IntArray]:
     if not (steps > 0).all():
         at = int(np.argmin(steps > 0)) + 1
         raise DataError(f"{where}: times must increase, but {times[at]:g} s follows {times[at - 1]:g} s (frame {at})")
-    typical = np.sort(steps)[(len(steps) - 1) // 2]  # the lower median: one that occurs, never half a gap
+    # The lower median of the steps is one that occurs, never half a gap.
+    typical = np.sort(steps)[(len(steps) - 1) // 2] if fps is None else 1.0 / fps
     with np.errstate(over="ignore"):
         index = np.concatenate([[0], np.cumsum(np.maximum(np.rint(steps / typical), 1))])
     if not index[-1] < MOST_MISSING + EMPTIEST * len(times):
@@ -166,15 +189,27 @@ def uniform_grid(times: Array, *, where: str) -> tuple[Array, IntArray]:
         )
     index = index.astype(np.int64)
     period, start = np.polyfit(index.astype(np.float64), times, 1)
+    if fps is not None:
+        period, start = 1.0 / fps, float(np.mean(times - index / fps))
     distance = np.abs(start + period * index - times) / period
     worst = int(np.argmax(distance))
-    if distance[worst] > JITTER:
+    allowed = min(JITTER + 0.5 * _rounded_to(times) / period, MOST)
+    if distance[worst] > allowed:
+        advice = "say fps=... if the stamps are rough, or resample the data" if fps is None else "is it another rate?"
         raise DataError(
             f"{where}: times are not uniform: frame {worst} at {times[worst]:g} s is {100 * distance[worst]:.0f} % of a period "
-            f"({period:.4g} s) off the grid, allowed are {100 * JITTER:.0f} %; resample the data"
+            f"({period:.4g} s) off the grid, allowed are {100 * allowed:.0f} %; {advice}"
         )
     complete = len(index) == index[-1] + 1
     return (times if complete and distance[worst] < 1e-9 else start + period * np.arange(index[-1] + 1.0)), index
+
+
+def _rounded_to(times: Array) -> float:
+    """The largest power of ten down to 0.1 ms [s] of which all stamps are multiples; 0 if there is none."""
+    for step in (1.0, 1e-1, 1e-2, 1e-3, 1e-4):
+        if (np.abs(times / step - np.rint(times / step)) < 1e-6).all():
+            return step
+    return 0.0
 
 
 def _cells(path: str | Path, line: int, text: str) -> Sequence[str]:

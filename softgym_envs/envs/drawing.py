@@ -5,7 +5,9 @@ Legend: nx state, P tracked points.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +20,7 @@ from ..rendering.camera import Camera
 from ..rendering.picture import Picture, PointOverlay, check_hints
 from ..rendering.pygame_view import Image, PygameRenderer
 from ..rendering.scene import Hud, Scene
+from ..rendering.video import write_gif
 from ..rooms import room_of
 
 Array = NDArray[np.float64]
@@ -94,3 +97,18 @@ def overlay_scene(simulator: Drawable, fitted: Array, measured: Array) -> Scene:
     if not isinstance(picture, PointOverlay):
         raise OptionError(f"room {room_of(simulator).name!r} cannot draw tracked points over its robot")
     return picture.overlay(simulator.model, fitted, measured)
+
+
+def write_overlay(path: Path, simulator: Drawable, names: Sequence[str], times: Array, fitted: Array, measured: Array) -> Path:
+    """A fit to tracked points, (rows, ny) each, as a GIF of at most 25 frames per second; see `overlay_scene`.
+
+    Raises:
+        OptionError: The columns are no points, or nothing draws this robot.
+    """
+    if not all(re.fullmatch(r"point\d+\.[xy]", name) for name in names):
+        raise OptionError("--gif needs tracked points: columns point0.x, point0.y, ...")
+    period = float(times[1] - times[0])
+    every, renderer, shape = max(1, round(0.04 / period)), PygameRenderer((640, 480)), (len(times), -1, 2)
+    pairs = zip(fitted.reshape(shape)[::every], measured.reshape(shape)[::every], strict=True)
+    frames = [renderer.rgb(overlay_scene(simulator, *pair)) for pair in pairs]
+    return write_gif(path, frames, min(25.0, 1.0 / (every * period)))

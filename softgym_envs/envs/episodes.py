@@ -41,6 +41,8 @@ LONGEST = 1e9
 """[s] of a control period."""
 MOST_SUBSTEPS = 10_000
 """Physics steps per action."""
+CLOSE = 0.01
+"""Constants that were identified at a camera's physics step are used at one that differs by so much at most."""
 FAILURE_PENALTY = 100.0
 """A row whose simulation fails gets this reward with a minus, as its only non-zero term."""
 
@@ -426,16 +428,23 @@ def _simulator(room: Room, model: Any, settings: Settings, spec: SimulatorSpec |
         raise OptionError(f"simulator_options is {options!r}, expected a mapping of keywords to values")
     if spec is not None and settings.backend == NATIVE:
         if spec.room == room.name:
-            options, dt = {**spec.options, **(options or {})}, spec.dt if dt is None else dt
+            options, dt = {**spec.options, **(options or {})}, _near(spec.dt, settings.control_period) if dt is None else dt
     made = room.simulator(model, backend=settings.backend, dt=dt, device=settings.device, options=options)
     if spec is not None and settings.backend == NATIVE:
-        wrong = spec.mismatch(SimulatorSpec.of(made), free=room.free_structure)
+        wrong = spec.mismatch(SimulatorSpec.of(made), free=room.free_structure, slack=CLOSE)
         if wrong:
             raise ParameterError(
                 f"params {settings.params}: {wrong}. Identify again for this simulator, or give the constants as an object "
                 "(Parameters.load) if you know that they hold"
             )
     return made
+
+
+def _near(dt: float, period: float) -> float:
+    """The physics step [s], or the whole part of the control period that is within `CLOSE` of it."""
+    share = period / dt if isinstance(period, (int, float)) and period > 0 else 0.0
+    near = period / max(round(share), 1)
+    return near if 1e-6 * dt < abs(near - dt) <= CLOSE * dt else dt
 
 
 def _with(nominal: Parameters, constants: Mapping[str, float]) -> Parameters:

@@ -113,7 +113,9 @@ def program(simulator: Any, names: tuple[str, ...]) -> Program:
     points = tracked_points(model, np.array([k for _, k, _ in picks]) / max(k for _, k, _ in picks))
     x = ca.SX.sym("x", simulator.nx)
     chosen = [2 * place + axis for place, (_, _, axis) in enumerate(picks)]
-    return Program(complementarity_form(simulator), ca.Function("points", [x], [points(x)[chosen]]))
+    return Program(
+        complementarity_form(simulator), ca.Function("points", [x], [points(x)[chosen]]), tuple(pick[0] for pick in picks)
+    )
 
 
 def infer_controls(simulator: Any, trajectory: Trajectory) -> Trajectory:

@@ -1,8 +1,7 @@
 """Verdicts on recordings before any fit: what cannot be used is refused with a reason and a remedy, never fitted.
 
 Refused are: too few steps, missing columns, NaN rows, a wrong time base, controls that never change (unless it is declared a
-free motion), no motion at all, controls outside the limits, and numbers in a wrong unit. Units are judged by physics: if one
-factor on all lengths, velocities or angles makes the simulator agree with the recording ten times better, that factor is named.
+free motion), no motion at all, controls outside the limits, and numbers in a wrong unit (`.wrong_units`).
 """
 
 from __future__ import annotations
@@ -19,19 +18,12 @@ from softgym_envs.core.recipe import Measurement
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.trajectory import DataSplit, Trajectory
 
+from .wrong_units import check_units
+
 Array = NDArray[np.float64]
 
 MIN_STEPS = 10
 """Smallest number of steps per recording."""
-TRAVEL = 200.0
-"""Recordings travel at most this many times as far as the simulator with the start constants."""
-FACTORS = {
-    1e-3: "mm (1000 x too large)",
-    1e-2: "cm (100 x too large)",
-    1e-1: "dm (10 x too large)",
-    1e3: "km (1000 x too small)",
-}
-"""Factors that are tried on lengths, and what they mean."""
 
 
 class Checked(Protocol):
@@ -96,7 +88,7 @@ def check_data(problem: Checked) -> None:
     _check_excitation(problem)
     _check_measurement(problem)
     _check_noise(problem)
-    _check_units(problem)
+    check_units(problem)
 
 
 def _check_columns(problem: Checked) -> None:
@@ -197,118 +189,6 @@ def _check_noise(problem: Checked) -> None:
         value = problem.noise[name]
         if not (np.isfinite(value) and value > 0):
             raise OptionError(f"noise of {name} is {value}, expected a standard deviation > 0 for every fitted column")
-
-
-# --- units ----------------------------------------------------------------------------------------------------------
-
-
-def _check_units(problem: Checked) -> None:
-    """A unit is wrong if it looks wrong with the start constants and with the robot's defaults: either may be far off."""
-    verdicts = []
-    for constants in (problem.constants, problem.simulator.default_parameters):
-        verdict = _by_prediction(problem, constants) if problem.full else _by_rest(problem)
-        verdict = verdict or ("" if problem.free_motion else _by_motion(problem, constants))
-        if not verdict:
-            return
-        verdicts.append(verdict)
-    raise DataError(verdicts[-1])
-
-
-def quantities(simulator: Simulator, names: tuple[str, ...], units: tuple[str, ...]) -> tuple[str, ...]:
-    """Unit of every column; where a recording says only "SI" (of an older version), that of the state entry of this name."""
-    entries = dict(zip(simulator.state_names, simulator.state_units, strict=True))
-    return tuple(entries.get(name, unit) if unit == "SI" else unit for name, unit in zip(names, units, strict=True))
-
-
-def _by_prediction(problem: Checked, constants: Parameters) -> str:
-    """Verdict, or "": compare the recording with short rollouts of the simulator, as recorded and under every factor.
-
-    One step shows wrong velocities, ten steps show wrong forces.
-    """
-    trajectory = problem.split.train[0]
-    kind = np.array(quantities(problem.simulator, problem.column_names, trajectory.select(problem.column_names).units))
-    for horizon in (1, min(10, trajectory.num_steps // 2)):
-        base = _prediction_error(problem, constants, np.ones(len(kind)), horizon)
-        errors = {words: _prediction_error(problem, constants, factors, horizon) for words, factors in _hypotheses(kind)}
-        best = min(errors.values())
-        words = next(w for w, error in errors.items() if error <= 3.0 * best)  # the likelier comes first: mm before km
-        if base > 0.1 and errors[words] < 0.1 * base:
-            gain = f"the simulator agrees {base / errors[words]:.0f} times better"
-            return f"wrong units: the {words}; with that factor {gain}. Convert to SI"
-        if not np.isfinite(base):
-            where = "within a few steps of every recorded state"
-            return f"the simulator diverges {where}: wrong units, wrong columns, another robot, or start constants far off"
-    return ""
-
-
-def _hypotheses(kind: NDArray[np.str_]) -> list[tuple[str, Array]]:
-    """What may be wrong, in words, and the factor per column that would mend it."""
-    groups = {
-        "lengths and velocities": ("m", "m/s"),
-        "lengths": ("m",),
-        "velocities": ("m/s",),
-        "other values": tuple(sorted(set(kind.tolist()) - {"m", "m/s", "rad", "rad/s"})),
-    }
-    found = [
-        (f"{what} look as if they were given in {meaning}", np.where(np.isin(kind, chosen), factor, 1.0))
-        for what, chosen in groups.items()
-        for factor, meaning in FACTORS.items()
-    ]
-    for what, chosen in {"angles and rates": ("rad", "rad/s"), "angles": ("rad",), "angular rates": ("rad/s",)}.items():
-        found.append((f"{what} look as if they were given in degrees", np.where(np.isin(kind, chosen), np.pi / 180, 1.0)))
-    return found
-
-
-def _prediction_error(problem: Checked, constants: Parameters, factors: Array, horizon: int) -> float:
-    """Median over channels of RMS prediction error / RMS change over `horizon` steps, from at most 40 recorded states."""
-    trajectory = problem.split.train[0]
-    values, controls = problem.values(trajectory) * factors, problem.controls(trajectory)
-    first = np.unique(np.linspace(0, trajectory.num_steps - horizon, 40).astype(int))
-    windows = np.stack([controls[k : k + horizon] for k in first])
-    with np.errstate(all="ignore"):
-        states, status = problem.simulator.rollout(values[first], windows, constants, substeps=trajectory.substeps)
-        good = (status == 0) & np.isfinite(states[:, -1]).all(axis=1)
-        if good.mean() < 0.5:
-            return float("inf")
-        error = problem.simulator.difference(states[good, -1], values[first + horizon][good])
-        change = problem.simulator.difference(values[first + horizon][good], values[first][good])
-        error, change = np.sqrt(np.mean(error**2, axis=0)), np.sqrt(np.mean(change**2, axis=0))
-    moving = change > 1e-9 * change.max(initial=0.0)
-    return float(np.median(error[moving] / change[moving])) if moving.any() else float("inf")
-
-
-def _by_rest(problem: Checked) -> str:
-    """Verdict, or "": compare the spread of the measured columns of one kind with that of the robot at rest."""
-    trajectory = problem.split.train[0]
-    kind = np.array(quantities(problem.simulator, problem.column_names, trajectory.select(problem.column_names).units))
-    rest = problem.observe(problem.simulator.initial_state(1))[0]
-    values = problem.values(trajectory)
-    for chosen in sorted(set(kind) - {"m/s", "rad/s"}):
-        here = kind == chosen
-        model, data = np.ptp(rest[here]), float(np.nanmedian(np.ptp(values[:, here], axis=1)))
-        if here.sum() >= 2 and model > 1e-9 and not 1 / 30 < data / model < 30:
-            ratio = f"({data / model:.3g} times)"
-            return f"wrong units: the columns in {chosen} spread over {data:.3g}, the robot over {model:.3g} {ratio}; use SI"
-    return ""
-
-
-def _by_motion(problem: Checked, constants: Parameters) -> str:
-    """Verdict, or "": compare how far the measured columns travel with how far the simulator's do under the same controls."""
-    trajectory = problem.split.train[0]
-    start = problem.simulator.initial_state(1) if problem.full else problem.guess(trajectory)[None]
-    controls = problem.controls(trajectory)[None]
-    states, status = problem.simulator.rollout(start, controls, constants, substeps=trajectory.substeps)
-    if status[0] != 0:
-        return ""  # constants far off may diverge; the method will say so
-    kind = np.array(quantities(problem.simulator, problem.column_names, trajectory.select(problem.column_names).units))
-    model, values = problem.observe(states[0]), problem.values(trajectory)
-    data = np.nanmax(values, axis=0) - np.nanmin(values, axis=0)
-    for chosen in sorted(set(kind)):
-        size, seen = float(np.ptp(model[:, kind == chosen], axis=0).max()), float(data[kind == chosen].max())
-        if size > 1e-9 and seen > TRAVEL * size:
-            travel = f"travel over {seen:.3g}, the simulator's over {size:.3g} under the same controls"
-            return f"wrong units: the columns in {chosen} {travel}; use SI, or say free_motion=True if it was thrown"
-    return ""
 
 
 def _short(names: tuple[str, ...]) -> str:

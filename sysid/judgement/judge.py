@@ -41,6 +41,8 @@ UNSURE = 1e-6
 """Below this times the largest, singular values from derivatives alone may be errors of the derivatives."""
 NEGLIGIBLE = 0.05
 """Of the half width that noise gives: a smaller error of the model opens nothing."""
+CREEP = 0.1
+"""Standard deviations by which one more step may still move the constants where a method stopped at its last iteration."""
 SECANT = 0.02
 """Half length of a secant [fit coordinate]."""
 
@@ -218,16 +220,25 @@ def _reach(theta: Array, direction: Array, lower: Array, upper: Array) -> float:
 
 
 def _at_minimum(problem: FitProblem, ending: Ending, weighted: _Weighted, rounding: bool) -> tuple[bool, str]:
-    """Whether the method converged, and why not: a Gauss-Newton step must not lower the cost by more than 1 %."""
+    """Whether the method converged, and why not: a Gauss-Newton step must not lower the cost by more than 1 %.
+
+    A method that stopped at its largest number of iterations has converged if such a step is far inside of the noise (`CREEP`).
+    """
     gradient = weighted.jacobian.T @ weighted.residual
     lower, upper = problem.theta_bounds
     pushed = ((ending.theta <= lower) & (gradient > 0)) | ((ending.theta >= upper) & (gradient < 0))
     free = weighted.jacobian[:, ~pushed]
-    if rounding or problem.prior or free.shape[1] == 0 or not ending.converged:
+    if rounding or problem.prior or free.shape[1] == 0:
         return ending.converged, ending.message
     size = float(weighted.residual @ weighted.residual)
     q, _ = np.linalg.qr(free / np.maximum(np.linalg.norm(free, axis=0), 1e-300))
     share = float(np.sum((q.T @ weighted.residual) ** 2)) / max(size, 1e-300)
+    if not ending.converged:
+        variance = 1.0 if problem.known_noise is not None else size / max(weighted.dof, 1)
+        deviations = float(np.sqrt(share * size / variance))
+        if deviations > CREEP:
+            return False, ending.message
+        return True, f"converged: one more step would move the constants by {deviations:.1g} of their standard deviation"
     # By chance alone the step lowers the cost by p / dof.
     if share > 0.01 + 10 * len(gradient) / max(weighted.dof, 1):
         return False, f"stopped away from a minimum: one more step would lower the cost by {100 * share:.0f} %"

@@ -20,8 +20,8 @@ from softgym_envs.core.recipe import Measurement
 from softgym_envs.core.simulator import is_exact
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
-from ..data.checks import quantities
 from ..data.problem import FitProblem
+from ..data.wrong_units import quantities
 from ..least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
 from ..least_squares.segments import ShootingSystem, channel_scale, cut
 

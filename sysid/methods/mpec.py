@@ -161,7 +161,9 @@ def solve(problem: FitProblem, form: ComplementarityForm, options: MpecOptions |
         if attempt[0].accepted:
             break
     if not tried:
-        raise DataError("the simulation fails with all constants that were tried: check the start constants and the noise")
+        raise DataError(
+            "the simulation fails with all constants that were tried: check units, noise, robot and start constants"
+        )
     best, theta, starts = min(tried, key=lambda one: one[0].objective)
     boxed = _boxed(problem, system, theta, starts) if options.box and best.accepted else None
     if boxed is not None:
@@ -197,7 +199,10 @@ def _attempts(
     limit, guess = gate(system, options), system.segments.starts
     for name, theta, settings in ways:
         begin = time.perf_counter()
-        point, used = homotopy(collocation, theta, settings)
+        try:
+            point, used = homotopy(collocation, theta, settings)
+        except np.linalg.LinAlgError:  # it ran away
+            continue
         starts = np.stack([x[0] for x in point.states])
         found = _polished(problem, system, point.theta, starts, options)
         if found is not None:

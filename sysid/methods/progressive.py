@@ -173,8 +173,10 @@ def stage_problem(
         train, validation, test = (_prepared(stage.prepare, simulator, part) for part in (train, validation, test))
     columns = more.get("measured") or train.names
     known = set(columns) <= set(simulator.state_names)
-    measurement = None if known or recipe.measurement is None else recipe.measurement(simulator, columns)
+    measurement = None if known or recipe.measurement is None else recipe.measurement(simulator, train.names)
     first = recipe.first_state and recipe.first_state(simulator, measurement.names if measurement else tuple(columns))
+    if measurement is not None and more.get("measured"):
+        measurement = measurement.select(_known(columns, measurement.names))
     fields: dict[str, Any] = {
         "free": stage.free_of(simulator), "start": start, "measurement": measurement, "initial_state": first,
         "noise": stage.noise_of(train.names), "free_motion": stage.free_motion, "free_initial": stage.free_initial,
@@ -185,6 +187,18 @@ def stage_problem(
 def guarded(problem: FitProblem) -> FitProblem:
     """The problem with the ends of its recordings kept back to judge by, where they are long enough."""
     return problem.replace(data=kept_back(problem.split))
+
+
+def _known(columns: tuple[str, ...], there: tuple[str, ...]) -> tuple[str, ...]:
+    """The chosen columns, all of them measured.
+
+    Raises:
+        DataError: One is not.
+    """
+    for name in columns:
+        if name not in there:
+            raise DataError(f"missing column {name!r}: the robot measures {', '.join(there[:12])} of what was recorded")
+    return columns
 
 
 def _prepared(

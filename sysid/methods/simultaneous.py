@@ -127,6 +127,13 @@ def solve(
     return transcribed(problem, form, observe, schedule).solve(taus, iterations=options.iterations)
 
 
+def chosen_outputs(observe: Any, places: tuple[int, ...]) -> Any:
+    """The casadi.Function with only these entries of its result, in this order."""
+    ca = casadi()
+    x = ca.SX.sym("x", observe.size1_in(0))
+    return ca.Function("chosen", [x], [observe(x)[list(places)]])
+
+
 def transcribed(problem: FitProblem, form: ComplementarityForm, observe: Any, schedule: Schedule | None) -> Transcription:
     """The nonlinear program of all recordings.
 

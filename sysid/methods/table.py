@@ -19,7 +19,7 @@ from .evolution import EvolutionOptions, cma_es
 from .innovations import InnovationOptions, innovations
 from .mpec import MpecOptions, mpec
 from .shooting import ShootingOptions, multiple_shooting, one_step, single_shooting
-from .simultaneous import SimultaneousOptions, simultaneous
+from .simultaneous import SimultaneousOptions, chosen_outputs, simultaneous
 
 OFFERS = {
     "complementarity": "no complementarity form of its physics step",
@@ -105,8 +105,9 @@ def _mpec(problem: FitProblem, options: MpecOptions, recipe: Recipe) -> FitResul
 
 def _simultaneous(problem: FitProblem, options: SimultaneousOptions, recipe: Recipe) -> FitResult:
     assert recipe.program is not None
-    form, observe = recipe.program(problem.simulator, problem.column_names)
-    return simultaneous(problem, form, options, observe=observe)
+    program = recipe.program(problem.simulator, problem.split.train.names)
+    chosen = tuple(program.names.index(name) for name in problem.column_names)
+    return simultaneous(problem, program.form, options, observe=chosen_outputs(program.observe, chosen))
 
 
 METHODS: dict[str, Method] = {

@@ -1,0 +1,184 @@
+"""Recordings as a camera and a laboratory write them, right and wrong, through scripts/identify.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import load_script, run_script
+from sysid_systems import Spring, SpringParameters, record
+
+from softgym_envs.core.errors import DataError
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
+from softgym_envs.rigid.experiments import record as record_rigid
+from softgym_envs.rigid.parameters import BlockParameters
+from softgym_envs.vine import VineModel
+from softgym_envs.vine.dynamics import VineSimulator
+from softgym_envs.vine.parameters import VineParameters
+from softgym_envs.vine.recipe import RECIPE as VINE
+from softgym_envs.vine.recipe import along_body
+from sysid import FitProblem, ShootingOptions, single_shooting
+from sysid.least_squares.levenberg import LevenbergOptions
+from sysid.methods.progressive import stage_problem
+
+CAMERA = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
+
+
+@pytest.fixture(scope="module")
+def script() -> Any:
+    return load_script("scripts/identify.py")
+
+
+def slide(rate: float, seconds: float = 0.8, friction: float = 0.4) -> Trajectory:
+    """The block under its weight, seen at a rate of frames per second, with 10 physics steps or more per frame."""
+    simulator = BlockSimulator(dt=1.0 / rate / np.ceil(100.0 / rate))
+    controls = np.zeros((round(seconds * rate), 2))
+    constants, rng = BlockParameters(friction=friction), np.random.default_rng(0)
+    return record_rigid(simulator, np.zeros(6), controls, constants, noise=CAMERA, rng=rng, period=1.0 / rate)
+
+
+def table(path: Path, times: Sequence[str], columns: dict[str, Any]) -> Path:
+    """A wide CSV: what the header says -> numbers."""
+    rows = [
+        ",".join([time, *(repr(float(v)) for v in row)])
+        for time, row in zip(times, np.transpose(list(columns.values())), strict=True)
+    ]
+    path.write_text("\n".join([",".join(["time [s]" if "." in times[1] else "frame", *columns]), *rows]) + "\n")
+    return path
+
+
+def test_a_camera_of_any_rate_that_counts_frames_and_has_y_down_shows_friction(
+    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Frames for times, image coordinates, angles modulo 360 degrees."""
+    pytest.importorskip("casadi")
+    rate = 29.97
+    run = slide(rate)
+    x, y, theta = run.values.T
+    wrapped = np.rad2deg(-theta) % 360.0
+    columns = {"x [mm]": 1e3 * x, "y [mm]": -1e3 * y, "theta [deg]": wrapped}
+    path = table(tmp_path / "camera.csv", [str(k) for k in range(len(x))], columns)
+    told = ("--data", path, "--fps", rate, "--flip-y", "--out", tmp_path / "fit")
+    assert run_script(script, "block", *told) == 0
+    said = capsys.readouterr().out
+    assert "1 of 1 constants identified" in said and "theta jumps by whole turns from line to line: unwrapped" in said
+    assert BlockParameters.load(tmp_path / "fit" / "fit.toml").friction == pytest.approx(0.4, abs=0.01)
+
+
+def test_frames_without_a_rate_end_in_a_sentence_that_names_the_flag(
+    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = table(tmp_path / "camera.csv", [str(k) for k in range(20)], {"x [m]": np.arange(20.0)})
+    assert run_script(script, "block", "--data", path) == 2
+    assert "say how many frames a second has with --fps" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("label", "factor"), [("m", 1e3), ("mm", 1e6)])
+def test_millimetres_called_metres_end_in_a_sentence(
+    script: Any, tmp_path: Path, label: str, factor: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A thousand times too large, whatever the label says: accelerations of 1000 m/s^2 that no force explains."""
+    run = slide(50)
+    x, y, theta = run.values.T
+    columns = {f"x [{label}]": factor * x, f"y [{label}]": factor * y, "theta [rad]": theta}
+    path = table(tmp_path / "camera.csv", [f"{t:.3f}" for t in run.times], columns)
+    assert run_script(script, "block", "--data", path, "--out", tmp_path / "fit") == 2
+    assert "wrong units: the columns in m accelerate by" in capsys.readouterr().err
+
+
+def problem(run: Trajectory, simulator: Any) -> FitProblem:
+    return FitProblem(simulator, TrajectorySet((run,)), free=("friction",), free_motion=True)
+
+
+def test_a_long_slide_is_not_taken_for_wrong_units() -> None:
+    """400 frames of a particle that a force pushes 4 km far, and 400 of a block that is pulled."""
+    simulator = ParticleSimulator()
+    noise = {"x": 1e-3, "y": 1e-3}
+    run = record_rigid(simulator, np.array([0.0, 3.0, 0, 0]), np.full((400, 1), 5.0), noise=noise, rng=np.random.default_rng(0))
+    assert np.ptp(run.values[:, 0]) > 30 * 3.0
+    assert not problem(run, simulator).full
+    block = BlockSimulator()
+    start = np.array([0.0, 0.0, 0.0, -2.0, 0.5, 1.0])
+    thrown = record_rigid(
+        block, start, np.zeros((400, 2)), BlockParameters(weight=0.0), noise=CAMERA, rng=np.random.default_rng(0)
+    )
+    assert not problem(thrown, block).full
+
+
+def test_what_rests_or_is_thrown_fast_is_not_taken_for_wrong_units() -> None:
+    block = BlockSimulator()
+    for speed, friction in ((0.0, 1.0), (8.0, 0.4)):
+        constants = BlockParameters(friction=friction, weight=0.0 if speed else 0.1)
+        start = np.array([0.0, 0.0, 0.0, -speed, 0.3 * speed, speed])
+        run = record_rigid(block, start, np.zeros((60, 2)), constants, noise=CAMERA, rng=np.random.default_rng(0))
+        assert not problem(run, block).full
+
+
+def test_columns_that_the_robot_calls_otherwise_are_hinted_at(script: Any) -> None:
+    run = slide(50, seconds=0.2)
+    more = replace(
+        run, values=np.column_stack([run.values, 0 * run.times]), names=(*run.names, "xdot"), units=(*run.units, "m/s")
+    )
+    said = script.unused(problem(more, BlockSimulator()), TrajectorySet((more,)))
+    assert said == "note: recorded, but not used: xdot; columns that it has in these units are vx, vy"
+
+
+# --- iterations --------------------------------------------------------------------------------------------------------
+
+
+def test_iterations_are_raised_where_the_message_asks_for_it(
+    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One iteration is too few: the advice is a flag that this script has, and following it helps."""
+    from test_sysid_script import SPRING
+
+    record(Spring(), SpringParameters(mass=2.0, stiffness=45.0, damping=0.8, gain=2.0), steps=60).save(tmp_path / "data.h5")
+    told = ("--data", tmp_path / "data.h5", "--method", "single_shooting", "--starts", 1, "--out", tmp_path / "fit")
+    run_script(script, SPRING, *told, "--max-iterations", 1)
+    said = capsys.readouterr().out
+    assert "NOT CONVERGED" in said and "raise --max-iterations" in said
+    assert run_script(script, SPRING, *told, "--max-iterations", 60) == 0
+    assert "3 of 3 constants identified" in capsys.readouterr().out
+
+
+def test_a_fit_that_creeps_at_its_optimum_may_be_used() -> None:
+    """Stopped at its last iteration, where one more step would move no constant by a tenth of its standard deviation."""
+    truth = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
+    data = record(Spring(), truth, noise=0.01)
+    found = FitProblem(Spring(), data, free=("stiffness", "damping"), start=truth, free_initial=True)
+    patient = single_shooting(found, ShootingOptions(reweight=0))
+    for most, usable in ((1, False), (6, True)):
+        far = found.replace(start=truth.replace(stiffness=44.0, damping=0.7))
+        settings = LevenbergOptions(max_iterations=most, cost_tolerance=1e-15)
+        hurried = single_shooting(far, ShootingOptions(reweight=0, levenberg=settings))
+        assert hurried.log[-1].iteration == most and hurried.converged == usable
+    moved = abs(hurried.parameters.stiffness - patient.parameters.stiffness) / patient.std["stiffness"]
+    assert moved < 0.2 and "do not use" not in hurried.summary()
+
+
+# --- a vine without its tip --------------------------------------------------------------------------------------------
+
+
+def test_points_keep_their_places_when_only_some_are_fitted() -> None:
+    """Without the tip among --columns, point 12 of 0 ... 20 is still at 12/20 of the length."""
+    model = VineModel(num_links=5, max_length=0.45, initial_length=0.4, num_sections=0)
+    simulator = VineSimulator(model, 1 / 480, "linear")
+    start = model.straight_state(0.4)
+    model.split(start).theta[:] += np.linspace(0.05, 0.4, 5)
+    states, _ = simulator.rollout(start[None], np.zeros((1, 60, model.nu)), VineParameters(), substeps=2)
+    values = along_body(model, states[0], np.linspace(0.0, 1.0, 21)).reshape(61, -1)
+    names = tuple(f"point{k}.{axis}" for k in range(21) for axis in "xy")
+    run = Trajectory(np.arange(61) / 240, np.zeros((60, model.nu)), values, names, ("m",) * 42, model.control_names,
+                     ("m/s", *["Pa"] * (model.nu - 1)), 2)  # fmt: skip
+    chosen = ("point4.x", "point4.y", "point12.y")
+    stage = replace(VINE.laboratory, simulator={}, free_motion=True)  # type: ignore[type-var]
+    found = stage_problem(VINE, stage, simulator, TrajectorySet((run,)), start=VineParameters(), measured=chosen)
+    assert found.column_names == chosen
+    np.testing.assert_allclose(found.observe(states[0]), run.select(chosen).values, atol=1e-12)
+    with pytest.raises(DataError, match=r"missing column 'point40\.x'"):
+        stage_problem(VINE, stage, simulator, TrajectorySet((run,)), start=VineParameters(), measured=("point40.x",))
