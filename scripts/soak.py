@@ -4,9 +4,10 @@
     python scripts/soak.py --steps 1000000 --room ROOM        (one room alone)
 
 Every round makes each environment of a fixed list anew (one row and many, both ways of resetting, noise, delay, kicks, drawn
-constants, rough ground), runs its share of the steps and lets it go. Checked at every step: observations are finite and inside
-their space, rewards and states are finite; at every round: memory of the process. Writes a JSON file; exit code 1 if anything
-was wrong. A simulation that breaks down is contained (`sim_failed`) and only counted, but for cases that say it never does.
+constants, rough ground), runs whole episodes of all rows until it has had its share of the steps, and lets it go. Checked at
+every step: observations are finite and inside their space, rewards and states are finite; at every round: the process's
+memory. Writes a JSON file; exit code 1 if anything was wrong. A simulation that breaks down is contained (`sim_failed`) and
+only counted, but for cases that say it never does.
 """
 
 from __future__ import annotations
@@ -102,13 +103,13 @@ def actions_of(kind: str, rng: np.random.Generator, shape: tuple[int, ...]) -> I
 
 
 def run(tally: Tally, rows: int, seed: int) -> None:
-    """Make the environment, run at least `rows` steps of rows, count, close."""
+    """Make the environment, run at least `rows` steps of rows and one whole episode of every row, count, close."""
     case = tally.case
     env = gym.make_vec(case.env_id, case.num_envs, vectorization_mode="vector_entry_point", **case.keywords)
     inner: Any = env.unwrapped
     env.reset(seed=seed)
     actions = actions_of(case.actions, np.random.default_rng(seed), (case.num_envs, inner.single_action_space.shape[0]))
-    for _ in range(-(-rows // case.num_envs)):
+    for _ in range(max(-(-rows // case.num_envs), (env.spec and env.spec.max_episode_steps) or 0)):
         observation, reward, terminated, truncated, info = env.step(next(actions))
         parts = (observation, np.asarray(reward)[:, None], inner.state)
         tally.not_finite += int(np.any([~np.isfinite(part).all(axis=1) for part in parts], axis=0).sum())
@@ -133,6 +134,8 @@ def soak(args: Args) -> dict[str, Any]:
     begin = time.perf_counter()
     for turn in range(args.rounds):
         for index, tally in enumerate(listed):
+            if tally.steps > turn * share:  # long episodes of many rows have had theirs
+                continue
             run(tally, share, args.seed + 1000 * (turn * len(listed) + index))
         memory.append(round(resident_mib(), 1))
         done = sum(tally.steps for tally in listed)
@@ -144,7 +147,8 @@ def soak(args: Args) -> dict[str, Any]:
     totals = {name: sum(getattr(tally, name) for tally in listed) for name in counted}
     grown = max(memory) - settled
     broken = sum(tally.sim_failed for tally in listed if not tally.case.may_fail)
-    wrong = totals["not_finite"] + totals["out_of_space"] + broken > 0 or grown > args.growth
+    whole = all(tally.episodes >= tally.case.num_envs for tally in listed)
+    wrong = totals["not_finite"] + totals["out_of_space"] + broken > 0 or grown > args.growth or not whole
     return {
         "commit": git_commit(),
         "verdict": "something is wrong" if wrong else "nothing broke, nothing grew",

@@ -454,11 +454,11 @@ def test_a_point_that_a_whole_file_lacks_is_nan_there(csv):
     ("text", "error", "message"),
     [
         ("time [s], x [m], y [m]\n0, 1, 1\n", FileFormatError, "has no column 'point'"),
-        ("time [s], point, x [m]\n0, 1, 1\n", FileFormatError, "expected time (or frame), point, x, y and perhaps z"),
+        ("time [s], point, x [m]\n0, 1, 1\n", FileFormatError, "expected time, point, x, y and perhaps z"),
         (
             "time [s], point, x [m], y [m], w [m]\n0, 1, 1, 1, 1\n",
             FileFormatError,
-            "expected time (or frame), point, x, y and perhaps z",
+            "expected time, point, x, y and perhaps z",
         ),
         (POINTS + "0, , 1, 1, 1\n1, 1, 1, 1, 1\n", FileFormatError, "line 2: the point has no name"),
         (POINTS + "0, 1, 1, 1, 1\n1, 1, 1, 1, 1\n", DataError, "column 'z' is in px"),

@@ -111,7 +111,7 @@ def read_points_csv(
     unknown = sorted(set(table.names) - {"time", "frame", "point", "x", "y", "z"})
     if unknown or axes not in (["x", "y"], ["x", "y", "z"]):
         raise FileFormatError(
-            f"{path} has columns {', '.join(table.names)}; expected time (or frame), point, x, y and perhaps z"
+            f"{path} has columns {', '.join(table.names)}; expected time, point, x, y and perhaps z (or frame for time)"
         )
     frames, inverse = np.unique(table.times(fps), return_inverse=True)
     times, index = uniform_grid(frames, where=str(path), fps=fps)

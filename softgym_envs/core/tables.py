@@ -117,9 +117,7 @@ class Table:
     def _rate(self, fps: float | None) -> float:
         if fps is None:
             raise DataError(f"{self.path} has frames and no column 'time'; say how many frames a second has with fps=...")
-        if not 0 < fps < np.inf:
-            raise DataError(f"{self.path}: fps is {fps}, expected a number > 0")
-        return fps
+        return checked_rate(fps, self.path)
 
     def _number(self, line: int, name: str, cell: str) -> float:
         try:
@@ -178,7 +176,7 @@ def uniform_grid(times: Array, *, where: str, fps: float | None = None) -> tuple
         at = int(np.argmin(steps > 0)) + 1
         raise DataError(f"{where}: times must increase, but {times[at]:g} s follows {times[at - 1]:g} s (frame {at})")
     # The lower median of the steps is one that occurs, never half a gap.
-    typical = np.sort(steps)[(len(steps) - 1) // 2] if fps is None else 1.0 / fps
+    typical = np.sort(steps)[(len(steps) - 1) // 2] if fps is None else 1.0 / checked_rate(fps, where)
     with np.errstate(over="ignore"):
         index = np.concatenate([[0], np.cumsum(np.maximum(np.rint(steps / typical), 1))])
     if not index[-1] < MOST_MISSING + EMPTIEST * len(times):
@@ -204,11 +202,19 @@ def uniform_grid(times: Array, *, where: str, fps: float | None = None) -> tuple
     return (times if complete and distance[worst] < 1e-9 else start + period * np.arange(index[-1] + 1.0)), index
 
 
+def checked_rate(fps: float, where: str) -> float:
+    """Frames per second; `DataError` if it is no positive number."""
+    if not 0 < fps < np.inf:
+        raise DataError(f"{where}: fps is {fps}, expected a number > 0")
+    return fps
+
+
 def _rounded_to(times: Array) -> float:
     """The largest power of ten down to 0.1 ms [s] of which all stamps are multiples; 0 if there is none."""
-    for step in (1.0, 1e-1, 1e-2, 1e-3, 1e-4):
-        if (np.abs(times / step - np.rint(times / step)) < 1e-6).all():
-            return step
+    with np.errstate(over="ignore", invalid="ignore"):
+        for step in (1.0, 1e-1, 1e-2, 1e-3, 1e-4):
+            if (np.abs(times / step - np.rint(times / step)) < 1e-6).all():
+                return step
     return 0.0
 
 

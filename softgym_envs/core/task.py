@@ -23,7 +23,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import OptionError, shown
+from .errors import MissingDependencyError, OptionError, shown
 
 Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -255,11 +255,16 @@ def check_options(task: Task, options: Mapping[str, Any] | None) -> dict[str, An
     return dict(options or {})
 
 
+EXTRAS = {"mujoco": "mujoco", "casadi": "sysid", "torch": "learn", "stable_baselines3": "learn", "matplotlib": "report"}
+"""Package -> our extra that brings it."""
+
+
 def load(path: str) -> Any:
     """The object that "package.module:name" names. An error that importing the module raises is passed on as it is.
 
     Raises:
         OptionError: No such module or name.
+        MissingDependencyError: It needs a package that an extra of ours brings, and that is not installed.
     """
     module, _, name = path.partition(":")
     expected = f"{path!r} is not the path of an object, expected 'package.module:name'"
@@ -268,6 +273,9 @@ def load(path: str) -> Any:
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
+        missing = (error.name or "").split(".")[0]
+        if missing in EXTRAS:
+            raise MissingDependencyError(f'{path} needs {missing}: pip install "softgym-envs[{EXTRAS[missing]}]"') from error
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise  # the module is there, what it imports is not
         raise OptionError(f"{expected}: {error}") from error
