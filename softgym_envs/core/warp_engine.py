@@ -74,6 +74,8 @@ except OSError:  # the cache of kernels cannot be made
 MINIMUM_WORK_PER_THREAD = 500
 """Row-substeps below which another thread costs more than it brings (measured: about 0.2 ms)."""
 CACHED_SHAPES = 8
+FORWARD_BYTES = 8 * 2**20
+"""Rows that would need more memory than this at once are run one part after the other."""
 RECORD_BYTES = 64 * 2**20
 """A recorded rollout that would need more memory than this is recorded control step by control step instead."""
 
@@ -234,7 +236,8 @@ class WarpEngine:
 
     def rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
         """(B, nx), (B, T, nu), (B, P) -> states (B, T+1, nx), status (B,)."""
-        shards = self._shards(len(state), controls.shape[1] * substeps)
+        parts = len(state) * self._forward_bytes(controls.shape[1]) // FORWARD_BYTES
+        shards = self._shards(len(state), controls.shape[1] * substeps, parts)
         if len(shards) == 1:
             return self._forward(state, controls, constants, substeps)
 
@@ -292,9 +295,15 @@ class WarpEngine:
         tape = self.program.tape
         return 2 * rows * (steps + 1) * (8 * self.nx + (tape.row_bytes if tape else 0))
 
-    def _shards(self, rows: int, work_per_row: int) -> list[slice]:
-        """The rows that each thread takes; one slice if threads do not pay, or on a CUDA device."""
+    def _forward_bytes(self, horizon: int) -> int:
+        """Memory of one row of a rollout that is not recorded."""
+        tape, workspace = (part.row_bytes if part else 0 for part in (self.program.tape, self.program.workspace))
+        return 8 * (self.nx * (horizon + 3) + self.nu * horizon + self.num_constants) + 2 * tape + workspace
+
+    def _shards(self, rows: int, work_per_row: int, parts: int = 1) -> list[slice]:
+        """The rows that each thread takes, in so many parts at least; one slice if threads do not pay, or on a CUDA device."""
         count = min(self.threads, rows, rows * work_per_row // MINIMUM_WORK_PER_THREAD) if self.device == "cpu" else 1
+        count = max(count, min(parts, rows)) if self.device == "cpu" else count
         if count <= 1:
             return [slice(0, rows)]
         edges = np.linspace(0, rows, count + 1).astype(int)

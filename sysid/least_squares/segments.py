@@ -28,7 +28,7 @@ from .levenberg import triangle
 
 Array = NDArray[np.float64]
 
-MAX_NUMBERS = 4_000_000
+MAX_NUMBERS = 1_000_000
 """Largest number of state entries that one call of the simulator returns."""
 
 
@@ -295,6 +295,12 @@ class ShootingSystem:
 
     def costs(self, thetas: Array, blocks: Array) -> Array:
         """Costs of candidates (K, p) with one set of starts, (K,); infinity where a segment diverges."""
+        segments = self.segments
+        at_once = max(1, MAX_NUMBERS // (len(blocks) * (segments.horizon + 1) * segments.problem.simulator.nx))
+        found = [self._costs(thetas[k : k + at_once], blocks) for k in range(0, len(thetas), at_once)]
+        return np.concatenate([np.zeros(0), *found])
+
+    def _costs(self, thetas: Array, blocks: Array) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):
             residual, good = self.segments.residuals(thetas, blocks)
             total = 0.5 * np.sum((residual / self.sigma) ** 2, axis=(1, 2, 3)) + 0.5 * np.sum(self._prior(thetas) ** 2, axis=1)
