@@ -49,7 +49,7 @@ class Memory:
     @property
     def row_bytes(self) -> int:
         """Bytes that one row takes, in parts too; views take none."""
-        own = sum(count * wp.types.type_size_in_bytes(self._dtype(name)) for name, count in self.counts.items())
+        own: int = sum(count * wp.types.type_size_in_bytes(self._dtype(name)) for name, count in self.counts.items())
         return own + sum(part.row_bytes for part in self.parts.values())
 
     def allocate(self, rows: int, state: Any, differentiable: bool = False) -> Any:
