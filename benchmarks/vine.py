@@ -233,7 +233,7 @@ def steps_of(envs: Any, action: Array, count: int) -> None:
 
 
 def batches(rounds: int) -> dict[str, float]:
-    """Env-steps per second of the batched environments at a control period of 0.1 s, on all cores."""
+    """Env-steps per second of processor time of the batched environments at a control period of 0.1 s."""
     found: dict[str, float] = {}
     for env_id in ("VineGrow-v0", "VineNavigate-v0"):
         for rows in (1, 64, 1024):

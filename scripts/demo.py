@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,6 +50,8 @@ from sysid import fit_residual, run_recipe
 
 Array = NDArray[np.float64]
 
+BEAT = 5.0
+"""[s] Between two lines of progress."""
 OURS, THEIRS, AGAIN = "identified engine", "truth, open loop", "truth, replanned"
 
 
@@ -72,16 +75,50 @@ class Args:
     """Where the report goes."""
 
 
-def identified(case: RoomCase, rng: np.random.Generator, out: Path, begin: float) -> tuple[Parameters, tuple[str, ...], int]:
+class Progress:
+    """Lines that say since when what is going on: at every change, and every `BEAT` seconds."""
+
+    def __init__(self) -> None:
+        self._begin, self._what, self._end = time.perf_counter(), "", threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+
+    def __enter__(self) -> Progress:
+        """Begin."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        self._end.set()
+        self._thread.join()
+
+    @property
+    def seconds(self) -> float:
+        """Since the beginning."""
+        return time.perf_counter() - self._begin
+
+    def say(self, what: str) -> None:
+        """One line of progress."""
+        self._what = what
+        print(f"[{self.seconds:5.1f} s] {what}", flush=True)
+
+    def _beat(self) -> None:
+        while not self._end.wait(BEAT):
+            print(f"[{self.seconds:5.1f} s] ... {self._what}", flush=True)
+
+
+def identified(
+    case: RoomCase, rng: np.random.Generator, out: Path, progress: Progress
+) -> tuple[Parameters, tuple[str, ...], int]:
     """Constants of the case, names of the stages that found them, and the truth's steps that it took."""
     source, recipe = case.recorded(), case.recipe
     steps = sum(experiment.longest for experiment in recipe.experiments)
-    say(begin, f"recording {', '.join(e.name for e in recipe.experiments)}: {steps} steps of the truth")
+    progress.say(f"recording {', '.join(e.name for e in recipe.experiments)}: {steps} steps of the truth")
     data = source.record(rng, steps).train
     stages = tuple(stage for stage in recipe.stages if stage.method == "one_step") or recipe.stages
     fit = run_recipe(
         recipe, source.native(), data, start=source.default(), stages=stages, out=out,
-        announce=lambda name: say(begin, f"identifying, stage {name}"),
+        announce=lambda name: progress.say(f"identifying, stage {name}"),
     )  # fmt: skip
     print(fit.summary())
     return case.adapt(fit.parameters), tuple(stage.name for stage in stages), steps
@@ -144,17 +181,35 @@ def plot(case: RoomCase, runs: dict[str, Run], costs: dict[str, Array], period: 
     return figure
 
 
+def meaning(case: RoomCase) -> str:
+    """What the table's numbers are."""
+    objective = case.objective
+    weights, target = (", ".join(f"{v:g}" for v in np.ravel(part)) for part in (objective.weights, case.target))
+    return (
+        "Cost is a sum over the control steps, less is better: of the squared distance of what the task is about from its "
+        f"target ({target}), weighted by ({weights}), and of {objective.control_weight:g} times the sum of squared controls "
+        "over their limits. 'With feedback' adds iLQG's gains times the distance from the planned states. They are the "
+        "derivatives of one motion of the identified engine: right for small errors, wrong once a contact comes earlier or "
+        "later than planned, where they may cost more than no feedback at all. Replanning from the true state needs none."
+    )
+
+
 def main(args: Args) -> int:
     """Record, identify, plan, transfer, report; 2 for bad input."""
-    begin = time.perf_counter()
+    with Progress() as progress:
+        return run(args, progress)
+
+
+def run(args: Args, progress: Progress) -> int:
+    """What `main` does, telling where it is."""
     print(f"seed {args.seed}, commit {git_commit()}", flush=True)
     try:
         case = RoomCase(room_of_task(args.id), args.id.rpartition(":")[2], run_recipe, fit_residual)
         rng = np.random.default_rng(args.seed)
-        parameters, stages, steps = identified(case, rng, args.out, begin)
-        say(begin, "planning in the identified engine")
+        parameters, stages, steps = identified(case, rng, args.out, progress)
+        progress.say("planning in the identified engine")
         plan = planned(case, args, parameters, rng)
-        say(begin, "running the plan on the truth, and replanning along the way")
+        progress.say("running the plan on the truth, and replanning along the way")
         runs = transferred(case, args, plan, parameters, rng)
     except SoftgymError as error:
         print(error, file=sys.stderr)
@@ -166,29 +221,24 @@ def main(args: Args) -> int:
     rows = tuple((name, f"{costs[name].sum():.2f}", *(f"{float(v[0]):.2f}" for v in measured[name].values())) for name in runs)
     for row in rows:
         print("  " + "   ".join(f"{cell:>12s}" for cell in row))
-    say(begin, "drawing")
+    progress.say("drawing")
     films = [film(case, world, runs[name].states[0]) for world, name in ((case.native(), OURS), (case.truth(), AGAIN))]
     args.out.mkdir(parents=True, exist_ok=True)
     write_gif(args.out / "demo.gif", side_by_side(films[0], films[1], (OURS, AGAIN)), fps=round(1 / args.period))
-    seconds = time.perf_counter() - begin
+    seconds = progress.seconds
     write_json(
         args.out / "demo.json", {"id": args.id, "rows": rows, "seconds": seconds, "truth_steps": steps, "seed": args.seed}
     )
     sections = (
-        Section("The same plan in both worlds", "The plan never saw the truth.", head, rows),
+        Section("The same plan in both worlds", f"The plan never saw the truth. {meaning(case)}", head, rows),
         Section("Path and cost", images=(embed(plot(case, runs, costs, args.period)),)),
         Section("Side by side", images=(embed_image(args.out / "demo.gif"),)),
         Section("Fits", links=tuple((name, f"{name}/report.html") for name in stages)),
     )
     sub = f"{args.id}: {steps:,} steps of the truth were recorded; took {seconds:.0f} s"
     write_atomically(args.out / "report.html", render_sections("Record, identify, plan, transfer", sub, sections).encode())
-    say(begin, f"report: {args.out / 'report.html'}")
+    progress.say(f"report: {args.out / 'report.html'}")
     return 0
-
-
-def say(begin: float, what: str) -> None:
-    """One line of progress."""
-    print(f"[{time.perf_counter() - begin:5.1f} s] {what}", flush=True)
 
 
 if __name__ == "__main__":

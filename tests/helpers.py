@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import resource
+import subprocess
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -67,6 +70,19 @@ def absurd(simulator: Any, state: Any) -> Any:
     broken = state.copy()
     broken[..., np.isin(simulator.state_units, ["m/s", "rad/s"])] = ABSURD_SPEED
     return broken
+
+
+HUNG = 3600.0
+"""[s] By the clock, for what waits for ever and takes no processor time."""
+
+
+def run_limited(command: Sequence[Any], *, seconds: int, **options: Any) -> subprocess.CompletedProcess[str]:
+    """A finished command that may take so many seconds of processor time per process; on a busy machine it may last longer."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=HUNG, preexec_fn=limit, **options)
 
 
 @cache

@@ -21,6 +21,7 @@ def test_a_vine_is_recorded_identified_planned_and_transferred(demo, tmp_path):
     assert abs(costs["truth, open loop"] - costs["identified engine"]) < 0.2 * costs["identified engine"]
     assert (tmp_path / "body" / "fit.toml").exists() and (tmp_path / "demo.gif").read_bytes()[:3] == b"GIF"
     page = (tmp_path / "report.html").read_text()
+    assert "Cost is a sum over the control steps, less is better" in page and "adds iLQG" in page
     assert page.count("data:image/") == 2 and 'href="body/report.html"' in page
 
 

@@ -11,7 +11,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from helpers import run_limited
 
+from softgym_envs.core.task import EXTRAS
 from softgym_envs.rooms import rooms
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,10 +34,9 @@ def sources():
     return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 
 
-def run(*command, cwd, timeout=300, **env):
-    result = subprocess.run(
-        command, cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True, timeout=timeout, check=False
-    )
+def run(*command, cwd, seconds=300, **env):
+    """Output of a command that may take so much processor time; the clock of a busy machine does not count."""
+    result = run_limited(command, seconds=seconds, cwd=cwd, env={**os.environ, **env})
     assert result.returncode == 0, f"{' '.join(map(str, command))}\n{result.stdout}\n{result.stderr}"
     return result.stdout
 
@@ -102,6 +103,49 @@ def built_wheel(tmp_path):
     run(*pip, "-w", str(tmp_path), str(copy), cwd=tmp_path)
     (wheel,) = tmp_path.glob("*.whl")
     return zipfile.ZipFile(wheel)
+
+
+def test_the_commands_of_the_wheel_run_far_from_this_folder(tmp_path):
+    """The installed verbs are those of the wheel: listed without tyro, run with it."""
+    (tmp_path / "wheel").mkdir()
+    built_wheel(tmp_path).extractall(tmp_path / "wheel")
+    entry = next((tmp_path / "wheel").glob("*.dist-info/entry_points.txt")).read_text(encoding="utf-8")
+    assert "softgym-envs = softgym_verbs.__main__:main" in entry
+    call = "import softgym_verbs.__main__ as command, softgym_envs, sys; print(command.__file__, softgym_envs.__file__);"
+    said = run(
+        sys.executable, "-c", f"{call} sys.exit(command.main(['list']))", cwd=tmp_path, PYTHONPATH=str(tmp_path / "wheel")
+    )
+    assert said.splitlines()[0].split() == [
+        str(tmp_path / "wheel" / "softgym_verbs" / "__main__.py"),
+        str(tmp_path / "wheel" / "softgym_envs" / "__init__.py"),
+    ]
+    assert all(task.id in said for room in rooms().values() for task in room.tasks)
+    bare = f"{call} sys.modules['tyro'] = None; sys.exit(command.main(['list']) != 2)"
+    run(sys.executable, "-c", bare, cwd=tmp_path, PYTHONPATH=str(tmp_path / "wheel"))
+
+
+def test_a_missing_package_is_named_with_the_extra_that_brings_it(tmp_path):
+    """Every truth of every room, without MuJoCo; the native backend does not need it."""
+    code = """
+import sys
+sys.modules["mujoco"] = None
+import gymnasium as gym, softgym_envs
+from softgym_envs.core.errors import MissingDependencyError
+from softgym_envs.rooms import rooms
+for room in rooms().values():
+    for backend in room.truths:
+        try:
+            room.simulator(backend=backend)
+        except MissingDependencyError as error:
+            assert 'needs mujoco: pip install "softgym-envs[mujoco]"' in str(error), error
+        else:
+            raise AssertionError(f"{room.name} made {backend}")
+gym.make("SlidingBlock-v0").reset(seed=0)
+"""
+    run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(ROOT))
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    for package, extra in EXTRAS.items():
+        assert package.replace("_", "-") in re.search(rf"^{extra} = \[(.*)\]", text, re.MULTILINE)[1]
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: path.relative_to(ROOT).as_posix())
@@ -213,9 +257,7 @@ def test_makefile_names_a_python_that_is_missing(tmp_path):
     old = tmp_path / "oldpython"
     old.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
     old.chmod(0o755)
-    result = subprocess.run(
-        ["make", f"PYTHON={old}", "check"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )
+    result = subprocess.run(["make", f"PYTHON={old}", "check"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode != 0
     assert "is missing or older than 3.10; name another one: make PYTHON=python3.12 check" in result.stdout + result.stderr
     assert not (tmp_path / ".venv").exists()

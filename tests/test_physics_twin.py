@@ -359,7 +359,7 @@ def test_copies_pickles_and_forks_go_on_alike() -> None:
     process = context.Process(target=child, args=(twin, state, queue))
     process.start()  # threads do not survive a fork: a pool taken over from the parent would wait for ever
     try:
-        assert np.array_equal(queue.get(timeout=60), after)
+        assert np.array_equal(queue.get(timeout=600), after)
     finally:
         process.join(timeout=10)
         process.kill()

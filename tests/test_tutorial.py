@@ -3,11 +3,11 @@
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from helpers import run_limited
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs/add_a_robot.md").read_text(encoding="utf-8")
@@ -40,7 +40,7 @@ def package(tmp_path_factory):
 def run(package, *command, cwd):
     path = os.pathsep.join([str(package), str(ROOT)])
     env = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg", "SDL_VIDEODRIVER": "dummy"}
-    found = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=600, check=False)
+    found = run_limited(command, seconds=600, cwd=cwd, env=env)
     assert found.returncode == 0, f"{' '.join(command)}\n{found.stdout}\n{found.stderr}"
     return found.stdout
 

@@ -8,7 +8,9 @@ joint, the force F of growth, and the length that has been reached (a soft stop:
 
 Where it differs from our own engine (`vine.dynamics`), apart from rounding:
 
-* Contact is soft, over `contact_timeconst`, and solved at the level of accelerations; obstacles give way by parts of a mm.
+* Contact is soft, over `contact_timeconst`, and solved at the level of accelerations. Under random actions in clutter the tube
+  overlaps by 0.2 mm in half of the states that touch, 1 mm in one of ten, 4 mm in one of a hundred, at most 18 mm (a whip's
+  blow); ours by 0.05 mm at most (results/vine.json). Beside gaps of some mm that is not nothing.
 * What slides out of the tip rubs along obstacles; with us growth rubs nowhere.
 * Growth is a servo of GROWTH_SERVO N s/m up to the force F, ours is exact up to F. F, and the stop, are those at the start of a
   control step. The sliding part carries its mass along; ours is laid down at rest.
