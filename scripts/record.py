@@ -69,7 +69,7 @@ def record(args: Args) -> TrajectorySet:
     if not room.recipe:
         raise OptionError(f"room {room.name!r} has no recipe: nothing says what to record")
     recipe: Recipe = load(room.recipe)
-    drawn = room.simulator(args.model)
+    drawn = room.simulator(args.model, constants=args.params)
     truth = room.simulator(
         args.model, backend=args.backend, dt=args.dt, options=options_from_text(args.option), constants=args.params
     )
