@@ -135,7 +135,7 @@ def test_bad_requests_end_in_one_sentence(script, tmp_path, capsys):
         ("block", "--option", "colour", "--data", path): "expected key=value",
         ("block", "--option", "colour=red", "--data", path): "--option has 'colour'",
         ("block", "--data", slow, "--method", "mpec"): "--noise is not given, and that of x cannot be told",
-        ("block", "--data", path, "--method", "mpec", "--fps", "30"): "say --fps",
+        ("block", "--data", path, "--method", "mpec", "--fps", "30"): "is it another rate?",
     }
     for arguments, verdict in cases.items():
         assert run_script(script, *arguments, "--out", tmp_path / "out") == 2
