@@ -90,6 +90,33 @@ def test_damaged_files_of_numba_are_compiled_anew(tmp_path, monkeypatch, ending)
         assert again(3.0) == 6.0 and sum(again.stats.cache_hits.values()) == 1
 
 
+CALLER = """
+import sys
+from softgym_envs.core.numba_engine import kernel
+from called import scale
+
+@kernel
+def outer(x):
+    return scale(x)
+
+outer(1.0)
+print(sum(outer.stats.cache_hits.values()), outer(3.0))
+"""
+
+
+def test_a_changed_function_in_another_file_is_compiled_anew(tmp_path):
+    def run(factor):
+        (tmp_path / "called.py").write_text(f"import numba\n\n@numba.njit\ndef scale(x):\n    return {factor} * x\n")
+        done = subprocess.run([sys.executable, "-B", "main.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    (tmp_path / "main.py").write_text("from caller import outer\n")
+    (tmp_path / "caller.py").write_text(CALLER)
+    assert run(2.0) == ["0", "6.0"]
+    assert run(2.0) == ["1", "6.0"]
+    assert run(5.0) == ["0", "15.0"]
+
+
 def test_numba_goes_on_without_room(tmp_path, monkeypatch, capfd):
     def full(*_):
         raise OSError(28, "No space left on device")

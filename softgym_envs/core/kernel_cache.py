@@ -123,8 +123,22 @@ def _note(folder: Path) -> None:
 # --- Numba -----------------------------------------------------------------------------------------------------------
 
 
+_OURS = tuple(sorted(Path(__file__).parents[1].rglob("*.py")))
+
+
+@cache
+def _hash_of_kernels(paths: tuple[Path, ...]) -> str:
+    """Hash of those files that speak of Numba: it does not notice itself when a function in another file has changed."""
+    found = hashlib.sha256()
+    for path in paths:
+        text = path.read_bytes()
+        if b"numba" in text:
+            found.update(path.name.encode() + text)
+    return found.hexdigest()
+
+
 class CheckedCache(FunctionCache):
-    """Numba's cache of a function, with a hash at the end of every file of code."""
+    """Numba's cache of a function, with a hash at the end of every file of code, for the sources of all kernels around it."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         try:
@@ -134,7 +148,9 @@ class CheckedCache(FunctionCache):
             settings.CACHE_DIR = str(spare_folder("numba"))
             super().__init__(function)
         stamp = self._impl.locator.get_source_stamp()
-        self._cache_file = CheckedFile(self._cache_path, self._impl.filename_base, stamp)
+        beside = Path(function.__code__.co_filename).parent.glob("*.py")
+        called = _hash_of_kernels(_OURS), _hash_of_kernels(tuple(sorted(beside)))
+        self._cache_file = CheckedFile(self._cache_path, self._impl.filename_base, (stamp, *called))
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep compiled code, where there is room."""
