@@ -80,6 +80,7 @@ def test_gym_make_takes_the_file(tmp_path, backend):
         ("start = [0, 0, 0, 0, 0, 0, 'x']", "start"),
         ("servo_damping = -1.0", "servo_damping"),
         ("wheels = 3", "wheels"),
+        ("hanging = 1", "hanging"),
         ("own_arm = 3", "own_arm"),
         ("arm = 3", "arm"),
         ("[arm]\nfile = 3", "file"),

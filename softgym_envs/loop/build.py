@@ -13,12 +13,14 @@ from ..core.task import Task
 from .bend import LoopBend
 from .identify import HIDDEN, LoopIdentify
 from .model import LoopModel
+from .peg import LoopPeg, PegPlaces
 from .tasks import LoopReach
 
 STIFFNESS = (60.0, 60.0, 50.0, 50.0, 16.0, 16.0, 8.0)
 """[N m/rad] Of the arm's own controller, unless the model brings one: an action of 1 moves a joint by 0.2 to 0.25 rad."""
 DAMPING = 5.0
 """[N m s/rad]"""
+PEGS = PegPlaces()
 
 
 def held(model: LoopModel) -> LoopModel:
@@ -127,4 +129,34 @@ def identify(
     """
     model = held(model)
     task = LoopIdentify(model, control_period, obs_mode, duration, angle_noise, tolerance, control_weight)
+    return task, simulate(model)
+
+
+def peg(
+    model: LoopModel,
+    simulate: Callable[[Any], Simulator],
+    *,
+    control_period: float = 0.05,
+    randomize: ParameterDistribution = PEGS,
+    obs_mode: str = "sensors",
+    depth: float = 0.01,
+    hold_time: float = 0.5,
+    control_weight: float = 0.01,
+) -> tuple[Task, Simulator]:
+    """An arm slips a flexible loop, which hangs from its hand, over a peg and keeps it there; loop and peg touch.
+
+    The peg is horizontal, off the rim of the loop, at a place that is drawn for every episode.
+
+    Args:
+        model: The robot, with a hanging loop.
+        simulate: Makes the simulator of a model.
+        control_period: Time between actions [s].
+        randomize: Where pegs are (the constants of the clamp's pose), drawn for every episode by whoever runs it.
+        obs_mode: "sensors" (the arm's angles, speeds and torques, and where the tip is) or "state" (the loop's motion too).
+        depth: How far all joints of the loop must be beyond the tip [m].
+        hold_time: How long the loop is to be kept around the peg [s].
+        control_weight: Weight of the mean squared action.
+    """
+    model = held(model)
+    task = LoopPeg(model, control_period, obs_mode, depth, hold_time, control_weight)
     return task, simulate(model)

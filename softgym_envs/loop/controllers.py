@@ -12,6 +12,7 @@ import numpy as np
 
 from ..core.simulator import Array
 from .model import ARM
+from .peg import OFFSET
 from .tasks import INCREMENT
 
 Policy = Callable[[Array], Array]
@@ -67,8 +68,67 @@ def track(envs: Any) -> Policy:
     return act
 
 
+INNER, AWAY, BEYOND = 0.26, 0.06, 0.06
+"""[m] How near the loop's middle the peg is to be, how far before the tip the loop waits for that, how far it goes then."""
+SPEED = 0.15
+"""Of the hand [m/s]."""
+
+
+def slip(envs: Any, *, sees: bool = True) -> Policy:
+    """Moves the hand aside until the peg is within the loop, and then forward; without `sees`, forward only.
+
+    The hand may only nod; the torques are those that hold the arm where it is wanted, with a rigid loop.
+    """
+    episodes = envs.episodes
+    task, model = episodes.task, episodes.task.model
+    start, period = np.array(model.start), task.control_period
+    wanted = np.tile(start, (len(episodes.state), 1))
+    forward = np.full(len(wanted), not sees)
+
+    def act(observation: Array) -> Array:
+        fresh = episodes.steps == 0
+        wanted[fresh], forward[fresh] = start, not sees
+        off = episodes.context[:, OFFSET]
+        distance = np.hypot(off[:, 0], off[:, 1])
+        excess = np.maximum(1.0 - INNER / np.maximum(distance, 1e-9), 0.0) * sees
+        forward[:] |= distance < INNER + 0.02
+        along = off[:, 2] + np.where(forward, BEYOND, -AWAY)
+        move = np.concatenate([off[:, :2] * excess[:, None], along[:, None]], axis=1) @ task._axes.T
+        size = np.sqrt((move**2).sum(axis=1, keepdims=True))
+        change = _follow(model, task._axes, wanted, move * np.minimum(1.0, SPEED * period / np.maximum(size, 1e-9)))
+        wanted[:] += change
+        q = np.zeros((len(wanted), model.n))
+        q[:, : len(ARM)] = wanted
+        needed = -model.mechanism.slopes(q, np.zeros_like(q), model.defaults).q[:, : len(ARM)]
+        damping = (model.servo_damping + 0.7) * change / period
+        return np.clip((needed - model.hold + damping) / INCREMENT, -1.0, 1.0).astype(np.float32)
+
+    return act
+
+
+def _follow(model: Any, axes: Array, arm: Array, move: Array) -> Array:
+    """Change of the arm's angles (B, 7) that moves the hand by `move` (B, 3) [m] and turns it about axes[:, 0] only."""
+    step, rows = 1e-6, len(arm)
+    q = np.zeros((len(ARM) + 1, rows, model.n))
+    q[:, :, : len(ARM)] = arm
+    q[np.arange(1, len(ARM) + 1), :, np.arange(len(ARM))] += step
+    R, p = model.mechanism.pose("H", q.reshape(-1, model.n))
+    R, p = R.reshape(-1, rows, 3, 3), p.reshape(-1, rows, 3)
+    W = (R[1:] - R[0]) @ R[0].swapaxes(1, 2) / step
+    turns = np.stack([W[..., 2, 1], W[..., 0, 2], W[..., 1, 0]], axis=2) @ axes[:, 1:]
+    slopes = np.concatenate([(p[1:] - p[0]) / step, turns], axis=2)
+    inverse = np.linalg.pinv(slopes.transpose(1, 2, 0), rcond=0.02)
+    return np.asarray((inverse[:, :, :3] @ move[..., None])[..., 0])
+
+
+def thrust(envs: Any) -> Policy:
+    """Moves the hand forward, wherever the peg is."""
+    return slip(envs, sees=False)
+
+
 CONTROLLERS: dict[str, dict[str, Callable[[Any], Policy]]] = {
     "LoopBend-v0": {"heuristic": track, "blind": push},
+    "LoopPeg-v0": {"heuristic": slip, "blind": thrust},
     "LoopIdentify-v0": {"heuristic": excite, "blind": push},
 }
 """Id -> name -> controller."""

@@ -55,6 +55,10 @@ def _value(path: str | Path, key: str, value: Any) -> Any:
     default = getattr(LoopModel, key)
     if isinstance(default, tuple):
         return _numbers(path, key, value, len(default))
+    if isinstance(default, bool):
+        if not isinstance(value, bool):
+            raise FileFormatError(f"{path}: {key} is {value!r}, expected true or false")
+        return value
     whole = isinstance(default, int)
     if whole and (isinstance(value, bool) or not isinstance(value, int)):
         raise FileFormatError(f"{path}: {key} is {shown(value)}, expected a whole number")

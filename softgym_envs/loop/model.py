@@ -8,6 +8,9 @@ the regular polygon. (The paper's 5 pi / 6 is the inner angle of a dodecagon.)
 Not in the paper, assumed here: links are thin tubes of the tyre's `tube_radius`; `radius` is that of the corners; the clamped
 link is half in each branch; H is the electric gripper's base; the loop rests as a regular polygon.
 
+A loop that is not clamped hangs from the gripper, closed by a bond, in front of a peg that it touches (`mechanics.contact`), by
+balls of the tyre's thickness, four to a link. The constants of the clamp's pose are then those of the peg's, from its tip.
+
 A state is (q, v): the angles, and the speeds of the physics step that led to them, (q - q before) / dt. The integrator's
 momenta follow from it (`stepping`), and nobody but the integrator has to know them: encoders measure q, their differences are
 v, a semi-implicit engine such as MuJoCo has the same v, and tasks read speeds without knowing a constant. Legend: B batch.
@@ -27,7 +30,7 @@ from ..core.layout import Field, StateLayout
 from ..core.simulator import Array, Status, check_number
 from ..mechanics.mechanism import Mechanism
 from ..mechanics.placement import frame_pose, roll_pitch_yaw
-from ..mechanics.tree import Body, Frame, Joint, Tree, Weld
+from ..mechanics.tree import Ball, Body, Bond, Frame, Joint, Peg, Tree, Weld
 from ..mechanics.tree_file import load_tree
 
 MAX_LINKS = 200
@@ -45,6 +48,16 @@ SIGNS = np.array([1.0] * (len(CONSTANTS) - 1) + [-1.0])
 SIDES = ("left", "right")
 START = (0.0, -1.0, 0.0, 1.5, 0.0, pi / 2 - 0.5, 0.0)
 """[rad] The hand points down; holding arm and loop takes 38 of s1's 50 N m."""
+
+
+AHEAD = 0.06
+"""How far the tip of the peg is in front of the loop [m]."""
+PEG_LENGTH, PEG_RADIUS = 0.5, 0.02
+"""[m]"""
+PEG_STIFFNESS, PEG_SOFTNESS = 200.0, 0.005
+"""[N/m], [m] Of the contact: the loop's weight presses a ball in by 9 mm. Steps of 10 ms bear it; of 1000 N/m, they do not."""
+BALLS = 4
+"""On a link: gaps between them are narrower than they are."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +93,8 @@ class LoopModel:
     """A laboratory's own arm: joints `ARM`, frame H on a body "gripper"; None: Baxter's. See `loop_file.read_model`."""
     command_limit: tuple[float, ...] = ()
     """(7,) If given, controls are torques beyond those that hold the start, up to this [N m]; (): whole torques."""
+    hanging: bool = False
+    """Whether the loop hangs from the gripper in front of a peg, and is not clamped."""
     control_names = ARM
     control_units = ("N m",) * 7
 
@@ -118,8 +133,15 @@ class LoopModel:
 
     @cached_property
     def clamp(self) -> tuple[float, ...]:
-        """Pose of the clamp (6,): x, y, z [m], roll, pitch, yaw [rad]; below H, turned as H."""
+        """Pose of the clamp (6,): x, y, z [m], roll, pitch, yaw [rad]; below H, turned as H.
+
+        Of a hanging loop, that of the peg, whose tip is `AHEAD` of the loop's middle, and which leads away along its z.
+        """
         turn, origin = frame_pose(self.arm, "H", dict(zip(ARM, self.start, strict=True)))
+        if self.hanging:
+            place = origin + turn @ np.array([-AHEAD, 0.0, 0.5 * self.height])
+            turn = turn @ np.array([[0.0, 0.0, -1.0], [1.0, 0.0, 0.0], [0.0, -1.0, 0.0]])
+            return (*(float(value) for value in place), *roll_pitch_yaw(turn))
         place = origin + turn @ np.array([0.0, 0.0, self.height])
         return (*(float(value) for value in place), *roll_pitch_yaw(turn))
 
@@ -137,7 +159,12 @@ class LoopModel:
             frames.append(end)
             welds.append(Weld(f"clamp_{side}", end.name, CLAMP[:3], CLAMP[3:]))
         fall = (0.0, 0.0, "gravity_z")
-        return Tree(f"loop{self.links}", tuple(bodies), tuple(joints), tuple(frames), tuple(welds), ARM, fall)
+        name = f"loop{self.links}"
+        if not self.hanging:
+            return Tree(name, tuple(bodies), tuple(joints), tuple(frames), tuple(welds), ARM, fall)
+        bond = Bond("closed", *(f"N_{side}" for side in SIDES))
+        peg = Peg("peg", CLAMP[:3], CLAMP[3:], PEG_LENGTH, PEG_RADIUS, PEG_STIFFNESS, PEG_SOFTNESS)
+        return Tree(name, tuple(bodies), tuple(joints), tuple(frames), (bond,), ARM, fall, self._balls(), (peg,))
 
     @property
     def defaults(self) -> np.ndarray:
@@ -255,6 +282,19 @@ class LoopModel:
         across = mass * (length**2 / 12 + r**2 / 2)
         return Body(name, mass, (0.0, 0.0, centre), (across, across, mass * r**2), scale="loop_scale")
 
+    def _balls(self) -> tuple[Ball, ...]:
+        """On every link, evenly spaced; the last of a branch is half a link."""
+        places = {"grip": (BALLS, -0.5)}
+        for side in SIDES:
+            for i in range(self.links // 2):
+                places[f"{side}{i}"] = (BALLS if i < self.links // 2 - 1 else BALLS // 2, 0.0)
+        step = self.link_length / BALLS
+        return tuple(
+            Ball(f"{body}_ball{k}", body, (0.0, 0.0, (k + 0.5) * step + start * self.link_length), self.tube_radius)
+            for body, (count, start) in places.items()
+            for k in range(count)
+        )
+
     def _branch(self, side: str, sign: int) -> tuple[list[Body], list[Joint]]:
         """From the gripper's link to the clamp: links / 2 joints of two angles; the last carries half the clamped link."""
         bodies: list[Body] = []
@@ -297,6 +337,11 @@ def baxter6() -> LoopModel:
 def baxter12() -> LoopModel:
     """The paper's loop of 12 links."""
     return LoopModel(12)
+
+
+def hanging12() -> LoopModel:
+    """The loop of 12 links, not clamped, in front of a peg."""
+    return LoopModel(12, hanging=True)
 
 
 def baxter24() -> LoopModel:

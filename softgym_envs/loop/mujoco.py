@@ -5,6 +5,8 @@ Where it differs from ours, apart from rounding:
 * Steps are MuJoCo's implicitfast Euler steps of 1 ms, of first order; springs act explicitly, which limits dt (`LONGEST_DT`).
 * Both ends of the loop are welded to the clamp softly, with a time constant of two steps: they give way by micrometres.
 * Forces act at once; in ours, half a step of 10 ms late.
+* A hanging loop is closed by a soft weld of its ends. Its balls touch the peg without friction too, but MuJoCo's contacts are
+  damped springs whose stiffness goes with the mass (`CONTACT`); ours has a stiffness and no damping, and gives way by more.
 * A control step starts with a cold solver (see `core.mujoco_engine`).
 
 A state is the same: q, and the speed of the step that led there, which is MuJoCo's qvel. A joint of two angles is two hinges on
@@ -27,7 +29,7 @@ from ..core.mujoco_engine import MujocoEngine, MujocoTwin
 from ..core.simulator import Array, check_number
 from ..core.trajectory import Trajectory
 from ..mechanics.structure import rotation
-from ..mechanics.tree import Joint, Tree, Value, Weld
+from ..mechanics.tree import Bond, Joint, Tree, Value, Weld
 from .hard import LADDER, flawed, harden, sensed
 from .model import CONSTANTS, LoopModel
 from .parameters import LoopParameters
@@ -36,6 +38,8 @@ LONGEST_DT = 0.002
 """[s] Explicit springs of a loop of 12 links bear 4.5 ms at most, and are wrong by a radian, in silence, from 5 ms."""
 SOLIMP = (0.9999, 0.9999, 0.001, 0.5, 2.0)
 """A weld holds nearly all of its load at once."""
+CONTACT = (0.005, 1.0)
+"""Time constant [s] and damping ratio of a ball on the peg."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,11 +109,16 @@ def write_tree(mj: mujoco.MjModel, tree: Tree, values: Mapping[str, float]) -> N
             mj.body_mass[k] *= scale
             mj.body_inertia[k] *= scale
     for weld in tree.constraints:
-        assert isinstance(weld, Weld)
-        k = mj.site(weld.name).id
-        turn = rotation([number(value) for value in weld.rpy])
-        mj.site_pos[k] = [number(value) for value in weld.xyz]
-        mujoco.mju_mat2Quat(mj.site_quat[k], turn.ravel())
+        if isinstance(weld, Weld):
+            k = mj.site(weld.name).id
+            turn = rotation([number(value) for value in weld.rpy])
+            mj.site_pos[k] = [number(value) for value in weld.xyz]
+            mujoco.mju_mat2Quat(mj.site_quat[k], turn.ravel())
+    for peg in tree.pegs:
+        k = mj.geom(peg.name).id
+        turn = rotation([number(value) for value in peg.rpy])
+        mj.geom_pos[k] = np.array([number(value) for value in peg.xyz]) + 0.5 * peg.length * turn[:, 2]
+        mujoco.mju_mat2Quat(mj.geom_quat[k], turn.ravel())
 
 
 def spec_of(tree: Tree, dt: float) -> mujoco.MjSpec:
@@ -127,13 +136,18 @@ def spec_of(tree: Tree, dt: float) -> mujoco.MjSpec:
     for frame in tree.frames:
         bodies[frame.body].add_site(name=frame.name, pos=list(frame.xyz), quat=_quaternion(frame.rpy))
     for weld in tree.constraints:
-        if not isinstance(weld, Weld):
-            raise StructureError(f"constraint {weld.name!r} is no weld")
-        spec.worldbody.add_site(name=weld.name)
+        if isinstance(weld, Weld):
+            spec.worldbody.add_site(name=weld.name)
+            held = (weld.frame, weld.name)
+        elif isinstance(weld, Bond):
+            held = (weld.first, weld.second)
+        else:
+            raise StructureError(f"constraint {weld.name!r} is neither weld nor bond")
         equality = spec.add_equality(
-            type=mujoco.mjtEq.mjEQ_WELD, objtype=mujoco.mjtObj.mjOBJ_SITE, name=weld.name, name1=weld.frame, name2=weld.name
+            type=mujoco.mjtEq.mjEQ_WELD, objtype=mujoco.mjtObj.mjOBJ_SITE, name=weld.name, name1=held[0], name2=held[1]
         )
         equality.solref, equality.solimp = [2 * dt, 1.0], list(SOLIMP)
+    _add_contacts(spec, bodies, tree)
     for name in tree.actuated:
         motor = spec.add_actuator(name=name, target=name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
         motor.set_to_motor()
@@ -159,6 +173,20 @@ def _add(bodies: dict[str, Any], knees: dict[str, tuple[Any, tuple[Joint, ...]]]
         made.fullinertia = [*body.inertia, 0.0, 0.0, 0.0][:6]
     for hinge in hinges:
         made.add_joint(name=hinge.name, type=mujoco.mjtJoint.mjJNT_HINGE, axis=list(hinge.axis))
+
+
+def _add_contacts(spec: mujoco.MjSpec, bodies: dict[str, Any], tree: Tree) -> None:
+    """Balls that touch pegs and nothing else."""
+    for ball in tree.balls:
+        made = bodies[ball.body].add_geom(
+            name=ball.name, type=mujoco.mjtGeom.mjGEOM_SPHERE, pos=list(ball.xyz), size=[ball.radius, 0.0, 0.0]
+        )
+        made.contype, made.conaffinity, made.condim, made.solref = 1, 0, 1, list(CONTACT)
+    for peg in tree.pegs:
+        made = spec.worldbody.add_geom(
+            name=peg.name, type=mujoco.mjtGeom.mjGEOM_CAPSULE, size=[peg.radius, 0.5 * peg.length, 0.0]
+        )
+        made.contype, made.conaffinity, made.condim, made.solref = 0, 1, 1, list(CONTACT)
 
 
 def _quaternion(rpy: Any) -> list[float]:

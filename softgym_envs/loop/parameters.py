@@ -8,7 +8,11 @@ from ..core.parameters import Parameters, param
 
 _PAPER = "[Caldwell2014], section V: identified on Baxter with 12 links"
 _OFFSET = {"unit": "N m", "bounds": (-5.0, 5.0), "source": "of the torque sensor; 0.2 N m spoil psi_stiffness by a quarter"}
-_SHIFT = {"unit": "m", "bounds": (-0.2, 0.2), "source": "of the clamp from below the gripper at the start"}
+_SHIFT = {
+    "unit": "m",
+    "bounds": (-0.5, 0.5),
+    "source": "of the clamp from below the gripper at the start; of a peg from the loop's middle",
+}
 _TURN = {
     "unit": "rad",
     "bounds": (-0.5, 0.5),

@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ..core.parameters import Parameters
-from ..core.simulator import Array, check_array
-from ..rendering.colors import CAP, GOAL, OBSTACLE, RING, ROD, TRAIL, TUBE
+from ..core.simulator import Array, Status, check_array
+from ..mechanics.structure import rotation
+from ..rendering.colors import CAP, FORCE, GOAL, OBSTACLE, RING, ROD, TRAIL, TUBE
 from ..rendering.picture import shown
 from ..rendering.scene import GroundGrid, Marker, Primitive, Scene, Segment, Sphere, Trail
-from .model import ARM, LoopModel
+from .dynamics import LoopSimulator
+from .model import ARM, CLAMP, CONSTANTS, PEG_LENGTH, PEG_RADIUS, LoopModel
+from .parameters import LoopParameters
 
 BELOW = 0.03
 """How far the table is below the clamped link's axis [m]."""
+FORCE_SCALE, LEAST_FORCE = 0.02, 0.5
+"""Length of the line of the clamp's force [m/N], and what is drawn at least [N]."""
 THICKNESS = (0.11, 0.11, 0.09, 0.09, 0.07, 0.07, 0.05)
 """Of the arm's drawn parts, from each joint to the next [m]."""
 
 
 class LoopPicture:
-    """Draws and drives arm and loop; see `rendering.picture.Picture`."""
+    """Draws and drives arm, loop and what the loop does to the clamp, or a peg; see `rendering.picture.Picture`."""
 
     keys: ClassVar[Mapping[str, str]] = {"arrows": "move the hand that way", "1-6": "turn joints back", "space": "let go"}
 
     def scene(self, simulator: Any, state: Array, hints: Mapping[str, Array], parameters: Parameters) -> Scene:
         """Arm, loop, clamp and table, with the hints "trail" and "goal"."""
-        return loop_scene(simulator.model, state, **shown(hints, "trail", "goal"))
+        known = LoopParameters(**{name: getattr(parameters, name) for name in LoopParameters.names()})
+        return loop_scene(simulator.model, state, known, **shown(hints, "trail", "goal"))
 
     def followed(self, model: LoopModel, state: Array) -> Array:
         """The hand, (3,) [m]."""
@@ -53,12 +60,37 @@ def hand(model: LoopModel, state: Array) -> Array:
     return np.asarray(model.mechanism.pose("H", _angles(model, state))[1][0])
 
 
-def loop_scene(model: LoopModel, state: Array, *, trail: Array | None = None, goal: Array | None = None) -> Scene:
+@lru_cache(maxsize=8)
+def _engine(model: LoopModel) -> LoopSimulator:
+    return LoopSimulator(model)
+
+
+def clamp_force(model: LoopModel, state: Array, parameters: LoopParameters) -> Array:
+    """Force of the loop on its clamp (3,) [N]: the multipliers of a step of ours under the torques that hold the start.
+
+    Zero where there is no such step.
+    """
+    engine = _engine(model)
+    start = engine.momentum(state[None], parameters)
+    motion = engine.mechanism.simulate(start, model.hold[None, None], engine.tree_constants(parameters))
+    impulse = motion.multipliers[0, 0]
+    return np.asarray((impulse[:3] + impulse[6:9]) / engine.dt if motion.status[0] == Status.OK else np.zeros(3))
+
+
+def loop_scene(
+    model: LoopModel,
+    state: Array,
+    parameters: LoopParameters,
+    *,
+    trail: Array | None = None,
+    goal: Array | None = None,
+) -> Scene:
     """Everything visible.
 
     Args:
         model: Structure.
         state: One state (nx,).
+        parameters: Constants of this row.
         trail: Earlier places of the hand (k, 3) [m], oldest first.
         goal: A point (3,) [m].
 
@@ -67,7 +99,8 @@ def loop_scene(model: LoopModel, state: Array, *, trail: Array | None = None, go
     """
     state = check_array("state", state, (None,))[: model.layout.nx]
     origins, grip = model.mechanism.origins(_angles(model, state))[0], hand(model, state)
-    clamp = np.array(model.clamp[:3])
+    pose = model.tree_constants(parameters.to_matrix(1))[0, [CONSTANTS.index(name) for name in CLAMP]]
+    clamp = pose[:3] if not model.hanging else grip - np.array([0.0, 0.0, model.height + 0.15])
     table = clamp[2] - BELOW
     middle = np.array([0.5 * clamp[0], 0.5 * clamp[1], 0.5 * (clamp[2] + grip[2])])
     parts: list[Primitive] = [GroundGrid(lambda x, y: np.full_like(np.asarray(x, dtype=np.float64), table), _flat(middle), 3.0)]
@@ -77,15 +110,31 @@ def loop_scene(model: LoopModel, state: Array, *, trail: Array | None = None, go
         if np.linalg.norm(end - start) > 1e-6:
             parts.append(Segment(start, end, width, ROD))
     parts += [Sphere(place, 0.55 * width, CAP) for place, width in zip(joints[1:-1], THICKNESS, strict=True)]
-    parts += _loop(model, state, grip, clamp)
-    block = np.array([0.0, 0.0, BELOW])
-    parts.append(Segment(clamp - block, clamp + block, 0.12, OBSTACLE))
+    if model.hanging:
+        way = PEG_LENGTH * rotation(pose[3:].tolist())[:, 2]
+        parts += [*_ring(model, state), Segment(pose[:3], pose[:3] + way, 2 * PEG_RADIUS, OBSTACLE)]
+        parts.append(Sphere(pose[:3], PEG_RADIUS, CAP))
+    else:
+        block = np.array([0.0, 0.0, BELOW])
+        parts += [*_loop(model, state, grip, clamp), Segment(clamp - block, clamp + block, 0.12, OBSTACLE)]
+        force = clamp_force(model, state, parameters)
+        if np.linalg.norm(force) > LEAST_FORCE:
+            end = clamp + FORCE_SCALE * force
+            parts += [Segment(clamp, end, 0.025, FORCE), Sphere(end, 0.025, FORCE)]
     parts.append(Sphere(grip, 0.03, RING))
     if goal is not None:
-        parts.append(Marker(check_array("goal", goal, (3,)), 0.035, GOAL))
+        place = check_array("goal", goal, (3,))
+        parts += [Marker(place, 0.035, GOAL), Sphere(place, 0.025, GOAL)]
     if trail is not None:
         parts.append(Trail(check_array("trail", trail, (None, 3)), 0.01, TRAIL))
     return Scene(tuple(parts), middle, 1.1, None, azimuth=-0.35 * np.pi)
+
+
+def _ring(model: LoopModel, state: Array) -> list[Primitive]:
+    """Links of a loop that hangs."""
+    nodes, half, width = model.nodes(state[None])[0], model.links // 2, 2 * model.tube_radius
+    ring = np.concatenate([nodes[:half], nodes[half:][::-1], nodes[:1]])
+    return [*(Segment(a, b, width, TUBE) for a, b in pairwise(ring)), *(Sphere(place, 0.5 * width, TUBE) for place in nodes)]
 
 
 def _loop(model: LoopModel, state: Array, grip: Array, clamp: Array) -> list[Primitive]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core.room import SoakCase
 
-REACH, BEND, IDENTIFY = (f"softgym_envs:Loop{name}-v0" for name in ("Reach", "Bend", "Identify"))
+REACH, BEND, IDENTIFY, PEG = (f"softgym_envs:Loop{name}-v0" for name in ("Reach", "Bend", "Identify", "Peg"))
 NOISY = {"sensor_noise": 0.05, "action_delay": 2, "disturbance": 0.05}
 LOOPS = {"randomize": {"theta_stiffness": (1.0, 8.0), "psi_stiffness": (0.3, 3.0), "loop_scale": (0.8, 1.2)}}
 
@@ -16,5 +16,7 @@ CASES = (
     SoakCase(BEND, 1, "pulled", {"backend": "mujoco", **LOOPS}),
     SoakCase(IDENTIFY, 16, "uniform", {}, False),
     SoakCase(IDENTIFY, 16, "held", {"backend": "mujoco"}),
+    SoakCase(PEG, 16, "uniform", {"dt": 0.005}, False),
+    SoakCase(PEG, 16, "held", {"backend": "mujoco"}),
 )
 """See `core.room.Room.soak`."""

@@ -4,6 +4,21 @@ What several rooms' physics shares and no robot owns.
 """
 
 from .mechanism import Gradient, Mechanism, Motion, Rest, Slopes
-from .tree import Body, Frame, Joint, Pin, Tree, Weld
+from .tree import Ball, Body, Bond, Frame, Joint, Peg, Pin, Tree, Weld
 
-__all__ = ["Body", "Frame", "Gradient", "Joint", "Mechanism", "Motion", "Pin", "Rest", "Slopes", "Tree", "Weld"]
+__all__ = [
+    "Ball",
+    "Body",
+    "Bond",
+    "Frame",
+    "Gradient",
+    "Joint",
+    "Mechanism",
+    "Motion",
+    "Peg",
+    "Pin",
+    "Rest",
+    "Slopes",
+    "Tree",
+    "Weld",
+]

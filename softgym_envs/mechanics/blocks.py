@@ -18,6 +18,7 @@ import numpy as np
 from ..core.numba_engine import inner
 from ..core.simulator import Array
 from .constraints import add_gap_curvature, gap_slopes, pose_bend, pose_slopes, pose_start
+from .contact import add_contact_columns, add_contact_curvature
 from .integrator import evaluate, put_gap_slopes
 from .kernels import body_slopes, curvature, gather_momentum, gravity, lift, place_links, prepare_curvature
 from .linear import factor, factor_any
@@ -65,9 +66,12 @@ def differentiate(s, q, q1, lam, w, d):
     evaluate(s, q, q1, w)
     prepare_curvature(s, w.values, w.scales, w.mid)
     _midpoint_blocks(s, w, d)
+    _contact_blocks(s, w, d)
     _damping_blocks(s, w, d)
     _force_columns(s, w, d)
     _gravity_columns(s, w, d)
+    for columns in (d.rc, d.pc):
+        add_contact_columns(s, w.values, w.mid, 0.5 * s.dt, columns)
     if len(w.h) > 0:
         _gap_columns(s, w, d)
     _mass_columns(s, w, d)
@@ -101,6 +105,15 @@ def _midpoint_blocks(s, w, d):
             pq[i, j] = Q - M - odd
             pq[j, i] = Q - M + odd
             j = s.parent[j]
+
+
+@inner
+def _contact_blocks(s, w, d):
+    """Contacts' share of the blocks."""
+    w.touch[:] = 0.0
+    if add_contact_curvature(s, w.values, w.mid, 0.25 * s.dt, w.touch):
+        for blocks in (d.rq, d.pq, d.pn):
+            blocks += w.touch
 
 
 @inner

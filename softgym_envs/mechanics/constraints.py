@@ -7,7 +7,8 @@ these vectors by omega_j. So for any vector d_i of that kind
    \partial d_i / \partial q_j = \omega_j \times d_i, \qquad
    \lambda \cdot (\omega_j \times d_i) = \omega_j \cdot (d_i \times \lambda)
 
-Rows: weld (r - c, x.Y, x.Z, y.Z) with c, Y, Z of the pose; pin r_first - r_second.
+Rows: weld (r - c, x.Y, x.Z, y.Z) with c, Y, Z of the pose; pin r_first - r_second; bond as a weld to the
+second frame's pose.
 Legend: n coordinates, m rows, nc constraints.
 """
 
@@ -54,10 +55,29 @@ def end_point(s, x, c, side):
 
 
 @inner
-def end_axes(s, x, c):
-    """Axes x, y of a weld's frame in the world."""
-    R = times(mat(x.turn, s.ends[c, 0]), mat(s.facing, c))
-    return (R[0], R[3], R[6]), (R[1], R[4], R[7])
+def end_axes(s, x, c, side):
+    """Axes x, y, z of a constraint's frame in the world."""
+    R, j = mat(s.facing[c], side), s.ends[c, side]
+    if j >= 0:
+        R = times(mat(x.turn, j), R)
+    return (R[0], R[3], R[6]), (R[1], R[4], R[7]), (R[2], R[5], R[8])
+
+
+@inner
+def held_axes(s, values, x, c):
+    """Axes x, y of the frame of a weld or bond, and Y, Z that they are held to."""
+    ex, ey, _ = end_axes(s, x, c, 0)
+    if s.weld[c]:
+        _, Y, Z = pose_axes(s, values, c)
+    else:
+        _, Y, Z = end_axes(s, x, c, 1)
+    return ex, ey, Y, Z
+
+
+@inner
+def turns(s, c):
+    """Whether a constraint holds a rotation: a weld or bond, not a pin."""
+    return s.row[c + 1] - s.row[c] == 6
 
 
 @inner
@@ -73,12 +93,12 @@ def gaps(s, values, x, h):
         row, first = s.row[c], end_point(s, x, c, 0)
         if s.weld[c]:
             k = pose_start(s, c)
-            _, Y, Z = pose_axes(s, values, c)
-            ex, ey = end_axes(s, x, c)
             second = (values[k], values[k + 1], values[k + 2])
-            h[row + 3], h[row + 4], h[row + 5] = dot(ex, Y), dot(ex, Z), dot(ey, Z)
         else:
             second = end_point(s, x, c, 1)
+        if turns(s, c):
+            ex, ey, Y, Z = held_axes(s, values, x, c)
+            h[row + 3], h[row + 4], h[row + 5] = dot(ex, Y), dot(ex, Z), dot(ey, Z)
         for k in range(3):
             h[row + k] = first[k] - second[k]
 
@@ -99,20 +119,29 @@ def gap_slopes(s, values, x, G):
                 for k in range(3):
                     G[row + k, i] += sign * u[k]
                 i = s.parent[i]
-        if s.weld[c]:
+        if turns(s, c):
             _turn_slopes(s, values, x, c, G)
 
 
 @inner
 def _turn_slopes(s, values, x, c, G):
-    """The rows of a weld that hold its rotation."""
-    _, Y, Z = pose_axes(s, values, c)
-    ex, ey = end_axes(s, x, c)
+    """Add to the rows of a weld or bond that hold its rotation."""
+    ex, ey, Y, Z = held_axes(s, values, x, c)
     row, i = s.row[c], s.ends[c, 0]
     while i >= 0:
         omega = vec(x.S, i)
         dx, dy = cross(omega, ex), cross(omega, ey)
-        G[row + 3, i], G[row + 4, i], G[row + 5, i] = dot(dx, Y), dot(dx, Z), dot(dy, Z)
+        G[row + 3, i] += dot(dx, Y)
+        G[row + 4, i] += dot(dx, Z)
+        G[row + 5, i] += dot(dy, Z)
+        i = s.parent[i]
+    i = -1 if s.weld[c] else s.ends[c, 1]
+    while i >= 0:
+        omega = vec(x.S, i)
+        dY, dZ = cross(omega, Y), cross(omega, Z)
+        G[row + 3, i] += dot(ex, dY)
+        G[row + 4, i] += dot(ex, dZ)
+        G[row + 5, i] += dot(ey, dZ)
         i = s.parent[i]
 
 
@@ -127,24 +156,45 @@ def add_gap_curvature(s, values, x, lam, factor, D):
             i = s.ends[c, side]
             while i >= 0:
                 d = cross(sweep(x, i, r), force)
-                if s.weld[c]:
-                    d = add(d, scaled(factor, _turn_bend(s, values, x, c, i, lam)))
-                _scatter(s, x, i, d, D)
+                if turns(s, c):
+                    d = add(d, scaled(factor, _turn_bend(s, values, x, c, side, i, lam)))
+                scatter(s, x, i, d, D)
                 i = s.parent[i]
+        if turns(s, c) and not s.weld[c]:
+            _add_mixed_bend(s, values, x, c, lam, factor, D)
 
 
 @inner
-def _turn_bend(s, values, x, c, i, lam):
-    """sum_r d_i x lambda_r over the rotation rows of a weld, with d_i = omega_i x (axis of the frame)."""
-    _, Y, Z = pose_axes(s, values, c)
-    ex, ey = end_axes(s, x, c)
+def _turn_bend(s, values, x, c, side, i, lam):
+    """sum_r d_i x lambda_r over the rotation rows of a weld or bond, with d_i = omega_i x (axis of this side's frame)."""
+    ex, ey, Y, Z = held_axes(s, values, x, c)
     row, omega = s.row[c], vec(x.S, i)
-    mixed = add(scaled(lam[row + 3], Y), scaled(lam[row + 4], Z))
-    return add(cross(cross(omega, ex), mixed), cross(cross(omega, ey), scaled(lam[row + 5], Z)))
+    if side == 0:
+        mixed = add(scaled(lam[row + 3], Y), scaled(lam[row + 4], Z))
+        return add(cross(cross(omega, ex), mixed), cross(cross(omega, ey), scaled(lam[row + 5], Z)))
+    mixed = add(scaled(lam[row + 4], ex), scaled(lam[row + 5], ey))
+    return add(cross(cross(omega, Y), scaled(lam[row + 3], ex)), cross(cross(omega, Z), mixed))
 
 
 @inner
-def _scatter(s, x, i, d, D):
+def _add_mixed_bend(s, values, x, c, lam, factor, D):
+    """Second derivatives of a bond's rotation rows, by a joint of each side's path."""
+    ex, ey, Y, Z = held_axes(s, values, x, c)
+    row, i = s.row[c], s.ends[c, 0]
+    while i >= 0:
+        dx, dy = cross(vec(x.S, i), ex), cross(vec(x.S, i), ey)
+        j = s.ends[c, 1]
+        while j >= 0:
+            dY, dZ = cross(vec(x.S, j), Y), cross(vec(x.S, j), Z)
+            value = lam[row + 3] * dot(dx, dY) + lam[row + 4] * dot(dx, dZ) + lam[row + 5] * dot(dy, dZ)
+            D[i, j] += factor * value
+            D[j, i] += factor * value
+            j = s.parent[j]
+        i = s.parent[i]
+
+
+@inner
+def scatter(s, x, i, d, D):
     """D_ij and D_ji += omega_j . d for j = i and its ancestors."""
     j = i
     while j >= 0:
@@ -160,7 +210,7 @@ def pose_slopes(s, values, x, c, angle):
     """d(x.Y, x.Z, y.Z) / d(roll, pitch or yaw of the pose) of weld c."""
     axis = pose_turns(s, values, c)[angle]
     _, Y, Z = pose_axes(s, values, c)
-    ex, ey = end_axes(s, x, c)
+    ex, ey, _ = end_axes(s, x, c, 0)
     return dot(ex, cross(axis, Y)), dot(ex, cross(axis, Z)), dot(ey, cross(axis, Z))
 
 
@@ -168,8 +218,7 @@ def pose_slopes(s, values, x, c, angle):
 def pose_bend(s, values, x, c, angle, i, lam):
     """d(sum_r lambda_r dh_r / dq_i) / d(roll, pitch or yaw of the pose) of weld c."""
     axis = pose_turns(s, values, c)[angle]
-    _, Y, Z = pose_axes(s, values, c)
-    ex, ey = end_axes(s, x, c)
+    ex, ey, Y, Z = held_axes(s, values, x, c)
     row, omega = s.row[c], vec(x.S, i)
     dx, dy = cross(omega, ex), cross(omega, ey)
     dY, dZ = cross(axis, Y), cross(axis, Z)

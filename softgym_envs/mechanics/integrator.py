@@ -23,6 +23,7 @@ import numpy as np
 from ..core.numba_engine import inner, kernel
 from ..core.simulator import Status
 from .constraints import gap_slopes, gaps
+from .contact import add_contact_curvature
 from .kernels import place_links, prepare_curvature, slopes
 from .linear import SUMS, factor, factor_any, solve
 from .scratch import force, new_scratch, set_constants, set_forces
@@ -75,6 +76,11 @@ def newton_matrix(s, w):
             K[a, slot[j]], K[slot[j], a] = A[12, j], A[13, j]
             j = s.parent[j]
         K[a, a] -= 0.25 * h * w.values[i] + w.values[3 * n + i] / h + s.early * w.values[2 * n + i]
+    w.touch[:] = 0.0
+    if add_contact_curvature(s, w.values, w.mid, 0.25 * h, w.touch):
+        for i in range(n):
+            for j in range(n):
+                K[slot[i], slot[j]] += w.touch[i, j]
     put_gap_slopes(s, w)
 
 

@@ -13,7 +13,8 @@ and with b_i = I_i S_i, a_i = S_i x* H_i + I_i w_i, t_i = F_i x g, for j = i or 
    M_{ij} = S_j \cdot b_i, \quad C_{ij} = \partial L_{q,i} / \partial v_j = S_j \cdot a_i, \quad C_{ji} = w_j \cdot b_i, \quad
    Q_{ij} = \partial^2 L / \partial q_i \partial q_j = w_j \cdot a_i + \omega_j \cdot t_i - [i = j] k_i
 
-All other entries vanish. Numba caches compiled code per source file: after a change here, delete `__pycache__`.
+All other entries vanish. Contacts add theirs (`contact`).
+Numba caches compiled code per source file: after a change here, delete `__pycache__`.
 Legend: n coordinates, nb bodies, V values.
 """
 
@@ -25,6 +26,7 @@ import numpy as np
 
 from ..core.numba_engine import inner
 from ..core.simulator import Array
+from .contact import add_contacts
 from .turns import turns
 from .vectors import add, along, cross, dot, mat, put, rotate, rotate_back, scaled, times, turned, vec
 
@@ -234,6 +236,7 @@ def slopes(s, values, scales, q, v, x, Lq, Lv):
     for i in range(n):
         Lq[i] -= values[i] * (q[i] - values[n + i])
         Lv[i] += values[3 * n + i] * v[i]
+    add_contacts(s, values, x, Lq)
 
 
 @inner

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core.numba_engine import kernel
 from .constraints import gap_slopes, gaps, sweep
+from .contact import add_contact_curvature, contact_energy
 from .kernels import (
     body_scales,
     curvature,
@@ -39,6 +40,7 @@ def lagrangian(s, q, v, constants):
         move_links(s, v[row], x)
         gather_momentum(s, scales, x)
         g = gravity(s, values)
+        energies[row, 1] += contact_energy(s, values, x)
         for i in range(n):
             energies[row, 0] += 0.5 * v[row, i] * (along(x.S, i, x.H, i) + values[3 * n + i] * v[row, i])
             energies[row, 1] += 0.5 * values[i] * (q[row, i] - values[n + i]) ** 2
@@ -66,6 +68,7 @@ def derivatives(s, q, v, constants, Lq, Lv, Q, C, M):
                 j = s.parent[j]
             M[row, i, i] += values[3 * len(s.parent) + i]
             Q[row, i, i] -= values[i]
+        add_contact_curvature(s, values, x, 1.0, Q[row])
 
 
 @kernel

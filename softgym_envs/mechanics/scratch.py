@@ -53,16 +53,20 @@ class Scratch(NamedTuple):
     """(n,)"""
     rows: Array
     """(14, n): the entries of all S and w, one after the other, and two rows of K."""
+    touch: Array
+    """(n, n) curvature of contacts; (0, 0) without pegs."""
 
 
 @inner
 def new_scratch(s):
     """Empty memory."""
     n, m = len(s.parent), s.row[-1]
+    nt = n if len(s.peg) > 0 else 0
     return Scratch(
         new_links(s), new_links(s), np.zeros(len(s.base)), np.zeros(len(s.body)), np.zeros(n), np.zeros(n), np.zeros(n),
         np.zeros(n), np.zeros(n), np.zeros(m), np.zeros((m, n)), np.zeros((m, n)), np.zeros((n + m, n + m + SPARE)),
         np.zeros(n + m, np.int64), np.zeros(n + m), np.zeros(n), np.zeros((14, n)),
+        np.zeros((nt, nt)),
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from ..core.numba_engine import inner, kernel
 from ..core.simulator import Status
 from .constraints import add_gap_curvature, gap_slopes, gaps
+from .contact import add_contact_curvature
 from .integrator import largest
 from .kernels import curvature, place_links, prepare_curvature, slopes
 from .linear import factor, factor_any, solve
@@ -49,11 +50,15 @@ def _balance(s, q, tau, lam, w):
 
 @inner
 def _matrix(s, held, lam, w, D):
-    """K = [[Q - sum lambda h_qq, -G'], [G, 0]]; a held coordinate keeps its place. D (n, n) is memory."""
+    """K = [[Q - sum lambda h_qq, -G'], [G, 0]]; a held coordinate keeps its place. D (n, n) is memory.
+
+    A bond's curvature by joints of both its sides is left out: steps to rest are a little off, rest is not.
+    """
     n, K, slot = len(s.parent), w.K, s.slot
     prepare_curvature(s, w.values, w.scales, w.end)
     K[:], D[:] = 0.0, 0.0
     add_gap_curvature(s, w.values, w.end, lam, -1.0, D)
+    add_contact_curvature(s, w.values, w.end, 1.0, D)
     for i in range(n):
         a, b, t, j = screw(w.end.a, i), screw(w.end.b, i), vec(w.end.t, i), i
         while j >= 0:

@@ -1,7 +1,7 @@
 """A tree as the arrays that kernels read, and where each of its numbers stands in the vector of constants.
 
 Fixed joints vanish: their bodies ride on the last joint that moves. Legend: n coordinates, nb bodies with mass, nc constraints,
-m constraint rows, nu controls, V values, P constants.
+m constraint rows, nb2 balls, np pegs, nu controls, V values, P constants.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..core.errors import OptionError, StructureError
 from ..core.simulator import Array, check_number
 from .elimination import eliminate
-from .tree import WORLD, Body, Frame, Joint, Pin, Tree, Value, Weld
+from .tree import WORLD, Body, Frame, Joint, Tree, Value, Weld
 
 Places = NDArray[np.int64]
 SPLITS = {"left": 1.0, "symmetric": 0.5}
@@ -25,7 +25,7 @@ SPLITS = {"left": 1.0, "symmetric": 0.5}
 class Structure(NamedTuple):
     """What all rows share.
 
-    Values: stiffness, rest, damping, armature, offset (n each), gravity (3), scale (nb), poses (6 nc).
+    Values: stiffness, rest, damping, armature, offset (n each), gravity (3), scale (nb), poses (6 nc), poses of pegs (6 np).
     """
 
     dt: float
@@ -54,7 +54,7 @@ class Structure(NamedTuple):
     inertia: Array
     """(nb, 9) about the centre of mass, in the joint's frame [kg m^2]."""
     weld: NDArray[np.bool_]
-    """(nc,) a weld, or else a pin."""
+    """(nc,) a weld, or else a pin or a bond."""
     row: Places
     """(nc + 1,) first row of a constraint; the last is m."""
     ends: Places
@@ -62,7 +62,13 @@ class Structure(NamedTuple):
     point: Array
     """(nc, 2, 3) their origins in the joints' frames [m]."""
     facing: Array
-    """(nc, 9) rotation of the first frame in its joint's frame."""
+    """(nc, 2, 9) their rotations in the joints' frames."""
+    ball_joint: Places
+    """(nb2,) joint that a ball rides on."""
+    ball: Array
+    """(nb2, 4) its centre in the joint's frame, and its radius [m]."""
+    peg: Array
+    """(np, 4) length, radius [m], stiffness [N/m], softness [m]."""
     actuated: Places
     """(nu,) joint of a control."""
     slot: NDArray[np.uint64]
@@ -99,7 +105,7 @@ def compile_tree(tree: Tree, constants: Sequence[str], dt: float, *, force_split
             )
     ride = _rides(tree)
     base, place = _values(tree, ride, list(constants))
-    parts: dict[str, Any] = {**_joints(tree, ride), **_bodies(tree, ride), **_ends(tree, ride)}
+    parts: dict[str, Any] = {**_joints(tree, ride), **_bodies(tree, ride), **_ends(tree, ride), **_contacts(tree, ride)}
     order = eliminate(parts["parent"], parts["row"], parts["ends"])
     return Structure(dt=float(dt), early=SPLITS[force_split], base=base, place=place, **parts, **order._asdict())
 
@@ -186,15 +192,34 @@ def _ends(tree: Tree, ride: dict[str, Ride]) -> dict[str, Any]:
         names = [constraint.frame] if isinstance(constraint, Weld) else [constraint.first, constraint.second]
         rides = [place_frame(tree, tree.frame(name)) for name in names]
         pairs.append((*rides, ground)[:2])
-        if rides[0].joint == rides[-1].joint == -1 or (isinstance(constraint, Pin) and rides[0].joint == rides[1].joint):
+        if rides[0].joint == rides[-1].joint == -1 or (not isinstance(constraint, Weld) and rides[0].joint == rides[1].joint):
             raise StructureError(f"constraint {constraint.name!r} holds nothing that can move")
     return {
         "weld": np.array([isinstance(constraint, Weld) for constraint in tree.constraints], dtype=np.bool_),
         "row": np.cumsum([0, *(constraint.rows for constraint in tree.constraints)]).astype(np.int64),
         "ends": np.array([[r.joint for r in pair] for pair in pairs], dtype=np.int64).reshape(-1, 2),
         "point": np.array([[r.origin for r in pair] for pair in pairs], dtype=np.float64).reshape(-1, 2, 3),
-        "facing": np.array([pair[0].rotation.ravel() for pair in pairs], dtype=np.float64).reshape(-1, 9),
+        "facing": np.array([[r.rotation.ravel() for r in pair] for pair in pairs], dtype=np.float64).reshape(-1, 2, 9),
         "actuated": np.array([tree.coordinates.index(name) for name in tree.actuated], dtype=np.int64),
+    }
+
+
+def _contacts(tree: Tree, ride: dict[str, Ride]) -> dict[str, Any]:
+    """ball_joint, ball, peg.
+
+    Raises:
+        StructureError: A ball on a body that does not move.
+    """
+    rides = [ride[ball.body].then(np.eye(3), ball.xyz) for ball in tree.balls]
+    for found, ball in zip(rides, tree.balls, strict=True):
+        if found.joint < 0:
+            raise StructureError(f"ball {ball.name!r} rides on {ball.body!r}, which does not move")
+    balls = [[*r.origin, ball.radius] for r, ball in zip(rides, tree.balls, strict=True)]
+    pegs = [[peg.length, peg.radius, peg.stiffness, peg.softness] for peg in tree.pegs]
+    return {
+        "ball_joint": np.array([r.joint for r in rides], dtype=np.int64),
+        "ball": np.array(balls, dtype=np.float64).reshape(-1, 4),
+        "peg": np.array(pegs, dtype=np.float64).reshape(-1, 4),
     }
 
 
@@ -207,6 +232,8 @@ def _values(tree: Tree, ride: dict[str, Ride], constants: list[str]) -> tuple[Ar
     values += [body.scale for body in _heavy(tree, ride)]
     for constraint in tree.constraints:
         values += [*constraint.xyz, *constraint.rpy] if isinstance(constraint, Weld) else [0.0] * 6
+    for peg in tree.pegs:
+        values += [*peg.xyz, *peg.rpy]
     base = np.array([0.0 if isinstance(value, str) else value for value in values], dtype=np.float64)
     place = np.array([constants.index(value) if isinstance(value, str) else -1 for value in values], dtype=np.int64)
     return base, place

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import MissingDependencyError, StructureError
-from .tree import WORLD, Body, Frame, Joint, Tree, Value, Weld
+from .tree import WORLD, Ball, Body, Bond, Frame, Joint, Peg, Tree, Value, Weld
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +58,9 @@ def describe(tree: Tree, constants: Sequence[str]) -> SymbolicTree:
     for body in tree.bodies:
         if body.mass > 0:
             energy += number(body.scale) * _body_lagrangian(ca, body, place[body.name], motion[body.name], gravity)
+    for peg in tree.pegs:
+        for ball in tree.balls:
+            energy -= _contact_energy(ca, peg, place[ball.body], ball, number)
     force: Any = ca.SX.zeros(n)
     for i, joint in enumerate(tree.moving):
         energy += number(joint.armature) * v[i] ** 2 / 2 - number(joint.stiffness) * (q[i] - number(joint.rest)) ** 2 / 2
@@ -158,9 +161,22 @@ def _gaps(ca: Any, tree: Tree, constraint: Any, place: dict[str, Any], number: A
     def pose(frame: Frame) -> Any:
         return place[frame.body] @ _fixed(ca, frame.xyz, frame.rpy)
 
-    if not isinstance(constraint, Weld):
-        return (pose(tree.frame(constraint.first)) - pose(tree.frame(constraint.second)))[:3, 3]
-    T = pose(tree.frame(constraint.frame))
-    target = _fixed(ca, [number(part) for part in constraint.xyz], [number(part) for part in constraint.rpy])
+    if isinstance(constraint, Weld):
+        T = pose(tree.frame(constraint.frame))
+        target = _fixed(ca, [number(part) for part in constraint.xyz], [number(part) for part in constraint.rpy])
+    else:
+        T, target = pose(tree.frame(constraint.first)), pose(tree.frame(constraint.second))
+        if not isinstance(constraint, Bond):
+            return (T - target)[:3, 3]
     x, y, Y, Z = T[:3, 0], T[:3, 1], target[:3, 1], target[:3, 2]
     return ca.vertcat(T[:3, 3] - target[:3, 3], ca.dot(x, Y), ca.dot(x, Z), ca.dot(y, Z))
+
+
+def _contact_energy(ca: Any, peg: Peg, place: Any, ball: Ball, number: Any) -> Any:
+    """k psi(phi) with the nearest point of the peg's axis; see `contact`."""
+    stand = _fixed(ca, [number(part) for part in peg.xyz], [number(part) for part in peg.rpy])
+    off = (place @ ca.vertcat(*ball.xyz, 1))[:3] - stand[:3, 3]
+    along = ca.fmin(ca.fmax(ca.dot(off, stand[:3, 2]), 0), peg.length)
+    depth, soft = ball.radius + peg.radius - ca.norm_2(off - along * stand[:3, 2]), peg.softness
+    firm = soft**2 / 6 + (depth**2 - soft**2) / 2 - soft * (depth - soft) / 2
+    return peg.stiffness * ca.if_else(depth <= 0, 0, ca.if_else(depth < soft, depth**3 / (6 * soft), firm))

@@ -173,6 +173,66 @@ class Pin:
 
 
 @dataclass(frozen=True)
+class Bond:
+    """Holds two frames together, place and rotation: h = (r_first - r_second, x.Y, x.Z, y.Z), 6 rows; Y, Z of the second.
+
+    The rows also vanish where one frame is turned half around an axis of the other: start near the right solution.
+    """
+
+    name: str
+    first: str
+    second: str
+    rows = 6
+
+    def __post_init__(self) -> None:
+        check_name(f"bond {self.name!r}", self.name)
+
+
+@dataclass(frozen=True)
+class Ball:
+    """A sphere that rides on a body and touches all pegs."""
+
+    name: str
+    body: str
+    xyz: Triple = ORIGIN
+    radius: float = 0.0
+    """[m]"""
+
+    def __post_init__(self) -> None:
+        where = f"ball {self.name!r}"
+        check_name(where, self.name)
+        check_values(where, "xyz", *self.xyz, count=3)
+        check_values(where, "radius", self.radius, low=0.0)
+
+
+@dataclass(frozen=True)
+class Peg:
+    """A rod with round ends that stands in the world, from its pose along z; balls touch it without friction, see `contact`."""
+
+    name: str
+    xyz: ValueTriple = ORIGIN
+    rpy: ValueTriple = ORIGIN
+    length: float = 0.1
+    """Between the centres of its ends [m]."""
+    radius: float = 0.02
+    """[m]"""
+    stiffness: float = 1000.0
+    """Of the contact [N/m]."""
+    softness: float = 0.002
+    """Depth up to which stiffness grows [m]."""
+
+    def __post_init__(self) -> None:
+        where = f"peg {self.name!r}"
+        check_name(where, self.name)
+        check_values(where, "xyz", *self.xyz, count=3, named=True)
+        check_values(where, "rpy", *self.rpy, count=3, named=True)
+        for name in ("length", "radius", "stiffness", "softness"):
+            check_values(where, name, getattr(self, name), low=0.0)
+        if not (self.radius > 0 and self.softness > 0):
+            raise StructureError(f"{where}: radius {self.radius} and softness {self.softness} must be positive")
+
+
+@dataclass(frozen=True)
 class Tree:
     """Bodies on joints that grow from the world; see the module docstring.
 
@@ -189,16 +249,19 @@ class Tree:
     bodies: tuple[Body, ...]
     joints: tuple[Joint, ...]
     frames: tuple[Frame, ...] = ()
-    constraints: tuple[Weld | Pin, ...] = ()
+    constraints: tuple[Weld | Pin | Bond, ...] = ()
     actuated: tuple[str, ...] = ()
     """Joints with a control, in the order of the controls."""
     gravity: ValueTriple = (0.0, 0.0, -9.81)
     """[m/s^2]"""
+    balls: tuple[Ball, ...] = ()
+    pegs: tuple[Peg, ...] = ()
 
     def __post_init__(self) -> None:
         check_values(f"tree {self.name!r}", "gravity", *self.gravity, count=3, named=True)
         kinds: tuple[tuple[str, tuple[Any, ...]], ...] = (
-            ("body", self.bodies), ("joint", self.joints), ("frame", self.frames), ("constraint", self.constraints)
+            ("body", self.bodies), ("joint", self.joints), ("frame", self.frames), ("constraint", self.constraints),
+            ("ball", self.balls), ("peg", self.pegs),
         )  # fmt: skip
         for kind, parts in kinds:
             check_unique(kind, [part.name for part in parts])
@@ -238,6 +301,8 @@ class Tree:
             values += [joint.damping, joint.stiffness, joint.rest, joint.armature, joint.offset]
         for weld in self.constraints:
             values += [*weld.xyz, *weld.rpy] if isinstance(weld, Weld) else []
+        for peg in self.pegs:
+            values += [*peg.xyz, *peg.rpy]
         return tuple(sorted({value for value in values if isinstance(value, str)}))
 
     def frame(self, name: str) -> Frame:
@@ -258,6 +323,8 @@ class Tree:
             check_known(f"child of joint {joint.name!r}", joint.child, bodies[1:])
         for frame in self.frames:
             check_known(f"body of frame {frame.name!r}", frame.body, bodies)
+        for ball in self.balls:
+            check_known(f"body of ball {ball.name!r}", ball.body, bodies[1:])
         frames = [frame.name for frame in self.frames]
         for constraint in self.constraints:
             for name in [constraint.frame] if isinstance(constraint, Weld) else [constraint.first, constraint.second]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core.errors import FileFormatError
 from ..core.files import number_in, read_toml
-from .tree import Body, Frame, Joint, Pin, Tree, Weld
+from .tree import Ball, Body, Bond, Frame, Joint, Peg, Pin, Tree, Weld
 
 PARTS: dict[str, tuple[str, type]] = {
     "body": ("bodies", Body),
@@ -16,6 +16,9 @@ PARTS: dict[str, tuple[str, type]] = {
     "frame": ("frames", Frame),
     "weld": ("constraints", Weld),
     "pin": ("constraints", Pin),
+    "bond": ("constraints", Bond),
+    "ball": ("balls", Ball),
+    "peg": ("pegs", Peg),
 }
 """Tables of a file -> what they describe."""
 TOP = ("name", "gravity", "actuated")
@@ -24,8 +27,8 @@ TOP = ("name", "gravity", "actuated")
 def load_tree(path: str | Path) -> Tree:
     """Read a tree from a TOML file, in SI units and rad.
 
-    The entries are the fields of `tree.Body`, `Joint`, `Frame`, `Weld` and `Pin`; a string where a number may stand is the name
-    of a constant. The form::
+    The entries are the fields of `tree.Body`, `Joint`, `Frame`, `Weld`, `Pin`, `Bond`, `Ball` and `Peg`; a string where a
+    number may stand is the name of a constant. The form::
 
         name = "pendulum"
         gravity = [0.0, 0.0, -9.81]        # optional
@@ -47,7 +50,7 @@ def load_tree(path: str | Path) -> Tree:
         name = "tip"
         body = "rod"
         xyz = [0.0, 0.0, -1.0]
-        [[weld]]                           # or [[pin]] with first, second
+        [[weld]]                           # or [[pin]], [[bond]] with first, second
         name = "clamp"
         frame = "tip"
         xyz = [0.0, 0.0, -1.0]
@@ -60,7 +63,7 @@ def load_tree(path: str | Path) -> Tree:
     for key in document:
         if key not in (*TOP, *PARTS):
             raise FileFormatError(f"{path}: unknown entry {key!r}; allowed are {', '.join((*TOP, *PARTS))}")
-    found: dict[str, list[Any]] = {"bodies": [], "joints": [], "frames": [], "constraints": []}
+    found: dict[str, list[Any]] = {group: [] for group, _ in PARTS.values()}
     for key, (group, kind) in PARTS.items():
         tables = document.get(key, [])
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):

@@ -1,0 +1,224 @@
+r"""Task LoopPeg: a loop that hangs from the hand is slipped over a peg and kept there.
+
+The peg is horizontal, its tip in front of the loop and off its rim, at a place that is drawn for every episode. So the hand has
+to go sideways or down first, and then forward; where it comes too early the loop runs against the tip and bends. Inside means:
+seen along the peg's axis, the loop winds around it once,
+
+.. math:: \tfrac{1}{2 \pi} \sum_i \angle(r_i, r_{i+1}) = \pm 1
+
+with r_i from the axis to its joints, and all of these are beyond the tip by at least `depth`.
+
+Observation ("sensors"): the arm's angles from the start, their speeds, the torques of the last control, and where the tip is
+from the middle of a loop that does not swing, by the arm's angles: aside, down, ahead. "state" gives the loop's angles and
+speeds too.
+
+Legend: B batch, k joints of the loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..core.errors import OptionError
+from ..core.parameters import Parameters
+from ..core.simulator import Array, check_number
+from ..core.task import BaseTask, BoolArray, Entry, Start
+from ..mechanics.structure import rotation
+from .model import ARM, CLAMP, CONSTANTS, LoopModel
+from .tasks import INCREMENT, OBS_MODES, motion_entries, rest_under, tree_constants
+
+OFF = ("off.aside", "off.down", "off.ahead")
+"""Tip from the middle of the loop, along the peg's x, y and -z at its nominal pose [m]."""
+CONTEXT = (*(f"torque.{name}" for name in ARM), *CLAMP, *OFF, "distance", "around", "depth", "held", "done")
+TORQUE, PEG, OFFSET = slice(0, 7), slice(7, 13), slice(13, 16)
+DISTANCE, AROUND, DEPTH, HELD, DONE = range(16, 21)
+
+
+@dataclass(frozen=True)
+class PegPlaces:
+    """Where pegs are: off the rim of the loop, aside or below. A `core.parameters.ParameterDistribution`."""
+
+    heading: float = 0.75 * np.pi
+    """Of the horizontal line in the loop's plane, about z; by the mount of Baxter's left arm [rad]."""
+    rim: float = 0.355
+    """Radius of the loop [m]."""
+    outside: tuple[float, float] = (0.01, 0.05)
+    """Least and largest distance from the rim [m]."""
+    angle: tuple[float, float] = (0.35 * np.pi, 0.6 * np.pi)
+    """From straight below, to either side [rad]."""
+
+    def sample(self, rng: np.random.Generator, nominal: Parameters) -> dict[str, float]:
+        """Shifts of the tip from the loop's middle [m]."""
+        reach = self.rim + rng.uniform(*self.outside)
+        turn = rng.choice([-1.0, 1.0]) * rng.uniform(*self.angle)
+        aside, down = reach * np.sin(turn), reach * np.cos(turn)
+        return {"clamp_x": aside * np.cos(self.heading), "clamp_y": aside * np.sin(self.heading), "clamp_z": -down}
+
+
+@dataclass(frozen=True, eq=False)
+class LoopPeg(BaseTask):
+    """Slip the loop over the peg: reward = -distance of its middle from its place on the peg [m] + bonus - control.
+
+    The episode ends when it has been kept there.
+    """
+
+    model: LoopModel
+    control_period: float = 0.05
+    """[s]"""
+    obs_mode: str = "sensors"
+    """"sensors" or "state"."""
+    depth: float = 0.01
+    """How far all joints of the loop must be beyond the tip [m]."""
+    hold_time: float = 0.5
+    """How long it is to be kept [s]."""
+    control_weight: float = 0.01
+    """Weight of the mean squared action."""
+    bonus: float = 5.0
+    """Reward for a loop that was kept."""
+    goal_depth: float = 0.05
+    """Where the reward wants the middle of the loop, beyond the tip [m]."""
+
+    action_names = ARM
+    context_names = CONTEXT
+    success_definition = "The loop has been around the peg, beyond its tip by `depth`, for `hold_time`."
+
+    def __post_init__(self) -> None:
+        if self.obs_mode not in OBS_MODES:
+            raise OptionError(f"obs_mode is {self.obs_mode!r}, allowed are {', '.join(OBS_MODES)}")
+        if not self.model.hanging:
+            raise OptionError("model has a clamped loop; LoopPeg needs one with hanging = true")
+        for name in ("depth", "control_weight", "bonus", "goal_depth"):
+            check_number(name, getattr(self, name), low=0.0)
+        check_number("hold_time", self.hold_time, positive=True)
+
+    @cached_property
+    def entries(self) -> tuple[Entry, ...]:
+        """See the module docstring."""
+        torques = [Entry(f"torque.{name}", "N m", -200.0, 200.0, 5.0) for name in ARM]
+        return (*motion_entries(self.model, self.obs_mode), *torques, *(Entry(name, "m", -4.0, 4.0, 0.1) for name in OFF))
+
+    @cached_property
+    def disturbance_scale(self) -> Array:
+        """A kick of unit size is 1 rad/s in every joint of the arm."""
+        kick = np.zeros(2 * self.model.n)
+        kick[self.model.n : self.model.n + len(ARM)] = 1.0
+        return kick
+
+    def reset(self, start: Start) -> tuple[Array, Array]:
+        """See `Task`: at rest without action."""
+        columns = tree_constants(self.model, start)
+        torques = self.scale_action(np.zeros((len(columns), len(ARM))))
+        rest = np.pad(rest_under(self.model, torques, columns)[0], ((0, 0), (0, self.model.n)))
+        state = rest if start.state is None else start.state
+        context = np.zeros((len(state), len(CONTEXT)))
+        context[:, TORQUE] = torques
+        context[:, PEG] = columns[:, [CONSTANTS.index(name) for name in CLAMP]]
+        return state, self._measured(context, state)
+
+    def scale_action(self, action: Array) -> Array:
+        """Torques (B, 7) [N m]: those that hold the start, and `INCREMENT` times the action."""
+        return self._hold + action * INCREMENT
+
+    @cached_property
+    def _hold(self) -> Array:
+        return self.model.hold
+
+    @cached_property
+    def _axes(self) -> Array:
+        """Aside, down, ahead of the loop that hangs at the start: the nominal peg's x, y, z, as columns (3, 3)."""
+        return rotation(self.model.clamp[3:])
+
+    def middle(self, arm: Array) -> Array:
+        """Middle of a loop that does not swing, at angles of the arm (B, 7), (B, 3) [m]."""
+        q = np.zeros((len(arm), self.model.n))
+        q[:, : len(ARM)] = arm
+        down = np.array([0.0, 0.0, 0.5 * self.model.height])
+        return self.model.mechanism.pose("H", q)[1] - down
+
+    def _measured(self, context: Array, state: Array) -> Array:
+        """With where the tip and the loop are. In place."""
+        off = context[:, PEG][:, :3] - self.middle(state[:, : len(ARM)])
+        context[:, OFFSET] = _turned(off, self._axes)
+        across, along = self._about(context, state)
+        context[:, AROUND] = _winding(across)
+        context[:, DEPTH] = along.min(axis=1)
+        aside, down, ahead = (_mean(part) for part in (across[..., 0], across[..., 1], along))
+        context[:, DISTANCE] = np.hypot(np.hypot(aside, down), ahead - self.goal_depth)
+        return context
+
+    def _about(self, context: Array, state: Array) -> tuple[Array, Array]:
+        """The loop's joints around the peg: across its axis (B, k, 2), and along it from the tip (B, k) [m]."""
+        nodes, half = self.model.nodes(state), self.model.links // 2
+        ring = np.concatenate([nodes[:, :half], nodes[:, half:][:, ::-1]], axis=1) - context[:, None, PEG][..., :3]
+        turns = np.array([rotation(rpy) for rpy in context[:, PEG][:, 3:]])
+        found = _turned(ring, turns[:, None])
+        return found[..., :2], found[..., 2]
+
+    def remember(self, context: Array, action: Array) -> Array:
+        """With the torques of this control."""
+        context = context.copy()
+        context[:, TORQUE] = self.scale_action(action)
+        return context
+
+    def update(self, context: Array, state: Array) -> Array:
+        """Where the loop is, how long it has been around the peg, and whether that was long enough."""
+        context = self._measured(context.copy(), state)
+        inside = (context[:, AROUND] == 1.0) & (context[:, DEPTH] >= self.depth)
+        context[:, HELD] = np.where(inside, context[:, HELD] + self.control_period, 0.0)
+        context[:, DONE] = np.maximum(context[:, DONE], context[:, HELD] >= self.hold_time - 1e-9)
+        return context
+
+    def observe(self, state: Array, context: Array) -> Array:
+        """See `entries`; torques from those that hold the start."""
+        n, arm = self.model.n, state[:, : len(ARM)] - np.array(self.model.start)
+        rest = state[:, len(ARM) :] if self.obs_mode == "state" else state[:, n : n + len(ARM)]
+        return np.concatenate([arm, rest, context[:, TORQUE] - self._hold, context[:, OFFSET]], axis=1)
+
+    def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
+        """Terms "distance", "kept", "control"; see the class."""
+        return {
+            "distance": -after[:, DISTANCE],
+            "kept": self.bonus * (after[:, DONE] - before[:, DONE]),
+            "control": -self.control_weight / len(ARM) * (action * action).sum(axis=1),
+        }
+
+    def terminated(self, state: Array, context: Array) -> BoolArray:
+        """When the loop has been kept."""
+        return np.asarray(context[:, DONE] > 0)
+
+    def success(self, state: Array, context: Array) -> BoolArray:
+        """See `success_definition`."""
+        return np.asarray(context[:, DONE] > 0)
+
+    def measure(self, state: Array, context: Array) -> dict[str, Array]:
+        """Distance of the loop's middle from where it is wanted [m], whether it is around the axis, and its depth [m]."""
+        return {name: context[:, i].copy() for name, i in (("distance", DISTANCE), ("around", AROUND), ("depth", DEPTH))}
+
+    def draw_hints(self, context: Array) -> dict[str, Array]:
+        """Where the middle of the loop should be, and the peg."""
+        turn, tip = rotation(context[PEG][3:].tolist()), context[PEG][:3]
+        return {"goal": tip + self.goal_depth * turn[:, 2]}
+
+
+def _turned(vectors: Array, R: Array) -> Array:
+    """R' v of vectors (..., 3) and rotations (..., 3, 3), elementwise: alike for any number of rows."""
+    return vectors[..., :1] * R[..., 0, :] + vectors[..., 1:2] * R[..., 1, :] + vectors[..., 2:] * R[..., 2, :]
+
+
+def _mean(values: Array) -> Array:
+    """Of every row (B, k), added in order: alike for any number of rows."""
+    total = values[:, 0]
+    for column in values.T[1:]:
+        total = total + column
+    return np.asarray(total / values.shape[1])
+
+
+def _winding(points: Array) -> Array:
+    """How often closed polygons (B, k, 2) wind around the origin, without sign (B,)."""
+    after = np.roll(points, -1, axis=1)
+    sine = points[..., 0] * after[..., 1] - points[..., 1] * after[..., 0]
+    cosine = (points * after).sum(axis=2)
+    return np.abs(np.rint(np.arctan2(sine, cosine).sum(axis=1) / (2.0 * np.pi)))

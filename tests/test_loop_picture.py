@@ -1,0 +1,32 @@
+"""The loop's picture: the force on the clamp is what holds the loop there."""
+
+import gymnasium as gym
+import numpy as np
+
+from softgym_envs.loop.build import held
+from softgym_envs.loop.model import LoopModel
+from softgym_envs.loop.parameters import LoopParameters
+from softgym_envs.loop.picture import clamp_force, loop_scene
+from softgym_envs.rendering.colors import FORCE
+
+
+def test_the_force_on_the_clamp_is_that_of_statics():
+    """At rest the loop's weight is carried by hand and clamp: the multipliers of the rest are the forces."""
+    model = held(LoopModel())
+    found = model.mechanism.rest(model.rest_state()[None, : model.n], model.hold[None], model.defaults)
+    statics = found.multipliers[0, :3] + found.multipliers[0, 6:9]
+    np.testing.assert_allclose(clamp_force(model, model.rest_state(), LoopParameters()), statics, rtol=1e-4, atol=1e-4)
+    lifted, _ = model.relax(np.array([model.start]) + np.array([0.0, -0.05, 0.0, 0.0, 0.0, 0.0, 0.0]), model.defaults[None])
+    pulled = clamp_force(model, np.pad(lifted[0], (0, model.n)), LoopParameters())
+    assert pulled[2] > statics[2] + 0.5  # who lifts the hand pulls the clamp up
+
+
+def test_scenes_show_force_goal_and_peg():
+    model = held(LoopModel())
+    lifted, _ = model.relax(np.array([model.start]) + np.array([0.1, -0.05, 0.0, 0.0, 0.0, 0.0, 0.0]), model.defaults[None])
+    state = np.pad(lifted[0], (0, model.n))
+    parts = loop_scene(model, state, LoopParameters(), goal=np.array([0.5, 0.5, 0.0])).primitives
+    assert any(getattr(part, "color", None) == FORCE for part in parts)
+    env = gym.make("softgym_envs:LoopPeg-v0", render_mode="rgb_array")
+    env.reset(seed=0)
+    assert env.render().std() > 5.0
