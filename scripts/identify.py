@@ -89,8 +89,6 @@ class Args:
     """Number of starts within the bounds; contact needs more than one, as friction 0 is a local minimum."""
     seed: int | None = None
     """Seed of random starts and minibatches."""
-    latency: float | None = None
-    """Longest latency of commands that is looked for [s]; none: as the stage says."""
     cost_tolerance: float | None = None
     """A fit ends when a step lowers its cost by a smaller share; 1e-6 is enough where initial states are unknown, too."""
     max_iterations: int | None = None
@@ -154,10 +152,10 @@ def stage_of(args: Args, recipe: Recipe) -> Stage:
         options["levenberg"] = {**options.get("levenberg", {}), "cost_tolerance": args.cost_tolerance}
     options = limited(args, method, options)
     kept = {name: value for name, value in stage.simulator.items() if name not in options_from_text(args.option)}
+    free_motion = stage.free_motion or args.free_motion
     return replace(
-        stage, method=method.name, options=options, free=args.free or stage.free, simulator=kept,
-        free_motion=stage.free_motion or args.free_motion, latency=stage.latency if args.latency is None else args.latency,
-    )  # fmt: skip
+        stage, method=method.name, options=options, free=args.free or stage.free, simulator=kept, free_motion=free_motion
+    )
 
 
 def limited(args: Args, method: Method, options: dict[str, Any]) -> dict[str, Any]:

@@ -112,8 +112,6 @@ class Stage:
     """The recordings are throws or releases: controls may be constant."""
     window: float | None = None
     """[s] Only so much of the beginning of every recording is used; None: all."""
-    latency: float = 0.0
-    """[s] Longest latency of commands that is looked for; 0: none."""
     noise: Mapping[str, float] = field(default_factory=dict)
     """Pattern of column names -> standard deviation [SI], the first that fits; none: estimated."""
 

@@ -61,8 +61,6 @@ class FitProblem:
     """Estimate the state at the start of every segment too; None: yes where it is not fully measured."""
     free_motion: bool = False
     """The recordings are throws or releases: controls may be constant."""
-    delay: float = 0.0
-    """[s] Commands act so much later than they were recorded."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, DataSplit):
@@ -182,8 +180,7 @@ class FitProblem:
 
     def controls(self, trajectory: Trajectory) -> Array:
         """Controls in the simulator's order, (T, nu)."""
-        order = [trajectory.control_names.index(name) for name in self.simulator.control_names]
-        return delayed(trajectory.controls[:, order], self.delay / trajectory.period)
+        return trajectory.controls[:, [trajectory.control_names.index(name) for name in self.simulator.control_names]]
 
     def observe(self, states: Array) -> Array:
         """The fitted columns of states, (..., nx) -> (..., ny)."""
@@ -249,7 +246,6 @@ class FitProblem:
         noise = sorted((self.noise or {}).items())
         described = [type(self.simulator).__name__, self.spec, _plain_fields(self.simulator), self.constants, self.free]
         described += [self.column_names, noise, sorted(self.prior.items()), self.estimates_initial]
-        described += [self.delay] if self.delay else []
         digest.update(repr(described).encode())
         return digest.hexdigest()
 
@@ -260,19 +256,6 @@ class FitProblem:
         if unknown:
             raise OptionError(f"unknown field {unknown[0]!r} of FitProblem; it has {', '.join(allowed)}")
         return replace(self, **changes)
-
-
-def delayed(controls: Array, rows: float) -> Array:
-    """Controls (T, nu) so many rows later; parts of a row are mixed, and before the first row its controls hold.
-
-    >>> delayed(np.array([[0.0], [1.0], [2.0]]), 0.25)[:, 0].tolist()
-    [0.0, 0.75, 1.75]
-    """
-    if rows == 0:
-        return controls
-    whole = int(np.floor(rows))
-    shifted = [controls[np.maximum(np.arange(len(controls)) - late, 0)] for late in (whole, whole + 1)]
-    return np.asarray((1.0 - rows + whole) * shifted[0] + (rows - whole) * shifted[1])
 
 
 def _plain_fields(simulator: Simulator) -> list[tuple[str, str]]:

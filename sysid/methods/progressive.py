@@ -25,7 +25,6 @@ from ..judgement.result import FitResult
 from ..judgement.uncertainty import JointParameters, PosteriorParameters
 from ..report.files import load_distribution, save
 from .guard import better_start, compare, kept_back
-from .latency import Latency, find_latency
 from .table import method_of
 
 CHECKPOINT, FIT = "checkpoint.json", "fit.toml"
@@ -229,17 +228,12 @@ def fit_stage(
         DataError: The recordings do not suit the method.
     """
     method = method_of(stage.method)
-    latency = Latency(0.0, 1.0)
-    if stage.latency > 0:
-        latency = find_latency(problem, stage.latency, int(stage.options.get("segment_steps", 100)))
-        problem = problem.replace(delay=latency.delay)
     where: dict[str, Any] = {}
     if folder is not None and method.leaves_checkpoint:
         where = {"checkpoint": folder / CHECKPOINT, "resume": resume}
     if method.takes("progress"):
         where["progress"] = progress
-    found = method.fit(problem, method.settings({**stage.options, **where}), recipe)
-    return found.with_verdict("note", latency.text()) if latency.delay else found
+    return method.fit(problem, method.settings({**stage.options, **where}), recipe)
 
 
 def _solved(
