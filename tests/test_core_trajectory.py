@@ -273,7 +273,7 @@ def test_files_that_are_no_hdf5(tmp_path):
     whole = make().save_hdf5(tmp_path / "run.h5").read_bytes()
     for content in (b"", b"hello", whole[: len(whole) // 2]):
         (tmp_path / "half.h5").write_bytes(content)
-        with raises(FileFormatError, "is no HDF5 file of trajectories, or it is damaged"):
+        with raises(FileFormatError, "is no HDF5 file of trajectories, or it is damaged" if content else "is empty"):
             Trajectory.load(tmp_path / "half.h5")
     TrajectorySet((make(), make(1))).save(tmp_path / "two.h5")
     with raises(FileFormatError, "holds 2 trajectories, expected 1"):
