@@ -29,6 +29,7 @@ from softgym_envs.core.trajectory import Trajectory
 from softgym_envs.core.units import SI_UNITS
 from softgym_envs.loop.dynamics import LoopSimulator
 from softgym_envs.loop.model import LoopModel
+from softgym_envs.loop.rod import LoopRod
 from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
 from softgym_envs.rigid.model import BlockModel, ParticleModel
 from softgym_envs.rigid.mujoco import BlockTwin
@@ -421,7 +422,7 @@ def test_bad_input_is_named(setup: Setup) -> None:
 
 
 def test_no_simulator_of_the_package_is_left_out() -> None:
-    """But for the one whose world is in a user's MJCF: test_tutorial.py."""
+    """But for a user's MJCF (test_tutorial.py), and a truth that is on no list (test_loop_truths.py)."""
     modules = [importlib.import_module(info.name) for info in pkgutil.walk_packages(softgym_envs.__path__, "softgym_envs.")]
     found = {
         kind
@@ -429,4 +430,4 @@ def test_no_simulator_of_the_package_is_left_out() -> None:
         for name, kind in vars(module).items()
         if inspect.isclass(kind) and issubclass(kind, BaseSimulator) and not inspect.isabstract(kind) and name[0] != "_"
     }
-    assert found - {type(make()) for _, make in SIMULATORS.values()} <= {MjcfTruth}
+    assert found - {type(make()) for _, make in SIMULATORS.values()} <= {MjcfTruth, LoopRod}

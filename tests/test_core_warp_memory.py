@@ -43,7 +43,7 @@ def test_arrays_have_a_row_each_and_views_look_at_the_state_and_its_gradient():
     memory = MEMORY.allocate(4, state, differentiable=True)
     assert memory.counts.shape == (4, 3) and memory.squares.requires_grad and not memory.counts.requires_grad
     assert memory.inner.numbers.shape == (4, 5) and not memory.inner.numbers.requires_grad
-    assert MEMORY.row_bytes == 3 * 4 + 8
+    assert MEMORY.row_bytes == 3 * 4 + 8 + 5 * wp.types.type_size_in_bytes(Inner.vars["numbers"].type.dtype)
     state.fill_(2.0)
     state.grad.fill_(3.0)
     for view, value in ((memory.pairs, 2.0), (memory.pairs.grad, 3.0)):

@@ -165,7 +165,7 @@ class RoomCase:
             "truth": {"backend": self.backend, **self.truth_options, **scenario.truth_constants},
             "engine": {**scenario.options, **({} if scenario.dt is None else {"dt": scenario.dt})},
             "guess": dict(self.recipe.guess),
-            "stages": {s.name: {"method": s.method, **s.options} for s in self.recipe.stages},
+            "stages": {s.name: {"method": s.method, **_told(s.options)} for s in self.recipe.stages},
         }
 
     @property
@@ -311,3 +311,8 @@ def merged(options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
         inner = found.get(name)
         found[name] = merged(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
     return found
+
+
+def _told(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as they are written down: functions by their names."""
+    return {name: value.__qualname__ if callable(value) else value for name, value in options.items()}

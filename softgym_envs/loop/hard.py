@@ -19,7 +19,7 @@ from .parameters import LoopParameters
 
 LADDER = Ladder(
     (
-        *transmission((0.0, 0.005, 0.01), (0.0, 0.0, 0.0)),
+        *transmission((0.0, 0.0, 0.0), (0.0, 0.0, 0.0)),  # from 5 ms on, the gains that hold the arm on its path shake it
         Effect("friction", "N m", (0.02, 0.1, 0.3), "dry friction of every joint of the arm, up to"),
         Effect("arm_damping", "-", (0.05, 0.3, 0.5), "logarithm of a factor of the arm's damping, plus or minus"),
         Effect("loop_damping", "-", (0.05, 0.3, 0.5), "logarithm of a factor of the loop's damping, plus or minus"),

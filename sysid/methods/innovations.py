@@ -107,6 +107,11 @@ class Followed:
     starts = np.zeros((1, 0))
 
     @property
+    def horizon(self) -> int:
+        """T."""
+        return int(self.values.shape[1])
+
+    @property
     def present(self) -> NDArray[np.bool_]:
         """All is there."""
         return np.ones(self.values.shape, dtype=np.bool_)
