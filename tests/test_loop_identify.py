@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 from softgym_envs.core.errors import OptionError
+from softgym_envs.loop.arm_task import INCREMENT
 from softgym_envs.loop.build import held
 from softgym_envs.loop.controllers import excite
 from softgym_envs.loop.estimate import COLUMNS, Estimator
 from softgym_envs.loop.identify import OFFSET, PSI, THETA
 from softgym_envs.loop.model import LoopModel
-from softgym_envs.loop.tasks import INCREMENT
 
 ID = "softgym_envs:LoopIdentify-v0"
 

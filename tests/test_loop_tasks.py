@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from softgym_envs.core.errors import OptionError
-from softgym_envs.loop.tasks import INCREMENT
+from softgym_envs.loop.arm_task import INCREMENT
 
 ID, BEND = "softgym_envs:LoopReach-v0", "softgym_envs:LoopBend-v0"
 ROWS = 6

@@ -132,7 +132,7 @@ def test_steps_solve_the_equations_as_casadi_writes_them(split):
     assert motion.status[0] == 0
     for k in range(5):
         g = equations(motion.path[0, k], motion.applied[0, k], values, motion.path[0, k + 1], motion.multipliers[0, k])
-        assert np.abs(np.array(g)).max() < 1e-9  # Newton's 1e-12 rad times inertia over dt
+        assert np.abs(np.array(g)).max() < 1e-10
 
 
 def test_step_map_of_a_damped_loop_at_rest_has_no_eigenvalue_outside_the_unit_circle():

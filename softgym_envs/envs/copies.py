@@ -39,6 +39,30 @@ def thaw(env: Any, state: Mapping[str, Any]) -> None:
     env._np_random, env._np_random_seed = state["generator"], state["seed"]
 
 
+class Copied:
+    """An environment that can be copied, and whose spec JSON can hold: a mixin, before Gymnasium's own class."""
+
+    built: dict[str, Any]
+    """Arguments that it was made with."""
+    _spec: EnvSpec | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return frozen(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state["built"])  # type: ignore[misc]
+        thaw(self, state)
+
+    @property
+    def spec(self) -> EnvSpec | None:
+        """How Gymnasium made it, in a form that `EnvSpec.to_json` can write."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:
+        self._spec = plain_spec(spec)
+
+
 def plain_spec(spec: EnvSpec | None) -> EnvSpec | None:
     """The spec with keywords that JSON can hold: constants as {name: value}, paths as text, arrays as lists."""
     if spec is None:

@@ -7,14 +7,13 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
-from gymnasium.envs.registration import EnvSpec
 from numpy.typing import NDArray
 
 from ..core.errors import OptionError, ShapeError
 from ..core.simulator import Simulator, as_numbers
 from ..core.task import Task
 from ..rooms import room as load_room
-from .copies import frozen, plain_spec, thaw
+from .copies import Copied
 from .episodes import Episodes, Observation, Outcome, make_episodes
 
 Array = NDArray[np.float64]
@@ -23,7 +22,7 @@ _FIRST_ROW = np.zeros(1, dtype=np.intp)
 RENDER_MODES = ("human", "rgb_array")
 
 
-class SoftgymEnv(gym.Env[Observation, NDArray[np.float32]]):
+class SoftgymEnv(Copied, gym.Env[Observation, NDArray[np.float32]]):
     """One robot with one task; see `envs.registry` for the ids and `gym.make`.
 
     Actions are in [-1, 1] (clipped), one per motor; observations are float32, entry by entry in `task.entries`. `info` is
@@ -48,10 +47,9 @@ class SoftgymEnv(gym.Env[Observation, NDArray[np.float32]]):
     """
 
     metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 10}  # noqa: RUF012  (Gymnasium's)
-    _spec: EnvSpec | None = None
 
     def __init__(self, room: str, task: str, *, render_mode: str | None = None, **keywords: Any) -> None:
-        self.built: dict[str, Any] = {"room": room, "task": task, "render_mode": render_mode, **keywords}
+        self.built = {"room": room, "task": task, "render_mode": render_mode, **keywords}
         self.episodes = make_episodes(load_room(room), task, [self.np_random], keywords)
         self.render_mode = checked_render_mode(render_mode)
         self.metadata = metadata(self.episodes)
@@ -132,22 +130,6 @@ class SoftgymEnv(gym.Env[Observation, NDArray[np.float32]]):
         """
         self.episodes.rngs[0] = self.np_random
         self.episodes.restore(saved)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return frozen(self)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state["built"])  # type: ignore[misc]
-        thaw(self, state)
-
-    @property
-    def spec(self) -> EnvSpec | None:  # type: ignore[override]
-        """How Gymnasium made it, in a form that `EnvSpec.to_json` can write."""
-        return self._spec
-
-    @spec.setter
-    def spec(self, spec: EnvSpec | None) -> None:
-        self._spec = plain_spec(spec)
 
     def render(self) -> Any:
         """The picture (height, width, 3) in "rgb_array"; None, and a window, in "human"."""

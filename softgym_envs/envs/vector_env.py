@@ -7,7 +7,6 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
@@ -17,7 +16,7 @@ from ..core.errors import OptionError
 from ..core.simulator import Simulator, check_array
 from ..core.task import BoolArray, Task
 from ..rooms import room as load_room
-from .copies import frozen, plain_spec, thaw
+from .copies import Copied
 from .env import (
     checked_render_mode,
     draw_row,
@@ -36,7 +35,7 @@ Step = tuple[Observation, Array, BoolArray, BoolArray, dict[str, Any]]
 AUTORESET_MODES = {mode.name.lower(): mode for mode in AutoresetMode}
 
 
-class SoftgymVectorEnv(gym.vector.VectorEnv[Observation, NDArray[np.float32], Array]):
+class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.float32], Array]):
     """B robots with one task. Row i of `reset(seed=s)` equals `SoftgymEnv.reset(seed=s + i)`, and so does its future.
 
     >>> import gymnasium as gym
@@ -63,7 +62,6 @@ class SoftgymVectorEnv(gym.vector.VectorEnv[Observation, NDArray[np.float32], Ar
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012  (Gymnasium's)
-    _spec: EnvSpec | None = None
 
     def __init__(
         self,
@@ -86,7 +84,7 @@ class SoftgymVectorEnv(gym.vector.VectorEnv[Observation, NDArray[np.float32], Ar
         if render_mode == "human":
             raise OptionError("render_mode is 'human', a vector environment allows None and 'rgb_array'")
         own = {"num_envs": num_envs, "max_episode_steps": max_episode_steps, "autoreset_mode": mode, "render_mode": render_mode}
-        self.built: dict[str, Any] = {"room": room, "task": task, **own, **keywords}
+        self.built = {"room": room, "task": task, **own, **keywords}
         self.num_envs = int(num_envs)
         self.max_episode_steps = max_episode_steps
         self.render_mode = checked_render_mode(render_mode)
@@ -239,22 +237,6 @@ class SoftgymVectorEnv(gym.vector.VectorEnv[Observation, NDArray[np.float32], Ar
         done = check_array("saved 'done'", saved.get("done", self._done * 0.0), self._done.shape)
         self.episodes.restore(saved)
         self._done = done.astype(np.bool_)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return frozen(self)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state["built"])  # type: ignore[misc]
-        thaw(self, state)
-
-    @property
-    def spec(self) -> EnvSpec | None:  # type: ignore[override]
-        """How Gymnasium made it, in a form that `EnvSpec.to_json` can write."""
-        return self._spec
-
-    @spec.setter
-    def spec(self, spec: EnvSpec | None) -> None:
-        self._spec = plain_spec(spec)
 
     def render(self) -> tuple[NDArray[np.uint8], ...] | None:
         """One picture (height, width, 3) per row, if the render mode is "rgb_array"."""

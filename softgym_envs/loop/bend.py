@@ -17,11 +17,10 @@ from functools import cached_property
 
 import numpy as np
 
-from ..core.errors import OptionError
 from ..core.simulator import Array, Status, check_number
-from ..core.task import BaseTask, BoolArray, Entry, Start
-from .model import ARM, LoopModel
-from .tasks import INCREMENT, OBS_MODES, motion_entries, rest_under, tree_constants
+from ..core.task import BoolArray, Entry, Start
+from .arm_task import INCREMENT, ArmTask, motion_entries, rest_under, tree_constants
+from .model import ARM
 
 AMPLITUDE = np.array([0.06, 0.07, 0.07, 0.25])
 """Largest stretch, bend along x, along y [m], and twist about z [rad], in the world's axes."""
@@ -40,17 +39,12 @@ BUDGET = 0.8
 
 
 @dataclass(frozen=True, eq=False)
-class LoopBend(BaseTask):
+class LoopBend(ArmTask):
     """Follow a profile with the hand: reward = -error [m] + bonus at the end, if it was followed, - control.
 
     The error is the hand's distance plus `LEVER` times its angle from the profile. The episode ends with the profile.
     """
 
-    model: LoopModel
-    control_period: float = 0.05
-    """[s]"""
-    obs_mode: str = "sensors"
-    """"sensors" or "state"."""
     duration: float = 8.0
     """Length of the profile [s]."""
     periods: tuple[float, float] = (3.0, 5.0)
@@ -64,13 +58,11 @@ class LoopBend(BaseTask):
     bonus: float = 5.0
     """Reward for a profile that was followed."""
 
-    action_names = ARM
     context_names = CONTEXT
     success_definition = "The mean error over the whole profile is at most `tolerance`."
 
     def __post_init__(self) -> None:
-        if self.obs_mode not in OBS_MODES:
-            raise OptionError(f"obs_mode is {self.obs_mode!r}, allowed are {', '.join(OBS_MODES)}")
+        super().__post_init__()
         for name in ("duration", "tolerance"):
             check_number(name, getattr(self, name), positive=True)
         check_number("period", self.periods[0], low=0.5, high=self.periods[1], unit="s")
@@ -81,13 +73,6 @@ class LoopBend(BaseTask):
     def entries(self) -> tuple[Entry, ...]:
         """See the module docstring."""
         return (*motion_entries(self.model, self.obs_mode), *(Entry(name, unit, -4.0, 4.0, 0.1) for name, unit in SEEN))
-
-    @cached_property
-    def disturbance_scale(self) -> Array:
-        """A kick of unit size is 1 rad/s in every joint of the arm."""
-        kick = np.zeros(2 * self.model.n)
-        kick[self.model.n : self.model.n + len(ARM)] = 1.0
-        return kick
 
     # --- The profile --------------------------------------------------------------------------------------------------
 
@@ -152,16 +137,8 @@ class LoopBend(BaseTask):
         q = self.model.rest_state()[None, : self.model.n].copy()
         q[0, : len(ARM)] += self._directions @ amount
         found = self.model.mechanism.rest(q, constants=columns[None], held=ARM)
-        needed = np.abs((found.needed[0, : len(ARM)] - self._hold) / INCREMENT).max()
+        needed = np.abs((found.needed[0, : len(ARM)] - self.hold) / INCREMENT).max()
         return float(needed) if found.status[0] == Status.OK else np.inf
-
-    def scale_action(self, action: Array) -> Array:
-        """Torques (B, 7) [N m]: those that hold the start, and `INCREMENT` times the action."""
-        return self._hold + action * INCREMENT
-
-    @cached_property
-    def _hold(self) -> Array:
-        return self.model.hold
 
     def _measured(self, context: Array, state: Array) -> Array:
         """With the error and what is seen. In place."""
@@ -183,9 +160,7 @@ class LoopBend(BaseTask):
 
     def observe(self, state: Array, context: Array) -> Array:
         """See `entries`."""
-        n, arm = self.model.n, state[:, : len(ARM)] - np.array(self.model.start)
-        rest = state[:, len(ARM) :] if self.obs_mode == "state" else state[:, n : n + len(ARM)]
-        return np.concatenate([arm, rest, context[:, OFF:]], axis=1)
+        return np.concatenate([*self.motion(state), context[:, OFF:]], axis=1)
 
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
         """Terms "error", "kept", "control"; see the class."""

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ..core.simulator import Array
+from .arm_task import INCREMENT
 from .model import ARM
 from .peg import OFFSET
-from .tasks import INCREMENT
 
 Policy = Callable[[Array], Array]
 

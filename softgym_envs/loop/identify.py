@@ -21,13 +21,12 @@ from functools import cached_property
 
 import numpy as np
 
-from ..core.errors import OptionError
 from ..core.parameters import UniformParameters
 from ..core.simulator import Array, check_number
-from ..core.task import BaseTask, BoolArray, Entry, Start
+from ..core.task import BoolArray, Entry, Start
+from .arm_task import ArmTask, motion_entries, rest_under, tree_constants
 from .estimate import OFFSETS, STIFFNESS, Belief, Estimator
-from .model import ARM, LoopModel
-from .tasks import INCREMENT, OBS_MODES, motion_entries, rest_under, tree_constants
+from .model import ARM
 
 THETA, PSI = (1.0, 8.0), (0.3, 3.0)
 """[N m/rad] Least and largest stiffness about both axes."""
@@ -42,17 +41,14 @@ SEEN = ("log_theta", "log_psi", "deviation_theta", "deviation_psi", "left")
 
 
 @dataclass(frozen=True, eq=False)
-class LoopIdentify(BaseTask):
+class LoopIdentify(ArmTask):
     """Learn both stiffnesses by moving: reward = information gained [nat] + bonus at the end, if they are known, - control.
 
     The episode ends when its time is over. See `loop.identify` for the definition, `loop.estimate` for the estimate.
     """
 
-    model: LoopModel
     control_period: float = 0.02
     """[s]"""
-    obs_mode: str = "sensors"
-    """"sensors" or "state"."""
     duration: float = 4.0
     """Length of an episode [s]."""
     angle_noise: float = 0.008
@@ -64,12 +60,10 @@ class LoopIdentify(BaseTask):
     bonus: float = 5.0
     """Reward for a good estimate."""
 
-    action_names = ARM
     success_definition = "At the end, the estimates of both stiffnesses are within `tolerance` of the truth."
 
     def __post_init__(self) -> None:
-        if self.obs_mode not in OBS_MODES:
-            raise OptionError(f"obs_mode is {self.obs_mode!r}, allowed are {', '.join(OBS_MODES)}")
+        super().__post_init__()
         for name in ("duration", "angle_noise", "tolerance"):
             check_number(name, getattr(self, name), positive=True)
         for name in ("control_weight", "bonus"):
@@ -101,13 +95,6 @@ class LoopIdentify(BaseTask):
         true = motion_entries(self.model, "state") if self.obs_mode == "state" else []
         return (*angles, *torques, *seen, *true)
 
-    @cached_property
-    def disturbance_scale(self) -> Array:
-        """A kick of unit size is 1 rad/s in every joint of the arm."""
-        kick = np.zeros(2 * self.model.n)
-        kick[self.model.n : self.model.n + len(ARM)] = 1.0
-        return kick
-
     def reset(self, start: Start) -> tuple[Array, Array]:
         """See `Task`: at rest without action."""
         columns, rows = tree_constants(self.model, start), len(start.rngs)
@@ -124,14 +111,6 @@ class LoopIdentify(BaseTask):
     def _noise(self) -> slice:
         """Of the context."""
         return slice(BELIEF + self.estimator.size, None)
-
-    def scale_action(self, action: Array) -> Array:
-        """Torques (B, 7) [N m]: those that hold the start, and `INCREMENT` times the action."""
-        return self._hold + action * INCREMENT
-
-    @cached_property
-    def _hold(self) -> Array:
-        return self.model.hold
 
     def _measured(self, context: Array, state: Array) -> Array:
         """With the angles measured now, and what they say. In place."""
@@ -175,7 +154,7 @@ class LoopIdentify(BaseTask):
         left = self.duration - context[:, TIME, None]
         parts = [off, torque, belief.theta[:, :2], belief.deviation, left]
         if self.obs_mode == "state":
-            parts += [state[:, : len(ARM)] - np.array(model.start), state[:, len(ARM) :]]
+            parts += self.motion(state)
         return np.concatenate(parts, axis=1)
 
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:

@@ -25,10 +25,10 @@ import numpy as np
 from ..core.errors import OptionError
 from ..core.parameters import Parameters
 from ..core.simulator import Array, check_number
-from ..core.task import BaseTask, BoolArray, Entry, Start
+from ..core.task import BoolArray, Entry, Start
 from ..mechanics.structure import rotation
-from .model import ARM, CLAMP, CONSTANTS, LoopModel
-from .tasks import INCREMENT, OBS_MODES, motion_entries, rest_under, tree_constants
+from .arm_task import ArmTask, motion_entries, rest_under, tree_constants
+from .model import ARM, CLAMP, CONSTANTS
 
 OFF = ("off.aside", "off.down", "off.ahead")
 """Tip from the middle of the loop, along the peg's x, y and -z at its nominal pose [m]."""
@@ -59,17 +59,12 @@ class PegPlaces:
 
 
 @dataclass(frozen=True, eq=False)
-class LoopPeg(BaseTask):
+class LoopPeg(ArmTask):
     """Slip the loop over the peg: reward = -distance of its middle from its place on the peg [m] + bonus - control.
 
     The episode ends when it has been kept there.
     """
 
-    model: LoopModel
-    control_period: float = 0.05
-    """[s]"""
-    obs_mode: str = "sensors"
-    """"sensors" or "state"."""
     depth: float = 0.01
     """How far all joints of the loop must be beyond the tip [m]."""
     hold_time: float = 0.5
@@ -81,13 +76,11 @@ class LoopPeg(BaseTask):
     goal_depth: float = 0.05
     """Where the reward wants the middle of the loop, beyond the tip [m]."""
 
-    action_names = ARM
     context_names = CONTEXT
     success_definition = "The loop has been around the peg, beyond its tip by `depth`, for `hold_time`."
 
     def __post_init__(self) -> None:
-        if self.obs_mode not in OBS_MODES:
-            raise OptionError(f"obs_mode is {self.obs_mode!r}, allowed are {', '.join(OBS_MODES)}")
+        super().__post_init__()
         if not self.model.hanging:
             raise OptionError("model has a clamped loop; LoopPeg needs one with hanging = true")
         for name in ("depth", "control_weight", "bonus", "goal_depth"):
@@ -100,13 +93,6 @@ class LoopPeg(BaseTask):
         torques = [Entry(f"torque.{name}", "N m", -200.0, 200.0, 5.0) for name in ARM]
         return (*motion_entries(self.model, self.obs_mode), *torques, *(Entry(name, "m", -4.0, 4.0, 0.1) for name in OFF))
 
-    @cached_property
-    def disturbance_scale(self) -> Array:
-        """A kick of unit size is 1 rad/s in every joint of the arm."""
-        kick = np.zeros(2 * self.model.n)
-        kick[self.model.n : self.model.n + len(ARM)] = 1.0
-        return kick
-
     def reset(self, start: Start) -> tuple[Array, Array]:
         """See `Task`: at rest without action."""
         columns = tree_constants(self.model, start)
@@ -117,14 +103,6 @@ class LoopPeg(BaseTask):
         context[:, TORQUE] = torques
         context[:, PEG] = columns[:, [CONSTANTS.index(name) for name in CLAMP]]
         return state, self._measured(context, state)
-
-    def scale_action(self, action: Array) -> Array:
-        """Torques (B, 7) [N m]: those that hold the start, and `INCREMENT` times the action."""
-        return self._hold + action * INCREMENT
-
-    @cached_property
-    def _hold(self) -> Array:
-        return self.model.hold
 
     @cached_property
     def _axes(self) -> Array:
@@ -173,9 +151,7 @@ class LoopPeg(BaseTask):
 
     def observe(self, state: Array, context: Array) -> Array:
         """See `entries`; torques from those that hold the start."""
-        n, arm = self.model.n, state[:, : len(ARM)] - np.array(self.model.start)
-        rest = state[:, len(ARM) :] if self.obs_mode == "state" else state[:, n : n + len(ARM)]
-        return np.concatenate([arm, rest, context[:, TORQUE] - self._hold, context[:, OFFSET]], axis=1)
+        return np.concatenate([*self.motion(state), context[:, TORQUE] - self.hold, context[:, OFFSET]], axis=1)
 
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
         """Terms "distance", "kept", "control"; see the class."""

@@ -18,10 +18,11 @@ from ..core.parameters import Parameters
 from ..core.scenario import Scenario, Scene
 from ..core.simulator import Array, Simulator
 from ..core.task import Start
+from .arm_task import INCREMENT, rest_under
 from .bend import LEVER, PERIOD, TIME, LoopBend, rotation_vector
 from .build import held
 from .model import ARM, LoopModel
-from .tasks import INCREMENT, LoopReach, rest_under
+from .tasks import LoopReach
 
 DT = 0.002
 """[s]"""

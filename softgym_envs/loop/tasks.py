@@ -11,37 +11,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from ..core.errors import OptionError
-from ..core.simulator import Array, Status, check_number
-from ..core.task import BaseTask, BoolArray, Entry, Start
-from .model import ARM, LoopModel
-from .parameters import LoopParameters
+from ..core.simulator import Array, check_number
+from ..core.task import BoolArray, Entry, Start
+from .arm_task import ArmTask, motion_entries, rest_under, tree_constants
+from .model import ARM
 
-OBS_MODES = ("sensors", "state")
-INCREMENT = np.array([12.0, 12.0, 12.0, 12.0, 4.0, 4.0, 2.0])
-"""[N m] Torques beyond those that hold the start, at an action of 1; s1 has no more."""
 GOALS = ("point", "shape")
 TRIES = 12
 """Goals that are drawn at most until one is far enough."""
 
 
 @dataclass(frozen=True, eq=False)
-class LoopReach(BaseTask):
+class LoopReach(ArmTask):
     """Bring a point of the loop, or its whole shape, to a goal and hold it: reward = -distance [m] + bonus - control.
 
     A goal is the loop at rest under torques that are drawn, so a constant action reaches it. The episode ends when it has been
     held.
     """
 
-    model: LoopModel
-    control_period: float = 0.05
-    """[s]"""
-    obs_mode: str = "sensors"
-    """"sensors" or "state"."""
     goal: str = "point"
     """"point": the middle of the loop's left side; "shape": all joints of the loop but those in gripper and clamp."""
     goal_distance: float = 0.06
@@ -59,13 +50,12 @@ class LoopReach(BaseTask):
     spread: float = 0.2
     """First states rest under actions of up to this."""
 
-    action_names = ARM
     success_definition = "The wanted points have been within `tolerance` of the goal, on average, for `hold_time`."
 
     def __post_init__(self) -> None:
-        for name, value, allowed in (("obs_mode", self.obs_mode, OBS_MODES), ("goal", self.goal, GOALS)):
-            if value not in allowed:
-                raise OptionError(f"{name} is {value!r}, allowed are {', '.join(allowed)}")
+        super().__post_init__()
+        if self.goal not in GOALS:
+            raise OptionError(f"goal is {self.goal!r}, allowed are {', '.join(GOALS)}")
         for name in ("goal_distance", "control_weight", "bonus"):
             check_number(name, getattr(self, name), low=0.0)
         for name in ("goal_action", "spread"):
@@ -90,13 +80,6 @@ class LoopReach(BaseTask):
         """See the module docstring; goals from where the points rest without action."""
         goal = (Entry(name, "m", -2.0, 2.0, 0.1) for name in self.context_names[:-3])
         return (*motion_entries(self.model, self.obs_mode), *goal)
-
-    @cached_property
-    def disturbance_scale(self) -> Array:
-        """A kick of unit size is 1 rad/s in every joint of the arm."""
-        kick = np.zeros(2 * self.model.n)
-        kick[self.model.n : self.model.n + len(ARM)] = 1.0
-        return kick
 
     def reset(self, start: Start) -> tuple[Array, Array]:
         """See `Task`: at rest near the model's start."""
@@ -136,18 +119,6 @@ class LoopReach(BaseTask):
         """Coordinates whose links begin at the wanted joints, (k,)."""
         return self.model.node_coordinates[self.wanted]
 
-    def scale_action(self, action: Array) -> Array:
-        """Torques (B, 7) [N m]: those that hold the start, and `INCREMENT` times the action."""
-        return self._hold + action * INCREMENT
-
-    @cached_property
-    def _hold(self) -> Array:
-        return self.model.hold
-
-    @cached_property
-    def _start(self) -> Array:
-        return np.array(self.model.start)
-
     @cached_property
     def _idle(self) -> Array:
         """Where the points are in the model's rest state, (3 k,)."""
@@ -168,12 +139,7 @@ class LoopReach(BaseTask):
 
     def observe(self, state: Array, context: Array) -> Array:
         """See `entries`."""
-        n = self.model.n
-        arm = state[:, : len(ARM)] - self._start
-        goal = context[:, :-3] - self._idle
-        if self.obs_mode == "state":
-            return np.concatenate([arm, state[:, len(ARM) :], goal], axis=1)
-        return np.concatenate([arm, state[:, n : n + len(ARM)], goal], axis=1)
+        return np.concatenate([*self.motion(state), context[:, :-3] - self._idle], axis=1)
 
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
         """Terms "distance", "reached", "control"; see the class."""
@@ -198,30 +164,3 @@ class LoopReach(BaseTask):
     def draw_hints(self, context: Array) -> dict[str, Array]:
         """The middle of the goal's points."""
         return {"goal": context[:-3].reshape(-1, 3).mean(axis=0)}
-
-
-def tree_constants(model: LoopModel, start: Start) -> Array:
-    """Constants of the tree of every row, (B, P); those that the world does not have are at their defaults."""
-    specs, rows = LoopParameters.specs(), len(start.rngs)
-    given: dict[str, Any] = {name: start.constants.get(name, np.full(rows, spec.default)) for name, spec in specs.items()}
-    return model.tree_constants(np.stack([given[name] for name in specs], axis=1))
-
-
-def rest_under(model: LoopModel, torques: Array, columns: Array) -> tuple[Array, BoolArray]:
-    """Where arm and loop rest under torques (B, 7) and constants of the tree (B, P): q (B, n), and whether they do.
-
-    A row that does not is where the model rests.
-    """
-    first = np.tile(model.rest_state()[: model.n], (len(torques), 1))
-    found = model.mechanism.rest(first, torques, columns)
-    good = found.status == Status.OK
-    return np.where(good[:, None], found.q, first), good
-
-
-def motion_entries(model: LoopModel, obs_mode: str) -> list[Entry]:
-    """Angles and speeds of the arm, or of arm and loop."""
-    layout, n = model.layout, model.n
-    seen = range(2 * n) if obs_mode == "state" else [*range(len(ARM)), *range(n, n + len(ARM))]
-    sizes = {"rad": (10.0, 0.1), "rad/s": (100.0, 1.0)}  # largest, typical
-    units = layout.units
-    return [Entry(layout.names[i], units[i], -sizes[units[i]][0], sizes[units[i]][0], sizes[units[i]][1]) for i in seen]

@@ -29,7 +29,9 @@ from .linear import SUMS, factor, factor_any, solve
 from .scratch import force, new_scratch, set_constants, set_forces
 
 STEP_TOLERANCE = 1e-12
-"""Largest error of q [rad, m] that Newton's method is estimated to leave."""
+"""A step of Newton's method that changes q [rad, m] by no more is the last one."""
+LEFT_TOLERANCE = 1e-13
+"""Largest error of q [rad, m] that a larger last step is estimated to leave."""
 GAP_TOLERANCE = 1e-11
 """Largest |h| that a step may leave [m, -]."""
 MAX_ITERATIONS = 30
@@ -194,7 +196,7 @@ def _iterate(s, x, w, x1, lam):
         if not np.isfinite(size):
             return _DIVERGED
         rate = size / before if iteration > 0 else 1.0
-        if size <= STEP_TOLERANCE or (rate < 1.0 and size * rate <= STEP_TOLERANCE * (1.0 - rate)):
+        if size <= STEP_TOLERANCE or (rate < 1.0 and size * rate <= LEFT_TOLERANCE * (1.0 - rate)):
             if not evaluate(s, q, q1, w):
                 return _DIVERGED
             if largest(w.h) <= GAP_TOLERANCE:

@@ -1,0 +1,92 @@
+"""What all tasks of arm and loop share: torques as actions, an arm that feels itself, and where it rests.
+
+Legend: B batch, P constants, n coordinates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import OptionError
+from ..core.simulator import Array, Status
+from ..core.task import BaseTask, BoolArray, Entry, Start
+from .model import ARM, LoopModel
+from .parameters import LoopParameters
+
+OBS_MODES = ("sensors", "state")
+INCREMENT = np.array([12.0, 12.0, 12.0, 12.0, 4.0, 4.0, 2.0])
+"""[N m] Torques beyond those that hold the start, at an action of 1; s1 has no more."""
+
+
+@dataclass(frozen=True, eq=False)
+class ArmTask(BaseTask):
+    """A task whose actions are torques beyond those that hold the start; see `tasks`."""
+
+    model: LoopModel
+    control_period: float = 0.05
+    """[s]"""
+    obs_mode: str = "sensors"
+    """"sensors" or "state"."""
+
+    action_names = ARM
+
+    def __post_init__(self) -> None:
+        if self.obs_mode not in OBS_MODES:
+            raise OptionError(f"obs_mode is {self.obs_mode!r}, allowed are {', '.join(OBS_MODES)}")
+
+    @cached_property
+    def disturbance_scale(self) -> Array:
+        """A kick of unit size is 1 rad/s in every joint of the arm."""
+        kick = np.zeros(2 * self.model.n)
+        kick[self.model.n : self.model.n + len(ARM)] = 1.0
+        return kick
+
+    def scale_action(self, action: Array) -> Array:
+        """Torques (B, 7) [N m]: those that hold the start, and `INCREMENT` times the action."""
+        return self.hold + action * INCREMENT
+
+    @cached_property
+    def hold(self) -> Array:
+        """Torques (7,) that hold the start [N m]."""
+        return self.model.hold
+
+    @cached_property
+    def _start(self) -> Array:
+        return np.array(self.model.start)
+
+    def motion(self, state: Array) -> tuple[Array, Array]:
+        """What `motion_entries` names: the arm's angles from the start (B, 7); its speeds, or all that is left of the state."""
+        n = self.model.n
+        rest = state[:, len(ARM) :] if self.obs_mode == "state" else state[:, n : n + len(ARM)]
+        return state[:, : len(ARM)] - self._start, rest
+
+
+def tree_constants(model: LoopModel, start: Start) -> Array:
+    """Constants of the tree of every row, (B, P); those that the world does not have are at their defaults."""
+    specs, rows = LoopParameters.specs(), len(start.rngs)
+    given: dict[str, Any] = {name: start.constants.get(name, np.full(rows, spec.default)) for name, spec in specs.items()}
+    return model.tree_constants(np.stack([given[name] for name in specs], axis=1))
+
+
+def rest_under(model: LoopModel, torques: Array, columns: Array) -> tuple[Array, BoolArray]:
+    """Where arm and loop rest under torques (B, 7) and constants of the tree (B, P): q (B, n), and whether they do.
+
+    A row that does not is where the model rests.
+    """
+    first = np.tile(model.rest_state()[: model.n], (len(torques), 1))
+    found = model.mechanism.rest(first, torques, columns)
+    good = found.status == Status.OK
+    return np.where(good[:, None], found.q, first), good
+
+
+def motion_entries(model: LoopModel, obs_mode: str) -> list[Entry]:
+    """Angles and speeds of the arm, or of arm and loop."""
+    layout, n = model.layout, model.n
+    seen = range(2 * n) if obs_mode == "state" else [*range(len(ARM)), *range(n, n + len(ARM))]
+    sizes = {"rad": (10.0, 0.1), "rad/s": (100.0, 1.0)}  # largest, typical
+    units = layout.units
+    return [Entry(layout.names[i], units[i], -sizes[units[i]][0], sizes[units[i]][0], sizes[units[i]][1]) for i in seen]
