@@ -154,12 +154,14 @@ def test_report_states_interval_and_verdict():
 
 
 def test_nothing_touches_and_nothing_moves():
-    """A fall that never lands shows no friction, nor does what rests in the camera's noise: no number is given."""
+    """A fall that never lands shows no friction, nor does what rests in the camera's noise; a still picture is refused."""
     fit = mpec(falling(1e-3, 0, friction=0.3, steps=40, start=np.array([0.0, 50.0, 0, 0])), FORM)
     assert fit.estimates[0].hidden
     assert "NOT IDENTIFIABLE" in fit.verdicts[0].text
     fit = mpec(falling(1e-3, 0, start=np.zeros(4), force=0.5), FORM)
-    assert fit.estimates[0].hidden or not fit.accepted
+    assert fit.estimates[0].hidden and fit.estimates[0].std == np.inf
+    with pytest.raises(DataError, match="nothing moves in the training recordings"):
+        falling(0, 0, start=np.zeros(4), force=0.5)
 
 
 def test_gate_is_shut_for_a_wrong_model():
