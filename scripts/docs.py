@@ -26,7 +26,7 @@ from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.room import NATIVE, Room, TaskId
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.task import SHARED_OPTIONS, Entry, Task, load
-from softgym_envs.envs.episodes import Settings
+from softgym_envs.envs.settings import Settings
 from softgym_envs.rooms import rooms, tasks
 
 GIVEN = ("model", "simulate", "control_period")

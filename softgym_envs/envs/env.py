@@ -14,7 +14,8 @@ from ..core.simulator import Simulator, as_numbers
 from ..core.task import Task
 from ..rooms import room as load_room
 from .copies import Copied
-from .episodes import Episodes, Observation, Outcome, make_episodes
+from .episodes import Episodes, Observation, Outcome
+from .making import make_episodes
 
 Array = NDArray[np.float64]
 _FIRST_ROW = np.zeros(1, dtype=np.intp)

@@ -12,24 +12,21 @@ Legend: B batch, nx state, nc context, nu control, na action, no observation, P 
 from __future__ import annotations
 
 import functools
-import inspect
 import operator
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.base import BaseSimulator
-from ..core.errors import OptionError, ParameterError, ShapeError, SimulationWarning, shown
-from ..core.parameters import GivenConstants, ParameterDistribution, Parameters, UniformParameters
-from ..core.room import NATIVE, Room
-from ..core.simulator import Simulator, Status, as_numbers, check_array, check_number
-from ..core.spec import SimulatorSpec
-from ..core.task import BoolArray, RemembersActions, Start, Task, check_options, load
+from ..core.errors import OptionError, ShapeError, SimulationWarning, shown
+from ..core.parameters import Parameters
+from ..core.simulator import Simulator, Status, as_numbers, check_array
+from ..core.task import BoolArray, RemembersActions, Start, Task, check_options
+from .settings import Settings, distribution, nominal_constants, whole_steps
 
 Array = NDArray[np.float64]
 Observation = NDArray[np.float32]
@@ -37,53 +34,10 @@ Observation = NDArray[np.float32]
 # NumPy computes with an array faster than with a number.
 _ONE, _LOWEST, _HIGHEST = np.array(1), np.array(-1.0), np.array(1.0)
 
-LONGEST = 1e9
-"""[s] of a control period."""
 MOST_SUBSTEPS = 10_000
 """Physics steps per action."""
-CLOSE = 0.01
-"""Constants that were identified at a camera's physics step are used at one that differs by so much at most."""
 FAILURE_PENALTY = 100.0
 """A row whose simulation fails gets this reward with a minus, as its only non-zero term."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What every environment can be told, whatever the robot and the task.
-
-    Raises:
-        OptionError: A value is not allowed.
-    """
-
-    backend: str = NATIVE
-    """World that the task runs on: "native", our engine; "mujoco", the twin, or another truth of the room; or
-    "package.module:function" of your own, which makes a simulator from `model`."""
-    model: Any = None
-    """Robot: a name of the room's, a TOML file of your own, or a model object; None takes the id's."""
-    dt: float | None = None
-    """Physics step [s]; None takes that of the file given as `params`, else the backend's own."""
-    device: str = "cpu"
-    """"cpu", or a CUDA device for our engine."""
-    simulator_options: Mapping[str, Any] | None = None
-    """Further keywords of the simulator, such as its mode of contact; they stand with the room."""
-    control_period: float = 0.1
-    """Time between actions [s], a multiple of the simulator's dt; some ids have another default."""
-    params: GivenConstants | None = None
-    """Constants, {name: value} of those that differ from the simulator's defaults, or the TOML file of a fit; None takes the
-    defaults. A file says which room, structure, options and dt it belongs to, and is refused with others."""
-    randomize: Mapping[str, tuple[float, float]] | ParameterDistribution | None = None
-    """Constants drawn anew for every episode: name -> (low, high), or a distribution."""
-    sensor_noise: float = 0.0
-    """Standard deviation of Gaussian noise on every observed entry, over its `scale` (1 m, 1 m/s, the motor's range)."""
-    action_delay: int = 0
-    """Actions take effect so many control steps late; zero actions come first."""
-    disturbance: float = 0.0
-    """Standard deviation [m/s] of random velocity kicks on every body before every control step."""
-
-    def __post_init__(self) -> None:
-        for name in ("sensor_noise", "disturbance"):
-            check_number(name, getattr(self, name), low=0.0)
-        check_number("action_delay", self.action_delay, low=0, high=1000, whole=True, unit="control steps")
 
 
 @dataclass(eq=False)
@@ -382,134 +336,6 @@ class Episodes:
 _SAVED = ("state", "context", "queue", "constants", "observed", "steps")
 
 
-def make_episodes(room: Room, task_id: str, rngs: Sequence[np.random.Generator], keywords: Mapping[str, Any]) -> Episodes:
-    """Episodes of one of a room's ids.
-
-    Args:
-        room: Where the id is declared.
-        task_id: The id.
-        rngs: One generator per row.
-        keywords: Of `Settings` and of the id's own function.
-
-    Raises:
-        OptionError: Unknown keyword, or a value that is not allowed.
-        ParameterError: The file given as params belongs to another room, structure, option or dt.
-    """
-    entry, given = room.task(task_id), keywords.get("params")
-    if not isinstance(given, (type(None), str, Path, Mapping, Parameters)):
-        raise OptionError(f"params is {shown(given)}, expected constants, {{name: value}}, or a TOML file")
-    build = load(entry.build)
-    shared = [f.name for f in fields(Settings)]
-    signature = inspect.signature(build).parameters
-    own = [name for name in signature if name not in ("model", "simulate", *shared)]
-    for name in keywords:
-        if name not in (*shared, *own):
-            raise OptionError(f"unknown keyword {name!r}; allowed are render_mode, {', '.join(sorted((*shared, *own)))}")
-    defaults = {name: signature[name].default for name in shared if name in signature and name != "model"}
-    settings = Settings(**{**defaults, **{name: value for name, value in keywords.items() if name in shared}})
-    spec = SimulatorSpec.read(settings.params) if isinstance(settings.params, (str, Path)) else None
-
-    def simulate(model: Any) -> Simulator:
-        return _simulator(room, model, settings, spec)
-
-    task, simulator = build(
-        room.model(entry.model if settings.model is None else settings.model, settings.params),
-        simulate,
-        control_period=settings.control_period,
-        **{name: value for name, value in keywords.items() if name in own},
-    )
-    return Episodes(task, simulator, rngs, settings)
-
-
-def _simulator(room: Room, model: Any, settings: Settings, spec: SimulatorSpec | None) -> Simulator:
-    """The world that the settings ask for; our engine with the options and dt that a file of constants belongs to."""
-    options, dt = settings.simulator_options, settings.dt
-    if not isinstance(options or {}, Mapping):
-        raise OptionError(f"simulator_options is {options!r}, expected a mapping of keywords to values")
-    if spec is not None and settings.backend == NATIVE:
-        if spec.room == room.name:
-            options, dt = {**spec.options, **(options or {})}, _near(spec.dt, settings.control_period) if dt is None else dt
-    made = room.simulator(model, backend=settings.backend, dt=dt, device=settings.device, options=options)
-    if spec is not None and settings.backend == NATIVE:
-        wrong = spec.mismatch(SimulatorSpec.of(made), free=room.free_structure, slack=CLOSE)
-        if wrong:
-            raise ParameterError(
-                f"params {settings.params}: {wrong}. Identify again for this simulator, or give the constants as an object "
-                "(Parameters.load) if you know that they hold"
-            )
-    return made
-
-
-def _near(dt: float, period: float) -> float:
-    """The physics step [s], or the whole part of the control period that is within `CLOSE` of it."""
-    share = period / dt if isinstance(period, (int, float)) and period > 0 else 0.0
-    near = period / max(round(share), 1)
-    return near if 1e-6 * dt < abs(near - dt) <= CLOSE * dt else dt
-
-
 def _with(nominal: Parameters, constants: Mapping[str, float]) -> Parameters:
     """Constants with those that a task fixes, as far as this world has them."""
     return nominal.replace(**{name: value for name, value in constants.items() if name in nominal.names()})
-
-
-def whole_steps(name: str, seconds: float, dt: float) -> int:
-    """seconds / dt.
-
-    Raises:
-        OptionError: Not a whole number >= 1.
-    """
-    number = isinstance(seconds, (int, float, np.number)) and not isinstance(seconds, bool)
-    steps = round(seconds / dt) if number and 0 < seconds < LONGEST else 0
-    if steps < 1 or abs(steps * dt - seconds) > 1e-6 * seconds:
-        raise OptionError(f"{name} is {shown(seconds)} s, expected a positive multiple of the simulator's dt {dt} s")
-    return steps
-
-
-def nominal_constants(simulator: Simulator, given: GivenConstants | None, rows: int) -> Parameters:
-    """Constants of the simulator's own class.
-
-    Raises:
-        ParameterError: Of another class, or for another number of rows; or a name or value is not allowed.
-        FileFormatError: The file cannot be read.
-    """
-    kind = type(simulator.default_parameters)
-    if given is None:
-        return simulator.default_parameters
-    parameters = kind.load(given, simulator.default_parameters) if isinstance(given, (str, Path)) else given
-    if isinstance(parameters, Mapping):
-        parameters = simulator.default_parameters.replace(**parameters)
-    if type(parameters) is not kind:
-        taken = f"{type(simulator).__name__} takes {kind.__name__}, a mapping of its names to numbers, or a file of it"
-        raise ParameterError(f"params is {type(parameters).__name__}, {taken}")
-    if parameters.batch not in (None, rows):
-        raise ParameterError(f"params holds {parameters.batch} rows, the environment has {rows}")
-    return parameters
-
-
-def distribution(
-    nominal: Parameters, randomize: Mapping[str, tuple[float, float]] | ParameterDistribution | None
-) -> ParameterDistribution | None:
-    """The distribution that `randomize` stands for.
-
-    Raises:
-        OptionError: Neither a mapping nor a distribution.
-        ParameterError: Unknown constant, or an interval that is not inside its bounds.
-    """
-    if randomize is None:
-        return None
-    if not isinstance(randomize, Mapping):
-        if not isinstance(randomize, ParameterDistribution):
-            raise OptionError(
-                f"randomize is {randomize!r}, expected {{constant: (low, high)}}, or a distribution with a method `sample`"
-            )
-        return randomize
-    nominal.check_names(randomize)
-    for name, interval in randomize.items():
-        lower, upper = nominal.specs()[name].bounds
-        try:
-            ends = np.asarray(interval, dtype=np.float64)
-        except (TypeError, ValueError):
-            ends = np.zeros(0)
-        if ends.shape != (2,) or not lower <= ends[0] <= ends[1] <= upper:
-            raise ParameterError(f"randomize[{name!r}] is {interval!r}, expected (low, high) inside [{lower:g}, {upper:g}]")
-    return UniformParameters({name: (float(a), float(b)) for name, (a, b) in randomize.items()})

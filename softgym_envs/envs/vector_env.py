@@ -27,7 +27,8 @@ from .env import (
     spaces_of,
     step_info,
 )
-from .episodes import Observation, make_episodes
+from .episodes import Observation
+from .making import make_episodes
 
 Array = NDArray[np.float64]
 Step = tuple[Observation, Array, BoolArray, BoolArray, dict[str, Any]]

@@ -1,0 +1,88 @@
+"""Episodes of an id of a room: its task, and the world that the keywords of `gymnasium.make` ask for."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import OptionError, ParameterError, shown
+from ..core.parameters import Parameters
+from ..core.room import NATIVE, Room
+from ..core.simulator import Simulator
+from ..core.spec import SimulatorSpec
+from ..core.task import load
+from .episodes import Episodes
+from .settings import Settings
+
+CLOSE = 0.01
+"""Constants that were identified at a camera's physics step are used at one that differs by so much at most."""
+
+
+def make_episodes(room: Room, task_id: str, rngs: Sequence[np.random.Generator], keywords: Mapping[str, Any]) -> Episodes:
+    """Episodes of one of a room's ids.
+
+    Args:
+        room: Where the id is declared.
+        task_id: The id.
+        rngs: One generator per row.
+        keywords: Of `Settings` and of the id's own function.
+
+    Raises:
+        OptionError: Unknown keyword, or a value that is not allowed.
+        ParameterError: The file given as params belongs to another room, structure, option or dt.
+    """
+    entry, given = room.task(task_id), keywords.get("params")
+    if not isinstance(given, (type(None), str, Path, Mapping, Parameters)):
+        raise OptionError(f"params is {shown(given)}, expected constants, {{name: value}}, or a TOML file")
+    build = load(entry.build)
+    shared = [f.name for f in fields(Settings)]
+    signature = inspect.signature(build).parameters
+    own = [name for name in signature if name not in ("model", "simulate", *shared)]
+    for name in keywords:
+        if name not in (*shared, *own):
+            raise OptionError(f"unknown keyword {name!r}; allowed are render_mode, {', '.join(sorted((*shared, *own)))}")
+    defaults = {name: signature[name].default for name in shared if name in signature and name != "model"}
+    settings = Settings(**{**defaults, **{name: value for name, value in keywords.items() if name in shared}})
+    spec = SimulatorSpec.read(settings.params) if isinstance(settings.params, (str, Path)) else None
+
+    def simulate(model: Any) -> Simulator:
+        return _simulator(room, model, settings, spec)
+
+    task, simulator = build(
+        room.model(entry.model if settings.model is None else settings.model, settings.params),
+        simulate,
+        control_period=settings.control_period,
+        **{name: value for name, value in keywords.items() if name in own},
+    )
+    return Episodes(task, simulator, rngs, settings)
+
+
+def _simulator(room: Room, model: Any, settings: Settings, spec: SimulatorSpec | None) -> Simulator:
+    """The world that the settings ask for; our engine with the options and dt that a file of constants belongs to."""
+    options, dt = settings.simulator_options, settings.dt
+    if not isinstance(options or {}, Mapping):
+        raise OptionError(f"simulator_options is {options!r}, expected a mapping of keywords to values")
+    if spec is not None and settings.backend == NATIVE:
+        if spec.room == room.name:
+            options, dt = {**spec.options, **(options or {})}, _near(spec.dt, settings.control_period) if dt is None else dt
+    made = room.simulator(model, backend=settings.backend, dt=dt, device=settings.device, options=options)
+    if spec is not None and settings.backend == NATIVE:
+        wrong = spec.mismatch(SimulatorSpec.of(made), free=room.free_structure, slack=CLOSE)
+        if wrong:
+            raise ParameterError(
+                f"params {settings.params}: {wrong}. Identify again for this simulator, or give the constants as an object "
+                "(Parameters.load) if you know that they hold"
+            )
+    return made
+
+
+def _near(dt: float, period: float) -> float:
+    """The physics step [s], or the whole part of the control period that is within `CLOSE` of it."""
+    share = period / dt if isinstance(period, (int, float)) and period > 0 else 0.0
+    near = period / max(round(share), 1)
+    return near if 1e-6 * dt < abs(near - dt) <= CLOSE * dt else dt

@@ -1,0 +1,120 @@
+"""What every environment can be told, whatever the robot and the task, and what the constants among it stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import OptionError, ParameterError, shown
+from ..core.parameters import GivenConstants, ParameterDistribution, Parameters, UniformParameters
+from ..core.room import NATIVE
+from ..core.simulator import Simulator, check_number
+
+LONGEST = 1e9
+"""[s] of a control period."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What every environment can be told, whatever the robot and the task.
+
+    Raises:
+        OptionError: A value is not allowed.
+    """
+
+    backend: str = NATIVE
+    """World that the task runs on: "native", our engine; "mujoco", the twin, or another truth of the room; or
+    "package.module:function" of your own, which makes a simulator from `model`."""
+    model: Any = None
+    """Robot: a name of the room's, a TOML file of your own, or a model object; None takes the id's."""
+    dt: float | None = None
+    """Physics step [s]; None takes that of the file given as `params`, else the backend's own."""
+    device: str = "cpu"
+    """"cpu", or a CUDA device for our engine."""
+    simulator_options: Mapping[str, Any] | None = None
+    """Further keywords of the simulator, such as its mode of contact; they stand with the room."""
+    control_period: float = 0.1
+    """Time between actions [s], a multiple of the simulator's dt; some ids have another default."""
+    params: GivenConstants | None = None
+    """Constants, {name: value} of those that differ from the simulator's defaults, or the TOML file of a fit; None takes the
+    defaults. A file says which room, structure, options and dt it belongs to, and is refused with others."""
+    randomize: Mapping[str, tuple[float, float]] | ParameterDistribution | None = None
+    """Constants drawn anew for every episode: name -> (low, high), or a distribution."""
+    sensor_noise: float = 0.0
+    """Standard deviation of Gaussian noise on every observed entry, over its `scale` (1 m, 1 m/s, the motor's range)."""
+    action_delay: int = 0
+    """Actions take effect so many control steps late; zero actions come first."""
+    disturbance: float = 0.0
+    """Standard deviation [m/s] of random velocity kicks on every body before every control step."""
+
+    def __post_init__(self) -> None:
+        for name in ("sensor_noise", "disturbance"):
+            check_number(name, getattr(self, name), low=0.0)
+        check_number("action_delay", self.action_delay, low=0, high=1000, whole=True, unit="control steps")
+
+
+def whole_steps(name: str, seconds: float, dt: float) -> int:
+    """seconds / dt.
+
+    Raises:
+        OptionError: Not a whole number >= 1.
+    """
+    number = isinstance(seconds, (int, float, np.number)) and not isinstance(seconds, bool)
+    steps = round(seconds / dt) if number and 0 < seconds < LONGEST else 0
+    if steps < 1 or abs(steps * dt - seconds) > 1e-6 * seconds:
+        raise OptionError(f"{name} is {shown(seconds)} s, expected a positive multiple of the simulator's dt {dt} s")
+    return steps
+
+
+def nominal_constants(simulator: Simulator, given: GivenConstants | None, rows: int) -> Parameters:
+    """Constants of the simulator's own class.
+
+    Raises:
+        ParameterError: Of another class, or for another number of rows; or a name or value is not allowed.
+        FileFormatError: The file cannot be read.
+    """
+    kind = type(simulator.default_parameters)
+    if given is None:
+        return simulator.default_parameters
+    parameters = kind.load(given, simulator.default_parameters) if isinstance(given, (str, Path)) else given
+    if isinstance(parameters, Mapping):
+        parameters = simulator.default_parameters.replace(**parameters)
+    if type(parameters) is not kind:
+        taken = f"{type(simulator).__name__} takes {kind.__name__}, a mapping of its names to numbers, or a file of it"
+        raise ParameterError(f"params is {type(parameters).__name__}, {taken}")
+    if parameters.batch not in (None, rows):
+        raise ParameterError(f"params holds {parameters.batch} rows, the environment has {rows}")
+    return parameters
+
+
+def distribution(
+    nominal: Parameters, randomize: Mapping[str, tuple[float, float]] | ParameterDistribution | None
+) -> ParameterDistribution | None:
+    """The distribution that `randomize` stands for.
+
+    Raises:
+        OptionError: Neither a mapping nor a distribution.
+        ParameterError: Unknown constant, or an interval that is not inside its bounds.
+    """
+    if randomize is None:
+        return None
+    if not isinstance(randomize, Mapping):
+        if not isinstance(randomize, ParameterDistribution):
+            raise OptionError(
+                f"randomize is {randomize!r}, expected {{constant: (low, high)}}, or a distribution with a method `sample`"
+            )
+        return randomize
+    nominal.check_names(randomize)
+    for name, interval in randomize.items():
+        lower, upper = nominal.specs()[name].bounds
+        try:
+            ends = np.asarray(interval, dtype=np.float64)
+        except (TypeError, ValueError):
+            ends = np.zeros(0)
+        if ends.shape != (2,) or not lower <= ends[0] <= ends[1] <= upper:
+            raise ParameterError(f"randomize[{name!r}] is {interval!r}, expected (low, high) inside [{lower:g}, {upper:g}]")
+    return UniformParameters({name: (float(a), float(b)) for name, (a, b) in randomize.items()})
