@@ -1,4 +1,4 @@
-"""Trajectories: what was commanded and what was measured, on a uniform grid of times; and their files.
+"""Trajectories: what was commanded and what was measured, on a uniform grid of times.
 
 A trajectory has T control steps and T + 1 rows of measured values; control k acts from times[k] to times[k+1]. Values are full
 states of a simulator or any measured quantities, in SI; NaN where nothing was measured. CSV files of a laboratory are read by
@@ -13,30 +13,21 @@ states of a simulator or any measured quantities, in SI; NaN where nothing was m
 from __future__ import annotations
 
 import hashlib
-import io
-import json
-import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import DataError, FileFormatError, ShapeError
-from .files import doubled, write_atomically
+from .files import doubled
 from .simulator import Simulator, check_array
+from .trajectory_file import read, write
 from .units import SI_UNITS
 
 Array = NDArray[np.float64]
-
-FORMAT = "softgym_envs trajectories 1"
-HEAPS = (b"HEAP\0\0\0\0", b"GCOL\1\0\0\0")
-"""Beginnings of HDF5's local and global heaps; their size follows as 8 bytes."""
-MOST_BYTES, INFLATION = 64 * 2**20, 100
-"""A recording may take so much memory, and beside it so many times the size of its file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,14 +278,7 @@ class TrajectorySet(Sequence[Trajectory]):
 
     def save(self, path: str | Path) -> Path:
         """Write an HDF5 file, one group per trajectory; the file appears whole or not at all."""
-        stream = io.BytesIO()
-        with h5py.File(stream, "w") as file:
-            file.attrs["format"] = FORMAT
-            file.attrs["sha256"] = self.sha256
-            for index, trajectory in enumerate(self.trajectories):
-                _write_group(file.create_group(f"trajectory_{index:06d}"), trajectory)
-        write_atomically(Path(path), stream.getvalue())
-        return Path(path)
+        return write(Path(path), self.sha256, self.trajectories)
 
     @classmethod
     def load(cls, path: str | Path) -> TrajectorySet:
@@ -303,22 +287,12 @@ class TrajectorySet(Sequence[Trajectory]):
         Raises:
             FileFormatError: No such file, not HDF5, not in this form, or damaged (the hash differs).
         """
-        if not Path(path).is_file():
-            raise FileFormatError(f"cannot read {path}: no such file")
+        parts, expected = read(Path(path))
         try:
-            _check_heaps(Path(path))
-            with h5py.File(path, "r") as file:
-                if file.attrs.get("format") != FORMAT:
-                    raise FileFormatError(f"{path}: format is {file.attrs.get('format')!r}, expected {FORMAT!r}")
-                found = cls(
-                    tuple(_read_group(file[name], MOST_BYTES + INFLATION * Path(path).stat().st_size) for name in sorted(file))
-                )
-                expected = str(file.attrs["sha256"])
-        except FileFormatError:
-            raise
+            found = cls(tuple(Trajectory(**part) for part in parts))
         except (DataError, ShapeError) as error:
             raise FileFormatError(f"{path}: {error}") from error
-        except (OSError, KeyError, AttributeError, TypeError, ValueError, RuntimeError, OverflowError) as error:
+        except (AttributeError, TypeError, ValueError, OverflowError) as error:
             raise FileFormatError(f"{path} is no HDF5 file of trajectories, or it is damaged: {error}") from error
         if found.sha256 != expected:
             raise FileFormatError(f"{path} is damaged: its numbers do not have the hash it was saved with")
@@ -361,45 +335,3 @@ def _check_names(what: str, names: tuple[str, ...], what_units: str, units: tupl
 def _shorten(names: Sequence[Any]) -> str:
     shown = ", ".join(str(name) for name in names[:12])
     return (shown or "none") + (f", ... ({len(names)} in all)" if len(names) > 12 else "")
-
-
-def _write_group(group: h5py.Group, trajectory: Trajectory) -> None:
-    for name in ("times", "controls", "values"):
-        group.create_dataset(name, data=getattr(trajectory, name))
-    for name in ("names", "units", "control_names", "control_units"):
-        group.create_dataset(name, data=list(getattr(trajectory, name)), dtype=h5py.string_dtype())
-    group.attrs["substeps"] = int(trajectory.substeps)
-    group.create_dataset("metadata", data=json.dumps(dict(trajectory.metadata)), dtype=h5py.string_dtype())
-
-
-def _check_heaps(path: Path) -> None:
-    """Refuse a file with a heap that claims to be larger than the file: the HDF5 library would reserve its memory."""
-    size = path.stat().st_size
-    if not size:
-        raise FileFormatError(f"{path} is empty")
-    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        for kind in HEAPS:
-            place = content.find(kind)
-            while place >= 0:
-                claimed = int.from_bytes(content[place + 8 : place + 16], "little")
-                if claimed > size:
-                    raise FileFormatError(
-                        f"{path} is damaged: a part of it claims to have {claimed} bytes, the file has {size}"
-                    )
-                place = content.find(kind, place + 8)
-
-
-def _read_group(group: Any, most: int) -> Trajectory:
-    """One trajectory; `most` bytes of memory are allowed."""
-    if (size := sum(part.size * part.dtype.itemsize for part in group.values())) > most:
-        raise FileFormatError(
-            f"{group.file.filename}: {group.name} would take {size / 2**30:.3g} GB of memory, far more than it has"
-        )
-    times, controls, values = (np.asarray(group[name][()], dtype=np.float64) for name in ("times", "controls", "values"))
-    names, units, control_names, control_units = (
-        tuple(str(name) for name in group[key].asstr()[()]) for key in ("names", "units", "control_names", "control_units")
-    )
-    metadata = json.loads(group["metadata"].asstr()[()])
-    return Trajectory(
-        times, controls, values, names, units, control_names, control_units, int(group.attrs["substeps"]), metadata
-    )
