@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import mujoco
 import numpy as np
 import pytest
 
@@ -259,6 +260,24 @@ def test_block_against_mujoco():
     assert way > 0.3
     assert np.linalg.norm(ours[0, -1, :2] - theirs[0, -1, :2]) < 0.02 * way
     assert np.abs(ours[0, :, 2] - theirs[0, :, 2]).max() < 0.05
+
+
+@pytest.mark.parametrize(("friction", "tips"), [(0.35, False), (0.5, False), (0.75, True), (1.2, True)])
+def test_the_twin_tips_where_statics_says(friction, tips):
+    """Friction at the table pitches a sliding block about its foot in front, 0.06 m ahead, once friction * height > 0.06 m."""
+    twin = BlockTwin(FREE, height=0.1)
+    start = twin.initial_state()
+    start[0, 3] = 1.5
+    constants = twin.default_parameters.replace(friction=friction)
+    states, _ = twin.rollout(start, np.zeros((1, 12, 2)), constants, substeps=10)
+    assert bool(np.abs(states[0, :, 7]).max() > 0.05) == tips
+
+
+def test_the_twins_centre_of_mass_is_as_high_as_said():
+    mj = BlockTwin(FREE, height=0.07).mj_model()
+    data = mujoco.MjData(mj)
+    mujoco.mj_forward(mj, data)
+    np.testing.assert_allclose(data.xipos[1], [0.0, 0.0, 0.07], atol=1e-12)
 
 
 def test_particles_against_mujoco():

@@ -109,7 +109,7 @@ class FeatureCost:
         weight = objective.control_weight
         effort = weight / simulator.control_bounds[1] ** 2 if weight else 0.0
         return cls(
-            simulator, partial(objective.features, model), np.array(objective.aim), np.array(objective.weights),
+            simulator, partial(_features, objective, model), np.array(objective.aim), np.array(objective.weights),
             control_weight=effort,
         )  # fmt: skip
 
@@ -153,3 +153,8 @@ class FeatureCost:
             uu,
             np.zeros((batch, horizon, nu, self.simulator.n)),
         )
+
+
+def _features(objective: Objective, model: Any, states: Array) -> Array:
+    """Features of the entries that the model has."""
+    return objective.features(model, states[..., : model.layout.nx])

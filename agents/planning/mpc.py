@@ -22,7 +22,17 @@ from softgym_envs.core.simulator import Simulator, check_array
 
 from .cost import Cost
 from .ilqg import ILQGOptions, plan_ilqg
-from .plan import CountedSimulator, Plan, StepCount, UnstablePlanError, check_options, control_scale, spline_matrix, total_cost
+from .plan import (
+    CountedSimulator,
+    Plan,
+    StepCount,
+    UnstablePlanError,
+    check_options,
+    control_scale,
+    own_entries,
+    spline_matrix,
+    total_cost,
+)
 
 Array = NDArray[np.float64]
 
@@ -100,7 +110,8 @@ class ILQGController:
         self.plan, self._age, self.seconds, self.steps = None, 0, [], StepCount()
 
     def __call__(self, state: Array, t: int) -> Array:
-        """Control (nu,) for a state (nx,). `t` is not used: the horizon moves along."""
+        """Control (nu,) for a state (nx,) or one that goes on, see `own_entries`. `t` is not used: the horizon moves along."""
+        state = own_entries(self.simulator, state)
         if self.plan is None or self._age >= self.replan_every:
             self._replan(state)
         assert self.plan is not None
@@ -221,9 +232,9 @@ class SamplingController:
         self._age, self.seconds = 0, []
 
     def __call__(self, state: Array, t: int) -> Array:
-        """Control (nu,) for a state (nx,). `t` is not used: the horizon moves along."""
+        """Control (nu,) for a state (nx,) or one that goes on, see `own_entries`. `t` is not used: the horizon moves along."""
         if not self.seconds or self._age >= self.replan_every:
-            self._replan(check_array("state", state, (self.simulator.nx,)))
+            self._replan(check_array("state", own_entries(self.simulator, state), (self.simulator.nx,)))
         self._age += 1
         return np.asarray(self.controls[self._age - 1])
 

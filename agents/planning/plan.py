@@ -13,7 +13,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from softgym_envs.core.base import BaseSimulator
 from softgym_envs.core.errors import OptionError
+from softgym_envs.core.hard import seen
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import IntArray, Linearization, Simulator, check_array, finite_differences
 
@@ -184,8 +186,8 @@ class Plan:
         return len(self.controls)
 
     def policy(self, state: Array, t: int) -> Array:
-        """Feedback law at one state (nx,), or many (B, nx); after the horizon its last step goes on."""
-        t = min(t, self.horizon - 1)
+        """Feedback law at one state (nx,), or many (B, nx), see `own_entries`; after the horizon its last step goes on."""
+        t, state = min(t, self.horizon - 1), own_entries(self.simulator, state)
         dx = self.simulator.difference(state, np.broadcast_to(self.states[t], state.shape))
         return np.asarray(np.clip(self.controls[t] + dx @ self.gains[t].T, *self.simulator.control_bounds))
 
@@ -194,13 +196,42 @@ class Plan:
         return np.concatenate([self.controls[steps:], np.repeat(self.controls[-1:], min(steps, self.horizon), axis=0)])
 
 
+def own_entries(simulator: Simulator, state: Array) -> Array:
+    """States (..., nx) of a simulator from those of a world whose states go on after them, as with commands on their way."""
+    return state if state.shape[-1] <= simulator.nx else np.ascontiguousarray(state[..., : simulator.nx])
+
+
+def in_world(world: Simulator, state: Array) -> Array:
+    """States of the robot's model as states of a world, at rest in all that the model does not know; others as they are."""
+    fits = isinstance(world, BaseSimulator) and np.shape(state)[-1:] == (world.model.layout.nx,)
+    return world.embed(np.asarray(state, dtype=np.float64)) if isinstance(world, BaseSimulator) and fits else state
+
+
+def check_world(planner: Simulator, world: Simulator) -> None:
+    """Raise `OptionError` unless the world's states are those of the planner's simulator, or begin with them."""
+    ours, theirs = tuple(planner.state_names), tuple(world.state_names)
+    if ours == theirs or (seen(ours) == ours and theirs[: len(ours)] == ours):
+        return
+    differing = next((a for a, b in zip(ours, theirs, strict=False) if a != b), "") or " ".join(ours[len(theirs) :][:3])
+    raise OptionError(
+        f"planned in {type(planner).__name__} with {len(ours)} state entries, which those of {type(world).__name__} "
+        f"({len(theirs)}) do not begin with: {differing!r}; plan in the robot's own engine"
+    )
+
+
 def run_open_loop(plan: Plan, simulator: Simulator, state: Array, parameters: Parameters | None = None) -> Run:
     """Play the planned controls from states (B, nx), on this or another simulator of the same robot.
+
+    Args:
+        plan: Of any simulator of the robot.
+        simulator: The world that it is run in.
+        state: Of the world, or of the robot's model: then the world is at rest in what the model does not know.
+        parameters: Constants of the world.
 
     Raises:
         ShapeError: `state` is not (B, nx).
     """
-    state = check_array("state", state, (None, simulator.nx))
+    state = check_array("state", in_world(simulator, state), (None, simulator.nx))
     controls = np.repeat(plan.controls[None], len(state), axis=0)
     states, status = simulator.rollout(state, controls, parameters, substeps=plan.substeps)
     return Run(states, controls, status)
@@ -209,10 +240,14 @@ def run_open_loop(plan: Plan, simulator: Simulator, state: Array, parameters: Pa
 def run_closed_loop(plan: Plan, simulator: Simulator, state: Array, parameters: Parameters | None = None) -> Run:
     """Follow the plan with its feedback gains from states (B, nx), on this or another simulator of the same robot.
 
+    Arguments are those of `run_open_loop`; the plan sees the entries that its own simulator has.
+
     Raises:
         ShapeError: `state` is not (B, nx).
+        OptionError: The world's states do not begin with those that the plan was made with.
     """
-    state = check_array("state", state, (None, simulator.nx))
+    check_world(plan.simulator, simulator)
+    state = check_array("state", in_world(simulator, state), (None, simulator.nx))
     counted = CountedSimulator(simulator, plan.substeps)
     return roll_policy(counted, plan.policy, state, plan.horizon, parameters)
 
@@ -222,10 +257,15 @@ def run_policy(
 ) -> Run:
     """Apply a policy (an MPC, for example) for `steps` control steps from one state (nx,); the batch of the result is 1.
 
+    A policy with a `simulator` of its own, as controllers have, sees the entries of its states.
+
     Raises:
         ShapeError: `state` is not (nx,).
+        OptionError: The world's states do not begin with those of the policy's simulator.
     """
-    state = check_array("state", state, (simulator.nx,))
+    if (planner := getattr(policy, "simulator", None)) is not None:
+        check_world(planner, simulator)
+    state = check_array("state", in_world(simulator, state), (simulator.nx,))
     counted = CountedSimulator(simulator, substeps)
     return roll_policy(counted, lambda x, t: policy(x[0], t)[None], state[None], steps, parameters)
 
@@ -234,7 +274,9 @@ def roll_policy(
     simulator: CountedSimulator, policy: Callable[[Array, int], Array], state: Array, steps: int, parameters: Parameters | None
 ) -> Run:
     """Roll B rows under a batched policy, (B, nx), t -> (B, nu); a failed row stays at its last good state."""
-    states, controls = [state], []
+    state = in_world(simulator.simulator, state)
+    states: list[Array] = [state]
+    controls: list[Array] = []
     status = np.zeros(len(state), dtype=np.int32)
     for t in range(steps):
         controls.append(policy(states[-1], t))

@@ -290,10 +290,13 @@ class RoomCase:
 
     def measure(self, states: Array) -> Mapping[str, Array]:
         """See `Case`."""
-        return {} if self.scenario.measure is None else self.scenario.measure(self.model, self.target, states)
+        if self.scenario.measure is None:
+            return {}
+        return self.scenario.measure(self.model, self.target, states[..., : self.model.layout.nx])
 
     def position(self, states: Array) -> Array:
         """See `Case`."""
+        states = states[..., : self.model.layout.nx]
         if self.scenario.position is not None:
             return self.scenario.position(self.model, states)
         features = self.objective.features(self.model, states)[..., :3]

@@ -18,6 +18,7 @@ from softgym_envs.core.simulator import Simulator
 
 from ..models.forcing import ClockCost, ForcedSimulator
 from ..planning.cost import Cost
+from ..planning.plan import in_world, own_entries
 from .definition import Condition, Job, Study
 from .fits import MODEL, POSTERIOR_SAMPLES, EmpiricalParameters, draw, identify, recordings, stream
 from .protocol import Case, Identified
@@ -49,8 +50,10 @@ class Model:
         return (self.parameters.batch or 1) if self.parameters is not None else 1
 
     def states(self, state: Array, t: int = 0) -> Array:
-        """States of the robot at this control step as states of this simulator."""
-        return self.forced.timed(state, t) if self.forced is not None else state
+        """States of the robot, or of a world that knows more, at this control step as states of this simulator."""
+        if self.forced is not None:
+            return self.forced.timed(own_entries(self.forced.simulator, state), t)
+        return own_entries(self.simulator, in_world(self.simulator, state))
 
     def constants(self, batch: int) -> Parameters | None:
         """Constants of `batch` times E rows, E running fastest."""

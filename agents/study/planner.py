@@ -169,7 +169,7 @@ class Planner:
         plan = plan_gps(
             self.model.simulator,
             self.model.cost,
-            self.start,
+            self.model.states(self.start),
             controls=self.guess(rng),
             rng=rng,
             substeps=self.model.substeps,

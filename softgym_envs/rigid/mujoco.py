@@ -199,6 +199,7 @@ class BlockTwin(MujocoTwin):
         model, spec = self.model, empty_spec(self, _empty_spec(self.dt))
         body = spec.worldbody.add_body(name="block", pos=[0.0, 0.0, self.height])
         body.explicitinertial, body.mass, body.inertia = True, 1.0, [0.5, 0.5, 1.0]
+        body.ipos = [0.0, 0.0, 0.0]  # else the compiler puts it at `pos`, in the body's frame: twice as high
         for name, axis in (("x", [1, 0, 0]), ("y", [0, 1, 0]), ("height", [0, 0, 1])):
             body.add_joint(name=name, type=mujoco.mjtJoint.mjJNT_SLIDE, axis=axis)
         for name, axis in (("theta", [0, 0, 1]), ("pitch", [0, 1, 0]), ("roll", [1, 0, 0])):

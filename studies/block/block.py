@@ -2,6 +2,7 @@
 
     python studies/block/block.py                  # 20 seeds x 3 geometries x (own engine, MuJoCo) x 4 methods, and the plots
     python studies/block/block.py --seeds 3
+    python studies/block/block.py --sources mujoco # these rows again, the others stay as they are
 
 A weight of 0.5 kg pulls the block (1 kg, friction 0.33) by a string for 0.8 s; a camera sees x, y and the angle at 50 Hz with
 noise of 1 mm and 5 mrad. Data come from our own engine and from MuJoCo's block in space (round cones, soft contact, loads that
@@ -16,7 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tyro
@@ -60,6 +61,8 @@ class Args:
     """Noise seeds per geometry and source."""
     evolution_seeds: int = 5
     """The same for CMA-ES, which takes longest."""
+    sources: tuple[Literal["own", "mujoco"], ...] = ("own", "mujoco")
+    """Which engines write data; rows of the other stay as they are in the file."""
     out: Path = Path("results/rigid")
     """Where numbers and plots go."""
 
@@ -125,10 +128,10 @@ def problem_of(simulator: BlockSimulator, source: str, seed: int) -> FitProblem:
     return FitProblem(simulator, TrajectorySet((recording,)), ("friction",), start=guess, noise=NOISE, free_motion=True)
 
 
-def study(seeds: int, evolution_seeds: int) -> tuple[list[Row], dict[str, Any]]:
+def study(seeds: int, evolution_seeds: int, sources: tuple[str, ...]) -> tuple[list[Row], dict[str, Any]]:
     """All methods on all data; and what the plots show, of geometry 0 and seed 0."""
     rows, shown = [], {}
-    for source in ("own", "mujoco"):
+    for source in sources:
         for index, model in enumerate(GEOMETRIES):
             simulator = BlockSimulator(model, dt=PERIOD / SUBSTEPS)
             coarse = BlockSimulator(replace(model, num_directions=COARSE), dt=simulator.dt)
@@ -200,20 +203,25 @@ def plot(source: str, shown: dict[str, Any], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
+def command(args: Args) -> str:
+    """What to type for the same rows."""
+    return f"python studies/block/block.py --seeds {args.seeds} --sources {' '.join(args.sources)}"
+
+
 def main(args: Args) -> None:
     """Run, print, save."""
     begin = time.perf_counter()
-    rows, shown = study(args.seeds, args.evolution_seeds)
+    rows, shown = study(args.seeds, args.evolution_seeds, args.sources)
+    path, made = args.out / "block.json", {"commit": git_commit(), "command": command(args)}
+    before = json.loads(path.read_text())["rows"] if path.exists() else []
     document = {
-        "command": f"python studies/block/block.py --seeds {args.seeds}",
-        "commit": git_commit(),
         "friction": TRUTH,
         "noise": NOISE,
-        "rows": [asdict(row) for row in rows],
+        "rows": [row for row in before if row["source"] not in args.sources] + [asdict(row) | made for row in rows],
         "seconds": time.perf_counter() - begin,
     }
-    write_atomically(args.out / "block.json", (json.dumps(document, indent=1) + "\n").encode())
-    for source in ("own", "mujoco"):
+    write_atomically(path, (json.dumps(document, indent=1) + "\n").encode())
+    for source in args.sources:
         plot(source, shown, args.out / f"block_{source}.png")
     print(f"written to {args.out}")
 

@@ -1,0 +1,109 @@
+"""Plans of our engine on hard twins, whose states hold more than the engine's: filters, play, commands on their way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agents.planning.cost import FeatureCost
+from agents.planning.mpc import SamplingController, SamplingOptions
+from agents.planning.plan import Outcome, Plan, StepCount, run_closed_loop, run_open_loop, run_policy
+from agents.study.case import RoomCase
+from agents.study.definition import Job, Study
+from agents.study.planned import PlanWorker
+from softgym_envs.core.errors import OptionError, ShapeError
+from softgym_envs.core.hard import HardTwin
+from softgym_envs.core.task import load
+from softgym_envs.rooms import room, rooms
+from sysid import fit_residual, run_recipe
+
+EFFECTS = {"latency": 0.02, "backlash": 0.02}
+ROOMS = [r.name for r in rooms().values() if isinstance(r.simulator(backend="mujoco"), HardTwin)]
+STUDIES = [(r.name, task) for r in rooms().values() if r.name in ROOMS and r.study for task in load(r.study)]
+HORIZON, PERIOD = 3, 0.02
+
+
+def worlds(name: str) -> tuple[Any, Any, int]:
+    """Our engine, a hard twin, and the engine's physics steps of a control step, with the twin's own step."""
+    truth = room(name).simulator(backend="mujoco", options={"effects": EFFECTS, "seed": 1})
+    return room(name).simulator(dt=truth.dt), truth, round(PERIOD / truth.dt)
+
+
+def first(engine: Any) -> np.ndarray:
+    return np.asarray(engine.initial_state(2))
+
+
+def plan_of(engine: Any, substeps: int) -> Plan:
+    """A rollout of random controls with small random gains."""
+    rng = np.random.default_rng(0)
+    high = engine.control_bounds[1]
+    reach = np.where(np.isfinite(high), high, 1.0)
+    controls = 0.2 * reach * rng.uniform(-1, 1, (HORIZON, engine.nu))
+    states, _ = engine.rollout(first(engine)[:1], controls[None], substeps=substeps)
+    gains = 0.01 * reach[:, None] * rng.standard_normal((HORIZON, engine.nu, engine.n))
+    costs = np.zeros(HORIZON + 1)
+    return Plan(engine, substeps, states[0], controls, gains, 0 * controls, costs, Outcome.CONVERGED, (), StepCount())
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_plans_of_the_engine_run_on_a_hard_twin(name: str) -> None:
+    """Controls are the plan's for the entries that it knows; the motion is what the twin makes of these controls."""
+    engine, truth, substeps = worlds(name)
+    assert truth.nx > engine.nx
+    plan = plan_of(engine, substeps)
+    run = run_closed_loop(plan, truth, first(engine))
+    assert run.states.shape == (2, HORIZON + 1, truth.nx) and not run.status.any()
+    for t in range(HORIZON):
+        np.testing.assert_array_equal(run.controls[:, t], plan.policy(run.states[:, t, : engine.nx], t))
+    again, _ = truth.rollout(truth.embed(first(engine)), run.controls, substeps=substeps)
+    np.testing.assert_array_equal(run.states, again)
+    np.testing.assert_array_equal(run_open_loop(plan, truth, first(engine)).controls[0], plan.controls)
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_a_controller_of_the_engine_steers_a_hard_twin(name: str) -> None:
+    engine, truth, substeps = worlds(name)
+    last = engine.layout.nx - 1
+
+    def entry(states: np.ndarray) -> np.ndarray:
+        return np.asarray(states[..., last:])
+
+    cost = FeatureCost(engine, entry, np.ones(1), np.ones(1))
+    options = SamplingOptions(samples=3, knots=2)
+
+    def controller() -> SamplingController:
+        return SamplingController(engine, cost, 2, np.random.default_rng(0), substeps, options=options)
+
+    run = run_policy(controller(), truth, first(engine)[0], steps=2, substeps=substeps)
+    by_hand, states = controller(), run.states[0]
+    for t in range(2):
+        np.testing.assert_array_equal(run.controls[0, t], by_hand(states[t, : engine.nx], t))
+    with pytest.raises(ShapeError, match="state has shape"):
+        controller()(states[0, : engine.nx - 1], 0)
+
+
+def test_a_plan_that_knows_more_than_the_world_is_refused() -> None:
+    engine, truth, substeps = worlds("block")
+    plan = plan_of(truth, substeps)
+    with pytest.raises(OptionError, match=r"planned in BlockTwin with .* plan in the robot's own engine"):
+        run_closed_loop(plan, engine, first(engine))
+    late = room("block").simulator(backend="mujoco", options={"effects": {"latency": 0.05}})
+    with pytest.raises(OptionError, match="do not begin with"):
+        run_closed_loop(plan, late, first(engine))
+
+
+@pytest.mark.parametrize(("name", "task"), STUDIES)
+def test_every_condition_runs_on_a_hard_truth(name: str, task: str, tmp_path: Path) -> None:
+    case = RoomCase(room(name), task, run_recipe, fit_residual, truth_options={"effects": EFFECTS, "seed": 1})
+    conditions = ("zero", "true_constants", "forces", "truth", "truth_budget")
+    substeps = round(0.05 / case.native().dt)
+    study = Study(
+        "hard", "mpc", conditions, (20,), seeds=1, starts=1, horizon=2, substeps=substeps, restarts=1, iterations=1, ensemble=2
+    )
+    worker = PlanWorker(case, study, tmp_path)
+    for condition in conditions:
+        record = worker(Job(condition, 20 if condition == "truth_budget" else 0, 0, 0))
+        assert record["failed"] == 0 and np.isfinite(record["cost"])
