@@ -93,14 +93,17 @@ def test_a_wrong_answer_is_refused_and_not_remembered(unbelieved, part, wrong):
 
 
 def test_internals_that_a_later_warp_changed_are_refused_in_one_sentence(unbelieved, monkeypatch):
-    monkeypatch.setattr(warp_engine, "_packed", lambda launch: launch.no_such_field)
+    monkeypatch.setattr(warp_engine, "Packed", lambda launch: launch.no_such_field)
     with warp_engine.LOADING, pytest.raises(DependencyError, match=r"does not run our kernels \(AttributeError: .*no_such"):
         warp_engine.believe_warp(RECORDED)
 
 
 def test_a_launch_that_leaves_out_the_adjoint_is_refused(unbelieved, monkeypatch):
-    packed = warp_engine._packed
-    monkeypatch.setattr(warp_engine, "_packed", lambda launch: (lambda: None) if launch.adjoint else packed(launch))
+    class Forgetful(warp_engine.Packed):
+        def _call(self):
+            return (lambda: None) if self.launch.adjoint else super()._call()
+
+    monkeypatch.setattr(warp_engine, "Packed", Forgetful)
     with warp_engine.LOADING, pytest.raises(DependencyError, match="the gradient of controls off by"):
         warp_engine.believe_warp(RECORDED)
 

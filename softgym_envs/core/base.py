@@ -228,6 +228,10 @@ class BaseSimulator(ABC):
         """
         return self._step(*self._checked("control", state, control, parameters, substeps), int(substeps))
 
+    def advance(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+        """`step` of arguments that are known to be right: contiguous, finite, constants (B, P)."""
+        return self._step(state, control, constants, substeps)
+
     def rollout(
         self, state: Array, controls: Array, parameters: Parameters | None = None, *, substeps: int = 1
     ) -> tuple[Array, IntArray]:
@@ -308,7 +312,7 @@ class RolledSimulator(BaseSimulator):
 
     def _step(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
         states, status = self._rollout(state, control[:, None], constants, substeps)
-        return states[:, 1], status
+        return np.ascontiguousarray(states[:, 1]), status
 
     def _columns(self, constants: Array) -> Array:
         """Constants (B, P) and the weights, (B, P + W)."""

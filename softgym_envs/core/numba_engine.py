@@ -23,7 +23,7 @@ import numpy as np
 from .base import RolledSimulator, pull_back
 from .kernel_cache import CheckedCache
 from .parameters import Parameters
-from .simulator import Array, Gradient, IntArray, Linearization, Status
+from .simulator import Array, Gradient, IntArray, Linearization
 
 MINIMUM_WORK_PER_THREAD = 100
 """Physics steps (over all rows) below which another thread does not pay."""
@@ -68,7 +68,10 @@ class NumbaEngine:
     def rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
         """(B, nx), (B, T, nu), (B, P) -> states (B, T+1, nx), status (B,)."""
         states = np.empty((len(state), controls.shape[1] + 1, self.nx))
-        status = np.full(len(state), Status.OK, dtype=np.int32)
+        status = np.zeros(len(state), dtype=np.int32)  # Status.OK
+        if len(state) == 1:
+            self.forward(self.structure, state, controls, constants, substeps, states, status)
+            return states, status
 
         def run(rows: slice) -> None:
             arguments = (state[rows], controls[rows], constants[rows], substeps, states[rows], status[rows])

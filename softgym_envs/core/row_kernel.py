@@ -13,7 +13,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from .fork import ForkLock
-from .warp_engine import LOADING, believe_warp
+from .warp_engine import LOADING, Packed, believe_warp
 
 Array = NDArray[np.float64]
 
@@ -49,7 +49,7 @@ class RowKernel:
             *views, result = self._views
             for view, values in zip(views, inputs, strict=True):
                 view[...] = values
-            self._launch.launch()
+            self._launch.run()
             return result.copy()
 
     def _fit(self, rows: int) -> None:
@@ -60,9 +60,9 @@ class RowKernel:
             inputs = [*self._structure, *self._arrays]
             with LOADING:
                 believe_warp(())
-                self._launch = wp.launch(self._kernel, dim=rows, inputs=inputs, device="cpu", record_cmd=True)
+                self._launch = Packed(wp.launch(self._kernel, dim=rows, inputs=inputs, device="cpu", record_cmd=True))
             self._capacity = rows
-        self._launch.set_dim(rows)
+        self._launch.resize(rows)
         self._views = [array.numpy()[:rows] for array in self._arrays]
         self._rows = rows
 

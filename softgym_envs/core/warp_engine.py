@@ -148,7 +148,9 @@ class _Buffers:
         self.arguments = list(inputs)  # kept: a struct points to its arrays' memory, but does not own it
         kernel = program.recorded if recorded else program.forward
         start = partial(wp.launch, kernel, dim=rows, inputs=inputs, device=device, record_cmd=True)
-        self.run = _packed(load_whole(Path(wp.config.kernel_cache_dir), kernel.module.name, start))
+        forward = Packed(load_whole(Path(wp.config.kernel_cache_dir), kernel.module.name, start))
+        self.launches = [forward]
+        self.run = forward.run
         if recorded:
             self.gradients = [array.grad for array in arrays]
             d_constants, d_controls, d_state, d_states = self.gradients[:4]
@@ -156,7 +158,9 @@ class _Buffers:
             adjoints = [*around, d_constants, d_controls, None, None, None, d_state, *beside, d_states, None]
             self.arguments += adjoints
             options: dict[str, Any] = {"adj_inputs": adjoints, "adj_outputs": [], "adjoint": True}
-            self.pull = _packed(wp.launch(kernel, dim=rows, inputs=inputs, device=device, record_cmd=True, **options))
+            backward = Packed(wp.launch(kernel, dim=rows, inputs=inputs, device=device, record_cmd=True, **options))
+            self.launches.append(backward)
+            self.pull = backward.run
         self.on_host = self.states.device.is_cpu
         if self.on_host:
             self.views = [a.numpy() for a in (self.constants, self.controls, self.state, self.states, self.status)]
@@ -192,20 +196,30 @@ class _Buffers:
         return initial, self.controls.grad.numpy().copy(), self.constants.grad.numpy().copy()
 
 
-def _packed(launch: Any) -> Callable[[], None]:
-    """A recorded launch as one call. On the CPU, Warp would pack its arguments anew each time, which takes 20 us."""
-    if not launch.device.is_cpu:
-        return launch.launch  # type: ignore[no-any-return]
-    count = 1 + len(launch.kernel.adj.args)
-    parts = [launch.params[1:count], launch.params[count:]] if launch.adjoint else [launch.params[1:count]]
-    packed = [launch.bounds, *(_struct_of(part) for part in parts)]
-    entry = launch.hooks.backward if launch.adjoint else launch.hooks.forward
-    return partial(_call, entry, [ctypes.byref(part) for part in packed], launch)
+class Packed:
+    """A recorded launch as one call, `run`. On the CPU, Warp would pack its arguments anew each time, which takes 20 us."""
 
+    def __init__(self, launch: Any) -> None:
+        self.launch = launch
+        """Keeps the compiled module and the arrays alive."""
+        self._arguments: list[ctypes.Structure] = []
+        if launch.device.is_cpu:
+            count = 1 + len(launch.kernel.adj.args)
+            parts = [launch.params[1:count], launch.params[count:]] if launch.adjoint else [launch.params[1:count]]
+            self._arguments = [_struct_of(part) for part in parts]
+        self.run = self._call()
 
-def _call(entry: Callable[..., None], arguments: Sequence[Any], owner: object) -> None:
-    """`owner` keeps the compiled module and the arrays alive."""
-    entry(*arguments)
+    def resize(self, rows: int) -> None:
+        """Run so many threads from now on."""
+        self.launch.set_dim(rows)
+        self.run = self._call()
+
+    def _call(self) -> Callable[[], Any]:
+        if not self._arguments:
+            return self.launch.launch  # type: ignore[no-any-return]
+        hooks = self.launch.hooks
+        entry = hooks.backward if self.launch.adjoint else hooks.forward
+        return partial(entry, *map(ctypes.byref, (self.launch.bounds, *self._arguments)))
 
 
 def _struct_of(values: Sequence[Any]) -> ctypes.Structure:
@@ -236,6 +250,8 @@ class WarpEngine:
 
     def rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
         """(B, nx), (B, T, nu), (B, P) -> states (B, T+1, nx), status (B,)."""
+        if len(state) == 1:
+            return self._forward(state, controls, constants, substeps)
         parts = len(state) * self._forward_bytes(controls.shape[1]) // FORWARD_BYTES
         shards = self._shards(len(state), controls.shape[1] * substeps, parts)
         if len(shards) == 1:

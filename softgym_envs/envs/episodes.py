@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from ..core.base import BaseSimulator
 from ..core.errors import OptionError, ShapeError, SimulationWarning, shown
 from ..core.parameters import Parameters
-from ..core.simulator import Simulator, Status, as_numbers, check_array
+from ..core.simulator import IntArray, Simulator, Status, as_numbers, check_array
 from ..core.task import BoolArray, RemembersActions, Start, Task, check_options
 from .settings import Settings, distribution, nominal_constants, whole_steps
 
@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 Observation = NDArray[np.float32]
 
 # NumPy computes with an array faster than with a number.
-_ONE, _LOWEST, _HIGHEST = np.array(1), np.array(-1.0), np.array(1.0)
+_LOWEST, _HIGHEST = np.array(-1.0), np.array(1.0)
 
 MOST_SUBSTEPS = 10_000
 """Physics steps per action."""
@@ -100,8 +100,10 @@ class Episodes:
         self._base = self.nominal.to_matrix(self._rows)
         self.constants = self._base.copy()
         self.observed = np.zeros((self._rows, len(entries)))
-        self.steps = np.zeros(self._rows, dtype=np.int64)
+        self._clock, self._since = 0, np.zeros(self._rows, dtype=np.int64)
         self.parameters = self.nominal
+        self._checks_once = isinstance(simulator, BaseSimulator) and type(simulator).step is BaseSimulator.step
+        self._checked = False
         self._remembers = isinstance(task, RemembersActions)
         self.begun = False
         """Whether there has been a reset."""
@@ -142,7 +144,7 @@ class Episodes:
             self.parameters = self._parameters_of(self.constants, np.arange(self._rows))
         self.state[rows], self.context[rows] = first, context
         self.queue[rows] = 0.0
-        self.steps[rows] = 0
+        self._since[rows] = self._clock
         observed = self._sense(clean, rows)
         self.observed[rows] = observed
         return observed.astype(np.float32)
@@ -152,6 +154,15 @@ class Episodes:
         """Names of the reward's terms."""
         terms = self.task.reward(self.seen, self.seen, np.zeros((self._rows, self._na)), self.context, self.context)
         return (*terms, "failure")
+
+    @property
+    def steps(self) -> NDArray[np.int64]:
+        """Control steps since each row's last reset, (B,)."""
+        return self._clock - self._since
+
+    @steps.setter
+    def steps(self, steps: NDArray[np.int64]) -> None:
+        self._since = self._clock - steps
 
     @property
     def seen(self) -> Array:
@@ -215,7 +226,7 @@ class Episodes:
         task, state, context = self.task, self.state, self.context
         if self.settings.disturbance:
             state = self.simulator.retract(state, self._kick * self._normal(self.simulator.n, active))
-        next_state, status = self.simulator.step(state, task.scale_action(action), self.parameters, substeps=self.substeps)
+        next_state, status = self._move(state, task.scale_action(action))
         failed = status.astype(np.bool_)
         broken = np.count_nonzero(failed) > 0 or not np.vdot(next_state, next_state) < np.inf
         if broken:
@@ -228,7 +239,7 @@ class Episodes:
         context = task.update(task.remember(context, action) if self._remembers else context, next_seen)  # type: ignore[attr-defined]
         terms = task.reward(seen, next_seen, action, before, context)
         self.state, self.context = next_state, context
-        self.steps += _ONE
+        self._clock += 1
         observed = self._sense(task.observe(next_seen, context), None, active)
         terminated, success = task.terminated(next_seen, context), task.success(next_seen, context)
         reward = functools.reduce(operator.add, terms.values())
@@ -239,6 +250,15 @@ class Episodes:
             terminated, success = terminated | failed, success & ~failed
         self.observed = observed
         return Outcome(observed.astype(np.float32), reward, terms, terminated, success, failed)
+
+    def _move(self, state: Array, control: Array) -> tuple[Array, IntArray]:
+        """One control step. States are the simulator's own, actions are checked: the first control is, for all that follow."""
+        if self._checked:
+            control = np.ascontiguousarray(control, dtype=np.float64)
+            return self.simulator.advance(state, control, self.constants, self.substeps)  # type: ignore[attr-defined,no-any-return]
+        found = self.simulator.step(state, control, self.parameters, substeps=self.substeps)
+        self._checked = self._checks_once
+        return found
 
     def _complain(self, row: int, status: int) -> None:
         """Say once why a simulation failed, and with which constants: bounds allow more than the usual physics step can do."""

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import OptionError
+from ..core.numba_engine import inner, kernel
 from ..core.simulator import check_number
 from ..core.task import BoolArray, Entry, Start
 from .model import BlockModel
@@ -114,13 +115,10 @@ class ReachPose:
         return state, self._measured(context, state)
 
     def _measured(self, context: Array, state: Array) -> Array:
-        """With distance and angle from the goal, and their cost. In place."""
-        x, y = context[:, GOAL_X] - state[:, 0], context[:, GOAL_Y] - state[:, 1]
-        turn = context[:, GOAL_THETA] - state[:, 2]
-        context[:, DISTANCE] = np.sqrt(x * x + y * y)
-        context[:, TURN] = np.abs(np.arctan2(np.sin(turn), np.cos(turn)))
-        context[:, COST] = context[:, DISTANCE] + LEVER * context[:, TURN]
-        return context
+        """With distance and angle from the goal, and their cost."""
+        after = np.empty_like(context)
+        measure_goal(context, state, after)
+        return after
 
     def scale_action(self, action: Array) -> Array:
         """Force = action * force_limit, (B, 2) [N]."""
@@ -128,30 +126,23 @@ class ReachPose:
 
     def update(self, context: Array, state: Array) -> Array:
         """Distance, angle, and whether the goal has been reached."""
-        context = self._measured(context.copy(), state)
-        speed = np.sqrt(state[:, 3] ** 2 + state[:, 4] ** 2) + LEVER * np.abs(state[:, 5])
-        there = (context[:, DISTANCE] <= self.tolerance[0]) & (context[:, TURN] <= self.tolerance[1]) & (speed <= REST)
-        context[:, REACHED] = np.maximum(context[:, REACHED], there)
-        return context
+        after = np.empty_like(context)
+        progress(context, state, self.tolerance, after)
+        return after
 
     def observe(self, state: Array, context: Array) -> Array:
         """See `entries`."""
         if self.obs_mode == "state":
             return np.concatenate([state, context[:, : GOAL_THETA + 1]], axis=1)
-        c, s = np.cos(state[:, 2]), np.sin(state[:, 2])
-        x, y = context[:, GOAL_X] - state[:, 0], context[:, GOAL_Y] - state[:, 1]
-        turn = context[:, GOAL_THETA] - state[:, 2]
-        vx, vy = state[:, 3], state[:, 4]
-        columns = (c * x + s * y, c * y - s * x, np.cos(turn), np.sin(turn), c * vx + s * vy, c * vy - s * vx, state[:, 5])
-        return np.stack(columns, axis=1)
+        seen = np.empty((len(state), 7))
+        look(context, state, seen)
+        return seen
 
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
         """Terms "progress", "reached", "control"; see the class."""
-        return {
-            "progress": before[:, COST] - after[:, COST],
-            "reached": self.bonus * (after[:, REACHED] - before[:, REACHED]),
-            "control": (action[:, 0] ** 2 + action[:, 1] ** 2) * (-0.5 * self.control_weight),
-        }
+        found = np.empty((3, len(action)))
+        terms(action, before, after, self.bonus, -0.5 * self.control_weight, found)
+        return {"progress": found[0], "reached": found[1], "control": found[2]}
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
         """At the goal."""
@@ -168,6 +159,59 @@ class ReachPose:
     def draw_hints(self, context: Array) -> dict[str, Array]:
         """The goal's pose."""
         return {"pose": context[: GOAL_THETA + 1].copy()}
+
+
+# --- Kernels: a dozen NumPy calls on a row cost more than the physics --------------------------------------------------
+
+
+@inner
+def _goal(context, state, after, b):  # type: ignore[no-untyped-def]
+    """Row b of a context, with distance and angle from the goal, and their cost."""
+    for k in range(context.shape[1]):
+        after[b, k] = context[b, k]
+    x, y = context[b, GOAL_X] - state[b, 0], context[b, GOAL_Y] - state[b, 1]
+    turn = context[b, GOAL_THETA] - state[b, 2]
+    after[b, DISTANCE] = np.sqrt(x * x + y * y)
+    after[b, TURN] = abs(np.arctan2(np.sin(turn), np.cos(turn)))
+    after[b, COST] = after[b, DISTANCE] + LEVER * after[b, TURN]
+
+
+@kernel
+def measure_goal(context, state, after):  # type: ignore[no-untyped-def]
+    """See `ReachPose._measured`."""
+    for b in range(len(context)):
+        _goal(context, state, after, b)
+
+
+@kernel
+def progress(context, state, tolerance, after):  # type: ignore[no-untyped-def]
+    """See `ReachPose.update`."""
+    for b in range(len(context)):
+        _goal(context, state, after, b)
+        speed = np.sqrt(state[b, 3] ** 2 + state[b, 4] ** 2) + LEVER * abs(state[b, 5])
+        if after[b, DISTANCE] <= tolerance[0] and after[b, TURN] <= tolerance[1] and speed <= REST:
+            after[b, REACHED] = 1.0
+
+
+@kernel
+def look(context, state, seen):  # type: ignore[no-untyped-def]
+    """See the module docstring, "sensors"."""
+    for b in range(len(context)):
+        c, s = np.cos(state[b, 2]), np.sin(state[b, 2])
+        x, y = context[b, GOAL_X] - state[b, 0], context[b, GOAL_Y] - state[b, 1]
+        turn, vx, vy = context[b, GOAL_THETA] - state[b, 2], state[b, 3], state[b, 4]
+        seen[b, 0], seen[b, 1] = c * x + s * y, c * y - s * x
+        seen[b, 2], seen[b, 3] = np.cos(turn), np.sin(turn)
+        seen[b, 4], seen[b, 5], seen[b, 6] = c * vx + s * vy, c * vy - s * vx, state[b, 5]
+
+
+@kernel
+def terms(action, before, after, bonus, weight, found):  # type: ignore[no-untyped-def]
+    """See `ReachPose.reward`."""
+    for b in range(len(action)):
+        found[0, b] = before[b, COST] - after[b, COST]
+        found[1, b] = bonus * (after[b, REACHED] - before[b, REACHED])
+        found[2, b] = weight * (action[b, 0] ** 2 + action[b, 1] ** 2)
 
 
 def _pose(value: Any) -> Array:

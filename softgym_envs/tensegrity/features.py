@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.numba_engine import kernel
 from ..core.row_kernel import RowKernel
 from ..core.task import Entry
 from .model import TensegrityModel
-from .task_kernels import COM_X, COM_Z, HEIGHT, HX, HY, NODE, OBSERVE
+from .task_kernels import COM_X, COM_Y, COM_Z, GROUND, HEIGHT, HX, HY, NODE, OBSERVE, SCALE
+from .terrain import height_at
 
 Array = NDArray[np.float64]
 
@@ -33,15 +34,6 @@ class Body:
     """Observations of one robot's states (B, nx)."""
 
     model: TensegrityModel
-
-    @cached_property
-    def flat(self) -> bool:
-        """Whether the ground is z = 0 everywhere."""
-        return self.model.terrain.is_plane and self.model.terrain.angle == 0.0
-
-    def ground(self, x: Array, y: Array, scale: Array) -> Array:
-        """Ground height [m] at points x, y (B, k) [m]; scale (B,)."""
-        return np.zeros_like(x) if self.flat else self.model.terrain.height(x, y, scale[:, None])
 
     def observer(self, columns: Sequence[int], context_size: int) -> RowKernel:
         """(state (B, nx), context (B, nc)) -> (B, 12 R + nu + k): see `entries`; then k further columns of the context."""
@@ -75,3 +67,18 @@ def to_world(vectors: Array, heading: Array) -> Array:
     """Horizontal vectors (B, 2) of the command frame in the world frame: x' = h_x x - h_y y, y' = h_y x + h_x y."""
     x, y, hx, hy = vectors[:, 0], vectors[:, 1], heading[:, 0], heading[:, 1]
     return np.stack([hx * x - hy * y, hy * x + hx * y], axis=1)
+
+
+@kernel
+def feel(field, patch, context):  # type: ignore[no-untyped-def]
+    """Ground under the robot and, relative to that, at `patch` (k, 2) [m] in the command frame, into contexts; patch[0] = 0, 0.
+
+    Heights of the centre of mass become those over the ground.
+    """
+    for b in range(len(context)):
+        hx, hy, scale = context[b, HX], context[b, HY], context[b, SCALE]
+        for k in range(len(patch)):
+            x = context[b, COM_X] + (hx * patch[k, 0] - hy * patch[k, 1])
+            y = context[b, COM_Y] + (hy * patch[k, 0] + hx * patch[k, 1])
+            context[b, GROUND + k] = height_at(field, x, y, scale) - (context[b, GROUND] if k else 0.0)
+        context[b, HEIGHT] -= context[b, GROUND]

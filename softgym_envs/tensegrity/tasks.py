@@ -24,13 +24,13 @@ from ..core.row_kernel import RowKernel
 from ..core.simulator import as_numbers, check_number
 from ..core.task import BoolArray, Entry, Start
 from . import poses
-from .features import HEADING, SPEED_BOUND, Body, to_world
+from .features import HEADING, SPEED_BOUND, Body, feel, to_world
 from .model import TensegrityModel
 from .poses import Spread
+from .rewards import follow_terms, visit_terms
 from .task_kernels import (
     ACROSS,
     ALONG,
-    APPROACHED,
     COM_X,
     COM_Y,
     COUNT,
@@ -40,7 +40,6 @@ from .task_kernels import (
     GOAL_X,
     GOAL_Y,
     GROUND,
-    HEIGHT,
     HX,
     HY,
     NODE,
@@ -155,13 +154,10 @@ class _Settings:
     def _limit(self) -> Array:
         return np.array(self.model.control_limit)  # NumPy multiplies by an array faster than by a number
 
-    def control_cost(self, action: Array) -> Array:
-        """-control_weight * mean(action^2), (B,)."""
-        return np.asarray(np.add.reduce(action * action, axis=1) * self._minus_weight)
-
     @cached_property
-    def _minus_weight(self) -> Array:
-        return np.array(-self.control_weight / self.model.nu)
+    def minus_weight(self) -> float:
+        """Of the sum of squared actions: -control_weight / nu."""
+        return -self.control_weight / self.model.nu
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
         """Never: episodes end by time or by failure of the simulation."""
@@ -268,18 +264,8 @@ class FollowVelocity(_Settings):
     def _grounded(self, context: Array) -> Array:
         """With the heights of the ground, where it is uneven. In place."""
         if self.uneven:
-            context[:, GROUND:] = self._feel(context)
-            context[:, HEIGHT] -= context[:, GROUND]
+            feel(self.model.terrain.field, PATCH, context)
         return context
-
-    def _feel(self, context: Array) -> Array:
-        """Height of the ground under the robot, and around it relative to that, (B, 9) [m]."""
-        hx, hy = context[:, HX : HX + 1], context[:, HY : HY + 1]
-        x = context[:, COM_X : COM_X + 1] + (hx * PATCH[:, 0] - hy * PATCH[:, 1])
-        y = context[:, COM_Y : COM_Y + 1] + (hy * PATCH[:, 0] + hx * PATCH[:, 1])
-        ground = self.body.ground(x, y, context[:, SCALE])
-        ground[:, 1:] -= ground[:, :1]
-        return ground
 
     def update(self, context: Array, state: Array) -> Array:
         """Time, way, velocity error, ground."""
@@ -295,14 +281,9 @@ class FollowVelocity(_Settings):
 
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
         """Terms "along", "across", "up", "control"; see the class."""
-        cost = after.take(VELOCITY, axis=1)
-        cost *= cost
-        cost *= self._minus_weights
-        return {"along": cost[:, 0], "across": cost[:, 1], "up": cost[:, 2], "control": self.control_cost(action)}
-
-    @cached_property
-    def _minus_weights(self) -> Array:
-        return -np.array([self.objective.weights])
+        found = np.empty((4, len(action)))
+        follow_terms(action, after, self.objective.weights, self.minus_weight, found)
+        return {"along": found[0], "across": found[1], "up": found[2], "control": found[3]}
 
     def success(self, state: Array, context: Array) -> BoolArray:
         """See `success_definition`."""
@@ -412,11 +393,9 @@ class VisitWaypoints(_Settings):
 
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
         """Terms "progress", "reached", "control"; see the class."""
-        return {
-            "progress": before[:, DISTANCE] - after[:, APPROACHED],
-            "reached": self.bonus * (after[:, REACHED] - before[:, REACHED]),
-            "control": self.control_cost(action),
-        }
+        found = np.empty((3, len(action)))
+        visit_terms(action, before, after, self.bonus, self.minus_weight, found)
+        return {"progress": found[0], "reached": found[1], "control": found[2]}
 
     def success(self, state: Array, context: Array) -> BoolArray:
         """See `success_definition`."""

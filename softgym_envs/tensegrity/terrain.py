@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import StructureError
+from ..core.numba_engine import inner, kernel
 
 Array = NDArray[np.float64]
 
-FEW_POINTS = 32
-"""Up to so many points are faster without NumPy."""
+
+class Field(NamedTuple):
+    """Ground, as kernels read it: slope, and heights over it in cells (last_x + 1) x (last_y + 1)."""
+
+    rise: float
+    per_cell: float
+    """[1/m]"""
+    last_x: float
+    last_y: float
+    cells: Array
+    """(cells, 4): coefficients of z = a + b s + (c + d s) t"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,67 +92,42 @@ class Terrain:
         return cls(heights=0.5 * height * noise / noise.std(), cell=cell)
 
     def height(self, x: Array, y: Array, scale: Array | float = 1.0) -> Array:
-        """Ground height [m] at points x, y [m] (any shape, alike), NaN at NaN; `scale` multiplies the height field.
-
-        Bilinear within a cell: z = a + b s + (c + d s) t, with s and t in [0, 1] along x and y.
-        """
-        slope = x * self._rise
-        if self.is_plane:
-            return np.asarray(slope + scale * (0.0 * y))
-        field = self._one_by_one(x, y) if np.size(x) <= FEW_POINTS else self._all_at_once(x, y)
-        return np.asarray(slope + scale * field)
-
-    def _all_at_once(self, x: Array, y: Array) -> Array:
-        last, columns = self._last, self.heights.shape[1] - 1
-        place = np.stack([x, y])
-        points = place.reshape(2, -1)
-        points *= 1.0 / self.cell
-        points += 0.5 * (last + 1.0)
-        np.maximum(points, 0.0, out=points)
-        np.minimum(points, last + 1.0, out=points)
-        index = np.fmin(points, last).astype(np.intp)  # fmin: NaN reads some cell, and its s or t stays NaN
-        points -= index
-        s, t = place
-        a, b, c, d = self._cells.take(index[0] * columns + index[1], axis=1).reshape(4, *x.shape)
-        return np.asarray(a + b * s + (c + d * s) * t)
-
-    def _one_by_one(self, x: Array, y: Array) -> Array:
-        """The same numbers, bit for bit, without NumPy: several times as fast for a dozen points."""
-        last_x, last_y = self._last.ravel().tolist()
-        shift_x, shift_y, end_x, end_y = 0.5 * (last_x + 1.0), 0.5 * (last_y + 1.0), last_x + 1.0, last_y + 1.0
-        columns, per_cell, cells = self.heights.shape[1] - 1, 1.0 / self.cell, self._cell_list
-        heights = []
-        for px, py in zip(np.ravel(x).tolist(), np.ravel(y).tolist(), strict=True):
-            s, t = px * per_cell + shift_x, py * per_cell + shift_y
-            if s != s or t != t:
-                heights.append(s + t)
-                continue
-            s = 0.0 if s < 0.0 else end_x if s > end_x else s
-            t = 0.0 if t < 0.0 else end_y if t > end_y else t
-            i, j = int(s if s < last_x else last_x), int(t if t < last_y else last_y)
-            a, b, c, d = cells[i * columns + j]
-            s -= i
-            t -= j
-            heights.append(a + b * s + (c + d * s) * t)
-        return np.array(heights).reshape(np.shape(x))
+        """Ground height [m] at points x, y [m] (any shape, alike), NaN at NaN; `scale` multiplies the height field."""
+        points = np.broadcast_arrays(np.asarray(x, dtype=np.float64), y, scale)
+        found = np.empty(points[0].shape)
+        _heights(self.field, *(np.ravel(part).astype(np.float64) for part in points), found.reshape(-1))
+        return found
 
     @cached_property
-    def _rise(self) -> float:
-        return float(np.tan(self.angle))
-
-    @cached_property
-    def _last(self) -> Array:
-        """Index of the last cell along x and along y, (2, 1)."""
-        return np.array(self.heights.shape, dtype=np.float64)[:, None] - 2.0
+    def field(self) -> Field:
+        """As kernels read it."""
+        last_x, last_y = (float(count) - 2.0 for count in self.heights.shape)
+        return Field(float(np.tan(self.angle)), 1.0 / self.cell, last_x, last_y, self._cells)
 
     @cached_property
     def _cells(self) -> Array:
-        """The coefficients a, b, c, d of all cells, (4, cells)."""
+        """The coefficients a, b, c, d of all cells, (cells, 4)."""
         h = self.heights
         along_x, along_y = h[1:] - h[:-1], h[:, 1:] - h[:, :-1]
-        return np.stack([h[:-1, :-1], along_x[:, :-1], along_y[:-1], along_y[1:] - along_y[:-1]]).reshape(4, -1)
+        parts = h[:-1, :-1], along_x[:, :-1], along_y[:-1], along_y[1:] - along_y[:-1]
+        return np.ascontiguousarray(np.stack(parts, axis=-1).reshape(-1, 4))
 
-    @cached_property
-    def _cell_list(self) -> list[list[float]]:
-        rows: list[list[float]] = self._cells.T.tolist()
-        return rows
+
+@inner
+def height_at(field, x, y, scale):  # type: ignore[no-untyped-def]
+    """Ground height [m] at x, y [m]. Bilinear within a cell: z = a + b s + (c + d s) t, with s and t in [0, 1]."""
+    last_x, last_y, cells = field.last_x, field.last_y, field.cells
+    s, t = x * field.per_cell + 0.5 * (last_x + 1.0), y * field.per_cell + 0.5 * (last_y + 1.0)
+    if np.isnan(s) or np.isnan(t):
+        return s + t
+    s, t = min(max(s, 0.0), last_x + 1.0), min(max(t, 0.0), last_y + 1.0)
+    i, j = int(min(s, last_x)), int(min(t, last_y))
+    k = i * (int(last_y) + 1) + j
+    s, t = s - i, t - j
+    return x * field.rise + scale * (cells[k, 0] + cells[k, 1] * s + (cells[k, 2] + cells[k, 3] * s) * t)
+
+
+@kernel
+def _heights(field, x, y, scale, found):  # type: ignore[no-untyped-def]
+    for k in range(len(x)):
+        found[k] = height_at(field, x[k], y[k], scale[k])

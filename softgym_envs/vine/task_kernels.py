@@ -1,4 +1,4 @@
-"""What the tasks compute of every state, one row of the batch per thread; run by `core.row_kernel.RowKernel`.
+"""What the tasks compute of every state, one row of the batch per thread; run by `core.row_kernel.RowKernel`. And the reward.
 
 Legend: N links, K sections, M obstacles, R range readings.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warp as wp
 
+from ..core.numba_engine import kernel
 from .geometry import CIRCLE, WALL, Shape
 from .memory import Size
 from .stepping import count_links
@@ -171,3 +172,15 @@ def observe_kernel(
 
 
 OBSERVE = wp.kernel(observe_kernel, enable_backward=False)
+
+
+@kernel
+def reward_terms(action, before, after, bonus, weight, found):  # type: ignore[no-untyped-def]
+    """Progress, bonus for the goal and weight |action|^2, (3, B)."""
+    for b in range(len(action)):
+        found[0, b] = after[b, APPROACHED] - after[b, DISTANCE]
+        found[1, b] = bonus * (after[b, REACHED] - before[b, REACHED])
+        total = 0.0
+        for k in range(action.shape[1]):
+            total += action[b, k] * action[b, k]
+        found[2, b] = weight * total

@@ -43,6 +43,7 @@ from .task_kernels import (
     TIP_X,
     TIP_Y,
     TRACK,
+    reward_terms,
 )
 
 Array = NDArray[np.float64]
@@ -218,12 +219,17 @@ class ReachGoal:
 
     def scale_action(self, action: Array) -> Array:
         """Speed max_growth max(0, a); pressures max_steering max(0, a) and max_steering max(0, -a)."""
-        control = np.empty((len(action), self.model.nu))
-        control[:, 0] = self.model.max_growth * np.maximum(action[:, 0], 0.0)
-        steer = self.model.max_steering * action[:, 1:]
-        control[:, 1::2] = np.maximum(steer, 0.0)
-        control[:, 2::2] = np.maximum(-steer, 0.0)
-        return control
+        columns, scale = self._actuators
+        control = action.take(columns, axis=1)
+        control *= scale
+        return np.maximum(control, 0.0, out=control)
+
+    @cached_property
+    def _actuators(self) -> tuple[NDArray[np.intp], Array]:
+        """For every control, which entry of the action drives it, and by how much."""
+        pairs = 1 + np.arange(self.model.num_sections)
+        scale = [self.model.max_growth, *self.model.num_sections * (self.model.max_steering, -self.model.max_steering)]
+        return np.concatenate([[0], np.repeat(pairs, 2)]), np.array(scale)
 
     @cached_property
     def _track(self) -> RowKernel:
@@ -251,11 +257,9 @@ class ReachGoal:
 
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
         """Terms "progress", "reached", "control"; see the class."""
-        return {
-            "progress": after[:, APPROACHED] - after[:, DISTANCE],
-            "reached": self.bonus * (after[:, REACHED] - before[:, REACHED]),
-            "control": -self.control_weight / len(self.action_names) * np.add.reduce(action * action, axis=1),
-        }
+        found = np.empty((3, len(action)))
+        reward_terms(action, before, after, self.bonus, -self.control_weight / len(self.action_names), found)
+        return {"progress": found[0], "reached": found[1], "control": found[2]}
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
         """Once the goal has been reached."""
