@@ -29,7 +29,7 @@ from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from softgym_envs.rooms import room as room_named
-from sysid import METHODS, FitProblem, noise_of, run_recipe, save
+from sysid import METHODS, FitProblem, run_recipe, save
 from sysid.methods.progressive import fit_stage, stage_problem
 from sysid.methods.table import Method, method_of
 
@@ -176,7 +176,7 @@ def problem_of(args: Args, recipe: Recipe, stage: Stage, simulator: Simulator, r
     start = start_of(args, simulator)
     problem = stage_problem(recipe, stage, simulator, split_of(args, labelled), start=start, **more)
     if problem.noise is None and method_of(stage.method).known_noise:
-        problem = problem.replace(noise=noise_of(problem.split.train, problem.column_names))
+        problem = problem.with_told_noise()
         told = ", ".join(f"{name} {value:.2g}" for name, value in (problem.noise or {}).items())
         print(f"noise by third differences [SI]: {told}; if you know better, say --noise")
     return problem
@@ -291,6 +291,8 @@ def world(args: Args, room: Room) -> tuple[Recipe, Simulator, TrajectorySet]:
     if dt != simulator.dt:
         simulator = room.simulator(model, dt=dt, options=options)
     found = tuple(t if says_substeps(t) else t.for_timestep(dt) for t in found)
+    if args.stage is None and not set(found[0].names) <= set(simulator.state_names):
+        recipe = recipe.by_camera
     if recipe.infer_controls is not None:
         found = tuple(recipe.infer_controls(simulator, t) for t in found)
     return recipe, simulator, TrajectorySet(found)

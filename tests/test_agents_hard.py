@@ -95,10 +95,30 @@ def test_a_plan_that_knows_more_than_the_world_is_refused() -> None:
         run_closed_loop(plan, late, first(engine))
 
 
+def test_drawn_constants_are_the_factor_off_in_both_directions() -> None:
+    case = RoomCase(room("vine"), "VineGrow-v0", run_recipe, fit_residual)
+    ratios = []
+    for seed in range(8):
+        drawn = case.drawn(np.random.default_rng(seed), 1.2)
+        ratios.append([getattr(drawn, name) / getattr(case.best(), name) for name in case.identified])
+    np.testing.assert_allclose(np.abs(np.log(ratios)), np.log(1.2))
+    assert (np.array(ratios) > 1).any(axis=0).all() and (np.array(ratios) < 1).any(axis=0).all()
+
+
+def test_a_camera_sees_the_training_and_states_judge() -> None:
+    plain = RoomCase(room("vine"), "VineGrow-v0", run_recipe, fit_residual)
+    case = RoomCase(room("vine"), "VineGrow-v0", run_recipe, fit_residual, sensor=("camera",))
+    data = case.record(np.random.default_rng(0), 400)
+    assert data.train.names[:2] == ("point0.x", "point0.y") and set(case.native().state_names) <= set(data.test.names)
+    assert data.train[0].period == pytest.approx(0.01) and data.train[0].substeps == 2
+    assert case.recipe.stages != plain.recipe.stages and case.identified == plain.identified
+    assert "sensor" not in plain.description and case.description["sensor"] == ["camera"]
+
+
 @pytest.mark.parametrize(("name", "task"), STUDIES)
 def test_every_condition_runs_on_a_hard_truth(name: str, task: str, tmp_path: Path) -> None:
     case = RoomCase(room(name), task, run_recipe, fit_residual, truth_options={"effects": EFFECTS, "seed": 1})
-    conditions = ("zero", "true_constants", "forces", "truth", "truth_budget")
+    conditions = ("zero", "near", "true_constants", "forces", "truth", "truth_doubled", "truth_budget")
     substeps = round(0.05 / case.native().dt)
     study = Study(
         "hard", "mpc", conditions, (20,), seeds=1, starts=1, horizon=2, substeps=substeps, restarts=1, iterations=1, ensemble=2

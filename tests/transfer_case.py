@@ -44,6 +44,9 @@ class PendulumCase:
     def best(self):
         return OneConstant(gain=TRUE_GAIN)
 
+    def drawn(self, rng, factor):
+        return OneConstant(gain=TRUE_GAIN * factor ** rng.choice([-1.0, 1.0]))
+
     def wide(self):
         return UniformParameters({"gain": (0.2, 5.0)})
 

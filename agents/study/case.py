@@ -23,6 +23,7 @@ from softgym_envs.core.parameters import ParameterDistribution, Parameters, Unif
 from softgym_envs.core.recipe import EXPERIMENT, Recipe, Stage
 from softgym_envs.core.room import Room
 from softgym_envs.core.scenario import BatchPolicy, Scenario, Scene, around_rest, by_name, held_at_random, kick_of
+from softgym_envs.core.sensors import sensor_from_text
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import DataSplit, TrajectorySet
@@ -94,6 +95,8 @@ class RoomCase:
     """Stage of the recipe -> options that differ from it, for quick studies."""
     only: tuple[str, ...] = ()
     """Stages of the recipe that are run; (): all."""
+    sensor: tuple[str, ...] = ()
+    """What recordings for training are seen through, as words of `core.sensors.sensor_from_text`; (): full states."""
 
     def __post_init__(self) -> None:
         known = load(self.room.study) if self.room.study else {}
@@ -123,6 +126,7 @@ class RoomCase:
         if not self.room.recipe:
             raise OptionError(f"room {self.room.name!r} declares no recipe: nothing can be identified")
         recipe: Recipe = load(self.room.recipe)
+        recipe = recipe.by_camera if self.sensor else recipe
         chosen = [s for s in recipe.stages if not self.only or s.name in self.only]
         changed = (replace(s, options=merged(s.options, self.stages.get(s.name, {}))) for s in chosen)
         return replace(recipe, stages=tuple(changed))
@@ -166,6 +170,7 @@ class RoomCase:
             "engine": {**scenario.options, **({} if scenario.dt is None else {"dt": scenario.dt})},
             "guess": dict(self.recipe.guess),
             "stages": {s.name: {"method": s.method, **_told(s.options)} for s in self.recipe.stages},
+            **({"sensor": list(self.sensor)} if self.sensor else {}),
         }
 
     @property
@@ -229,11 +234,23 @@ class RoomCase:
             return by_name(self.native(), self.truth_parameters())
         return self.scenario.best(self.truth_parameters())
 
+    @cached_property
+    def identified(self) -> tuple[str, ...]:
+        """Constants that the recipe fits."""
+        engine = self.native()
+        return tuple(dict.fromkeys(name for stage in self.recipe.stages for name in stage.free_of(engine)))
+
+    def drawn(self, rng: np.random.Generator, factor: float) -> Parameters:
+        """See `Case`."""
+        best, specs = self.best(), self.best().specs()
+        turned = {name: factor ** rng.choice([-1.0, 1.0]) * float(getattr(best, name)) for name in self.identified}
+        return best.replace(**{name: float(np.clip(value, *specs[name].bounds)) for name, value in turned.items()})
+
     def wide(self) -> UniformParameters:
         """See `Case`: what the recipe fits, within `FACTOR` or `SHARE` of the guess."""
-        engine, default = self.native(), self.default()
+        default = self.default()
         intervals = {}
-        for name in dict.fromkeys(name for stage in self.recipe.stages for name in stage.free_of(engine)):
+        for name in self.identified:
             spec, value = default.specs()[name], float(getattr(default, name))
             low, high = spec.bounds
             if spec.scale == "log":
@@ -265,8 +282,16 @@ class RoomCase:
         return (self.scenario.force_scale or kick_of)(self.model)
 
     def record(self, rng: np.random.Generator, steps: int) -> DataSplit:
-        """See `Case`: the recipe's experiments."""
-        return self.recipe.record(self.truth(), rng, steps=steps, parameters=self.truth_parameters(), tests=TESTS)
+        """See `Case`: the recipe's experiments; a camera sees those for training, predictions are judged by states."""
+        filmed, native = bool(self.sensor), self.native()
+        found = self.recipe.record(
+            self.truth(), rng, steps=steps, parameters=self.truth_parameters(), tests=TESTS, filmed=filmed
+        )
+        if not filmed:
+            return found
+        sensor = sensor_from_text(self.sensor)
+        seen = (sensor(t, native, self.recipe, rng).for_timestep(native.dt) for t in found.train)
+        return found._replace(train=TrajectorySet(tuple(seen)))
 
     def fit(self, data: DataSplit) -> Identified:
         """See `Case`: the recipe's stages."""

@@ -17,13 +17,15 @@ class Condition:
     """For the table."""
     model: str
     """What is planned or trained in; see `.conditions.CONDITIONS`."""
-    method: Literal["plan", "mpc", "sampling", "sampled_plan", "budgeted_plan", "fixed"] = "plan"
+    method: Literal["plan", "mpc", "sampling", "doubled", "sampled_plan", "budgeted_plan", "fixed"] = "plan"
     data: bool = False
     """Needs recordings of the truth."""
     budgeted: bool = False
     """Depends on the budget of the truth's steps."""
     learns: bool = True
     """Has a counterpart in reinforcement learning."""
+    factor: float = 1.0
+    """Model "drawn": every constant that is identified is so many times the truth's, or its reciprocal, by a coin per seed."""
 
 
 @dataclass(frozen=True)

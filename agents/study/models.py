@@ -88,6 +88,8 @@ def build_model(case: Case, study: Study, job: Job, condition: Condition, out: P
         return Model(forced, forced.rows(case.default(), ensemble=True), ClockCost(cost), study.substeps, forced=forced)
     if not condition.data:
         plain = {"nominal": case.default, "true": case.best}
+        if condition.model == "drawn":
+            return Model(native, case.drawn(rng, condition.factor), cost, study.substeps)
         if condition.model in plain:
             return Model(native, plain[condition.model](), cost, study.substeps)
         return Model(native, draw(case.default(), case.wide(), study.ensemble, rng), cost, study.substeps)

@@ -25,6 +25,8 @@ from .protocol import Case
 
 Array = NDArray[np.float64]
 
+SAMPLES = 16
+"""Of MPPI, per round."""
 FEEDBACK = (0.0, 0.3, 1.0)
 """Candidates for the factor on a plan's gains; 0 is open loop."""
 
@@ -57,6 +59,7 @@ class Planner:
             "plan": self.sampling if self.study.kind == "mpc" else self.plan,
             "mpc": self.replanned,
             "sampling": self.sampling,
+            "doubled": lambda: self.sampling(2 * SAMPLES),
             "sampled_plan": lambda: self.sampled(GPSOptions()),
             "budgeted_plan": self.within_budget,
             "fixed": self.fixed,
@@ -148,7 +151,7 @@ class Planner:
         )
         return Chosen(ControllerExecutable(controller, self.model, self.study.horizon, self.study.substeps), None, {}, 0)
 
-    def sampling(self) -> Chosen:
+    def sampling(self, samples: int = SAMPLES) -> Chosen:
         """Receding-horizon MPPI in the model, its samples judged under all rows of constants."""
         horizon = min(SHORT_HORIZON, self.study.horizon)
         controller = SamplingController(
@@ -158,7 +161,7 @@ class Planner:
             self.rng(PLANNING),
             self.model.substeps,
             self.model.parameters,
-            SamplingOptions(samples=16, knots=min(4, horizon), noise=0.6, iterations=2),
+            SamplingOptions(samples=samples, knots=min(4, horizon), noise=0.6, iterations=2),
         )
         executable = ControllerExecutable(controller, self.model, self.study.horizon, self.study.substeps)
         return Chosen(executable, None, {}, 0)

@@ -82,6 +82,10 @@ class Case(Protocol):
         """Our engine with the truth's constants; where it has others (contact), those that fit unlimited data best."""
         ...
 
+    def drawn(self, rng: np.random.Generator, factor: float) -> Parameters:
+        """`best` with every constant that is identified times the factor or its reciprocal, by a coin each."""
+        ...
+
     def wide(self) -> ParameterDistribution:
         """What one would randomise who has no data."""
         ...

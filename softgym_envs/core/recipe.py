@@ -114,6 +114,8 @@ class Stage:
     """[s] Only so much of the beginning of every recording is used; None: all."""
     noise: Mapping[str, float] = field(default_factory=dict)
     """Pattern of column names -> standard deviation [SI], the first that fits; none: estimated."""
+    told_noise: bool = False
+    """Columns weigh by the noise that their own third differences tell, not by what a fit leaves."""
 
     def free_of(self, simulator: Simulator) -> tuple[str, ...]:
         """Constants that are fitted with this simulator."""
@@ -155,6 +157,8 @@ class Recipe:
     """In their order; each starts from the constants of the one before."""
     experiments: tuple[Experiment, ...] = ()
     """The last one also gives recordings to test predictions with."""
+    filmed: tuple[Stage, ...] = ()
+    """Instead of `stages`, for experiments that a camera recorded; (): these cannot be identified from what a camera sees."""
     laboratory: Stage | None = None
     """What `identify` fits to recordings that are of no experiment; None: the last stage."""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -189,8 +193,14 @@ class Recipe:
 
     @property
     def all_stages(self) -> tuple[Stage, ...]:
-        """The stages, and the laboratory's."""
-        return self.stages if self.laboratory is None else (*self.stages, self.laboratory)
+        """The stages, those for a camera, and the laboratory's."""
+        stages = (*self.stages, *self.filmed)
+        return stages if self.laboratory is None else (*stages, self.laboratory)
+
+    @property
+    def by_camera(self) -> Recipe:
+        """The recipe for experiments that a camera recorded; as it is, where it has no other stages for them."""
+        return replace(self, stages=self.filmed, filmed=()) if self.filmed else self
 
     def stage(self, name: str) -> Stage:
         """The stage of this name.

@@ -200,6 +200,8 @@ def _state_of(model: VineModel, times: Array, points: Array) -> Array:
     return model.tidy(state)
 
 
+_FILMED = {"errors": "clustered", "levenberg": {"max_iterations": 25, "cost_tolerance": 1e-4}}
+
 RECIPE = Recipe(
     experiments=(Experiment("pressures", pressures, LONGEST),),
     stages=(
@@ -207,6 +209,11 @@ RECIPE = Recipe(
             "body", "pressures", BODY, "multiple_shooting",
             {"segment_steps": 5, "errors": "clustered", "levenberg": {"max_iterations": 30}}, noise=AGREEMENT,
         ),
+    ),
+    filmed=(
+        # Shapes and rates at the start of a segment are seen only roughly: short segments first, from any constants.
+        Stage("near", "pressures", BODY, "multiple_shooting", {**_FILMED, "segment_steps": 20}, told_noise=True),
+        Stage("seen", "pressures", BODY, "multiple_shooting", {**_FILMED, "segment_steps": 50}, told_noise=True),
     ),
     laboratory=Stage(
         "laboratory", "", TUBE, "single_shooting", {"starts": 3, "levenberg": {"cost_tolerance": 1e-6}},
@@ -221,4 +228,4 @@ RECIPE = Recipe(
     infer_controls=infer_controls,
     program=program,
 )  # fmt: skip
-"""Bending and muscles from segments of a second; of a laboratory's points, bending."""
+"""Bending and muscles from segments of a second, of a camera's points from 0.2 and 0.5 s; of a laboratory's points, bending."""

@@ -23,6 +23,7 @@ from softgym_envs.core.spec import SimulatorSpec
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 
 from . import checks
+from .noise import noise_of
 
 Array = NDArray[np.float64]
 
@@ -53,6 +54,8 @@ class FitProblem:
     """Columns that are functions of the state."""
     noise: Mapping[str, float] | None = None
     """Standard deviation of the noise per column [SI]; None: estimated per channel from the residuals."""
+    told: bool = False
+    """`noise` was told from the recordings themselves (`.noise`): it has an error of its own."""
     prior: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Constant -> (mean, standard deviation) of what is known beforehand [its unit]."""
     initial_state: Callable[[Trajectory], Array] | None = None
@@ -229,6 +232,14 @@ class FitProblem:
             return None
         sigma = np.array([float(self.noise[name]) for name in self.column_names])
         return np.sqrt(self.tangent_map**2 @ sigma**2) if self.full else sigma
+
+    def with_told_noise(self) -> FitProblem:
+        """The problem with the noise that its recordings for training tell; see `.noise`.
+
+        Raises:
+            DataError: They do not tell any.
+        """
+        return self.replace(noise=noise_of(self.split.train, self.column_names), told=True)
 
     # --- identity --------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from ..least_squares.levenberg import IterLog, triangle
 from ..least_squares.segments import Segments, ShootingSystem, channel_scale
 from .result import Estimate, FitResult, provenance_of
 from .scan import Compatible, model_error, scan
+from .sides import OneSided, one_sided
 from .uncertainty import (
     Identifiability,
     PosteriorParameters,
@@ -29,7 +30,8 @@ from .uncertainty import (
     quantile_95,
 )
 from .validation import open_loop, trace
-from .verdicts import Evidence, verdicts
+from .verdicts import TOLD, Evidence, explained, verdicts
+from .whiteness import whiteness
 
 Array = NDArray[np.float64]
 
@@ -77,10 +79,22 @@ class _Weighted(NamedTuple):
     basis: Array
     """(S, L' m, k) orthonormal: what the unknown starts can explain."""
     dof: int
+    present: NDArray[np.bool_]
+    """(S L' m,) what was measured."""
 
     def project(self, rows: Array) -> Array:
         """Rows (S, L' m, q) without what the unknown starts can explain."""
         return np.asarray(rows - self.basis @ (np.swapaxes(self.basis, 1, 2) @ rows))
+
+    def left(self, noise: Array, seen: Array) -> Array:
+        """What a fit leaves of noise (S, L', m, D), zero where nothing is measured: less starts and seen constants (p, r)."""
+        shape = noise.shape
+        rows = self.project(noise.reshape(shape[0], -1, shape[-1])).reshape(-1, shape[-1])
+        if seen.shape[1]:
+            q, _ = np.linalg.qr(self.jacobian @ seen)
+            there = self.present
+            rows[there] -= q @ (q.T @ rows[there])
+        return rows.reshape(shape)
 
 
 def judge(problem: FitProblem, system: ShootingSystem, ending: Ending, *, errors: str = "independent") -> FitResult:
@@ -109,12 +123,21 @@ def judge(problem: FitProblem, system: ShootingSystem, ending: Ending, *, errors
         found = Identifiability(found.singular_values, found.seen, found.null, found.structural, covariance)
     converged, message = _at_minimum(problem, ending, weighted, rounding)
     theta = _back_along_null(problem, system, ending, found)
-    quantile = quantile_95(known, weighted.dof)
+    freedom = int(2 * weighted.dof / TOLD) if problem.told else weighted.dof
+    quantile = quantile_95(known and not problem.told, freedom)
     compatible = _compatible(system, ending, theta, weighted, rounding, quantile * (1.0 if known else np.sqrt(chi2)))
-    estimates = _estimates(problem, theta, found, quantile, compatible)
+    sides = (
+        (None,) * len(theta)
+        if rounding or not converged
+        else one_sided(
+            system, theta, ending.starts, variance=1.0 if known else chi2, doubted=_doubted(problem, theta, found, quantile)
+        )
+    )
+    estimates = _estimates(problem, theta, found, quantile, compatible, sides)
     parameters = problem.decode(theta)
     loop = open_loop(problem, parameters)
     correlation = 0.0 if rounding else correlation_in_time(weighted.in_time)
+    tested = None if rounding else whiteness(weighted.in_time, lambda noise: weighted.left(noise, found.seen))
     evidence = Evidence(
         problem,
         found,
@@ -129,6 +152,8 @@ def judge(problem: FitProblem, system: ShootingSystem, ending: Ending, *, errors
         _pressed(problem, ending.theta, found),
         loop,
         compatible,
+        tested,
+        sides,
     )
     return FitResult(
         method=ending.method, parameters=parameters, start=problem.constants, estimates=estimates,
@@ -138,7 +163,7 @@ def judge(problem: FitProblem, system: ShootingSystem, ending: Ending, *, errors
         singular_values=tuple(float(s) for s in found.singular_values), verdicts=verdicts(evidence), log=ending.log,
         start_costs=ending.start_costs, converged=converged, open_loop=loop, trace=trace(problem, parameters),
         seconds=ending.seconds, provenance=provenance_of(problem),
-        spec=problem.spec,
+        spec=problem.spec, explained=explained(evidence),
     )  # fmt: skip
 
 
@@ -169,7 +194,8 @@ def _weighted(system: ShootingSystem, ending: Ending) -> _Weighted:
     cluster = np.repeat(stretch, channels)[rows].astype(np.intp)
     starts = (derivative.starts * weight[:, None]).reshape(count, length * channels, -1)
     basis, rank = _column_space(starts)
-    raw = _Weighted(in_time.reshape(-1)[rows], np.zeros((0, p)), cluster, in_time, basis, int(rows.sum()) - p - rank)
+    dof = int(rows.sum()) - p - rank
+    raw = _Weighted(in_time.reshape(-1)[rows], np.zeros((0, p)), cluster, in_time, basis, dof, rows)
     jacobian = raw.project((derivative.constants * weight[:, None]).reshape(count, -1, p))
     jacobian = _refined(system, ending, raw, jacobian)
     return raw._replace(jacobian=jacobian.reshape(-1, p)[rows])
@@ -278,10 +304,15 @@ def _widened(covariance: Array, theta: Array, quantile: float, compatible: tuple
 
 
 def _estimates(
-    problem: FitProblem, theta: Array, found: Identifiability, quantile: float, compatible: tuple[Compatible, ...]
+    problem: FitProblem,
+    theta: Array,
+    found: Identifiability,
+    quantile: float,
+    compatible: tuple[Compatible, ...],
+    sides: tuple[OneSided | None, ...],
 ) -> tuple[Estimate, ...]:
     std = np.sqrt(np.maximum(np.diag(found.covariance), 0.0))
-    sides = _sides(problem, theta)
+    at_bound = _sides(problem, theta)
     values = problem.vectors(theta[None])[0, problem.columns]
     slopes = problem.slopes(theta)
     estimates = []
@@ -290,16 +321,20 @@ def _estimates(
         vague = bool(compatible) and compatible[j].vague(spec)
         if compatible:
             reach = [min(reach[0], compatible[j].low), max(reach[1], compatible[j].high)]
-        hidden = bool(found.hidden[j]) or vague
-        side = "" if hidden else sides[j]
+        one = sides[j]
+        hidden = bool(found.hidden[j]) or vague or one is not None
+        side = "" if hidden else at_bound[j]
         ends = np.clip(spec.decode(np.array(reach)), *spec.bounds)
+        if one is not None:
+            known, (low, high) = float(spec.decode(one.limit)), spec.bounds
+            ends = np.array([known, high] if one.open == "upper" else [low, known])
         estimates.append(
             Estimate(
                 spec.name,
                 spec.unit,
                 float(values[j]),
                 float("inf") if hidden else float(std[j] * slopes[j]),
-                spec.bounds if found.hidden[j] else (float(ends[0]), float(ends[1])),
+                spec.bounds if found.hidden[j] and one is None else (float(ends[0]), float(ends[1])),
                 float(getattr(problem.constants, spec.name)),
                 spec.bounds,
                 side,
@@ -307,6 +342,17 @@ def _estimates(
             )
         )
     return tuple(estimates)
+
+
+def _doubted(problem: FitProblem, theta: Array, found: Identifiability, quantile: float) -> tuple[tuple[bool, bool], ...]:
+    """Per constant, whether its lower and its upper bound are beyond what its curvature allows; all where there is none."""
+    lower, upper = problem.theta_bounds
+    reach = quantile * np.sqrt(np.maximum(np.diag(found.covariance), 0.0))
+    free = [spec.scale == "log" or not found.hidden[j] or len(theta) == 1 for j, spec in enumerate(problem.specs)]
+    return tuple(
+        (asked and (hidden or low < t - r), asked and (hidden or high > t + r))
+        for asked, hidden, low, high, t, r in zip(free, found.hidden, lower, upper, theta, reach, strict=True)
+    )
 
 
 def _sides(problem: FitProblem, theta: Array) -> list[str]:

@@ -58,6 +58,9 @@ class Estimate:
 
     def text(self) -> str:
         """One line for people; never a number where there is none."""
+        if self.hidden and self.interval != self.bounds:
+            low, high = self.interval
+            return f"{self.name}: not identifiable, within {low:.4g} ... {high:.4g}{self.suffix} (95 %)"
         if self.hidden:
             return f"{self.name}: not identifiable"
         bound = f" (at its {self.at_bound} bound)" if self.at_bound else ""
@@ -97,6 +100,8 @@ class FitResult:
     provenance: dict[str, str]
     spec: SimulatorSpec
     """What the constants belong to; saved with them."""
+    explained: bool = True
+    """Whether the residuals are noise: white in every column, and no larger than a noise that is not taken from them."""
 
     @property
     def free(self) -> tuple[str, ...]:
@@ -175,7 +180,7 @@ class FitResult:
             "posterior": posterior, "noise": self.noise, "noise_known": self.noise_known, "reduced_chi2": self.reduced_chi2,
             "dof": self.dof, "singular_values": list(self.singular_values), "start_costs": list(self.start_costs),
             "open_loop": [asdict(e) for e in self.open_loop], "log": [asdict(entry) for entry in self.log],
-            "seconds": self.seconds, "provenance": self.provenance,
+            "seconds": self.seconds, "provenance": self.provenance, "explained": self.explained,
         }  # fmt: skip
         cleaned = _without_infinities(plain)
         assert isinstance(cleaned, dict)

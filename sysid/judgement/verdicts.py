@@ -9,8 +9,19 @@ import numpy as np
 from ..data.problem import FitProblem
 from .result import Estimate, Verdict
 from .scan import Compatible
+from .sides import OneSided
 from .uncertainty import Identifiability, describe_null
 from .validation import HorizonError, held_out
+from .whiteness import ALARM, Whiteness
+
+TOLD = 7.0
+"""Relative variance of a variance that third differences tell, times the rows (`sysid.data.noise`; measured)."""
+
+
+def explained(evidence: Evidence) -> bool:
+    """Whether the residuals are noise; see `FitResult.explained`."""
+    white = evidence.whiteness is None or evidence.whiteness.white
+    return white and not any("cannot explain" in verdict.text for verdict in _noise(evidence))
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,12 +47,18 @@ class Evidence:
     open_loop: tuple[HorizonError, ...]
     compatible: tuple[Compatible, ...] = ()
     """What the model's own error leaves open, per constant; empty where it has none."""
+    whiteness: Whiteness | None = None
+    """None: residuals are mere rounding."""
+    sides: tuple[OneSided | None, ...] = ()
+    """What is bounded on one side only, per constant."""
 
 
 def verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
     """All sentences; see the module docstring."""
-    found = [Verdict("warning", text) for text in describe_null(evidence.identifiability, evidence.problem.specs)]
-    found += _model_error(evidence)
+    bounded = {e.name for e, side in zip(evidence.estimates, evidence.sides, strict=bool(evidence.sides)) if side is not None}
+    null = describe_null(evidence.identifiability, evidence.problem.specs)
+    found = [Verdict("warning", text) for text in null if text.partition(" is not identifiable")[0] not in bounded]
+    found += [*_one_sided(evidence), *_model_error(evidence)]
     if not evidence.converged:
         found.append(Verdict("failure", evidence.message))
     found += [
@@ -66,6 +83,17 @@ def _headline(evidence: Evidence, found: list[Verdict]) -> Verdict:
     if any(v.level in ("warning", "failure") for v in found):
         return Verdict("warning", f"{count}, with reservations")
     return Verdict("ok", f"{count}; {evidence.message}")
+
+
+def _one_sided(evidence: Evidence) -> list[Verdict]:
+    """What is known of constants that data bound on one side."""
+    found = []
+    for e, side in zip(evidence.estimates, evidence.sides, strict=bool(evidence.sides)):
+        if side is not None:
+            sign, limit = (">=", e.interval[0]) if side.open == "upper" else ("<=", e.interval[1])
+            text = f"{e.name} {sign} {limit:.3g}{e.suffix} (95 %) is all that these data say of it: they bound one side only"
+            found.append(Verdict("warning", text))
+    return found
 
 
 def _model_error(evidence: Evidence) -> list[Verdict]:
@@ -96,21 +124,31 @@ def _weak(evidence: Evidence) -> list[Verdict]:
 
 
 def _noise(evidence: Evidence) -> list[Verdict]:
-    """Chi square of a known noise: mean 1, standard deviation sqrt(2 / dof)."""
+    """Chi square of a noise that was not taken from these residuals: mean 1, standard deviation sqrt(2 / dof)."""
     if evidence.problem.known_noise is None:
         return []
-    spread, factor = 4.0 * np.sqrt(2.0 / max(evidence.dof, 1)), np.sqrt(evidence.chi2)
+    told, factor = evidence.problem.told, np.sqrt(evidence.chi2)
+    # A variance told by third differences of N rows has itself a relative one of TOLD / N.
+    spread, noise = (
+        4.0 * np.sqrt((2.0 + TOLD * told) / max(evidence.dof, 1)),
+        "stated noise" if not told else "recordings' noise",
+    )
     if evidence.chi2 > 1.1 + spread:
-        return [Verdict("warning", f"residuals are {factor:.3g} times the stated noise: the model cannot explain the data")]
-    if evidence.chi2 < 0.8 * (1.0 - spread):
+        return [Verdict("warning", f"residuals are {factor:.3g} times the {noise}: the model cannot explain the data")]
+    if evidence.chi2 < 0.8 * (1.0 - spread) and not told:
         return [Verdict("note", f"residuals are {factor:.2g} times the stated noise: it is overstated, intervals are too wide")]
     return []
 
 
 def _correlation(evidence: Evidence) -> list[Verdict]:
-    if evidence.correlation > 0.5 and evidence.errors == "independent":
-        text = f"residuals are correlated in time ({evidence.correlation:.2f}): model error; use errors='clustered'"
-        return [Verdict("warning", text)]
+    test = evidence.whiteness
+    if test is not None and not test.white:
+        column, chance = evidence.problem.channel_names[test.column], f"by chance in {100 * ALARM:g} of 100 fits"
+        if evidence.errors == "clustered":
+            text = f"the model does not follow {column} to its noise (residuals last, {test.correlation:.2f}; {chance})"
+            return [Verdict("note", f"{text}: intervals allow for it")]
+        text = f"residuals are correlated in time ({column}: {test.correlation:.2f}; {chance}): model error"
+        return [Verdict("warning", f"{text}; use errors='clustered'")]
     if evidence.correlation < -0.25 and evidence.problem.full and not evidence.problem.estimates_initial:
         text = "the recorded states are noisy, but predictions start from them: the constants are biased; use free_initial=True"
         return [Verdict("warning", text)]

@@ -254,7 +254,7 @@ def cut(
 
 
 def _start_states(problem: FitProblem, trajectory: Trajectory, horizon: int) -> Array:
-    """States (T+1, nx) to start segments from: measured, or simulated."""
+    """States (T+1, nx) to start segments from: measured, or simulated, with what the rows at a segment's start tell of it."""
     if problem.full:
         return problem.values(trajectory)
     start = problem.guess(trajectory)[None]
@@ -262,7 +262,12 @@ def _start_states(problem: FitProblem, trajectory: Trajectory, horizon: int) -> 
         return start
     controls = problem.controls(trajectory)[None]
     states, _ = problem.simulator.rollout(start, controls, problem.constants, substeps=trajectory.substeps)
-    return np.asarray(states[0])
+    simulated, rest = states[0].copy(), problem.simulator.initial_state(1)[0]
+    for begin in range(horizon, trajectory.num_steps, horizon) if problem.initial_state is not None else ():
+        told = problem.guess(trajectory.window(trajectory.times[begin], trajectory.times[-1]))
+        # What a guess leaves at rest (a motor's filter) it does not know.
+        simulated[begin] = np.where(told != rest, told, simulated[begin])
+    return np.asarray(simulated)
 
 
 def _pieces(problem: FitProblem, trajectory: Trajectory, horizon: int, index: int) -> Iterator[tuple[Array, Array, Array, int]]:

@@ -204,7 +204,7 @@ def explained(result: FitResult, system: ShootingSystem, theta: Array) -> FitRes
     why = [f"errors last from row to row ({', '.join(lasting)}; by chance up to {limit:.2f})"] if lasting else []
     why += [f"errors are {np.sqrt(result.reduced_chi2):.2f} times what noise makes"] if large else []
     head = f"THE MODEL DOES NOT EXPLAIN these data: {' and '.join(why)}; constants below are of this model alone"
-    return replace(result, verdicts=(Verdict("warning", head), *result.verdicts))
+    return replace(result, verdicts=(Verdict("warning", head), *result.verdicts), explained=False)
 
 
 def control_noise(trackers: list[Tracker]) -> dict[str, float]:

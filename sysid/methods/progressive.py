@@ -180,7 +180,8 @@ def stage_problem(
         "free": stage.free_of(simulator), "start": start, "measurement": measurement, "initial_state": first,
         "noise": stage.noise_of(train.names), "free_motion": stage.free_motion, "free_initial": stage.free_initial,
     }  # fmt: skip
-    return FitProblem(simulator, DataSplit(train, validation, test), **{**fields, **more})
+    problem = FitProblem(simulator, DataSplit(train, validation, test), **{**fields, **more})
+    return problem.with_told_noise() if stage.told_noise and problem.noise is None else problem
 
 
 def guarded(problem: FitProblem) -> FitProblem:

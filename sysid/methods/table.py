@@ -11,7 +11,6 @@ from typing import Any, Literal
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.recipe import Recipe
 
-from ..data.noise import noise_of
 from ..data.problem import FitProblem
 from ..judgement.result import FitResult
 from .adam import AdamOptions, adam
@@ -83,7 +82,7 @@ class Method:
         recipe = recipe or Recipe(stages=())
         self.check(recipe)
         if self.known_noise and problem.noise is None:
-            problem = problem.replace(noise=noise_of(problem.split.train, problem.column_names))
+            problem = problem.with_told_noise()
         return self.run(problem, self.options() if options is None else options, recipe)
 
 

@@ -1,0 +1,128 @@
+"""The judge's own errors: false alarms and power of the residual tests, one-sided statements, where segments start."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from sysid_systems import Spring, SpringParameters, record
+
+from softgym_envs.core.recipe import EXPERIMENT
+from softgym_envs.core.trajectory import TrajectorySet
+from softgym_envs.rigid.dynamics import ParticleSimulator
+from softgym_envs.rigid.experiments import record as film
+from softgym_envs.rigid.recipe import PARTICLES
+from sysid import FitProblem, noise_of, single_shooting
+from sysid.judgement.verdicts import TOLD
+from sysid.judgement.whiteness import ALARM, whiteness
+from sysid.least_squares.segments import cut
+from sysid.methods.progressive import fit_stage, stage_problem
+
+TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
+
+
+def polynomials(rows: int, count: int) -> np.ndarray:
+    """Orthonormal columns (rows, count): what a fit of so many unknowns takes out."""
+    return np.linalg.qr(np.vander(np.linspace(-1, 1, rows), count))[0]
+
+
+def alarms(residuals: np.ndarray, basis: np.ndarray | None = None) -> int:
+    """How many of the residuals (N, T, m) are called wrong, after a fit of the basis has taken its part out of them."""
+
+    def project(noise: np.ndarray) -> np.ndarray:
+        return (
+            noise if basis is None else noise - np.einsum("tk,kn...->nt...", basis, np.einsum("tk,nt...->kn...", basis, noise))
+        )
+
+    return sum(not whiteness(project(one[None]), project).white for one in residuals)
+
+
+@pytest.mark.parametrize(("rows", "unknowns"), [(100, 0), (40, 10)])
+def test_white_noise_is_called_wrong_as_seldom_as_stated(rows: int, unknowns: int) -> None:
+    basis = polynomials(rows, unknowns) if unknowns else None
+    found = alarms(np.random.default_rng(0).standard_normal((100, rows, 2)), basis)
+    assert found <= stats.binom.ppf(0.999, 100, ALARM)
+
+
+def test_an_error_that_lasts_is_seen_long_before_half_of_everything_is_correlated() -> None:
+    """One of three columns has a correlation of 0.37; pooled, the three have 0.12."""
+    rng = np.random.default_rng(1)
+    drive = rng.standard_normal((10, 500, 3))
+    lasting = drive.copy()
+    for t in range(1, 500):
+        lasting[:, t, 2] += 0.37 * lasting[:, t - 1, 2]
+    assert alarms(lasting) == 10
+    test = whiteness(lasting[:1], lambda noise: noise)
+    assert test.column == 2 and 0.25 < test.correlation < 0.5
+
+
+def test_variance_of_a_variance_that_third_differences_tell() -> None:
+    rng, rows = np.random.default_rng(0), 200
+    clean = record(Spring(), TRUTH, steps=rows)[0]
+    still = replace(clean, values=np.zeros_like(clean.values))
+    name = still.names[0]
+    told = [noise_of(TrajectorySet((still.with_noise(rng, 1.0),)), (name,))[name] ** 2 for _ in range(400)]
+    assert rows * np.var(told) == pytest.approx(TOLD, rel=0.25) and np.mean(told) == pytest.approx(1.0, abs=0.04)
+
+
+@pytest.mark.parametrize(("friction", "seed"), [(0.6, 0), (0.7, 1), (0.8, 2), (0.95, 3)])
+def test_what_sticks_bounds_friction_from_below(friction: float, seed: int) -> None:
+    """It falls 3 m under a push of 5 N and sticks where it lands if friction is over 5 / (9.81 - ...): about 0.59."""
+    pytest.importorskip("casadi")
+    fit = fitted(friction, seed)
+    (estimate,) = fit.estimates
+    assert estimate.hidden and not fit.usable
+    low, high = estimate.interval
+    assert 0.57 < low < 0.6 and high == 1.0
+    assert any(v.text.startswith("friction >= 0.5") and "one side only" in v.text for v in fit.verdicts)
+    assert not any("no effect" in v.text for v in fit.verdicts) and "within 0.5" in estimate.text()
+
+
+def test_what_slides_has_two_sides() -> None:
+    pytest.importorskip("casadi")
+    fit = fitted(0.3, 4)
+    assert fit.verdicts[0].level == "ok" and fit.explained and fit.estimates[0].interval[1] < 0.31
+
+
+def fitted(friction: float, seed: int) -> Any:
+    simulator, rng = ParticleSimulator(), np.random.default_rng(seed)
+    constants = simulator.default_parameters.replace(friction=friction)
+    start, noise = np.array([0.0, 3.0, 0.0, 0.0]), {"x": 1e-3, "y": 1e-3}
+    recording = film(simulator, start, np.full((100, 1), 5.0), constants, noise=noise, rng=rng)
+    labelled = TrajectorySet((replace(recording, metadata={EXPERIMENT: ""}),))
+    stage = PARTICLES.laboratory
+    assert stage is not None
+    problem = stage_problem(PARTICLES, stage, simulator, labelled, start=simulator.default_parameters)
+    return fit_stage(PARTICLES, stage, problem, folder=None, resume=False, progress=None)
+
+
+def test_segments_start_from_what_their_rows_tell() -> None:
+    """Positions alone: the guess of a segment's start is that of its first rows, not of a simulation from far constants."""
+    data = record(Spring(), TRUTH, steps=60)
+    far = TRUTH.replace(stiffness=400.0)
+
+    def guess(recording: Any) -> np.ndarray:
+        x = recording.select(("mass.x",)).values[:, 0]
+        return np.array([x[0], (x[1] - x[0]) / recording.period])
+
+    problem = FitProblem(Spring(), data, ("stiffness",), start=far, measured=("mass.x",), initial_state=guess)
+    segments = cut(problem, problem.split.train, 20, free=True, exact=True)
+    true = data[0].select(Spring().state_names).values[::20][:3]
+    np.testing.assert_allclose(segments.starts[:, 0], true[:, 0], atol=1e-12)
+    assert np.abs(segments.starts[:, 1] - true[:, 1]).max() < 0.2 * np.abs(data[0].values[:, 1]).max()
+
+
+def test_noise_that_nobody_stated_is_judged_with_its_own_error() -> None:
+    """Of 40 rows a variance is told within 40 %: residuals 1.15 times as large are no contradiction; 2 times are."""
+    clean = record(Spring(), TRUTH, steps=40)
+    noisy = TrajectorySet(tuple(t.with_noise(np.random.default_rng(0), 0.01) for t in clean))
+    problem = FitProblem(
+        Spring(), noisy, ("stiffness",), start=TRUTH, free_initial=True, noise={n: 0.01 / 1.15 for n in clean.names}
+    )
+    assert single_shooting(problem.replace(told=True)).explained
+    low = {name: 0.005 for name in clean.names}
+    assert not single_shooting(problem.replace(noise=low, told=True)).explained
+    assert not single_shooting(problem.replace(noise=low)).explained
