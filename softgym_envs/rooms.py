@@ -24,6 +24,7 @@ LIST = [
     "softgym_envs.tensegrity:ROOM",
     "softgym_envs.loop:ROOM",
     "softgym_envs.arm:ROOM",
+    "softgym_envs.arm:UPPER_BODY",
 ]
 """Where the rooms are declared."""
 

@@ -148,6 +148,7 @@ WAYS = {
     "tensegrity": Ways(tensegrity_states, in_air, "cable_stiffness"),
     "vine": Ways(vine_states, vine_apart, "bending_stiffness"),
     "loop": Ways(loop_states, substeps=5, share=0.2, rounding=4000.0),
+    "upper_body": Ways(substeps=5, share=0.3, rounding=4000.0),
     "block": Ways(sliding_states),
     "particles": Ways(sliding_states),
 }

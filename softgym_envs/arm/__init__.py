@@ -21,4 +21,20 @@ ROOM = Room(
     free_structure=("rest_angle",),
 )
 
-__all__ = ["ROOM"]
+UPPER_BODY = Room(
+    name="upper_body",
+    summary="torso and two arms, 9 bodies with 12 degrees of freedom, moved by joint torques",
+    engine="softgym_envs.arm.body_dynamics:BodySimulator",
+    models={"upper_body": "softgym_envs.arm.body_model:upper_body"},
+    read_model="softgym_envs.arm.body_model:read_body",
+    truths={"mujoco": "softgym_envs.arm.body_mujoco:BodyTwin"},
+    tasks=(TaskId("UpperBodyReach-v0", "softgym_envs.arm.build:upper_body_reach", 150, "upper_body"),),
+    picture="softgym_envs.arm.picture:BODY",
+    recipe="softgym_envs.arm.body_recipe:RECIPE",
+    study="softgym_envs.arm.body_recipe:STUDY",
+    learning="softgym_envs.arm.body_learning:LEARNING",
+    controllers="softgym_envs.arm.body_controllers:CONTROLLERS",
+    objectives={"reach": "softgym_envs.arm.body_recipe:REACH"},
+)
+
+__all__ = ["ROOM", "UPPER_BODY"]

@@ -1,4 +1,4 @@
-"""The arm room's environments: each function builds a task and the simulator under it. See `envs.registry`."""
+"""The environments of elbow and upper body: each function builds a task and the simulator under it. See `envs.registry`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 from ..core.simulator import Simulator
 from ..core.task import Task
+from .body_model import BodyModel
+from .body_tasks import UpperBodyReach
 from .model import ElbowModel
 from .tasks import ArmReach
 
@@ -63,4 +65,31 @@ def hold(
     task = ArmReach(
         model, control_period, start_error=(0.0, 0.1), tolerance=tolerance, hold_time=hold_time, effort_weight=effort_weight
     )
+    return task, simulate(model)
+
+
+def upper_body_reach(
+    model: BodyModel,
+    simulate: Callable[[Any], Simulator],
+    *,
+    control_period: float = 0.02,
+    goal_distance: float = 0.25,
+    goal_effort: float = 0.75,
+    tolerance: float = 0.04,
+    hold_time: float = 0.3,
+    effort_weight: float = 0.05,
+) -> tuple[Task, Simulator]:
+    """The right hand of an upper body goes to a point, by torques of all joints of both arms.
+
+    Args:
+        model: The body.
+        simulate: Makes the simulator of a model.
+        control_period: Time between actions [s].
+        goal_distance: Least distance of the goal from where the hand hangs [m].
+        goal_effort: Share of the largest torques that hold the hand at the goal at most.
+        tolerance: Distance at which the goal counts as reached [m].
+        hold_time: How long it is to be held [s].
+        effort_weight: Weight of the mean squared action.
+    """
+    task = UpperBodyReach(model, control_period, goal_distance, goal_effort, tolerance, hold_time, effort_weight)
     return task, simulate(model)

@@ -13,6 +13,7 @@ from ..core.simulator import Array, check_array
 from ..rendering.colors import CAP, GOAL, ROD, TRAIL, Color
 from ..rendering.picture import BasePicture, shown
 from ..rendering.scene import GroundGrid, Primitive, Scene, Segment, Sphere, Trail
+from .body_model import BodyModel
 from .elbow import Wrapped
 from .model import MUSCLES, ElbowModel, muscle_path
 
@@ -95,4 +96,89 @@ def _muscle(wrapped: Wrapped, ends: tuple[Array, Array], radius: float, angle: f
     return [*(Segment(start, end, 0.009, color) for start, end in pairwise(path)), belly]
 
 
-__all__ = ["PICTURE", "ArmPicture", "arm_scene"]
+# --- upper body ---------------------------------------------------------------------------------------------------------
+
+BODY_FLOOR = -0.95
+"""[m]"""
+
+
+class BodyPicture(BasePicture):
+    """Draws and drives the upper body; see `rendering.picture.Picture`."""
+
+    keys: ClassVar[Mapping[str, str]] = {"arrows": "right shoulder and elbow", "1-9": "one joint alone"}
+
+    def scene(self, simulator: Any, state: Array, hints: Mapping[str, Array], parameters: Parameters) -> Scene:
+        """Bones and hands, with the hints "trail" and "goal"."""
+        return body_scene(simulator.model, state, **shown(hints, "trail", "goal"))
+
+    def followed(self, model: BodyModel, state: Array) -> Array:
+        """The right hand, (3,) [m]."""
+        return np.asarray(model.hand(state[None, : model.n])[0])
+
+    def heading_action(self, model: BodyModel, state: Array, heading: Array) -> Array:
+        """Flexion of the first joint, and of the fourth where there is one."""
+        action = np.zeros(model.n)
+        action[0], action[min(3, model.n - 1)] = heading[0], heading[1]
+        return np.clip(action, -1.0, 1.0)
+
+    def rest_action(self, model: BodyModel) -> Array:
+        """No torques."""
+        return np.zeros(model.n)
+
+
+BODY = BodyPicture()
+
+
+def body_scene(model: BodyModel, state: Array, *, trail: Array | None = None, goal: Array | None = None) -> Scene:
+    """Everything visible.
+
+    Args:
+        model: Structure.
+        state: One state (nx,).
+        trail: Earlier places of the right hand (k, 3) [m], oldest first.
+        goal: Where it is to be (3,) [m].
+
+    Raises:
+        ShapeError: An argument has the wrong shape, or is not finite.
+    """
+    q = check_array("state", state, (None,))[None, : model.n]
+    parts: list[Primitive] = [
+        GroundGrid(lambda x, y: np.full_like(np.asarray(x, dtype=np.float64), BODY_FLOOR), (0.1, 0.0), 3.0, 0.25)
+    ]
+    if any(body.name == "torso" for body in model.tree.bodies):
+        neck, hips = np.array([0.0, 0.0, 0.02]), np.array([0.0, 0.0, -0.5])
+        parts += [Segment(hips, neck, 0.14, ROD), Sphere(np.array([0.0, 0.0, 0.2]), 0.1, CAP)]
+    parts += _bones(model, q)
+    hand = model.hand(q)[0]
+    parts.append(Sphere(hand, 0.035, tuple(int(value) for value in ON)))  # type: ignore[arg-type]
+    if goal is not None:
+        parts.append(Sphere(check_array("goal", goal, (3,)), 0.03, GOAL))
+    if trail is not None:
+        parts.append(Trail(check_array("trail", trail, (None, 3)), 0.01, TRAIL))
+    return Scene(tuple(parts), np.array([0.1, 0.0, -0.25]), 0.75, None, azimuth=-0.2 * np.pi, elevation=0.15)
+
+
+def _bones(model: BodyModel, q: Array) -> list[Primitive]:
+    """From every joint to the next ones, and on to the hands."""
+    mechanism, tree = model.mechanism, model.tree
+    places = dict(zip(tree.coordinates, mechanism.origins(q)[0], strict=True))
+    carrier = {joint.child: joint for joint in tree.ordered}
+
+    def begin(body: str) -> Array:
+        """Where the joint is that moves a body; the origin, if none does."""
+        while body in carrier:
+            if carrier[body].name in places:
+                return np.asarray(places[carrier[body].name])
+            body = carrier[body].parent
+        return np.zeros(3)
+
+    ends = [(begin(joint.parent), places[joint.name]) for joint in tree.moving]
+    ends += [(begin(frame.body), mechanism.pose(frame.name, q)[1][0]) for frame in tree.frames]
+    parts: list[Primitive] = []
+    for start, end in ends:
+        if np.linalg.norm(end - start) > 1e-6:
+            parts += [Segment(start, end, 0.05, ROD), Sphere(end, 0.032, CAP)]
+    return parts
+
+
+__all__ = ["BODY", "PICTURE", "ArmPicture", "BodyPicture", "arm_scene", "body_scene"]

@@ -6,7 +6,7 @@ Where it differs from ours, apart from rounding:
 * Both ends of the loop are welded to the clamp softly, with a time constant of two steps: they give way by micrometres.
 * Forces act at once; in ours, half a step of 10 ms late.
 * A hanging loop is closed by a soft weld of its ends. Its balls touch the peg without friction too, but MuJoCo's contacts are
-  damped springs whose stiffness goes with the mass (`CONTACT`); ours has a stiffness and no damping, and gives way by more.
+  damped springs whose stiffness goes with the mass; ours has a stiffness and no damping, and gives way by more.
 * A control step starts with a cold solver (see `core.mujoco_engine`).
 
 A state is the same: q, and the speed of the step that led there, which is MuJoCo's qvel. A joint of two angles is two hinges on
@@ -16,30 +16,23 @@ Jacobian is dense by option.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import mujoco
 import numpy as np
 
-from ..core.errors import OptionError, StructureError
+from ..core.errors import OptionError
 from ..core.mujoco_engine import MujocoEngine, MujocoTwin
 from ..core.simulator import Array, check_number
 from ..core.trajectory import Trajectory
-from ..mechanics.structure import rotation
-from ..mechanics.tree import Bond, Joint, Tree, Value, Weld
+from ..mechanics.mujoco_tree import spec_of, state_index, write_tree
 from .hard import LADDER, flawed, harden, sensed
 from .model import CONSTANTS, LoopModel
 from .parameters import LoopParameters
 
 LONGEST_DT = 0.002
 """[s] Explicit springs of a loop of 12 links bear 4.5 ms at most, and are wrong by a radian, in silence, from 5 ms."""
-SOLIMP = (0.9999, 0.9999, 0.001, 0.5, 2.0)
-"""A weld holds nearly all of its load at once."""
-CONTACT = (0.005, 1.0)
-"""Time constant [s] and damping ratio of a ball on the peg."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,9 +67,7 @@ class LoopTwin(MujocoTwin):
     def engine(self) -> MujocoEngine:
         """Batched stepping."""
         compiled = spec_of(self.model.tree, self.dt).compile()
-        names = [compiled.joint(i).name for i in range(compiled.njnt)]
-        order = np.array([self.model.tree.coordinates.index(name) for name in names])
-        index = np.concatenate([order, self.model.n + order])
+        index = state_index(compiled, self.model.tree)
         return MujocoEngine(compiled, nx=self.nx, nu=self.nu, state_index=index, write_constants=self._write_constants)
 
     def _write_constants(self, mj: mujoco.MjModel, row: Array) -> None:
@@ -89,111 +80,4 @@ class LoopTwin(MujocoTwin):
         return sensed(self, recording, rng)
 
 
-def write_tree(mj: mujoco.MjModel, tree: Tree, values: Mapping[str, float]) -> None:
-    """Write what the tree says into its MjModel, with these values of its constants."""
-
-    def number(value: Value) -> float:
-        return values[value] if isinstance(value, str) else value
-
-    mj.opt.gravity[:] = [number(value) for value in tree.gravity]
-    for joint in tree.moving:
-        k = mj.joint(joint.name).id  # hinges only: joint, angle and speed have one number
-        mj.jnt_stiffness[k], mj.qpos_spring[k] = number(joint.stiffness), number(joint.rest)
-        mj.dof_damping[k] = number(joint.damping)
-        if joint.name in tree.actuated:
-            mj.actuator_biasprm[mj.actuator(joint.name).id, 0] = number(joint.offset)
-    for body in tree.bodies:
-        if body.mass > 0:
-            k = mj.body(body.name).id
-            scale = number(body.scale)
-            mj.body_mass[k] *= scale
-            mj.body_inertia[k] *= scale
-    for weld in tree.constraints:
-        if isinstance(weld, Weld):
-            k = mj.site(weld.name).id
-            turn = rotation([number(value) for value in weld.rpy])
-            mj.site_pos[k] = [number(value) for value in weld.xyz]
-            mujoco.mju_mat2Quat(mj.site_quat[k], turn.ravel())
-    for peg in tree.pegs:
-        k = mj.geom(peg.name).id
-        turn = rotation([number(value) for value in peg.rpy])
-        mj.geom_pos[k] = np.array([number(value) for value in peg.xyz]) + 0.5 * peg.length * turn[:, 2]
-        mujoco.mju_mat2Quat(mj.geom_quat[k], turn.ravel())
-
-
-def spec_of(tree: Tree, dt: float) -> mujoco.MjSpec:
-    """The tree in MuJoCo; numbers that are constants are written later."""
-    spec = mujoco.MjSpec()
-    option = spec.option
-    option.timestep = dt
-    option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
-    option.solver = mujoco.mjtSolver.mjSOL_NEWTON
-    option.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
-    bodies = {"world": spec.worldbody}
-    knees: dict[str, tuple[Any, tuple[Joint, ...]]] = {}
-    for joint in tree.ordered:
-        _add(bodies, knees, joint, tree)
-    for frame in tree.frames:
-        bodies[frame.body].add_site(name=frame.name, pos=list(frame.xyz), quat=_quaternion(frame.rpy))
-    for weld in tree.constraints:
-        if isinstance(weld, Weld):
-            spec.worldbody.add_site(name=weld.name)
-            held = (weld.frame, weld.name)
-        elif isinstance(weld, Bond):
-            held = (weld.first, weld.second)
-        else:
-            raise StructureError(f"constraint {weld.name!r} is neither weld nor bond")
-        equality = spec.add_equality(
-            type=mujoco.mjtEq.mjEQ_WELD, objtype=mujoco.mjtObj.mjOBJ_SITE, name=weld.name, name1=held[0], name2=held[1]
-        )
-        equality.solref, equality.solimp = [2 * dt, 1.0], list(SOLIMP)
-    _add_contacts(spec, bodies, tree)
-    for name in tree.actuated:
-        motor = spec.add_actuator(name=name, target=name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
-        motor.set_to_motor()
-        motor.biastype = mujoco.mjtBias.mjBIAS_AFFINE
-    return spec
-
-
-def _add(bodies: dict[str, Any], knees: dict[str, tuple[Any, tuple[Joint, ...]]], joint: Joint, tree: Tree) -> None:
-    """A joint and its body. Bodies without mass have one joint more, without placement: all are hinges of the next body."""
-    body = next(body for body in tree.bodies if body.name == joint.child)
-    if joint.parent in knees:
-        made, before = knees[joint.parent]
-        hinges = (*before, joint)
-    else:
-        made = bodies[joint.parent].add_body(pos=list(joint.xyz), quat=_quaternion(joint.rpy))
-        hinges = (joint,) if joint.kind == "revolute" else ()
-    if body.mass == 0 and joint.kind == "revolute":
-        knees[joint.child] = (made, hinges)
-        return
-    made.name, bodies[body.name] = body.name, made
-    if body.mass > 0:
-        made.explicitinertial, made.mass, made.ipos = True, body.mass, list(body.com)
-        made.fullinertia = [*body.inertia, 0.0, 0.0, 0.0][:6]
-    for hinge in hinges:
-        made.add_joint(name=hinge.name, type=mujoco.mjtJoint.mjJNT_HINGE, axis=list(hinge.axis))
-
-
-def _add_contacts(spec: mujoco.MjSpec, bodies: dict[str, Any], tree: Tree) -> None:
-    """Balls that touch pegs and nothing else."""
-    for ball in tree.balls:
-        made = bodies[ball.body].add_geom(
-            name=ball.name, type=mujoco.mjtGeom.mjGEOM_SPHERE, pos=list(ball.xyz), size=[ball.radius, 0.0, 0.0]
-        )
-        made.contype, made.conaffinity, made.condim, made.solref = 1, 0, 1, list(CONTACT)
-    for peg in tree.pegs:
-        made = spec.worldbody.add_geom(
-            name=peg.name, type=mujoco.mjtGeom.mjGEOM_CAPSULE, size=[peg.radius, 0.5 * peg.length, 0.0]
-        )
-        made.contype, made.conaffinity, made.condim, made.solref = 0, 1, 1, list(CONTACT)
-
-
-def _quaternion(rpy: Any) -> list[float]:
-    """(w, x, y, z) of R_z R_y R_x."""
-    found = np.empty(4)
-    mujoco.mju_mat2Quat(found, rotation(rpy).ravel())
-    return [float(value) for value in found]
-
-
-__all__ = ["LONGEST_DT", "LoopTwin", "spec_of", "write_tree"]
+__all__ = ["LONGEST_DT", "LoopTwin"]

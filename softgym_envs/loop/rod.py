@@ -33,9 +33,9 @@ from ..core.errors import OptionError
 from ..core.layout import Field
 from ..core.mujoco_engine import MujocoEngine
 from ..core.simulator import Array, IntArray, check_number
+from ..mechanics.mujoco_tree import spec_of, write_tree
 from ..mechanics.tree import Body, Joint, Tree
 from .model import ARM, CONSTANTS, SIDES, LoopModel
-from .mujoco import spec_of, write_tree
 from .parameters import LoopParameters
 
 TWIST = "twist_stiffness"

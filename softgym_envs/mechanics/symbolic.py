@@ -92,6 +92,30 @@ def step_equations(tree: Tree, constants: Sequence[str], dt: float, *, early: fl
     return ca.Function("step", [x, s.u, s.c, y, lam], [equations], ["x", "u", "c", "y", "lambda"], ["g"])
 
 
+def velocity_step(tree: Tree, constants: Sequence[str], dt: float) -> Any:
+    r"""One step from and to (q, v) of a tree without constraints, as casadi.Function (x, u, p, y, z) -> (g (2 n), nothing).
+
+    .. math:: g = (q^+ - q - h v^+, \quad D_2 L_d(q - h v, q) + D_1 L_d(q, q^+) + h f(v^+, u))
+
+    the step of `stepping`: v is the speed of the step that led to q, and forces act at the beginning.
+
+    Raises:
+        StructureError: The tree has constraints, or uses a constant that is not among `constants`.
+    """
+    ca, s = _casadi(), describe(tree, constants)
+    if s.gaps.numel():
+        raise StructureError(f"tree {tree.name!r} has constraints; a step from (q, v) in symbols is for open trees")
+    n = s.q.numel()
+    x, y, z = ca.SX.sym("x", 2 * n), ca.SX.sym("y", 2 * n), ca.SX.sym("z", 0)
+    q, v, q1, v1 = x[:n], x[n:], y[:n], y[n:]
+    slope = ca.Function("slope", [s.q, s.v, s.c], [ca.gradient(s.lagrangian, s.q), ca.gradient(s.lagrangian, s.v)])
+    force = ca.Function("force", [s.v, s.u, s.c], [s.force])
+    before, after = slope(q - dt / 2 * v, v, s.c), slope(q + dt / 2 * v1, v1, s.c)
+    balance = dt / 2 * (before[0] + after[0]) + before[1] - after[1] + dt * force(v1, s.u, s.c)
+    value = ca.vertcat(q1 - q - dt * v1, balance)
+    return ca.Function("step", [x, s.u, s.c, y, z], [value, ca.SX.zeros(0)], ["x", "u", "p", "y", "z"], ["g", "f"])
+
+
 def _casadi() -> Any:
     try:
         import casadi

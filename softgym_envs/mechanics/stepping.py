@@ -1,4 +1,4 @@
-r"""Kernels of the loop's simulator: steps of `mechanics.integrator` from and to states (q, v).
+r"""Kernels of simulators whose states are (q, v): steps of `integrator`, which are of (q, p).
 
 v is the speed of the physics step that led to q, so that with q_0 = q - h v and the midpoint (q_0 + q) / 2 the momentum is
 
@@ -15,10 +15,10 @@ import numpy as np
 
 from ..core.numba_engine import inner, kernel
 from ..core.simulator import Status
-from ..mechanics.blocks import differentiate, new_blocks
-from ..mechanics.derivatives import push_forward
-from ..mechanics.integrator import evaluate, go_on, step
-from ..mechanics.scratch import new_scratch, set_constants, set_forces
+from .blocks import differentiate, new_blocks
+from .derivatives import push_forward
+from .integrator import evaluate, go_on, step
+from .scratch import new_scratch, set_constants, set_forces
 
 _OK, _DIVERGED = int(Status.OK), int(Status.DIVERGED)
 

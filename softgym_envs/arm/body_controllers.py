@@ -1,0 +1,54 @@
+"""What the upper body's task is judged by: inverse kinematics and springs of the controller's own; and the same, goal unseen.
+
+Legend: B rows, n joints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..core.simulator import Array
+
+Controller = Callable[[Array], Array]
+FREQUENCY, RATIO = 10.0, 0.3
+"""[rad/s], [-] Of the controller's springs, and their damping ratio beside the joints' own dampers."""
+GUESS = (0.3, -0.25, -0.2)
+"""[m] A goal in the middle of all."""
+
+
+def reach(envs: Any, *, sees: bool = True) -> Controller:
+    """Torques that hold the body where it is, and springs and dampers towards the pose where the hand is at the goal.
+
+    The pose is found when an episode begins; the constants are believed to be the defaults.
+    """
+    episodes = envs.episodes
+    model = episodes.task.model
+    n, rows = model.n, len(episodes.state)
+    full = model.mechanism.slopes(model.rest[None], np.zeros((1, n)), model.defaults).vv[0]
+    mass = 1.0 / np.diag(np.linalg.inv(full))  # what a joint moves while the others are free
+    stiffness, damping = FREQUENCY**2 * mass, 2 * RATIO * FREQUENCY * mass
+    wanted, begun = np.zeros((rows, n)), np.zeros(rows, dtype=bool)
+
+    def act(observation: Array) -> Array:
+        fresh = np.flatnonzero((episodes.steps == 0) | ~begun)
+        if len(fresh):
+            points = episodes.context[fresh, :3] if sees else np.tile(GUESS, (len(fresh), 1))
+            wanted[fresh], begun[fresh] = model.reaching(points)[0], True
+        seen = np.asarray(observation, dtype=np.float64)
+        q = np.ascontiguousarray(seen[:, :n])
+        torque = model.holding(q) + stiffness * (wanted - q) - damping * seen[:, n : 2 * n]
+        return np.asarray(np.clip(torque / model.effort, -1.0, 1.0), dtype=np.float32)
+
+    return act
+
+
+def blind(envs: Any) -> Controller:
+    """The same, for which the goal is always one point."""
+    return reach(envs, sees=False)
+
+
+CONTROLLERS = {"UpperBodyReach-v0": {"heuristic": reach, "blind": blind}}
+"""Id -> name -> what makes a policy; see `core.room.Room.controllers`."""

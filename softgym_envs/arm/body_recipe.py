@@ -1,0 +1,66 @@
+"""How the upper body is recorded and identified: random torques; masses, load, springs and dampers.
+
+A laboratory records joint angles and torques. Planners and studies minimise `REACH`. Legend: T control steps, nx state.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core.objective import Objective
+from ..core.parameters import Parameters
+from ..core.recipe import Experiment, Recipe, Stage
+from ..core.scenario import Scenario
+from ..core.simulator import Array
+from ..core.trajectory import Trajectory
+from .body_model import BodyModel
+from .body_parameters import BodyParameters
+
+PERIOD, STEP = 0.01, 0.005
+"""[s] Rows of a recording; our engine's physics step."""
+LONGEST = 1600
+"""Physics steps of 5 ms, 8 s."""
+HOLDS = (5, 30)
+"""Rows for which random torques are held."""
+SHARE = 0.4
+"""Of the joints' efforts."""
+FREE = BodyParameters.names()
+
+
+def moved(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
+    """Random torques, held for 0.05 to 0.3 s, of every joint for itself; rows are 10 ms apart."""
+    substeps, rows = max(round(PERIOD / truth.dt), 1), max(steps // 2, 10)
+    controls = np.zeros((rows, truth.nu))
+    for joint in range(truth.nu):
+        begin = 0
+        while begin < rows:
+            end = begin + int(rng.integers(*HOLDS))
+            controls[begin:end, joint] = SHARE * truth.model.effort[joint] * rng.uniform(-1.0, 1.0)
+            begin = end
+    states, _ = truth.rollout(truth.initial_state(), controls[None], parameters, substeps=substeps)
+    return Trajectory.from_rollout(truth, states[0], controls, substeps=substeps).for_timestep(STEP)
+
+
+def hand(model: BodyModel, states: Array) -> Array:
+    """Where the right hand is, and a tenth of the joints' speeds, (..., nx) -> (..., 3 + n)."""
+    rows = states.reshape(-1, states.shape[-1])
+    found = np.concatenate([model.hand(rows[:, : model.n]), 0.1 * rows[:, model.n : 2 * model.n]], axis=1)
+    return found.reshape(*states.shape[:-1], -1)
+
+
+REACH = Objective(hand, weights=(30.0,) * 3 + (0.05,) * 12, target=(0.35, -0.15, -0.15) + (0.0,) * 12, control_weight=0.01)
+"""Bring the right hand in front of the chest, and the body to rest."""
+
+RECIPE = Recipe(
+    experiments=(Experiment("moved", moved, LONGEST),),
+    stages=(Stage("body", "moved", FREE, "one_step"),),
+    laboratory=Stage("laboratory", "", FREE, "multiple_shooting"),
+    guess={
+        "upper_arm_scale": 0.8, "forearm_scale": 1.2, "payload": 0.1, "armature": 0.05, "shoulder_stiffness": 6.0,
+        "elbow_stiffness": 6.0, "forearm_stiffness": 1.0, "wrist_stiffness": 1.0, "shoulder_damping": 1.0,
+        "elbow_damping": 1.0, "forearm_damping": 0.15, "wrist_damping": 0.06,
+    },
+)  # fmt: skip
+STUDY = {"UpperBodyReach-v0": Scenario("reach")}

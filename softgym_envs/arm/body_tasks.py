@@ -1,0 +1,139 @@
+"""Task of the upper body: the right hand goes to a point and stays there.
+
+Actions are torques over the joints' efforts; springs and gravity carry the body back to where it hangs when there are none.
+Observation ("sensors"): angles and speeds of all joints, the goal from where the hand hangs, and the goal from where the hand
+is. Legend: B batch, n joints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..core.simulator import Array, check_number
+from ..core.task import BaseTask, BoolArray, Entry, Start
+from .body_model import BodyModel
+
+DISTANCE, HELD, REACHED = 3, 4, 5
+"""Places in the context, behind the goal."""
+TRIES = 20
+"""Goals that are drawn at most until one will do."""
+
+
+@dataclass(frozen=True, eq=False)
+class UpperBodyReach(BaseTask):
+    """Bring the right hand to a point and keep it there: reward = -distance [m] + bonus - effort.
+
+    A goal is the hand's place in a pose that is drawn within the joints' limits, and that `goal_effort` of the torques holds.
+    """
+
+    model: BodyModel
+    control_period: float = 0.02
+    """[s]"""
+    goal_distance: float = 0.25
+    """Least distance of the goal from where the hand hangs [m]."""
+    goal_effort: float = 0.75
+    """Share of the largest torques that hold the hand at the goal at most."""
+    tolerance: float = 0.04
+    """Distance at which the goal counts as reached [m]."""
+    hold_time: float = 0.3
+    """How long it is to be held [s]."""
+    effort_weight: float = 0.05
+    """Weight of the mean squared action."""
+    bonus: float = 5.0
+    """Reward for having held the goal."""
+    spread: float = 0.1
+    """First angles are so far from rest at most [rad]."""
+
+    context_names = ("goal.x", "goal.y", "goal.z", "distance", "held", "reached")
+    success_definition = "The hand has been within `tolerance` of the goal for `hold_time`."
+
+    def __post_init__(self) -> None:
+        for name in ("goal_distance", "effort_weight", "bonus", "spread"):
+            check_number(name, getattr(self, name), low=0.0)
+        for name in ("goal_effort", "tolerance", "hold_time"):
+            check_number(name, getattr(self, name), positive=True)
+
+    @cached_property
+    def entries(self) -> tuple[Entry, ...]:
+        """See the module docstring."""
+        layout, sizes = self.model.layout, {"rad": (10.0, 0.1), "rad/s": (100.0, 1.0)}  # largest, typical
+        motion = (
+            Entry(name, unit, -sizes[unit][0], *sizes[unit]) for name, unit in zip(layout.names, layout.units, strict=True)
+        )
+        points = (Entry(f"{what}.{axis}", "m", -3.0, 3.0, 0.1) for what in ("goal", "off") for axis in "xyz")
+        return (*motion, *points)
+
+    @cached_property
+    def disturbance_scale(self) -> Array:
+        """A kick of unit size is 1 rad/s in every joint."""
+        return np.repeat([0.0, 1.0], self.model.n)
+
+    @cached_property
+    def hanging(self) -> Array:
+        """Where the hand hangs (3,) [m]."""
+        return self.model.hand(self.model.rest[None])[0]
+
+    def reset(self, start: Start) -> tuple[Array, Array]:
+        """See `Task`: still, near rest."""
+        rows, n = len(start.rngs), self.model.n
+        state, context = np.tile(self.model.rest_state(), (rows, 1)), np.zeros((rows, 6))
+        for row, rng in enumerate(start.rngs):
+            state[row, :n] += rng.uniform(-self.spread, self.spread, n)
+            context[row, :3] = self._goal(rng)
+        state = state if start.state is None else start.state
+        return state, self._measured(context, state)
+
+    def _goal(self, rng: np.random.Generator) -> Array:
+        """A point (3,) that can be held, and is far enough from where the hand hangs; the farthest of some if none is."""
+        low, high = self.model.limits
+        poses = low + (high - low) * rng.uniform(0.1, 0.9, (TRIES, self.model.n))
+        places = self.model.hand(poses)
+        distance = np.linalg.norm(places - self.hanging, axis=1)
+        held = (np.abs(self.model.holding(poses)) / self.model.effort).max(axis=1) <= self.goal_effort
+        good = np.flatnonzero(held & (distance >= self.goal_distance))
+        return np.asarray(places[good[0] if len(good) else int(np.argmax(np.where(held, distance, -1.0)))])
+
+    def _measured(self, context: Array, state: Array) -> Array:
+        """With the distance from the goal. In place."""
+        off = self.model.hand(state[:, : self.model.n]) - context[:, :3]
+        context[:, DISTANCE] = np.sqrt((off * off).sum(axis=1))
+        return context
+
+    def update(self, context: Array, state: Array) -> Array:
+        """Distance, how long it has been small, and whether that was long enough."""
+        context = self._measured(context.copy(), state)
+        context[:, HELD] = (context[:, HELD] + self.control_period) * (context[:, DISTANCE] <= self.tolerance)
+        context[:, REACHED] = np.maximum(context[:, REACHED], context[:, HELD] >= self.hold_time - 1e-9)
+        return context
+
+    def observe(self, state: Array, context: Array) -> Array:
+        """See `entries`."""
+        n, goal = self.model.n, context[:, :3]
+        return np.concatenate([state[:, : 2 * n], goal - self.hanging, goal - self.model.hand(state[:, :n])], axis=1)
+
+    def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
+        """Terms "distance", "reached", "effort"; see the class."""
+        return {
+            "distance": -after[:, DISTANCE],
+            "reached": self.bonus * (after[:, REACHED] - before[:, REACHED]),
+            "effort": -self.effort_weight / self.model.n * (action * action).sum(axis=1),
+        }
+
+    def terminated(self, state: Array, context: Array) -> BoolArray:
+        """When the goal has been held."""
+        return np.asarray(context[:, REACHED] > 0)
+
+    def success(self, state: Array, context: Array) -> BoolArray:
+        """See `success_definition`."""
+        return np.asarray(context[:, REACHED] > 0)
+
+    def measure(self, state: Array, context: Array) -> dict[str, Array]:
+        """Distance from the goal [m], and how long it has been held [s]."""
+        return {"distance": context[:, DISTANCE].copy(), "held": context[:, HELD].copy()}
+
+    def draw_hints(self, context: Array) -> dict[str, Array]:
+        """The goal."""
+        return {"goal": context[:3].copy()}

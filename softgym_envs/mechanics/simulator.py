@@ -1,0 +1,97 @@
+"""A tree of rigid bodies as a `core.simulator.Simulator`, with states (q, v) and exact derivatives.
+
+v is the speed of the step that led to q; see `stepping`. Derivatives are exact: of a step by the implicit function theorem, of
+a whole motion by the discrete adjoint. Rooms say what the tree is.
+Legend: B batch, T control steps, K substeps, n coordinates, nu controls, P constants.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..core.numba_engine import NumbaEngine, NumbaSimulator
+from ..core.parameters import Parameters
+from ..core.simulator import Array, Gradient, Linearization
+from .mechanism import Mechanism
+from .stepping import derivative, forward, momenta
+
+
+@dataclass(frozen=True, eq=False)
+class TreeSimulator(NumbaSimulator):
+    """See the module docstring. A subclass says `mechanism`, and `_columns` where its constants are not the tree's."""
+
+    signs: ClassVar[Any] = 1.0
+    """d tree constant / d constant: 1 or -1, (P,)."""
+
+    @property
+    @abstractmethod
+    def mechanism(self) -> Mechanism:
+        """The tree in (q, p)."""
+
+    @cached_property
+    def engine(self) -> NumbaEngine:
+        """The numba side of this simulator."""
+        return NumbaEngine(forward, derivative, self.mechanism.structure, self.nx, self.nu)
+
+    def tree_constants(self, parameters: Parameters | None = None, batch: int = 1) -> Array:
+        """Constants of the tree, (B, P)."""
+        return self._columns(self.constants(parameters, batch))
+
+    def momentum(self, state: Array, parameters: Parameters | None = None) -> Array:
+        """The mechanism's states (q, p) of states (q, v), (B, 2 n)."""
+        constants = self.tree_constants(parameters, len(state))
+        return np.hstack([state[:, : self.mechanism.n], self._momenta(state, constants)[0]])
+
+    def velocities(self, path: Array) -> Array:
+        """States (q, v) of the mechanism's (q, p) of physics step after physics step, (B, T+1, 2 n) -> (B, T, 2 n)."""
+        q = path[..., : self.mechanism.n]
+        return np.concatenate([q[:, 1:], np.diff(q, axis=1) / self.dt], axis=-1)
+
+    def vjp(
+        self, state: Array, controls: Array, cotangent: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> Gradient:
+        """See `Differentiable.vjp`; by the discrete adjoint, at a cost that does not grow with P."""
+        state, controls, constants, cotangent = self._checked_cotangent(state, controls, cotangent, parameters, substeps)
+        n, K = self.mechanism.n, int(substeps)
+        columns = self._columns(constants)
+        states, status = self.engine.rollout(state, controls, columns, K)
+        p, by_state, by_constant, good = self._momenta(state, columns)
+        start = np.where(good[:, None], np.hstack([state[:, :n], p]), 0.0)
+        motion = self.mechanism.simulate(start, np.repeat(controls, K, axis=1), columns)
+        slopes = np.zeros_like(motion.path)
+        slopes[:, ::K, :n] = cotangent[:, :, :n]
+        if controls.shape[1]:
+            late = cotangent[:, 1:, n:] / self.dt
+            slopes[:, K::K, :n] += late
+            slopes[:, K - 1 :: K, :n][:, : late.shape[1]] -= late
+        found = self.mechanism.gradient(motion, slopes)
+        dq, dp = found.state[:, :n], found.state[:, n:]
+        dx = cotangent[:, 0] * np.repeat([0.0, 1.0], n) + np.einsum("bnx,bn->bx", by_state, dp)
+        dx[:, :n] += dq
+        du = found.controls.reshape(len(state), -1, K, self.nu).sum(axis=2)
+        dc = _padded((found.constants + np.einsum("bnp,bn->bp", by_constant, dp)) * self.signs, constants.shape[1])
+        for gradient in (dx, du, dc):
+            gradient[status != 0] = np.nan
+        return Gradient(states, status, dx, du, dc)
+
+    def _momenta(self, state: Array, columns: Array) -> tuple[Array, Array, Array, Any]:
+        """p (B, n), its derivatives by (q, v) and by the tree's constants, and whether they are regular."""
+        batch, n = len(state), self.mechanism.n
+        p, by_state = np.empty((batch, n)), np.zeros((batch, n, 2 * n))
+        by_constant, good = np.zeros((batch, n, columns.shape[1])), np.empty(batch, dtype=np.bool_)
+        momenta(self.mechanism.structure, state, columns, p, by_state, by_constant, good)
+        return p, by_state, by_constant, good
+
+    def _linearize(self, state: Array, control: Array, constants: Array, substeps: int) -> Linearization:
+        A, B, C = super()._linearize(state, control, constants, substeps)
+        return Linearization(A, B, _padded(C * self.signs, constants.shape[1]))
+
+
+def _padded(slopes: Array, count: int) -> Array:
+    """Slopes (..., P) by the tree's constants with zeros for those that only recordings have, (..., count)."""
+    return np.concatenate([slopes, np.zeros((*slopes.shape[:-1], count - slopes.shape[-1]))], axis=-1)

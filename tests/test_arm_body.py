@@ -1,0 +1,171 @@
+"""The upper body: director coordinates and MuJoCo as steps go to zero; its task, its identification, bad files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import casadi as ca
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from softgym_envs.arm.body_controllers import blind, reach
+from softgym_envs.arm.body_dynamics import BodySimulator
+from softgym_envs.arm.body_model import CONSTANTS, FILE, BodyModel, read_body
+from softgym_envs.arm.body_mujoco import BodyTwin
+from softgym_envs.arm.body_recipe import RECIPE
+from softgym_envs.arm.directors import Directors
+from softgym_envs.arm.steps import DirectorSteps
+from softgym_envs.core.errors import StructureError
+from softgym_envs.mechanics import Mechanism
+from sysid import run_recipe
+
+MODEL = BodyModel()
+BARE = {name: 0.0 if name.endswith(("stiffness", "damping")) or name == "armature" else 1.0 for name in CONSTANTS}
+"""Constants without springs, dampers and armatures: what director coordinates know of."""
+
+
+def pose(seed: int) -> np.ndarray:
+    """Angles away from where the shoulder's axes meet."""
+    rng, (low, high) = np.random.default_rng(seed), MODEL.limits
+    return low + (high - low) * rng.uniform(0.3, 0.7, MODEL.n)
+
+
+def test_the_null_space_is_that_of_the_constraints():
+    directors = Directors(MODEL.tree, BARE)
+    q = ca.SX.sym("q", directors.size)
+    slope = ca.Function("slope", [q], [ca.jacobian(directors.constraints(q), q)])
+    for seed in range(5):
+        where = directors.configuration(np.random.default_rng(seed).uniform(-2.5, 2.5, MODEL.n))
+        P, G = np.array(directors.null_space(where)), np.array(slope(where))
+        assert np.abs(np.array(directors.constraints(where))).max() < 1e-12
+        assert np.abs(P.T @ G.T).max() < 1e-12 and np.linalg.matrix_rank(P) == 12
+
+
+def test_director_coordinates_move_as_the_tree_in_second_order():
+    constants = np.array([BARE[name] for name in CONSTANTS])
+    start, velocity, horizon = pose(1), np.random.default_rng(2).uniform(-1, 1, 12), 0.08
+    torque = 0.05 * MODEL.effort * np.random.default_rng(3).uniform(-1, 1, 12)
+    fine = Mechanism(MODEL.tree, 1e-4, CONSTANTS, force_split="symmetric")
+    steps = round(horizon / 1e-4)
+    first = fine.state([start], [velocity], torque[None], constants)
+    truth = fine.simulate(first, np.tile(torque, (1, steps, 1)), constants).states[0, -1, :12]
+    errors = []
+    for h in (0.02, 0.01, 0.005):
+        directors, count = DirectorSteps(Directors(MODEL.tree, BARE), h), round(horizon / h)
+        errors.append(np.abs(directors.simulate(start, velocity, np.tile(h * torque, (count, 1))).theta[-1] - truth).max())
+    orders = np.log2(np.array(errors[:-1]) / errors[1:])
+    assert (orders > 1.8).all() and errors[-1] < 2e-3, (errors, orders)
+
+
+def test_reduced_and_full_steps_of_the_body_agree():
+    steps = DirectorSteps(Directors(MODEL.tree, BARE), 0.01)
+    motion = steps.simulate(pose(4), np.random.default_rng(5).uniform(-1, 1, 12), np.zeros((3, 12)))
+    for n in (1, 2):
+        after = steps.full_step(motion.q[n - 1], motion.q[n], np.zeros(12))
+        mass = np.repeat([body.mass > 0 for body in MODEL.tree.bodies], 12)  # a frame without mass is told by its joint alone
+        np.testing.assert_allclose(after[mass], motion.q[n + 1][mass], atol=1e-9)
+
+
+def test_engine_and_twin_meet_in_first_order():
+    """Both are of first order where torques act; the gap between them halves with their steps."""
+    start = np.concatenate([pose(6), np.random.default_rng(7).uniform(-1, 1, 12)])[None]
+    torques = 0.3 * MODEL.effort * np.random.default_rng(8).uniform(-1, 1, (1, 5, 12))
+    gaps = []
+    for ours, theirs in ((2e-3, 4e-4), (1e-3, 2e-4), (5e-4, 1e-4)):
+        a, _ = BodySimulator(dt=ours).rollout(start, torques, substeps=round(0.02 / ours))
+        b, _ = BodyTwin(dt=theirs).rollout(start, torques, substeps=round(0.02 / theirs))
+        gaps.append(np.abs(a - b)[..., :12].max())
+    assert gaps[2] < 2e-3 and gaps[1] < 0.6 * gaps[0] and gaps[2] < 0.6 * gaps[1], gaps
+
+
+def test_the_symbolic_step_is_the_step():
+    simulator, rng = BodySimulator(), np.random.default_rng(9)
+    state = np.hstack([np.stack([pose(seed) for seed in range(5)]), rng.normal(size=(5, 12))])
+    control = MODEL.effort * rng.uniform(-1, 1, (5, 12))
+    after, _ = simulator.step(state, control)
+    form = simulator.symbolic_step()
+    assert form.residual(state, control, np.tile(MODEL.defaults, (5, 1)), after, np.zeros((5, 0))).max() < 1e-10
+
+
+def test_energy_is_kept_without_torques_and_dampers():
+    constants = np.where(["damping" in name for name in CONSTANTS], 0.0, MODEL.defaults)
+    spans = []
+    for dt in (0.004, 0.002):
+        mechanism = Mechanism(MODEL.tree, dt, CONSTANTS)
+        first = mechanism.state([pose(10)], np.zeros((1, 12)), constants=constants)
+        q = mechanism.simulate(first, np.zeros((1, round(0.8 / dt), 12)), constants).states[0, :, :12]
+        kinetic, potential = mechanism.energies(0.5 * (q[1:] + q[:-1]), np.diff(q, axis=0) / dt, constants).T
+        spans.append(np.ptp(kinetic + potential) / kinetic.max())
+    assert spans[1] < 0.35 * spans[0] and spans[1] < 0.02, spans  # second order
+
+
+def test_inverse_kinematics_finds_poses_within_the_limits():
+    rng, (low, high) = np.random.default_rng(11), MODEL.limits
+    points = MODEL.hand(low + (high - low) * rng.uniform(0.1, 0.9, (60, 12)))
+    q, left = MODEL.reaching(points)
+    assert (q >= low).all() and (q <= high).all() and np.mean(left < 5e-3) >= 0.95
+    assert MODEL.reaching(np.array([[3.0, 0.0, 0.0]]))[1][0] > 2.0  # out of reach: it says how far
+
+
+def success(backend: str, make, rows: int = 32, **keywords) -> float:
+    envs = gym.make_vec("softgym_envs:UpperBodyReach-v0", num_envs=rows, backend=backend, **keywords)
+    observation, _ = envs.reset(seed=5)
+    policy, done, reached = make(envs), np.zeros(rows, dtype=bool), np.zeros(rows, dtype=bool)
+    for _ in range(150):
+        observation, _, terminated, truncated, info = envs.step(np.asarray(policy(observation), dtype=np.float32))
+        reached |= info["is_success"] & ~done
+        done |= terminated | truncated
+        if done.all():
+            break
+    assert done.all()
+    return float(reached.mean())
+
+
+def test_a_controller_does_it_and_nothing_does_not():
+    for backend in ("native", "mujoco"):
+        assert success(backend, reach) >= 0.9
+    assert success("native", reach, sensor_noise=0.02, action_delay=2) >= 0.9
+    rng = np.random.default_rng(0)
+    assert success("native", lambda envs: lambda o: np.zeros((len(o), 12))) < 0.05
+    assert success("native", lambda envs: lambda o: rng.uniform(-1, 1, (len(o), 12))) < 0.2
+    assert success("native", blind) < 0.3
+
+
+def test_constants_are_found_in_recordings_of_ones_own_and_of_the_twin():
+    for truth, steps, tolerance in ((BodySimulator(), 600, 1e-6), (BodyTwin(), 1000, 0.1)):
+        data = RECIPE.record(truth, np.random.default_rng(0), steps=steps, tests=1)
+        found = run_recipe(RECIPE, BodySimulator(), data).parameters
+        values = np.array([float(getattr(found, name)) for name in CONSTANTS])
+        np.testing.assert_allclose(values, MODEL.defaults, rtol=tolerance, atol=tolerance * 0.02)
+
+
+def test_bad_trees_are_named(tmp_path: Path):
+    text = FILE.read_text()
+    for change, message in (
+        (("effort = 40.0", "effort = -1.0"), "effort"),
+        (('"right_wrist",\n', "\n"), "control for every joint"),
+        (('"armature"', '"mystery"'), "mystery"),
+        (('[[frame]]\nname = "right_hand"', '[[frame]]\nname = "fist"'), "right_hand"),
+    ):
+        path = tmp_path / "body.toml"
+        path.write_text(text.replace(*change))
+        with pytest.raises(StructureError, match=message):
+            read_body(path)
+
+
+def test_a_users_arm_reaches_too(tmp_path: Path):
+    """Two joints in a plane, from a file."""
+    path = tmp_path / "own.toml"
+    path.write_text(
+        'name = "own"\nactuated = ["lift", "bend"]\n'
+        '[[body]]\nname = "upper"\nmass = 2.0\ncom = [0.0, 0.0, -0.15]\ninertia = [0.02, 0.02, 0.002]\n'
+        '[[body]]\nname = "lower"\nmass = 1.5\ncom = [0.0, 0.0, -0.2]\ninertia = [0.02, 0.02, 0.001]\n'
+        '[[joint]]\nname = "lift"\nkind = "revolute"\nparent = "world"\nchild = "upper"\naxis = [0.0, -1.0, 0.0]\n'
+        'lower = -1.0\nupper = 2.5\neffort = 40.0\nstiffness = "shoulder_stiffness"\ndamping = "shoulder_damping"\n'
+        '[[joint]]\nname = "bend"\nkind = "revolute"\nparent = "upper"\nchild = "lower"\naxis = [0.0, -1.0, 0.0]\n'
+        'xyz = [0.0, 0.0, -0.3]\nlower = 0.0\nupper = 2.5\neffort = 25.0\nstiffness = "elbow_stiffness"\n'
+        'damping = "elbow_damping"\n[[frame]]\nname = "right_hand"\nbody = "lower"\nxyz = [0.0, 0.0, -0.35]\n'
+    )
+    for backend in ("native", "mujoco"):
+        assert success(backend, reach, rows=16, model=str(path)) >= 0.8
