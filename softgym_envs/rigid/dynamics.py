@@ -14,7 +14,8 @@ complementarity problem in z goes to Lemke's method (`lcp`):
 
 .. math:: A \nu^+ = b + W z, \qquad 0 \le z \perp K \nu^+ + C z + d \ge 0
 
-The kernels are in `stepping`; `pair_values` gives z in the paper's units.
+A block that slides on all its supports needs none: its friction is known. The kernels are in `stepping`; `pair_values` gives z
+in the paper's units.
 
 *Derivatives.* With the set of basic z held, the step is an explicit formula of state, control and constants; its derivative is
 the one that the implicit function theorem gives. It is taken by complex steps (exact to rounding) through the same code as the
@@ -37,9 +38,11 @@ from ..core.complementarity import ComplementarityForm
 from ..core.numba_engine import NumbaEngine, NumbaSimulator
 from ..core.parameters import Parameters
 from ..core.simulator import Array, check_array, check_number
+from .derivatives import derivative
 from .model import BlockModel, ParticleModel
 from .parameters import BlockParameters, particle_parameters
-from .stepping import BLOCK, PARTICLE, Scene, contact_forces, derivative, forward, pull
+from .problem import BLOCK, PARTICLE, Scene, pull
+from .stepping import contact_forces, forward
 
 # --- The simulators ---------------------------------------------------------------------------------------------------
 

@@ -4,8 +4,6 @@ Lemke's method pivots along a path of almost complementary bases; the lexicograp
 [Cottle, Pang, Stone 1992, section 4.4]. For the copositive-plus matrices of contact with Coulomb friction it ends in a solution
 [Stewart, Trinkle 1996; Anitescu, Potra 1997]. The basis found is then solved once more from the given numbers, so that errors
 of the pivots do not stay. Legend: m number of pairs.
-
-Numba caches compiled code per source file: after a change here, touch `stepping.py`, which calls these functions.
 """
 
 from __future__ import annotations
