@@ -12,9 +12,10 @@ from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.recipe import EXPERIMENT
 from softgym_envs.core.trajectory import TrajectorySet
-from softgym_envs.rigid.dynamics import ParticleSimulator
+from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
 from softgym_envs.rigid.experiments import record as film
-from softgym_envs.rigid.recipe import PARTICLES
+from softgym_envs.rigid.model import BlockModel
+from softgym_envs.rigid.recipe import BLOCK, PARTICLES
 from sysid import FitProblem, noise_of, single_shooting
 from sysid.judgement.verdicts import TOLD
 from sysid.judgement.whiteness import ALARM, whiteness
@@ -97,6 +98,19 @@ def fitted(friction: float, seed: int) -> Any:
     assert stage is not None
     problem = stage_problem(PARTICLES, stage, simulator, labelled, start=simulator.default_parameters)
     return fit_stage(PARTICLES, stage, problem, folder=None, resume=False, progress=None)
+
+
+def test_a_step_that_is_too_long_is_named() -> None:
+    """A block of 128 edges at 5 ms, fitted with 32 at 10 ms: residuals are twice the noise."""
+    pytest.importorskip("casadi")
+    fine, rng = BlockSimulator(BlockModel(num_directions=128), dt=0.005), np.random.default_rng(1)
+    noise = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
+    recording = film(fine, fine.initial_state()[0], np.zeros((40, 2)), noise=noise, rng=rng, period=0.02)
+    labelled = TrajectorySet((replace(recording, metadata={EXPERIMENT: ""}, substeps=2),))
+    assert BLOCK.laboratory is not None
+    problem = stage_problem(BLOCK, BLOCK.laboratory, BlockSimulator(), labelled, start=BlockSimulator().default_parameters)
+    fit = fit_stage(BLOCK, BLOCK.laboratory, problem, folder=None, resume=False, progress=None)
+    assert not fit.explained and any("step of 0.01 s is why" in v.text and "friction = 0.3" in v.text for v in fit.verdicts)
 
 
 def test_segments_start_from_what_their_rows_tell() -> None:

@@ -175,6 +175,8 @@ class Recipe:
     """(simulator, names of all recorded columns) -> recording -> guess of its initial state (nx,)."""
     markers: Callable[[Any], tuple[str, ...]] | None = None
     """Simulator -> columns of `measurement` that a laboratory's camera would see; None: lengths and angles of the state."""
+    finer: Callable[[Any], Any] | None = None
+    """Simulator -> the same robot in finer steps, to tell whether its step is why data are not explained; None: not asked."""
     infer_controls: Callable[[Any, Trajectory], Trajectory] | None = None
     """(simulator, recording) -> the recording with controls; as it is, where it has some or nothing can be told."""
     complementarity: Callable[[Any], ComplementarityForm] | None = None

@@ -20,6 +20,8 @@ from .model import BlockModel
 
 COARSE = 8
 """Edges of the friction cone in the complementarity form: enough to come near; the simulator's own decide in the end."""
+FINE = 128
+"""Edges of a friction cone that is nearly round."""
 CAMERA = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
 """[m, m, rad] Standard deviation of a camera's noise."""
 PERIOD = 0.02
@@ -67,6 +69,14 @@ def complementarity(simulator: Any) -> ComplementarityForm:
     return complementarity_form(simulator)
 
 
+def finer(simulator: Any) -> Any:
+    """Half the step, and a friction cone that is nearly round."""
+    model = simulator.model
+    if isinstance(model, BlockModel):
+        model = replace(model, num_directions=max(FINE, model.num_directions))
+    return replace(simulator, model=model, dt=0.5 * simulator.dt)
+
+
 def _recipe(experiment: Experiment) -> Recipe:
     """Both scenes move by themselves, so constant controls are no objection to a recording."""
     return Recipe(
@@ -75,6 +85,7 @@ def _recipe(experiment: Experiment) -> Recipe:
         laboratory=Stage("laboratory", "", frictions, "mpec", free_motion=True),
         infer_controls=infer_controls,
         complementarity=complementarity,
+        finer=finer,
     )
 
 

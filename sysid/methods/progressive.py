@@ -24,6 +24,7 @@ from ..data.problem import FitProblem
 from ..judgement.result import FitResult
 from ..judgement.uncertainty import JointParameters, PosteriorParameters
 from ..report.files import load_distribution, save
+from .finer import blamed
 from .guard import better_start, compare, kept_back
 from .table import method_of
 
@@ -222,7 +223,7 @@ def changed(simulator: Simulator, fields: Mapping[str, Any]) -> Simulator:
 def fit_stage(
     recipe: Recipe, stage: Stage, problem: FitProblem, *, folder: Path | None, resume: bool, progress: TextIO | None
 ) -> FitResult:
-    """One stage by its method, with a checkpoint in `folder` where the method leaves one.
+    """One stage by its method, with a checkpoint in `folder` where the method leaves one; see `.finer` for what it adds.
 
     Raises:
         OptionError: The method does not suit the room, or does not have one of the options.
@@ -234,7 +235,7 @@ def fit_stage(
         where = {"checkpoint": folder / CHECKPOINT, "resume": resume}
     if method.takes("progress"):
         where["progress"] = progress
-    return method.fit(problem, method.settings({**stage.options, **where}), recipe)
+    return blamed(recipe, problem, method.fit(problem, method.settings({**stage.options, **where}), recipe))
 
 
 def _solved(
