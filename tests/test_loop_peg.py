@@ -11,7 +11,8 @@ from softgym_envs.loop.dynamics import LoopSimulator
 from softgym_envs.loop.model import CLAMP, LoopModel, hanging12
 from softgym_envs.loop.mujoco import LoopTwin
 from softgym_envs.loop.parameters import LoopParameters
-from softgym_envs.loop.peg import PegPlaces, _winding
+from softgym_envs.loop.peg import PegPlaces
+from softgym_envs.loop.sight import windings
 
 ID = "softgym_envs:LoopPeg-v0"
 
@@ -86,7 +87,7 @@ def test_derivatives_are_differences_in_contact():
 def test_winding_and_places():
     angle = np.linspace(0.0, 2 * np.pi, 12, endpoint=False)
     circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    assert _winding(np.stack([circle, circle[::-1], circle + 1.5])).tolist() == [1.0, 1.0, 0.0]
+    assert windings(np.stack([circle, circle[::-1], circle + 1.5])).tolist() == [1.0, 1.0, 0.0]
     places = PegPlaces()
     drawn = [places.sample(np.random.default_rng(seed), LoopParameters()) for seed in range(40)]
     radius = [np.hypot(np.hypot(p["clamp_x"], p["clamp_y"]), p["clamp_z"]) for p in drawn]

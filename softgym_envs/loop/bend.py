@@ -21,6 +21,7 @@ from ..core.simulator import Array, Status, check_number
 from ..core.task import BoolArray, Entry, Start
 from .arm_task import INCREMENT, ArmTask, motion_entries, rest_under, tree_constants
 from .model import ARM
+from .sight import Hand, hand_of, look_along
 
 AMPLITUDE = np.array([0.06, 0.07, 0.07, 0.25])
 """Largest stretch, bend along x, along y [m], and twist about z [rad], in the world's axes."""
@@ -92,7 +93,7 @@ class LoopBend(ArmTask):
         time = np.minimum(context[:, TIME] + ahead, self.duration)
         share = 0.5 * (1.0 - np.cos(2.0 * np.pi * time / context[:, PERIOD]))
         change = (context[:, None, :4] * self._directions).sum(axis=2)
-        return np.asarray(np.array(self.model.start) + share[:, None] * change)
+        return np.asarray(self._start + share[:, None] * change)
 
     def _hand(self, arm: Array) -> tuple[Array, Array]:
         """Rotation (B, 3, 3) and place (B, 3) [m] of the hand at angles of the arm (B, 7)."""
@@ -102,10 +103,14 @@ class LoopBend(ArmTask):
 
     def seen(self, arm: Array, context: Array) -> Array:
         """Values of `SEEN` (B, 12) at angles of the arm (B, 7)."""
-        R, p = self._hand(np.concatenate([arm, self.profile(context), self.profile(context, AHEAD)]))
-        R, p = R.reshape(3, len(arm), 3, 3), p.reshape(3, len(arm), 3)
-        turns = (R[1:, :, :, None, :] * R[:-1, :, None, :, :]).sum(axis=4)  # R1 R0'
-        return np.concatenate([p[1] - p[0], rotation_vector(turns[0]), p[2] - p[1], rotation_vector(turns[1])], axis=1)
+        now, later = self.profile(context), self.profile(context, AHEAD)
+        found = np.empty((len(arm), len(SEEN)))
+        look_along(self._grip, np.ascontiguousarray(arm), now, later, found)
+        return found
+
+    @cached_property
+    def _grip(self) -> Hand:
+        return hand_of(self.model)
 
     # --- As a task ----------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from ..core.task import BoolArray, Entry, Start
 from ..mechanics.structure import rotation
 from .arm_task import ArmTask, motion_entries, rest_under, tree_constants
 from .model import ARM, CLAMP, CONSTANTS
+from .sight import Hand, hand_of, look_at_peg
 
 OFF = ("off.aside", "off.down", "off.ahead")
 """Tip from the middle of the loop, along the peg's x, y and -z at its nominal pose [m]."""
@@ -109,31 +110,25 @@ class LoopPeg(ArmTask):
         """Aside, down, ahead of the loop that hangs at the start: the nominal peg's x, y, z, as columns (3, 3)."""
         return rotation(self.model.clamp[3:])
 
-    def middle(self, arm: Array) -> Array:
-        """Middle of a loop that does not swing, at angles of the arm (B, 7), (B, 3) [m]."""
-        q = np.zeros((len(arm), self.model.n))
-        q[:, : len(ARM)] = arm
-        down = np.array([0.0, 0.0, 0.5 * self.model.height])
-        return self.model.mechanism.pose("H", q)[1] - down
+    @cached_property
+    def _grip(self) -> Hand:
+        return hand_of(self.model)
+
+    @cached_property
+    def _ring(self) -> np.ndarray:
+        """Coordinates whose links begin at the loop's joints, all around (links,)."""
+        left, right = np.split(self.model.node_coordinates, 2)
+        return np.concatenate([left, right[::-1]])
 
     def _measured(self, context: Array, state: Array) -> Array:
         """With where the tip and the loop are. In place."""
-        off = context[:, PEG][:, :3] - self.middle(state[:, : len(ARM)])
+        found, peg = np.empty((len(state), 6)), context[:, PEG].copy()
+        look_at_peg(self._grip, self._ring, peg, state, self.goal_depth, found)
+        off = peg[:, :3] - found[:, :3]
+        off[:, 2] += 0.5 * self.model.height  # to the middle of a loop that does not swing
         context[:, OFFSET] = _turned(off, self._axes)
-        across, along = self._about(context, state)
-        context[:, AROUND] = _winding(across)
-        context[:, DEPTH] = along.min(axis=1)
-        aside, down, ahead = (_mean(part) for part in (across[..., 0], across[..., 1], along))
-        context[:, DISTANCE] = np.hypot(np.hypot(aside, down), ahead - self.goal_depth)
+        context[:, DISTANCE : DEPTH + 1] = found[:, 3:]
         return context
-
-    def _about(self, context: Array, state: Array) -> tuple[Array, Array]:
-        """The loop's joints around the peg: across its axis (B, k, 2), and along it from the tip (B, k) [m]."""
-        nodes, half = self.model.nodes(state), self.model.links // 2
-        ring = np.concatenate([nodes[:, :half], nodes[:, half:][:, ::-1]], axis=1) - context[:, None, PEG][..., :3]
-        turns = np.array([rotation(rpy) for rpy in context[:, PEG][:, 3:]])
-        found = _turned(ring, turns[:, None])
-        return found[..., :2], found[..., 2]
 
     def remember(self, context: Array, action: Array) -> Array:
         """With the torques of this control."""
@@ -182,19 +177,3 @@ class LoopPeg(ArmTask):
 def _turned(vectors: Array, R: Array) -> Array:
     """R' v of vectors (..., 3) and rotations (..., 3, 3), elementwise: alike for any number of rows."""
     return vectors[..., :1] * R[..., 0, :] + vectors[..., 1:2] * R[..., 1, :] + vectors[..., 2:] * R[..., 2, :]
-
-
-def _mean(values: Array) -> Array:
-    """Of every row (B, k), added in order: alike for any number of rows."""
-    total = values[:, 0]
-    for column in values.T[1:]:
-        total = total + column
-    return np.asarray(total / values.shape[1])
-
-
-def _winding(points: Array) -> Array:
-    """How often closed polygons (B, k, 2) wind around the origin, without sign (B,)."""
-    after = np.roll(points, -1, axis=1)
-    sine = points[..., 0] * after[..., 1] - points[..., 1] * after[..., 0]
-    cosine = (points * after).sum(axis=2)
-    return np.abs(np.rint(np.arctan2(sine, cosine).sum(axis=1) / (2.0 * np.pi)))

@@ -19,6 +19,7 @@ from ..core.simulator import Array, check_number
 from ..core.task import BoolArray, Entry, Start
 from .arm_task import ArmTask, motion_entries, rest_under, tree_constants
 from .model import ARM
+from .sight import mean_distance
 
 GOALS = ("point", "shape")
 TRIES = 12
@@ -126,8 +127,10 @@ class LoopReach(ArmTask):
 
     def _measured(self, context: Array, state: Array) -> Array:
         """With the mean distance of the points from the goal. In place."""
-        off = self.points(state) - context[:, :-3].reshape(len(state), -1, 3)
-        context[:, -3] = np.sqrt((off * off).sum(axis=2)).sum(axis=1) / len(self.wanted)
+        mean_distance(
+            self.model.mechanism.structure, self._joints, state, context[:, :-3].copy(), distance := np.empty(len(state))
+        )
+        context[:, -3] = distance
         return context
 
     def update(self, context: Array, state: Array) -> Array:
