@@ -1,4 +1,4 @@
-"""Write the generated documents: docs/environments.md and a page per room, from the code.
+"""Write the generated documents: docs/environments.md and a page per room, from the code; docs/task_cards.md from results.
 
 softgym-envs docs            # write the pages that are stale
 softgym-envs docs --check    # say which are, and fail; tests/test_packaging.py does this
@@ -171,6 +171,36 @@ def _card(entry: TaskId) -> list[str]:
     ]  # fmt: skip
 
 
+CARDS_INTRO = """\
+# Task cards
+
+What every id is worth to whom: nobody ("zero" and "random" actions), who is blind to what the task is about ("blind", "policy
+of" another id), who knows the robot ("heuristic", "planner": the room's `controllers`), sampling MPC by the task's own reward
+in our engine ("mpc"), and the policies in results/. Limits that tests hold: zero below 5 %, random below 20 %. Success in %, on
+our engine and on the MuJoCo twin, at the first level where an id has levels; intervals, numbers of episodes, returns, other
+levels and speeds stand with the [rooms](environments.md). Made by `studies/task_cards/task_cards.py`.
+"""
+
+
+def cards_page() -> str:
+    """All cards in one table, then a picture per id."""
+    entries = [(room, entry) for room in rooms().values() for entry in room.tasks if (CARDS / f"{entry.id}.json").is_file()]
+    names = ("zero", "random", "blind", "policy of", "heuristic", "planner", "mpc", "policy", "policy, noise and delay")
+    page = [NOTE, CARDS_INTRO, f"| id | world | {' | '.join(names)} |", f"| --- | --- |{' --- |' * len(names)}"]
+    for _, entry in entries:
+        runs = [run for run in read_json(CARDS / f"{entry.id}.json")["runs"] if run["level"] in (None, 1.0)]
+        for backend in dict.fromkeys(run["backend"] for run in sorted(runs, key=lambda run: run["backend"] != NATIVE)):
+            found = {re.sub(r"^policy of .*", "policy of", r["controller"]): r for r in runs if r["backend"] == backend}
+            cells = [f"{100 * found[name]['success']:.0f}" if name in found else "" for name in names]
+            page.append(f"| `{entry.id}` | {backend} | {' | '.join(cells)} |")
+    for room, entry in entries:
+        picture = CARDS / f"{entry.id}.png"
+        if picture.is_file():
+            page += ["", f"## {entry.id}\n", f"{_first_sentence(entry)} ([all numbers](rooms/{room.name}.md)).\n",
+                     f"![An episode of its best controller](../results/task_cards/{picture.name})"]  # fmt: skip
+    return "\n".join([*page, ""])
+
+
 def _cell(run: dict[str, Any] | None) -> str:
     """One run: 95 [89, 98], 1.23."""
     if run is None:
@@ -234,7 +264,11 @@ def _constants(kind: type[Parameters], backend: str) -> str:
 
 def main(args: Args) -> int:
     """Write the pages, or compare them: 1 if one is stale."""
-    pages = {"environments.md": index_page(), **{f"rooms/{r.name}.md": room_page(r) for r in rooms().values()}}
+    pages = {
+        "environments.md": index_page(),
+        "task_cards.md": cards_page(),
+        **{f"rooms/{r.name}.md": room_page(r) for r in rooms().values()},
+    }
     stale = [
         name for name, text in pages.items() if not (args.out / name).is_file() or (args.out / name).read_text("utf-8") != text
     ]

@@ -41,11 +41,12 @@ def test_levels_are_monotone(env_id):
                 assert other["success_95"][0] <= run["success_95"][1], (run, other)
 
 
-@pytest.mark.parametrize("env_id", sorted(set(CARDS) & {task for task in IDS if task.startswith("Vine")}))
+@pytest.mark.parametrize("env_id", sorted(CARDS))
 def test_somebody_who_looks_succeeds(env_id):
-    """A planner reaches at least nine of ten goals of level 1 on both worlds, and who is blind less than half of that."""
-    for run in CARDS[env_id]:
-        if run["level"] in (None, 1.0) and run["controller"] == "planner":
-            assert run["success"] >= 0.9, run
+    """Of the easiest level: who knows the robot reaches at least nine of ten goals, and who is blind less than half of that."""
+    easy = [run for run in CARDS[env_id] if run["level"] in (None, 1.0)]
+    seeing = [run for run in easy if run["controller"] in ("planner", "heuristic", "mpc") and run["backend"] == "native"]
+    assert max(run["success"] for run in seeing) >= 0.9, seeing
+    for run in easy:
         if run["controller"] == "blind" or run["controller"].startswith("policy of"):
             assert run["success"] <= 0.45, run

@@ -187,7 +187,7 @@ def test_terrain_is_felt_where_it_is():
 
 def test_flat_slope_level_is_an_inclined_plane():
     x = np.linspace(-9, 9, 7)
-    inclined = Terrain.slope(np.deg2rad(5.0))
+    inclined = Terrain.slope(np.deg2rad(8.0))
     np.testing.assert_allclose(uneven_ground("slope").height(x, 0.3 * x), inclined.height(x, 0.3 * x), atol=1e-12)
 
 

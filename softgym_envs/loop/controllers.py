@@ -68,6 +68,39 @@ def track(envs: Any) -> Policy:
     return act
 
 
+STEPS, DAMPED, DIFFERENCE = 12, 1e-4, 0.02
+"""Newton steps towards the action of a goal, their damping [m^2], and the change of action that slopes are taken from."""
+
+
+def settle(envs: Any) -> Policy:
+    """Holds the action under which the loop rests at the goal, by our statics with the usual constants; feels nothing."""
+    episodes = envs.episodes
+    task, held = episodes.task, np.zeros((len(episodes.state), len(ARM)))
+
+    def act(observation: Array) -> Array:
+        fresh = np.flatnonzero(episodes.steps == 0)
+        if len(fresh):
+            held[fresh] = _resting(task, episodes.context[fresh, :-3])
+        return held.astype(np.float32)
+
+    return act
+
+
+def _resting(task: Any, goal: Array) -> Array:
+    """Actions (B, 7) under which the wanted points rest at goals (B, 3 k), by damped Gauss-Newton steps within [-1, 1]."""
+    rows, action = len(goal), np.zeros((len(goal), len(ARM)))
+    tried = DIFFERENCE * np.concatenate([np.zeros((1, len(ARM))), np.eye(len(ARM))])
+    columns = np.tile(task.model.defaults, (rows * len(tried), 1))
+    for _ in range(STEPS):
+        q = task.rest((action + tried[:, None]).reshape(-1, len(ARM)), columns)[0]
+        found = task.points(q).reshape(len(tried), rows, -1)
+        slopes = ((found[1:] - found[0]) / DIFFERENCE).transpose(1, 2, 0)
+        normal = slopes.transpose(0, 2, 1) @ slopes + DAMPED * np.eye(len(ARM))
+        step = np.linalg.solve(normal, slopes.transpose(0, 2, 1) @ (goal - found[0])[..., None])[..., 0]
+        action = np.clip(action + np.clip(step, -0.3, 0.3), -1.0, 1.0)
+    return action
+
+
 INNER, AWAY, BEYOND = 0.26, 0.06, 0.06
 """[m] How near the loop's middle the peg is to be, how far before the tip the loop waits for that, how far it goes then."""
 SPEED = 0.15
@@ -127,6 +160,7 @@ def thrust(envs: Any) -> Policy:
 
 
 CONTROLLERS: dict[str, dict[str, Callable[[Any], Policy]]] = {
+    "LoopReach-v0": {"planner": settle, "blind": push},
     "LoopBend-v0": {"heuristic": track, "blind": push},
     "LoopPeg-v0": {"heuristic": slip, "blind": thrust},
     "LoopIdentify-v0": {"heuristic": excite, "blind": push},

@@ -15,6 +15,7 @@ BLOCK = Room(
     soak="softgym_envs.rigid.soak:CASES",
     picture="softgym_envs.rigid.picture:BLOCK",
     recipe="softgym_envs.rigid.recipe:BLOCK",
+    controllers="softgym_envs.rigid.controllers:CONTROLLERS",
     free_structure=("attachment", "pulley", "handle", "force_limit", "half_size"),
 )
 PARTICLES = Room(

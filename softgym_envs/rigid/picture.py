@@ -93,17 +93,23 @@ def block_scene(model: BlockModel, state: Array, *, trail: Array | None = None, 
     """
     state = check_array("state", state, (None,))[:6]
     extent = 5.0 * max(model.half_size)
-    ground = GroundGrid(_flat, (float(state[0]), float(state[1])), 3.0 * extent, spacing=0.1)
+    middle = state[:2]
+    if pose is not None:  # goals are to be seen, too
+        pose = check_array("pose", pose, (3,))
+        middle = 0.5 * (state[:2] + pose[:2])
+        extent = max(extent, 0.7 * float(np.linalg.norm(pose[:2] - state[:2])) + 2.0 * max(model.half_size))
+    ground = GroundGrid(_flat, (float(middle[0]), float(middle[1])), 3.0 * extent, spacing=max(model.half_size))
     parts: list[Primitive] = [ground]
     if pose is not None:
-        goal = np.concatenate([check_array("pose", pose, (3,)), np.zeros(3)])
+        goal = np.concatenate([pose, np.zeros(3)])
         parts += _outline(model, goal)
         parts.append(Marker(np.array([goal[0], goal[1], 0.0]), 0.5 * min(model.half_size), GOAL))
     parts.append(Prism(_corners(model, state), HEIGHT, TUBE))
     for point in model.supports:
         parts.append(Sphere(_at(model, state, point, HEIGHT), 0.008, CAP))
     nose = _at(model, state, (model.half_size[0], 0.0), HEIGHT + 0.002)
-    parts.append(Arrow(_at(model, state, (0.3 * model.half_size[0], 0.0), HEIGHT + 0.002), nose, 0.03, RING))
+    middle_of_front = _at(model, state, (0.3 * model.half_size[0], 0.0), HEIGHT + 0.002)
+    parts.append(Arrow(middle_of_front, nose, 0.15 * model.half_size[1], RING))
     parts.append(Sphere(_at(model, state, model.handle, HEIGHT), 0.015, ROD))
     if model.pulley is not None:
         pulley = np.array([*model.pulley, 0.5 * HEIGHT])
@@ -113,8 +119,7 @@ def block_scene(model: BlockModel, state: Array, *, trail: Array | None = None, 
         ]
     if trail is not None:
         parts.append(Trail(check_array("trail", trail, (None, 3)), 0.01, TRAIL))
-    look_at = np.array([state[0], state[1], 0.0])
-    return Scene(tuple(parts), look_at, extent, None, azimuth=-0.5 * np.pi, elevation=ELEVATION)
+    return Scene(tuple(parts), np.array([*middle, 0.0]), extent, None, azimuth=-0.5 * np.pi, elevation=ELEVATION)
 
 
 def particle_scene(model: ParticleModel, state: Array, *, trail: Array | None = None) -> Scene:

@@ -26,6 +26,7 @@ ROOM = Room(
     recipe="softgym_envs.tensegrity.recipe:RECIPE",
     study="softgym_envs.tensegrity.study:STUDY",
     learning="softgym_envs.tensegrity.learning:LEARNING",
+    controllers="softgym_envs.tensegrity.controllers:CONTROLLERS",
     objectives={"roll": "softgym_envs.tensegrity.tasks:ROLL", "crawl": "softgym_envs.tensegrity.tasks:CRAWL"},
     free_structure=("name", "nodes", "constants", "actuated", "control_limit", "terrain"),
 )

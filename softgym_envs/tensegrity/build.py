@@ -17,6 +17,8 @@ from .tasks import CRAWL, ROLL, FollowVelocity, VisitWaypoints, terrain_level
 from .terrain import Terrain
 
 Range = float | Sequence[float]
+EVEN = (1.2, 2.5)
+"""[m] From the origin: rubble begins, and is as high as it says."""
 
 
 def roll(
@@ -142,7 +144,7 @@ def terrain(
         heading: Commanded direction, angle from the x axis [rad]; None draws a new one for every episode.
         control_weight: Weight of the mean squared action.
         ground: "rubble", "steps" or "slope".
-        level: 0 is flat, 1 is rubble of 0.1 m, steps of 0.06 m or a slope of 5 degrees; up to 3 times that. An option of
+        level: 0 is flat, 1 is rubble of 0.3 m, steps of 0.2 m or a slope of 8 degrees; up to 3 times that. An option of
             `reset` as well; it is the constant terrain_scale, which `randomize` can draw.
         ground_seed: Which rubble.
     """
@@ -152,7 +154,7 @@ def terrain(
         control_period,
         obs_mode,
         control_weight,
-        spread=Spread(place=2.0),
+        spread=Spread(place=0.3),
         constants={"terrain_scale": terrain_level(level)},
         target_speed=_interval("target_speed", target_speed),
         heading=heading,
@@ -164,17 +166,22 @@ def terrain(
 def uneven_ground(kind: str, seed: int = 0) -> Terrain:
     """Ground of level 1, 20 m x 20 m, as a height field, so that the constant terrain_scale sets its level.
 
+    Rubble is even around the origin, where the robot begins.
+
     Raises:
         OptionError: Unknown kind, or no seed.
     """
     check_number("ground_seed", seed, low=0, whole=True)
     if kind == "rubble":
-        return Terrain.rubble(height=0.1, seed=seed)
+        rubble = Terrain.rubble(height=0.3, seed=seed)
+        x, y = (start + rubble.cell * np.arange(n) for start, n in zip(rubble.origin, rubble.heights.shape, strict=True))
+        share = np.clip((np.hypot(x[:, None], y) - EVEN[0]) / (EVEN[1] - EVEN[0]), 0.0, 1.0)
+        return Terrain(heights=share * rubble.heights, cell=rubble.cell)
     if kind == "steps":
-        return Terrain.steps(height=0.06)
+        return Terrain.steps(height=0.2)
     if kind == "slope":
         x = np.arange(-10.0, 11.0)
-        return Terrain(heights=np.repeat(np.tan(np.deg2rad(5.0)) * x[:, None], len(x), axis=1), cell=1.0)
+        return Terrain(heights=np.repeat(np.tan(np.deg2rad(8.0)) * x[:, None], len(x), axis=1), cell=1.0)
     raise OptionError(f"ground is {kind!r}, allowed are rubble, steps, slope")
 
 

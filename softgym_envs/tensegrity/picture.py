@@ -16,6 +16,7 @@ from ..core.simulator import check_array
 from ..rendering.colors import CAP, COMMAND, GOAL, ROD, SLACK, TRAIL, VELOCITY, as_color, tension_colors
 from ..rendering.picture import shown
 from ..rendering.scene import Arrow, GroundGrid, Legend, Marker, Primitive, Scene, Segment, Sphere, Trail
+from .controllers import rolling
 from .model import TensegrityModel
 from .terrain import Terrain
 
@@ -50,19 +51,8 @@ class TensegrityPicture:
         return np.asarray(model.center_of_mass(state))
 
     def heading_action(self, model: TensegrityModel, state: Array, heading: Array) -> Array:
-        """u = clip(d_z^2 - d_h^2 - 2.6 p_h - 1.7 p_h p_z + 0.4 p_z): pull cables ahead and along, release upright ones behind.
-
-        p is a cable's middle from the centre of mass in half rod lengths, d its direction; _h is the part along the heading,
-        _z the height. Negative actions pull. The five factors were found by a random search on the SUPERball on flat ground,
-        which rolls about 1 m/s with them from any pose; a structure with few motors may not move at all.
-        """
-        ends = model.node_positions(state)[np.array(model.cables)[list(model.actuated)]]  # (m, 2, 3)
-        half = 0.5 * float(model.rod_lengths.max())
-        middle = (ends.mean(axis=1) - model.center_of_mass(state)) / half
-        along = ends[:, 1] - ends[:, 0]
-        along /= np.maximum(np.linalg.norm(along, axis=1, keepdims=True), 1e-9)
-        p_h, p_z, d_h, d_z = middle[:, :2] @ heading, middle[:, 2], along[:, :2] @ heading, along[:, 2]
-        return np.asarray(np.clip(d_z**2 - d_h**2 - 2.6 * p_h - 1.7 * p_h * p_z + 0.4 * p_z, -1.0, 1.0))
+        """As `controllers.rolling`."""
+        return rolling(model, state, heading)
 
     def rest_action(self, model: TensegrityModel) -> Array:
         """Motors off, (m,)."""
@@ -103,8 +93,8 @@ def tensegrity_scene(
         max_tension: The tension [N] of the darkest colour.
         terrain_scale: The constant of that name, which multiplies the terrain's heights.
         trail: Earlier centres of mass (k, 3) [m], oldest first.
-        goal: A point to reach (3,) [m], marked on the ground.
-        velocity: A commanded velocity (3,) [m/s]: an arrow of one second's length, beside that of the actual one.
+        goal: A point to reach (3,) [m], marked on the ground, and in view if it is not far.
+        velocity: A commanded velocity (3,) [m/s]: an arrow of one second's length or half a robot's, beside the actual one.
 
     Raises:
         ShapeError: An argument has the wrong shape, or is not finite.
@@ -118,7 +108,7 @@ def tensegrity_scene(
     if trail is not None:
         parts.append(Trail(check_array("trail", trail, (None, 3)), 0.016 * extent, TRAIL))
     if goal is not None:
-        x, y, _ = check_array("goal", goal, (3,))
+        x, y, _ = goal = check_array("goal", goal, (3,))
         parts.append(Marker(np.array([x, y, float(ground.height(x, y))]), 0.22 * extent, GOAL))
         parts += _towards(ground, com, np.array([x, y]), extent)
     if velocity is not None:
@@ -126,7 +116,16 @@ def tensegrity_scene(
         parts += _velocities(ground, com, command, model.com_velocity(state), extent)
     level = _mean_height(ground, com, 0.5 * extent) + 0.42 * extent
     legend = Legend("tension [N]", 0.0, max_tension, note="dashed: slack")
-    return Scene(tuple(parts), np.array([com[0], com[1], level]), extent, legend)
+    middle, seen = _view(com, goal, extent)
+    return Scene(tuple(parts), np.array([*middle, level]), seen, legend)
+
+
+def _view(com: Array, goal: Array | None, extent: float) -> tuple[Array, float]:
+    """Middle (2,) and size [m] of a picture that holds the robot, and the goal if it is no farther than three robots."""
+    way = np.zeros(2) if goal is None else np.asarray(goal[:2] - com[:2])
+    distance = min(float(np.linalg.norm(way)), 3.0 * extent)
+    share = distance / max(float(np.linalg.norm(way)), 1e-9)
+    return com[:2] + 0.4 * share * way, max(extent, 0.6 * extent + 0.4 * distance)
 
 
 def _bodies(model: TensegrityModel, state: Array) -> list[Primitive]:
@@ -159,8 +158,13 @@ def _cables(model: TensegrityModel, state: Array, tensions: Array, max_tension: 
 
 def _ground(terrain: Terrain, com: Array, radius: float, scale: float) -> GroundGrid:
     """A patch of the terrain around the robot, bending exactly where the height field does."""
+    spacing = 0.5 if radius > 3.0 else 0.5 * tension_scale(0.67 * radius)
     return GroundGrid(
-        lambda x, y: terrain.height(x, y, scale), (float(com[0]), float(com[1])), radius, spacing=0.5, breaks=_breaks(terrain)
+        lambda x, y: terrain.height(x, y, scale),
+        (float(com[0]), float(com[1])),
+        radius,
+        spacing=spacing,
+        breaks=_breaks(terrain),
     )
 
 
@@ -195,10 +199,11 @@ def _towards(ground: GroundGrid, com: Array, goal: Array, extent: float) -> list
 
 
 def _velocities(ground: GroundGrid, com: Array, command: Array, actual: Array, extent: float) -> list[Primitive]:
-    """Commanded and actual velocity as arrows on the ground under the robot, one second long."""
+    """Commanded and actual velocity as arrows on the ground under the robot, one second long, or longer on a slow robot."""
     parts: list[Primitive] = []
+    seconds = max(1.0, 0.5 * extent / max(float(np.hypot(command[0], command[1])), 0.02 * extent))
     for vector, color, width in ((command, COMMAND, 0.07 * extent), (actual, VELOCITY, 0.034 * extent)):
-        ends = np.array([com[:2], com[:2] + vector[:2]])
+        ends = np.array([com[:2], com[:2] + seconds * vector[:2]])
         z = ground.height(ends[:, 0], ends[:, 1]) + 0.012
         parts.append(Arrow(np.append(ends[0], z[0]), np.append(ends[1], z[1]), width, color))
     return parts

@@ -2,7 +2,7 @@
 
 A robot whose bends are held while it grows stays on its own way (see `ways`). So "planner" asks section k for the arc from
 where it begins to a target, and grows while the bends are as asked. It sees the state and knows where doors and walls are.
-"blind" is the same controller with the goal as its only target.
+"blind" is the same controller with the goal as its only target, and in the open with none.
 
 Legend: B batch, K sections.
 """
@@ -85,6 +85,12 @@ def to_goal(model: VineModel, state: Array, goal: Array) -> Array:
     return np.repeat(goal[:, None], model.num_sections, axis=1)
 
 
+def straight_ahead(model: VineModel, state: Array, goal: Array) -> Array:
+    """A point far ahead of the base, for all sections."""
+    far = np.array(model.base[:2]) + 2.0 * model.max_length * np.array([np.cos(model.base[2]), np.sin(model.base[2])])
+    return np.tile(far, (len(state), model.num_sections, 1))
+
+
 def through_openings(model: VineModel, state: Array, goal: Array) -> Array:
     """Section 0 goes to the first opening, half way between the first two obstacles; the others to the goal."""
     poses = model.split(state).obstacles
@@ -131,7 +137,7 @@ PAST = 0.02
 """[m] Behind the wall."""
 BLIND = partial(follow, targets=to_goal)
 CONTROLLERS = {
-    "VineGrow-v0": {"planner": BLIND},
+    "VineGrow-v0": {"blind": partial(follow, targets=straight_ahead), "planner": BLIND},
     "VineNavigate-v0": {"blind": BLIND, "planner": partial(follow, targets=through_openings)},
     "VineSqueeze-v0": {"blind": BLIND, "planner": partial(follow, targets=through_openings)},
     "VineWall-v0": {"blind": BLIND, "planner": round_the_end},

@@ -29,7 +29,7 @@ RING_SPACING = 0.1
 """[m] of everted length between two rings on the tube."""
 ARROW_SCALE = 0.08
 """[m/N]"""
-LONGEST_ARROW = 0.25
+SHORTEST_ARROW, LONGEST_ARROW = 0.05, 0.25
 """[m]"""
 NO_FORCES: ContactForces = contact_table(np.zeros((1, 0, 9)))
 """Forces on a robot that touches nothing."""
@@ -131,7 +131,7 @@ def _view(model: VineModel, goal: Array | None) -> tuple[Array, float]:
     base, ahead = np.array(model.base[:2]), np.array([np.cos(model.base[2]), np.sin(model.base[2])])
     points = np.array([base, base + 0.84 * model.max_length * ahead, *([] if goal is None else [goal[:2]])])
     low, high = points.min(axis=0), points.max(axis=0)
-    extent = max(0.52 * model.max_length, 0.4 * (high[0] - low[0]) + 0.1, 0.5 * (high[1] - low[1]) + 0.1)
+    extent = max(0.52 * model.max_length, 0.45 * (high[0] - low[0]) + 0.1, 0.62 * (high[1] - low[1]) + 0.15)
     return 0.5 * (low + high), float(extent)
 
 
@@ -182,7 +182,7 @@ def _arrows(model: VineModel, forces: ContactForces) -> list[Primitive]:
     for c in np.flatnonzero(forces.active[0]):
         force = forces.force[0, c]
         size = float(np.linalg.norm(force))
-        length = min(ARROW_SCALE * size, LONGEST_ARROW)
+        length = min(max(ARROW_SCALE * size, SHORTEST_ARROW), LONGEST_ARROW)
         end = np.array([*forces.position[0, c], 2.3 * model.radius])
         start = end - np.array([*(length * force / size), 0.0])
         out.append(Arrow(start, end, 0.6 * model.radius, FORCE))

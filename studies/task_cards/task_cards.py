@@ -3,9 +3,10 @@
     python studies/task_cards/task_cards.py                       # every id; measured entries stay: it goes on where it stopped
     python studies/task_cards/task_cards.py --ids VineWall-v0 --again
 
-Controllers are no action ("zero"), actions at random ("random"), those that the room declares (`Room.controllers`), and the
-policies of results/, plainly and with sensor noise and delay. Episode i begins from the same seed for all of them. Writes
-results/task_cards/<id>.json, from which `make docs` makes the tables of docs/rooms.
+Controllers are no action ("zero"), actions at random ("random"), those that the room declares (`Room.controllers`), sampling
+MPC by the task's own reward ("mpc", in our engine with the usual constants), and the policies of results/, plainly and with
+sensor noise and delay. Episode i begins from the same seed for all of them. Writes results/task_cards/<id>.json, line by line,
+and <id>.png, an episode of the best of them; `make docs` makes docs/task_cards.md and the tables of docs/rooms from both.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ import inspect
 import platform
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,21 +31,40 @@ import tyro
 
 from agents.learning.evaluation import Controller, Evaluation, evaluate_controller, uniform, zero
 from agents.learning.policy import load_policy
+from agents.planning.task_mpc import TaskMpc
 from agents.study.statistics import share
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import provenance, read_json, write_json
 from softgym_envs.core.room import NATIVE
 from softgym_envs.core.task import load
+from softgym_envs.rendering.video import write_png
 from softgym_envs.rooms import room_of_task, tasks
 
 LEVELS = (1.0, 2.0, 3.0)
 """Where an id has levels; the truths play the first one only."""
 NOISY = {"sensor_noise": 0.02, "action_delay": 2}
 """Conditions under which policies are judged too."""
-POLICIES = {"TensegrityRoll-v0": "results/rl_roll/policy.zip"}
+POLICIES = {
+    "ArmReach-v0": "results/arm_policy/policy.zip",
+    "LoopReach-v0": "results/loop_reach/policy.zip",
+    "TensegrityRoll-v0": "results/rl_roll/policy.zip",
+}
 """Id -> its policy, where it is not results/policies/<id>.zip."""
 BLIND = {"VineNavigate-v0": "VineGrow-v0", "VineSqueeze-v0": "VineGrow-v0", "VineWall-v0": "VineGrow-v0"}
 """Id -> id whose policy sees the first entries of its observation only, and nothing of what is in the way."""
+MPC = {
+    "ArmHold-v0": TaskMpc(horizon=15),
+    "ArmReach-v0": TaskMpc(horizon=15),
+    "SlidingBlock-v0": TaskMpc(horizon=32, knots=9, samples=64, noise=0.4, iterations=2, replan_every=4),
+    "TensegrityCrawl-v0": TaskMpc(),
+    "TensegrityRoll-v0": TaskMpc(),
+    "TensegrityTerrain-v0": TaskMpc(),
+    "TensegrityWaypoint-v0": TaskMpc(),
+    "VineGrow-v0": TaskMpc(),
+}
+"""Id -> settings of its planner, where one is affordable."""
+FIRST = ("zero", "random")
+"""What users try at once: measured for every id before the rest."""
 ROWS = 64
 """Of the batch whose speed is measured."""
 
@@ -56,8 +77,14 @@ class Args:
     """Which; none: all."""
     backends: tuple[str, ...] = ()
     """Which; none: our engine and every truth."""
+    controllers: tuple[str, ...] = ()
+    """Which; none: all, "zero" and "random" of every id before the others, and then speeds and pictures."""
     episodes: int = 100
     """Per entry."""
+    truth_episodes: int = 50
+    """The same on worlds that are not our engine."""
+    mpc_episodes: int = 8
+    """The same of MPC."""
     seed: int = 30_000_001
     """Of the first episode; no training begins from it."""
     again: bool = False
@@ -82,12 +109,19 @@ def policy_file(task_id: str) -> Path | None:
     return path if path.is_file() else None
 
 
+def planned(task_id: str, envs: Any) -> Callable[[Any], Any]:
+    """The id's MPC: it plans in our engine, whatever world it drives."""
+    return MPC[task_id].controller(envs, room_of_task(task_id).simulator(envs.simulator.model))
+
+
 def drivers(task_id: str) -> Iterator[tuple[str, dict[str, Any], Controller]]:
     """Name, keywords of the environment, and controller."""
     yield "zero", {}, zero
     yield "random", {}, uniform
     for name, controller in room_of_task(task_id).controllers_of(task_id).items():
         yield name, {}, controller
+    if task_id in MPC:
+        yield "mpc", {}, partial(planned, task_id)
     other = policy_file(BLIND.get(task_id, ""))
     if other is not None:
         blind = load_policy(other)
@@ -138,35 +172,84 @@ def speed(task_id: str, backend: str) -> dict[str, float]:
     return {**found, "rows": ROWS}
 
 
-def measure(task_id: str, args: Args) -> None:
-    """Add to the id's card what it lacks, line by line."""
-    path = args.out / f"{task_id}.json"
-    card: dict[str, Any] = read_json(path) if path.is_file() else {"id": task_id, "runs": [], "speed": {}}
+def measure(task_id: str, args: Args, wanted: Callable[[str], bool]) -> None:
+    """Add to the id's card what it lacks of the wanted controllers, line by line."""
     for entry in entries(task_id, args.backends):
         key = {"backend": entry.backend, "controller": entry.controller, "level": entry.level}
-        kept = [run for run in card["runs"] if {name: run[name] for name in key} != key]
-        if len(kept) < len(card["runs"]) and not args.again:
+        if not wanted(entry.controller) or (not args.again and _without(read_card(task_id, args), key)[1]):
             continue
+        episodes = args.episodes if entry.backend == NATIVE else args.truth_episodes
+        if entry.controller == "mpc":
+            episodes = min(episodes, args.mpc_episodes)
         found = evaluate_controller(
-            entry.drive, f"softgym_envs:{task_id}", episodes=args.episodes, seed=args.seed, keywords=entry.keywords
+            entry.drive, f"softgym_envs:{task_id}", episodes=episodes, seed=args.seed, keywords=entry.keywords
         )
         run = {**key, **described(found)}
         print(f"{task_id:24s} {entry.backend:8s} {entry.level or '':3} {entry.controller:26s} success {run['success']:.2f}"
               f"  return {run['return']:9.3f}", flush=True)  # fmt: skip
-        card |= {"runs": [*kept, run], **provenance(machine=platform.processor() or platform.machine())}
-        write_json(path, card)
+        card = read_card(task_id, args)  # again: another process may have written
+        card |= {"runs": [*_without(card, key)[0], run], **provenance(machine=platform.processor() or platform.machine())}
+        write_json(args.out / f"{task_id}.json", card)
+
+
+def read_card(task_id: str, args: Args) -> dict[str, Any]:
+    """What has been measured so far."""
+    path = args.out / f"{task_id}.json"
+    return dict(read_json(path)) if path.is_file() else {"id": task_id, "runs": [], "speed": {}}
+
+
+def _without(card: dict[str, Any], key: dict[str, Any]) -> tuple[list[dict[str, Any]], bool]:
+    """A card's other lines, and whether the one of that key is there."""
+    kept = [run for run in card["runs"] if {name: run[name] for name in key} != key]
+    return kept, len(kept) < len(card["runs"])
+
+
+def measure_speed(task_id: str, args: Args) -> None:
+    """Add to the id's card the speeds that it lacks."""
     for backend in args.backends or (NATIVE, *room_of_task(task_id).truths):
-        if backend not in card["speed"] or args.again:
-            card["speed"][backend] = speed(task_id, backend)
-            write_json(path, card)
+        if backend not in read_card(task_id, args)["speed"] or args.again:
+            found = speed(task_id, backend)
+            card = read_card(task_id, args)
+            card["speed"][backend] = found
+            write_json(args.out / f"{task_id}.json", card)
+
+
+def is_wanted(args: Args, first: bool, name: str) -> bool:
+    """Whether the controller is one of those asked for, and of the wave that is measured now."""
+    return (name in FIRST) == first and name in (args.controllers or (name,))
+
+
+def draw(task_id: str, args: Args) -> None:
+    """A picture of an episode in our engine, driven by who has the most success there, then the highest return; four frames."""
+    path = args.out / f"{task_id}.png"
+    runs = [run for run in read_card(task_id, args)["runs"] if run["backend"] == NATIVE]
+    best = max((run for run in runs if "noise" not in run["controller"]), key=lambda run: (run["success"], run["return"]))
+    if path.is_file() and not args.again:
+        return
+    entry = next(e for e in entries(task_id, (NATIVE,)) if (e.controller, e.level) == (best["controller"], best["level"]))
+    envs = gym.make_vec(f"softgym_envs:{task_id}", num_envs=1, render_mode="rgb_array", **entry.keywords)
+    observation, _ = envs.reset(seed=args.seed)
+    policy, frames, ended = entry.drive(envs.unwrapped), [], False
+    while not ended:
+        frames.append(np.asarray(envs.render())[0])
+        observation, _, terminated, truncated, _ = envs.step(policy(observation))
+        ended = bool(terminated[0] or truncated[0])
+    chosen = [frames[round(share * (len(frames) - 1))][::2, ::2] for share in (0.0, 0.33, 0.67, 1.0)]
+    write_png(path, np.concatenate(chosen, axis=1))
+    envs.close()
 
 
 def main(args: Args) -> int:
     """Measure, write; 0 if all went well, 2 for bad input."""
     np.seterr(all="ignore")
     try:
-        for task_id in args.ids or [task.id for task in tasks()]:
-            measure(task_id, args)
+        ids = args.ids or tuple(task.id for task in tasks())
+        for first in (True, False):
+            for task_id in ids:
+                measure(task_id, args, partial(is_wanted, args, first))
+        for task_id in () if args.controllers else ids:
+            measure_speed(task_id, args)
+            draw(task_id, args)
     except (SoftgymError, gym.error.Error) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -1,0 +1,115 @@
+"""Receding-horizon control of any id by its own reward: sampled action splines, all rows of a batch side by side.
+
+For every row, action splines are drawn around the plan so far, rolled out in our engine with the usual constants, and mixed by
+their sums of rewards (`.mpc.mix`). It sees the full state and the task's context; it may drive another world than it plans in.
+
+Legend: B rows, S samples, T horizon, P knots, na actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.simulator import Simulator
+from softgym_envs.core.task import RemembersActions, Task
+
+from .mpc import mix
+from .plan import check_options, spline_matrix
+
+Array = NDArray[np.float64]
+Policy = Callable[[Any], Array]
+
+
+@dataclass(frozen=True)
+class TaskMpc:
+    """Settings; see the module docstring. `controller` makes the policy of a vector environment.
+
+    Raises:
+        OptionError: A value out of its range.
+    """
+
+    horizon: int = 20
+    """T, in control steps."""
+    knots: int = 5
+    """P of the linear spline."""
+    samples: int = 48
+    """S"""
+    noise: float = 0.5
+    """Standard deviation of a knot; actions are in -1 ... 1."""
+    iterations: int = 1
+    """Rounds of sampling per plan."""
+    replan_every: int = 2
+    """Control steps between plans."""
+    temperature: float = 0.1
+    """See `.mpc.mix`."""
+
+    def __post_init__(self) -> None:
+        for name, lowest in (("horizon", 2), ("knots", 2), ("samples", 2), ("iterations", 1), ("replan_every", 1)):
+            check_options(name, getattr(self, name), lowest)
+
+    def controller(self, envs: Any, engine: Simulator) -> Policy:
+        """The policy of a `SoftgymVectorEnv`, which plans in `engine`."""
+        task, rows, size = envs.task, envs.num_envs, envs.action_space.shape[1]
+        rng, spline = np.random.default_rng(0), spline_matrix(self.horizon, self.knots)
+        plan, age = np.zeros((rows, self.horizon, size)), self.replan_every
+        substeps = round(envs.episodes.settings.control_period / engine.dt)
+        model = World(task, engine, substeps)
+
+        def act(observation: Any) -> Array:
+            nonlocal plan, age
+            if age >= self.replan_every:
+                state, context = envs.state[:, : engine.nx], envs.context
+                plan[envs.episodes.steps == 0] = 0.0
+                for _ in range(self.iterations):
+                    plan = self._better(model, state, context, plan, rng, spline)
+                age = 0
+            action = plan[:, 0].copy()
+            plan = np.concatenate([plan[:, 1:], plan[:, -1:]], axis=1)
+            age += 1
+            return action
+
+        return act
+
+    def _better(
+        self, model: World, state: Array, context: Array, plan: Array, rng: np.random.Generator, spline: Array
+    ) -> Array:
+        """Plans (B, T, na) after a round of sampling around those given."""
+        rows, _, size = plan.shape
+        noise = self.noise * rng.standard_normal((rows, self.samples, self.knots, size))
+        noise[:, 0] = 0.0
+        tried = np.clip(plan[:, None] + np.einsum("tp,bspj->bstj", spline, noise), -1.0, 1.0)
+        flat = tried.reshape(rows * self.samples, self.horizon, size)
+        costs = -model.returns(np.repeat(state, self.samples, axis=0), np.repeat(context, self.samples, axis=0), flat)
+        costs = costs.reshape(rows, self.samples)
+        return np.array([mix(tried[row], costs[row], self.temperature) for row in range(rows)])
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """A task in an engine, as a planner imagines it: no noise, no delay, the usual constants."""
+
+    task: Task
+    engine: Simulator
+    substeps: int
+
+    def returns(self, state: Array, context: Array, actions: Array) -> Array:
+        """Sums of rewards until the episode ends, (R,), of actions (R, T, na); minus infinity where the simulation fails."""
+        nominal = self.engine.default_parameters
+        fixed = {name: value for name, value in self.task.constants.items() if name in nominal.names()}
+        constants = nominal.replace(**fixed)
+        total, alive, good = np.zeros(len(state)), np.ones(len(state), dtype=np.bool_), np.ones(len(state), dtype=np.bool_)
+        for action in actions.swapaxes(0, 1):
+            after, status = self.engine.step(state, self.task.scale_action(action), constants, substeps=self.substeps)
+            known = self.task.remember(context, action) if isinstance(self.task, RemembersActions) else context
+            then = self.task.update(known, after)
+            terms = self.task.reward(state, after, action, context, then)
+            total += np.where(alive, np.sum(list(terms.values()), axis=0), 0.0)
+            good &= (np.asarray(status) == 0) | ~alive
+            alive &= ~self.task.terminated(after, then)
+            state, context = after, then
+        return np.where(good, total, -np.inf)
