@@ -115,8 +115,10 @@ def judge(problem: FitProblem, system: ShootingSystem, ending: Ending, *, errors
     weighted = _weighted(system, ending)
     rounding = is_rounding(weighted.in_time * system.sigma, channel_scale(system.segments))
     chi2 = float(weighted.residual @ weighted.residual) / max(weighted.dof, 1)
-    stacked = np.vstack([weighted.jacobian, _prior_jacobian(problem) * (1.0 if known else np.sqrt(chi2))])
-    found = analyse(stacked, 1.0 if known else chi2, problem.specs)
+    # What recordings told of their noise has an error itself: where residuals are larger, they are believed.
+    variance = chi2 if not known else max(1.0, chi2) if problem.told else 1.0
+    stacked = np.vstack([weighted.jacobian, _prior_jacobian(problem) * np.sqrt(variance)])
+    found = analyse(stacked, variance, problem.specs)
     covariance = found.covariance
     if errors == "clustered" and found.seen.shape[1]:
         covariance = clustered_covariance(weighted.jacobian, weighted.residual, weighted.cluster, found.seen)
@@ -125,13 +127,11 @@ def judge(problem: FitProblem, system: ShootingSystem, ending: Ending, *, errors
     theta = _back_along_null(problem, system, ending, found)
     freedom = int(2 * weighted.dof / TOLD) if problem.told else weighted.dof
     quantile = quantile_95(known and not problem.told, freedom)
-    compatible = _compatible(system, ending, theta, weighted, rounding, quantile * (1.0 if known else np.sqrt(chi2)))
+    compatible = _compatible(system, ending, theta, weighted, rounding, quantile * np.sqrt(variance))
     sides = (
         (None,) * len(theta)
         if rounding or not converged
-        else one_sided(
-            system, theta, ending.starts, variance=1.0 if known else chi2, doubted=_doubted(problem, theta, found, quantile)
-        )
+        else one_sided(system, theta, ending.starts, variance=variance, doubted=_doubted(problem, theta, found, quantile))
     )
     estimates = _estimates(problem, theta, found, quantile, compatible, sides)
     parameters = problem.decode(theta)

@@ -132,7 +132,7 @@ def mpec(problem: FitProblem, form: ComplementarityForm, options: MpecOptions | 
     solution = solve(problem, form, options)
     system = whole_recordings(problem)
     tried = ", ".join(f"{a.method}: {a.objective:.4g}" for a in solution.attempts)
-    explained = "" if solution.accepted else "; the noise does not explain the residuals"
+    explained = "" if solution.accepted or problem.told else "; the noise does not explain the residuals"
     log = tuple(
         IterLog(i, 0.5 * a.objective, 0.0, float("nan"), 0.0, a.accepted, a.seconds) for i, a in enumerate(solution.attempts)
     )
