@@ -620,3 +620,17 @@ def test_a_case_needs_a_declared_study_and_stages_of_the_recipe():
         RoomCase(room("block"), "SlidingBlock-v0", run_recipe, fit_residual)
     with pytest.raises(OptionError, match="unknown stage 'legs'"):
         room_case("VineGrow-v0", stages={"legs": {}})
+
+
+# --- constants near the best, and slopes of the engine for the truth ---------------------------------------------------------
+
+
+def test_the_oracle_may_borrow_the_engines_slopes_and_constants_are_drawn_near_the_best(tmp_path):
+    study = replace(STUDY, conditions=("zero", "nominal", "far", "truth"), curve=(), thresholds=(), difference_step=0.0)
+    worker = PlanWorker(PendulumCase(), study, tmp_path)
+    records = {job: worker(job) for job in study.jobs(CONDITIONS)}
+    drawn = [records[job]["cost"] for job in records if job.condition == "far"]
+    oracle = [records[job]["cost"] for job in records if job.condition == "truth"]
+    assert max(oracle) <= min(drawn) * (1 + 1e-6)
+    own = PlanWorker(PendulumCase(), replace(study, difference_step=None), tmp_path)(Job("truth", 0, 0, 0))
+    assert records[Job("truth", 0, 0, 0)]["cost"] == pytest.approx(own["cost"], rel=1e-6)

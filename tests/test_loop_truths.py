@@ -18,7 +18,8 @@ ROD = LoopRod()
 
 def test_rod_hangs_at_rest_as_the_models_loop_does():
     state, model = ROD.initial_state()[0], ROD.model.rest_state()
-    np.testing.assert_allclose(state[: ROD.model.n], model[: ROD.model.n], atol=5e-3)
+    polygon = ROD._polygon(state[None], LoopParameters().to_matrix(1))[0]
+    np.testing.assert_allclose(polygon, model[len(ARM) : ROD.model.n], atol=5e-3)
     after, status = ROD.rollout(state[None], np.tile(ROD.model.hold, (1, 5, 1)), substeps=40)
     assert status[0] == 0 and np.abs(after[0, -1, : ROD.model.n] - state[: ROD.model.n]).max() < 5e-3
 
@@ -103,10 +104,28 @@ def test_bad_options_are_named():
         LoopTwin(effects={"friction": -1.0}).engine.models(LoopParameters().to_matrix(1))
     with pytest.raises(OptionError, match="poisson"):
         LoopRod(poisson=0.7)
-    with pytest.raises(OptionError, match="bears"):
-        LoopRod(dt=1e-3)
+    with pytest.raises(OptionError, match="dt"):
+        LoopRod(dt=0.0)
 
 
 def test_rod_begins_with_the_models_entries():
     ours = LoopSimulator()
     assert ROD.state_names[: ours.nx] == ours.state_names and ROD.control_names == ours.control_names
+
+
+def test_rods_long_steps_are_made_of_short_ones():
+    torques = ROD.model.hold + 2.0 * np.random.default_rng(0).normal(size=(1, 3, 7))
+    short, long = (
+        LoopRod(dt=dt).rollout(ROD.initial_state(), torques, substeps=round(0.02 / dt))[0][0] for dt in (2.5e-4, 2e-3)
+    )
+    np.testing.assert_array_equal(short, long)
+
+
+def test_rods_recordings_are_seen_through_the_arms_sensors():
+    clean, noisy = (
+        manipulation(LoopRod(dt=5e-3, effects=effects), np.random.default_rng(0), steps=300)
+        for effects in ({}, {"angle_noise": 2e-3, "torque_noise": 0.2, "torque_bias": 0.3})
+    )
+    assert np.std(noisy.values - clean.values) == pytest.approx(2e-3, rel=0.2)
+    off = (noisy.controls - clean.controls).mean(axis=0)
+    assert 0.1 < np.abs(off).max() < 0.35

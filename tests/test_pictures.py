@@ -19,7 +19,9 @@ from softgym_envs.rooms import rooms, tasks
 
 SIZE = (160, 120)
 IDS = [task.id for task in tasks()]
-WORLDS = [(task.id, backend) for room in rooms().values() for task in room.tasks for backend in ("native", *room.truths)]
+WORLDS = [
+    (task.id, backend) for room in rooms().values() for task in room.tasks for backend in ("native", *tuple(room.truths)[:1])
+]
 HEADINGS = [np.array([np.cos(angle), np.sin(angle)]) for angle in (0.0, 1.0, 2.5, -1.8)]
 
 

@@ -87,7 +87,10 @@ class Study:
     trust: float = 0.3
     """See `agents.planning.ilqg.ILQGOptions`."""
     difference_step: float | None = 1e-2
-    """See `agents.planning.ilqg.ILQGOptions`; the same everywhere, so the truth's derivatives are no better or worse."""
+    """See `agents.planning.ilqg.ILQGOptions`; the same everywhere, so the truth's derivatives are no better or worse.
+
+    0: our engine's own; the truth, too, is planned on with those, under the best constants.
+    """
     ensemble: int = 6
     """Rows of robust conditions."""
     force: float = 0.1

@@ -144,11 +144,15 @@ def draw(center: Parameters, distribution: ParameterDistribution | None, rows: i
 
 
 def prediction_errors(case: Case, data: DataSplit, constants: dict[str, Parameters]) -> dict[str, list[list[float]]]:
-    """Mean error of the position over the test recordings (else validation, else none), against the horizon."""
-    test = data.test if len(data.test) else data.validation
-    if not len(test):
-        return {}
+    """Mean error of the position over the test recordings (else validation, else none), against the horizon.
+
+    Recordings that lack entries of the state cannot be predicted from: {}.
+    """
     simulator = case.native()
+    known = set(simulator.state_names)
+    test = [t for t in (data.test if len(data.test) else data.validation) if known <= set(t.names)]
+    if not test:
+        return {}
     found: dict[str, list[list[float]]] = {name: [] for name in (*constants, "persistence")}
     for horizon in HORIZONS:
         some = [t for t in test if round(horizon / t.period) <= t.num_steps]

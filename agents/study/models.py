@@ -16,6 +16,7 @@ from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Simulator
 
+from ..models.borrowed import BorrowedSlopes
 from ..models.forcing import ClockCost, ForcedSimulator
 from ..planning.cost import Cost
 from ..planning.plan import in_world, own_entries
@@ -53,7 +54,8 @@ class Model:
         """States of the robot, or of a world that knows more, at this control step as states of this simulator."""
         if self.forced is not None:
             return self.forced.timed(own_entries(self.forced.simulator, state), t)
-        return own_entries(self.simulator, in_world(self.simulator, state))
+        world = self.simulator.simulator if isinstance(self.simulator, BorrowedSlopes) else self.simulator
+        return own_entries(world, in_world(world, state))
 
     def constants(self, batch: int) -> Parameters | None:
         """Constants of `batch` times E rows, E running fastest."""
@@ -71,6 +73,8 @@ def build_model(case: Case, study: Study, job: Job, condition: Condition, out: P
     rng = stream(study, MODEL, job.budget, job.dataset, job.seed)
     if condition.model == "truth":
         truth = case.truth()
+        if study.difference_step == 0:
+            truth = BorrowedSlopes(truth, case.native(), case.best())
         return Model(truth, case.truth_parameters(), case.cost(truth), study.substeps)
     native = case.native()
     cost = case.cost(native)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.simulator import is_exact
 
+from ..models.borrowed import BorrowedSlopes
 from ..planning.gps import MINIMUM_ROLLOUTS, GPSOptions, plan_gps
 from ..planning.ilqg import ILQGOptions, plan_ilqg
 from ..planning.mpc import ILQGController, SamplingController, SamplingOptions
@@ -51,7 +52,8 @@ class Planner:
 
     def options(self, iterations: int) -> ILQGOptions:
         """Options of iLQG."""
-        return ILQGOptions(max_iterations=iterations, trust=self.study.trust, difference_step=self.study.difference_step)
+        width = self.study.difference_step or None
+        return ILQGOptions(max_iterations=iterations, trust=self.study.trust, difference_step=width)
 
     def choose(self, method: str) -> Chosen:
         """The policy of a condition's method."""
@@ -126,6 +128,7 @@ class Planner:
         simulator = self.model.simulator
         constants = len(simulator.default_parameters.names())
         inner = self.model.forced.simulator if self.model.forced is not None else simulator
+        inner = inner.engine if isinstance(inner, BorrowedSlopes) else inner
         return 1 if is_exact(inner) else 2 * (simulator.n + simulator.nu + constants)
 
     def judge(self, executable: Executable) -> tuple[float, int]:

@@ -13,7 +13,7 @@ ROOM = Room(
         "hanging12": "softgym_envs.loop.model:hanging12",
     },
     read_model="softgym_envs.loop.loop_file:read_model",
-    truths={"mujoco": "softgym_envs.loop.mujoco:LoopTwin"},
+    truths={"mujoco": "softgym_envs.loop.mujoco:LoopTwin", "rod": "softgym_envs.loop.rod:LoopRod"},
     tasks=(
         TaskId("LoopReach-v0", "softgym_envs.loop.build:reach", 200, "baxter12"),
         TaskId("LoopBend-v0", "softgym_envs.loop.build:bend", 200, "baxter12"),

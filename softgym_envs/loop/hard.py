@@ -14,6 +14,7 @@ import numpy as np
 from ..core.hard import Effect, HardTwin, Ladder, transmission
 from ..core.simulator import Array
 from ..core.trajectory import Trajectory
+from ..mechanics.tree import Tree
 from .model import ARM, CLAMP
 from .parameters import LoopParameters
 
@@ -44,11 +45,11 @@ def flawed(twin: HardTwin, row: Array) -> Array:
     return found
 
 
-def harden(twin: HardTwin, mj: mujoco.MjModel) -> None:
-    """The other flaws, over constants that were written before."""
+def harden(twin: HardTwin, mj: mujoco.MjModel, tree: Tree) -> None:
+    """The other flaws of a tree in MuJoCo, over constants that were written before."""
     for name, share in zip(ARM, twin.spread("friction", len(ARM)), strict=True):
         mj.dof_frictionloss[mj.joint(name).dofadr[0]] = abs(share)
-    own = twin.model.tree.coordinates[len(ARM) :]
+    own = [name for name in tree.coordinates if name not in ARM]
     for name, spread in zip(own, twin.spread("stiffness_spread", len(own)), strict=True):
         mj.jnt_stiffness[mj.joint(name).id] *= np.exp(spread)
 

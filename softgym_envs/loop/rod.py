@@ -8,33 +8,33 @@ E does:
 
 with the model's link length l and the piece's length s; `psi_stiffness` has no say. What differs from the model: twice as many
 pieces; bending alike in both planes and no hinge that stands for twist and bending out of the plane at once; twist; a line
-of the same height on a polygon of more corners (perimeter 1.7 % shorter); MuJoCo's steps. Arm, mass, tube and
-clamp are the model's.
+of the same height on a polygon of more corners (perimeter 1.7 % shorter); MuJoCo's steps, of 0.25 ms at most. Arm, mass, tube,
+clamp and peg are the model's, and so are the effects of the hard twin (`hard`).
 
 (MuJoCo 4.0.0 has no cable plugin any more. Its one-dimensional flex has no twist in a closed ring, and vertices without
 orientation, so that neither gripper nor clamp could hold it as they hold a tyre. Hence hinges.)
 
 A state begins with the model's: the arm's angles are the rod's own; the loop's are those of the polygon through the middle of
 every second piece, link by link, without twist; their speeds are differences over the control step. The rod's own angles and
-speeds follow as further entries.
+speeds follow as further entries. A first state has the loop's angles of the model's rest, up to 5 mrad from the polygon's.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import cos, pi
+from math import ceil, cos, pi
 
 import mujoco
 import numpy as np
 
-from ..core.base import SteppedSimulator
-from ..core.errors import OptionError
 from ..core.layout import Field
-from ..core.mujoco_engine import MujocoEngine
+from ..core.mujoco_engine import MujocoEngine, MujocoTwin
 from ..core.simulator import Array, IntArray, check_number
+from ..core.trajectory import Trajectory
 from ..mechanics.mujoco_tree import spec_of, write_tree
 from ..mechanics.tree import Body, Joint, Tree
+from .hard import LADDER, flawed, harden, sensed
 from .model import ARM, CONSTANTS, SIDES, LoopModel
 from .parameters import LoopParameters
 
@@ -46,29 +46,33 @@ LONGEST_DT = 2.5e-4
 
 
 @dataclass(frozen=True, eq=False)
-class LoopRod(SteppedSimulator):
+class LoopRod(MujocoTwin):
     """See the module docstring.
 
     Raises:
-        OptionError: dt is not positive or over 0.25 ms (24 pieces), or poisson is not within [0, 0.5].
+        OptionError: dt is not positive, or poisson is not within [0, 0.5].
     """
 
     room = "loop"
     parameters_class = LoopParameters
+    ladder = LADDER
 
     model: LoopModel = field(default_factory=LoopModel)
     """Structure: the arm, and the polygon that states speak of."""
     dt: float = LONGEST_DT
-    """Physics step [s]."""
+    """Physics step [s], in as many of MuJoCo's as it takes."""
     poisson: float = 0.5
     """nu; 0.5 of rubber."""
 
     def __post_init__(self) -> None:
         check_number("dt", self.dt, positive=True, unit="s")
         check_number("poisson", self.poisson, low=0.0, high=0.5)
+
+    @property
+    def refinement(self) -> int:
+        """See `MujocoTwin.refinement`."""
         longest = LONGEST_DT * min(1.0, 12 / self.model.links)
-        if self.dt > longest * (1 + 1e-9):
-            raise OptionError(f"dt is {self.dt:g} s; MuJoCo bears {longest:g} s at most")
+        return max(ceil(self.dt / longest * (1 - 1e-9)), 1)
 
     # --- structure ------------------------------------------------------------------------------------------------------
 
@@ -103,7 +107,7 @@ class LoopRod(SteppedSimulator):
     @cached_property
     def engine(self) -> MujocoEngine:
         """Batched stepping of arm and rod."""
-        compiled = spec_of(self.tree, self.dt).compile()
+        compiled = spec_of(self.tree, self.dt / self.refinement).compile()
         n, own = self.model.n, [name for name in self.tree.coordinates if name not in ARM]
         place = {name: i for i, name in enumerate(ARM)} | {name: 2 * n + i for i, name in enumerate(own)}
         order = np.array([place[compiled.joint(i).name] for i in range(compiled.njnt)])
@@ -114,11 +118,16 @@ class LoopRod(SteppedSimulator):
 
     def _write(self, mj: mujoco.MjModel, row: Array) -> None:
         ratio = self.model.link_length / self.fine.link_length
-        values = dict(zip(CONSTANTS, self.model.tree_constants(row[None])[0].tolist(), strict=True))
+        values = dict(zip(CONSTANTS, self.model.tree_constants(flawed(self, row)[None])[0].tolist(), strict=True))
         values["theta_stiffness"] *= ratio
         values["loop_damping"] *= ratio
         values[TWIST] = values["theta_stiffness"] / (1 + self.poisson)
         write_tree(mj, self.tree, values)
+        harden(self, mj, self.tree)
+
+    def sensed(self, recording: Trajectory, rng: np.random.Generator) -> Trajectory:
+        """What the arm's sensors make of a recording of its angles and torques."""
+        return sensed(self, recording, rng)
 
     # --- states ---------------------------------------------------------------------------------------------------------
 
@@ -132,7 +141,7 @@ class LoopRod(SteppedSimulator):
             heavy.dof_damping[joint.dofadr[0]] = 1e6  # the arm stands still
             data.qpos[joint.qposadr[0]] = angle
         speed = 0.0
-        for _ in range(round(SETTLED / self.dt)):
+        for _ in range(round(SETTLED / mj.opt.timestep)):
             mujoco.mj_step(heavy, data)
             before, speed = speed, float(data.qvel @ data.qvel)
             if speed < before:
@@ -141,14 +150,8 @@ class LoopRod(SteppedSimulator):
         angles = np.array([data.qpos[mj.joint(name).qposadr[0]] for name in own])
         return np.concatenate([angles, np.zeros(len(own))])
 
-    def initial_state(self, batch: int = 1) -> Array:
-        """At rest, (B, nx)."""
-        state = self.embed(self.model.rest_state())[None]
-        state[:, len(ARM) : self.model.n] = self._polygon(state, self.default_parameters.to_matrix(1))
-        return np.repeat(state, batch, axis=0)
-
-    def _step(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
-        after, status = self.engine.step(state, control, constants, substeps)
+    def _held(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+        after, status = super()._held(state, control, constants, substeps)
         n, arm = self.model.n, len(ARM)
         after[:, arm:n] = self._polygon(after, constants)
         after[:, n + arm : 2 * n] = (after[:, arm:n] - state[:, arm:n]) / (self.dt * substeps)

@@ -1,7 +1,9 @@
 """Arm and loop in transfer studies: a point of the loop, which nothing measures, or the hand is brought to a goal and held.
 
-Both worlds take steps of 2 ms, the coarsest that MuJoCo bears. Controls are torques beyond those that hold the start
-(`LoopModel.command_limit`), so that no control is an arm that stays. Legend: B rows, T control steps, nx state.
+Controls are torques beyond those that hold the start (`LoopModel.command_limit`), so that no control is an arm that stays.
+Offsets and delay of the torque sensors are of recordings: they are fitted with the rest, and what is planned has none.
+
+Legend: B rows, T control steps, nx state.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import numpy as np
 
 from ..core.objective import Objective
 from ..core.parameters import Parameters
-from ..core.scenario import Scenario, Scene
+from ..core.scenario import BatchPolicy, Noise, Scenario, Scene
 from ..core.simulator import Array, Simulator
 from ..core.task import Start
 from .arm_task import INCREMENT, rest_under
@@ -24,14 +26,14 @@ from .build import held
 from .model import ARM, LoopModel
 from .tasks import LoopReach
 
-DT = 0.002
-"""[s]"""
+DT = 0.005
+"""[s] Both worlds; MuJoCo's integrates shorter ones inside of it."""
 FAR = 0.8
 """Of the action that reaches the goal."""
 SEED = 7
 """Of the goals."""
-SPREAD = 0.2
-"""Starts rest under actions of up to this."""
+KICK = 0.1
+"""[rad/s] Largest first speed of a joint of the arm."""
 
 
 def commanded() -> LoopModel:
@@ -62,7 +64,7 @@ def reach_goal(model: LoopModel, rng: np.random.Generator) -> Array:
     """A goal (3,) that a constant action reaches with the default constants, 6 cm or more from the start."""
     first = middle(model, model.rest_state()[None])[0]
     while True:
-        q, good = _rest(model, rng.uniform(-FAR, FAR, (1, len(ARM))), model.defaults[None])
+        q, good = rest_under(model, rng.uniform(-FAR, FAR, (1, len(ARM))) * INCREMENT, model.defaults[None])
         goal = middle(model, q)[0]
         if good[0] and np.linalg.norm(goal - first) >= LoopReach.goal_distance:
             return np.asarray(goal)
@@ -84,19 +86,16 @@ def scene(goal: Callable[[LoopModel, np.random.Generator], Array]) -> Scene:
     return Scene(model, goal(model, np.random.default_rng(SEED)))
 
 
-def _rest(model: LoopModel, action: Array, columns: Array) -> tuple[Array, Any]:
-    """Where the loop rests under actions (B, 7): q (B, n), and whether it does."""
-    return rest_under(model, action * INCREMENT, columns)
-
-
 def starts(engine: Simulator, parameters: Parameters, rng: np.random.Generator, count: int) -> Array:
-    """At rest under small random actions; the first one without."""
-    robot: Any = engine
-    model: LoopModel = robot.model
-    actions = rng.uniform(-SPREAD, SPREAD, (count, len(ARM)))
-    actions[:1] = 0.0
-    q, _ = _rest(model, actions, robot.tree_constants(parameters, count))
-    return np.pad(q, ((0, 0), (0, model.n)))
+    """Where the loop rests, the arm moving a little; the first one without."""
+    states, n = engine.initial_state(count), engine.nx // 2
+    states[1:, n : n + len(ARM)] = rng.uniform(-KICK, KICK, (count - 1, len(ARM)))
+    return states
+
+
+def still(model: LoopModel, rng: np.random.Generator) -> BatchPolicy:
+    """No torques beyond those that hold the start."""
+    return lambda x, t: np.zeros((len(x), len(ARM)))
 
 
 def off_goal(feature: Callable[[Any, Array], Array], model: LoopModel, target: Array, states: Array) -> Mapping[str, Array]:
@@ -105,7 +104,14 @@ def off_goal(feature: Callable[[Any, Array], Array], model: LoopModel, target: A
     return {"last [m]": off[:, -1], "late [m]": off[:, off.shape[1] // 2 :].mean(axis=1)}
 
 
-_SHARED: dict[str, Any] = {"starts": starts, "dt": DT, "difference_step": None}
+_SHARED: dict[str, Any] = {
+    "starts": starts,
+    "first_policy": still,
+    "first_noise": Noise(0.05, 4, 16),
+    "constants": dict.fromkeys((*(f"offset_{name}" for name in ARM), "torque_delay"), 0.0),
+    "dt": DT,
+    "difference_step": None,
+}
 
 STUDY = {
     "LoopReach-v0": Scenario("reach", partial(scene, reach_goal), measure=partial(off_goal, middle), **_SHARED),
