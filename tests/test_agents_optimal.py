@@ -6,7 +6,8 @@ import casadi as ca
 import numpy as np
 import pytest
 
-from agents.planning.optimal import Manoeuvre, minimum_jerk, plan_motion, rates_of, resample, solve_form
+from agents.planning.optimal import Manoeuvre, driving_controls, minimum_jerk, plan_motion, rates_of, resample, solve_form
+from softgym_envs.arm.body_dynamics import BodySimulator
 from softgym_envs.arm.dynamics import ElbowSimulator
 from softgym_envs.core.complementarity import ComplementarityForm
 from softgym_envs.core.errors import OptionError
@@ -34,6 +35,31 @@ def test_a_double_integrator_is_moved_as_the_closed_form_says():
     rows = np.array([[h * h * (count - k) for k in range(count)], [h] * count])
     np.testing.assert_allclose(found.controls[:, 0], np.linalg.lstsq(rows, [1.0, 0.0], rcond=None)[0], atol=1e-6)
     assert found.solved and found.message == "solved"
+
+
+def test_driving_controls_are_inverse_dynamics():
+    """Those of a motion of the engine are found again, within their bounds; the elbow's step is not linear in its own."""
+    simulator, rng = BodySimulator(dt=0.01), np.random.default_rng(0)
+    controls = 0.2 * simulator.model.effort * rng.uniform(-1, 1, (1, 6, 12))
+    states, _ = simulator.rollout(simulator.initial_state(), controls)
+    form, constants, bounds = simulator.symbolic_step(), simulator.model.defaults, simulator.model.control_bounds
+    found = driving_controls(form, states[0], constants, bounds)
+    assert found is not None
+    np.testing.assert_allclose(found, controls[0], atol=1e-7)
+    clipped = driving_controls(form, states[0], constants, (np.full(12, -0.1), np.full(12, 0.1)))
+    assert clipped is not None and np.abs(clipped).max() <= 0.1
+    elbow = ElbowSimulator()
+    assert driving_controls(elbow.symbolic_step(), np.zeros((3, 4)), elbow.default_parameters.to_matrix(1)[0], bounds) is None
+
+
+def test_the_upper_body_reaches_in_few_iterations():
+    simulator, goal = BodySimulator(dt=0.08), np.array([[0.4, -0.2, -0.1]])
+    model = simulator.model
+    end, (low, high) = np.concatenate([model.reaching(goal)[0][0], np.zeros(12)]), model.limits
+    sides = (np.concatenate([low, np.full(12, -12.0)]), np.concatenate([high, np.full(12, 12.0)]))
+    found = plan_motion(simulator, Manoeuvre(model.rest_state(), end, 10, model.control_bounds, sides, smoothness=1e-3))
+    assert found.solved and found.iterations < 60 and found.error < 1e-6
+    assert np.linalg.norm(model.hand(found.states[-1:, :12])[0] - goal[0]) < 5e-3
 
 
 def test_the_elbows_motion_is_one_of_the_engine_on_every_mesh():

@@ -3,10 +3,10 @@ r"""Optimal control of any robot with a symbolic step, by direct transcription i
 .. math:: \min_{x, u} \sum_k h\, \bigl(w_e |\bar u_k|^2 + w_s |\bar u_{k+1} - \bar u_k|^2 / h^2\bigr)
 
 subject to the step's equations, to x_0 and the entries of x_K that are given, and to bounds on states and controls; u-bar is a
-control over its range. States are unknowns
-too ("lifted"), so that long motions stay well conditioned. It starts from a minimum-jerk path between start and end, or from
-another plan on a finer or coarser grid, which makes a refinement of the mesh. IPOPT solves it with exact derivatives; pairs of
-contact are relaxed and driven to zero as in `core.transcription`.
+control over its range. States are unknowns too ("lifted"), so that long motions stay well conditioned. It starts from a
+minimum-jerk path between start and end with the controls that drive it (where the step is linear in them), or from another plan
+on a finer or coarser grid, which makes a refinement of the mesh. IPOPT solves it with exact derivatives; pairs of contact are
+relaxed and driven to zero as in `core.transcription`.
 
 Legend: K steps, nx state, nu control, nz pairs, P constants.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from softgym_envs.core.simulator import Symbolic, check_array, check_number
 from softgym_envs.core.transcription import Arc, Decisions, Symbols, Transcription, casadi
 
 Array = NDArray[np.float64]
+MOST_NODES = 90_000
+"""Of expressions of all steps that are written out; longer programs take longer to build than it saves in solving them."""
 WORDS = {
     "Solve Succeeded": "solved",
     "Solved To Acceptable Level": "solved, to a looser tolerance",
@@ -143,6 +146,26 @@ def rates_of(simulator: Any) -> tuple[tuple[int, int], ...]:
     return tuple(pairs)
 
 
+def driving_controls(form: ComplementarityForm, path: Array, constants: Array, bounds: tuple[Array, Array]) -> Array | None:
+    """Controls (K, nu) within bounds that fit a path of states (K + 1, nx) best: inverse dynamics.
+
+    None where the step is not linear in its controls, or has pairs.
+    """
+    ca = casadi()
+    x, u, p, y, z = (ca.SX.sym(name, form.step.size1_in(i)) for i, name in enumerate(("x", "u", "p", "y", "z")))
+    if form.nz or form.mode is not None:
+        return None
+    g = form.step(x, u, p, y, z)[0]
+    if not ca.is_linear(g, u):
+        return None
+    needed = ca.Function("needed", [x, p, y], [ca.substitute(g, u, ca.SX.zeros(u.numel())), ca.jacobian(g, u)])
+    found = []
+    for before, after in pairwise(path):
+        rest, slope = (np.array(part) for part in needed(before, constants, after))
+        found.append(np.linalg.lstsq(slope, -rest[:, 0], rcond=None)[0])
+    return np.asarray(np.clip(np.array(found), *bounds))
+
+
 def plan_motion(
     simulator: Symbolic,
     manoeuvre: Manoeuvre,
@@ -173,8 +196,12 @@ def plan_motion(
     path = minimum_jerk(manoeuvre.start, manoeuvre.end, manoeuvre.steps, rates_of(simulator), simulator.dt)
     if guess is not None:
         path = resample(guess.states, manoeuvre.steps + 1)
-    controls = None if guess is None else resample(guess.controls, manoeuvre.steps)
-    return solve_form(form, manoeuvre, simulator.dt, constants, path, controls, iterations=iterations, began=began)
+    driving = driving_controls(form, path, constants, manoeuvre.control_bounds) if guess is None else None
+    controls = driving if guess is None else resample(guess.controls, manoeuvre.steps)
+    expand = form.step.n_nodes() * manoeuvre.steps < MOST_NODES
+    return solve_form(
+        form, manoeuvre, simulator.dt, constants, path, controls, iterations=iterations, began=began, expand=expand
+    )
 
 
 def solve_form(
@@ -189,6 +216,7 @@ def solve_form(
     taus: Sequence[float] = (1e-8,),
     iterations: int = 500,
     began: float | None = None,
+    expand: bool = True,
 ) -> OptimalMotion:
     """The optimal motion of any symbolic step.
 
@@ -203,6 +231,7 @@ def solve_form(
         taus: Largest products of a pair, one program after the other.
         iterations: Of IPOPT per program at most.
         began: When the building began, if not now.
+        expand: Whether all steps are written out before they are differentiated.
     """
     began = time.process_time() if began is None else began
     low, high = manoeuvre.control_bounds
@@ -217,7 +246,7 @@ def solve_form(
     arc = Arc(np.clip(path, lower, upper), np.clip(given, low, high), (low, high), state_bounds=(lower, upper), pairs=pairs)
     nothing = Decisions(np.zeros(0), np.zeros(0), np.zeros(0), lambda theta: casadi().DM(constants))
     objective = _objective(manoeuvre, dt)
-    program = Transcription(form, (arc,), objective, decisions=nothing, nominal=constants, expand=True)
+    program = Transcription(form, (arc,), objective, decisions=nothing, nominal=constants, expand=expand)
     built = time.process_time()
     found = program.solve(taus, iterations=iterations)
     solved, piece = time.process_time(), found.pieces[0]
