@@ -10,7 +10,7 @@ import pytest
 from scripts.identify import Args, main
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.recordings import read_csv
-from softgym_envs.core.trajectory import Trajectory
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.loop.dynamics import LoopSimulator
 from softgym_envs.loop.manipulation import SCALES
 from softgym_envs.loop.model import ARM
@@ -158,6 +158,25 @@ def test_recipe_recovers_stiffness_from_a_recording_without_noise():
         RECIPE, LoopSimulator(), data, start=start, stages=(replace(RECIPE.stages[0], free=STIFFNESS),)
     ).parameters
     assert [found.theta_stiffness, found.psi_stiffness] == pytest.approx([3.2, 1.3], rel=2e-3)
+
+
+@pytest.mark.parametrize("start", [(50.0, 50.0), (0.5, 0.5)])
+def test_far_starts_that_the_step_does_not_bear_lead_to_the_truth_by_a_damped_loop(start):
+    from sysid import run_recipe
+    from sysid.methods.innovations import anchored
+    from sysid.methods.progressive import stage_problem
+
+    data = TrajectorySet((disturbed(native(), 0),))
+    stage = replace(RECIPE.laboratory, free=(*STIFFNESS, *DAMPING, *OFFSETS))
+    first = LoopParameters(theta_stiffness=start[0], psi_stiffness=start[1])
+    if start[0] > 5:
+        problem = stage_problem(RECIPE, stage, LoopSimulator(), data, start=first)
+        with pytest.raises(DataError, match="does not follow"):
+            anchored(problem, [tracker(problem.simulator, problem.split.train[0])], problem.encode(first), NOISE)
+    found = run_recipe(RECIPE, LoopSimulator(), data, start=first, stages=(stage,)).stages[0].fit
+    assert found.converged
+    for estimate in found.estimates[:4]:
+        assert abs(estimate.value - getattr(TRUTH, estimate.name)) < 4 * estimate.std, estimate
 
 
 def test_smoothing_keeps_motion_and_takes_noise_away():

@@ -119,6 +119,18 @@ def test_sensitivities_are_products_of_linearisations():
         np.testing.assert_allclose(found[:, t + 1], dx, rtol=1e-8, atol=1e-8 * np.abs(dx).max())
 
 
+def test_sensitivities_to_what_the_controls_change_are_differences():
+    mechanism, constants = closed(), np.array([1.5, 0.02])
+    study = Study(mechanism, constants, 1)
+    pushes = np.random.default_rng(3).normal(size=(*study.controls.shape[1:], 1))
+    found = mechanism.sensitivities(study.move(constants), directions=np.zeros((2, 1)), pushes=pushes)
+    ends = [study.move(constants, controls=study.controls + side * pushes[..., 0]).states for side in (1e-4, -1e-4)]
+    expected = (ends[0] - ends[1]) / 2e-4
+    np.testing.assert_allclose(found[..., 0], expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
+    with pytest.raises(ShapeError, match="pushes has shape"):
+        mechanism.sensitivities(study.move(constants), pushes=pushes)
+
+
 def test_gradient_names_a_bad_argument():
     mechanism = closed()
     motion = mechanism.simulate(np.zeros((1, mechanism.nx)), np.zeros((1, 3, 2)), [1.5, 0.02])

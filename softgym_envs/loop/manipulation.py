@@ -43,8 +43,25 @@ class Recording(NamedTuple):
         return Recording(forces, self.angles + angle * rng.standard_normal(self.angles.shape))
 
 
+class Waves(NamedTuple):
+    """Five sines: the hand's three ways and two turns."""
+
+    cycles: Array
+    """(5,) during the manipulation"""
+    phases: Array
+    """(5,) [rad]"""
+    sizes: Array
+    """(5,) factors of `REACH` and `TURN`"""
+
+
 def reference(
-    model: LoopModel, steps: int, *, dt: float = 0.01, scale: float = 1.0, rng: np.random.Generator | None = None
+    model: LoopModel,
+    steps: int,
+    *,
+    dt: float = 0.01,
+    scale: float = 1.0,
+    rng: np.random.Generator | None = None,
+    waves: Waves | None = None,
 ) -> Array:
     """Angles of the arm along the manipulation.
 
@@ -54,6 +71,7 @@ def reference(
         dt: Time between angles [s].
         scale: Factor of its size.
         rng: Draws the sines' phases; None: those of `CYCLES`.
+        waves: Other sines, and nothing is drawn.
 
     Returns:
         (T + 1, 7) [rad]
@@ -65,9 +83,11 @@ def reference(
     ways = np.array([*(inverse @ np.array(way) for way in REACH), *turns])
     still = round(STILL / dt)
     share = np.clip((np.arange(steps + 1) - still) / max(steps - still, 1), 0.0, 1.0)
-    phases = np.array([phase for _, phase in CYCLES]) if rng is None else rng.uniform(0.0, 2 * np.pi, len(CYCLES))
-    waves = np.stack([np.sin(2 * np.pi * cycles * share + phase) for (cycles, _), phase in zip(CYCLES, phases, strict=True)])
-    return np.asarray(np.array(model.start) + scale * (waves * np.sin(np.pi * share) ** 2).T @ ways)
+    if waves is None:
+        cycles, phases = np.array(CYCLES).T
+        waves = Waves(cycles, phases if rng is None else rng.uniform(0.0, 2 * np.pi, len(CYCLES)), np.ones(len(CYCLES)))
+    sines = waves.sizes * np.sin(2 * np.pi * waves.cycles * share[:, None] + waves.phases)
+    return np.asarray(np.array(model.start) + scale * (sines * np.sin(np.pi * share[:, None]) ** 2) @ ways)
 
 
 def manipulate(

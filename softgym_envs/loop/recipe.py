@@ -15,7 +15,7 @@ from ..core.parameters import Parameters
 from ..core.recipe import Experiment, Measurement, Recipe, Stage
 from ..core.simulator import Array
 from ..core.trajectory import Trajectory
-from .manipulation import SCALES, STIFF, STILL, reference
+from .manipulation import SCALES, STIFF, STILL, Waves, reference
 from .model import ARM, CLAMP, LoopModel
 from .tracking import HELD, PERIOD, TORQUES, held, named, pulled, tracker
 
@@ -41,17 +41,25 @@ class Sensing(Protocol):
 
 
 def manipulation(
-    truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None, period: float = PERIOD
+    truth: Any,
+    rng: np.random.Generator,
+    *,
+    steps: int,
+    parameters: Parameters | None = None,
+    period: float = PERIOD,
+    scale: float | None = None,
+    waves: Waves | None = None,
 ) -> Trajectory:
     """Angles and torques while the loop is stretched, bent and twisted; `rng` draws the phases of the sines.
 
     The arm is held on its path by gains of 2 `STIFF`. Rows are `period` [s] apart, and a physics step to whoever fits them,
-    whatever steps the truth takes.
+    whatever steps the truth takes. `scale` is the motion's; None: the largest that such a loop bears. `waves` are
+    other sines than those of `manipulation.CYCLES`.
     """
     model, substeps = truth.model, max(round(period / truth.dt), 1)
     length, gains = max(steps // substeps, 2), 2 * np.array(STIFF)
-    scale = SCALES[6 if model.links < 12 else 12]
-    path = reference(model, length, dt=truth.dt * substeps, scale=scale, rng=rng)
+    scale = SCALES[6 if model.links < 12 else 12] if scale is None else scale
+    path = reference(model, length, dt=truth.dt * substeps, scale=scale, rng=rng, waves=waves)
     q, hold = model.relax(path[:1], model.tree_constants(truth.constants(parameters, 1)))
     states, torques = truth.initial_state(length + 1), np.empty((length, truth.nu))
     if not truth.extra_fields:  # a world of its own has a rest of its own
@@ -118,7 +126,8 @@ KNOWN = {
     "torque_delay": (0.0, 0.005),
 }
 """What a ruler and a clock say of the clamp [m, rad] and of the torques [s]: mean and standard deviation."""
-FITTED = {"prior": KNOWN, "tracker": tracker}
+FITTED = {"prior": KNOWN, "tracker": tracker, "gentle": {"loop_damping": 0.6}}
+"""A loop with so much damping bears any stiffness at steps of 10 ms."""
 FOLLOWED: dict[str, Any] = {"adapt": held, "prepare": pulled, "free_initial": False}
 RECIPE = Recipe(
     experiments=(Experiment("manipulation", manipulation, round(LONGEST / PERIOD)),),

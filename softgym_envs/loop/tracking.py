@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -41,8 +41,6 @@ TORQUES, HELD = "torques", "held"
 """Key of a recording's metadata, and what it says of torques that act from row to row; else they are those at rows."""
 SHORTEST_REST = 0.1
 """[s]"""
-DELAY_STEP = 1e-4
-"""[s] Of the differences by the torques' delay."""
 
 
 def held(simulator: Any) -> Any:
@@ -184,10 +182,18 @@ class LoopTracker:
 
 
 def undelayed(following: Following, delay: float) -> Following:
-    """With forces as they were `delay` [s] later, on a spline through the recorded ones."""
+    """With forces as they were `delay` [s] later, on a spline through the recorded ones; the ends hold beyond them."""
     times = following.mechanism.dt * np.arange(len(following.forces))
     later = np.clip(times + delay, times[0], times[-1])
     return replace(following, forces=CubicSpline(times, following.forces)(later))
+
+
+def _by_delay(following: Following, delay: float) -> Array:
+    """Derivatives (T, 7) of the forces of `undelayed`, halfway between those of both sides where it has a kink."""
+    times = following.mechanism.dt * np.arange(len(following.forces))
+    later, ends = times + delay, times[[0, -1]]
+    inside = np.heaviside(later - ends[0], 0.5) * np.heaviside(ends[1] - later, 0.5)
+    return np.asarray(CubicSpline(times, following.forces)(np.clip(later, *ends), 1) * inside[:, None])
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,6 +204,7 @@ class LoopErrors:
     recorded: Following
     """Smoothed, with forces when they were recorded."""
     innovations: Innovations
+    _latest: dict[float, Innovations] = field(default_factory=dict, init=False, repr=False)
 
     def errors(self, constants: Array) -> tuple[Array, NDArray[np.bool_]]:
         """See `sysid.methods.innovations.Whitened`."""
@@ -208,16 +215,17 @@ class LoopErrors:
         return np.concatenate([errors for errors, _ in found]), np.concatenate([good for _, good in found])
 
     def slopes(self, constants: Array, directions: Array) -> Array:
-        """See `sysid.methods.innovations.Whitened`; by the delay, central differences."""
+        """See `sysid.methods.innovations.Whitened`."""
         tree = self.model.tree_constants(constants[None])[0]
-        found = self._at(constants[-1]).slopes(tree, SIGNS[:, None] * directions[: len(SIGNS)])
-        if np.any(directions[-1]):
-            ends = [self._at(constants[-1] + side * DELAY_STEP).errors(tree[None])[0][0] for side in (1, -1)]
-            found += ((ends[0] - ends[1]) / (2 * DELAY_STEP))[..., None] * directions[-1]
-        return found
+        pushes = _by_delay(self.recorded, constants[-1])[..., None] * directions[-1]
+        return self._at(constants[-1]).slopes(tree, SIGNS[:, None] * directions[: len(SIGNS)], pushes)
 
     def _at(self, delay: float) -> Innovations:
-        return replace(self.innovations, following=undelayed(self.recorded, delay))
+        """The latest delay is kept, and so is its motion."""
+        if delay not in self._latest:
+            self._latest.clear()
+            self._latest[delay] = replace(self.innovations, following=undelayed(self.recorded, delay))
+        return self._latest[delay]
 
 
 def resting_rows(trajectory: Trajectory) -> int:

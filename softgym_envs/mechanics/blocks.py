@@ -17,7 +17,7 @@ import numpy as np
 
 from ..core.numba_engine import inner
 from ..core.simulator import Array
-from .constraints import add_gap_curvature, gap_slopes, pose_bend, pose_slopes, pose_start
+from .constraints import add_gap_curvature, gap_slopes, held_axes, pose_bend, pose_slopes, pose_start, pose_turns
 from .contact import add_contact_columns, add_contact_curvature
 from .integrator import evaluate, put_gap_slopes
 from .kernels import body_slopes, curvature, gather_momentum, gravity, lift, place_links, prepare_curvature
@@ -196,11 +196,14 @@ def _mass_columns(s, w, d):
 def _pose_columns(s, w, lam, d):
     """r by the poses of welds, which turn the constraints' directions at q."""
     for c in range(len(s.weld)):
+        if not s.weld[c]:
+            continue
+        held, turns = held_axes(s, w.values, w.end, c), pose_turns(s, w.values, c)
         for angle in range(3):
             column = s.place[pose_start(s, c) + 3 + angle]
-            i = s.ends[c, 0]
-            while s.weld[c] and column >= 0 and i >= 0:
-                d.rc[i, column] -= pose_bend(s, w.values, w.end, c, angle, i, lam)
+            i = s.ends[c, 0] if column >= 0 else -1
+            while i >= 0:
+                d.rc[i, column] -= pose_bend(s, w.end, c, held, turns[angle], i, lam)
                 i = s.parent[i]
 
 

@@ -19,6 +19,8 @@ import numpy as np
 from ..core.numba_engine import inner
 from .vectors import add, cross, dot, mat, rotate, scaled, times, vec
 
+NO_AXES = ((0.0, 0.0, 0.0),) * 4
+
 
 @inner
 def pose_start(s, c):
@@ -150,6 +152,7 @@ def add_gap_curvature(s, values, x, lam, factor, D):
     """D (n, n) += factor sum_r lambda_r d2 h_r / dq2."""
     for c in range(len(s.weld)):
         row = s.row[c]
+        held = held_axes(s, values, x, c) if turns(s, c) else NO_AXES
         for side in range(1 if s.weld[c] else 2):
             r, sign = end_point(s, x, c, side), 1.0 - 2.0 * side
             force = scaled(sign * factor, (lam[row], lam[row + 1], lam[row + 2]))
@@ -157,7 +160,7 @@ def add_gap_curvature(s, values, x, lam, factor, D):
             while i >= 0:
                 d = cross(sweep(x, i, r), force)
                 if turns(s, c):
-                    d = add(d, scaled(factor, _turn_bend(s, values, x, c, side, i, lam)))
+                    d = add(d, scaled(factor, _turn_bend(s, x, c, side, held, i, lam)))
                 scatter(s, x, i, d, D)
                 i = s.parent[i]
         if turns(s, c) and not s.weld[c]:
@@ -165,9 +168,9 @@ def add_gap_curvature(s, values, x, lam, factor, D):
 
 
 @inner
-def _turn_bend(s, values, x, c, side, i, lam):
+def _turn_bend(s, x, c, side, held, i, lam):
     """sum_r d_i x lambda_r over the rotation rows of a weld or bond, with d_i = omega_i x (axis of this side's frame)."""
-    ex, ey, Y, Z = held_axes(s, values, x, c)
+    ex, ey, Y, Z = held
     row, omega = s.row[c], vec(x.S, i)
     if side == 0:
         mixed = add(scaled(lam[row + 3], Y), scaled(lam[row + 4], Z))
@@ -215,10 +218,9 @@ def pose_slopes(s, values, x, c, angle):
 
 
 @inner
-def pose_bend(s, values, x, c, angle, i, lam):
-    """d(sum_r lambda_r dh_r / dq_i) / d(roll, pitch or yaw of the pose) of weld c."""
-    axis = pose_turns(s, values, c)[angle]
-    ex, ey, Y, Z = held_axes(s, values, x, c)
+def pose_bend(s, x, c, held, axis, i, lam):
+    """d(sum_r lambda_r dh_r / dq_i) / d(an angle of the pose, about `axis`) of weld c with these `held_axes`."""
+    ex, ey, Y, Z = held
     row, omega = s.row[c], vec(x.S, i)
     dx, dy = cross(omega, ex), cross(omega, ey)
     dY, dZ = cross(axis, Y), cross(axis, Z)

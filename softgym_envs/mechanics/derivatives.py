@@ -133,10 +133,10 @@ def linearization(s, state, control, constants, substeps, A, B, C):
 
 
 @kernel
-def sensitivities(s, path, multipliers, applied, gains, constants, substeps, directions, dx0, dx, good):
+def sensitivities(s, path, multipliers, applied, gains, constants, substeps, directions, pushes, dx0, dx, good):
     """dx / dc D along paths that `simulate` found, D = directions (P, k): dx0 (B, 2 n, k) at the start, dx (B, T + 1, 2 n, k).
 
-    With the feedback's share, du = -gain dx. good (B,): whether all steps could be differentiated.
+    With du = pushes_t - gain dx, pushes (0 or T, nu, k). good (B,): whether all steps could be differentiated.
     """
     n, m, nu, count = len(s.parent), s.row[-1], applied.shape[2], directions.shape[1]
     w, d = new_scratch(s), new_blocks(s, constants.shape[1])
@@ -149,6 +149,8 @@ def sensitivities(s, path, multipliers, applied, gains, constants, substeps, dir
             set_forces(s, applied[row, t], w)
             now[:] = dx[row, t]
             du[:] = 0.0
+            if len(pushes) > 0:
+                du[:] = pushes[t]
             for c in range(nu if len(gains) > 0 else 0):
                 add_row(gains[t if len(gains) > 1 else 0, c], now, -1.0, du[c])
             for k in range(t * substeps, (t + 1) * substeps):

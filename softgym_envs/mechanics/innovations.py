@@ -18,7 +18,7 @@ Legend: T control steps, n coordinates, nx = 2 n, nu motors, P constants, K cand
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,21 +49,34 @@ class Innovations:
     """(T + 1, nx, nu) of the filter."""
     roots: Array
     """(T + 1, nu, nu) S^{-1/2}."""
+    _latest: dict[bytes, Motion] = field(default_factory=dict, init=False, repr=False)
 
     def errors(self, constants: Array) -> tuple[Array, NDArray[np.bool_]]:
         """Of rows of constants (K, P): (K, T + 1, nu) of unit variance, and whether the model follows (K,)."""
-        motion = self.following.predict(constants)
+        motion = self._motion(constants)
         found = np.moveaxis(motion.states[:, :, self.following.motors], 0, -1)
         white = self.whiten(found - self.angles[..., None], found - self.following.angles[..., None])
         return np.moveaxis(white, -1, 0), motion.status == Status.OK
 
-    def slopes(self, constants: Array, directions: Array) -> Array:
-        """Derivatives (T + 1, nu, k) of the errors at constants (P,) along directions (P, k), by forward sensitivities."""
+    def slopes(self, constants: Array, directions: Array, pushes: Array | None = None) -> Array:
+        """Derivatives (T + 1, nu, k) of the errors at constants (P,) along directions (P, k), by forward sensitivities.
+
+        Along them the forces change by `pushes` (T, nu, k).
+        """
         follow = self.following
-        motion = follow.predict(constants)
+        motion = self._motion(constants[None])
         start = follow.start_slopes(motion.constants[0], directions)
-        found = follow.mechanism.sensitivities(motion, start[None], directions)[0]
+        found = follow.mechanism.sensitivities(motion, start[None], directions, pushes)[0]
         return self.whiten(found[:, follow.motors], found[:, follow.motors])
+
+    def _motion(self, constants: Array) -> Motion:
+        """Of rows of constants; the latest is kept, as errors are asked for before slopes."""
+        key = constants.tobytes()
+        if key not in self._latest:
+            motion = self.following.predict(constants)
+            self._latest.clear()
+            self._latest[key] = motion
+        return self._latest[key]
 
     def whiten(self, raw: Array, fed: Array) -> Array:
         """Errors r and b - b^f (T + 1, nu, k), or derivatives of them, as innovations of unit variance."""

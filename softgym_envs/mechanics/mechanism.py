@@ -178,21 +178,24 @@ class Mechanism:
         state = check_array("state", state, (None, self.nx))
         return self.engine.linearize(state, control, self._rows(constants, len(state)), substeps)
 
-    def sensitivities(self, motion: Motion, start: Any = None, directions: Any = None) -> Array:
+    def sensitivities(self, motion: Motion, start: Any = None, directions: Any = None, pushes: Any = None) -> Array:
         """dx / dc D of a motion, (B, T + 1, nx, k); NaN in a failed row.
 
         Args:
             motion: From `simulate`.
             start: dx_0 / dc D, (B, nx, k); zero by default.
             directions: D (P, k), ways in which the constants change; every one alone by default, k = P.
+            pushes: What the controls, before feedback, change along these ways, (T, nu, k); nothing by default.
         """
         batch, horizon = motion.applied.shape[:2]
         count = len(self.constants)
         ways = np.eye(count) if directions is None else check_array("directions", directions, (count, None))
         shape = (batch, self.nx, ways.shape[1])
         first = np.zeros(shape) if start is None else check_array("start", start, shape)
+        moved = (horizon, self.nu, ways.shape[1])
+        push = np.zeros((0, *moved[1:])) if pushes is None else check_array("pushes", pushes, moved)
         found, good = np.empty((batch, horizon + 1, *shape[1:])), motion.status == Status.OK
-        sensitivities(self.structure, *self._arguments(motion), ways, first, found, good)
+        sensitivities(self.structure, *self._arguments(motion), ways, push, first, found, good)
         found[~good] = np.nan
         return found
 

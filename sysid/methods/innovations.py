@@ -6,7 +6,8 @@ Errors of such a prediction last in time even if the model is right: a noisy tor
 .. math:: C(\theta) = \tfrac12 \sum_t \| S_t^{-1/2} \nu_t(\theta) \|^2
 
 is minus the log-likelihood, its curvature the Fisher information, and 2 C / dof near 1 says that the model explains the data.
-The filter belongs to one motion: it is found anew (`anchors` times) where a minimisation ended.
+The filter belongs to one motion: it is found anew (`anchors` times) where a minimisation ended. A model that does not follow
+the recordings at the start constants is led there from constants that are `gentle`.
 
 Residuals are reported per column in its unit, as if all of an innovation were noise of that sensor.
 Legend: T rows of all recordings, m channels, p constants, K candidates.
@@ -38,6 +39,10 @@ CHANCE = 3.3
 """Standard deviations."""
 NOTHING = 0.3
 """Below this share of the variance that noise makes, errors are nothing, whatever their shape: a recording without noise."""
+ROUGH = LevenbergOptions(cost_tolerance=1e-2, step_tolerance=1e-2)
+"""Of a fit whose filter is not the last one."""
+WAY_BACK = (1.0, 0.5, 0.25, 0.125)
+"""Shares of the way from gentle constants to those of the start."""
 CLOSE = 0.1
 """A new filter that moves no constant by more standard deviations than this is the last one."""
 
@@ -83,6 +88,8 @@ class InnovationOptions:
     """(simulator, recording) -> how the model follows it; the room's recipe says it."""
     prior: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Constant -> (mean, standard deviation) of what is known beforehand, where it is free and the problem says nothing."""
+    gentle: Mapping[str, float] = field(default_factory=dict)
+    """Constant -> value with which the model follows recordings whatever the others are, as much damping; see `led`."""
     anchors: int = 5
     """Filters, one after the other, at most."""
     errors: str = "independent"
@@ -156,7 +163,7 @@ def innovations(problem: FitProblem, options: InnovationOptions | None = None) -
 
     Raises:
         OptionError: There is no tracker, or the noise is not given.
-        DataError: The model does not follow the recordings at the start constants.
+        DataError: The model does not follow the recordings at the start constants, nor where they were led.
     """
     begin, options = time.perf_counter(), options or InnovationOptions()
     if options.tracker is None or problem.known_noise is None:
@@ -166,17 +173,15 @@ def innovations(problem: FitProblem, options: InnovationOptions | None = None) -
     assert problem.known_noise is not None
     trackers = [options.tracker(problem.simulator, recording) for recording in problem.split.train]
     noise = {**control_noise(trackers), **(problem.noise or {})}
-    theta = problem.encode(problem.constants)
+    theta, system = led(problem, trackers, noise, options.gentle)
     ends: list[LevenbergState] = []
     for _ in range(options.anchors):
-        system = anchored(problem, trackers, theta, noise)
-        start = start_state(system, theta, system.segments.starts, options.levenberg)
-        end = levenberg_marquardt(system, start, problem.theta_bounds, options=options.levenberg)
+        end = minimised(system, theta, ROUGH if not ends and options.anchors > 1 else options.levenberg)
         ends.append(end)
         moved, theta = _moved(system, theta, end), end.theta
-        if moved < CLOSE:
+        if moved < CLOSE and (ends[1:] or options.anchors == 1):
             break
-    system = anchored(problem, trackers, theta, noise)
+        system = anchored(problem, trackers, theta, noise)
     log = [replace(entry, iteration=i) for i, entry in enumerate(entry for end in ends for entry in end.log)]
     outcome = ends[-1].outcome or Outcome.ITERATIONS
     settled = moved < CLOSE
@@ -186,6 +191,47 @@ def innovations(problem: FitProblem, options: InnovationOptions | None = None) -
         time.perf_counter() - begin,
     )  # fmt: skip
     return explained(judge(problem, system, ending, errors=options.errors), system, theta)
+
+
+def minimised(system: ShootingSystem, theta: Array, options: LevenbergOptions) -> LevenbergState:
+    """Where Levenberg and Marquardt end with this filter, from theta (p,)."""
+    problem = system.segments.problem
+    start = start_state(system, theta, system.segments.starts, options)
+    return levenberg_marquardt(system, start, problem.theta_bounds, options=options)
+
+
+def led(
+    problem: FitProblem, trackers: list[Tracker], noise: Mapping[str, float], gentle: Mapping[str, float]
+) -> tuple[Array, ShootingSystem]:
+    """Theta (p,) where the model follows the recordings, and its errors there: the start, or else by continuation.
+
+    That is a rough fit of what else is free at the `gentle` constants, which then go back to the start's; where the model does
+    not follow, half, a quarter .. of the way (of their logarithms, on a log scale).
+
+    Raises:
+        DataError: The model follows neither at the start nor on that way.
+    """
+    theta = problem.encode(problem.constants)
+    try:
+        return theta, anchored(problem, trackers, theta, noise)
+    except DataError:
+        free = tuple(name for name in problem.free if name not in gentle)
+        if not free or not set(gentle) & set(problem.free):
+            raise
+    known = {name: said for name, said in problem.prior.items() if name in free}
+    eased = problem.constants.replace(**{name: value for name, value in gentle.items() if name in problem.free})
+    part = problem.replace(free=free, start=eased, prior=known)
+    system = anchored(part, trackers, part.encode(eased), noise)
+    near = problem.encode(part.decode(minimised(system, part.encode(eased), ROUGH).theta))
+    own = np.array([name not in gentle for name in problem.free])
+    for share in (*WAY_BACK, 0.0):
+        found = np.where(own, near, share * theta + (1.0 - share) * near)
+        try:
+            return found, anchored(problem, trackers, found, noise)
+        except DataError:
+            if share == 0.0:
+                raise
+    raise AssertionError("the last share returns or raises")
 
 
 def explained(result: FitResult, system: ShootingSystem, theta: Array) -> FitResult:

@@ -1,0 +1,118 @@
+"""The documented command's method on recordings with noise and biased sensors: intervals, the twin, and a loop of another kind.
+
+A recording is what `softgym-envs record loop` makes, with phases drawn by seed, 8 s unless said; the fit is that of
+`softgym-envs identify loop run.csv`, with all 18 constants free, from the paper's start.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from softgym_envs.core.errors import DataError
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from softgym_envs.loop.dynamics import LoopSimulator
+from softgym_envs.loop.mujoco import LoopTwin
+from softgym_envs.loop.parameters import LoopParameters
+from softgym_envs.loop.recipe import EVERYTHING, OFFSETS, RECIPE, STIFFNESS, manipulation
+from softgym_envs.loop.rod import LoopRod
+from sysid import run_recipe
+from sysid.judgement.result import FitResult
+
+NOISE = {"torque": 0.2, "angle": 2e-3}
+"""[N m], [rad]"""
+BIAS = 0.2
+"""[N m] of every torque."""
+SECONDS = 8.0
+
+
+def recorded(truth: Any, seed: int, parameters: LoopParameters | None = None, *, seconds: float = SECONDS) -> Any:
+    """A manipulation of a truth with phases, noise and bias of this seed, and the bias (7,)."""
+    rng = np.random.default_rng(1000 + seed)
+    clean = manipulation(truth, rng, steps=round(seconds / truth.dt), parameters=parameters)
+    bias = BIAS * rng.choice([-1.0, 1.0], clean.controls.shape[1])
+    torques = clean.controls + bias + NOISE["torque"] * rng.standard_normal(clean.controls.shape)
+    return replace(clean.with_noise(rng, NOISE["angle"]), controls=torques), bias
+
+
+def identified(recording: Trajectory, start: tuple[float, float] = (5.0, 5.0)) -> tuple[FitResult, float]:
+    """As the command fits it, and processor seconds."""
+    begin = time.process_time()
+    first = LoopParameters(theta_stiffness=start[0], psi_stiffness=start[1])
+    assert RECIPE.laboratory is not None
+    found = (
+        run_recipe(RECIPE, LoopSimulator(), TrajectorySet((recording,)), start=first, stages=(RECIPE.laboratory,)).stages[0].fit
+    )
+    assert found is not None
+    return found, time.process_time() - begin
+
+
+def one(truth: Any, seed: int, parameters: LoopParameters | None = None) -> dict[str, Any]:
+    """Estimates of one recording, whether 95 % intervals hold the truth, and the verdict."""
+    recording, bias = recorded(truth, seed, parameters)
+    true = (parameters or LoopParameters()).replace(**dict(zip(OFFSETS, -bias, strict=True)))
+    try:
+        found, seconds = identified(recording)
+    except DataError as error:
+        return {"failed": str(error)}
+    inside = {e.name: bool(e.interval[0] <= getattr(true, e.name) <= e.interval[1]) for e in found.estimates if not e.hidden}
+    return {
+        "true": {name: getattr(true, name) for name in STIFFNESS},
+        "found": {e.name: (e.value, e.std) for e in found.estimates},
+        "inside": inside,
+        "hidden": [e.name for e in found.estimates if e.hidden],
+        "explained": not any("DOES NOT EXPLAIN" in verdict.text for verdict in found.verdicts),
+        "verdict": found.verdicts[0].text,
+        "chi2": found.reduced_chi2,
+        "converged": found.converged,
+        "cpu": seconds,
+    }
+
+
+def drawn(seed: int) -> LoopParameters:
+    """A truth that nothing was tuned on."""
+    rng = np.random.default_rng(5000 + seed)
+    return LoopParameters(
+        theta_stiffness=rng.uniform(2.0, 7.0), psi_stiffness=rng.uniform(0.5, 2.5), loop_damping=rng.uniform(0.015, 0.04),
+        arm_damping=rng.uniform(0.4, 1.2),
+    )  # fmt: skip
+
+
+def own(seed: int) -> dict[str, Any]:
+    """The model's own data."""
+    return one(LoopSimulator(), seed, drawn(seed))
+
+
+def twin(seed: int) -> dict[str, Any]:
+    """MuJoCo's."""
+    return one(LoopTwin(), seed, drawn(seed))
+
+
+def rod(seed: int) -> dict[str, Any]:
+    """The second truth's: no constants make the model one of these."""
+    return one(LoopRod(), seed)
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of recordings of one truth."""
+    good = [row for row in rows if "failed" not in row]
+    inside = {name: [row["inside"][name] for row in good if name in row["inside"]] for name in EVERYTHING}
+    flat = [value for values in inside.values() for value in values]
+    both = [value for name in STIFFNESS for value in inside[name]]
+    errors = {name: [row["found"][name][0] / row["true"][name] - 1 for row in good] for name in STIFFNESS}
+    return {
+        "recordings": len(rows),
+        "failed": len(rows) - len(good),
+        "converged": sum(row["converged"] for row in good),
+        "explained": sum(row["explained"] for row in good),
+        "inside": {name: float(np.mean(values)) for name, values in inside.items() if values},
+        "inside_all": float(np.mean(flat)) if flat else None,
+        "inside_stiffness": float(np.mean(both)) if both else None,
+        "rms_error": {name: float(np.sqrt(np.mean(np.square(values)))) for name, values in errors.items()},
+        "median_std": {name: float(np.median([row["found"][name][1] for row in good])) for name in STIFFNESS},
+        "chi2": float(np.median([row["chi2"] for row in good])),
+        "cpu": float(np.median([row["cpu"] for row in good])),
+    }
