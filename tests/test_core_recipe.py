@@ -14,6 +14,7 @@ from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
 from softgym_envs.rigid.model import ParticleModel
 from softgym_envs.rigid.mujoco import BlockTwin
 from softgym_envs.rigid.recipe import BLOCK, PARTICLES
+from softgym_envs.rooms import room
 from softgym_envs.tensegrity import prism
 from softgym_envs.tensegrity import recipe as tensegrity
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
@@ -69,6 +70,17 @@ def test_bad_recipes_are_named():
         Recipe((stage,)).stage("b")
     with pytest.raises(OptionError, match="no experiment to record"):
         Recipe((stage,)).record(Spring(), np.random.default_rng(0), steps=10)
+
+
+@pytest.mark.parametrize("name", ["block", "particles"])
+def test_a_recording_lasts_as_long_on_a_truth_of_short_steps(name):
+    recipe = {"block": BLOCK, "particles": PARTICLES}[name]
+    (experiment,), truth = recipe.experiments, room(name).simulator(backend="mujoco")
+    for world in (room(name).simulator(), truth):
+        found = recipe.record_one(experiment.name, world, np.random.default_rng(0))
+        assert found.times[-1] == pytest.approx(experiment.seconds)
+    shared = recipe.record(truth, np.random.default_rng(0), steps=round(2 * experiment.seconds / truth.dt))
+    assert [round(r.times[-1], 9) for r in shared.train] == [experiment.seconds] * 2
 
 
 @pytest.mark.parametrize(("recipe", "engine", "truth"), ROOMS, ids=lambda value: type(value).__name__)

@@ -24,8 +24,8 @@ FINE = 128
 """Edges of a friction cone that is nearly round."""
 CAMERA = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
 """[m, m, rad] Standard deviation of a camera's noise."""
-PERIOD = 0.02
-"""[s] Between two frames."""
+PERIOD, SHORT_PERIOD = 0.02, 0.01
+"""[s] Between two frames; of particles on a world with shorter steps."""
 PUSH = 5.0
 """[N] On a particle."""
 
@@ -37,9 +37,10 @@ def pulled(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Para
 
 
 def slid(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
-    """Particles, from rest, under a constant push; a frame per physics step."""
-    controls = np.full((steps, truth.nu), PUSH)
-    return record(truth, truth.initial_state()[0], controls, parameters, noise=CAMERA, rng=rng)
+    """Particles, from rest, under a constant push; a frame per physics step, or per some short ones."""
+    period = max(truth.dt, SHORT_PERIOD)
+    controls = np.full((max(round(steps * truth.dt / period), 1), truth.nu), PUSH)
+    return record(truth, truth.initial_state()[0], controls, parameters, noise=CAMERA, rng=rng, period=period)
 
 
 def frictions(simulator: Any) -> tuple[str, ...]:
@@ -89,5 +90,5 @@ def _recipe(experiment: Experiment) -> Recipe:
     )
 
 
-BLOCK = _recipe(Experiment("pulled", pulled, 80))
-PARTICLES = _recipe(Experiment("slid", slid, 100))
+BLOCK = _recipe(Experiment("pulled", pulled, 80, seconds=0.8))
+PARTICLES = _recipe(Experiment("slid", slid, 100, seconds=5.0))

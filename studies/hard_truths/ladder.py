@@ -82,11 +82,9 @@ def one(name: str, level: str, seed: int, folder: Path) -> dict[str, Any]:
     constants = truth.default_parameters.replace(**{free: friction})
     experiment = recipe.experiments[0]
     engine = robot.simulator()
-    steps = round(experiment.longest * (1.0 if own or name == "block" else engine.dt / truth.dt))
-    steps = round(80 * 0.01 / truth.dt) if name == "block" else steps
-    recording = recipe.record_one(experiment.name, truth, rng, steps=steps, parameters=constants)
+    recording = recipe.record_one(experiment.name, truth, rng, parameters=constants)
     if not own and name == "particles":
-        recording = thinned(recording, round(engine.dt / truth.dt))
+        recording = thinned(recording, round(engine.dt / recording.period))
     TrajectorySet((recording,)).save(folder / "run.h5")
     start = engine.default_parameters.replace(**{free: float(np.clip(friction * 3.0 ** rng.choice([-1, 1]), 0.0, 1.0))})
     start.save(folder / "start.toml")
