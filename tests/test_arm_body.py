@@ -154,18 +154,8 @@ def test_bad_trees_are_named(tmp_path: Path):
             read_body(path)
 
 
-def test_a_users_arm_reaches_too(tmp_path: Path):
+def test_a_users_arm_reaches_too():
     """Two joints in a plane, from a file."""
-    path = tmp_path / "own.toml"
-    path.write_text(
-        'name = "own"\nactuated = ["lift", "bend"]\n'
-        '[[body]]\nname = "upper"\nmass = 2.0\ncom = [0.0, 0.0, -0.15]\ninertia = [0.02, 0.02, 0.002]\n'
-        '[[body]]\nname = "lower"\nmass = 1.5\ncom = [0.0, 0.0, -0.2]\ninertia = [0.02, 0.02, 0.001]\n'
-        '[[joint]]\nname = "lift"\nkind = "revolute"\nparent = "world"\nchild = "upper"\naxis = [0.0, -1.0, 0.0]\n'
-        'lower = -1.0\nupper = 2.5\neffort = 40.0\nstiffness = "shoulder_stiffness"\ndamping = "shoulder_damping"\n'
-        '[[joint]]\nname = "bend"\nkind = "revolute"\nparent = "upper"\nchild = "lower"\naxis = [0.0, -1.0, 0.0]\n'
-        'xyz = [0.0, 0.0, -0.3]\nlower = 0.0\nupper = 2.5\neffort = 25.0\nstiffness = "elbow_stiffness"\n'
-        'damping = "elbow_damping"\n[[frame]]\nname = "right_hand"\nbody = "lower"\nxyz = [0.0, 0.0, -0.35]\n'
-    )
+    path = Path(__file__).parent / "data/models/upper_body.toml"
     for backend in ("native", "mujoco"):
         assert success(backend, reach, rows=16, model=str(path)) >= 0.8

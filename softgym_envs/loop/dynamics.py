@@ -32,6 +32,7 @@ FRAGILE_DT, FRAGILE_DAMPING = 0.005, 0.01
 class LoopSimulator(TreeSimulator):
     """See the module docstring.
 
+    >>> import numpy as np
     >>> simulator = LoopSimulator()
     >>> hold = np.tile(simulator.model.hold, (1, 20, 1))
     >>> states, status = simulator.rollout(simulator.initial_state(), hold)

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .model import TensegrityModel
-from .task_kernels import HX, HY
 
 Array = NDArray[np.float64]
 Policy = Callable[[Any], Array]
@@ -45,7 +44,8 @@ def rolling(model: TensegrityModel, state: Array, heading: Array) -> Array:
 
 def roll(envs: Any) -> Policy:
     """Rolls where the task wants it."""
-    return lambda observation: rolling(envs.simulator.model, envs.state, envs.context[:, [HX, HY]])
+    heading = [envs.task.context_names.index(name) for name in ("heading_x", "heading_y")]
+    return lambda observation: rolling(envs.simulator.model, envs.state, envs.context[:, heading])
 
 
 def roll_along_x(envs: Any) -> Policy:
