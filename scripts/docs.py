@@ -177,8 +177,9 @@ CARDS_INTRO = """\
 What every id is worth to whom: nobody ("zero" and "random" actions), who is blind to what the task is about ("blind", "policy
 of" another id), who knows the robot ("heuristic", "planner": the room's `controllers`), sampling MPC by the task's own reward
 in our engine ("mpc"), and the policies in results/. Limits that tests hold: zero below 5 %, random below 20 %. Success in %, on
-our engine and on the MuJoCo twin, at the first level where an id has levels; intervals, numbers of episodes, returns, other
-levels and speeds stand with the [rooms](environments.md). Made by `studies/task_cards/task_cards.py`.
+our engine and on the MuJoCo twin, at the first level where an id has levels; what is empty has not been measured. Intervals,
+numbers of episodes, returns, other levels and speeds stand with the [rooms](environments.md). Made by
+`studies/task_cards/task_cards.py`.
 """
 
 

@@ -61,7 +61,7 @@ def one(truth: Any, seed: int, parameters: LoopParameters | None = None) -> dict
     inside = {e.name: bool(e.interval[0] <= getattr(true, e.name) <= e.interval[1]) for e in found.estimates if not e.hidden}
     return {
         "true": {name: getattr(true, name) for name in STIFFNESS},
-        "found": {e.name: (e.value, e.std) for e in found.estimates},
+        "found": {e.name: (e.value, e.std if np.isfinite(e.std) else None) for e in found.estimates},
         "inside": inside,
         "hidden": [e.name for e in found.estimates if e.hidden],
         "explained": not any("DOES NOT EXPLAIN" in verdict.text for verdict in found.verdicts),
@@ -96,6 +96,12 @@ def rod(seed: int) -> dict[str, Any]:
     return one(LoopRod(), seed)
 
 
+def _median(values: list[float | None]) -> float | None:
+    """Of those that there are."""
+    there = [value for value in values if value is not None]
+    return float(np.median(there)) if there else None
+
+
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Of recordings of one truth."""
     good = [row for row in rows if "failed" not in row]
@@ -112,7 +118,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "inside_all": float(np.mean(flat)) if flat else None,
         "inside_stiffness": float(np.mean(both)) if both else None,
         "rms_error": {name: float(np.sqrt(np.mean(np.square(values)))) for name, values in errors.items()},
-        "median_std": {name: float(np.median([row["found"][name][1] for row in good])) for name in STIFFNESS},
+        "median_std": {name: _median([row["found"][name][1] for row in good]) for name in STIFFNESS},
         "chi2": float(np.median([row["chi2"] for row in good])),
         "cpu": float(np.median([row["cpu"] for row in good])),
     }
