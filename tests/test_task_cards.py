@@ -23,15 +23,16 @@ def test_who_does_not_look_does_not_succeed(env_id, name, controller):
     assert share(int(found.success.sum()), EPISODES).low <= LIMITS[name]
 
 
-@pytest.mark.parametrize("env_id", sorted(CARDS))
+@pytest.mark.parametrize("env_id", IDS)
 def test_cards_keep_the_limits(env_id):
-    """On every world and level that was measured."""
-    for run in CARDS[env_id]:
-        if run["controller"] in LIMITS:
-            assert run["success"] < LIMITS[run["controller"]], run
+    """On every world and level that was measured; our engine has been, at the easiest."""
+    runs = [run for run in CARDS[env_id] if run["controller"] in LIMITS]
+    assert {run["controller"] for run in runs if run["backend"] == "native" and run["level"] in (None, 1.0)} == set(LIMITS)
+    for run in runs:
+        assert run["success"] < LIMITS[run["controller"]], run
 
 
-@pytest.mark.parametrize("env_id", sorted(CARDS))
+@pytest.mark.parametrize("env_id", IDS)
 def test_levels_are_monotone(env_id):
     """Nobody does better at a higher level than chance allows: the intervals overlap, or the order is right."""
     for run in CARDS[env_id]:
@@ -41,17 +42,12 @@ def test_levels_are_monotone(env_id):
                 assert other["success_95"][0] <= run["success_95"][1], (run, other)
 
 
-@pytest.mark.parametrize("env_id", sorted(CARDS))
+@pytest.mark.parametrize("env_id", IDS)
 def test_somebody_who_looks_succeeds(env_id):
-    """Of the easiest level: who knows the robot reaches at least nine of ten goals, and who is blind less than half of that.
-
-    MPC is measured in a few episodes: nine of ten must be within its interval, and at least eight of ten seen.
-    """
+    """Of the easiest level: who knows the robot reaches at least nine of ten goals, and who is blind less than half of that."""
     easy = [run for run in CARDS[env_id] if run["level"] in (None, 1.0)]
     seeing = [run for run in easy if run["controller"] in ("planner", "heuristic", "mpc") and run["backend"] == "native"]
-    best = max(seeing, key=lambda run: run["success"])
-    assert best["success_95"][1] >= 0.9, best
-    assert best["success"] >= (0.8 if best["controller"] == "mpc" else 0.9), best
+    assert max(run["success"] for run in seeing) >= 0.9, seeing
     for run in easy:
         if run["controller"] == "blind" or run["controller"].startswith("policy of"):
             assert run["success"] <= 0.45, run

@@ -25,11 +25,6 @@ class BorrowedSlopes(Wrapper):
     constants: Parameters
     """Of the engine, one row."""
 
-    @property
-    def default_parameters(self) -> Parameters:
-        """Those of the inner simulator."""
-        return self.simulator.default_parameters
-
     def step(
         self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
     ) -> tuple[Array, IntArray]:

@@ -61,11 +61,6 @@ class CorrectedSimulator(Wrapper):
 
     correction: Correction
 
-    @property
-    def default_parameters(self) -> Parameters:
-        """Those of the inner simulator."""
-        return self.simulator.default_parameters
-
     def step(
         self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
     ) -> tuple[Array, IntArray]:

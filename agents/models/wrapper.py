@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 class Wrapper(ABC):
     """A `softgym_envs.core.simulator.Simulator` made from another one: state, controls and constants are the inner one's.
 
-    Abstract are `default_parameters`, `step` and `linearize`.
+    Abstract are `step` and `linearize`.
     """
 
     simulator: Simulator
@@ -31,9 +31,9 @@ class Wrapper(ABC):
     """Name and unit of numbers that the state holds after the inner one's; they begin at 0 and are a vector space."""
 
     @property
-    @abstractmethod
     def default_parameters(self) -> Parameters:
         """Constants before identification."""
+        return self.simulator.default_parameters
 
     @property
     def nx(self) -> int:

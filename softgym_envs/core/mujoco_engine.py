@@ -22,6 +22,7 @@ from __future__ import annotations
 import atexit
 import copy
 import functools
+import math
 import os
 from abc import abstractmethod
 from collections import OrderedDict
@@ -217,9 +218,14 @@ class MujocoTwin(HardTwin):
         """Batched stepping."""
 
     @property
+    def longest_dt(self) -> float:
+        """[s] That an integration step of MuJoCo may take."""
+        return math.inf
+
+    @property
     def refinement(self) -> int:
         """Integration steps of MuJoCo per physics step; `engine` is compiled for them."""
-        return 1
+        return max(math.ceil(self.dt / self.longest_dt * (1 - 1e-9)), 1)
 
     def mj_model(self, parameters: Parameters | None = None) -> mujoco.MjModel:
         """A copy of the compiled MuJoCo model with one set of constants, e.g. to look at it in MuJoCo's viewer."""

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import ceil
 
 import mujoco
 import numpy as np
@@ -62,10 +61,9 @@ class LoopTwin(MujocoTwin):
         check_number("dt", self.dt, positive=True, unit="s")
 
     @property
-    def refinement(self) -> int:
-        """See `MujocoTwin.refinement`."""
-        longest = LONGEST_DT * min(1.0, 12 / self.model.links)
-        return max(ceil(self.dt / longest * (1 - 1e-9)), 1)
+    def longest_dt(self) -> float:
+        """See `MujocoTwin.longest_dt`; finer loops have faster modes."""
+        return LONGEST_DT * min(1.0, 12 / self.model.links)
 
     @cached_property
     def engine(self) -> MujocoEngine:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import ceil, cos, pi
+from math import cos, pi
 
 import mujoco
 import numpy as np
@@ -69,10 +69,9 @@ class LoopRod(MujocoTwin):
         check_number("poisson", self.poisson, low=0.0, high=0.5)
 
     @property
-    def refinement(self) -> int:
-        """See `MujocoTwin.refinement`."""
-        longest = LONGEST_DT * min(1.0, 12 / self.model.links)
-        return max(ceil(self.dt / longest * (1 - 1e-9)), 1)
+    def longest_dt(self) -> float:
+        """See `MujocoTwin.longest_dt`; finer loops have faster modes."""
+        return LONGEST_DT * min(1.0, 12 / self.model.links)
 
     # --- structure ------------------------------------------------------------------------------------------------------
 
