@@ -47,9 +47,9 @@ class Args:
     count: int = 1
     """Recordings of each."""
     steps: int | None = None
-    """Physics steps of a recording; none: as many as the recipe says."""
+    """Physics steps of a recording; none: as many as last as long as the recipe says for our engine."""
     budget: int | None = None
-    """Physics steps of all recordings together, shared as the recipe says; instead of count and steps."""
+    """Physics steps of all recordings together, in recordings of as many steps as the recipe says, whatever the world's are."""
     sensor: tuple[str, ...] = ()
     """What a laboratory's camera would see instead of states: camera, lab or poor, and changes such as rate=120 noise=0.002."""
     seed: int = 0
@@ -80,11 +80,18 @@ def record(args: Args) -> TrajectorySet:
     if args.budget is not None:
         found = recipe.record(truth, rng, steps=args.budget, parameters=constants, filmed=filmed).train
     else:
-        names = args.experiment or tuple(experiment.name for experiment in recipe.experiments)
+        chosen = [recipe.experiment(name) for name in args.experiment] or recipe.experiments
         found = TrajectorySet(
             tuple(
-                recipe.record_one(name, truth, rng, steps=args.steps, parameters=constants, filmed=filmed)
-                for name in names
+                recipe.record_one(
+                    experiment.name,
+                    truth,
+                    rng,
+                    steps=args.steps or experiment.steps_on(truth, drawn),
+                    parameters=constants,
+                    filmed=filmed,
+                )
+                for experiment in chosen
                 for _ in range(args.count)
             )
         )

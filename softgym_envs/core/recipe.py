@@ -74,25 +74,21 @@ class Experiment:
     """Recordings at most; None: as many as the budget allows."""
     filmed: Recorder | None = None
     """The same with commands that a camera's frames can follow; None: as `record`."""
-    seconds: float = 0.0
-    """[s] Of one recording at most, on a world whose steps are shorter; 0: as many steps there, too."""
 
-    def steps_on(self, truth: Simulator) -> int:
-        """Physics steps of one recording of this world at most."""
-        return max(self.longest, round(self.seconds / truth.dt))
+    def steps_on(self, truth: Simulator, engine: Simulator) -> int:
+        """Physics steps of a world that last as long as `longest` of our engine's."""
+        return max(round(self.longest * engine.dt / truth.dt), 1)
 
-    def sizes(self, budget: int, longest: int) -> tuple[int, ...]:
+    def sizes(self, budget: int) -> tuple[int, ...]:
         """Physics steps of the recordings that a budget allows: as few and as equal as can be.
 
-        >>> Experiment("a", record=..., longest=40).sizes(100, 40)
-        (34, 33, 33)
-        >>> Experiment("a", record=..., longest=40, most=1).sizes(100, 40)
-        (40,)
+        >>> Experiment("a", record=..., longest=40).sizes(100), Experiment("a", record=..., longest=40, most=1).sizes(100)
+        ((34, 33, 33), (40,))
         """
         if budget <= 0:
             return ()
-        count = min(-(-budget // longest), self.most or budget)
-        return tuple(len(part) for part in np.array_split(np.zeros(min(budget, count * longest)), count))
+        count = min(-(-budget // self.longest), self.most or budget)
+        return tuple(len(part) for part in np.array_split(np.zeros(min(budget, count * self.longest)), count))
 
 
 @dataclass(frozen=True)
@@ -245,7 +241,7 @@ class Recipe:
         """
         experiment = self.experiment(name)
         record = (experiment.filmed if filmed else None) or experiment.record
-        found = record(truth, rng, steps=steps or experiment.steps_on(truth), parameters=parameters)
+        found = record(truth, rng, steps=steps or experiment.longest, parameters=parameters)
         found = found.select(seen(found.names))
         return replace(found, metadata={**found.metadata, EXPERIMENT: name})
 
@@ -278,7 +274,7 @@ class Recipe:
         left = steps
         for experiment in self.experiments:
             budget = left if experiment is self.experiments[-1] else max(int(steps * experiment.share), 1)
-            for size in experiment.sizes(budget, experiment.steps_on(truth)):
+            for size in experiment.sizes(budget):
                 train.append(self.record_one(experiment.name, truth, rng, steps=size, parameters=parameters, filmed=filmed))
                 left -= train[-1].num_steps * train[-1].substeps
         last = self.experiments[-1].name

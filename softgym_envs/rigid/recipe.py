@@ -90,5 +90,5 @@ def _recipe(experiment: Experiment) -> Recipe:
     )
 
 
-BLOCK = _recipe(Experiment("pulled", pulled, 80, seconds=0.8))
-PARTICLES = _recipe(Experiment("slid", slid, 100, seconds=5.0))
+BLOCK = _recipe(Experiment("pulled", pulled, 80))
+PARTICLES = _recipe(Experiment("slid", slid, 100))

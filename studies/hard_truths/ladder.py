@@ -82,7 +82,8 @@ def one(name: str, level: str, seed: int, folder: Path) -> dict[str, Any]:
     constants = truth.default_parameters.replace(**{free: friction})
     experiment = recipe.experiments[0]
     engine = robot.simulator()
-    recording = recipe.record_one(experiment.name, truth, rng, parameters=constants)
+    steps = experiment.steps_on(truth, engine)
+    recording = recipe.record_one(experiment.name, truth, rng, steps=steps, parameters=constants)
     if not own and name == "particles":
         recording = thinned(recording, round(engine.dt / recording.period))
     TrajectorySet((recording,)).save(folder / "run.h5")
