@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from sysid import FitProblem, noise_of, single_shooting
 from sysid.judgement.verdicts import TOLD
 from sysid.judgement.whiteness import ALARM, whiteness
 from sysid.least_squares.segments import cut
+from sysid.methods.innovations import explained
 from sysid.methods.progressive import fit_stage, stage_problem
 
 TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
@@ -140,3 +142,19 @@ def test_noise_that_nobody_stated_is_judged_with_its_own_error() -> None:
     low = {name: 0.005 for name in clean.names}
     assert not single_shooting(problem.replace(noise=low, told=True)).explained
     assert not single_shooting(problem.replace(noise=low)).explained
+
+
+@pytest.mark.parametrize("usable", [True, False])
+def test_what_must_not_be_used_is_not_hidden_by_a_model_that_explains_nothing(usable: bool) -> None:
+    data = record(Spring(), TRUTH, steps=60, noise=1e-3)
+    result = single_shooting(FitProblem(Spring(), data, ("stiffness",), start=TRUTH))
+    assert result.usable
+    if not usable:
+        result = result.with_verdict("failure", "NOT CONVERGED")
+    lasting = np.cumsum(np.ones((1, 60, len(result.noise))), axis=1)
+    system = SimpleNamespace(
+        segments=SimpleNamespace(starts=None, derivative=lambda theta, starts: SimpleNamespace(residual=lasting))
+    )
+    said = explained(replace(result, reduced_chi2=9.0), cast(Any, system), np.zeros(1))
+    assert not said.explained and said.usable == usable
+    assert "DOES NOT EXPLAIN" in said.verdicts[0 if usable else 1].text

@@ -56,7 +56,7 @@ MPC = {
     "ArmHold-v0": TaskMpc(horizon=15),
     "ArmReach-v0": TaskMpc(horizon=15),
     "SlidingBlock-v0": TaskMpc(horizon=32, knots=9, samples=64, noise=0.4, iterations=2, replan_every=4),
-    "TensegrityCrawl-v0": TaskMpc(iterations=2),
+    "TensegrityCrawl-v0": TaskMpc(horizon=30, knots=7, samples=64, iterations=2),
     "TensegrityRoll-v0": TaskMpc(),
     "TensegrityTerrain-v0": TaskMpc(),
     "TensegrityWaypoint-v0": TaskMpc(),

@@ -235,7 +235,7 @@ def led(
 
 
 def explained(result: FitResult, system: ShootingSystem, theta: Array) -> FitResult:
-    """The result, whose headline says so where the model does not explain the data.
+    """The result, which begins with saying so where the model does not explain the data; numbers not to be used stay so.
 
     Innovations of a right model are white, column by column: neighbours are correlated by more than `CHANCE` / sqrt(T) once in
     a thousand columns. (Smoothed controls make them negatively correlated.)
@@ -250,7 +250,8 @@ def explained(result: FitResult, system: ShootingSystem, theta: Array) -> FitRes
     why = [f"errors last from row to row ({', '.join(lasting)}; by chance up to {limit:.2f})"] if lasting else []
     why += [f"errors are {np.sqrt(result.reduced_chi2):.2f} times what noise makes"] if large else []
     head = f"THE MODEL DOES NOT EXPLAIN these data: {' and '.join(why)}; constants below are of this model alone"
-    return replace(result, verdicts=(Verdict("warning", head), *result.verdicts), explained=False)
+    said, first = Verdict("warning", head), 0 if result.usable else 1
+    return replace(result, verdicts=(*result.verdicts[:first], said, *result.verdicts[first:]), explained=False)
 
 
 def control_noise(trackers: list[Tracker]) -> dict[str, float]:
