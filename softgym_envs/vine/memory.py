@@ -112,6 +112,8 @@ class Workspace:
     """Where the obstacles stand,"""
     corners: wp.array2d(dtype=wp.vec2d)
     """and their corners."""
+    asleep: wp.array2d(dtype=int)
+    """For how many more links each obstacle is too far away."""
     contacts: wp.array2d(dtype=Contact)
     """Gaps that may close, in the order of the links."""
     qp: BoxProgram
@@ -122,5 +124,6 @@ def workspace(model: VineModel, max_contacts: int) -> Memory:
     """The working memory of a robot."""
     corners = max(1, sum(len(o.shape.vertices) for o in model.obstacles if isinstance(o.shape, Polygon)))
     chain = {"links": model.num_links, "gains": model.num_links, "motions": model.num_links + 1}
-    around = {"places": max(1, len(model.obstacles)), "corners": corners, "contacts": max_contacts}
+    obstacles = dict.fromkeys(("places", "asleep"), max(1, len(model.obstacles)))
+    around = {**obstacles, "corners": corners, "contacts": max_contacts}
     return Memory(Workspace, {**chain, **around}, parts={"qp": box_program(2 * max_contacts + 2)})

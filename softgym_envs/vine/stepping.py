@@ -29,6 +29,8 @@ of an inflated beam [Comer1963]. Legend: B batch, N links, K sections, M obstacl
 # ruff: noqa: UP018, RUF046
 from __future__ import annotations
 
+from math import factorial
+
 import warp as wp
 
 from .chain import Gain, Motion, Stage, Value, backward, feedback, forward, record
@@ -63,6 +65,7 @@ _overlap = wp.constant(wp.float64(-OVERLAP))
 _limit = wp.constant(wp.float64(SPEED_LIMIT))
 _implicit = wp.constant(wp.float64(IMPLICIT))
 _least_share = wp.constant(wp.float64(1.0 / 64.0))
+_c2, _c3, _c4, _c5, _c6, _c7, _c8, _c9 = (wp.constant(wp.float64(1.0 / factorial(n))) for n in range(2, 10))
 
 
 @wp.func
@@ -72,6 +75,21 @@ def count_links(length: wp.float64, size: Size):
 
 
 # --- one step --------------------------------------------------------------------------------------------------------
+
+
+@wp.func
+def turned(t: wp.vec2d, angle: wp.float64):
+    """A vector turned by an angle; by Taylor series where that is small."""
+    y = angle * angle
+    c = _one
+    s = angle + _zero
+    if y < wp.float64(2.5e-3):  # the first term left out is below 1e-20
+        c = _one - y * (_c2 - y * (_c4 - y * (_c6 - y * _c8)))
+        s = angle * (_one - y * (_c3 - y * (_c5 - y * (_c7 - y * _c9))))
+    else:
+        c = wp.cos(angle)
+        s = wp.sin(angle)
+    return wp.vec2d(c * t[0] - s * t[1], s * t[0] + c * t[1])
 
 
 @wp.func
@@ -99,8 +117,8 @@ def read_links(
         link.p = p
         link.t = wp.vec2d(wp.cos(theta), wp.sin(theta))
         link.length = length
-        earlier = theta - lag * omega
-        across = wp.vec2d(-wp.sin(earlier), wp.cos(earlier))
+        earlier = turned(link.t, -lag * omega)
+        across = wp.vec2d(-earlier[1], earlier[0])
         arm = (length * omega) * across
         link.v = e + _half * arm
         link.u = e + (length + body.tip_offset) * omega * across
@@ -378,10 +396,12 @@ def step_row(
         growth, fastest, count = solve_velocities(row, h, lag, asked, body, world, state, work)
         if count < 0:
             good = 0
-        copy_motion(row, spare, size, state)
+        may_overlap = h * (fastest + growth) > _safe_move and share > _least_share and count != 0
+        if may_overlap:
+            copy_motion(row, spare, size, state)
         move(row, num, h, growth, size, body, work.motions, state)
         redo = bool(False)
-        if h * (fastest + growth) > _safe_move and share > _least_share and world.shapes.shape[0] > 0:
+        if may_overlap:
             redo = overlaps(row, lag, body, world, state, work)
         if redo:
             copy_motion(spare, row, size, state)
