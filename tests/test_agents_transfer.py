@@ -423,6 +423,8 @@ def test_unusable_data_and_failing_runs_are_results(tmp_path):
     summary = summarise(one_each, tmp_path)
     assert all(condition.runs == condition.expected for condition in summary.conditions) and summary.missing == ("truth",)
     assert "not finished" in headline(summary) and "- no run of the truth, unlimited (oracle)" in markdown(summary)
+    assert "1 of 1 FITS NOT TO BE USED" in headline(summary)
+    assert "- FIT NOT TO BE USED" in markdown(summary) and "no fit: constant controls" in markdown(summary)
 
 
 def _explode(job):

@@ -79,6 +79,12 @@ def test_gym_make_takes_the_file(tmp_path, backend):
         ("start = [0.0, 1.0]", "start"),
         ("start = [0, 0, 0, 0, 0, 0, 'x']", "start"),
         ("servo_damping = -1.0", "servo_damping"),
+        ("radius = 0.0", "radius"),
+        ("radius = 1e-9", "radius"),
+        ("tube_radius = 0.5", "tube_radius"),
+        ("start = [9.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]", "s0 at 9.0"),
+        ("command_limit = [1.0, 2.0]", r"command_limit.*7 numbers"),
+        ("theta_stiffness = -1.0", "theta_stiffness"),
         ("wheels = 3", "wheels"),
         ("hanging = 1", "hanging"),
         ("own_arm = 3", "own_arm"),
@@ -98,6 +104,12 @@ def test_bad_files_are_named(tmp_path, text, named):
     (tmp_path / "bad.toml").write_text(text, encoding="utf-8")
     with pytest.raises(SoftgymError, match=named):
         read_model(tmp_path / "bad.toml")
+
+
+def test_a_loop_that_the_arm_cannot_hold_is_refused(tmp_path):
+    path = own_arm(tmp_path, "mass = 50.0")
+    with pytest.raises(SoftgymError, match=r"takes .* N m of s1, which gives 50 N m"):
+        gym.make("softgym_envs:LoopReach-v0", model=str(path))
 
 
 def test_other_bad_models_are_named(tmp_path):

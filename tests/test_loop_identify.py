@@ -116,7 +116,9 @@ def test_a_lost_row_learns_nothing_and_the_others_do():
     assert np.isfinite(estimator.pack(later)).all()
 
 
-@pytest.mark.parametrize("keywords", [{"angle_noise": 0.0}, {"duration": -1.0}, {"tolerance": "x"}, {"obs_mode": "pixels"}])
+@pytest.mark.parametrize(
+    "keywords", [{"angle_noise": 0.0}, {"duration": -1.0}, {"duration": 1e9}, {"tolerance": "x"}, {"obs_mode": "pixels"}]
+)
 def test_bad_keywords_are_named(keywords):
     with pytest.raises(OptionError, match=next(iter(keywords))):
         gym.make(ID, **keywords)

@@ -105,7 +105,9 @@ def test_torques_are_seen_after_the_action():
     np.testing.assert_allclose(observation[first : first + 7], [6, 6, 6, 6, 2, 2, 1], rtol=1e-5)
 
 
-@pytest.mark.parametrize("keywords", [{"depth": -0.1}, {"hold_time": 0.0}, {"obs_mode": "pixels"}, {"model": "baxter12"}])
+@pytest.mark.parametrize(
+    "keywords", [{"depth": -0.1}, {"depth": 10.0}, {"hold_time": 0.0}, {"obs_mode": "pixels"}, {"model": "baxter12"}]
+)
 def test_bad_keywords_are_named(keywords):
     with pytest.raises(OptionError, match="hanging" if "model" in keywords else next(iter(keywords))):
         gym.make(ID, **keywords)

@@ -99,6 +99,13 @@ def test_goals_follow_the_constants_of_the_episode():
     assert np.abs(env.state[env.simulator.model.n :]).max() < 2.0  # nothing snaps when the episode begins
 
 
+@pytest.mark.parametrize("keywords", [{"goal_distance": 0.4}, {"goal_distance": 5.0, "goal": "shape"}, {"goal_action": 0.0}])
+def test_goals_that_no_action_reaches_are_refused(keywords):
+    env = gym.make(ID, **keywords)
+    with pytest.raises(OptionError, match=r"goal_distance is .*goal_action"):
+        env.reset(seed=0)
+
+
 @pytest.mark.parametrize("keywords", [{"goal": "all"}, {"obs_mode": "pixels"}, {"tolerance": 0.0}, {"goal_action": 2.0}])
 def test_bad_keywords_are_named(keywords):
     with pytest.raises(OptionError, match=next(iter(keywords))):

@@ -1,5 +1,7 @@
 """The loop's further truths: an elastic rod, and a twin as hard as a laboratory."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -104,8 +106,23 @@ def test_bad_options_are_named():
         LoopTwin(effects={"friction": -1.0}).engine.models(LoopParameters().to_matrix(1))
     with pytest.raises(OptionError, match="poisson"):
         LoopRod(poisson=0.7)
+    with pytest.raises(OptionError, match="pieces"):
+        LoopRod(pieces=3)
     with pytest.raises(OptionError, match="dt"):
         LoopRod(dt=0.0)
+
+
+def test_a_rod_of_fewer_pieces_moves_alike():
+    torques = ROD.model.hold + 4.0 * np.random.default_rng(0).normal(size=(1, 4, 7))
+    coarse = LoopRod(dt=5e-3, pieces=1)
+    assert coarse.refinement == 10 and len(coarse.tree.coordinates) == 7 + 3 * 12
+    ends = []
+    for rod in (coarse, replace(coarse, pieces=2)):
+        states, status = rod.rollout(rod.initial_state(), torques, substeps=10)
+        assert status[0] == 0
+        ends.append(rod.model.nodes(states[0, -1:, : rod.model.layout.nx]))
+    moved = np.abs(ends[1] - ROD.model.nodes(ROD.model.rest_state()[None])).max()
+    assert np.abs(ends[0] - ends[1]).max() < 0.2 * moved and moved > 0.02
 
 
 def test_rod_begins_with_the_models_entries():

@@ -60,6 +60,23 @@ def test_a_circle_of_joints_is_refused_and_constraints_are_suggested():
         Tree("t", (rod("rod"), rod("one"), rod("two")), joints)
 
 
+def test_a_circle_at_the_end_of_a_long_chain_is_found():
+    names = [f"rod{i}" for i in range(1500)]
+    joints = [Joint(f"to_{b}", "revolute", a, b) for a, b in zip(("world", *names), names, strict=False)]
+    chain = Tree("chain", tuple(map(Body, names)), tuple(joints))
+    assert len(chain.coordinates) == 1500
+    joints[-2:] = [Joint("a", "revolute", names[-1], names[-2]), Joint("b", "revolute", names[-2], names[-1])]
+    with pytest.raises(StructureError, match="rod1498 -> rod1499 -> rod1498; close"):
+        Tree("chain", chain.bodies, tuple(joints))
+
+
+def test_whether_masses_are_alike_does_not_depend_on_their_size():
+    light = Body("rod", 1e-300, com=(0.0, 0.0, -0.5))
+    tip = Body("tip", 1e-300, com=(0.0, 0.0, -0.5))
+    tree = Tree("t", (light, tip), (HINGE, Joint("knee", "revolute", "rod", "tip", axis=(0.0, 1.0, 0.0), xyz=(0.0, 0.0, -1.0))))
+    assert Mechanism(tree, 0.01, ()).n == 2
+
+
 def test_order_of_the_description_does_not_matter():
     tree = chain(4)
     turned = Tree("turned", tree.bodies[::-1], tree.joints[::-1], tree.frames, actuated=tree.actuated)

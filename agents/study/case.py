@@ -28,6 +28,7 @@ from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import DataSplit, TrajectorySet
 
+from ..models.residual import learn_correction
 from ..planning.cost import Cost, FeatureCost
 from ..planning.plan import random_controls
 from .protocol import Corrected, Identified
@@ -53,6 +54,11 @@ class Fitted(Protocol):
     @property
     def verdict(self) -> str:
         """In a sentence."""
+        ...
+
+    @property
+    def unusable(self) -> tuple[str, ...]:
+        """Constants that are not to be used."""
         ...
 
     def distribution(self) -> ParameterDistribution:
@@ -295,7 +301,7 @@ class RoomCase:
     def fit(self, data: DataSplit) -> Identified:
         """See `Case`: the recipe's stages."""
         found = self.identify(self.recipe, self.native(), data.train, start=self.default(), stages=self.recipe.stages)
-        return Identified(found.parameters, found.distribution(), found.verdict)
+        return Identified(found.parameters, found.distribution(), found.verdict, bool(found.unusable))
 
     def residual(self, data: DataSplit, fit: Identified, rng: np.random.Generator) -> Corrected:
         """See `Case`: a correction that the engine has of its own, or one around it; learned on what is recorded."""
@@ -305,8 +311,6 @@ class RoomCase:
             raise DataError(f"there is no recording of {last!r} to learn a correction from: record more steps")
         start, native = self.scenario.first_residual, self.native()
         if start is None:
-            from ..models.residual import learn_correction  # needs PyTorch, which others do without
-
             substeps = recordings[0].substeps
             around = learn_correction(source.native(), recordings, fit.parameters, substeps=substeps, rng=rng)
             return Corrected(around.on(native), around.summary())

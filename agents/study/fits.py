@@ -57,7 +57,7 @@ class FitRecord:
     """Rows drawn from the posterior; the parameters themselves where there is none."""
     note: str
     failed: bool
-    """The data could not be used: `parameters` are the default ones."""
+    """The note says that there is no fit, and `parameters` are the default ones, or that it is not to be used."""
     truth_steps: dict[str, int]
     """train and validation: physics steps of the truth"""
     errors: dict[str, list[list[float]]]
@@ -126,14 +126,14 @@ def identify(case: Case, study: Study, budget: int, dataset: int, out: Path) -> 
 def _fit(case: Case, study: Study, data: DataSplit) -> FitRecord:
     steps = {name: sum(t.num_steps * t.substeps for t in part) for name, part in zip(data._fields, data, strict=True)}
     try:
-        fit, failed = case.fit(data), False
+        fit = case.fit(data)
     except DataError as error:
-        fit, failed = Identified(case.default(), None, f"no fit: {error}"), True
+        fit = Identified(case.default(), None, f"no fit: {error}", failed=True)
     rows = draw(fit.parameters, fit.distribution, POSTERIOR_SAMPLES, stream(study, MODEL))
     constants = {"nominal": case.default(), "identified": fit.parameters, "true": case.best()}
     errors = prediction_errors(case, data, constants)
     counted = {"train": steps["train"], "validation": steps["validation"]}
-    return FitRecord(fit.parameters, rows, fit.note, failed, counted, errors)
+    return FitRecord(fit.parameters, rows, fit.note, fit.failed, counted, errors)
 
 
 def draw(center: Parameters, distribution: ParameterDistribution | None, rows: int, rng: np.random.Generator) -> Parameters:

@@ -36,6 +36,8 @@ class Identified(NamedTuple):
     """What the fit leaves open; None: nothing is known of it."""
     note: str
     """The fit's verdict in one sentence."""
+    failed: bool = False
+    """The verdict says not to use some of the constants. The study does, and says so."""
 
 
 class Corrected(NamedTuple):

@@ -19,7 +19,13 @@ from .summary import Summary, summarise
 
 
 def headline(summary: Summary) -> str:
-    """One sentence: kept or broken promises first."""
+    """One sentence: kept or broken promises first; and how many fits are not to be used by their own verdict."""
+    failed = sum(fit.failed for fit in summary.fits)
+    doubt = f"; {failed} of {len(summary.fits)} FITS NOT TO BE USED, by their own verdict" if failed else ""
+    return _promises(summary) + doubt
+
+
+def _promises(summary: Summary) -> str:
     broken = [v for v in summary.verdicts if v.found is not None and not v.passed]
     open_ones = [v for v in summary.verdicts if v.found is None]
     if broken:
@@ -88,7 +94,8 @@ def markdown(summary: Summary) -> str:
     head, rows = table(summary)
     lines = [f"# Transfer study: {summary.study.name}", "", f"**{headline(summary)}**", ""]
     lines += [f"- {v.text}" for v in summary.verdicts]
-    lines += [f"- no run of {CONDITIONS[name].text}" for name in summary.missing] + [""]
+    lines += [f"- no run of {CONDITIONS[name].text}" for name in summary.missing]
+    lines += [f"- {fit.text}" for fit in summary.fits] + [""]
     lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     lines += [
@@ -115,6 +122,7 @@ def to_json(summary: Summary, out: Path) -> dict[str, Any]:
         "conditions": conditions,
         "verdicts": verdicts,
         "errors": summary.errors,
+        "fits": [fit._asdict() for fit in summary.fits],
         "runs": runs,
     }
 
@@ -148,7 +156,8 @@ def render(summary: Summary, provenance: dict[str, str], images: tuple[str, ...]
     """
     plots = {name: embed(figure) for name, draw in FIGURES.items() if (figure := draw(summary)) is not None}
     head, rows = table(summary)
-    level = "ok" if headline(summary).startswith("All") else "failure" if "FAILED" in headline(summary) else "warning"
+    broken, kept = "FAILED" in headline(summary), headline(summary).startswith("All")
+    level = "failure" if broken else "ok" if kept and not any(fit.failed for fit in summary.fits) else "warning"
     settings = {k: v for k, v in vars(summary.study).items() if k != "thresholds"}
     return render_page(
         Path(__file__).parent / "templates" / "transfer.html", s=summary, headline=headline(summary), level=level, head=head,

@@ -8,9 +8,10 @@ Legend: G data sets, R seeds.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +84,22 @@ class Verdict:
         return f"{word}: {self.threshold.text}: found {self.found}" + ("" if clear else " (the interval holds the limit)")
 
 
+class FitNote(NamedTuple):
+    """What the identification of one data set said."""
+
+    budget: int
+    dataset: int
+    failed: bool
+    """It said that there is no fit, or none to be used."""
+    note: str
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        head = "FIT NOT TO BE USED (runs went on with the constants that it left)" if self.failed else "fit"
+        return f"{head}: data set {self.dataset}, {self.budget:,} steps of the truth: {self.note}"
+
+
 @dataclass(frozen=True)
 class Summary:
     """All numbers of a study."""
@@ -94,6 +111,8 @@ class Summary:
     """Condition -> costs (G, R) at the main budget."""
     errors: dict[str, list[list[float]]]
     """Constants -> [horizon [s], mean error [m]], mean over the fits of the main budget"""
+    fits: tuple[FitNote, ...] = ()
+    """Of every budget and data set."""
 
     def shares(self, condition: str) -> Array | None:
         """Every run's share of the oracle's gain, (G, R)."""
@@ -137,7 +156,7 @@ def summarise(study: Study, out: Path) -> Summary:
         if (found := _summarise_condition(study, key, members, records, scores)) is not None
     )
     verdicts = tuple(_judge(threshold, conditions, scores, study) for threshold in study.thresholds)
-    return Summary(study, conditions, verdicts, scores, _errors(study, out))
+    return Summary(study, conditions, verdicts, scores, *_fits(study, out))
 
 
 def _matrix(jobs: list[Job], records: dict[Job, dict[str, Any]]) -> Array | None:
@@ -221,17 +240,22 @@ def _judge(threshold: Threshold, conditions: tuple[ConditionSummary, ...], score
     return Verdict(threshold, found, found is not None and found.value >= threshold.limit)
 
 
-def _errors(study: Study, out: Path) -> dict[str, list[list[float]]]:
-    """Prediction errors, mean over the data sets of the main budget."""
+def _fits(study: Study, out: Path) -> tuple[dict[str, list[list[float]]], tuple[FitNote, ...]]:
+    """Prediction errors, mean over the data sets of the main budget; what all fits say of themselves."""
     gathered: dict[str, dict[float, list[float]]] = {}
-    for dataset in range(study.datasets):
-        path = out / "fits" / f"b{study.budget}_d{dataset}.json"
-        if path.exists():
-            try:
-                errors = read_errors(read_json(path)["errors"])
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                raise FileFormatError(f"{path} is no fit of a study: {error!r}") from error
-            for name, pairs in errors.items():
-                for horizon, size in pairs:
-                    gathered.setdefault(name, {}).setdefault(horizon, []).append(size)
-    return {name: [[h, float(np.mean(e))] for h, e in sorted(found.items())] for name, found in gathered.items()}
+    notes = []
+    for budget, dataset in itertools.product(study.budgets, range(study.datasets)):
+        path = out / "fits" / f"b{budget}_d{dataset}.json"
+        if not path.exists():
+            continue
+        try:
+            document = read_json(path)
+            errors = read_errors(document["errors"])
+            notes.append(FitNote(budget, dataset, bool(document["failed"]), str(document["note"])))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise FileFormatError(f"{path} is no fit of a study: {error!r}") from error
+        for name, pairs in errors.items() if budget == study.budget else ():
+            for horizon, size in pairs:
+                gathered.setdefault(name, {}).setdefault(horizon, []).append(size)
+    mean = {name: [[h, float(np.mean(e))] for h, e in sorted(found.items())] for name, found in gathered.items()}
+    return mean, tuple(notes)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import OptionError
+from ..core.errors import OptionError, StructureError
 from ..core.simulator import Array, Status
 from ..core.task import BaseTask, BoolArray, Entry, Start
 from .model import ARM, LoopModel
@@ -37,6 +37,12 @@ class ArmTask(BaseTask):
     def __post_init__(self) -> None:
         if self.obs_mode not in OBS_MODES:
             raise OptionError(f"obs_mode is {self.obs_mode!r}, allowed are {', '.join(OBS_MODES)}")
+        for name, torque, effort in zip(ARM, self.hold, self.model.control_bounds[1], strict=True):
+            if abs(torque) > effort:
+                raise StructureError(
+                    f"holding arm and loop at the start takes {abs(torque):.3g} N m of {name}, which gives {effort:.3g} N m: "
+                    "give another start, or a lighter loop"
+                )
 
     @cached_property
     def disturbance_scale(self) -> Array:

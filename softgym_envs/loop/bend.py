@@ -66,7 +66,8 @@ class LoopBend(ArmTask):
         super().__post_init__()
         for name in ("duration", "tolerance"):
             check_number(name, getattr(self, name), positive=True)
-        check_number("period", self.periods[0], low=0.5, high=self.periods[1], unit="s")
+        check_number("the longest of periods", self.periods[1], low=0.5, unit="s")
+        check_number("the shortest of periods", self.periods[0], low=0.5, high=self.periods[1], unit="s")
         for name in ("least", "control_weight", "bonus"):
             check_number(name, getattr(self, name), low=0.0)
 

@@ -35,7 +35,7 @@ def reach(
     control_period: float = 0.05,
     obs_mode: str = "sensors",
     goal: str = "point",
-    goal_distance: float = 0.06,
+    goal_distance: float | None = None,
     goal_action: float = 0.8,
     tolerance: float = 0.02,
     hold_time: float = 0.5,
@@ -51,7 +51,8 @@ def reach(
         control_period: Time between actions [s].
         obs_mode: "sensors" (the arm's angles and speeds, and the goal) or "state" (the loop's too).
         goal: "point", the middle of the loop's left side, or "shape", all its free joints.
-        goal_distance: Least mean distance of the goal from the first state, and from where no action leads [m].
+        goal_distance: Least mean distance of the goal from the first state, and from where no action leads [m]; none: 0.06 m of
+            a point, and of the whole shape the farthest of 12 that are drawn.
         goal_action: Largest entry of the constant action that reaches the goal.
         tolerance: Mean distance at which the goal counts as reached [m].
         hold_time: How long it is to be held [s].

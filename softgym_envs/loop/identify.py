@@ -35,6 +35,8 @@ OFFSET = 0.2
 HIDDEN = UniformParameters({STIFFNESS[0]: THETA, STIFFNESS[1]: PSI, **dict.fromkeys(OFFSETS, (-OFFSET, OFFSET))})
 """What is drawn for every episode; stiffness log-uniform."""
 HEAD = ("time", *(f"torque.{name}" for name in ARM), *(f"measured.{name}" for name in ARM), *STIFFNESS, "information", "known")
+MOST_STEPS = 10_000
+"""Control steps of an episode, at most: their noise is drawn beforehand."""
 TIME, TORQUE, MEASURED, TRUTH, INFORMATION, KNOWN, BELIEF = 0, slice(1, 8), slice(8, 15), slice(15, 17), 17, 18, 19
 SEEN = ("log_theta", "log_psi", "deviation_theta", "deviation_psi", "left")
 """Estimate of the log stiffnesses and its standard deviations, time that is left [s]."""
@@ -68,6 +70,7 @@ class LoopIdentify(ArmTask):
             check_number(name, getattr(self, name), positive=True)
         for name in ("control_weight", "bonus"):
             check_number(name, getattr(self, name), low=0.0)
+        check_number("duration", self.duration, high=MOST_STEPS * self.control_period, unit="s")
 
     @cached_property
     def estimator(self) -> Estimator:

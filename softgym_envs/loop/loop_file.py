@@ -66,8 +66,8 @@ def _value(path: str | Path, key: str, value: Any) -> Any:
 
 
 def _numbers(path: str | Path, key: str, value: Any, count: int) -> tuple[float, ...]:
-    if not (isinstance(value, list) and len(value) == count):
-        raise FileFormatError(f"{path}: {key} is {shown(value)}, expected {count} numbers")
+    if not (isinstance(value, list) and len(value) in (count, len(ARM) if count == 0 else count)):
+        raise FileFormatError(f"{path}: {key} is {shown(value)}, expected {count or len(ARM)} numbers")
     return tuple(number_in(f"{path}: {key}", part) for part in value)
 
 

@@ -34,6 +34,8 @@ from ..mechanics.tree import Ball, Body, Bond, Frame, Joint, Peg, Tree, Weld
 from ..mechanics.tree_file import load_tree
 
 MAX_LINKS = 200
+SIZES = {"radius": (0.01, 100.0, "m"), "mass": (1e-4, 1000.0, "kg"), "tube_radius": (1e-4, 100.0, "m")}
+"""What a loop may measure."""
 ARM_FILE = Path(__file__).with_name("baxter.toml")
 ARM = ("s0", "s1", "e0", "e1", "w0", "w1", "w2")
 """Joints of the arm."""
@@ -69,8 +71,9 @@ class LoopModel:
     (31, 0.6858)
 
     Raises:
-        StructureError: The number of links is odd or below 6, or the start is no pose of the arm.
-        OptionError: A length or mass is not positive.
+        StructureError: The number of links is odd or below 6, the tube is thicker than the loop, or the start is no pose of the
+            arm.
+        OptionError: A length or mass is not of the size of a loop.
     """
 
     links: int = 12
@@ -107,12 +110,24 @@ class LoopModel:
             raise StructureError(f"servo_stiffness has {len(self.servo_stiffness)} numbers, expected {len(ARM)}")
         if len(self.command_limit) not in (0, len(ARM)):
             raise StructureError(f"command_limit has {len(self.command_limit)} numbers, expected none or {len(ARM)}")
-        for value in (*self.servo_stiffness, self.servo_damping, self.command_margin, *self.command_limit):
-            check_number("servo_stiffness, servo_damping, command_margin and command_limit", value, low=0.0)
-        for name in ("radius", "mass", "tube_radius"):
-            check_number(name, getattr(self, name), positive=True, high=1e6)
+        for name in ("servo_stiffness", "command_limit"):
+            for value in getattr(self, name):
+                check_number(f"{name} has an entry that", value, low=0.0)
+        for name in ("servo_damping", "command_margin"):
+            check_number(name, getattr(self, name), low=0.0)
+        for name, (low, high, unit) in SIZES.items():
+            check_number(name, getattr(self, name), low=low, high=high, unit=unit)
+        if self.tube_radius >= self.radius:
+            raise StructureError(f"tube_radius is {self.tube_radius} m, expected less than radius, {self.radius} m")
         if self.own_arm is not None:
             _check_arm(self.own_arm)
+        self._check_start()
+
+    def _check_start(self) -> None:
+        """Raise `StructureError` unless the arm can stand at `start`, by its limits."""
+        for name, angle, low, high in zip(ARM, self.start, *self.limits, strict=True):
+            if not low <= check_number(f"start of {name}", angle, unit="rad") <= high:
+                raise StructureError(f"start has {name} at {angle} rad, expected within the joint's limits [{low}, {high}] rad")
 
     @property
     def link_length(self) -> float:

@@ -28,7 +28,7 @@ from ..core.simulator import Array, check_number
 from ..core.task import BoolArray, Entry, Start
 from ..mechanics.structure import rotation
 from .arm_task import ArmTask, motion_entries, rest_under, tree_constants
-from .model import ARM, CLAMP, CONSTANTS
+from .model import ARM, CLAMP, CONSTANTS, PEG_LENGTH
 from .sight import Hand, hand_of, look_at_peg
 
 OFF = ("off.aside", "off.down", "off.ahead")
@@ -84,8 +84,10 @@ class LoopPeg(ArmTask):
         super().__post_init__()
         if not self.model.hanging:
             raise OptionError("model has a clamped loop; LoopPeg needs one with hanging = true")
-        for name in ("depth", "control_weight", "bonus", "goal_depth"):
+        for name in ("control_weight", "bonus"):
             check_number(name, getattr(self, name), low=0.0)
+        for name in ("depth", "goal_depth"):
+            check_number(name, getattr(self, name), low=0.0, high=PEG_LENGTH, unit="m")
         check_number("hold_time", self.hold_time, positive=True)
 
     @cached_property

@@ -1,6 +1,7 @@
 r"""A second truth: the loop as an elastic rod in MuJoCo, which the room's model cannot be, whatever its constants.
 
-The tyre is a Kirchhoff rod of rigid pieces, two per link of the model, closed between gripper and clamp as the model's loop is.
+The tyre is a Kirchhoff rod of rigid pieces, two per link of the model (or one, which takes a third of the time), closed between
+gripper and clamp as the model's loop is.
 Neighbours turn against each other in three directions: they bend both ways alike, and twist, as a round tube of Young's modulus
 E does:
 
@@ -15,8 +16,9 @@ clamp and peg are the model's, and so are the effects of the hard twin (`hard`).
 orientation, so that neither gripper nor clamp could hold it as they hold a tyre. Hence hinges.)
 
 A state begins with the model's: the arm's angles are the rod's own; the loop's are those of the polygon through the middle of
-every second piece, link by link, without twist; their speeds are differences over the control step. The rod's own angles and
-speeds follow as further entries. A first state has the loop's angles of the model's rest, up to 5 mrad from the polygon's.
+every second piece (or through the joints, of as many pieces as links), link by link, without twist; their speeds are
+differences over the control step. The rod's own angles and speeds follow as further entries. A first state has the loop's
+angles of the model's rest, up to 5 mrad from the polygon's.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ TWIST = "twist_stiffness"
 SETTLED = 1.0
 """[s] The rod hangs so long before its rest is taken; whenever it slows down it is stopped (dynamic relaxation)."""
 LONGEST_DT = 2.5e-4
-"""[s] A piece's twist against its neighbours, 3300 rad/s, bears 0.6 ms at most."""
+"""[s] A piece's twist against its neighbours, 3300 rad/s, bears 0.6 ms at most; pieces twice as long bear twice that."""
+PIECES = (1, 2)
+"""Per link of the model."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +54,7 @@ class LoopRod(MujocoTwin):
     """See the module docstring.
 
     Raises:
-        OptionError: dt is not positive, or poisson is not within [0, 0.5].
+        OptionError: dt is not positive, poisson is not within [0, 0.5], or pieces is neither 1 nor 2.
     """
 
     room = "loop"
@@ -63,22 +67,25 @@ class LoopRod(MujocoTwin):
     """Physics step [s], in as many of MuJoCo's as it takes."""
     poisson: float = 0.5
     """nu; 0.5 of rubber."""
+    pieces: int = 2
+    """Of the rod per link of the model, 1 or 2."""
 
     def __post_init__(self) -> None:
         check_number("dt", self.dt, positive=True, unit="s")
         check_number("poisson", self.poisson, low=0.0, high=0.5)
+        check_number("pieces", self.pieces, low=PIECES[0], high=PIECES[-1], whole=True)
 
     @property
     def longest_dt(self) -> float:
         """See `MujocoTwin.longest_dt`; finer loops have faster modes."""
-        return LONGEST_DT * min(1.0, 12 / self.model.links)
+        return LONGEST_DT * min(1.0, 12 / self.model.links) * PIECES[-1] / self.pieces
 
     # --- structure ------------------------------------------------------------------------------------------------------
 
     @cached_property
     def fine(self) -> LoopModel:
         """A loop of as many links as there are pieces, as high as the model's."""
-        pieces = 2 * self.model.links
+        pieces = self.pieces * self.model.links
         return replace(self.model, links=pieces, radius=self.model.height / (2 * cos(pi / pieces)))
 
     @cached_property
@@ -157,15 +164,16 @@ class LoopRod(MujocoTwin):
         return np.where(status[:, None] == 0, after, state), status
 
     def _polygon(self, state: Array, constants: Array) -> Array:
-        """The model's angles (B, n - 7) of the polygon through the middle of every second piece."""
-        links = self.model.links
+        """The model's angles (B, n - 7) of the polygon through the middle of every second piece, or through the joints."""
+        links, count = self.model.links, self.fine.links // 2
 
         def read(mj: mujoco.MjModel, data: mujoco.MjData) -> Array:
             turn = data.body("gripper").xmat.reshape(3, 3)
             found = []
             for side, sign in zip(SIDES, (1, -1), strict=True):
-                corners = np.array([data.body(f"{side}{i}").xipos for i in range(0, links, 2)])
-                last = data.body(f"{side}{links - 1}").xmat.reshape(3, 3)[:, 2]
+                bodies = [data.body(f"{side}{i}") for i in range(0, count, self.pieces)]
+                corners = np.array([body.xipos if self.pieces == 2 else body.xpos for body in bodies])
+                last = data.body(f"{side}{count - 1}").xmat.reshape(3, 3)[:, 2]
                 found.append(_angles(turn, sign, np.vstack([np.diff(corners, axis=0), last]), links))
             return np.concatenate(found)
 

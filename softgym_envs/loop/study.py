@@ -24,7 +24,7 @@ from .arm_task import INCREMENT, rest_under
 from .bend import LEVER, PERIOD, TIME, LoopBend, rotation_vector
 from .build import held
 from .model import ARM, LoopModel
-from .tasks import LoopReach
+from .tasks import FAR_GOAL
 
 DT = 0.005
 """[s] Both worlds; MuJoCo's integrates shorter ones inside of it."""
@@ -66,7 +66,7 @@ def reach_goal(model: LoopModel, rng: np.random.Generator) -> Array:
     while True:
         q, good = rest_under(model, rng.uniform(-FAR, FAR, (1, len(ARM))) * INCREMENT, model.defaults[None])
         goal = middle(model, q)[0]
-        if good[0] and np.linalg.norm(goal - first) >= LoopReach.goal_distance:
+        if good[0] and np.linalg.norm(goal - first) >= FAR_GOAL:
             return np.asarray(goal)
 
 

@@ -22,8 +22,12 @@ from .model import ARM
 from .sight import mean_distance
 
 GOALS = ("point", "shape")
+FAR_GOAL = 0.06
+"""How far goals of a point are, unless told [m]."""
 TRIES = 12
 """Goals that are drawn at most until one is far enough."""
+REACHED = 200
+"""Goals that tell whether any can be far enough."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +40,11 @@ class LoopReach(ArmTask):
 
     goal: str = "point"
     """"point": the middle of the loop's left side; "shape": all joints of the loop but those in gripper and clamp."""
-    goal_distance: float = 0.06
-    """Least mean distance of the goal from the first state, and from where no action leads [m]."""
+    goal_distance: float | None = None
+    """Least mean distance of the goal from the first state, and from where no action leads [m].
+
+    None: `FAR_GOAL` of a point, and of the whole shape the farthest of `TRIES`.
+    """
     goal_action: float = 0.8
     """Largest entry of the constant action that reaches the goal."""
     tolerance: float = 0.02
@@ -57,8 +64,10 @@ class LoopReach(ArmTask):
         super().__post_init__()
         if self.goal not in GOALS:
             raise OptionError(f"goal is {self.goal!r}, allowed are {', '.join(GOALS)}")
-        for name in ("goal_distance", "control_weight", "bonus"):
+        for name in ("control_weight", "bonus"):
             check_number(name, getattr(self, name), low=0.0)
+        if self.goal_distance is not None:
+            check_number("goal_distance", self.goal_distance, low=0.0, unit="m")
         for name in ("goal_action", "spread"):
             check_number(name, getattr(self, name), low=0.0, high=1.0)
         for name in ("tolerance", "hold_time"):
@@ -101,15 +110,31 @@ class LoopReach(ArmTask):
     def _goal(self, rng: np.random.Generator, columns: Array, places: Array) -> Array:
         """Points (k, 3) that are far enough from `places` (2, k, 3), or the farthest drawn."""
         best, farthest = places[0], -1.0
+        least = self.goal_distance if self.goal_distance is not None else FAR_GOAL if self.goal == "point" else np.inf
         for _ in range(TRIES):
             q, good = self.rest(rng.uniform(-self.goal_action, self.goal_action, (1, len(ARM))), columns[None])
             points = self.points(q)[0]
             distance = np.linalg.norm(points - places, axis=2).mean(axis=1).min()
             if good[0] and distance > farthest:
                 best, farthest = points, distance
-            if farthest >= self.goal_distance:
-                break
+            if farthest >= least:
+                return best
+        name, wanted = ("goal_distance", least) if np.isfinite(least) else ("tolerance", self.tolerance)
+        if wanted > self._reach:
+            raise OptionError(
+                f"{name} is {wanted} m, but constant actions of up to {self.goal_action} (goal_action) bring the wanted points "
+                f"{self._reach:.3g} m from where no action leads, at most"
+            )
         return best
+
+    @cached_property
+    def _reach(self) -> float:
+        """How far the points of goals are from where no action leads, at most [m]: the farthest of many, usual constants."""
+        actions = np.random.default_rng(0).uniform(-self.goal_action, self.goal_action, (REACHED, len(ARM)))
+        actions[0] = 0.0
+        q, good = self.rest(actions, np.tile(self.model.defaults, (REACHED, 1)))
+        points = self.points(q)
+        return float(np.linalg.norm(points - points[0], axis=2).mean(axis=1)[good].max(initial=0.0))
 
     def points(self, state: Array) -> Array:
         """Places of the wanted joints, (B, nx) -> (B, k, 3) [m]."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
 from math import inf, isfinite
 from typing import Any
 
@@ -33,12 +35,12 @@ def check_values(where: str, what: str, *values: Any, count: int = 0, low: float
 
 def check_unique(kind: str, names: list[str]) -> None:
     """Raise `StructureError` if a name stands there twice."""
-    for name in names:
-        if names.count(name) > 1:
-            raise StructureError(f"{kind} {name!r} stands there {names.count(name)} times; names must differ")
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise StructureError(f"{kind} {name!r} stands there {count} times; names must differ")
 
 
-def check_known(what: str, name: str, known: list[str]) -> None:
+def check_known(what: str, name: str, known: Collection[str]) -> None:
     """Raise `StructureError` unless `name` is `known`."""
     if name not in known:
         raise StructureError(f"{what} is {name!r}, which is unknown; there are {', '.join(known) or 'none'}")

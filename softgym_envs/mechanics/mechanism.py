@@ -120,7 +120,9 @@ class Mechanism:
         for i, name in enumerate(self.tree.coordinates):
             if not mass[i, i] > 0:
                 raise StructureError(f"joint {name!r} moves no mass; give a body beyond it mass, or the joint an armature")
-        if np.linalg.cond(mass / np.sqrt(np.outer(np.diag(mass), np.diag(mass)))) > 1e12:
+        size = np.sqrt(np.diag(mass))
+        scaled = mass / size[:, None] / size
+        if not np.isfinite(scaled).all() or np.linalg.cond(scaled) > 1e12:
             raise StructureError(f"tree {self.tree.name!r}: some joints together move no mass; give their bodies inertia")
 
     @cached_property

@@ -8,6 +8,7 @@ its parent, with R = R_z(yaw) R_y(pitch) R_x(roll) as in URDF.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
@@ -315,37 +316,43 @@ class Tree:
         return next(frame for frame in self.frames if frame.name == name)
 
     def _check_references(self) -> None:
-        bodies = [WORLD, *(body.name for body in self.bodies)]
-        if bodies.count(WORLD) > 1:
+        movable = dict.fromkeys(body.name for body in self.bodies)
+        bodies = {WORLD: None, **movable}
+        if WORLD in movable:
             raise StructureError(f"a body is called {WORLD!r}, which is the name of the ground")
         for joint in self.joints:
             check_known(f"parent of joint {joint.name!r}", joint.parent, bodies)
-            check_known(f"child of joint {joint.name!r}", joint.child, bodies[1:])
+            check_known(f"child of joint {joint.name!r}", joint.child, movable)
         for frame in self.frames:
             check_known(f"body of frame {frame.name!r}", frame.body, bodies)
         for ball in self.balls:
-            check_known(f"body of ball {ball.name!r}", ball.body, bodies[1:])
+            check_known(f"body of ball {ball.name!r}", ball.body, movable)
         frames = [frame.name for frame in self.frames]
         for constraint in self.constraints:
             for name in [constraint.frame] if isinstance(constraint, Weld) else [constraint.first, constraint.second]:
                 check_known(f"frame of constraint {constraint.name!r}", name, frames)
+        turning = dict.fromkeys(joint.name for joint in self.joints if joint.kind != "fixed")
         for name in self.actuated:
-            check_known("actuated joint", name, [joint.name for joint in self.joints if joint.kind != "fixed"])
+            check_known("actuated joint", name, turning)
 
     def _check_descent(self) -> None:
         """Every body hangs on one joint, and through its parents on the world."""
-        children = [joint.child for joint in self.joints]
+        children = Counter(joint.child for joint in self.joints)
         for body in self.bodies:
-            if children.count(body.name) != 1:
+            if children[body.name] != 1:
                 raise StructureError(
-                    f"body {body.name!r} is the child of {children.count(body.name)} joints, expected 1; "
+                    f"body {body.name!r} is the child of {children[body.name]} joints, expected 1; "
                     "close a loop by a constraint (Weld or Pin)"
                 )
         parent = {joint.child: joint.parent for joint in self.joints}
+        hanging = {WORLD}
         for body in self.bodies:
-            path = [body.name]
-            while path[-1] != WORLD:
-                if path[-1] in path[:-1]:
-                    circle = " -> ".join(path[path.index(path[-1]) :])
+            path, name = dict.fromkeys([body.name]), body.name
+            while name not in hanging:
+                name = parent[name]
+                if name in path:
+                    names = [*path, name]
+                    circle = " -> ".join(names[names.index(name) :])
                     raise StructureError(f"bodies carry each other in a circle: {circle}; close a loop by a constraint instead")
-                path.append(parent[path[-1]])
+                path[name] = None
+            hanging.update(path)
