@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+DEMO := .venv/.demo
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
@@ -10,7 +12,7 @@ export OMP_NUM_THREADS ?= 1
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-8s %s\n", $$1, $$2}'
 
-demo: $(READY)  ## Run the main job at small scale; prints where the report is
+demo: $(DEMO)  ## Run the main job at small scale; prints where the report is
 	$(BIN)/python scripts/demo.py TensegrityRoll-v0
 
 test: check  ## Run all checks and all tests
@@ -44,12 +46,15 @@ build: $(READY)  ## Build the wheel and try it in a fresh environment, away from
 clean:  ## Remove what the other targets made, .venv included
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
-$(READY): pyproject.toml setup.py constraints.txt
+# The demo needs neither PyTorch nor tools of development.
+$(DEMO): EXTRAS := mujoco,control,sysid,report,scripts
+$(READY): EXTRAS := all,dev
+$(DEMO) $(READY): pyproject.toml setup.py constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
 	|| { echo "$(PYTHON) is missing or older than 3.10; name another one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv \
 	|| { echo "$(PYTHON) cannot make virtual environments (on Debian: apt install python3-venv)"; exit 1; }
-	@echo "Installing into .venv: the first time this takes a few minutes"
-	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt torch
-	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[all,dev]'
-	@touch $@
+	@echo "Installing $(EXTRAS) into .venv: the first time this takes a minute or more"
+	$(if $(findstring all,$(EXTRAS)),$(INSTALL) torch)
+	$(INSTALL) -e '.[$(EXTRAS)]'
+	@touch $(DEMO) $@

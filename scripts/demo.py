@@ -1,4 +1,4 @@
-"""The main job at small scale, in a few minutes: record, identify, plan, transfer, report.
+"""The main job at small scale, in two to three minutes: record, identify, plan, transfer, report.
 
     softgym-envs demo TensegrityRoll-v0        # a SUPERball rolls: make demo
     softgym-envs demo VineGrow-v0              # any id that its room declares a study of
@@ -63,9 +63,9 @@ class Args:
     """Environment id whose room declares a study of it."""
     seed: int = 0
     """Seed of recordings and planning."""
-    iterations: int = 12
+    iterations: int = 8
     """iLQG iterations per restart."""
-    restarts: int = 2
+    restarts: int = 1
     """Random starts of the planner; the cheapest in the identified engine wins."""
     horizon: int = 50
     """Control steps."""

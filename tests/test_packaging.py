@@ -148,6 +148,24 @@ gym.make("SlidingBlock-v0").reset(seed=0)
         assert package.replace("_", "-") in re.search(rf"^{extra} = \[(.*)\]", text, re.MULTILINE)[1]
 
 
+def test_the_demo_needs_no_pytorch(tmp_path):
+    """`make demo` installs neither PyTorch nor what builds on it."""
+    code = """
+import importlib.abc, sys
+class Missing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "stable_baselines3", "moviepy", "tensorboard"):
+            raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, Missing())
+import scripts.demo
+from softgym_envs.core.task import load
+from softgym_envs.rooms import rooms
+for room in rooms().values():
+    load(room.recipe)
+"""
+    run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(ROOT))
+
+
 @pytest.mark.parametrize("path", sources(), ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_no_source_unpickles(path):
     """Files of others are never run: no pickle, no numpy pickles, torch files by weights only."""

@@ -42,11 +42,7 @@ def test_levels_are_monotone(env_id):
                 assert other["success_95"][0] <= run["success_95"][1], (run, other)
 
 
-UNSOLVED = {"TensegrityCrawl-v0": "sampling MPC, the best there is, succeeds in 14 of 20 episodes"}
-SOLVED = [pytest.param(i, marks=pytest.mark.xfail(reason=UNSOLVED[i], strict=True)) if i in UNSOLVED else i for i in IDS]
-
-
-@pytest.mark.parametrize("env_id", SOLVED)
+@pytest.mark.parametrize("env_id", IDS)
 def test_somebody_who_looks_succeeds(env_id):
     """Of the easiest level: who knows the robot reaches at least nine of ten goals, and who is blind less than half of that."""
     easy = [run for run in CARDS[env_id] if run["level"] in (None, 1.0)]

@@ -28,7 +28,6 @@ from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import DataSplit, TrajectorySet
 
-from ..models.residual import learn_correction
 from ..planning.cost import Cost, FeatureCost
 from ..planning.plan import random_controls
 from .protocol import Corrected, Identified
@@ -311,6 +310,8 @@ class RoomCase:
             raise DataError(f"there is no recording of {last!r} to learn a correction from: record more steps")
         start, native = self.scenario.first_residual, self.native()
         if start is None:
+            from ..models.residual import learn_correction  # needs PyTorch, which others do without
+
             substeps = recordings[0].substeps
             around = learn_correction(source.native(), recordings, fit.parameters, substeps=substeps, rng=rng)
             return Corrected(around.on(native), around.summary())

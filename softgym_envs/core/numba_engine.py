@@ -61,12 +61,9 @@ class NumbaEngine:
     nu: int
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
 
-    def __post_init__(self) -> None:
-        for kernel in (self.forward, self.derivative):
-            _announce(kernel)
-
     def rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
         """(B, nx), (B, T, nu), (B, P) -> states (B, T+1, nx), status (B,)."""
+        _announce(self.forward)
         states = np.empty((len(state), controls.shape[1] + 1, self.nx))
         status = np.zeros(len(state), dtype=np.int32)  # Status.OK
         if len(state) == 1:
@@ -82,6 +79,7 @@ class NumbaEngine:
 
     def linearize(self, state: Array, control: Array, constants: Array, substeps: int) -> Linearization:
         """Derivatives of one control step with respect to the numbers of a state, (B, nx, nx), (B, nx, nu), (B, nx, P)."""
+        _announce(self.derivative)
         sizes = (self.nx, self.nu, constants.shape[1])
         found = Linearization(*(np.empty((len(state), self.nx, size)) for size in sizes))
 

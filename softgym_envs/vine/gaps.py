@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import warp as wp
 
-from .geometry import CIRCLE, POLYGON, Place, Shape, inner_distance, point_distance
-from .memory import Contact, Link, Workspace, World
+from .geometry import CIRCLE, POLYGON, Place, Shape, clearance, inner_distance, point_distance
+from .memory import Contact, Link, Size, Workspace, World
 
 _half = wp.constant(wp.float64(0.5))
-_unbounded = wp.constant(wp.float64(1e13))
+_most = wp.constant(wp.float64(1e6))
 
 
 @wp.func
@@ -51,15 +51,18 @@ def contact_at(
 
 
 @wp.func
-def is_near(link: Link, reach: wp.float64, shape: Shape, place: Place):
-    """Whether a gap of the link and the obstacle may be below `reach`, told from circles around both."""
+def links_beyond(link: Link, reach: wp.float64, size: Size, shape: Shape, place: Place):
+    """How many links from this one on have no gap below `reach` with the obstacle; 0: this one may.
+
+    From one link's middle to the next one's it is at most a link's length, half a length more to the last one's, whose own
+    half is at most a whole length.
+    """
     half = _half * link.length
-    to = link.p + half * link.t - place.p
-    limit = shape.bound + reach
-    near = wp.dot(to, to) < (limit + half) * (limit + half)
-    if shape.bound > _unbounded:
-        near = wp.dot(place.n, to) < half + reach
-    return near
+    clear = clearance(link.p + half * link.t, shape, place) - reach
+    out = int(0)
+    if clear >= half:
+        out = wp.max(1, int(wp.floor(wp.min(clear / size.link - _half, _most))))
+    return out
 
 
 @wp.func
@@ -85,24 +88,50 @@ def gaps_of_inside(row: int, i: int, m: int, count: int, reach: wp.float64, worl
 
 
 @wp.func
+def gaps_of_link(
+    row: int,
+    i: int,
+    m: int,
+    at_tip: int,
+    count: int,
+    reach: wp.float64,
+    shape: Shape,
+    place: Place,
+    world: World,
+    work: Workspace,
+):
+    """Gaps between link i and obstacle m. -> new count."""
+    link = work.links[row, i]
+    radius = world.size.radius
+    found = point_distance(row, link.p + link.length * link.t, shape, place, work.corners)
+    if found[0] < reach:
+        d = wp.vec2d(found[1], found[2])
+        gap = found[0] - radius
+        count = keep(row, count, contact_at(link, i, m, d, gap, link.length, radius, at_tip), work.contacts)
+    return gaps_of_inside(row, i, m, count, reach, world, work)
+
+
+@wp.func
 def find_contacts(row: int, num: int, reach: wp.float64, world: World, work: Workspace):
     """All gaps below `reach` of the first `num` links, in the order of the links. -> how many."""
-    radius = world.size.radius
-    limit = radius + reach
+    limit = world.size.radius + reach
     count = int(0)
+    for m in range(world.shapes.shape[0]):
+        work.asleep[row, m] = 0
     for i in range(num):
         link = work.links[row, i]
         at_tip = int(0)
         if i == num - 1:
             at_tip = 1
         for m in range(world.shapes.shape[0]):
-            shape = world.shapes[m]
-            place = work.places[row, m]
-            if is_near(link, limit, shape, place):
-                found = point_distance(row, link.p + link.length * link.t, shape, place, work.corners)
-                if found[0] < limit:
-                    d = wp.vec2d(found[1], found[2])
-                    gap = found[0] - radius
-                    count = keep(row, count, contact_at(link, i, m, d, gap, link.length, radius, at_tip), work.contacts)
-                count = gaps_of_inside(row, i, m, count, limit, world, work)
+            if work.asleep[row, m] > 0:
+                work.asleep[row, m] = work.asleep[row, m] - 1
+            else:
+                shape = world.shapes[m]
+                place = work.places[row, m]
+                beyond = links_beyond(link, limit, world.size, shape, place)
+                if beyond > 0:
+                    work.asleep[row, m] = beyond - 1
+                else:
+                    count = gaps_of_link(row, i, m, at_tip, count, limit, shape, place, world, work)
     return count

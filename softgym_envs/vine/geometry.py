@@ -29,13 +29,15 @@ _clearly = wp.constant(wp.float64(1.0 - TIE))
 
 @wp.struct
 class Shape:
-    """An obstacle: its kind, radius (circle), place of its corners (polygon), and radius of a circle that holds it."""
+    """An obstacle: kind, radius (circle), which corners it has (polygon), and what holds it in its own frame: circle, box."""
 
     kind: int
     radius: wp.float64
     first: int
     count: int
     bound: wp.float64
+    middle: wp.vec2d
+    half: wp.vec2d
 
 
 @wp.struct
@@ -58,6 +60,8 @@ def shape_arrays(obstacles: tuple[Obstacle, ...], device: str) -> tuple[Any, Any
         entry["first"] = len(corners)
         if isinstance(shape, Polygon):
             entry["count"] = len(shape.vertices)
+            low, high = np.min(shape.vertices, axis=0), np.max(shape.vertices, axis=0)
+            entry["middle"], entry["half"] = 0.5 * (low + high), 0.5 * (high - low)
             corners += shape.vertices
     points = np.array(corners or [(0.0, 0.0)])
     return wp.array(shapes, dtype=Shape, device=device), wp.array(points, dtype=wp.float64, device=device)
@@ -85,6 +89,20 @@ def place_obstacles(
             x = local[k, 0]
             y = local[k, 1]
             corners[row, k] = place.p + wp.vec2d(place.n[0] * x - place.n[1] * y, place.n[1] * x + place.n[0] * y)
+
+
+@wp.func
+def clearance(p: wp.vec2d, shape: Shape, place: Place):
+    """A lower bound of the distance of a point from a shape: that of a wall or circle; that of a polygon's box."""
+    to = p - place.p
+    out = wp.dot(place.n, to)
+    if shape.kind == CIRCLE:
+        out = wp.length(to) - shape.radius
+    elif shape.kind == POLYGON:
+        x = wp.abs(out - shape.middle[0]) - shape.half[0]
+        y = wp.abs(place.n[0] * to[1] - place.n[1] * to[0] - shape.middle[1]) - shape.half[1]
+        out = wp.length(wp.vec2d(wp.max(x, _zero), wp.max(y, _zero)))
+    return out
 
 
 @wp.func

@@ -57,11 +57,16 @@ def harden(twin: HardTwin, mj: mujoco.MjModel, n: int) -> None:
     mj.opt.viscosity *= 1.0 + twin.amount("drag")
     mj.geom_friction[:, 0] *= 1.0 + float(twin.spread("friction"))
     mj.geom_solref[:, 0] *= 2.0 ** abs(float(twin.spread("softness")))
-    payload, mass_out, place = twin.amount("payload"), mj.body_mass[-1], mj.body_ipos[-1, 0]
-    if payload > 0:
-        mj.body_inertia[-1, 1:] += mass_out * payload / (mass_out + payload) * place**2
-        mj.body_ipos[-1, 0] = mass_out / (mass_out + payload) * place
-        mj.body_mass[-1] += payload
+    bear(mj, twin.amount("payload"), 0.0)
 
 
-__all__ = ["LADDER", "built", "factors", "harden", "stiffness_factors"]
+def bear(mj: mujoco.MjModel, mass: float, ahead: float) -> None:
+    """Fix a point mass [kg] ahead of the robot's end [m]; the frame of the last body is there."""
+    own, place = mj.body_mass[-1], mj.body_ipos[-1, 0]
+    if mass > 0:
+        mj.body_inertia[-1, 1:] += own * mass / (own + mass) * (place - ahead) ** 2
+        mj.body_ipos[-1, 0] = (own * place + mass * ahead) / (own + mass)
+        mj.body_mass[-1] += mass
+
+
+__all__ = ["LADDER", "bear", "built", "factors", "harden", "stiffness_factors"]

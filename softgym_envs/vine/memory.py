@@ -34,6 +34,9 @@ class Size:
     wrinkling: int
     max_growth: wp.float64
     max_steering: wp.float64
+    max_load: wp.float64
+    memory: int
+    """Where fast0 stands in the state; -1: the body has no memory."""
 
 
 def make_size(model: VineModel, dt: float, wrinkling: int) -> Any:
@@ -43,6 +46,7 @@ def make_size(model: VineModel, dt: float, wrinkling: int) -> Any:
     size.link, size.full, size.radius, size.dt = model.link_length, model.max_length, model.radius, dt
     size.base, size.heading = wp.vec2d(*model.base[:2]), model.base[2]
     size.wrinkling, size.max_growth, size.max_steering = wrinkling, model.max_growth, model.max_steering
+    size.max_load, size.memory = model.max_load, model.layout.slices[5].start if model.viscoelastic else -1
     return size
 
 
@@ -65,12 +69,13 @@ def make_world(model: VineModel, dt: float, wrinkling: int, device: str) -> Any:
 
 @wp.struct
 class Link:
-    """A link as it is now: near end, direction, length, and velocity of its centre of mass in the last step."""
+    """A link as it is now: near end, direction, length, and last velocities of its middle and of a load at its end."""
 
     p: wp.vec2d
     t: wp.vec2d
     length: wp.float64
     v: wp.vec2d
+    u: wp.vec2d
 
 
 @wp.struct
@@ -107,6 +112,8 @@ class Workspace:
     """Where the obstacles stand,"""
     corners: wp.array2d(dtype=wp.vec2d)
     """and their corners."""
+    asleep: wp.array2d(dtype=int)
+    """For how many more links each obstacle is too far away."""
     contacts: wp.array2d(dtype=Contact)
     """Gaps that may close, in the order of the links."""
     qp: BoxProgram
@@ -117,5 +124,6 @@ def workspace(model: VineModel, max_contacts: int) -> Memory:
     """The working memory of a robot."""
     corners = max(1, sum(len(o.shape.vertices) for o in model.obstacles if isinstance(o.shape, Polygon)))
     chain = {"links": model.num_links, "gains": model.num_links, "motions": model.num_links + 1}
-    around = {"places": max(1, len(model.obstacles)), "corners": corners, "contacts": max_contacts}
+    obstacles = dict.fromkeys(("places", "asleep"), max(1, len(model.obstacles)))
+    around = {**obstacles, "corners": corners, "contacts": max_contacts}
     return Memory(Workspace, {**chain, **around}, parts={"qp": box_program(2 * max_contacts + 2)})

@@ -4,15 +4,18 @@ The body is a chain of straight links. A robot of length L has n = floor(L / l) 
 and the tip link with the rest, l <= L - (n - 1) l < 2 l. Only the tip link lengthens (eversion); when it is 2 l long it becomes
 two links in line, so that positions and velocities are continuous. Links beyond n copy the angle and rate of the tip link.
 
-State, 2 N + 2 + 2 K + 3 M numbers (`VineModel.layout`):
+State, 2 N + 2 + 2 K + 3 M numbers, and 2 N of a viscoelastic body, and 2 per marker (`VineModel.layout`):
 
     theta0 ... N-1 [rad]      heading of every link in the world
     omega0 ... N-1 [rad/s]    their rates
     length [m], growth [m/s]  L and dL/dt
     left0, right0, ...  [Pa]  pressure of the left and right muscle of every section; the left one bends to +theta
     obstacle0.x, .y, .angle   [m, m, rad] where every obstacle stands
+    fast0, slow0, ...   [rad] bend of every joint that the fast and the slow dashpot have got used to: what they remember
+    marker0.along, .across    [m] where every marker is fixed, ahead of the tip and to its left, in the tip link's frame
 
-Control: growth speed [m/s], then the pressures asked of the muscles [Pa]. The state is a vector space.
+Control: growth speed [m/s], the pressures asked of the muscles [Pa], and the load at the tip [kg] of a robot that bears one.
+The state is a vector space.
 Legend: B batch, N links, K sections, M obstacles.
 """
 
@@ -50,6 +53,10 @@ class Split(NamedTuple):
     """(..., 2 K) [Pa]"""
     obstacles: Array
     """(..., M, 3) [m, m, rad]"""
+    memory: Array
+    """(..., N, 2) [rad], or (..., 0, 2)"""
+    markers: Array
+    """(..., number of markers, 2) [m]"""
 
 
 class ContactForces(NamedTuple):
@@ -105,9 +112,16 @@ class VineModel:
     base: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """Where the robot leaves its reel, and its heading there (x, y, angle) [m, m, rad]; it is clamped."""
     obstacles: tuple[Obstacle, ...] = ()
+    viscoelastic: bool = False
+    """Whether the body remembers how it was bent: constants relaxation and creep."""
+    max_load: float = 0.0
+    """Largest load that may hang at the tip [kg]; 0: there is no such control."""
+    num_markers: int = 0
+    """Markers on the tip that a camera sees."""
 
     def __post_init__(self) -> None:
-        for name, low, high in (("num_links", 1, MAX_LINKS), ("num_sections", 0, self.num_links)):
+        limits = (("num_links", 1, MAX_LINKS), ("num_sections", 0, self.num_links), ("num_markers", 0, MAX_LINKS))
+        for name, low, high in limits:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:
                 raise StructureError(f"{name} is {value!r}, expected a whole number in [{low}, {high}]")
@@ -115,6 +129,10 @@ class VineModel:
             value = getattr(self, name)
             if not (isinstance(value, (int, float, np.number)) and np.isfinite(value) and value > 0):
                 raise StructureError(f"{name} is {value!r}, expected a number > 0")
+        if not (isinstance(self.max_load, (int, float, np.number)) and np.isfinite(self.max_load) and self.max_load >= 0):
+            raise StructureError(f"max_load is {self.max_load!r}, expected a number >= 0")
+        if not isinstance(self.viscoelastic, bool):
+            raise StructureError(f"viscoelastic is {self.viscoelastic!r}, expected True or False")
         if len(self.base) != 3 or not np.isfinite(self.base).all():
             raise StructureError(f"base is {self.base!r}, expected finite (x, y, angle) [m, m, rad]")
         if not self.link_length <= self.initial_length <= self.max_length:
@@ -140,27 +158,36 @@ class VineModel:
             Field("", None, ("length", "m"), ("growth", "m/s")),
             Field("", self.num_sections, ("left right", "Pa")),
             Field("obstacle", len(self.obstacles), ("x y", "m"), ("angle", "rad")),
+            Field("", self.num_links if self.viscoelastic else 0, ("fast slow", "rad")),
+            Field("marker", self.num_markers, ("along across", "m")),
         )
 
     @property
     def nu(self) -> int:
         """Number of controls."""
-        return 1 + 2 * self.num_sections
+        return 1 + 2 * self.num_sections + self.bears
+
+    @property
+    def bears(self) -> bool:
+        """Whether a load is among the controls, as the last one."""
+        return self.max_load > 0
 
     @cached_property
     def control_bounds(self) -> tuple[Array, Array]:
         """Lowest and highest control, each (nu,)."""
-        return np.zeros(self.nu), np.array([self.max_growth, *[self.max_steering] * (2 * self.num_sections)])
+        high = [self.max_growth, *[self.max_steering] * (2 * self.num_sections), *[self.max_load] * self.bears]
+        return np.zeros(self.nu), np.array(high)
 
     @cached_property
     def control_names(self) -> tuple[str, ...]:
         """One name per control."""
-        return ("growth", *(f"{side}{k}" for k in range(self.num_sections) for side in ("left", "right")))
+        muscles = (f"{side}{k}" for k in range(self.num_sections) for side in ("left", "right"))
+        return ("growth", *muscles, *("load",) * self.bears)
 
     @property
     def control_units(self) -> tuple[str, ...]:
         """One unit per control."""
-        return ("m/s", *["Pa"] * (2 * self.num_sections))
+        return ("m/s", *["Pa"] * (2 * self.num_sections), *("kg",) * self.bears)
 
     @cached_property
     def section_of_joint(self) -> IntArray:
@@ -176,9 +203,10 @@ class VineModel:
 
     def split(self, state: Array) -> Split:
         """Views of the parts of a state (..., nx)."""
-        theta, omega, lone, pressure, poses = [state[..., field] for field in self.layout.slices]
+        theta, omega, lone, pressure, poses, memory, markers = [state[..., field] for field in self.layout.slices]
         obstacles = poses.reshape(*state.shape[:-1], len(self.obstacles), 3)
-        return Split(theta, omega, lone[..., 0], lone[..., 1], pressure, obstacles)
+        memory, markers = (part.reshape(*state.shape[:-1], part.shape[-1] // 2, 2) for part in (memory, markers))
+        return Split(theta, omega, lone[..., 0], lone[..., 1], pressure, obstacles, memory, markers)
 
     def rest_state(self) -> Array:
         """Straight, at rest, without pressure in the muscles, (nx,)."""
@@ -232,6 +260,13 @@ class VineModel:
         parts = self.split(state)
         heading = np.take_along_axis(parts.theta, self.num_active(parts.length)[..., None] - 1, axis=-1)
         return np.concatenate([self.points(state)[..., -1, :], heading], axis=-1)
+
+    def marker_places(self, state: Array) -> Array:
+        """Where the markers are, (..., nx) -> (..., number of markers, 2) [m]."""
+        tip, fixed = self.tip(state), self.split(state).markers
+        along = np.stack([np.cos(tip[..., 2]), np.sin(tip[..., 2])], axis=-1)[..., None, :]
+        left = np.stack([-along[..., 1], along[..., 0]], axis=-1)
+        return np.asarray(tip[..., None, :2] + fixed[..., :1] * along + fixed[..., 1:] * left)
 
     def points_along(self, state: Array, stations: Array) -> Array:
         """Points of the body's axis at `stations` (k,) or (..., k) from the base [m], (..., nx) -> (..., k, 2) [m].

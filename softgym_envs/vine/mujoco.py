@@ -39,7 +39,7 @@ from ..core.hard import HardTwin
 from ..core.mujoco_engine import MujocoEngine
 from ..core.parameters import Parameters, param
 from ..core.simulator import IntArray, Status, check_array, check_number
-from .hard import LADDER, built, factors, harden, stiffness_factors
+from .hard import LADDER, bear, built, factors, harden, stiffness_factors
 from .model import ContactForces, VineModel, contact_table
 from .obstacles import Circle, Polygon, Wall
 from .parameters import VineBody
@@ -100,16 +100,18 @@ class VineTwin(HardTwin):
         if self.bending not in tuple(SPRINGS):
             raise OptionError(f"bending is {self.bending!r}, allowed are {', '.join(SPRINGS)}")
         check_number("dt", self.dt, positive=True, unit="s")
+        if self.model.viscoelastic:
+            raise OptionError("the twin has no viscoelastic body; build it with viscoelastic = False, or use our engine")
 
     def contact_forces(self, state: Array, growth: Array, parameters: Parameters | None = None) -> ContactForces:
-        """Forces of the obstacles on the robot at `state` (B, nx), with the reel stopped; `growth` is not used."""
+        """Forces of the obstacles on the robot at `state` (B, nx), reel stopped and without load; `growth` is not used."""
         state = check_array("state", state, (None, self.nx))
         constants, count = self.constants(parameters, len(state)), self.model.num_active(self.model.split(state).length)
         table = np.zeros((len(state), MAX_CONTACTS, 9))
         for row, n in enumerate(count.tolist()):
             one = slice(row, row + 1)
-            given = np.concatenate([constants[one], self._of_length(state[one], constants[one], n)], axis=1)
-            table[row] = self._engine(n).evaluate(self._to_mujoco(state[one], n), given, _read_contacts)[0]
+            given = np.concatenate([constants[one], self._of_row(state[one], constants[one], n)], axis=1)
+            table[row] = self._engine(n).evaluate(self._to_mujoco(state[one], constants[one], n), given, _read_contacts)[0]
         return contact_table(table)
 
     def mj_model(self, num_links: int | None = None) -> mujoco.MjModel:
@@ -124,15 +126,16 @@ class VineTwin(HardTwin):
         after, status = state.copy(), np.zeros(len(state), dtype=np.int32)
         for n in np.unique(count):
             rows = np.flatnonzero(count == n)
-            given = np.concatenate([constants[rows], self._of_length(state[rows], constants[rows], int(n))], axis=1)
-            inner = self._to_mujoco(state[rows], int(n))
+            load = np.clip(control[rows, -1], 0.0, self.model.max_load) if self.model.bears else None
+            given = np.concatenate([constants[rows], self._of_row(state[rows], constants[rows], int(n), load)], axis=1)
+            inner = self._to_mujoco(state[rows], constants[rows], int(n))
             end, status[rows] = self._engine(int(n)).step(
                 inner, self._commands(control[rows], int(n)), given, substeps * self._refinement
             )
             good = rows[status[rows] == Status.OK]
-            after[good] = self._from_mujoco(state[good], end[status[rows] == Status.OK], int(n))
+            after[good] = self._from_mujoco(state[good], end[status[rows] == Status.OK], constants[good], int(n))
         good = status == Status.OK
-        asked = np.clip(control, *self.control_bounds)[:, 1:]
+        asked = np.clip(control, *self.control_bounds)[:, 1 : 1 + 2 * self.model.num_sections]
         decay = np.exp(-substeps * self.dt / constants[:, [_P["steering_lag"]]])
         before = self.model.split(state).pressure
         self.model.split(after).pressure[good] = (asked + decay * (before - asked))[good]
@@ -170,10 +173,14 @@ class VineTwin(HardTwin):
     def _engines(self) -> dict[int, MujocoEngine]:
         return {}
 
-    def _to_mujoco(self, state: Array, n: int) -> Array:
+    def _heading(self, constants: Array) -> Array:
+        """Of the clamp, (B, 1) [rad]."""
+        return np.asarray(self._built.base[2] + constants[:, [_P["base_turn"]]])
+
+    def _to_mujoco(self, state: Array, constants: Array, n: int) -> Array:
         """Hinge angles and the telescope; their rates; both muscles of every joint; places and quaternions of obstacles."""
         parts = self.model.split(state)
-        angle = np.diff(parts.theta[:, :n], axis=1, prepend=self._built.base[2])
+        angle = np.diff(parts.theta[:, :n], axis=1, prepend=self._heading(constants))
         rate = np.diff(parts.omega[:, :n], axis=1, prepend=0.0)
         out = (parts.length - n * self.model.link_length)[:, None]
         muscles = self._per_joint(parts.pressure, n)
@@ -184,10 +191,10 @@ class VineTwin(HardTwin):
         quats = np.concatenate([np.cos(half), flat, flat, np.sin(half)], axis=2).reshape(len(state), -1)
         return np.concatenate([angle, out, rate, parts.growth[:, None], muscles, places, quats], axis=1)
 
-    def _from_mujoco(self, state: Array, inner: Array, n: int) -> Array:
+    def _from_mujoco(self, state: Array, inner: Array, constants: Array, n: int) -> Array:
         after = state.copy()
         parts = self.model.split(after)
-        parts.theta[:, :n] = self._built.base[2] + np.cumsum(inner[:, :n], axis=1)
+        parts.theta[:, :n] = self._heading(constants) + np.cumsum(inner[:, :n], axis=1)
         parts.omega[:, :n] = np.cumsum(inner[:, n + 1 : 2 * n + 1], axis=1)
         parts.theta[:, n:], parts.omega[:, n:] = parts.theta[:, n - 1 : n], parts.omega[:, n - 1 : n]
         parts.length[:] = np.clip(inner[:, n] + n * self.model.link_length, self.model.link_length, self.model.max_length)
@@ -203,32 +210,37 @@ class VineTwin(HardTwin):
 
     def _commands(self, control: Array, n: int) -> Array:
         control = np.clip(control, *self.control_bounds)
-        return np.concatenate([control[:, :1], self._per_joint(control[:, 1:], n)], axis=1)
+        muscles = control[:, 1 : 1 + 2 * self.model.num_sections]
+        return np.concatenate([control[:, :1], self._per_joint(muscles, n)], axis=1)
 
-    def _of_length(self, state: Array, constants: Array, n: int) -> Array:
-        """Length [m], and force of growth max(0, A (P - P_y) - q L exp(mu_c sum |dtheta|)) [N], (B, 2)."""
+    def _of_row(self, state: Array, constants: Array, n: int, load: Array | None = None) -> Array:
+        """Length [m], force of growth max(0, A (P - P_y) - q L exp(mu_c sum |dtheta|)) [N], and load [kg], (B, 3)."""
         parts = self.model.split(state)
-        bends = np.abs(np.diff(parts.theta[:, :n], axis=1, prepend=self._built.base[2])).sum(axis=1)
+        bends = np.abs(np.diff(parts.theta[:, :n], axis=1, prepend=self._heading(constants))).sum(axis=1)
         area = np.pi * self.model.radius**2
         head = area * np.maximum(0.0, constants[:, _P["pressure"]] - constants[:, _P["yield_pressure"]])
         tail = constants[:, _P["tail_drag"]] * parts.length * np.exp(constants[:, _P["tail_friction"]] * bends)
-        return np.stack([parts.length, np.maximum(0.0, head - tail)], axis=1)
+        load = np.zeros(len(state)) if load is None else load
+        return np.stack([parts.length, np.maximum(0.0, head - tail), load], axis=1)
 
     def _write_constants(self, mj: mujoco.MjModel, row: Array, n: int) -> None:
-        c = dict(zip(VineTwinParameters.names(), row[:-2].tolist(), strict=True))
-        length, force = row[-2:].tolist()
+        c = dict(zip(VineTwinParameters.names(), row[:-3].tolist(), strict=True))
+        length, force, load = row[-3:].tolist()
         link, out = self.model.link_length, length - n * self.model.link_length
-        mj.opt.gravity[:] = (0.0, -c["gravity"], 0.0)
+        tilt, half = c["gravity_angle"], 0.5 * (self._built.base[2] + c["base_turn"])
+        mj.opt.gravity[:] = (c["gravity"] * np.sin(tilt), -c["gravity"] * np.cos(tilt), 0.0)
+        mj.body_quat[mj.nbody - n - 1] = (np.cos(half), 0.0, 0.0, np.sin(half))
         mj.geom_friction[:, 0] = c["friction"]
         mj.geom_solref[:] = (c["contact_timeconst"], c["contact_dampratio"])
         self._write_masses(mj, c["linear_density"], n, out)
+        bear(mj, c["tip_mass"] + load, c["tip_offset"])
         mj.opt.viscosity = viscosity(mj, c["drag"] * link)
         mj.dof_armature[n] = 2 * c["linear_density"] * length
         mj.jnt_range[n] = (out, self.model.max_length - (n - 1) * link)
         mj.actuator_forcerange[0] = (-REEL, force)
         spacing = np.full(n, link)
         spacing[n - 1] += 0.5 * out
-        spacing[0] -= 0.5 * link
+        spacing[0] += c["clamp_length"] - 0.5 * link
         self._write_bending(mj, c, spacing)
         harden(self, mj, n)
 

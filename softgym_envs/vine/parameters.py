@@ -38,6 +38,17 @@ class VineBody(Parameters):
     )
     steering_lag: float = param(0.2, unit="s", bounds=(1e-3, 10.0), scale="log", source="time to fill a muscle")
     gravity: float = param(0.0, unit="m/s^2", bounds=(0.0, 30.0), source="along -y; 0 for a robot on a table")
+    gravity_angle: float = param(0.0, unit="rad", bounds=(-3.2, 3.2), source="of gravity from -y, to the left: a tilted frame")
+    base_turn: float = param(0.0, unit="rad", bounds=(-0.5, 0.5), source="heading of the clamp, less the drawing's")
+    clamp_length: float = param(0.0, unit="m", bounds=(0.0, 1.0), source="of body that bends inside of a clamp that gives way")
+    tip_mass: float = param(0.0, unit="kg", bounds=(0.0, 10.0), source="a cap or camera at the tip, a point")
+    tip_offset: float = param(0.0, unit="m", bounds=(-0.5, 0.5), source="of tip_mass and of a load, ahead of the tip")
+    relaxation: float = param(0.0, unit="-", bounds=(0.0, 5.0), source="stiffness that relaxes, over the one that lasts")
+    relaxation_time: float = param(
+        0.03, unit="s", bounds=(1e-3, 10.0), scale="log", source="rubber: near its loss factor's peak"
+    )
+    creep: float = param(0.0, unit="-", bounds=(0.0, 5.0), source="as relaxation, slowly")
+    creep_time: float = param(0.5, unit="s", bounds=(1e-2, 1e3), scale="log", source="as relaxation_time")
 
 
 @dataclass(frozen=True)

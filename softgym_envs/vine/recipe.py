@@ -62,10 +62,10 @@ def pressures(truth: Any, rng: np.random.Generator, *, steps: int, parameters: P
 
 
 def measurement(simulator: Any, names: tuple[str, ...]) -> Measurement | None:
-    """Columns "point0.x", "point0.y", ... [m]; None if there are none."""
+    """Columns "point0.x", "point0.y", ... or else "marker0.x", "marker0.y", ... [m]; None if there are none."""
     model, picks = simulator.model, _picks(names)
     if not picks:
-        return None
+        return _markers_seen(model, names)
     share = np.array([k for _, k, _ in picks]) / max(k for _, k, _ in picks)
     axes = np.array([axis for *_, axis in picks])
 
@@ -76,14 +76,30 @@ def measurement(simulator: Any, names: tuple[str, ...]) -> Measurement | None:
     return Measurement(tuple(name for name, *_ in picks), measure)
 
 
+def _markers_seen(model: VineModel, names: tuple[str, ...]) -> Measurement | None:
+    """Columns of markers that the robot has; None if there are none."""
+    picks = [pick for pick in _picks(names, "marker") if pick[1] < model.num_markers]
+    places, axes = [k for _, k, _ in picks], [axis for *_, axis in picks]
+    return (
+        Measurement(tuple(pick[0] for pick in picks), lambda states: model.marker_places(states)[..., places, axes])
+        if picks
+        else None
+    )
+
+
 def markers(simulator: Any) -> tuple[str, ...]:
     """Points at equal distances from base to tip."""
     return tuple(f"point{k}.{axis}" for k in range(MARKERS) for axis in "xy")
 
 
 def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory], Array] | None:
-    """Recording -> initial state (nx,) from its first rows: headings and rates by least squares; None for few points."""
+    """Recording -> initial state (nx,) from its first rows; None for few points.
+
+    Of points headings and rates by least squares; of markers a straight robot at rest, to which they are fixed where they are.
+    """
     model, picks = simulator.model, _picks(names)
+    if model.num_markers and not picks:
+        return lambda trajectory: _held_state(model, trajectory)
     if len({k for _, k, _ in picks}) < 4:
         return None
 
@@ -92,6 +108,19 @@ def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory]
         return _state_of(model, trajectory.times[:rows] - trajectory.times[0], _points(picks, trajectory, rows))
 
     return guess
+
+
+def _held_state(model: VineModel, trajectory: Trajectory) -> Array:
+    """Straight along the drawing's base, markers where the first row that saw them all has them; at the tip where none does."""
+    state = model.straight_state()
+    (x, y, angle), fixed = model.tip(state), model.split(state).markers
+    picks = [pick for pick in _picks(trajectory.names, "marker") if pick[1] < model.num_markers]
+    rows = trajectory.select(tuple(name for name, *_ in picks)).values
+    seen = np.isfinite(rows).all(axis=1)
+    for (_, k, axis), value in zip(picks, rows[int(np.argmax(seen))] if seen.any() else (), strict=False):
+        fixed[k, axis] = value - (x, y)[axis]
+    fixed[...] = fixed @ np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    return state
 
 
 def program(simulator: Any, names: tuple[str, ...]) -> Program:
@@ -121,9 +150,11 @@ def program(simulator: Any, names: tuple[str, ...]) -> Program:
 def infer_controls(simulator: Any, trajectory: Trajectory) -> Trajectory:
     """Growth speed from the length of the line of points, smoothed over `WINDOW` frames; muscles empty.
 
-    A length that changes by less than `STEADY` does not grow.
+    A length that changes by less than `STEADY` does not grow; nor does a robot that is seen by markers at its tip.
     """
     model, picks = simulator.model, _picks(trajectory.names)
+    if model.num_markers and not picks:
+        return _not_growing(model, trajectory)
     if trajectory.control_names or not picks:
         return trajectory
     lengths = _lengths(_points(picks, trajectory, len(trajectory.times)))
@@ -135,6 +166,14 @@ def infer_controls(simulator: Any, trajectory: Trajectory) -> Trajectory:
         controls[:, 0] = np.clip(speed, 0.0, model.max_growth)
     units = ("m/s", *["Pa"] * (model.nu - 1))
     return trajectory.with_controls(controls, model.control_names, units)
+
+
+def _not_growing(model: VineModel, trajectory: Trajectory) -> Trajectory:
+    """The recording with controls of 0 where it has none."""
+    given = dict(zip(trajectory.control_names, trajectory.controls.T, strict=True))
+    none = np.zeros(trajectory.num_steps)
+    controls = np.stack([given.get(name, none) for name in model.control_names], axis=1)
+    return trajectory.with_controls(controls, model.control_names, model.control_units)
 
 
 def _points(picks: list[tuple[str, int, int]], trajectory: Trajectory, rows: int) -> Array:
@@ -163,9 +202,9 @@ def along_body(model: VineModel, states: Array, share: Array) -> Array:
     return model.points_along(states, stations)
 
 
-def _picks(names: tuple[str, ...]) -> list[tuple[str, int, int]]:
-    """Name, number of the point and axis of every column that is one."""
-    found = [(name, re.fullmatch(r"point(\d+)\.([xy])", name)) for name in names]
+def _picks(names: tuple[str, ...], what: str = "point") -> list[tuple[str, int, int]]:
+    """Name, number and axis of every column that is of a point (or marker)."""
+    found = [(name, re.fullmatch(rf"{what}(\d+)\.([xy])", name)) for name in names]
     return [(name, int(match[1]), "xy".index(match[2])) for name, match in found if match]
 
 

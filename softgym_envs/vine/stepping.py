@@ -17,7 +17,9 @@ the step. A tube whose own damping is larger than 0.6 h K oscillates and dies aw
 which a contact moves so far that its straight-line gap would be wrong by more than a few hundredths of a mm are halved.
 
 Constants are those of the tube, not of its links: refining the links converges. With n links of mass rho l_i (thin tubes):
-k_i = EI / h_i, h_i the distance between the middles of the links that meet there (half a link at the clamped base).
+k_i = EI / h_i, h_i the distance between the middles of the links that meet there (half a link, and clamp_length, at the base).
+A `viscoelastic` body has beside every k_i two springs with dashpots, of k_i relaxation and k_i creep (generalised Maxwell);
+their force is that at the start of the step, and K the sum of all. At the tip hangs a point mass: tip_mass and the load.
 
 Sources: framework of velocities and impulses [Jitosho2021] (arXiv 2011.01917) II; eversion force [Blumenschein2017]; bending
 of an inflated beam [Comer1963]. Legend: B batch, N links, K sections, M obstacles, C contacts.
@@ -26,6 +28,8 @@ of an inflated beam [Comer1963]. Legend: B batch, N links, K sections, M obstacl
 # mypy: disable-error-code="valid-type"
 # ruff: noqa: UP018, RUF046
 from __future__ import annotations
+
+from math import factorial
 
 import warp as wp
 
@@ -61,6 +65,7 @@ _overlap = wp.constant(wp.float64(-OVERLAP))
 _limit = wp.constant(wp.float64(SPEED_LIMIT))
 _implicit = wp.constant(wp.float64(IMPLICIT))
 _least_share = wp.constant(wp.float64(1.0 / 64.0))
+_c2, _c3, _c4, _c5, _c6, _c7, _c8, _c9 = (wp.constant(wp.float64(1.0 / factorial(n))) for n in range(2, 10))
 
 
 @wp.func
@@ -73,13 +78,34 @@ def count_links(length: wp.float64, size: Size):
 
 
 @wp.func
+def turned(t: wp.vec2d, angle: wp.float64):
+    """A vector turned by an angle; by Taylor series where that is small."""
+    y = angle * angle
+    c = _one
+    s = angle + _zero
+    if y < wp.float64(2.5e-3):  # the first term left out is below 1e-20
+        c = _one - y * (_c2 - y * (_c4 - y * (_c6 - y * _c8)))
+        s = angle * (_one - y * (_c3 - y * (_c5 - y * (_c7 - y * _c9))))
+    else:
+        c = wp.cos(angle)
+        s = wp.sin(angle)
+    return wp.vec2d(c * t[0] - s * t[1], s * t[0] + c * t[1])
+
+
+@wp.func
 def read_links(
-    row: int, num: int, lag: wp.float64, size: Size, state: wp.array2d(dtype=wp.float64), links: wp.array2d(dtype=Link)
+    row: int,
+    num: int,
+    lag: wp.float64,
+    size: Size,
+    body: Body,
+    state: wp.array2d(dtype=wp.float64),
+    links: wp.array2d(dtype=Link),
 ):
     """Places of the links; V of each centre of mass with the directions of one `lag` [s] earlier. -> sum of |bends| [rad]."""
     p = size.base
     e = wp.vec2d(_zero, _zero)
-    before = size.heading
+    before = size.heading + body.turn
     bends = wp.float64(0.0)
     for i in range(num):
         theta = state[row, i]
@@ -91,9 +117,11 @@ def read_links(
         link.p = p
         link.t = wp.vec2d(wp.cos(theta), wp.sin(theta))
         link.length = length
-        earlier = theta - lag * omega
-        arm = (length * omega) * wp.vec2d(-wp.sin(earlier), wp.cos(earlier))
+        earlier = turned(link.t, -lag * omega)
+        across = wp.vec2d(-earlier[1], earlier[0])
+        arm = (length * omega) * across
         link.v = e + _half * arm
+        link.u = e + (length + body.tip_offset) * omega * across
         links[row, i] = link
         p = p + length * link.t
         e = e + arm
@@ -103,9 +131,41 @@ def read_links(
 
 
 @wp.func
+def spacing_of(i: int, length: wp.float64, size: Size, body: Body):
+    """Length of body that the joint at the near end of link i stands for [m]."""
+    if i == 0:
+        return _half * length + body.clamp
+    return _half * (length + size.link)
+
+
+@wp.func
+def bear(s: Stage, link: Link, h: wp.float64, body: Body):
+    """The stage of the tip link with a point mass ahead of its end."""
+    normal = wp.vec2d(-link.t[1], link.t[0])
+    arm = link.length + body.tip_offset
+    momentum = body.tip_mass * (link.u + h * body.gravity)
+    s.m = s.m + body.tip_mass
+    s.g = s.g + (arm * body.tip_mass) * normal
+    s.inertia = s.inertia + body.tip_mass * arm * arm
+    s.le = s.le - momentum
+    s.lw = s.lw - arm * wp.dot(normal, momentum)
+    return s
+
+
+@wp.func
+def remembered(row: int, i: int, bend: wp.float64, size: Size, body: Body, state: wp.array2d(dtype=wp.float64)):
+    """Bend of joint i that its springs with dashpots still feel, times their shares of EI [rad]."""
+    if size.memory < 0:
+        return _zero
+    x = size.memory + 2 * i
+    return body.share[0] * (bend - state[row, x]) + body.share[1] * (bend - state[row, x + 1])
+
+
+@wp.func
 def stage_of(
     row: int,
     i: int,
+    num: int,
     h: wp.float64,
     size: Size,
     body: Body,
@@ -115,17 +175,15 @@ def stage_of(
     """Cost and transition of link i; see `chain.Stage` and the module docstring."""
     link = links[row, i]
     theta = state[row, i]
-    before = size.heading
-    spacing = link.length
+    before = size.heading + body.turn
     if i > 0:
         before = state[row, i - 1]
-        spacing = link.length + size.link
-    spacing = _half * spacing
+    spacing = spacing_of(i, link.length, size, body)
     m = body.rho * link.length
     heavy = m + h * body.drag * link.length
     normal = wp.vec2d(-link.t[1], link.t[0])
     spin = link.length * link.length * _twelfth + _half * size.radius * size.radius
-    momentum = m * link.v - wp.vec2d(_zero, h * m * body.gravity)
+    momentum = m * (link.v + h * body.gravity)
     s = Stage()
     s.m = heavy
     s.g = (_half * link.length * heavy) * normal
@@ -140,9 +198,14 @@ def stage_of(
         pressures = 2 * size.links + 2 + 2 * (i * size.sections // size.links)
         left = state[row, pressures]
         right = state[row, pressures + 1]
-    s.turn = h * (bending_moment(curvature, body, size.wrinkling) - muscle_moment(curvature, left, right, body))
+    lasting = bending_moment(curvature, body, size.wrinkling) - muscle_moment(curvature, left, right, body)
+    s.turn = h * (lasting + body.ei * remembered(row, i, theta - before, size, body, state) / spacing)
     slope = body.ei + body.gain * (left + right) / body.full
+    if size.memory >= 0:
+        slope += body.ei * (body.share[0] + body.share[1])
     s.stiff = h * wp.max(body.damp, _implicit * h * slope) / spacing
+    if i == num - 1:
+        s = bear(s, link, h, body)
     return s
 
 
@@ -160,7 +223,7 @@ def sweep_back(
     value = Value()
     for back in range(num):
         i = num - 1 - back
-        stage = stage_of(row, i, h, size, body, state, work.links)
+        stage = stage_of(row, i, num, h, size, body, state, work.links)
         gain = feedback(value, stage)
         work.gains[row, i] = gain
         value = backward(value, stage, gain)
@@ -180,16 +243,44 @@ def sweep_forward(row: int, num: int, gains: wp.array2d(dtype=Gain), motions: wp
 
 
 @wp.func
+def get_used(
+    row: int,
+    num: int,
+    h: wp.float64,
+    size: Size,
+    body: Body,
+    motions: wp.array2d(dtype=Motion),
+    state: wp.array2d(dtype=wp.float64),
+):
+    """Dashpots z, 0 beyond the tip; b - z = (b - z) e^{-h / t} + t / h (1 - e^{-h / t}) db for a bend b that grows evenly."""
+    before = size.heading + body.turn
+    for i in range(size.links):
+        for k in range(2):
+            x = size.memory + 2 * i + k
+            used = _zero
+            if i < num:
+                rate = motions[row, i + 1].w - motions[row, i].w
+                decay = wp.exp(-h / body.time[k])
+                bend = state[row, i] - before
+                used = bend + h * rate - (bend - state[row, x]) * decay - body.time[k] * (_one - decay) * rate
+            state[row, x] = used
+        before = state[row, i]
+
+
+@wp.func
 def move(
     row: int,
     num: int,
     h: wp.float64,
     growth: wp.float64,
     size: Size,
+    body: Body,
     motions: wp.array2d(dtype=Motion),
     state: wp.array2d(dtype=wp.float64),
 ):
-    """theta += h w, L += h g; links beyond the tip copy the tip link."""
+    """theta += h w, L += h g, memories follow; links beyond the tip copy the tip link."""
+    if size.memory >= 0:
+        get_used(row, num, h, size, body, motions, state)
     for i in range(num):
         w = motions[row, i + 1].w
         state[row, size.links + i] = w
@@ -206,6 +297,9 @@ def copy_motion(source: int, target: int, size: Size, state: wp.array2d(dtype=wp
     """Angles, rates, length and growth of one row of `state` into another."""
     for x in range(2 * size.links + 2):
         state[target, x] = state[source, x]
+    if size.memory >= 0:
+        for x in range(size.memory, size.memory + 2 * size.links):
+            state[target, x] = state[source, x]
 
 
 @wp.func
@@ -261,7 +355,7 @@ def solve_velocities(
     size = world.size
     length = state[row, 2 * size.links]
     num = count_links(length, size)
-    bends = read_links(row, num, lag, size, state, work.links)
+    bends = read_links(row, num, lag, size, body, state, work.links)
     sweep_back(row, num, h, size, body, state, work)
     fastest = sweep_forward(row, num, work.gains, work.motions)
     growth = state[row, 2 * size.links + 1]
@@ -279,10 +373,10 @@ def solve_velocities(
 
 
 @wp.func
-def overlaps(row: int, lag: wp.float64, world: World, state: wp.array2d(dtype=wp.float64), work: Workspace):
+def overlaps(row: int, lag: wp.float64, body: Body, world: World, state: wp.array2d(dtype=wp.float64), work: Workspace):
     """Whether the robot now overlaps an obstacle by more than `OVERLAP`."""
     num = count_links(state[row, 2 * world.size.links], world.size)
-    read_links(row, num, lag, world.size, state, work.links)
+    read_links(row, num, lag, world.size, body, state, work.links)
     return find_contacts(row, num, _overlap, world, work) > 0
 
 
@@ -302,11 +396,13 @@ def step_row(
         growth, fastest, count = solve_velocities(row, h, lag, asked, body, world, state, work)
         if count < 0:
             good = 0
-        copy_motion(row, spare, size, state)
-        move(row, num, h, growth, size, work.motions, state)
+        may_overlap = h * (fastest + growth) > _safe_move and share > _least_share and count != 0
+        if may_overlap:
+            copy_motion(row, spare, size, state)
+        move(row, num, h, growth, size, body, work.motions, state)
         redo = bool(False)
-        if h * (fastest + growth) > _safe_move and share > _least_share and world.shapes.shape[0] > 0:
-            redo = overlaps(row, lag, world, state, work)
+        if may_overlap:
+            redo = overlaps(row, lag, body, world, state, work)
         if redo:
             copy_motion(spare, row, size, state)
             share = _half * share
@@ -350,7 +446,10 @@ def rollout_kernel(
     for x in range(size.links, 2 * size.links + 2):
         if not (wp.abs(state[b, x]) < _limit):
             status[b] = 1
+    own_mass = body.tip_mass + _zero
     for t in range(horizon):
+        if size.max_load > _zero:
+            body.tip_mass = own_mass + wp.clamp(controls[b, t, 1 + 2 * size.sections], _zero, size.max_load)
         for _s in range(substeps):
             if status[b] == 0:
                 fill_muscles(b, t, constants[b, LAG], size, controls, state)

@@ -55,10 +55,11 @@ def complementarity_form(simulator: VineSimulator) -> ComplementarityForm:
     """
     model = simulator.model
     others = sum(not isinstance(obstacle.shape, Wall) for obstacle in model.obstacles)
-    if model.num_sections or others or simulator.bending != "linear":
+    if model.num_sections or others or simulator.bending != "linear" or model.viscoelastic or model.bears:
         raise OptionError(
-            "the symbolic step is of a robot without muscles, with linear bending, free or among walls: it has "
-            f"{model.num_sections} sections, {others} obstacles that are no walls, bending {simulator.bending!r}"
+            "the symbolic step is of a robot without muscles and load, with linear bending, free or among walls: it has "
+            f"{model.num_sections} sections, {others} obstacles that are no walls, bending {simulator.bending!r}, "
+            f"viscoelastic {model.viscoelastic}, max_load {model.max_load}"
         )
     names = VineParameters.names()
     x, u, p = ca.SX.sym("x", model.layout.nx), ca.SX.sym("u", model.nu), ca.SX.sym("p", len(names))
@@ -191,7 +192,9 @@ def _equations(step: _Step, u: ca.SX, y: ca.SX) -> ca.SX:
 def _objective(step: _Step) -> ca.SX:
     """See the module docstring."""
     model, x, h, body = step.model, step.x, step.h, step.body
-    total, earlier, velocity, rate, heading = ca.SX(0), ca.SX.zeros(2), ca.SX.zeros(2), ca.SX(0), ca.SX(model.base[2])
+    total, earlier, velocity, rate, heading = ca.SX(0), ca.SX.zeros(2), ca.SX.zeros(2), ca.SX(0), _heading(step)
+    angle, ahead = body["gravity_angle"], body["tip_offset"]
+    fall = h * body["gravity"] * ca.vertcat(ca.sin(angle), -ca.cos(angle))
     for i, link in enumerate(step.links):
         mass = body["linear_density"] * link.length
         heavy = mass + h * body["drag"] * link.length
@@ -199,10 +202,12 @@ def _objective(step: _Step) -> ca.SX:
         theta, before = x[i], x[model.num_links + i]
         old_arm = link.length * before * _turned(_direction(theta - h * before))
         middle, old = 0.5 * (velocity + link.velocity), earlier + 0.5 * old_arm
-        weight = ca.vertcat(0.0, h * mass * body["gravity"])
-        total += 0.5 * heavy * ca.dot(middle, middle) - ca.dot(mass * old - weight, middle)
+        total += 0.5 * heavy * ca.dot(middle, middle) - mass * ca.dot(old + fall, middle)
+        load = link.velocity + ahead * link.rate * _turned(link.direction)
+        old_load = earlier + old_arm * (1.0 + ahead / ca.fmax(link.length, 1e-9))
+        total += link.tip * body["tip_mass"] * (0.5 * ca.dot(load, load) - ca.dot(old_load + fall, load))
         total += 0.5 * heavy * spin * link.rate**2 - mass * spin * before * link.rate
-        spacing = 0.5 * (link.length + (model.link_length if i else 0.0))
+        spacing = 0.5 * link.length + (0.5 * model.link_length if i else body["clamp_length"])
         bend, bending = theta - heading, link.rate - rate
         joint = h * body["bending_stiffness"] * bend / spacing * bending + 0.5 * h * step.damper / spacing * bending**2
         total += link.here * joint
@@ -212,12 +217,17 @@ def _objective(step: _Step) -> ca.SX:
     return total
 
 
+def _heading(step: _Step) -> ca.SX:
+    """Of the clamp [rad]."""
+    return step.model.base[2] + step.body["base_turn"]
+
+
 def _growth(step: _Step, growth: ca.SX) -> ca.SX:
     """Residual of the growth speed's equation [N s]."""
     model, x, body = step.model, step.x, step.body
     length, before = x[2 * model.num_links], x[2 * model.num_links + 1]
     head = ca.pi * model.radius**2 * ca.fmax(0.0, body["pressure"] - body["yield_pressure"])
-    headings = [ca.SX(model.base[2]), *ca.vertsplit(x[: model.num_links])]
+    headings = [_heading(step), *ca.vertsplit(x[: model.num_links])]
     bends = sum(link.here * ca.fabs(b - a) for link, a, b in zip(step.links, headings[:-1], headings[1:], strict=True))
     force = ca.fmax(0.0, head - body["tail_drag"] * length * ca.exp(body["tail_friction"] * bends))
     pushed = sum(slip.link.here * slip.gamma * slip.normal for slip in step.slips)

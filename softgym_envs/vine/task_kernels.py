@@ -9,7 +9,7 @@ from __future__ import annotations
 import warp as wp
 
 from ..core.numba_engine import kernel
-from .geometry import CIRCLE, WALL, Shape
+from .geometry import CIRCLE, WALL, Place, Shape, clearance
 from .memory import Size
 from .stepping import count_links
 
@@ -25,6 +25,12 @@ RANGES = wp.constant(len(CONTEXT_NAMES))
 _zero = wp.constant(wp.float64(0.0))
 _one = wp.constant(wp.float64(1.0))
 _tiny = wp.constant(wp.float64(1e-12))
+
+
+@wp.func
+def turned_back(v: wp.vec2d, n: wp.vec2d):
+    """A vector in a frame whose x axis is n."""
+    return wp.vec2d(n[0] * v[0] + n[1] * v[1], n[0] * v[1] - n[1] * v[0])
 
 
 @wp.func
@@ -71,35 +77,41 @@ def ray_hit(p: wp.vec2d, d: wp.vec2d, shape: Shape, local: wp.array2d(dtype=wp.f
 
 
 @wp.func
-def range_reading(
+def read_ranges(
     b: int,
     p: wp.vec2d,
-    d: wp.vec2d,
+    t: wp.vec2d,
     limit: wp.float64,
     size: Size,
     shapes: wp.array(dtype=Shape),
     local: wp.array2d(dtype=wp.float64),
+    rays: wp.array2d(dtype=wp.float64),
     state: wp.array2d(dtype=wp.float64),
+    after: wp.array2d(dtype=wp.float64),
 ):
-    """Distance from p to the nearest obstacle in direction d, at most `limit` [m]."""
-    nearest = limit + _zero
+    """Distances from p to the nearest obstacle along the rays, at most `limit` [m], into the context; t: the tip's heading."""
+    for k in range(rays.shape[0]):
+        after[b, RANGES + k] = limit
     poses = 2 * size.links + 2 + 2 * size.sections
     for m in range(shapes.shape[0]):
+        shape = shapes[m]
         angle = state[b, poses + 3 * m + 2]
-        c = wp.cos(angle)
-        s = wp.sin(angle)
-        x = p[0] - state[b, poses + 3 * m]
-        y = p[1] - state[b, poses + 3 * m + 1]
-        q = wp.vec2d(c * x + s * y, c * y - s * x)
-        nearest = ray_hit(q, wp.vec2d(c * d[0] + s * d[1], c * d[1] - s * d[0]), shapes[m], local, nearest)
-    return nearest
+        place = Place()
+        place.p = wp.vec2d(state[b, poses + 3 * m], state[b, poses + 3 * m + 1])
+        place.n = wp.vec2d(wp.cos(angle), wp.sin(angle))
+        if clearance(p, shape, place) < limit:
+            q = turned_back(p - place.p, place.n)
+            ahead = turned_back(t, place.n)
+            for k in range(rays.shape[0]):
+                d = wp.vec2d(rays[k, 0] * ahead[0] - rays[k, 1] * ahead[1], rays[k, 1] * ahead[0] + rays[k, 0] * ahead[1])
+                after[b, RANGES + k] = ray_hit(q, d, shape, local, after[b, RANGES + k])
 
 
 def track_kernel(
     size: Size,
     shapes: wp.array(dtype=Shape),
     local: wp.array2d(dtype=wp.float64),
-    rays: wp.array(dtype=wp.float64),
+    rays: wp.array2d(dtype=wp.float64),
     limit: wp.float64,
     tolerance: wp.float64,
     slow: wp.float64,
@@ -107,7 +119,7 @@ def track_kernel(
     before: wp.array2d(dtype=wp.float64),
     after: wp.array2d(dtype=wp.float64),
 ):
-    """Context of a state: tip, goal, ranges. rays (R,): directions of the range readings from the tip's heading [rad].
+    """Context of a state: tip, goal, ranges. rays (R, 2): cosine and sine of the range readings' angles from the tip's heading.
 
     The goal is reached within `tolerance` [m] at a speed of at most `slow` [m/s].
     """
@@ -143,11 +155,7 @@ def track_kernel(
     after[b, ASIDE] = way[1] * t[0] - way[0] * t[1]
     if distance <= tolerance and wp.length(v) <= slow:
         after[b, REACHED] = _one
-    for k in range(rays.shape[0]):
-        c = wp.cos(rays[k])
-        s = wp.sin(rays[k])
-        d = wp.vec2d(c * t[0] - s * t[1], s * t[0] + c * t[1])
-        after[b, RANGES + k] = range_reading(b, p, d, limit, size, shapes, local, state)
+    read_ranges(b, p, t, limit, size, shapes, local, rays, state, after)
 
 
 TRACK = wp.kernel(track_kernel, enable_backward=False)
@@ -184,3 +192,11 @@ def reward_terms(action, before, after, bonus, weight, found):  # type: ignore[n
         for k in range(action.shape[1]):
             total += action[b, k] * action[b, k]
         found[2, b] = weight * total
+
+
+@kernel
+def drive(action, columns, scale, control):  # type: ignore[no-untyped-def]
+    """Control u = max(0, scale_u a), a = action[columns_u], (B, nu)."""
+    for b in range(len(action)):
+        for u in range(len(columns)):
+            control[b, u] = max(0.0, scale[u] * action[b, columns[u]])

@@ -43,6 +43,7 @@ from .task_kernels import (
     TIP_X,
     TIP_Y,
     TRACK,
+    drive,
     reward_terms,
 )
 
@@ -219,10 +220,9 @@ class ReachGoal:
 
     def scale_action(self, action: Array) -> Array:
         """Speed max_growth max(0, a); pressures max_steering max(0, a) and max_steering max(0, -a)."""
-        columns, scale = self._actuators
-        control = action.take(columns, axis=1)
-        control *= scale
-        return np.maximum(control, 0.0, out=control)
+        control = np.empty((len(action), self.model.nu))
+        drive(action, *self._actuators, control)
+        return control
 
     @cached_property
     def _actuators(self) -> tuple[NDArray[np.intp], Array]:
@@ -234,7 +234,8 @@ class ReachGoal:
     @cached_property
     def _track(self) -> RowKernel:
         around = shape_arrays(self.model.obstacles, "cpu")
-        structure = (make_size(self.model, 1.0, 0), *around, np.array(RAYS[: self.num_rays]), RANGE, self.tolerance, SLOW)
+        rays = np.stack([np.cos(RAYS), np.sin(RAYS)], axis=1)[: self.num_rays]
+        structure = (make_size(self.model, 1.0, 0), *around, rays, RANGE, self.tolerance, SLOW)
         width = len(self.context_names)
         return RowKernel(TRACK, structure, (self.model.layout.nx, width), width)
 

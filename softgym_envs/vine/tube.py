@@ -18,6 +18,9 @@ EI, BEND_DAMP, DENSITY, DRAG, PRESSURE = (
 )
 YIELD, TAIL_DRAG, TAIL_FRICTION, FRICTION = (_C[name] for name in ("yield_pressure", "tail_drag", "tail_friction", "friction"))
 GAIN, FULL, GRAVITY = (_C[name] for name in ("steering_gain", "steering_curvature", "gravity"))
+GRAVITY_ANGLE, TURN, CLAMP = (_C[name] for name in ("gravity_angle", "base_turn", "clamp_length"))
+TIP_MASS, TIP_OFFSET = (_C[name] for name in ("tip_mass", "tip_offset"))
+RELAX, RELAX_TIME, CREEP, CREEP_TIME = (_C[name] for name in ("relaxation", "relaxation_time", "creep", "creep_time"))
 
 _zero = wp.constant(wp.float64(0.0))
 _half = wp.constant(wp.float64(0.5))
@@ -43,7 +46,16 @@ class Body:
     mu: wp.float64
     gain: wp.float64
     full: wp.float64
-    gravity: wp.float64
+    gravity: wp.vec2d
+    turn: wp.float64
+    clamp: wp.float64
+    tip_mass: wp.float64
+    """With the load [kg]."""
+    tip_offset: wp.float64
+    share: wp.vec2d
+    """Stiffness of the fast and of the slow memory, over EI; 0 where the body has none."""
+    time: wp.vec2d
+    """Their time constants [s]."""
 
 
 @wp.func
@@ -61,7 +73,14 @@ def read_body(constants: wp.array2d(dtype=wp.float64), b: int, radius: wp.float6
     body.mu = constants[b, FRICTION]
     body.gain = constants[b, GAIN]
     body.full = constants[b, FULL]
-    body.gravity = constants[b, GRAVITY]
+    angle = constants[b, GRAVITY_ANGLE]
+    body.gravity = constants[b, GRAVITY] * wp.vec2d(wp.sin(angle), -wp.cos(angle))
+    body.turn = constants[b, TURN]
+    body.clamp = constants[b, CLAMP]
+    body.tip_mass = constants[b, TIP_MASS]
+    body.tip_offset = constants[b, TIP_OFFSET]
+    body.share = wp.vec2d(constants[b, RELAX], constants[b, CREEP])
+    body.time = wp.vec2d(constants[b, RELAX_TIME], constants[b, CREEP_TIME])
     return body
 
 
