@@ -31,7 +31,7 @@ class Args:
     """Record a robot's experiments."""
 
     room: Annotated[str, tyro.conf.Positional]
-    """Which robot: a room's name , or "package.module:ROOM" of your own."""
+    """Which robot: a room's name, or "package.module:ROOM" of your own."""
     model: str | None = None
     """Structure: a name of the room's, or a TOML file; none: the room's first."""
     backend: str = "native"

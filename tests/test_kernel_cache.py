@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from softgym_envs.core import kernel_cache
+from softgym_envs.core import kernel_cache, warp_engine
 from softgym_envs.core.errors import StorageError
 from softgym_envs.core.kernel_cache import load_whole
 from softgym_envs.core.numba_engine import kernel
+from softgym_envs.tensegrity.dynamics import TensegritySimulator
 
 CODE = bytes(range(256)) * 8
 
@@ -32,6 +33,23 @@ class Warp:
         if len(found) != len(CODE):
             raise RuntimeError("cannot load")
         return found
+
+
+@pytest.mark.parametrize(("recorded", "words"), [(0, "compiling a simulator, some 10 s"), (1, "compiling the gradients")])
+def test_a_kernel_is_announced_when_it_is_to_be_compiled(tmp_path, monkeypatch, capsys, recorded, words):
+    """Forward kernels as well as gradients, until they are cached."""
+    engine = TensegritySimulator().engine
+    kernel = engine.program.recorded if recorded else engine.program.forward
+    monkeypatch.setattr(warp_engine, "_Buffers", lambda *_: None)
+    monkeypatch.setattr(warp_engine, "believe_warp", lambda _: None)
+    monkeypatch.setattr(warp_engine.wp.config, "kernel_cache_dir", str(tmp_path))
+    warp_engine._Borrowed(engine, 1, 1, 1, recorded)._new()
+    assert words in capsys.readouterr().err
+    folder = tmp_path / f"wp_{kernel.module.name}_0123456"
+    folder.mkdir()
+    (folder / "m.meta").write_text("")
+    warp_engine._Borrowed(engine, 1, 1, 1, recorded)._new()
+    assert capsys.readouterr().err == ""
 
 
 @pytest.fixture
@@ -93,6 +111,7 @@ def test_damaged_files_of_numba_are_compiled_anew(tmp_path, monkeypatch, ending)
 CALLER = """
 import sys
 from softgym_envs.core.numba_engine import kernel
+from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from called import scale
 
 @kernel

@@ -116,10 +116,10 @@ def _compile(function: Callable[..., None], backward: bool, options: tuple[tuple
     return wp.kernel(function, enable_backward=backward, module="unique", module_options=dict(options))
 
 
-def _announce(kernel: Any) -> None:
+def _announce(kernel: Any, what: str) -> None:
     """Say on stderr that a wait begins, if this machine has not compiled the kernel before."""
     if not any(Path(wp.config.kernel_cache_dir or ".").glob(f"wp_{kernel.module.name}_*/*.meta")):
-        print("softgym_envs: compiling the gradients of a simulator, 15 s to a minute, cached afterwards", file=sys.stderr)
+        print(f"softgym_envs: compiling {what}, cached afterwards", file=sys.stderr)
 
 
 class _Buffers:
@@ -372,11 +372,13 @@ class _Borrowed:
         return self.buffers
 
     def _new(self) -> _Buffers:
-        recorded = bool(self.key[-1])
+        recorded, program = bool(self.key[-1]), self.engine.program
         with LOADING:
             believe_warp(RECORDED if recorded else FORWARD)
             if recorded:
-                _announce(self.engine.program.recorded)
+                _announce(program.recorded, "the gradients of a simulator, 15 s to a minute")
+            else:
+                _announce(program.forward, "a simulator, some 10 s")
             return _Buffers(self.engine, *self.key)  # type: ignore[arg-type]
 
     def __exit__(self, *_: object) -> None:
