@@ -107,6 +107,19 @@ def test_smoothed_solution_has_the_products_it_was_asked_for():
     np.testing.assert_allclose(z * f, 1e-2, rtol=1e-5)
 
 
+@pytest.mark.filterwarnings("error")
+def test_trajectories_that_run_away_end_in_one_error_and_no_noise(capfd):
+    """E.g. of metres that were called mm: neither NumPy's warnings nor LAPACK's lines reach the terminal."""
+    problem = falling(5e-3, 0)
+    collocation = Collocation(problem, FORM, (window_of(problem, problem.split.train[0]),), problem.known_noise)
+    point = collocation.first_guess(problem.encode(problem.constants), 1e-2)
+    far = [(1e200 * value, jacobian) for value, jacobian in collocation._defects(point, 1e-2)]
+    with pytest.raises(np.linalg.LinAlgError, match="run away"):
+        collocation._direction(point, far, 1e-3)
+    said = capfd.readouterr()
+    assert said.out == said.err == ""
+
+
 def test_recursion_by_doubling_is_the_loop():
     rng = np.random.default_rng(0)
     A, D = rng.normal(size=(13, 3, 3)), rng.normal(size=(13, 3, 2))

@@ -164,13 +164,20 @@ class Collocation:
             length *= 0.5
 
     def _direction(self, point: Point, defects: list[tuple[Array, Array]], damping: float) -> tuple[Point, float] | None:
-        """Step of all unknowns and the objective it predicts; None where the linearisation is singular."""
+        """Step of all unknowns and the objective it predicts; None where the linearisation is singular.
+
+        Raises:
+            LinAlgError: The linearised trajectories run away.
+        """
         p, nx = len(point.theta), self.problem.simulator.nx
-        try:
-            local = [self._eliminate(value, jacobian, p) for value, jacobian in defects]
-        except np.linalg.LinAlgError:
-            return None
-        stacked = self._stacked(point, local)
+        with np.errstate(over="ignore", invalid="ignore"):
+            try:
+                local = [self._eliminate(value, jacobian, p) for value, jacobian in defects]
+            except np.linalg.LinAlgError:
+                return None
+            stacked = self._stacked(point, local)
+            if not np.isfinite(np.vdot(stacked, stacked)):
+                raise np.linalg.LinAlgError("the linearised trajectories run away")
         d = self._damped(stacked, point.theta, damping)
         own = [np.concatenate([d[:p], d[p + i * nx : p + (i + 1) * nx]]) for i in range(len(local))]
         step = Point(
