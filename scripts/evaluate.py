@@ -8,6 +8,10 @@ Episode i begins from seed + i in both backends. The policy is used without nois
 
 from __future__ import annotations
 
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before PyTorch, see train.py
+
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path

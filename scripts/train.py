@@ -10,6 +10,10 @@ from the newest checkpoint that is whole, and refuses one of another id, seed, a
 
 from __future__ import annotations
 
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before PyTorch: its threads and the simulator's would fight for the processors
+
 import sys
 from dataclasses import dataclass
 from pathlib import Path

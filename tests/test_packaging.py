@@ -166,6 +166,12 @@ for room in rooms().values():
     run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(ROOT))
 
 
+def test_training_leaves_the_processors_to_the_simulator(tmp_path):
+    """PyTorch has one thread wherever the process is ours, unless somebody says otherwise."""
+    code = "import os; os.environ.pop('OMP_NUM_THREADS', None); import scripts.train, torch; print(torch.get_num_threads())"
+    assert run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(ROOT)).split() == ["1"]
+
+
 @pytest.mark.parametrize("path", sources(), ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_no_source_unpickles(path):
     """Files of others are never run: no pickle, no numpy pickles, torch files by weights only."""
