@@ -1,0 +1,139 @@
+r"""The beam as a vine robot that does not grow: how it starts, what it predicts, and what theory says beside it.
+
+A beam that is let go is straight and at rest, its dashpots too. What holds it is in its way for some hundredths of a second,
+and a load on a string is slack at first, as the tip falls faster than it: so two numbers of each recording are fitted, the
+bend and the rate along s (2 - s), s the share of the length, with which a beam let go at once would move as this one does
+afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from releases import DISTURBED, PERIOD, Release
+from scipy.integrate import quad
+from scipy.linalg import eigh
+from scipy.optimize import least_squares
+
+from softgym_envs.vine import VineParameters, load_scene
+from softgym_envs.vine.dynamics import VineSimulator
+
+Array = NDArray[np.float64]
+
+FOLDER = Path(__file__).parent
+DT = 1e-3
+"""[s]"""
+HEIGHT, LENGTH, DENSITY = 0.03, 0.1, 1070.0
+"""[m], [m], [kg/m^3]"""
+SECOND_MOMENT = HEIGHT**4 / 12
+SHEAR = 5 / 6
+WINDOW = (0.15, 1.2)
+"""[s] after the release: frequency and decay are taken there."""
+UNIT = np.array([0.01, 1.0])
+"""[rad, rad/s] of the two numbers of a start."""
+
+
+def simulator_of(markers: int = 3) -> VineSimulator:
+    """Our engine, with so many markers."""
+    return VineSimulator(replace(load_scene(FOLDER / "beam.toml"), num_markers=markers), dt=DT, bending="linear")
+
+
+def start_state(simulator: VineSimulator, held: Array, start: Array) -> Array:
+    """State of a beam with markers held at (M, 2) [m], let go with (bend [rad], rate [rad/s])."""
+    model = simulator.model
+    state = model.straight_state()
+    parts, share = model.split(state), (np.arange(model.num_links) + 0.5) / model.num_links
+    parts.markers[...] = held - model.tip(state)[:2]
+    parts.theta[:] += start[0] * share * (2 - share)
+    parts.omega[:] += start[1] * share * (2 - share)
+    return state
+
+
+def predict(simulator: VineSimulator, constants: VineParameters, held: Array, load: float, starts: Array, rows: int) -> Array:
+    """Paths of the markers for K starts (K, 2), (K, rows, M, 2) [m]."""
+    states = np.stack([start_state(simulator, held, start) for start in starts])
+    controls = np.tile([0.0, load], (len(states), rows - 1, 1))
+    found, status = simulator.rollout(states, controls, constants, substeps=round(PERIOD / DT))
+    assert (status == 0).all(), "the beam diverged"
+    return simulator.model.marker_places(found)
+
+
+def fitted_start(simulator: VineSimulator, constants: VineParameters, release: Release, last: int) -> Array:
+    """(bend, rate) with which rows `DISTURBED` to `last` are predicted best."""
+
+    def residual(numbers: Array) -> Array:
+        paths = predict(simulator, constants, release.paths[0], release.load, np.atleast_2d(numbers) * UNIT, last)
+        return np.asarray(1e3 * (paths - release.paths[:last])[:, DISTURBED:].reshape(len(paths), -1))
+
+    def slopes(numbers: Array) -> Array:
+        step = 1e-3 * np.eye(2)
+        ends = residual(np.concatenate([numbers + step, numbers - step]))
+        return np.asarray((ends[:2] - ends[2:]).T / 2e-3)
+
+    return np.asarray(least_squares(lambda n: residual(n)[0], np.zeros(2), slopes).x * UNIT)
+
+
+class Ring(NamedTuple):
+    """A decaying sine."""
+
+    frequency: float
+    """[Hz]"""
+    decay: float
+    """[1/s]"""
+    swing: float
+    """Range of the heights in the window [m]."""
+
+
+def ring(heights: Array) -> Ring:
+    """Of heights (T,) from the release on: c + d exp(-t / 0.5 s) + exp(-decay t) (a cos + b sin) by least squares."""
+    times = PERIOD * np.arange(len(heights))
+    seen = (times >= WINDOW[0]) & (times <= WINDOW[1])
+    t, x = times[seen], 1e3 * heights[seen]
+
+    def residual(numbers: Array) -> Array:
+        wave = np.exp((-numbers[1] + 2j * np.pi * numbers[0]) * t)
+        columns = np.stack([np.ones_like(t), np.exp(-2 * t), wave.real, wave.imag], axis=1)
+        return np.asarray(columns @ np.linalg.lstsq(columns, x, rcond=None)[0] - x)
+
+    guesses = np.array([[f, 2.0] for f in np.arange(1.5, 12.0, 0.2)])
+    best = least_squares(residual, min(guesses, key=lambda guess: float(np.sum(residual(guess) ** 2))))
+    return Ring(float(best.x[0]), float(best.x[1]), float(np.ptp(heights[seen])))
+
+
+def storage(constants: VineParameters, frequency: float) -> float:
+    """E' of the fitted body at a frequency [Hz], as a modulus [Pa]; at 0 the one that lasts."""
+    total, w = 1.0, 2 * np.pi * frequency
+    for share, time in ((constants.relaxation, constants.relaxation_time), (constants.creep, constants.creep_time)):
+        total += share * (w * time) ** 2 / (1 + (w * time) ** 2)
+    return float(constants.bending_stiffness * total / SECOND_MOMENT)
+
+
+def timoshenko(modulus: float, load: float) -> float:
+    """[Hz] First frequency of a Timoshenko cantilever with a mass at its end, by Ritz with sags under two loads.
+
+    Deflection w and rotation of the section phi under a force at the end and under an even load, with shear and rotary inertia.
+    """
+    stiff, shear = modulus * SECOND_MOMENT, SHEAR * modulus / 3 * HEIGHT**2
+    w = [
+        lambda x: (3 * LENGTH * x**2 - x**3) / 6 / stiff + x / shear,
+        lambda x: (x**4 - 4 * LENGTH * x**3 + 6 * LENGTH**2 * x**2) / 24 / stiff + (LENGTH * x - x**2 / 2) / shear,
+    ]
+    phi = [lambda x: (2 * LENGTH * x - x**2) / 2 / stiff, lambda x: (x**3 - 3 * LENGTH * x**2 + 3 * LENGTH**2 * x) / 6 / stiff]
+    bend = [lambda x: (LENGTH - x) / stiff, lambda x: (LENGTH - x) ** 2 / 2 / stiff]
+    slide = [lambda x: 1 / shear, lambda x: (LENGTH - x) / shear]
+    K, M = np.zeros((2, 2)), np.zeros((2, 2))
+    for i in range(2):
+        for j in range(2):
+            K[i, j] = quad(lambda x, i=i, j=j: stiff * bend[i](x) * bend[j](x) + shear * slide[i](x) * slide[j](x), 0, LENGTH)[
+                0
+            ]
+            M[i, j] = (
+                load * w[i](LENGTH) * w[j](LENGTH)
+                + DENSITY
+                * quad(lambda x, i=i, j=j: HEIGHT**2 * w[i](x) * w[j](x) + SECOND_MOMENT * phi[i](x) * phi[j](x), 0, LENGTH)[0]
+            )
+    return float(np.sqrt(eigh(K, M, eigvals_only=True)[0]) / (2 * np.pi))

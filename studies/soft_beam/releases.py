@@ -1,0 +1,125 @@
+"""Recordings of [Dubied2022]: markers of a beam that is held and let go -> their paths in the beam's plane from then on.
+
+The files have columns `t_s`, `Tip - 1_x`, `Tip - 1_y`, `Tip - 1_z`, ..., `Base - 1_x`, ... [m] at 100 Hz. Used are z, along the
+beam, and x, up. Markers on the base say by how far it was put down elsewhere; their rotation is not used, as one of them
+jumps by 0.9 mm when a beam is let go. Legend: T rows, M markers.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
+
+from softgym_envs.core.errors import DataError, FileFormatError
+
+Array = NDArray[np.float64]
+
+REFERENCE = {
+    "Base - 1": (-0.021467, 0.048689), "Base - 2": (-0.018478, 0.076118), "Base - 3": (-0.022365, 0.049296),
+}  # fmt: skip
+"""Where the base's markers were in beam_gravity_V2_a.csv, (z, x) [m]."""
+PERIOD = 0.01
+"""[s]"""
+MOVED = 0.02
+"""Share of its whole way that the tip has gone when it is said to move."""
+HELD = 0.25
+"""[s] The place where the tip is held is the median over so long."""
+DISTURBED = 14
+"""Rows from the release on that are not used: what held the beam may be in its way, the load's string slack."""
+LONGEST = 240
+"""Rows that are used at most."""
+
+
+class Release(NamedTuple):
+    """A recording from the release on."""
+
+    name: str
+    load: float
+    """[kg]"""
+    labels: tuple[str, ...]
+    """M names of the markers at the tip."""
+    began: float
+    """[s] When the beam was let go, by the recording's clock."""
+    shift: Array
+    """(2,) by how far the base is from where it was in the reference [m]; it is taken off."""
+    paths: Array
+    """(T, M, 2) along, up [m], every `PERIOD`; row 0 is where they were held."""
+
+    @property
+    def heights(self) -> Array:
+        """(T,) mean height of the markers [m]."""
+        return np.asarray(self.paths[:, :, 1].mean(axis=1))
+
+
+def read(path: Path, load: float) -> Release:
+    """A file, with its load [kg].
+
+    Raises:
+        FileFormatError: No such file, or no such columns.
+        DataError: Nobody lets go of a beam in it.
+    """
+    times, tracks = _tracks(path)
+    tips = {name: track for name, track in tracks.items() if name.lower().startswith("tip")}
+    if not tips:
+        raise FileFormatError(f"{path} has markers {', '.join(tracks)}; expected some whose names begin with Tip")
+    moves = [np.median(tracks[n], axis=0) - place for n, place in REFERENCE.items() if n in tracks]
+    shift = np.median(moves, axis=0) if moves else np.zeros(2)
+    paths = np.stack(list(tips.values()), axis=1) - shift
+    heights = paths[:, :, 1].mean(axis=1)
+    moving = np.flatnonzero(np.abs(heights - heights[:10].mean()) > MOVED * np.ptp(heights))
+    if not len(moving) or times[moving[0]] < times[0] + 0.1 or len(times) - moving[0] < 100:
+        raise DataError(f"{path}: the beam must be held still for 0.1 s, and be seen for a second after it is let go")
+    first = int(moving[0])
+    began = _began(times, heights, first)
+    held = np.median(paths[(times < times[first] - 2 * PERIOD) & (times > times[first] - HELD)], axis=0)
+    rows = min(LONGEST, int((times[-1] - began) / PERIOD))
+    paths = CubicSpline(times, paths)(began + PERIOD * np.arange(rows))
+    paths[0] = held
+    return Release(path.stem, load, tuple(tips), began, shift, paths)
+
+
+def _tracks(path: Path) -> tuple[Array, dict[str, Array]]:
+    """Times (T,) and (z, x) of every marker, (T, 2) [m]."""
+    try:
+        names = path.read_text(encoding="utf-8").splitlines()[0].split(",")
+        table = np.genfromtxt(path, delimiter=",", skip_header=1)
+    except (OSError, ValueError, IndexError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"cannot read {path}: {error}") from None
+    column = {name.strip(): k for k, name in enumerate(names)}
+    labels = [name[:-2] for name in column if name.endswith("_x") and f"{name[:-2]}_z" in column]
+    if "t_s" not in column or not labels or table.ndim != 2 or table.shape[1] != len(names):
+        raise FileFormatError(f"{path}: expected columns t_s, Tip - 1_x, Tip - 1_y, Tip - 1_z, ... in m")
+    found = {label: table[:, [column[f"{label}_z"], column[f"{label}_x"]]] for label in labels}
+    if not np.isfinite(table[:, column["t_s"]]).all() or not all(np.isfinite(track).all() for track in found.values()):
+        raise FileFormatError(f"{path}: numbers are missing")
+    return table[:, column["t_s"]], found
+
+
+def _began(times: Array, heights: Array, first: int) -> float:
+    """Half a period before the first turning point, the period being that to the third one; near where it moves [s]."""
+    turns: list[float] = []
+    place = first + 3
+    while len(turns) < 3 and place < len(times) - 1:
+        below, here, above = heights[place - 1 : place + 2]
+        if (here - below) * (above - here) <= 0 and above - 2 * here + below != 0:
+            turns.append(times[place] + 0.5 * PERIOD * (below - above) / (above - 2 * here + below))
+            place += 3
+        place += 1
+    told = turns[0] - 0.5 * (turns[2] - turns[0]) if len(turns) == 3 else times[first]
+    return float(np.clip(told, times[first] - 4 * PERIOD, times[first]))
+
+
+def to_csv(release: Release, path: Path) -> Path:
+    """The recording in the form that `softgym-envs identify vine` reads; rows that are disturbed are empty."""
+    names = [f"marker{k}.{axis} [m]" for k in range(release.paths.shape[1]) for axis in "xy"]
+    lines = [",".join(["time [s]", *names, "control:load [kg]"])]
+    for row, places in enumerate(release.paths):
+        cells = [f"{v:.7f}" if not 0 < row < DISTURBED else "" for v in places.ravel()]
+        lines.append(",".join([f"{PERIOD * row:.2f}", *cells, f"{release.load:g}"]))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
+    return path

@@ -1,0 +1,102 @@
+"""The study of the silicone beam: recordings that are made up, and theory."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import ROOT, load_script
+
+from softgym_envs.core.errors import DataError, FileFormatError
+from softgym_envs.vine import VineParameters
+
+sys.path.insert(0, str(ROOT / "studies" / "soft_beam"))
+FROZEN = ROOT / "results" / "real" / "soft_beam" / "fit.toml"
+STUDY = load_script("studies/soft_beam/soft_beam.py")
+TRUTH = VineParameters(
+    linear_density=0.963, gravity=9.81, drag=0.0, clamp_length=0.0027, bending_damping=1e-6, bending_stiffness=0.017,
+    relaxation=0.23, relaxation_time=0.04, creep=0.07, creep_time=0.6, base_turn=0.01,
+)  # fmt: skip
+
+
+def filmed(path: Path, load: float, parameters: VineParameters, bend: float = -0.02) -> Path:
+    """A file as the laboratory writes it: held for half a second, then let go; 10 um of noise."""
+    simulator, rng = STUDY.simulator_of(2), np.random.default_rng(1)
+    held = np.array([[0.076, 0.074], [0.070, 0.045]])
+    free = STUDY.predict(simulator, parameters, held, 1e-3 * load, np.array([[bend, 0.1]]), 260)[0]
+    paths = np.concatenate([np.repeat(held[None], 50, axis=0), free]) + np.array([0.002, 0.001])  # put down elsewhere
+    base = np.tile([-0.019467, 0.049689], (len(paths), 1, 1))
+    tracks = np.concatenate([paths, base], axis=1) + 1e-5 * rng.standard_normal((len(paths), 3, 2))
+    columns = [0.01 * np.arange(len(paths))]
+    for k in range(3):
+        columns += [tracks[:, k, 1], np.full(len(paths), 0.03), tracks[:, k, 0]]
+    names = [f"{name}_{axis}" for name in ("Tip - 1", "Tip - 2", "Base - 1") for axis in "xyz"]
+    np.savetxt(path, np.column_stack(columns), fmt="%.6f", delimiter=",", header=",".join(["t_s", *names]), comments="")
+    return path
+
+
+def test_a_load_that_was_not_fitted_is_predicted_and_other_constants_are_refused(tmp_path: Path):
+    """Frequency and decay of our own engine at 72 g; a beam that is 10 % stiffer rings 5 % faster: exit code 2."""
+    recording, codes = filmed(tmp_path / "new.csv", 72.0, TRUTH), []
+    for name, stiffness in (("right", 0.017), ("wrong", 0.0187)):
+        params = TRUTH.replace(bending_stiffness=stiffness).save(tmp_path / f"{name}.toml")
+        codes.append(STUDY.main(STUDY.Predict(72.0, recording, params=params, out=tmp_path / name)))
+    assert codes == [0, 2]
+    right, wrong = (json.loads((tmp_path / name / "result.json").read_text()) for name in ("right", "wrong"))
+    assert abs(right["frequency_error"]) < 1e-3 and abs(right["decay_error"]) < 0.03 and right["up_mm"] < 0.1
+    assert wrong["frequency_error"] == pytest.approx(0.05, abs=0.01) and "NOT PREDICTED" in wrong["verdict"]
+    header, first = (tmp_path / "right" / "predicted.csv").read_text().splitlines()[:2]
+    assert header == "t_s,Tip - 1_z,Tip - 1_x,Tip - 2_z,Tip - 2_x"
+    assert np.array(first.split(",")[1:], dtype=float) == pytest.approx([0.078, 0.075, 0.072, 0.046], abs=2e-3)
+
+
+def test_constants_come_out_of_two_loads(tmp_path: Path):
+    """Stiffness within 1 % from recordings whose starts were disturbed, with the other constants free as in the study."""
+    runs = tuple(STUDY.read(filmed(tmp_path / f"{load}.csv", load, TRUTH), 1e-3 * load) for load in (0.0, 52.0))
+    guess = TRUTH.replace(bending_stiffness=0.014, relaxation=0.15, base_turn=0.0)
+    found, starts = STUDY.fit(runs, ("bending_stiffness", "relaxation", "base_turn"), guess)
+    assert found.bending_stiffness == pytest.approx(TRUTH.bending_stiffness, rel=0.01)
+    assert found.relaxation == pytest.approx(TRUTH.relaxation, rel=0.05)
+    assert starts.shape == (2, 2)
+
+
+def test_without_a_recording_the_motion_is_written(tmp_path: Path):
+    params = TRUTH.save(tmp_path / "fit.toml")
+    assert STUDY.main(STUDY.Predict(30.0, params=params, out=tmp_path / "out")) == 0
+    table = np.genfromtxt(tmp_path / "out" / "predicted.csv", delimiter=",", skip_header=1)
+    assert table.shape == (240, 3) and table[0, 2] > table[-1, 2] + 0.01
+
+
+def test_timoshenkos_beam_is_eulers_where_it_is_thin(monkeypatch: pytest.MonkeyPatch):
+    """1.8751^2 sqrt(EI / rho A L^4), within what two functions of Ritz allow; thick and loaded ones ring lower."""
+    thick = STUDY.timoshenko(264e3, 0.0)
+    euler = 1.8751040687**2 * np.sqrt(264e3 * 0.03**2 / 12 / 1070 / 0.1**4) / (2 * np.pi)
+    assert 0.93 * euler < thick < 0.97 * euler and STUDY.timoshenko(264e3, 0.052) < 0.6 * thick
+    module = load_script("studies/soft_beam/clamped.py")
+    monkeypatch.setattr(module, "HEIGHT", 1e-3)
+    monkeypatch.setattr(module, "SECOND_MOMENT", 1e-12 / 12)
+    assert module.timoshenko(264e3, 0.0) * 30 == pytest.approx(euler, rel=2e-3)
+
+
+def test_files_that_cannot_be_used_are_refused(tmp_path: Path):
+    with pytest.raises(FileFormatError, match="cannot read"):
+        STUDY.read(tmp_path / "none.csv", 0.0)
+    (tmp_path / "other.csv").write_text("t_s,Base - 1_x,Base - 1_y,Base - 1_z\n0,0,0,0\n0.01,0,0,0\n")
+    with pytest.raises(FileFormatError, match="names begin with Tip"):
+        STUDY.read(tmp_path / "other.csv", 0.0)
+    still = filmed(tmp_path / "still.csv", 0.0, TRUTH).read_text().splitlines()
+    (tmp_path / "still.csv").write_text("\n".join(still[:45]))
+    with pytest.raises(DataError, match="must be held still"):
+        STUDY.read(tmp_path / "still.csv", 0.0)
+
+
+def test_the_frozen_constants_go_with_the_recordings_that_are_here(tmp_path: Path):
+    """Both were fitted: this tells whether files, units and constants belong together. With a wrong load it says so."""
+    for name, load in (("gravity", 0.0), ("load52", 52.0)):
+        given = STUDY.Predict(load, STUDY.FOLDER / "data" / f"{name}.csv", params=FROZEN, out=tmp_path / name)
+        assert STUDY.main(given) == 0
+    given = STUDY.Predict(0.0, STUDY.FOLDER / "data" / "load52.csv", params=FROZEN, out=tmp_path / "wrong")
+    assert STUDY.main(given) == 2
