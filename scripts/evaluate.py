@@ -38,6 +38,8 @@ class Args:
     """Environment that it was trained in, e.g. VineGrow-v0."""
     params: Path | None = None
     """TOML file of a fit: constants of the native backend."""
+    action_memory: int = 0
+    """So many of its last actions the policy observes."""
     episodes: int = 100
     """Per backend."""
     seed: int = 20_000_003
@@ -67,7 +69,7 @@ def main(args: Args) -> int:
         native = {} if args.params is None else {"params": args.params}
         report: dict[str, Any] = {"command": {k: str(v) for k, v in asdict(args).items()}, "commit": git_commit()}
         for backend, keywords in (("native", native), ("mujoco", {})):
-            both = {"backend": backend, **keywords}
+            both = {"backend": backend, "action_memory": args.action_memory, **keywords}
             found = evaluate(policy, name, episodes=args.episodes, seed=args.seed, keywords=both)
             success = share(int(found.success.sum()), args.episodes)
             report[backend] = described(found, success)

@@ -38,6 +38,8 @@ class Args:
     """Constants of the robot, as written by system identification (TOML)."""
     policy: Path | None = None
     """A policy of stable-baselines3 (PPO, A2C, SAC with an MLP); it drives until Tab is pressed."""
+    action_memory: int = 0
+    """So many of its last actions the policy observes."""
     options: Annotated[PlayOptions, tyro.conf.arg(name="")] = field(default_factory=PlayOptions)
     """What is shown and kept."""
 
@@ -60,6 +62,7 @@ def play(args: Args) -> None:
 
         policy = load_policy(args.policy)
     given: dict[str, Any] = {"backend": args.backend, "model": args.model, "params": args.params}
+    given["action_memory"] = args.action_memory
     env = gym.make(name, **{key: value for key, value in given.items() if value is not None})
     try:
         Player(env, args.options, policy).run()

@@ -53,6 +53,8 @@ class Args:
     """Noise of what is observed while training, over the entries' scales."""
     action_delay: int = 0
     """Delay of actions while training [control steps]."""
+    action_memory: int = 0
+    """So many of the actions given last are observed."""
     num_envs: int | None = None
     """Rows; none: 64 for PPO, 16 for SAC."""
     seed: int = 0
@@ -75,7 +77,7 @@ def folder_of(args: Args) -> Path:
 def training_of(args: Args) -> Training:
     """What the arguments ask for."""
     keywords: dict[str, Any] = {"backend": args.backend}
-    keywords |= {name: getattr(args, name) for name in ("disturbance", "sensor_noise", "action_delay")}
+    keywords |= {name: getattr(args, name) for name in ("disturbance", "sensor_noise", "action_delay")} | observed_by(args)
     if args.params is not None:
         keywords["params"] = args.params
     return Training(
@@ -156,9 +158,14 @@ def main(args: Args) -> int:
     return 0
 
 
+def observed_by(args: Args) -> dict[str, Any]:
+    """Keywords that change what is observed."""
+    return {"action_memory": args.action_memory} if args.action_memory else {}
+
+
 def evaluations(args: Args) -> dict[str, dict[str, Any]]:
     """Both backends; constants of our engine mean nothing to the other."""
-    found: dict[str, dict[str, Any]] = {name: {"backend": name} for name in ("native", "mujoco")}
+    found: dict[str, dict[str, Any]] = {name: {"backend": name, **observed_by(args)} for name in ("native", "mujoco")}
     if args.params is not None:
         found[args.backend]["params"] = args.params
     return found

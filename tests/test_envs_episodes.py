@@ -292,3 +292,19 @@ def test_bounds_that_the_usual_step_cannot_integrate_are_named(name, side):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         env.step(np.ones(24))  # said once
+
+
+def test_actions_given_last_are_observed():
+    """Behind the task's entries, oldest first, as they were given, not as they take effect; zero at first, and saved."""
+    env = gym.make(CRAWL, action_memory=2, action_delay=1, sensor_noise=0.1).unwrapped
+    plain = gym.make(CRAWL).unwrapped
+    first, _ = env.reset(seed=0)
+    size = len(env.action_space.low)
+    assert env.observation_space.shape == (plain.observation_space.shape[0] + 2 * size,) and (first[-2 * size :] == 0).all()
+    for value in (0.25, -2.0):
+        seen = env.step(np.full(size, value))[0]
+    assert (seen[-2 * size :] == np.repeat(np.float32([0.25, -1.0]), size)).all() and env.observation_space.contains(seen)
+    saved = env.get_state()
+    after = env.step(np.zeros(size))[0]
+    env.set_state(saved)
+    assert (env.step(np.zeros(size))[0] == after).all()

@@ -20,6 +20,7 @@ from stable_baselines3 import PPO
 from softgym_envs.core.errors import OptionError
 
 from .evaluation import Controller
+from .policy import Policy
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Imitation:
     """B."""
     keywords: Mapping[str, Any] = field(default_factory=dict)
     """Of `gym.make_vec`, e.g. sensor_noise."""
+    delays: tuple[int, ...] = ()
+    """Values of `action_delay` among which the rows are shared, in place of one of `keywords`."""
     hidden: tuple[int, ...] = (128, 128)
     """Widths of the network."""
     updates: int = 600
@@ -52,6 +55,12 @@ class Imitation:
             if getattr(self, name) < 1:
                 raise OptionError(f"{name} is {getattr(self, name)}, allowed is >= 1")
 
+    def make(self) -> list[Any]:
+        """The environments, one batch per delay."""
+        shared: dict[str, Any] = {"num_envs": -(-self.num_envs // max(len(self.delays), 1)), "autoreset_mode": "next_step"}
+        each = [{"action_delay": delay} for delay in self.delays] or [{}]
+        return [gym.make_vec(self.env_id, **shared, **{**self.keywords, **one}).unwrapped for one in each]
+
 
 def imitate(run: Imitation, controller: Controller, report: Callable[[int, float], None] | None = None) -> PPO:
     """A policy that does what a controller would do, as far as its observations tell.
@@ -63,28 +72,53 @@ def imitate(run: Imitation, controller: Controller, report: Callable[[int, float
     """
     torch.manual_seed(run.seed)
     rng = np.random.default_rng(run.seed)
-    envs: Any = gym.make_vec(run.env_id, num_envs=run.num_envs, autoreset_mode="next_step", **dict(run.keywords)).unwrapped
+    batches = run.make()
     try:
-        model = _new_model(run, envs)
+        model = _new_model(run, batches[0])
         optimizer = torch.optim.Adam(model.policy.parameters(), lr=run.learning_rate)
         seen, asked = [], []
-        teacher = controller(envs)
-        observation, _ = envs.reset(seed=run.seed)
+        teachers = [controller(envs) for envs in batches]
+        observations = [envs.reset(seed=run.seed + i)[0] for i, envs in enumerate(batches)]
         for k in range(run.rounds):
-            taught = rng.random(run.num_envs) < 0.5**k
+            taught = rng.random((len(batches), batches[0].num_envs, 1)) < 0.5**k
             for _ in range(run.steps):
-                answer = np.asarray(teacher(observation), dtype=np.float32)
-                own = model.predict(observation, deterministic=True)[0]
-                seen.append(observation)
-                asked.append(answer)
-                observation = envs.step(np.where(taught[:, None], answer, own))[0]
+                for i, envs in enumerate(batches):
+                    answer = np.asarray(teachers[i](observations[i]), dtype=np.float32)
+                    own = model.predict(observations[i], deterministic=True)[0]
+                    seen.append(observations[i])
+                    asked.append(answer)
+                    observations[i] = envs.step(np.where(taught[i], answer, own))[0]
             optimizer.param_groups[0]["lr"] = run.learning_rate * (1.0 - 0.9 * k / run.rounds)
             error = _fit(model, optimizer, np.concatenate(seen), np.concatenate(asked), run, rng)
             if report is not None:
                 report(k, error)
     finally:
-        envs.close()
+        for envs in batches:
+            envs.close()
     return model
+
+
+def foreseeing(controller: Controller) -> Controller:
+    """The same controller, asked in the state that will be when its answer takes effect: how it would act without delay.
+
+    The actions that are still under way are played by the simulator, from the state itself, without noise.
+    """
+
+    def made(envs: Any) -> Policy:
+        act = controller(envs)
+
+        def foresee(observation: Any) -> Any:
+            episodes = envs.episodes
+            task, state, context = episodes.task, episodes.state, episodes.context
+            for k in range(episodes.queue.shape[1]):
+                control = task.scale_action(episodes.queue[:, k])
+                state = episodes.simulator.step(state, control, episodes.parameters, substeps=episodes.substeps)[0]
+                context = task.update(context, state)
+            return act(task.observe(state, context).astype(np.float32))
+
+        return foresee
+
+    return made
 
 
 def _new_model(run: Imitation, envs: Any) -> PPO:

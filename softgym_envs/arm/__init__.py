@@ -17,7 +17,7 @@ ROOM = Room(
     study="softgym_envs.arm.recipe:STUDY",
     learning="softgym_envs.arm.learning:LEARNING",
     controllers="softgym_envs.arm.controllers:CONTROLLERS",
-    objectives={"reach": "softgym_envs.arm.recipe:REACH"},
+    objectives={"reach": "softgym_envs.arm.recipe:REACH", "hold": "softgym_envs.arm.recipe:HOLD"},
     free_structure=("rest_angle",),
 )
 

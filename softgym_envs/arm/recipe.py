@@ -70,4 +70,21 @@ RECIPE = Recipe(
     laboratory=Stage("laboratory", "", (*MUSCLE, "damping", *ACTIVATION), "multiple_shooting"),
     guess=GUESS,
 )
-STUDY = {"ArmReach-v0": Scenario("reach")}
+
+
+HOLD = Objective(bend, weights=(1.0, 0.05), target=(1.3, 0.0), control_weight=0.002)
+"""Stay at 1.3 rad."""
+
+
+def kicked(engine: Any, constants: Parameters, rng: np.random.Generator, count: int) -> Array:
+    """Starts (count, 4) at the angle that is to be held, muscles nearly off, kicked by about 1.5 rad/s but for the first."""
+    states = np.tile([1.3, 0.0, 0.05, 0.05], (count, 1))
+    states[1:, 0] += 0.1 * rng.standard_normal(count - 1)
+    states[1:, 1] += 1.5 * rng.standard_normal(count - 1)
+    return states
+
+
+STUDY = {
+    "ArmReach-v0": Scenario("reach"),
+    "ArmHold-v0": Scenario("hold", starts=kicked, constants={"payload": 1.5}),
+}

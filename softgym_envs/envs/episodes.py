@@ -32,6 +32,7 @@ Array = NDArray[np.float64]
 Observation = NDArray[np.float32]
 
 # NumPy computes with an array faster than with a number.
+_ALL = slice(None)
 _LOWEST, _HIGHEST = np.array(-1.0), np.array(1.0)
 
 MOST_SUBSTEPS = 10_000
@@ -85,21 +86,24 @@ class Episodes:
             )
         self.nominal = _with(nominal_constants(simulator, settings.params, len(rngs)), task.constants)
         self.distribution = distribution(self.nominal, settings.randomize)
-        entries = task.entries
-        self.low = np.array([e.low for e in entries], dtype=np.float32).astype(np.float64)
-        self.high = np.array([e.high for e in entries], dtype=np.float32).astype(np.float64)
+        entries, na = task.entries, len(task.action_names)
+        known = settings.action_memory * na  # of the actions given last
+        self.low = np.array([e.low for e in entries] + known * [-1.0], dtype=np.float32).astype(np.float64)
+        self.high = np.array([e.high for e in entries] + known * [1.0], dtype=np.float32).astype(np.float64)
         self._lower, self._upper = self.low[None], self.high[None]
-        self._noise = settings.sensor_noise * np.array([e.scale for e in entries])
+        self._noise = settings.sensor_noise * np.array([e.scale for e in entries] + known * [0.0])
         self._seen = simulator.model.layout.nx if isinstance(simulator, BaseSimulator) else simulator.nx
         beyond = simulator.n - len(task.disturbance_scale)
         self._kick = settings.disturbance * np.pad(task.disturbance_scale, (0, beyond))
-        self._rows, self._na = len(rngs), len(task.action_names)
+        self._rows, self._na = len(rngs), na
         self.state = np.zeros((self._rows, simulator.nx))
         self.context = np.zeros((self._rows, len(task.context_names)))
-        self.queue = np.zeros((self._rows, settings.action_delay, self._na))
+        self.queue = np.zeros((self._rows, settings.action_delay, na))
+        self.given = np.zeros((self._rows, settings.action_memory, na))
+        """Actions given last, (B, action_memory, na), oldest first."""
         self._base = self.nominal.to_matrix(self._rows)
         self.constants = self._base.copy()
-        self.observed = np.zeros((self._rows, len(entries)))
+        self.observed = np.zeros((self._rows, len(self.low)))
         self._clock, self._since = 0, np.zeros(self._rows, dtype=np.int64)
         self.parameters = self.nominal
         self._checks_once = isinstance(simulator, BaseSimulator) and type(simulator).step is BaseSimulator.step
@@ -143,9 +147,9 @@ class Episodes:
             self.constants[rows] = constants
             self.parameters = self._parameters_of(self.constants, np.arange(self._rows))
         self.state[rows], self.context[rows] = first, context
-        self.queue[rows] = 0.0
+        self.queue[rows], self.given[rows] = 0.0, 0.0
         self._since[rows] = self._clock
-        observed = self._sense(clean, rows)
+        observed = self._sense(self._with_given(clean, rows), rows)
         self.observed[rows] = observed
         return observed.astype(np.float32)
 
@@ -240,7 +244,7 @@ class Episodes:
         terms = task.reward(seen, next_seen, action, before, context)
         self.state, self.context = next_state, context
         self._clock += 1
-        observed = self._sense(task.observe(next_seen, context), None, active)
+        observed = self._sense(self._with_given(task.observe(next_seen, context)), None, active)
         terminated, success = task.terminated(next_seen, context), task.success(next_seen, context)
         reward = functools.reduce(operator.add, terms.values())
         terms["failure"] = np.zeros(self._rows)
@@ -283,11 +287,19 @@ class Episodes:
         total = np.vdot(array, array)
         if total != total:
             raise ShapeError(f"action holds NaN at index {tuple(int(i[0]) for i in np.nonzero(np.isnan(array)))}")
+        if self.settings.action_memory:
+            self.given = np.concatenate([self.given[:, 1:], array[:, None]], axis=1)
         if not self.settings.action_delay:
             return array
         late = self.queue[:, 0].copy()
         self.queue = np.concatenate([self.queue[:, 1:], array[:, None]], axis=1)
         return late
+
+    def _with_given(self, observed: Array, rows: NDArray[np.intp] | slice = _ALL) -> Array:
+        """Entries of the task, and the actions given last behind them."""
+        if not self.settings.action_memory:
+            return observed
+        return np.concatenate([observed, self.given[rows].reshape(len(observed), -1)], axis=1)
 
     def _sense(self, observed: Array, rows: NDArray[np.intp] | None, active: BoolArray | None = None) -> Array:
         """Noise, then the bounds of the observation space."""
@@ -329,8 +341,9 @@ class Episodes:
             if not isinstance(saved, Mapping) or name not in saved:
                 raise OptionError(f"the saved state has no entry {name!r}; expected are {', '.join((*_SAVED, 'rng'))}")
         arrays = {name: check_array(f"saved {name!r}", saved[name], getattr(self, name).shape) for name in _SAVED}
-        if (np.abs(arrays["queue"]) > 1.0).any():
-            raise OptionError("saved 'queue' holds actions beyond [-1, 1]")
+        for name in ("queue", "given"):
+            if (np.abs(arrays[name]) > 1.0).any():
+                raise OptionError(f"saved {name!r} holds actions beyond [-1, 1]")
         if not ((arrays["steps"] >= 0) & (arrays["steps"] % 1 == 0)).all():
             raise OptionError("saved 'steps' holds other than whole numbers >= 0")
         parameters = self._parameters_of(arrays["constants"], np.arange(self._rows))
@@ -353,7 +366,7 @@ class Episodes:
         return list(states)
 
 
-_SAVED = ("state", "context", "queue", "constants", "observed", "steps")
+_SAVED = ("state", "context", "queue", "given", "constants", "observed", "steps")
 
 
 def _with(nominal: Parameters, constants: Mapping[str, float]) -> Parameters:

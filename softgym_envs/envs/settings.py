@@ -48,13 +48,17 @@ class Settings:
     """Standard deviation of Gaussian noise on every observed entry, over its `scale` (1 m, 1 m/s, the motor's range)."""
     action_delay: int = 0
     """Actions take effect so many control steps late; zero actions come first."""
+    action_memory: int = 0
+    """So many of the actions given last are observed behind the task's entries, oldest first, without noise: what it takes to
+    act well in spite of a delay."""
     disturbance: float = 0.0
     """Standard deviation [m/s] of random velocity kicks on every body before every control step."""
 
     def __post_init__(self) -> None:
         for name in ("sensor_noise", "disturbance"):
             check_number(name, getattr(self, name), low=0.0)
-        check_number("action_delay", self.action_delay, low=0, high=1000, whole=True, unit="control steps")
+        for name in ("action_delay", "action_memory"):
+            check_number(name, getattr(self, name), low=0, high=1000, whole=True, unit="control steps")
 
 
 def whole_steps(name: str, seconds: float, dt: float) -> int:

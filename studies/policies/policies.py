@@ -3,8 +3,9 @@
     python studies/policies/policies.py                          # every id that has a planner
     python studies/policies/policies.py --ids VineWall-v0 --rounds 20
 
-They learn with 2 % sensor noise and actions that come two control steps late (`agents.learning.imitation`), and are written as
-PPO policies of stable-baselines3. How well they do stands in the task cards (studies/task_cards).
+They learn with 2 % sensor noise and actions that come two control steps late (`agents.learning.imitation`), those of `OWN` with
+all delays up to that, and are written as PPO policies of stable-baselines3. What they observe beyond the task's entries stands
+in <id>.json ("observed", keywords of the environment). How well they do stands in the task cards (studies/task_cards).
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tyro
 
-from agents.learning.imitation import Imitation, imitate
-from agents.learning.policy import save_policy
+from agents.learning.evaluation import Controller
+from agents.learning.imitation import Imitation, foreseeing, imitate
+from agents.learning.policy import load_policy, save_policy
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import provenance, write_json
 from softgym_envs.rooms import room_of_task, tasks
@@ -33,13 +35,35 @@ TEACHERS = ("planner", "heuristic")
 
 
 @dataclass(frozen=True)
+class Own:
+    """How an id's policy learns, where delays upset its teacher: this one sees ahead, its pupil its own actions."""
+
+    observed: dict[str, int]
+    """Keywords of the environment, which a user of the policy gives, too."""
+    teacher: Path | None = None
+    """Another policy, learned without noise and delay; none: the room's controller."""
+    rounds: int = 11
+    updates: int = 400
+
+
+OWN = {
+    "ArmReach-v0": Own({"action_memory": 3}, Path("results/arm_policy/policy.zip")),
+    "ArmHold-v0": Own({"action_memory": 3}),
+    "UpperBodyReach-v0": Own({}),
+}
+"""Id -> how it learns, where it is not as usual."""
+DELAYS = (0, 1, 2)
+"""In which those learn."""
+
+
+@dataclass(frozen=True)
 class Args:
     """Teach policies."""
 
     ids: tuple[str, ...] = ()
     """Which; none: all that have a teacher."""
     rounds: int = 14
-    """Of `Imitation`."""
+    """Of `Imitation`, but for ids of `OWN`."""
     steps: int = 120
     """Of `Imitation`."""
     seed: int = 0
@@ -54,7 +78,12 @@ def teach(task_id: str, args: Args) -> None:
     name = next((name for name in TEACHERS if name in controllers), None)
     if name is None:
         return
+    own, controller = OWN.get(task_id), controllers[name]
     run = Imitation(f"softgym_envs:{task_id}", rounds=args.rounds, steps=args.steps, keywords=NOISY, seed=args.seed)
+    if own is not None:
+        keywords = {"sensor_noise": NOISY["sensor_noise"], **own.observed}
+        run = replace(run, rounds=own.rounds, updates=own.updates, num_envs=96, keywords=keywords, delays=DELAYS)
+        name, controller = taught_by(own, name, controller)
     errors: list[float] = []
     began = time.process_time()
 
@@ -62,13 +91,23 @@ def teach(task_id: str, args: Args) -> None:
         errors.append(error)
         print(f"{task_id:24s} round {number:2d}  mean squared error {error:.4f}", flush=True)
 
-    model = imitate(run, controllers[name], report)
+    model = imitate(run, controller, report)
     save_policy(model, args.out / f"{task_id}.zip")
     document = {
         "teacher": name, "rounds": run.rounds, "control_steps": run.rounds * run.steps * run.num_envs, "errors": errors,
-        "processor_seconds": round(time.process_time() - began, 1), "environment": NOISY, **provenance(),
+        "processor_seconds": round(time.process_time() - began, 1), "observed": own.observed if own else {},
+        "environment": dict(run.keywords) | ({"action_delay": list(run.delays)} if own else {}),
+        **provenance(),
     }  # fmt: skip
     write_json(args.out / f"{task_id}.json", document)
+
+
+def taught_by(own: Own, name: str, controller: Controller) -> tuple[str, Controller]:
+    """Name and controller of who teaches, told what will be when an action takes effect."""
+    if own.teacher is None:
+        return f"{name}, foreseeing", foreseeing(controller)
+    policy = load_policy(own.teacher)
+    return f"{own.teacher}, foreseeing", foreseeing(lambda envs: policy)
 
 
 def main(args: Args) -> int:

@@ -45,7 +45,6 @@ LEVELS = (1.0, 2.0, 3.0)
 NOISY = {"sensor_noise": 0.02, "action_delay": 2}
 """Conditions under which policies are judged too."""
 POLICIES = {
-    "ArmReach-v0": "results/arm_policy/policy.zip",
     "LoopReach-v0": "results/loop_reach/policy.zip",
     "TensegrityRoll-v0": "results/rl_roll/policy.zip",
 }
@@ -129,9 +128,10 @@ def drivers(task_id: str) -> Iterator[tuple[str, dict[str, Any], Controller]]:
         yield f"policy of {BLIND[task_id]}", {}, lambda envs: lambda observation: blind(observation[:, :size])
     own = policy_file(task_id)
     if own is not None:
-        policy = load_policy(own)
-        yield "policy", {}, lambda envs: policy
-        yield "policy, noise and delay", NOISY, lambda envs: policy
+        policy, described = load_policy(own), own.with_suffix(".json")
+        observed = read_json(described).get("observed", {}) if described.is_file() else {}
+        yield "policy", observed, lambda envs: policy
+        yield "policy, noise and delay", {**NOISY, **observed}, lambda envs: policy
 
 
 def entries(task_id: str, backends: tuple[str, ...]) -> Iterator[Entry]:

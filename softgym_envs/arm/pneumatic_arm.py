@@ -1,0 +1,192 @@
+r"""An arm of hinges that pairs of pneumatic muscles pull against each other, known by constants of its joints alone.
+
+Nobody has measured its bones: everything is per inertia of a joint, and joints drag each other along with constant shares D.
+With p_1, p_2 inside the muscles of joint j (`pneumatic`), x its angle,
+
+.. math:: \rho_j = p_1 c^+_j(x) - p_2 c^-_j(x) + s_j - k_j x + g_j \cdot (\sin q, \cos q) + \text{stops}, \qquad
+   \dot v = (1 + D) \rho + \beta - (d_j + d'_j (p_1 + p_2)) v - (f_j + f'_j (p_1 + p_2))\, \mathrm{sign}(v)
+
+where friction is Coulomb's, 1 + `stiction` times as much where a joint stands, and beta fades: a share of the
+acceleration that the last frames before the start had needed beyond the model. Steps are semi-implicit, friction and damping
+implicit.
+
+Legend: N stretches, P frames of the past, T frames ahead, n joints, C constants of a joint.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core.errors import ShapeError
+from ..core.numba_engine import inner, kernel
+from ..core.simulator import Array
+from .pneumatic import filled, pull, stuck_or_slid
+
+PULL, BACK, PRELOAD, STIFFNESS, LOWER, UPPER = 0, 3, 6, 7, 8, 9
+FRICTION, FRICTION_PRESSURE, STICTION, DAMPING, DAMPING_PRESSURE = 10, 11, 12, 13, 14
+LAG_PULL, LAG_BACK, UNEXPLAINED, FADING, GRAVITY = 15, 16, 17, 18, 19
+"""Where the constants of a joint stand; behind those of gravity come the shares of the other joints."""
+STOP_STIFFNESS, STOP_WIDTH = 400.0, 0.05
+"""[1/s^2], [rad] Of the ends of a joint's range, per inertia."""
+STANDING = 0.05
+"""Speed below which a joint stands [rad/s]."""
+FORGET = 0.7
+"""Share of an older frame in what the past had needed beyond the model."""
+
+
+class Known(NamedTuple):
+    """What is said of a constant before a fit; pressures are in units of the recording's."""
+
+    name: str
+    unit: str
+    guess: float
+    spread: float
+    """How far it may well be from the guess."""
+    low: float = -np.inf
+    high: float = np.inf
+
+
+_PULLS = (
+    Known("pull0", "rad/s^2", 50.0, 30.0, 0.0),
+    Known("pull1", "1/s^2", -15.0, 30.0),
+    Known("pull2", "1/(rad s^2)", 0.0, 30.0),
+)
+_BACKS = tuple(Known(k.name.replace("pull", "back"), k.unit, abs(k.guess), k.spread, k.low) for k in _PULLS)
+_REST = (
+    Known("preload", "rad/s^2", 0.0, 20.0), Known("stiffness", "1/s^2", 10.0, 20.0, 0.0),
+    Known("lower", "rad", np.nan, 0.1), Known("upper", "rad", np.nan, 0.1),
+    Known("friction", "rad/s^2", 5.0, 10.0, 0.0), Known("friction_pressure", "rad/s^2", 1.0, 10.0, 0.0),
+    Known("stiction", "-", 0.2, 0.2, 0.0, 2.0),
+    Known("damping", "1/s", 8.0, 8.0, 0.0), Known("damping_pressure", "1/s", 0.0, 8.0),
+    Known("lag_pull", "log s", np.log(0.03), 0.7, np.log(1e-3), np.log(0.5)),
+    Known("lag_back", "log s", np.log(0.03), 0.7, np.log(1e-3), np.log(0.5)),
+    Known("unexplained", "-", 0.0, 0.7, -1.0, 1.0), Known("fading", "log s", np.log(0.2), 1.0, np.log(0.01), np.log(10.0)),
+)  # fmt: skip
+
+
+def known(joint: int, lower: Array, upper: Array) -> tuple[Known, ...]:
+    """All constants of a joint, in their order; the ends of its range are about where recorded angles end, (n,) each."""
+    ends = {"lower": float(lower[joint]), "upper": float(upper[joint])}
+    joints = len(lower)
+    gravity = tuple(Known(f"{f}{i}", "rad/s^2", 0.0, 20.0) for i in range(joints) for f in ("sin", "cos"))
+    shares = tuple(Known(f"share{i}", "-", 0.0, 0.5) for i in range(joints) if i != joint)
+    rest = tuple(k._replace(guess=ends.get(k.name, k.guess)) for k in _REST)
+    return (*_PULLS, *_BACKS, *rest, *gravity, *shares)
+
+
+@inner
+def torques(c, q, pressure, turned, out):
+    """rho (n,) per inertia, without damping and friction, with pressure (2 n,) inside; `turned` (2 n,) is room to work."""
+    n = len(q)
+    for i in range(n):
+        turned[2 * i], turned[2 * i + 1] = np.sin(q[i]), np.cos(q[i])
+    for j in range(n):
+        x, k = q[j], c[j]
+        below, above = min((k[LOWER] - x) / STOP_WIDTH, 30.0), min((x - k[UPPER]) / STOP_WIDTH, 30.0)
+        stops = STOP_STIFFNESS * STOP_WIDTH * (np.log1p(np.exp(below)) - np.log1p(np.exp(above)))
+        out[j] = pull(pressure[2 * j], x, k[PULL : PULL + 3]) - pull(pressure[2 * j + 1], x, k[BACK : BACK + 3])
+        out[j] += k[PRELOAD] - k[STIFFNESS] * x + stops
+        for i in range(2 * n):
+            out[j] += k[GRAVITY + i] * turned[i]
+
+
+@inner
+def dragged(c, rho, j):
+    """Acceleration of joint j [rad/s^2], before damping and friction."""
+    n, total = len(rho), rho[j]
+    for i in range(n):
+        if i != j:
+            total += c[j, GRAVITY + 2 * n + i - (1 if i > j else 0)] * rho[i]
+    return total
+
+
+@inner
+def resistance(k, v, total):
+    """Damping [1/s] and friction [rad/s^2] of a joint with speed v and the sum of its pressures."""
+    friction = max(k[FRICTION] + k[FRICTION_PRESSURE] * total, 0.0)
+    standing = 1.0 + k[STICTION] if abs(v) < STANDING else 1.0
+    return max(k[DAMPING] + k[DAMPING_PRESSURE] * total, 0.0), friction * standing
+
+
+@inner
+def remaining(c, h):
+    """exp(-h / lag) of all muscles (2 n,)."""
+    found = np.empty(2 * len(c))
+    for j in range(len(c)):
+        found[2 * j], found[2 * j + 1] = np.exp(-h / np.exp(c[j, LAG_PULL])), np.exp(-h / np.exp(c[j, LAG_BACK]))
+    return found
+
+
+@inner
+def needed(k, v, after, acceleration, total, h):
+    """What the model lacks [rad/s^2] for speed v to become `after`; friction takes what it can where the joint stands."""
+    damping, friction = resistance(k, v, total)
+    lacking = (after * (1.0 + h * damping) - v) / h - acceleration
+    if abs(after) > 0.02:
+        return lacking + friction * np.sign(after)
+    return lacking - min(max(lacking, -friction), friction)
+
+
+@inner
+def look_back(c, past, h, kept, q, v, pressure, beta):
+    """State at the past's last frame (P, 3 n), and what the frames before it had needed beyond the model, (n,)."""
+    n = len(c)
+    rho, speed, turned = np.empty(n), np.zeros(n), np.empty(2 * n)
+    pressure[:], beta[:] = past[0, n:], 0.0
+    for t in range(len(past) - 1):
+        for i in range(2 * n):
+            pressure[i] = filled(pressure[i], past[t, n + i], kept[i])
+        torques(c, past[t, :n], pressure, turned, rho)
+        for j in range(n):
+            after = (past[t + 1, j] - past[t, j]) / h
+            if t > 0:
+                lacking = needed(c[j], speed[j], after, dragged(c, rho, j), pressure[2 * j] + pressure[2 * j + 1], h)
+                beta[j] = FORGET * beta[j] + (1.0 - FORGET) * lacking
+            v[j] = 0.7 * after + 0.3 * speed[j]
+            speed[j] = after
+    q[:] = past[-1, :n]
+
+
+@kernel
+def predict(c, past, valves, h, out):
+    """Angles out (N, T, n) after every frame of pressures valves (N, T, 2 n), from the past (N, P, 3 n)."""
+    n = len(c)
+    q, v, beta, rho = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    pressure, turned, kept = np.empty(2 * n), np.empty(2 * n), remaining(c, h)
+    for row in range(len(past)):
+        look_back(c, past[row], h, kept, q, v, pressure, beta)
+        for t in range(valves.shape[1]):
+            for i in range(2 * n):
+                pressure[i] = filled(pressure[i], valves[row, t, i], kept[i])
+            torques(c, q, pressure, turned, rho)
+            for j in range(n):
+                damping, friction = resistance(c[j], v[j], pressure[2 * j] + pressure[2 * j + 1])
+                more = c[j, UNEXPLAINED] * beta[j] * np.exp(-t * h / np.exp(c[j, FADING]))
+                rate = v[j] + h * (dragged(c, rho, j) + more)
+                v[j] = stuck_or_slid(rate, h * friction) / (1.0 + h * damping)
+            for j in range(n):
+                q[j] += h * v[j]
+                out[row, t, j] = q[j]
+
+
+def predicted(constants: Array, past: Array, valves: Array, h: float) -> Array:
+    """Angles (N, T, n) [rad] after every frame of h seconds.
+
+    Args:
+        constants: (n, C); see `known`.
+        past: Angles and pressures (N, P, 3 n), P >= 3; the last frame is the start.
+        valves: Pressures (N, T, 2 n), the first acts from the start on.
+        h: [s]
+
+    Raises:
+        ShapeError: Sizes do not fit.
+    """
+    n = len(constants)
+    fits = past.ndim == 3 and past.shape[1] >= 3 and past.shape[2] == 3 * n and valves.ndim == 3
+    if not fits or valves.shape[0] != len(past) or valves.shape[2] != 2 * n:
+        raise ShapeError(f"past {past.shape} and valves {valves.shape}: expected (N, 3 or more, {3 * n}) and (N, T, {2 * n})")
+    out = np.empty((*valves.shape[:2], n))
+    predict(constants, np.ascontiguousarray(past), np.ascontiguousarray(valves), h, out)
+    return out

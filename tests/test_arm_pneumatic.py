@@ -1,0 +1,93 @@
+"""Pneumatic muscles against virtual work, and the arm of hinges that they pull against closed forms of motion."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from softgym_envs.arm import pneumatic_arm as arm
+from softgym_envs.arm.pneumatic import braid_force, filled, on_pulley, pull, volume
+from softgym_envs.core.errors import ShapeError
+
+H = 0.01
+THREAD, TURNS = 0.3, 1.5
+
+
+def test_force_is_the_work_of_the_air():
+    """F = -p dV/dl by a complex step, whose imaginary part is exact; none at the angle where a braid is widest."""
+    length = np.linspace(0.15, 0.29, 9)
+    slope = volume(length + 1e-30j, THREAD, TURNS).imag / 1e-30
+    assert np.allclose(braid_force(2e5, length, THREAD, TURNS), -2e5 * slope, rtol=1e-13)
+    assert abs(braid_force(2e5, THREAD / np.sqrt(3), THREAD, TURNS)) < 1e-9
+
+
+def test_a_pulley_makes_a_quadratic():
+    q = np.linspace(-1.0, 1.0, 11)
+    expected = 0.02 * braid_force(1e5, 0.27 - 0.02 * q, THREAD, TURNS)
+    assert np.allclose(pull(1e5, q, on_pulley(THREAD, TURNS, 0.27, 0.02)), expected, rtol=1e-12)
+
+
+def test_filling_is_exact():
+    """Two half steps are one, and a long time fills."""
+    half, full = np.exp(-0.005 / 0.05), np.exp(-0.01 / 0.05)
+    assert abs(filled(filled(0.2, 0.9, half), 0.9, half) - filled(0.2, 0.9, full)) < 1e-15
+    assert abs(filled(0.2, 0.9, np.exp(-5.0 / 0.05)) - 0.9) < 1e-12
+
+
+def bare(joints: int = 2) -> np.ndarray:
+    """Constants of an arm with nothing but inertia, whose stops are far away."""
+    far = np.full(joints, 50.0)
+    found = np.zeros((joints, len(arm.known(0, -far, far))))
+    found[:, arm.LOWER], found[:, arm.UPPER], found[:, [arm.LAG_PULL, arm.LAG_BACK]] = -50.0, 50.0, np.log(0.05)
+    return found
+
+
+def moving(speed: float, joints: int = 2, pressure: float = 0.0) -> np.ndarray:
+    """Past (1, 12, 3 n) of joints that arrive at 0 with that speed."""
+    angles = speed * H * (np.arange(12) - 11)[:, None] + np.zeros(joints)
+    return np.hstack([angles, np.full((12, 2 * joints), pressure)])[None]
+
+
+def test_friction_stops_a_joint_in_v_squared_over_twice_it():
+    constants = bare()
+    constants[:, arm.FRICTION] = 10.0
+    angles = arm.predicted(constants, moving(2.0), np.zeros((1, 60, 4)), H)[0]
+    assert np.abs(angles[-1] - 2.0**2 / 20.0).max() <= 2.0 * H  # a step's way
+    assert (angles[-1] == angles[30]).all()  # and there it stays
+
+
+@pytest.mark.parametrize(("pressure", "moves"), [(0.5, False), (1.1, False), (1.3, True)])
+def test_a_joint_that_stands_takes_stiction_to_move(pressure, moves):
+    """10 rad/s^2 of friction, a fifth more where it stands, against 10 rad/s^2 per unit of pressure."""
+    constants = bare()
+    constants[:, arm.FRICTION], constants[:, arm.STICTION], constants[:, arm.PULL] = 10.0, 0.2, 10.0
+    valves = np.tile([pressure, 0.0, 0.0, 0.0], (1, 40, 1))
+    angles = arm.predicted(constants, moving(0.0, pressure=0.0), valves, H)[0]
+    assert (angles[-1, 0] > 0.01) == moves and angles[-1, 1] == 0.0
+
+
+def test_a_spring_swings_in_its_period():
+    """Semi-implicit Euler swings with 2 asin(omega h / 2) / h, and its starting speed is the past's last."""
+    constants, omega, speed = bare(1), 6.0, 0.5
+    constants[:, arm.STIFFNESS] = omega**2
+    angles = arm.predicted(constants, moving(speed, 1), np.zeros((1, 200, 2)), H)[0, :, 0]
+    turned = 2 * np.arcsin(omega * H / 2)
+    expected = speed * H * np.sin(turned * np.arange(1, 201)) / np.sin(turned)
+    assert np.abs(angles - expected).max() < 1e-10
+
+
+def test_what_the_past_needed_goes_on():
+    """An acceleration that no constant explains is found in the past, and kept as long as `fading` says."""
+    constants = bare(1)
+    constants[:, arm.UNEXPLAINED], constants[:, arm.FADING] = 1.0, np.log(1e9)
+    times = H * (np.arange(62) - 11)
+    angles = 0.5 * 3.0 * times**2 + 0.4 * times
+    past = np.hstack([angles[:12, None], np.zeros((12, 2))])[None]
+    found = arm.predicted(constants, past, np.zeros((1, 50, 2)), H)[0, :, 0]
+    weight = 1 - arm.FORGET**10  # of ten frames' worth
+    assert np.abs(found - angles[12:]).max() < 0.5 * 3.0 * (1 - weight) * 0.5**2 + 2 * 3.0 * H * 0.5
+
+
+def test_wrong_sizes_are_refused():
+    with pytest.raises(ShapeError, match="expected"):
+        arm.predicted(bare(), np.zeros((1, 12, 5)), np.zeros((1, 5, 4)), H)
