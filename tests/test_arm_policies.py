@@ -1,0 +1,39 @@
+"""Committed policies of the arm's ids open by plain PPO.load and reach goals in both worlds, with noise and delay too."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from softgym_envs.core.files import read_json
+
+ROWS = 8
+NOISY = {"sensor_noise": 0.02, "action_delay": 2}
+
+
+def reached(env_id, **keywords):
+    """How many of `ROWS` episodes succeed."""
+    from stable_baselines3 import PPO
+
+    model = PPO.load(f"results/policies/{env_id}.zip", device="cpu")
+    observed = read_json(f"results/policies/{env_id}.json")["observed"]
+    envs = gym.make_vec(f"softgym_envs:{env_id}", num_envs=ROWS, **observed, **keywords)
+    observation, _ = envs.reset(seed=50)
+    alive, success = np.ones(ROWS, dtype=bool), np.zeros(ROWS, dtype=bool)
+    for _ in range(envs.spec.max_episode_steps):
+        action, _ = model.predict(observation, deterministic=True)
+        observation, _, terminated, truncated, info = envs.step(action)
+        success |= alive & info["is_success"]
+        alive &= ~(terminated | truncated)
+        if not alive.any():
+            break
+    return int(success.sum())
+
+
+@pytest.mark.parametrize("env_id", ["ArmReach-v0"])
+@pytest.mark.parametrize("keywords", [{}, NOISY, {"backend": "mujoco"}])
+def test_the_policies_reach_goals(env_id, keywords):
+    """One that succeeds in 90 % of the episodes fails in four or more of eight with a chance of 0.5 %."""
+    pytest.importorskip("stable_baselines3")
+    assert reached(env_id, **keywords) >= ROWS - 3
