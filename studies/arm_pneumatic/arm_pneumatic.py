@@ -343,8 +343,9 @@ def fit(args: Args) -> None:
     episodes, stale = load(args.data)
     data = split(episodes, args.seed)
     args.out.mkdir(parents=True, exist_ok=True)
-    file, weights = args.out / "fit.npz", {}
-    about = {"frames": int(sum(map(len, episodes))), "stale_frames": stale}
+    file = args.out / "fit.npz"
+    weights: dict[str, Any] = {}
+    about: dict[str, Any] = {"frames": int(sum(map(len, episodes))), "stale_frames": stale}
     if file.exists():
         with np.load(file, allow_pickle=False) as kept:
             weights = {name: kept[name] for name in kept.files}
