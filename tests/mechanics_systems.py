@@ -8,7 +8,22 @@ import numpy as np
 
 from softgym_envs.mechanics import Body, Frame, Joint, Mechanism, Pin, Tree, Weld
 
-CONSTANTS = ("k", "rest", "damping", "armature", "offset", "scale", "gravity", "x", "y", "z", "roll", "pitch", "yaw")
+CONSTANTS = (
+    "k",
+    "rest",
+    "damping",
+    "armature",
+    "offset",
+    "friction",
+    "scale",
+    "gravity",
+    "x",
+    "y",
+    "z",
+    "roll",
+    "pitch",
+    "yaw",
+)
 """One of every kind."""
 
 
@@ -69,6 +84,7 @@ def rich(seed: int) -> tuple[Tree, np.ndarray]:
                 f"j{i}", kind, parent, f"b{i}",
                 tuple(rng.normal(size=3)), tuple(0.4 * rng.normal(size=3)), tuple(rng.normal(size=3)),
                 **{"stiffness": 2.0, "damping": 0.3, **named}, offset="offset" if i == 1 else 0.0,
+                friction="friction" if i in (1, 2, 9) else 0.0, friction_speed=1.0,
             )
         )  # fmt: skip
     frames = (
@@ -81,7 +97,7 @@ def rich(seed: int) -> tuple[Tree, np.ndarray]:
     elbow, origin = place(tree, "elbow")
     frames = (*frames[:2], Frame("elbow", "b4", tuple((elbow.T @ (place(tree, "hand")[1] - origin)).tolist())))
     held = (Weld("clamp", "end", ("x", "y", "z"), ("roll", "pitch", "yaw")), Pin("pin", "hand", "elbow"))
-    values = np.array([3.0, 0.2, 0.15, 0.02, 0.1, 1.3, -9.0, *end, *angles(turned)])
+    values = np.array([3.0, 0.2, 0.15, 0.02, 0.1, 0.2, 1.3, -9.0, *end, *angles(turned)])
     return replace(tree, frames=frames, constraints=held), values
 
 

@@ -118,7 +118,9 @@ def test_the_tree_mechanics_is_met_in_second_order():
 def test_loops_are_closed_by_multipliers():
     """A weld and a pin in a tree of 11 coordinates: closed as long as it moves, and as the tree mechanics moves."""
     tree, values = rich(0)
-    bare = replace(tree, joints=tuple(replace(j, stiffness=0.0, damping=0.0, armature=0.0, offset=0.0) for j in tree.joints))
+    bare = replace(
+        tree, joints=tuple(replace(j, stiffness=0.0, damping=0.0, armature=0.0, offset=0.0, friction=0.0) for j in tree.joints)
+    )
     given = dict(zip(CONSTANTS, values.tolist(), strict=True))
     steps, horizon = DirectorSteps(Directors(bare, given), 0.005), 0.05
     fine = Mechanism(bare, 2e-4, CONSTANTS, force_split="symmetric")

@@ -13,7 +13,7 @@ from softgym_envs.core.recordings import read_csv
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.loop.dynamics import LoopSimulator
 from softgym_envs.loop.manipulation import SCALES
-from softgym_envs.loop.model import ARM
+from softgym_envs.loop.model import ARM, FRICTION
 from softgym_envs.loop.mujoco import LoopTwin
 from softgym_envs.loop.parameters import LoopParameters
 from softgym_envs.loop.recipe import DAMPING, OFFSETS, RECIPE, STIFFNESS, manipulation
@@ -126,7 +126,13 @@ def test_whitening_does_not_depend_on_feedback():
 def test_slopes_are_differences():
     errors, constants = whitened(0)
     names = LoopParameters.names()
-    for name, step in (("theta_stiffness", 1e-4), ("offset_e1", 1e-4), ("clamp_pitch", 1e-5), ("torque_delay", 1e-4)):
+    for name, step in (
+        ("theta_stiffness", 1e-4),
+        ("friction_w0", 1e-4),
+        ("offset_e1", 1e-4),
+        ("clamp_pitch", 1e-5),
+        ("torque_delay", 1e-4),
+    ):
         way = np.eye(len(names))[:, [names.index(name)]]
         ahead, behind = (errors.errors((constants + side * step * way[:, 0])[None])[0][0] for side in (1, -1))
         expected, found = (ahead - behind) / (2 * step), errors.slopes(constants, way)[..., 0]
@@ -158,6 +164,21 @@ def test_recipe_recovers_stiffness_from_a_recording_without_noise():
         RECIPE, LoopSimulator(), data, start=start, stages=(replace(RECIPE.stages[0], free=STIFFNESS),)
     ).parameters
     assert [found.theta_stiffness, found.psi_stiffness] == pytest.approx([3.2, 1.3], rel=2e-3)
+
+
+def test_dry_friction_is_found_with_the_stiffness_that_it_would_spoil():
+    from sysid import run_recipe
+
+    rubbed = TRUTH.replace(friction_s1=0.2, friction_w1=0.15)
+    rng, clean = np.random.default_rng(3), manipulation(
+        LoopSimulator(), np.random.default_rng(0), steps=400, parameters=rubbed
+    )  # fmt: skip
+    data = replace(clean.with_noise(rng, 5e-4), controls=clean.controls + 0.05 * rng.standard_normal(clean.controls.shape))
+    stage = replace(RECIPE.laboratory, free=(*STIFFNESS, *DAMPING, *FRICTION))
+    found = run_recipe(RECIPE, LoopSimulator(), TrajectorySet((data,)), start=TRUTH, stages=(stage,)).stages[0].fit
+    for estimate in found.estimates:
+        assert abs(estimate.value - getattr(rubbed, estimate.name)) < 4 * estimate.std, estimate
+        assert estimate.std < (0.05 if estimate.name in FRICTION else 0.5 * estimate.value), estimate
 
 
 @pytest.mark.parametrize("start", [(50.0, 50.0), (0.5, 0.5)])

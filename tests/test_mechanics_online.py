@@ -6,6 +6,8 @@ import pytest
 from softgym_envs.core.errors import OptionError
 from softgym_envs.loop.manipulation import record
 from softgym_envs.loop.model import ARM, CONSTANTS, LoopModel
+from softgym_envs.loop.online import online_estimator
+from softgym_envs.loop.parameters import LoopParameters
 from softgym_envs.mechanics import Mechanism
 from softgym_envs.mechanics.online import OnlineEstimator
 
@@ -47,3 +49,15 @@ def test_estimates_reach_the_truth_within_their_standard_deviations_while_the_ar
 def test_bad_arguments_are_named():
     with pytest.raises(OptionError, match="'mass'"):
         estimator(spread={"mass": 1.0})
+
+
+def test_the_rooms_estimator_is_this_one():
+    recording = record(MODEL, MECHANISM, MODEL.defaults, 100, scale=0.3)
+    ours = online_estimator(MODEL, LoopParameters(theta_stiffness=5.0, psi_stiffness=5.0), angle=5e-4, torque=0.05)
+    found = []
+    for online in (ours, estimator()):
+        belief = online.start(recording.angles[:40])
+        for force, angle in zip(recording.forces[40:], recording.angles[40:], strict=False):
+            belief = online.update(belief, force, angle)
+        found.append(online.estimates(belief))
+    assert found[0] == found[1]

@@ -72,7 +72,7 @@ class BodyTwin(MujocoTwin):
             k = compiled.joint(joint.name).id
             compiled.jnt_stiffness[k] *= stiffer[i]
             compiled.dof_damping[k] *= damped[i]
-            compiled.dof_frictionloss[k] = self.amount("dry_friction") * joint.effort
+            compiled.dof_frictionloss[k] += self.amount("dry_friction") * joint.effort
         for body, factor in zip(tree.bodies, np.exp(self.spread("mass_spread", len(tree.bodies))), strict=True):
             if body.mass > 0:
                 k = compiled.body(body.name).id

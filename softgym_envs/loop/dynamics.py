@@ -17,12 +17,14 @@ import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+
 from ..core.parameters import Parameters
 from ..core.simulator import Array, check_number
 from ..mechanics.mechanism import Mechanism
 from ..mechanics.simulator import TreeSimulator
-from .model import CONSTANTS, SIGNS, LoopModel
-from .parameters import LoopParameters
+from .model import LoopModel
+from .parameters import loop_parameters
 
 FRAGILE_DT, FRAGILE_DAMPING = 0.005, 0.01
 """[s], [N m s/rad] Longer steps with less damping may blow up."""
@@ -44,8 +46,6 @@ class LoopSimulator(TreeSimulator):
     """
 
     room = "loop"
-    signs = SIGNS
-    parameters_class = LoopParameters
 
     model: LoopModel = field(default_factory=LoopModel)
     """Structure."""
@@ -55,10 +55,15 @@ class LoopSimulator(TreeSimulator):
     def __post_init__(self) -> None:
         check_number("dt", self.dt, positive=True, unit="s")
 
+    @property
+    def parameters_class(self) -> type[Parameters]:
+        """With factors, if parts of the loop have springs of their own."""
+        return loop_parameters(self.model.spring_parts)
+
     @cached_property
     def mechanism(self) -> Mechanism:
-        """The tree in (q, p), with constants `model.CONSTANTS`; see `tree_constants`."""
-        return Mechanism(self.model.tree, self.dt, CONSTANTS)
+        """The tree in (q, p), with constants `model.constants`; see `tree_constants`."""
+        return Mechanism(self.model.tree, self.dt, self.model.constants)
 
     def constants(self, parameters: Parameters | None, batch: int) -> Array:
         """See `BaseSimulator.constants`; warns of a damping that steps of this length do not bear."""
@@ -73,3 +78,6 @@ class LoopSimulator(TreeSimulator):
 
     def _columns(self, constants: Array) -> Array:
         return self.model.tree_constants(constants)
+
+    def _by_constants(self, slopes: Array, constants: Array) -> Array:
+        return np.asarray(np.einsum("b...t,btp->b...p", slopes, self.model.tree_slopes(constants)))

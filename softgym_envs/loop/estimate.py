@@ -26,10 +26,12 @@ import numpy as np
 from ..core.simulator import Array, Status
 from ..mechanics.mechanism import Mechanism
 from .model import ARM, CONSTANTS, LOOP, LoopModel
+from .parameters import loop_parameters
 
 STIFFNESS = LOOP[:2]
 OFFSETS = tuple(f"offset_{name}" for name in ARM)
 COLUMNS = [CONSTANTS.index(name) for name in (*STIFFNESS, *OFFSETS)]
+"""In `LoopParameters`, which begin as `CONSTANTS` do."""
 NUM_FREE = len(COLUMNS)
 DT = 0.01
 """Step of the prediction [s], unless the control period is shorter."""
@@ -90,7 +92,7 @@ class Estimator:
     @cached_property
     def mechanism(self) -> Mechanism:
         """Our model."""
-        return Mechanism(self.model.tree, self.period / self.substeps, CONSTANTS)
+        return Mechanism(self.model.tree, self.period / self.substeps, self.model.constants)
 
     @cached_property
     def prior(self) -> Belief:
@@ -123,18 +125,26 @@ class Estimator:
 
     def constants(self, theta: Array) -> Array:
         """Constants of the tree, (B, P)."""
-        found = np.tile(self.model.defaults, (len(theta), 1))
+        found = np.tile(self._default, (len(theta), 1))
         found[:, COLUMNS] = np.concatenate([np.exp(theta[:, :2]), theta[:, 2:]], axis=1)
-        return found
+        return self.model.tree_constants(found)
+
+    @cached_property
+    def _default(self) -> Array:
+        """Of `LoopParameters`."""
+        return loop_parameters(self.model.spring_parts)().to_vector()
+
+    @cached_property
+    def _ways(self) -> Array:
+        """How the tree's constants change with those that are estimated, (P, 9)."""
+        return np.asarray(self.model.tree_slopes(self._default[None])[0][:, COLUMNS])
 
     def predict(self, belief: Belief, torques: Array) -> Belief:
         """One period later, under torques (B, 7) [N m] as the arm believes them."""
         motion = self.mechanism.simulate(belief.state, torques[:, None], self.constants(belief.theta), substeps=self.substeps)
         good = (motion.status == Status.OK) & (belief.lost == 0)
         motion.status[:] = Status.OK  # a failed row stands still, which can be differentiated; it is thrown away
-        ways = np.zeros((len(CONSTANTS), NUM_FREE))
-        ways[COLUMNS, np.arange(NUM_FREE)] = 1.0
-        slopes = self.mechanism.sensitivities(motion, belief.slopes, ways)[:, -1]
+        slopes = self.mechanism.sensitivities(motion, belief.slopes, self._ways)[:, -1]
         good &= np.isfinite(slopes).all(axis=(1, 2))
         state = np.where(good[:, None], motion.states[:, -1], belief.state)
         slopes = np.where(good[:, None, None], slopes, belief.slopes)

@@ -16,7 +16,6 @@ from ..core.simulator import Array
 from ..core.trajectory import Trajectory
 from ..mechanics.tree import Tree
 from .model import ARM, CLAMP
-from .parameters import LoopParameters
 
 LADDER = Ladder(
     (
@@ -37,7 +36,7 @@ LADDER = Ladder(
 
 def flawed(twin: HardTwin, row: Array) -> Array:
     """Constants (P,) with the flaws that are constants of the model, too."""
-    names, found = LoopParameters.names(), row.copy()
+    names, found = twin.parameters_class.names(), row.copy()
     for name in ("arm_damping", "loop_damping"):
         found[names.index(name)] *= np.exp(float(twin.spread(name)))
     shift = np.concatenate([twin.spread("clamp_shift", 3), twin.spread("clamp_turn", 3)])
@@ -48,7 +47,7 @@ def flawed(twin: HardTwin, row: Array) -> Array:
 def harden(twin: HardTwin, mj: mujoco.MjModel, tree: Tree) -> None:
     """The other flaws of a tree in MuJoCo, over constants that were written before."""
     for name, share in zip(ARM, twin.spread("friction", len(ARM)), strict=True):
-        mj.dof_frictionloss[mj.joint(name).dofadr[0]] = abs(share)
+        mj.dof_frictionloss[mj.joint(name).dofadr[0]] += abs(share)
     own = [name for name in tree.coordinates if name not in ARM]
     for name, spread in zip(own, twin.spread("stiffness_spread", len(own)), strict=True):
         mj.jnt_stiffness[mj.joint(name).id] *= np.exp(spread)

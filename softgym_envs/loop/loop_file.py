@@ -34,7 +34,8 @@ def read_model(path: str | Path) -> LoopModel:
         hand_xyz = [0.0, 0.0, 0.1]          # frame H on it: the gripper's link is centred there, and lies along its y;
         hand_rpy = [0.0, 0.0, 0.0]          # the loop's plane is y, z, and the clamp is below, along z
 
-    An arm has seven joints that turn, with limits and efforts; their damping is the constant `arm_damping`.
+    An arm has seven joints that turn, with limits and efforts; their damping is the constant `arm_damping`,
+    their dry friction `friction_s0` ...
 
     Raises:
         FileFormatError: No such file, unknown entries, or entries of the wrong kind.
@@ -96,7 +97,7 @@ def _arm(path: Path, table: Any) -> Tree:
         name = renamed.get(joint.name, joint.name)
         if joint.kind == "fixed":
             return joint
-        return replace(joint, name=name, damping="arm_damping", offset=f"offset_{name}")
+        return replace(joint, name=name, damping="arm_damping", friction=f"friction_{name}", offset=f"offset_{name}")
 
     joints, bodies = [ours(joint) for joint in tree.joints], list(tree.bodies)
     xyz, rpy = (_numbers(path, f"[arm] {key}", table.get(key, [0.0] * 3), 3) for key in ("hand_xyz", "hand_rpy"))

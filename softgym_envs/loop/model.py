@@ -32,6 +32,7 @@ from ..mechanics.mechanism import Mechanism
 from ..mechanics.placement import frame_pose, roll_pitch_yaw
 from ..mechanics.tree import Ball, Body, Bond, Frame, Joint, Peg, Tree, Weld
 from ..mechanics.tree_file import load_tree
+from .springs import SIDES, factor_names, spring_slopes, spring_values
 
 MAX_LINKS = 200
 SIZES = {"radius": (0.01, 100.0, "m"), "mass": (1e-4, 1000.0, "kg"), "tube_radius": (1e-4, 100.0, "m")}
@@ -43,11 +44,12 @@ CLAMP = ("clamp_x", "clamp_y", "clamp_z", "clamp_roll", "clamp_pitch", "clamp_ya
 """Constants of the clamp's pose [m, rad]."""
 LOOP = ("theta_stiffness", "psi_stiffness", "loop_damping", "loop_scale")
 """Constants of the loop [N m/rad, N m/rad, N m s/rad, -]."""
-CONSTANTS = (*LOOP, "arm_damping", *(f"offset_{name}" for name in ARM), *CLAMP, "gravity_z")
-"""All constants of the tree, in the order of their vector (P = 19)."""
+FRICTION = tuple(f"friction_{name}" for name in ARM)
+"""Dry friction of the arm's joints [N m]."""
+CONSTANTS = (*LOOP, "arm_damping", *FRICTION, *(f"offset_{name}" for name in ARM), *CLAMP, "gravity_z")
+"""Constants of the tree, in the order of their vector (P = 26); those of a loop with springs of its own follow."""
 SIGNS = np.array([1.0] * (len(CONSTANTS) - 1) + [-1.0])
 """Gravity points downwards."""
-SIDES = ("left", "right")
 START = (0.0, -1.0, 0.0, 1.5, 0.0, pi / 2 - 0.5, 0.0)
 """[rad] The hand points down; holding arm and loop takes 38 of s1's 50 N m."""
 
@@ -98,12 +100,15 @@ class LoopModel:
     """(7,) If given, controls are torques beyond those that hold the start, up to this [N m]; (): whole torques."""
     hanging: bool = False
     """Whether the loop hangs from the gripper in front of a peg, and is not clamped."""
+    spring_parts: int = 0
+    """Parts of a side of the loop with stiffnesses of their own (`springs`), links / 2 at most; 0: all joints are alike."""
     control_names = ARM
     control_units = ("N m",) * 7
 
     def __post_init__(self) -> None:
         if not 6 <= self.links <= MAX_LINKS or self.links % 2:
             raise StructureError(f"a loop of {shown(self.links)} links: expected an even number in [6, {MAX_LINKS}]")
+        check_number("spring_parts", self.spring_parts, low=0, high=self.links // 2, whole=True)
         if len(self.start) != len(ARM):
             raise StructureError(f"start has {len(self.start)} angles, expected {len(ARM)}")
         if len(self.servo_stiffness) != len(ARM):
@@ -184,19 +189,32 @@ class LoopModel:
     @property
     def defaults(self) -> np.ndarray:
         """Values of `CONSTANTS` (P,): stiffness as identified in the paper, damping that its integrator needs."""
-        from .parameters import LoopParameters
+        from .parameters import loop_parameters
 
-        return np.asarray(self.tree_constants(LoopParameters().to_matrix(1))[0])
+        return np.asarray(self.tree_constants(loop_parameters(self.spring_parts)().to_matrix(1))[0])
+
+    @cached_property
+    def constants(self) -> tuple[str, ...]:
+        """Names of the tree's constants: `CONSTANTS`, and the stiffness of every part."""
+        return (*CONSTANTS, *(f"spring_{name}" for name in factor_names(self.spring_parts)))
 
     def tree_constants(self, constants: Array) -> Array:
-        """Values of `CONSTANTS` (B, P) for `LoopParameters` (B, P + 1): those give the clamp's shift, and gravity downwards."""
-        return constants[:, : len(CONSTANTS)] * SIGNS + self._added
+        """Values of `constants` (B, P) for `LoopParameters`, which give the clamp's shift, gravity downwards, and factors."""
+        found = constants[:, : len(CONSTANTS)] * SIGNS + self._added
+        return np.hstack([found, spring_values(constants, self.spring_parts)]) if self.spring_parts else found
+
+    def tree_slopes(self, constants: Array) -> Array:
+        """Derivatives of `tree_constants` by the columns of `LoopParameters`, of which there are P', (B, P, P')."""
+        rows, width = constants.shape
+        own = np.zeros((rows, len(CONSTANTS), width))
+        own[:, np.arange(len(CONSTANTS)), np.arange(len(CONSTANTS))] = SIGNS
+        return np.concatenate([own, spring_slopes(constants, self.spring_parts)], axis=1)
 
     @cached_property
     def _added(self) -> Array:
         """What the model adds to constants: its controller's damping, what holds the start, and the clamp's place."""
         added = replace(self, command_limit=()).hold if self.command_limit else np.zeros(len(ARM))
-        return np.array([*(0.0,) * 4, self.servo_damping, *added, *self.clamp, 0.0])
+        return np.array([*(0.0,) * 4, self.servo_damping, *np.zeros(len(ARM)), *added, *self.clamp, 0.0])
 
     # --- As a simulator's structure -----------------------------------------------------------------------------------
 
@@ -231,7 +249,7 @@ class LoopModel:
     @cached_property
     def mechanism(self) -> Mechanism:
         """The tree at rest and its places; its step is not used."""
-        return Mechanism(self.tree, 0.01, CONSTANTS)
+        return Mechanism(self.tree, 0.01, self.constants)
 
     def relax(self, arm: Array, constants: Array, *, tries: int = 8) -> tuple[Array, Array]:
         """Where the loop comes to rest while the arm is held: angles q (B, n), and torques that hold it (B, 7) [N m].
@@ -310,6 +328,10 @@ class LoopModel:
             for k in range(count)
         )
 
+    def _spring(self, axis: str, part: str) -> str:
+        """Constant that is a joint's stiffness."""
+        return f"spring_{axis}{part}" if self.spring_parts else f"{axis}_stiffness"
+
     def _branch(self, side: str, sign: int) -> tuple[list[Body], list[Joint]]:
         """From the gripper's link to the clamp: links / 2 joints of two angles; the last carries half the clamped link."""
         bodies: list[Body] = []
@@ -322,10 +344,22 @@ class LoopModel:
             knee, share = f"{side}{i}_knee", 0.5 if i == count - 1 else 1.0
             bodies += [Body(knee), self._link(f"{side}{i}", share, share * length / 2)]
             theta, psi = f"{side}_theta{i}", f"{side}_psi{i}"
-            damping = "loop_damping"
+            damping, own = "loop_damping", f"_{side}{i * self.spring_parts // count}"
             joints += [
-                Joint(theta, "revolute", parent, knee, (1.0, 0.0, 0.0), xyz, rpy, stiffness="theta_stiffness", damping=damping),
-                Joint(psi, "revolute", knee, f"{side}{i}", (0.0, 1.0, 0.0), stiffness="psi_stiffness", damping=damping),
+                Joint(
+                    theta,
+                    "revolute",
+                    parent,
+                    knee,
+                    (1.0, 0.0, 0.0),
+                    xyz,
+                    rpy,
+                    stiffness=self._spring("theta", own),
+                    damping=damping,
+                ),
+                Joint(
+                    psi, "revolute", knee, f"{side}{i}", (0.0, 1.0, 0.0), stiffness=self._spring("psi", own), damping=damping
+                ),
             ]
         return bodies, joints
 

@@ -24,12 +24,13 @@ import mujoco
 import numpy as np
 
 from ..core.mujoco_engine import MujocoEngine, MujocoTwin
+from ..core.parameters import Parameters
 from ..core.simulator import Array, check_number
 from ..core.trajectory import Trajectory
 from ..mechanics.mujoco_tree import spec_of, state_index, write_tree
 from .hard import LADDER, flawed, harden, sensed
-from .model import CONSTANTS, LoopModel
-from .parameters import LoopParameters
+from .model import LoopModel
+from .parameters import loop_parameters
 
 LONGEST_DT = 0.002
 """[s] Explicit springs of a loop of 12 links bear 4.5 ms at most, and are wrong by a radian, in silence, from 5 ms."""
@@ -49,7 +50,6 @@ class LoopTwin(MujocoTwin):
     """
 
     room = "loop"
-    parameters_class = LoopParameters
     ladder = LADDER
 
     model: LoopModel = field(default_factory=LoopModel)
@@ -59,6 +59,11 @@ class LoopTwin(MujocoTwin):
 
     def __post_init__(self) -> None:
         check_number("dt", self.dt, positive=True, unit="s")
+
+    @property
+    def parameters_class(self) -> type[Parameters]:
+        """As our engine's."""
+        return loop_parameters(self.model.spring_parts)
 
     @property
     def longest_dt(self) -> float:
@@ -74,7 +79,7 @@ class LoopTwin(MujocoTwin):
 
     def _write_constants(self, mj: mujoco.MjModel, row: Array) -> None:
         values = self.model.tree_constants(flawed(self, row)[None])[0].tolist()
-        write_tree(mj, self.model.tree, dict(zip(CONSTANTS, values, strict=True)))
+        write_tree(mj, self.model.tree, dict(zip(self.model.constants, values, strict=True)))
         harden(self, mj, self.model.tree)
 
     def sensed(self, recording: Trajectory, rng: np.random.Generator) -> Trajectory:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
+from functools import cache
 
 from ..core.parameters import Parameters, param
+from .springs import factor_names
 
 _PAPER = "[Caldwell2014], section V: identified on Baxter with 12 links"
 _OFFSET = {"unit": "N m", "bounds": (-5.0, 5.0), "source": "of the torque sensor; 0.2 N m spoil psi_stiffness by a quarter"}
+_FRICTION = {
+    "unit": "N m",
+    "bounds": (-0.2, 10.0),
+    "source": "dry friction; an estimate of none may be below 0 by chance",
+}
 _SHIFT = {
     "unit": "m",
     "bounds": (-0.5, 0.5),
@@ -31,6 +38,13 @@ class LoopParameters(Parameters):
     )
     loop_scale: float = param(1.0, unit="-", bounds=(0.1, 10.0), scale="log", source="factor of the loop's mass and inertia")
     arm_damping: float = param(0.7, unit="N m s/rad", bounds=(0.01, 20.0), scale="log", source="baxter_description")
+    friction_s0: float = param(0.0, **_FRICTION)  # type: ignore[arg-type]
+    friction_s1: float = param(0.0, **_FRICTION)  # type: ignore[arg-type]
+    friction_e0: float = param(0.0, **_FRICTION)  # type: ignore[arg-type]
+    friction_e1: float = param(0.0, **_FRICTION)  # type: ignore[arg-type]
+    friction_w0: float = param(0.0, **_FRICTION)  # type: ignore[arg-type]
+    friction_w1: float = param(0.0, **_FRICTION)  # type: ignore[arg-type]
+    friction_w2: float = param(0.0, **_FRICTION)  # type: ignore[arg-type]
     offset_s0: float = param(0.0, **_OFFSET)  # type: ignore[arg-type]
     offset_s1: float = param(0.0, **_OFFSET)  # type: ignore[arg-type]
     offset_e0: float = param(0.0, **_OFFSET)  # type: ignore[arg-type]
@@ -48,3 +62,30 @@ class LoopParameters(Parameters):
     torque_delay: float = param(
         0.0, unit="s", bounds=(-0.02, 0.1), source="of recorded torques behind angles (`tracking`); a simulation has none"
     )
+
+
+DELAY = LoopParameters.names().index("torque_delay")
+"""Place of the one constant that no tree has."""
+_FACTOR = {"unit": "-", "bounds": (0.05, 20.0), "scale": "log", "source": "1: as stiff as the loop"}
+
+
+@cache
+def loop_parameters(parts: int) -> type[LoopParameters]:
+    """`LoopParameters`, and behind them the factors of a loop whose sides have so many parts; see `springs`."""
+    if parts == 0:
+        return LoopParameters
+    return make_dataclass(
+        f"LoopParameters{parts}",
+        [(name, float, param(1.0, **_FACTOR)) for name in factor_names(parts)],  # type: ignore[arg-type]
+        bases=(LoopParameters,),
+        frozen=True,
+        namespace={"__module__": __name__},
+    )
+
+
+def __getattr__(name: str) -> type[LoopParameters]:
+    """Classes of `loop_parameters`, by name: so that they can be pickled."""
+    number = name.removeprefix("LoopParameters")
+    if number != name and number.isdecimal() and int(number) > 0:
+        return loop_parameters(int(number))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

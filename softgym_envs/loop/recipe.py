@@ -16,7 +16,8 @@ from ..core.recipe import Experiment, Measurement, Recipe, Stage
 from ..core.simulator import Array
 from ..core.trajectory import Trajectory
 from .manipulation import SCALES, STIFF, STILL, Waves, reference
-from .model import ARM, CLAMP, LoopModel
+from .model import ARM, CLAMP, FRICTION, MAX_LINKS, LoopModel
+from .springs import factor_names
 from .tracking import HELD, PERIOD, TORQUES, held, named, pulled, tracker
 
 STIFFNESS = ("theta_stiffness", "psi_stiffness")
@@ -118,21 +119,32 @@ def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory]
     return guess
 
 
-EVERYTHING = (*STIFFNESS, *DAMPING, *OFFSETS, *CLAMP, "torque_delay")
-"""What a laboratory does not know."""
+EVERYTHING = (*STIFFNESS, *DAMPING, *FRICTION, *OFFSETS, *CLAMP, "torque_delay")
+"""What a laboratory does not know of a loop whose joints are alike."""
+SPREAD = 0.3
+"""Logarithm of a factor between springs of one loop: standard deviation of what is taken to be known before."""
 KNOWN = {
     **dict.fromkeys(CLAMP[:3], (0.0, 0.01)),
     **dict.fromkeys(CLAMP[3:], (0.0, 0.03)),
     "torque_delay": (0.0, 0.005),
+    **dict.fromkeys(factor_names(MAX_LINKS // 2), (1.0, SPREAD)),
 }
-"""What a ruler and a clock say of the clamp [m, rad] and of the torques [s]: mean and standard deviation."""
-FITTED = {"prior": KNOWN, "tracker": tracker, "gentle": {"loop_damping": 0.6}}
+"""What a ruler and a clock say of the clamp [m, rad] and of the torques [s], and of springs: mean and standard deviation."""
+FITTED = {"prior": KNOWN, "tracker": tracker, "gentle": {"loop_damping": 0.6}, "first": EVERYTHING}
 """A loop with so much damping bears any stiffness at steps of 10 ms."""
+
+
+def unknown(simulator: Any) -> tuple[str, ...]:
+    """What a laboratory does not know: `EVERYTHING`, or factors of the stiffness that is found with it first."""
+    parts = simulator.model.spring_parts
+    return (*factor_names(parts), *EVERYTHING[len(STIFFNESS) :]) if parts else EVERYTHING
+
+
 FOLLOWED: dict[str, Any] = {"adapt": held, "prepare": pulled, "free_initial": False}
 RECIPE = Recipe(
     experiments=(Experiment("manipulation", manipulation, round(LONGEST / PERIOD)),),
-    stages=(Stage("manipulation", "manipulation", EVERYTHING, "innovations", FITTED, **FOLLOWED),),
-    laboratory=Stage("laboratory", "", EVERYTHING, "innovations", FITTED, **FOLLOWED),
+    stages=(Stage("manipulation", "manipulation", unknown, "innovations", FITTED, **FOLLOWED),),
+    laboratory=Stage("laboratory", "", unknown, "innovations", FITTED, **FOLLOWED),
     guess=GUESS,
     measurement=measurement,
     first_state=first_state,

@@ -32,13 +32,15 @@ import numpy as np
 
 from ..core.layout import Field
 from ..core.mujoco_engine import MujocoEngine, MujocoTwin
+from ..core.parameters import Parameters
 from ..core.simulator import Array, IntArray, check_number
 from ..core.trajectory import Trajectory
 from ..mechanics.mujoco_tree import spec_of, write_tree
 from ..mechanics.tree import Body, Joint, Tree
 from .hard import LADDER, flawed, harden, sensed
-from .model import ARM, CONSTANTS, SIDES, LoopModel
-from .parameters import LoopParameters
+from .model import ARM, LoopModel
+from .parameters import loop_parameters
+from .springs import SIDES
 
 TWIST = "twist_stiffness"
 SETTLED = 1.0
@@ -58,7 +60,6 @@ class LoopRod(MujocoTwin):
     """
 
     room = "loop"
-    parameters_class = LoopParameters
     ladder = LADDER
 
     model: LoopModel = field(default_factory=LoopModel)
@@ -76,6 +77,11 @@ class LoopRod(MujocoTwin):
         check_number("pieces", self.pieces, low=PIECES[0], high=PIECES[-1], whole=True)
 
     @property
+    def parameters_class(self) -> type[Parameters]:
+        """As our engine's; factors of parts have no say."""
+        return loop_parameters(self.model.spring_parts)
+
+    @property
     def longest_dt(self) -> float:
         """See `MujocoTwin.longest_dt`; finer loops have faster modes."""
         return LONGEST_DT * min(1.0, 12 / self.model.links) * PIECES[-1] / self.pieces
@@ -86,7 +92,7 @@ class LoopRod(MujocoTwin):
     def fine(self) -> LoopModel:
         """A loop of as many links as there are pieces, as high as the model's."""
         pieces = self.pieces * self.model.links
-        return replace(self.model, links=pieces, radius=self.model.height / (2 * cos(pi / pieces)))
+        return replace(self.model, links=pieces, spring_parts=0, radius=self.model.height / (2 * cos(pi / pieces)))
 
     @cached_property
     def tree(self) -> Tree:
@@ -124,7 +130,7 @@ class LoopRod(MujocoTwin):
 
     def _write(self, mj: mujoco.MjModel, row: Array) -> None:
         ratio = self.model.link_length / self.fine.link_length
-        values = dict(zip(CONSTANTS, self.model.tree_constants(flawed(self, row)[None])[0].tolist(), strict=True))
+        values = dict(zip(self.model.constants, self.model.tree_constants(flawed(self, row)[None])[0].tolist(), strict=True))
         values["theta_stiffness"] *= ratio
         values["loop_damping"] *= ratio
         values[TWIST] = values["theta_stiffness"] / (1 + self.poisson)

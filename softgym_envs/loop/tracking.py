@@ -27,7 +27,8 @@ from ..core.trajectory import Trajectory
 from ..mechanics.following import Following
 from ..mechanics.innovations import Innovations, innovations, smoothed
 from .manipulation import STIFF, STILL
-from .model import ARM, SIGNS, LoopModel
+from .model import ARM, LoopModel
+from .parameters import DELAY
 
 PERIOD = 0.01
 """[s] Baxter's 100 Hz, and the longest step that the loop bears."""
@@ -177,7 +178,7 @@ class LoopTracker:
         tree = model.tree_constants(constants[None])[0]
         early = 0.5 * self.trajectory.period if self.trajectory.metadata.get(TORQUES) == HELD else 0.0
         calm = undelayed(calm, -early)  # impulses at rows stand for torques about them
-        found = innovations(undelayed(calm, constants[-1]), self.sensed.values, tree, force=force, angle=angle)
+        found = innovations(undelayed(calm, constants[DELAY]), self.sensed.values, tree, force=force, angle=angle)
         return LoopErrors(model, calm, found)
 
 
@@ -198,7 +199,7 @@ def _by_delay(following: Following, delay: float) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class LoopErrors:
-    """See `sysid.methods.innovations.Whitened`: `Innovations` of `LoopParameters`, the last of which is the torques' delay."""
+    """See `sysid.methods.innovations.Whitened`: `Innovations` of `LoopParameters`, one of which is the torques' delay."""
 
     model: LoopModel
     recorded: Following
@@ -208,7 +209,7 @@ class LoopErrors:
 
     def errors(self, constants: Array) -> tuple[Array, NDArray[np.bool_]]:
         """See `sysid.methods.innovations.Whitened`."""
-        tree, delays = self.model.tree_constants(constants), constants[:, -1]
+        tree, delays = self.model.tree_constants(constants), constants[:, DELAY]
         if (delays == delays[:1]).all():
             return self._at(delays[0]).errors(tree)
         found = [self._at(delay).errors(row[None]) for row, delay in zip(tree, delays, strict=True)]
@@ -216,9 +217,9 @@ class LoopErrors:
 
     def slopes(self, constants: Array, directions: Array) -> Array:
         """See `sysid.methods.innovations.Whitened`."""
-        tree = self.model.tree_constants(constants[None])[0]
-        pushes = _by_delay(self.recorded, constants[-1])[..., None] * directions[-1]
-        return self._at(constants[-1]).slopes(tree, SIGNS[:, None] * directions[: len(SIGNS)], pushes)
+        tree, ways = self.model.tree_constants(constants[None])[0], self.model.tree_slopes(constants[None])[0] @ directions
+        pushes = _by_delay(self.recorded, constants[DELAY])[..., None] * directions[DELAY]
+        return self._at(constants[DELAY]).slopes(tree, ways, pushes)
 
     def _at(self, delay: float) -> Innovations:
         """The latest delay is kept, and so is its motion."""

@@ -22,6 +22,7 @@ from .contact import add_contact_columns, add_contact_curvature
 from .integrator import evaluate, put_gap_slopes
 from .kernels import body_slopes, curvature, gather_momentum, gravity, lift, place_links, prepare_curvature
 from .linear import factor, factor_any
+from .scratch import resistance
 from .vectors import screw, vec
 
 
@@ -118,10 +119,10 @@ def _contact_blocks(s, w, d):
 
 @inner
 def _damping_blocks(s, w, d):
-    """Damping's share of the blocks."""
+    """Damping's and dry friction's share of the blocks."""
     n = len(s.parent)
     for i in range(n):
-        damping = w.values[2 * n + i]
+        damping = resistance(s, w, i)
         d.rq[i, i] += s.early * damping
         d.pq[i, i] += (1.0 - s.early) * damping
         d.pn[i, i] -= (1.0 - s.early) * damping
@@ -137,13 +138,13 @@ def _newton_matrix(s, w, d):
         while j >= 0:
             K[a, s.slot[j]], K[s.slot[j], a] = d.pq[j, i], d.pq[i, j]
             j = s.parent[j]
-        K[a, a] -= w.values[2 * n + i]
+        K[a, a] -= resistance(s, w, i)
     put_gap_slopes(s, w)
 
 
 @inner
 def _force_columns(s, w, d):
-    """By stiffness, rest, damping, armature and offset of the joints."""
+    """By stiffness, rest, damping, armature, offset and dry friction of the joints."""
     n, h = len(s.parent), s.dt
     for i in range(n):
         slopes = (w.values[n + i] - w.q[i], w.values[i], -w.v[i], w.v[i], 1.0)
@@ -159,6 +160,11 @@ def _force_columns(s, w, d):
                 early, late = s.early * h, (1.0 - s.early) * h
             d.rc[i, c] += early * slopes[kind]
             d.pc[i, c] += late * slopes[kind]
+        c = s.place[len(s.base) - n + i]
+        if c >= 0:
+            dry = -np.tanh(w.v[i] / s.slip[i])
+            d.rc[i, c] += s.early * h * dry
+            d.pc[i, c] += (1.0 - s.early) * h * dry
 
 
 @inner

@@ -1,6 +1,7 @@
 r"""Midpoint variational integrator of a tree in (q, p), with constraints [Caldwell2014, eqs. 3, 4; Johnson, Murphey 2009].
 
-With q_m = (q + q^+)/2, v = (q^+ - q)/h, forces f = B u + offset - d v, and the share a of their impulse at the beginning:
+With q_m = (q + q^+)/2, v = (q^+ - q)/h, forces f = B u + offset - d v - d_0 tanh(v / w), the last of which is dry friction, and
+the share a of their impulse at the beginning:
 
 .. math::
    r = p + \tfrac h2 L_q(q_m, v) - L_v(q_m, v) + a h f - h_q(q)^T \lambda = 0, \qquad h(q^+) = 0
@@ -26,7 +27,7 @@ from .constraints import gap_slopes, gaps
 from .contact import add_contact_curvature
 from .kernels import place_links, prepare_curvature, slopes
 from .linear import SUMS, factor, factor_any, solve
-from .scratch import force, new_scratch, set_constants, set_forces
+from .scratch import force, new_scratch, resistance, set_constants, set_forces
 
 STEP_TOLERANCE = 1e-12
 """A step of Newton's method that changes q [rad, m] by no more is the last one."""
@@ -63,7 +64,7 @@ def evaluate(s, q, q1, w):
 
 @inner
 def newton_matrix(s, w):
-    """K = d(r, h) / d(q^+, lambda) = [[R, -G'], [G1, 0]], R = h/4 Q + (C - C')/2 - M/h - a d, where last evaluated."""
+    """K = d(r, h) / d(q^+, lambda) = [[R, -G'], [G1, 0]], R = h/4 Q + (C - C')/2 - M/h - a d(v), where last evaluated."""
     n, h, K, A, slot = len(s.parent), s.dt, w.K, w.rows, s.slot
     prepare_curvature(s, w.values, w.scales, w.mid)
     K[:] = 0.0
@@ -77,7 +78,7 @@ def newton_matrix(s, w):
         while j >= 0:
             K[a, slot[j]], K[slot[j], a] = A[12, j], A[13, j]
             j = s.parent[j]
-        K[a, a] -= 0.25 * h * w.values[i] + w.values[3 * n + i] / h + s.early * w.values[2 * n + i]
+        K[a, a] -= 0.25 * h * w.values[i] + w.values[3 * n + i] / h + s.early * resistance(s, w, i)
     w.touch[:] = 0.0
     if add_contact_curvature(s, w.values, w.mid, 0.25 * h, w.touch):
         for i in range(n):

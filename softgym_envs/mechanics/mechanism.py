@@ -317,11 +317,11 @@ class Mechanism:
         return array
 
     def _force(self, q: Array, v: Array, control: Any, rows: Array) -> Array:
-        """B u + offset - d v, (B, n)."""
+        """B u + offset - d v - dry friction, (B, n)."""
         s, n = self.structure, self.n
         values = np.repeat(s.base[None], len(rows), axis=0)
         values[:, s.place >= 0] = rows[:, s.place[s.place >= 0]]
-        total = values[:, 4 * n : 5 * n] - values[:, 2 * n : 3 * n] * v
+        total = values[:, 4 * n : 5 * n] - values[:, 2 * n : 3 * n] * v - values[:, -n:] * np.tanh(v / s.slip)
         if control is not None:
             total[:, s.actuated] += check_array("control", control, (len(q), self.nu))
         return np.asarray(total)

@@ -19,6 +19,8 @@ from .tree import Bond, Joint, Tree, Value, Weld
 
 SOLIMP = (0.9999, 0.9999, 0.001, 0.5, 2.0)
 """A weld holds nearly all of its load at once."""
+DRY = (0.99, 0.99, 0.001, 0.5, 2.0)
+"""Dry friction that hardly creeps; by MuJoCo's own numbers a light joint slips as if it were damped, up to 0.3 rad/s."""
 CONTACT = (0.005, 1.0)
 """Time constant [s] and damping ratio of a ball on a peg."""
 
@@ -40,6 +42,9 @@ def write_tree(mj: mujoco.MjModel, tree: Tree, values: Mapping[str, float]) -> N
         k = mj.joint(joint.name).id  # hinges only: joint, angle and speed have one number
         mj.jnt_stiffness[k], mj.qpos_spring[k] = number(joint.stiffness), number(joint.rest)
         mj.dof_damping[k], mj.dof_armature[k] = number(joint.damping), number(joint.armature)
+        if isinstance(joint.friction, str) or joint.friction > 0:
+            mj.dof_frictionloss[k] = max(number(joint.friction), 0.0)
+            mj.dof_solref[k], mj.dof_solimp[k] = [2 * mj.opt.timestep, 1.0], DRY
         if joint.name in tree.actuated:
             mj.actuator_biasprm[mj.actuator(joint.name).id, 0] = number(joint.offset)
     for body in tree.bodies:

@@ -89,5 +89,20 @@ def set_forces(s, u, w):
 
 @inner
 def force(s, w, i):
-    """f_i at the midpoint."""
-    return w.tau[i] - w.values[2 * len(s.parent) + i] * w.v[i]
+    """f_i = tau_i - d v_i - f tanh(v_i / w) at the midpoint."""
+    found = w.tau[i] - w.values[2 * len(s.parent) + i] * w.v[i]
+    dry = friction(s, w, i)
+    return found if dry == 0.0 else found - dry * np.tanh(w.v[i] / s.slip[i])
+
+
+@inner
+def resistance(s, w, i):
+    """-df_i / dv_i at the midpoint: damping, and what dry friction adds to it."""
+    found, dry = w.values[2 * len(s.parent) + i], friction(s, w, i)
+    return found if dry == 0.0 else found + dry / s.slip[i] * (1.0 - np.tanh(w.v[i] / s.slip[i]) ** 2)
+
+
+@inner
+def friction(s, w, i):
+    """Dry friction of a joint."""
+    return w.values[len(s.base) - len(s.parent) + i]

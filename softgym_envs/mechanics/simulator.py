@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -23,10 +23,7 @@ from .stepping import derivative, forward, momenta
 
 @dataclass(frozen=True, eq=False)
 class TreeSimulator(NumbaSimulator):
-    """See the module docstring. A subclass says `mechanism`, and `_columns` where its constants are not the tree's."""
-
-    signs: ClassVar[Any] = 1.0
-    """d tree constant / d constant: 1 or -1, (P,)."""
+    """See the module docstring. A subclass says `mechanism`, and the other two where its constants are not the tree's."""
 
     @property
     @abstractmethod
@@ -74,7 +71,7 @@ class TreeSimulator(NumbaSimulator):
         dx = cotangent[:, 0] * np.repeat([0.0, 1.0], n) + np.einsum("bnx,bn->bx", by_state, dp)
         dx[:, :n] += dq
         du = found.controls.reshape(len(state), -1, K, self.nu).sum(axis=2)
-        dc = _padded((found.constants + np.einsum("bnp,bn->bp", by_constant, dp)) * self.signs, constants.shape[1])
+        dc = self._by_constants(found.constants + np.einsum("bnp,bn->bp", by_constant, dp), constants)
         for gradient in (dx, du, dc):
             gradient[status != 0] = np.nan
         return Gradient(states, status, dx, du, dc)
@@ -89,9 +86,9 @@ class TreeSimulator(NumbaSimulator):
 
     def _linearize(self, state: Array, control: Array, constants: Array, substeps: int) -> Linearization:
         A, B, C = super()._linearize(state, control, constants, substeps)
-        return Linearization(A, B, _padded(C * self.signs, constants.shape[1]))
+        return Linearization(A, B, self._by_constants(C, constants))
 
-
-def _padded(slopes: Array, count: int) -> Array:
-    """Slopes (..., P) by the tree's constants with zeros for those that only recordings have, (..., count)."""
-    return np.concatenate([slopes, np.zeros((*slopes.shape[:-1], count - slopes.shape[-1]))], axis=-1)
+    def _by_constants(self, slopes: Array, constants: Array) -> Array:
+        """Slopes (B, ..., P') by the simulator's constants (B, P') from those by the tree's (B, ..., P)."""
+        del constants
+        return slopes

@@ -25,7 +25,8 @@ SPLITS = {"left": 1.0, "symmetric": 0.5}
 class Structure(NamedTuple):
     """What all rows share.
 
-    Values: stiffness, rest, damping, armature, offset (n each), gravity (3), scale (nb), poses (6 nc), poses of pegs (6 np).
+    Values: stiffness, rest, damping, armature, offset (n each), gravity (3), scale (nb), poses (6 nc), poses of pegs (6 np),
+    friction (n).
     """
 
     dt: float
@@ -39,6 +40,8 @@ class Structure(NamedTuple):
     """(n,) joint that carries this one, or -1; parents come first."""
     prismatic: NDArray[np.bool_]
     """(n,)"""
+    slip: Array
+    """(n,) w of dry friction [rad/s, m/s]."""
     origin: Array
     """(n, 3) in the parent's frame [m]."""
     axis: Array
@@ -146,12 +149,13 @@ def place_frame(tree: Tree, frame: Frame) -> Ride:
 
 
 def _joints(tree: Tree, ride: dict[str, Ride]) -> dict[str, Any]:
-    """parent, prismatic, origin, axis, turn."""
+    """parent, prismatic, slip, origin, axis, turn."""
     carriers = [ride[joint.parent].then(rotation(joint.rpy), joint.xyz) for joint in tree.moving]
     axes = [np.array(joint.axis) / np.linalg.norm(joint.axis) for joint in tree.moving]
     return {
         "parent": np.array([carrier.joint for carrier in carriers], dtype=np.int64),
         "prismatic": np.array([joint.kind == "prismatic" for joint in tree.moving]),
+        "slip": np.array([joint.friction_speed for joint in tree.moving], dtype=np.float64),
         "origin": np.array([carrier.origin for carrier in carriers]),
         "axis": np.array([carrier.rotation @ axis for carrier, axis in zip(carriers, axes, strict=True)]),
         "turn": np.array([_turn(j, c.rotation, a) for j, c, a in zip(tree.moving, carriers, axes, strict=True)]),
@@ -234,6 +238,7 @@ def _values(tree: Tree, ride: dict[str, Ride], constants: list[str]) -> tuple[Ar
         values += [*constraint.xyz, *constraint.rpy] if isinstance(constraint, Weld) else [0.0] * 6
     for peg in tree.pegs:
         values += [*peg.xyz, *peg.rpy]
+    values += [joint.friction for joint in tree.moving]
     base = np.array([0.0 if isinstance(value, str) else value for value in values], dtype=np.float64)
     place = np.array([constants.index(value) if isinstance(value, str) else -1 for value in values], dtype=np.int64)
     return base, place

@@ -65,6 +65,7 @@ def describe(tree: Tree, constants: Sequence[str]) -> SymbolicTree:
     for i, joint in enumerate(tree.moving):
         energy += number(joint.armature) * v[i] ** 2 / 2 - number(joint.stiffness) * (q[i] - number(joint.rest)) ** 2 / 2
         force[i] = number(joint.offset) - number(joint.damping) * v[i]
+        force[i] -= number(joint.friction) * ca.tanh(v[i] / joint.friction_speed)
     for k, name in enumerate(tree.actuated):
         force[tree.coordinates.index(name)] += u[k]
     rows = [_gaps(ca, tree, constraint, place, number) for constraint in tree.constraints]

@@ -97,6 +97,10 @@ class Joint:
     velocity: float = inf
     damping: Value = 0.0
     """d in the force -d q' [N m s/rad, N s/m]."""
+    friction: Value = 0.0
+    """Dry friction f in the force -f tanh(q' / w), w = `friction_speed` [N m, N]."""
+    friction_speed: float = 0.02
+    """[rad/s, m/s] Slower joints feel dry friction as damping: nothing sticks for good, and all has derivatives."""
     stiffness: Value = 0.0
     """k in the energy k (q - rest)^2 / 2 [N m/rad, N/m]."""
     rest: Value = 0.0
@@ -117,6 +121,8 @@ class Joint:
             check_values(where, name, getattr(self, name), low=0.0, named=True)
         check_values(where, "rest", self.rest, named=True)
         check_values(where, "offset", self.offset, named=True)
+        check_values(where, "friction", self.friction, low=0.0, named=True)
+        check_values(where, "friction_speed", self.friction_speed, low=1e-6)
         if not any(self.axis):
             raise StructureError(f"{where}: axis is zero")
         if not self.lower <= self.upper:

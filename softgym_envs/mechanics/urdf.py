@@ -1,4 +1,4 @@
-"""Trees from URDF files: inertias, joints, limits, damping. Meshes, colours, transmissions and collisions are left out.
+"""Trees from URDF files: inertias, joints, limits, damping, friction. Meshes, colours, transmissions, collisions are left out.
 
 Read with the standard library: of the parsers on PyPI, yourdfpy and urchin bring trimesh, lxml and more for meshes, which
 mechanics does not need. Documents with a DTD are refused, so that no entity can expand.
@@ -23,7 +23,7 @@ LARGEST_FILE = 50_000_000
 def load_urdf(path: str | Path, *, constraints: tuple = (), frames: tuple = ()) -> Tree:
     """Read a robot from a URDF file; its root link is fixed to the world, and every joint that moves has a control.
 
-    Inertias are given along the axes of <inertial><origin rpy>; Coulomb friction is left out, <mimic> is refused.
+    Inertias are given along the axes of <inertial><origin rpy>; <mimic> is refused.
 
     Args:
         path: The file.
@@ -127,6 +127,7 @@ def _read_joint(path: str | Path, joint: Element) -> Joint:
         effort=_number(path, limit, "effort", inf),
         velocity=_number(path, limit, "velocity", inf),
         damping=_number(path, joint.find("dynamics"), "damping", 0.0),
+        friction=_number(path, joint.find("dynamics"), "friction", 0.0),
     )
 
 

@@ -1,17 +1,12 @@
-r"""Optimal excitation: the manipulation from which a laboratory's recording tells both stiffnesses best.
+r"""Optimal excitation: the manipulation that tells both stiffnesses best, and what it gains on the MuJoCo twin.
 
     python studies/loop_excitation/loop_excitation.py                      # writes results/loop_excitation
-    python studies/loop_excitation/loop_excitation.py --model my_loop.toml --theta 5 --psi 5 --out runs/mine
+    python studies/loop_excitation/loop_excitation.py --model my_loop.toml --theta 5 --psi 5 --twin 0 --out runs/mine
 
-A manipulation is five sines of the hand (`loop.manipulation.Waves`): how many cycles, with what phase, how large, none larger
-than in the manipulations that `record` draws. CMA-ES looks for the one that is D-optimal for log stiffness, the others of the
-18 constants being unknown, too:
-
-.. math:: \min \log\det \, [(J^T J + \Lambda)^{-1}]_{\kappa \kappa}
-
-with J the derivatives of the whitened errors (`mechanics.innovations`), whose J' J is the Fisher information, and Lambda what a
-ruler and a clock know. Angles, speeds and torques of the arm are within their limits, or the manipulation is none. `path.csv`
-has the arm's angles every 10 ms, for a robot to follow. Then both kinds are recorded with noise and bias, and fitted.
+`softgym_envs.loop.excitation` looks for it; `path.csv` has the arm's angles every 10 ms, for a robot to follow. Then it and
+manipulations as `record` draws them are recorded from the MuJoCo twin with noise and biased torques, and fitted by the
+documented command's method: the gain is the ratio of the widths of the 95 % intervals. Every recording is written when it is
+done; what is there is not run again (`--fresh`: all is).
 """
 
 from __future__ import annotations
@@ -20,29 +15,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import cma
 import matplotlib.pyplot as plt
 import numpy as np
 import tyro
 
-from softgym_envs.core.errors import SoftgymError
-from softgym_envs.core.files import provenance, write_atomically, write_json
-from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from softgym_envs.loop.dynamics import LoopSimulator
-from softgym_envs.loop.manipulation import CYCLES, SCALES, Waves, reference
-from softgym_envs.loop.model import ARM
+from softgym_envs.core.files import provenance, read_json, write_atomically, write_json
+from softgym_envs.core.trajectory import TrajectorySet
+from softgym_envs.loop.excitation import Excitation, drawn, optimal
+from softgym_envs.loop.manipulation import Waves
+from softgym_envs.loop.model import ARM, FRICTION
+from softgym_envs.loop.mujoco import LoopTwin
 from softgym_envs.loop.parameters import LoopParameters
-from softgym_envs.loop.recipe import EVERYTHING, KNOWN, RECIPE, STIFFNESS, manipulation
-from softgym_envs.loop.tracking import held, pulled, tracker
+from softgym_envs.loop.recipe import OFFSETS, RECIPE, STIFFNESS, manipulation
 from softgym_envs.rooms import room
 from sysid import run_recipe
 
-TORQUE, ANGLE, BIAS = 0.2, 2e-3, 0.2
-"""[N m], [rad], [N m] Noise of the sensors, and their bias."""
-NOISE = {**dict.fromkeys(ARM, ANGLE), **{f"control:{name}": TORQUE for name in ARM}}
-MOST_CYCLES = 1.0
-"""[Hz]"""
-COUNT = len(CYCLES)
+BIAS, DRY = 0.2, 0.1
+"""[N m] Of every torque, plus or minus; dry friction of every joint, up to."""
 
 
 @dataclass(frozen=True)
@@ -56,122 +45,120 @@ class Args:
     psi: float = LoopParameters().psi_stiffness
     """[N m/rad]"""
     seconds: float = 8.0
-    """Of the manipulation."""
-    evaluations: int = 100
+    """Of a manipulation."""
+    evaluations: int = 80
     """Manipulations that are looked at."""
     random: int = 10
-    """Random ones to compare with."""
-    fits: int = 5
-    """Recordings of each kind that are fitted."""
+    """Drawn ones to compare with, by their Fisher information."""
+    twin: int = 3
+    """Recordings of the twin, of each kind."""
+    fresh: bool = False
+    """Forget what an earlier run found."""
     out: Path = Path("results/loop_excitation")
 
 
-def waves_of(x: np.ndarray, seconds: float) -> Waves:
-    """Of unbounded numbers (15,)."""
-    part = 0.5 * (1 + np.sin(x[: 2 * COUNT]))
-    return Waves(0.5 + part[:COUNT] * (MOST_CYCLES * seconds - 0.5), x[2 * COUNT :], part[COUNT:])
+def spreads(covariance: np.ndarray | None) -> list[float]:
+    """Standard deviations of log stiffness; nothing of what cannot be done."""
+    return [] if covariance is None else np.sqrt(np.diag(covariance)).tolist()
 
 
-def drawn(rng: np.random.Generator) -> Waves:
-    """As `record` draws them."""
-    return Waves(np.array(CYCLES)[:, 0], rng.uniform(0.0, 2 * np.pi, COUNT), np.ones(COUNT))
+def fitted(design: Excitation, waves: Waves, seed: int) -> dict[str, Any]:
+    """Errors of log stiffness and widths of 95 % intervals, from the twin with the truth of this seed, noise and bias."""
+    rng, twin = np.random.default_rng(300 + seed), LoopTwin(model=design.simulator.model)
+    truth = LoopParameters(
+        theta_stiffness=design.parameters.theta_stiffness * np.exp(rng.uniform(-0.3, 0.3)),
+        psi_stiffness=design.parameters.psi_stiffness * np.exp(rng.uniform(-0.3, 0.3)),
+        **dict(zip(FRICTION, rng.uniform(0.0, DRY, len(ARM)), strict=True)),
+    )
+    clean = manipulation(twin, rng, steps=round(design.seconds / twin.dt), parameters=truth, waves=waves)
+    bias = BIAS * rng.choice([-1.0, 1.0], len(OFFSETS))
+    torques = clean.controls + bias + design.torque * rng.standard_normal(clean.controls.shape)
+    recording = replace(clean.with_noise(rng, design.angle), controls=torques)
+    assert RECIPE.laboratory is not None
+    start = LoopParameters(theta_stiffness=5.0, psi_stiffness=5.0)
+    found = run_recipe(
+        RECIPE, design.simulator, TrajectorySet((recording,)), start=start, stages=(RECIPE.laboratory,)
+    ).stages[0]  # fmt: skip
+    assert found.fit is not None
+    own = {e.name: e for e in found.fit.estimates}
+    return {
+        "errors": [float(np.log(own[name].value / getattr(truth, name))) for name in STIFFNESS],
+        "widths": [float(np.log(own[name].interval[1] / own[name].interval[0])) for name in STIFFNESS],
+        "inside": [bool(own[name].interval[0] <= getattr(truth, name) <= own[name].interval[1]) for name in STIFFNESS],
+        "explained": found.fit.explained, "converged": found.fit.converged,
+    }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Design:
-    """Manipulations of one loop."""
+def searched(design: Excitation, args: Args) -> dict[str, Any]:
+    """The best manipulation, and drawn ones beside it."""
+    rng, course = np.random.default_rng(7), []
 
-    simulator: LoopSimulator
-    parameters: LoopParameters
-    seconds: float
+    def announce(count: int, value: float) -> None:
+        course.append([count, value])
+        print(f"{count} manipulations: log det {value:.3f}", flush=True)
 
-    def record(self, waves: Waves) -> Trajectory:
-        """Without noise.
-
-        Raises:
-            SoftgymError: The loop cannot follow.
-        """
-        steps = round(self.seconds / self.simulator.dt)
-        return manipulation(self.simulator, np.random.default_rng(0), steps=steps, parameters=self.parameters, waves=waves)
-
-    def covariance(self, waves: Waves) -> np.ndarray | None:
-        """Of log stiffness (2, 2); None where the arm or the loop cannot follow."""
-        try:
-            recording = self.record(waves)
-            if not self.within(recording):
-                return None
-            model, vector = held(self.simulator), self.parameters.to_vector()
-            errors = tracker(model, pulled(model, recording)).anchored(vector, NOISE)
-        except SoftgymError:
-            return None
-        names = LoopParameters.names()
-        ways = np.eye(len(names))[:, [names.index(name) for name in EVERYTHING]]
-        ways *= [getattr(self.parameters, name) if name in STIFFNESS else 1.0 for name in EVERYTHING]
-        J = errors.slopes(vector, ways).reshape(-1, len(EVERYTHING))
-        known = np.diag([KNOWN[name][1] ** -2.0 if name in KNOWN else 0.0 for name in EVERYTHING])
-        return np.asarray(np.linalg.inv(J.T @ J + known)[:2, :2])
-
-    def within(self, recording: Trajectory) -> bool:
-        """Whether angles, speeds and torques are."""
-        low, high = self.simulator.model.limits
-        joints = {joint.name: joint for joint in self.simulator.model.arm.joints}
-        effort, speed = (np.array([getattr(joints[name], what) for name in ARM]) for what in ("effort", "velocity"))
-        q, rate = recording.values, np.abs(np.diff(recording.values, axis=0)) / recording.period
-        torques = np.abs(recording.controls)
-        return bool(((q > low) & (q < high)).all() and (rate < speed).all() and (torques < effort).all())
-
-    def best(self, evaluations: int) -> tuple[Waves, list[float]]:
-        """By CMA-ES, and the best objective by generation."""
-        options = {"maxfevals": evaluations, "popsize": 10, "seed": 1, "verbose": -9}
-        search, course = cma.CMAEvolutionStrategy(np.random.default_rng(0).uniform(-1, 1, 3 * COUNT), 1.0, options), []
-        while not search.stop():
-            asked = search.ask()
-            found = [self.covariance(waves_of(x, self.seconds)) for x in asked]
-            search.tell(asked, [1e3 if cov is None else float(np.linalg.slogdet(cov)[1]) for cov in found])
-            course.append(float(search.best.f))
-            print(f"{search.countevals} manipulations: log det {search.best.f:.3f}", flush=True)
-        return waves_of(search.best.x, self.seconds), course
-
-    def fitted(self, waves: Waves, seed: int) -> list[float]:
-        """Errors of log stiffness of the documented command's method, with noise and bias."""
-        rng, clean = np.random.default_rng(seed), self.record(waves)
-        torques = (
-            clean.controls + BIAS * rng.choice([-1.0, 1.0], COUNT + 2) + TORQUE * rng.standard_normal(clean.controls.shape)
-        )
-        recording = replace(clean.with_noise(rng, ANGLE), controls=torques)
-        assert RECIPE.laboratory is not None
-        start = self.parameters.replace(theta_stiffness=5.0, psi_stiffness=5.0)
-        found = run_recipe(RECIPE, self.simulator, TrajectorySet((recording,)), start=start, stages=(RECIPE.laboratory,))
-        return [float(np.log(getattr(found.parameters, name) / getattr(self.parameters, name))) for name in STIFFNESS]
+    waves, covariance = optimal(design, evaluations=args.evaluations, announce=announce)
+    others = [spread for _ in range(args.random) if (spread := spreads(design.covariance(drawn(rng))))]
+    return {"waves": waves._asdict(), "std": spreads(covariance), "drawn_std": others, "course": course}
 
 
 def main(args: Args) -> None:
     """Search, compare, write."""
     simulator: Any = room("loop").simulator(args.model)
-    design = Design(simulator, LoopParameters(theta_stiffness=args.theta, psi_stiffness=args.psi), args.seconds)
-    rng = np.random.default_rng(7)
-    others = [drawn(rng) for _ in range(args.random)]
-    spreads = [np.sqrt(np.diag(cov)).tolist() for cov in map(design.covariance, others) if cov is not None]
-    best, course = design.best(args.evaluations)
-    cov = design.covariance(best)
-    assert cov is not None
-    fits = {
-        "best": [design.fitted(best, seed) for seed in range(args.fits)],
-        "random": [design.fitted(others[seed % len(others)], seed) for seed in range(args.fits)],
-    }
-    result = {
-        "waves": best._asdict(), "std": np.sqrt(np.diag(cov)), "random_std": spreads, "course": course,
-        "rms_of_fits": {name: np.sqrt(np.mean(np.square(rows), axis=0)) for name, rows in fits.items()}, "fits": fits,
-    }  # fmt: skip
-    write_json(args.out / "result.json", {**plain(result), "provenance": provenance()})
-    path = reference(
-        simulator.model, round(100 * args.seconds), scale=SCALES[6 if simulator.model.links < 12 else 12], waves=best
-    )
-    rows = [f"{0.01 * i:.2f}," + ",".join(f"{angle:.6f}" for angle in row) for i, row in enumerate(path)]
+    design = Excitation(simulator, LoopParameters(theta_stiffness=args.theta, psi_stiffness=args.psi), args.seconds)
+    path = args.out / "result.json"
+    if args.fresh:
+        path.unlink(missing_ok=True)
+    done: dict[str, Any] = dict(read_json(path).get("cases", {})) if path.exists() else {}
+
+    def keep(name: str, value: Any) -> None:
+        done[name] = plain(value)
+        write_json(path, {"provenance": provenance(), "cases": done})
+
+    if "search" not in done:
+        keep("search", searched(design, args))
+    best = Waves(*(np.array(done["search"]["waves"][name]) for name in Waves._fields))
+    for seed in range(args.twin):
+        for kind, waves in (("best", best), ("drawn", drawn(np.random.default_rng(40 + seed)))):
+            if f"{kind} {seed}" not in done:
+                print(kind, seed, flush=True)
+                keep(f"{kind} {seed}", fitted(design, waves, seed))
+    angles = design.path(best)
+    rows = [f"{0.01 * i:.2f}," + ",".join(f"{angle:.6f}" for angle in row) for i, row in enumerate(angles)]
     header = "time [s]," + ",".join(f"{name} [rad]" for name in ARM)
     write_atomically(args.out / "path.csv", "\n".join([header, *rows, ""]).encode())
-    draw(result, path, args.out / "plot.png")
-    print(plain(result))
+    write_atomically(args.out / "table.md", table(done, args).encode())
+    draw(done, angles, args.out / "plot.png")
+
+
+def table(done: dict[str, Any], args: Args) -> str:
+    """What is gained, by the model and on the twin."""
+    search = done["search"]
+    by_model = np.exp(np.mean(np.log(search["drawn_std"]), axis=0)) / search["std"]
+    lines = [
+        "# Optimal excitation of the loop\n",
+        "`python studies/loop_excitation/loop_excitation.py`\n",
+        f"Manipulations of {args.seconds:g} s at 100 Hz, noise of 0.2 N m and 2 mrad, 25 unknowns. Gain: how many times",
+        "wider the 95 % interval of a stiffness is with manipulations that `record` draws than with the optimal one.\n",
+        "| by | manipulations | gain, theta | gain, psi | rms errors, optimal | rms errors, drawn | intervals with the truth |",
+        "|---|---|---|---|---|---|---|",
+        f"| Fisher information of our model | {len(search['drawn_std'])} drawn, best of {search['course'][-1][0]} "
+        f"| {by_model[0]:.2f} | {by_model[1]:.2f} | - | - | - |",
+    ]  # fmt: skip
+    kinds = {kind: [row for name, row in done.items() if name.startswith(kind)] for kind in ("best", "drawn")}
+    if kinds["best"] and len(kinds["best"]) == len(kinds["drawn"]):
+        widths, errors, inside = (
+            {kind: np.array([row[what] for row in rows]) for kind, rows in kinds.items()}
+            for what in ("widths", "errors", "inside")
+        )
+        gain = np.exp(np.mean(np.log(widths["drawn"] / widths["best"]), axis=0))
+        rms = {kind: ", ".join(f"{e:.1%}" for e in np.sqrt(np.mean(rows**2, axis=0))) for kind, rows in errors.items()}
+        held = sum(int(rows.sum()) for rows in inside.values())
+        lines.append(
+            f"| fits of the MuJoCo twin, drawn truths | {len(kinds['best'])} of each | {gain[0]:.2f} | {gain[1]:.2f} "
+            f"| {rms['best']} | {rms['drawn']} | {held} of {sum(rows.size for rows in inside.values())} |"
+        )
+    return "\n".join(lines) + "\n"
 
 
 def plain(value: Any) -> Any:
@@ -180,14 +167,14 @@ def plain(value: Any) -> Any:
         return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):
         return [plain(entry) for entry in value]
-    return float(f"{value:.5g}")
+    return value if isinstance(value, (bool, int, str)) else float(f"{value:.5g}")
 
 
-def draw(result: dict[str, Any], path: np.ndarray, where: Path) -> None:
+def draw(done: dict[str, Any], path: np.ndarray, where: Path) -> None:
     """Standard deviations, and the arm's path."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), constrained_layout=True)
-    left.loglog(*np.array(result["random_std"]).T, "o", label="random phases")
-    left.loglog(*result["std"], "*", ms=14, label="D-optimal")
+    left.loglog(*np.array(done["search"]["drawn_std"]).T, "o", label="as record draws them")
+    left.loglog(*done["search"]["std"], "*", ms=14, label="D-optimal")
     left.set(xlabel="std of theta_stiffness, relative", ylabel="std of psi_stiffness, relative")
     left.legend()
     right.plot(0.01 * np.arange(len(path)), path - path[0], label=list(ARM))

@@ -24,6 +24,8 @@ import tyro
 from report import draw, table
 
 from softgym_envs.core.files import provenance, read_json, write_atomically, write_json
+from softgym_envs.loop.dynamics import LoopSimulator
+from softgym_envs.loop.mujoco import LoopTwin
 
 
 @dataclass(frozen=True)
@@ -31,9 +33,13 @@ class Args:
     """What to run."""
 
     seeds: int = 50
-    """Recordings of the model's own for the coverage of intervals."""
-    others: int = 5
-    """Recordings of the MuJoCo twin, and of the rod."""
+    """Recordings of the model's own, without dry friction, for the coverage of intervals."""
+    own: int = 20
+    """Recordings of the model's own, with dry friction."""
+    twins: int = 5
+    """Recordings of the MuJoCo twin, without and with dry friction."""
+    rods: int = 3
+    """Recordings of the elastic rod, whose fits are long: they do not converge."""
     only: str = ""
     """Beginning of the names of cases to run; several processes may share the work."""
     fresh: bool = False
@@ -44,9 +50,12 @@ class Args:
 def cases(args: Args) -> dict[str, Callable[[], Any]]:
     """Name -> what is run, in this order."""
     found: dict[str, Callable[[], Any]] = {}
-    found |= {f"own {seed}": partial(recordings.own, seed) for seed in range(args.seeds)}
-    found |= {f"twin {seed}": partial(recordings.twin, seed) for seed in range(args.others)}
-    found |= {f"rod {seed}": partial(recordings.rod, seed) for seed in range(args.others)}
+    for kind, truth in (("smooth", LoopSimulator), ("smoothtwin", LoopTwin)):
+        count = args.seeds if kind == "smooth" else args.twins
+        found |= {f"{kind} {seed}": partial(recordings.smooth, truth(), seed) for seed in range(count)}
+    found |= {f"own {seed}": partial(recordings.own, seed) for seed in range(args.own)}
+    found |= {f"twin {seed}": partial(recordings.twin, seed) for seed in range(args.twins)}
+    found |= {f"rod {seed}": partial(recordings.rod, seed) for seed in range(args.rods)}
     found |= {f"links {truth}, {size}": partial(finer.answer, truth, size) for truth in ("fine", "rod") for size in finer.LINKS}
     found |= {"energy": energy.compared}
     found |= {f"paper {what}": work for what, work in paper.CASES.items()}

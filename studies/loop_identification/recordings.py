@@ -1,7 +1,7 @@
 """The documented command's method on recordings with noise and biased sensors: intervals, the twin, and a loop of another kind.
 
 A recording is what `softgym-envs record loop` makes, with phases drawn by seed, 8 s unless said; the fit is that of
-`softgym-envs identify loop run.csv`, with all 18 constants free, from the paper's start.
+`softgym-envs identify loop run.csv`, with all 25 constants free, from the paper's start.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.loop.dynamics import LoopSimulator
+from softgym_envs.loop.model import ARM, FRICTION
 from softgym_envs.loop.mujoco import LoopTwin
 from softgym_envs.loop.parameters import LoopParameters
 from softgym_envs.loop.recipe import EVERYTHING, OFFSETS, RECIPE, STIFFNESS, manipulation
@@ -26,7 +27,11 @@ NOISE = {"torque": 0.2, "angle": 2e-3}
 """[N m], [rad]"""
 BIAS = 0.2
 """[N m] of every torque."""
+DRY = 0.15
+"""[N m] Dry friction of every joint of the arm, up to."""
 SECONDS = 8.0
+SMOOTH = tuple(name for name in EVERYTHING if name not in FRICTION)
+"""What is free where there is no dry friction."""
 
 
 def recorded(truth: Any, seed: int, parameters: LoopParameters | None = None, *, seconds: float = SECONDS) -> Any:
@@ -38,24 +43,23 @@ def recorded(truth: Any, seed: int, parameters: LoopParameters | None = None, *,
     return replace(clean.with_noise(rng, NOISE["angle"]), controls=torques), bias
 
 
-def identified(recording: Trajectory, start: tuple[float, float] = (5.0, 5.0)) -> tuple[FitResult, float]:
+def identified(recording: Trajectory, free: tuple[str, ...] = EVERYTHING) -> tuple[FitResult, float]:
     """As the command fits it, and processor seconds."""
     begin = time.process_time()
-    first = LoopParameters(theta_stiffness=start[0], psi_stiffness=start[1])
+    first = LoopParameters(theta_stiffness=5.0, psi_stiffness=5.0)
     assert RECIPE.laboratory is not None
-    found = (
-        run_recipe(RECIPE, LoopSimulator(), TrajectorySet((recording,)), start=first, stages=(RECIPE.laboratory,)).stages[0].fit
-    )
+    stages = (replace(RECIPE.laboratory, free=free),)
+    found = run_recipe(RECIPE, LoopSimulator(), TrajectorySet((recording,)), start=first, stages=stages).stages[0].fit
     assert found is not None
     return found, time.process_time() - begin
 
 
-def one(truth: Any, seed: int, parameters: LoopParameters | None = None) -> dict[str, Any]:
+def one(truth: Any, seed: int, parameters: LoopParameters, free: tuple[str, ...] = EVERYTHING) -> dict[str, Any]:
     """Estimates of one recording, whether 95 % intervals hold the truth, and the verdict."""
     recording, bias = recorded(truth, seed, parameters)
-    true = (parameters or LoopParameters()).replace(**dict(zip(OFFSETS, -bias, strict=True)))
+    true = parameters.replace(**dict(zip(OFFSETS, -bias, strict=True)))
     try:
-        found, seconds = identified(recording)
+        found, seconds = identified(recording, free)
     except DataError as error:
         return {"failed": str(error)}
     inside = {e.name: bool(e.interval[0] <= getattr(true, e.name) <= e.interval[1]) for e in found.estimates if not e.hidden}
@@ -77,8 +81,13 @@ def drawn(seed: int) -> LoopParameters:
     rng = np.random.default_rng(5000 + seed)
     return LoopParameters(
         theta_stiffness=rng.uniform(2.0, 7.0), psi_stiffness=rng.uniform(0.5, 2.5), loop_damping=rng.uniform(0.015, 0.04),
-        arm_damping=rng.uniform(0.4, 1.2),
+        arm_damping=rng.uniform(0.4, 1.2), **dict(zip(FRICTION, rng.uniform(0.0, DRY, len(ARM)), strict=True)),
     )  # fmt: skip
+
+
+def smooth(truth: Any, seed: int) -> dict[str, Any]:
+    """Of an arm without dry friction, which is known: 18 constants are free."""
+    return one(truth, seed, drawn(seed).replace(**dict.fromkeys(FRICTION, 0.0)), SMOOTH)
 
 
 def own(seed: int) -> dict[str, Any]:
@@ -92,8 +101,8 @@ def twin(seed: int) -> dict[str, Any]:
 
 
 def rod(seed: int) -> dict[str, Any]:
-    """The second truth's: no constants make the model one of these."""
-    return one(LoopRod(), seed)
+    """The second truth's, by the paper's constants and without dry friction: no constants make the model one of these."""
+    return one(LoopRod(), seed, LoopParameters(), SMOOTH)
 
 
 def _median(values: list[float | None]) -> float | None:

@@ -45,6 +45,8 @@ NEGLIGIBLE = 0.05
 """Of the half width that noise gives: a smaller error of the model opens nothing."""
 CREEP = 0.1
 """Standard deviations by which one more step may still move the constants where a method stopped at its last iteration."""
+ASSUMED = 0.5**0.5
+"""Of the prior's standard deviation: where more is left, the prior's information is larger than the data's."""
 SECANT = 0.02
 """Half length of a secant [fit coordinate]."""
 
@@ -314,7 +316,7 @@ def _estimates(
     std = np.sqrt(np.maximum(np.diag(found.covariance), 0.0))
     at_bound = _sides(problem, theta)
     values = problem.vectors(theta[None])[0, problem.columns]
-    slopes = problem.slopes(theta)
+    slopes, before = problem.slopes(theta), problem.prior_rows[1]
     estimates = []
     for j, spec in enumerate(problem.specs):
         reach = [theta[j] - quantile * std[j], theta[j] + quantile * std[j]]
@@ -339,6 +341,7 @@ def _estimates(
                 spec.bounds,
                 side,
                 hidden,
+                bool(not hidden and std[j] > ASSUMED * before[j]),
             )
         )
     return tuple(estimates)

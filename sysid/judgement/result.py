@@ -50,6 +50,8 @@ class Estimate:
     """"lower", "upper" or ""."""
     hidden: bool
     """The data do not identify it: `value` is no measurement."""
+    assumed: bool = False
+    """The data say less of it than its prior: value and interval are, for the most part, what was known before."""
 
     @property
     def suffix(self) -> str:
@@ -63,7 +65,7 @@ class Estimate:
             return f"{self.name}: not identifiable, within {low:.4g} ... {high:.4g}{self.suffix} (95 %)"
         if self.hidden:
             return f"{self.name}: not identifiable"
-        bound = f" (at its {self.at_bound} bound)" if self.at_bound else ""
+        bound = f" (at its {self.at_bound} bound)" if self.at_bound else " (mostly as known before)" if self.assumed else ""
         low, high = self.interval
         digits = next((d for d in range(6, 11) if f"{low:.{d}g}" != f"{high:.{d}g}"), 6)  # enough to see the interval
         return f"{self.name} = {self.value:.{digits}g}{self.suffix}, 95 % [{low:.{digits}g}, {high:.{digits}g}]{bound}"

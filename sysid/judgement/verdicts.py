@@ -68,12 +68,19 @@ def verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
         if e.at_bound:
             text = f"{e.name} ended at its {e.at_bound} bound {e.value:g}{e.suffix}: the best value may lie beyond it"
             found.append(Verdict("warning", text))
-    found += [*_weak(evidence), *_noise(evidence), *_correlation(evidence), *_starts(evidence), *_held_out(evidence)]
+    found += [
+        *_assumed(evidence),
+        *_weak(evidence),
+        *_noise(evidence),
+        *_correlation(evidence),
+        *_starts(evidence),
+        *_held_out(evidence),
+    ]
     return (_headline(evidence, found), *found)
 
 
 def _headline(evidence: Evidence, found: list[Verdict]) -> Verdict:
-    known = [e.name for e in evidence.estimates if not e.hidden]
+    known = [e.name for e in evidence.estimates if not e.hidden and not e.assumed]
     if not known:
         text = "NOT IDENTIFIABLE one by one: these data determine none of the constants; see below what they do determine"
         return Verdict("failure", text)
@@ -111,6 +118,14 @@ def _model_error(evidence: Evidence) -> list[Verdict]:
             text = f"{spec.name} = {value} alone fits better than the fit: a local minimum; start there, or use more starts"
             found.append(Verdict("warning", text))
     return found
+
+
+def _assumed(evidence: Evidence) -> list[Verdict]:
+    """Constants of which more was known before than the data say."""
+    names = [e.name for e in evidence.estimates if e.assumed]
+    if not names:
+        return []
+    return [Verdict("note", f"the data say less of {', '.join(names)} than was known before: no measurement of these")]
 
 
 def _weak(evidence: Evidence) -> list[Verdict]:

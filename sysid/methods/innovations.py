@@ -43,6 +43,8 @@ ROUGH = LevenbergOptions(cost_tolerance=1e-2, step_tolerance=1e-2)
 """Of a fit whose filter is not the last one."""
 WAY_BACK = (1.0, 0.5, 0.25, 0.125)
 """Shares of the way from gentle constants to those of the start."""
+BEFORE = 2
+"""Filters of a fit of `first`."""
 CLOSE = 0.1
 """A new filter that moves no constant by more standard deviations than this is the last one."""
 
@@ -90,6 +92,8 @@ class InnovationOptions:
     """Constant -> (mean, standard deviation) of what is known beforehand, where it is free and the problem says nothing."""
     gentle: Mapping[str, float] = field(default_factory=dict)
     """Constant -> value with which the model follows recordings whatever the others are, as much damping; see `led`."""
+    first: tuple[str, ...] = ()
+    """Constants that are fitted roughly before others are freed, which start where these ended; they need not be free."""
     anchors: int = 5
     """Filters, one after the other, at most."""
     errors: str = "independent"
@@ -173,6 +177,7 @@ def innovations(problem: FitProblem, options: InnovationOptions | None = None) -
     assert problem.known_noise is not None
     trackers = [options.tracker(problem.simulator, recording) for recording in problem.split.train]
     noise = {**control_noise(trackers), **(problem.noise or {})}
+    problem = begun(problem, trackers, noise, options)
     theta, system = led(problem, trackers, noise, options.gentle)
     ends: list[LevenbergState] = []
     for _ in range(options.anchors):
@@ -198,6 +203,23 @@ def minimised(system: ShootingSystem, theta: Array, options: LevenbergOptions) -
     problem = system.segments.problem
     start = start_state(system, theta, system.segments.starts, options)
     return levenberg_marquardt(system, start, problem.theta_bounds, options=options)
+
+
+def begun(problem: FitProblem, trackers: list[Tracker], noise: Mapping[str, float], options: InnovationOptions) -> FitProblem:
+    """The problem, started from a rough fit of the constants `first` where it frees others.
+
+    Raises:
+        DataError: The model does not follow the recordings.
+    """
+    if not options.first or set(problem.free) <= set(options.first):
+        return problem
+    known = {name: said for name, said in {**options.prior, **problem.prior}.items() if name in options.first}
+    part = problem.replace(free=options.first, prior=known)
+    theta, system = led(part, trackers, noise, options.gentle)
+    for _ in range(BEFORE):
+        theta = minimised(system, theta, ROUGH).theta
+        system = anchored(part, trackers, theta, noise)
+    return problem.replace(start=part.decode(theta))
 
 
 def led(

@@ -1,0 +1,44 @@
+"""The loop's stiffness while the arm moves, row by row as torques and angles come: `mechanics.online` for arm and loop.
+
+Free are both stiffnesses and the torque sensors' offsets, without which a bias would spoil them; what else a recording tells of
+(`recipe.EVERYTHING`) is taken to be known. Legend: T rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..mechanics.mechanism import Mechanism
+from ..mechanics.online import OnlineEstimator
+from .model import ARM, LoopModel
+from .parameters import LoopParameters
+from .recipe import OFFSETS, STIFFNESS
+
+SPREAD = {**dict.fromkeys(STIFFNESS, 1.0), **dict.fromkeys(OFFSETS, 1.0)}
+"""Standard deviations of the guess: logarithms of stiffness, offsets [N m]."""
+
+
+def online_estimator(
+    model: LoopModel, guess: LoopParameters | None = None, *, period: float = 0.01, angle: float = 2e-3, torque: float = 0.2
+) -> OnlineEstimator:
+    """An estimator for rows that are `period` [s] apart: `start` with rows at rest, then `update` row by row.
+
+    Args:
+        model: Arm and loop, whose joints are alike.
+        guess: Constants before; None: the paper's.
+        period: Of the rows, and the step of the model [s].
+        angle: Standard deviation of measured angles [rad].
+        torque: Of measured torques [N m].
+
+    Raises:
+        OptionError: The period is not positive.
+    """
+    constants = model.tree_constants((guess or LoopParameters()).to_matrix(1))[0]
+    mechanism = Mechanism(model.tree, period, model.constants)
+    width = len(ARM)
+    return OnlineEstimator(
+        mechanism, constants, SPREAD, OFFSETS, np.full(width, torque), np.full(width, angle)
+    )  # fmt: skip
+
+
+__all__ = ["SPREAD", "online_estimator"]

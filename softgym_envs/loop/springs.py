@@ -1,0 +1,44 @@
+r"""Springs of their own: both sides of the loop cut into parts, each with a factor of either stiffness.
+
+.. math:: \kappa_{joint} = \kappa_\theta f_{\theta, part}, \qquad \kappa_{joint} = \kappa_\psi f_{\psi, part}
+
+As many parts as a side has joints: every joint has factors of its own. Legend: B batch, P constants, F factors.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..core.simulator import Array
+
+AXES, SIDES = ("theta", "psi"), ("left", "right")
+"""About X and Y; in the order of `LoopParameters`' first two constants."""
+
+
+def factor_names(parts: int) -> tuple[str, ...]:
+    """F = 4 parts names, theta_left0 ... psi_right..: parts count from the gripper to the clamp.
+
+    >>> factor_names(1)
+    ('theta_left0', 'theta_right0', 'psi_left0', 'psi_right0')
+    """
+    return tuple(f"{axis}_{side}{part}" for axis in AXES for side in SIDES for part in range(parts))
+
+
+def spring_values(constants: Array, parts: int) -> Array:
+    """Stiffness of all parts (B, F) [N m/rad] of `loop_parameters(parts)` (B, P), whose last F columns are factors."""
+    count = 2 * parts
+    return np.asarray(np.repeat(constants[:, :2], count, axis=1) * constants[:, constants.shape[1] - 2 * count :])
+
+
+def spring_slopes(constants: Array, parts: int) -> Array:
+    """Derivatives (B, F, P) of `spring_values`."""
+    rows, width = constants.shape
+    count = 2 * parts
+    found, factors = np.zeros((rows, 2 * count, width)), constants[:, width - 2 * count :]
+    for place in range(2 * count):
+        found[:, place, place // count] = factors[:, place]
+        found[:, place, width - 2 * count + place] = constants[:, place // count]
+    return found
+
+
+__all__ = ["AXES", "SIDES", "factor_names", "spring_slopes", "spring_values"]
