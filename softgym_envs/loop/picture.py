@@ -102,7 +102,7 @@ def loop_scene(
     pose = model.tree_constants(parameters.to_matrix(1))[0, [CONSTANTS.index(name) for name in CLAMP]]
     clamp = pose[:3] if not model.hanging else grip - np.array([0.0, 0.0, model.height + 0.15])
     table = clamp[2] - BELOW
-    middle = np.array([0.6 * clamp[0], 0.6 * clamp[1], 0.45 * clamp[2] + 0.55 * grip[2]])
+    middle = np.array([0.55 * clamp[0], 0.55 * clamp[1], 0.3 * clamp[2] + 0.7 * grip[2]])
     parts: list[Primitive] = [GroundGrid(lambda x, y: np.full_like(np.asarray(x, dtype=np.float64), table), _flat(middle), 3.0)]
     foot = np.array([origins[0, 0], origins[0, 1], table])
     joints = [foot, *origins[: len(ARM)], grip]
@@ -116,7 +116,7 @@ def loop_scene(
         parts.append(Sphere(pose[:3], PEG_RADIUS, CAP))
     else:
         block = np.array([0.0, 0.0, BELOW])
-        parts += [*_loop(model, state, grip, clamp), Segment(clamp - block, clamp + block, 0.16, OBSTACLE)]
+        parts += [*_loop(model, state, grip, clamp), Segment(clamp - block, clamp + block, 0.12, OBSTACLE)]
         force = clamp_force(model, state, parameters)
         if np.linalg.norm(force) > LEAST_FORCE:
             end = clamp + FORCE_SCALE * force
@@ -127,7 +127,7 @@ def loop_scene(
         parts += [Marker(place, 0.035, GOAL), Sphere(place, 0.04, GOAL)]
     if trail is not None:
         parts.append(Trail(check_array("trail", trail, (None, 3)), 0.01, TRAIL))
-    return Scene(tuple(parts), middle, 0.85, None, azimuth=-0.35 * np.pi)
+    return Scene(tuple(parts), middle, 1.0, None, azimuth=-0.47 * np.pi)
 
 
 def _ring(model: LoopModel, state: Array) -> list[Primitive]:

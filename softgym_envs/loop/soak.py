@@ -18,6 +18,6 @@ CASES = (
     SoakCase(IDENTIFY, 16, "held", {"backend": "mujoco"}),
     SoakCase(PEG, 16, "uniform", {"dt": 0.005}, False),
     SoakCase(PEG, 16, "held", {"backend": "mujoco"}),
-    *(SoakCase(env_id, 1, "uniform", {"backend": "rod"}, False) for env_id in (REACH, BEND, IDENTIFY)),
+    *(SoakCase(env_id, 1, "uniform", {"backend": "rod"}, False) for env_id in (REACH, BEND, IDENTIFY, PEG)),
 )
 """See `core.room.Room.soak`."""
