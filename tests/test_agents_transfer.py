@@ -27,6 +27,7 @@ from agents.study.jobs import record_path, register, run_jobs
 from agents.study.models import SHORT_HORIZON, build_model
 from agents.study.planned import PlanWorker
 from agents.study.report import headline, markdown, write_report
+from agents.study.statistics import Interval
 from agents.study.summary import summarise
 from softgym_envs.core.errors import DataError, OptionError, ShapeError
 from softgym_envs.core.files import read_json, write_json
@@ -347,6 +348,15 @@ def test_a_broken_promise_is_printed_as_such(finished):
     page = (finished / "report.html").read_text()
     assert "http" not in page.replace("http://www.w3.org", "") and page.count("data:image/svg") == 4
     assert len(json.loads((finished / "summary.json").read_text())["runs"]) == len(STUDY.jobs(CONDITIONS))
+
+
+def test_an_oracle_that_is_beaten_is_told(finished):
+    summary = summarise(STUDY, finished)
+    assert "ORACLE" not in headline(summary)
+    share = Interval(1.5, 1.4, 1.6)
+    better = tuple(replace(a, share=share) if a.condition == "identified" else a for a in summary.conditions)
+    told = headline(replace(summary, conditions=better))
+    assert told.startswith("THE ORACLE IS NONE") and "beaten by identified engine" in told
 
 
 def test_every_step_of_the_truth_is_counted(finished):

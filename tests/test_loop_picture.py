@@ -19,6 +19,9 @@ def test_the_force_on_the_clamp_is_that_of_statics():
     lifted, _ = model.relax(np.array([model.start]) + np.array([0.0, -0.05, 0.0, 0.0, 0.0, 0.0, 0.0]), model.defaults[None])
     pulled = clamp_force(model, np.pad(lifted[0], (0, model.n)), LoopParameters())
     assert pulled[2] > statics[2] + 0.5  # who lifts the hand pulls the clamp up
+    open_chain = np.pad(lifted[0], (0, model.n))
+    open_chain[10] += 0.02  # as a rod's polygon is, a little
+    np.testing.assert_array_equal(clamp_force(model, open_chain, LoopParameters()), np.zeros(3))
 
 
 def test_scenes_show_force_goal_and_peg():

@@ -17,12 +17,17 @@ from .jobs import read_records
 from .statistics import Interval
 from .summary import Summary, summarise
 
+BEATEN = 1.1
+"""Share of the oracle's gain that nobody has by chance."""
+
 
 def headline(summary: Summary) -> str:
-    """One sentence: kept or broken promises first; and how many fits are not to be used by their own verdict."""
+    """One sentence: an oracle that is none, kept or broken promises, fits that are not to be used by their own verdict."""
+    better = [a.text for a in summary.conditions if a.share is not None and a.share.value > BEATEN]
+    beaten = f"THE ORACLE IS NONE, shares of its gain mean nothing: it is beaten by {', '.join(better)}. " if better else ""
     failed = sum(fit.failed for fit in summary.fits)
     doubt = f"; {failed} of {len(summary.fits)} FITS NOT TO BE USED, by their own verdict" if failed else ""
-    return _promises(summary) + doubt
+    return beaten + _promises(summary) + doubt
 
 
 def _promises(summary: Summary) -> str:

@@ -23,6 +23,9 @@ BELOW = 0.03
 """How far the table is below the clamped link's axis [m]."""
 FORCE_SCALE, LEAST_FORCE = 0.02, 0.5
 """Length of the line of the clamp's force [m/N], and what is drawn at least [N]."""
+CLOSED = 5e-3
+"""[m, -] Gap up to which a loop counts as closed. Welds of the twin give way by 1e-3; the polygon of an elastic rod, which
+twists, by 0.3, and closing that would take ten times the force that there is."""
 THICKNESS = (0.11, 0.11, 0.09, 0.09, 0.07, 0.07, 0.05)
 """Of the arm's drawn parts, from each joint to the next [m]."""
 
@@ -68,9 +71,12 @@ def _engine(model: LoopModel) -> LoopSimulator:
 def clamp_force(model: LoopModel, state: Array, parameters: LoopParameters) -> Array:
     """Force of the loop on its clamp (3,) [N]: the multipliers of a step of ours under the torques that hold the start.
 
-    Zero where there is no such step.
+    Zero where there is no such step, or the angles leave a gap, as those of another world may.
     """
     engine = _engine(model)
+    gap, _ = engine.mechanism.gaps(_angles(model, state), engine.tree_constants(parameters))
+    if np.abs(gap).max() > CLOSED:
+        return np.zeros(3)
     start = engine.momentum(state[None], parameters)
     motion = engine.mechanism.simulate(start, model.hold[None, None], engine.tree_constants(parameters))
     impulse = motion.multipliers[0, 0]
