@@ -31,9 +31,11 @@ def reached(env_id, **keywords):
     return int(success.sum())
 
 
-@pytest.mark.parametrize(("env_id", "least"), [("ArmReach-v0", ROWS - 3), ("UpperBodyReach-v0", ROWS - 4)])
+@pytest.mark.parametrize(
+    ("env_id", "least"), [("ArmReach-v0", ROWS - 3), ("ArmHold-v0", ROWS - 4), ("UpperBodyReach-v0", ROWS - 4)]
+)
 @pytest.mark.parametrize("keywords", [{}, NOISY, {"backend": "mujoco"}])
 def test_the_policies_reach_goals(env_id, least, keywords):
-    """ArmReach's succeeds in 95 %, UpperBodyReach's in 82 % at least: more failures have a chance below 1 %."""
+    """ArmReach's succeeds in 95 %, ArmHold's in 89 %, UpperBodyReach's in 82 % at least: more failures are rare."""
     pytest.importorskip("stable_baselines3")
     assert reached(env_id, **keywords) >= least
