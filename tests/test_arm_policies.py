@@ -8,7 +8,7 @@ import pytest
 
 from softgym_envs.core.files import read_json
 
-ROWS = 8
+ROWS = 16
 NOISY = {"sensor_noise": 0.02, "action_delay": 2}
 
 
@@ -32,7 +32,7 @@ def reached(env_id, **keywords):
 
 
 @pytest.mark.parametrize(
-    ("env_id", "least"), [("ArmReach-v0", ROWS - 3), ("ArmHold-v0", ROWS - 4), ("UpperBodyReach-v0", ROWS - 4)]
+    ("env_id", "least"), [("ArmReach-v0", ROWS - 4), ("ArmHold-v0", ROWS - 6), ("UpperBodyReach-v0", ROWS - 8)]
 )
 @pytest.mark.parametrize("keywords", [{}, NOISY, {"backend": "mujoco"}])
 def test_the_policies_reach_goals(env_id, least, keywords):
