@@ -23,7 +23,7 @@ def turned(x):
 @numba.njit
 def solved(K, near, far, left, b, exchange):
     A, order, x = K.copy(), np.zeros(len(K), np.int64), b.copy()
-    good = factor_any(A, order) if exchange else factor(A, order, near, far)
+    good = factor_any(A, order) if exchange else factor(A, order, near, far, left)
     if good:
         solve(A, order, near, far, left, x)
     return good, x

@@ -41,6 +41,11 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 inner: Callable[..., Any] = partial(kernel, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """Decorator of functions that only kernels call: without a door to Python they compile faster."""
 
+lean: Callable[..., Any] = partial(inner, _nrt=False)
+"""Like `inner`, of functions that make and return no arrays (Numba says so where they do): references are not counted.
+
+Else every call counts those of all arrays that it is given, one by one: half the time of tree mechanics."""
+
 
 @dataclass(frozen=True, eq=False)
 class NumbaEngine:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.numba_engine import inner, kernel
+from ..core.numba_engine import kernel, lean
 from ..core.simulator import Array
 from ..mechanics.kernels import new_links, place_links
 from ..mechanics.structure import place_frame
@@ -32,10 +32,12 @@ def hand_of(model: LoopModel) -> Hand:
     """The frame "H" of a model's arm."""
     tree = model.mechanism.tree
     ride = place_frame(tree, tree.frame("H"))
-    return Hand(model.mechanism.structure, ride.joint, ride.rotation.reshape(1, 9).copy(), ride.origin.reshape(1, 3).copy())
+    return Hand(
+        model.mechanism.structure.skeleton, ride.joint, ride.rotation.reshape(1, 9).copy(), ride.origin.reshape(1, 3).copy()
+    )
 
 
-@inner
+@lean
 def hand_pose(hand, arm, q, x):  # type: ignore[no-untyped-def]
     """Rotation (9) and place (3) [m] of the hand at angles of the arm (7,); q (n,) and x are scratch memory."""
     for i in range(len(q)):
@@ -45,7 +47,7 @@ def hand_pose(hand, arm, q, x):  # type: ignore[no-untyped-def]
     return times(turn, mat(hand.rotation, 0)), add(vec(x.at, hand.joint), rotate(turn, vec(hand.origin, 0)))
 
 
-@inner
+@lean
 def put_between(R0, p0, R1, p1, out):  # type: ignore[no-untyped-def]
     """Way and rotation vector, in the world's axes, from one pose to another that is less than half a turn away, into (6,)."""
     back = (R0[0], R0[3], R0[6], R0[1], R0[4], R0[7], R0[2], R0[5], R0[8])
@@ -71,8 +73,11 @@ def look_along(hand, arm, now, later, seen):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def mean_distance(tree, joints, state, goals, found):  # type: ignore[no-untyped-def]
-    """Mean distance (B,) [m] of the links' beginnings (k,) from the goals (B, 3 k) at states (B, 2 n)."""
+def watch_goal(tree, joints, state, context, period, tolerance, hold_time):  # type: ignore[no-untyped-def]
+    """Last columns of context (B, 3 k + 3), goals and then distance, time held, reached, at states (B, 2 n), `period` later.
+
+    Distance is the mean of the links' beginnings (k,) from their goals [m].
+    """
     x, q = new_links(tree), np.zeros(len(tree.parent))
     for b in range(len(state)):
         for i in range(len(q)):
@@ -82,12 +87,16 @@ def mean_distance(tree, joints, state, goals, found):  # type: ignore[no-untyped
         for k in range(len(joints)):
             square = 0.0
             for axis in range(3):
-                square += (x.at[joints[k], axis] - goals[b, 3 * k + axis]) ** 2
+                square += (x.at[joints[k], axis] - context[b, 3 * k + axis]) ** 2
             total += np.sqrt(square)
-        found[b] = total / len(joints)
+        distance = total / len(joints)
+        held = context[b, -2] + period if distance <= tolerance else 0.0
+        context[b, -3], context[b, -2] = distance, held
+        if held >= hold_time - 1e-9:
+            context[b, -1] = 1.0
 
 
-@inner
+@lean
 def peg_axes(peg):  # type: ignore[no-untyped-def]
     """R_z(yaw) R_y(pitch) R_x(roll) of a peg (6,): x, y, z, roll, pitch, yaw. See `mechanics.structure.rotation`."""
     a, b, c = np.cos(peg[3]), np.cos(peg[4]), np.cos(peg[5])
@@ -104,7 +113,7 @@ def windings(points):  # type: ignore[no-untyped-def]
     return found
 
 
-@inner
+@lean
 def winding(points):  # type: ignore[no-untyped-def]
     """See `windings`; points (k, 2 or more)."""
     total = 0.0

@@ -17,9 +17,10 @@ import numpy as np
 from ..core.errors import OptionError
 from ..core.simulator import Array, check_number
 from ..core.task import BoolArray, Entry, Start
+from ..mechanics.structure import Skeleton
 from .arm_task import ArmTask, motion_entries, rest_under, tree_constants
 from .model import ARM
-from .sight import mean_distance
+from .sight import watch_goal
 
 GOALS = ("point", "shape")
 FAR_GOAL = 0.06
@@ -101,7 +102,7 @@ class LoopReach(ArmTask):
         places = self.points(state)
         for row, rng in enumerate(start.rngs):
             context[row, :-3] = self._goal(rng, columns[row], np.array([places[row], idle[row]])).ravel()
-        return state, self._measured(context, state)
+        return state, self._watched(context, state, 0.0)
 
     def rest(self, action: Array, columns: Array) -> tuple[Array, BoolArray]:
         """Where the loop rests under a constant action (B, 7) and constants of the tree (B, P): q (B, n), whether it does."""
@@ -150,20 +151,18 @@ class LoopReach(ArmTask):
         """Where the points are in the model's rest state, (3 k,)."""
         return self.points(self.model.rest_state()[None])[0].ravel()
 
-    def _measured(self, context: Array, state: Array) -> Array:
-        """With the mean distance of the points from the goal. In place."""
-        mean_distance(
-            self.model.mechanism.structure, self._joints, state, context[:, :-3].copy(), distance := np.empty(len(state))
-        )
-        context[:, -3] = distance
+    def _watched(self, context: Array, state: Array, period: float) -> Array:
+        """With distance, the time within the tolerance, and whether that was long enough, in place."""
+        watch_goal(self._skeleton, self._joints, state, context, period, self.tolerance, self.hold_time)
         return context
+
+    @cached_property
+    def _skeleton(self) -> Skeleton:
+        return self.model.mechanism.structure.skeleton
 
     def update(self, context: Array, state: Array) -> Array:
         """Distance, the time within the tolerance, and whether that was long enough."""
-        context = self._measured(context.copy(), state)
-        context[:, -2] = (context[:, -2] + self.control_period) * (context[:, -3] <= self.tolerance)
-        context[:, -1] = np.maximum(context[:, -1], context[:, -2] >= self.hold_time - 1e-9)
-        return context
+        return self._watched(context.copy(), state, self.control_period)
 
     def observe(self, state: Array, context: Array) -> Array:
         """See `entries`."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core.numba_engine import inner
+from ..core.numba_engine import inner, lean
 from ..core.simulator import Array
 from .constraints import add_gap_curvature, gap_slopes, held_axes, pose_bend, pose_slopes, pose_start, pose_turns
 from .contact import add_contact_columns, add_contact_curvature
@@ -55,7 +55,7 @@ def new_blocks(s, count):
     )  # fmt: skip
 
 
-@inner
+@lean
 def differentiate(s, q, q1, lam, w, d):
     """Fill the blocks and factor K at a solved step (q, q1, lambda) with constants and forces set; -> whether K is regular."""
     place_links(s, q, w.end)
@@ -77,13 +77,13 @@ def differentiate(s, q, q1, lam, w, d):
         _gap_columns(s, w, d)
     _mass_columns(s, w, d)
     _newton_matrix(s, w, d)
-    if factor(w.K, w.order, s.near, s.far):
+    if factor(w.K, w.order, s.near, s.far, s.left):
         return True
     _newton_matrix(s, w, d)
     return factor_any(w.K, w.order)
 
 
-@inner
+@lean
 def _midpoint_blocks(s, w, d):
     """Add r_q, set p_q and p_+ of the Lagrangian, without damping. Entries of unrelated coordinates are and stay zero."""
     n, h = len(s.parent), s.dt
@@ -108,7 +108,7 @@ def _midpoint_blocks(s, w, d):
             j = s.parent[j]
 
 
-@inner
+@lean
 def _contact_blocks(s, w, d):
     """Contacts' share of the blocks."""
     w.touch[:] = 0.0
@@ -117,7 +117,7 @@ def _contact_blocks(s, w, d):
             blocks += w.touch
 
 
-@inner
+@lean
 def _damping_blocks(s, w, d):
     """Damping's and dry friction's share of the blocks."""
     n = len(s.parent)
@@ -128,7 +128,7 @@ def _damping_blocks(s, w, d):
         d.pn[i, i] -= (1.0 - s.early) * damping
 
 
-@inner
+@lean
 def _newton_matrix(s, w, d):
     """K as in `integrator`: but for damping, its first block is p_q', which holds the share 1 - a of it."""
     n, K = len(s.parent), w.K
@@ -142,7 +142,7 @@ def _newton_matrix(s, w, d):
     put_gap_slopes(s, w)
 
 
-@inner
+@lean
 def _force_columns(s, w, d):
     """By stiffness, rest, damping, armature, offset and dry friction of the joints."""
     n, h = len(s.parent), s.dt
@@ -167,7 +167,7 @@ def _force_columns(s, w, d):
             d.pc[i, c] += (1.0 - s.early) * h * dry
 
 
-@inner
+@lean
 def _gravity_columns(s, w, d):
     """By the components of gravity."""
     n = len(s.parent)
@@ -180,7 +180,7 @@ def _gravity_columns(s, w, d):
                 d.pc[i, c] += slope
 
 
-@inner
+@lean
 def _mass_columns(s, w, d):
     """By factors of bodies: L_q and L_v are linear in them. Overwrites what `mid` knows of masses."""
     n = len(s.parent)
@@ -198,7 +198,7 @@ def _mass_columns(s, w, d):
                 d.pc[i, c] += 0.5 * s.dt * w.Lq[i] + w.Lv[i]
 
 
-@inner
+@lean
 def _pose_columns(s, w, lam, d):
     """r by the poses of welds, which turn the constraints' directions at q."""
     for c in range(len(s.weld)):
@@ -213,7 +213,7 @@ def _pose_columns(s, w, lam, d):
                 i = s.parent[i]
 
 
-@inner
+@lean
 def _gap_columns(s, w, d):
     """H(q^+) by the poses of welds; `end` is placed at q^+."""
     for c in range(len(s.weld)):

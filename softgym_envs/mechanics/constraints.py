@@ -16,19 +16,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.numba_engine import inner
+from ..core.numba_engine import lean
 from .vectors import add, cross, dot, mat, rotate, scaled, times, vec
 
 NO_AXES = ((0.0, 0.0, 0.0),) * 4
 
 
-@inner
+@lean
 def pose_start(s, c):
     """Index of the first of the six values of constraint c's pose."""
     return 5 * len(s.parent) + 3 + len(s.body) + 6 * c
 
 
-@inner
+@lean
 def pose_axes(s, values, c):
     """Rotation of a weld's pose, R_z R_y R_x, column by column: X, Y, Z."""
     k = pose_start(s, c) + 3
@@ -40,7 +40,7 @@ def pose_axes(s, values, c):
     return X, Y, Z
 
 
-@inner
+@lean
 def pose_turns(s, values, c):
     """World axes about which the pose turns when its roll, pitch, yaw change."""
     k = pose_start(s, c) + 3
@@ -48,7 +48,7 @@ def pose_turns(s, values, c):
     return (cp * cy, cp * sy, -sp), (-sy, cy, 0.0), (0.0, 0.0, 1.0)
 
 
-@inner
+@lean
 def end_point(s, x, c, side):
     """Origin of a constraint's frame in the world."""
     j = s.ends[c, side]
@@ -56,7 +56,7 @@ def end_point(s, x, c, side):
     return point if j < 0 else add(vec(x.at, j), rotate(mat(x.turn, j), point))
 
 
-@inner
+@lean
 def end_axes(s, x, c, side):
     """Axes x, y, z of a constraint's frame in the world."""
     R, j = mat(s.facing[c], side), s.ends[c, side]
@@ -65,7 +65,7 @@ def end_axes(s, x, c, side):
     return (R[0], R[3], R[6]), (R[1], R[4], R[7]), (R[2], R[5], R[8])
 
 
-@inner
+@lean
 def held_axes(s, values, x, c):
     """Axes x, y of the frame of a weld or bond, and Y, Z that they are held to."""
     ex, ey, _ = end_axes(s, x, c, 0)
@@ -76,19 +76,19 @@ def held_axes(s, values, x, c):
     return ex, ey, Y, Z
 
 
-@inner
+@lean
 def turns(s, c):
     """Whether a constraint holds a rotation: a weld or bond, not a pin."""
     return s.row[c + 1] - s.row[c] == 6
 
 
-@inner
+@lean
 def sweep(x, i, r):
     """omega_i x r + v_i: how a point of the world moves with q_i."""
     return add(cross(vec(x.S, i), r), (x.S[i, 3], x.S[i, 4], x.S[i, 5]))
 
 
-@inner
+@lean
 def gaps(s, values, x, h):
     """h (m,) where the links are."""
     for c in range(len(s.weld)):
@@ -105,7 +105,7 @@ def gaps(s, values, x, h):
             h[row + k] = first[k] - second[k]
 
 
-@inner
+@lean
 def gap_slopes(s, values, x, G):
     """dh / dq into G (m, n)."""
     for row in range(G.shape[0]):
@@ -125,7 +125,7 @@ def gap_slopes(s, values, x, G):
             _turn_slopes(s, values, x, c, G)
 
 
-@inner
+@lean
 def _turn_slopes(s, values, x, c, G):
     """Add to the rows of a weld or bond that hold its rotation."""
     ex, ey, Y, Z = held_axes(s, values, x, c)
@@ -147,7 +147,7 @@ def _turn_slopes(s, values, x, c, G):
         i = s.parent[i]
 
 
-@inner
+@lean
 def add_gap_curvature(s, values, x, lam, factor, D):
     """D (n, n) += factor sum_r lambda_r d2 h_r / dq2."""
     for c in range(len(s.weld)):
@@ -167,7 +167,7 @@ def add_gap_curvature(s, values, x, lam, factor, D):
             _add_mixed_bend(s, values, x, c, lam, factor, D)
 
 
-@inner
+@lean
 def _turn_bend(s, x, c, side, held, i, lam):
     """sum_r d_i x lambda_r over the rotation rows of a weld or bond, with d_i = omega_i x (axis of this side's frame)."""
     ex, ey, Y, Z = held
@@ -179,7 +179,7 @@ def _turn_bend(s, x, c, side, held, i, lam):
     return add(cross(cross(omega, Y), scaled(lam[row + 3], ex)), cross(cross(omega, Z), mixed))
 
 
-@inner
+@lean
 def _add_mixed_bend(s, values, x, c, lam, factor, D):
     """Second derivatives of a bond's rotation rows, by a joint of each side's path."""
     ex, ey, Y, Z = held_axes(s, values, x, c)
@@ -196,7 +196,7 @@ def _add_mixed_bend(s, values, x, c, lam, factor, D):
         i = s.parent[i]
 
 
-@inner
+@lean
 def scatter(s, x, i, d, D):
     """D_ij and D_ji += omega_j . d for j = i and its ancestors."""
     j = i
@@ -208,7 +208,7 @@ def scatter(s, x, i, d, D):
         j = s.parent[j]
 
 
-@inner
+@lean
 def pose_slopes(s, values, x, c, angle):
     """d(x.Y, x.Z, y.Z) / d(roll, pitch or yaw of the pose) of weld c."""
     axis = pose_turns(s, values, c)[angle]
@@ -217,7 +217,7 @@ def pose_slopes(s, values, x, c, angle):
     return dot(ex, cross(axis, Y)), dot(ex, cross(axis, Z)), dot(ey, cross(axis, Z))
 
 
-@inner
+@lean
 def pose_bend(s, x, c, held, axis, i, lam):
     """d(sum_r lambda_r dh_r / dq_i) / d(an angle of the pose, about `axis`) of weld c with these `held_axes`."""
     ex, ey, Y, Z = held

@@ -17,19 +17,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.numba_engine import inner
+from ..core.numba_engine import lean
 from .constraints import pose_axes, pose_start, pose_turns, scatter, sweep
 from .vectors import add, cross, dot, mat, rotate, scaled, vec
 
 
-@inner
+@lean
 def ball_centre(s, x, b):
     """Centre of a ball in the world."""
     j = s.ball_joint[b]
     return add(vec(x.at, j), rotate(mat(x.turn, j), vec(s.ball, b)))
 
 
-@inner
+@lean
 def push(stiffness, softness, depth):
     """Energy, force and its slope at a depth > 0."""
     if depth < softness:
@@ -42,7 +42,7 @@ def push(stiffness, softness, depth):
     return stiffness * energy, stiffness * (depth - 0.5 * softness), stiffness
 
 
-@inner
+@lean
 def nearest(s, values, x, b, k):
     """Depth of ball b in peg k, centre r, r - c, n, Z, whether the side of the peg is touched (not an end), distance."""
     c, at = len(s.weld) + k, ball_centre(s, x, b)
@@ -56,7 +56,7 @@ def nearest(s, values, x, b, k):
     return s.ball[b, 3] + s.peg[k, 1] - distance, at, d, scaled(1.0 / distance, off), Z, side, distance
 
 
-@inner
+@lean
 def contact_energy(s, values, x):
     """Of all contacts [J]."""
     total = 0.0
@@ -68,7 +68,7 @@ def contact_energy(s, values, x):
     return total
 
 
-@inner
+@lean
 def add_contacts(s, values, x, Lq):
     """Lq (n,) += u_i . F."""
     for k in range(len(s.peg)):
@@ -82,7 +82,7 @@ def add_contacts(s, values, x, Lq):
                     i = s.parent[i]
 
 
-@inner
+@lean
 def bend(u, normal, Z, side, distance, force, slope):
     """A u."""
     along = dot(normal, u)
@@ -92,7 +92,7 @@ def bend(u, normal, Z, side, distance, force, slope):
     return add(scaled(force / distance, flat), scaled(-slope * along, normal))
 
 
-@inner
+@lean
 def add_contact_curvature(s, values, x, factor, D):
     """D (n, n) += factor d2 L / dq2 of the contacts; -> whether there are any."""
     found = False
@@ -118,7 +118,7 @@ def add_contact_curvature(s, values, x, factor, D):
     return found
 
 
-@inner
+@lean
 def add_contact_columns(s, values, x, factor, columns):
     """columns (n, P) += factor d L_q / d pose of a peg: dF = -A dc, and a x F - A (a x (r - c)) for a turn about a."""
     for k in range(len(s.peg)):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.numba_engine import inner, kernel
+from ..core.numba_engine import kernel, lean
 from ..core.simulator import Status
 from .blocks import differentiate, new_blocks
 from .integrator import step, still
@@ -26,7 +26,7 @@ from .scratch import new_scratch, set_constants, set_forces
 _OK = int(Status.OK)
 
 
-@inner
+@lean
 def push_forward(s, w, d, dx, du, dc, X, dx1):
     """dx1 = A dx + B du + C dc, matrices (2 n, k), (nu, k), (P, k); X (n + m, k) is memory. -> dx1 (2 n, k)."""
     n, m, columns = len(s.parent), len(w.h), dx.shape[1]
@@ -54,7 +54,7 @@ def push_forward(s, w, d, dx, du, dc, X, dx1):
         add_row(d.pn[i], dx1, 1.0, dx1[n + i])
 
 
-@inner
+@lean
 def add_row(row, X, factor, out):
     """Out (k,) += factor row (N,) X (N, k), where X may be longer."""
     for j in range(len(row)):
@@ -64,7 +64,7 @@ def add_row(row, X, factor, out):
                 out[k] += f * X[j, k]
 
 
-@inner
+@lean
 def pull_back(s, w, d, mu, nu, gradient):
     """mu (2 n,) <- A' mu; nu (nu,) += B' mu; gradient (P,) += C' mu."""
     n, m, b = len(s.parent), len(w.h), w.b
@@ -94,7 +94,7 @@ def pull_back(s, w, d, mu, nu, gradient):
         nu[c] += s.early * s.dt * mu[n + s.actuated[c]]
 
 
-@inner
+@lean
 def add_scaled(row, factor, out):
     """Out[: len(row)] += factor row."""
     for j in range(len(row)):
@@ -123,7 +123,7 @@ def linearization(s, state, control, constants, substeps, A, B, C):
         good = True
         for _ in range(substeps):
             still(x, x1, lam)
-            good = good and step(s, x, w, x1, lam) == _OK and differentiate(s, x[:n], x1[:n], lam, w, d)
+            good = good and step(s, x, w, x1, lam, False) == _OK and differentiate(s, x[:n], x1[:n], lam, w, d)
             if good:
                 push_forward(s, w, d, dx, du, dc, X, dx1)
                 x[:], dx[:] = x1, dx1

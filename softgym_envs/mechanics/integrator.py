@@ -9,8 +9,8 @@ the share a of their impulse at the beginning:
 .. math:: p^+ = \tfrac h2 L_q(q_m, v) + L_v(q_m, v) + (1 - a) h f
 
 solved for (q^+, lambda) by Newton's method on the whole Karush-Kuhn-Tucker system, whose factors are kept while they serve. It
-starts from q^+ = q, and behind another step of the same control step from that one's velocity: so a control step depends on its
-state alone. lambda / h are the constraints' forces.
+starts from q^+ = q, and behind another step of the same control step from that one's velocity, with its factors: so a control
+step depends on its state alone. lambda / h are the constraints' forces.
 a = 1 is the paper's split: forces act half a step late, and momentum at rest is not zero; a = 1/2 is of second order.
 
 Numba caches compiled code per source file: after a change in a file that this one uses, touch this one.
@@ -21,13 +21,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.numba_engine import inner, kernel
+from ..core.numba_engine import kernel, lean
 from ..core.simulator import Status
 from .constraints import gap_slopes, gaps
 from .contact import add_contact_curvature
 from .kernels import place_links, prepare_curvature, slopes
 from .linear import SUMS, factor, factor_any, solve
 from .scratch import force, new_scratch, resistance, set_constants, set_forces
+from .vectors import screw, vec
 
 STEP_TOLERANCE = 1e-12
 """A step of Newton's method that changes q [rad, m] by no more is the last one."""
@@ -39,14 +40,16 @@ MAX_ITERATIONS = 30
 SLOW = 0.05
 """Contraction per iteration above which the factors are renewed."""
 FAR = 1e-2
-"""First change of q [rad, m] above which they are renewed at once: contraction is of the guess's error."""
+"""First change of q [rad, m] by new factors above which they are renewed at once: contraction is of the guess's error."""
+NEAR = 1e-5
+"""First change of q [rad, m] by the factors of the step before above which they are renewed."""
 SPEED_LIMIT = 1e3
 """Largest |v| [rad/s, m/s] before a row counts as diverged."""
 
 _OK, _DIVERGED, _UNSOLVED = int(Status.OK), int(Status.DIVERGED), int(Status.UNSOLVED)
 
 
-@inner
+@lean
 def evaluate(s, q, q1, w):
     """L_q and L_v at the midpoint and h at q1; -> whether all is finite and slow enough."""
     n, slow = len(s.parent), True
@@ -62,7 +65,7 @@ def evaluate(s, q, q1, w):
     return slow
 
 
-@inner
+@lean
 def newton_matrix(s, w):
     """K = d(r, h) / d(q^+, lambda) = [[R, -G'], [G1, 0]], R = h/4 Q + (C - C')/2 - M/h - a d(v), where last evaluated."""
     n, h, K, A, slot = len(s.parent), s.dt, w.K, w.rows, s.slot
@@ -72,8 +75,7 @@ def newton_matrix(s, w):
         for k in range(6):
             A[k, j], A[6 + k, j] = w.mid.S[j, k], w.mid.w[j, k]
     for i in range(n):
-        _row(w, i, 0.25 * h, 1.0 / h, 0.5, A[12])
-        _row(w, i, 0.25 * h, 1.0 / h, -0.5, A[13])
+        _rows(w, i, 0.25 * h, 1.0 / h, A[12], A[13])
         a, j = slot[i], i
         while j >= 0:
             K[a, slot[j]], K[slot[j], a] = A[12, j], A[13, j]
@@ -87,24 +89,25 @@ def newton_matrix(s, w):
     put_gap_slopes(s, w)
 
 
-@inner(fastmath=SUMS)
-def _row(w, i, f, g, e, out):
-    """out_j = f Q_ij - g M_ij + e (C_ij - C_ji) of the bodies, for all j <= i: from the rows of S and w, all j at once."""
-    A, x = w.rows, w.mid
-    c0, c1, c2 = (
-        f * x.t[i, 0] - g * x.b[i, 0] + e * x.a[i, 0],
-        f * x.t[i, 1] - g * x.b[i, 1] + e * x.a[i, 1],
-        f * x.t[i, 2] - g * x.b[i, 2] + e * x.a[i, 2],
-    )
-    c3, c4, c5 = e * x.a[i, 3] - g * x.b[i, 3], e * x.a[i, 4] - g * x.b[i, 4], e * x.a[i, 5] - g * x.b[i, 5]
-    d0, d1, d2 = f * x.a[i, 0] - e * x.b[i, 0], f * x.a[i, 1] - e * x.b[i, 1], f * x.a[i, 2] - e * x.b[i, 2]
-    d3, d4, d5 = f * x.a[i, 3] - e * x.b[i, 3], f * x.a[i, 4] - e * x.b[i, 4], f * x.a[i, 5] - e * x.b[i, 5]
+@lean(fastmath=SUMS)
+def _rows(w, i, f, g, right, below):
+    """f Q_ij - g M_ij +- (C_ij - C_ji) / 2 of the bodies, for all j <= i: from the rows of S and w, all j at once."""
+    A, x, e = w.rows, w.mid, 0.5
+    a0, a1, a2, a3, a4, a5 = screw(x.a, i)
+    b0, b1, b2, b3, b4, b5 = screw(x.b, i)
+    t0, t1, t2 = vec(x.t, i)
     for j in range(i + 1):
-        turn = c0 * A[0, j] + c1 * A[1, j] + c2 * A[2, j] + d0 * A[6, j] + d1 * A[7, j] + d2 * A[8, j]
-        out[j] = turn + c3 * A[3, j] + c4 * A[4, j] + c5 * A[5, j] + d3 * A[9, j] + d4 * A[10, j] + d5 * A[11, j]
+        S0, S1, S2, S3, S4, S5 = A[0, j], A[1, j], A[2, j], A[3, j], A[4, j], A[5, j]
+        w0, w1, w2, w3, w4, w5 = A[6, j], A[7, j], A[8, j], A[9, j], A[10, j], A[11, j]
+        Q = S0 * t0 + S1 * t1 + S2 * t2 + w0 * a0 + w1 * a1 + w2 * a2 + w3 * a3 + w4 * a4 + w5 * a5
+        M = S0 * b0 + S1 * b1 + S2 * b2 + S3 * b3 + S4 * b4 + S5 * b5
+        C = S0 * a0 + S1 * a1 + S2 * a2 + S3 * a3 + S4 * a4 + S5 * a5
+        D = w0 * b0 + w1 * b1 + w2 * b2 + w3 * b3 + w4 * b4 + w5 * b5
+        even, odd = f * Q - g * M, e * (C - D)
+        right[j], below[j] = even + odd, even - odd
 
 
-@inner
+@lean
 def put_gap_slopes(s, w):
     """-G' and G1 of K, where `end` is placed at q^+."""
     n, m, K, slot = len(s.parent), len(w.h), w.K, s.slot
@@ -116,7 +119,7 @@ def put_gap_slopes(s, w):
             K[slot[i], a], K[a, slot[i]] = -w.G[r, i], w.G1[r, i]
 
 
-@inner
+@lean
 def remainders(s, p, w, lam):
     """w.r <- r from what `evaluate` left."""
     n = len(s.parent)
@@ -127,7 +130,7 @@ def remainders(s, p, w, lam):
             w.r[i] -= w.G[k, i] * lam[k]
 
 
-@inner
+@lean
 def improve(s, p, w, q1, lam):
     """One Newton step of q1 and lambda from what `evaluate` left; -> the largest change of q1."""
     n, m, b = len(s.parent), len(w.h), w.b
@@ -147,7 +150,7 @@ def improve(s, p, w, q1, lam):
     return size
 
 
-@inner
+@lean
 def still(x, x1, lam):
     """First guess of a step from x alone: no motion."""
     lam[:] = 0.0
@@ -155,41 +158,43 @@ def still(x, x1, lam):
         x1[i] = x[i]
 
 
-@inner
+@lean
 def go_on(before, x, x1):
     """First guess of a step behind another one, which came from `before` (n,): the same velocity; lambda stays as it is."""
     for i in range(len(before)):
         x1[i] = 2.0 * x[i] - before[i]
 
 
-@inner
-def step(s, x, w, x1, lam):
+@lean
+def step(s, x, w, x1, lam, behind):
     """x1 (2 n,) = (q^+, p^+) and lambda (m,) of x = (q, p) under the constants and forces set in `w`; -> status.
 
-    x1 and lambda hold a first guess (`still`, `go_on`); where it fails, the step is tried again without.
+    x1 and lambda hold a first guess (`still`, `go_on`); where it fails, the step is tried again without. `behind`: `w` is what
+    the step that led to x left, whose factors still serve for a first correction.
     """
     n = len(s.parent)
-    place_links(s, x[:n], w.end)
+    if not behind:
+        place_links(s, x[:n], w.end)
     gap_slopes(s, w.values, w.end, w.G)
-    status = _iterate(s, x, w, x1, lam)
+    status = _iterate(s, x, w, x1, lam, behind)
     if status != _OK:
         still(x, x1, lam)
-        status = _iterate(s, x, w, x1, lam)
+        status = _iterate(s, x, w, x1, lam, False)
     return status
 
 
-@inner
-def _iterate(s, x, w, x1, lam):
-    """Newton's method from the guess in x1 and lambda; -> status."""
+@lean
+def _iterate(s, x, w, x1, lam, known):
+    """Newton's method from the guess in x1 and lambda, first with the factors in `w` if they are `known`; -> status."""
     n = len(s.parent)
     q, p, q1 = x[:n], x[n:], x1[:n]
-    renew, before = True, np.inf
+    renew, before, limit = not known, np.inf, NEAR if known else FAR
     for iteration in range(MAX_ITERATIONS):
         if not evaluate(s, q, q1, w):
             return _DIVERGED
         if renew:
             newton_matrix(s, w)
-            if not factor(w.K, w.order, s.near, s.far):
+            if not factor(w.K, w.order, s.near, s.far, s.left):
                 newton_matrix(s, w)
                 if not factor_any(w.K, w.order):
                     return _UNSOLVED
@@ -203,11 +208,11 @@ def _iterate(s, x, w, x1, lam):
             if largest(w.h) <= GAP_TOLERANCE:
                 finish(s, p, w, lam, x1)
                 return _OK
-        renew, before = rate > SLOW if iteration > 0 else size > FAR, size
+        renew, before, limit = size > limit if iteration == 0 or renew else rate > SLOW, size, FAR
     return _UNSOLVED
 
 
-@inner
+@lean
 def largest(h):
     """Largest |h|, 0 of nothing."""
     found = 0.0
@@ -216,7 +221,7 @@ def largest(h):
     return found
 
 
-@inner
+@lean
 def finish(s, p, w, lam, x1):
     """p^+ from what `evaluate` left, and the r that Newton's method left: so it cannot leak conserved momentum."""
     n = len(s.parent)
@@ -226,7 +231,7 @@ def finish(s, p, w, lam, x1):
         x1[n + i] = 0.5 * s.dt * w.Lq[i] + w.Lv[i] + late + w.r[i]
 
 
-@inner
+@lean
 def control_at(controls, gains, t, x, u):
     """u = controls_t - gains_t x; gains (0, 1 or T, nu, nx): none, constant, or one per control step."""
     for k in range(len(u)):
@@ -249,9 +254,9 @@ def forward(s, state, controls, constants, substeps, states, status):
             now[:] = states[row, t]
             set_forces(s, controls[row, t], w)
             still(now, then, lam)
-            for _ in range(substeps):
+            for k in range(substeps):
                 if status[row] == _OK:
-                    status[row] = step(s, now, w, then, lam)
+                    status[row] = step(s, now, w, then, lam, k > 0)
                 if status[row] == _OK:
                     before[:], now[:] = now[:n], then
                     go_on(before, now, then)
@@ -277,7 +282,7 @@ def simulate(s, state, controls, gains, constants, substeps, path, multipliers, 
                 else:
                     go_on(path[row, k - 1, :n], path[row, k], then)
                 if status[row] == _OK:
-                    status[row] = step(s, path[row, k], w, then, lam)
+                    status[row] = step(s, path[row, k], w, then, lam, k > t * substeps)
                 good = status[row] == _OK
                 path[row, k + 1] = then if good else path[row, k]
                 for r in range(len(lam)):

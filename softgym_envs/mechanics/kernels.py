@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core.numba_engine import inner
+from ..core.numba_engine import inner, lean
 from ..core.simulator import Array
 from .contact import add_contacts
 from .turns import turns
@@ -70,28 +70,28 @@ def new_links(s):
     )  # fmt: skip
 
 
-@inner
+@lean
 def read_values(s, constants, values):
     """values (V,) of one row's constants (P,)."""
     for k in range(len(s.base)):
         values[k] = s.base[k] if s.place[k] < 0 else constants[s.place[k]]
 
 
-@inner
+@lean
 def body_scales(s, values, scales):
     """scales (nb,)."""
     for k in range(len(scales)):
         scales[k] = values[5 * len(s.parent) + 3 + k]
 
 
-@inner
+@lean
 def gravity(s, values):
     """g [m/s^2]."""
     k = 5 * len(s.parent)
     return values[k], values[k + 1], values[k + 2]
 
 
-@inner
+@lean
 def place_links(s, q, x):
     """Rotation R_i = R_parent (turn_0 + cos(q) turn_1 + sin(q) turn_2), origin and screw of every joint."""
     turns(q, x.cosine, x.sine)
@@ -116,7 +116,7 @@ def place_links(s, q, x):
         put(x.S, i, 3, axis if s.prismatic[i] else cross(at, axis))
 
 
-@inner
+@lean
 def move_links(s, v, x):
     """V_i = V_parent + S_i v_i and w_i = V_parent x S_i."""
     for i in range(len(s.parent)):
@@ -131,7 +131,7 @@ def move_links(s, v, x):
         put(x.V, i, 3, add(linear, scaled(v[i], shift)))
 
 
-@inner
+@lean
 def gather_momentum(s, scales, x):
     """Mass, first moment and momentum of every link and all beyond it, with bodies (nb,) times `scales`."""
     for i in range(len(s.parent)):
@@ -151,7 +151,7 @@ def gather_momentum(s, scales, x):
                 x.H[j, k] += x.H[i, k]
 
 
-@inner
+@lean
 def _add_momentum(s, scale, k, x):
     """Body k to what its link holds: m, m c, R I R' omega + c x m v_c, m v_c."""
     i = s.body[k]
@@ -167,7 +167,7 @@ def _add_momentum(s, scale, k, x):
         x.H[i, 3 + a] += push[a]
 
 
-@inner
+@lean
 def gather_inertia(s, scales, x):
     """Inertia of every link and all beyond it, with bodies (nb,) times `scales`."""
     for i in range(len(s.parent)):
@@ -183,7 +183,7 @@ def gather_inertia(s, scales, x):
                 x.mass[j, k] += x.mass[i, k]
 
 
-@inner
+@lean
 def _add_inertia(s, scale, k, x):
     """Body k to the inertia of its link: R I R' + m (c.c 1 - c c') about the world's origin."""
     i = s.body[k]
@@ -198,7 +198,7 @@ def _add_inertia(s, scale, k, x):
     x.mass[i, 9] += scale * (A[5] + m * (c[0] * c[0] + c[1] * c[1]))
 
 
-@inner
+@lean
 def _inertia_times(x, i, omega, linear):
     """I_i (omega, linear): angular I omega + Mc x v and linear M v + omega x Mc momentum."""
     m, moment = x.mass[i, 0], (x.mass[i, 1], x.mass[i, 2], x.mass[i, 3])
@@ -211,14 +211,14 @@ def _inertia_times(x, i, omega, linear):
     return add(spun, cross(moment, linear)), add(scaled(m, linear), cross(omega, moment))
 
 
-@inner
+@lean
 def lift(x, i):
     """F_i = omega_i x (M c)_i + M_i v_i: how gravity's work changes with q_i, per g."""
     moment = (x.mass[i, 1], x.mass[i, 2], x.mass[i, 3])
     return add(cross(vec(x.S, i), moment), scaled(x.mass[i, 0], (x.S[i, 3], x.S[i, 4], x.S[i, 5])))
 
 
-@inner
+@lean
 def body_slopes(s, g, x, Lq, Lv):
     """Parts of L_q and L_v (n,) that belong to the bodies: w_i . H_i + g . F_i and S_i . H_i."""
     for i in range(len(s.parent)):
@@ -226,7 +226,7 @@ def body_slopes(s, g, x, Lq, Lv):
         Lv[i] = along(x.S, i, x.H, i)
 
 
-@inner
+@lean
 def slopes(s, values, scales, q, v, x, Lq, Lv):
     """L_q and L_v (n,) at q, v (n,), where x is placed; fills the rest of x."""
     n = len(s.parent)
@@ -239,7 +239,7 @@ def slopes(s, values, scales, q, v, x, Lq, Lv):
     add_contacts(s, values, x, Lq)
 
 
-@inner
+@lean
 def prepare_curvature(s, values, scales, x):
     """b_i = I_i S_i, a_i = S_i x* H_i + I_i w_i, t_i = F_i x g."""
     g = gravity(s, values)
@@ -256,7 +256,7 @@ def prepare_curvature(s, values, scales, x):
         put(x.t, i, 0, cross(lift(x, i), g))
 
 
-@inner
+@lean
 def curvature(S, w, j, a, b, t):
     """M_ij, C_ij, C_ji, Q_ij of the bodies, for j = i or an ancestor of i, from a_i, b_i, t_i."""
     S0, S1, S2, S3, S4, S5 = S[j, 0], S[j, 1], S[j, 2], S[j, 3], S[j, 4], S[j, 5]

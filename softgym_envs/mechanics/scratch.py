@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.numba_engine import inner
+from ..core.numba_engine import inner, lean
 from ..core.simulator import Array
 from .kernels import Links, body_scales, new_links, read_values
 from .linear import SPARE
@@ -70,14 +70,14 @@ def new_scratch(s):
     )  # fmt: skip
 
 
-@inner
+@lean
 def set_constants(s, constants, w):
     """values and scales of one row's constants (P,)."""
     read_values(s, constants, w.values)
     body_scales(s, w.values, w.scales)
 
 
-@inner
+@lean
 def set_forces(s, u, w):
     """tau = B u + offset."""
     n = len(s.parent)
@@ -87,7 +87,7 @@ def set_forces(s, u, w):
         w.tau[s.actuated[k]] += u[k]
 
 
-@inner
+@lean
 def force(s, w, i):
     """f_i = tau_i - d v_i - f tanh(v_i / w) at the midpoint."""
     found = w.tau[i] - w.values[2 * len(s.parent) + i] * w.v[i]
@@ -95,14 +95,14 @@ def force(s, w, i):
     return found if dry == 0.0 else found - dry * np.tanh(w.v[i] / s.slip[i])
 
 
-@inner
+@lean
 def resistance(s, w, i):
     """-df_i / dv_i at the midpoint: damping, and what dry friction adds to it."""
     found, dry = w.values[2 * len(s.parent) + i], friction(s, w, i)
     return found if dry == 0.0 else found + dry / s.slip[i] * (1.0 - np.tanh(w.v[i] / s.slip[i]) ** 2)
 
 
-@inner
+@lean
 def friction(s, w, i):
     """Dry friction of a joint."""
     return w.values[len(s.base) - len(s.parent) + i]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.numba_engine import inner, kernel
+from ..core.numba_engine import kernel, lean
 from ..core.simulator import Status
 from .constraints import add_gap_curvature, gap_slopes, gaps
 from .contact import add_contact_curvature
@@ -30,7 +30,7 @@ MAX_ITERATIONS = 200
 _OK, _UNSOLVED = int(Status.OK), int(Status.UNSOLVED)
 
 
-@inner
+@lean
 def _balance(s, q, tau, lam, w):
     """w.b <- L_q + tau - G' lambda, h at q, in the order of K; places `end`."""
     n, b = len(s.parent), w.b
@@ -48,7 +48,7 @@ def _balance(s, q, tau, lam, w):
         b[s.slot[n + r]] = w.h[r]
 
 
-@inner
+@lean
 def _matrix(s, held, lam, w, D):
     """K = [[Q - sum lambda h_qq, -G'], [G, 0]]; a held coordinate keeps its place. D (n, n) is memory.
 
@@ -92,7 +92,7 @@ def find_rest(s, held, tau, constants, q, lam, needed, status):
             for i in range(n):
                 if held[i]:
                     w.b[slot[i]] = 0.0
-            if not factor(w.K, w.order, s.near, s.far):
+            if not factor(w.K, w.order, s.near, s.far, s.left):
                 _matrix(s, held, lam[row], w, D)
                 if not factor_any(w.K, w.order):
                     break

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core.numba_engine import inner, kernel
+from ..core.numba_engine import inner, kernel, lean
 from ..core.simulator import Status
 from .blocks import differentiate, new_blocks
 from .derivatives import push_forward
@@ -23,7 +23,7 @@ from .scratch import new_scratch, set_constants, set_forces
 _OK, _DIVERGED = int(Status.OK), int(Status.DIVERGED)
 
 
-@inner
+@lean
 def with_momentum(s, x, w, now, before):
     """now = (q, p) and before = q - h v of a state x = (q, v); -> whether it is finite and slow enough."""
     n = len(s.parent)
@@ -52,10 +52,10 @@ def forward(s, state, controls, constants, substeps, states, status):
             if not with_momentum(s, states[row, t], w, now, before):
                 status[row] = _DIVERGED
             lam[:] = 0.0
-            for _ in range(substeps):
+            for k in range(substeps):
                 if status[row] == _OK:
                     go_on(before, now, then)
-                    status[row] = step(s, now, w, then, lam)
+                    status[row] = step(s, now, w, then, lam, k > 0)
                     before[:], now[:] = now[:n], then
             if status[row] == _OK:
                 for i in range(n):
@@ -105,7 +105,7 @@ def derivative(s, state, control, constants, substeps, A, B, C):
             momentum_slopes(s, before, w, d, dx, dc)
         for _ in range(substeps):
             go_on(before, x, x1)
-            good = good and step(s, x, w, x1, lam) == _OK and differentiate(s, x[:n], x1[:n], lam, w, d)
+            good = good and step(s, x, w, x1, lam, False) == _OK and differentiate(s, x[:n], x1[:n], lam, w, d)
             if good:
                 push_forward(s, w, d, dx, du, dc, X, dx1)
                 old[:], before[:] = dx[:n], x[:n]

@@ -22,6 +22,16 @@ SPLITS = {"left": 1.0, "symmetric": 0.5}
 """Share of an interval's force impulse that acts at its beginning."""
 
 
+class Skeleton(NamedTuple):
+    """What of a `Structure` places its links (`kernels.place_links`): every array costs a kernel's call 0.2 us."""
+
+    parent: Places
+    prismatic: NDArray[np.bool_]
+    origin: Array
+    axis: Array
+    turn: Array
+
+
 class Structure(NamedTuple):
     """What all rows share.
 
@@ -82,6 +92,11 @@ class Structure(NamedTuple):
     """(n + m,)"""
     left: NDArray[np.uint64]
     """(n + m,)"""
+
+    @property
+    def skeleton(self) -> Skeleton:
+        """See there."""
+        return Skeleton(self.parent, self.prismatic, self.origin, self.axis, self.turn)
 
 
 def compile_tree(tree: Tree, constants: Sequence[str], dt: float, *, force_split: str = "left") -> Structure:

@@ -11,7 +11,7 @@ from math import factorial, pi
 
 import numpy as np
 
-from ..core.numba_engine import inner
+from ..core.numba_engine import lean
 
 QUARTER = 2.0 / pi
 HIGH = float(np.float32(pi / 2))
@@ -23,7 +23,7 @@ S3, S5, S7, S9, S11, S13, S15, S17 = ((-1) ** k / factorial(2 * k + 1) for k in 
 C4, C6, C8, C10, C12, C14, C16 = ((-1) ** k / factorial(2 * k) for k in range(2, 9))
 
 
-@inner
+@lean
 def turns(x, cosine, sine):
     """cosine and sine (n,) of x (n,) [rad]."""
     for i in range(len(cosine)):

@@ -2,52 +2,52 @@
 
 from __future__ import annotations
 
-from ..core.numba_engine import inner
+from ..core.numba_engine import lean
 
 
-@inner
+@lean
 def vec(A, i):
     """Row i of an array, first three numbers."""
     return A[i, 0], A[i, 1], A[i, 2]
 
 
-@inner
+@lean
 def screw(A, i):
     """Row i of an array (., 6)."""
     return A[i, 0], A[i, 1], A[i, 2], A[i, 3], A[i, 4], A[i, 5]
 
 
-@inner
+@lean
 def mat(A, i):
     """Row i of an array (., 9), row by row."""
     return A[i, 0], A[i, 1], A[i, 2], A[i, 3], A[i, 4], A[i, 5], A[i, 6], A[i, 7], A[i, 8]
 
 
-@inner
+@lean
 def cross(a, b):
     """Cross product."""
     return a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
 
 
-@inner
+@lean
 def dot(a, b):
     """Scalar product."""
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
-@inner
+@lean
 def add(a, b):
     """Sum."""
     return a[0] + b[0], a[1] + b[1], a[2] + b[2]
 
 
-@inner
+@lean
 def scaled(f, a):
     """A vector times a number."""
     return f * a[0], f * a[1], f * a[2]
 
 
-@inner
+@lean
 def rotate(R, a):
     """A matrix times a vector."""
     return (
@@ -57,7 +57,7 @@ def rotate(R, a):
     )
 
 
-@inner
+@lean
 def rotate_back(R, a):
     """A transposed matrix times a vector."""
     return (
@@ -67,7 +67,7 @@ def rotate_back(R, a):
     )
 
 
-@inner
+@lean
 def times(A, B):
     """Product of two matrices."""
     x = rotate(A, (B[0], B[3], B[6]))
@@ -76,7 +76,7 @@ def times(A, B):
     return x[0], y[0], z[0], x[1], y[1], z[1], x[2], y[2], z[2]
 
 
-@inner
+@lean
 def turned(R, A):
     """R A R' of a symmetric A: its upper triangle (xx, xy, xz, yy, yz, zz)."""
     T = times(R, A)
@@ -85,13 +85,13 @@ def turned(R, A):
     return dot(first, x), dot(first, y), dot(first, z), dot(second, y), dot(second, z), dot(third, z)
 
 
-@inner
+@lean
 def put(A, i, start, a):
     """Write a vector into row i, from column `start`."""
     A[i, start], A[i, start + 1], A[i, start + 2] = a
 
 
-@inner
+@lean
 def along(A, i, B, j):
     """Product of two screws or of a screw with a wrench, rows (., 6)."""
     return A[i, 0] * B[j, 0] + A[i, 1] * B[j, 1] + A[i, 2] * B[j, 2] + A[i, 3] * B[j, 3] + A[i, 4] * B[j, 4] + A[i, 5] * B[j, 5]
