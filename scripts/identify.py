@@ -127,7 +127,7 @@ def timestep(args: Args, recipe: Recipe, own: float, recording: Trajectory) -> f
         return args.dt
     if args.fps is not None:
         return part_of(1.0 / args.fps, recipe.longest_step or own)
-    if EXPERIMENT in recording.metadata:
+    if EXPERIMENT in recording.metadata and says_substeps(recording):
         return recording.period / recording.substeps
     if says_substeps(recording):
         return own
@@ -293,9 +293,24 @@ def world(args: Args, room: Room) -> tuple[Recipe, Simulator, TrajectorySet]:
     found = tuple(t if says_substeps(t) else t.for_timestep(dt) for t in found)
     if args.stage is None and not set(found[0].names) <= set(simulator.state_names):
         recipe = recipe.by_camera
+    if recipe.experiment_of is not None:
+        found = labelled(recipe, simulator, found)
     if recipe.infer_controls is not None:
         found = tuple(recipe.infer_controls(simulator, t) for t in found)
     return recipe, simulator, TrajectorySet(found)
+
+
+def labelled(recipe: Recipe, simulator: Simulator, recordings: tuple[Trajectory, ...]) -> tuple[Trajectory, ...]:
+    """Recordings of a laboratory that show all that the recipe needs, each with its experiment; others as they are."""
+    assert recipe.experiment_of is not None
+    if any(EXPERIMENT in recording.metadata for recording in recordings):
+        return recordings
+    names = [recipe.experiment_of(simulator, recording) for recording in recordings]
+    if "" in names or not {stage.experiment for stage in recipe.stages} <= set(names):
+        return recordings
+    print(f"taken for: {', '.join(names)}")
+    pairs = zip(recordings, names, strict=True)
+    return tuple(replace(recording, metadata={**recording.metadata, EXPERIMENT: name}) for recording, name in pairs)
 
 
 def says_substeps(recording: Trajectory) -> bool:

@@ -14,6 +14,7 @@ Bad recordings end in a `DataError`; constants that the data cannot tell apart e
 
 from .data.noise import noise_of
 from .data.problem import FitProblem, Measurement
+from .data.view import View
 from .judgement.result import Estimate, FitResult, Verdict
 from .judgement.uncertainty import Combination, JointParameters, PosteriorParameters
 from .judgement.validation import HorizonError, open_loop
@@ -59,6 +60,7 @@ __all__ = [
     "SimultaneousOptions",
     "StageResult",
     "Verdict",
+    "View",
     "adam",
     "bootstrap_filter",
     "cma_es",

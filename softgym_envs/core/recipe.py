@@ -99,13 +99,15 @@ class Stage:
     experiment: str
     """Whose recordings are fitted; "" for a laboratory's."""
     free: tuple[str, ...] | Callable[[Any], tuple[str, ...]]
-    """Constants, or a function of the simulator that names them."""
+    """Constants of the robot and of the recordings (`sysid.View`), or a function of the simulator that names them."""
     method: str
     """A name of `sysid.methods.METHODS`."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the method; a mapping where the option is a dataclass."""
     simulator: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the simulator that are changed for this stage."""
+    begin: Mapping[str, float] = field(default_factory=dict)
+    """Constants that are fitted from here, whatever was found before: where the robot moves so little that fits follow."""
     adapt: Callable[[Any], Any] | None = None
     """Simulator -> the one that is fitted, where a field's new value follows from others."""
     prepare: Callable[[Any, Trajectory], Trajectory] | None = None
@@ -118,6 +120,10 @@ class Stage:
     """[s] Only so much of the beginning of every recording is used; None: all."""
     noise: Mapping[str, float] = field(default_factory=dict)
     """Pattern of column names -> standard deviation [SI], the first that fits; none: estimated."""
+    prior: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Free constant -> (mean, standard deviation) of what is known beforehand [its unit]."""
+    suspects: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Cause in words -> constants of the recordings that are freed where a fit does not explain its data, to name the cause."""
     told_noise: bool = False
     """Columns weigh by the noise that their own third differences tell, not by what a fit leaves."""
 
@@ -177,6 +183,10 @@ class Recipe:
     """(simulator, names of all recorded columns) -> those that are no state entries; None if there are none."""
     first_state: Callable[[Any, tuple[str, ...]], Callable[[Trajectory], Array] | None] | None = None
     """(simulator, names of all recorded columns) -> recording -> guess of its initial state (nx,)."""
+    experiment_of: Callable[[Any, Trajectory], str] | None = None
+    """(simulator, recording of a laboratory) -> its experiment, "" where nothing tells; None: nothing ever does."""
+    known_start: tuple[str, ...] = ()
+    """Patterns of tangent coordinates that are as `first_state` says when a recording begins, or do not matter: no unknowns."""
     markers: Callable[[Any], tuple[str, ...]] | None = None
     """Simulator -> columns of `measurement` that a laboratory's camera would see; None: lengths and angles of the state."""
     finer: Callable[[Any], Any] | None = None

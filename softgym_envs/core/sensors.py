@@ -89,11 +89,12 @@ class Sensor:
             return recording
         begin, end = recording.times[0], recording.times[-1]
         period = 1.0 / self.rate if self.rate else recording.period
-        count = int(np.floor((end - begin - self.latency) / period * (1 + 1e-12)))
+        # Frames are stamped by the clock that gives the commands; the first one shows the robot when it had begun.
+        first = begin + period * np.ceil(self.latency / period - 1e-9)
+        count = int(np.floor((end - first) / period * (1 + 1e-12)))
         if count < 1:
             raise DataError(f"the recording lasts {end - begin:g} s: no two frames with a latency of {self.latency:g} s")
-        # The first frame shows the robot at the recording's first row.
-        times = begin + self.latency + period * np.arange(count + 1)
+        times = first + period * np.arange(count + 1)
         angle = np.array([unit == "rad" for unit in recording.units])
         smooth = np.where(angle, np.unwrap(np.where(angle, recording.values, 0.0), axis=0), recording.values)
         values = np.stack([np.interp(times - self.latency, recording.times, column) for column in smooth.T], axis=1)
@@ -104,18 +105,24 @@ class Sensor:
         return replace(recording, times=times - times[0], values=values, controls=controls, substeps=1, metadata=metadata)
 
     def _posed(self, values: Array, recording: Trajectory) -> Array:
-        """Points in the camera's frame; in a plane, angles turn with it."""
-        c, s = np.cos(self.turn), np.sin(self.turn)
-        about = np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
-        c, s = np.cos(self.tilt), np.sin(self.tilt)
-        turn = about @ np.array([[1.0, 0.0, 0.0], [0.0, c, -s], [0.0, s, c]])
-        groups = [group for group in points_of(recording.names) if len(group) > 1]
-        for group in groups:
-            matrix = turn if len(group) == 3 else about[:2, :2]
-            values[:, group] = self.scale * values[:, group] @ matrix.T
-        if all(len(group) == 2 for group in groups):
-            values[:, [unit == "rad" for unit in recording.units]] += self.turn
-        return values
+        """Columns as seen in the camera's frame."""
+        pose = (np.full(1, number) for number in (self.turn, self.tilt, self.scale))
+        return np.asarray(posed(values[None], recording.names, recording.units, *pose)[0])
+
+
+def posed(values: Array, names: Sequence[str], units: Sequence[str], turn: Array, tilt: Array, scale: Array) -> Array:
+    """Columns (R, T, ny) as seen by cameras that are turned, tilted and scaled, each (R,); in a plane, angles turn, too."""
+    (c, s), (ct, st), none = (np.cos(turn), np.sin(turn)), (np.cos(tilt), np.sin(tilt)), np.zeros_like(turn)
+    about = np.stack([np.stack([c, -s, none], -1), np.stack([s, c, none], -1), np.stack([none, none, none + 1.0], -1)], -2)
+    over = np.stack([np.stack([none + 1.0, none, none], -1), np.stack([none, ct, -st], -1), np.stack([none, st, ct], -1)], -2)
+    space, plane, found = scale[:, None, None] * about @ over, scale[:, None, None] * about[:, :2, :2], values.copy()
+    groups = [group for group in points_of(names) if len(group) > 1]
+    for group in groups:
+        matrix = space if len(group) == 3 else plane[:, : len(group), : len(group)]
+        found[:, :, group] = found[:, :, group] @ np.swapaxes(matrix, 1, 2)
+    if all(len(group) == 2 for group in groups):
+        found[:, :, [unit == "rad" for unit in units]] += turn[:, None, None]
+    return found
 
 
 SENSORS = {
@@ -184,4 +191,4 @@ def points_of(names: Sequence[str]) -> list[list[int]]:
     return list(groups.values())
 
 
-__all__ = ["SENSORS", "Sensor", "markers_of", "points_of", "sensor_from_text"]
+__all__ = ["SENSORS", "Sensor", "markers_of", "points_of", "posed", "sensor_from_text"]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import theilslopes
 
 from ..core import lie
 from ..core.errors import OptionError
@@ -29,8 +30,12 @@ GUESS = {"cable_stiffness": 3000.0, "cable_damping": 400.0, "motor_speed": 3.0, 
 """Constants before identification: a factor of about three off, as from a data sheet."""
 HOLD = 0.1
 """[s] How long a command lasts that cameras can follow."""
+TAME = 1e-3
+"""[m] A motor gain that crushes no robot: from there predictions follow the first commands."""
 LONGEST = 5000
 """Physics steps of the longest recording."""
+STILL = 0.01
+"""[m] What is held moves less, in half of a recording's rows, and what is driven more."""
 FIRST = 6
 """Rows at the start of a recording that give the guess of positions and velocities."""
 
@@ -118,14 +123,17 @@ def _picks(model: TensegrityModel, names: tuple[str, ...]) -> list[tuple[str, in
 
 
 def _line(times: Array, values: Array) -> tuple[float, float]:
-    """Value and slope at the first time, of the least-squares line through the values that are finite; NaN without any."""
+    """Value and slope at the first time, of the line through the values that are finite; NaN without any.
+
+    Its slope is the median of those of all pairs (Theil 1950, Sen 1968), so that outliers among them do not move it.
+    """
     seen = np.isfinite(values)
     if not seen.any():
         return float("nan"), float("nan")
     if seen.sum() == 1:
         return float(values[seen][0]), 0.0
-    slope, value = np.polyfit(times[seen] - times[0], values[seen], 1)
-    return float(value), float(slope)
+    slope = float(theilslopes(values[seen], times[seen]).slope)
+    return float(np.median(values[seen] - slope * (times[seen] - times[0]))), slope
 
 
 def _state_of(model: TensegrityModel, position: Array, velocity: Array) -> Array:
@@ -152,7 +160,24 @@ def _laid_onto(rest: Array, position: Array, tracked: NDArray[np.bool_]) -> Arra
     return np.where(tracked[:, None], position, (rest - from_mean) @ turn.T + to_mean)
 
 
+def experiment_of(simulator: Any, recording: Trajectory) -> str:
+    """Without commands "throws"; with them "air", if rod 0 stays where it is while others move; else nothing."""
+    if not recording.controls.size or np.ptp(recording.controls, axis=0).max() == 0.0:
+        return "throws"
+    picks = [pick for pick in _picks(simulator.model, recording.names) if pick[1] >= 0]
+    values = recording.select([name for name, _, _ in picks]).values
+    moved = np.nanmedian(np.abs(values - np.nanmedian(values, axis=0)), axis=0)
+    held = np.array([node < 2 for _, node, _ in picks])
+    if not held.any() or held.all():
+        return ""
+    return "air" if moved[held].max() < STILL < moved[~held].max() else ""
+
+
 _PRECISE = {"errors": "clustered", "levenberg": {"max_iterations": 100}}
+_FILMED = {"loss": "robust", "jacobian": "differences"}
+_ROUGH = {**_FILMED, "reweight": 1, "scan": False, "levenberg": {"max_iterations": 30, "cost_tolerance": 1e-3}}
+_SEEN = {**_FILMED, "levenberg": {"max_iterations": 30, "cost_tolerance": 1e-5}}
+_HELD = {"fixed_rod": 0}
 
 RECIPE = Recipe(
     experiments=(Experiment("air", air, LONGEST, share=0.5, most=1, filmed=air_slowly), Experiment("throws", throw, LONGEST)),
@@ -170,11 +195,21 @@ RECIPE = Recipe(
         ),
         Stage("contact", "throws", contact_constants, "multiple_shooting", {**_PRECISE, "segment_steps": 50}, free_motion=True),
     ),
+    filmed=(
+        # From where the markers were at first, without unknowns there: beginnings, then whole flights, from any constants.
+        Stage("beginning", "air", BODY, "single_shooting", _ROUGH, simulator=_HELD, free_initial=False, window=1.0,
+              begin={"motor_gain": TAME}),
+        Stage("flight", "air", (*BODY, "latency"), "single_shooting", _ROUGH, simulator=_HELD, free_initial=False),
+        Stage("seen", "air", (*BODY, "latency"), "single_shooting", _SEEN, simulator=_HELD, told_noise=True,
+              suspects={"a tilted camera": ("tilt",), "lengths on another scale": ("scale",)}),
+    ),
     laboratory=Stage("laboratory", "", contact_constants, "multiple_shooting", {"segment_steps": 100, "starts": 3}),
     options={"contact": "patch"},
     guess=GUESS,
     measurement=measurement,
     first_state=first_state,
+    experiment_of=experiment_of,
+    known_start=("motor*", "rod*.rz", "rod*.wz"),  # no marker shows how a rod turns about itself
     markers=markers,
 )  # fmt: skip
 """The body from the air; contact by a search over single steps of the throws' first second, then over segments."""

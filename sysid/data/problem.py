@@ -9,21 +9,25 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from softgym_envs.core.base import BaseSimulator
 from softgym_envs.core.errors import OptionError, ParameterError
 from softgym_envs.core.parameters import Parameters, ParameterSpec
 from softgym_envs.core.recipe import Measurement
+from softgym_envs.core.sensors import posed
 from softgym_envs.core.simulator import Simulator, check_array
 from softgym_envs.core.spec import SimulatorSpec
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 
 from . import checks
 from .noise import noise_of
+from .view import POSE, View
 
 Array = NDArray[np.float64]
 
@@ -64,6 +68,11 @@ class FitProblem:
     """Estimate the state at the start of every segment too; None: yes where it is not fully measured."""
     free_motion: bool = False
     """The recordings are throws or releases: controls may be constant."""
+    view: View = field(default_factory=View)
+    """Constants of the recordings before the fit, and for good those that are not free."""
+    known_start: tuple[str, ...] = ()
+    """Patterns of tangent coordinates (`StateLayout.tangent_names`) that are known at the start of a recording, or do not
+    matter: no unknowns, where states are measured in part."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, DataSplit):
@@ -79,12 +88,11 @@ class FitProblem:
             raise ParameterError(f"start is {type(self.constants).__name__}, this simulator takes {expected}")
         if self.constants.batch is not None:
             raise ParameterError(f"start holds constants for {self.constants.batch} rows, expected one value each")
-        self.constants.check_names(self.free)
-        self.constants.check_names(self.prior)
+        self.constants.check_names(name for name in (*self.free, *self.prior) if name not in self.view.names())
         if not self.free or len(set(self.free)) != len(self.free):
             raise ParameterError(f"free is {self.free}, expected at least one name, each once")
         for name, (mean, std) in self.prior.items():
-            spec = self.constants.specs()[name]
+            spec = self.known_specs[name]
             if name not in self.free or not spec.bounds[0] <= mean <= spec.bounds[1] or not (np.isfinite(std) and std > 0):
                 raise ParameterError(
                     f"prior of {name} is ({mean}, {std}); expected a free constant, mean in {spec.bounds}, std > 0"
@@ -105,14 +113,24 @@ class FitProblem:
         return self.data if isinstance(self.data, DataSplit) else DataSplit(self.data, TrajectorySet(()), TrajectorySet(()))
 
     @cached_property
+    def known_specs(self) -> dict[str, ParameterSpec]:
+        """Of every constant of the robot and of the recordings."""
+        return {**self.view.specs(), **self.constants.specs()}
+
+    @cached_property
     def specs(self) -> tuple[ParameterSpec, ...]:
         """What is known of each free constant."""
-        return tuple(self.constants.specs()[name] for name in self.free)
+        return tuple(self.known_specs[name] for name in self.free)
+
+    @cached_property
+    def own(self) -> tuple[str, ...]:
+        """The free constants of the robot."""
+        return tuple(name for name in self.free if name in self.constants.names())
 
     @cached_property
     def columns(self) -> NDArray[np.intp]:
-        """(p,) places of the free constants in `Parameters.to_vector`."""
-        return np.array([self.constants.index(name) for name in self.free], dtype=np.intp)
+        """Places of the robot's free constants in `Parameters.to_vector`; (p,) where no constant of the recordings is free."""
+        return np.array([self.constants.index(name) for name in self.own], dtype=np.intp)
 
     @cached_property
     def theta_bounds(self) -> tuple[Array, Array]:
@@ -121,16 +139,38 @@ class FitProblem:
         return lower, upper
 
     def encode(self, parameters: Parameters) -> Array:
-        """Fit coordinates theta (p,): log of a constant on a log scale, else its fraction of the allowed range."""
-        theta = np.array([float(s.encode(getattr(parameters, s.name))) for s in self.specs])
+        """Fit coordinates theta (p,): log of a constant on a log scale, else its fraction of the allowed range.
+
+        Constants of the recordings are those of `view`.
+        """
+        given = {name: getattr(parameters if name in self.own else self.view, name) for name in self.free}
+        theta = np.array([float(spec.encode(given[spec.name])) for spec in self.specs])
         return np.asarray(np.clip(theta, *self.theta_bounds))
 
+    def natural(self, theta: Array) -> Array:
+        """Fit coordinates (K, p) -> free constants in their units, (K, p)."""
+        columns = [np.clip(spec.decode(theta[:, place]), *spec.bounds) for place, spec in enumerate(self.specs)]
+        return np.stack(columns, axis=1)  # exp(log(b)) may pass b by a bit
+
     def vectors(self, theta: Array) -> Array:
-        """All constants at fit coordinates (K, p), the others as in `start`: (K, P)."""
+        """All constants of the robot at fit coordinates (K, p), the others as in `start`: (K, P)."""
         vectors = np.repeat(self.constants.to_vector()[None], len(theta), axis=0)
-        for place, (column, spec) in enumerate(zip(self.columns, self.specs, strict=True)):
-            vectors[:, column] = np.clip(spec.decode(theta[:, place]), *spec.bounds)  # exp(log(b)) may pass b by a bit
+        vectors[:, self.columns] = self.natural(theta)[:, [self.free.index(name) for name in self.own]]
         return vectors
+
+    def views(self, theta: Array) -> dict[str, Array]:
+        """All constants of the recordings at fit coordinates (K, p), each (K,)."""
+        values = self.natural(theta)
+        return {
+            name: values[:, self.free.index(name)]
+            if name in self.free
+            else np.full(len(theta), float(getattr(self.view, name)))
+            for name in self.view.names()
+        }
+
+    def view_at(self, theta: Array) -> View:
+        """Constants of the recordings at fit coordinates (p,)."""
+        return View(**{name: float(column[0]) for name, column in self.views(theta[None]).items()})
 
     def decode(self, theta: Array) -> Parameters:
         """Constants at fit coordinates (p,)."""
@@ -138,7 +178,7 @@ class FitProblem:
 
     def slopes(self, theta: Array) -> Array:
         """d constant / d fit coordinate, (p,)."""
-        values = self.vectors(theta[None])[0, self.columns]
+        values = self.natural(theta[None])[0]
         return np.array([float(s.slope(v)) for s, v in zip(self.specs, values, strict=True)])
 
     @cached_property
@@ -168,6 +208,11 @@ class FitProblem:
         return tuple(name for name in self.simulator.state_names if name in chosen)
 
     @cached_property
+    def column_units(self) -> tuple[str, ...]:
+        """Their SI units."""
+        return self.split.train[0].select(self.column_names).units
+
+    @cached_property
     def state_columns(self) -> NDArray[np.intp]:
         """Places in the state of the fitted columns (without `measurement`)."""
         return np.array([self.simulator.state_names.index(name) for name in self.column_names], dtype=np.intp)
@@ -191,11 +236,31 @@ class FitProblem:
             return np.ascontiguousarray(states[..., self.state_columns])
         return np.asarray(self.measurement.function(states), dtype=np.float64)
 
-    def compare(self, states: Array, values: Array) -> Array:
-        """Residual channels of states (..., nx) against measured columns (..., ny): (..., m); NaN where not measured."""
+    def compare(self, states: Array, values: Array, view: Mapping[str, Array] | None = None) -> Array:
+        """Residual channels of states (R, L, nx) against measured columns (R, L, ny): (R, L, m); NaN where not measured.
+
+        Args:
+            states: Predicted.
+            values: Measured.
+            view: Constants of the recordings, each (R,); None: `self.view`.
+        """
         if self.full:
             return self.simulator.difference(states, np.broadcast_to(values, states.shape))
-        return self.observe(states) - values
+        return self.seen(states, view) - values
+
+    def seen(self, states: Array, view: Mapping[str, Array] | None = None) -> Array:
+        """The fitted columns of states (R, L, nx) as the camera sees them, (R, L, ny); see `compare`."""
+        found = self.observe(states)
+        if view is None and all(getattr(self.view, name) == getattr(View(), name) for name in POSE):
+            return found
+        pose = view or {name: np.full(len(states), float(getattr(self.view, name))) for name in POSE}
+        return posed(found, self.column_names, self.column_units, *(pose[name] for name in POSE))
+
+    @cached_property
+    def unknown_start(self) -> NDArray[np.intp]:
+        """Tangent coordinates of a start that are unknown; see `known_start`."""
+        names = self.simulator.layout.tangent_names if isinstance(self.simulator, BaseSimulator) else ("",) * self.simulator.n
+        return np.flatnonzero([not any(fnmatchcase(name, pattern) for pattern in self.known_start) for name in names])
 
     def guess(self, trajectory: Trajectory) -> Array:
         """Initial state of a recording, (nx,): measured, given, or the rest state with the measured entries put in."""
@@ -256,7 +321,7 @@ class FitProblem:
             digest.update(part.sha256.encode())
         noise = sorted((self.noise or {}).items())
         described = [type(self.simulator).__name__, self.spec, _plain_fields(self.simulator), self.constants, self.free]
-        described += [self.column_names, noise, sorted(self.prior.items()), self.estimates_initial]
+        described += [self.column_names, noise, sorted(self.prior.items()), self.estimates_initial, self.view, self.known_start]
         digest.update(repr(described).encode())
         return digest.hexdigest()
 

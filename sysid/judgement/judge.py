@@ -99,13 +99,16 @@ class _Weighted(NamedTuple):
         return rows.reshape(shape)
 
 
-def judge(problem: FitProblem, system: ShootingSystem, ending: Ending, *, errors: str = "independent") -> FitResult:
+def judge(
+    problem: FitProblem, system: ShootingSystem, ending: Ending, *, errors: str = "independent", scanned: bool = True
+) -> FitResult:
     """Assemble the result.
 
     Args:
         problem: What was fitted.
         system: Segments and the final weights.
         ending: Where the method stopped.
+        scanned: Whether to ask what the model's own error leaves open.
         errors: "independent" residuals, or "clustered" in time: wider, right also for a model that is structurally wrong.
 
     Raises:
@@ -129,15 +132,17 @@ def judge(problem: FitProblem, system: ShootingSystem, ending: Ending, *, errors
     theta = _back_along_null(problem, system, ending, found)
     freedom = int(2 * weighted.dof / TOLD) if problem.told else weighted.dof
     quantile = quantile_95(known and not problem.told, freedom)
-    compatible = _compatible(system, ending, theta, weighted, rounding, quantile * np.sqrt(variance))
+    asked = (system, ending, theta, weighted, rounding, quantile * np.sqrt(variance))
+    compatible = _compatible(*asked) if scanned else ()
     sides = (
         (None,) * len(theta)
         if rounding or not converged
         else one_sided(system, theta, ending.starts, variance=variance, doubted=_doubted(problem, theta, found, quantile))
     )
     estimates = _estimates(problem, theta, found, quantile, compatible, sides)
-    parameters = problem.decode(theta)
-    loop = open_loop(problem, parameters)
+    parameters, view = problem.decode(theta), problem.view_at(theta)
+    viewed = problem.replace(view=view) if view != problem.view else problem
+    loop = open_loop(viewed, parameters)
     correlation = 0.0 if rounding else correlation_in_time(weighted.in_time)
     tested = None if rounding else whiteness(weighted.in_time, lambda noise: weighted.left(noise, found.seen))
     evidence = Evidence(
@@ -160,13 +165,19 @@ def judge(problem: FitProblem, system: ShootingSystem, ending: Ending, *, errors
     return FitResult(
         method=ending.method, parameters=parameters, start=problem.constants, estimates=estimates,
         combinations=combinations(found, theta, quantile, problem.specs),
-        posterior=PosteriorParameters(problem.free, theta, _widened(covariance, theta, quantile, compatible)),
+        posterior=_of_the_robot(problem, theta, _widened(covariance, theta, quantile, compatible)),
         noise=dict(_noise(problem, system)), noise_known=known, reduced_chi2=chi2, dof=weighted.dof,
         singular_values=tuple(float(s) for s in found.singular_values), verdicts=verdicts(evidence), log=ending.log,
-        start_costs=ending.start_costs, converged=converged, open_loop=loop, trace=trace(problem, parameters),
+        start_costs=ending.start_costs, converged=converged, open_loop=loop, trace=trace(viewed, parameters),
         seconds=ending.seconds, provenance=provenance_of(problem),
-        spec=problem.spec, explained=explained(evidence),
+        spec=problem.spec, explained=explained(evidence), view=view,
     )  # fmt: skip
+
+
+def _of_the_robot(problem: FitProblem, theta: Array, covariance: Array) -> PosteriorParameters:
+    """What is known of the robot's constants, whatever those of the recordings are."""
+    places = [problem.free.index(name) for name in problem.own]
+    return PosteriorParameters(problem.own, theta[places], covariance[np.ix_(places, places)])
 
 
 def is_rounding(residual: Array, scale: Array) -> bool:
@@ -180,7 +191,7 @@ def estimated_noise(segments: Segments, theta: Array, starts: Array, scale: Arra
     residual, _ = segments.residuals(theta[None], starts)
     present = segments.present
     count = np.maximum(present.sum(axis=(0, 1)), 1)
-    unknowns = len(theta) + (starts.shape[0] * segments.problem.simulator.n if segments.free else 0)
+    unknowns = len(theta) + (starts.shape[0] * len(segments.problem.unknown_start) if segments.free else 0)
     total = int(present.sum())
     correction = total / max(total - unknowns, 1)
     return np.asarray(np.maximum(np.sqrt(np.sum(residual[0] ** 2, axis=(0, 1)) / count * correction), 1e-12 * scale))
@@ -315,7 +326,7 @@ def _estimates(
 ) -> tuple[Estimate, ...]:
     std = np.sqrt(np.maximum(np.diag(found.covariance), 0.0))
     at_bound = _sides(problem, theta)
-    values = problem.vectors(theta[None])[0, problem.columns]
+    values, began = problem.natural(np.stack([theta, problem.encode(problem.constants)]))
     slopes, before = problem.slopes(theta), problem.prior_rows[1]
     estimates = []
     for j, spec in enumerate(problem.specs):
@@ -337,7 +348,7 @@ def _estimates(
                 float(values[j]),
                 float("inf") if hidden else float(std[j] * slopes[j]),
                 spec.bounds if found.hidden[j] and one is None else (float(ends[0]), float(ends[1])),
-                float(getattr(problem.constants, spec.name)),
+                float(began[j]),
                 spec.bounds,
                 side,
                 hidden,

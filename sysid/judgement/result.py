@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.spec import SimulatorSpec
 
 from ..data.problem import FitProblem
+from ..data.view import View
 from ..least_squares.levenberg import IterLog
 from .uncertainty import Combination, PosteriorParameters
 from .validation import HorizonError, Trace
@@ -102,6 +103,8 @@ class FitResult:
     provenance: dict[str, str]
     spec: SimulatorSpec
     """What the constants belong to; saved with them."""
+    view: View = field(default_factory=View)
+    """Constants of the recordings: latency, and the camera's pose."""
     explained: bool = True
     """Whether the residuals are noise: white in every column, and no larger than a noise that is not taken from them."""
 
@@ -127,19 +130,20 @@ class FitResult:
 
     @property
     def covariance(self) -> Array:
-        """(p, p) in the constants' units; infinite variance for hidden constants, NaN in their other entries."""
-        slopes = np.array([float(self.parameters.specs()[e.name].slope(e.value)) for e in self.estimates])
+        """In the units of the robot's constants; infinite variance for hidden constants, NaN in their other entries."""
+        own = [e for e in self.estimates if e.name in self.posterior.names]
+        slopes = np.array([float(self.parameters.specs()[e.name].slope(e.value)) for e in own])
         covariance = self.posterior.covariance * np.outer(slopes, slopes)
-        hidden = np.array([e.hidden for e in self.estimates])
+        hidden = np.array([e.hidden for e in own])
         covariance[hidden, :], covariance[:, hidden] = np.nan, np.nan
         covariance[hidden, hidden] = np.inf
         return covariance
 
     @property
     def correlation(self) -> Array:
-        """(p, p) correlations in fit coordinates; NaN for hidden constants."""
+        """Correlations of the robot's constants in fit coordinates; NaN for hidden constants."""
         std = np.sqrt(np.diag(self.posterior.covariance))
-        hidden = np.array([e.hidden for e in self.estimates])
+        hidden = np.array([e.hidden for e in self.estimates if e.name in self.posterior.names])
         with np.errstate(all="ignore"):
             correlation = self.posterior.covariance / np.outer(std, std)
         correlation[hidden, :], correlation[:, hidden] = np.nan, np.nan
@@ -183,6 +187,7 @@ class FitResult:
             "dof": self.dof, "singular_values": list(self.singular_values), "start_costs": list(self.start_costs),
             "open_loop": [asdict(e) for e in self.open_loop], "log": [asdict(entry) for entry in self.log],
             "seconds": self.seconds, "provenance": self.provenance, "explained": self.explained,
+            "view": _scalars(self.view),
         }  # fmt: skip
         cleaned = _without_infinities(plain)
         assert isinstance(cleaned, dict)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -17,10 +18,10 @@ from numpy.typing import NDArray
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.recipe import Measurement
-from softgym_envs.core.simulator import is_exact
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
+from ..data.view import delayed
 from ..data.wrong_units import quantities
 from ..least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
 from ..least_squares.segments import ShootingSystem, channel_scale, cut
@@ -31,6 +32,12 @@ HORIZONS = (0.1, 0.5, 1.0, 2.0, 5.0)
 """[s]"""
 WINDOWS = 10
 """Largest number of starts per recording."""
+FIRST_PART, LONGEST_START = 0.25, 1.0
+"""Share of a recording, and [s], that an unknown start is estimated from at most."""
+FEWEST = 10
+"""Rows, at least."""
+HUBER = 2.0
+"""Standard deviations from which on a residual pulls no harder."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +161,7 @@ def _windows(
     inputs = np.stack([padded[k : k + longest] for k in first])
     data = problem.values(trajectory)
     predictions = [_predict(problem, p, trajectory, first, inputs) for p in (parameters, problem.constants)]
-    observe = measurement.function if measurement else problem.observe
+    observe = measurement.function if measurement else _seen_by(problem)
     width = len(measurement.names) if measurement else data.shape[1]
     errors = np.full((len(first), len(steps), 3, width), np.nan)
     for w, begin in enumerate(first):
@@ -172,6 +179,11 @@ def _windows(
     return errors
 
 
+def _seen_by(problem: FitProblem) -> Callable[[Array], Array]:
+    """States (L, nx) -> the fitted columns as the camera sees them."""
+    return lambda states: problem.seen(states[None])[0]
+
+
 def _error(problem: FitProblem, state: Array, data: Array, observe: Callable[[Array], Array]) -> Array:
     """Predicted minus measured columns; a measured quaternion is first brought to the predicted one's sign."""
     if problem.full:
@@ -183,23 +195,31 @@ def _predict(
     problem: FitProblem, parameters: Parameters, trajectory: Trajectory, first: NDArray[np.intp], controls: Array
 ) -> tuple[Array, NDArray[np.bool_]]:
     starts = problem.values(trajectory)[first] if problem.full else estimate_start(problem, trajectory, parameters)[None]
+    if problem.view.latency != 0.0:
+        rows = first[:, None] + np.arange(controls.shape[1])
+        late = np.full(len(first), problem.view.latency / trajectory.period)
+        controls = delayed(problem.controls(trajectory), rows, late)
     states, status = problem.simulator.rollout(starts, controls, parameters, substeps=trajectory.substeps)
     return states, np.asarray(status == 0)
 
 
+@lru_cache(maxsize=4)
 def estimate_start(problem: FitProblem, trajectory: Trajectory, parameters: Parameters) -> Array:
-    """Initial state (nx,) of a partly measured recording, fitted to its first quarter with the constants held."""
+    """Initial state (nx,) of a partly measured recording, fitted to its first second with the constants held.
+
+    By Huber's loss, so that outliers do not move it.
+    """
     if not problem.estimates_initial:
         return problem.guess(trajectory)
-    quarter = trajectory.window(trajectory.times[0], trajectory.times[0] + 0.25 * trajectory.num_steps * trajectory.period)
-    exact = is_exact(problem.simulator)
-    segments = cut(problem, TrajectorySet((quarter,)), None, free=True, exact=exact)
+    last = min(FIRST_PART * trajectory.num_steps * trajectory.period, LONGEST_START)
+    quarter = trajectory.window(trajectory.times[0], trajectory.times[0] + max(last, FEWEST * trajectory.period))
+    segments = cut(problem, TrajectorySet((quarter,)), None, free=True, exact=False)
     sigma = problem.known_noise if problem.known_noise is not None else channel_scale(segments)
-    system = _OnlyStarts(ShootingSystem(segments, sigma), problem.encode(parameters))
+    system = _OnlyStarts(ShootingSystem(segments, sigma, HUBER), problem.encode(parameters))
     nothing = np.zeros(0)
     if not np.isfinite(system.cost(nothing, segments.starts)):
         return np.asarray(segments.starts[0])
-    options = LevenbergOptions(max_iterations=20)
+    options = LevenbergOptions(max_iterations=20, cost_tolerance=1e-3)
     state = start_state(system, nothing, segments.starts, options)
     return np.asarray(levenberg_marquardt(system, state, (nothing, nothing), options=options).blocks[0])
 
@@ -212,7 +232,7 @@ def trace(problem: FitProblem, parameters: Parameters) -> Trace:
     columns = []
     for constants in (parameters, problem.constants):
         states, _ = _predict(problem, constants, trajectory, np.array([0]), problem.controls(trajectory)[None])
-        columns.append(problem.observe(states[0]))
+        columns.append(_seen_by(problem)(states[0]))
     measured = problem.values(trajectory)
     return Trace(label, trajectory.times - trajectory.times[0], problem.column_names, measured, columns[0], columns[1])
 

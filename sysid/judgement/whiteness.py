@@ -27,7 +27,7 @@ ALARM = 0.01
 WINDOWS = (1, 3, 10)
 """L [rows]."""
 DRAWS = 999
-NUMBERS = 20_000_000
+NUMBERS = 4_000_000
 """Of simulated residuals at most: beyond, rows are so many that nothing is taken out of them, and z is normal."""
 FEWEST = 199
 """Draws below which a quantile would not be known."""

@@ -63,7 +63,10 @@ class System(Protocol):
         ...
 
     def compress(self, theta: Array, blocks: Array) -> Array:
-        """Rows [K_s J_s r_s] of every block, or any orthogonal transform of them, (S, q, n + p + 1)."""
+        """Rows [K_s J_s r_s] of every block, or any orthogonal transform of them, (S, q, n + p + 1).
+
+        A loss that is no square gives rows whose J_s' r_s is its gradient.
+        """
         ...
 
     def move(self, blocks: Array, step: Array) -> Array:
@@ -145,7 +148,7 @@ class _Step(NamedTuple):
     theta: Array
     blocks: Array
     predicted: float
-    """Cost by the linear model after the step."""
+    """By how much the step lowers the cost of the linear model."""
 
 
 def start_state(system: System, theta: Array, blocks: Array, options: LevenbergOptions) -> LevenbergState:
@@ -206,7 +209,7 @@ def _iterate(
     theta = np.clip(state.theta + step.theta, *bounds)
     blocks = system.move(state.blocks, step.blocks)
     cost = system.cost(theta, blocks)
-    predicted = state.cost - step.predicted
+    predicted = step.predicted
     ratio = (state.cost - cost) / predicted if predicted > 0 and np.isfinite(cost) else -np.inf
     accepted = bool(ratio > 1e-4)
     size = float(np.abs(step.theta).max(initial=0.0))
@@ -292,7 +295,7 @@ def _solve(rows: Array, state: LevenbergState, bounds: tuple[Array, Array]) -> _
         right = factors[:, :n, n : n + p] @ step + factors[:, :n, -1]
         blocks = -np.linalg.solve(factors[:, :n, :n], right[..., None])[..., 0]
     model = rows[:, :, -1] + rows[:, :, n : n + p] @ step + np.einsum("sqn,sn->sq", rows[:, :, :n], blocks)
-    return _Step(step, blocks, 0.5 * float(np.sum(model**2)))
+    return _Step(step, blocks, 0.5 * float(np.sum(rows[:, :, -1] ** 2) - np.sum(model**2)))
 
 
 def triangle(rows: Array) -> Array:

@@ -24,12 +24,19 @@ from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
+from ..data.view import POSE, delayed
 from .levenberg import triangle
 
 Array = NDArray[np.float64]
 
 MAX_NUMBERS = 1_000_000
 """Largest number of state entries that one call of the simulator returns."""
+
+
+NOTHING = 1e-7
+"""Share of the largest effect of a start below which one is none."""
+SHORTEST_PART, GONE = 100, 1e-3
+"""Rows of the part over which starts are looked at, and the share of their largest effect below which it has died out."""
 
 
 class Derivative(NamedTuple):
@@ -56,6 +63,10 @@ class Segments:
     """(S, L+1, ny); NaN where nothing was measured or the segment has ended."""
     recording: NDArray[np.intp]
     """(S,) which recording each is from."""
+    begins: NDArray[np.intp]
+    """(S,) its row of that recording."""
+    commands: tuple[Array, ...]
+    """Controls of whole recordings, (T, nu) each."""
     free: bool
     """Whether the starts are unknowns."""
     substeps: int
@@ -84,22 +95,40 @@ class Segments:
         parts, good = [], []
         for begin in range(0, len(theta), rows):
             some = slice(begin, min(begin + rows, len(theta)))
-            controls = self.controls[np.arange(some.start, some.stop) % count]
+            controls = self._acting(np.arange(some.start, some.stop) % count, theta[some])
             constants: Parameters = kind.from_vector(vectors[some])
             states, status = simulator.rollout(starts[some], controls, constants, substeps=self.substeps)
             parts.append(states)
             good.append(status == 0)
         return np.concatenate(parts), np.concatenate(good)
 
-    def compare(self, states: Array) -> Array:
-        """Residuals (i S, L', m) of states (i S, L+1, nx) against the measurements; zero where there are none."""
+    def _acting(self, which: NDArray[np.intp], theta: Array) -> Array:
+        """Controls of segments (R,) at constants (R, p), (R, L, nu)."""
+        problem = self.problem
+        if "latency" not in problem.free and problem.view.latency == 0.0:
+            return self.controls[which]
+        found = self.controls[which].copy()
+        rates = problem.views(theta)["latency"] / (problem.simulator.dt * self.substeps)
+        rows = self.begins[which][:, None] + np.arange(self.horizon)
+        for index, commands in enumerate(self.commands):
+            own = self.recording[which] == index
+            found[own] = delayed(commands, rows[own], rates[own])
+        return found
+
+    def compare(self, states: Array, theta: Array | None = None) -> Array:
+        """Residuals (i S, L', m) of states (i S, L+1, nx) against the measurements; zero where there are none.
+
+        Constants (i S, p) matter where those of the recordings are free.
+        """
         repeats = len(states) // len(self.values)
         values = np.tile(self.values[:, self.first :], (repeats, 1, 1))
         # A row without any measurement is compared with itself, so that quaternions of NaN never occur.
         states = states[:, self.first :]
         if self.problem.full:
             values = np.where(np.isnan(values), states, values)
-        return np.nan_to_num(self.problem.compare(states, values), nan=0.0, posinf=np.inf, neginf=-np.inf)
+        free = theta is not None and any(name in self.problem.free for name in POSE)
+        view = self.problem.views(theta) if theta is not None and free else None
+        return np.nan_to_num(self.problem.compare(states, values, view), nan=0.0, posinf=np.inf, neginf=-np.inf)
 
     @property
     def present(self) -> NDArray[np.bool_]:
@@ -112,8 +141,9 @@ class Segments:
     def residuals(self, thetas: Array, starts: Array) -> tuple[Array, NDArray[np.bool_]]:
         """Unweighted residuals for candidates (K, p), one set of starts (S, nx): (K, S, L', m), success (K, S)."""
         count = len(starts)
-        states, good = self.rollout(np.repeat(thetas, count, axis=0), np.tile(starts, (len(thetas), 1)))
-        residual = self.compare(states)
+        each = np.repeat(thetas, count, axis=0)
+        states, good = self.rollout(each, np.tile(starts, (len(thetas), 1)))
+        residual = self.compare(states, each)
         return residual.reshape(len(thetas), count, *residual.shape[1:]), good.reshape(len(thetas), count)
 
     # --- derivatives -----------------------------------------------------------------------------------------------
@@ -124,12 +154,13 @@ class Segments:
         Raises:
             DataError: The simulation diverges at this point.
         """
-        states, good = self.rollout(np.repeat(theta[None], len(starts), axis=0), starts)
+        each = np.repeat(theta[None], len(starts), axis=0)
+        states, good = self.rollout(each, starts)
         if not good.all():
             raise DataError(
                 f"the simulation diverges in {int((~good).sum())} of {len(good)} segments at {self.problem.decode(theta)}"
             )
-        residual = self.compare(states)
+        residual = self.compare(states, each)
         make = self._by_chain if self.exact else self._by_differences
         constants, unknown = make(theta, starts, states, residual)
         if not (np.isfinite(constants).all() and np.isfinite(unknown).all()):
@@ -139,19 +170,38 @@ class Segments:
         return Derivative(residual, np.where(present, constants, 0.0), np.where(present, unknown, 0.0))
 
     def _by_differences(self, theta: Array, starts: Array, states: Array, residual: Array) -> tuple[Array, Array]:
-        """Central differences of whole rollouts, many columns per call; one-sided where a side diverges or a bound is near."""
+        """Central differences of whole rollouts, many columns per call; one-sided where a side diverges or a bound is near.
+
+        Of long segments, what a start changes is first looked at over a part: where it has died out, the rest is zero.
+        """
         del states
         p, simulator = len(theta), self.problem.simulator
-        count = p + (simulator.n if self.free else 0)
-        each = max(1, MAX_NUMBERS // (2 * len(starts) * (self.horizon + 1) * simulator.nx))
+        unknown = self.problem.unknown_start if self.free else np.zeros(0, dtype=np.intp)
+        along_starts = np.zeros((*residual.shape, simulator.n if self.free else 0))
+        part, lasting = self.horizon // 4, unknown
+        if part >= SHORTEST_PART and len(unknown):
+            short = replace(self, controls=self.controls[:, :part], values=self.values[:, : part + 1])
+            seen = short._along_unknowns(theta, starts, [int(p + j) for j in unknown], residual[:, : part + 1 - self.first])
+            along_starts[:, : seen.shape[1], :, unknown] = seen
+            size = np.abs(seen).max(axis=(0, 2))
+            lasting = unknown[size[-part // 5 :].max(axis=0) > GONE * size.max(axis=0)]
+        places = [*range(p), *(int(p + j) for j in lasting)]
+        derivative = self._along_unknowns(theta, starts, places, residual)
+        along_starts[..., lasting] = derivative[..., p:]
+        size = np.abs(along_starts).max(axis=(0, 1, 2), initial=0.0)
+        along_starts[..., size < NOTHING * size.max(initial=0.0)] = 0.0  # rounding: no step may be made for it
+        return derivative[..., :p], along_starts
+
+    def _along_unknowns(self, theta: Array, starts: Array, places: list[int], residual: Array) -> Array:
+        """Derivatives along some unknowns, constants first, (S, L', m, q)."""
+        each = max(1, MAX_NUMBERS // (2 * len(starts) * (self.horizon + 1) * self.problem.simulator.nx))
         parts = [np.zeros((*residual.shape, 0))]
-        for begin in range(0, count, each):
-            unknowns = range(begin, min(begin + each, count))
+        for begin in range(0, len(places), each):
+            unknowns = places[begin : begin + each]
             parts.append(
                 self._columns([self._moved(theta, starts, j, sign) for j in unknowns for sign in (-1.0, 1.0)], residual)
             )
-        derivative = np.concatenate(parts, axis=-1)
-        return derivative[..., :p], derivative[..., p:]
+        return np.concatenate(parts, axis=-1)
 
     def _moved(self, theta: Array, starts: Array, j: int, sign: float) -> tuple[Array, Array, float]:
         """Constants (p,) and starts (S, nx) with unknown number j moved, constants first; and by how much."""
@@ -169,7 +219,7 @@ class Segments:
         count = len(centre)
         thetas = np.concatenate([np.repeat(theta[None], count, axis=0) for theta, _, _ in ends])
         states, good = self.rollout(thetas, np.concatenate([starts for _, starts, _ in ends]))
-        residual, good = self.compare(states).reshape(-1, 2, *centre.shape), good.reshape(-1, 2, count)
+        residual, good = self.compare(states, thetas).reshape(-1, 2, *centre.shape), good.reshape(-1, 2, count)
         if (~good).all(axis=1).any():
             raise DataError("the simulation diverges on both sides of the point where it is to be differentiated")
         residual = np.where(good[..., None, None], residual, centre)
@@ -188,8 +238,11 @@ class Segments:
 
     def _chain(self, theta: Array, states: Array, some: slice) -> Array:
         """Derivatives of some segments, (S', L', m, p + n)."""
-        n, p, part = self.problem.simulator.n, len(theta), replace(self, values=self.values[some], controls=self.controls[some])
-        initial = np.concatenate([np.zeros((n, p)), np.eye(n)], axis=1) if self.free else np.zeros((n, p))
+        n, p, which = self.problem.simulator.n, len(theta), np.arange(len(self.starts))[some]
+        acting = self._acting(which, np.repeat(theta[None], len(which), axis=0))
+        part = replace(self, values=self.values[some], controls=acting)
+        unknown = np.isin(np.arange(n), self.problem.unknown_start).astype(np.float64)
+        initial = np.concatenate([np.zeros((n, p)), np.diag(unknown)], axis=1) if self.free else np.zeros((n, p))
         sensitivity = np.repeat(initial[None], len(states[some]), axis=0)
         rows = [sensitivity]
         for A, C in part._linearizations(theta, states[some]):
@@ -241,14 +294,15 @@ def cut(
     if steps is not None and steps < 1:
         raise OptionError(f"segment_steps is {steps}, expected >= 1")
     horizon = min(steps or max(t.num_steps for t in trajectories), max(t.num_steps for t in trajectories))
-    if not problem.full and not free and horizon < max(t.num_steps for t in trajectories):
+    if not problem.full and not free and problem.initial_state is None and horizon < max(t.num_steps for t in trajectories):
         raise OptionError(
             "the recordings hold only part of the state: short segments need free_initial=True, or fit single_shooting"
         )
     pieces = [piece for index, trajectory in enumerate(trajectories) for piece in _pieces(problem, trajectory, horizon, index)]
-    starts, controls, values, recording = (list(column) for column in zip(*pieces, strict=True))
+    starts, controls, values, recording, begins = (list(column) for column in zip(*pieces, strict=True))
     return Segments(
         problem, np.stack(starts), np.stack(controls), np.stack(values), np.array(recording, dtype=np.intp),
+        np.array(begins, dtype=np.intp), tuple(problem.controls(t) for t in trajectories),
         free, trajectories[0].substeps, exact, epsilon,
     )  # fmt: skip
 
@@ -270,8 +324,10 @@ def _start_states(problem: FitProblem, trajectory: Trajectory, horizon: int) -> 
     return np.asarray(simulated)
 
 
-def _pieces(problem: FitProblem, trajectory: Trajectory, horizon: int, index: int) -> Iterator[tuple[Array, Array, Array, int]]:
-    """Start (nx,), controls (L, nu), values (L+1, ny) and recording of each segment; the last one is padded."""
+def _pieces(
+    problem: FitProblem, trajectory: Trajectory, horizon: int, index: int
+) -> Iterator[tuple[Array, Array, Array, int, int]]:
+    """Start (nx,), controls (L, nu), values (L+1, ny), recording and first row of each segment; the last one is padded."""
     states, controls, values = (
         _start_states(problem, trajectory, horizon),
         problem.controls(trajectory),
@@ -283,7 +339,7 @@ def _pieces(problem: FitProblem, trajectory: Trajectory, horizon: int, index: in
         held = np.repeat(controls[-1:], horizon - count, axis=0)
         empty = np.full((horizon - count, values.shape[1]), np.nan)
         piece = np.concatenate([values[begin : begin + count + 1], empty])
-        yield states[begin], np.concatenate([controls[begin : begin + count], held]), piece, index
+        yield states[begin], np.concatenate([controls[begin : begin + count], held]), piece, index, begin
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,6 +349,8 @@ class ShootingSystem:
     segments: Segments
     sigma: Array
     """(m,) weights are 1 / sigma."""
+    huber: float = np.inf
+    """Residuals r beyond so many sigma cost h |r| - h^2 / 2 instead of r^2 / 2 (Huber 1964): outliers pull no harder."""
 
     def cost(self, theta: Array, blocks: Array) -> float:
         """See `levenberg.System`; infinity where a segment diverges."""
@@ -308,13 +366,22 @@ class ShootingSystem:
     def _costs(self, thetas: Array, blocks: Array) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):
             residual, good = self.segments.residuals(thetas, blocks)
-            total = 0.5 * np.sum((residual / self.sigma) ** 2, axis=(1, 2, 3)) + 0.5 * np.sum(self._prior(thetas) ** 2, axis=1)
+            total = self._loss(residual / self.sigma).sum(axis=(1, 2, 3)) + 0.5 * np.sum(self._prior(thetas) ** 2, axis=1)
         return np.where(good.all(axis=1) & np.isfinite(total), total, np.inf)
 
+    def _loss(self, residual: Array) -> Array:
+        """Cost of every weighted residual; see `huber`."""
+        if np.isinf(self.huber):
+            return np.asarray(0.5 * residual**2)
+        size = np.abs(residual)
+        return np.where(size <= self.huber, 0.5 * residual**2, self.huber * (size - 0.5 * self.huber))
+
     def compress(self, theta: Array, blocks: Array) -> Array:
-        """See `levenberg.System`."""
+        """See `levenberg.System`; rows beyond `huber` are scaled so that J' r is the gradient of their loss."""
         derivative = self.segments.derivative(theta, blocks)
-        weight = 1.0 / self.sigma[:, None]
+        size = np.abs(derivative.residual) / self.sigma
+        weight = (np.sqrt(self.huber / np.maximum(size, self.huber)) if np.isfinite(self.huber) else 1.0) / self.sigma
+        weight = np.broadcast_to(weight, size.shape)[..., None]
         count = len(blocks)
         columns = (derivative.starts * weight, derivative.constants * weight, derivative.residual[..., None] * weight)
         rows = np.concatenate(columns, axis=-1).reshape(count, -1, sum(c.shape[-1] for c in columns))

@@ -82,7 +82,7 @@ def better_start(problem: FitProblem, before: Parameters) -> FitProblem:
 
 def onto(problem: FitProblem, before: Parameters) -> Parameters:
     """The problem's constants with the free ones of `before`."""
-    return problem.constants.replace(**{name: getattr(before, name) for name in problem.free})
+    return problem.constants.replace(**{name: getattr(before, name) for name in problem.own})
 
 
 def compare(errors: tuple[HorizonError, ...]) -> Comparison:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -21,11 +21,13 @@ from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
+from ..data.view import View
 from ..judgement.result import FitResult
 from ..judgement.uncertainty import JointParameters, PosteriorParameters
 from ..report.files import load_distribution, save
 from .finer import blamed
 from .guard import better_start, compare, kept_back
+from .suspects import suspected
 from .table import method_of
 
 CHECKPOINT, FIT = "checkpoint.json", "fit.toml"
@@ -48,6 +50,8 @@ class StageResult:
     """None: it was read from the files of an earlier run."""
     usable: bool = True
     """Whether its headline is no failure."""
+    view: View = field(default_factory=View)
+    """Constants of the recordings."""
 
 
 @dataclass(frozen=True)
@@ -127,16 +131,19 @@ def run_recipe(
     if not chosen or (resume and out is None):
         raise OptionError("the recipe has no stage" if not chosen else "resume needs out, the folder to go on from")
     current = first = start or simulator.default_parameters.replace(**recipe.guess)
+    view = View()
     done: list[StageResult] = []
     for stage in chosen:
         if announce is not None:
             announce(stage.name)
         folder = None if out is None else out / stage.name
-        problem = better_start(guarded(stage_problem(recipe, stage, simulator, data, start=current)), first)
+        before = current.replace(**stage.begin)
+        problem = guarded(stage_problem(recipe, stage, simulator, data, start=before, view=view))
+        problem = problem if stage.begin else better_start(problem, first)
         identity = hashlib.sha256(f"{problem.fingerprint} {stage.method} {sorted(stage.options.items())}".encode()).hexdigest()
-        before = _earlier(stage, folder, identity, current) if resume and folder else None
-        done.append(before or _solved(recipe, stage, problem, folder, resume, progress, identity=identity, model=model))
-        current = done[-1].parameters
+        earlier = _earlier(stage, folder, identity, current) if resume and folder else None
+        done.append(earlier or _solved(recipe, stage, problem, folder, resume, progress, identity=identity, model=model))
+        current, view = done[-1].parameters, done[-1].view
     if out is not None:
         write_atomically(out / FIT, (out / chosen[-1].name / FIT).read_bytes())
     return RecipeResult(tuple(done))
@@ -177,9 +184,11 @@ def stage_problem(
     first = recipe.first_state and recipe.first_state(simulator, measurement.names if measurement else tuple(columns))
     if measurement is not None and more.get("measured"):
         measurement = measurement.select(_known(columns, measurement.names))
+    free = more.get("free") or stage.free_of(simulator)
     fields: dict[str, Any] = {
-        "free": stage.free_of(simulator), "start": start, "measurement": measurement, "initial_state": first,
+        "free": free, "start": start, "measurement": measurement, "initial_state": first,
         "noise": stage.noise_of(train.names), "free_motion": stage.free_motion, "free_initial": stage.free_initial,
+        "prior": {name: known for name, known in stage.prior.items() if name in free}, "known_start": recipe.known_start,
     }  # fmt: skip
     problem = FitProblem(simulator, DataSplit(train, validation, test), **{**fields, **more})
     return problem.with_told_noise() if stage.told_noise and problem.noise is None else problem
@@ -223,7 +232,7 @@ def changed(simulator: Simulator, fields: Mapping[str, Any]) -> Simulator:
 def fit_stage(
     recipe: Recipe, stage: Stage, problem: FitProblem, *, folder: Path | None, resume: bool, progress: TextIO | None
 ) -> FitResult:
-    """One stage by its method, with a checkpoint in `folder` where the method leaves one; see `.finer` for what it adds.
+    """One stage by its method, with a checkpoint in `folder` where the method leaves one; `.finer` and `.suspects` add to it.
 
     Raises:
         OptionError: The method does not suit the room, or does not have one of the options.
@@ -235,7 +244,11 @@ def fit_stage(
         where = {"checkpoint": folder / CHECKPOINT, "resume": resume}
     if method.takes("progress"):
         where["progress"] = progress
-    return blamed(recipe, problem, method.fit(problem, method.settings({**stage.options, **where}), recipe))
+    result = blamed(recipe, problem, method.fit(problem, method.settings({**stage.options, **where}), recipe))
+    if not (stage.suspects and method.views):
+        return result
+    plain = method.settings({**stage.options, "starts": 1})
+    return suspected(stage.suspects, lambda given: method.fit(given, plain, recipe), problem, result)
 
 
 def _solved(
@@ -261,14 +274,20 @@ def _solved(
         found = replace(
             found,
             parameters=found.start,
-            posterior=replace(found.posterior, mean=problem.encode(found.start)),
+            view=problem.view,
+            posterior=replace(found.posterior, mean=_encoded(found.start, problem)),
         )
     if folder is not None:
         save(found, folder)
     return StageResult(
         stage.name, found.free, found.parameters, found.distribution(), found.verdicts[0].text, found.summary(), found,
-        found.usable,
+        found.usable, found.view,
     )  # fmt: skip
+
+
+def _encoded(parameters: Parameters, problem: FitProblem) -> Any:
+    """Fit coordinates of the robot's free constants."""
+    return problem.encode(parameters)[[problem.free.index(name) for name in problem.own]]
 
 
 def _earlier(stage: Stage, folder: Path, identity: str, kind: Parameters) -> StageResult | None:
@@ -279,10 +298,10 @@ def _earlier(stage: Stage, folder: Path, identity: str, kind: Parameters) -> Sta
             return None
         posterior, parameters = load_distribution(folder), type(kind).load(folder / FIT)
         verdicts = [f"[{v['level']}] {v['text']}" for v in document["verdicts"]]
-        headline = document["verdicts"][0]
+        headline, names = document["verdicts"][0], tuple(e["name"] for e in document["estimates"])
         return StageResult(
-            stage.name, posterior.names, parameters, posterior, headline["text"], "\n".join(verdicts), None,
-            headline["level"] != "failure",
+            stage.name, names, parameters, posterior, headline["text"], "\n".join(verdicts), None,
+            headline["level"] != "failure", View(**document["view"]),
         )  # fmt: skip
     except (FileFormatError, KeyError, IndexError, TypeError):
         return None

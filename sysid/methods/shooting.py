@@ -28,9 +28,10 @@ from softgym_envs.core.spec import SimulatorSpec
 
 from ..data.problem import FitProblem
 from ..judgement.judge import Ending, estimated_noise, is_rounding, judge
-from ..judgement.result import FitResult
+from ..judgement.result import FitResult, provenance_of
 from ..least_squares.levenberg import IterLog, LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
 from ..least_squares.segments import Segments, ShootingSystem, channel_scale, cut
+from .outliers import FAR, HUBER, Cleaned, spread, without_outliers
 
 Array = NDArray[np.float64]
 
@@ -57,8 +58,12 @@ class ShootingOptions:
     """Number of starts: the problem's own, and the best of 16 times as many random ones within the bounds."""
     seed: int = 0
     """Seed of the random starts."""
+    loss: Literal["squares", "robust"] = "squares"
+    """"robust": where states are measured in part, Huber's loss first, then squares without outliers; see `.outliers`."""
     errors: Literal["independent", "clustered"] = "independent"
     """What the covariance assumes of the residuals; "clustered" is right also for a structurally wrong model."""
+    scan: bool = True
+    """Ask what the model's own error leaves open (`sysid.judgement.scan`): not where a fit is only a start of the next."""
     checkpoint: Path | None = None
     """JSON file written after every iteration, removed at the end."""
     resume: bool = False
@@ -70,6 +75,8 @@ class ShootingOptions:
     def __post_init__(self) -> None:
         if self.jacobian not in ("auto", "exact", "differences"):
             raise OptionError(f"jacobian is {self.jacobian!r}, allowed are 'auto', 'exact' and 'differences'")
+        if self.loss not in ("squares", "robust"):
+            raise OptionError(f"loss is {self.loss!r}, allowed are 'squares' and 'robust'")
         if self.errors not in ("independent", "clustered"):
             raise OptionError(f"errors is {self.errors!r}, allowed are 'independent' and 'clustered'")
         if self.segment_steps < 1:
@@ -129,11 +136,12 @@ def uses_exact_derivatives(problem: FitProblem, jacobian: str) -> bool:
     Raises:
         OptionError: "exact" is asked for, but the simulator has no exact derivatives.
     """
-    offered = is_exact(problem.simulator)
+    offered = is_exact(problem.simulator) and len(problem.own) == len(problem.free)
     if jacobian == "exact" and not offered:
-        raise OptionError(f"{type(problem.simulator).__name__} has no exact derivatives; use jacobian='differences'")
+        what = f"{type(problem.simulator).__name__} has no exact derivatives for {', '.join(problem.free)}"
+        raise OptionError(f"{what}; use jacobian='differences'")
     if jacobian == "auto":
-        unknowns = len(problem.free) + (problem.simulator.n if problem.estimates_initial else 0)
+        unknowns = len(problem.free) + (len(problem.unknown_start) if problem.estimates_initial else 0)
         return offered and problem.simulator.n <= 2 * unknowns
     return jacobian == "exact"
 
@@ -142,17 +150,26 @@ def _fit(problem: FitProblem, method: str, steps: int | None, options: ShootingO
     begin = time.perf_counter()
     exact = uses_exact_derivatives(problem, options.jacobian)
     segments = cut(problem, problem.split.train, steps, free=problem.estimates_initial, exact=exact, epsilon=options.epsilon)
-    scale = channel_scale(segments)
+    scale, robust = channel_scale(segments), options.loss == "robust" and not problem.full
     known = problem.known_noise
-    system = ShootingSystem(segments, scale if known is None else known)
-    identity = f"{problem.fingerprint} {method} {options.starts} {options.seed} {options.reweight} {exact}"
+    system = ShootingSystem(segments, scale if known is None else known, HUBER if robust else np.inf)
+    identity = f"{problem.fingerprint} {method} {options.starts} {options.seed} {options.reweight} {exact} {options.loss}"
     thetas = _starts(problem, system, options)
+    if robust:
+        system = system.with_sigma(np.maximum(system.sigma if known is not None else 0.0, spread(segments, thetas[0], scale)))
     journal = _Journal(0, system.sigma, (), None)
     if options.resume and options.checkpoint:
         journal = _read(options.checkpoint, identity, problem.spec)
-    phases = len(thetas) + (options.reweight if known is None else 0)
+    phases = len(thetas) + (options.reweight if known is None else int(robust))
+    cleaned = Cleaned(problem, segments, 0.0)
     with _Reporter(options, identity, problem.spec, phases) as reporter:
-        while journal.phase < phases and not _settled(segments, journal, len(thetas), scale):
+        while journal.phase < phases and not (known is None and _settled(cleaned.segments, journal, len(thetas), scale)):
+            if robust and journal.phase >= len(thetas) and system.huber < np.inf:
+                best = _best(journal.done[: len(thetas)])
+                cleaned = without_outliers(segments, best.theta, best.blocks)
+                sigma = system.sigma if cleaned.problem.known_noise is None else cleaned.problem.known_noise
+                system = ShootingSystem(cleaned.segments, sigma)
+                journal = replace(journal, sigma=sigma if journal.state is None else journal.sigma)
             journal = _run_phase(system, journal, thetas, scale, options, reporter)
     if options.checkpoint is not None:
         options.checkpoint.unlink(missing_ok=True)
@@ -164,7 +181,13 @@ def _fit(problem: FitProblem, method: str, steps: int | None, options: ShootingO
     ending = Ending(
         method, last.theta, last.blocks, outcome.converged, outcome.message, log, costs, time.perf_counter() - begin
     )
-    return judge(problem, system.with_sigma(journal.sigma), ending, errors=options.errors)
+    found = judge(
+        cleaned.problem, ShootingSystem(cleaned.segments, journal.sigma), ending, errors=options.errors, scanned=options.scan
+    )
+    if cleaned.share == 0.0:
+        return found
+    said = f"{100 * cleaned.share:.2g} % of the points are farther off than {FAR:g} standard deviations: outliers, left out"
+    return replace(found, provenance=provenance_of(problem)).with_verdict("note", said)
 
 
 def _settled(segments: Segments, journal: _Journal, starts: int, scale: Array) -> bool:
@@ -189,7 +212,8 @@ def _run_phase(
     segments, sigma = system.segments, journal.sigma
     if journal.phase >= len(thetas) and journal.state is None:
         previous = _best(journal.done) if journal.phase == len(thetas) else journal.done[-1]
-        sigma = estimated_noise(segments, previous.theta, previous.blocks, scale)
+        if segments.problem.known_noise is None:
+            sigma = estimated_noise(segments, previous.theta, previous.blocks, scale)
     weighted = system.with_sigma(sigma)
     state = journal.state
     if state is None:

@@ -12,6 +12,7 @@ from softgym_envs.core.errors import OptionError
 from softgym_envs.core.recipe import Recipe
 
 from ..data.problem import FitProblem
+from ..data.view import View
 from ..judgement.result import FitResult
 from .adam import AdamOptions, adam
 from .evolution import EvolutionOptions, cma_es
@@ -41,6 +42,8 @@ class Method:
     """Field of the room's recipe that must not be None."""
     known_noise: bool = False
     """The noise of every column must be known; where it is not, it is estimated from the recordings."""
+    views: bool = False
+    """Constants of the recordings may be free, or be other than those of a camera that is placed as drawn."""
 
     @property
     def leaves_checkpoint(self) -> bool:
@@ -81,6 +84,9 @@ class Method:
         """
         recipe = recipe or Recipe(stages=())
         self.check(recipe)
+        if not self.views and (problem.view != View() or len(problem.own) < len(problem.free)):
+            able = ", ".join(name for name, method in METHODS.items() if method.views)
+            raise OptionError(f"{self.name} knows no constants of recordings ({', '.join(View.names())}); {able} do")
         if self.known_noise and problem.noise is None:
             problem = problem.with_told_noise()
         return self.run(problem, self.options() if options is None else options, recipe)
@@ -117,14 +123,16 @@ METHODS: dict[str, Method] = {
             "every recorded step from the recorded state before it",
             ShootingOptions,
             lambda p, o, _: one_step(p, o),
+            views=True,
         ),
         Method(
             "multiple_shooting",
             "segments of a chosen length",
             ShootingOptions,
             lambda p, o, _: multiple_shooting(p, o),
+            views=True,
         ),
-        Method("single_shooting", "whole recordings", ShootingOptions, lambda p, o, _: single_shooting(p, o)),
+        Method("single_shooting", "whole recordings", ShootingOptions, lambda p, o, _: single_shooting(p, o), views=True),
         Method("adam", "stochastic gradients on single steps, as in [Wang2020]", AdamOptions, lambda p, o, _: adam(p, o)),
         Method("cma_es", "an evolution strategy, without derivatives", EvolutionOptions, lambda p, o, _: cma_es(p, o)),
         Method("mpec", "complementarity: states and contact forces too", MpecOptions, _mpec, "complementarity", True),

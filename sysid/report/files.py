@@ -22,7 +22,7 @@ def save(result: FitResult, directory: str | Path) -> Path:
     page = render(result)
     result.parameters.save(
         directory / "fit.toml",
-        std=result.std,
+        std={name: result.std[name] for name in result.posterior.names},
         provenance={"method": result.method, **result.provenance},
         simulator=result.spec.table(),
     )

@@ -68,7 +68,7 @@ def _intervals(result: FitResult) -> Any:
 
 
 def _placer(result: FitResult, estimate: Estimate) -> Any:
-    spec = result.parameters.specs()[estimate.name]
+    spec = {**result.view.specs(), **result.parameters.specs()}[estimate.name]
     lower, upper = (float(spec.encode(bound)) for bound in estimate.bounds)
     return lambda value: (float(spec.encode(value)) - lower) / (upper - lower)
 
@@ -160,7 +160,7 @@ def _correlation(result: FitResult) -> Any:
     axes = figure.add_subplot()
     matrix = result.correlation
     image = axes.imshow(matrix, cmap="RdBu_r", vmin=-1, vmax=1)
-    names = [e.name for e in result.estimates]
+    names = list(result.posterior.names)
     axes.set_xticks(range(len(names)), names, rotation=40, ha="right", fontsize=8)
     axes.set_yticks(range(len(names)), names, fontsize=8)
     if len(names) <= 8:

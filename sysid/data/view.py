@@ -1,0 +1,50 @@
+"""Constants of a recording, not of the robot: when and from where a camera saw it; and commands that act late.
+
+`FitProblem` fits them beside the robot's constants: their names may stand in `free`. Legend: T rows, nu controls, ny columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.parameters import Parameters, param
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class View(Parameters):
+    """See the module docstring; `softgym_envs.core.sensors.Sensor` makes recordings with such constants."""
+
+    latency: float = param(0.0, unit="s", bounds=(-0.05, 0.2), source="commands act so much later than the rows show")
+    turn: float = param(0.0, unit="rad", bounds=(-0.5, 0.5), source="the camera's frame about the vertical")
+    tilt: float = param(0.0, unit="rad", bounds=(-0.5, 0.5), source="and, in space, about its x axis")
+    scale: float = param(1.0, unit="-", bounds=(0.5, 2.0), scale="log", source="measured lengths over true ones")
+
+
+POSE = ("turn", "tilt", "scale")
+"""Constants of `View` that change what is seen; latency changes what is done."""
+
+
+def delayed(controls: Array, rows: NDArray[np.intp], rates: Array) -> Array:
+    """What acts on average in some rows, if commands act late: (R, L, nu).
+
+    A command that acts d rows late, d = m + f with 0 <= f < 1, gives row k the mean f u[k - m - 1] + (1 - f) u[k - m]: for what
+    follows commands slowly, as exact as the exact moment. Before the first row and after the last one commands are as there.
+
+    Args:
+        controls: (T, nu), each held for its row.
+        rows: (R, L) row numbers.
+        rates: (R,) d.
+
+    >>> delayed(np.array([[0.0], [1.0], [1.0]]), np.array([[0, 1, 2]]), np.array([0.25]))[0, :, 0].tolist()
+    [0.0, 0.75, 1.0]
+    """
+    whole = np.floor(rates).astype(np.intp)
+    share = (rates - whole)[:, None, None]
+    last = len(controls) - 1
+    now, before = (controls[np.clip(rows - whole[:, None] - back, 0, last)] for back in (0, 1))
+    return np.asarray(share * before + (1.0 - share) * now)

@@ -1,0 +1,61 @@
+"""What may be wrong with a model that does not explain its data? Causes of one or two constants each are tried, one by one.
+
+Where a stage's fit leaves more than noise, it is repeated from where it ended with the constants of every suspect freed beside
+its own: a camera that is tilted or has another scale, commands that act late. The one that lowers the residuals most is named,
+and whether it explains the data; below `WORTH` the cause is unknown. Constants stay those of the fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from softgym_envs.core.errors import DataError
+
+from ..data.problem import FitProblem
+from ..judgement.result import FitResult
+
+WORTH = 0.7
+"""Of the squared residuals must be left at most, for a suspect to be named."""
+
+
+def suspected(
+    suspects: Mapping[str, tuple[str, ...]], fit: Callable[[FitProblem], FitResult], problem: FitProblem, result: FitResult
+) -> FitResult:
+    """The result, with a sentence on what is likeliest wrong where it does not explain its data.
+
+    Args:
+        suspects: In words -> constants of the recordings that are freed.
+        fit: As the fit was made, by a method that knows constants of recordings.
+        problem: As it was fitted.
+        result: Where it ended.
+    """
+    tried = {words: names for words, names in suspects.items() if not set(names) <= set(problem.free)}
+    if result.explained or not result.usable or not tried:
+        return result
+    found = {}
+    for words, names in tried.items():
+        more = tuple(name for name in names if name not in problem.free)
+        try:
+            again = fit(problem.replace(free=(*problem.free, *more), start=result.parameters, view=result.view))
+        except DataError:
+            continue
+        if again.converged:
+            found[words] = (left(again, result), again, more)
+    listed = ", ".join(tried)
+    if not found or min(share for share, _, _ in found.values()) > WORTH:
+        return result.with_verdict("note", f"why the model does not explain the data is unknown: none of {listed} is why")
+    words, (share, again, more) = min(found.items(), key=lambda item: item[1][0])
+    told = "; ".join(e.text() for e in again.estimates if e.name in more)
+    rest = "and then the data are explained" if again.explained else f"{100 * share:.0f} % of the squared residuals are left"
+    text = f"the likeliest cause of those tried ({listed}) is {words}: {told}; {rest}. Fit it, too: --free ... {' '.join(more)}"
+    return result.with_verdict("warning", text)
+
+
+def left(after: FitResult, before: FitResult) -> float:
+    """Share of the squared residuals that another fit of the same data leaves."""
+    if before.noise_known:
+        return after.reduced_chi2 / before.reduced_chi2
+    ratios = [after.noise[name] / before.noise[name] for name in before.noise]
+    return float(np.exp(2.0 * np.mean(np.log(ratios))))

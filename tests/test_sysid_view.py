@@ -1,0 +1,201 @@
+"""Constants of recordings: latency and a camera's pose are found beside the robot's own; outliers spoil nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from sysid_systems import Spring, SpringParameters
+
+from softgym_envs.core.errors import OptionError, ParameterError
+from softgym_envs.core.layout import Field, StateLayout
+from softgym_envs.core.recipe import Recipe
+from softgym_envs.core.sensors import Sensor
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from sysid import METHODS, FitProblem, Measurement, ShootingOptions, View, multiple_shooting, noise_of, single_shooting
+from sysid.data.view import POSE, delayed
+from sysid.least_squares.segments import ShootingSystem, cut
+from sysid.methods.outliers import HUBER
+from sysid.methods.suspects import suspected
+
+TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=20.0)
+FREE = ("stiffness", "damping", "gain")
+SUSPECTS = {"commands that act late": ("latency",), "a turned camera": ("turn",)}
+EVERY = 25
+"""Rows of 1 ms that a command lasts."""
+
+
+def driven(sensor: Sensor, *, seconds: float = 4.0, seed: int = 0) -> TrajectorySet:
+    """The position of the driven mass as a camera saw it; simulated at 1 kHz, commands last for 25 ms."""
+    rng, spring = np.random.default_rng(seed), Spring(dt=1e-3)
+    commands = np.repeat(rng.uniform(-1.0, 1.0, (round(seconds / (EVERY * 1e-3)), 1)), EVERY, axis=0)
+    commands[:200] = 0.0
+    states, _ = spring.rollout(np.zeros((1, 2)), commands[None], TRUTH)
+    exact = Trajectory.from_rollout(spring, states[0], commands).select(("mass.x",))
+    return TrajectorySet((sensor(exact, spring, Recipe(stages=()), rng),))
+
+
+def problem(recordings: TrajectorySet, **changes: Any) -> FitProblem:
+    spring = Spring(dt=recordings[0].period)
+    start = SpringParameters(mass=3.0, stiffness=30.0, damping=1.5, gain=10.0)
+    return FitProblem(spring, recordings, **{"free": (*FREE, "latency"), "start": start, **changes})
+
+
+@pytest.mark.parametrize("latency", [0.0, 0.02, 0.033])
+def test_a_latency_is_found_beside_the_constants(latency: float) -> None:
+    """At 40 Hz, so that 20 ms is no whole number of rows. Of four intervals of 95 % three hold at least."""
+    found = single_shooting(problem(driven(Sensor(rate=40.0, noise=2e-3, latency=latency))))
+    assert found.converged and abs(found.view.latency - latency) < 2e-3
+    truth = {**{name: getattr(TRUTH, name) for name in FREE}, "latency": latency}
+    assert sum(low <= truth[name] <= high for name, (low, high) in found.intervals.items()) >= 3
+
+
+def test_without_its_latency_the_data_are_not_explained() -> None:
+    recordings = driven(Sensor(rate=40.0, noise=2e-3, latency=0.03))
+    blind, seeing = (single_shooting(problem(recordings, free=free)) for free in (FREE, (*FREE, "latency")))
+    assert not blind.explained and seeing.explained and "latency" in seeing.summary()
+
+
+def test_segments_inside_a_recording_know_what_was_commanded_before() -> None:
+    found = multiple_shooting(problem(driven(Sensor(rate=40.0, noise=2e-3, latency=0.06))), ShootingOptions(segment_steps=40))
+    assert abs(found.view.latency - 0.06) < 2e-3
+
+
+def test_a_delayed_command_is_the_mean_over_its_row() -> None:
+    """Against commands on a grid that is 100 times as fine, shifted and averaged."""
+    rng, rows = np.random.default_rng(0), np.arange(2, 8)
+    controls = rng.uniform(-1.0, 1.0, (10, 2))
+    for late in (-1.7, 0.0, 0.25, 2.0, 2.61):
+        fine = np.repeat(controls, 100, axis=0)
+        instants = 100 * rows[:, None] + np.arange(100) - round(100 * late)
+        expected = fine[np.clip(instants, 0, len(fine) - 1)].mean(axis=1)
+        np.testing.assert_allclose(delayed(controls, rows[None], np.array([late]))[0], expected, atol=1e-12)
+
+
+POINT = StateLayout(Field("mass", None, ("x", "m"), ("vx", "m/s")))
+
+
+def in_space() -> Measurement:
+    """A point that moves along x, at a fixed height and depth."""
+    return Measurement(("p.x", "p.y", "p.z"), lambda s: np.stack([s[..., 0], 0.3 + 0 * s[..., 0], 0.5 + s[..., 0]], axis=-1))
+
+
+def test_gradients_of_pose_and_latency_are_those_of_differences_of_the_prediction() -> None:
+    recording = driven(Sensor(rate=40.0))[0]
+    values = in_space().function(np.repeat(recording.values, 2, axis=1))
+    seen = Trajectory(recording.times, recording.controls, values, in_space().names, ("m",) * 3, ("force",), ("N",))
+    free, view = ("stiffness", "latency", "turn", "tilt", "scale"), View(latency=0.011, turn=0.1, tilt=-0.2, scale=1.1)
+    given = problem(TrajectorySet((seen,)), free=free, measurement=in_space(), view=view)
+    segments = cut(given, given.split.train, 50, free=True, exact=False)
+    theta = given.encode(given.constants)
+    slopes = segments.derivative(theta, segments.starts).constants
+    for j in range(len(free)):
+        h = 1e-4 * np.eye(len(free))[j]
+        residual, _ = segments.residuals(np.stack([theta - h, theta + h]), segments.starts)
+        np.testing.assert_allclose(slopes[..., j], (residual[1] - residual[0]) / 2e-4, atol=2e-5)
+    assert given.view_at(theta) == view
+
+
+def test_a_cameras_pose_is_found() -> None:
+    recording = driven(Sensor(rate=40.0))[0]
+    values = in_space().function(np.repeat(recording.values, 2, axis=1))
+    seen = Trajectory(recording.times, recording.controls, values, in_space().names, ("m",) * 3, ("force",), ("N",))
+    camera = Sensor(noise=1e-3, turn=0.05, tilt=-0.03, scale=1.02)
+    made = camera(seen, Spring(), Recipe(stages=(), markers=None), np.random.default_rng(0))
+    found = single_shooting(problem(TrajectorySet((made,)), free=POSE, start=TRUTH, measurement=in_space()))
+    for name, value in (("turn", 0.05), ("tilt", -0.03), ("scale", 1.02)):
+        low, high = found.intervals[name]
+        assert abs(getattr(found.view, name) - value) < 1e-3 and high - low < 0.01
+
+
+def turned() -> FitProblem:
+    """A point in space before a camera that is turned by 0.05 rad."""
+    recording = driven(Sensor(rate=40.0))[0]
+    values = in_space().function(np.repeat(recording.values, 2, axis=1))
+    seen = Trajectory(recording.times, recording.controls, values, in_space().names, ("m",) * 3, ("force",), ("N",))
+    made = Sensor(noise=1e-3, turn=0.05)(seen, Spring(), Recipe(stages=()), np.random.default_rng(0))
+    return problem(TrajectorySet((made,)), free=FREE, start=TRUTH, measurement=in_space())
+
+
+def test_the_likeliest_cause_is_named() -> None:
+    given = turned()
+    blind = single_shooting(given)
+    said = suspected(SUSPECTS, single_shooting, given, blind).verdicts[-1].text
+    assert not blind.explained and "is a turned camera: turn = 0.0" in said and "the data are explained" in said
+    none = suspected({"commands that act late": ("latency",)}, single_shooting, given, blind).verdicts[-1].text
+    assert "unknown: none of commands that act late is why" in none
+    right = single_shooting(given.replace(free=(*FREE, "turn")))
+    assert suspected(SUSPECTS, single_shooting, given, right) is right  # nothing to explain
+
+
+def test_the_robust_loss_has_its_gradient() -> None:
+    given = problem(driven(Sensor(rate=40.0, noise=2e-3, outliers=0.05)))
+    segments = cut(given, given.split.train, 100, free=True, exact=False)
+    system, theta = ShootingSystem(segments, np.array([0.01]), HUBER), given.encode(given.constants)
+    rows = system.compress(theta, segments.starts)
+    gradient = np.einsum("sqj,sq->j", rows[:, :, 2:5], rows[:, :, -1])
+    for j in range(3):
+        h = 1e-5 * np.eye(4)[j]
+        numeric = (system.cost(theta + h, segments.starts) - system.cost(theta - h, segments.starts)) / 2e-5
+        np.testing.assert_allclose(gradient[j], numeric, rtol=1e-4)
+
+
+def test_outliers_and_gaps_spoil_nothing() -> None:
+    """The same recording with 5 % of its points 0.3 m elsewhere: estimates move by less than half a standard deviation."""
+    camera = Sensor(rate=40.0, noise=2e-3, dropout=0.05, outlier_size=0.3)
+    clean, bad = (single_shooting(problem(driven(replace(camera, outliers=share))), robust()) for share in (0.0, 0.05))
+    assert bad.explained and any("outliers, left out" in verdict.text for verdict in bad.verdicts)
+    for name in clean.free:
+        low, high = clean.intervals[name]
+        values = [next(e.value for e in fit.estimates if e.name == name) for fit in (clean, bad)]
+        assert abs(values[0] - values[1]) < 0.25 * (high - low) + 0.1 * (high - low)
+    spoilt = single_shooting(problem(driven(Sensor(rate=40.0, noise=2e-3, outliers=0.05, outlier_size=0.3))))
+    assert next(iter(spoilt.noise.values())) > 20 * next(iter(bad.noise.values()))
+
+
+def robust() -> ShootingOptions:
+    return ShootingOptions(loss="robust")
+
+
+def test_what_the_model_does_not_know_is_no_outlier() -> None:
+    """Half of the points elsewhere: nothing is left out, and the verdict stands."""
+    found = single_shooting(problem(driven(Sensor(rate=40.0, noise=2e-3, outliers=0.5, outlier_size=0.05))), robust())
+    assert not any("left out" in verdict.text for verdict in found.verdicts)
+
+
+def test_noise_is_told_in_spite_of_outliers() -> None:
+    for share in (0.0, 0.02):
+        recordings = driven(Sensor(rate=200.0, noise=2e-3, outliers=share), seconds=10.0)
+        assert abs(noise_of(recordings, ("mass.x",))["mass.x"] / 2e-3 - 1.0) < 0.05
+
+
+def test_what_is_known_of_a_start_is_no_unknown() -> None:
+    given = problem(driven(Sensor(rate=40.0)), known_start=("mass.v*",))
+    assert given.unknown_start.tolist() == [0]
+    segments = cut(given, given.split.train, None, free=True, exact=False)
+    slopes = segments.derivative(given.encode(given.constants), segments.starts).starts
+    assert np.abs(slopes[..., 0]).max() > 0.5 and np.abs(slopes[..., 1]).max() == 0.0
+
+
+def test_effects_of_a_start_that_died_out_are_not_simulated() -> None:
+    """A strongly damped mass: derivatives of the second half are zero, those of the first as without the shortcut."""
+    recordings = driven(Sensor(rate=100.0))
+    heavy = problem(recordings, start=SpringParameters(mass=1.0, damping=40.0, stiffness=300.0))
+    segments, theta = cut(heavy, recordings, None, free=True, exact=False), heavy.encode(heavy.constants)
+    quick = segments.derivative(theta, segments.starts).starts
+    residual = segments.residuals(theta[None], segments.starts)[0][0]
+    whole = segments._along_unknowns(theta, segments.starts, [len(theta), len(theta) + 1], residual)
+    np.testing.assert_allclose(quick, whole, atol=1e-3)
+    assert np.abs(quick[:, 200:]).max() == 0.0 and np.abs(quick[:, :30]).max() > 0.1
+
+
+def test_methods_that_know_no_latency_say_so() -> None:
+    given = problem(driven(Sensor(rate=40.0)))
+    with pytest.raises(OptionError, match="cma_es knows no constants of recordings"):
+        METHODS["cma_es"].fit(given)
+    with pytest.raises(OptionError, match="no exact derivatives for"):
+        single_shooting(given, ShootingOptions(jacobian="exact"))
+    with pytest.raises(ParameterError, match="unknown constant 'lateness'"):
+        problem(driven(Sensor(rate=40.0)), free=("lateness",))

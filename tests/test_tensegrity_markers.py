@@ -1,0 +1,61 @@
+"""A SUPERball before cameras: what tells recordings apart, where it was at first, and its body from a short flight."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from softgym_envs.core.recipe import EXPERIMENT
+from softgym_envs.core.recordings import part_of
+from softgym_envs.core.sensors import SENSORS, Sensor
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from softgym_envs.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.tensegrity.recipe import RECIPE, first_state
+from sysid import run_recipe
+
+ROBOT = TensegritySimulator(contact="patch")
+
+
+def seen(name: str, sensor: Sensor, *, steps: int, seed: int = 0) -> Trajectory:
+    rng = np.random.default_rng(seed)
+    return sensor(RECIPE.record_one(name, ROBOT, rng, steps=steps, filmed=True), ROBOT, RECIPE, rng)
+
+
+def test_flights_and_throws_are_told_apart() -> None:
+    assert RECIPE.experiment_of is not None
+    for name in ("air", "throws"):
+        assert RECIPE.experiment_of(ROBOT, seen(name, SENSORS["lab"], steps=1500)) == name
+    rolls = seen("throws", SENSORS["lab"], steps=1500)
+    driven = replace(rolls, controls=np.random.default_rng(0).uniform(-1.0, 1.0, rolls.controls.shape))
+    assert RECIPE.experiment_of(ROBOT, driven) == ""  # driven, but nothing is held
+
+
+def test_outliers_do_not_move_the_first_state() -> None:
+    """A node 0.3 m elsewhere in one of the first rows: velocities move by what noise moves them."""
+    exact = seen("throws", Sensor(rate=120.0), steps=500)
+    values = exact.values.copy()
+    values[2, :6] += 0.3
+    states = []
+    for recording in (exact, replace(exact, values=values)):
+        guess = first_state(ROBOT, exact.names)
+        assert guess is not None
+        states.append(guess(recording))
+    assert np.abs(states[0] - states[1]).max() < 0.05
+
+
+def test_the_body_and_its_latency_come_from_markers() -> None:
+    """Two seconds of our engine, a factor of 3 off: within five standard deviations, and a tenth of a frame's length."""
+    recording = seen("air", SENSORS["lab"], steps=2200, seed=1)
+    simulator = TensegritySimulator(contact="patch", dt=part_of(recording.period, 1e-3))
+    data = TrajectorySet((recording.for_timestep(simulator.dt),))
+    stages = tuple(stage for stage in RECIPE.by_camera.stages if stage.experiment == "air")
+    found = run_recipe(RECIPE.by_camera, simulator, data, stages=stages)
+    last = found.stages[-1].fit
+    assert last is not None and data[0].metadata[EXPERIMENT] == "air" and not found.unusable
+    assert abs(last.view.latency - SENSORS["lab"].latency) < 2e-3
+    for estimate in last.estimates:
+        truth = 0.02 if estimate.name == "latency" else getattr(ROBOT.default_parameters, estimate.name)
+        assert abs(estimate.value - truth) < max(5.0 * estimate.std, 0.02 * truth), estimate.text()
+    assert last.reduced_chi2 == pytest.approx(1.0, abs=0.15)
