@@ -536,7 +536,8 @@ def test_every_declared_study_keeps_the_promises_of_a_case(name):
     owner = next(entry for entry in rooms().values() if entry.study and name in load(entry.study))
     case = pickle.loads(pickle.dumps(RoomCase(owner, name, run_recipe, fit_residual)))
     native, truth = case.native(), case.truth()
-    assert native.control_names == truth.control_names and truth.state_names[: native.nx] == native.state_names
+    assert native.dt == truth.dt and native.control_names == truth.control_names
+    assert truth.state_names[: native.nx] == native.state_names
     json.dumps(case.description, allow_nan=False)
     assert any(entry.id == name for entry in owner.tasks) and case.env_id.endswith(name)
     first, again = (case.starts(np.random.default_rng(0), 3) for _ in range(2))

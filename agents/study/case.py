@@ -209,8 +209,8 @@ class RoomCase:
         return self.room.simulator(self.model, dt=self.scenario.dt, options=self.scenario.options)
 
     def truth(self) -> Simulator:
-        """See `Case`."""
-        return self.room.simulator(self.model, backend=self.backend, dt=self.scenario.dt, options=self.truth_options)
+        """See `Case`: in our engine's physics steps, so that a control step takes as long in both worlds."""
+        return self.room.simulator(self.model, backend=self.backend, dt=self.native().dt, options=self.truth_options)
 
     def truth_parameters(self) -> Parameters:
         """See `Case`."""

@@ -102,7 +102,7 @@ class Scenario:
     truth_constants: Mapping[str, float] = field(default_factory=dict)
     """Further constants of the truth."""
     dt: float | None = None
-    """Physics step of both worlds [s]; None: their own."""
+    """Physics step of both worlds [s]; None: our engine's own."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of our engine."""
     keywords: Mapping[str, Any] = field(default_factory=dict)
