@@ -127,7 +127,7 @@ def _environment(entry: TaskId) -> str:
     env = gym.make(entry.id)
     task: Task = env.unwrapped.task  # type: ignore[attr-defined]
     summary, keywords = _split_args(inspect.getdoc(load(entry.build)) or "")
-    seconds = entry.max_episode_steps * Settings.control_period
+    seconds = entry.max_episode_steps * env.unwrapped.episodes.settings.control_period  # type: ignore[attr-defined]
     page = [
         f"## {entry.id}\n",
         f"{summary}\n",
