@@ -76,6 +76,18 @@ def test_a_spring_swings_in_its_period():
     assert np.abs(angles - expected).max() < 1e-10
 
 
+@pytest.mark.parametrize("muscle", ["pull", "back"])
+def test_a_stop_holds_a_muscle_whose_torque_grows(muscle):
+    """Beyond the end of the range the muscle pulls as there, 1.5 (100 + 500 / 4), and the stop's spring carries it."""
+    constants, side = bare(1), 1.0 if muscle == "pull" else -1.0
+    constants[:, arm.LOWER], constants[:, arm.UPPER], constants[:, arm.DAMPING] = -0.5, 0.5, 20.0
+    first = arm.PULL if side > 0 else arm.BACK
+    constants[:, first], constants[:, first + 2] = 100.0, 500.0
+    valves = np.tile([1.5 * (side > 0), 1.5 * (side < 0)], (1, 400, 1))
+    angles = arm.predicted(constants, moving(0.0, 1), valves, H)[0, :, 0]
+    assert abs(side * angles[-1] - (0.5 + 1.5 * (100.0 + 500.0 / 4.0) / arm.STOP_STIFFNESS)) < 1e-4
+
+
 def test_what_the_past_needed_goes_on():
     """An acceleration that no constant explains is found in the past, and kept as long as `fading` says."""
     constants = bare(1)

@@ -7,8 +7,9 @@ With p_1, p_2 inside the muscles of joint j (`pneumatic`), x its angle,
    \dot v = (1 + D) \rho + \beta - (d_j + d'_j (p_1 + p_2)) v - (f_j + f'_j (p_1 + p_2))\, \mathrm{sign}(v)
 
 where friction is Coulomb's, 1 + `stiction` times as much where a joint stands, and beta fades: a share of the
-acceleration that the last frames before the start had needed beyond the model. Steps are semi-implicit, friction and damping
-implicit.
+acceleration that the last frames before the start had needed beyond the model. Beyond an end of its range a joint is pulled as
+at that end, and the stop's force grows without limit: a quadratic fitted inside would win over any spring in the long run.
+Steps are semi-implicit, friction and damping implicit.
 
 Legend: N stretches, P frames of the past, T frames ahead, n joints, C constants of a joint.
 """
@@ -77,6 +78,12 @@ def known(joint: int, lower: Array, upper: Array) -> tuple[Known, ...]:
 
 
 @inner
+def pressed(beyond):
+    """How far a stop is pressed in [rad], `beyond` it; it begins softly, and grows without end."""
+    return max(beyond, 0.0) + STOP_WIDTH * np.log1p(np.exp(-abs(beyond) / STOP_WIDTH))
+
+
+@inner
 def torques(c, q, pressure, turned, out):
     """rho (n,) per inertia, without damping and friction, with pressure (2 n,) inside; `turned` (2 n,) is room to work."""
     n = len(q)
@@ -84,10 +91,9 @@ def torques(c, q, pressure, turned, out):
         turned[2 * i], turned[2 * i + 1] = np.sin(q[i]), np.cos(q[i])
     for j in range(n):
         x, k = q[j], c[j]
-        below, above = min((k[LOWER] - x) / STOP_WIDTH, 30.0), min((x - k[UPPER]) / STOP_WIDTH, 30.0)
-        stops = STOP_STIFFNESS * STOP_WIDTH * (np.log1p(np.exp(below)) - np.log1p(np.exp(above)))
-        out[j] = pull(pressure[2 * j], x, k[PULL : PULL + 3]) - pull(pressure[2 * j + 1], x, k[BACK : BACK + 3])
-        out[j] += k[PRELOAD] - k[STIFFNESS] * x + stops
+        inside = min(max(x, k[LOWER]), k[UPPER])
+        out[j] = pull(pressure[2 * j], inside, k[PULL : PULL + 3]) - pull(pressure[2 * j + 1], inside, k[BACK : BACK + 3])
+        out[j] += k[PRELOAD] - k[STIFFNESS] * x + STOP_STIFFNESS * (pressed(k[LOWER] - x) - pressed(x - k[UPPER]))
         for i in range(2 * n):
             out[j] += k[GRAVITY + i] * turned[i]
 

@@ -60,7 +60,7 @@ class Args:
     steps: int = 1200
     """Of Adam, for the network; half of it for ARX."""
     iterations: int = 25
-    """Of Levenberg and Marquardt, for the mechanism."""
+    """Of Levenberg and Marquardt, for the mechanism; they go on from the folder's constants, and 0 keeps these."""
     seed: int = 0
     out: Path = Path("results/arm_pneumatic")
     """Folder; `predict` reads fit.npz there."""
@@ -183,10 +183,13 @@ class FreeRuns:
         }  # fmt: skip
 
 
-def mechanism(episodes: list[Array], iterations: int) -> tuple[Array, FreeRuns]:
-    """Constants (4, C) whose free runs of 0.5 s fit best."""
+def mechanism(episodes: list[Array], iterations: int, known_before: Array | None) -> tuple[Array, FreeRuns]:
+    """Constants (4, C) whose free runs of 0.5 s fit best, sought from those known before, else from the guesses."""
     system = FreeRuns(episodes, 10)
-    first = start_state(system, system.guess, np.zeros((1, 0)), LevenbergOptions())
+    theta = system.guess if known_before is None else known_before.ravel()
+    if iterations == 0:
+        return theta.reshape(4, -1), system
+    first = start_state(system, theta, np.zeros((1, 0)), LevenbergOptions())
     options = LevenbergOptions(max_iterations=iterations, cost_tolerance=1e-3)
     found = levenberg_marquardt(system, first, system.bounds, options=options, on_iteration=report)
     return found.theta.reshape(4, -1), system
@@ -354,7 +357,7 @@ def fit(args: Args) -> None:
     for part in args.parts:
         began = time.process_time()
         if part == "mechanism":
-            constants, system = mechanism(data["train"], args.iterations)
+            constants, system = mechanism(data["train"], args.iterations, weights.get("mechanism"))
             weights["mechanism"] = constants
             about |= system.told(constants.ravel())
         elif part == "arx":
@@ -366,7 +369,8 @@ def fit(args: Args) -> None:
         else:
             network = trained(Recurrent(), 3e-3, data, args.steps, args.seed)
             weights |= {f"gru.{name}": value.numpy() for name, value in network.state_dict().items()}
-        about |= {f"{part}_seconds": round(time.process_time() - began, 1)}
+        if part != "mechanism" or args.iterations:
+            about |= {f"{part}_seconds": round(time.process_time() - began, 1)}
         np.savez_compressed(file, **weights)
         write_json(args.out / "fit.json", {**about, **provenance()})
     table = tested(file, data["test"])
