@@ -32,10 +32,10 @@ def reached(env_id, **keywords):
 
 
 @pytest.mark.parametrize(
-    ("env_id", "least"), [("ArmReach-v0", ROWS - 4), ("ArmHold-v0", ROWS - 6), ("UpperBodyReach-v0", ROWS - 8)]
+    ("env_id", "least"), [("ArmReach-v0", ROWS - 4), ("ArmHold-v0", ROWS - 6), ("UpperBodyReach-v0", ROWS - 4)]
 )
 @pytest.mark.parametrize("keywords", [{}, NOISY, {"backend": "mujoco"}])
 def test_the_policies_reach_goals(env_id, least, keywords):
-    """ArmReach's succeeds in 95 %, ArmHold's in 89 %, UpperBodyReach's in 82 % at least: more failures are rare."""
+    """ArmReach's succeeds in 95 %, ArmHold's in 89 %, UpperBodyReach's in 97 % at least: more failures are rare."""
     pytest.importorskip("stable_baselines3")
     assert reached(env_id, **keywords) >= least

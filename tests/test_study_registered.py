@@ -65,6 +65,10 @@ CASES = {
 """What a case was called -> the same as data. Numbers that the name does not hold stood in the class of this name."""
 
 
+FRICTIONLESS = {f"transfer_loop_{task}_mpc{truth}" for task in ("reach", "bend") for truth in ("", "_rod")}
+"""Run before dry friction was among the constants that the loop's recipe fits: their stages are those of then."""
+
+
 def carried_over(document):
     """A document of then in the words of now: entries have other names, the case is data, and nothing else changes."""
     if isinstance(document, dict):
@@ -90,10 +94,13 @@ def test_the_study_file_registers_as_the_committed_study(path, tmp_path):
         room(table.room), table.task, run_recipe, fit_residual, table.backend, table.truth_options, table.recorded_task,
         table.stages, table.only,
     )  # fmt: skip
-    register(given.study, case.description, RESULTS / path.stem, provenance={})
     register(given.study, case.description, tmp_path, provenance={})
-    now = json.loads((RESULTS / path.stem / "study.json").read_text())["study"]
-    assert json.loads((tmp_path / "study.json").read_text())["study"] == now
+    found, now = (json.loads((folder / "study.json").read_text())["study"] for folder in (tmp_path, RESULTS / path.stem))
+    if path.stem in FRICTIONLESS:
+        assert found["case"].pop("stages") != now["case"].pop("stages")
+    else:
+        register(given.study, case.description, RESULTS / path.stem, provenance={})
+    assert found == now
 
 
 @pytest.mark.parametrize("path", BEFORE, ids=lambda path: path.stem)

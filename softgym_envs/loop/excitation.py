@@ -42,7 +42,7 @@ NONE = 1e3
 class Excitation:
     """What manipulations of one loop tell.
 
-    >>> design = Excitation(LoopSimulator(), LoopParameters(), seconds=2.0)
+    >>> design = Excitation(LoopSimulator(), LoopParameters(), seconds=4.0)
     >>> spread = np.sqrt(np.diag(design.covariance(drawn(np.random.default_rng(0)))))
     >>> bool((spread > 0).all() and (spread < 1).all())
     True

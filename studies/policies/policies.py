@@ -44,12 +44,14 @@ class Own:
     """Another policy, learned without noise and delay; none: the room's controller."""
     rounds: int = 11
     updates: int = 400
+    num_envs: int = 96
+    hidden: tuple[int, ...] = (128, 128)
 
 
 OWN = {
     "ArmReach-v0": Own({"action_memory": 3}, Path("results/arm_policy/policy.zip")),
     "ArmHold-v0": Own({"action_memory": 3}),
-    "UpperBodyReach-v0": Own({}),
+    "UpperBodyReach-v0": Own({}, rounds=14, updates=1000, num_envs=192, hidden=(256, 256)),
 }
 """Id -> how it learns, where it is not as usual."""
 DELAYS = (0, 1, 2)
@@ -82,7 +84,8 @@ def teach(task_id: str, args: Args) -> None:
     run = Imitation(f"softgym_envs:{task_id}", rounds=args.rounds, steps=args.steps, keywords=NOISY, seed=args.seed)
     if own is not None:
         keywords = {"sensor_noise": NOISY["sensor_noise"], **own.observed}
-        run = replace(run, rounds=own.rounds, updates=own.updates, num_envs=96, keywords=keywords, delays=DELAYS)
+        run = replace(run, rounds=own.rounds, updates=own.updates, num_envs=own.num_envs, hidden=own.hidden)
+        run = replace(run, keywords=keywords, delays=DELAYS)
         name, controller = taught_by(own, name, controller)
     errors: list[float] = []
     began = time.process_time()
