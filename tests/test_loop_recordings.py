@@ -18,6 +18,7 @@ from softgym_envs.loop.mujoco import LoopTwin
 from softgym_envs.loop.parameters import LoopParameters
 from softgym_envs.loop.recipe import DAMPING, OFFSETS, RECIPE, STIFFNESS, manipulation
 from softgym_envs.loop.tracking import held, named, pulled, resting_rows, thinned, tracker
+from softgym_envs.mechanics.following import Following
 from softgym_envs.mechanics.innovations import innovations, smoothed
 
 TRUTH = LoopParameters(theta_stiffness=3.2, psi_stiffness=1.3, loop_damping=0.035, arm_damping=1.1)
@@ -137,6 +138,15 @@ def test_slopes_are_differences():
         ahead, behind = (errors.errors((constants + side * step * way[:, 0])[None])[0][0] for side in (1, -1))
         expected, found = (ahead - behind) / (2 * step), errors.slopes(constants, way)[..., 0]
         assert np.abs(found - expected).max() < 1e-3 * np.abs(expected).max(), name
+
+
+def test_constants_at_whose_edge_nothing_rests_are_refused(monkeypatch):
+    """Differences of the rest at the start that leave what can rest: one sentence, no NaN further in."""
+    errors, constants = whitened(0)
+    way = np.eye(len(constants))[:, :1]
+    monkeypatch.setattr(Following, "start_slopes", lambda self, at, ways: np.full((62, ways.shape[1]), np.nan))
+    with pytest.raises(DataError, match="does not come to rest"):
+        errors.slopes(constants, way)
 
 
 def test_what_cannot_be_followed_is_refused_in_one_sentence():

@@ -62,10 +62,15 @@ class Innovations:
         """Derivatives (T + 1, nu, k) of the errors at constants (P,) along directions (P, k), by forward sensitivities.
 
         Along them the forces change by `pushes` (T, nu, k).
+
+        Raises:
+            DataError: How the rest at the start changes is not defined there.
         """
         follow = self.following
         motion = self._motion(constants[None])
         start = follow.start_slopes(motion.constants[0], directions)
+        if not np.isfinite(start).all():
+            raise DataError("the model does not come to rest with these constants as the recording does at its start")
         found = follow.mechanism.sensitivities(motion, start[None], directions, pushes)[0]
         return self.whiten(found[:, follow.motors], found[:, follow.motors])
 
