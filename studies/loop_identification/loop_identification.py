@@ -3,7 +3,7 @@
 python studies/loop_identification/loop_identification.py    # half an hour; writes results/loop_identification
 
 `paper` holds the paper's scale and methods, `recordings` what the documented command says of noisy and biased recordings,
-`finer` how many links are needed, `energy` the integrator's energy. Every case is written when it is done; what is there is
+`finer` how many links are needed. Every case is written when it is done; what is there is
 not run again (`--fresh`: all is).
 """
 
@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import energy
 import finer
 import numpy as np
 import paper
@@ -57,7 +56,6 @@ def cases(args: Args) -> dict[str, Callable[[], Any]]:
     found |= {f"twin {seed}": partial(recordings.twin, seed) for seed in range(args.twins)}
     found |= {f"rod {seed}": partial(recordings.rod, seed) for seed in range(args.rods)}
     found |= {f"links {truth}, {size}": partial(finer.answer, truth, size) for truth in ("fine", "rod") for size in finer.LINKS}
-    found |= {"energy": energy.compared}
     found |= {f"paper {what}": work for what, work in paper.CASES.items()}
     return found
 

@@ -23,7 +23,7 @@ def table(done: dict[str, Any], missing: list[str]) -> str:
 
 
 def draw(done: dict[str, Any], path: Path) -> None:
-    """Coverage, links, the paper's methods, and energy."""
+    """Coverage, links, and the paper's methods."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -32,21 +32,13 @@ def draw(done: dict[str, Any], path: Path) -> None:
     figure, axes = plt.subplots(2, 2, figsize=(12, 8), constrained_layout=True)
     _draw_inside(axes[0, 0], done)
     _draw_links(axes[0, 1], done)
-    left, right = axes[1]
+    left = axes[1, 0]
     for name, rows in done.items():
         for entry in rows if name.startswith("paper Gauss") else ():
             if "costs" in entry:
                 left.semilogy(np.maximum(entry["costs"], 1e-30), "o-", ms=3, label=f"{entry['links']} links")
     left.set(xlabel="iteration of Gauss-Newton", ylabel="squared errors of the hand [m²]", title="no noise, from [5, 5]")
     _legend(left, fontsize=8)
-    for name, label in (("euler", "semi-implicit Euler"), ("ours", "midpoint variational (at midpoints)")):
-        if "energy" in done:
-            right.plot(done["energy"][name]["seconds"], done["energy"][name]["percent"], lw=0.6, label=label)
-    right.set(
-        xlabel="time [s]", ylabel="energy error [% of the swing's energy]", title="chain of three rods, 10⁵ steps of 10 ms"
-    )
-    right.set_yscale("symlog", linthresh=1.0)
-    _legend(right, fontsize=8)
     for ax in axes.flat:
         ax.set_visible(ax.has_data())
     figure.savefig(path, dpi=90)
