@@ -90,8 +90,7 @@ def test_two_manipulations_tell_springs_apart_and_say_of_which_they_do_not():
         return replace(clean.with_noise(rng, 1e-3), controls=clean.controls + 0.05 * rng.standard_normal(clean.controls.shape))
 
     assert RECIPE.laboratory is not None
-    stage = replace(RECIPE.laboratory, free=(*factor_names(1), "loop_damping"), options={
-        **RECIPE.laboratory.options, "first": ("theta_stiffness", "psi_stiffness", "loop_damping")})  # fmt: skip
+    stage = replace(RECIPE.laboratory, free=(*factor_names(1), "loop_damping"))
     start = loop_parameters(1)(theta_stiffness=5.0, psi_stiffness=5.0)
     found = run_recipe(RECIPE, simulator, TrajectorySet((recorded(), recorded())), start=start, stages=(stage,)).stages[0].fit
     for e in found.estimates[:4]:

@@ -173,7 +173,7 @@ class RoomCase:
             "truth": {"backend": self.backend, **self.truth_options, **scenario.truth_constants},
             "engine": {**scenario.options, **({} if scenario.dt is None else {"dt": scenario.dt})},
             "guess": dict(self.recipe.guess),
-            "stages": {s.name: {"method": s.method, **_told(s.options)} for s in self.recipe.stages},
+            "stages": {s.name: {"method": s.method, **_told(s.options), **_said(s.prior)} for s in self.recipe.stages},
             **({"sensor": list(self.sensor)} if self.sensor else {}),
         }
 
@@ -345,6 +345,11 @@ def merged(options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
         inner = found.get(name)
         found[name] = merged(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
     return found
+
+
+def _said(prior: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
+    """What is known beforehand, if anything is, as it is written down."""
+    return {"prior": dict(prior)} if prior else {}
 
 
 def _told(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -121,7 +121,7 @@ class Stage:
     noise: Mapping[str, float] = field(default_factory=dict)
     """Pattern of column names -> standard deviation [SI], the first that fits; none: estimated."""
     prior: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Free constant -> (mean, standard deviation) of what is known beforehand [its unit]."""
+    """Pattern of free constants -> (mean, standard deviation) of what is known beforehand [their unit], the first that fits."""
     suspects: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Cause in words -> constants of the recordings that are freed where a fit does not explain its data, to name the cause."""
     told_noise: bool = False
@@ -130,6 +130,15 @@ class Stage:
     def free_of(self, simulator: Simulator) -> tuple[str, ...]:
         """Constants that are fitted with this simulator."""
         return self.free(simulator) if callable(self.free) else self.free
+
+    def prior_of(self, free: tuple[str, ...]) -> dict[str, tuple[float, float]]:
+        """What is known beforehand of free constants.
+
+        >>> Stage("a", "", ("mass", "force0"), "one_step", prior={"force*": (1.0, 0.3)}).prior_of(("mass", "force0"))
+        {'force0': (1.0, 0.3)}
+        """
+        found = {name: [known for pattern, known in self.prior.items() if fnmatchcase(name, pattern)] for name in free}
+        return {name: known[0] for name, known in found.items() if known}
 
     def noise_of(self, names: tuple[str, ...]) -> dict[str, float] | None:
         """Standard deviation of every column; None where it is to be estimated.

@@ -16,8 +16,8 @@ from ..core.recipe import Experiment, Measurement, Recipe, Stage
 from ..core.simulator import Array
 from ..core.trajectory import Trajectory
 from .manipulation import SCALES, STIFF, STILL, Waves, reference
-from .model import ARM, CLAMP, FRICTION, MAX_LINKS, LoopModel
-from .springs import factor_names
+from .model import ARM, CLAMP, FRICTION, LoopModel
+from .springs import AXES, SIDES, factor_names
 from .tracking import HELD, PERIOD, TORQUES, held, named, pulled, tracker
 
 STIFFNESS = ("theta_stiffness", "psi_stiffness")
@@ -123,14 +123,18 @@ EVERYTHING = (*STIFFNESS, *DAMPING, *FRICTION, *OFFSETS, *CLAMP, "torque_delay")
 """What a laboratory does not know of a loop whose joints are alike."""
 SPREAD = 0.3
 """Logarithm of a factor between springs of one loop: standard deviation of what is taken to be known before."""
+FACTORS = {f"{axis}_{side}*": (1.0, SPREAD) for axis in AXES for side in SIDES}
 KNOWN = {
     **dict.fromkeys(CLAMP[:3], (0.0, 0.01)),
     **dict.fromkeys(CLAMP[3:], (0.0, 0.03)),
     "torque_delay": (0.0, 0.005),
-    **dict.fromkeys(factor_names(MAX_LINKS // 2), (1.0, SPREAD)),
 }
-"""What a ruler and a clock say of the clamp [m, rad] and of the torques [s], and of springs: mean and standard deviation."""
-FITTED = {"prior": KNOWN, "tracker": tracker, "gentle": {"loop_damping": 0.6}, "first": EVERYTHING}
+"""What a ruler and a clock say of the clamp [m, rad] and of the torques [s]: mean and standard deviation."""
+FITTED = {
+    "tracker": tracker,
+    "gentle": {"loop_damping": 0.6},
+    "together": {f"{axis}_*": stiffness for axis, stiffness in zip(AXES, STIFFNESS, strict=True)},
+}
 """A loop with so much damping bears any stiffness at steps of 10 ms."""
 
 
@@ -140,7 +144,7 @@ def unknown(simulator: Any) -> tuple[str, ...]:
     return (*factor_names(parts), *EVERYTHING[len(STIFFNESS) :]) if parts else EVERYTHING
 
 
-FOLLOWED: dict[str, Any] = {"adapt": held, "prepare": pulled, "free_initial": False}
+FOLLOWED: dict[str, Any] = {"prior": {**KNOWN, **FACTORS}, "adapt": held, "prepare": pulled, "free_initial": False}
 RECIPE = Recipe(
     experiments=(Experiment("manipulation", manipulation, round(LONGEST / PERIOD)),),
     stages=(Stage("manipulation", "manipulation", unknown, "innovations", FITTED, **FOLLOWED),),

@@ -18,6 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -88,12 +89,10 @@ class InnovationOptions:
 
     tracker: Callable[[Any, Trajectory], Tracker] | None = None
     """(simulator, recording) -> how the model follows it; the room's recipe says it."""
-    prior: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Constant -> (mean, standard deviation) of what is known beforehand, where it is free and the problem says nothing."""
     gentle: Mapping[str, float] = field(default_factory=dict)
     """Constant -> value with which the model follows recordings whatever the others are, as much damping; see `led`."""
-    first: tuple[str, ...] = ()
-    """Constants that are fitted roughly before others are freed, which start where these ended; they need not be free."""
+    together: Mapping[str, str] = field(default_factory=dict)
+    """Pattern of free constants -> the one that is fitted roughly in their place, before they are freed."""
     anchors: int = 5
     """Filters, one after the other, at most."""
     errors: str = "independent"
@@ -172,9 +171,6 @@ def innovations(problem: FitProblem, options: InnovationOptions | None = None) -
     begin, options = time.perf_counter(), options or InnovationOptions()
     if options.tracker is None or problem.known_noise is None:
         raise OptionError("innovations needs a room whose recipe says how recordings are followed, and all noise")
-    said = {name: known for name, known in options.prior.items() if name in problem.free}
-    problem = problem.replace(prior={**said, **problem.prior})
-    assert problem.known_noise is not None
     trackers = [options.tracker(problem.simulator, recording) for recording in problem.split.train]
     noise = {**control_noise(trackers), **(problem.noise or {})}
     problem = begun(problem, trackers, noise, options)
@@ -206,15 +202,18 @@ def minimised(system: ShootingSystem, theta: Array, options: LevenbergOptions) -
 
 
 def begun(problem: FitProblem, trackers: list[Tracker], noise: Mapping[str, float], options: InnovationOptions) -> FitProblem:
-    """The problem, started from a rough fit of the constants `first` where it frees others.
+    """The problem, started from a rough fit of fewer constants: of one in place of those that `options.together` names.
 
     Raises:
         DataError: The model does not follow the recordings.
     """
-    if not options.first or set(problem.free) <= set(options.first):
+    stands = [
+        next((one for pattern, one in options.together.items() if fnmatchcase(name, pattern)), name) for name in problem.free
+    ]
+    few = tuple(dict.fromkeys(stands))
+    if set(few) == set(problem.free):
         return problem
-    known = {name: said for name, said in {**options.prior, **problem.prior}.items() if name in options.first}
-    part = problem.replace(free=options.first, prior=known)
+    part = problem.replace(free=few, prior={name: known for name, known in problem.prior.items() if name in few})
     theta, system = led(part, trackers, noise, options.gentle)
     for _ in range(BEFORE):
         theta = minimised(system, theta, ROUGH).theta
