@@ -35,10 +35,10 @@ from numpy.typing import NDArray
 from ..core.complementarity import ComplementarityForm
 from ..core.errors import OptionError
 from .dynamics import VineSimulator
+from .links import IMPLICIT
 from .model import VineModel
 from .obstacles import Wall
 from .parameters import VineParameters
-from .stepping import IMPLICIT
 
 Array = NDArray[np.float64]
 

@@ -10,8 +10,8 @@ import warp as wp
 
 from ..core.numba_engine import kernel
 from .geometry import CIRCLE, WALL, Place, Shape, clearance
+from .links import count_links
 from .memory import Size
-from .stepping import count_links
 
 CONTEXT_NAMES = (
     *("goal_x", "goal_y", "reached", "tip_x", "tip_y", "cos", "sin", "v_x", "v_y"),
