@@ -6,11 +6,16 @@ import casadi as ca
 import numpy as np
 import pytest
 
-from agents.planning.optimal import Manoeuvre, driving_controls, minimum_jerk, plan_motion, rates_of, resample, solve_form
+from agents.planning.first_guess import driving_controls, minimum_jerk, rates_of, resample
+from agents.planning.optimal import Manoeuvre, plan_motion, solve_form
+from agents.planning.optimal_search import plan_free_time, refined
 from softgym_envs.arm.body_dynamics import BodySimulator
 from softgym_envs.arm.dynamics import ElbowSimulator
+from softgym_envs.arm.parameters import ElbowParameters
+from softgym_envs.core.base import PlainStructure, SteppedSimulator
 from softgym_envs.core.complementarity import ComplementarityForm
 from softgym_envs.core.errors import OptionError
+from softgym_envs.core.layout import Field, StateLayout
 from softgym_envs.rigid.dynamics import ParticleSimulator
 
 FREE = np.nan
@@ -103,6 +108,67 @@ def test_a_particle_with_contact_is_planned_too():
     assert found.states.shape == (21, nx) and abs(found.states[-1, 0] - end[0]) < 1e-6
     states, _ = simulator.rollout(start[None], found.controls[None])
     assert abs(states[0, -1, 0] - end[0]) < 0.02
+
+
+class Cart(SteppedSimulator):
+    """A point that a force moves along a line, exact for forces that are held."""
+
+    room, parameters_class = "cart", ElbowParameters
+    model = PlainStructure(
+        StateLayout(Field("", None, ("x", "m"), ("vx", "m/s"))), ("force",), ("N",), (-np.ones(1), np.ones(1)), np.zeros(2)
+    )
+
+    def __init__(self, dt: float) -> None:
+        self.dt = dt
+
+    def _step(self, state, control, constants, substeps):
+        x, v, force = state[:, 0], state[:, 1], control[:, 0]
+        h = self.dt * substeps
+        return np.stack([x + h * v + h**2 / 2 * force, v + h * force], axis=1), np.zeros(len(state), dtype=np.int32)
+
+    def symbolic_step(self) -> ComplementarityForm:
+        x, u, y, p, z = (ca.SX.sym(name, size) for name, size in (("x", 2), ("u", 1), ("y", 2), ("p", 0), ("z", 0)))
+        p = ca.SX.sym("p", len(self.default_parameters.names()))
+        moved = ca.vertcat(y[0] - x[0] - self.dt * x[1] - self.dt**2 / 2 * u, y[1] - x[1] - self.dt * u)
+        return ComplementarityForm(ca.Function("step", [x, u, p, y, z], [moved, ca.SX.zeros(0)]))
+
+
+def test_the_fastest_motion_is_bang_bang():
+    """A metre from rest to rest with a force of 1 N at most and a mass of 1 kg: 2 s."""
+    asked = Manoeuvre(np.zeros(2), np.array([1.0, 0.0]), 20, (-np.ones(1), np.ones(1)), effort=0.0)
+    found = plan_free_time(Cart, asked, (0.5, 6.0), time_weight=1.0)
+    assert found.motion.solved and 2.0 < found.seconds < 2.1 and abs(found.cost - found.seconds) < 1e-6
+    force = found.motion.controls[:, 0]
+    assert force[:8].min() > 0.9 and force[-8:].max() < -0.9
+
+
+def test_time_and_effort_are_weighed():
+    """Least int (u / 2)^2 of a metre in T is 3 / T^3, over the controls' range of 2: with T, least at 9^(1/4)."""
+    asked = Manoeuvre(np.zeros(2), np.array([1.0, 0.0]), 40, (-np.full(1, 1e3), np.full(1, 1e3)), effort=1e6)
+    found = plan_free_time(Cart, asked, (0.5, 6.0), time_weight=1.0, tolerance=1e-3)
+    assert abs(found.seconds - 9**0.25) < 0.02 and abs(found.motion.objective - 3 / found.seconds**3) < 2e-3
+
+
+def test_refined_meshes_converge():
+    found = refined(lambda dt: ElbowSimulator(dt=dt), bend(10), 0.5, (10, 20, 40, 80), tolerance=0.02)
+    assert all(motion.solved for motion in found) and 2 <= len(found) <= 4
+    assert abs(found[-1].objective / found[-2].objective - 1) <= 0.02
+    with pytest.raises(OptionError, match="meshes are"):
+        refined(lambda dt: ElbowSimulator(dt=dt), bend(10), 0.5, (20, 10))
+
+
+def test_what_is_out_of_reach_is_said_with_the_nearest_end():
+    """In 1 s no force of 1 N moves 1 kg by a metre and stops it; nor is the elbow so fast."""
+    asked = Manoeuvre(np.zeros(2), np.array([1.0, 0.0]), 20, (-np.ones(1), np.ones(1)))
+    said = plan_motion(Cart(0.05), asked).message
+    assert "in 1 s, at the nearest, x ends at" in said and "where 1 is asked" in said and "force" in said, said
+    said = plan_motion(ElbowSimulator(dt=0.006), bend(25)).message
+    assert "in 0.15 s, at the nearest, elbow ends at 1." in said and "biceps" in said, said
+    weak = ElbowSimulator().default_parameters.replace(biceps_force=200.0, payload=6.0)
+    said = plan_motion(ElbowSimulator(dt=0.02), bend(25), parameters=weak).message  # the arm falls out of its range
+    assert "the bounds on the way" in said, said
+    with pytest.raises(OptionError, match="end_weight"):
+        Manoeuvre(np.zeros(1), np.zeros(1), 5, (np.zeros(1), np.ones(1)), end_weight=-1.0)
 
 
 def test_what_cannot_be_done_is_said():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import casadi as ca
 import numpy as np
 
-from agents.planning.optimal import Manoeuvre, minimum_jerk, solve_form
+from agents.planning.first_guess import minimum_jerk
+from agents.planning.optimal import Manoeuvre, solve_form
 from softgym_envs.arm.dmocc import DirectorElbow
 from softgym_envs.arm.dynamics import ElbowSimulator
 from softgym_envs.arm.parameters import ElbowParameters

@@ -3,10 +3,11 @@ r"""Optimal control of any robot with a symbolic step, by direct transcription i
 .. math:: \min_{x, u} \sum_k h\, \bigl(w_e |\bar u_k|^2 + w_s |\bar u_{k+1} - \bar u_k|^2 / h^2\bigr)
 
 subject to the step's equations, to x_0 and the entries of x_K that are given, and to bounds on states and controls; u-bar is a
-control over its range. States are unknowns too ("lifted"), so that long motions stay well conditioned. It starts from a
-minimum-jerk path between start and end with the controls that drive it (where the step is linear in them), or from another plan
-on a finer or coarser grid, which makes a refinement of the mesh. IPOPT solves it with exact derivatives; pairs of contact are
-relaxed and driven to zero as in `core.transcription`.
+control over its range. Where no such motion exists, the one that ends nearest says in words what is missing. States are
+unknowns too ("lifted"), so that long motions stay well conditioned. It starts from a minimum-jerk path between start and end
+with the controls that drive it (where the step is linear in them), or from another plan on a finer or coarser grid, which makes
+a refinement of the mesh. IPOPT solves it with exact derivatives; pairs of contact are relaxed and driven to zero as in
+`core.transcription`.
 
 Legend: K steps, nx state, nu control, nz pairs, P constants.
 """
@@ -15,8 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,13 +28,17 @@ from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Symbolic, check_array, check_number
 from softgym_envs.core.transcription import Arc, Decisions, Symbols, Transcription, casadi
 
+from .first_guess import driving_controls, minimum_jerk, rates_of, resample
+
 Array = NDArray[np.float64]
 MOST_NODES = 90_000
 """Of expressions of all steps that are written out; longer programs take longer to build than it saves in solving them."""
+NEAREST, MISSED = 1e4, 1e-2
+"""Weight of an end that cannot be met; error that counts as missed."""
 WORDS = {
     "Solve Succeeded": "solved",
     "Solved To Acceptable Level": "solved, to a looser tolerance",
-    "Infeasible Problem Detected": "no motion meets these conditions: give more time, or wider bounds",
+    "Infeasible Problem Detected": "no motion meets these conditions",
     "Maximum Iterations Exceeded": "not solved in so many iterations: allow more, or start from a better guess",
     "Restoration Failed": "no motion was found that obeys the equations: start from a better guess",
 }
@@ -63,11 +67,15 @@ class Manoeuvre:
     """w_e"""
     smoothness: float = 0.0
     """w_s [s^2]"""
+    end_weight: float = np.inf
+    """Of the squared error of the end; infinite: the end is met."""
 
     def __post_init__(self) -> None:
         check_number("steps", self.steps, low=2, whole=True)
         for name in ("effort", "smoothness"):
             check_number(name, getattr(self, name), low=0.0)
+        if not self.end_weight > 0:
+            raise OptionError(f"end_weight is {self.end_weight}, expected a number > 0, or infinity")
         if self.start.shape != self.end.shape or not np.isfinite(self.start).all():
             raise OptionError(
                 f"start has shape {self.start.shape}, end {self.end.shape}; expected two states, the first one finite"
@@ -89,7 +97,8 @@ class Manoeuvre:
             row = np.full(len(self.start), infinite) if self.state_bounds is None else self.state_bounds[side]
             rows = np.tile(row, (self.steps + 1, 1))
             rows[0] = self.start
-            rows[-1] = np.where(np.isfinite(self.end), self.end, rows[-1])
+            if np.isinf(self.end_weight):
+                rows[-1] = np.where(np.isfinite(self.end), self.end, rows[-1])
             sides.append(rows)
         return sides[0], sides[1]
 
@@ -115,55 +124,8 @@ class OptimalMotion:
     """Processor time to solve it."""
     error: float
     """Largest error of the step's equations, and product of a pair."""
-
-
-def minimum_jerk(start: Array, end: Array, steps: int, rates: Sequence[tuple[int, int]] = (), dt: float = 1.0) -> Array:
-    """States (K + 1, nx) that go from start to end, both at rest, with least jerk; a free end stays at the start.
-
-    Args:
-        start: (nx,).
-        end: (nx,), NaN where free.
-        steps: K.
-        rates: Pairs (position, rate): such a rate is that of its position.
-        dt: Step [s], for the rates.
-    """
-    s = np.linspace(0.0, 1.0, steps + 1)[:, None]
-    path = start + (np.where(np.isfinite(end), end, start) - start) * s**3 * (10 - 15 * s + 6 * s * s)
-    for position, rate in rates:
-        path[:, rate] = np.gradient(path[:, position], dt)
-    return np.asarray(path)
-
-
-def rates_of(simulator: Any) -> tuple[tuple[int, int], ...]:
-    """Positions and their rates in a state, by name: "elbow" and "velbow", "left0.theta" and "left0.vtheta"."""
-    names = list(simulator.state_names)
-    pairs = []
-    for i, name in enumerate(names):
-        *stem, last = name.split(".")
-        rate = ".".join([*stem, f"v{last}"])
-        if rate in names:
-            pairs.append((i, names.index(rate)))
-    return tuple(pairs)
-
-
-def driving_controls(form: ComplementarityForm, path: Array, constants: Array, bounds: tuple[Array, Array]) -> Array | None:
-    """Controls (K, nu) within bounds that fit a path of states (K + 1, nx) best: inverse dynamics.
-
-    None where the step is not linear in its controls, or has pairs.
-    """
-    ca = casadi()
-    x, u, p, y, z = (ca.SX.sym(name, form.step.size1_in(i)) for i, name in enumerate(("x", "u", "p", "y", "z")))
-    if form.nz or form.mode is not None:
-        return None
-    g = form.step(x, u, p, y, z)[0]
-    if not ca.is_linear(g, u):
-        return None
-    needed = ca.Function("needed", [x, p, y], [ca.substitute(g, u, ca.SX.zeros(u.numel())), ca.jacobian(g, u)])
-    found = []
-    for before, after in pairwise(path):
-        rest, slope = (np.array(part) for part in needed(before, constants, after))
-        found.append(np.linalg.lstsq(slope, -rest[:, 0], rcond=None)[0])
-    return np.asarray(np.clip(np.array(found), *bounds))
+    dt: float
+    """Step [s]."""
 
 
 def plan_motion(
@@ -199,9 +161,36 @@ def plan_motion(
     driving = driving_controls(form, path, constants, manoeuvre.control_bounds) if guess is None else None
     controls = driving if guess is None else resample(guess.controls, manoeuvre.steps)
     expand = form.step.n_nodes() * manoeuvre.steps < MOST_NODES
-    return solve_form(
+    found = solve_form(
         form, manoeuvre, simulator.dt, constants, path, controls, iterations=iterations, began=began, expand=expand
     )
+    if found.solved or not np.isinf(manoeuvre.end_weight):
+        return found
+    said = f"{found.message}; {verdict(simulator, manoeuvre, parameters=parameters, iterations=iterations)}"
+    return replace(found, message=said)
+
+
+def verdict(simulator: Symbolic, manoeuvre: Manoeuvre, *, parameters: Parameters | None = None, iterations: int = 500) -> str:
+    """In words, whether the end can be reached: how near to it a motion comes, and which controls are at their limits then."""
+    soft = replace(manoeuvre, end_weight=NEAREST)
+    idle = np.tile(np.clip(0.0, *manoeuvre.control_bounds), (manoeuvre.steps, 1))
+    states, _ = simulator.rollout(manoeuvre.start[None], idle[None], parameters)  # obeys the equations, whatever the end
+    guess = OptimalMotion(states[0], idle, np.zeros((0, 0)), np.inf, False, "", 0, 0.0, 0.0, np.inf, simulator.dt)
+    found = plan_motion(simulator, soft, parameters=parameters, guess=guess, iterations=iterations)
+    if not found.solved:
+        return "nor was a motion found that ends near: the start or the bounds on the way may be at fault"
+    missed = np.where(np.isfinite(manoeuvre.end), found.states[-1] - manoeuvre.end, 0.0)
+    worst = int(np.abs(missed).argmax())
+    seconds, names = found.dt * manoeuvre.steps, simulator.state_names
+    if abs(missed[worst]) < MISSED:
+        return f"a motion of {seconds:.3g} s comes within {abs(missed[worst]):.1g} of the end: start from another guess"
+    low, high = manoeuvre.control_bounds
+    near = 0.01 * (high - low)
+    full = np.mean((found.controls <= low + near) | (found.controls >= high - near), axis=0)
+    busy = [f"{simulator.control_names[i]} {100 * full[i]:.0f} %" for i in np.argsort(-full)[:3] if full[i] > 0.3]
+    limits = f"; of the time at their limits: {', '.join(busy)}" if busy else "; no control is at its limit for long"
+    ends = f"{names[worst]} ends at {found.states[-1, worst]:.4g} where {manoeuvre.end[worst]:.4g} is asked"
+    return f"in {seconds:.3g} s, at the nearest, {ends}{limits}. Give more time, wider bounds or another end"
 
 
 def solve_form(
@@ -259,7 +248,7 @@ def solve_form(
         message += f" (largest error {np.abs(g).max():.2g} in equation {i} of step {k})"
     return OptimalMotion(
         piece.states, piece.controls, piece.pairs, found.objective, found.solved, message, found.iterations,
-        built - began + program.build_seconds, solved - built - program.build_seconds, float(error),
+        built - began + program.build_seconds, solved - built - program.build_seconds, float(error), dt,
     )  # fmt: skip
 
 
@@ -271,12 +260,10 @@ def _objective(manoeuvre: Manoeuvre, dt: float) -> Callable[[Symbols], Any]:
         ca = casadi()
         scaled = symbols.controls[0] / ca.repmat(ca.DM(high - low), 1, manoeuvre.steps)
         changes = (scaled[:, 1:] - scaled[:, :-1]) / dt
-        return dt * (manoeuvre.effort * ca.sumsqr(scaled) + manoeuvre.smoothness * ca.sumsqr(changes))
+        running = dt * (manoeuvre.effort * ca.sumsqr(scaled) + manoeuvre.smoothness * ca.sumsqr(changes))
+        if np.isinf(manoeuvre.end_weight):
+            return running
+        given = np.flatnonzero(np.isfinite(manoeuvre.end))
+        return running + manoeuvre.end_weight * ca.sumsqr(symbols.states[0][given, -1] - ca.DM(manoeuvre.end[given]))
 
     return cost
-
-
-def resample(values: Array, count: int) -> Array:
-    """Rows (count, m) of values (k, m), joined linearly over the same time."""
-    old, new = np.linspace(0.0, 1.0, len(values)), np.linspace(0.0, 1.0, count)
-    return np.stack([np.interp(new, old, column) for column in values.T], axis=1)

@@ -99,8 +99,11 @@ class ElbowModel:
 
     def _wrapped(self, name: str) -> Wrapped:
         muscle = self.muscle(name)
-        if len(muscle.surfaces) != 1:
-            raise StructureError(f"muscle {name!r} wraps around {len(muscle.surfaces)} surfaces, expected one")
+        if len(muscle.surfaces) != 1 or muscle.via:
+            raise StructureError(
+                f"muscle {name!r} wraps around {len(muscle.surfaces)} surfaces, with {len(muscle.via)} via points; "
+                "expected one surface, and none"
+            )
         surface = self.muscles.surface(muscle.surfaces[0])
         turn = rotation(surface.rpy)
         # elbow and humerus have one origin: a surface there lies about the axis

@@ -33,10 +33,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Muscle:
-    """A muscle's path. Its force and lengths are constants of the room that it is in.
+    """A muscle's path, and its force and lengths where no constants of the room that it is in say them.
 
     Raises:
-        StructureError: Not as many sides as surfaces.
+        StructureError: Not as many sides as surfaces, or a piece that the path has not.
     """
 
     name: str
@@ -48,14 +48,44 @@ class Muscle:
     """Which it wraps around, in their order along the muscle."""
     sides: tuple[Triple, ...] = ()
     """For every surface a point in its frame [m] on the side where the muscle passes."""
+    via: tuple[tuple[str, float, float, float], ...] = ()
+    """What the muscle always passes from origin to insertion: a body and a point in its frame [m]."""
+    spans: tuple[int, ...] = ()
+    """For every surface the piece of the path that goes around it, 0: from the origin to the first via point; (): the last."""
+    force: float = 0.0
+    """Largest isometric force [N]; 0: not said."""
+    optimal: float = 0.0
+    """Optimal length of the fibres [m]; 0: not said."""
+    slack: float = 0.0
+    """Length of the tendon, which does not stretch [m]."""
 
     def __post_init__(self) -> None:
         where = f"muscle {self.name!r}"
         check_name(where, self.name)
+        for passed in self.via:
+            if len(passed) != 4 or not isinstance(passed[0], str):
+                raise StructureError(f"{where}: via has {passed!r}, expected a body and three numbers")
+            check_values(where, "via", *passed[1:], count=3)
+        check_values(where, "force, optimal, slack", self.force, self.optimal, self.slack, count=3)
+        if min(self.force, self.optimal, self.slack) < 0:
+            raise StructureError(f"{where}: force, optimal or slack is below 0")
         for name, point in (("origin", self.origin), ("insertion", self.insertion), *(("side", side) for side in self.sides)):
             check_values(where, name, *point, count=3)
         if len(self.sides) != len(self.surfaces):
             raise StructureError(f"{where}: has {len(self.sides)} sides for {len(self.surfaces)} surfaces")
+        if self.spans and (len(self.spans) != len(self.surfaces) or not set(self.spans) <= set(range(len(self.via) + 1))):
+            raise StructureError(f"{where}: spans is {self.spans}, expected a piece, 0 to {len(self.via)}, for every surface")
+
+    @property
+    def points(self) -> tuple[tuple[str, Triple], ...]:
+        """Bodies and points in their frames from origin to insertion."""
+        between = ((body, (x, y, z)) for body, x, y, z in self.via)
+        return ((self.origin_body, self.origin), *between, (self.insertion_body, self.insertion))
+
+    def around(self, piece: int) -> tuple[int, ...]:
+        """Which of the muscle's surfaces that piece of its path goes around."""
+        spans = self.spans or (len(self.via),) * len(self.surfaces)
+        return tuple(i for i, span in enumerate(spans) if span == piece)
 
 
 @dataclass(frozen=True)
@@ -122,13 +152,14 @@ def around_cylinder(a: Any, b: Any, side: Sequence[float], radius: Any) -> Any:
     Unrolled, it is straight: sqrt(planar length^2 + dz^2). Points in the cylinder's frame, outside of it, as numbers or
     casadi expressions; which way around is decided by `side` and the first point: the muscle must not turn over the axis.
     """
-    ca = casadi()
     with symbols():
-        far, near = ca.sqrt(a[0] ** 2 + a[1] ** 2), ca.sqrt(b[0] ** 2 + b[1] ** 2)
+        far, near = np.sqrt(a[0] ** 2 + a[1] ** 2), np.sqrt(b[0] ** 2 + b[1] ** 2)
         turn = switch(a[0] * side[1] - a[1] * side[0], 1.0, -1.0)
-        angle = ca.atan2(turn * (a[0] * b[1] - a[1] * b[0]), a[0] * b[0] + a[1] * b[1])
-        planar, _, _ = around_circle(far, near, angle + switch(angle, 0.0, 2 * np.pi), radius)
-        return ca.sqrt(planar**2 + (b[2] - a[2]) ** 2)
+        along = a[0] * b[0] + a[1] * b[1]
+        # in (0, 2 pi): a muscle that passes a joint goes by pi, where atan2 jumps
+        angle = np.pi - 2 * np.arctan(turn * (a[0] * b[1] - a[1] * b[0]) / (far * near - along))
+        planar, _, _ = around_circle(far, near, angle, radius)
+        return np.sqrt(planar**2 + (b[2] - a[2]) ** 2)
 
 
 # --- discrete geodesics ---------------------------------------------------------------------------------------------------

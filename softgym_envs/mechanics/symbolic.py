@@ -51,7 +51,7 @@ def describe(tree: Tree, constants: Sequence[str]) -> SymbolicTree:
     def number(value: Value) -> Any:
         return c[list(constants).index(value)] if isinstance(value, str) else ca.SX(value)
 
-    place = _places(ca, tree, q)
+    place = places(ca, tree, q)
     motion = _motions(ca, tree, place, v)
     gravity = ca.vertcat(*(number(part) for part in tree.gravity))
     energy: Any = ca.SX(0)
@@ -125,16 +125,16 @@ def _casadi() -> Any:
     return casadi
 
 
-def _places(ca: Any, tree: Tree, q: Any) -> dict[str, Any]:
-    """World <- body transformations (4, 4)."""
+def places(ca: Any, tree: Tree, q: Any) -> dict[str, Any]:
+    """World <- body transformations (4, 4) at coordinates q (n,)."""
     found = {WORLD: ca.SX.eye(4)}
     for joint in tree.ordered:
         coordinate = q[tree.coordinates.index(joint.name)] if joint.kind != "fixed" else 0
-        found[joint.child] = found[joint.parent] @ _fixed(ca, joint.xyz, joint.rpy) @ _moved(ca, joint, coordinate)
+        found[joint.child] = found[joint.parent] @ fixed(ca, joint.xyz, joint.rpy) @ _moved(ca, joint, coordinate)
     return found
 
 
-def _fixed(ca: Any, xyz: Sequence[Any], rpy: Sequence[Any]) -> Any:
+def fixed(ca: Any, xyz: Sequence[Any], rpy: Sequence[Any]) -> Any:
     """Transformation by xyz and R_z R_y R_x."""
     X, Y, Z = ca.vertcat(1, 0, 0), ca.vertcat(0, 1, 0), ca.vertcat(0, 0, 1)
     return _rigid(ca, _about(ca, Z, rpy[2]) @ _about(ca, Y, rpy[1]) @ _about(ca, X, rpy[0]), ca.vertcat(*xyz))
@@ -184,11 +184,11 @@ def _gaps(ca: Any, tree: Tree, constraint: Any, place: dict[str, Any], number: A
     """Rows of one constraint."""
 
     def pose(frame: Frame) -> Any:
-        return place[frame.body] @ _fixed(ca, frame.xyz, frame.rpy)
+        return place[frame.body] @ fixed(ca, frame.xyz, frame.rpy)
 
     if isinstance(constraint, Weld):
         T = pose(tree.frame(constraint.frame))
-        target = _fixed(ca, [number(part) for part in constraint.xyz], [number(part) for part in constraint.rpy])
+        target = fixed(ca, [number(part) for part in constraint.xyz], [number(part) for part in constraint.rpy])
     else:
         T, target = pose(tree.frame(constraint.first)), pose(tree.frame(constraint.second))
         if not isinstance(constraint, Bond):
@@ -199,7 +199,7 @@ def _gaps(ca: Any, tree: Tree, constraint: Any, place: dict[str, Any], number: A
 
 def _contact_energy(ca: Any, peg: Peg, place: Any, ball: Ball, number: Any) -> Any:
     """k psi(phi) with the nearest point of the peg's axis; see `contact`."""
-    stand = _fixed(ca, [number(part) for part in peg.xyz], [number(part) for part in peg.rpy])
+    stand = fixed(ca, [number(part) for part in peg.xyz], [number(part) for part in peg.rpy])
     off = (place @ ca.vertcat(*ball.xyz, 1))[:3] - stand[:3, 3]
     along = ca.fmin(ca.fmax(ca.dot(off, stand[:3, 2]), 0), peg.length)
     depth, soft = ball.radius + peg.radius - ca.norm_2(off - along * stand[:3, 2]), peg.softness

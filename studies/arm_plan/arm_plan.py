@@ -19,8 +19,9 @@ import tyro
 from numpy.typing import NDArray
 
 from agents.planning.cost import FeatureCost
+from agents.planning.first_guess import minimum_jerk
 from agents.planning.mpc import ILQGController
-from agents.planning.optimal import Manoeuvre, OptimalMotion, minimum_jerk, plan_motion, solve_form
+from agents.planning.optimal import Manoeuvre, OptimalMotion, plan_motion, solve_form
 from agents.planning.plan import run_policy
 from softgym_envs.arm.dmocc import DirectorElbow
 from softgym_envs.arm.dynamics import ElbowSimulator

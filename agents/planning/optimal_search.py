@@ -1,0 +1,114 @@
+"""Optimal control over what a single program holds fixed: its mesh, and its duration.
+
+The step of a simulator is written down for one dt, so both are searched from outside, every program warm from the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from scipy.optimize import minimize_scalar
+
+from softgym_envs.core.errors import OptionError
+from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.simulator import Symbolic, check_number
+
+from .optimal import NEAREST, Manoeuvre, OptimalMotion, plan_motion
+
+Simulate = Callable[[float], Symbolic]
+"""dt [s] -> a simulator."""
+
+
+def refined(
+    simulate: Simulate,
+    manoeuvre: Manoeuvre,
+    seconds: float,
+    meshes: Sequence[int],
+    *,
+    parameters: Parameters | None = None,
+    tolerance: float = 0.0,
+) -> list[OptimalMotion]:
+    """The same manoeuvre on finer and finer meshes, each from the motion before.
+
+    Args:
+        simulate: Makes the simulator.
+        manoeuvre: What is asked for; its `steps` do not matter.
+        seconds: How long it lasts.
+        meshes: Numbers of steps, growing.
+        parameters: Constants, one row; None: the defaults.
+        tolerance: Relative change of the objective at which it is fine enough.
+
+    Raises:
+        OptionError: Meshes do not grow.
+    """
+    check_number("seconds", seconds, positive=True, unit="s")
+    if not meshes or any(b <= a for a, b in pairwise(meshes)):
+        raise OptionError(f"meshes are {tuple(meshes)}, expected numbers of steps that grow")
+    found: list[OptimalMotion] = []
+    for steps in meshes:
+        guess = found[-1] if found and found[-1].solved else None
+        asked = replace(manoeuvre, steps=steps)
+        found.append(plan_motion(simulate(seconds / steps), asked, parameters=parameters, guess=guess))
+        if len(found) > 1 and found[-1].solved and found[-2].solved:
+            if abs(found[-1].objective - found[-2].objective) <= tolerance * abs(found[-1].objective):
+                break
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class TimedMotion:
+    """A motion whose duration was free."""
+
+    motion: OptimalMotion
+    seconds: float
+    cost: float
+    """Objective and time together."""
+    tried: tuple[tuple[float, float], ...]
+    """Durations [s] and costs of all programs, with the end nearly met."""
+
+
+def plan_free_time(
+    simulate: Simulate,
+    manoeuvre: Manoeuvre,
+    seconds: tuple[float, float],
+    *,
+    time_weight: float,
+    parameters: Parameters | None = None,
+    tolerance: float = 0.01,
+) -> TimedMotion:
+    """The motion, and its duration T, of least objective + time_weight T, with the steps that the manoeuvre has.
+
+    A bounded search over T (Brent) in which the end is nearly met, at a price: so times that are too short have a cost, too.
+    The motion returned meets the end, `tolerance` later.
+
+    Args:
+        simulate: Makes the simulator.
+        manoeuvre: What is asked for; without effort and smoothness, the fastest motion.
+        seconds: Shortest and longest duration.
+        time_weight: Of a second.
+        parameters: Constants, one row; None: the defaults.
+        tolerance: Of the duration, relative.
+
+    Raises:
+        OptionError: Durations are not in order, or `time_weight` is not positive.
+    """
+    low, high = seconds
+    check_number("time_weight", time_weight, positive=True)
+    if not 0 < low < high:
+        raise OptionError(f"seconds is {seconds}, expected a shortest and a longest duration, both positive")
+    soft, steps, tried = replace(manoeuvre, end_weight=NEAREST), manoeuvre.steps, list[tuple[float, float]]()
+    last: OptimalMotion | None = None
+
+    def cost(duration: float) -> float:
+        nonlocal last
+        motion = plan_motion(simulate(duration / steps), soft, parameters=parameters, guess=last)
+        last = motion if motion.solved else last
+        tried.append((duration, motion.objective + time_weight * duration))
+        return tried[-1][1]
+
+    best = minimize_scalar(cost, bounds=(low, high), method="bounded", options={"xatol": tolerance * low})
+    duration = min(float(best.x) * (1 + tolerance), high)
+    motion = plan_motion(simulate(duration / steps), manoeuvre, parameters=parameters, guess=last)
+    return TimedMotion(motion, duration, motion.objective + time_weight * duration, tuple(tried))

@@ -1,0 +1,109 @@
+r"""Muscle paths over a whole tree: lengths and moment arms of every muscle by its coordinates.
+
+A path is a chain of pieces between the points that it passes; a piece is straight, or goes around a cylinder, both in closed
+form, or around any other surfaces, as a discrete geodesic. Moment arms are r = -dl/dq, as in OpenSim: positive where the
+muscle's pull raises a coordinate. Legend: n coordinates, m muscles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.errors import StructureError
+from ..core.simulator import check_array
+from ..core.transcription import casadi
+from ..mechanics.checks import check_known
+from ..mechanics.symbolic import fixed, places
+from ..mechanics.tree import WORLD, Tree
+from .paths import Muscle, Muscles, around_cylinder, discrete_geodesic
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Routes:
+    """Muscles on a tree.
+
+    Raises:
+        StructureError: A muscle or a surface is on a body that the tree has not.
+    """
+
+    tree: Tree
+    muscles: Muscles
+
+    def __post_init__(self) -> None:
+        bodies = [WORLD, *(body.name for body in self.tree.bodies)]
+        for surface in self.muscles.surfaces:
+            check_known(f"body of surface {surface.name!r}", surface.body, bodies)
+        for muscle in self.muscles.muscles:
+            for body, _ in muscle.points:
+                check_known(f"body of muscle {muscle.name!r}", body, bodies)
+
+    # --- closed form --------------------------------------------------------------------------------------------------
+
+    def expressions(self, q: Any) -> Any:
+        """Lengths (m,) at casadi coordinates q (n,), in closed form [m].
+
+        Raises:
+            StructureError: A piece goes around more than one surface, or one that is no cylinder.
+        """
+        ca = casadi()
+        stand = places(ca, self.tree, q)
+        return ca.vertcat(*(self._length(ca, muscle, stand) for muscle in self.muscles.muscles))
+
+    def _length(self, ca: Any, muscle: Muscle, stand: Any) -> Any:
+        ends = [(stand[body] @ ca.vertcat(*point, 1))[:3] for body, point in muscle.points]
+        total = 0
+        for piece, (first, last) in enumerate(pairwise(ends)):
+            around = muscle.around(piece)
+            if not around:
+                total += ca.norm_2(last - first)
+                continue
+            surface = self.muscles.surface(muscle.surfaces[around[0]])
+            if len(around) > 1 or surface.kind != "cylinder":
+                raise StructureError(f"muscle {muscle.name!r}: piece {piece} goes around other things than one cylinder")
+            frame = stand[surface.body] @ fixed(ca, surface.xyz, surface.rpy)
+            a, b = (ca.vertsplit(frame[:3, :3].T @ (end - frame[:3, 3])) for end in (first, last))
+            total += around_cylinder(a, b, muscle.sides[around[0]], surface.size[0])
+        return total
+
+    @cached_property
+    def functions(self) -> Any:
+        """casadi.Function: q (n,) -> lengths (m,), moment arms (m, n)."""
+        ca = casadi()
+        q = ca.SX.sym("q", len(self.tree.coordinates))
+        lengths = self.expressions(q)
+        return ca.Function("routes", [q], [lengths, -ca.jacobian(lengths, q)])
+
+    def lengths(self, q: Any) -> tuple[Array, Array]:
+        """Lengths (B, m) and moment arms (B, m, n) at rows q (B, n) [m]."""
+        q = check_array("q", q, (None, len(self.tree.coordinates)))
+        found = [self.functions(row) for row in q]
+        return np.array([np.array(one)[:, 0] for one, _ in found]), np.array([np.array(arm) for _, arm in found])
+
+    # --- any surfaces -------------------------------------------------------------------------------------------------
+
+    def discrete_length(self, name: str, q: Any, count: int) -> float:
+        """Length of one muscle at q (n,) whose pieces around surfaces are discrete geodesics of `count` segments [m]."""
+        ca = casadi()
+        check_known("muscle", name, [muscle.name for muscle in self.muscles.muscles])
+        muscle = next(muscle for muscle in self.muscles.muscles if muscle.name == name)
+        stand = {body: np.array(ca.DM(place)) for body, place in places(ca, self.tree, ca.DM(q)).items()}
+        ends = [(stand[body] @ [*point, 1.0])[:3] for body, point in muscle.points]
+        total = 0.0
+        for piece, pair in enumerate(pairwise(ends)):
+            around = muscle.around(piece)
+            if not around:
+                total += float(np.linalg.norm(pair[1] - pair[0]))
+                continue
+            surfaces = [self.muscles.surface(muscle.surfaces[i]) for i in around]
+            frames = [stand[s.body] @ np.array(ca.DM(fixed(ca, s.xyz, s.rpy))) for s in surfaces]
+            stands = [(frame[:3, :3], frame[:3, 3]) for frame in frames]
+            total += discrete_geodesic(surfaces, stands, pair, [muscle.sides[i] for i in around], count).length
+        return total
