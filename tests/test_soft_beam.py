@@ -93,6 +93,27 @@ def test_files_that_cannot_be_used_are_refused(tmp_path: Path):
         STUDY.read(tmp_path / "still.csv", 0.0)
 
 
+def test_markers_that_are_lost_for_a_while_are_filled_and_for_long_are_not_used(tmp_path: Path):
+    path = filmed(tmp_path / "a.csv", 0.0, TRUTH)
+    whole, lines = STUDY.read(path, 0.0), path.read_text().splitlines()
+    names = lines[0].split(",")
+    for marker, rows in (("Tip - 1", range(120, 123)), ("Tip - 2", range(100, 130))):
+        for row in rows:
+            cells = lines[row].split(",")
+            lines[row] = ",".join("" if name.startswith(marker) else cell for name, cell in zip(names, cells, strict=True))
+    path.write_text("\n".join(lines))
+    found = STUDY.read(path, 0.0)
+    assert found.labels == ("Tip - 1",) and len(found.paths) == len(whole.paths)
+    np.testing.assert_allclose(found.paths[:, 0], whole.paths[:, 0], atol=1e-4)  # noise of 10 um
+
+
+def test_what_the_user_got_wrong_is_said_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert STUDY.main(STUDY.Predict(72.0, tmp_path / "none.csv", out=tmp_path)) == 1
+    assert "none.csv" in capsys.readouterr().err
+    assert STUDY.main(STUDY.Predict(-5.0, out=tmp_path)) == 1
+    assert "--load is -5" in capsys.readouterr().err
+
+
 def test_the_frozen_constants_go_with_the_recordings_that_are_here(tmp_path: Path):
     """Both were fitted: this tells whether files, units and constants belong together. With a wrong load it says so."""
     for name, load in (("gravity", 0.0), ("load52", 52.0)):

@@ -30,6 +30,8 @@ HELD = 0.25
 """[s] The place where the tip is held is the median over so long."""
 DISTURBED = 14
 """Rows from the release on that are not used: what held the beam may be in its way, the load's string slack."""
+LOST = 0.05
+"""[s] A marker may be lost for so long; one that is lost for longer is not used."""
 LONGEST = 240
 """Rows that are used at most."""
 
@@ -94,9 +96,22 @@ def _tracks(path: Path) -> tuple[Array, dict[str, Array]]:
     if "t_s" not in column or not labels or table.ndim != 2 or table.shape[1] != len(names):
         raise FileFormatError(f"{path}: expected columns t_s, Tip - 1_x, Tip - 1_y, Tip - 1_z, ... in m")
     found = {label: table[:, [column[f"{label}_z"], column[f"{label}_x"]]] for label in labels}
-    if not np.isfinite(table[:, column["t_s"]]).all() or not all(np.isfinite(track).all() for track in found.values()):
-        raise FileFormatError(f"{path}: numbers are missing")
-    return table[:, column["t_s"]], found
+    times = table[:, column["t_s"]]
+    if len(times) < 2 or not (np.diff(times) > 0).all():
+        raise FileFormatError(f"{path}: t_s is missing in some row, or does not grow")
+    filled = {label: _filled(times, track) for label, track in found.items()}
+    seen = {label: track for label, track in filled.items() if track is not None}
+    if not seen:
+        raise FileFormatError(f"{path}: every marker is lost for more than {LOST:g} s at a time")
+    return times, seen
+
+
+def _filled(times: Array, track: Array) -> Array | None:
+    """Places of a marker (T, 2) with short gaps filled; None where one is too long, or at an end."""
+    seen = np.flatnonzero(np.isfinite(track).all(axis=1))
+    if len(seen) < 2 or seen[0] > 0 or seen[-1] < len(track) - 1 or np.diff(times[seen]).max() > LOST:
+        return None
+    return np.asarray(CubicSpline(times[seen], track[seen])(times)) if len(seen) < len(track) else track
 
 
 def _began(times: Array, heights: Array, first: int) -> float:

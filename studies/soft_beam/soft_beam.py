@@ -12,6 +12,7 @@ Recordings: (c) 2021 Soft Robotics Lab, ETH Zurich, MIT licence (data/LICENSE).
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ from releases import DISTURBED, LONGEST, PERIOD, Release, read, to_csv
 from scipy.optimize import brentq, least_squares
 from scipy.stats import t as student
 
+from softgym_envs.core.errors import OptionError, SoftgymError
 from softgym_envs.core.files import provenance, write_atomically, write_json
 from softgym_envs.core.recipe import Stage
 from softgym_envs.core.recordings import read_csv
@@ -221,7 +223,7 @@ def plain(line: dict[str, Any]) -> dict[str, Any]:
 def run_predict(args: Predict) -> int:
     """Predict, compare, and write."""
     if not 0 <= args.load <= 1000:
-        raise SystemExit(f"--load is {args.load:g}, expected 0 to 1000 (g)")
+        raise OptionError(f"--load is {args.load:g}, expected 0 to 1000 (g)")
     constants = VineParameters.load(args.params)
     args.out.mkdir(parents=True, exist_ok=True)
     if args.data is None:
@@ -266,8 +268,12 @@ def write_paths(path: Path, labels: tuple[str, ...], paths: Any, began: float) -
 
 
 def main(args: Fit | Predict) -> int:
-    """Do what is asked."""
-    return run_fit(args) if isinstance(args, Fit) else run_predict(args)
+    """Do what is asked; 1 where the input is refused."""
+    try:
+        return run_fit(args) if isinstance(args, Fit) else run_predict(args)
+    except SoftgymError as error:
+        print(error, file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":
