@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 from scipy import stats
-from sysid_systems import Spring, SpringParameters, record
+from sysid_systems import MASS_ON_A_SPRING, Spring, SpringParameters, record
 
+from softgym_envs.core.base import SteppedSimulator
 from softgym_envs.core.recipe import EXPERIMENT
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
 from softgym_envs.rigid.experiments import record as film
 from softgym_envs.rigid.model import BlockModel
 from softgym_envs.rigid.recipe import BLOCK, PARTICLES
-from sysid import FitProblem, noise_of, single_shooting
+from sysid import FitProblem, ShootingOptions, noise_of, single_shooting
 from sysid.judgement.verdicts import TOLD
 from sysid.judgement.whiteness import ALARM, whiteness
 from sysid.least_squares.segments import cut
@@ -158,3 +159,38 @@ def test_what_must_not_be_used_is_not_hidden_by_a_model_that_explains_nothing(us
     said = explained(replace(result, reduced_chi2=9.0), cast(Any, system), np.zeros(1))
     assert not said.explained and said.usable == usable
     assert "DOES NOT EXPLAIN" in said.verdicts[0 if usable else 1].text
+
+
+@dataclass(frozen=True, eq=False)
+class CoarseSpring(SteppedSimulator):
+    """The mass on a spring by semi-implicit Euler steps: of first order."""
+
+    parameters_class = SpringParameters
+    model: Any = MASS_ON_A_SPRING
+    dt: float = 0.02
+
+    def _step(
+        self, state: np.ndarray, control: np.ndarray, constants: np.ndarray, substeps: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        (x, v), (m, k, c, g, e) = state.T.copy(), constants[:, :5].T
+        for _ in range(substeps):
+            v = v + self.dt * ((g * control[:, 0] - c * v - k * x) / m + e)
+            x = x + self.dt * v
+        return np.stack([x, v], axis=1), np.zeros(len(state), dtype=np.int32)
+
+
+def test_intervals_allow_for_the_step_where_it_matters_and_only_there() -> None:
+    """Euler steps of 20 ms are off by more than the noise leaves open; twice what half of the step changes covers it."""
+    data = TrajectorySet((record(Spring(), TRUTH, steps=400, noise=1e-4)[0].select(("mass.x",)),))
+    free, held = ("stiffness", "damping", "gain"), TRUTH.replace(stiffness=40.0, damping=1.0, gain=1.5)
+    problem = FitProblem(CoarseSpring(), data, free, start=held)
+    plain, wide = (single_shooting(problem, ShootingOptions(halve=halve)) for halve in (False, True))
+    inside = [
+        [low <= float(getattr(TRUTH, e.name)) <= high for e in fit.estimates for low, high in [e.interval]]
+        for fit in (plain, wide)
+    ]
+    assert not all(inside[0]) and all(inside[1])
+    assert plain.parameters == wide.parameters
+    assert any("step of 20 ms moves" in verdict.text for verdict in wide.verdicts)
+    exact = single_shooting(problem.replace(simulator=Spring()), ShootingOptions(halve=True))
+    assert not any("step of" in verdict.text for verdict in exact.verdicts)

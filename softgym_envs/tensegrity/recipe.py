@@ -176,7 +176,7 @@ def experiment_of(simulator: Any, recording: Trajectory) -> str:
 _PRECISE = {"errors": "clustered", "levenberg": {"max_iterations": 100}}
 _FILMED = {"loss": "robust", "jacobian": "differences"}
 _ROUGH = {**_FILMED, "reweight": 1, "scan": False, "levenberg": {"max_iterations": 30, "cost_tolerance": 1e-3}}
-_SEEN = {**_FILMED, "levenberg": {"max_iterations": 30, "cost_tolerance": 1e-5}}
+_SEEN = {**_FILMED, "halve": True, "levenberg": {"max_iterations": 30, "cost_tolerance": 1e-5}}
 _HELD = {"fixed_rod": 0}
 
 RECIPE = Recipe(
@@ -196,10 +196,11 @@ RECIPE = Recipe(
         Stage("contact", "throws", contact_constants, "multiple_shooting", {**_PRECISE, "segment_steps": 50}, free_motion=True),
     ),
     filmed=(
-        # From where the markers were at first, without unknowns there: beginnings, then whole flights, from any constants.
+        # From where the markers were at first, without unknowns there, from any constants; then with the first state unknown:
+        # noise of 2 mm in it is 15 mm after some seconds of swinging, and whole flights fitted without end in wrong minima.
         Stage("beginning", "air", BODY, "single_shooting", _ROUGH, simulator=_HELD, free_initial=False, window=1.0,
               begin={"motor_gain": TAME}),
-        Stage("flight", "air", (*BODY, "latency"), "single_shooting", _ROUGH, simulator=_HELD, free_initial=False),
+        Stage("begun", "air", (*BODY, "latency"), "single_shooting", _ROUGH, simulator=_HELD, window=1.0),
         Stage("seen", "air", (*BODY, "latency"), "single_shooting", _SEEN, simulator=_HELD, told_noise=True,
               suspects={"a tilted camera": ("tilt",), "lengths on another scale": ("scale",)}),
     ),

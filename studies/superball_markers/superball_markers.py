@@ -39,7 +39,7 @@ NEAR = 2e-3
 class Args:
     """What to run."""
 
-    seeds: tuple[int, ...] = tuple(range(101, 121))
+    seeds: tuple[int, ...] = tuple(range(301, 321))
     """Of recordings, and of hand-built robots."""
     level: int = 0
     """Of the hard twin, which has a latency of its own beside the sensor's."""

@@ -19,6 +19,7 @@ from ..least_squares.segments import Segments, ShootingSystem, channel_scale
 from .result import Estimate, FitResult, provenance_of
 from .scan import Compatible, model_error, scan
 from .sides import OneSided, one_sided
+from .step import left_open
 from .uncertainty import (
     Identifiability,
     PosteriorParameters,
@@ -100,7 +101,13 @@ class _Weighted(NamedTuple):
 
 
 def judge(
-    problem: FitProblem, system: ShootingSystem, ending: Ending, *, errors: str = "independent", scanned: bool = True
+    problem: FitProblem,
+    system: ShootingSystem,
+    ending: Ending,
+    *,
+    errors: str = "independent",
+    scanned: bool = True,
+    halved: bool = False,
 ) -> FitResult:
     """Assemble the result.
 
@@ -109,6 +116,7 @@ def judge(
         system: Segments and the final weights.
         ending: Where the method stopped.
         scanned: Whether to ask what the model's own error leaves open.
+        halved: Whether to ask what the simulator's step leaves open.
         errors: "independent" residuals, or "clustered" in time: wider, right also for a model that is structurally wrong.
 
     Raises:
@@ -124,7 +132,7 @@ def judge(
     variance = chi2 if not known else max(1.0, chi2) if problem.told else 1.0
     stacked = np.vstack([weighted.jacobian, _prior_jacobian(problem) * np.sqrt(variance)])
     found = analyse(stacked, variance, problem.specs)
-    covariance = found.covariance
+    covariance, seen_by_noise = found.covariance, found.covariance / max(variance, 1e-300)
     if errors == "clustered" and found.seen.shape[1]:
         covariance = clustered_covariance(weighted.jacobian, weighted.residual, weighted.cluster, found.seen)
         found = Identifiability(found.singular_values, found.seen, found.null, found.structural, covariance)
@@ -139,7 +147,12 @@ def judge(
         if rounding or not converged
         else one_sided(system, theta, ending.starts, variance=variance, doubted=_doubted(problem, theta, found, quantile))
     )
-    estimates = _estimates(problem, theta, found, quantile, compatible, sides)
+    unsure = np.zeros(len(theta))
+    if halved and not rounding:
+        unsure = left_open(
+            system, theta, ending.starts, project=weighted.project, jacobian=weighted.jacobian, inverse=seen_by_noise
+        )
+    estimates = _estimates(problem, theta, found, quantile, compatible, sides, unsure)
     parameters, view = problem.decode(theta), problem.view_at(theta)
     viewed = problem.replace(view=view) if view != problem.view else problem
     loop = open_loop(viewed, parameters)
@@ -161,11 +174,12 @@ def judge(
         compatible,
         tested,
         sides,
+        unsure,
     )
     return FitResult(
         method=ending.method, parameters=parameters, start=problem.constants, estimates=estimates,
         combinations=combinations(found, theta, quantile, problem.specs),
-        posterior=_of_the_robot(problem, theta, _widened(covariance, theta, quantile, compatible)),
+        posterior=_of_the_robot(problem, theta, _widened(covariance, theta, quantile, compatible, unsure)),
         noise=dict(_noise(problem, system)), noise_known=known, reduced_chi2=chi2, dof=weighted.dof,
         singular_values=tuple(float(s) for s in found.singular_values), verdicts=verdicts(evidence), log=ending.log,
         start_costs=ending.start_costs, converged=converged, open_loop=loop, trace=trace(viewed, parameters),
@@ -306,13 +320,15 @@ def _compatible(
     return scan(system, theta, ending.starts, error=error, noise=noise) if error > NEGLIGIBLE * noise else ()
 
 
-def _widened(covariance: Array, theta: Array, quantile: float, compatible: tuple[Compatible, ...]) -> Array:
-    """Covariance whose 95 % intervals reach as far as the compatible values."""
-    if not compatible:
+def _widened(covariance: Array, theta: Array, quantile: float, compatible: tuple[Compatible, ...], unsure: Array) -> Array:
+    """Covariance whose 95 % intervals reach as far as the compatible values, and by what the step leaves open farther."""
+    if not compatible and not unsure.any():
         return covariance
-    reach = np.array([max(c.high - t, t - c.low) for c, t in zip(compatible, theta, strict=True)])
-    std = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
-    factor = np.maximum(reach / (quantile * std), 1.0)
+    own = quantile * np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+    reach = own.copy()
+    if compatible:
+        reach = np.maximum(reach, [max(c.high - t, t - c.low) for c, t in zip(compatible, theta, strict=True)])
+    factor = (reach + unsure) / own
     return np.where(covariance != 0, covariance * np.outer(factor, factor), 0.0)
 
 
@@ -323,6 +339,7 @@ def _estimates(
     quantile: float,
     compatible: tuple[Compatible, ...],
     sides: tuple[OneSided | None, ...],
+    unsure: Array,
 ) -> tuple[Estimate, ...]:
     std = np.sqrt(np.maximum(np.diag(found.covariance), 0.0))
     at_bound = _sides(problem, theta)
@@ -334,6 +351,7 @@ def _estimates(
         vague = bool(compatible) and compatible[j].vague(spec)
         if compatible:
             reach = [min(reach[0], compatible[j].low), max(reach[1], compatible[j].high)]
+        reach = [reach[0] - unsure[j], reach[1] + unsure[j]]
         one = sides[j]
         hidden = bool(found.hidden[j]) or vague or one is not None
         side = "" if hidden else at_bound[j]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..data.problem import FitProblem
 from .result import Estimate, Verdict
@@ -51,6 +52,8 @@ class Evidence:
     """None: residuals are mere rounding."""
     sides: tuple[OneSided | None, ...] = ()
     """What is bounded on one side only, per constant."""
+    unsure: NDArray[np.float64] | None = None
+    """What the simulator's step leaves open (p,) [fit coordinate]; None: not asked."""
 
 
 def verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
@@ -70,6 +73,7 @@ def verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
             found.append(Verdict("warning", text))
     found += [
         *_assumed(evidence),
+        *_step(evidence),
         *_weak(evidence),
         *_noise(evidence),
         *_correlation(evidence),
@@ -126,6 +130,22 @@ def _assumed(evidence: Evidence) -> list[Verdict]:
     if not names:
         return []
     return [Verdict("note", f"the data say less of {', '.join(names)} than was known before: no measurement of these")]
+
+
+def _step(evidence: Evidence) -> list[Verdict]:
+    """Constants whose intervals the simulator's step makes wider."""
+    if evidence.unsure is None or not evidence.unsure.any():
+        return []
+    std = np.sqrt(np.maximum(np.diag(evidence.identifiability.covariance), 0.0))
+    told = [
+        f"{e.name} by up to {100 * step * (1.0 if spec.scale == 'log' else abs(float(spec.slope(e.value)) / e.value)):.2g} %"
+        for e, spec, step, s in zip(evidence.estimates, evidence.problem.specs, evidence.unsure, std, strict=True)
+        if not e.hidden and e.value != 0 and step > s
+    ]
+    if not told:
+        return []
+    dt = 1e3 * evidence.problem.simulator.dt
+    return [Verdict("note", f"the simulator's step of {dt:.3g} ms moves {', '.join(told)}: intervals allow for it")]
 
 
 def _weak(evidence: Evidence) -> list[Verdict]:

@@ -64,6 +64,8 @@ class ShootingOptions:
     """What the covariance assumes of the residuals; "clustered" is right also for a structurally wrong model."""
     scan: bool = True
     """Ask what the model's own error leaves open (`sysid.judgement.scan`): not where a fit is only a start of the next."""
+    halve: bool = False
+    """Let intervals reach as far as half of the simulator's step would move the constants (`sysid.judgement.step`)."""
     checkpoint: Path | None = None
     """JSON file written after every iteration, removed at the end."""
     resume: bool = False
@@ -182,8 +184,9 @@ def _fit(problem: FitProblem, method: str, steps: int | None, options: ShootingO
         method, last.theta, last.blocks, outcome.converged, outcome.message, log, costs, time.perf_counter() - begin
     )
     found = judge(
-        cleaned.problem, ShootingSystem(cleaned.segments, journal.sigma), ending, errors=options.errors, scanned=options.scan
-    )
+        cleaned.problem, ShootingSystem(cleaned.segments, journal.sigma), ending,
+        errors=options.errors, scanned=options.scan, halved=options.halve,
+    )  # fmt: skip
     if cleaned.share == 0.0:
         return found
     said = f"{100 * cleaned.share:.2g} % of the points are farther off than {FAR:g} standard deviations: outliers, left out"
