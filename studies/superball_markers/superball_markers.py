@@ -33,6 +33,8 @@ BODY = {"cable_stiffness": 1e4, "cable_damping": 1e3, "motor_speed": 1.0, "motor
 """At level 0; of a hand-built robot the means that its cables are spread about."""
 NEAR = 2e-3
 """[s] Of the latency."""
+STAGES = ("seen", "begun")
+"""Of the recipe: whole flights, or where that fit was lost and is said to be, the constants and intervals of the one before."""
 
 
 @dataclass(frozen=True)
@@ -72,20 +74,23 @@ def one(seed: int, level: int, sensor: tuple[str, ...], folder: Path) -> dict[st
     true = {**BODY, "latency": sensor_from_text(sensor).latency}
     row: dict[str, Any] = {"seed": seed, "level": level, "sensor": " ".join(sensor), "true": true}
     row |= {"code": code, "seconds": round(time.process_time() - begin, 1)}
-    path = folder / "fit" / "seen" / "fit.json"
-    if not path.exists():
+    fits = {name: folder / "fit" / name / "fit.json" for name in STAGES}
+    if not all(path.exists() for path in fits.values()):
         return {**row, "said": said.getvalue()[-500:]}
-    fit = json.loads(path.read_text())
+    read = {name: json.loads(path.read_text()) for name, path in fits.items()}
+    used = next((name for name in STAGES if read[name]["verdicts"][0]["level"] != "failure"), STAGES[0])
+    fit = read[used]
     found = {e["name"]: (float(e["value"]), [float(end) for end in e["interval"]]) for e in fit["estimates"]}
     return {
         **row,
-        "explained": fit["explained"],
-        "headline": fit["verdicts"][0]["text"],
+        "used": used,
+        "explained": read[STAGES[0]]["explained"],
+        "headline": read[STAGES[0]]["verdicts"][0]["text"],
         "chi2": round(fit["reduced_chi2"], 3),
         "values": {name: value for name, (value, _) in found.items()},
         "intervals": {name: interval for name, (_, interval) in found.items()},
         "inside": {name: interval[0] <= true[name] <= interval[1] for name, (_, interval) in found.items()},
-        "verdicts": [f"[{v['level']}] {v['text']}" for v in fit["verdicts"]],
+        "verdicts": [f"[{v['level']}] {v['text']}" for v in read[STAGES[0]]["verdicts"]],
     }
 
 
