@@ -37,9 +37,9 @@ def halved(problem: FitProblem) -> FitProblem:
     Raises:
         OptionError: The simulator has no step that can be changed.
     """
+    if not is_dataclass(problem.simulator):
+        raise OptionError(f"{type(problem.simulator).__name__} is no dataclass: its step cannot be halved")
     simulator: Any = problem.simulator
-    if not is_dataclass(simulator) or not hasattr(simulator, "dt"):
-        raise OptionError(f"{type(simulator).__name__} has no field dt: its step cannot be halved")
     parts = (TrajectorySet(tuple(replace(t, substeps=2 * t.substeps) for t in part)) for part in problem.split)
     return problem.replace(simulator=replace(simulator, dt=0.5 * simulator.dt), data=DataSplit(*parts))
 
