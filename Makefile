@@ -32,7 +32,7 @@ bench: $(READY)  ## Measure speed, side by side with MuJoCo
 	$(BIN)/python benchmarks/tensegrity.py
 	$(BIN)/python benchmarks/rigid.py
 
-docs: $(READY)  ## Write docs/environments.md and docs/constants.md from the code
+docs: $(READY)  ## Write docs/environments.md, docs/rooms and docs/task_cards.md from the code and results/
 	$(BIN)/python scripts/docs.py
 
 build: $(READY)  ## Build the wheel and try it in a fresh environment, away from this folder

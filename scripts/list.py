@@ -2,6 +2,7 @@
 
 softgym-envs list            # every room in a few lines
 softgym-envs list vine       # one room, constant by constant
+softgym-envs list vine --states    # and the entries of its engine's state and control
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ class Args:
 
     room: Annotated[str, tyro.conf.Positional] = ""
     """A room; none: all of them."""
+    states: bool = False
+    """Of a room, list the entries of its engine's state and control, too: what a truth of yours is mapped to."""
 
 
 def lines(found: Room) -> list[str]:
@@ -43,12 +46,21 @@ def constants(found: Room) -> list[str]:
     return [f"  {s.name:24s} {s.default:<10g} {s.unit:8s} [{s.bounds[0]:g}, {s.bounds[1]:g}]" for s in specs]
 
 
+def states(found: Room) -> list[str]:
+    """One line per entry of our engine's state, then of its control."""
+    world = found.simulator()
+    state = [f"  {name:24s} {unit}" for name, unit in zip(world.state_names, world.state_units, strict=True)]
+    control = [f"  {name:24s} {unit}" for name, unit in zip(world.control_names, world.control_units, strict=True)]
+    return ["  state", *state, "  control", *control]
+
+
 def main(args: Args) -> int:
     """Print; 2 if there is no such room."""
     try:
         if args.room:
             chosen = room(args.room)
-            print("\n".join([*lines(chosen), "  constants", *constants(chosen)]))
+            more = states(chosen) if args.states else []
+            print("\n".join([*lines(chosen), "  constants", *constants(chosen), *more]))
         else:
             print("\n".join(line for found in rooms().values() for line in lines(found)))
     except SoftgymError as error:

@@ -24,6 +24,7 @@ from softgym_envs.vine.recipe import RECIPE as VINE
 from softgym_envs.vine.recipe import along_body
 from sysid import FitProblem, ShootingOptions, single_shooting
 from sysid.least_squares.levenberg import LevenbergOptions
+from sysid.methods.mislabelled import LARGE, unmasked
 from sysid.methods.progressive import stage_problem
 
 CAMERA = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
@@ -117,6 +118,47 @@ def test_what_rests_or_is_thrown_fast_is_not_taken_for_wrong_units() -> None:
         start = np.array([0.0, 0.0, 0.0, -speed, 0.3 * speed, speed])
         run = record_rigid(block, start, np.zeros((60, 2)), constants, noise=CAMERA, rng=np.random.default_rng(0))
         assert not problem(run, block).full
+
+
+@pytest.mark.parametrize(
+    ("factors", "words"),
+    [
+        ((1e-3, 1e-3, 1.0), "lengths look as if they were given in km (1000 x too small)"),
+        ((10.0, 10.0, 1.0), "lengths look as if they were given in dm (10 x too large)"),
+        ((1.0, 1.0, np.pi / 180), "angles look as if radians were called degrees"),
+    ],
+    ids=["metres called millimetres", "millimetres called centimetres", "radians called degrees"],
+)
+def test_a_wrong_label_of_a_free_motion_is_named(factors: tuple[float, ...], words: str) -> None:
+    """What no acceleration betrays beforehand: the fit ends in the label that explains the recording, and in its friction."""
+    run = slide(50)
+    given = problem(replace(run, values=run.values * factors), BlockSimulator()).with_told_noise()
+    found = unmasked(given, single_shooting(given))
+    assert found.verdicts[0].text.startswith(f"wrong units: the {words}; with that factor")
+    assert "(friction = 0.39" in found.verdicts[0].text and not found.usable
+
+
+def test_another_robot_is_not_taken_for_wrong_units() -> None:
+    """Five times the inertia: nothing explains it but that."""
+    simulator, constants = BlockSimulator(), BlockParameters(inertia=0.0335)
+    run = record_rigid(
+        simulator, np.zeros(6), np.zeros((40, 2)), constants, noise=CAMERA, rng=np.random.default_rng(0), period=0.02
+    )
+    given = problem(run, simulator).with_told_noise()
+    result = single_shooting(given)
+    assert result.reduced_chi2 > LARGE**2
+    assert unmasked(given, result) is result
+
+
+def test_degrees_called_radians_end_in_a_sentence(script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the documented command, which took them for a friction of 0.98."""
+    pytest.importorskip("casadi")
+    run = slide(50)
+    x, y, theta = run.values.T
+    columns = {"x [m]": x, "y [m]": y, "theta [rad]": np.rad2deg(theta)}
+    path = table(tmp_path / "camera.csv", [f"{t:.3f}" for t in run.times], columns)
+    assert run_script(script, "block", "--data", path, "--out", tmp_path / "fit") == 2
+    assert "[failure] wrong units: the angles look as if they were given in degrees" in capsys.readouterr().out
 
 
 def test_columns_that_the_robot_calls_otherwise_are_hinted_at(script: Any) -> None:

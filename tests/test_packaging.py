@@ -5,13 +5,15 @@ import importlib
 import os
 import pkgutil
 import re
+import shlex
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
-from helpers import run_limited
+import tyro
+from helpers import load_script, run_limited
 
 from softgym_envs.core.task import EXTRAS
 from softgym_envs.rooms import rooms
@@ -251,6 +253,44 @@ def test_every_verb_tells_its_options():
             assert "usage: softgym-envs" in run(sys.executable, "scripts", path.stem, "--help", cwd=ROOT, COLUMNS="200")
     unknown = subprocess.run([sys.executable, "scripts", "grow"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert unknown.returncode == 2 and "unknown verb 'grow'" in unknown.stderr
+
+
+def documented_commands():
+    """(page, verb, arguments) of every command of ours that a page shows, in blocks and within sentences."""
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    pages += [*(ROOT / "results").rglob("*.md"), *(ROOT / "studies").rglob("*.md")]
+    for path in pages:
+        text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+        shown = re.findall(
+            r"^ *((?:softgym-envs |python scripts/)\w.*)$|`((?:softgym-envs |python scripts/)\w[^`]*)`", text, re.MULTILINE
+        )
+        for line in (" ".join(pair).replace("<room>", "vine").replace("\n", " ").strip() for pair in shown):
+            if "<" not in line and "..." not in line and "`" not in line:
+                verb, *given = shlex.split(line.removeprefix("python "), comments=True)[line.startswith("softgym") :]
+                yield path.relative_to(ROOT).as_posix(), Path(verb).stem, tuple(given)
+
+
+def test_commands_of_the_documents_are_understood():
+    """Verbs, flags and values are those that there are: a page once told of `list <room> --states`, which was none."""
+    commands = set(documented_commands())
+    assert len(commands) > 60 and {verb for _, verb, _ in commands} >= {
+        "list",
+        "record",
+        "identify",
+        "train",
+        "transfer",
+        "play",
+    }
+    for page, verb, given in sorted(commands):
+        try:
+            tyro.cli(load_script(f"scripts/{verb}.py").Args, args=given)
+        except SystemExit:
+            pytest.fail(f"{page}: {verb} {' '.join(given)}")
+
+
+def test_list_tells_what_a_truth_is_mapped_to():
+    said = run(sys.executable, "scripts", "list", "block", "--states", cwd=ROOT)
+    assert re.search(r"state\n  x +m\n", said) and re.search(r"control\n  force_x +N\n", said)
 
 
 def test_list_names_every_room_and_id():

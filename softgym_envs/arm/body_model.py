@@ -125,7 +125,7 @@ class BodyModel:
 
     def hand(self, q: Array) -> Array:
         """Where the hand is at angles (B, n), (B, 3) [m]."""
-        return self.mechanism.pose(HAND, np.ascontiguousarray(q))[1]
+        return self.mechanism.place(HAND, np.ascontiguousarray(q))
 
     def holding(self, q: Array, constants: Array | None = None) -> Array:
         """Torques (B, n) that hold angles (B, n) against gravity and springs [N m]."""

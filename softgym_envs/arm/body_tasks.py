@@ -16,7 +16,7 @@ from ..core.simulator import Array, check_number
 from ..core.task import BaseTask, BoolArray, Entry, Start
 from .body_model import BodyModel
 
-DISTANCE, HELD, REACHED = 3, 4, 5
+DISTANCE, HELD, REACHED, OFF = 3, 4, 5, slice(6, 9)
 """Places in the context, behind the goal."""
 TRIES = 20
 """Goals that are drawn at most until one will do."""
@@ -47,7 +47,7 @@ class UpperBodyReach(BaseTask):
     spread: float = 0.1
     """First angles are so far from rest at most [rad]."""
 
-    context_names = ("goal.x", "goal.y", "goal.z", "distance", "held", "reached")
+    context_names = ("goal.x", "goal.y", "goal.z", "distance", "held", "reached", "off.x", "off.y", "off.z")
     success_definition = "The hand has been within `tolerance` of the goal for `hold_time`."
 
     def __post_init__(self) -> None:
@@ -79,7 +79,7 @@ class UpperBodyReach(BaseTask):
     def reset(self, start: Start) -> tuple[Array, Array]:
         """See `Task`: still, near rest."""
         rows, n = len(start.rngs), self.model.n
-        state, context = np.tile(self.model.rest_state(), (rows, 1)), np.zeros((rows, 6))
+        state, context = np.tile(self.model.rest_state(), (rows, 1)), np.zeros((rows, len(self.context_names)))
         for row, rng in enumerate(start.rngs):
             state[row, :n] += rng.uniform(-self.spread, self.spread, n)
             context[row, :3] = self._goal(rng)
@@ -97,8 +97,8 @@ class UpperBodyReach(BaseTask):
         return np.asarray(places[good[0] if len(good) else int(np.argmax(np.where(held, distance, -1.0)))])
 
     def _measured(self, context: Array, state: Array) -> Array:
-        """With the distance from the goal. In place."""
-        off = self.model.hand(state[:, : self.model.n]) - context[:, :3]
+        """With the goal from where the hand is, and its distance. In place."""
+        context[:, OFF] = off = context[:, :3] - self.model.hand(state[:, : self.model.n])
         context[:, DISTANCE] = np.sqrt((off * off).sum(axis=1))
         return context
 
@@ -111,8 +111,7 @@ class UpperBodyReach(BaseTask):
 
     def observe(self, state: Array, context: Array) -> Array:
         """See `entries`."""
-        n, goal = self.model.n, context[:, :3]
-        return np.concatenate([state[:, : 2 * n], goal - self.hanging, goal - self.model.hand(state[:, :n])], axis=1)
+        return np.concatenate([state[:, : 2 * self.model.n], context[:, :3] - self.hanging, context[:, OFF]], axis=1)
 
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
         """Terms "distance", "reached", "effort"; see the class."""

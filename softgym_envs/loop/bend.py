@@ -21,7 +21,7 @@ from ..core.simulator import Array, Status, check_number
 from ..core.task import BoolArray, Entry, Start
 from .arm_task import INCREMENT, ArmTask, motion_entries, rest_under, tree_constants
 from .model import ARM
-from .sight import Hand, hand_of, look_along
+from .sight import Bending, Hand, hand_of, look_along, profiles
 
 AMPLITUDE = np.array([0.06, 0.07, 0.07, 0.25])
 """Largest stretch, bend along x, along y [m], and twist about z [rad], in the world's axes."""
@@ -91,10 +91,13 @@ class LoopBend(ArmTask):
 
     def profile(self, context: Array, ahead: float = 0.0) -> Array:
         """Angles of the arm that are wanted `ahead` seconds from now, (B, 7) [rad]."""
-        time = np.minimum(context[:, TIME] + ahead, self.duration)
-        share = 0.5 * (1.0 - np.cos(2.0 * np.pi * time / context[:, PERIOD]))
-        change = (context[:, None, :4] * self._directions).sum(axis=2)
-        return np.asarray(self._start + share[:, None] * change)
+        found = np.empty((len(context), len(ARM)))
+        profiles(self._bending, context, context[:, TIME] + ahead, found)
+        return found
+
+    @cached_property
+    def _bending(self) -> Bending:
+        return Bending(self._start, self._directions, float(self.duration))
 
     def _hand(self, arm: Array) -> tuple[Array, Array]:
         """Rotation (B, 3, 3) and place (B, 3) [m] of the hand at angles of the arm (B, 7)."""
@@ -104,9 +107,8 @@ class LoopBend(ArmTask):
 
     def seen(self, arm: Array, context: Array) -> Array:
         """Values of `SEEN` (B, 12) at angles of the arm (B, 7)."""
-        now, later = self.profile(context), self.profile(context, AHEAD)
         found = np.empty((len(arm), len(SEEN)))
-        look_along(self._grip, np.ascontiguousarray(arm), now, later, found)
+        look_along(self._grip, self._bending, np.ascontiguousarray(arm), context, context[:, TIME].copy(), AHEAD, found)
         return found
 
     @cached_property

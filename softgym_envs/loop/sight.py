@@ -60,14 +60,45 @@ def put_between(R0, p0, R1, p1, out):  # type: ignore[no-untyped-def]
         out[3 + k] = axis[k] * (angle / sine if sine > 1e-12 else 1.0)
 
 
+class Bending(NamedTuple):
+    """What all profiles of an arm have in common; see `loop.bend`."""
+
+    start: Array
+    """Angles of the arm at first (7,) [rad]."""
+    directions: Array
+    """Their change per unit of stretch, bends and twist, (7, 4)."""
+    duration: float
+    """[s]"""
+
+
+@lean
+def bent(bending, drawn, time, angles):  # type: ignore[no-untyped-def]
+    """Angles of the arm (7,) on the profile of amounts and period `drawn` (5 or more,) at a time, which may be too late."""
+    share = 0.5 * (1.0 - np.cos(2.0 * np.pi * min(time, bending.duration) / drawn[4]))
+    for i in range(len(angles)):
+        change = 0.0
+        for k in range(4):
+            change += drawn[k] * bending.directions[i, k]
+        angles[i] = bending.start[i] + share * change
+
+
 @kernel
-def look_along(hand, arm, now, later, seen):  # type: ignore[no-untyped-def]
-    """From the hand at angles of the arm (B, 7) to where it should be now, and from there to later: (B, 12)."""
-    x, q = new_links(hand.tree), np.zeros(len(hand.tree.parent))
+def profiles(bending, drawn, times, angles):  # type: ignore[no-untyped-def]
+    """Angles of the arm (B, 7) on profiles `drawn` (B, 5 or more) at times (B,)."""
+    for b in range(len(angles)):
+        bent(bending, drawn[b], times[b], angles[b])
+
+
+@kernel
+def look_along(hand, bending, arm, drawn, times, ahead, seen):  # type: ignore[no-untyped-def]
+    """From the hand at angles of the arm (B, 7) to where it should be now, and from there to `ahead` [s] later: (B, 12)."""
+    x, q, wanted = new_links(hand.tree), np.zeros(len(hand.tree.parent)), np.empty(len(bending.start))
     for b in range(len(arm)):
         R0, p0 = hand_pose(hand, arm[b], q, x)
-        R1, p1 = hand_pose(hand, now[b], q, x)
-        R2, p2 = hand_pose(hand, later[b], q, x)
+        bent(bending, drawn[b], times[b], wanted)
+        R1, p1 = hand_pose(hand, wanted, q, x)
+        bent(bending, drawn[b], times[b] + ahead, wanted)
+        R2, p2 = hand_pose(hand, wanted, q, x)
         put_between(R0, p0, R1, p1, seen[b, :6])
         put_between(R1, p1, R2, p2, seen[b, 6:])
 

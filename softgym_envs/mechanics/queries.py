@@ -86,6 +86,16 @@ def link_poses(s, q):
 
 
 @kernel
+def frame_places(s, q, joint, origin):
+    """Where a point is that rides on `joint` at `origin` (3,), at rows q (B, n): (B, 3)."""
+    x, places = new_links(s), np.empty((len(q), 3))
+    for row in range(len(q)):
+        place_links(s, q[row], x)
+        put(places, row, 0, add(vec(x.at, joint), rotate(mat(x.turn, joint), (origin[0], origin[1], origin[2]))))
+    return places
+
+
+@kernel
 def link_origins(s, q):
     """Origins (B, n, 3) of the links at rows q (B, n)."""
     n, x = len(s.parent), new_links(s)

@@ -290,12 +290,12 @@ class Tree:
             found.append(joint)
         return tuple(found)
 
-    @property
+    @cached_property
     def moving(self) -> tuple[Joint, ...]:
         """The joints with a coordinate, in the order of q (n)."""
         return tuple(joint for joint in self.ordered if joint.kind != "fixed")
 
-    @property
+    @cached_property
     def coordinates(self) -> tuple[str, ...]:
         """Names of the joints in the order of q (n)."""
         return tuple(joint.name for joint in self.moving)

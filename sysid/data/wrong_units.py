@@ -35,6 +35,8 @@ FACTORS = {
     1e3: "km (1000 x too small)",
 }
 """Factors that are tried on lengths, and what they mean."""
+UNLIKELY = {1e2: "hm (100 x too small)"}
+"""Tried after all others: centimetres that are called metres in velocities alone look the same."""
 
 
 def check_units(problem: Checked) -> None:
@@ -71,7 +73,7 @@ def _by_prediction(problem: Checked, constants: Parameters) -> str:
     kind = np.array(quantities(problem.simulator, problem.column_names, trajectory.select(problem.column_names).units))
     for horizon in (1, min(10, trajectory.num_steps // 2)):
         base = _prediction_error(problem, constants, np.ones(len(kind)), horizon)
-        errors = {words: _prediction_error(problem, constants, factors, horizon) for words, factors in _hypotheses(kind)}
+        errors = {words: _prediction_error(problem, constants, factors, horizon) for words, factors in hypotheses(kind)}
         best = min(errors.values())
         words = next(w for w, error in errors.items() if error <= 3.0 * best)  # the likelier comes first: mm before km
         if base > 0.1 and errors[words] < 0.1 * base:
@@ -83,7 +85,7 @@ def _by_prediction(problem: Checked, constants: Parameters) -> str:
     return ""
 
 
-def _hypotheses(kind: NDArray[np.str_]) -> list[tuple[str, Array]]:
+def hypotheses(kind: NDArray[np.str_]) -> list[tuple[str, Array]]:
     """What may be wrong, in words, and the factor per column that would mend it."""
     groups = {
         "lengths and velocities": ("m", "m/s"),
@@ -93,11 +95,16 @@ def _hypotheses(kind: NDArray[np.str_]) -> list[tuple[str, Array]]:
     }
     found = [
         (f"{what} look as if they were given in {meaning}", np.where(np.isin(kind, chosen), factor, 1.0))
+        for tried in (FACTORS, UNLIKELY)
         for what, chosen in groups.items()
-        for factor, meaning in FACTORS.items()
+        for factor, meaning in tried.items()
+        if chosen and set(chosen) <= set(kind)
     ]
     for what, chosen in {"angles and rates": ("rad", "rad/s"), "angles": ("rad",), "angular rates": ("rad/s",)}.items():
-        found.append((f"{what} look as if they were given in degrees", np.where(np.isin(kind, chosen), np.pi / 180, 1.0)))
+        turned = np.isin(kind, chosen)
+        if set(chosen) <= set(kind):
+            found.append((f"{what} look as if they were given in degrees", np.where(turned, np.pi / 180, 1.0)))
+            found.append((f"{what} look as if radians were called degrees", np.where(turned, 180 / np.pi, 1.0)))
     return found
 
 

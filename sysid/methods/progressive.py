@@ -27,6 +27,7 @@ from ..judgement.uncertainty import JointParameters, PosteriorParameters
 from ..report.files import load_distribution, save
 from .finer import blamed
 from .guard import better_start, compare, kept_back
+from .mislabelled import unmasked
 from .suspects import suspected
 from .table import method_of
 
@@ -232,7 +233,9 @@ def changed(simulator: Simulator, fields: Mapping[str, Any]) -> Simulator:
 def fit_stage(
     recipe: Recipe, stage: Stage, problem: FitProblem, *, folder: Path | None, resume: bool, progress: TextIO | None
 ) -> FitResult:
-    """One stage by its method, with a checkpoint in `folder` where the method leaves one; `.finer` and `.suspects` add to it.
+    """One stage by its method, with a checkpoint in `folder` where the method leaves one; others add to it.
+
+    Those are `.mislabelled`, `.finer` and `.suspects`.
 
     Raises:
         OptionError: The method does not suit the room, or does not have one of the options.
@@ -244,7 +247,8 @@ def fit_stage(
         where = {"checkpoint": folder / CHECKPOINT, "resume": resume}
     if method.takes("progress"):
         where["progress"] = progress
-    result = blamed(recipe, problem, method.fit(problem, method.settings({**stage.options, **where}), recipe))
+    result = unmasked(problem, method.fit(problem, method.settings({**stage.options, **where}), recipe))
+    result = blamed(recipe, problem, result)
     if not (stage.suspects and method.views):
         return result
     plain = method.settings({**stage.options, "starts": 1})
