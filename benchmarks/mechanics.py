@@ -3,13 +3,15 @@
 One process, times of its processors (other load does not count, but slows them). CasADi solves the same equations, and its
 states are compared: SX, interpreted, `rootfinder("newton")` with its own derivatives. MuJoCo moves the room's twin for the same
 50 ms of random torques, in steps of 2 ms, the coarsest that it bears (ours: 10 ms). Control steps of `LoopReach-v0` (50 ms,
-random actions) are made with Gymnasium and hold all that an agent waits for but the resets; those of rows are per row, on one
-core.
+random actions) are made with Gymnasium, from the same states as their physics; with the resets counted they hold all that an
+agent waits for. Those of rows are per row, on one core, and by the clock on all of them: the best of many, since other load
+counts there.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -175,17 +177,43 @@ def environments(args: Args) -> list[Row]:
     for world, substeps in worlds:
         pairs = [(state[None], control) for state, control in zip(states, controls, strict=True)]
         moved.append(seconds(partial(stepped, world, pairs, substeps), args.rounds))
-    alone = seconds(lambda: [single.step(action) for action in actions], args.rounds)
+
+    def again() -> None:  # the same states as above: further ones move faster, and take longer
+        single.reset(seed=0)
+        for action in actions:
+            single.step(action)
+
+    alone, begun = seconds(again, args.rounds), seconds(lambda: single.reset(seed=0), args.rounds)
+    player: Any = gym.make("softgym_envs:LoopReach-v0")
     batch = gym.make_vec("softgym_envs:LoopReach-v0", num_envs=args.rows)
     batch.reset(seed=0)
     many, few = rng.uniform(-1.0, 1.0, (args.rows, len(ARM))).astype(np.float32), max(args.env_steps // 20, 1)
     together = seconds(lambda: [batch.step(many) for _ in range(few)], args.rounds)
+    shortest = min(wall(lambda: batch.step(many)) for _ in range(10 * args.rounds))
     count = args.env_steps
     return [
         Row("50 ms of motion", moved[0] / count, mujoco=moved[1] / count),
-        Row(f"control step, physics {moved[0] / alone:.0%} of it", alone / count),
+        Row(f"control step, physics {moved[0] / (alone - begun):.0%} of it", (alone - begun) / count),
+        Row("control step, resets counted", seconds(lambda: played(player, actions), args.rounds) / count),
         Row(f"control step of one of {args.rows} rows", together / few / args.rows),
+        Row(f"the same by the clock, all of {os.cpu_count()} cores, best of {10 * args.rounds}", shortest / args.rows),
     ]
+
+
+def played(env: Any, actions: Any) -> None:
+    """Episodes as an agent plays them, with all that Gymnasium puts around."""
+    env.reset(seed=0)
+    for action in actions:
+        _, _, terminated, truncated, _ = env.step(action)
+        if terminated or truncated:
+            env.reset()
+
+
+def wall(work: Callable[[], object]) -> float:
+    """Time of some work by the clock [s]."""
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
 
 
 def main(args: Args) -> None:

@@ -1,6 +1,6 @@
 """iLQG against Riccati, its own predictions, and the conditions of optimality."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -21,6 +21,8 @@ from agents import (
     run_open_loop,
     run_policy,
 )
+from agents.planning.plan import CountedSimulator
+from agents.planning.run_slopes import run_slopes
 from softgym_envs.core.errors import OptionError, ShapeError
 
 X0 = np.array([1.0, -0.5, 0.3, 0.8])
@@ -361,3 +363,28 @@ def test_policy_runs_on_one_state_and_goes_on_after_the_horizon(swing):
     np.testing.assert_array_equal(plan.policy(plan.states[0], 500), plan.policy(plan.states[0], 59))
     np.testing.assert_array_equal(plan.shifted(2)[:-2], plan.controls[2:])
     assert (plan.shifted(100) == plan.controls[-1]).all() and plan.shifted(100).shape == plan.controls.shape
+
+
+# --- slopes of whole runs -----------------------------------------------------------------------------------------
+
+
+def test_slopes_of_whole_runs_are_those_of_the_system_on_all_that_controls_can_reach(swing):
+    p, plan, _ = swing
+    inside = 0.5 * plan.controls  # nowhere at its limit
+    states = run_open_loop(replace(plan, controls=inside), p, plan.states[:1]).states[0]
+    A, B = run_slopes(CountedSimulator(p, 1), states, inside, None, 1e-6)
+    exact = p.linearize(states[:-1], inside)
+    np.testing.assert_allclose(B, exact.B, atol=1e-5)
+    np.testing.assert_allclose(A[0], 0.0)  # nothing was before
+    np.testing.assert_allclose(A[1] @ B[0], exact.A[1] @ exact.B[0], atol=1e-5)
+    np.testing.assert_allclose(A[2:], exact.A[2:], atol=1e-4)  # two controls reach every state
+
+
+def test_with_slopes_of_whole_runs_the_plan_is_the_same(lqr):
+    s, cost, _, _ = lqr
+    controls = np.zeros((30, 2))
+    exact = plan_ilqg(s, cost, X0, controls=controls, options=TIGHT)
+    found = plan_ilqg(s, cost, X0, controls=controls, options=replace(TIGHT, difference_step=1e-3, whole_runs=True))
+    assert found.cost == pytest.approx(exact.cost, rel=1e-6)
+    with pytest.raises(OptionError, match="whole_runs needs a difference_step"):
+        ILQGOptions(whole_runs=True)

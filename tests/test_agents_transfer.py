@@ -647,3 +647,10 @@ def test_the_oracle_may_borrow_the_engines_slopes_and_constants_are_drawn_near_t
     assert max(oracle) <= min(drawn) * (1 + 1e-6)
     own = PlanWorker(PendulumCase(), replace(study, difference_step=None), tmp_path)(Job("truth", 0, 0, 0))
     assert records[Job("truth", 0, 0, 0)]["cost"] == pytest.approx(own["cost"], rel=1e-6)
+
+
+def test_the_oracle_may_have_slopes_of_its_own_whole_runs(tmp_path):
+    study = replace(STUDY, conditions=("zero", "nominal", "truth"), curve=(), thresholds=(), difference_step="runs")
+    found = PlanWorker(PendulumCase(), study, tmp_path)(Job("truth", 0, 0, 0))
+    own = PlanWorker(PendulumCase(), replace(study, difference_step=None), tmp_path)(Job("truth", 0, 0, 0))
+    assert found["cost"] == pytest.approx(own["cost"], rel=1e-3)

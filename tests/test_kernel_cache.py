@@ -11,7 +11,7 @@ import pytest
 from softgym_envs.core import kernel_cache, warp_engine
 from softgym_envs.core.errors import StorageError
 from softgym_envs.core.kernel_cache import load_whole
-from softgym_envs.core.numba_engine import kernel
+from softgym_envs.core.numba_engine import inner, kernel
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 
 CODE = bytes(range(256)) * 8
@@ -106,6 +106,22 @@ def test_damaged_files_of_numba_are_compiled_anew(tmp_path, monkeypatch, ending)
         assert kernel(function)(3.0) == 6.0
         again = kernel(function)
         assert again(3.0) == 6.0 and sum(again.stats.cache_hits.values()) == 1
+
+
+def test_every_kernel_of_numba_that_python_calls_is_announced_when_it_is_compiled(tmp_path, monkeypatch, capfd):
+    """Not those that only kernels call: they are compiled with them."""
+    (tmp_path / "silent.py").write_text(FUNCTION)
+    monkeypatch.syspath_prepend(tmp_path)
+    function = __import__("silent").double
+    assert kernel(function)(3.0) == 6.0
+    assert capfd.readouterr().err == "softgym_envs: double kernel: compiling takes up to 20 s, cached afterwards\n"
+    assert kernel(function)(3.0) == 6.0
+    assert capfd.readouterr().err == ""
+    assert kernel(function)(3) == 6.0  # of other arguments
+    assert "double kernel: compiling" in capfd.readouterr().err
+    caller = inner(lambda x: x + 1.0)
+    assert kernel(lambda x: caller(x))(1.0) == 2.0
+    assert capfd.readouterr().err.count("compiling") == 1
 
 
 CALLER = """

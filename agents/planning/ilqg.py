@@ -38,6 +38,7 @@ from .plan import (
     roll_policy,
     total_cost,
 )
+from .run_slopes import run_slopes
 
 Array = NDArray[np.float64]
 
@@ -66,6 +67,8 @@ class ILQGOptions:
     difference_step: float | None = None
     """None: the simulator's own `linearize`. A number: central differences of this half width (tangent and control units),
     which average over what is rougher than that: contacts that open and close."""
+    whole_runs: bool = False
+    """Differences are those of whole runs by their controls, whose width this step is in half ranges: see `run_slopes`."""
 
     def __post_init__(self) -> None:
         check_options("max_iterations", self.max_iterations, 1)
@@ -74,6 +77,8 @@ class ILQGOptions:
         check_options("damping", self.damping, DAMPING_RANGE[0])
         if self.difference_step is not None and not 0 < self.difference_step < np.inf:
             raise OptionError(f"difference_step is {self.difference_step}, allowed is None or > 0")
+        if self.whole_runs and self.difference_step is None:
+            raise OptionError("whole_runs needs a difference_step")
         if not self.trust > 0:
             raise OptionError(f"trust is {self.trust}, allowed is > 0")
 
@@ -177,17 +182,25 @@ class _Search:
     def local_model(self, runs: Trajectories) -> LocalModel:
         """Derivatives along all runs: one batched call of `linearize`, E T rows."""
         states, controls, _ = runs
-        members, horizon, nu = controls.shape
-        n = self.simulator.simulator.n
-        constants = self.kind.from_vector(np.repeat(self.constants, horizon, axis=0))
-        points = states[:, :-1].reshape(members * horizon, -1), controls.reshape(members * horizon, nu), constants
-        width = self.options.difference_step
-        A, B, _ = self.simulator.linearize(*points) if width is None else self.simulator.differences(*points, width)
+        A, B = self.slopes(states, controls)
         expansion = self.cost.expand(states, controls)
         deviation = self.simulator.simulator.difference(states[:, :-1], np.broadcast_to(states[:1, :-1], states[:, :-1].shape))
         s = self.scale
         scaled = expansion._replace(u=expansion.u * s, uu=expansion.uu * s * s[:, None], ux=expansion.ux * s[:, None])
-        return LocalModel(A.reshape(members, horizon, n, n), B.reshape(members, horizon, n, nu) * s, scaled, deviation)
+        return LocalModel(A, B * s, scaled, deviation)
+
+    def slopes(self, states: Array, controls: Array) -> tuple[Array, Array]:
+        """A (E, T, n, n) and B (E, T, n, nu) along all runs, as the options say."""
+        members, horizon, nu = controls.shape
+        n, width = self.simulator.simulator.n, self.options.difference_step
+        if width is not None and self.options.whole_runs:
+            rows = [self.kind.from_vector(row[None]) for row in self.constants]
+            found = [run_slopes(self.simulator, *run, width) for run in zip(states, controls, rows, strict=True)]
+            return np.stack([A for A, _ in found]), np.stack([B for _, B in found])
+        constants = self.kind.from_vector(np.repeat(self.constants, horizon, axis=0))
+        points = states[:, :-1].reshape(members * horizon, -1), controls.reshape(members * horizon, nu), constants
+        A, B, _ = self.simulator.linearize(*points) if width is None else self.simulator.differences(*points, width)
+        return A.reshape(members, horizon, n, n), B.reshape(members, horizon, n, nu)
 
     def box(self, controls: Array) -> tuple[Array, Array]:
         """Lowest and highest k (T, nu), in half ranges."""

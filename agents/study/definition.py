@@ -86,10 +86,11 @@ class Study:
     """Iterations of iLQG per plan."""
     trust: float = 0.3
     """See `agents.planning.ilqg.ILQGOptions`."""
-    difference_step: float | None = 1e-2
+    difference_step: float | Literal["runs"] | None = 1e-2
     """See `agents.planning.ilqg.ILQGOptions`; the same everywhere, so the truth's derivatives are no better or worse.
 
-    0: our engine's own; the truth, too, is planned on with those, under the best constants.
+    0: our engine's own; the truth, too, is planned on with those, under the best constants. "runs": our engine's own, and the
+    truth's by differences of its whole runs (`agents.planning.run_slopes`).
     """
     ensemble: int = 6
     """Rows of robust conditions."""

@@ -18,6 +18,7 @@ from ..planning.gps import MINIMUM_ROLLOUTS, GPSOptions, plan_gps
 from ..planning.ilqg import ILQGOptions, plan_ilqg
 from ..planning.mpc import ILQGController, SamplingController, SamplingOptions
 from ..planning.plan import CountedSimulator, UnstablePlanError, roll_policy, total_cost
+from .conditions import CONDITIONS
 from .definition import Job, Study
 from .executables import Chosen, ControllerExecutable, Executable, PlanExecutable, PolicyExecutable
 from .fits import PLANNING, SELECTION, STARTS, stream
@@ -28,6 +29,8 @@ Array = NDArray[np.float64]
 
 SAMPLES = 16
 """Of MPPI, per round."""
+RUN_STEP = 1e-3
+"""Change of a control [half range] in differences of whole runs."""
 FEEDBACK = (0.0, 0.3, 1.0)
 """Candidates for the factor on a plan's gains; 0 is open loop."""
 
@@ -52,8 +55,12 @@ class Planner:
 
     def options(self, iterations: int) -> ILQGOptions:
         """Options of iLQG."""
-        width = self.study.difference_step or None
-        return ILQGOptions(max_iterations=iterations, trust=self.study.trust, difference_step=width)
+        width, trust = self.study.difference_step, self.study.trust
+        if width != "runs":
+            return ILQGOptions(max_iterations=iterations, trust=trust, difference_step=width or None)
+        if CONDITIONS[self.job.condition].model != "truth":
+            return ILQGOptions(max_iterations=iterations, trust=trust)
+        return ILQGOptions(max_iterations=iterations, trust=trust, difference_step=RUN_STEP, whole_runs=True)
 
     def choose(self, method: str) -> Chosen:
         """The policy of a condition's method."""

@@ -140,7 +140,8 @@ def _hash_of_kernels(paths: tuple[Path, ...]) -> str:
 class CheckedCache(FunctionCache):
     """Numba's cache of a function, with a hash at the end of every file of code, for the sources of all kernels around it."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], *, announced: bool = False) -> None:
+        self._announced = announced
         try:
             super().__init__(function)
         except RuntimeError:  # no place that it knows can be written
@@ -151,6 +152,14 @@ class CheckedCache(FunctionCache):
         beside = Path(function.__code__.co_filename).parent.glob("*.py")
         called = _hash_of_kernels(_OURS), _hash_of_kernels(tuple(sorted(beside)))
         self._cache_file = CheckedFile(self._cache_path, self._impl.filename_base, (stamp, *called))
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Compiled code, or None: then Numba compiles it, and stderr says so where that was asked for."""
+        found = super().load_overload(sig, target_context)
+        if found is None and self._announced:
+            name = self._py_func.__name__.strip("_")
+            print(f"softgym_envs: {name} kernel: compiling takes up to 20 s, cached afterwards", file=sys.stderr)
+        return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep compiled code, where there is room."""

@@ -7,14 +7,12 @@ in threads. Rows never interact: how they are spread over threads changes no bit
 from __future__ import annotations
 
 import os
-import sys
 from abc import abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numba
@@ -30,11 +28,14 @@ MINIMUM_WORK_PER_THREAD = 100
 
 
 def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Decorator of functions that Python calls: compiled when first called, then found in a cache that is checked."""
+    """Decorator of functions that Python calls: compiled when first called, then found in a cache that is checked.
+
+    Says on stderr that a wait begins, where this machine has not compiled the function before.
+    """
     if function is None:
         return partial(kernel, **options)
     made: Any = numba.njit(function, nogil=True, error_model="numpy", **options)
-    made._cache = CheckedCache(function)
+    made._cache = CheckedCache(function, announced=not options.get("no_cpython_wrapper", False))
     return made
 
 
@@ -68,7 +69,6 @@ class NumbaEngine:
 
     def rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
         """(B, nx), (B, T, nu), (B, P) -> states (B, T+1, nx), status (B,)."""
-        _announce(self.forward)
         states = np.empty((len(state), controls.shape[1] + 1, self.nx))
         status = np.zeros(len(state), dtype=np.int32)  # Status.OK
         if len(state) == 1:
@@ -84,7 +84,6 @@ class NumbaEngine:
 
     def linearize(self, state: Array, control: Array, constants: Array, substeps: int) -> Linearization:
         """Derivatives of one control step with respect to the numbers of a state, (B, nx, nx), (B, nx, nu), (B, nx, P)."""
-        _announce(self.derivative)
         sizes = (self.nx, self.nu, constants.shape[1])
         found = Linearization(*(np.empty((len(state), self.nx, size)) for size in sizes))
 
@@ -137,12 +136,3 @@ def _pool(process: int, threads: int) -> ThreadPoolExecutor:
     """The pool of this process: threads do not survive a fork."""
     del process
     return ThreadPoolExecutor(threads, thread_name_prefix="softgym-numba")
-
-
-@cache
-def _announce(kernel: Any) -> None:
-    """Say on stderr that a wait begins, if this machine has not compiled the kernel before."""
-    if not any(Path(kernel.stats.cache_path).glob(f"*{kernel.__name__}*.nbi")):
-        print(
-            f"softgym_envs: {kernel.__name__.strip('_')} kernel: compiling takes 10 to 20 s, cached afterwards", file=sys.stderr
-        )
