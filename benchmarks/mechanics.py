@@ -33,6 +33,8 @@ from softgym_envs.loop.mujoco import LONGEST_DT, LoopTwin
 from softgym_envs.mechanics import Mechanism
 from softgym_envs.mechanics.symbolic import step_equations
 
+KEPT = 5
+"""Lines before those of the environments."""
 GAINS = np.array([80.0, 92.0, 69.0, 53.0, 65.0, 40.0, 8.0])
 """[N m/rad]"""
 
@@ -53,6 +55,8 @@ class Args:
     """Control steps of the environments, per repetition."""
     rows: int = 256
     """Of the batched environment."""
+    only_environments: bool = False
+    """Leave the other lines of `out` as they are."""
     out: Path | None = None
     """Where the numbers go, as JSON."""
 
@@ -218,7 +222,13 @@ def wall(work: Callable[[], object]) -> float:
 
 def main(args: Args) -> None:
     """Measure and print."""
-    rows = [*compare(Case(args.links, args.steps), args), *environments(args)]
+    new = [] if args.only_environments else compare(Case(args.links, args.steps), args)
+    kept = (
+        [Row(**line) for line in json.loads(args.out.read_text())[:KEPT]]
+        if args.only_environments and args.out is not None
+        else []
+    )
+    rows = [*kept, *new, *environments(args)]
     for row in rows:
         print(row)
     if args.out is not None:

@@ -649,6 +649,15 @@ def test_the_oracle_may_borrow_the_engines_slopes_and_constants_are_drawn_near_t
     assert records[Job("truth", 0, 0, 0)]["cost"] == pytest.approx(own["cost"], rel=1e-6)
 
 
+def test_a_study_file_may_ask_for_slopes_of_whole_runs_in_words(tmp_path):
+    path, text = tmp_path / "study.toml", (STUDIES / "loop_reach_mpc" / "study.toml").read_text()
+    path.write_text(text.replace("difference_step = 0", 'difference_step = "runs"'))
+    assert read_study(path).study.difference_step == "runs"
+    path.write_text(text.replace("difference_step = 0", 'difference_step = "walks"'))
+    with pytest.raises(OptionError, match="difference_step is 'walks', expected float"):
+        read_study(path)
+
+
 def test_the_oracle_may_have_slopes_of_its_own_whole_runs(tmp_path):
     study = replace(STUDY, conditions=("zero", "nominal", "truth"), curve=(), thresholds=(), difference_step="runs")
     found = PlanWorker(PendulumCase(), study, tmp_path)(Job("truth", 0, 0, 0))

@@ -65,7 +65,7 @@ CASES = {
 """What a case was called -> the same as data. Numbers that the name does not hold stood in the class of this name."""
 
 
-FRICTIONLESS = {f"transfer_loop_{task}_mpc{truth}" for task in ("reach", "bend") for truth in ("", "_rod")}
+FRICTIONLESS = {f"transfer_loop_{task}_mpc_rod" for task in ("reach", "bend")}
 """Run before dry friction was among the constants that the loop's recipe fits: their stages are those of then."""
 
 

@@ -102,7 +102,9 @@ def _checked(where: str, value: Any, hint: Any) -> Any:
     if origin is typing.Literal and value in inner:
         return value
     if origin in (typing.Union, types.UnionType):
-        return _checked(where, value, next(kind for kind in inner if kind is not type(None)))
+        kinds = [kind for kind in inner if kind is not type(None)]
+        words = [word for kind in kinds if typing.get_origin(kind) is typing.Literal for word in typing.get_args(kind)]
+        return value if isinstance(value, str) and value in words else _checked(where, value, kinds[0])
     if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
     plain = origin or hint
