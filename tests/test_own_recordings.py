@@ -138,6 +138,14 @@ def test_a_wrong_label_of_a_free_motion_is_named(factors: tuple[float, ...], wor
     assert "(friction = 0.39" in found.verdicts[0].text and not found.usable
 
 
+def test_a_wrong_label_is_named_whatever_noise_is_stated() -> None:
+    """Degrees called radians, and the noise of a camera in radians, as a page tells: the label is found all the same."""
+    run = slide(50)
+    given = problem(replace(run, values=run.values * [1.0, 1.0, 180 / np.pi]), BlockSimulator()).replace(noise=CAMERA)
+    found = unmasked(given, single_shooting(given))
+    assert found.verdicts[0].text.startswith("wrong units: the angles look as if they were given in degrees")
+
+
 def test_another_robot_is_not_taken_for_wrong_units() -> None:
     """Five times the inertia: nothing explains it but that."""
     simulator, constants = BlockSimulator(), BlockParameters(inertia=0.0335)

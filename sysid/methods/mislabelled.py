@@ -51,7 +51,10 @@ def unmasked(problem: FitProblem, result: FitResult) -> FitResult:
 
 
 def relabelled(problem: FitProblem, factors: Array) -> FitProblem:
-    """The problem with every fitted column and its noise times a factor, from the simulator's own constants."""
+    """The problem with every fitted column times a factor, the noise that it then tells, and the simulator's own constants.
+
+    A stated noise is no help: nobody knows in which unit it was meant.
+    """
     scale = dict(zip(problem.column_names, factors.tolist(), strict=True))
 
     def scaled(recording: Trajectory) -> Trajectory:
@@ -59,8 +62,8 @@ def relabelled(problem: FitProblem, factors: Array) -> FitProblem:
         return replace(recording, values=recording.values * columns)
 
     parts = (TrajectorySet(tuple(scaled(recording) for recording in part)) for part in problem.split)
-    noise = {name: sigma * scale.get(name, 1.0) for name, sigma in (problem.noise or {}).items()}
-    return problem.replace(data=DataSplit(*parts), noise=noise, start=problem.simulator.default_parameters)
+    changed = problem.replace(data=DataSplit(*parts), start=problem.simulator.default_parameters)
+    return changed.with_told_noise()
 
 
 __all__ = ["unmasked"]

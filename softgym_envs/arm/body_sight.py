@@ -1,0 +1,54 @@
+"""Numba kernel of what the upper body's task sees in every step: NumPy calls on a row cost more than the arithmetic in them.
+
+Legend: B batch, n joints.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core.numba_engine import kernel
+from ..core.simulator import Array
+from ..mechanics.kernels import new_links, place_links
+from ..mechanics.mechanism import Mechanism
+from ..mechanics.structure import place_frame
+from ..mechanics.vectors import add, mat, rotate, vec
+
+
+class Hand(NamedTuple):
+    """The tree, and where the hand is on its last joint."""
+
+    tree: Any
+    joint: int
+    origin: Array
+    """(1, 3)"""
+
+
+def hand_of(mechanism: Mechanism, frame: str) -> Hand:
+    """A frame of the tree that moves with a link."""
+    ride = place_frame(mechanism.tree, mechanism.tree.frame(frame))
+    return Hand(mechanism.structure.skeleton, ride.joint, ride.origin.reshape(1, 3).copy())
+
+
+@kernel
+def watch_hand(hand, state, context, period, tolerance, hold_time):  # type: ignore[no-untyped-def]
+    """Columns of context (B, 9) behind the goal, at states (B, 2 n), `period` [s] later.
+
+    Distance from the goal [m], time that it has been held [s], whether that was long enough, and the way to it [m].
+    """
+    x, q = new_links(hand.tree), np.empty(len(hand.tree.parent))
+    for b in range(len(state)):
+        for i in range(len(q)):
+            q[i] = state[b, i]
+        place_links(hand.tree, q, x)
+        place = add(vec(x.at, hand.joint), rotate(mat(x.turn, hand.joint), vec(hand.origin, 0)))
+        square = 0.0
+        for axis in range(3):
+            context[b, 6 + axis] = context[b, axis] - place[axis]
+            square += context[b, 6 + axis] ** 2
+        context[b, 3] = np.sqrt(square)
+        context[b, 4] = context[b, 4] + period if context[b, 3] <= tolerance else 0.0
+        if context[b, 4] >= hold_time - 1e-9:
+            context[b, 5] = 1.0
