@@ -62,6 +62,13 @@ def test_a_perfect_motor_does_not_outweigh_a_bad_body() -> None:
     assert "not converged; used" in compare((error("m", 0.1, 0.3),)).text(False)
 
 
+def test_an_end_at_rest_does_not_judge_alone() -> None:
+    """A throw: what was fitted moves ten times as far as the end that was kept back, and is predicted three times as well."""
+    moving, resting = error("m", 0.1, 0.3, "train"), replace(error("m", 0.011, 0.01), persistence=0.1)
+    assert not compare((error("m", 0.1, 0.3, "train"), error("m", 1.1, 1.0))).better
+    assert compare((moving, resting)).better and compare((moving, resting)).data == "kept-back and fitted data"
+
+
 def test_a_fifth_of_long_recordings_is_kept_back() -> None:
     split = kept_back(DataSplit(TrajectorySet((long_recording(),)), TrajectorySet(()), TrajectorySet(())))
     assert [part.num_steps for part in split] == [960, 240, 0]

@@ -1,7 +1,8 @@
 """No fit is used unseen: constants before and after a fit compete in predicting what was not fitted, and the better ones go on.
 
 The end of every recording is kept back (or a validation recording, where there is one). Both sets of constants predict it over
-several horizons; the errors of every kind of quantity and horizon are compared as ratios, whose geometric mean decides.
+several horizons; the errors of every kind of quantity and horizon are compared as ratios, whose geometric mean decides. Where
+the end hardly moves, what was fitted counts beside it, over the same horizons.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ LONGEST = 1.0
 """[s] of the horizons that count: beyond, many robots are chaotic."""
 CHANCE = 0.02
 """A fit is not worse than its start for so much."""
+QUIET = 0.5
+"""Share of the motion of what was fitted below which a kept-back end says too little alone: a throw has come to rest there."""
 NOTHING = 1e-6
 """Errors below this share of the motion itself are rounding."""
 
@@ -54,7 +57,7 @@ class Comparison:
     ratio: float
     """Geometric mean of (error after) / (error before); 1 where nothing could be predicted."""
     data: str
-    """What was predicted: "kept-back data", or "the fitted data" where nothing was kept back."""
+    """What was predicted: "kept-back data", "the fitted data" where nothing was kept back, or both."""
 
     @property
     def better(self) -> bool:
@@ -85,11 +88,19 @@ def onto(problem: FitProblem, before: Parameters) -> Parameters:
     return problem.constants.replace(**{name: getattr(before, name) for name in problem.own})
 
 
+def _quiet(kept: HorizonError, fitted: HorizonError) -> bool:
+    """Whether the same quantity moves far less in the kept-back part."""
+    return (kept.kind, kept.horizon) == (fitted.kind, fitted.horizon) and kept.persistence < QUIET * fitted.persistence
+
+
 def compare(errors: tuple[HorizonError, ...]) -> Comparison:
     """What the kept-back part says of a fit."""
-    kept = [e for e in errors if e.part == "validation"]
+    kept, fitted_part = ([e for e in errors if e.part == part] for part in ("validation", "train"))
     data = "kept-back data" if kept else "the fitted data"
-    kept = kept or [e for e in errors if e.part == "train"]
+    quiet = [t for t in fitted_part if any(_quiet(e, t) for e in kept)]
+    if quiet:
+        kept, data = [*kept, *quiet], "kept-back and fitted data"
+    kept = kept or fitted_part
     chosen = [e for e in kept if e.horizon <= LONGEST] or kept[:1]
     logs = []
     for e in chosen:
