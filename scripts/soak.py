@@ -6,8 +6,8 @@
 Every round makes each environment of a fixed list anew (one row and many, both ways of resetting, noise, delay, kicks, drawn
 constants, rough ground), runs whole episodes of all rows until it has had its share of the steps, and lets it go. Checked at
 every step: observations are finite and inside their space, rewards and states are finite; at every round: the process's
-memory. Writes a JSON file; exit code 1 if anything was wrong. A simulation that breaks down is contained (`sim_failed`) and
-only counted, but for cases that say it never does.
+memory. Writes a JSON file, anew after every round, so that a kill loses one round at most; exit code 1 if anything was wrong. A
+simulation that breaks down is contained (`sim_failed`) and only counted, but for cases that say it never does.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def resident_mib() -> float:
     return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20 if statm.exists() else float("nan")
 
 
-def soak(args: Args) -> dict[str, Any]:
-    """All rounds; the figures."""
+def soak(args: Args) -> Iterator[dict[str, Any]]:
+    """The figures so far, after every round."""
     listed, memory = [Tally(case) for case in cases(args.room)], []
     share = -(-args.steps // (args.rounds * len(listed)))
     begin = time.perf_counter()
@@ -142,6 +142,11 @@ def soak(args: Args) -> dict[str, Any]:
         failed = sum(tally.sim_failed for tally in listed)
         rate = done / (time.perf_counter() - begin)
         print(f"round {turn + 1}/{args.rounds}: {done} steps, {rate:.0f} per s, {memory[-1]} MiB, {failed} failed", flush=True)
+        yield figures_of(listed, memory, time.perf_counter() - begin, args)
+
+
+def figures_of(listed: list[Tally], memory: list[float], seconds: float, args: Args) -> dict[str, Any]:
+    """What came of the rounds that are done, whose memory [MiB] is listed."""
     settled = memory[len(memory) // 4]
     counted = ("steps", "episodes", "sim_failed", "not_finite", "out_of_space")
     totals = {name: sum(getattr(tally, name) for tally in listed) for name in counted}
@@ -153,9 +158,10 @@ def soak(args: Args) -> dict[str, Any]:
         "commit": git_commit(),
         "verdict": "something is wrong" if wrong else "nothing broke, nothing grew",
         **totals,
-        "seconds": round(time.perf_counter() - begin, 1),
-        "steps_per_second": round(totals["steps"] / (time.perf_counter() - begin), 1),
-        "memory_mib": memory,
+        "rounds": len(memory),
+        "seconds": round(seconds, 1),
+        "steps_per_second": round(totals["steps"] / seconds, 1),
+        "memory_mib": list(memory),
         "memory_grown_mib": round(grown, 1),
         "cases": [{**found.pop("case"), **found} for found in map(asdict, listed)],
     }
@@ -173,8 +179,8 @@ def merged(figures: dict[str, Any], args: Args) -> dict[str, Any]:
 def main(args: Args) -> int:
     """Run, print, save; 1 if anything was wrong, 2 for bad input."""
     try:
-        figures = soak(args)
-        write_atomically(args.out, json.dumps(merged(figures, args), indent=1).encode())
+        for figures in soak(args):
+            write_atomically(args.out, json.dumps(merged(figures, args), indent=1).encode())
     except SoftgymError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
