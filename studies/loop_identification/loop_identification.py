@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,8 @@ def cases(args: Args) -> dict[str, Callable[[], Any]]:
     found |= {f"own {seed}": partial(recordings.own, seed) for seed in range(args.own)}
     found |= {f"twin {seed}": partial(recordings.twin, seed) for seed in range(args.twins)}
     found |= {f"rod {seed}": partial(recordings.rod, seed) for seed in range(args.rods)}
-    found |= {f"links {truth}, {size}": partial(finer.answer, truth, size) for truth in ("fine", "rod") for size in finer.LINKS}
+    for world, (size, counts) in product(("fine", "rod"), finer.LINKS.items()):
+        found |= {f"links {world}, {size}, {links}": partial(finer.answer, world, size, links) for links in counts}
     found |= {f"paper {what}": work for what, work in paper.CASES.items()}
     return found
 

@@ -105,6 +105,24 @@ def rod(seed: int) -> dict[str, Any]:
     return one(LoopRod(), seed, LoopParameters(), SMOOTH)
 
 
+def paired(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Recordings with the same truths, phases and noise in two worlds: what the world alone changes, in standard deviations."""
+    both = [pair for pair in zip(ours, theirs, strict=False) if not any("failed" in row for row in pair)]
+    shifts: dict[str, list[float]] = {"stiffness": [], "dry friction": [], "all else": []}
+    for own_row, their_row in both:
+        for name, (value, std) in their_row["found"].items():
+            kind = "stiffness" if name in STIFFNESS else "dry friction" if name in FRICTION else "all else"
+            if std is not None and name in own_row["found"]:
+                shifts[kind].append((value - own_row["found"][name][0]) / std)
+    held = [[value for row in rows for value in row["inside"].values()] for rows in zip(*both, strict=True)]
+    return {
+        "recordings": len(both),
+        "held": [f"{sum(values)} of {len(values)}" for values in held],
+        "mean_shift": {kind: float(np.mean(values)) for kind, values in shifts.items() if values},
+        "rms_shift": {kind: float(np.sqrt(np.mean(np.square(values)))) for kind, values in shifts.items() if values},
+    }
+
+
 def _median(values: list[float | None]) -> float | None:
     """Of those that there are."""
     there = [value for value in values if value is not None]

@@ -74,21 +74,41 @@ def _noisy(done: dict[str, Any]) -> str:
             f"| {what} | {s['recordings']} ({s['failed']} failed) | {s['explained']} | {inside} "
             f"| {error if kind != 'rod' else '-'} | {s['chi2']:.2f} | {s['cpu']:.1f} |"
         )
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_paired(done)]) + "\n"
+
+
+def _paired(done: dict[str, Any]) -> list[str]:
+    """The MuJoCo twin's recordings beside our engine's with the same truth, phases and noise."""
+    lines = [
+        "",
+        "The same truths, phases and noise in our engine and in MuJoCo, whose dry friction sticks (ours: a tanh of the speed):",
+        "how many intervals hold the truth, and by how many standard deviations the world moves an estimate (mean, rms).\n",
+        "| free | recordings | hold in our engine | in MuJoCo | stiffness | dry friction | all else |", "|---" * 7 + "|",
+    ]  # fmt: skip
+    for ours, theirs, free in (("smooth", "smoothtwin", 18), ("own", "twin", 25)):
+        if not rows_of(done, ours) or not rows_of(done, theirs):
+            continue
+        p = recordings.paired(rows_of(done, ours), rows_of(done, theirs))
+        moved = [
+            f"{p['mean_shift'][kind]:+.2f}, {p['rms_shift'][kind]:.2f}" if kind in p["mean_shift"] else "-"
+            for kind in ("stiffness", "dry friction", "all else")
+        ]
+        lines.append(f"| {free} | {p['recordings']} | {' | '.join(p['held'])} | {' | '.join(moved)} |")
+    return lines
 
 
 def _links(done: dict[str, Any]) -> str:
     lines = [
         "6, 12 or 24 links: errors of two manipulations held out (see `finer`).\n",
-        "| truth | motion | links | hand held out [mm] | fitted [mm] | innovations | theta, psi as of 12 links | processor s |",
-        "|---|---|---|---|---|---|---|---|",
+        "| truth | motion | links | hand, held out [mm] | at [5, 5] | fitted | innovations | theta, psi of 12 links | cpu s |",
+        "|---" * 9 + "|",
     ]
-    for name, rows in done.items():
-        for row in rows if name.startswith("links ") else ():
-            as_12 = row["as_12_links"]
+    for name, row in done.items():
+        if name.startswith("links "):
+            as_12, ends = row["as_12_links"], "" if row["converged"] else " (not converged)"
             lines.append(
-                f"| {row['truth']} | {row['size']} | {row['links']} | {1e3 * row['held_out']['hand']:.3f} "
-                f"| {1e3 * row['train']['hand']:.3f} | {row['held_out']['innovations']:.2f} "
+                f"| {row['truth']} | {row['size']} | {row['links']}{ends} | {1e3 * row['held_out']['hand']:.3f} "
+                f"| {1e3 * row['start']['hand']:.3f} | {1e3 * row['train']['hand']:.3f} | {row['held_out']['innovations']:.2f} "
                 f"| {as_12['theta_stiffness']:.3f}, {as_12['psi_stiffness']:.3f} | {row['cpu']:.0f} |"
             )
     return "\n".join(lines) + "\n"
@@ -149,10 +169,12 @@ def _draw_inside(ax: Any, done: dict[str, Any]) -> None:
 
 def _draw_links(ax: Any, done: dict[str, Any]) -> None:
     """Held-out errors by links."""
-    for name, rows in done.items():
+    curves: dict[str, list[tuple[int, float]]] = {}
+    for name, row in done.items():
         if name.startswith("links "):
-            errors = [1e3 * row["held_out"]["hand"] for row in rows]
-            ax.loglog([row["links"] for row in rows], errors, "o-", label=name.removeprefix("links "))
+            curves.setdefault(f"{row['truth']}, {row['size']}", []).append((row["links"], 1e3 * row["held_out"]["hand"]))
+    for label, points in curves.items():
+        ax.loglog(*zip(*points, strict=True), "o-", label=label)
     ax.set_xticks([6, 12, 24], ["6", "12", "24"])
     ax.set(xlabel="links of the model", ylabel="hand, held out [mm]", title="errors of predicted manipulations")
     _legend(ax, fontsize=8)
