@@ -59,7 +59,7 @@ def test_bad_muscles_are_named(tmp_path: Path):
         with pytest.raises(StructureError, match=message):
             Muscle("m", "a", origin, "b", end, **more)
     routes = STUDY.arm26()
-    with pytest.raises(StructureError, match="other things than one cylinder"):
+    with pytest.raises(StructureError, match="more than one cylinder or sphere"):
         routes.lengths([[0.1]])
     file = tmp_path / "m.toml"
     text = (STUDY.FOLDER / "arm26_muscles.toml").read_text()

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..core.simulator import Array
+from .sharing import controls
 
 Controller = Callable[[Array], Array]
 FREQUENCY, RATIO = 10.0, 0.3
@@ -22,7 +23,7 @@ GUESS = (0.3, -0.25, -0.2)
 def reach(envs: Any, *, sees: bool = True) -> Controller:
     """Torques that hold the body where it is, and springs and dampers towards the pose where the hand is at the goal.
 
-    The pose is found when an episode begins; the constants are believed to be the defaults.
+    Muscles share the torques. The pose is found when an episode begins; the constants are believed to be the defaults.
     """
     episodes = envs.episodes
     model = episodes.task.model
@@ -39,8 +40,11 @@ def reach(envs: Any, *, sees: bool = True) -> Controller:
             wanted[fresh], begun[fresh] = model.reaching(points)[0], True
         seen = np.asarray(observation, dtype=np.float64)
         q = np.ascontiguousarray(seen[:, :n])
-        torque = model.holding(q) + stiffness * (wanted - q) - damping * seen[:, n : 2 * n]
-        return np.asarray(np.clip(torque / model.effort, -1.0, 1.0), dtype=np.float32)
+        v = np.ascontiguousarray(seen[:, n : 2 * n])
+        torque = model.holding(q) + stiffness * (wanted - q) - damping * v
+        low, high = model.control_bounds
+        control = torque if model.muscles is None else controls(model, q, v, torque)
+        return np.asarray(np.clip(2.0 * (control - low) / (high - low) - 1.0, -1.0, 1.0), dtype=np.float32)
 
     return act
 

@@ -1,16 +1,25 @@
-"""The upper body as a `core.simulator.Simulator`: equations in `mechanics`; director coordinates are its oracle."""
+"""The upper body as a `core.simulator.Simulator`: equations in `mechanics` and, of muscles, in `body_muscles`.
+
+Director coordinates are the oracle of the bones, `routes` that of the muscles.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
+
+import numpy as np
 
 from ..core.complementarity import ComplementarityForm
-from ..core.simulator import check_number
+from ..core.numba_engine import NumbaEngine, NumbaSimulator
+from ..core.parameters import Parameters
+from ..core.simulator import Array, Gradient, check_number
 from ..mechanics.mechanism import Mechanism
 from ..mechanics.simulator import TreeSimulator
-from .body_model import CONSTANTS, BodyModel
+from .body_model import CONSTANTS, FALL, RISE, BodyModel
 from .body_parameters import BodyParameters
+from .body_stepping import Muscled, derivative, forward
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +52,30 @@ class BodySimulator(TreeSimulator):
         """The tree in (q, p)."""
         return Mechanism(self.model.tree, self.dt, CONSTANTS)
 
+    @cached_property
+    def engine(self) -> NumbaEngine:
+        """The numba side of this simulator."""
+        if self.model.muscles is None:
+            return super().engine
+        structure = Muscled(
+            self.mechanism.structure, self.model.routes, np.array(self.model.motors, dtype=np.int64), RISE, FALL
+        )
+        return NumbaEngine(forward, derivative, structure, self.nx, self.nu)
+
+    def vjp(
+        self, state: Array, controls: Array, cotangent: Array, parameters: Parameters | None = None, *, substeps: int = 1
+    ) -> Gradient:
+        """See `Differentiable.vjp`; with muscles by the chain rule over control steps."""
+        way: Any = TreeSimulator if self.model.muscles is None else NumbaSimulator
+        found: Gradient = way.vjp(self, state, controls, cotangent, parameters, substeps=substeps)
+        return found
+
     def symbolic_step(self) -> ComplementarityForm:
         """See `Symbolic`; CasADi is needed."""
+        if self.model.muscles is not None:
+            from .body_symbolic import muscled_step
+
+            return ComplementarityForm(muscled_step(self.model, self.dt))
         from ..mechanics.symbolic import velocity_step
 
         return ComplementarityForm(velocity_step(self.model.tree, CONSTANTS, self.dt))

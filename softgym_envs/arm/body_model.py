@@ -1,6 +1,8 @@
 """The upper body: structure and state, from the tree in the TOML file beside, or from a user's.
 
-A state is the angles of all joints, then their speeds; controls are the joints' torques. Legend: B batch, n joints.
+A state is the angles of all joints, then their speeds; controls are the joints' torques. With muscles, activations stand behind
+the speeds, and controls are the muscles' excitations, then torques of the joints that no muscle moves.
+Legend: B batch, n joints.
 """
 
 from __future__ import annotations
@@ -17,12 +19,21 @@ from ..core.simulator import Array, Status
 from ..mechanics.mechanism import Mechanism
 from ..mechanics.tree import Tree
 from ..mechanics.tree_file import load_tree
+from .body_muscles import passive_torques
 from .body_parameters import BodyParameters
+from .muscle_tree import MuscleTree, muscle_tree
+from .paths import Muscles, load_muscles
+from .routes import Routes
 
 FILE = Path(__file__).parent / "upper_body.toml"
+MUSCLE_FILE = Path(__file__).parent / "upper_body_muscles.toml"
 HAND = "right_hand"
 """Frame that is brought to a point."""
 CONSTANTS = BodyParameters.names()
+RISE, FALL = 0.015, 0.06
+"""Time constants of activation and deactivation [s] [DeGroote2016]."""
+REST_ROUNDS, REST_TOLERANCE = 200, 1e-9
+"""Of the search for the place where muscles that are off hold the body [rad]."""
 ROUNDS, DAMPING, POSTURE = 60, 0.05, 0.02
 """Of inverse kinematics: iterations, damping [m], pull to the rest pose."""
 
@@ -41,6 +52,8 @@ class BodyModel:
 
     tree: Tree = field(default_factory=partial(load_tree, FILE))
     """Bodies and joints; every joint that moves is a hinge with a motor."""
+    muscles: Muscles | None = None
+    """What moves the joints that they pass, in place of motors."""
 
     def __post_init__(self) -> None:
         tree = self.tree
@@ -63,21 +76,44 @@ class BodyModel:
         return len(self.tree.coordinates)
 
     @cached_property
+    def routes(self) -> MuscleTree:
+        """What kernels know of the muscles.
+
+        Raises:
+            StructureError: There are none, or they do not fit the tree.
+        """
+        if self.muscles is None:
+            raise StructureError(f"tree {self.tree.name!r} has no muscles")
+        return muscle_tree(Routes(self.tree, self.muscles))
+
+    @cached_property
+    def muscle_names(self) -> tuple[str, ...]:
+        """In the order of activations."""
+        return () if self.muscles is None else tuple(muscle.name for muscle in self.muscles.muscles)
+
+    @cached_property
+    def motors(self) -> tuple[int, ...]:
+        """Coordinates of the joints that no muscle passes."""
+        moved = () if self.muscles is None else self.routes.coordinate
+        return tuple(i for i in range(self.n) if i not in moved)
+
+    @cached_property
     def layout(self) -> StateLayout:
-        """Angles, then speeds."""
+        """Angles, then speeds, then activations."""
         names = self.tree.coordinates
         speeds = " ".join(f"v{name}" for name in names)
-        return StateLayout(Field("", None, (" ".join(names), "rad")), Field("", None, (speeds, "rad/s")))
+        activations = [Field("", None, (" ".join(self.muscle_names), "-"))] if self.muscles else []
+        return StateLayout(Field("", None, (" ".join(names), "rad")), Field("", None, (speeds, "rad/s")), *activations)
 
     @property
     def control_names(self) -> tuple[str, ...]:
-        """The joints."""
-        return self.tree.coordinates
+        """The muscles, then the joints with motors."""
+        return (*self.muscle_names, *(self.tree.coordinates[i] for i in self.motors))
 
     @property
     def control_units(self) -> tuple[str, ...]:
-        """Torques."""
-        return ("N m",) * self.n
+        """Excitations, then torques."""
+        return (*("-" for _ in self.muscle_names), *("N m" for _ in self.motors))
 
     @cached_property
     def effort(self) -> Array:
@@ -86,8 +122,9 @@ class BodyModel:
 
     @property
     def control_bounds(self) -> tuple[Array, Array]:
-        """Each (n,) [N m]."""
-        return -self.effort, self.effort.copy()
+        """Excitations 0 ... 1, then torques [N m]."""
+        count, effort = len(self.muscle_names), self.effort[list(self.motors)]
+        return np.concatenate([np.zeros(count), -effort]), np.concatenate([np.ones(count), effort])
 
     @cached_property
     def limits(self) -> tuple[Array, Array]:
@@ -112,14 +149,22 @@ class BodyModel:
             StructureError: It rests nowhere near the rests of its springs.
         """
         first = np.array([[0.0 if isinstance(joint.rest, str) else joint.rest for joint in self.tree.moving]])
-        found = self.mechanism.rest(first, np.zeros((1, self.n)), self.defaults)
-        if found.status[0] != Status.OK:
+        for _ in range(1 if self.muscles is None else REST_ROUNDS):
+            held = np.zeros(self.n) if self.muscles is None else passive_torques(self.routes, first[0])
+            found = self.mechanism.rest(first, held[None], self.defaults)
+            if found.status[0] != Status.OK:
+                break
+            change = found.q - first
+            first = first + (1.0 if self.muscles is None else 0.5) * change
+            if np.abs(change).max() < REST_TOLERANCE:
+                break
+        if found.status[0] != Status.OK or (self.muscles is not None and np.abs(change).max() > 1e3 * REST_TOLERANCE):
             raise StructureError(f"tree {self.tree.name!r} rests nowhere near the rests of its springs")
         return np.asarray(found.q[0])
 
     def rest_state(self) -> Array:
-        """At rest, (2 n,)."""
-        return np.concatenate([self.rest, np.zeros(self.n)])
+        """At rest, muscles off, (nx,)."""
+        return np.concatenate([self.rest, np.zeros(self.n + len(self.muscle_names))])
 
     # --- places -------------------------------------------------------------------------------------------------------
 
@@ -150,6 +195,16 @@ class BodyModel:
 def upper_body() -> BodyModel:
     """9 bodies, 8 joints, 12 degrees of freedom [Penner2020], section 3.2."""
     return BodyModel()
+
+
+def muscled(model: BodyModel) -> BodyModel:
+    """The same body with the muscles of the right arm.
+
+    Raises:
+        StructureError: They do not fit its tree.
+    """
+    found = BodyModel(model.tree, load_muscles(MUSCLE_FILE))
+    return found if found.routes else model
 
 
 def read_body(path: str | Path) -> BodyModel:

@@ -1,12 +1,13 @@
 """The MuJoCo twin of the upper body: the same tree, masses, springs and dampers in another engine.
 
 Where it differs from ours, apart from rounding: steps are MuJoCo's implicitfast Euler steps of 1 ms, of first order, and
-torques act at once; in ours, half a step of 5 ms late.
+torques act at once; in ours, half a step of 5 ms late. Muscles are MuJoCo's own, with the curves of `mujoco`, on tendons that
+wrap around the same surfaces.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import mujoco
@@ -15,9 +16,14 @@ import numpy as np
 from ..core.hard import TRANSMISSION, Effect, Ladder
 from ..core.mujoco_engine import MujocoEngine, MujocoTwin
 from ..core.simulator import Array, check_number
-from ..mechanics.mujoco_tree import spec_of, state_index, write_tree
-from .body_model import CONSTANTS, BodyModel
+from ..mechanics.mujoco_tree import quaternion, spec_of, state_index, write_tree
+from ..mechanics.structure import rotation
+from ..mechanics.tree import Tree
+from .body_model import CONSTANTS, FALL, RISE, BodyModel
 from .body_parameters import BodyParameters
+from .mujoco import FPMAX, FVMAX, LMAX, LMIN, RANGE, SMOOTH
+from .muscle import SPEED
+from .paths import Muscle, Muscles
 
 LADDER = Ladder(
     (
@@ -59,13 +65,24 @@ class BodyTwin(MujocoTwin):
     @cached_property
     def engine(self) -> MujocoEngine:
         """Batched stepping."""
-        compiled = spec_of(self.model.tree, self.dt).compile()
-        index = state_index(compiled, self.model.tree)
+        spec = spec_of(self._motored if self.model.muscles is None else replace(self.model.tree, actuated=()), self.dt)
+        if self.model.muscles is not None:
+            add_muscles(spec, self.model.muscles)
+            for name in self._motored.actuated:  # controls of muscles come first
+                spec.add_actuator(name=name, target=name, trntype=mujoco.mjtTrn.mjTRN_JOINT).set_to_motor()
+        compiled, n = spec.compile(), self.model.n
+        index = np.concatenate([state_index(compiled, self.model.tree), np.arange(2 * n, self.nx)])
         return MujocoEngine(compiled, nx=self.nx, nu=self.nu, state_index=index, write_constants=self._write)
+
+    @property
+    def _motored(self) -> Tree:
+        """The tree, of which only the joints with motors have controls."""
+        tree = self.model.tree
+        return replace(tree, actuated=tuple(tree.coordinates[i] for i in self.model.motors))
 
     def _write(self, compiled: mujoco.MjModel, row: Array) -> None:
         """One row of constants, and the effects of a hard twin over them."""
-        write_tree(compiled, self.model.tree, dict(zip(CONSTANTS, row.tolist(), strict=True)))
+        write_tree(compiled, self._motored, dict(zip(CONSTANTS, row.tolist(), strict=True)))
         n, tree = self.model.n, self.model.tree
         stiffer, damped = np.exp(self.spread("stiffness_spread", n)), np.exp(self.spread("damping_spread", n))
         for i, joint in enumerate(tree.moving):
@@ -78,3 +95,37 @@ class BodyTwin(MujocoTwin):
                 k = compiled.body(body.name).id
                 compiled.body_mass[k] *= factor
                 compiled.body_inertia[k] *= factor
+
+
+def add_muscles(spec: mujoco.MjSpec, muscles: Muscles) -> None:
+    """Surfaces, tendons and muscles of MuJoCo; in the order of the muscles."""
+    for surface in muscles.surfaces:
+        kind = mujoco.mjtGeom.mjGEOM_SPHERE if surface.kind == "sphere" else mujoco.mjtGeom.mjGEOM_CYLINDER
+        spec.body(surface.body).add_geom(
+            name=surface.name, type=kind, size=[surface.size[0], 0.03, 0.0], pos=list(surface.xyz),
+            quat=quaternion(surface.rpy), contype=0, conaffinity=0, mass=0.0,
+        )  # fmt: skip
+    for muscle in muscles.muscles:
+        _add_tendon(spec, muscles, muscle)
+        made = spec.add_actuator(name=muscle.name, target=muscle.name, trntype=mujoco.mjtTrn.mjTRN_TENDON)
+        made.set_to_muscle(
+            timeconst=[RISE, FALL], tausmooth=SMOOTH, range=list(RANGE), force=muscle.force, scale=200.0, lmin=LMIN, lmax=LMAX,
+            vmax=SPEED, fpmax=FPMAX, fvmax=FVMAX,
+        )  # fmt: skip
+        made.lengthrange = [muscle.slack + part * muscle.optimal for part in RANGE]
+
+
+def _add_tendon(spec: mujoco.MjSpec, muscles: Muscles, muscle: Muscle) -> None:
+    """Through the muscle's points and around its surfaces."""
+    tendon = spec.add_tendon(name=muscle.name)
+    for k, (body, place) in enumerate(muscle.points):
+        site = f"{muscle.name}_{k}"
+        spec.body(body).add_site(name=site, pos=list(place))
+        tendon.wrap_site(site)
+        for i in muscle.around(k):
+            surface, side = muscles.surface(muscle.surfaces[i]), ""
+            if surface.kind == "cylinder":
+                side = f"{muscle.name}_side{i}"
+                away = np.array(surface.xyz) + rotation(surface.rpy) @ np.array(muscle.sides[i])
+                spec.body(surface.body).add_site(name=side, pos=list(away))
+            tendon.wrap_geom(surface.name, side)

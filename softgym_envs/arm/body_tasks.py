@@ -1,8 +1,9 @@
 """Task of the upper body: the right hand goes to a point and stays there.
 
 Actions are torques over the joints' efforts; springs and gravity carry the body back to where it hangs when there are none.
-Observation ("sensors"): angles and speeds of all joints, the goal from where the hand hangs, and the goal from where the hand
-is. Legend: B batch, n joints.
+With muscles, actions of the right arm are excitations, off at -1.
+Observation ("sensors"): angles and speeds of all joints, activations of the muscles if there are any, the goal from where the
+hand hangs, and the goal from where the hand is. Legend: B batch, n joints.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class UpperBodyReach(BaseTask):
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
         """See the module docstring."""
-        layout, sizes = self.model.layout, {"rad": (10.0, 0.1), "rad/s": (100.0, 1.0)}  # largest, typical
+        layout, sizes = self.model.layout, {"rad": (10.0, 0.1), "rad/s": (100.0, 1.0), "-": (2.0, 0.1)}  # largest, typical
         motion = (
             Entry(name, unit, -sizes[unit][0], *sizes[unit]) for name, unit in zip(layout.names, layout.units, strict=True)
         )
@@ -70,7 +71,8 @@ class UpperBodyReach(BaseTask):
     @cached_property
     def disturbance_scale(self) -> Array:
         """A kick of unit size is 1 rad/s in every joint."""
-        return np.repeat([0.0, 1.0], self.model.n)
+        n, m = self.model.n, len(self.model.muscle_names)
+        return np.repeat([0.0, 1.0, 0.0], [n, n, m])
 
     @cached_property
     def hanging(self) -> Array:
@@ -103,8 +105,15 @@ class UpperBodyReach(BaseTask):
         return hand_of(self.model.mechanism, HAND)
 
     @cached_property
+    def _seen(self) -> int:
+        """How much of a state is observed: all that the model knows."""
+        return self.model.layout.nx
+
+    @cached_property
     def _minus_weight(self) -> Array:
-        return np.array(-self.effort_weight / self.model.n)  # NumPy multiplies by an array faster than by a number
+        return np.array(
+            -self.effort_weight / len(self.model.control_names)
+        )  # NumPy multiplies by an array faster than by a number
 
     def update(self, context: Array, state: Array) -> Array:
         """Distance, how long it has been small, and whether that was long enough."""
@@ -114,14 +123,17 @@ class UpperBodyReach(BaseTask):
 
     def observe(self, state: Array, context: Array) -> Array:
         """See `entries`."""
-        return np.concatenate([state[:, : 2 * self.model.n], context[:, :3] - self.hanging, context[:, OFF]], axis=1)
+        return np.concatenate([state[:, : self._seen], context[:, :3] - self.hanging, context[:, OFF]], axis=1)
 
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
         """Terms "distance", "reached", "effort"; see the class."""
+        used, m = action, len(self.model.muscle_names)
+        if m:
+            used = np.hstack([0.5 * (action[:, :m] + 1.0), action[:, m:]])  # excitations
         return {
             "distance": -after[:, DISTANCE],
             "reached": self.bonus * (after[:, REACHED] - before[:, REACHED]),
-            "effort": self._minus_weight * (action * action).sum(axis=1),
+            "effort": self._minus_weight * (used * used).sum(axis=1),
         }
 
     def terminated(self, state: Array, context: Array) -> BoolArray:

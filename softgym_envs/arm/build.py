@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.simulator import Simulator
 from ..core.task import Task
-from .body_model import BodyModel
+from .body_model import BodyModel, muscled
 from .body_tasks import UpperBodyReach
 from .model import ElbowModel
 from .tasks import ArmReach
@@ -78,6 +78,7 @@ def upper_body_reach(
     tolerance: float = 0.04,
     hold_time: float = 0.3,
     effort_weight: float = 0.05,
+    muscles: bool = False,
 ) -> tuple[Task, Simulator]:
     """The right hand of an upper body goes to a point, by torques of all joints of both arms.
 
@@ -90,6 +91,8 @@ def upper_body_reach(
         tolerance: Distance at which the goal counts as reached [m].
         hold_time: How long it is to be held [s].
         effort_weight: Weight of the mean squared action.
+        muscles: Whether 14 muscles move the right arm, by their excitations, in place of its torques.
     """
+    model = muscled(model) if muscles else model
     task = UpperBodyReach(model, control_period, goal_distance, goal_effort, tolerance, hold_time, effort_weight)
     return task, simulate(model)

@@ -162,6 +162,16 @@ def around_cylinder(a: Any, b: Any, side: Sequence[float], radius: Any) -> Any:
         return np.sqrt(planar**2 + (b[2] - a[2]) ** 2)
 
 
+def around_sphere(a: Any, b: Any, radius: Any) -> Any:
+    """Length of the shortest path from a to b (3,) around a sphere about the origin; the other way round may not be shorter."""
+    with symbols():
+        far, near = (np.sqrt(x[0] ** 2 + x[1] ** 2 + x[2] ** 2) for x in (a, b))
+        u, v, w = a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
+        along = a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+        angle = np.pi - 2 * np.arctan(np.sqrt(u * u + v * v + w * w) / (far * near - along))
+        return around_circle(far, near, angle, radius)[0]
+
+
 # --- discrete geodesics ---------------------------------------------------------------------------------------------------
 
 

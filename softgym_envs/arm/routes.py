@@ -1,7 +1,7 @@
 r"""Muscle paths over a whole tree: lengths and moment arms of every muscle by its coordinates.
 
-A path is a chain of pieces between the points that it passes; a piece is straight, or goes around a cylinder, both in closed
-form, or around any other surfaces, as a discrete geodesic. Moment arms are r = -dl/dq, as in OpenSim: positive where the
+A path is a chain of pieces between the points that it passes; a piece is straight, or goes around a cylinder or a sphere, in
+closed form, or around any other surfaces, as a discrete geodesic. Moment arms are r = -dl/dq, as in OpenSim: positive where the
 muscle's pull raises a coordinate. Legend: n coordinates, m muscles.
 """
 
@@ -21,7 +21,7 @@ from ..core.transcription import casadi
 from ..mechanics.checks import check_known
 from ..mechanics.symbolic import fixed, places
 from ..mechanics.tree import WORLD, Tree
-from .paths import Muscle, Muscles, around_cylinder, discrete_geodesic
+from .paths import Muscle, Muscles, around_cylinder, around_sphere, discrete_geodesic
 
 Array = NDArray[np.float64]
 
@@ -51,7 +51,7 @@ class Routes:
         """Lengths (m,) at casadi coordinates q (n,), in closed form [m].
 
         Raises:
-            StructureError: A piece goes around more than one surface, or one that is no cylinder.
+            StructureError: A piece goes around more than one surface, or one that is neither cylinder nor sphere.
         """
         ca = casadi()
         stand = places(ca, self.tree, q)
@@ -66,11 +66,12 @@ class Routes:
                 total += ca.norm_2(last - first)
                 continue
             surface = self.muscles.surface(muscle.surfaces[around[0]])
-            if len(around) > 1 or surface.kind != "cylinder":
-                raise StructureError(f"muscle {muscle.name!r}: piece {piece} goes around other things than one cylinder")
+            if len(around) > 1 or surface.kind not in ("cylinder", "sphere"):
+                raise StructureError(f"muscle {muscle.name!r}: piece {piece} goes around more than one cylinder or sphere")
             frame = stand[surface.body] @ fixed(ca, surface.xyz, surface.rpy)
             a, b = (ca.vertsplit(frame[:3, :3].T @ (end - frame[:3, 3])) for end in (first, last))
-            total += around_cylinder(a, b, muscle.sides[around[0]], surface.size[0])
+            side, radius = muscle.sides[around[0]], surface.size[0]
+            total += around_sphere(a, b, radius) if surface.kind == "sphere" else around_cylinder(a, b, side, radius)
         return total
 
     @cached_property

@@ -79,7 +79,7 @@ def spec_of(tree: Tree, dt: float) -> mujoco.MjSpec:
     for joint in tree.ordered:
         _add(bodies, knees, joint, tree)
     for frame in tree.frames:
-        bodies[frame.body].add_site(name=frame.name, pos=list(frame.xyz), quat=_quaternion(frame.rpy))
+        bodies[frame.body].add_site(name=frame.name, pos=list(frame.xyz), quat=quaternion(frame.rpy))
     for weld in tree.constraints:
         if isinstance(weld, Weld):
             spec.worldbody.add_site(name=weld.name)
@@ -107,7 +107,7 @@ def _add(bodies: dict[str, Any], knees: dict[str, tuple[Any, tuple[Joint, ...]]]
         made, before = knees[joint.parent]
         hinges = (*before, joint)
     else:
-        made = bodies[joint.parent].add_body(pos=list(joint.xyz), quat=_quaternion(joint.rpy))
+        made = bodies[joint.parent].add_body(pos=list(joint.xyz), quat=quaternion(joint.rpy))
         hinges = (joint,) if joint.kind == "revolute" else ()
     if body.mass == 0 and joint.kind == "revolute":
         knees[joint.child] = (made, hinges)
@@ -134,11 +134,11 @@ def _add_contacts(spec: mujoco.MjSpec, bodies: dict[str, Any], tree: Tree) -> No
         made.contype, made.conaffinity, made.condim, made.solref = 0, 1, 1, list(CONTACT)
 
 
-def _quaternion(rpy: Any) -> list[float]:
+def quaternion(rpy: Any) -> list[float]:
     """(w, x, y, z) of R_z R_y R_x."""
     found = np.empty(4)
     mujoco.mju_mat2Quat(found, rotation(rpy).ravel())
     return [float(value) for value in found]
 
 
-__all__ = ["spec_of", "state_index", "write_tree"]
+__all__ = ["quaternion", "spec_of", "state_index", "write_tree"]

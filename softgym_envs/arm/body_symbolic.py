@@ -1,0 +1,57 @@
+"""The upper body's step with muscles as casadi expressions: the tree's from `mechanics.symbolic`, paths from `routes`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.errors import StructureError
+from ..core.transcription import casadi
+from ..mechanics.symbolic import velocity_step
+from .body_model import CONSTANTS, FALL, RISE, BodyModel
+from .muscle import SPEED, activated, symbols, tension
+from .routes import Routes
+
+
+def muscled_step(model: BodyModel, dt: float, *, late: bool = False) -> Any:
+    """One step as casadi.Function (x, u, p, y, z) -> (g (2 n + m), nothing); see `body_stepping`.
+
+    Args:
+        model: With muscles.
+        dt: Step [s].
+        late: Whether muscles feel the speed of the step itself, not that of the one before: for the long steps of optimal
+            control, which the engine with its short ones does not need.
+
+    Raises:
+        StructureError: The body has no muscles.
+    """
+    ca = casadi()
+    if model.muscles is None:
+        raise StructureError(f"tree {model.tree.name!r} has no muscles")
+    n, m, nu = model.n, len(model.muscle_names), len(model.control_names)
+    bones, torques = velocity_step(model.tree, CONSTANTS, dt), muscle_torques(model)
+    sizes = (("x", 2 * n + m), ("u", nu), ("p", len(CONSTANTS)), ("y", 2 * n + m), ("z", 0))
+    x, u, p, y, z = (ca.SX.sym(name, size) for name, size in sizes)
+    with symbols():
+        moved = [activated(x[2 * n + i], u[i], RISE, FALL, dt) for i in range(m)]
+    speed = y[n : 2 * n] if late else x[n : 2 * n]
+    total = torques(x[:n], speed, ca.vertcat(*(middle for middle, _ in moved)))
+    for k, i in enumerate(model.motors):
+        total[i] += u[m + k]
+    g, f = bones(x[: 2 * n], total, p, y[: 2 * n], z)
+    after = ca.vertcat(*(end for _, end in moved))
+    return ca.Function("step", [x, u, p, y, z], [ca.vertcat(g, y[2 * n :] - after), f], ["x", "u", "p", "y", "z"], ["g", "f"])
+
+
+def muscle_torques(model: BodyModel) -> Any:
+    """casadi.Function: angles (n,), speeds (n,), activations (m,) -> torques (n,)."""
+    ca, muscles = casadi(), model.muscles
+    assert muscles is not None
+    q, v, a = ca.SX.sym("q", model.n), ca.SX.sym("v", model.n), ca.SX.sym("a", len(muscles.muscles))
+    lengths = Routes(model.tree, muscles).expressions(q)
+    slopes = ca.jacobian(lengths, q)
+    rates, pulls = slopes @ v, []
+    with symbols():
+        for i, muscle in enumerate(muscles.muscles):
+            fibre, speed = (lengths[i] - muscle.slack) / muscle.optimal, rates[i] / (SPEED * muscle.optimal)
+            pulls.append(muscle.force * tension(a[i], fibre, speed))
+    return ca.Function("torques", [q, v, a], [-slopes.T @ ca.vertcat(*pulls)])

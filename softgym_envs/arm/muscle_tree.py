@@ -1,0 +1,100 @@
+"""Muscles on a tree of hinges as arrays, for the kernels of `body_muscles`.
+
+Legend: b bodies, p points, k pieces, s surfaces, m muscles.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core.errors import StructureError
+from ..mechanics.structure import rotation
+from ..mechanics.tree import WORLD
+from .routes import Routes
+
+STRAIGHT, CYLINDER, SPHERE = 0, 1, 2
+KINDS = {"cylinder": CYLINDER, "sphere": SPHERE}
+
+
+class MuscleTree(NamedTuple):
+    """What the kernels read; bodies are those that muscles pull, and all that carry them."""
+
+    parent: np.ndarray
+    """(b,) before the body itself; -1: the world."""
+    coordinate: np.ndarray
+    """(b,) of the hinge that turns a body; -1: none."""
+    shift: np.ndarray
+    """(b, 3) of the joint in the parent's frame [m]."""
+    turn: np.ndarray
+    """(b, 3, 3) of the joint in the parent's frame."""
+    axis: np.ndarray
+    """(b, 3)"""
+    body: np.ndarray
+    """(p,) that a point rides on; -1: the world."""
+    point: np.ndarray
+    """(p, 3) in its frame [m]."""
+    piece: np.ndarray
+    """(k, 4): muscle, first point, kind, surface; the second point is the next one."""
+    surface: np.ndarray
+    """(s,) body of every surface."""
+    place: np.ndarray
+    """(s, 3) [m]"""
+    stand: np.ndarray
+    """(s, 3, 3)"""
+    radius: np.ndarray
+    """(s,) [m]"""
+    side: np.ndarray
+    """(k, 2) for a cylinder: a point in its frame on the side where the muscle passes [m]."""
+    numbers: np.ndarray
+    """(m, 3): force [N], optimal and slack length [m]."""
+
+
+def muscle_tree(routes: Routes) -> MuscleTree:
+    """The arrays of muscles on a tree.
+
+    Raises:
+        StructureError: A muscle says no force or lengths, a piece goes around more than one surface, or around one that is
+            neither cylinder nor sphere, or a joint slides.
+    """
+    tree, muscles = routes.tree, routes.muscles
+    carrier = {joint.child: joint for joint in tree.ordered}
+    wanted = {surface.body for surface in muscles.surfaces} | {body for m in muscles.muscles for body, _ in m.points}
+    for body in list(wanted):
+        while body != WORLD:
+            wanted.add(body)
+            body = carrier[body].parent
+    joints = [joint for joint in tree.ordered if joint.child in wanted]
+    index = {WORLD: -1, **{joint.child: i for i, joint in enumerate(joints)}}
+    if any(joint.kind == "prismatic" for joint in joints):
+        raise StructureError(f"tree {tree.name!r}: muscles pull at bodies that a slide carries; expected hinges")
+    bodies, pieces, sides = [], [], []
+    points: list[tuple[float, float, float]] = []
+    names = [surface.name for surface in muscles.surfaces]
+    for k, muscle in enumerate(muscles.muscles):
+        if not (muscle.force > 0 and muscle.optimal > 0):
+            raise StructureError(f"muscle {muscle.name!r} has no force or no optimal length")
+        for piece in range(len(muscle.points) - 1):
+            around = muscle.around(piece)
+            kinds = [muscles.surface(muscle.surfaces[i]).kind for i in around]
+            if len(kinds) > 1 or not set(kinds) <= set(KINDS):
+                raise StructureError(
+                    f"muscle {muscle.name!r}: piece {piece} goes around {kinds}, expected a cylinder or a sphere"
+                )
+            kind, surface = (KINDS[kinds[0]], names.index(muscle.surfaces[around[0]])) if kinds else (STRAIGHT, 0)
+            pieces.append((k, len(points) + piece, kind, surface))
+            sides.append(muscle.sides[around[0]][:2] if kinds else (0.0, 0.0))
+        bodies += [index[body] for body, _ in muscle.points]
+        points += [place for _, place in muscle.points]
+    axes = [np.array(joint.axis) / np.linalg.norm(joint.axis) for joint in joints]
+    surfaces = muscles.surfaces
+    return MuscleTree(
+        np.array([index[joint.parent] for joint in joints]),
+        np.array([tree.coordinates.index(j.name) if j.kind == "revolute" else -1 for j in joints]),
+        np.array([joint.xyz for joint in joints]), np.array([rotation(joint.rpy) for joint in joints]), np.array(axes),
+        np.array(bodies), np.array(points), np.array(pieces), np.array([index[s.body] for s in surfaces], dtype=np.int64),
+        np.array([s.xyz for s in surfaces]).reshape(-1, 3), np.array([rotation(s.rpy) for s in surfaces]).reshape(-1, 3, 3),
+        np.array([s.size[0] for s in surfaces]), np.array(sides),
+        np.array([(m.force, m.optimal, m.slack) for m in muscles.muscles]),
+    )  # fmt: skip

@@ -1,0 +1,126 @@
+"""Muscles of the upper body's right arm: kernels against symbols and against MuJoCo's tendons; engine, task, bad files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import gymnasium as gym
+import mujoco
+import numpy as np
+import pytest
+
+from softgym_envs.arm.body_controllers import reach
+from softgym_envs.arm.body_dynamics import BodySimulator
+from softgym_envs.arm.body_model import BodyModel, muscled
+from softgym_envs.arm.body_mujoco import BodyTwin
+from softgym_envs.arm.body_muscles import lengths_and_arms
+from softgym_envs.arm.paths import Muscles
+from softgym_envs.arm.routes import Routes
+from softgym_envs.arm.sharing import activations
+from softgym_envs.core.errors import StructureError
+from softgym_envs.core.simulator import finite_differences
+
+MODEL = muscled(BodyModel())
+N, M = MODEL.n, len(MODEL.muscle_names)
+
+
+def poses(count: int, seed: int) -> np.ndarray:
+    """Angles within the limits."""
+    low, high = MODEL.limits
+    return low + (high - low) * np.random.default_rng(seed).uniform(0.05, 0.95, (count, N))
+
+
+def test_lengths_and_moment_arms_are_those_of_the_symbols():
+    assert MODEL.muscles is not None
+    q = poses(30, 0)
+    lengths, arms = lengths_and_arms(MODEL.routes, q)
+    expected = Routes(MODEL.tree, MODEL.muscles).lengths(q)
+    np.testing.assert_allclose(lengths, expected[0], atol=1e-12)
+    np.testing.assert_allclose(arms, expected[1], atol=1e-12)
+    assert not arms[:, :, 6:].any() and (np.abs(arms).max(axis=(0, 2)) > 2e-3).all()
+
+
+def test_lengths_and_moment_arms_are_those_of_mujocos_tendons():
+    twin = BodyTwin(model=MODEL)
+    compiled = twin.engine.models(MODEL.defaults[None])[0]
+    data, names = mujoco.MjData(compiled), [compiled.joint(i).name for i in range(N)]
+    order, q = [MODEL.tree.coordinates.index(name) for name in names], poses(40, 1)
+    lengths, arms = lengths_and_arms(MODEL.routes, q)
+    for k, row in enumerate(q):
+        data.qpos[:] = row[order]
+        mujoco.mj_forward(compiled, data)
+        np.testing.assert_allclose(data.ten_length, lengths[k], atol=TENDON)
+        found = np.zeros((M, N))
+        mujoco.mju_sparse2dense(found, data.ten_J.ravel(), compiled.ten_J_rownnz, compiled.ten_J_rowadr, compiled.ten_J_colind)
+        np.testing.assert_allclose(-found, arms[k][:, order], atol=TENDON)
+
+
+TENDON = 1e-6
+"""[m]"""
+
+
+def moving() -> tuple[BodySimulator, np.ndarray, np.ndarray]:
+    """The engine, states (3, nx) on the way, and controls (3, nu)."""
+    simulator, rng = BodySimulator(model=MODEL), np.random.default_rng(2)
+    low, high = simulator.control_bounds
+    control = 0.5 * (low + (high - low) * rng.uniform(0.2, 0.8, (3, simulator.nu)))
+    states, status = simulator.rollout(simulator.initial_state(3), np.repeat(control[:, None], 6, axis=1), substeps=4)
+    assert not status.any()
+    return simulator, states[:, -1], control
+
+
+def test_the_symbolic_step_is_the_engines_and_derivatives_are_exact():
+    simulator, state, control = moving()
+    after, _ = simulator.step(state, control)
+    form = simulator.symbolic_step()
+    assert form.residual(state, control, np.tile(MODEL.defaults, (3, 1)), after, np.zeros((3, 0))).max() < 1e-10
+    exact, differences = (
+        way(state, control, substeps=2) for way in (simulator.linearize, lambda *a, **k: finite_differences(simulator, *a, **k))
+    )
+    for a, b in zip(exact, differences, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5 * max(np.abs(b).max(), 1.0))
+
+
+def test_the_body_rests_and_muscles_pull():
+    simulator = BodySimulator(model=MODEL)
+    still, _ = simulator.rollout(simulator.initial_state(), np.zeros((1, 20, simulator.nu)), substeps=4)
+    assert np.abs(still[0, -1] - still[0, 0]).max() < 1e-8
+    bent = np.zeros((1, 20, simulator.nu))
+    bent[0, :, MODEL.muscle_names.index("brachialis")] = 0.5
+    states, _ = simulator.rollout(simulator.initial_state(), bent, substeps=4)
+    assert states[0, -1, MODEL.tree.coordinates.index("right_elbow")] > states[0, 0, 3] + 0.3
+
+
+def test_muscles_share_torques():
+    q = poses(6, 3)
+    torque = MODEL.holding(q)
+    active = activations(MODEL, q, np.zeros_like(q), torque)
+    assert active.shape == (6, M) and active.min() >= 0 and active.max() <= 1
+
+
+def test_a_controller_reaches_with_muscles():
+    envs = gym.make_vec("softgym_envs:UpperBodyReach-v0", num_envs=8, muscles=True)
+    observation, _ = envs.reset(seed=5)
+    assert observation.shape == (8, 2 * N + M + 6) and envs.single_action_space.shape == (M + 6,)
+    policy, done, reached = reach(envs.unwrapped), np.zeros(8, dtype=bool), np.zeros(8, dtype=bool)
+    for _ in range(150):
+        observation, _, terminated, truncated, info = envs.step(policy(observation))
+        reached |= info["is_success"] & ~done
+        done |= terminated | truncated
+        if done.all():
+            break
+    assert reached.mean() >= SHARE, reached
+
+
+SHARE = 0.6
+
+
+def test_muscles_that_make_no_sense_are_named():
+    assert MODEL.muscles is not None
+    first = MODEL.muscles.muscles[0]
+    with pytest.raises(StructureError, match=f"muscle '{first.name}' has no force"):
+        BodyModel(MODEL.tree, Muscles(MODEL.muscles.surfaces, (replace(first, force=0.0),))).routes  # noqa: B018
+    with pytest.raises(StructureError, match="nobody"):
+        BodyModel(MODEL.tree, Muscles(MODEL.muscles.surfaces, (replace(first, origin_body="nobody"),))).routes  # noqa: B018
+    with pytest.raises(StructureError, match="has no muscles"):
+        BodyModel().routes  # noqa: B018
