@@ -71,7 +71,7 @@ class BodyTwin(MujocoTwin):
             for name in self._motored.actuated:  # controls of muscles come first
                 spec.add_actuator(name=name, target=name, trntype=mujoco.mjtTrn.mjTRN_JOINT).set_to_motor()
         compiled, n = spec.compile(), self.model.n
-        index = np.concatenate([state_index(compiled, self.model.tree), np.arange(2 * n, self.nx)])
+        index = np.concatenate([state_index(compiled, self.model.tree), np.arange(2 * n, self.model.layout.nx)])
         return MujocoEngine(compiled, nx=self.nx, nu=self.nu, state_index=index, write_constants=self._write)
 
     @property
