@@ -131,7 +131,7 @@ def soak(args: Args) -> Iterator[dict[str, Any]]:
     """The figures so far, after every round."""
     listed, memory = [Tally(case) for case in cases(args.room)], []
     share = -(-args.steps // (args.rounds * len(listed)))
-    begin = time.perf_counter()
+    begin, commit = time.perf_counter(), git_commit()
     for turn in range(args.rounds):
         for index, tally in enumerate(listed):
             if tally.steps > turn * share:  # long episodes of many rows have had theirs
@@ -142,7 +142,7 @@ def soak(args: Args) -> Iterator[dict[str, Any]]:
         failed = sum(tally.sim_failed for tally in listed)
         rate = done / (time.perf_counter() - begin)
         print(f"round {turn + 1}/{args.rounds}: {done} steps, {rate:.0f} per s, {memory[-1]} MiB, {failed} failed", flush=True)
-        yield figures_of(listed, memory, time.perf_counter() - begin, args)
+        yield {"commit": commit, **figures_of(listed, memory, time.perf_counter() - begin, args)}
 
 
 def figures_of(listed: list[Tally], memory: list[float], seconds: float, args: Args) -> dict[str, Any]:
@@ -155,7 +155,6 @@ def figures_of(listed: list[Tally], memory: list[float], seconds: float, args: A
     whole = all(tally.episodes >= tally.case.num_envs for tally in listed)
     wrong = totals["not_finite"] + totals["out_of_space"] + broken > 0 or grown > args.growth or not whole
     return {
-        "commit": git_commit(),
         "verdict": "something is wrong" if wrong else "nothing broke, nothing grew",
         **totals,
         "rounds": len(memory),

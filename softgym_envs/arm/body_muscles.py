@@ -16,7 +16,7 @@ import numpy as np
 
 from ..core.numba_engine import inner, kernel
 from ..core.simulator import Array
-from .muscle import SPEED, tension
+from .muscle import SPEED, around_circle, tension
 from .muscle_tree import CYLINDER, STRAIGHT, MuscleTree
 
 
@@ -85,7 +85,7 @@ def around(kind, a, b, side, radius, ga, gb):
         across = np.sqrt(u * u + v * v + w * w)
     angle = np.pi - 2.0 * np.arctan(across / (far * near - along))
     ta, tb = np.sqrt(far * far - radius * radius), np.sqrt(near * near - radius * radius)
-    touching = angle - np.arctan(ta / radius) - np.arctan(tb / radius)
+    length, _, touching = around_circle(far, near, angle, radius)
     if touching.real > 0:
         # sideways: the unit vector in the plane of the path, from an end on along it
         inward, way = radius / far, ta / far
@@ -99,7 +99,6 @@ def around(kind, a, b, side, radius, ga, gb):
                 sa, sb = (y[i] - along / far * ea) / (across / far), (x[i] - along / near * eb) / (across / near)
             ga[i] = ea * way - sa * inward
             gb[i] = eb * way_b - sb * inward_b
-        length = ta + tb + radius * touching
     else:
         for i in range(3):
             ga[i], gb[i] = x[i] - y[i], y[i] - x[i]

@@ -31,17 +31,23 @@ LIMIT = 2.0
 """From half a step to none, of a scheme of first order."""
 
 
+def in_finer_steps(problem: FitProblem, simulator: Any) -> FitProblem:
+    """The problem with the same robot in finer steps, of which recordings take as many more."""
+    factor = round(problem.simulator.dt / simulator.dt)
+    parts = (TrajectorySet(tuple(replace(t, substeps=factor * t.substeps) for t in part)) for part in problem.split)
+    return problem.replace(simulator=simulator, data=DataSplit(*parts))
+
+
 def halved(problem: FitProblem) -> FitProblem:
     """The problem in half the simulator's step.
 
     Raises:
         OptionError: The simulator has no step that can be changed.
     """
-    if not is_dataclass(problem.simulator):
-        raise OptionError(f"{type(problem.simulator).__name__} is no dataclass: its step cannot be halved")
     simulator: Any = problem.simulator
-    parts = (TrajectorySet(tuple(replace(t, substeps=2 * t.substeps) for t in part)) for part in problem.split)
-    return problem.replace(simulator=replace(simulator, dt=0.5 * simulator.dt), data=DataSplit(*parts))
+    if not is_dataclass(problem.simulator) or not hasattr(simulator, "dt"):
+        raise OptionError(f"{type(simulator).__name__} has no field dt: its step cannot be halved")
+    return in_finer_steps(problem, replace(simulator, dt=0.5 * simulator.dt))
 
 
 def left_open(
@@ -71,4 +77,4 @@ def left_open(
     return np.asarray(LIMIT * np.abs(inverse @ (jacobian.T @ rows)))
 
 
-__all__ = ["halved", "left_open"]
+__all__ = ["halved", "in_finer_steps", "left_open"]

@@ -7,14 +7,12 @@ the room's recipe names `finer`, from where it ended.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.recipe import Recipe
-from softgym_envs.core.trajectory import DataSplit, TrajectorySet
 
 from ..data.problem import FitProblem
 from ..judgement.result import FitResult
+from ..judgement.step import in_finer_steps
 from .shooting import single_shooting
 
 
@@ -23,13 +21,11 @@ def blamed(recipe: Recipe, problem: FitProblem, result: FitResult) -> FitResult:
     if result.explained or recipe.finer is None or not result.usable:
         return result
     simulator = recipe.finer(problem.simulator)
-    factor = round(problem.simulator.dt / simulator.dt)
-    parts = (TrajectorySet(tuple(replace(t, substeps=factor * t.substeps) for t in part)) for part in problem.split)
     start = simulator.default_parameters.replace(
         **{name: getattr(result.parameters, name) for name in result.parameters.names()}
     )
     try:
-        again = single_shooting(problem.replace(simulator=simulator, data=DataSplit(*parts), start=start))
+        again = single_shooting(in_finer_steps(problem, simulator).replace(start=start))
     except DataError:
         return result
     if not (again.explained and again.usable):
