@@ -87,12 +87,16 @@ def run_limited(command: Sequence[Any], *, seconds: int, **options: Any) -> subp
 
 @cache
 def load_script(path: str) -> ModuleType:
-    """A script as a module, e.g. "scripts/play.py"."""
+    """A script as a module, e.g. "scripts/play.py"; as when it runs, it finds the files beside it."""
     name = f"{Path(path).stem}_script"
     spec = importlib.util.spec_from_file_location(name, ROOT / path)
     assert spec is not None and spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look their module up
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str((ROOT / path).parent))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
     return module
 
 

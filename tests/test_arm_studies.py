@@ -7,6 +7,7 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
+import pytest
 from helpers import load_script
 
 
@@ -25,9 +26,10 @@ def swinging(path: Path) -> Path:
     return path
 
 
-def test_the_pneumatic_study_finds_a_mechanism(tmp_path: Path):
+def test_the_pneumatic_study_finds_a_mechanism(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     study = load_script("studies/arm_pneumatic/arm_pneumatic.py")
-    study.ORDERS, study.RIDGES = (1, 2), (1.0,)
+    monkeypatch.setattr("learned.ORDERS", (1, 2))
+    monkeypatch.setattr("learned.RIDGES", (1.0,))
     file, out = swinging(tmp_path / "arm.npz"), tmp_path / "out"
     episodes, stale = study.load(file)
     assert {len(e) for e in episodes} == {118} and stale == 10

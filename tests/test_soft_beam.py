@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,6 @@ from helpers import ROOT, load_script
 from softgym_envs.core.errors import DataError, FileFormatError
 from softgym_envs.vine import VineParameters
 
-sys.path.insert(0, str(ROOT / "studies" / "soft_beam"))
 FROZEN = ROOT / "results" / "real" / "soft_beam" / "fit.toml"
 STUDY = load_script("studies/soft_beam/soft_beam.py")
 TRUTH = VineParameters(
