@@ -1,0 +1,66 @@
+"""Benchmarks compare like with like and in contact; soak runs whole episodes; documents name what can be installed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from helpers import load_script
+
+from softgym_envs.core.files import read_json, read_toml
+from softgym_envs.core.room import SoakCase
+
+ROOT = Path(__file__).parents[1]
+CRAWL = "softgym_envs:TensegrityCrawl-v0"
+
+
+def test_the_vine_and_its_twin_are_timed_as_one_robot_that_leans_on_something():
+    """The same links, no muscles in either, and the tube touches in most control steps of both."""
+    pytest.importorskip("mujoco")
+    pytest.importorskip("osqp")
+    bench = load_script("benchmarks/vine.py")
+    ours, theirs = bench.VineSimulator(bench.LEANING, bending="linear"), bench.VineTwin(bench.LEANING, bending="linear")
+    assert ours.model == theirs.model == bench.LEANING and bench.LEANING.num_sections == 0
+    assert ours.control_names == theirs.control_names == ("growth",)
+    assert theirs.mj_model().nu == 1, "the twin computes more than growth"
+    assert all(bench.rollout_run(side, 0.1)[1]() > 0.5 for side in (ours, theirs))
+
+
+def test_the_committed_ratio_is_of_a_robot_in_contact():
+    shares = read_json(ROOT / "results/vine.json")["speed"]["mujoco_twin_over_lab_model"]["share_of_control_steps_in_contact"]
+    assert set(shares) == {"lab_model", "mujoco_twin"} and min(shares.values()) > 0.5
+
+
+def test_soak_runs_whole_episodes_and_says_when_it_did_not():
+    soak = load_script("scripts/soak.py")
+    case = SoakCase(CRAWL, 3, "uniform", {}, False)
+    tally = soak.Tally(case)
+    soak.run(tally, 4, seed=0)  # two control steps were enough for four steps of rows
+    assert tally.steps == 3 * 150 and tally.episodes == 3 and tally.not_finite == tally.out_of_space == 0
+    args = soak.Args()
+    assert soak.figures_of([tally], [1.0], 1.0, args)["verdict"] == "nothing broke, nothing grew"
+    tally.episodes = 2
+    assert soak.figures_of([tally], [1.0], 1.0, args)["verdict"] == "something is wrong"
+
+
+def test_the_committed_soak_is_of_whole_episodes():
+    found = read_json(ROOT / "results/soak.json")
+    assert all(case["episodes"] >= case["num_envs"] for case in found["cases"])
+
+
+def test_readme_says_how_to_install_every_extra():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = re.search(r"^## Install\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)[1]
+    extras = read_toml(ROOT / "pyproject.toml")["project"]["optional-dependencies"]
+    assert "pip install ." in section and 'pip install ".[all]"' in section
+    listed = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
+    assert listed <= set(extras) and {"mujoco", "learn", "control", "sysid", "report", "scripts"} <= listed
+    assert "video" in re.search(r"\[(.*)\]", extras["all"][0])[1].split(","), "RecordVideo needs moviepy"
+
+
+def test_versions_below_which_weights_alone_cannot_be_read_are_not_installed():
+    """torch.load(weights_only=True) could be bypassed before 2.6 (CVE-2025-32434)."""
+    extras = read_toml(ROOT / "pyproject.toml")["project"]["optional-dependencies"]
+    wanted = [re.fullmatch(r"torch>=(\d+)\.(\d+)", r) for rs in extras.values() for r in rs if re.match(r"torch\b", r)]
+    assert wanted and all(found and (int(found[1]), int(found[2])) >= (2, 6) for found in wanted)
