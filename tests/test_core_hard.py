@@ -12,6 +12,7 @@ from softgym_envs.core.hard import HardTwin, seen
 from softgym_envs.core.recipe import Recipe
 from softgym_envs.core.sensors import Sensor, sensor_from_text
 from softgym_envs.core.trajectory import Trajectory
+from softgym_envs.envs.drawing import scene_of
 from softgym_envs.rooms import room, rooms
 from softgym_envs.tensegrity.mujoco import TensegrityTwin, TwinParameters
 from softgym_envs.vine.model import VineModel
@@ -51,6 +52,14 @@ def motion(twin: Any) -> np.ndarray:
 @pytest.fixture(scope="module")
 def drawn() -> dict[str, np.ndarray]:
     return {name: motion(twin_of(name)) for name in TWINS}
+
+
+@pytest.mark.parametrize("name", list(TWINS))
+def test_a_world_with_a_memory_is_drawn_as_the_robot_that_it_is(name: str) -> None:
+    plain, late = (room(name).simulator(backend="mujoco", options={"effects": effects}) for effects in ({}, {"latency": 0.02}))
+    assert late.nx > plain.nx
+    drawn = [scene_of(world, world.initial_state()[0]).primitives for world in (plain, late)]
+    assert len(drawn[0]) == len(drawn[1]) > 0
 
 
 @pytest.mark.parametrize(("name", "effect"), EFFECTS)

@@ -59,7 +59,7 @@ class ParticlePicture:
 
     def scene(self, simulator: Any, state: Array, hints: Mapping[str, Array], parameters: Parameters) -> Scene:
         """Particles and ground, with the hint "trail"."""
-        return particle_scene(simulator.model, state, **shown(hints, "trail"))
+        return particle_scene(simulator.model, state[: simulator.model.layout.nx], **shown(hints, "trail"))
 
     def followed(self, model: ParticleModel, state: Array) -> Array:
         """The middle of all particles, (3,) [m]."""

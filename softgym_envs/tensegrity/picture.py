@@ -39,7 +39,7 @@ class TensegrityPicture:
         tensions = simulator.cable_tensions(np.asarray(state, dtype=np.float64)[None], parameters)[0]
         return tensegrity_scene(
             simulator.model,
-            state,
+            state[: simulator.model.layout.nx],
             tensions,
             max_tension=tension_scale(constants["cable_stiffness"] * constants["rest_length"]),
             terrain_scale=constants["terrain_scale"],

@@ -51,7 +51,7 @@ class VinePicture:
         model: VineModel = simulator.model
         asked = np.array([0.5 * model.max_growth])  # forces of a robot that would grow
         forces = simulator.contact_forces(np.asarray(state, dtype=np.float64)[None], asked, parameters)
-        return vine_scene(model, state, forces, **shown(hints, "trail", "goal", "rays"))
+        return vine_scene(model, state[: model.layout.nx], forces, **shown(hints, "trail", "goal", "rays"))
 
     def followed(self, model: VineModel, state: Array) -> Array:
         """The tip, on top of the tube, (3,) [m]."""

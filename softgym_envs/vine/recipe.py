@@ -255,7 +255,7 @@ RECIPE = Recipe(
         Stage("seen", "pressures", BODY, "multiple_shooting", {**_FILMED, "segment_steps": 50}, told_noise=True),
     ),
     laboratory=Stage(
-        "laboratory", "", TUBE, "single_shooting", {"starts": 3, "levenberg": {"cost_tolerance": 1e-6}},
+        "laboratory", "", TUBE, "single_shooting", {"starts": 3, "halve": True, "levenberg": {"cost_tolerance": 1e-6}},
         simulator={"bending": "linear"},
     ),
     settings={"simultaneous": {"tau": 1e-2, "factor": 1e-2}},  # pairs of N and m/s

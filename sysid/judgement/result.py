@@ -18,6 +18,7 @@ from softgym_envs.core.spec import SimulatorSpec
 from ..data.problem import FitProblem
 from ..data.view import View
 from ..least_squares.levenberg import IterLog
+from .bands import Band
 from .uncertainty import Combination, PosteriorParameters
 from .validation import HorizonError, Trace
 
@@ -105,6 +106,8 @@ class FitResult:
     """What the constants belong to; saved with them."""
     view: View = field(default_factory=View)
     """Constants of the recordings: latency, and the camera's pose."""
+    bands: tuple[Band, ...] = ()
+    """How far predictions are off, whatever the model lacks; empty where recordings are too short to say."""
     explained: bool = True
     """Whether the residuals are noise: white in every column, and no larger than a noise that is not taken from them."""
 
@@ -187,7 +190,7 @@ class FitResult:
             "dof": self.dof, "singular_values": list(self.singular_values), "start_costs": list(self.start_costs),
             "open_loop": [asdict(e) for e in self.open_loop], "log": [asdict(entry) for entry in self.log],
             "seconds": self.seconds, "provenance": self.provenance, "explained": self.explained,
-            "view": _scalars(self.view),
+            "view": _scalars(self.view), "bands": [asdict(band) for band in self.bands],
         }  # fmt: skip
         cleaned = _without_infinities(plain)
         assert isinstance(cleaned, dict)

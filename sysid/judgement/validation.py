@@ -8,7 +8,7 @@ quarter) and sees only the controls. Errors are RMS over the columns of one phys
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -156,11 +156,8 @@ def _windows(
     total, longest = trajectory.num_steps, min(max(steps), trajectory.num_steps)
     last = max(total - min(steps), 0) if problem.full else 0
     first = np.unique(np.linspace(0, last, WINDOWS).astype(int)) if problem.full else np.array([0])
-    controls = problem.controls(trajectory)
-    padded = np.concatenate([controls, np.repeat(controls[-1:], longest, axis=0)])
-    inputs = np.stack([padded[k : k + longest] for k in first])
     data = problem.values(trajectory)
-    predictions = [_predict(problem, p, trajectory, first, inputs) for p in (parameters, problem.constants)]
+    predictions = [_predict(problem, p, trajectory, first, longest) for p in (parameters, problem.constants)]
     observe = measurement.function if measurement else _seen_by(problem)
     width = len(measurement.names) if measurement else data.shape[1]
     errors = np.full((len(first), len(steps), 3, width), np.nan)
@@ -192,13 +189,23 @@ def _error(problem: FitProblem, state: Array, data: Array, observe: Callable[[Ar
 
 
 def _predict(
-    problem: FitProblem, parameters: Parameters, trajectory: Trajectory, first: NDArray[np.intp], controls: Array
+    problem: FitProblem, parameters: Parameters, trajectory: Trajectory, first: NDArray[np.intp], length: int
 ) -> tuple[Array, NDArray[np.bool_]]:
     starts = problem.values(trajectory)[first] if problem.full else estimate_start(problem, trajectory, parameters)[None]
-    if problem.view.latency != 0.0:
-        rows = first[:, None] + np.arange(controls.shape[1])
-        late = np.full(len(first), problem.view.latency / trajectory.period)
-        controls = delayed(problem.controls(trajectory), rows, late)
+    return predicted(problem, parameters, trajectory, first, starts, length)
+
+
+def predicted(
+    problem: FitProblem, parameters: Parameters, trajectory: Trajectory, first: NDArray[np.intp], starts: Array, length: int
+) -> tuple[Array, NDArray[np.bool_]]:
+    """States (W, length + 1, nx) from `starts` (W, nx) at rows `first`, and what went through (W,); latency is the problem's.
+
+    Beyond the recording's end its last command goes on.
+    """
+    rows = first[:, None] + np.arange(length)
+    late = np.full(len(first), problem.view.latency / trajectory.period)
+    given = problem.controls(trajectory)
+    controls = delayed(given, rows, late) if problem.view.latency != 0.0 else given[np.minimum(rows, len(given) - 1)]
     states, status = problem.simulator.rollout(starts, controls, parameters, substeps=trajectory.substeps)
     return states, np.asarray(status == 0)
 
@@ -213,7 +220,14 @@ def estimate_start(problem: FitProblem, trajectory: Trajectory, parameters: Para
         return problem.guess(trajectory)
     last = min(FIRST_PART * trajectory.num_steps * trajectory.period, LONGEST_START)
     quarter = trajectory.window(trajectory.times[0], trajectory.times[0] + max(last, FEWEST * trajectory.period))
-    segments = cut(problem, TrajectorySet((quarter,)), None, free=True, exact=False)
+    return start_from(problem, quarter, parameters)
+
+
+def start_from(problem: FitProblem, part: Trajectory, parameters: Parameters, guess: Array | None = None) -> Array:
+    """Initial state (nx,) of a stretch, fitted to it with the constants held, from a guess (nx,) or the problem's own."""
+    segments = cut(problem, TrajectorySet((part,)), None, free=True, exact=False)
+    if guess is not None:
+        segments = replace(segments, starts=guess[None])
     sigma = problem.known_noise if problem.known_noise is not None else channel_scale(segments)
     system = _OnlyStarts(ShootingSystem(segments, sigma, HUBER), problem.encode(parameters))
     nothing = np.zeros(0)
@@ -231,7 +245,7 @@ def trace(problem: FitProblem, parameters: Parameters) -> Trace:
     trajectory = trajectories[0]
     columns = []
     for constants in (parameters, problem.constants):
-        states, _ = _predict(problem, constants, trajectory, np.array([0]), problem.controls(trajectory)[None])
+        states, _ = _predict(problem, constants, trajectory, np.array([0]), trajectory.num_steps)
         columns.append(_seen_by(problem)(states[0]))
     measured = problem.values(trajectory)
     return Trace(label, trajectory.times - trajectory.times[0], problem.column_names, measured, columns[0], columns[1])

@@ -28,6 +28,7 @@ from ..report.files import load_distribution, save
 from .finer import blamed
 from .guard import better_start, compare, kept_back
 from .mislabelled import unmasked
+from .predictions import banded
 from .suspects import suspected
 from .table import method_of
 
@@ -134,7 +135,7 @@ def run_recipe(
     current = first = start or simulator.default_parameters.replace(**recipe.guess)
     view = View()
     done: list[StageResult] = []
-    for stage in chosen:
+    for place, stage in enumerate(chosen):
         if announce is not None:
             announce(stage.name)
         folder = None if out is None else out / stage.name
@@ -143,7 +144,9 @@ def run_recipe(
         problem = problem if stage.begin else better_start(problem, first)
         identity = hashlib.sha256(f"{problem.fingerprint} {stage.method} {sorted(stage.options.items())}".encode()).hexdigest()
         earlier = _earlier(stage, folder, identity, current) if resume and folder else None
-        done.append(earlier or _solved(recipe, stage, problem, folder, resume, progress, identity=identity, model=model))
+        last = all(later.experiment != stage.experiment for later in chosen[place + 1 :])
+        more: dict[str, Any] = {"identity": identity, "model": model, "last": last}
+        done.append(earlier or _solved(recipe, stage, problem, folder, resume, progress, **more))
         current, view = done[-1].parameters, done[-1].view
     if out is not None:
         write_atomically(out / FIT, (out / chosen[-1].name / FIT).read_bytes())
@@ -235,12 +238,19 @@ def fit_stage(
 ) -> FitResult:
     """One stage by its method, with a checkpoint in `folder` where the method leaves one; others add to it.
 
-    Those are `.mislabelled`, `.finer` and `.suspects`.
+    Those are `.mislabelled`, `.finer`, `.suspects` and `.predictions`.
 
     Raises:
         OptionError: The method does not suit the room, or does not have one of the options.
         DataError: The recordings do not suit the method.
     """
+    return banded(problem, _fitted(recipe, stage, problem, folder=folder, resume=resume, progress=progress))
+
+
+def _fitted(
+    recipe: Recipe, stage: Stage, problem: FitProblem, *, folder: Path | None, resume: bool, progress: TextIO | None
+) -> FitResult:
+    """`fit_stage` without what is said of predictions."""
     method = method_of(stage.method)
     where: dict[str, Any] = {}
     if folder is not None and method.leaves_checkpoint:
@@ -265,9 +275,10 @@ def _solved(
     *,
     identity: str,
     model: str,
+    last: bool,
 ) -> StageResult:
     under_way = resume and folder is not None and (folder / CHECKPOINT).exists()
-    found = fit_stage(recipe, stage, problem, folder=folder, resume=under_way, progress=progress)
+    found = _fitted(recipe, stage, problem, folder=folder, resume=under_way, progress=progress)
     told = {**found.provenance, "stage": stage.name, "identity": identity}
     found = replace(found, provenance=told, spec=replace(found.spec, model=model))
     judged = compare(found.open_loop)
@@ -281,6 +292,8 @@ def _solved(
             view=problem.view,
             posterior=replace(found.posterior, mean=_encoded(found.start, problem)),
         )
+    if last:  # others are there for the next one
+        found = banded(problem, found)
     if folder is not None:
         save(found, folder)
     return StageResult(

@@ -1,0 +1,217 @@
+"""What the ladder records in every room: a truth, constants drawn by seed, and files as a laboratory has them.
+
+Noise is nobody's secret but the recording's: the command is told none. Constants of a truth are drawn within a factor around
+the defaults, a fit starts a factor of 3 off in each, either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.task import load
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from softgym_envs.loop.manipulation import STILL
+from softgym_envs.loop.model import ARM, FRICTION
+from softgym_envs.loop.recipe import manipulation
+from softgym_envs.rooms import room
+from softgym_envs.vine.dynamics import VineSimulator
+from softgym_envs.vine.experiments import BEAM, scene_text
+from softgym_envs.vine.mujoco import VineTwin
+from softgym_envs.vine.recipe import along_body
+
+FACTOR = 1.4
+"""Constants of a truth are within this factor of the defaults."""
+OFF = 3.0
+"""Start over truth, or truth over start."""
+CAMERA = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
+"""[m, m, rad] Of the recipes of block and particles."""
+POINTS = 5e-4
+"""[m] Of the camera before the vine."""
+FPS = 240.0
+ELBOW = {"angle": 2e-3, "rate": 2e-2, "activation": 5e-3}
+"""[rad, rad/s, -]"""
+ANGLES, TORQUES = 2e-3, 0.2
+"""[rad, N m] Of the loop's sensors, where a twin has none of its own."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A truth's recording, and what is known of the truth."""
+
+    recording: Trajectory
+    """As a laboratory has it."""
+    more: tuple[Trajectory, ...]
+    """Further ones of the same truth, which nothing is fitted to."""
+    true: dict[str, float]
+    """Constants that are asked for."""
+    start: Parameters
+    miss: Callable[[Parameters], float]
+    """Fitted constants -> error of their predictions, from the true state, over the noise."""
+    model: str | None = None
+    """Text of a structure's file."""
+
+
+def world(name: str, level: str, seed: int) -> Any:
+    """The truth: our engine ("own"), or the twin."""
+    robot = room(name)
+    return (
+        robot.simulator() if level == "own" else robot.simulator(backend="mujoco", options={"level": int(level), "seed": seed})
+    )
+
+
+def drawn(defaults: Parameters, names: tuple[str, ...], rng: np.random.Generator) -> dict[str, float]:
+    """Constants within `FACTOR` of the defaults."""
+    return {name: float(getattr(defaults, name) * FACTOR ** rng.uniform(-1.0, 1.0)) for name in names}
+
+
+def off(engine: Any, true: dict[str, float], rng: np.random.Generator) -> Parameters:
+    """Where the fit starts."""
+    specs = engine.default_parameters.specs()
+    wrong = {name: float(np.clip(value * OFF ** rng.choice([-1, 1]), *specs[name].bounds)) for name, value in true.items()}
+    return engine.default_parameters.replace(**wrong)
+
+
+def rigid(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
+    """Block and particles: positions of a camera; friction drawn between 0.1 and 0.45."""
+    truth, engine = world(name, level, seed), room(name).simulator()
+    recipe = load(room(name).recipe)
+    friction = float(rng.uniform(0.1, 0.45))
+    free = next(n for n in truth.default_parameters.names() if n.startswith("friction"))
+    constants, experiment = truth.default_parameters.replace(**{free: friction}), recipe.experiments[0]
+    steps = experiment.steps_on(truth, engine)
+    recording = recipe.record_one(experiment.name, truth, rng, steps=steps, parameters=constants)
+    if level != "own" and name == "particles":
+        recording = thinned(recording, round(engine.dt / recording.period))
+    start = engine.default_parameters.replace(**{free: float(np.clip(friction * OFF ** rng.choice([-1, 1]), 0.0, 1.0))})
+
+    def miss(found: Parameters) -> float:
+        count = min(round(1.0 / recording.period), recording.num_steps)
+        controls, ends = recording.controls[None, :count], []
+        for one, parameters in ((engine, found), (truth, constants)):
+            states, _ = one.rollout(one.initial_state(1), controls, parameters, substeps=round(recording.period / one.dt))
+            ends.append(states[0, -1, [one.state_names.index(n) for n in recording.names]])
+        sigma = np.array([CAMERA[n.split(".")[-1]] for n in recording.names])
+        return float(np.sqrt(np.mean(((ends[0] - ends[1]) / sigma) ** 2)))
+
+    return Made(recording, (), {free: friction}, start, miss)
+
+
+def thinned(recording: Trajectory, keep: int) -> Trajectory:
+    """Every so many rows, as a slower camera sees."""
+    controls = recording.controls[::keep][: len(recording.times[::keep]) - 1]
+    values, times = recording.values[::keep][: len(controls) + 1], recording.times[::keep][: len(controls) + 1]
+    return replace(recording, times=times, values=values, controls=controls, substeps=1)
+
+
+def vine(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
+    """A cantilever of 0.4 m that is let go from an arc, 0.6 s at 240 frames/s, 21 points with 0.5 mm of noise."""
+    del name
+    fine = 1.0 / (FPS * 8)
+    engine = VineSimulator(BEAM, 1.0 / (FPS * 2), "linear")
+    truth: Any = VineSimulator(BEAM, fine, "linear")
+    if level != "own":
+        truth = VineTwin(BEAM, dt=fine, bending="linear", level=int(level), seed=seed)
+    true = drawn(truth.default_parameters, ("bending_stiffness", "bending_damping"), rng)
+    constants, steps = truth.default_parameters.replace(**true), round(0.6 * FPS)
+    share = np.linspace(0.0, 1.0, 21)
+    names = tuple(f"point{k}.{axis}" for k in range(21) for axis in "xy")
+
+    def swung(one: Any, parameters: Parameters, bend: float) -> Trajectory:
+        begin = one.initial_state(1)
+        begin[0, : BEAM.layout.nx] = BEAM.straight_state(curvature=bend)
+        controls = np.zeros((1, steps, one.nu))
+        states, _ = one.rollout(begin, controls, parameters, substeps=round(1.0 / (FPS * one.dt)))
+        points = along_body(BEAM, states[0, :, : BEAM.layout.nx], share).reshape(steps + 1, -1)
+        times, units = np.arange(steps + 1) / FPS, ("m",) * len(names)
+        return Trajectory(times, controls[0], points, names, units, one.control_names, ("m/s",), 1, {"source": "camera"})
+
+    bends = rng.choice([-1, 1]) * rng.uniform(0.6, 1.0, 2) * (1, -1)
+    clean = [swung(truth, constants, bend) for bend in bends]
+
+    def miss(found: Parameters) -> float:
+        return float(np.sqrt(np.mean((swung(engine, found, bends[1]).values - clean[1].values)[-24:] ** 2))) / POINTS
+
+    noisy = [recording.with_noise(rng, POINTS) for recording in clean]
+    start = off(engine, true, rng).replace(linear_density=truth.default_parameters.linear_density)
+    return Made(noisy[0], (), true, start, miss, scene_text(BEAM))
+
+
+def arm(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
+    """The elbow under random excitations, 8 s: angle, rate and activations with noise."""
+    truth, engine, recipe = world(name, level, seed), room(name).simulator(), load(room(name).recipe)
+    free = recipe.stages[0].free
+    true = drawn(
+        truth.default_parameters, (*(n for n in free if n.endswith("force")), "damping", "rise_time", "fall_time"), rng
+    )
+    constants = truth.default_parameters.replace(**true)
+    noise = dict(zip(engine.state_names, (*list(ELBOW.values())[:2], *[ELBOW["activation"]] * 2), strict=True))
+    clean = [recipe.record_one("excited", truth, rng, parameters=constants) for _ in range(2)]
+    noisy = [recording.with_noise(rng, noise) for recording in clean]
+
+    def miss(found: Parameters) -> float:
+        first, ahead = np.arange(0, clean[1].num_steps - 100, 50), 100
+        controls = np.stack([clean[1].controls[k : k + ahead] for k in first])
+        values = clean[1].select(engine.state_names).values
+        states, _ = engine.rollout(values[first], controls, found, substeps=clean[1].substeps)
+        return float(np.sqrt(np.mean((states[:, -1, 0] - values[first + ahead, 0]) ** 2))) / ELBOW["angle"]
+
+    return Made(noisy[0], (noisy[1],), true, off(engine, true, rng), miss)
+
+
+def loop(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
+    """A manipulation of 8 s: angles and torques with noise and bias; a twin from level 1 on has its own."""
+    truth, engine = world(name, level, seed), room(name).simulator()
+    true = {"theta_stiffness": float(rng.uniform(2.0, 7.0)), "psi_stiffness": float(rng.uniform(0.5, 2.5))}
+    more = {"loop_damping": float(rng.uniform(0.015, 0.04)), "arm_damping": float(rng.uniform(0.4, 1.2))}
+    dry = dict(zip(FRICTION, rng.uniform(0.0, 0.15, len(ARM)), strict=True)) if level in ("own", "0") else {}
+    constants, state = truth.default_parameters.replace(**true, **more, **dry), rng.bit_generator.state
+    recording = manipulation(truth, rng, steps=round(8.0 / truth.dt), parameters=constants)
+    if level in ("own", "0"):
+        bias = 0.2 * rng.choice([-1.0, 1.0], len(ARM))
+        torques = recording.controls + bias + TORQUES * rng.standard_normal(recording.controls.shape)
+        recording = replace(recording.with_noise(rng, ANGLES), controls=torques)
+
+    def miss(found: Parameters) -> float:
+        """Torques that the same motion takes, but for their mean."""
+        clean = replace(truth, effects={**truth.sizes, **dict.fromkeys(SENSORS, 0.0)}) if level not in ("own", "0") else truth
+        told = []
+        for one, parameters in ((clean, constants), (engine, found)):
+            again = np.random.default_rng()
+            again.bit_generator.state = state
+            torques = manipulation(one, again, steps=round(8.0 / one.dt), parameters=parameters).controls
+            told.append(torques[round(STILL / 0.01) + 100 :])
+        left = told[0] - told[1]
+        return float(np.sqrt(np.mean((left - left.mean(axis=0)) ** 2))) / TORQUES
+
+    return Made(recording, (), true, off(engine, true, rng), miss)
+
+
+SENSORS = ("angle_noise", "torque_noise", "torque_bias", "torque_lag")
+
+CASES: dict[str, Callable[[str, str, int, np.random.Generator], Made]] = {
+    "particles": rigid,
+    "block": rigid,
+    "vine": vine,
+    "arm": arm,
+    "loop": loop,
+}
+
+
+def files(made: Made, folder: Path) -> dict[str, Any]:
+    """The files of a truth, and what the command is told of them."""
+    TrajectorySet((made.recording,)).save(folder / "run.h5")
+    made.start.save(folder / "start.toml")
+    more: dict[str, Any] = {}
+    if made.model is not None:
+        (folder / "robot.toml").write_text(made.model)
+        more = {"model": str(folder / "robot.toml"), "free_motion": True, "fps": FPS}
+    return {"data": (folder / "run.h5",), "start": folder / "start.toml", "out": folder / "fit", **more}
+
+
+__all__ = ["CASES", "Made", "files"]

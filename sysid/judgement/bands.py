@@ -1,0 +1,158 @@
+r"""How far predictions are off, whatever the model lacks: bands that hold nine of ten predictions of recordings like these.
+
+An interval of a constant is right if the model is; a wrong model has constants that predict best, not true ones. A band asks
+nothing of the model: the errors of n predictions made as a user makes them (the state where a window begins, then commands
+alone) are sorted, and the next prediction on such a recording is off by no more than the k-th of them,
+
+.. math:: k = \lceil 0.9\,(n + 1) \rceil
+
+in nine of ten cases (split conformal prediction: Vovk et al. 2005). Windows begin every half of their horizon. Those of
+kept-back recordings count alone where there are enough; else those of the fitted ones, too: constants are few beside rows.
+Legend: W windows, L rows, nx state, ny columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.trajectory import Trajectory
+
+from ..data.problem import FitProblem
+from ..data.wrong_units import quantities
+from .validation import FEWEST as SHORTEST
+from .validation import estimate_start, predicted, start_from
+
+Array = NDArray[np.float64]
+
+SHARE = 0.9
+HORIZONS = (0.5, 1.0)
+"""[s]"""
+FEWEST = 9
+"""Windows below which no error is large enough for the next one."""
+MOST, MOST_ESTIMATED = 40, 12
+"""Windows per recording; where their starts have to be estimated."""
+LOOK = 0.25
+"""[s] At the beginning of a window that its start is estimated from, where states are not measured."""
+ROWS = 3
+"""Rows before a horizon's end whose median counts: one outlier of a camera decides nothing."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """The columns of one kind are off by no more than this (root mean square) in nine of ten predictions."""
+
+    kind: str
+    """Unit of the columns, or "other"."""
+    horizon: float
+    """[s]"""
+    size: float
+    """[kind]"""
+    windows: int
+    fitted: int
+    """How many of these windows the constants were fitted to."""
+
+
+def bands(problem: FitProblem, parameters: Parameters) -> tuple[Band, ...]:
+    """Of every kind of column at every horizon of which there are windows enough; () where starts cannot be known."""
+    kept = [scores(problem, parameters, recording) for part in problem.split[1:] for recording in part]
+    fitted = [scores(problem, parameters, recording) for recording in problem.split.train]
+    found = []
+    for horizon in HORIZONS:
+        parts = [part[horizon] for part in kept]
+        own = 0
+        if sum(len(part) for part in parts) < FEWEST:
+            own = sum(len(part[horizon]) for part in fitted)
+            parts += [part[horizon] for part in fitted]
+        for kind, column in zip(_kinds(problem), np.concatenate(parts).T, strict=True):
+            there = np.sort(column[~np.isnan(column)])
+            place = int(np.ceil(SHARE * (len(there) + 1)))
+            if FEWEST <= place <= len(there) and np.isfinite(there[place - 1]):
+                found.append(Band(kind, horizon, float(there[place - 1]), len(there), own))
+    return tuple(found)
+
+
+def _kinds(problem: FitProblem) -> tuple[str, ...]:
+    """Of the measured columns, each once."""
+    return tuple(dict.fromkeys(quantities(problem.simulator, problem.column_names, problem.column_units)))
+
+
+def scores(problem: FitProblem, parameters: Parameters, trajectory: Trajectory) -> dict[float, Array]:
+    """Horizon [s] -> errors of predictions that far ahead (W, kinds): infinite where the simulation diverged, NaN unmeasured.
+
+    Args:
+        problem: Simulator, measured columns, latency.
+        parameters: Constants to judge.
+        trajectory: Any recording of the problem's columns.
+    """
+    period, total = trajectory.period, trajectory.num_steps
+    look = 0 if problem.full else max(round(LOOK / period), SHORTEST)
+    aheads = {horizon: round(horizon / period) for horizon in HORIZONS}
+    shortest = look + min(aheads.values())
+    errors: dict[float, list[list[float]]] = {horizon: [] for horizon in HORIZONS}
+    if total >= shortest and (problem.full or problem.estimates_initial):
+        most = MOST if problem.full else MOST_ESTIMATED
+        stride = max(min(aheads.values()) // 2, -(-(total - shortest) // (most - 1)), 1)
+        first = np.arange(0, total - shortest + 1, stride)
+        values = problem.values(trajectory)
+        starts = values[first] if problem.full else _estimated(problem, parameters, trajectory, first, look)
+        states, good = predicted(problem, parameters, trajectory, first, starts, look + max(aheads.values()))
+        for horizon, ahead in aheads.items():
+            for place in range(0, len(first), max(-(-ahead // (2 * stride)), 1)):
+                end = look + ahead
+                rows = slice(end + 1 - min(ROWS, ahead), end + 1)
+                if first[place] + end <= total:
+                    errors[horizon].append(
+                        _error(problem, states[place, rows], values[first[place] :][rows], bool(good[place]))
+                    )
+    return {horizon: np.array(found).reshape(-1, len(_kinds(problem))) for horizon, found in errors.items()}
+
+
+def _estimated(
+    problem: FitProblem, parameters: Parameters, trajectory: Trajectory, first: NDArray[np.intp], look: int
+) -> Array:
+    """States (W, nx) at rows `first`, each fitted to the rows behind it, from where one run through the recording is there.
+
+    What these rows do not show (pressures, motors) so stays what the commands before them made of it.
+    """
+    begin = estimate_start(problem, trajectory, parameters)
+    (run,), (good,) = predicted(problem, parameters, trajectory, np.array([0]), begin[None], trajectory.num_steps)
+    stretches = [trajectory.window(trajectory.times[row], trajectory.times[row + look]) for row in first]
+    guesses = [run[row] if good else problem.guess(stretch) for row, stretch in zip(first, stretches, strict=True)]
+    return np.stack(
+        [start_from(problem, stretch, parameters, guess) for stretch, guess in zip(stretches, guesses, strict=True)]
+    )
+
+
+def _error(problem: FitProblem, states: Array, measured: Array, good: bool) -> list[float]:
+    """Root mean square over the columns of every kind, of the median over rows (L, nx), (L, ny)."""
+    if not good:
+        return [float("inf")] * len(_kinds(problem))
+    if problem.full:  # a measured quaternion has the predicted one's sign
+        measured = problem.observe(problem.simulator.retract(states, problem.simulator.difference(measured, states)))
+    error = problem.seen(states[None])[0] - measured
+    there = np.isfinite(error).any(axis=0)
+    middle = np.full(error.shape[1], np.nan)
+    middle[there] = np.nanmedian(error[:, there], axis=0)
+    kind = np.array(quantities(problem.simulator, problem.column_names, problem.column_units))
+    squares = [middle[(kind == chosen) & there] ** 2 for chosen in _kinds(problem)]
+    return [float(np.sqrt(np.mean(square))) if len(square) else float("nan") for square in squares]
+
+
+def told(found: tuple[Band, ...]) -> str:
+    """One sentence; "" without bands."""
+    if not found:
+        return ""
+    parts = []
+    for horizon in dict.fromkeys(band.horizon for band in found):
+        sizes = ", ".join(f"{band.size:.2g} {band.kind}".removesuffix(" -") for band in found if band.horizon == horizon)
+        parts.append(f"{horizon:g} s ahead within {sizes}")
+    few = min(found, key=lambda band: band.windows)
+    of = "of recordings that were kept back" if few.fitted == 0 else f"{few.fitted} of them fitted"
+    return f"nine of ten predictions of such recordings are right {'; '.join(parts)} ({few.windows} windows, {of})"
+
+
+__all__ = ["Band", "bands", "scores", "told"]

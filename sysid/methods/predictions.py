@@ -1,0 +1,36 @@
+"""What a fit says of predictions, and of what its intervals are: a model that is wrong has no true constants."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..data.problem import FitProblem
+from ..judgement.bands import FEWEST, HORIZONS, bands, told
+from ..judgement.result import FitResult
+
+INTERVALS = (
+    "the model does not explain these data: intervals are of the constants with which it predicts such recordings best, and of "
+    "what its error leaves open, not of the robot's own"
+)
+
+
+def banded(problem: FitProblem, result: FitResult) -> FitResult:
+    """The result with bands of predictions (`judgement.bands`), and sentences on them.
+
+    Args:
+        problem: As it was fitted; what it kept back is predicted, too.
+        result: With the constants and the latency that are used.
+    """
+    found = bands(problem.replace(view=result.view), result.parameters)
+    result = replace(result, bands=found)
+    if found:
+        result = result.with_verdict("note", told(found))
+    if result.explained:
+        return result
+    shortest = (FEWEST + 1) * HORIZONS[0] / 2
+    known = problem.full or problem.estimates_initial
+    where = "trust the bands of predictions" if found else f"bands of predictions need {shortest:g} s" if known else ""
+    return result.with_verdict("note", f"{INTERVALS}; {where}" if where else INTERVALS)
+
+
+__all__ = ["banded"]
