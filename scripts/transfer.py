@@ -1,7 +1,7 @@
 """A transfer study: what was planned or learned in our engine, before and after identification, run on the truth.
 
     softgym-envs transfer studies/superball_mpc/study.toml       # a published study: sampling MPC, hours on 2 cores
-    softgym-envs transfer studies/vine_grow_rl/study.toml        # the same by PPO
+    softgym-envs transfer studies/superball_rl/study.toml        # the same by PPO
     softgym-envs transfer smoke                                  # every part once, in a minute
 
 A study is a TOML file: a room and a task, conditions, budgets, seeds, thresholds; see `agents.study.document` and studies/.

@@ -35,6 +35,13 @@ def test_values_out_of_bounds_are_refused(value):
         Spring(stiffness=value)
 
 
+@pytest.mark.parametrize("value", [True, "5.0", np.True_, [True, False], b"5", {}])
+def test_what_is_no_number_is_refused(value):
+    """True would be a stiffness of 1, "5.0" one of 5, without a word."""
+    with raises(ParameterError, "is no number"):
+        Spring(stiffness=value)
+
+
 def test_shapes_are_checked():
     with raises(ParameterError, "stiffness has shape (1, 1), expected a scalar or (B,)"):
         Spring(stiffness=np.ones((1, 1)))

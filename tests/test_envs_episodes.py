@@ -184,6 +184,8 @@ BAD = [
     ({"control_period": "0.1"}, OptionError, "control_period is '0.1'"),
     ({"control_period": None}, OptionError, "control_period is None"),
     ({"randomize": "friction"}, OptionError, "randomize is 'friction'.*low, high"),
+    ({"params": {"friction": True}}, ParameterError, "friction = True is no number"),
+    ({"randomize": {"friction": (False, True)}}, ParameterError, r"randomize\['friction'\] is"),
     ({"randomize": {"friction": ("a", "b")}}, ParameterError, r"randomize\['friction'\] is"),
     ({"simulator_options": "paper"}, OptionError, "simulator_options is 'paper', expected a mapping"),
     ({"simulator_options": {"dt": 1e-3}}, OptionError, "dt, model and device are keywords of their own"),
@@ -212,7 +214,9 @@ def test_a_wrong_action_is_described_as_the_caller_gave_it():
         env.step(np.zeros(23))
 
 
-@pytest.mark.parametrize("action", [np.zeros(2), np.zeros((1, 3)), [0.0, np.nan, 0.0], "left", None, [[1], [2, 3]]])
+@pytest.mark.parametrize(
+    "action", [np.zeros(2), np.zeros((1, 3)), [0.0, np.nan, 0.0], "left", None, [[1], [2, 3]], ["0"] * 3, [True] * 3]
+)
 def test_bad_actions(action):
     env = gym.make(CRAWL).unwrapped
     env.reset(seed=0)

@@ -96,7 +96,10 @@ class Parameters:
         for spec in self.specs().values():
             given = getattr(self, spec.name)
             try:
-                value = np.asarray(given, dtype=np.float64)
+                value = np.asarray(given)
+                if value.dtype.kind in "bSU":
+                    raise TypeError("booleans and text are none")
+                value = value.astype(np.float64, copy=False)
             except (TypeError, ValueError, OverflowError, RuntimeError) as error:
                 raise ParameterError(f"{spec.name} = {shown(given)} is no number: {error}") from error
             if value.ndim > 1:

@@ -229,13 +229,18 @@ def is_exact(simulator: Simulator) -> bool:
 
 
 def as_numbers(name: str, value: Any) -> Array:
-    """`value` as a float64 array, without a copy where it is one; tensors of torch without gradient are numbers.
+    """`value` as a float64 array, without a copy where it is one.
+
+    Tensors of torch without gradient are numbers, booleans and text are none.
 
     Raises:
         ShapeError: It is none.
     """
     try:
-        return np.asarray(value, dtype=np.float64)
+        given = np.asarray(value)
+        if given.dtype.kind in "bSU":
+            raise TypeError(f"it holds {'booleans' if given.dtype.kind == 'b' else 'text'}")
+        return given.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # RuntimeError: torch's, of a tensor with gradient
         raise ShapeError(f"{name} is not an array of numbers: {error}") from error
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import OptionError, ParameterError, shown
+from ..core.errors import OptionError, ParameterError, ShapeError, shown
 from ..core.parameters import GivenConstants, ParameterDistribution, Parameters, UniformParameters
 from ..core.room import NATIVE
-from ..core.simulator import Simulator, check_number
+from ..core.simulator import Simulator, as_numbers, check_number
 
 LONGEST = 1e9
 """[s] of a control period."""
@@ -116,8 +116,8 @@ def distribution(
     for name, interval in randomize.items():
         lower, upper = nominal.specs()[name].bounds
         try:
-            ends = np.asarray(interval, dtype=np.float64)
-        except (TypeError, ValueError):
+            ends = as_numbers(name, interval)
+        except ShapeError:
             ends = np.zeros(0)
         if ends.shape != (2,) or not lower <= ends[0] <= ends[1] <= upper:
             raise ParameterError(f"randomize[{name!r}] is {interval!r}, expected (low, high) inside [{lower:g}, {upper:g}]")
