@@ -192,8 +192,10 @@ def cards_page() -> str:
         runs = [run for run in read_json(CARDS / f"{entry.id}.json")["runs"] if run["level"] in (None, 1.0)]
         for backend in dict.fromkeys(run["backend"] for run in sorted(runs, key=lambda run: run["backend"] != NATIVE)):
             found = {re.sub(r"^policy of .*", "policy of", r["controller"]): r for r in runs if r["backend"] == backend}
-            cells = [f"{100 * found[name]['success']:.0f}" if name in found else "" for name in names]
-            page.append(f"| `{entry.id}` | {backend} | {' | '.join(cells)} |")
+            for option in dict.fromkeys(name.rpartition(": ")[0] for name in found):
+                each = [found.get(f"{option}: {name}" if option else name) for name in names]
+                cells = [f"{100 * run['success']:.0f}" if run else "" for run in each]
+                page.append(f"| `{entry.id}`{f', {option}' if option else ''} | {backend} | {' | '.join(cells)} |")
     for room, entry in entries:
         picture = CARDS / f"{entry.id}.png"
         if picture.is_file():

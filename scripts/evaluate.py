@@ -22,7 +22,7 @@ import numpy as np
 import tyro
 
 from agents.learning.evaluation import Evaluation, evaluate
-from agents.learning.policy import load_policy
+from agents.learning.policy import load_policy, observed_with
 from agents.study.statistics import Interval, share
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import git_commit, write_json
@@ -39,7 +39,7 @@ class Args:
     params: Path | None = None
     """TOML file of a fit: constants of the native backend."""
     action_memory: int = 0
-    """So many of its last actions the policy observes."""
+    """So many of its last actions the policy observes; 0: as many as the JSON file beside it says, if there is one."""
     episodes: int = 100
     """Per backend."""
     seed: int = 20_000_003
@@ -66,10 +66,11 @@ def main(args: Args) -> int:
     name = args.id if ":" in args.id else f"softgym_envs:{args.id}"
     try:
         policy = load_policy(args.policy)
+        observed = {"action_memory": args.action_memory} if args.action_memory else {}
         native = {} if args.params is None else {"params": args.params}
         report: dict[str, Any] = {"command": {k: str(v) for k, v in asdict(args).items()}, "commit": git_commit()}
         for backend, keywords in (("native", native), ("mujoco", {})):
-            both = {"backend": backend, "action_memory": args.action_memory, **keywords}
+            both = {"backend": backend, **observed_with(args.policy), **observed, **keywords}
             found = evaluate(policy, name, episodes=args.episodes, seed=args.seed, keywords=both)
             success = share(int(found.success.sum()), args.episodes)
             report[backend] = described(found, success)

@@ -39,7 +39,7 @@ class Args:
     policy: Path | None = None
     """A policy of stable-baselines3 (PPO, A2C, SAC with an MLP); it drives until Tab is pressed."""
     action_memory: int = 0
-    """So many of its last actions the policy observes."""
+    """So many of its last actions the policy observes; 0: as many as the JSON file beside it says, if there is one."""
     options: Annotated[PlayOptions, tyro.conf.arg(name="")] = field(default_factory=PlayOptions)
     """What is shown and kept."""
 
@@ -56,13 +56,13 @@ def play(args: Args) -> None:
     if name not in known:
         raise OptionError(f"unknown environment {name!r}; there are {', '.join(known)}")
     args.options.check()
-    policy = None
+    policy, observed = None, {}
     if args.policy is not None:
-        from agents.learning.policy import load_policy
+        from agents.learning.policy import load_policy, observed_with
 
-        policy = load_policy(args.policy)
-    given: dict[str, Any] = {"backend": args.backend, "model": args.model, "params": args.params}
-    given["action_memory"] = args.action_memory
+        policy, observed = load_policy(args.policy), observed_with(args.policy)
+    given: dict[str, Any] = {**observed, "backend": args.backend, "model": args.model, "params": args.params}
+    given |= {"action_memory": args.action_memory} if args.action_memory else {}
     env = gym.make(name, **{key: value for key, value in given.items() if value is not None})
     try:
         Player(env, args.options, policy).run()

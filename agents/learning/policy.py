@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import FileFormatError, MissingDependencyError, ShapeError, shown
-from softgym_envs.core.files import write_atomically
+from softgym_envs.core.files import read_json, write_atomically
 
 try:
     import torch
@@ -37,6 +37,19 @@ Policy = Callable[[NDArray[Any]], NDArray[np.float32]]
 MOST_BYTES = 512 * 2**20
 """A policy's weights may take so much memory."""
 ACTIVATIONS = {"Tanh": torch.tanh, "ReLU": torch.relu, "ELU": torch.nn.functional.elu}
+
+
+def observed_with(path: Path) -> dict[str, Any]:
+    """Keywords of the environment for which a policy was made: "observed" in the JSON file beside it; {} without such a file.
+
+    Raises:
+        FileFormatError: That entry is no table.
+    """
+    described = path.with_suffix(".json")
+    found = read_json(described).get("observed", {}) if described.is_file() else {}
+    if not isinstance(found, dict):
+        raise FileFormatError(f"{described}: observed is {shown(found)}, expected a table of keywords")
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,5 +1,7 @@
 """What the upper body's task is judged by: inverse kinematics and springs of the controller's own; and the same, goal unseen.
 
+With muscles see `body_muscle_control`.
+
 Legend: B rows, n joints.
 """
 
@@ -11,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..core.simulator import Array
-from .sharing import controls
+from .body_muscle_control import reach_by_muscles
 
 Controller = Callable[[Array], Array]
 FREQUENCY, RATIO = 10.0, 0.3
@@ -23,10 +25,12 @@ GUESS = (0.3, -0.25, -0.2)
 def reach(envs: Any, *, sees: bool = True) -> Controller:
     """Torques that hold the body where it is, and springs and dampers towards the pose where the hand is at the goal.
 
-    Muscles share the torques. The pose is found when an episode begins; the constants are believed to be the defaults.
+    The pose is found when an episode begins; the constants are believed to be the defaults.
     """
     episodes = envs.episodes
     model = episodes.task.model
+    if model.muscles is not None:
+        return reach_by_muscles(envs, None if sees else GUESS)
     n, rows = model.n, len(episodes.state)
     full = model.mechanism.slopes(model.rest[None], np.zeros((1, n)), model.defaults).vv[0]
     mass = 1.0 / np.diag(np.linalg.inv(full))  # what a joint moves while the others are free
@@ -43,8 +47,7 @@ def reach(envs: Any, *, sees: bool = True) -> Controller:
         v = np.ascontiguousarray(seen[:, n : 2 * n])
         torque = model.holding(q) + stiffness * (wanted - q) - damping * v
         low, high = model.control_bounds
-        control = torque if model.muscles is None else controls(model, q, v, torque)
-        return np.asarray(np.clip(2.0 * (control - low) / (high - low) - 1.0, -1.0, 1.0), dtype=np.float32)
+        return np.asarray(np.clip(2.0 * (torque - low) / (high - low) - 1.0, -1.0, 1.0), dtype=np.float32)
 
     return act
 

@@ -7,7 +7,7 @@ Legend: B batch, n joints.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from ..core.errors import StructureError
 from ..core.layout import Field, StateLayout
 from ..core.simulator import Array, Status
 from ..mechanics.mechanism import Mechanism
-from ..mechanics.tree import Tree
+from ..mechanics.tree import Frame, Tree
 from ..mechanics.tree_file import load_tree
 from .body_muscles import passive_torques
 from .body_parameters import BodyParameters
@@ -168,6 +168,24 @@ class BodyModel:
 
     # --- places -------------------------------------------------------------------------------------------------------
 
+    @cached_property
+    def _marked(self) -> Mechanism:
+        """The tree with a frame at every point that a muscle passes."""
+        marks = [
+            Frame(f"{muscle.name}.{k}", body, place)
+            for muscle in (self.muscles.muscles if self.muscles else ())
+            for k, (body, place) in enumerate(muscle.points)
+        ]
+        return Mechanism(replace(self.tree, frames=(*self.tree.frames, *marks)), 0.01, CONSTANTS)
+
+    def muscle_points(self, q: Array) -> list[Array]:
+        """Of every muscle, the points (k, 3) [m] that it passes at angles (1, n)."""
+        muscles = self.muscles.muscles if self.muscles else ()
+        return [
+            np.array([self._marked.pose(f"{muscle.name}.{k}", q)[1][0] for k in range(len(muscle.points))])
+            for muscle in muscles
+        ]
+
     def hand(self, q: Array) -> Array:
         """Where the hand is at angles (B, n), (B, 3) [m]."""
         return self.mechanism.place(HAND, np.ascontiguousarray(q))
@@ -177,17 +195,19 @@ class BodyModel:
         given = self.defaults if constants is None else constants
         return -self.mechanism.slopes(q, np.zeros_like(q), given).q
 
-    def reaching(self, points: Array) -> tuple[Array, Array]:
+    def reaching(self, points: Array, posture: Array | None = None) -> tuple[Array, Array]:
         """Angles (B, n) within the limits that bring the hand to points (B, 3), and the distances that are left (B,) [m].
 
-        Damped least squares from the rest pose, to which joints are pulled that are free: a point always has the same answer.
+        Damped least squares from a posture (n,) or postures (B, n), to which joints are pulled that are free: a point always
+        has the same answer. None: the rest pose.
         """
-        q, (low, high) = np.tile(self.rest, (len(points), 1)), self.limits
+        posture = self.rest if posture is None else posture
+        q, (low, high) = np.broadcast_to(posture, (len(points), self.n)).copy(), self.limits
         for k in range(ROUNDS):
             slope, off = self.mechanism.point_slopes(HAND, q), points - self.hand(q)
             inverse = slope.swapaxes(1, 2) @ np.linalg.inv(slope @ slope.swapaxes(1, 2) + DAMPING**2 * np.eye(3))
-            posture = POSTURE * (1 - k / ROUNDS) * (self.rest - q)
-            free = posture - (inverse @ (slope @ posture[..., None]))[..., 0]
+            pull = POSTURE * (1 - k / ROUNDS) * (posture - q)
+            free = pull - (inverse @ (slope @ pull[..., None]))[..., 0]
             q = np.clip(q + np.clip((inverse @ off[..., None])[..., 0], -0.3, 0.3) + free, low, high)
         return q, np.linalg.norm(points - self.hand(q), axis=1)
 

@@ -17,18 +17,22 @@ from ..core.simulator import Array, check_number
 from ..core.task import BaseTask, BoolArray, Entry, Start
 from .body_model import HAND, BodyModel
 from .body_sight import Hand, hand_of, watch_hand
+from .sharing import share
 
 DISTANCE, HELD, REACHED, OFF = 3, 4, 5, slice(6, 9)
 """Places in the context, behind the goal."""
 TRIES = 20
 """Goals that are drawn at most until one will do."""
+MISSING = 0.5
+"""Torque that muscles may lack where they hold a goal [N m]."""
 
 
 @dataclass(frozen=True, eq=False)
 class UpperBodyReach(BaseTask):
     """Bring the right hand to a point and keep it there: reward = -distance [m] + bonus - effort.
 
-    A goal is the hand's place in a pose that is drawn within the joints' limits, and that `goal_effort` of the torques holds.
+    A goal is the hand's place in a pose that is drawn within the joints' limits, and that `goal_effort` of the torques,
+    or of the muscles, holds.
     """
 
     model: BodyModel
@@ -37,7 +41,7 @@ class UpperBodyReach(BaseTask):
     goal_distance: float = 0.25
     """Least distance of the goal from where the hand hangs [m]."""
     goal_effort: float = 0.75
-    """Share of the largest torques that hold the hand at the goal at most."""
+    """Share of the largest torques, or of the muscles' activations, that holds the hand at the goal at most."""
     tolerance: float = 0.04
     """Distance at which the goal counts as reached [m]."""
     hold_time: float = 0.3
@@ -96,9 +100,20 @@ class UpperBodyReach(BaseTask):
         poses = low + (high - low) * rng.uniform(0.1, 0.9, (TRIES, self.model.n))
         places = self.model.hand(poses)
         distance = np.linalg.norm(places - self.hanging, axis=1)
-        held = (np.abs(self.model.holding(poses)) / self.model.effort).max(axis=1) <= self.goal_effort
+        held = self._effort(poses) <= self.goal_effort
         good = np.flatnonzero(held & (distance >= self.goal_distance))
         return np.asarray(places[good[0] if len(good) else int(np.argmax(np.where(held, distance, -1.0)))])
+
+    def _effort(self, poses: Array) -> Array:
+        """Largest share of a torque or muscle that holds poses (B, n); infinite where muscles cannot."""
+        model, torque = self.model, self.model.holding(poses)
+        motors = list(model.motors)
+        used = (np.abs(torque) / model.effort)[:, motors].max(axis=1, initial=0.0)
+        if model.muscles is None:
+            return np.asarray(used)
+        found = share(model, poses, np.zeros_like(poses), torque)
+        most = np.maximum(used, found.activations.max(axis=1))
+        return np.where(np.abs(found.missing).max(axis=1) <= MISSING, most, np.inf)
 
     @cached_property
     def _hand(self) -> Hand:

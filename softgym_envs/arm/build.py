@@ -87,7 +87,7 @@ def upper_body_reach(
         simulate: Makes the simulator of a model.
         control_period: Time between actions [s].
         goal_distance: Least distance of the goal from where the hand hangs [m].
-        goal_effort: Share of the largest torques that hold the hand at the goal at most.
+        goal_effort: Share of the largest torques, or of the muscles, that holds the hand at the goal at most.
         tolerance: Distance at which the goal counts as reached [m].
         hold_time: How long it is to be held [s].
         effort_weight: Weight of the mean squared action.

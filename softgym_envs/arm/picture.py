@@ -14,6 +14,7 @@ from ..rendering.colors import CAP, GOAL, ROD, TRAIL, Color
 from ..rendering.picture import BasePicture, shown
 from ..rendering.scene import GroundGrid, Primitive, Scene, Segment, Sphere, Trail
 from .body_model import BodyModel
+from .body_muscles import lengths_and_arms
 from .elbow import Wrapped
 from .model import MUSCLES, ElbowModel, muscle_path
 
@@ -117,13 +118,18 @@ class BodyPicture(BasePicture):
 
     def heading_action(self, model: BodyModel, state: Array, heading: Array) -> Array:
         """Flexion of the first joint, and of the fourth where there is one."""
-        action = np.zeros(model.n)
-        action[0], action[min(3, model.n - 1)] = heading[0], heading[1]
-        return np.clip(action, -1.0, 1.0)
+        action = self.rest_action(model)
+        if model.muscles is None:
+            action[0], action[min(3, model.n - 1)] = heading[0], heading[1]
+            return np.clip(action, -1.0, 1.0)
+        arms = lengths_and_arms(model.routes, state[None, : model.n])[1][0]  # pulls that raise the coordinates
+        wish = heading[0] * arms[:, 0] + heading[1] * arms[:, min(3, model.n - 1)]
+        action[: len(wish)] = np.clip(wish / np.abs(arms).max(), 0.0, 1.0) * 2.0 - 1.0
+        return action
 
     def rest_action(self, model: BodyModel) -> Array:
-        """No torques."""
-        return np.zeros(model.n)
+        """No torques, muscles off."""
+        return np.repeat([-1.0, 0.0], [len(model.muscle_names), len(model.motors)])
 
 
 BODY = BodyPicture()
@@ -149,6 +155,8 @@ def body_scene(model: BodyModel, state: Array, *, trail: Array | None = None, go
         neck, hips = np.array([0.0, 0.0, 0.02]), np.array([0.0, 0.0, -0.5])
         parts += [Segment(hips, neck, 0.14, ROD), Sphere(np.array([0.0, 0.0, 0.2]), 0.1, CAP)]
     parts += _bones(model, q)
+    if model.muscles is not None:
+        parts += _muscles(model, q, state[2 * model.n :])
     hand = model.hand(q)[0]
     parts.append(Sphere(hand, 0.035, tuple(int(value) for value in ON)))  # type: ignore[arg-type]
     if goal is not None:
@@ -178,6 +186,16 @@ def _bones(model: BodyModel, q: Array) -> list[Primitive]:
     for start, end in ends:
         if np.linalg.norm(end - start) > 1e-6:
             parts += [Segment(start, end, 0.05, ROD), Sphere(end, 0.032, CAP)]
+    return parts
+
+
+def _muscles(model: BodyModel, q: Array, activations: Array) -> list[Primitive]:
+    """From point to point of their paths, through surfaces; thicker and redder where active."""
+    parts: list[Primitive] = []
+    for active, points in zip(np.clip(activations, 0.0, 1.0), model.muscle_points(q), strict=True):
+        color: Color = tuple(int(value) for value in OFF + active * (ON - OFF))  # type: ignore[assignment]
+        width = 0.5 * (THICK[0] + float(active) * (THICK[1] - THICK[0]))
+        parts += [Segment(start, end, width, color) for start, end in pairwise(points)]
     return parts
 
 

@@ -1,40 +1,79 @@
-"""How muscles share the torques that joints need: bounded least squares, with little activation.
+r"""How muscles share the torques that joints need, least squares with little activation, within bounds.
 
-It gives optimal control its first guess, and controllers that think in torques their excitations.
+With pulls P (moment arms times strengths) and torques t beyond the passive ones,
+
+.. math:: \min_{0 \le a \le 1} |P a - t|^2 + w^2 |a|^2
+
+one activation after the other. It gives optimal control its first guess, and controllers that think in torques their
+excitations. Legend: B rows, n joints, m muscles, k joints that muscles move.
 """
 
 from __future__ import annotations
 
-import numpy as np
-from scipy.optimize import lsq_linear
+from typing import NamedTuple
 
+import numpy as np
+
+from ..core.numba_engine import kernel
 from ..core.simulator import Array
 from .body_model import BodyModel
 from .body_muscles import lengths_and_arms
 from .muscle import SPEED, active_force, passive_force, speed_force
 
 LITTLE = 1.0
-"""Weight of an activation beside a torque [N m]."""
+"""w, weight of an activation beside a torque [N m]."""
+SWEEPS, SETTLED = 500, 1e-4
+"""At most; change of activations in a sweep that ends them."""
 
 
-def activations(model: BodyModel, q: Array, v: Array, torque: Array) -> Array:
-    """Activations (B, m) that give torques (B, n) at q, v (B, n) as nearly as muscles can; those of motors do not matter."""
+class Shared(NamedTuple):
+    """What muscles do for torques."""
+
+    activations: Array
+    """(B, m)"""
+    missing: Array
+    """(B, k) torques that are left undone [N m]."""
+
+
+def share(model: BodyModel, q: Array, v: Array, torque: Array) -> Shared:
+    """Activations that give torques (B, n) at q, v (B, n) as nearly as muscles can; those of motors do not matter."""
     t = model.routes
     lengths, arms = lengths_and_arms(t, q)
     force, optimal, slack = t.numbers.T
     fibre, speed = (lengths - slack) / optimal, -np.einsum("bmn,bn->bm", arms, v) / (SPEED * optimal)
     strength, taut = force * active_force(fibre) * np.maximum(speed_force(speed), 0.0), force * passive_force(fibre)
     joints = np.setdiff1d(np.arange(model.n), model.motors)
-    found, little = np.empty(lengths.shape), LITTLE * np.eye(lengths.shape[1])
-    for row in range(len(q)):
-        pulls = arms[row][:, joints].T
-        needed = torque[row, joints] - pulls @ taut[row]
-        found[row] = lsq_linear(
-            np.vstack([pulls * strength[row], little]), np.append(needed, np.zeros(len(little))), (0.0, 1.0)
-        ).x
-    return found
+    arms = arms[:, :, joints].swapaxes(1, 2)
+    needed = torque[:, joints] - (arms @ taut[..., None])[..., 0]
+    pulls, found = np.ascontiguousarray(arms * strength[:, None]), np.zeros(lengths.shape)
+    bounded(pulls, needed, LITTLE, found)
+    return Shared(found, needed - (pulls @ found[..., None])[..., 0])
 
 
-def controls(model: BodyModel, q: Array, v: Array, torque: Array) -> Array:
-    """Controls (B, nu) of the body with muscles for torques (B, n): excitations, then the torques of motors."""
-    return np.hstack([activations(model, q, v, torque), torque[:, list(model.motors)]])
+def activations(model: BodyModel, q: Array, v: Array, torque: Array) -> Array:
+    """Those of `share`, (B, m)."""
+    return share(model, q, v, torque).activations
+
+
+@kernel
+def bounded(pulls, needed, little, found):
+    """See the module docstring: pulls (B, k, m), needed (B, k), found (B, m), from where it stands."""
+    for row in range(len(pulls)):
+        a, P = found[row], pulls[row]
+        left = needed[row].copy()
+        for i in range(P.shape[1]):
+            left -= P[:, i] * a[i]
+        for _ in range(SWEEPS):
+            moved = 0.0
+            for i in range(P.shape[1]):
+                slope, curve = -little * little * a[i], little * little
+                for k in range(len(P)):
+                    slope += P[k, i] * left[k]
+                    curve += P[k, i] * P[k, i]
+                step = min(max(a[i] + slope / curve, 0.0), 1.0) - a[i]
+                a[i] += step
+                moved = max(moved, abs(step))
+                for k in range(len(P)):
+                    left[k] -= P[k, i] * step
+            if moved < SETTLED:
+                break

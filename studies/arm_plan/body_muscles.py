@@ -1,10 +1,10 @@
 """Optimal control of the upper body's reach with muscles of the right arm [Penner2020, section 3.2]: random targets.
 
-python studies/arm_plan/body_muscles.py    # minutes; writes results/arm_plan/body_muscles.json and .png
+python studies/arm_plan/body_muscles.py    # minutes; writes results/arm_plan/body_muscles.json and .png, goes on where it was
 
 As `upper_body.py` with torques, but 14 muscles move the right arm: 12 angles and speeds, 14 activations; 14 excitations and 6
-torques; 50 time nodes. It starts from minimum jerk and inverse dynamics, whose torques muscles share. Times are
-processor seconds.
+torques; 50 time nodes. Goals are those of the task with muscles, which these can hold. It starts from minimum jerk and inverse
+dynamics, whose torques muscles share. Times are processor seconds.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from agents.planning.first_guess import driving_controls, minimum_jerk, rates_of
 from agents.planning.optimal import Manoeuvre, OptimalMotion, solve_form
 from softgym_envs.arm.body_dynamics import BodySimulator
 from softgym_envs.arm.body_model import BodyModel, muscled
+from softgym_envs.arm.body_muscle_control import held_pose
 from softgym_envs.arm.body_symbolic import muscled_step
 from softgym_envs.arm.body_tasks import UpperBodyReach
 from softgym_envs.arm.sharing import activations
 from softgym_envs.core.complementarity import ComplementarityForm
-from softgym_envs.core.files import provenance, write_json
+from softgym_envs.core.files import provenance, read_json, write_json
 from softgym_envs.core.page import plain_axes
 
 Array = NDArray[np.float64]
-HORIZON, SMOOTHNESS, FASTEST, SUBSTEPS = 0.8, 1e-3, 12.0, 4
-"""[s]; weight of changes; [rad/s]; steps of the engine that plays the plan in one of the plan's."""
+HORIZON, SMOOTHNESS, FASTEST, SUBSTEPS, ITERATIONS = 0.8, 1e-3, 12.0, 4, 200
+"""[s]; weight of changes; [rad/s]; steps of the engine that plays the plan in one of the plan's; of IPOPT at most."""
 BONES = BodyModel()
 MODEL = muscled(BONES)
 N_JOINTS, N_MUSCLES = MODEL.n, len(MODEL.muscle_names)
@@ -73,14 +74,14 @@ def guessed(manoeuvre: Manoeuvre, dt: float) -> tuple[Array, Array]:
 def planned(goal: Array, steps: int) -> tuple[OptimalMotion, dict[str, Any]]:
     """The motion to a goal, and a line of the results."""
     began, dt = time.process_time(), HORIZON / steps
-    pose, left = MODEL.reaching(goal[None])
+    pose = held_pose(MODEL, goal[None])
     manoeuvre = asked(pose[0], steps)
     path, controls = guessed(manoeuvre, dt)
     form = ComplementarityForm(muscled_step(MODEL, dt, late=True))
-    found = solve_form(form, manoeuvre, dt, MODEL.defaults, path, controls, began=began, expand=False)
+    found = solve_form(form, manoeuvre, dt, MODEL.defaults, path, controls, iterations=ITERATIONS, began=began, expand=False)
     played = BodySimulator(model=MODEL, dt=dt / SUBSTEPS).rollout(found.states[:1], found.controls[None], substeps=SUBSTEPS)[0]
     return found, {
-        "N": steps, "goal": goal.tolist(), "inverse_kinematics_left": float(left[0]), "solved": found.solved,
+        "N": steps, "goal": goal.tolist(), "solved": found.solved,
         "message": found.message, "iterations": found.iterations, "cost": found.objective, "build": found.build_seconds,
         "solve": found.solve_seconds, "processor_seconds": time.process_time() - began, "error": found.error,
         "hand_error": float(np.linalg.norm(MODEL.hand(found.states[-1:, :N_JOINTS])[0] - goal)),
@@ -88,42 +89,45 @@ def planned(goal: Array, steps: int) -> tuple[OptimalMotion, dict[str, Any]]:
     }  # fmt: skip
 
 
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of all targets so far."""
+    total = np.array([row["processor_seconds"] for row in rows])
+    return {
+        "solved": sum(row["solved"] for row in rows), "of": len(rows), "median_seconds": float(np.median(total)),
+        "largest_seconds": float(total.max()), "median_build": float(np.median([row["build"] for row in rows])),
+        "median_solve": float(np.median([row["solve"] for row in rows])),
+        "iterations": [row["iterations"] for row in rows],
+        "largest_engine_open_loop_error": max(row["engine_open_loop_error"] for row in rows),
+    }  # fmt: skip
+
+
 def main(args: Args) -> None:
-    """Runs all targets, writes body_muscles.json and body_muscles.png after each."""
-    task, rows = UpperBodyReach(BONES), []
-    first: OptimalMotion | None = None
+    """Runs the targets that are not in body_muscles.json yet, writes it and body_muscles.png after each."""
+    file, about = args.out / "body_muscles.json", {"command": COMMAND, "seconds": HORIZON, "N": args.steps, "seed": args.seed}
+    known = read_json(file) if file.exists() else {}
+    rows = known["targets"] if all(known.get(name) == value for name, value in about.items()) else []
+    task, states = UpperBodyReach(MODEL), known.get("first", [])
     args.out.mkdir(parents=True, exist_ok=True)
-    for k in range(args.targets):
-        goal = task._goal(np.random.default_rng([args.seed, k]))
-        plan, row = planned(goal, args.steps)
-        first = plan if first is None else first
+    for k in range(len(rows), args.targets):
+        plan, row = planned(task._goal(np.random.default_rng([args.seed, k])), args.steps)
+        states = states if rows else plan.states.tolist()
         rows.append(row)
         print(row, flush=True)
-        total = np.array([row["processor_seconds"] for row in rows])
-        summary = {
-            "solved": sum(row["solved"] for row in rows), "of": len(rows), "median_seconds": float(np.median(total)),
-            "largest_seconds": float(total.max()), "median_build": float(np.median([row["build"] for row in rows])),
-            "median_solve": float(np.median([row["solve"] for row in rows])),
-            "iterations": [row["iterations"] for row in rows],
-            "largest_engine_open_loop_error": max(row["engine_open_loop_error"] for row in rows),
-        }  # fmt: skip
-        document = {**provenance(), "command": COMMAND, "seconds": HORIZON, "summary": summary, "targets": rows}
-        write_json(args.out / "body_muscles.json", document)
-    assert first is not None
-    draw(first, rows, args.out / "body_muscles.png")
+        write_json(file, {**provenance(), **about, "summary": summary(rows), "targets": rows, "first": states})
+        draw(np.array(states), rows, args.out / "body_muscles.png")
 
 
-def draw(plan: OptimalMotion, rows: list[dict[str, Any]], path: Path) -> None:
+def draw(states: Array, rows: list[dict[str, Any]], path: Path) -> None:
     """Angles and activations of the first target's motion; seconds of all."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 3.6), layout="constrained")
     angles, active, seconds = figure.subplots(1, 3)
-    times = np.linspace(0.0, HORIZON, len(plan.states))
+    times = np.linspace(0.0, HORIZON, len(states))
     for k, name in enumerate(MODEL.tree.coordinates[:6]):
-        angles.plot(times, plan.states[:, k], label=name.removeprefix("right_"))
+        angles.plot(times, states[:, k], label=name.removeprefix("right_"))
     for k, name in enumerate(MODEL.muscle_names):
-        active.plot(times, plan.states[:, 2 * N_JOINTS + k], label=name, ls="-" if k < 7 else "--")
+        active.plot(times, states[:, 2 * N_JOINTS + k], label=name, ls="-" if k < 7 else "--")
     angles.legend(frameon=False, fontsize=7)
     active.legend(frameon=False, fontsize=6, ncols=2)
     angles.set_title("first target: angles of the right arm [rad]", fontsize=10)

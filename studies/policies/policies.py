@@ -18,6 +18,7 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import tyro
 
@@ -38,8 +39,8 @@ TEACHERS = ("planner", "heuristic")
 class Own:
     """How an id's policy learns, where delays upset its teacher: this one sees ahead, its pupil its own actions."""
 
-    observed: dict[str, int]
-    """Keywords of the environment, which a user of the policy gives, too."""
+    observed: dict[str, Any]
+    """Keywords of the environment, which a user of the policy gives, too; of an option, those that choose it."""
     teacher: Path | None = None
     """Another policy, learned without noise and delay; none: the room's controller."""
     rounds: int = 11
@@ -52,8 +53,9 @@ OWN = {
     "ArmReach-v0": Own({"action_memory": 3}, Path("results/arm_policy/policy.zip")),
     "ArmHold-v0": Own({"action_memory": 3}),
     "UpperBodyReach-v0": Own({}, rounds=14, updates=1000, num_envs=192, hidden=(256, 256)),
+    "UpperBodyReach-v0+muscles": Own({"muscles": True}, rounds=14, updates=1000, num_envs=96, hidden=(256, 256)),
 }
-"""Id -> how it learns, where it is not as usual."""
+"""Id, or id+option, -> how it learns, where it is not as usual."""
 DELAYS = (0, 1, 2)
 """In which those learn."""
 
@@ -63,7 +65,7 @@ class Args:
     """Teach policies."""
 
     ids: tuple[str, ...] = ()
-    """Which; none: all that have a teacher."""
+    """Which, ids or those of `OWN`; none: all that have a teacher."""
     rounds: int = 14
     """Of `Imitation`, but for ids of `OWN`."""
     steps: int = 120
@@ -74,13 +76,14 @@ class Args:
     """Folder."""
 
 
-def teach(task_id: str, args: Args) -> None:
-    """Write <id>.zip and <id>.json, if the id has a teacher."""
+def teach(which: str, args: Args) -> None:
+    """Write <id>.zip and <id>.json, or <id+option>.zip and .json, if the id has a teacher."""
+    task_id, own = which.partition("+")[0], OWN.get(which)
     controllers = room_of_task(task_id).controllers_of(task_id)
     name = next((name for name in TEACHERS if name in controllers), None)
     if name is None:
         return
-    own, controller = OWN.get(task_id), controllers[name]
+    controller = controllers[name]
     run = Imitation(f"softgym_envs:{task_id}", rounds=args.rounds, steps=args.steps, keywords=NOISY, seed=args.seed)
     if own is not None:
         keywords = {"sensor_noise": NOISY["sensor_noise"], **own.observed}
@@ -92,17 +95,17 @@ def teach(task_id: str, args: Args) -> None:
 
     def report(number: int, error: float) -> None:
         errors.append(error)
-        print(f"{task_id:24s} round {number:2d}  mean squared error {error:.4f}", flush=True)
+        print(f"{which:24s} round {number:2d}  mean squared error {error:.4f}", flush=True)
 
     model = imitate(run, controller, report)
-    save_policy(model, args.out / f"{task_id}.zip")
+    save_policy(model, args.out / f"{which}.zip")
     document = {
         "teacher": name, "rounds": run.rounds, "control_steps": run.rounds * run.steps * run.num_envs, "errors": errors,
         "processor_seconds": round(time.process_time() - began, 1), "observed": own.observed if own else {},
         "environment": dict(run.keywords) | ({"action_delay": list(run.delays)} if own else {}),
         **provenance(),
     }  # fmt: skip
-    write_json(args.out / f"{task_id}.json", document)
+    write_json(args.out / f"{which}.json", document)
 
 
 def taught_by(own: Own, name: str, controller: Controller) -> tuple[str, Controller]:
@@ -116,8 +119,8 @@ def taught_by(own: Own, name: str, controller: Controller) -> tuple[str, Control
 def main(args: Args) -> int:
     """Teach; 0 if all went well, 2 for bad input."""
     try:
-        for task_id in args.ids or [task.id for task in tasks()]:
-            teach(task_id, args)
+        for which in args.ids or [*(task.id for task in tasks()), *(name for name in OWN if "+" in name)]:
+            teach(which, args)
     except SoftgymError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -30,7 +30,7 @@ import numpy as np
 import tyro
 
 from agents.learning.evaluation import Controller, Evaluation, evaluate_controller, uniform, zero
-from agents.learning.policy import load_policy
+from agents.learning.policy import load_policy, observed_with
 from agents.planning.task_mpc import TaskMpc
 from agents.study.statistics import share
 from softgym_envs.core.errors import SoftgymError
@@ -51,6 +51,8 @@ POLICIES = {
 """Id -> its policy, where it is not results/policies/<id>.zip."""
 BLIND = {"VineNavigate-v0": "VineGrow-v0", "VineSqueeze-v0": "VineGrow-v0", "VineWall-v0": "VineGrow-v0"}
 """Id -> id whose policy sees the first entries of its observation only, and nothing of what is in the way."""
+OPTIONS: dict[str, dict[str, dict[str, Any]]] = {"UpperBodyReach-v0": {"muscles": {"muscles": True}}}
+"""Id -> option -> keywords that choose it; lines say "option: controller", the policy is results/policies/<id>+<option>.zip."""
 MPC = {
     "ArmHold-v0": TaskMpc(horizon=15),
     "ArmReach-v0": TaskMpc(horizon=15),
@@ -126,10 +128,19 @@ def drivers(task_id: str) -> Iterator[tuple[str, dict[str, Any], Controller]]:
         blind = load_policy(other)
         size = blind.layers[0][0].shape[1]
         yield f"policy of {BLIND[task_id]}", {}, lambda envs: lambda observation: blind(observation[:, :size])
-    own = policy_file(task_id)
-    if own is not None:
-        policy, described = load_policy(own), own.with_suffix(".json")
-        observed = read_json(described).get("observed", {}) if described.is_file() else {}
+    yield from learned(policy_file(task_id))
+    for option, keywords in OPTIONS.get(task_id, {}).items():
+        known = {"zero": zero, "random": uniform, **room_of_task(task_id).controllers_of(task_id)}
+        for name, controller in known.items():
+            yield f"{option}: {name}", keywords, controller
+        for name, given, controller in learned(policy_file(f"{task_id}+{option}")):
+            yield f"{option}: {name}", given, controller
+
+
+def learned(file: Path | None) -> Iterator[tuple[str, dict[str, Any], Controller]]:
+    """A policy, plainly and with noise and delay; nothing if there is none."""
+    if file is not None:
+        policy, observed = load_policy(file), observed_with(file)
         yield "policy", observed, lambda envs: policy
         yield "policy, noise and delay", {**NOISY, **observed}, lambda envs: policy
 
@@ -223,7 +234,8 @@ def draw(task_id: str, args: Args) -> None:
     """A picture of an episode in our engine, driven by who has the most success there, then the highest return; four frames."""
     path = args.out / f"{task_id}.png"
     runs = [run for run in read_card(task_id, args)["runs"] if run["backend"] == NATIVE]
-    best = max((run for run in runs if "noise" not in run["controller"]), key=lambda run: (run["success"], run["return"]))
+    plain = [run for run in runs if "noise" not in run["controller"] and ":" not in run["controller"]]
+    best = max(plain, key=lambda run: (run["success"], run["return"]))
     if path.is_file() and not args.again:
         return
     entry = next(e for e in entries(task_id, (NATIVE,)) if (e.controller, e.level) == (best["controller"], best["level"]))
