@@ -22,7 +22,7 @@ from agents.study.case import RoomCase
 from agents.study.conditions import CONDITIONS, check_study, possible
 from agents.study.definition import Job, Study, Threshold
 from agents.study.document import read_study
-from agents.study.fits import draw, identify
+from agents.study.fits import _fit, draw, identify
 from agents.study.jobs import record_path, register, run_jobs
 from agents.study.models import SHORT_HORIZON, build_model
 from agents.study.planned import PlanWorker
@@ -34,7 +34,7 @@ from softgym_envs.core.files import read_json, write_json
 from softgym_envs.core.layout import Field, StateLayout
 from softgym_envs.core.simulator import finite_differences
 from softgym_envs.core.task import load
-from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from softgym_envs.rooms import room, rooms
 from softgym_envs.vine.obstacles import to_local
 from sysid import fit_residual, run_recipe
@@ -357,6 +357,15 @@ def test_an_oracle_that_is_beaten_is_told(finished):
     better = tuple(replace(a, share=share) if a.condition == "identified" else a for a in summary.conditions)
     told = headline(replace(summary, conditions=better))
     assert told.startswith("THE ORACLE IS NONE") and "beaten by identified engine" in told
+
+
+def test_rows_of_slow_sensors_count_as_physics_steps_of_the_truth():
+    whole = PendulumCase().record(np.random.default_rng(0), 60)
+    thin = [
+        TrajectorySet(tuple(replace(t, times=t.times[::2], values=t.values[::2], controls=t.controls[::2]) for t in part))
+        for part in whole
+    ]
+    assert _fit(PendulumCase(), STUDY, DataSplit(*thin)).truth_steps == {"train": 60, "validation": 20}
 
 
 def test_every_step_of_the_truth_is_counted(finished):

@@ -124,7 +124,8 @@ def identify(case: Case, study: Study, budget: int, dataset: int, out: Path) -> 
 
 
 def _fit(case: Case, study: Study, data: DataSplit) -> FitRecord:
-    steps = {name: sum(t.num_steps * t.substeps for t in part) for name, part in zip(data._fields, data, strict=True)}
+    dt = case.truth().dt  # recordings may have rows of a camera, or of sensors
+    steps = {name: round(sum(t.num_steps * t.period for t in part) / dt) for name, part in zip(data._fields, data, strict=True)}
     try:
         fit = case.fit(data)
     except DataError as error:

@@ -60,7 +60,7 @@ def table(summary: Summary) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     measures = list(dict.fromkeys(name for condition in summary.conditions for name in condition.measures))
     head = (
         "condition",
-        "truth steps (train)",
+        "physics steps of the truth (train)",
         "(validation)",
         "(tuning)",
         "cost on the truth",
@@ -105,7 +105,8 @@ def markdown(summary: Summary) -> str:
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     lines += [
         "",
-        "Numbers are interquartile means with 95 % bootstrap intervals (data sets, then seeds); steps are per run.",
+        "Numbers are interquartile means with 95 % bootstrap intervals (data sets, then seeds). A physics step is one of",
+        "the truth's own, however long the rows of its recordings are; steps are per run.",
         "",
     ]
     return "\n".join(lines)

@@ -18,7 +18,7 @@ from ..core.trajectory import Trajectory
 from .manipulation import SCALES, STIFF, STILL, Waves, reference
 from .model import ARM, CLAMP, FRICTION, LoopModel
 from .springs import AXES, SIDES, factor_names
-from .tracking import HELD, PERIOD, TORQUES, held, named, pulled, tracker
+from .tracking import HELD, MORE, PERIOD, TORQUES, creeping, held, in_half_steps, named, pulled, tracker
 
 STIFFNESS = ("theta_stiffness", "psi_stiffness")
 OFFSETS = tuple(f"offset_{name}" for name in ARM)
@@ -132,6 +132,10 @@ KNOWN = {
 """What a ruler and a clock say of the clamp [m, rad] and of the torques [s]: mean and standard deviation."""
 FITTED = {
     "tracker": tracker,
+    "choices": {
+        "the simulator's own step": (0.5, in_half_steps),
+        "friction that creeps, f tanh(speed / w), and does not stick as Coulomb's": (MORE, creeping),
+    },
     "gentle": {"loop_damping": 0.6},
     "together": {f"{axis}_*": stiffness for axis, stiffness in zip(AXES, STIFFNESS, strict=True)},
 }

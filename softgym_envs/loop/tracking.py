@@ -40,6 +40,8 @@ RESOLUTION = {"angle": 2e-4, "torque": 0.02}
 """[rad], [N m] Sensors are no better than this, whatever a recording without noise looks like."""
 TORQUES, HELD = "torques", "held"
 """Key of a recording's metadata, and what it says of torques that act from row to row; else they are those at rows."""
+MORE = 0.25
+"""Share by which friction sets in later, to tell what that it does not stick is worth: steps of 10 ms bear no less speed."""
 SHORTEST_REST = 0.1
 """[s]"""
 
@@ -57,6 +59,18 @@ def released(simulator: Any) -> Any:
     model: LoopModel = simulator.model
     stiffness = tuple(max(both - more, 0.0) for both, more in zip(model.servo_stiffness, FOLLOW, strict=True))
     return replace(simulator, model=replace(model, servo_stiffness=stiffness))
+
+
+def in_half_steps(simulator: Any) -> Any:
+    """The same arm and loop in half of the simulator's step."""
+    return replace(simulator, dt=0.5 * simulator.dt)
+
+
+def creeping(simulator: Any, factor: float = 1.0 + MORE) -> Any:
+    """The same arm and loop, whose dry friction sets in over other speeds (`tree.Joint.friction_speed`)."""
+    model: LoopModel = simulator.model
+    joints = (replace(joint, friction_speed=factor * joint.friction_speed) for joint in model.arm.joints)
+    return replace(simulator, model=replace(model, own_arm=replace(model.arm, joints=tuple(joints))))
 
 
 # --- Reading ----------------------------------------------------------------------------------------------------------
@@ -167,7 +181,8 @@ class LoopTracker:
         """The mechanism without springs follows angles by feedback."""
         free, sensed = released(self.simulator), self.sensed
         still = resting_rows(sensed)
-        return Following(free.mechanism, "H", sensed.controls, sensed.values, np.diag(FOLLOW)[None], still=still)
+        substeps, gains = round(sensed.period / free.dt), np.diag(FOLLOW)[None]
+        return Following(free.mechanism, "H", sensed.controls, sensed.values, gains, still=still, substeps=substeps)
 
     def anchored(self, constants: Array, noise: Mapping[str, float]) -> LoopErrors:
         """See `sysid.methods.innovations.Tracker`; noise below `RESOLUTION` counts as that."""
@@ -177,21 +192,22 @@ class LoopTracker:
         calm = replace(self.following, forces=smoothed(self.sensed.controls, force), angles=smoothed(self.sensed.values, angle))
         tree = model.tree_constants(constants[None])[0]
         early = 0.5 * self.trajectory.period if self.trajectory.metadata.get(TORQUES) == HELD else 0.0
-        calm = undelayed(calm, -early)  # impulses at rows stand for torques about them
+        late = 0.5 * (calm.period - calm.mechanism.dt)  # the middle of a row's impulses, one at the beginning of every step
+        calm = undelayed(calm, late - early)  # they stand for torques about them
         found = innovations(undelayed(calm, constants[DELAY]), self.sensed.values, tree, force=force, angle=angle)
         return LoopErrors(model, calm, found)
 
 
 def undelayed(following: Following, delay: float) -> Following:
     """With forces as they were `delay` [s] later, on a spline through the recorded ones; the ends hold beyond them."""
-    times = following.mechanism.dt * np.arange(len(following.forces))
+    times = following.period * np.arange(len(following.forces))
     later = np.clip(times + delay, times[0], times[-1])
     return replace(following, forces=CubicSpline(times, following.forces)(later))
 
 
 def _by_delay(following: Following, delay: float) -> Array:
     """Derivatives (T, 7) of the forces of `undelayed`, halfway between those of both sides where it has a kink."""
-    times = following.mechanism.dt * np.arange(len(following.forces))
+    times = following.period * np.arange(len(following.forces))
     later, ends = times + delay, times[[0, -1]]
     inside = np.heaviside(later - ends[0], 0.5) * np.heaviside(ends[1] - later, 0.5)
     return np.asarray(CubicSpline(times, following.forces)(np.clip(later, *ends), 1) * inside[:, None])

@@ -37,7 +37,7 @@ class Following:
 
     Raises:
         ShapeError: Arrays whose shapes do not belong together.
-        OptionError: A weight is negative, or `still` is not within the recording.
+        OptionError: A weight is negative, `substeps` is below 1, or `still` is not within the recording.
     """
 
     mechanism: Mechanism
@@ -53,6 +53,8 @@ class Following:
     """alpha [m/rad]; 0 in the paper."""
     still: int = 1
     """Samples at the beginning during which the mechanism rests."""
+    substeps: int = 1
+    """Of the mechanism between samples."""
 
     def __post_init__(self) -> None:
         nu = self.mechanism.nu
@@ -63,6 +65,12 @@ class Following:
             raise ShapeError(f"gains are given for {len(self.gains)} control steps, expected 1 or {len(self.forces)}")
         check_number("angle_weight", self.angle_weight, low=0.0)
         check_number("still", self.still, low=1, high=len(self.angles), whole=True)
+        check_number("substeps", self.substeps, low=1, whole=True)
+
+    @property
+    def period(self) -> float:
+        """Between samples [s]."""
+        return self.mechanism.dt * self.substeps
 
     @cached_property
     def motors(self) -> Array:
@@ -111,7 +119,7 @@ class Following:
         bad = np.isnan(state).any(axis=1)
         state[bad] = 0.0
         controls = np.repeat(self.controls[None], len(rows), axis=0)
-        motion = self.mechanism.simulate(state, controls, rows, gains=self.feedback)
+        motion = self.mechanism.simulate(state, controls, rows, substeps=self.substeps, gains=self.feedback)
         motion.status[bad] = Status.UNSOLVED
         return motion
 
@@ -133,7 +141,7 @@ class Following:
         motion = self.predict(constants)
         if motion.status[0] != Status.OK:
             raise StructureError("the model does not follow the recording at these constants; take other gains or constants")
-        A, B, _ = self.mechanism.linearize(motion.states[0, :-1], motion.applied[0], constants)
+        A, B, _ = self.mechanism.linearize(motion.states[0, :-1], motion.applied[0], constants, substeps=self.substeps)
         weight = np.zeros(A.shape[1:])
         weight[self.motors, self.motors] = ratio
         found, cost = np.empty((len(A), self.mechanism.nu, self.mechanism.nu)), weight

@@ -114,7 +114,7 @@ def innovations(following: Following, angles: Array, constants: Array, *, force:
         raise DataError("the model with these constants does not follow the recording: start nearer, or see the units")
     mechanism = following.mechanism
     rows = np.repeat(motion.constants, len(following.forces), axis=0)
-    A, B, _ = mechanism.linearize(motion.states[0, :-1], motion.applied[0], rows)
+    A, B, _ = mechanism.linearize(motion.states[0, :-1], motion.applied[0], rows, substeps=following.substeps)
     gains, roots = _filter(A, B, following.motors, _first(following, motion, angle), force**2, angle**2)
     return Innovations(following, angles, A, B, gains, roots)
 

@@ -70,6 +70,7 @@ def one(truth: Any, seed: int, parameters: LoopParameters, free: tuple[str, ...]
         "hidden": [e.name for e in found.estimates if e.hidden],
         "explained": not any("DOES NOT EXPLAIN" in verdict.text for verdict in found.verdicts),
         "verdict": found.verdicts[0].text,
+        "opened": [verdict.text for verdict in found.verdicts if "intervals allow for it" in verdict.text],
         "chi2": found.reduced_chi2,
         "converged": found.converged,
         "cpu": seconds,

@@ -5,6 +5,7 @@ Shared by every method. Legend: S segments, L' compared rows, m channels, p cons
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,10 +17,10 @@ from softgym_envs.core.errors import OptionError
 from ..data.problem import FitProblem
 from ..least_squares.levenberg import IterLog, triangle
 from ..least_squares.segments import Segments, ShootingSystem, channel_scale
+from .laws import LeftOpen, Varied, left_open
 from .result import Estimate, FitResult, provenance_of
 from .scan import Compatible, model_error, scan
 from .sides import OneSided, one_sided
-from .step import left_open
 from .uncertainty import (
     Identifiability,
     PosteriorParameters,
@@ -107,7 +108,7 @@ def judge(
     *,
     errors: str = "independent",
     scanned: bool = True,
-    halved: bool = False,
+    varied: Mapping[str, Varied] | None = None,
 ) -> FitResult:
     """Assemble the result.
 
@@ -116,7 +117,7 @@ def judge(
         system: Segments and the final weights.
         ending: Where the method stopped.
         scanned: Whether to ask what the model's own error leaves open.
-        halved: Whether to ask what the simulator's step leaves open.
+        varied: Choice of the model in words -> predictions with another amount of it: what it leaves open (`.laws`).
         errors: "independent" residuals, or "clustered" in time: wider, right also for a model that is structurally wrong.
 
     Raises:
@@ -147,11 +148,8 @@ def judge(
         if rounding or not converged
         else one_sided(system, theta, ending.starts, variance=variance, doubted=_doubted(problem, theta, found, quantile))
     )
-    unsure = np.zeros(len(theta))
-    if halved and not rounding:
-        unsure = left_open(
-            system, theta, ending.starts, project=weighted.project, jacobian=weighted.jacobian, inverse=seen_by_noise
-        )
+    opened = () if rounding else _left_open(system, varied or {}, theta, ending.starts, weighted, seen_by_noise)
+    unsure = np.sum([np.zeros(len(theta)), *(each.reach for each in opened)], axis=0)
     estimates = _estimates(problem, theta, found, quantile, compatible, sides, unsure)
     parameters, view = problem.decode(theta), problem.view_at(theta)
     viewed = problem.replace(view=view) if view != problem.view else problem
@@ -174,7 +172,7 @@ def judge(
         compatible,
         tested,
         sides,
-        unsure,
+        opened,
     )
     return FitResult(
         method=ending.method, parameters=parameters, start=problem.constants, estimates=estimates,
@@ -186,6 +184,14 @@ def judge(
         seconds=ending.seconds, provenance=provenance_of(problem),
         spec=problem.spec, explained=explained(evidence), view=view,
     )  # fmt: skip
+
+
+def _left_open(
+    system: ShootingSystem, varied: Mapping[str, Varied], theta: Array, starts: Array, weighted: _Weighted, inverse: Array
+) -> tuple[LeftOpen, ...]:
+    """What every choice of the model leaves open."""
+    given = {"project": weighted.project, "jacobian": weighted.jacobian, "inverse": inverse}
+    return tuple(LeftOpen(cause, left_open(system, other, theta, starts, **given)) for cause, other in varied.items())
 
 
 def _of_the_robot(problem: FitProblem, theta: Array, covariance: Array) -> PosteriorParameters:
@@ -321,7 +327,7 @@ def _compatible(
 
 
 def _widened(covariance: Array, theta: Array, quantile: float, compatible: tuple[Compatible, ...], unsure: Array) -> Array:
-    """Covariance whose 95 % intervals reach as far as the compatible values, and by what the step leaves open farther."""
+    """Covariance whose 95 % intervals reach as far as the compatible values, and farther by what choices leave open."""
     if not compatible and not unsure.any():
         return covariance
     own = quantile * np.sqrt(np.maximum(np.diag(covariance), 1e-300))

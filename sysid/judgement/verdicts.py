@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..data.problem import FitProblem
+from .laws import LeftOpen
 from .result import Estimate, Verdict
 from .scan import Compatible
 from .sides import OneSided
@@ -15,6 +15,8 @@ from .uncertainty import Identifiability, describe_null
 from .validation import HorizonError, held_out
 from .whiteness import ALARM, Whiteness
 
+NORMAL = 1.96
+"""Standard deviations of a 95 % interval."""
 TOLD = 7.0
 """Relative variance of a variance that third differences tell, times the rows (`sysid.data.noise`; measured)."""
 
@@ -52,8 +54,8 @@ class Evidence:
     """None: residuals are mere rounding."""
     sides: tuple[OneSided | None, ...] = ()
     """What is bounded on one side only, per constant."""
-    unsure: NDArray[np.float64] | None = None
-    """What the simulator's step leaves open (p,) [fit coordinate]; None: not asked."""
+    opened: tuple[LeftOpen, ...] = ()
+    """What choices of the model leave open."""
 
 
 def verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
@@ -73,7 +75,7 @@ def verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
             found.append(Verdict("warning", text))
     found += [
         *_assumed(evidence),
-        *_step(evidence),
+        *_opened(evidence),
         *_weak(evidence),
         *_noise(evidence),
         *_correlation(evidence),
@@ -132,20 +134,24 @@ def _assumed(evidence: Evidence) -> list[Verdict]:
     return [Verdict("note", f"the data say less of {', '.join(names)} than was known before: no measurement of these")]
 
 
-def _step(evidence: Evidence) -> list[Verdict]:
-    """Constants whose intervals the simulator's step makes wider."""
-    if evidence.unsure is None or not evidence.unsure.any():
-        return []
+def _opened(evidence: Evidence) -> list[Verdict]:
+    """Constants whose intervals a choice of the model makes wider; a reservation where it opens more than noise does."""
     std = np.sqrt(np.maximum(np.diag(evidence.identifiability.covariance), 0.0))
-    told = [
-        f"{e.name} by up to {100 * step * (1.0 if spec.scale == 'log' else abs(float(spec.slope(e.value)) / e.value)):.2g} %"
-        for e, spec, step, s in zip(evidence.estimates, evidence.problem.specs, evidence.unsure, std, strict=True)
-        if not e.hidden and e.value != 0 and step > s
-    ]
-    if not told:
-        return []
-    dt = 1e3 * evidence.problem.simulator.dt
-    return [Verdict("note", f"the simulator's step of {dt:.3g} ms moves {', '.join(told)}: intervals allow for it")]
+    found = []
+    for cause, reach in evidence.opened:
+        moved = [place for place, e in enumerate(evidence.estimates) if not e.hidden and reach[place] > std[place]]
+        told = [f"{evidence.estimates[i].name} by up to {_amount(evidence, i, float(reach[i]))}" for i in moved]
+        if told:
+            more = any(reach[i] > NORMAL * std[i] for i in moved)
+            said = f"{cause} moves {', '.join(told)}{', more than noise does' if more else ''}: intervals allow for it"
+            found.append(Verdict("warning" if more else "note", said))
+    return found
+
+
+def _amount(evidence: Evidence, place: int, reach: float) -> str:
+    """A change of a constant in words: of what is fitted by its logarithm in percent."""
+    spec, e = evidence.problem.specs[place], evidence.estimates[place]
+    return f"{100 * reach:.2g} %" if spec.scale == "log" else f"{abs(float(spec.slope(e.value))) * reach:.2g}{e.suffix}"
 
 
 def _weak(evidence: Evidence) -> list[Verdict]:

@@ -37,11 +37,12 @@ class Outcome(str, Enum):
     GRADIENT = "gradient"
     ZERO = "zero"
     ITERATIONS = "iterations"
+    EDGE = "edge"
 
     @property
     def converged(self) -> bool:
         """Whether a minimum was reached."""
-        return self is not Outcome.ITERATIONS
+        return self not in (Outcome.ITERATIONS, Outcome.EDGE)
 
     @property
     def message(self) -> str:
@@ -52,6 +53,7 @@ class Outcome(str, Enum):
             "gradient": "converged: the gradient vanishes",
             "zero": "converged: the residual is zero to rounding",
             "iterations": "stopped at the largest number of iterations: raise max_iterations",
+            "edge": "stopped at the edge of what the model can do: start elsewhere",
         }[self.value]
 
 

@@ -30,6 +30,7 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from ..data.noise import noise_of
 from ..data.problem import FitProblem
 from ..judgement.judge import Ending, judge
+from ..judgement.laws import Varied
 from ..judgement.result import FitResult, Verdict
 from ..least_squares.levenberg import LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
 from ..least_squares.segments import Derivative, Segments, ShootingSystem
@@ -93,6 +94,9 @@ class InnovationOptions:
     """Constant -> value with which the model follows recordings whatever the others are, as much damping; see `led`."""
     together: Mapping[str, str] = field(default_factory=dict)
     """Pattern of free constants -> the one that is fitted roughly in their place, before they are freed."""
+    choices: Mapping[str, tuple[float, Callable[[Any], Any]]] = field(default_factory=dict)
+    """Choice of the model in words -> a share, and simulator -> the same robot with so much more or less of it, which the
+    tracker follows as well: intervals reach as far as none of it would move the constants (`sysid.judgement.laws`)."""
     anchors: int = 5
     """Filters, one after the other, at most."""
     errors: str = "independent"
@@ -191,14 +195,45 @@ def innovations(problem: FitProblem, options: InnovationOptions | None = None) -
         "innovations", theta, system.segments.starts, outcome.converged and settled, message, tuple(log), (ends[-1].cost,),
         time.perf_counter() - begin,
     )  # fmt: skip
-    return explained(judge(problem, system, ending, errors=options.errors), system, theta)
+    varied, lost = with_others(problem, options, theta, noise)
+    result = explained(judge(problem, system, ending, errors=options.errors, varied=varied), system, theta)
+    for cause in lost:
+        said = f"with another amount of {cause} the model does not follow the recordings: what it leaves open is not known"
+        result = result.with_verdict("warning", said)
+    return result
+
+
+def with_others(
+    problem: FitProblem, options: InnovationOptions, theta: Array, noise: Mapping[str, float]
+) -> tuple[dict[str, Varied], tuple[str, ...]]:
+    """The model with other amounts of its choices, whitened about its own motion at theta (p,); and those where it is lost."""
+    assert options.tracker is not None
+    found: dict[str, Varied] = {}
+    lost = []
+    for cause, (share, law) in options.choices.items():
+        trackers = [options.tracker(law(problem.simulator), recording) for recording in problem.split.train]
+        try:
+            found[cause] = Varied(share, anchored(problem, trackers, theta, noise).segments)
+        except DataError:
+            lost.append(cause)
+    return found, tuple(lost)
 
 
 def minimised(system: ShootingSystem, theta: Array, options: LevenbergOptions) -> LevenbergState:
-    """Where Levenberg and Marquardt end with this filter, from theta (p,)."""
+    """Where Levenberg and Marquardt end with this filter, from theta (p,), or before the model has no derivatives any more.
+
+    Raises:
+        DataError: It has none at theta.
+    """
     problem = system.segments.problem
-    start = start_state(system, theta, system.segments.starts, options)
-    return levenberg_marquardt(system, start, problem.theta_bounds, options=options)
+    states = [start_state(system, theta, system.segments.starts, options)]
+    try:
+        return levenberg_marquardt(system, states[0], problem.theta_bounds, options=options, on_iteration=states.append)
+    except DataError:
+        inside = [state for state in states if not np.array_equal(state.theta, states[-1].theta)]
+        if not inside:
+            raise
+        return replace(inside[-1], outcome=Outcome.EDGE)
 
 
 def begun(problem: FitProblem, trackers: list[Tracker], noise: Mapping[str, float], options: InnovationOptions) -> FitProblem:

@@ -29,6 +29,7 @@ from softgym_envs.core.spec import SimulatorSpec
 from ..data.problem import FitProblem
 from ..judgement.judge import Ending, estimated_noise, is_rounding, judge
 from ..judgement.result import FitResult, provenance_of
+from ..judgement.step import in_half_steps
 from ..least_squares.levenberg import IterLog, LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
 from ..least_squares.segments import Segments, ShootingSystem, channel_scale, cut
 from .outliers import FAR, HUBER, Cleaned, spread, without_outliers
@@ -65,7 +66,7 @@ class ShootingOptions:
     scan: bool = True
     """Ask what the model's own error leaves open (`sysid.judgement.scan`): not where a fit is only a start of the next."""
     halve: bool = False
-    """Let intervals reach as far as half of the simulator's step would move the constants (`sysid.judgement.step`)."""
+    """Let intervals reach as far as half of the simulator's step would move the constants (`sysid.judgement.laws`)."""
     checkpoint: Path | None = None
     """JSON file written after every iteration, removed at the end."""
     resume: bool = False
@@ -185,7 +186,7 @@ def _fit(problem: FitProblem, method: str, steps: int | None, options: ShootingO
     )
     found = judge(
         cleaned.problem, ShootingSystem(cleaned.segments, journal.sigma), ending,
-        errors=options.errors, scanned=options.scan, halved=options.halve,
+        errors=options.errors, scanned=options.scan, varied=in_half_steps(cleaned.segments) if options.halve else None,
     )  # fmt: skip
     if cleaned.share == 0.0:
         return found

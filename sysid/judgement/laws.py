@@ -1,0 +1,77 @@
+r"""What a choice of the model leaves open: the constants that the same robot would be given with none of it.
+
+Constants belong to a discretisation, and to laws that stand for others. A cable's damping of 1000 N s/m in steps of 1 ms is, to
+first order in the step, another one in continuous time; dry friction that sets in over a range of speeds is, to first order in
+that range, more than Coulomb's. Where noise is small, that is more than what the noise leaves open. With weighted residuals r,
+their derivatives J by the constants, and the residuals r' of the same robot with a share s more or less of it (of the step, of
+the range of speeds) at the same constants, one Gauss-Newton step
+
+.. math:: \delta = -(J^T J + P)^{-1} J^T (r' - r)
+
+is by how much the constants move (P: what was known before; unknown starts are projected out). With none of it they move by
+delta / s, where it acts to first order, and by less where it is of a higher one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..least_squares.segments import Segments, ShootingSystem
+
+Array = NDArray[np.float64]
+
+
+class Varied(NamedTuple):
+    """The model with another amount of one choice."""
+
+    share: float
+    """s, more or less: 0.5 of half of it, and of one and a half."""
+    segments: Segments
+    """Predicted with that; otherwise those that were fitted."""
+
+
+class LeftOpen(NamedTuple):
+    """What one choice leaves open."""
+
+    cause: str
+    """E.g. "the simulator's step of 2 ms"."""
+    reach: Array
+    """(p,) by how much the constants may be off [fit coordinate]."""
+
+
+def left_open(
+    system: ShootingSystem,
+    varied: Varied,
+    theta: Array,
+    starts: Array,
+    *,
+    project: Callable[[Array], Array],
+    jacobian: Array,
+    inverse: Array,
+) -> Array:
+    """By how much the constants may be off (p,) [fit coordinate], delta / s; zero where the other model diverges.
+
+    Args:
+        system: Segments and weights.
+        varied: The same segments with another amount of it.
+        theta: (p,) as fitted.
+        starts: (S, nx) as fitted.
+        project: Rows (S, L' m, 1) -> without what unknown starts explain.
+        jacobian: (N, p) of what was measured, weighted and projected.
+        inverse: (p, p), (J'J + P)^-1 where the data see something.
+    """
+    segments = system.segments
+    ends = [some.residuals(theta[None], starts) for some in (segments, varied.segments)]
+    if not all(good.all() for _, good in ends):
+        return np.zeros(len(theta))
+    change = (ends[1][0][0] - ends[0][0][0]) / system.sigma
+    present = segments.present.reshape(-1)
+    rows = project(np.where(segments.present, change, 0.0).reshape(len(change), -1, 1)).reshape(-1)[present]
+    return np.asarray(np.abs(inverse @ (jacobian.T @ rows)) / varied.share)
+
+
+__all__ = ["LeftOpen", "Varied", "left_open"]
