@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -190,7 +190,7 @@ def _left_open(
     system: ShootingSystem, varied: Mapping[str, Varied], theta: Array, starts: Array, weighted: _Weighted, inverse: Array
 ) -> tuple[LeftOpen, ...]:
     """What every choice of the model leaves open."""
-    given = {"project": weighted.project, "jacobian": weighted.jacobian, "inverse": inverse}
+    given: dict[str, Any] = {"project": weighted.project, "jacobian": weighted.jacobian, "inverse": inverse}
     return tuple(LeftOpen(cause, left_open(system, other, theta, starts, **given)) for cause, other in varied.items())
 
 
