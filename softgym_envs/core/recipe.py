@@ -200,6 +200,9 @@ class Recipe:
     """Simulator -> columns of `measurement` that a laboratory's camera would see; None: lengths and angles of the state."""
     finer: Callable[[Any], Any] | None = None
     """Simulator -> the same robot in finer steps, to tell whether its step is why data are not explained; None: not asked."""
+    choices: Mapping[str, tuple[float, Callable[[Any], Any]]] = field(default_factory=dict)
+    """Choice of our engine in words -> a share, and simulator -> the same robot with so much more or less of it: intervals of
+    `innovations` reach as far as none of it would move the constants, and a verdict names these."""
     infer_controls: Callable[[Any, Trajectory], Trajectory] | None = None
     """(simulator, recording) -> the recording with controls; as it is, where it has some or nothing can be told."""
     complementarity: Callable[[Any], ComplementarityForm] | None = None

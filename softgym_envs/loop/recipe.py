@@ -132,10 +132,6 @@ KNOWN = {
 """What a ruler and a clock say of the clamp [m, rad] and of the torques [s]: mean and standard deviation."""
 FITTED = {
     "tracker": tracker,
-    "choices": {
-        "the simulator's own step": (0.5, in_half_steps),
-        "friction that creeps, f tanh(speed / w), and does not stick as Coulomb's": (MORE, creeping),
-    },
     "gentle": {"loop_damping": 0.6},
     "together": {f"{axis}_*": stiffness for axis, stiffness in zip(AXES, STIFFNESS, strict=True)},
 }
@@ -157,6 +153,10 @@ RECIPE = Recipe(
     measurement=measurement,
     first_state=first_state,
     infer_controls=named,
+    choices={
+        "the simulator's own step": (0.5, in_half_steps),
+        "friction that creeps, f tanh(speed / w), and does not stick as Coulomb's": (MORE, creeping),
+    },
 )
 PAPER = Stage(
     "paper", "", STIFFNESS, "single_shooting", {"jacobian": "differences"},

@@ -94,9 +94,6 @@ class InnovationOptions:
     """Constant -> value with which the model follows recordings whatever the others are, as much damping; see `led`."""
     together: Mapping[str, str] = field(default_factory=dict)
     """Pattern of free constants -> the one that is fitted roughly in their place, before they are freed."""
-    choices: Mapping[str, tuple[float, Callable[[Any], Any]]] = field(default_factory=dict)
-    """Choice of the model in words -> a share, and simulator -> the same robot with so much more or less of it, which the
-    tracker follows as well: intervals reach as far as none of it would move the constants (`sysid.judgement.laws`)."""
     anchors: int = 5
     """Filters, one after the other, at most."""
     errors: str = "independent"
@@ -161,12 +158,17 @@ class Followed:
         return Derivative(residual[0], slopes[None], np.zeros((*residual[0].shape, 0)))
 
 
-def innovations(problem: FitProblem, options: InnovationOptions | None = None) -> FitResult:
+Choices = Mapping[str, tuple[float, Callable[[Any], Any]]]
+"""See `Recipe.choices`."""
+
+
+def innovations(problem: FitProblem, options: InnovationOptions | None = None, choices: Choices | None = None) -> FitResult:
     """Identify; see the module docstring.
 
     Args:
         problem: With the noise of every column; that of a control `u` is `control:u`, or told by third differences.
         options: Settings, with a tracker.
+        choices: Of the model, with the tracker of which other amounts can be followed, too.
 
     Raises:
         OptionError: There is no tracker, or the noise is not given.
@@ -195,7 +197,7 @@ def innovations(problem: FitProblem, options: InnovationOptions | None = None) -
         "innovations", theta, system.segments.starts, outcome.converged and settled, message, tuple(log), (ends[-1].cost,),
         time.perf_counter() - begin,
     )  # fmt: skip
-    varied, lost = with_others(problem, options, theta, noise)
+    varied, lost = with_others(problem, options.tracker, choices or {}, theta, noise)
     result = explained(judge(problem, system, ending, errors=options.errors, varied=varied), system, theta)
     for cause in lost:
         said = f"with another amount of {cause} the model does not follow the recordings: what it leaves open is not known"
@@ -204,14 +206,17 @@ def innovations(problem: FitProblem, options: InnovationOptions | None = None) -
 
 
 def with_others(
-    problem: FitProblem, options: InnovationOptions, theta: Array, noise: Mapping[str, float]
+    problem: FitProblem,
+    follow: Callable[[Any, Trajectory], Tracker],
+    choices: Choices,
+    theta: Array,
+    noise: Mapping[str, float],
 ) -> tuple[dict[str, Varied], tuple[str, ...]]:
     """The model with other amounts of its choices, whitened about its own motion at theta (p,); and those where it is lost."""
-    assert options.tracker is not None
     found: dict[str, Varied] = {}
     lost = []
-    for cause, (share, law) in options.choices.items():
-        trackers = [options.tracker(law(problem.simulator), recording) for recording in problem.split.train]
+    for cause, (share, law) in choices.items():
+        trackers = [follow(law(problem.simulator), recording) for recording in problem.split.train]
         try:
             found[cause] = Varied(share, anchored(problem, trackers, theta, noise).segments)
         except DataError:
