@@ -18,7 +18,7 @@ from ..mechanics.vectors import add, mat, rotate, vec
 
 
 class Hand(NamedTuple):
-    """The tree, and where the hand is on its last joint."""
+    """The tree up to the hand's joint, and where the hand is on it."""
 
     tree: Any
     joint: int
@@ -29,7 +29,7 @@ class Hand(NamedTuple):
 def hand_of(mechanism: Mechanism, frame: str) -> Hand:
     """A frame of the tree that moves with a link."""
     ride = place_frame(mechanism.tree, mechanism.tree.frame(frame))
-    return Hand(mechanism.structure.skeleton, ride.joint, ride.origin.reshape(1, 3).copy())
+    return Hand(mechanism.structure.skeleton.up_to(ride.joint), ride.joint, ride.origin.reshape(1, 3).copy())
 
 
 @kernel
@@ -52,3 +52,13 @@ def watch_hand(hand, state, context, period, tolerance, hold_time):  # type: ign
         context[b, 4] = context[b, 4] + period if context[b, 3] <= tolerance else 0.0
         if context[b, 4] >= hold_time - 1e-9:
             context[b, 5] = 1.0
+
+
+@kernel
+def reach_terms(action, muscles, before, after, bonus, weight, found):  # type: ignore[no-untyped-def]
+    """Terms of the reward (3, B): minus the distance, bonus for a goal reached, weight |use|^2; excitations come first."""
+    for b in range(len(action)):
+        total = 0.0
+        for k in range(action.shape[1]):
+            total += (0.5 * (action[b, k] + 1.0) if k < muscles else action[b, k]) ** 2
+        found[0, b], found[1, b], found[2, b] = -after[b, 3], bonus * (after[b, 5] - before[b, 5]), weight * total

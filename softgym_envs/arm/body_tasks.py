@@ -16,7 +16,7 @@ import numpy as np
 from ..core.simulator import Array, check_number
 from ..core.task import BaseTask, BoolArray, Entry, Start
 from .body_model import HAND, BodyModel
-from .body_sight import Hand, hand_of, watch_hand
+from .body_sight import Hand, hand_of, reach_terms, watch_hand
 from .sharing import share
 
 DISTANCE, HELD, REACHED, OFF = 3, 4, 5, slice(6, 9)
@@ -124,12 +124,6 @@ class UpperBodyReach(BaseTask):
         """How much of a state is observed: all that the model knows."""
         return self.model.layout.nx
 
-    @cached_property
-    def _minus_weight(self) -> Array:
-        return np.array(
-            -self.effort_weight / len(self.model.control_names)
-        )  # NumPy multiplies by an array faster than by a number
-
     def update(self, context: Array, state: Array) -> Array:
         """Distance, how long it has been small, and whether that was long enough."""
         context = context.copy()
@@ -142,14 +136,10 @@ class UpperBodyReach(BaseTask):
 
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
         """Terms "distance", "reached", "effort"; see the class."""
-        used, m = action, len(self.model.muscle_names)
-        if m:
-            used = np.hstack([0.5 * (action[:, :m] + 1.0), action[:, m:]])  # excitations
-        return {
-            "distance": -after[:, DISTANCE],
-            "reached": self.bonus * (after[:, REACHED] - before[:, REACHED]),
-            "effort": self._minus_weight * (used * used).sum(axis=1),
-        }
+        found = np.empty((3, len(action)))
+        weight = -self.effort_weight / action.shape[1]
+        reach_terms(action, len(self.model.muscle_names), before, after, self.bonus, weight, found)
+        return {"distance": found[0], "reached": found[1], "effort": found[2]}
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
         """When the goal has been held."""

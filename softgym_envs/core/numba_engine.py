@@ -26,6 +26,9 @@ from .simulator import Array, Gradient, IntArray, Linearization
 MINIMUM_WORK_PER_THREAD = 100
 """Physics steps (over all rows) below which another thread does not pay."""
 
+PIECES = 4
+"""Of the rows, for each thread: they take unequal time."""
+
 
 def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Decorator of functions that Python calls: compiled when first called, then found in a cache that is checked.
@@ -79,7 +82,7 @@ class NumbaEngine:
             arguments = (state[rows], controls[rows], constants[rows], substeps, states[rows], status[rows])
             self.forward(self.structure, *arguments)
 
-        self._spread(run, len(state), controls.shape[1] * substeps)
+        spread(run, len(state), controls.shape[1] * substeps, self.threads)
         return states, status
 
     def linearize(self, state: Array, control: Array, constants: Array, substeps: int) -> Linearization:
@@ -91,17 +94,8 @@ class NumbaEngine:
             arguments = (state[rows], control[rows], constants[rows], substeps)
             self.derivative(self.structure, *arguments, *(part[rows] for part in found))
 
-        self._spread(run, len(state), substeps * sum(sizes))
+        spread(run, len(state), substeps * sum(sizes), self.threads)
         return found
-
-    def _spread(self, run: Callable[[slice], None], rows: int, work_per_row: int) -> None:
-        """All rows, in threads where they pay."""
-        count = min(self.threads, rows, rows * work_per_row // MINIMUM_WORK_PER_THREAD)
-        if count <= 1:
-            run(slice(0, rows))
-            return
-        edges = np.linspace(0, rows, count + 1).astype(int)
-        list(_pool(os.getpid(), self.threads).map(run, [slice(a, b) for a, b in pairwise(edges)]))
 
 
 class NumbaSimulator(RolledSimulator):
@@ -129,6 +123,17 @@ class NumbaSimulator(RolledSimulator):
             return Linearization(A, B, C)
         out_of = self.layout.difference_jacobian(self._step(state, control, constants, substeps)[0])
         return Linearization(out_of @ A @ self.layout.retract_jacobian(state), out_of @ B, out_of @ C)
+
+
+def spread(run: Callable[[slice], None], rows: int, work_per_row: int, threads: int | None = None) -> None:
+    """`run` of all rows, in threads where they pay; who is done takes the next piece. Work is in physics steps."""
+    threads = threads or os.cpu_count() or 1
+    count = min(threads, rows, rows * work_per_row // MINIMUM_WORK_PER_THREAD)
+    if count <= 1:
+        run(slice(0, rows))
+        return
+    edges = np.linspace(0, rows, min(PIECES * count, rows) + 1).astype(int)
+    list(_pool(os.getpid(), threads).map(run, [slice(a, b) for a, b in pairwise(edges)]))
 
 
 @cache

@@ -18,6 +18,7 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -197,8 +198,14 @@ class BaseTask(ABC):
 
     def scale_action(self, action: Array) -> Array:
         """From [-1, 1] to the bounds of the controls."""
+        low, half = self._range
+        return np.asarray(low + (action + 1.0) * half)
+
+    @cached_property
+    def _range(self) -> tuple[Array, Array]:
+        """Lowest controls, and half of how far up it goes from there."""
         low, high = self.model.control_bounds
-        return np.asarray(low + 0.5 * (action + 1.0) * (high - low))
+        return low, 0.5 * (high - low)
 
     def observe(self, state: Array, context: Array) -> Array:
         """The state, as far as the model knows it."""

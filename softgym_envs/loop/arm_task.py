@@ -10,12 +10,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core.errors import OptionError, StructureError
 from ..core.simulator import Array, Status
 from ..core.task import BaseTask, BoolArray, Entry, Start
 from .model import ARM, LoopModel
 from .parameters import LoopParameters
+from .sight import arm_terms, feel
 
 OBS_MODES = ("sensors", "state")
 INCREMENT = np.array([12.0, 12.0, 12.0, 12.0, 4.0, 4.0, 2.0])
@@ -31,6 +33,10 @@ class ArmTask(BaseTask):
     """[s]"""
     obs_mode: str = "sensors"
     """"sensors" or "state"."""
+    control_weight: float = 0.01
+    """Weight of the mean squared action."""
+    bonus: float = 5.0
+    """Reward for what the task is to reach."""
 
     action_names = ARM
 
@@ -69,6 +75,20 @@ class ArmTask(BaseTask):
         n = self.model.n
         rest = state[:, len(ARM) :] if self.obs_mode == "state" else state[:, n : n + len(ARM)]
         return state[:, : len(ARM)] - self._start, rest
+
+    def felt(self, state: Array, context: Array, columns: NDArray[np.int64], less: Array) -> Array:
+        """What `motion_entries` names, (B, .), and columns (k,) of the context minus `less` (k,) behind it."""
+        n = self.model.n
+        first, count = (len(ARM), 2 * n) if self.obs_mode == "state" else (n, 2 * len(ARM))
+        found = np.empty((len(state), count + len(columns)))
+        feel(self._start, first, state, context, columns, less, found)
+        return found
+
+    def terms(self, action: Array, before: Array, after: Array, loss: int, gain: int) -> Array:
+        """Minus column `loss` of the context, `bonus` for what column `gain` has gained, minus the control's cost, (3, B)."""
+        found = np.empty((3, len(action)))
+        arm_terms(action, before, after, loss, gain, self.bonus, -self.control_weight / len(ARM), found)
+        return found
 
 
 def tree_constants(model: LoopModel, start: Start) -> Array:

@@ -21,7 +21,7 @@ from ..core.simulator import Array, Status, check_number
 from ..core.task import BoolArray, Entry, Start
 from .arm_task import INCREMENT, ArmTask, motion_entries, rest_under, tree_constants
 from .model import ARM
-from .sight import Bending, Hand, hand_of, look_along, profiles
+from .sight import Bending, Hand, follow, hand_of, look_along, profiles
 
 AMPLITUDE = np.array([0.06, 0.07, 0.07, 0.25])
 """Largest stretch, bend along x, along y [m], and twist about z [rad], in the world's axes."""
@@ -34,6 +34,7 @@ SEEN = tuple((f"{what}.{name}", unit) for what in ("off", "ahead") for name, uni
 """Where the hand should be from where it is, and how the profile goes on: place and rotation vector in the world's axes."""
 CONTEXT = ("stretch", "bend_x", "bend_y", "twist", "period", "time", "error", "total", "kept", *(name for name, _ in SEEN))
 PERIOD, TIME, ERROR, TOTAL, KEPT, OFF = range(4, 10)
+SEEN_COLUMNS, NOTHING = np.arange(OFF, OFF + len(SEEN)), np.zeros(len(SEEN))
 TRIES = 20
 BUDGET = 0.8
 """Largest entry of the action that holds the profile's far end."""
@@ -54,10 +55,6 @@ class LoopBend(ArmTask):
     """Mean error up to which a profile counts as followed [m]."""
     least: float = 0.025
     """Mean error of an arm that stays at the start, at least [m]."""
-    control_weight: float = 0.01
-    """Weight of the mean squared action."""
-    bonus: float = 5.0
-    """Reward for a profile that was followed."""
 
     context_names = CONTEXT
     success_definition = "The mean error over the whole profile is at most `tolerance`."
@@ -125,7 +122,7 @@ class LoopBend(ArmTask):
         context = np.zeros((len(state), len(CONTEXT)))
         for row, rng in enumerate(start.rngs):
             context[row, : PERIOD + 1] = self._draw(rng, columns[row])
-        return state, self._measured(context, state)
+        return state, self._followed(context, np.ascontiguousarray(state), 0.0)
 
     def _draw(self, rng: np.random.Generator, columns: Array) -> Array:
         """Stretch, bends, twist and period (5,): the first drawn, made smaller for the budget, that still leads far enough."""
@@ -148,35 +145,26 @@ class LoopBend(ArmTask):
         needed = np.abs((found.needed[0, : len(ARM)] - self.hold) / INCREMENT).max()
         return float(needed) if found.status[0] == Status.OK else np.inf
 
-    def _measured(self, context: Array, state: Array) -> Array:
-        """With the error and what is seen. In place."""
-        off = context[:, OFF:] = self.seen(state[:, : len(ARM)], context)
-        context[:, ERROR] = np.sqrt((off[:, :3] ** 2).sum(axis=1)) + LEVER * np.sqrt((off[:, 3:6] ** 2).sum(axis=1))
+    def _followed(self, context: Array, state: Array, period: float) -> Array:
+        """With time, error, its integral over time, at the end whether the profile was followed, and what is seen. In place."""
+        follow(self._grip, self._bending, state, context, period, AHEAD, LEVER, self.tolerance)
         return context
 
     def update(self, context: Array, state: Array) -> Array:
-        """Time, error, its integral over time, and at the end whether the profile was followed."""
-        context = context.copy()
-        context[:, TIME] += self.control_period
-        context = self._measured(context, state)
-        context[:, TOTAL] += self.control_period * context[:, ERROR]
-        context[:, KEPT] = self._over(context) & (context[:, TOTAL] <= self.tolerance * context[:, TIME])
-        return context
+        """See `_followed`."""
+        return self._followed(context.copy(), state, self.control_period)
 
     def _over(self, context: Array) -> BoolArray:
         return np.asarray(context[:, TIME] >= self.duration - 1e-9)
 
     def observe(self, state: Array, context: Array) -> Array:
         """See `entries`."""
-        return np.concatenate([*self.motion(state), context[:, OFF:]], axis=1)
+        return self.felt(state, context, SEEN_COLUMNS, NOTHING)
 
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
         """Terms "error", "kept", "control"; see the class."""
-        return {
-            "error": -after[:, ERROR],
-            "kept": self.bonus * after[:, KEPT],
-            "control": -self.control_weight / len(ARM) * (action * action).sum(axis=1),
-        }
+        error, kept, control = self.terms(action, before, after, ERROR, KEPT)
+        return {"error": error, "kept": kept, "control": control}
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
         """At the end of the profile."""

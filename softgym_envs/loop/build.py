@@ -60,7 +60,8 @@ def reach(
     """
     model = held(model)
     task = LoopReach(
-        model, control_period, obs_mode, goal, goal_distance, goal_action, tolerance, hold_time, control_weight
+        model, control_period, obs_mode, control_weight, goal=goal, goal_distance=goal_distance,
+        goal_action=goal_action, tolerance=tolerance, hold_time=hold_time,
     )  # fmt: skip
     return task, simulate(model)
 
@@ -96,7 +97,8 @@ def bend(
         raise OptionError(f"periods is {periods!r}, expected two numbers [s]") from None
     model = held(model)
     task = LoopBend(
-        model, control_period, obs_mode, duration, (shortest, longest), tolerance, control_weight=control_weight
+        model, control_period, obs_mode, control_weight,
+        duration=duration, periods=(shortest, longest), tolerance=tolerance,
     )  # fmt: skip
     return task, simulate(model)
 
@@ -129,7 +131,9 @@ def identify(
         control_weight: Weight of the mean squared action.
     """
     model = held(model)
-    task = LoopIdentify(model, control_period, obs_mode, duration, angle_noise, tolerance, control_weight)
+    task = LoopIdentify(
+        model, control_period, obs_mode, control_weight, duration=duration, angle_noise=angle_noise, tolerance=tolerance
+    )
     return task, simulate(model)
 
 
@@ -159,5 +163,5 @@ def peg(
         control_weight: Weight of the mean squared action.
     """
     model = held(model)
-    task = LoopPeg(model, control_period, obs_mode, depth, hold_time, control_weight)
+    task = LoopPeg(model, control_period, obs_mode, control_weight, depth=depth, hold_time=hold_time)
     return task, simulate(model)

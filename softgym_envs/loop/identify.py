@@ -59,8 +59,6 @@ class LoopIdentify(ArmTask):
     """Relative error of either stiffness up to which it counts as known."""
     control_weight: float = 0.005
     """Weight of the mean squared action."""
-    bonus: float = 5.0
-    """Reward for a good estimate."""
 
     success_definition = "At the end, the estimates of both stiffnesses are within `tolerance` of the truth."
 

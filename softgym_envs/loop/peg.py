@@ -29,13 +29,14 @@ from ..core.task import BoolArray, Entry, Start
 from ..mechanics.structure import rotation
 from .arm_task import ArmTask, motion_entries, rest_under, tree_constants
 from .model import ARM, CLAMP, CONSTANTS, PEG_LENGTH
-from .sight import Hand, hand_of, look_at_peg
+from .sight import Pegging, hand_of, look_at_peg
 
 OFF = ("off.aside", "off.down", "off.ahead")
 """Tip from the middle of the loop, along the peg's x, y and -z at its nominal pose [m]."""
 CONTEXT = (*(f"torque.{name}" for name in ARM), *CLAMP, *OFF, "distance", "around", "depth", "held", "done")
 TORQUE, PEG, OFFSET = slice(0, 7), slice(7, 13), slice(13, 16)
 DISTANCE, AROUND, DEPTH, HELD, DONE = range(16, 21)
+SEEN_COLUMNS = np.array([*range(7), *range(13, 16)])
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,6 @@ class LoopPeg(ArmTask):
     """How far all joints of the loop must be beyond the tip [m]."""
     hold_time: float = 0.5
     """How long it is to be kept [s]."""
-    control_weight: float = 0.01
-    """Weight of the mean squared action."""
-    bonus: float = 5.0
-    """Reward for a loop that was kept."""
     goal_depth: float = 0.05
     """Where the reward wants the middle of the loop, beyond the tip [m]."""
 
@@ -105,7 +102,7 @@ class LoopPeg(ArmTask):
         context = np.zeros((len(state), len(CONTEXT)))
         context[:, TORQUE] = torques
         context[:, PEG] = columns[:, [CONSTANTS.index(name) for name in CLAMP]]
-        return state, self._measured(context, state)
+        return state, self._looked(context, np.ascontiguousarray(state), 0.0)
 
     @cached_property
     def _axes(self) -> Array:
@@ -113,8 +110,12 @@ class LoopPeg(ArmTask):
         return rotation(self.model.clamp[3:])
 
     @cached_property
-    def _grip(self) -> Hand:
-        return hand_of(self.model)
+    def _pegging(self) -> Pegging:
+        tree = self.model.mechanism.structure.skeleton
+        hand = hand_of(self.model)
+        middle = 0.5 * self.model.height  # of a loop that does not swing
+        wanted = (float(self.goal_depth), float(self.depth), float(self.hold_time))
+        return Pegging(tree, hand.joint, hand.origin, self._ring, self._axes, float(middle), *wanted)
 
     @cached_property
     def _ring(self) -> np.ndarray:
@@ -122,41 +123,33 @@ class LoopPeg(ArmTask):
         left, right = np.split(self.model.node_coordinates, 2)
         return np.concatenate([left, right[::-1]])
 
-    def _measured(self, context: Array, state: Array) -> Array:
-        """With where the tip and the loop are. In place."""
-        found, peg = np.empty((len(state), 6)), context[:, PEG].copy()
-        look_at_peg(self._grip, self._ring, peg, state, self.goal_depth, found)
-        off = peg[:, :3] - found[:, :3]
-        off[:, 2] += 0.5 * self.model.height  # to the middle of a loop that does not swing
-        context[:, OFFSET] = _turned(off, self._axes)
-        context[:, DISTANCE : DEPTH + 1] = found[:, 3:]
-        return context
-
     def remember(self, context: Array, action: Array) -> Array:
         """With the torques of this control."""
         context = context.copy()
         context[:, TORQUE] = self.scale_action(action)
         return context
 
-    def update(self, context: Array, state: Array) -> Array:
-        """Where the loop is, how long it has been around the peg, and whether that was long enough."""
-        context = self._measured(context.copy(), state)
-        inside = (context[:, AROUND] == 1.0) & (context[:, DEPTH] >= self.depth)
-        context[:, HELD] = np.where(inside, context[:, HELD] + self.control_period, 0.0)
-        context[:, DONE] = np.maximum(context[:, DONE], context[:, HELD] >= self.hold_time - 1e-9)
+    def _looked(self, context: Array, state: Array, period: float) -> Array:
+        """With where tip and loop are, how long it has been around the peg, and whether that was long enough. In place."""
+        look_at_peg(self._pegging, state, context, period)
         return context
+
+    def update(self, context: Array, state: Array) -> Array:
+        """See `_looked`."""
+        return self._looked(context.copy(), state, self.control_period)
 
     def observe(self, state: Array, context: Array) -> Array:
         """See `entries`; torques from those that hold the start."""
-        return np.concatenate([*self.motion(state), context[:, TORQUE] - self.hold, context[:, OFFSET]], axis=1)
+        return self.felt(state, context, SEEN_COLUMNS, self._from)
+
+    @cached_property
+    def _from(self) -> Array:
+        return np.concatenate([self.hold, np.zeros(len(OFF))])
 
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
         """Terms "distance", "kept", "control"; see the class."""
-        return {
-            "distance": -after[:, DISTANCE],
-            "kept": self.bonus * (after[:, DONE] - before[:, DONE]),
-            "control": -self.control_weight / len(ARM) * (action * action).sum(axis=1),
-        }
+        distance, kept, control = self.terms(action, before, after, DISTANCE, DONE)
+        return {"distance": distance, "kept": kept, "control": control}
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
         """When the loop has been kept."""
@@ -174,8 +167,3 @@ class LoopPeg(ArmTask):
         """Where the middle of the loop should be, and the peg."""
         turn, tip = rotation(context[PEG][3:].tolist()), context[PEG][:3]
         return {"goal": tip + self.goal_depth * turn[:, 2]}
-
-
-def _turned(vectors: Array, R: Array) -> Array:
-    """R' v of vectors (..., 3) and rotations (..., 3, 3), elementwise: alike for any number of rows."""
-    return vectors[..., :1] * R[..., 0, :] + vectors[..., 1:2] * R[..., 1, :] + vectors[..., 2:] * R[..., 2, :]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core.numba_engine import kernel, lean
 from ..core.simulator import Array
@@ -18,7 +19,7 @@ from .model import LoopModel
 
 
 class Hand(NamedTuple):
-    """The tree, and how the hand sits on its last joint."""
+    """The tree up to the hand's joint, and how the hand sits on it."""
 
     tree: Any
     joint: int
@@ -32,9 +33,8 @@ def hand_of(model: LoopModel) -> Hand:
     """The frame "H" of a model's arm."""
     tree = model.mechanism.tree
     ride = place_frame(tree, tree.frame("H"))
-    return Hand(
-        model.mechanism.structure.skeleton, ride.joint, ride.rotation.reshape(1, 9).copy(), ride.origin.reshape(1, 3).copy()
-    )
+    carriers = model.mechanism.structure.skeleton.up_to(ride.joint)
+    return Hand(carriers, ride.joint, ride.rotation.reshape(1, 9).copy(), ride.origin.reshape(1, 3).copy())
 
 
 @lean
@@ -94,13 +94,34 @@ def look_along(hand, bending, arm, drawn, times, ahead, seen):  # type: ignore[n
     """From the hand at angles of the arm (B, 7) to where it should be now, and from there to `ahead` [s] later: (B, 12)."""
     x, q, wanted = new_links(hand.tree), np.zeros(len(hand.tree.parent)), np.empty(len(bending.start))
     for b in range(len(arm)):
-        R0, p0 = hand_pose(hand, arm[b], q, x)
-        bent(bending, drawn[b], times[b], wanted)
-        R1, p1 = hand_pose(hand, wanted, q, x)
-        bent(bending, drawn[b], times[b] + ahead, wanted)
-        R2, p2 = hand_pose(hand, wanted, q, x)
-        put_between(R0, p0, R1, p1, seen[b, :6])
-        put_between(R1, p1, R2, p2, seen[b, 6:])
+        _look(hand, bending, arm[b], drawn[b], times[b], ahead, seen[b], x, q, wanted)
+
+
+@lean
+def _look(hand, bending, arm, drawn, time, ahead, seen, x, q, wanted):  # type: ignore[no-untyped-def]
+    """One row of `look_along`; x, q, wanted are scratch memory."""
+    R0, p0 = hand_pose(hand, arm, q, x)
+    bent(bending, drawn, time, wanted)
+    R1, p1 = hand_pose(hand, wanted, q, x)
+    bent(bending, drawn, time + ahead, wanted)
+    R2, p2 = hand_pose(hand, wanted, q, x)
+    put_between(R0, p0, R1, p1, seen[:6])
+    put_between(R1, p1, R2, p2, seen[6:])
+
+
+@kernel
+def follow(hand, bending, state, context, period, ahead, lever, tolerance):  # type: ignore[no-untyped-def]
+    """Contexts (B, 21) of `loop.bend` at states (B, nx), `period` [s] later; in place."""
+    x, q, wanted = new_links(hand.tree), np.zeros(len(hand.tree.parent)), np.empty(len(bending.start))
+    for b in range(len(state)):
+        row = context[b]
+        row[5] += period
+        seen = row[9:]
+        _look(hand, bending, state[b, : len(wanted)], row, row[5], ahead, seen, x, q, wanted)
+        way = np.sqrt(seen[0] ** 2 + seen[1] ** 2 + seen[2] ** 2)
+        row[6] = way + lever * np.sqrt(seen[3] ** 2 + seen[4] ** 2 + seen[5] ** 2)
+        row[7] += period * row[6]
+        row[8] = 1.0 if row[5] >= bending.duration - 1e-9 and row[7] <= tolerance * row[5] else 0.0
 
 
 @kernel
@@ -154,27 +175,88 @@ def winding(points):  # type: ignore[no-untyped-def]
     return abs(np.rint(total / (2.0 * np.pi)))
 
 
-@kernel
-def look_at_peg(hand, ring, peg, state, goal_depth, found):  # type: ignore[no-untyped-def]
-    """Where a loop is around a peg (B, 6), at states (B, 2 n): columns of (B, 6).
+class Pegging(NamedTuple):
+    """The arm with its loop, and what is wanted of it; see `loop.peg`."""
 
-    Place of the hand, distance of the loop's middle from its place on the peg [m], how often the loop winds around the peg's
-    axis, and how far all its joints, which begin the links `ring` (k,) in this order, are beyond the tip [m].
+    tree: Any
+    joint: int
+    """That carries the hand."""
+    origin: Array
+    """(1, 3) of the hand on it."""
+    ring: NDArray[np.int64]
+    """Joints that begin the loop's links, in this order (k,)."""
+    axes: Array
+    """Aside, down, ahead, as columns (3, 3)."""
+    middle: float
+    """The loop's middle is so far below the hand [m]."""
+    goal_depth: float
+    """[m]"""
+    depth: float
+    """[m]"""
+    hold_time: float
+    """[s]"""
+
+
+@kernel
+def look_at_peg(pegging, state, context, period):  # type: ignore[no-untyped-def]
+    """Contexts (B, 21) of `loop.peg` at states (B, 2 n), `period` [s] later; in place.
+
+    Columns: the tip from the loop's middle; distance of this from its place on the peg [m], how often the loop winds around the
+    peg's axis, and how far all its joints are beyond the tip [m]; how long they have been, and whether that was long enough.
     """
-    x, q, points = new_links(hand.tree), np.zeros(len(hand.tree.parent)), np.empty((len(ring), 3))
+    g = pegging
+    x, q, points = new_links(g.tree), np.zeros(len(g.tree.parent)), np.empty((len(g.ring), 3))
     for b in range(len(state)):
-        _, place = hand_pose(hand, state[b, :7], q, x)
-        axes, tip = peg_axes(peg[b]), (peg[b, 0], peg[b, 1], peg[b, 2])
+        row, peg = context[b], context[b, 7:13]
         for i in range(len(q)):
             q[i] = state[b, i]
-        place_links(hand.tree, q, x)
-        aside, down, ahead, depth = 0.0, 0.0, 0.0, np.inf
-        for k in range(len(ring)):
-            at = vec(x.at, ring[k])
-            local = rotate_back(axes, (at[0] - tip[0], at[1] - tip[1], at[2] - tip[2]))
-            points[k, 0], points[k, 1], points[k, 2] = local
-            aside, down, ahead, depth = aside + local[0], down + local[1], ahead + local[2], min(depth, local[2])
-        count = len(ring)
-        found[b, 0], found[b, 1], found[b, 2] = place
-        found[b, 3] = np.hypot(np.hypot(aside / count, down / count), ahead / count - goal_depth)
-        found[b, 4], found[b, 5] = winding(points), depth
+        place_links(g.tree, q, x)
+        hand = add(vec(x.at, g.joint), rotate(mat(x.turn, g.joint), vec(g.origin, 0)))
+        ahead, depth = _ring_on_peg(g, x, peg, points)
+        off = (peg[0] - hand[0], peg[1] - hand[1], peg[2] - hand[2] + g.middle)
+        for k in range(3):
+            row[13 + k] = off[0] * g.axes[0, k] + off[1] * g.axes[1, k] + off[2] * g.axes[2, k]
+        row[16], row[17], row[18] = ahead, winding(points), depth
+        row[19] = row[19] + period if row[17] == 1.0 and depth >= g.depth else 0.0
+        row[20] = max(row[20], 1.0 if row[19] >= g.hold_time - 1e-9 else 0.0)
+
+
+@lean
+def _ring_on_peg(g, x, peg, points):  # type: ignore[no-untyped-def]
+    """Distance of the loop's middle from its place on the peg, least depth of its joints [m]; points (k, 3) from the tip."""
+    axes, tip = peg_axes(peg), (peg[0], peg[1], peg[2])
+    aside, down, ahead, depth = 0.0, 0.0, 0.0, np.inf
+    for k in range(len(g.ring)):
+        at = vec(x.at, g.ring[k])
+        local = rotate_back(axes, (at[0] - tip[0], at[1] - tip[1], at[2] - tip[2]))
+        points[k, 0], points[k, 1], points[k, 2] = local
+        aside, down, ahead, depth = aside + local[0], down + local[1], ahead + local[2], min(depth, local[2])
+    count = len(g.ring)
+    return np.hypot(np.hypot(aside / count, down / count), ahead / count - g.goal_depth), depth
+
+
+@kernel
+def arm_terms(action, before, after, loss, gain, bonus, weight, found):  # type: ignore[no-untyped-def]
+    """Terms of a reward (3, B): minus column `loss`, bonus for what `gain` has gained, weight |action|^2."""
+    for b in range(len(action)):
+        total = 0.0
+        for k in range(action.shape[1]):
+            total += action[b, k] * action[b, k]
+        found[0, b], found[1, b], found[2, b] = -after[b, loss], bonus * (after[b, gain] - before[b, gain]), weight * total
+
+
+@kernel
+def feel(start, first, state, context, columns, less, found):  # type: ignore[no-untyped-def]
+    """Observations (B, no): angles of the arm from `start` (7,); the state from entry `first` on; columns of context - less.
+
+    How much of the state follows is what fits.
+    """
+    arm = len(start)
+    middle = found.shape[1] - len(columns)
+    for b in range(len(state)):
+        for i in range(arm):
+            found[b, i] = state[b, i] - start[i]
+        for i in range(middle - arm):
+            found[b, arm + i] = state[b, first + i]
+        for i in range(len(columns)):
+            found[b, middle + i] = context[b, columns[i]] - less[i]

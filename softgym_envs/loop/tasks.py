@@ -9,10 +9,12 @@ Legend: B batch, P constants, k wanted points.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core.errors import OptionError
 from ..core.simulator import Array, check_number
@@ -52,10 +54,6 @@ class LoopReach(ArmTask):
     """Mean distance at which the goal counts as reached [m]."""
     hold_time: float = 0.5
     """How long it is to be held [s]."""
-    control_weight: float = 0.01
-    """Weight of the mean squared action."""
-    bonus: float = 5.0
-    """Reward for holding the goal."""
     spread: float = 0.2
     """First states rest under actions of up to this."""
 
@@ -99,26 +97,27 @@ class LoopReach(ArmTask):
         state = start.state if start.state is not None else np.pad(self.rest(drawn, columns)[0], ((0, 0), (0, self.model.n)))
         idle = self.points(self.rest(np.zeros_like(drawn), columns)[0])
         context = np.zeros((len(state), len(self.context_names)))
-        places = self.points(state)
-        for row, rng in enumerate(start.rngs):
-            context[row, :-3] = self._goal(rng, columns[row], np.array([places[row], idle[row]])).ravel()
+        context[:, :-3] = self._goals(start.rngs, columns, np.stack([self.points(state), idle], axis=1)).reshape(len(state), -1)
         return state, self._watched(context, state, 0.0)
 
     def rest(self, action: Array, columns: Array) -> tuple[Array, BoolArray]:
         """Where the loop rests under a constant action (B, 7) and constants of the tree (B, P): q (B, n), whether it does."""
         return rest_under(self.model, self.scale_action(action), columns)
 
-    def _goal(self, rng: np.random.Generator, columns: Array, places: Array) -> Array:
-        """Points (k, 3) that are far enough from `places` (2, k, 3), or the farthest drawn."""
-        best, farthest = places[0], -1.0
+    def _goals(self, rngs: Sequence[np.random.Generator], columns: Array, places: Array) -> Array:
+        """Points (B, k, 3) that are far enough from `places` (B, 2, k, 3), or the farthest drawn; a row draws as if alone."""
+        best, farthest = places[:, 0].copy(), np.full(len(places), -1.0)
         least = self.goal_distance if self.goal_distance is not None else FAR_GOAL if self.goal == "point" else np.inf
+        rows = np.arange(len(places))
         for _ in range(TRIES):
-            q, good = self.rest(rng.uniform(-self.goal_action, self.goal_action, (1, len(ARM))), columns[None])
-            points = self.points(q)[0]
-            distance = np.linalg.norm(points - places, axis=2).mean(axis=1).min()
-            if good[0] and distance > farthest:
-                best, farthest = points, distance
-            if farthest >= least:
+            drawn = np.array([rngs[int(row)].uniform(-self.goal_action, self.goal_action, len(ARM)) for row in rows])
+            q, good = self.rest(drawn, columns[rows])
+            points = self.points(q)
+            distance = np.linalg.norm(points[:, None] - places[rows], axis=3).mean(axis=2).min(axis=1)
+            better = good & (distance > farthest[rows])
+            best[rows[better]], farthest[rows[better]] = points[better], distance[better]
+            rows = rows[farthest[rows] < least]
+            if not len(rows):
                 return best
         name, wanted = ("goal_distance", least) if np.isfinite(least) else ("tolerance", self.tolerance)
         if wanted > self._reach:
@@ -151,6 +150,10 @@ class LoopReach(ArmTask):
         """Where the points are in the model's rest state, (3 k,)."""
         return self.points(self.model.rest_state()[None])[0].ravel()
 
+    @cached_property
+    def _goal_columns(self) -> NDArray[np.int64]:
+        return np.arange(len(self._idle))
+
     def _watched(self, context: Array, state: Array, period: float) -> Array:
         """With distance, the time within the tolerance, and whether that was long enough, in place."""
         watch_goal(self._skeleton, self._joints, state, context, period, self.tolerance, self.hold_time)
@@ -166,15 +169,13 @@ class LoopReach(ArmTask):
 
     def observe(self, state: Array, context: Array) -> Array:
         """See `entries`."""
-        return np.concatenate([*self.motion(state), context[:, :-3] - self._idle], axis=1)
+        return self.felt(state, context, self._goal_columns, self._idle)
 
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
         """Terms "distance", "reached", "control"; see the class."""
-        return {
-            "distance": -after[:, -3],
-            "reached": self.bonus * (after[:, -1] - before[:, -1]),
-            "control": -self.control_weight / len(ARM) * (action * action).sum(axis=1),
-        }
+        last = after.shape[1]
+        distance, reached, control = self.terms(action, before, after, last - 3, last - 1)
+        return {"distance": distance, "reached": reached, "control": control}
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
         """When the goal has been held."""

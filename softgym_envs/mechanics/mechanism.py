@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.errors import ShapeError, StructureError
-from ..core.numba_engine import NumbaEngine
+from ..core.numba_engine import NumbaEngine, spread
 from ..core.simulator import Array, IntArray, Linearization, Status, check_array, check_number
 from .derivatives import adjoint, linearization, sensitivities
 from .integrator import forward, simulate
@@ -22,6 +22,9 @@ from .queries import constraint_values, derivatives, frame_places, lagrangian, l
 from .statics import find_rest
 from .structure import Ride, Structure, compile_tree, place_frame
 from .tree import Tree
+
+REST_WORK = 10
+"""Finding a rest takes as long as so many physics steps."""
 
 
 class Slopes(NamedTuple):
@@ -253,7 +256,13 @@ class Mechanism:
                 raise StructureError(f"held coordinate {name!r} is unknown; there are {', '.join(self.tree.coordinates)}")
         mask, q = np.array([name in held for name in self.tree.coordinates]), q.copy()
         lam, needed, status = np.zeros((len(q), self.m)), np.zeros_like(q), np.zeros(len(q), dtype=np.int32)
-        find_rest(self.structure, mask, self._force(q, v, control, rows), rows, q, lam, needed, status)
+        force = self._force(q, v, control, rows)
+
+        def run(part: slice) -> None:
+            own = (rows[part], q[part], lam[part], needed[part], status[part])
+            find_rest(self.structure, mask, force[part], *own)
+
+        spread(run, len(q), REST_WORK)
         return Rest(q, lam, needed, status)
 
     def gaps(self, q: Any, constants: Any = ()) -> tuple[Array, Array]:

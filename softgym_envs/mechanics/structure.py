@@ -31,6 +31,11 @@ class Skeleton(NamedTuple):
     axis: Array
     turn: Array
 
+    def up_to(self, joint: int) -> Skeleton:
+        """The joints up to this one: all that carry it are among them."""
+        n = joint + 1
+        return Skeleton(self.parent[:n], self.prismatic[:n], self.origin[:n], self.axis[:n], self.turn[:n])
+
 
 class Structure(NamedTuple):
     """What all rows share.
