@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sysid_systems import Spring, SpringParameters, record
 
-from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from sysid import FitProblem, multiple_shooting
 from sysid.judgement.bands import SHARE, bands, scores
 from sysid.methods.predictions import INTERVALS, banded
@@ -48,8 +48,11 @@ def test_what_was_not_measured_does_not_count() -> None:
 def test_short_recordings_have_no_bands_and_a_wrong_model_says_of_what_its_intervals_are() -> None:
     short = record(Spring(), steps=60, noise=0.002)
     assert bands(FitProblem(Spring(), short, ("stiffness",), start=WRONG), WRONG) == ()
-    long = record(Spring(), steps=500, noise=0.0005)
+    long = record(Spring(), steps=300, noise=0.0005)
     problem = of_positions(long, noise={"mass.x": 0.0005})
     said = [banded(p, multiple_shooting(p)).summary() for p in (problem, problem.replace(start=SpringParameters()))]
-    assert INTERVALS in said[0] and "trust the bands of predictions" in said[0]
+    assert INTERVALS in said[0] and "of new ones fewer are: hold one out to know" in said[0]
+    held = problem.replace(data=DataSplit(long, TrajectorySet(()), record(Spring(), steps=400, seed=1, noise=0.0005)))
+    kept = banded(held, multiple_shooting(held))
+    assert "trust the bands of predictions" in kept.summary() and all(band.fitted == 0 for band in kept.bands)
     assert INTERVALS not in said[1] and "nine of ten predictions of such recordings are right 0.5 s ahead within" in said[1]

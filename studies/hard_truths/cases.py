@@ -44,8 +44,8 @@ ANGLES, TORQUES = 2e-3, 0.2
 class Made:
     """A truth's recording, and what is known of the truth."""
 
-    recording: Trajectory
-    """As a laboratory has it."""
+    recordings: tuple[Trajectory, ...]
+    """As a laboratory has them; the last of several is held out."""
     more: tuple[Trajectory, ...]
     """Further ones of the same truth, which nothing is fitted to."""
     true: dict[str, float]
@@ -99,7 +99,7 @@ def rigid(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
         sigma = np.array([CAMERA[n.split(".")[-1]] for n in recording.names])
         return float(np.sqrt(np.mean(((ends[0] - ends[1]) / sigma) ** 2)))
 
-    return Made(recording, (), {free: friction}, start, miss)
+    return Made((recording,), (), {free: friction}, start, miss)
 
 
 def thinned(recording: Trajectory, keep: int) -> Trajectory:
@@ -137,13 +137,13 @@ def vine(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
     def miss(found: Parameters) -> float:
         return float(np.sqrt(np.mean((swung(engine, found, bends[1]).values - clean[1].values)[-24:] ** 2))) / POINTS
 
-    noisy = [recording.with_noise(rng, POINTS) for recording in clean]
+    noisy = tuple(recording.with_noise(rng, POINTS) for recording in clean)
     start = off(engine, true, rng).replace(linear_density=truth.default_parameters.linear_density)
-    return Made(noisy[0], (), true, start, miss, scene_text(BEAM))
+    return Made(noisy[:1], (), true, start, miss, scene_text(BEAM))
 
 
 def arm(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
-    """The elbow under random excitations, 8 s: angle, rate and activations with noise."""
+    """The elbow under random excitations, twice 8 s, one held out: angle, rate and activations with noise."""
     truth, engine, recipe = world(name, level, seed), room(name).simulator(), load(room(name).recipe)
     free = recipe.stages[0].free
     true = drawn(
@@ -151,8 +151,8 @@ def arm(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
     )
     constants = truth.default_parameters.replace(**true)
     noise = dict(zip(engine.state_names, (*list(ELBOW.values())[:2], *[ELBOW["activation"]] * 2), strict=True))
-    clean = [recipe.record_one("excited", truth, rng, parameters=constants) for _ in range(2)]
-    noisy = [recording.with_noise(rng, noise) for recording in clean]
+    clean = [recipe.record_one("excited", truth, rng, parameters=constants) for _ in range(3)]
+    noisy = tuple(recording.with_noise(rng, noise) for recording in clean)
 
     def miss(found: Parameters) -> float:
         first, ahead = np.arange(0, clean[1].num_steps - 100, 50), 100
@@ -161,7 +161,7 @@ def arm(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
         states, _ = engine.rollout(values[first], controls, found, substeps=clean[1].substeps)
         return float(np.sqrt(np.mean((states[:, -1, 0] - values[first + ahead, 0]) ** 2))) / ELBOW["angle"]
 
-    return Made(noisy[0], (noisy[1],), true, off(engine, true, rng), miss)
+    return Made(noisy[:2], noisy[2:], true, off(engine, true, rng), miss)
 
 
 def loop(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
@@ -189,7 +189,7 @@ def loop(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
         left = told[0] - told[1]
         return float(np.sqrt(np.mean((left - left.mean(axis=0)) ** 2))) / TORQUES
 
-    return Made(recording, (), true, off(engine, true, rng), miss)
+    return Made((recording,), (), true, off(engine, true, rng), miss)
 
 
 SENSORS = ("angle_noise", "torque_noise", "torque_bias", "torque_lag")
@@ -205,7 +205,7 @@ CASES: dict[str, Callable[[str, str, int, np.random.Generator], Made]] = {
 
 def files(made: Made, folder: Path) -> dict[str, Any]:
     """The files of a truth, and what the command is told of them."""
-    TrajectorySet((made.recording,)).save(folder / "run.h5")
+    TrajectorySet(made.recordings).save(folder / "run.h5")
     made.start.save(folder / "start.toml")
     more: dict[str, Any] = {}
     if made.model is not None:

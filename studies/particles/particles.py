@@ -48,7 +48,7 @@ class Args:
     seeds: int = 100
     """Noise seeds per level."""
     counts: tuple[int, ...] = (2, 3, 5, 10, 100)
-    """Numbers of particles."""
+    """Numbers of particles; rows of others stay as they are in the file."""
     count_seeds: int = 20
     """Seeds per number of particles up to 10; larger numbers get one."""
     out: Path = Path("results/rigid/table.json")
@@ -149,8 +149,8 @@ def levels(seeds: int) -> list[Row]:
     form, truth, start = complementarity_form(simulator), simulator.default_parameters, simulator.initial_state()[0]
     fit(form, simulator, truth, start, 5e-3, 1000)  # compiles
     rows = []
-    for eps in LEVELS:
-        rows.append(row(eps, [fit(form, simulator, truth, start, eps, seed) for seed in range(seeds)]))
+    for place, eps in enumerate(LEVELS):  # every level has noise of its own
+        rows.append(row(eps, [fit(form, simulator, truth, start, eps, 100_000 * place + seed) for seed in range(seeds)]))
         show(rows[-1], f"paper: {PAPER[eps]}")
     return rows
 
@@ -185,11 +185,16 @@ def show(one: Row, note: str) -> None:
 def main(args: Args) -> None:
     """Both tables."""
     begin = time.perf_counter()
+    there = json.loads(args.out.read_text())["particles"] if args.out.exists() else []
+    asked = f"--seeds {args.seeds} --counts {' '.join(str(count) for count in args.counts)} --count-seeds {args.count_seeds}"
     document: dict[str, Any] = {
-        "command": f"python studies/particles/particles.py --seeds {args.seeds} --count-seeds {args.count_seeds}",
+        "command": f"python studies/particles/particles.py {asked}",
         "commit": git_commit(),
         "levels": [asdict(r) for r in levels(args.seeds)],
-        "particles": [asdict(r) for r in many(args.counts, args.count_seeds)],
+        "particles": [
+            *(row for row in there if row["what"] not in args.counts),
+            *(asdict(r) for r in many(args.counts, args.count_seeds)),
+        ],
     }
     document["seconds"] = time.perf_counter() - begin
     write_atomically(args.out, (json.dumps(document, indent=1) + "\n").encode())

@@ -142,8 +142,13 @@ def _error(problem: FitProblem, states: Array, measured: Array, good: bool) -> l
     return [float(np.sqrt(np.mean(square))) if len(square) else float("nan") for square in squares]
 
 
-def told(found: tuple[Band, ...]) -> str:
-    """One sentence; "" without bands."""
+def told(found: tuple[Band, ...], explained: bool) -> str:
+    """One sentence; "" without bands.
+
+    Args:
+        found: Bands.
+        explained: Whether the model explains what it was fitted to. If not, its constants have been bent to just these rows.
+    """
     if not found:
         return ""
     parts = []
@@ -151,8 +156,12 @@ def told(found: tuple[Band, ...]) -> str:
         sizes = ", ".join(f"{band.size:.2g} {band.kind}".removesuffix(" -") for band in found if band.horizon == horizon)
         parts.append(f"{horizon:g} s ahead within {sizes}")
     few = min(found, key=lambda band: band.windows)
-    of = "of recordings that were kept back" if few.fitted == 0 else f"{few.fitted} of them fitted"
-    return f"nine of ten predictions of such recordings are right {'; '.join(parts)} ({few.windows} windows, {of})"
+    right = f"right {'; '.join(parts)} ({few.windows} windows"
+    if few.fitted == 0:
+        return f"nine of ten predictions of such recordings are {right} of recordings that were kept back)"
+    if explained:
+        return f"nine of ten predictions of such recordings are {right}, {few.fitted} of them fitted)"
+    return f"nine of ten predictions of the fitted recordings are {right}); of new ones fewer are: hold one out to know"
 
 
 __all__ = ["Band", "bands", "scores", "told"]

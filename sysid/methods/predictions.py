@@ -24,12 +24,14 @@ def banded(problem: FitProblem, result: FitResult) -> FitResult:
     found = bands(problem.replace(view=result.view), result.parameters)
     result = replace(result, bands=found)
     if found:
-        result = result.with_verdict("note", told(found))
+        result = result.with_verdict("note", told(found, result.explained))
     if result.explained:
         return result
     shortest = (FEWEST + 1) * HORIZONS[0] / 2
     known = problem.full or problem.estimates_initial
-    where = "trust the bands of predictions" if found else f"bands of predictions need {shortest:g} s" if known else ""
+    where = f"bands of predictions need {shortest:g} s" if known and not found else ""
+    if found and all(band.fitted == 0 for band in found):
+        where = "trust the bands of predictions"
     return result.with_verdict("note", f"{INTERVALS}; {where}" if where else INTERVALS)
 
 
