@@ -24,7 +24,6 @@ from ..core.simulator import Array, check_number
 from ..mechanics.mechanism import Mechanism
 from ..mechanics.simulator import TreeSimulator
 from .model import LoopModel
-from .parameters import loop_parameters
 
 FRAGILE_DT, FRAGILE_DAMPING = 0.005, 0.01
 """[s], [N m s/rad] Longer steps with less damping may blow up."""
@@ -58,7 +57,7 @@ class LoopSimulator(TreeSimulator):
     @property
     def parameters_class(self) -> type[Parameters]:
         """With factors, if parts of the loop have springs of their own."""
-        return loop_parameters(self.model.spring_parts)
+        return self.model.parameters_class
 
     @cached_property
     def mechanism(self) -> Mechanism:

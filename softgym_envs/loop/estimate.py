@@ -26,7 +26,6 @@ import numpy as np
 from ..core.simulator import Array, Status
 from ..mechanics.mechanism import Mechanism
 from .model import ARM, CONSTANTS, LOOP, LoopModel
-from .parameters import loop_parameters
 
 STIFFNESS = LOOP[:2]
 OFFSETS = tuple(f"offset_{name}" for name in ARM)
@@ -132,7 +131,7 @@ class Estimator:
     @cached_property
     def _default(self) -> Array:
         """Of `LoopParameters`."""
-        return loop_parameters(self.model.spring_parts)().to_vector()
+        return self.model.parameters_class().to_vector()
 
     @cached_property
     def _ways(self) -> Array:

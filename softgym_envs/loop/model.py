@@ -27,6 +27,7 @@ import numpy as np
 
 from ..core.errors import StructureError, shown
 from ..core.layout import Field, StateLayout
+from ..core.parameters import Parameters
 from ..core.simulator import Array, Status, check_number
 from ..mechanics.mechanism import Mechanism
 from ..mechanics.placement import frame_pose, roll_pitch_yaw
@@ -48,6 +49,8 @@ FRICTION = tuple(f"friction_{name}" for name in ARM)
 """Dry friction of the arm's joints [N m]."""
 CONSTANTS = (*LOOP, "arm_damping", *FRICTION, *(f"offset_{name}" for name in ARM), *CLAMP, "gravity_z")
 """Constants of the tree, in the order of their vector (P = 26); those of a loop with springs of its own follow."""
+TWIST = ("twist_stiffness", "twist_damping")
+"""Constants of joints in which links turn about themselves [N m/rad, N m s/rad]; behind `CONSTANTS` where there are some."""
 SIGNS = np.array([1.0] * (len(CONSTANTS) - 1) + [-1.0])
 """Gravity points downwards."""
 START = (0.0, -1.0, 0.0, 1.5, 0.0, pi / 2 - 0.5, 0.0)
@@ -102,6 +105,8 @@ class LoopModel:
     """Whether the loop hangs from the gripper in front of a peg, and is not clamped."""
     spring_parts: int = 0
     """Parts of a side of the loop with stiffnesses of their own (`springs`), links / 2 at most; 0: all joints are alike."""
+    twist: bool = False
+    """Whether every joint has a third angle phi about the link's own axis; the paper's two do not twist."""
     control_names = ARM
     control_units = ("N m",) * 7
 
@@ -188,27 +193,44 @@ class LoopModel:
 
     @property
     def defaults(self) -> np.ndarray:
-        """Values of `CONSTANTS` (P,): stiffness as identified in the paper, damping that its integrator needs."""
+        """Values of `constants` (P,): stiffness as identified in the paper, damping that its integrator needs."""
+        return np.asarray(self.tree_constants(self.parameters_class().to_matrix(1))[0])
+
+    @property
+    def parameters_class(self) -> type[Parameters]:
+        """What can be identified of it."""
         from .parameters import loop_parameters
 
-        return np.asarray(self.tree_constants(loop_parameters(self.spring_parts)().to_matrix(1))[0])
+        return loop_parameters(self.spring_parts, self.twist)
 
     @cached_property
     def constants(self) -> tuple[str, ...]:
-        """Names of the tree's constants: `CONSTANTS`, and the stiffness of every part."""
-        return (*CONSTANTS, *(f"spring_{name}" for name in factor_names(self.spring_parts)))
+        """Names of the tree's constants: `CONSTANTS`, those of twist, and the stiffness of every part."""
+        return (*CONSTANTS, *self._twist, *(f"spring_{name}" for name in factor_names(self.spring_parts)))
+
+    @property
+    def _twist(self) -> tuple[str, ...]:
+        return TWIST if self.twist else ()
 
     def tree_constants(self, constants: Array) -> Array:
         """Values of `constants` (B, P) for `LoopParameters`, which give the clamp's shift, gravity downwards, and factors."""
-        found = constants[:, : len(CONSTANTS)] * SIGNS + self._added
-        return np.hstack([found, spring_values(constants, self.spring_parts)]) if self.spring_parts else found
+        parts = [constants[:, : len(CONSTANTS)] * SIGNS + self._added]
+        parts += [constants[:, self._twist_columns]] if self.twist else []
+        parts += [spring_values(constants, self.spring_parts)] if self.spring_parts else []
+        return np.hstack(parts) if parts[1:] else parts[0]
 
     def tree_slopes(self, constants: Array) -> Array:
         """Derivatives of `tree_constants` by the columns of `LoopParameters`, of which there are P', (B, P, P')."""
         rows, width = constants.shape
         own = np.zeros((rows, len(CONSTANTS), width))
         own[:, np.arange(len(CONSTANTS)), np.arange(len(CONSTANTS))] = SIGNS
-        return np.concatenate([own, spring_slopes(constants, self.spring_parts)], axis=1)
+        twist = np.tile(np.eye(width)[self._twist_columns if self.twist else []], (rows, 1, 1))
+        return np.concatenate([own, twist, spring_slopes(constants, self.spring_parts)], axis=1)
+
+    @cached_property
+    def _twist_columns(self) -> list[int]:
+        """Places in `parameters_class`."""
+        return [self.parameters_class.names().index(name) for name in TWIST]
 
     @cached_property
     def _added(self) -> Array:
@@ -220,17 +242,23 @@ class LoopModel:
 
     @cached_property
     def layout(self) -> StateLayout:
-        """s0 .. w2, left0.theta, left0.psi, .. of all joints, then their speeds vs0 .. right5.vpsi."""
+        """s0 .. w2, left0.theta, left0.psi (and left0.phi), .. of all joints, then their speeds vs0 .. right5.vpsi."""
         count, fields = self.links // 2, []
+        angles = ("theta", "psi", "phi")[: self.turns]
         for v, unit in (("", "rad"), ("v", "rad/s")):
             fields.append(Field("", None, (" ".join(v + name for name in ARM), unit)))
-            fields += [Field(side, count, (f"{v}theta {v}psi", unit)) for side in SIDES]
+            fields += [Field(side, count, (" ".join(v + name for name in angles), unit)) for side in SIDES]
         return StateLayout(*fields)
 
     @property
     def n(self) -> int:
-        """Number of angles: 7 + 2 (2 links / 2)."""
-        return len(ARM) + 2 * self.links
+        """Number of angles: 7 + 2 (2 links / 2), or 7 + 3 (2 links / 2)."""
+        return len(ARM) + self.turns * self.links
+
+    @property
+    def turns(self) -> int:
+        """Angles of a joint of the loop."""
+        return 3 if self.twist else 2
 
     @cached_property
     def limits(self) -> tuple[Array, Array]:
@@ -300,7 +328,7 @@ class LoopModel:
     @cached_property
     def node_coordinates(self) -> np.ndarray:
         """Coordinates whose links begin at the loop's joints, (links,): left side, then right."""
-        return len(ARM) + 2 * np.arange(self.links)
+        return len(ARM) + self.turns * np.arange(self.links)
 
     # --- Parts of the tree --------------------------------------------------------------------------------------------
 
@@ -333,7 +361,7 @@ class LoopModel:
         return f"spring_{axis}{part}" if self.spring_parts else f"{axis}_stiffness"
 
     def _branch(self, side: str, sign: int) -> tuple[list[Body], list[Joint]]:
-        """From the gripper's link to the clamp: links / 2 joints of two angles; the last carries half the clamped link."""
+        """From the gripper's link to the clamp: links / 2 joints of `turns` angles; the last carries half the clamped link."""
         bodies: list[Body] = []
         joints: list[Joint] = []
         count, length, turn = self.links // 2, self.link_length, sign * 2 * pi / self.links
@@ -341,8 +369,9 @@ class LoopModel:
             parent = "gripper" if i == 0 else f"{side}{i - 1}"
             xyz = (0.0, sign * length / 2, 0.0) if i == 0 else (0.0, 0.0, length)
             rpy = (turn - sign * pi / 2 if i == 0 else turn, 0.0, 0.0)
-            knee, share = f"{side}{i}_knee", 0.5 if i == count - 1 else 1.0
-            bodies += [Body(knee), self._link(f"{side}{i}", share, share * length / 2)]
+            knee, wrist, share = f"{side}{i}_knee", f"{side}{i}_wrist", 0.5 if i == count - 1 else 1.0
+            bodies += [Body(name) for name in (knee, wrist)[: self.turns - 1]]
+            bodies.append(self._link(f"{side}{i}", share, share * length / 2))
             theta, psi = f"{side}_theta{i}", f"{side}_psi{i}"
             damping, own = "loop_damping", f"_{side}{i * self.spring_parts // count}"
             joints += [
@@ -358,9 +387,18 @@ class LoopModel:
                     damping=damping,
                 ),
                 Joint(
-                    psi, "revolute", knee, f"{side}{i}", (0.0, 1.0, 0.0), stiffness=self._spring("psi", own), damping=damping
+                    psi,
+                    "revolute",
+                    knee,
+                    wrist if self.twist else f"{side}{i}",
+                    (0.0, 1.0, 0.0),
+                    stiffness=self._spring("psi", own),
+                    damping=damping,
                 ),
             ]
+            if self.twist:
+                phi = f"{side}_phi{i}"
+                joints.append(Joint(phi, "revolute", wrist, f"{side}{i}", stiffness=TWIST[0], damping=TWIST[1]))
         return bodies, joints
 
 

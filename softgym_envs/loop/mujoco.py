@@ -30,10 +30,11 @@ from ..core.trajectory import Trajectory
 from ..mechanics.mujoco_tree import spec_of, state_index, write_tree
 from .hard import LADDER, flawed, harden, sensed
 from .model import LoopModel
-from .parameters import loop_parameters
 
 LONGEST_DT = 0.002
 """[s] Explicit springs of a loop of 12 links bear 4.5 ms at most, and are wrong by a radian, in silence, from 5 ms."""
+TWISTING = 5e-4
+"""[s] The same where links twist about themselves, with 1700 rad/s."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,12 +64,12 @@ class LoopTwin(MujocoTwin):
     @property
     def parameters_class(self) -> type[Parameters]:
         """As our engine's."""
-        return loop_parameters(self.model.spring_parts)
+        return self.model.parameters_class
 
     @property
     def longest_dt(self) -> float:
         """See `MujocoTwin.longest_dt`; finer loops have faster modes."""
-        return LONGEST_DT * min(1.0, 12 / self.model.links)
+        return (TWISTING if self.model.twist else LONGEST_DT) * min(1.0, 12 / self.model.links)
 
     @cached_property
     def engine(self) -> MujocoEngine:

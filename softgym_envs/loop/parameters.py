@@ -69,15 +69,26 @@ DELAY = LoopParameters.names().index("torque_delay")
 _FACTOR = {"unit": "-", "bounds": (0.05, 20.0), "scale": "log", "source": "1: as stiff as the loop"}
 
 
+@dataclass(frozen=True)
+class TwistParameters(LoopParameters):
+    """Of a loop whose links also turn about themselves."""
+
+    twist_stiffness: float = param(1.0, unit="N m/rad", bounds=(0.05, 100.0), scale="log", source="a guess")
+    twist_damping: float = param(0.02, unit="N m s/rad", bounds=(1e-4, 1.0), scale="log", source="as loop_damping")
+
+
+def loop_parameters(parts: int, twist: bool = False) -> type[LoopParameters]:
+    """`LoopParameters` or `TwistParameters`, and behind them the factors of sides that have so many parts; see `springs`."""
+    base = TwistParameters if twist else LoopParameters
+    return _with_factors(base, parts) if parts else base
+
+
 @cache
-def loop_parameters(parts: int) -> type[LoopParameters]:
-    """`LoopParameters`, and behind them the factors of a loop whose sides have so many parts; see `springs`."""
-    if parts == 0:
-        return LoopParameters
+def _with_factors(base: type[LoopParameters], parts: int) -> type[LoopParameters]:
     return make_dataclass(
-        f"LoopParameters{parts}",
+        f"{base.__name__}{parts}",
         [(name, float, param(1.0, **_FACTOR)) for name in factor_names(parts)],  # type: ignore[arg-type]
-        bases=(LoopParameters,),
+        bases=(base,),
         frozen=True,
         namespace={"__module__": __name__},
     )
@@ -85,7 +96,8 @@ def loop_parameters(parts: int) -> type[LoopParameters]:
 
 def __getattr__(name: str) -> type[LoopParameters]:
     """Classes of `loop_parameters`, by name: so that they can be pickled."""
-    number = name.removeprefix("LoopParameters")
-    if number != name and number.isdecimal() and int(number) > 0:
-        return loop_parameters(int(number))
+    for base in (LoopParameters, TwistParameters):
+        number = name.removeprefix(base.__name__)
+        if number != name and number.isdecimal() and int(number) > 0:
+            return loop_parameters(int(number), base is TwistParameters)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,7 +16,7 @@ from ..core.recipe import Experiment, Measurement, Recipe, Stage
 from ..core.simulator import Array
 from ..core.trajectory import Trajectory
 from .manipulation import SCALES, STIFF, STILL, Waves, reference
-from .model import ARM, CLAMP, FRICTION, LoopModel
+from .model import ARM, CLAMP, FRICTION, TWIST, LoopModel
 from .springs import AXES, SIDES, factor_names
 from .tracking import HELD, MORE, PERIOD, TORQUES, creeping, held, in_half_steps, named, pulled, tracker
 
@@ -140,8 +140,8 @@ FITTED = {
 
 def unknown(simulator: Any) -> tuple[str, ...]:
     """What a laboratory does not know: `EVERYTHING`, or factors of the stiffness that is found with it first."""
-    parts = simulator.model.spring_parts
-    return (*factor_names(parts), *EVERYTHING[len(STIFFNESS) :]) if parts else EVERYTHING
+    parts, twist = simulator.model.spring_parts, TWIST if simulator.model.twist else ()
+    return (*(factor_names(parts) or STIFFNESS), *EVERYTHING[len(STIFFNESS) :], *twist)
 
 
 FOLLOWED: dict[str, Any] = {"prior": {**KNOWN, **FACTORS}, "adapt": held, "prepare": pulled, "free_initial": False}

@@ -16,9 +16,9 @@ clamp and peg are the model's, and so are the effects of the hard twin (`hard`).
 orientation, so that neither gripper nor clamp could hold it as they hold a tyre. Hence hinges.)
 
 A state begins with the model's: the arm's angles are the rod's own; the loop's are those of the polygon through the middle of
-every second piece (or through the joints, of as many pieces as links), link by link, without twist; their speeds are
-differences over the control step. The rod's own angles and speeds follow as further entries. A first state has the loop's
-angles of the model's rest, up to 5 mrad from the polygon's.
+every second piece (or through the joints, of as many pieces as links), link by link, with twist if the model has it; their
+speeds are differences over the control step. The rod's own angles and speeds follow as further entries. A first state has the
+loop's angles of the model's rest, up to 5 mrad from the polygon's.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import cos, pi
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -36,13 +37,11 @@ from ..core.parameters import Parameters
 from ..core.simulator import Array, IntArray, check_number
 from ..core.trajectory import Trajectory
 from ..mechanics.mujoco_tree import spec_of, write_tree
-from ..mechanics.tree import Body, Joint, Tree
+from ..mechanics.tree import Tree
 from .hard import LADDER, flawed, harden, sensed
-from .model import ARM, LoopModel
-from .parameters import loop_parameters
+from .model import ARM, TWIST, LoopModel
 from .springs import SIDES
 
-TWIST = "twist_stiffness"
 SETTLED = 1.0
 """[s] The rod hangs so long before its rest is taken; whenever it slows down it is stopped (dynamic relaxation)."""
 LONGEST_DT = 2.5e-4
@@ -78,8 +77,8 @@ class LoopRod(MujocoTwin):
 
     @property
     def parameters_class(self) -> type[Parameters]:
-        """As our engine's; factors of parts have no say."""
-        return loop_parameters(self.model.spring_parts)
+        """As our engine's; factors of parts, `psi_stiffness` and constants of twist have no say."""
+        return self.model.parameters_class
 
     @property
     def longest_dt(self) -> float:
@@ -92,23 +91,17 @@ class LoopRod(MujocoTwin):
     def fine(self) -> LoopModel:
         """A loop of as many links as there are pieces, as high as the model's."""
         pieces = self.pieces * self.model.links
-        return replace(self.model, links=pieces, spring_parts=0, radius=self.model.height / (2 * cos(pi / pieces)))
+        return replace(self.model, links=pieces, spring_parts=0, radius=self.model.height / (2 * cos(pi / pieces)), twist=True)
 
     @cached_property
     def tree(self) -> Tree:
-        """The fine loop's with a twist in every joint."""
-        tree, joints = self.fine.tree, []
-        bodies = list(tree.bodies)
-        for joint in tree.joints:
-            if joint.stiffness != "psi_stiffness":
-                joints.append(joint)
-                continue
-            wrist = f"{joint.child}_wrist"
-            bodies.append(Body(wrist))
-            joints.append(replace(joint, child=wrist, stiffness="theta_stiffness"))
-            name = joint.name.replace("psi", "phi")
-            joints.append(Joint(name, "revolute", wrist, joint.child, (0.0, 0.0, 1.0), stiffness=TWIST, damping="loop_damping"))
-        return replace(tree, bodies=tuple(bodies), joints=tuple(joints))
+        """The fine loop's, which bends both ways alike."""
+        alike: dict[str, dict[str, Any]] = {
+            "psi_stiffness": {"stiffness": "theta_stiffness"},
+            TWIST[0]: {"damping": "loop_damping"},
+        }
+        tree = self.fine.tree
+        return replace(tree, joints=tuple(replace(joint, **alike.get(str(joint.stiffness), {})) for joint in tree.joints))
 
     @cached_property
     def extra_fields(self) -> tuple[Field, ...]:  # type: ignore[override]
@@ -133,7 +126,7 @@ class LoopRod(MujocoTwin):
         values = dict(zip(self.model.constants, self.model.tree_constants(flawed(self, row)[None])[0].tolist(), strict=True))
         values["theta_stiffness"] *= ratio
         values["loop_damping"] *= ratio
-        values[TWIST] = values["theta_stiffness"] / (1 + self.poisson)
+        values[TWIST[0]] = values["theta_stiffness"] / (1 + self.poisson)
         write_tree(mj, self.tree, values)
         harden(self, mj, self.tree)
 
@@ -179,15 +172,20 @@ class LoopRod(MujocoTwin):
             for side, sign in zip(SIDES, (1, -1), strict=True):
                 bodies = [data.body(f"{side}{i}") for i in range(0, count, self.pieces)]
                 corners = np.array([body.xipos if self.pieces == 2 else body.xpos for body in bodies])
+                frames = np.array([body.xmat.reshape(3, 3) for body in bodies])
                 last = data.body(f"{side}{count - 1}").xmat.reshape(3, 3)[:, 2]
-                found.append(_angles(turn, sign, np.vstack([np.diff(corners, axis=0), last]), links))
+                ways = np.vstack([np.diff(corners, axis=0), last])
+                found.append(_angles(turn, sign, ways, links, frames[:, :, 0] if self.model.twist else None))
             return np.concatenate(found)
 
         return self.engine.evaluate(state, constants, read)
 
 
-def _angles(turn: Array, sign: int, ways: Array, links: int) -> Array:
-    """theta, psi (links,) of joints whose links point these ways (links / 2, 3), from a gripper turned so."""
+def _angles(turn: Array, sign: int, ways: Array, links: int, across: Array | None) -> Array:
+    """theta, psi (and phi) of joints whose links point these ways (links / 2, 3), from a gripper turned so.
+
+    `across`: where the links' x axes point (links / 2, 3), if links twist.
+    """
     found = []
     step = sign * 2 * pi / links
     for i, way in enumerate(ways):
@@ -196,12 +194,21 @@ def _angles(turn: Array, sign: int, ways: Array, links: int) -> Array:
         theta, psi = np.arctan2(-y, z), np.arcsin(np.clip(x, -1.0, 1.0))
         found += [theta, psi]
         turn = turn @ _about_x(theta) @ _about_y(psi)
+        if across is not None:
+            x, y, _ = turn.T @ across[i]
+            found.append(np.arctan2(y, x))
+            turn = turn @ _about_z(found[-1])
     return np.array(found)
 
 
 def _about_x(angle: float) -> Array:
     c, s = np.cos(angle), np.sin(angle)
     return np.array([[1.0, 0.0, 0.0], [0.0, c, -s], [0.0, s, c]])
+
+
+def _about_z(angle: float) -> Array:
+    c, s = np.cos(angle), np.sin(angle)
+    return np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
 
 
 def _about_y(angle: float) -> Array:

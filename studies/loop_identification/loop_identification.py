@@ -56,6 +56,7 @@ def cases(args: Args) -> dict[str, Callable[[], Any]]:
     found |= {f"own {seed}": partial(recordings.own, seed) for seed in range(args.own)}
     found |= {f"twin {seed}": partial(recordings.twin, seed) for seed in range(args.twins)}
     found |= {f"rod {seed}": partial(recordings.rod, seed) for seed in range(args.rods)}
+    found |= {f"twisting {seed}": partial(recordings.twisting, seed) for seed in range(args.rods)}
     for world, (size, counts) in product(("fine", "rod"), finer.LINKS.items()):
         found |= {f"links {world}, {size}, {links}": partial(finer.answer, world, size, links) for links in counts}
     found |= {f"paper {what}": work for what, work in paper.CASES.items()}
