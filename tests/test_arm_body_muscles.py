@@ -166,5 +166,8 @@ def test_muscles_that_make_no_sense_are_named():
         BodyModel(MODEL.tree, Muscles(MODEL.muscles.surfaces, (replace(first, force=0.0),))).routes  # noqa: B018
     with pytest.raises(StructureError, match="nobody"):
         BodyModel(MODEL.tree, Muscles(MODEL.muscles.surfaces, (replace(first, origin_body="nobody"),))).routes  # noqa: B018
+    deltoid = replace(first, origin=(0.005, -0.19, 0.0))
+    with pytest.raises(StructureError, match="'deltoid_front' goes through surface 'head'"):
+        BodyModel(MODEL.tree, Muscles(MODEL.muscles.surfaces, (deltoid,))).routes  # noqa: B018
     with pytest.raises(StructureError, match="has no muscles"):
         BodyModel().routes  # noqa: B018

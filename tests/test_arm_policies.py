@@ -18,7 +18,7 @@ def reached(env_id, **keywords):
 
     model = PPO.load(f"results/policies/{env_id}.zip", device="cpu")
     observed = read_json(f"results/policies/{env_id}.json")["observed"]
-    envs = gym.make_vec(f"softgym_envs:{env_id}", num_envs=ROWS, **observed, **keywords)
+    envs = gym.make_vec(f"softgym_envs:{env_id.partition('+')[0]}", num_envs=ROWS, **observed, **keywords)
     observation, _ = envs.reset(seed=50)
     alive, success = np.ones(ROWS, dtype=bool), np.zeros(ROWS, dtype=bool)
     for _ in range(envs.spec.max_episode_steps):
@@ -39,3 +39,10 @@ def test_the_policies_reach_goals(env_id, least, keywords):
     """ArmReach's succeeds in 95 %, ArmHold's in 89 %, UpperBodyReach's in 97 % at least: more failures are rare."""
     pytest.importorskip("stable_baselines3")
     assert reached(env_id, **keywords) >= least
+
+
+@pytest.mark.parametrize("backend", ["native", "mujoco"])
+def test_the_policy_of_muscles_reaches_most_goals(backend):
+    """It succeeds in 85 % in our engine and 88 % on the twin, without noise and delay."""
+    pytest.importorskip("stable_baselines3")
+    assert reached("UpperBodyReach-v0+muscles", backend=backend) >= ROWS - 7

@@ -65,3 +65,26 @@ def test_the_committed_fit_never_runs_away():
     past = np.concatenate([np.tile([0.0, -0.8, -0.2, 0.0], (len(valves), 12, 1)), valves[:, :12]], axis=2)
     angles = study.predicted(constants, past, valves, study.H)
     assert (angles > np.array([-1.0, -1.6, -1.7, -1.9]) - 1.0).all() and (angles < np.array([0.9, 0.0, 1.5, 2.0]) + 1.0).all()
+
+
+def test_the_bound_is_below_what_a_policy_pays():
+    """Of one episode that the study has not; the cost is that of the states that it went through."""
+    pytest.importorskip("stable_baselines3")
+    study = load_script("studies/arm_bound/arm_bound.py")
+    (episode,) = study.episodes("ArmReach-v0", study.POLICIES["ArmReach-v0"]["PPO"], "native", 1, 7)
+    paid = np.abs(episode.states[1:, 0] - episode.goal[0]).sum() + 0.025 * (episode.controls**2).sum()
+    assert episode.success and abs(paid - episode.paid.sum()) < 1e-5
+    bound, solved, _ = study.elbow_bound(episode, len(episode.controls))
+    assert solved and 0.3 * paid < bound < paid
+
+
+def test_no_policy_beats_the_committed_bounds_in_our_engine():
+    tasks = json.loads(Path("results/arm_bound/bound.json").read_text())["tasks"]
+    assert set(tasks) == {"ArmReach-v0", "UpperBodyReach-v0"}
+    for found in tasks.values():
+        bounds = np.array([one["cost"] for one in found["bounds"]])
+        solved = np.array([one["solved"] for one in found["bounds"]])
+        assert solved.mean() >= 0.7
+        for name, costs in found["costs"].items():
+            assert found["success"][name] >= 0.8 * len(costs)
+            assert name.endswith("mujoco") or (np.array(costs)[: len(bounds)] > bounds)[solved].all()

@@ -206,6 +206,7 @@ def solve_form(
     iterations: int = 500,
     began: float | None = None,
     expand: bool = True,
+    cost: Callable[[Symbols], Any] | None = None,
 ) -> OptimalMotion:
     """The optimal motion of any symbolic step.
 
@@ -221,6 +222,7 @@ def solve_form(
         iterations: Of IPOPT per program at most.
         began: When the building began, if not now.
         expand: Whether all steps are written out before they are differentiated.
+        cost: What is minimised; None: the manoeuvre's effort, smoothness and weighed end.
     """
     began = time.process_time() if began is None else began
     low, high = manoeuvre.control_bounds
@@ -234,7 +236,7 @@ def solve_form(
     lower, upper = manoeuvre.bounds()
     arc = Arc(np.clip(path, lower, upper), np.clip(given, low, high), (low, high), state_bounds=(lower, upper), pairs=pairs)
     nothing = Decisions(np.zeros(0), np.zeros(0), np.zeros(0), lambda theta: casadi().DM(constants))
-    objective = _objective(manoeuvre, dt)
+    objective = _objective(manoeuvre, dt) if cost is None else cost
     program = Transcription(form, (arc,), objective, decisions=nothing, nominal=constants, expand=expand)
     built = time.process_time()
     found = program.solve(taus, iterations=iterations)

@@ -5,13 +5,15 @@ Legend: b bodies, p points, k pieces, s surfaces, m muscles.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from ..core.errors import StructureError
+from ..mechanics.placement import frame_pose
 from ..mechanics.structure import rotation
-from ..mechanics.tree import WORLD
+from ..mechanics.tree import WORLD, Frame
 from .routes import Routes
 
 STRAIGHT, CYLINDER, SPHERE = 0, 1, 2
@@ -56,7 +58,7 @@ def muscle_tree(routes: Routes) -> MuscleTree:
 
     Raises:
         StructureError: A muscle says no force or lengths, a piece goes around more than one surface, or around one that is
-            neither cylinder nor sphere, or a joint slides.
+            neither cylinder nor sphere, or begins or ends inside of it with all angles 0, or a joint slides.
     """
     tree, muscles = routes.tree, routes.muscles
     carrier = {joint.child: joint for joint in tree.ordered}
@@ -87,6 +89,7 @@ def muscle_tree(routes: Routes) -> MuscleTree:
             sides.append(muscle.sides[around[0]][:2] if kinds else (0.0, 0.0))
         bodies += [index[body] for body, _ in muscle.points]
         points += [place for _, place in muscle.points]
+    _check_outside(routes)
     axes = [np.array(joint.axis) / np.linalg.norm(joint.axis) for joint in joints]
     surfaces = muscles.surfaces
     return MuscleTree(
@@ -98,3 +101,23 @@ def muscle_tree(routes: Routes) -> MuscleTree:
         np.array([s.size[0] for s in surfaces]), np.array(sides),
         np.array([(m.force, m.optimal, m.slack) for m in muscles.muscles]),
     )  # fmt: skip
+
+
+def _check_outside(routes: Routes) -> None:
+    """Raises a StructureError where a path would go through what it is to go around."""
+    tree, muscles = routes.tree, routes.muscles
+    for muscle in muscles.muscles:
+        for k in range(len(muscle.points) - 1):
+            for i in muscle.around(k):
+                surface = muscles.surface(muscle.surfaces[i])
+                marks = [Frame(f"end{e}", body, place) for e, (body, place) in enumerate(muscle.points[k : k + 2])]
+                marked = replace(tree, frames=(Frame("around", surface.body, surface.xyz, surface.rpy), *marks))
+                turn, centre = frame_pose(marked, "around", {})
+                for mark in marks:
+                    off = turn.T @ (frame_pose(marked, mark.name, {})[1] - centre)
+                    distance = np.linalg.norm(off if surface.kind == "sphere" else off[:2])
+                    if distance <= surface.size[0]:
+                        raise StructureError(
+                            f"muscle {muscle.name!r} goes through surface {surface.name!r}: its point {list(mark.xyz)} on "
+                            f"{mark.body!r} is {distance:.4g} m from the middle, the radius is {surface.size[0]:g} m"
+                        )
