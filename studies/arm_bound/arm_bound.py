@@ -84,7 +84,7 @@ def episodes(task_id: str, file: str, backend: str, count: int, seed: int) -> li
     """`count` episodes of a policy."""
     path = Path(file)
     policy = load_policy(path)
-    envs = gym.make_vec(f"softgym_envs:{task_id}", num_envs=count, backend=backend, **observed_with(path))
+    envs: Any = gym.make_vec(f"softgym_envs:{task_id}", num_envs=count, backend=backend, **observed_with(path))
     observation, _ = envs.reset(seed=seed)
     runs, task = envs.unwrapped.episodes, envs.unwrapped.episodes.task
     goals, states = runs.context[:, :3].copy(), [runs.state.copy()]
