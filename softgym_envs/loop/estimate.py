@@ -117,10 +117,14 @@ class Estimator:
 
     def unpack(self, rows: Array) -> Belief:
         """Inverse of `pack`."""
+        return Belief(*(rows[:, place].reshape(len(rows), *shape) for place, shape in self._places))
+
+    @cached_property
+    def _places(self) -> list[tuple[slice, tuple[int, ...]]]:
+        """Where the parts of a belief stand in its numbers, and their shapes for one row."""
         shapes = [part.shape[1:] for part in self.prior]
-        ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
-        parts = np.split(rows, ends[:-1], axis=1)
-        return Belief(*(part.reshape(len(rows), *shape) for part, shape in zip(parts, shapes, strict=True)))
+        ends = np.cumsum([int(np.prod(shape)) for shape in shapes]).tolist()
+        return [(slice(a, b), shape) for a, b, shape in zip([0, *ends], ends, shapes, strict=False)]
 
     def constants(self, theta: Array) -> Array:
         """Constants of the tree, (B, P)."""
