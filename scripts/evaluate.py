@@ -38,6 +38,10 @@ class Args:
     """Environment that it was trained in, e.g. VineGrow-v0."""
     params: Path | None = None
     """TOML file of a fit: constants of the native backend."""
+    sensor_noise: float = 0.0
+    """Noise of what is observed, over the entries' scales."""
+    action_delay: int = 0
+    """Delay of actions [control steps]."""
     action_memory: int = 0
     """So many of its last actions the policy observes; 0: as many as the JSON file beside it says, if there is one."""
     episodes: int = 100
@@ -66,11 +70,12 @@ def main(args: Args) -> int:
     name = args.id if ":" in args.id else f"softgym_envs:{args.id}"
     try:
         policy = load_policy(args.policy)
-        observed = {"action_memory": args.action_memory} if args.action_memory else {}
+        shared: dict[str, Any] = {"sensor_noise": args.sensor_noise, "action_delay": args.action_delay}
+        shared |= observed_with(args.policy) | ({"action_memory": args.action_memory} if args.action_memory else {})
         native = {} if args.params is None else {"params": args.params}
         report: dict[str, Any] = {"command": {k: str(v) for k, v in asdict(args).items()}, "commit": git_commit()}
         for backend, keywords in (("native", native), ("mujoco", {})):
-            both = {"backend": backend, **observed_with(args.policy), **observed, **keywords}
+            both = {"backend": backend, **shared, **keywords}
             found = evaluate(policy, name, episodes=args.episodes, seed=args.seed, keywords=both)
             success = share(int(found.success.sum()), args.episodes)
             report[backend] = described(found, success)

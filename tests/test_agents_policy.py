@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import softgym_envs  # noqa: F401  (registers the ids)
-from agents.learning.policy import load_policy
+from agents.learning.policy import load_policy, observed_with
 from softgym_envs.core.errors import FileFormatError, ShapeError
 
 
@@ -32,6 +32,17 @@ def test_files_that_are_no_policy_are_refused(tmp_path):
     for name in ("text.zip", "missing.zip"):
         with pytest.raises(FileFormatError, match="is no policy of stable-baselines3"):
             load_policy(tmp_path / name)
+
+
+@pytest.mark.parametrize("document", ['{"observed": [3]}', '{"observed": null}', "[1]"])
+def test_what_a_policy_observes_stands_beside_it(tmp_path, document):
+    path = tmp_path / "policy.zip"
+    assert observed_with(path) == {}
+    (tmp_path / "policy.json").write_text('{"observed": {"action_memory": 3}, "more": 1}')
+    assert observed_with(path) == {"action_memory": 3}
+    (tmp_path / "policy.json").write_text(document)
+    with pytest.raises(FileFormatError, match="expected a table of keywords"):
+        observed_with(path)
 
 
 def test_a_policy_of_another_environment_is_refused(tmp_path):

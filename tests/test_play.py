@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import gymnasium as gym
 import numpy as np
 import pygame
@@ -85,6 +87,13 @@ def test_a_policy_drives_until_tab_is_pressed(tmp_path):
     pushed = np.array(player.episode.controls)[:, 0]
     assert pushed[0] == pushed[-1] > 0 and pushed.min() < 0.5 * pushed[0]  # let go in between
     assert len(script.notes) >= 30
+
+
+def test_a_policy_that_observes_its_last_actions_is_played_without_being_told(play, tmp_path):
+    """What it observes stands in the .json beside it."""
+    policy = Path(__file__).parents[1] / "results/policies/TensegrityRoll-v0.zip"
+    options = PlayOptions(output=tmp_path, size=(160, 120), headless_frames=12)
+    assert play.main(play.Args("TensegrityRoll-v0", policy=policy, options=options)) == 0
 
 
 def test_a_recorded_episode_is_what_the_simulator_does(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from stable_baselines3 import PPO
 
-from agents.learning.vec_env import SB3VecEnv
+from agents.learning.vec_env import SB3VecEnv, SideBySide
 from softgym_envs.core.errors import OptionError
 
 ID = "softgym_envs:TensegrityCrawl-v0"
@@ -48,6 +48,31 @@ def test_equals_single_environments_over_two_episodes():
                 assert "terminal_observation" not in infos[i]
             np.testing.assert_array_equal(observed[i], last)
     envs.close()
+
+
+def test_environments_side_by_side_are_the_same_as_each_alone():
+    """Rows keep their order, seeds count on from part to part, and ends of episodes say what they say in each part."""
+    worlds = ({"num_envs": 2, "action_delay": 1}, {"num_envs": 3})
+    both, alone = SideBySide([make(**world) for world in worlds]), [make(**world) for world in worlds]
+    both.seed(5)
+    alone[0].seed(5)
+    alone[1].seed(7)
+    np.testing.assert_array_equal(both.reset(), np.concatenate([envs.reset() for envs in alone]))
+    rng = np.random.default_rng(0)
+    for _ in range(STEPS + 1):
+        actions = rng.uniform(-1, 1, (5, 3)).astype(np.float32)
+        found = both.step(actions)
+        expected = [alone[0].step(actions[:2]), alone[1].step(actions[2:])]
+        for got, parts in zip(found[:3], zip(*expected, strict=True), strict=False):
+            np.testing.assert_array_equal(got, np.concatenate(parts))
+        last = [info.get("terminal_observation") for info in found[3]]
+        wanted = [info.get("terminal_observation") for part in expected for info in part[3]]
+        assert all(np.array_equal(a, b) for a, b in zip(last, wanted, strict=True))
+    assert found[0].shape == (5, 43) and both.get_attr("num_envs") == [2, 2, 3, 3, 3]
+    assert both.get_attr("num_envs", indices=[4, 0]) == [3, 2]
+    with pytest.raises(OptionError, match="for rows 0 alone"):
+        both.env_method("render", indices=0)
+    both.close()
 
 
 def test_a_failed_simulation_is_not_a_time_limit():

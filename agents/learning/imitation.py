@@ -21,6 +21,7 @@ from softgym_envs.core.errors import OptionError
 
 from .evaluation import Controller
 from .policy import Policy
+from .shared_policy import SharedPolicy, views_of
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Imitation:
     """Values of `action_delay` among which the rows are shared, in place of one of `keywords`."""
     hidden: tuple[int, ...] = (128, 128)
     """Widths of the network."""
+    shared: bool = False
+    """Whether all actuators share one network (`.shared_policy`)."""
     updates: int = 600
     """Gradient steps in a round."""
     batch_size: int = 512
@@ -124,7 +127,10 @@ def foreseeing(controller: Controller) -> Controller:
 def _new_model(run: Imitation, envs: Any) -> PPO:
     """An untrained PPO for the environments' spaces."""
     keywords: dict[str, Any] = {"net_arch": list(run.hidden), "log_std_init": -2.0}
-    model = PPO("MlpPolicy", None, policy_kwargs=keywords, device="cpu", seed=run.seed, _init_setup_model=False)  # type: ignore[arg-type]
+    if run.shared:
+        keywords |= {"net_arch": {"pi": list(run.hidden), "vf": list(run.hidden)}, "views": views_of(envs)}
+    kind: Any = SharedPolicy if run.shared else "MlpPolicy"
+    model = PPO(kind, None, policy_kwargs=keywords, device="cpu", seed=run.seed, _init_setup_model=False)  # type: ignore[arg-type]
     model.observation_space, model.action_space = envs.single_observation_space, envs.single_action_space
     model.n_envs = 1
     model._setup_model()

@@ -46,7 +46,8 @@ def observed_with(path: Path) -> dict[str, Any]:
         FileFormatError: That entry is no table.
     """
     described = path.with_suffix(".json")
-    found = read_json(described).get("observed", {}) if described.is_file() else {}
+    document = read_json(described) if described.is_file() else {}
+    found = document.get("observed", {}) if isinstance(document, dict) else document
     if not isinstance(found, dict):
         raise FileFormatError(f"{described}: observed is {shown(found)}, expected a table of keywords")
     return found

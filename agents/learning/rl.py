@@ -1,6 +1,6 @@
 """Training with stable-baselines3, and going on with it.
 
-    folder/policy.zip              the policy after the last step: see `.policy`
+    folder/policy.zip              the policy after the last step, and policy.json, what it observes: see `.policy`
     folder/policy_<N>_steps.zip    the policy and its optimiser after N control steps: what `resume` goes on from, if it is of
                                    the same run: see `.checkpoints`
     folder/progress.csv            returns and losses; TensorBoard files beside it where TensorBoard is installed
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import MissingDependencyError, OptionError
-from softgym_envs.core.task import LooksFromActuators
+from softgym_envs.core.files import write_json
 
 try:
     from stable_baselines3 import PPO, SAC
@@ -36,8 +36,8 @@ except ImportError as error:
 
 from .checkpoints import ProgressFile, checkpoint_of, described, load_checkpoint, save_checkpoint
 from .policy import save_policy
-from .shared_policy import SharedPolicy
-from .vec_env import SB3VecEnv
+from .shared_policy import SharedPolicy, views_of
+from .vec_env import SB3VecEnv, SideBySide
 
 Array = NDArray[np.float64]
 
@@ -59,6 +59,8 @@ Keywords of stable-baselines3, and two of ours: "final_rate", to which the learn
 all actuators share one network (`.shared_policy`); the task must then say what they look at (`actuator_views`).
 """
 
+OBSERVED = ("action_memory", "obs_mode")
+"""Keywords of environments that change what is observed."""
 NUM_ENVS = {"ppo": 64, "sac": 16}
 """Rows of the batched environment."""
 
@@ -99,6 +101,10 @@ class Training:
     """Control steps."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """Settings that differ from `USUAL`: those of the room (`Room.learning_of`), and one's own."""
+    variants: tuple[Mapping[str, Any], ...] = ()
+    """Further keywords, each set of them for an equal share of the rows: delays, constants that one policy is to master."""
+    critic_first: int = 0
+    """PPO: so many control steps only the critic learns, which a pupil's lacks."""
 
     def __post_init__(self) -> None:
         settings(self.algorithm)
@@ -107,16 +113,20 @@ class Training:
                 raise OptionError(f"{name} is {getattr(self, name)}, allowed is >= 1")
         if self.num_envs is not None and self.num_envs < 1:
             raise OptionError(f"num_envs is {self.num_envs}, allowed is None or >= 1")
+        if self.rows % max(len(self.variants), 1):
+            raise OptionError(f"num_envs is {self.rows}, allowed are multiples of the {len(self.variants)} variants")
 
     @property
     def rows(self) -> int:
         """Rows of the batched environment."""
         return self.num_envs or NUM_ENVS[self.algorithm]
 
-    def make(self) -> SB3VecEnv:
+    def make(self) -> SB3VecEnv | SideBySide:
         """The environments."""
-        envs = gym.make_vec(self.env_id, num_envs=self.rows, autoreset_mode="same_step", **dict(self.keywords))
-        return SB3VecEnv(envs)
+        each = [{**self.keywords, **variant} for variant in self.variants or ({},)]
+        shared: dict[str, Any] = {"num_envs": self.rows // len(each), "autoreset_mode": "same_step"}
+        parts = [SB3VecEnv(gym.make_vec(self.env_id, **shared, **keywords)) for keywords in each]
+        return SideBySide(parts) if self.variants else parts[0]
 
     def hyperparameters(self) -> dict[str, Any]:
         """Keywords of the algorithm; a minibatch is no larger than what PPO collects."""
@@ -134,17 +144,19 @@ class Training:
 
         A file that is named counts by its contents, not by what it is called.
         """
-        keywords = {
-            name: Path(value) if isinstance(value, str) and os.path.isfile(value) else value
-            for name, value in self.keywords.items()
-        }
+
+        def read(keywords: Mapping[str, Any]) -> dict[str, Any]:
+            return {n: Path(v) if isinstance(v, str) and os.path.isfile(v) else v for n, v in keywords.items()}
+
+        variants = {"variants": [read(variant) for variant in self.variants]} if self.variants else {}
         return described(
             {
                 "id": self.env_id.rpartition(":")[2],
                 "algorithm": self.algorithm,
                 "seed": self.seed,
                 "rows": self.rows,
-                "keywords": keywords,
+                "keywords": read(self.keywords),
+                **variants,
                 "hyperparameters": settings(self.algorithm, self.overrides),
             }
         )
@@ -195,6 +207,24 @@ class _Checkpoints(BaseCallback):
         return True
 
 
+class _CriticFirst(BaseCallback):
+    """Until so many control steps only the critic learns: an ignorant one would spoil an actor that knows something."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self.steps = steps
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_end(self) -> None:
+        policy: Any = self.model.policy
+        network = policy.mlp_extractor
+        actor = network.actor if isinstance(policy, SharedPolicy) else network.policy_net
+        for weights in (*actor.parameters(), *policy.action_net.parameters(), policy.log_std):
+            weights.requires_grad_(self.num_timesteps > self.steps)
+
+
 class Trained(NamedTuple):
     """What `train` returns."""
 
@@ -208,6 +238,7 @@ def train(
     *,
     resume: bool = False,
     report: Callable[[LearningPoint], None] | None = None,
+    pupil: PPO | None = None,
 ) -> Trained:
     """Train a policy; the same training gives the same policy on one machine.
 
@@ -216,6 +247,7 @@ def train(
         folder: Where checkpoints, logs and the policy go; None keeps the policy in memory.
         resume: Go on from the newest checkpoint in `folder` until `training.steps` are reached.
         report: Called with points of the learning curve.
+        pupil: Whose actor PPO begins with, if there is no checkpoint: a model of `.imitation`, say.
 
     Raises:
         OptionError: `resume` without a folder.
@@ -232,7 +264,13 @@ def train(
         model = new_model(training, envs)
         if checkpoint is not None:
             load_checkpoint(checkpoint, model)
+        elif pupil is not None:
+            own = ("log_std", "value_net", "mlp_extractor.value_net", "mlp_extractor.critic")
+            actor = {name: value for name, value in pupil.policy.state_dict().items() if not name.startswith(own)}
+            model.policy.load_state_dict(actor, strict=False)
         callbacks: list[BaseCallback] = [curve]
+        if training.critic_first:
+            callbacks.append(_CriticFirst(training.critic_first))
         if folder is not None:
             model.set_logger(_logger(folder, model.num_timesteps))
             callbacks.append(_Checkpoints(max(training.checkpoint_every // training.rows, 1), folder, run))
@@ -240,12 +278,14 @@ def train(
         if folder is not None:
             save_checkpoint(model, folder, run)  # the last one lacks PPO's last update
             save_policy(model, folder / "policy.zip")
+            observed = {name: training.keywords[name] for name in OBSERVED if name in training.keywords}
+            write_json(folder / "policy.json", {"observed": observed})
     finally:
         envs.close()
     return Trained(model, tuple(curve.points))
 
 
-def new_model(training: Training, envs: SB3VecEnv) -> BaseAlgorithm:
+def new_model(training: Training, envs: SB3VecEnv | SideBySide) -> BaseAlgorithm:
     """The untrained model that a training begins with.
 
     Raises:
@@ -256,17 +296,10 @@ def new_model(training: Training, envs: SB3VecEnv) -> BaseAlgorithm:
     policy: Any = "MlpPolicy"
     if keywords.pop("shared", False):
         policy = SharedPolicy
-        keywords["policy_kwargs"] = {**keywords["policy_kwargs"], "views": _views_of(training, envs)}
+        first = envs.parts[0] if isinstance(envs, SideBySide) else envs
+        keywords["policy_kwargs"] = {**keywords["policy_kwargs"], "views": views_of(first.envs.unwrapped)}
     model: BaseAlgorithm = kind(policy, envs, seed=training.seed, device="cpu", **keywords)
     return model
-
-
-def _views_of(training: Training, envs: SB3VecEnv) -> NDArray[np.int64]:
-    environment: Any = envs.envs.unwrapped
-    views = environment.task.actuator_views if isinstance(environment.task, LooksFromActuators) else None
-    if views is None:
-        raise OptionError(f"shared is True, but the task of {training.env_id} does not say what its actuators look at")
-    return views
 
 
 def _logger(folder: Path, steps: int) -> Logger:

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import nn
 
-from softgym_envs.core.errors import ShapeError
+from softgym_envs.core.errors import OptionError, ShapeError
+from softgym_envs.core.task import LooksFromActuators
 
 FIRST_GAIN = 0.01
 """Size of the first weights of the last layer: the first actions are small."""
@@ -62,6 +63,21 @@ class SharedNetwork(nn.Module):
         """(B, size) -> features of the value (B, critic[-1])."""
         features: torch.Tensor = self.critic(observation)
         return features
+
+
+def views_of(envs: Any) -> NDArray[np.int64]:
+    """(P, na, F): what the task of vector environments says that its actuators look at, and the actions each was given last.
+
+    Raises:
+        OptionError: The task does not say.
+    """
+    task = envs.task
+    views = task.actuator_views if isinstance(task, LooksFromActuators) else None
+    if views is None:
+        raise OptionError(f"a shared network needs a task that says what its actuators look at; {type(task).__name__} does not")
+    ways, na, _ = views.shape
+    given = np.arange(len(task.entries), envs.single_observation_space.shape[0]).reshape(-1, na).T
+    return np.concatenate([views, np.broadcast_to(given, (ways, *given.shape))], axis=2)
 
 
 def _layers(size: int, widths: list[int]) -> list[nn.Module]:

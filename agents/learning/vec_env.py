@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import gymnasium as gym
@@ -115,7 +116,7 @@ class SB3VecEnv(VecEnv):
         Raises:
             OptionError: Only some rows are meant.
         """
-        self._require_all(f"set {attr_name}", indices)
+        _require_all(self, f"set {attr_name}", indices)
         setattr(self.envs, attr_name, value)
 
     def env_method(self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any) -> list[Any]:
@@ -124,7 +125,7 @@ class SB3VecEnv(VecEnv):
         Raises:
             OptionError: Only some rows are meant.
         """
-        self._require_all(f"call {method_name}", indices)
+        _require_all(self, f"call {method_name}", indices)
         method: Callable[..., Any] = getattr(self.envs, method_name)
         return [method(*method_args, **method_kwargs)] * self.num_envs
 
@@ -132,9 +133,69 @@ class SB3VecEnv(VecEnv):
         """No row is wrapped on its own."""
         return [False] * len(list(self._get_indices(indices)))
 
-    def _require_all(self, what: str, indices: VecEnvIndices) -> None:
-        if len(list(self._get_indices(indices))) != self.num_envs:
-            raise OptionError(f"cannot {what} for rows {indices} alone: all {self.num_envs} rows are one environment")
+
+class SideBySide(VecEnv):
+    """Several `SB3VecEnv` as one, their rows one after the other: worlds that differ in constants or delays, for one policy.
+
+    Args:
+        parts: At least one; spaces are alike.
+    """
+
+    def __init__(self, parts: Sequence[SB3VecEnv]) -> None:
+        self.parts = tuple(parts)
+        self._ends = np.cumsum([part.num_envs for part in self.parts])
+        super().__init__(int(self._ends[-1]), self.parts[0].observation_space, self.parts[0].action_space)
+
+    def reset(self) -> NDArray[Any]:
+        """Begin an episode in every row, with the seeds given to `seed`."""
+        for part, seeds in zip(self.parts, self._shares(self._seeds), strict=True):
+            part._seeds = list(seeds)
+        self._reset_seeds()
+        return np.concatenate([part.reset() for part in self.parts])
+
+    def step_async(self, actions: NDArray[Any]) -> None:
+        """Remember the actions (B, na)."""
+        for part, own in zip(self.parts, self._shares(actions), strict=True):
+            part.step_async(own)
+
+    def step_wait(self) -> VecEnvStepReturn:
+        """Take the step, one part after the other."""
+        observations, rewards, dones, infos = zip(*(part.step_wait() for part in self.parts), strict=True)
+        return np.concatenate(observations), np.concatenate(rewards), np.concatenate(dones), list(chain(*infos))
+
+    def close(self) -> None:
+        """Close all."""
+        for part in self.parts:
+            part.close()
+
+    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
+        """An attribute of the environments, once per row."""
+        found = list(chain(*(part.get_attr(attr_name) for part in self.parts)))
+        return [found[row] for row in self._get_indices(indices)]
+
+    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
+        """Set an attribute of all environments; of some rows alone: `OptionError`."""
+        _require_all(self, f"set {attr_name}", indices)
+        for part in self.parts:
+            part.set_attr(attr_name, value)
+
+    def env_method(self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any) -> list[Any]:
+        """Call a method of every environment once; its results, once per row. Of some rows alone: `OptionError`."""
+        _require_all(self, f"call {method_name}", indices)
+        return list(chain(*(part.env_method(method_name, *method_args, **method_kwargs) for part in self.parts)))
+
+    def env_is_wrapped(self, wrapper_class: Any, indices: VecEnvIndices = None) -> list[bool]:
+        """No row is wrapped on its own."""
+        return [False] * len(list(self._get_indices(indices)))
+
+    def _shares(self, rows: Any) -> list[Any]:
+        """Of every part, its rows."""
+        return [rows[end - part.num_envs : end] for part, end in zip(self.parts, self._ends, strict=True)]
+
+
+def _require_all(envs: VecEnv, what: str, indices: VecEnvIndices) -> None:
+    if len(list(envs._get_indices(indices))) != envs.num_envs:
+        raise OptionError(f"cannot {what} for rows {indices} alone: all {envs.num_envs} rows are one environment")
 
 
 def row_of(info: dict[str, Any], row: int) -> dict[str, Any]:

@@ -44,10 +44,7 @@ LEVELS = (1.0, 2.0, 3.0)
 """Where an id has levels; the truths play the first one only."""
 NOISY = {"sensor_noise": 0.02, "action_delay": 2}
 """Conditions under which policies are judged too."""
-POLICIES = {
-    "LoopReach-v0": "results/loop_reach/policy.zip",
-    "TensegrityRoll-v0": "results/rl_roll/policy.zip",
-}
+POLICIES = {"LoopReach-v0": "results/loop_reach/policy.zip"}
 """Id -> its policy, where it is not results/policies/<id>.zip."""
 BLIND = {"VineNavigate-v0": "VineGrow-v0", "VineSqueeze-v0": "VineGrow-v0", "VineWall-v0": "VineGrow-v0"}
 """Id -> id whose policy sees the first entries of its observation only, and nothing of what is in the way."""
