@@ -46,8 +46,7 @@ def observed_with(path: Path) -> dict[str, Any]:
         FileFormatError: That entry is no table.
     """
     described = path.with_suffix(".json")
-    document = read_json(described) if described.is_file() else {}
-    found = document.get("observed", {}) if isinstance(document, dict) else document
+    found = read_json(described).get("observed", {}) if described.is_file() else {}
     if not isinstance(found, dict):
         raise FileFormatError(f"{described}: observed is {shown(found)}, expected a table of keywords")
     return found
