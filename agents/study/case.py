@@ -10,7 +10,7 @@ Legend: B rows, T control steps, nx state, n tangent, nu control.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -80,7 +80,7 @@ class RoomCase:
     """A task of a room as an `agents.study.protocol.Case`.
 
     Raises:
-        OptionError: The room declares no study of this task.
+        OptionError: The room declares no study of this task, or its model has no such field.
     """
 
     room: Room
@@ -101,6 +101,8 @@ class RoomCase:
     """Stages of the recipe that are run; (): all."""
     sensor: tuple[str, ...] = ()
     """What recordings for training are seen through, as words of `core.sensors.sensor_from_text`; (): full states."""
+    structure: Mapping[str, Any] = field(default_factory=dict)
+    """Field of the model -> another value than the task's own robot has."""
 
     def __post_init__(self) -> None:
         known = load(self.room.study) if self.room.study else {}
@@ -111,6 +113,10 @@ class RoomCase:
         declared: Recipe = load(self.room.recipe) if self.room.recipe else Recipe(stages=())
         for name in (*self.stages, *self.only):
             declared.stage(name)
+        allowed = {entry.name for entry in fields(self.scene.model)}
+        for name in self.structure:
+            if name not in allowed:
+                raise OptionError(f"structure has {name!r}; the model of {self.task!r} has {', '.join(sorted(allowed))}")
 
     # --- what the room declares ----------------------------------------------------------------------------------------
 
@@ -142,10 +148,10 @@ class RoomCase:
             return Scene(self.room.model(self.room.task(self.task).model))
         return self.scenario.scene()
 
-    @property
+    @cached_property
     def model(self) -> Any:
         """The structure."""
-        return self.scene.model
+        return replace(self.scene.model, **self.structure) if self.structure else self.scene.model
 
     @cached_property
     def objective(self) -> Objective:
@@ -175,6 +181,7 @@ class RoomCase:
             "guess": dict(self.recipe.guess),
             "stages": {s.name: {"method": s.method, **_told(s.options), **_said(s.prior)} for s in self.recipe.stages},
             **({"sensor": list(self.sensor)} if self.sensor else {}),
+            **({"structure": dict(self.structure)} if self.structure else {}),
         }
 
     @property
@@ -185,7 +192,7 @@ class RoomCase:
     @property
     def env_keywords(self) -> dict[str, Any]:
         """Keywords of its environments, in both worlds."""
-        return dict(self.scenario.keywords)
+        return {**self.scenario.keywords, **({"model": self.model} if self.structure else {})}
 
     @property
     def native_keywords(self) -> dict[str, Any]:

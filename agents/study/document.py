@@ -39,6 +39,7 @@ class CaseTable:
     room: str
     task: str
     backend: str = "mujoco"
+    structure: dict[str, Any] = field(default_factory=dict)
     truth_options: dict[str, Any] = field(default_factory=dict)
     recorded_task: str = ""
     sensor: tuple[str, ...] = ()
