@@ -642,6 +642,9 @@ def test_a_case_needs_a_declared_study_and_stages_of_the_recipe():
         RoomCase(room("block"), "SlidingBlock-v0", run_recipe, fit_residual)
     with pytest.raises(OptionError, match="unknown stage 'legs'"):
         room_case("VineGrow-v0", stages={"legs": {}})
+    with pytest.raises(OptionError, match="structure has 'legs'; the model of 'VineGrow-v0' has base, "):
+        room_case("VineGrow-v0", structure={"legs": 2})
+    assert room_case("VineGrow-v0", structure={"num_links": 7}).native().model.num_links == 7
 
 
 # --- constants near the best, and slopes of the engine for the truth ---------------------------------------------------------

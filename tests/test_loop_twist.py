@@ -1,11 +1,14 @@
 """A loop whose links twist: the paper's loop in the limit of stiff joints, MuJoCo's chain, and what a rod says of itself."""
 
 import pickle
+from dataclasses import replace
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
 from softgym_envs.core.parameters import Parameters
+from softgym_envs.loop import ROOM
 from softgym_envs.loop.dynamics import LoopSimulator
 from softgym_envs.loop.loop_file import read_model
 from softgym_envs.loop.model import ARM, LoopModel
@@ -83,3 +86,14 @@ def test_rod_shows_its_twist_to_a_model_that_has_one():
         0
     ]
     assert np.corrcoef(theirs[phi], ours[0, -1, : TWISTING.n][phi])[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("backend", ["native", "mujoco", "rod"])
+@pytest.mark.parametrize("task", [task.id for task in ROOM.tasks])
+def test_tasks_and_pictures_know_of_twist(task, backend):
+    """Every task of the room, whatever constants its world has."""
+    usual = gym.make(task).unwrapped.simulator.model
+    env = gym.make(task, backend=backend, model=replace(usual, twist=True), render_mode="rgb_array")
+    env.reset(seed=0)
+    observation, reward, *_ = env.step(np.zeros(env.action_space.shape, np.float32))
+    assert np.isfinite(observation).all() and np.isfinite(reward) and env.render().std() > 5.0

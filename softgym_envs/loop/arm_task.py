@@ -16,7 +16,6 @@ from ..core.errors import OptionError, StructureError
 from ..core.simulator import Array, Status
 from ..core.task import BaseTask, BoolArray, Entry, Start
 from .model import ARM, LoopModel
-from .parameters import LoopParameters
 from .sight import arm_terms, feel
 
 OBS_MODES = ("sensors", "state")
@@ -93,7 +92,7 @@ class ArmTask(BaseTask):
 
 def tree_constants(model: LoopModel, start: Start) -> Array:
     """Constants of the tree of every row, (B, P); those that the world does not have are at their defaults."""
-    specs, rows = LoopParameters.specs(), len(start.rngs)
+    specs, rows = model.parameters_class.specs(), len(start.rngs)
     given: dict[str, Any] = {name: start.constants.get(name, np.full(rows, spec.default)) for name, spec in specs.items()}
     return model.tree_constants(np.stack([given[name] for name in specs], axis=1))
 

@@ -37,7 +37,8 @@ class LoopPicture:
 
     def scene(self, simulator: Any, state: Array, hints: Mapping[str, Array], parameters: Parameters) -> Scene:
         """Arm, loop, clamp and table, with the hints "trail" and "goal"."""
-        known = LoopParameters(**{name: getattr(parameters, name) for name in LoopParameters.names()})
+        told, there = simulator.model.parameters_class, parameters.names()
+        known = told(**{name: getattr(parameters, name) for name in told.names() if name in there})
         return loop_scene(simulator.model, state, known, **shown(hints, "trail", "goal"))
 
     def followed(self, model: LoopModel, state: Array) -> Array:
