@@ -5,8 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from mechanics_systems import chain
+from scipy.optimize import brentq
 
 from softgym_envs.core.errors import StructureError
+from softgym_envs.loop.dynamics import LoopSimulator
+from softgym_envs.loop.model import FRICTION as FRICTION_OF_THE_ARM
+from softgym_envs.loop.parameters import LoopParameters
 from softgym_envs.mechanics import Body, Joint, Mechanism, Tree
 
 INERTIA, FRICTION, WIDTH = 0.5, 0.2, 1e-3
@@ -63,3 +67,32 @@ def test_bad_friction_is_named():
         wheel(friction=-1.0)
     with pytest.raises(StructureError, match="friction_speed is 0"):
         wheel(friction_speed=0.0)
+
+
+def test_friction_that_is_large_for_the_step_is_solved():
+    """Every step of a light wheel with friction is the root that bisection finds."""
+    inertia, dt, count = 0.01, 0.01, 200
+    body = Body("wheel", 1.0, inertia=(inertia,) * 3)
+    mechanism, rng = Mechanism(replace(wheel(friction=2.0, friction_speed=0.02), bodies=(body,)), dt), np.random.default_rng(0)
+    momentum, torque = inertia * rng.uniform(-3.0, 3.0, count), rng.uniform(-6.0, 6.0, count)
+    motion = mechanism.simulate(np.stack([0 * momentum, momentum], axis=1), torque[:, None, None])
+    assert not motion.status.any()
+
+    def left(v, p, u):
+        return p + dt * (u - 2.0 * np.tanh(v / 0.02)) - inertia * v
+
+    roots = [brentq(left, -1e3, 1e3, args=pair, xtol=1e-14) for pair in zip(momentum, torque, strict=True)]
+    np.testing.assert_allclose(motion.states[:, 1, 0] / dt, roots, atol=1e-9)
+
+
+def test_an_arm_with_a_gearboxs_friction_moves():
+    """0.4 N m in every joint of an arm that holds a loop, in steps of 10 ms."""
+    simulator = LoopSimulator()
+    constants = LoopParameters().replace(**dict.fromkeys(FRICTION_OF_THE_ARM, 0.4))
+    times, rng = 0.01 * np.arange(200), np.random.default_rng(0)
+    sizes, rates = rng.uniform(1.2, 1.5, (4, 1, 7)), rng.uniform(0.2, 2.0, (4, 1, 7))
+    torques = sizes * np.sin(2 * np.pi * rates * times[:, None])
+    states, status = simulator.rollout(np.repeat(simulator.initial_state(), 4, axis=0), torques, parameters=constants)
+    assert not status.any() and np.ptp(states[:, :, :7], axis=1).max() > 0.05
+    gaps, _ = simulator.mechanism.gaps(states[:, -1, : simulator.model.n], simulator.tree_constants(constants, 4))
+    assert np.abs(gaps).max() < 1e-10

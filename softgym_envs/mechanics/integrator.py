@@ -11,6 +11,9 @@ the share a of their impulse at the beginning:
 solved for (q^+, lambda) by Newton's method on the whole Karush-Kuhn-Tucker system, whose factors are kept while they serve. It
 starts from q^+ = q, and behind another step of the same control step from that one's velocity, with its factors: so a control
 step depends on its state alone. lambda / h are the constraints' forces.
+Where that fails, because dry friction is large for the step and Newton's method jumps from one branch of tanh to the other, the
+slope of dry friction is that of the secant through rest, f tanh(v / w) / v, until changes are small: its quadratic lies above
+the potential f w log cosh(v / w) and touches it, so that the energy of a convex step falls in every iteration.
 a = 1 is the paper's split: forces act half a step late, and momentum at rest is not zero; a = 1/2 is of second order.
 
 Numba caches compiled code per source file: after a change in a file that this one uses, touch this one.
@@ -27,7 +30,7 @@ from .constraints import gap_slopes, gaps
 from .contact import add_contact_curvature
 from .kernels import place_links, prepare_curvature, slopes
 from .linear import SUMS, factor, factor_any, solve
-from .scratch import force, new_scratch, resistance, set_constants, set_forces
+from .scratch import force, friction, new_scratch, resistance, secant_resistance, set_constants, set_forces
 from .vectors import screw, vec
 
 STEP_TOLERANCE = 1e-12
@@ -37,6 +40,10 @@ LEFT_TOLERANCE = 1e-13
 GAP_TOLERANCE = 1e-11
 """Largest |h| that a step may leave [m, -]."""
 MAX_ITERATIONS = 30
+MAX_SECANTS = 1000
+"""Iterations with secants of dry friction."""
+CALM = 1e-6
+"""Change of q [rad, m] by a secant below which Newton's method takes over."""
 SLOW = 0.05
 """Contraction per iteration above which the factors are renewed."""
 FAR = 1e-2
@@ -66,8 +73,11 @@ def evaluate(s, q, q1, w):
 
 
 @lean
-def newton_matrix(s, w):
-    """K = d(r, h) / d(q^+, lambda) = [[R, -G'], [G1, 0]], R = h/4 Q + (C - C')/2 - M/h - a d(v), where last evaluated."""
+def newton_matrix(s, w, secant):
+    """K = d(r, h) / d(q^+, lambda) = [[R, -G'], [G1, 0]], R = h/4 Q + (C - C')/2 - M/h - a d(v), where last evaluated.
+
+    `secant`: dry friction has the slope of its secant through rest.
+    """
     n, h, K, A, slot = len(s.parent), s.dt, w.K, w.rows, s.slot
     prepare_curvature(s, w.values, w.scales, w.mid)
     K[:] = 0.0
@@ -80,7 +90,8 @@ def newton_matrix(s, w):
         while j >= 0:
             K[a, slot[j]], K[slot[j], a] = A[12, j], A[13, j]
             j = s.parent[j]
-        K[a, a] -= 0.25 * h * w.values[i] + w.values[3 * n + i] / h + s.early * resistance(s, w, i)
+        slope = secant_resistance(s, w, i) if secant else resistance(s, w, i)
+        K[a, a] -= 0.25 * h * w.values[i] + w.values[3 * n + i] / h + s.early * slope
     w.touch[:] = 0.0
     if add_contact_curvature(s, w.values, w.mid, 0.25 * h, w.touch):
         for i in range(n):
@@ -169,8 +180,8 @@ def go_on(before, x, x1):
 def step(s, x, w, x1, lam, behind):
     """x1 (2 n,) = (q^+, p^+) and lambda (m,) of x = (q, p) under the constants and forces set in `w`; -> status.
 
-    x1 and lambda hold a first guess (`still`, `go_on`); where it fails, the step is tried again without. `behind`: `w` is what
-    the step that led to x left, whose factors still serve for a first correction.
+    x1 and lambda hold a first guess (`still`, `go_on`); where it fails, the step is tried again without, then with secants.
+    `behind`: `w` is what the step that led to x left, whose factors still serve for a first correction.
     """
     n = len(s.parent)
     if not behind:
@@ -180,7 +191,40 @@ def step(s, x, w, x1, lam, behind):
     if status != _OK:
         still(x, x1, lam)
         status = _iterate(s, x, w, x1, lam, False)
+    if status != _OK and rubs(s, w):
+        still(x, x1, lam)
+        if _creep(s, x, w, x1, lam):
+            status = _iterate(s, x, w, x1, lam, False)
     return status
+
+
+@lean
+def rubs(s, w):
+    """Whether a joint has dry friction."""
+    for i in range(len(s.parent)):
+        if friction(s, w, i) != 0.0:
+            return True
+    return False
+
+
+@lean
+def _creep(s, x, w, x1, lam):
+    """A guess in x1 and lambda near the solution, by secants of dry friction; -> whether it is one."""
+    n = len(s.parent)
+    for _ in range(MAX_SECANTS):
+        if not evaluate(s, x[:n], x1[:n], w):
+            return False
+        newton_matrix(s, w, True)
+        if not factor(w.K, w.order, s.near, s.far, s.left):
+            newton_matrix(s, w, True)
+            if not factor_any(w.K, w.order):
+                return False
+        size = improve(s, x[n:], w, x1[:n], lam)
+        if not np.isfinite(size):
+            return False
+        if size < CALM:
+            return True
+    return False
 
 
 @lean
@@ -193,9 +237,9 @@ def _iterate(s, x, w, x1, lam, known):
         if not evaluate(s, q, q1, w):
             return _DIVERGED
         if renew:
-            newton_matrix(s, w)
+            newton_matrix(s, w, False)
             if not factor(w.K, w.order, s.near, s.far, s.left):
-                newton_matrix(s, w)
+                newton_matrix(s, w, False)
                 if not factor_any(w.K, w.order):
                     return _UNSOLVED
         size = improve(s, p, w, q1, lam)

@@ -103,6 +103,13 @@ def resistance(s, w, i):
 
 
 @lean
+def secant_resistance(s, w, i):
+    """f_i / -v_i of damping and dry friction at the midpoint: no smaller than `resistance`, which it is at rest."""
+    found, dry, x = w.values[2 * len(s.parent) + i], friction(s, w, i), w.v[i] / s.slip[i]
+    return found + dry / s.slip[i] * (np.tanh(x) / x if abs(x) > 1e-8 else 1.0)
+
+
+@lean
 def friction(s, w, i):
     """Dry friction of a joint."""
     return w.values[len(s.base) - len(s.parent) + i]
