@@ -56,7 +56,7 @@ OWN = {
     "ArmReach-v0": Own({"action_memory": 3}, Path("results/arm_policy/policy.zip")),
     "ArmHold-v0": Own({"action_memory": 3}),
     "UpperBodyReach-v0": Own({}, rounds=14, updates=1000, num_envs=192, hidden=(256, 256)),
-    "UpperBodyReach-v0+muscles": Own({"muscles": True}, rounds=10, updates=600, num_envs=72, hidden=(256, 256)),
+    "UpperBodyReach-v0+muscles": Own({"muscles": True}, rounds=14, updates=1000, num_envs=144, hidden=(256, 256)),
 }
 """Id, or id+option, -> how it learns, where it is not as usual."""
 DELAYS = (0, 1, 2)
