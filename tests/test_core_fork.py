@@ -67,7 +67,7 @@ def compute():
     found = np.zeros(4)
     def run(rows):
         found[rows] = 1.0
-    numba_engine.NumbaEngine._spread(type("Engine", (), {"threads": 2}), run, 4, 1)
+    numba_engine.spread(run, 4, 1, 2)
     return found
 """
 FORK = """

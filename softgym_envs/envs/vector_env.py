@@ -12,8 +12,8 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from ..core.errors import OptionError
-from ..core.simulator import Simulator, check_array
+from ..core.errors import OptionError, ShapeError, shown
+from ..core.simulator import Simulator
 from ..core.task import BoolArray, Task
 from ..rooms import room as load_room
 from .copies import Copied
@@ -235,9 +235,11 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
             OptionError: An entry is missing, or holds what no environment gets into.
             ParameterError: A constant is out of its bounds.
         """
-        done = check_array("saved 'done'", saved.get("done", self._done * 0.0), self._done.shape)
+        done = np.array(saved.get("done", np.zeros_like(self._done)))
+        if done.dtype != np.bool_ or done.shape != self._done.shape:
+            raise ShapeError(f"saved 'done' is {shown(done)}, expected booleans of shape {self._done.shape}")
         self.episodes.restore(saved)
-        self._done = done.astype(np.bool_)
+        self._done = done
 
     def render(self) -> tuple[NDArray[np.uint8], ...] | None:
         """One picture (height, width, 3) per row, if the render mode is "rgb_array"."""
