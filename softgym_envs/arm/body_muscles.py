@@ -6,8 +6,7 @@ of a point that rides on a body,
 
 .. math:: \frac{dl}{dq} = \sum_{pieces} g_a^T (J_A - J_R)(a) + g_b^T (J_B - J_R)(b), \qquad \tau = -\frac{dl}{dq}^T F
 
-`routes` says the same in symbols, and is the oracle. Numba caches compiled code per source file: after a change in `muscle`,
-touch this one. Legend: b bodies, n coordinates, m muscles.
+`routes` says the same in symbols, and is the oracle. Legend: b bodies, n coordinates, m muscles.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 A state is (q, v, a): angles, speeds of the step before, activations; controls are excitations of the muscles, then torques of
 the joints that have motors. Activations are those of the step's middle. Derivatives of a step by its forces are the tree's,
 those of the forces by complex steps, exact to rounding.
-Numba caches compiled code per source file: after a change in `body_muscles`, `muscle` or `mechanics`, touch this one.
 Legend: n coordinates, m muscles, nu controls, P constants; nx = 2 n + m.
 """
 

@@ -3,7 +3,6 @@
 The slope of a step's equation comes with its value: the equation is evaluated at w + i 1e-30. So do derivatives of whole
 steps: one column after the other runs through complex numbers, with one Newton step from the real solution, which is exact in
 first order.
-Numba caches compiled code per source file: after a change in `elbow` or `muscle`, touch this one.
 Legend: B batch, T control steps, P constants.
 """
 

@@ -37,6 +37,7 @@ from ..core.parameters import Parameters
 from ..core.simulator import Array, IntArray, check_number
 from ..core.trajectory import Trajectory
 from ..mechanics.mujoco_tree import spec_of, write_tree
+from ..mechanics.structure import rotation
 from ..mechanics.tree import Tree
 from .hard import LADDER, flawed, harden, sensed
 from .model import ARM, TWIST, LoopModel
@@ -189,28 +190,13 @@ def _angles(turn: Array, sign: int, ways: Array, links: int, across: Array | Non
     found = []
     step = sign * 2 * pi / links
     for i, way in enumerate(ways):
-        turn = turn @ _about_x(step - sign * pi / 2 if i == 0 else step)
+        turn = turn @ rotation((step - sign * pi / 2 if i == 0 else step, 0.0, 0.0))
         x, y, z = turn.T @ way / np.linalg.norm(way)
         theta, psi = np.arctan2(-y, z), np.arcsin(np.clip(x, -1.0, 1.0))
         found += [theta, psi]
-        turn = turn @ _about_x(theta) @ _about_y(psi)
+        turn = turn @ rotation((theta, 0.0, 0.0)) @ rotation((0.0, psi, 0.0))
         if across is not None:
             x, y, _ = turn.T @ across[i]
             found.append(np.arctan2(y, x))
-            turn = turn @ _about_z(found[-1])
+            turn = turn @ rotation((0.0, 0.0, found[-1]))
     return np.array(found)
-
-
-def _about_x(angle: float) -> Array:
-    c, s = np.cos(angle), np.sin(angle)
-    return np.array([[1.0, 0.0, 0.0], [0.0, c, -s], [0.0, s, c]])
-
-
-def _about_z(angle: float) -> Array:
-    c, s = np.cos(angle), np.sin(angle)
-    return np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
-
-
-def _about_y(angle: float) -> Array:
-    c, s = np.cos(angle), np.sin(angle)
-    return np.array([[c, 0.0, s], [0.0, 1.0, 0.0], [-s, 0.0, c]])

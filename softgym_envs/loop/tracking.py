@@ -41,7 +41,7 @@ RESOLUTION = {"angle": 2e-4, "torque": 0.02}
 TORQUES, HELD = "torques", "held"
 """Key of a recording's metadata, and what it says of torques that act from row to row; else they are those at rows."""
 MORE = 0.25
-"""Share by which friction sets in later, to tell what that it does not stick is worth: steps of 10 ms bear no less speed."""
+"""Share by which friction sets in later, to tell what that it does not stick is worth: sooner is harder for steps of 10 ms."""
 SHORTEST_REST = 0.1
 """[s]"""
 

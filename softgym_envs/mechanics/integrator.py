@@ -16,7 +16,6 @@ slope of dry friction is that of the secant through rest, f tanh(v / w) / v, unt
 the potential f w log cosh(v / w) and touches it, so that the energy of a convex step falls in every iteration.
 a = 1 is the paper's split: forces act half a step late, and momentum at rest is not zero; a = 1/2 is of second order.
 
-Numba caches compiled code per source file: after a change in a file that this one uses, touch this one.
 Legend: B batch, T control steps, n coordinates, m constraint rows, nu controls, P constants; state x = (q, p), length 2 n.
 """
 
@@ -199,6 +198,16 @@ def step(s, x, w, x1, lam, behind):
 
 
 @lean
+def factor_anew(s, w, secant):
+    """w.K <- the factors of `newton_matrix`, in the order of the tree or in any; -> whether there are some."""
+    newton_matrix(s, w, secant)
+    if factor(w.K, w.order, s.near, s.far, s.left):
+        return True
+    newton_matrix(s, w, secant)
+    return factor_any(w.K, w.order)
+
+
+@lean
 def rubs(s, w):
     """Whether a joint has dry friction."""
     for i in range(len(s.parent)):
@@ -214,11 +223,8 @@ def _creep(s, x, w, x1, lam):
     for _ in range(MAX_SECANTS):
         if not evaluate(s, x[:n], x1[:n], w):
             return False
-        newton_matrix(s, w, True)
-        if not factor(w.K, w.order, s.near, s.far, s.left):
-            newton_matrix(s, w, True)
-            if not factor_any(w.K, w.order):
-                return False
+        if not factor_anew(s, w, True):
+            return False
         size = improve(s, x[n:], w, x1[:n], lam)
         if not np.isfinite(size):
             return False
@@ -236,12 +242,8 @@ def _iterate(s, x, w, x1, lam, known):
     for iteration in range(MAX_ITERATIONS):
         if not evaluate(s, q, q1, w):
             return _DIVERGED
-        if renew:
-            newton_matrix(s, w, False)
-            if not factor(w.K, w.order, s.near, s.far, s.left):
-                newton_matrix(s, w, False)
-                if not factor_any(w.K, w.order):
-                    return _UNSOLVED
+        if renew and not factor_anew(s, w, False):
+            return _UNSOLVED
         size = improve(s, p, w, q1, lam)
         if not np.isfinite(size):
             return _DIVERGED

@@ -1,6 +1,5 @@
 """What Python asks of a tree, row by row: energies, derivatives, poses, points, constraints.
 
-Numba caches compiled code per source file: after a change in a file that this one uses, touch this one.
 Legend: B batch, n coordinates, m rows, P constants.
 """
 

@@ -3,8 +3,7 @@ r"""Rest: configurations where all forces balance, with some coordinates held.
 .. math:: L_q(q, 0) + \tau - h_q(q)^T \lambda = 0, \qquad h(q) = 0
 
 by Newton's method with the exact second derivatives, its step cut to `LONGEST_STEP`. lambda in N and N m. Rest need not be
-stable: the caller knows the branch it starts on. Numba caches compiled code per source file: after a change in a file that this
-one uses, touch this one. Legend: B batch, n coordinates, m rows, P constants.
+stable: the caller knows the branch it starts on. Legend: B batch, n coordinates, m rows, P constants.
 """
 
 from __future__ import annotations

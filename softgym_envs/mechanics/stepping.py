@@ -5,7 +5,6 @@ v is the speed of the physics step that led to q, so that with q_0 = q - h v and
 .. math:: p = \tfrac h2 L_q + L_v, \qquad v^+ = (q^+ - q) / h
 
 (forces act at the beginning of a step, as in the paper). A control step starts from (q, v) alone, whatever came before.
-Numba caches compiled code per source file: after a change in `mechanics`, touch this one.
 Legend: B batch, T control steps, n coordinates, m constraint rows, nu controls, P constants; state x = (q, v), length 2 n.
 """
 
