@@ -93,7 +93,7 @@ def chosen(args: Args) -> tuple[RoomCase, Study]:
     table, study = given.case, given.study
     case = RoomCase(
         room(table.room), table.task, run_recipe, fit_residual, table.backend, table.truth_options, table.recorded_task,
-        table.stages, table.only, table.sensor, table.structure,
+        table.stages, table.only, table.sensor, table.structure, table.truth_constants,
     )  # fmt: skip
     conditions = args.conditions or possible(case, study.conditions)
     study = replace(

@@ -88,7 +88,7 @@ def test_the_study_file_registers_as_the_committed_study(path, tmp_path):
     table = given.case
     case = RoomCase(
         room(table.room), table.task, run_recipe, fit_residual, table.backend, table.truth_options, table.recorded_task,
-        table.stages, table.only, table.sensor, table.structure,
+        table.stages, table.only, table.sensor, table.structure, table.truth_constants,
     )  # fmt: skip
     register(given.study, case.description, tmp_path, provenance={})
     found, now = (json.loads((folder / "study.json").read_text())["study"] for folder in (tmp_path, RESULTS / path.stem))

@@ -80,7 +80,7 @@ class RoomCase:
     """A task of a room as an `agents.study.protocol.Case`.
 
     Raises:
-        OptionError: The room declares no study of this task, or its model has no such field.
+        OptionError: The room declares no study of this task, its model no such field, or its truth no such constant.
     """
 
     room: Room
@@ -103,6 +103,8 @@ class RoomCase:
     """What recordings for training are seen through, as words of `core.sensors.sensor_from_text`; (): full states."""
     structure: Mapping[str, Any] = field(default_factory=dict)
     """Field of the model -> another value than the task's own robot has."""
+    truth_constants: Mapping[str, float] = field(default_factory=dict)
+    """Constant -> another value than the truth has by itself."""
 
     def __post_init__(self) -> None:
         known = load(self.room.study) if self.room.study else {}
@@ -117,6 +119,11 @@ class RoomCase:
         for name in self.structure:
             if name not in allowed:
                 raise OptionError(f"structure has {name!r}; the model of {self.task!r} has {', '.join(sorted(allowed))}")
+        if self.truth_constants:
+            there = self.truth().parameters_class.names()
+            for name in self.truth_constants:
+                if name not in there:
+                    raise OptionError(f"truth_constants has {name!r}; the truth of {self.task!r} has {', '.join(there)}")
 
     # --- what the room declares ----------------------------------------------------------------------------------------
 
@@ -176,7 +183,7 @@ class RoomCase:
             "weights": list(objective.weights),
             "control_weight": objective.control_weight,
             "constants": dict(scenario.constants),
-            "truth": {"backend": self.backend, **self.truth_options, **scenario.truth_constants},
+            "truth": {"backend": self.backend, **self.truth_options, **scenario.truth_constants, **self.truth_constants},
             "engine": {**scenario.options, **({} if scenario.dt is None else {"dt": scenario.dt})},
             "guess": dict(self.recipe.guess),
             "stages": {s.name: {"method": s.method, **_told(s.options), **_said(s.prior)} for s in self.recipe.stages},
@@ -221,7 +228,8 @@ class RoomCase:
 
     def truth_parameters(self) -> Parameters:
         """See `Case`."""
-        return self.truth().default_parameters.replace(**self.scenario.constants, **self.scenario.truth_constants)
+        own = {**self.scenario.constants, **self.scenario.truth_constants, **self.truth_constants}
+        return self.truth().default_parameters.replace(**own)
 
     def recorded(self) -> RoomCase:
         """See `Case`."""

@@ -41,6 +41,7 @@ class CaseTable:
     backend: str = "mujoco"
     structure: dict[str, Any] = field(default_factory=dict)
     truth_options: dict[str, Any] = field(default_factory=dict)
+    truth_constants: dict[str, float] = field(default_factory=dict)
     recorded_task: str = ""
     sensor: tuple[str, ...] = ()
     stages: dict[str, Any] = field(default_factory=dict)
