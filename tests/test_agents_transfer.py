@@ -647,6 +647,15 @@ def test_a_case_needs_a_declared_study_and_stages_of_the_recipe():
     assert room_case("VineGrow-v0", structure={"num_links": 7}).native().model.num_links == 7
 
 
+def test_a_study_gives_its_truth_other_constants_and_registers_them():
+    case = room_case("VineGrow-v0", truth_constants={"bending_stiffness": 0.05})
+    assert case.truth_parameters().bending_stiffness == 0.05 == case.best().bending_stiffness
+    assert case.default() == room_case("VineGrow-v0").default()
+    assert case.description["truth"]["bending_stiffness"] == 0.05
+    with pytest.raises(OptionError, match="truth_constants has 'legs'; the truth of 'VineGrow-v0' has "):
+        room_case("VineGrow-v0", truth_constants={"legs": 2.0})
+
+
 # --- constants near the best, and slopes of the engine for the truth ---------------------------------------------------------
 
 

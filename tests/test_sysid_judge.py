@@ -63,6 +63,22 @@ def test_an_error_that_lasts_is_seen_long_before_half_of_everything_is_correlate
     assert test.column == 2 and 0.25 < test.correlation < 0.5
 
 
+def test_power_that_is_lacking_is_no_error_and_an_error_is_seen_beside_it() -> None:
+    """White noise without its upper half: correlated, but nowhere more than noise; with an error that lasts, it is more."""
+    rng = np.random.default_rng(2)
+    spectrum = np.fft.rfft(rng.standard_normal((8, 12000, 2)), axis=1)
+    spectrum[:, 3000:] *= np.sqrt(0.3)
+    lacking = np.fft.irfft(spectrum, 12000, axis=1)
+    drift = np.repeat(0.3 * rng.standard_normal((8, 600, 2)), 20, axis=1)
+
+    def called(residuals: np.ndarray, unit: bool) -> int:
+        return sum(not whiteness(one[None], lambda noise: noise, unit=unit).white for one in residuals)
+
+    assert called(lacking, False) == 8 and called(lacking, True) == 0
+    assert called(lacking + drift, True) == 8
+    assert called(rng.standard_normal((30, 12000, 2)), True) <= stats.binom.ppf(0.999, 30, ALARM)
+
+
 def test_variance_of_a_variance_that_third_differences_tell() -> None:
     rng, rows = np.random.default_rng(0), 200
     clean = record(Spring(), TRUTH, steps=rows)[0]

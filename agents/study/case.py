@@ -120,10 +120,10 @@ class RoomCase:
             if name not in allowed:
                 raise OptionError(f"structure has {name!r}; the model of {self.task!r} has {', '.join(sorted(allowed))}")
         if self.truth_constants:
-            there = self.truth().parameters_class.names()
+            constants = self.truth().default_parameters.names()
             for name in self.truth_constants:
-                if name not in there:
-                    raise OptionError(f"truth_constants has {name!r}; the truth of {self.task!r} has {', '.join(there)}")
+                if name not in constants:
+                    raise OptionError(f"truth_constants has {name!r}; the truth of {self.task!r} has {', '.join(constants)}")
 
     # --- what the room declares ----------------------------------------------------------------------------------------
 

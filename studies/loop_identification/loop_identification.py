@@ -3,8 +3,8 @@
 python studies/loop_identification/loop_identification.py    # half an hour; writes results/loop_identification
 
 `paper` holds the paper's scale and methods, `recordings` what the documented command says of noisy and biased recordings,
-`finer` how many links are needed. Every case is written when it is done; what is there is
-not run again (`--fresh`: all is).
+`finer` how many links are needed, `joints` how many manipulations tell every joint's own stiffness. Every case is written when
+it is done; what is there is not run again (`--fresh`: all is).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import finer
+import joints
 import numpy as np
 import paper
 import recordings
@@ -40,6 +41,8 @@ class Args:
     """Recordings of the MuJoCo twin, without and with dry friction."""
     rods: int = 3
     """Recordings of the elastic rod, whose fits are long: they do not converge."""
+    joints: int = 3
+    """Loops with springs of their own, of our engine and of the MuJoCo twin; each is fitted to 1, 2 and 4 manipulations."""
     only: str = ""
     """Beginning of the names of cases to run; several processes may share the work."""
     fresh: bool = False
@@ -59,6 +62,8 @@ def cases(args: Args) -> dict[str, Callable[[], Any]]:
     found |= {f"twisting {seed}": partial(recordings.twisting, seed) for seed in range(args.rods)}
     for world, (size, counts) in product(("fine", "rod"), finer.LINKS.items()):
         found |= {f"links {world}, {size}, {links}": partial(finer.answer, world, size, links) for links in counts}
+    for seed, world, count in product(range(args.joints), joints.WORLDS, joints.COUNTS):
+        found[f"joints {world} {seed} {count}"] = partial(joints.answer, world, seed, count)
     found |= {f"paper {what}": work for what, work in paper.CASES.items()}
     return found
 

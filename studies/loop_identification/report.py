@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import joints
 import numpy as np
 import recordings
 from paper import PAPER
@@ -14,7 +15,7 @@ from paper import PAPER
 def table(done: dict[str, Any], missing: list[str]) -> str:
     """Of the cases that are done, and how many of each kind are missing."""
     parts = ["# Identification of the loop\n", "`python studies/loop_identification/loop_identification.py`\n", _noisy(done)]
-    parts += [_links(done), _paper(done)]
+    parts += [joints.table(done), _links(done), _paper(done)]
     if missing:
         kinds = Counter(name.split()[0] for name in missing)
         counts = ", ".join(f"{count} of `{kind}`" for kind, count in kinds.items())

@@ -109,6 +109,7 @@ def judge(
     errors: str = "independent",
     scanned: bool = True,
     varied: Mapping[str, Varied] | None = None,
+    unit: bool = False,
 ) -> FitResult:
     """Assemble the result.
 
@@ -119,6 +120,7 @@ def judge(
         scanned: Whether to ask what the model's own error leaves open.
         varied: Choice of the model in words -> predictions with another amount of it: what it leaves open (`.laws`).
         errors: "independent" residuals, or "clustered" in time: wider, right also for a model that is structurally wrong.
+        unit: Noise was taken off what moves the model, so that residuals lack power where all is right (`.whiteness`).
 
     Raises:
         OptionError: Unknown `errors`.
@@ -155,7 +157,7 @@ def judge(
     viewed = problem.replace(view=view) if view != problem.view else problem
     loop = open_loop(viewed, parameters)
     correlation = 0.0 if rounding else correlation_in_time(weighted.in_time)
-    tested = None if rounding else whiteness(weighted.in_time, lambda noise: weighted.left(noise, found.seen))
+    tested = None if rounding else whiteness(weighted.in_time, lambda noise: weighted.left(noise, found.seen), unit=unit)
     evidence = Evidence(
         problem,
         found,

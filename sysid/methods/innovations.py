@@ -198,7 +198,8 @@ def innovations(problem: FitProblem, options: InnovationOptions | None = None, c
         time.perf_counter() - begin,
     )  # fmt: skip
     varied, lost = with_others(problem, options.tracker, choices or {}, theta, noise)
-    result = explained(judge(problem, system, ending, errors=options.errors, varied=varied), system, theta)
+    judged = judge(problem, system, ending, errors=options.errors, varied=varied, unit=True)
+    result = explained(judged, system, theta)
     for cause in lost:
         said = f"with another amount of {cause} the model does not follow the recordings: what it leaves open is not known"
         result = result.with_verdict("warning", said)
