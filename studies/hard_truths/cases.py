@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 
 from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.sensors import SENSORS
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.loop.manipulation import STILL
 from softgym_envs.loop.model import ARM, FRICTION
 from softgym_envs.loop.recipe import manipulation
 from softgym_envs.rooms import room
+from softgym_envs.tensegrity.recipe import BODY
 from softgym_envs.vine.dynamics import VineSimulator
 from softgym_envs.vine.experiments import BEAM, scene_text
 from softgym_envs.vine.mujoco import VineTwin
@@ -179,7 +181,7 @@ def loop(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
 
     def miss(found: Parameters) -> float:
         """Torques that the same motion takes, but for their mean."""
-        clean = replace(truth, effects={**truth.sizes, **dict.fromkeys(SENSORS, 0.0)}) if level not in ("own", "0") else truth
+        clean = replace(truth, effects={**truth.sizes, **dict.fromkeys(FLAWS, 0.0)}) if level not in ("own", "0") else truth
         told = []
         for one, parameters in ((clean, constants), (engine, found)):
             again = np.random.default_rng()
@@ -192,7 +194,27 @@ def loop(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
     return Made((recording,), (), true, off(engine, true, rng), miss)
 
 
-SENSORS = ("angle_noise", "torque_noise", "torque_bias", "torque_lag")
+def tensegrity(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
+    """A SUPERball with a rod held, driven for 2 s before cameras: 120 Hz, 2 mm, gaps, outliers, 20 ms late."""
+    truth, engine, recipe = world(name, level, seed), room(name).simulator(), load(room(name).recipe)
+    true = drawn(truth.default_parameters, BODY, rng)
+    constants, air = truth.default_parameters.replace(**true), recipe.experiments[0].name
+    exact = [recipe.record_one(air, truth, rng, steps=2000, parameters=constants, filmed=True) for _ in range(2)]
+    held = replace(engine, fixed_rod=0)
+
+    def miss(found: Parameters) -> float:
+        first, ahead = np.arange(0, 1001, 250), 1000
+        values = exact[1].select(engine.state_names).values
+        controls = np.stack([exact[1].controls[k : k + ahead] for k in first])
+        states, _ = held.rollout(values[first], controls, found)
+        nodes = engine.model.node_positions(states[:, -1]) - engine.model.node_positions(values[first + ahead])
+        return float(np.sqrt(np.mean(nodes**2))) / LAB.noise
+
+    return Made((LAB(exact[0], engine, recipe, rng),), (), true, off(engine, true, rng), miss)
+
+
+LAB = SENSORS["lab"]
+FLAWS = ("angle_noise", "torque_noise", "torque_bias", "torque_lag")
 
 CASES: dict[str, Callable[[str, str, int, np.random.Generator], Made]] = {
     "particles": rigid,
@@ -200,6 +222,7 @@ CASES: dict[str, Callable[[str, str, int, np.random.Generator], Made]] = {
     "vine": vine,
     "arm": arm,
     "loop": loop,
+    "tensegrity": tensegrity,
 }
 
 

@@ -78,9 +78,10 @@ def one(name: str, level: str, seed: int, folder: Path) -> dict[str, Any]:
         code = module.main(module.Args(name, **files(made, folder)))
     seconds = round(time.process_time() - begin, 1)
     row: dict[str, Any] = {"room": name, "level": level, "seed": seed, "true": made.true, "code": code, "seconds": seconds}
-    if not (folder / "fit" / "fit.json").exists():
+    written = sorted((folder / "fit").rglob("fit.json"), key=lambda path: path.stat().st_mtime_ns)
+    if not written:
         return {**row, "said": said.getvalue()[-300:]}
-    fit = json.loads((folder / "fit" / "fit.json").read_text())
+    fit = json.loads(written[-1].read_text())  # of a recipe's last stage
     found = {e["name"]: e for e in fit["estimates"] if e["name"] in made.true}
     numbers = {name: [float(end) for end in e["interval"]] for name, e in found.items() if not e["hidden"]}
     values, headline = {name: float(e["value"]) for name, e in found.items()}, fit["verdicts"][0]
@@ -89,6 +90,7 @@ def one(name: str, level: str, seed: int, folder: Path) -> dict[str, Any]:
     return {
         **row,
         "explains": fit["explained"],
+        "misfit": fit["misfit"],
         "identified": headline["level"] == "ok",
         "values": values,
         "intervals": numbers,

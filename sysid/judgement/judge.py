@@ -32,7 +32,7 @@ from .uncertainty import (
     quantile_95,
 )
 from .validation import open_loop, trace
-from .verdicts import TOLD, Evidence, explained, verdicts
+from .verdicts import TOLD, Evidence, misfit, verdicts
 from .whiteness import whiteness
 
 Array = NDArray[np.float64]
@@ -184,7 +184,7 @@ def judge(
         singular_values=tuple(float(s) for s in found.singular_values), verdicts=verdicts(evidence), log=ending.log,
         start_costs=ending.start_costs, converged=converged, open_loop=loop, trace=trace(viewed, parameters),
         seconds=ending.seconds, provenance=provenance_of(problem),
-        spec=problem.spec, explained=explained(evidence), view=view,
+        spec=problem.spec, misfit=misfit(evidence), view=view,
     )  # fmt: skip
 
 

@@ -108,8 +108,14 @@ class FitResult:
     """Constants of the recordings: latency, and the camera's pose."""
     bands: tuple[Band, ...] = ()
     """How far predictions are off, whatever the model lacks; empty where recordings are too short to say."""
-    explained: bool = True
-    """Whether the residuals are noise: white in every column, and no larger than a noise that is not taken from them."""
+    misfit: float = 0.0
+    """How far residuals are from noise: the largest statistic of the tests, over its limit. Of lasting errors in any column, and
+    of the size of errors where the noise is not taken from them."""
+
+    @property
+    def explained(self) -> bool:
+        """Whether the residuals are noise: no test says otherwise."""
+        return self.misfit <= 1.0
 
     @property
     def free(self) -> tuple[str, ...]:
@@ -190,6 +196,7 @@ class FitResult:
             "dof": self.dof, "singular_values": list(self.singular_values), "start_costs": list(self.start_costs),
             "open_loop": [asdict(e) for e in self.open_loop], "log": [asdict(entry) for entry in self.log],
             "seconds": self.seconds, "provenance": self.provenance, "explained": self.explained,
+            "misfit": self.misfit,
             "view": _scalars(self.view), "bands": [asdict(band) for band in self.bands],
         }  # fmt: skip
         cleaned = _without_infinities(plain)

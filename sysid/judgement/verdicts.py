@@ -21,10 +21,10 @@ TOLD = 7.0
 """Relative variance of a variance that third differences tell, times the rows (`sysid.data.noise`; measured)."""
 
 
-def explained(evidence: Evidence) -> bool:
-    """Whether the residuals are noise; see `FitResult.explained`."""
-    white = evidence.whiteness is None or evidence.whiteness.white
-    return white and not any("cannot explain" in verdict.text for verdict in _noise(evidence))
+def misfit(evidence: Evidence) -> float:
+    """See `FitResult.misfit`."""
+    lasting = 0.0 if evidence.whiteness is None else evidence.whiteness.share
+    return max(lasting, evidence.chi2 / _largest(evidence) if evidence.problem.known_noise is not None else 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,16 +169,22 @@ def _noise(evidence: Evidence) -> list[Verdict]:
     if evidence.problem.known_noise is None:
         return []
     told, factor = evidence.problem.told, np.sqrt(evidence.chi2)
-    # A variance told by third differences of N rows has itself a relative one of TOLD / N.
-    spread, noise = (
-        4.0 * np.sqrt((2.0 + TOLD * told) / max(evidence.dof, 1)),
-        "stated noise" if not told else "recordings' noise",
-    )
-    if evidence.chi2 > 1.1 + spread:
+    noise = "stated noise" if not told else "recordings' noise"
+    if evidence.chi2 > _largest(evidence):
         return [Verdict("warning", f"residuals are {factor:.3g} times the {noise}: the model cannot explain the data")]
-    if evidence.chi2 < 0.8 * (1.0 - spread) and not told:
+    if evidence.chi2 < 0.8 * (1.0 - _spread(evidence)) and not told:
         return [Verdict("note", f"residuals are {factor:.2g} times the stated noise: it is overstated, intervals are too wide")]
     return []
+
+
+def _spread(evidence: Evidence) -> float:
+    """Four standard deviations of chi square; a variance told by third differences of N rows has a relative one of TOLD / N."""
+    return float(4.0 * np.sqrt((2.0 + TOLD * evidence.problem.told) / max(evidence.dof, 1)))
+
+
+def _largest(evidence: Evidence) -> float:
+    """Chi square that noise explains."""
+    return 1.1 + _spread(evidence)
 
 
 def _correlation(evidence: Evidence) -> list[Verdict]:

@@ -55,6 +55,11 @@ class Whiteness(NamedTuple):
         """Whether chance explains it."""
         return self.z <= self.limit
 
+    @property
+    def share(self) -> float:
+        """Of the limit, with a limit below 1 moved to 1: white up to 1."""
+        return 1.0 + (self.z - self.limit) / max(self.limit, 1.0)
+
 
 def whiteness(residual: Array, project: Callable[[Array], Array], *, unit: bool = False) -> Whiteness:
     """Test weighted residuals (S, L', m), zero where nothing was measured.

@@ -307,13 +307,16 @@ def explained(result: FitResult, system: ShootingSystem, theta: Array) -> FitRes
     limit = CHANCE / np.sqrt(len(white))
     lasting = [f"{name} {value:.2f}" for name, value in zip(result.noise, lag, strict=True) if value > limit]
     large = any("cannot explain" in verdict.text for verdict in result.verdicts)
-    if result.reduced_chi2 < NOTHING or not (lasting or large):
+    if result.reduced_chi2 < NOTHING:
+        return result
+    result = replace(result, misfit=max(result.misfit, float(lag.max()) / limit))
+    if not (lasting or large):
         return result
     why = [f"errors last from row to row ({', '.join(lasting)}; by chance up to {limit:.2f})"] if lasting else []
     why += [f"errors are {np.sqrt(result.reduced_chi2):.2f} times what noise makes"] if large else []
     head = f"THE MODEL DOES NOT EXPLAIN these data: {' and '.join(why)}; constants below are of this model alone"
     said, first = Verdict("warning", head), 0 if result.usable else 1
-    return replace(result, verdicts=(*result.verdicts[:first], said, *result.verdicts[first:]), explained=False)
+    return replace(result, verdicts=(*result.verdicts[:first], said, *result.verdicts[first:]))
 
 
 def control_noise(trackers: list[Tracker]) -> dict[str, float]:
