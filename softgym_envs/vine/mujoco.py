@@ -17,7 +17,8 @@ Where it differs from our own engine (`vine.dynamics`), apart from rounding:
 * Bending is explicit (a damper, implicit, keeps it stable if bending_damping > dt/2 EI); ours is implicit.
 * Wrinkling is a sum of springs that saturate: M(kappa) / M_w passes (1.3, 1.3) and (3, 1.72), then rises slowly; within 8 % of
   our curve below 6 kappa_w. A muscle that is more than fully contracted pushes; ours goes limp.
-* Drag is MuJoCo's viscous fluid on each body, set to the same force on a moving body; turning it is damped less.
+* Drag is MuJoCo's viscous fluid on each body, set to the same force on a moving body. It damps turning, too: 0.3 % more
+  of a swing's damping. What slides out feels too little of it where a mass is fixed to its end.
 * A control step starts with a cold solver (see `core.mujoco_engine`).
 
 Legend: B batch, N links, n links of a row, M obstacles.
@@ -245,12 +246,16 @@ class VineTwin(HardTwin):
         harden(self, mj, n)
 
     def _write_masses(self, mj: mujoco.MjModel, density: float, n: int, out: float) -> None:
-        """Uniform rods; the telescope's part that is out hangs at its front end."""
-        lengths = np.append(np.full(n, self.model.link_length), max(out, 1e-3 * self.model.link_length))
-        first = mj.nbody - n - 1
+        """Uniform rods; the telescope's part that is out hangs at its front end, and is as wide as it is long.
+
+        The box of its inertia is a link's, made smaller: MuJoCo's drag grows with the box's sides, and has to with the length.
+        """
+        link, radius = self.model.link_length, self.model.radius
+        lengths = np.append(np.full(n, link), max(out, 1e-3 * link))
+        first, scale = mj.nbody - n - 1, lengths / link
         mj.body_mass[first:] = density * lengths
-        across = density * lengths * (lengths**2 / 12 + 0.5 * self.model.radius**2)
-        along = density * lengths * self.model.radius**2
+        across = density * lengths * (lengths**2 / 12 + 0.5 * (scale * radius) ** 2)
+        along = density * lengths * (scale * radius) ** 2
         mj.body_inertia[first:] = np.stack([along, across, across], axis=1)
         mj.body_ipos[first:, 0] = 0.5 * lengths
         mj.body_ipos[-1, 0] = -0.5 * lengths[-1]

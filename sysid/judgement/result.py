@@ -109,8 +109,10 @@ class FitResult:
     bands: tuple[Band, ...] = ()
     """How far predictions are off, whatever the model lacks; empty where recordings are too short to say."""
     misfit: float = 0.0
-    """How far residuals are from noise: the largest statistic of the tests, over its limit. Of lasting errors in any column, and
-    of the size of errors where the noise is not taken from them."""
+    """How far residuals are from noise: the largest statistic of the tests, over its limit.
+
+    Of errors that last in any column, and of their size where the noise is not taken from them.
+    """
 
     @property
     def explained(self) -> bool:
