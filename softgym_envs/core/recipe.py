@@ -123,7 +123,7 @@ class Stage:
     prior: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Pattern of free constants -> (mean, standard deviation) of what is known beforehand [their unit], the first that fits."""
     suspects: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Cause in words -> constants of the recordings that are freed where a fit does not explain its data, to name the cause."""
+    """Cause in words -> constants of recordings or robot, freed where a fit does not explain its data, to name the cause."""
     told_noise: bool = False
     """Columns weigh by the noise that their own third differences tell, not by what a fit leaves."""
 

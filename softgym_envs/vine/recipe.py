@@ -257,6 +257,7 @@ RECIPE = Recipe(
     laboratory=Stage(
         "laboratory", "", TUBE, "single_shooting", {"starts": 3, "halve": True, "levenberg": {"cost_tolerance": 1e-6}},
         simulator={"bending": "linear"},
+        suspects={"another drag": ("drag",), "a base that is turned": ("base_turn",), "a mass at the tip": ("tip_mass",)},
     ),
     settings={"simultaneous": {"tau": 1e-2, "factor": 1e-2}},  # pairs of N and m/s
     guess=GUESS,

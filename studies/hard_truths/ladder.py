@@ -11,6 +11,7 @@ START`, where START is a factor of 3 off in every constant, either way. Counted 
 * misses: the fitted model's prediction from the true state is off by more than the noise, 1 s ahead or at the recording's end;
 * identified: the headline without reservations; falsely: some number is more than three half widths of its interval off;
 * inside: of the numbers, how many intervals hold the truth;
+* misfit: the test statistic behind "explains"; `roc.py` says how well it tells the two kinds of truths apart;
 * bands: of predictions on another recording of that truth, how many are inside the fit's 90 % bands, 0.5 and 1 s ahead.
 
 Truths that were done before are not run again. Writes ladder.json and ladder.md into results/hard_truths.
@@ -33,6 +34,7 @@ from typing import Any
 import numpy as np
 import tyro
 from cases import CASES, Made, files
+from roc import table_of as roc_of
 
 from softgym_envs.core.files import git_commit, write_atomically
 from softgym_envs.core.recipe import EXPERIMENT
@@ -137,7 +139,7 @@ def table_of(rows: list[dict[str, Any]]) -> str:
                 f"{sum(not row['explains'] for row in missing)} | {count['identified']} | {count['false']} | "
                 f"{sum(inside)} / {len(inside)} | {share} |"
             )
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, "", roc_of(rows)])
 
 
 def main(args: Args) -> None:

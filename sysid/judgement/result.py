@@ -176,7 +176,9 @@ class FitResult:
 
     def summary(self) -> str:
         """A few lines for people: verdicts, then constants."""
-        lines = [f"[{v.level}] {v.text}" for v in self.verdicts] + [e.text() for e in self.estimates]
+        whose = "" if self.explained else ", of this model alone"
+        lines = [f"[{v.level}] {v.text}" for v in self.verdicts]
+        lines += [e.text() if e.hidden else f"{e.text()}{whose}" for e in self.estimates]
         lines += [
             f"{c.formula} = {c.value:.6g} {c.unit}, 95 % [{c.interval[0]:.6g}, {c.interval[1]:.6g}]" for c in self.combinations
         ]

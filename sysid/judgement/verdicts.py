@@ -17,6 +17,8 @@ from .whiteness import ALARM, Whiteness
 
 NORMAL = 1.96
 """Standard deviations of a 95 % interval."""
+UNEXPLAINED = "but THE MODEL DOES NOT EXPLAIN these data: they are its own, not the robot's"
+"""End of the headline where residuals are not noise."""
 TOLD = 7.0
 """Relative variance of a variance that third differences tell, times the rows (`sysid.data.noise`; measured)."""
 
@@ -93,6 +95,8 @@ def _headline(evidence: Evidence, found: list[Verdict]) -> Verdict:
     if not evidence.converged:
         return Verdict("failure", "NOT CONVERGED: do not use these numbers")
     count = f"{len(known)} of {len(evidence.estimates)} constants identified ({', '.join(known)})"
+    if misfit(evidence) > 1.0:
+        return Verdict("warning", f"{count}, {UNEXPLAINED}")
     if any(v.level in ("warning", "failure") for v in found):
         return Verdict("warning", f"{count}, with reservations")
     return Verdict("ok", f"{count}; {evidence.message}")

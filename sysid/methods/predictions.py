@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from softgym_envs.core.errors import DataError
+
+from ..data.noise import noise_of
 from ..data.problem import FitProblem
 from ..judgement.bands import FEWEST, HORIZONS, bands, told
 from ..judgement.result import FitResult
@@ -32,7 +35,23 @@ def banded(problem: FitProblem, result: FitResult) -> FitResult:
     where = f"bands of predictions need {shortest:g} s" if known and not found else ""
     if found and all(band.fitted == 0 for band in found):
         where = "trust the bands of predictions"
+    if not found and not result.noise_known:
+        where = "; ".join(part for part in (_far(problem, result), where) if part)
     return result.with_verdict("note", f"{INTERVALS}; {where}" if where else INTERVALS)
+
+
+def _far(problem: FitProblem, result: FitResult) -> str:
+    """How far off predictions of the fitted recordings are beside the noise that these tell; "" where they tell none."""
+    names = tuple(name for name in problem.column_names if name in result.noise)
+    try:
+        told = noise_of(problem.split.train, names)
+        worst = max(names, key=lambda name: result.noise[name] / told[name])
+    except (DataError, ValueError):
+        return ""
+    unit = problem.column_units[problem.column_names.index(worst)]
+    return (
+        f"predictions of these are off by up to {result.noise[worst]:.2g} {unit} ({worst}), noise is {told[worst]:.2g} {unit}"
+    )
 
 
 __all__ = ["banded"]

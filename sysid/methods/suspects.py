@@ -1,8 +1,8 @@
 """What may be wrong with a model that does not explain its data? Causes of one or two constants each are tried, one by one.
 
 Where a stage's fit leaves more than noise, it is repeated from where it ended with the constants of every suspect freed beside
-its own: a camera that is tilted or has another scale, commands that act late. The one that lowers the residuals most is named,
-and whether it explains the data; below `WORTH` the cause is unknown. Constants stay those of the fit.
+its own: a camera that is tilted or has another scale, commands that act late, a base that is turned. The one that lowers the
+residuals most is named, and whether it explains the data; below `WORTH` the cause is unknown. Constants stay those of the fit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def suspected(
     """The result, with a sentence on what is likeliest wrong where it does not explain its data.
 
     Args:
-        suspects: In words -> constants of the recordings that are freed.
+        suspects: In words -> constants of the recordings or of the robot that are freed.
         fit: As the fit was made, by a method that knows constants of recordings.
         problem: As it was fitted.
         result: Where it ended.

@@ -1,0 +1,58 @@
+"""What a user reads where the model does not explain the data; and how the ladder of verdicts counts it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import load_script
+from sysid_systems import Spring, SpringParameters, record
+
+from softgym_envs.core.trajectory import TrajectorySet
+from sysid import FitProblem, FitResult, single_shooting
+from sysid.methods.predictions import banded
+
+TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
+NOISE = 1e-3
+ROC = load_script("studies/hard_truths/roc.py")
+
+
+def fitted(error: float) -> FitResult:
+    """A mass on a spring, whose place is seen with an error that lasts; 2 s, too short for bands of predictions."""
+    clean = record(Spring(), TRUTH, steps=100)[0]
+    lasting = error * np.sin(37.0 * clean.times)[:, None]
+    noisy = replace(clean, values=clean.values + lasting).with_noise(np.random.default_rng(3), NOISE)
+    problem = FitProblem(Spring(), TrajectorySet((noisy,)), ("stiffness", "damping"), start=TRUTH, free_initial=True)
+    return banded(problem, single_shooting(problem))
+
+
+def test_a_model_that_does_not_explain_says_so_first_and_how_far_off_it_is() -> None:
+    fit = fitted(5 * NOISE)
+    assert fit.misfit > 1.0 and not fit.explained and fit.usable
+    assert "THE MODEL DOES NOT EXPLAIN" in fit.verdicts[0].text and fit.verdicts[0].level == "warning"
+    assert all(line.endswith("of this model alone") for line in fit.summary().splitlines()[-2:])
+    said = next(verdict.text for verdict in fit.verdicts if "predictions of these are off by up to" in verdict.text)
+    off, told = (float(said.split(mark)[1].split()[0]) for mark in ("off by up to ", "noise is "))
+    # A sine of amplitude a is off by a / sqrt(2), beside noise; third differences see some of it, too.
+    assert 2.5 * NOISE < off < 5 * NOISE and 0.5 * NOISE < told < 0.5 * off
+
+
+def test_a_model_that_explains_says_nothing_of_it() -> None:
+    fit = fitted(0.0)
+    assert fit.misfit <= 1.0 and fit.explained and fit.to_json()["misfit"] == fit.misfit
+    assert not any("EXPLAIN" in v.text or "off by" in v.text for v in fit.verdicts) and "alone" not in fit.summary()
+
+
+def test_area_under_the_roc_curve_counts_what_old_rows_leave_open_as_wrong() -> None:
+    def row(level: str, seed: int, explains: bool, misfit: float | None = None) -> dict[str, object]:
+        found = {"room": "r", "level": level, "seed": seed, "explains": explains, "miss": 2.0, "false": False}
+        return {**found, "identified": explains} | ({} if misfit is None else {"misfit": misfit})
+
+    own = [row("own", 0, True, 0.5), row("own", 1, False, 1.5)]
+    missing = [row("2", 0, False, 1.4), row("2", 1, False, 9.0)]
+    assert "| 2 | 2 | 0.750 | 2 of 2:" in ROC.table_of(own + missing)
+    open_ones = [row("own", 0, True), row("own", 1, False)]
+    assert "| 2 | 2 | 0.500 | 1 of 2:" in ROC.table_of(open_ones + missing)
+    # Clopper and Pearson: of n right ones, all right, the lower end is 0.025^(1 / n).
+    assert ROC.interval(20, 20)[0] == pytest.approx(0.025 ** (1 / 20))
