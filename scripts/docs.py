@@ -81,7 +81,8 @@ def room_page(room: Room) -> str:
         *_ladder(simulators),
         "## Constants\n",
     ]
-    kinds = {type(s.default_parameters): backend for backend, s in reversed(simulators.items())}
+    others = {f"model {name}": room.simulator(name) for name in list(room.models)[1:]}
+    kinds = {type(s.default_parameters): backend for backend, s in reversed({**simulators, **others}.items())}
     return "\n".join([*page, *(_constants(kind, backend) for kind, backend in reversed(kinds.items()))])
 
 

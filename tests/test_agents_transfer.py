@@ -587,7 +587,7 @@ def test_a_vine_study_identifies_the_twin_and_ends_in_a_report(monkeypatch, tmp_
     script = load_script("scripts/transfer.py")
     case = room_case("VineGrow-v0")
     found = case.fit(case.record(np.random.default_rng(1), 2000)).parameters
-    for name in case.recipe.guess:
+    for name in case.recipe.guess_of(case.native()):
         after, before = (abs(np.log(getattr(p, name) / getattr(case.best(), name))) for p in (found, case.default()))
         assert after < 0.5 * before, name
     published = (STUDIES / "vine_grow_mpc" / "study.toml").read_text()

@@ -11,7 +11,7 @@ import pytest
 
 from softgym_envs.arm.controllers import blind, reflex
 from softgym_envs.arm.dynamics import ElbowSimulator
-from softgym_envs.arm.elbow import GRAVITY, inertia, net_torque
+from softgym_envs.arm.elbow import inertia, net_torque
 from softgym_envs.arm.model import ElbowModel, muscle_path
 from softgym_envs.arm.mujoco import ElbowTwin
 from softgym_envs.arm.parameters import ElbowParameters
@@ -54,7 +54,7 @@ def test_bones_are_those_of_the_tree_mechanics():
     structure, q = model.structure(0.01), np.array([[0.4], [1.7]])
     slopes = tree.slopes(q, np.zeros_like(q), (damping, payload))
     np.testing.assert_allclose(slopes.vv[:, 0, 0], structure.inertia + payload * structure.reach**2, rtol=1e-12)
-    weight = (structure.moment + payload * structure.reach) * GRAVITY * np.sin(q[:, 0])
+    weight = (structure.moment[0] + payload * structure.load[0]) * structure.gravity * np.sin(q[:, 0])
     np.testing.assert_allclose(slopes.q[:, 0], -weight, rtol=1e-12)
 
 
@@ -188,7 +188,7 @@ def test_identification_on_the_twin_predicts_what_it_has_not_seen():
     simulator, starts = ElbowSimulator(), np.arange(0, len(test.controls) - 50, 20)
     controls = np.stack([test.controls[i : i + 50] for i in starts])
     errors = []
-    for parameters in (ElbowParameters().replace(**RECIPE.guess), fits.parameters):
+    for parameters in (ElbowParameters().replace(**RECIPE.guess_of(simulator)), fits.parameters):
         states, _ = simulator.rollout(test.values[starts], controls, parameters, substeps=test.substeps)
         errors.append(float(np.sqrt(((states[:, -1, 0] - test.values[starts + 50, 0]) ** 2).mean())))
     assert errors[1] < 0.7 * errors[0], errors

@@ -8,8 +8,9 @@ import mujoco
 import numpy as np
 import pytest
 
+from softgym_envs.arm.arm_file import load_muscles
 from softgym_envs.arm.muscle import activated, activation_rate, around_circle, passive_force, speed_force, tension
-from softgym_envs.arm.paths import Muscle, Muscles, around_cylinder, discrete_geodesic, load_muscles
+from softgym_envs.arm.paths import Muscle, Muscles, around_cylinder, discrete_geodesic
 from softgym_envs.arm.surfaces import Surface
 from softgym_envs.core.errors import FileFormatError, OptionError, StructureError
 

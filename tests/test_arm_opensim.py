@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from helpers import load_script
 
-from softgym_envs.arm.paths import Muscle, load_muscles
+from softgym_envs.arm.arm_file import load_muscles
+from softgym_envs.arm.paths import Muscle
 from softgym_envs.arm.routes import Routes
 from softgym_envs.core.errors import StructureError
 from softgym_envs.mechanics.tree_file import load_tree

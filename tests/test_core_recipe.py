@@ -84,7 +84,7 @@ def test_the_verb_records_as_long_on_a_truth_of_short_steps(name, seconds):
 @pytest.mark.parametrize(("recipe", "engine", "truth"), ROOMS, ids=lambda value: type(value).__name__)
 def test_every_rooms_recipe_runs_on_its_engine_and_its_truth(recipe, engine, truth):
     """Every experiment records what its stages fit, and every stage frees constants of the robot or of a view."""
-    guess = engine.default_parameters.replace(**recipe.guess)
+    guess = engine.default_parameters.replace(**recipe.guess_of(engine))
     for stage in recipe.all_stages:
         changed = replace(engine, **stage.simulator)
         guess.check_names(tuple(name for name in stage.free_of(changed) if name not in View.names()))

@@ -185,7 +185,7 @@ class RoomCase:
             "constants": dict(scenario.constants),
             "truth": {"backend": self.backend, **self.truth_options, **scenario.truth_constants, **self.truth_constants},
             "engine": {**scenario.options, **({} if scenario.dt is None else {"dt": scenario.dt})},
-            "guess": dict(self.recipe.guess),
+            "guess": self.recipe.guess_of(self.native()),
             "stages": {s.name: {"method": s.method, **_told(s.options), **_said(s.prior)} for s in self.recipe.stages},
             **({"sensor": list(self.sensor)} if self.sensor else {}),
             **({"structure": dict(self.structure)} if self.structure else {}),
@@ -245,7 +245,8 @@ class RoomCase:
 
     def default(self) -> Parameters:
         """See `Case`: the recipe's guess."""
-        return self.native().default_parameters.replace(**{**self.recipe.guess, **self.scenario.constants})
+        native = self.native()
+        return native.default_parameters.replace(**{**self.recipe.guess_of(native), **self.scenario.constants})
 
     def best(self) -> Parameters:
         """See `Case`."""

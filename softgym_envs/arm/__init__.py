@@ -6,7 +6,8 @@ ROOM = Room(
     name="arm",
     summary="a forearm that biceps and triceps move about the elbow",
     engine="softgym_envs.arm.dynamics:ElbowSimulator",
-    models={"elbow": "softgym_envs.arm.model:elbow"},
+    models={"elbow": "softgym_envs.arm.model:elbow", "pneumatic_elbow": "softgym_envs.arm.model:pneumatic_elbow"},
+    read_model="softgym_envs.arm.model:read_elbow",
     truths={"mujoco": "softgym_envs.arm.mujoco:ElbowTwin"},
     tasks=(
         TaskId("ArmReach-v0", "softgym_envs.arm.build:reach", 100, "elbow"),
@@ -18,7 +19,7 @@ ROOM = Room(
     learning="softgym_envs.arm.learning:LEARNING",
     controllers="softgym_envs.arm.controllers:CONTROLLERS",
     objectives={"reach": "softgym_envs.arm.recipe:REACH", "hold": "softgym_envs.arm.recipe:HOLD"},
-    free_structure=("rest_angle",),
+    free_structure=("rest_angle", "constants"),
 )
 
 UPPER_BODY = Room(
@@ -35,6 +36,7 @@ UPPER_BODY = Room(
     learning="softgym_envs.arm.body_learning:LEARNING",
     controllers="softgym_envs.arm.body_controllers:CONTROLLERS",
     objectives={"reach": "softgym_envs.arm.body_recipe:REACH"},
+    free_structure=("constants",),
 )
 
 __all__ = ["ROOM", "UPPER_BODY"]

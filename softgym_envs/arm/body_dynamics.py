@@ -48,6 +48,11 @@ class BodySimulator(TreeSimulator):
         check_number("dt", self.dt, positive=True, unit="s")
 
     @cached_property
+    def default_parameters(self) -> Parameters:
+        """Constants before identification."""
+        return self.model.parameters
+
+    @cached_property
     def mechanism(self) -> Mechanism:
         """The tree in (q, p)."""
         return Mechanism(self.model.tree, self.dt, CONSTANTS)

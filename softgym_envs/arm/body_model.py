@@ -19,10 +19,11 @@ from ..core.simulator import Array, Status
 from ..mechanics.mechanism import Mechanism
 from ..mechanics.tree import Frame, Tree
 from ..mechanics.tree_file import load_tree
+from .arm_file import constants_of, load_arm, load_muscles
 from .body_muscles import passive_torques
 from .body_parameters import BodyParameters
 from .muscle_tree import MuscleTree, muscle_tree
-from .paths import Muscles, load_muscles
+from .paths import Muscles
 from .routes import Routes
 
 FILE = Path(__file__).parent / "upper_body.toml"
@@ -54,6 +55,8 @@ class BodyModel:
     """Bodies and joints; every joint that moves is a hinge with a motor."""
     muscles: Muscles | None = None
     """What moves the joints that they pass, in place of motors."""
+    constants: tuple[tuple[str, float], ...] = ()
+    """Names and values that replace the defaults."""
 
     def __post_init__(self) -> None:
         tree = self.tree
@@ -137,9 +140,14 @@ class BodyModel:
         return Mechanism(self.tree, 0.01, CONSTANTS)
 
     @cached_property
+    def parameters(self) -> BodyParameters:
+        """Constants before identification."""
+        return BodyParameters(**dict(self.constants))
+
+    @cached_property
     def defaults(self) -> Array:
         """Constants (P,)."""
-        return np.asarray(BodyParameters().to_matrix(1)[0])
+        return np.asarray(self.parameters.to_matrix(1)[0])
 
     @cached_property
     def rest(self) -> Array:
@@ -218,20 +226,25 @@ def upper_body() -> BodyModel:
 
 
 def muscled(model: BodyModel) -> BodyModel:
-    """The same body with the muscles of the right arm.
+    """The same body with its own muscles, or else those of the right arm.
 
     Raises:
         StructureError: They do not fit its tree.
     """
-    found = BodyModel(model.tree, load_muscles(MUSCLE_FILE))
+    found = model if model.muscles else replace(model, muscles=load_muscles(MUSCLE_FILE))
     return found if found.routes else model
 
 
 def read_body(path: str | Path) -> BodyModel:
-    """A user's arm or body from a TOML file as `mechanics.tree_file` reads it, with a frame "right_hand".
+    """A user's arm or body from a TOML file as `arm_file.load_arm` reads it, with a frame "right_hand".
+
+    Muscles move the joints that they pass, in place of motors; each of their pieces goes around one cylinder or sphere at most.
 
     Raises:
-        FileFormatError: As for `load_tree`.
-        StructureError: It is none that the room's tasks can move; see `BodyModel`.
+        FileFormatError: As for `load_arm`.
+        ParameterError: A constant is unknown or out of its bounds.
+        StructureError: It is none that the room's tasks can move; see `BodyModel` and `muscle_tree`.
     """
-    return BodyModel(load_tree(path))
+    arm = load_arm(path)
+    model = BodyModel(arm.tree, arm.muscles, constants_of(path, arm, BodyParameters))
+    return model if model.muscles is None else muscled(model)

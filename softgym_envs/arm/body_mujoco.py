@@ -19,6 +19,7 @@ import numpy as np
 
 from ..core.hard import TRANSMISSION, Effect, Ladder
 from ..core.mujoco_engine import MujocoEngine, MujocoTwin
+from ..core.parameters import Parameters
 from ..core.simulator import Array, check_number
 from ..mechanics.mujoco_tree import quaternion, spec_of, state_index, write_tree
 from ..mechanics.structure import rotation
@@ -79,6 +80,11 @@ class BodyTwin(MujocoTwin):
 
     def __post_init__(self) -> None:
         check_number("dt", self.dt, positive=True, unit="s")
+
+    @cached_property
+    def default_parameters(self) -> Parameters:
+        """Constants before identification."""
+        return self.model.parameters
 
     @cached_property
     def engine(self) -> MujocoEngine:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..core.errors import StructureError
 from ..core.simulator import Simulator
 from ..core.task import Task
 from .body_model import BodyModel, muscled
@@ -14,6 +15,21 @@ from .tasks import ArmReach
 
 LOADS: Mapping[str, tuple[float, float]] = {"payload": (0.0, 3.0)}
 """[kg] What the hand carries in ArmHold, drawn for every episode."""
+
+
+def targets_of(model: ElbowModel) -> tuple[float, float]:
+    """Range of target angles [rad]: those of the drawn arm, less where a user's elbow turns less far.
+
+    Raises:
+        StructureError: It hardly turns.
+    """
+    lower, upper = model.limits
+    low, high = max(0.7, lower + 0.3), min(2.2, upper - 0.4)
+    if high - low < 0.5:
+        raise StructureError(
+            f"tree {model.tree.name!r}: the elbow turns from {lower:g} to {upper:g} rad; tasks need 0.7 to 1.6"
+        )
+    return low, high
 
 
 def reach(
@@ -35,7 +51,9 @@ def reach(
         hold_time: How long it is to be held [s].
         effort_weight: Weight of the mean squared excitation.
     """
-    task = ArmReach(model, control_period, tolerance=tolerance, hold_time=hold_time, effort_weight=effort_weight)
+    task = ArmReach(
+        model, control_period, targets_of(model), tolerance=tolerance, hold_time=hold_time, effort_weight=effort_weight
+    )
     return task, simulate(model)
 
 
@@ -63,7 +81,13 @@ def hold(
         effort_weight: Weight of the mean squared excitation.
     """
     task = ArmReach(
-        model, control_period, start_error=(0.0, 0.1), tolerance=tolerance, hold_time=hold_time, effort_weight=effort_weight
+        model,
+        control_period,
+        targets_of(model),
+        start_error=(0.0, 0.1),
+        tolerance=tolerance,
+        hold_time=hold_time,
+        effort_weight=effort_weight,
     )
     return task, simulate(model)
 
@@ -91,7 +115,8 @@ def upper_body_reach(
         tolerance: Distance at which the goal counts as reached [m].
         hold_time: How long it is to be held [s].
         effort_weight: Weight of the mean squared action.
-        muscles: Whether 14 muscles move the right arm, by their excitations, in place of its torques.
+        muscles: Whether 14 muscles move the right arm, by their excitations, in place of its torques. Those of a
+            file do in any case.
     """
     model = muscled(model) if muscles else model
     task = UpperBodyReach(model, control_period, goal_distance, goal_effort, tolerance, hold_time, effort_weight)

@@ -23,10 +23,10 @@ from ..core.complementarity import ComplementarityForm
 from ..core.simulator import check_number
 from ..core.transcription import casadi
 from .directors import Directors
-from .elbow import DAMPING, Elbow, activations, stop_torque
+from .elbow import DAMPING, Elbow, Wrapped, activations, muscle_force, stop_torque
 from .model import MUSCLES, ElbowModel, muscle_path
-from .muscle import SPEED, around_circle, symbols, tension
-from .parameters import ElbowParameters
+from .muscle import SPEED, around_circle, symbols
+from .parameters import ElbowParameters, PneumaticElbowParameters
 from .paths import path_conditions, path_length
 from .steps import DirectorSteps
 
@@ -46,7 +46,7 @@ class DirectorElbow:
     segments: int = 0
     """K of both muscles' discrete paths; 0: in closed form."""
     model: ElbowModel = field(default_factory=ElbowModel)
-    parameters: ElbowParameters = field(default_factory=ElbowParameters)
+    parameters: ElbowParameters | PneumaticElbowParameters = field(default_factory=ElbowParameters)
     """Masses and radii are those; the other constants are arguments of the step."""
 
     def __post_init__(self) -> None:
@@ -68,7 +68,8 @@ class DirectorElbow:
     @property
     def radii(self) -> tuple[float, float]:
         """Wrapping radii [m]."""
-        return float(self.parameters.biceps_radius), float(self.parameters.triceps_radius)
+        first, second = (float(getattr(self.parameters, f"{name}_radius")) for name in MUSCLES)
+        return first, second
 
     @property
     def inner(self) -> int:
@@ -84,7 +85,7 @@ class DirectorElbow:
     def form(self) -> ComplementarityForm:
         """g(x, e, c, x+, mu) = 0 and 0 <= mu with phi >= 0, for `core.transcription`."""
         ca = casadi()
-        sizes = (("x", self.nx), ("u", 2), ("p", len(ElbowParameters.names())), ("y", self.nx), ("z", 2 * self.inner))
+        sizes = (("x", self.nx), ("u", 2), ("p", len(self.parameters.names())), ("y", self.nx), ("z", 2 * self.inner))
         x, u, p, y, z = (ca.SX.sym(name, size) for name, size in sizes)
         with symbols():
             g, f = self._equations(x, u, p, y, z)
@@ -102,9 +103,10 @@ class DirectorElbow:
         rows, gaps = [], []
         for k in range(2):
             (l0, s0), (l1, s1) = self._length(k, x), self._length(k, y)
-            active, end = activations(c, x[2 + k], u[k], h)
-            fibre, speed = ((l0 + l1) / 2 - c[4 * k + 2]) / c[4 * k + 1], (l1 - l0) / (h * SPEED * c[4 * k + 1])
-            force = h / 2 * c[4 * k] * tension(active, fibre, speed)
+            active, end = activations(self.structure, c, x[2 + k], u[k], h)
+            length, fibre = (l0 + l1) / 2, ((l0 + l1) / 2 - c[4 * k + 2]) / c[4 * k + 1]
+            speed = (l1 - l0) / (h * SPEED * c[4 * k + 1])
+            force = h / 2 * muscle_force(self._wrapped(k), c, 4 * k, length, fibre, speed, active)
             early, late = early - force * s0, late - force * s1
             rows.append(y[2 + k] - end)
             if self.inner:
@@ -117,8 +119,7 @@ class DirectorElbow:
 
     def _length(self, k: int, x: Any) -> tuple[Any, Any]:
         """Length of muscle k [m], and its derivative by the angle with nodes held: all there is where surfaces stand still."""
-        ca = casadi()
-        wrapped = (self.structure.biceps, self.structure.triceps)[k]
+        ca, wrapped = casadi(), self._wrapped(k)
         if not self.inner:
             length, arm, _ = around_circle(
                 wrapped.origin, wrapped.insertion, wrapped.angle + wrapped.sign * x[0], self.radii[k]
@@ -127,10 +128,13 @@ class DirectorElbow:
         length = self.radii[k] * path_length(self._nodes(k, x))
         return length, ca.jtimes(length, x, ca.vertcat(1, ca.SX.zeros(self.nx - 1)))
 
+    def _wrapped(self, k: int) -> Wrapped:
+        return (self.structure.biceps, self.structure.triceps)[k]
+
     def _nodes(self, k: int, x: Any) -> Any:
         """Nodes of path k, (2, K + 1), in radii: (x, z) of the world."""
-        ca, muscle = casadi(), self.model.muscle(MUSCLES[k])
-        first, last = (np.array(point)[[0, 2]] / self.radii[k] for point in (muscle.origin, muscle.insertion))
+        ca = casadi()
+        first, last = (point[[0, 2]] / self.radii[k] for point in self.model.ends[MUSCLES[k]])
         cosine, sine = ca.cos(x[0]), ca.sin(x[0])
         end = ca.vertcat(cosine * last[0] - sine * last[1], sine * last[0] + cosine * last[1])
         own = x[4 + 2 * self.inner * k : 4 + 2 * self.inner * (k + 1)]
@@ -172,8 +176,8 @@ class DirectorElbow:
     def _placed(self, k: int, angle: float) -> Array:
         """K + 1 nodes at equal distances along the closed-form path, in radii, (K + 1, 2)."""
         places, name = self.model.places(angle), MUSCLES[k]
-        wrapped = (self.structure.biceps, self.structure.triceps)[k]
-        path = muscle_path(wrapped, (places[f"{name}_origin"], places[f"{name}_insertion"]), self.radii[k], angle)[:, [0, 2]]
+        ends = places[f"{name}_origin"], places[f"{name}_insertion"]
+        path = muscle_path(self._wrapped(k), ends, self.radii[k], angle)[:, [0, 2]]
         reach = np.concatenate([[0.0], np.cumsum(np.linalg.norm(np.diff(path, axis=0), axis=1))])
         at = np.linspace(0.0, reach[-1], self.segments + 1)
         return np.stack([np.interp(at, reach, path[:, i]) for i in range(2)], axis=1) / self.radii[k]

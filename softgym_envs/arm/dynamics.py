@@ -10,10 +10,10 @@ from functools import cached_property
 
 from ..core.complementarity import ComplementarityForm
 from ..core.numba_engine import NumbaEngine, NumbaSimulator
+from ..core.parameters import Parameters
 from ..core.simulator import check_number
 from .elbow import Elbow
 from .model import ElbowModel
-from .parameters import ElbowParameters
 from .stepping import derivative, forward
 
 
@@ -32,7 +32,6 @@ class ElbowSimulator(NumbaSimulator):
     """
 
     room = "arm"
-    parameters_class = ElbowParameters
 
     model: ElbowModel = field(default_factory=ElbowModel)
     """Structure."""
@@ -41,6 +40,16 @@ class ElbowSimulator(NumbaSimulator):
 
     def __post_init__(self) -> None:
         check_number("dt", self.dt, positive=True, unit="s")
+
+    @property
+    def parameters_class(self) -> type[Parameters]:
+        """Class of the constants."""
+        return self.model.parameters_class
+
+    @cached_property
+    def default_parameters(self) -> Parameters:
+        """Constants before identification."""
+        return self.model.parameters
 
     @cached_property
     def structure(self) -> Elbow:
@@ -56,4 +65,4 @@ class ElbowSimulator(NumbaSimulator):
         """See `Symbolic`; CasADi is needed."""
         from .symbolic import elbow_form
 
-        return elbow_form(self.structure)
+        return elbow_form(self.structure, len(self.parameters_class.names()))

@@ -1,12 +1,16 @@
 r"""The elbow's equations, stage by stage, as `muscle` has its own: one source for kernels, numbers and symbols.
 
-.. math:: J \ddot q = \sum_m -\frac{\partial \ell_m}{\partial q} F_m - (m c + m_L r) g \sin q - d \dot q + \tau_{stop}(q)
+.. math:: J \ddot q = \sum_m -\frac{\partial \ell_m}{\partial q} F_m - (m c + m_L r) g \sin q - (m c' + m_L r') g \cos q
+   - d \dot q + \tau_{stop}(q)
+
+where F is a Hill muscle's (`muscle`) or a pneumatic one's (`pneumatic`); c' and r' are 0 where it hangs straight down.
 
 One step is the midpoint rule, which with a constant J is the midpoint variational integrator: w = (q^+ - q)/h solves
 
 .. math:: 2 J (w - v) = h\, \tau(q + \tfrac h2 w, w, \bar a), \qquad v^+ = 2 w - v
 
-with activations in the step's middle. Constants c are those of `parameters.ElbowParameters`, in their order.
+with activations in the step's middle; of a pneumatic muscle these are pressures inside, in shares of the supply's. Constants c
+are those of `parameters.ElbowParameters` or `PneumaticElbowParameters`, in their order.
 """
 
 from __future__ import annotations
@@ -16,12 +20,13 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from .muscle import SPEED, activated, around_circle, tension
+from .muscle import SPEED, activated, around_circle, switch, tension
+from .pneumatic import braid_force, filled
 
-GRAVITY = 9.81
-"""[m/s^2]"""
 BICEPS, TRICEPS, DAMPING, LOAD, RISE, FALL = 0, 4, 8, 9, 10, 11
 """Where the constants stand; a muscle's are force, optimal length, slack length, radius."""
+TURNS, THREAD, SLACK, RADIUS, LAG = 0, 1, 2, 3, RISE
+"""A pneumatic muscle's, and the lag of both."""
 STOP_STIFFNESS, STOP_WIDTH = 1000.0, 0.02
 """[N m/rad], [rad]: beyond the elbow's range ligaments pull back, softly."""
 
@@ -37,6 +42,8 @@ class Wrapped(NamedTuple):
     """From origin to insertion on the muscle's side, of a stretched arm [rad]."""
     sign: float
     """How flexion changes that angle: 1 or -1."""
+    supply: float = 0.0
+    """Pressure of a pneumatic muscle's supply [Pa]; 0: a Hill muscle."""
 
 
 class Elbow(NamedTuple):
@@ -46,10 +53,14 @@ class Elbow(NamedTuple):
     triceps: Wrapped
     inertia: float
     """Of the forearm about the elbow [kg m^2]."""
-    moment: float
-    """Its mass times the distance of its centre of mass [kg m]."""
+    moment: tuple[float, float]
+    """Its mass times where its centre of mass is, of a stretched arm: along gravity, and across it forwards [kg m]."""
+    load: tuple[float, float]
+    """Where the load is, in the same way [m]."""
     reach: float
-    """Of the load [m]."""
+    """Its distance [m]."""
+    gravity: float
+    """[m/s^2]"""
     lower: float
     """Range of the elbow [rad]."""
     upper: float
@@ -60,16 +71,25 @@ class Elbow(NamedTuple):
 @register_jitable
 def muscle_state(m, c, k, q, w):
     """Length [m], moment arm (of the torque that flexes) [m], normalised fibre length and speed of a muscle."""
-    length, arm, _ = around_circle(m.origin, m.insertion, m.angle + m.sign * q, c[k + 3])
-    fibre = (length - c[k + 2]) / c[k + 1]
+    length, arm, _ = around_circle(m.origin, m.insertion, m.angle + m.sign * q, c[k + RADIUS])
+    fibre = (length - c[k + SLACK]) / c[k + 1]
     return length, -m.sign * arm, fibre, m.sign * arm * w / (SPEED * c[k + 1])
+
+
+@register_jitable
+def muscle_force(m, c, k, length, fibre, speed, a):
+    """F of a muscle [N], with its length [m] and what `muscle_state` says of its fibres; none pushes."""
+    if m.supply > 0.0:
+        force = braid_force(m.supply * a, length - c[k + SLACK], c[k + THREAD], c[k + TURNS])
+        return switch(force, force, 0.0 * force)
+    return c[k] * tension(a, fibre, speed)
 
 
 @register_jitable
 def muscle_torque(m, c, k, q, w, a):
     """Torque of a muscle with activation a [N m]."""
-    _, arm, fibre, speed = muscle_state(m, c, k, q, w)
-    return arm * c[k] * tension(a, fibre, speed)
+    length, arm, fibre, speed = muscle_state(m, c, k, q, w)
+    return arm * muscle_force(m, c, k, length, fibre, speed, a)
 
 
 @register_jitable
@@ -83,7 +103,8 @@ def stop_torque(g, q):
 def net_torque(g, c, q, w, first, second):
     """All torques at angle q, speed w and activations of biceps and triceps [N m]."""
     muscles = muscle_torque(g.biceps, c, BICEPS, q, w, first) + muscle_torque(g.triceps, c, TRICEPS, q, w, second)
-    weight = (g.moment + c[LOAD] * g.reach) * GRAVITY * np.sin(q)
+    along, across = g.moment[0] + c[LOAD] * g.load[0], g.moment[1] + c[LOAD] * g.load[1]
+    weight = g.gravity * (along * np.sin(q) + across * np.cos(q))
     return muscles - weight - c[DAMPING] * w + stop_torque(g, q)
 
 
@@ -100,6 +121,8 @@ def balance(g, c, h, q, v, w, first, second):
 
 
 @register_jitable
-def activations(c, a, e, h):
-    """Activation in the middle and at the end of a step under excitation e."""
+def activations(g, c, a, e, h):
+    """Activation in the middle and at the end of a step under excitation e; of pressures by the lag of the valve."""
+    if g.biceps.supply > 0.0:
+        return filled(a, e, np.exp(-0.5 * h / c[LAG])), filled(a, e, np.exp(-h / c[LAG]))
     return activated(a, e, c[RISE], c[FALL], h)

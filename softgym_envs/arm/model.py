@@ -1,33 +1,54 @@
-"""The elbow with biceps and triceps: structure and state, from the tree and the muscles in the TOML files beside.
+"""The elbow with biceps and triceps: structure and state, from the tree and the muscles in the TOML file beside, or a user's.
 
-A state is (elbow, velbow, biceps, triceps): angle (0: stretched, positive: flexed), its rate, and both activations. Controls
-are excitations, 0 ... 1. Legend: B batch.
+A state is (elbow, velbow, biceps, triceps): angle (0: stretched, positive: flexed), its rate, and both activations; of
+pneumatic muscles, pressures in shares of the supply's. Controls are excitations, or pressures at the valves, 0 ... 1. Legend: B
+batch.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
 
-from ..core.errors import StructureError
+from ..core.errors import FileFormatError, StructureError
+from ..core.files import number_in
 from ..core.layout import Field, StateLayout
+from ..core.parameters import Parameters
 from ..core.simulator import Array, check_number
-from ..mechanics.placement import frame_pose
-from ..mechanics.structure import rotation
+from ..mechanics.placement import about, frame_pose
 from ..mechanics.tree import Tree
-from ..mechanics.tree_file import load_tree
+from .arm_file import Arm, constants_of, load_arm
 from .elbow import Elbow, Wrapped, muscle_state
-from .paths import Muscle, Muscles, load_muscles
+from .elbow_shape import HAND, elbow_numbers, ends, hinge_of, wrapped
+from .parameters import ElbowParameters, PneumaticElbowParameters
+from .paths import KINDS, Muscle, Muscles
 
-FOLDER = Path(__file__).parent
+FILE = Path(__file__).parent / "elbow.toml"
 MUSCLES = ("biceps", "triceps")
-"""In the order of controls and activations."""
+"""In the order of controls and activations: one that bends, one that stretches."""
 JOINT = "elbow"
 POINTS = 12
 """Of a path, on the arc where a muscle touches."""
+SHOULDER = "shoulder"
+"""Frame from which the upper arm is drawn; without it, from where its farthest muscle begins."""
+PRESSURE = 5e5
+"""[Pa] Of the supply of the pneumatic elbow."""
+CONSTANTS: dict[str, type[Parameters]] = {"hill": ElbowParameters, "pneumatic": PneumaticElbowParameters}
+"""Kind of the muscles -> constants."""
+
+
+@cache
+def _drawn() -> Arm:
+    return load_arm(FILE)
+
+
+def _drawn_muscles() -> Muscles:
+    found = _drawn().muscles
+    assert found is not None
+    return found
 
 
 @dataclass(frozen=True)
@@ -40,23 +61,59 @@ class ElbowModel:
 
     Raises:
         OptionError: The rest angle is not a number.
+        StructureError: Muscles are not a biceps and a triceps of one kind.
     """
 
     rest_angle: float = 0.3
     """Where an arm at rest hangs, muscles off [rad]."""
+    tree: Tree = field(default_factory=lambda: _drawn().tree)
+    """Bones and load, with the constants `damping` and `payload`."""
+    muscles: Muscles = field(default_factory=_drawn_muscles)
+    """Paths of both muscles, and their numbers where the class of constants is not to say them."""
+    constants: tuple[tuple[str, float], ...] = ()
+    """Names and values that replace what else would be the default."""
 
     def __post_init__(self) -> None:
         check_number("rest_angle", self.rest_angle, low=-1.0, high=3.0, unit="rad")
+        found = {muscle.name: muscle.kind for muscle in self.muscles.muscles}
+        if set(found) != set(MUSCLES) or len(set(found.values())) != 1:
+            raise StructureError(
+                f"an elbow has muscles {found}; expected {' and '.join(map(repr, MUSCLES))}, both of one kind, "
+                f"{' or '.join(KINDS)}"
+            )
+
+    @property
+    def kind(self) -> str:
+        """Of the muscles, one of `paths.KINDS`."""
+        return self.muscles.muscles[0].kind
+
+    @property
+    def parameters_class(self) -> type[Parameters]:
+        """Class of the constants."""
+        return CONSTANTS[self.kind]
 
     @cached_property
-    def tree(self) -> Tree:
-        """Bones and load, with the constants `damping` and `payload`."""
-        return load_tree(FOLDER / "elbow.toml")
+    def parameters(self) -> Parameters:
+        """Constants before identification: of `constants`, of muscles and hinge, of the class.
 
-    @cached_property
-    def muscles(self) -> Muscles:
-        """Paths of both muscles."""
-        return load_muscles(FOLDER / "elbow_muscles.toml")
+        Raises:
+            ParameterError: One is out of its bounds.
+        """
+        return self.parameters_class(**{**self.drawn, **dict(self.constants)})
+
+    @property
+    def drawn(self) -> dict[str, float]:
+        """Constants that muscles, their surfaces and the hinge say."""
+        values: dict[str, float] = {}
+        for name in MUSCLES:
+            muscle = self.muscle(name)
+            values[f"{name}_radius"] = self.muscles.surface(muscle.surfaces[0]).size[0]
+            known = [what for what in (*KINDS[self.kind], "slack") if getattr(muscle, what) and what != "pressure"]
+            values |= {f"{name}_{what}": getattr(muscle, what) for what in known}
+        damping = hinge_of(self.tree).damping
+        if not isinstance(damping, str):
+            values["damping"] = damping
+        return values
 
     def muscle(self, name: str) -> Muscle:
         """A muscle by its name."""
@@ -88,56 +145,37 @@ class ElbowModel:
         """The numbers of `elbow`, from tree and muscles.
 
         Raises:
-            StructureError: A muscle does not wrap around the elbow's own axis in the plane of motion.
+            StructureError: They are not of an elbow; see `elbow_shape`.
         """
-        bodies = {body.name: body for body in self.tree.bodies}
-        forearm, (lower, upper) = bodies["forearm"], self.limits
-        reach = next(joint.xyz for joint in self.tree.joints if joint.child == "load")
-        about = forearm.inertia_matrix[1, 1] + forearm.mass * float(np.dot(forearm.com, forearm.com))
-        first, second = (self._wrapped(name) for name in MUSCLES)
-        return Elbow(first, second, float(about), -forearm.mass * forearm.com[2], -reach[2], lower, upper, dt)
+        return elbow_numbers(self.tree, self._wrapped, dt)
 
-    def _wrapped(self, name: str) -> Wrapped:
-        muscle = self.muscle(name)
-        if len(muscle.surfaces) != 1 or muscle.via:
-            raise StructureError(
-                f"muscle {name!r} wraps around {len(muscle.surfaces)} surfaces, with {len(muscle.via)} via points; "
-                "expected one surface, and none"
-            )
-        surface = self.muscles.surface(muscle.surfaces[0])
-        turn = rotation(surface.rpy)
-        # elbow and humerus have one origin: a surface there lies about the axis
-        if (
-            surface.kind != "cylinder"
-            or any(surface.xyz)
-            or abs(turn[1, 2]) < 1 - 1e-9
-            or muscle.origin[1]
-            or muscle.insertion[1]
-        ):
-            raise StructureError(f"muscle {name!r} must wrap around a cylinder about the elbow's axis, in the plane of motion")
-        a, b = np.array(muscle.origin)[[0, 2]], np.array(muscle.insertion)[[0, 2]]
-        side = (turn @ np.array(muscle.sides[0]))[[0, 2]]
-        sign = (
-            1.0 if a[0] * side[1] - a[1] * side[0] > 0 else -1.0
-        )  # counter-clockwise past the side: flexion adds to the angle
-        angle = np.arctan2(sign * (a[0] * b[1] - a[1] * b[0]), a @ b) % (2 * np.pi)
-        return Wrapped(float(np.linalg.norm(a)), float(np.linalg.norm(b)), float(angle), sign)
+    @cached_property
+    def _wrapped(self) -> tuple[Wrapped, Wrapped]:
+        first, second = (wrapped(self.tree, self.muscles, self.muscle(name)) for name in MUSCLES)
+        if first.sign > 0 or second.sign < 0:
+            wrong = MUSCLES[0] if first.sign > 0 else MUSCLES[1]
+            raise StructureError(f"muscle {wrong!r} pulls the wrong way: the biceps bends the elbow, the triceps stretches it")
+        return first, second
 
     def lengths(self, angle: Array, constants: Array) -> tuple[Array, Array]:
         """Lengths and moment arms of both muscles at angles (B,) with constants (P,), each (B, 2) [m]."""
-        structure = self.structure(0.0)
-        found = [
-            muscle_state(m, constants, 4 * i, angle, 0.0 * angle) for i, m in enumerate((structure.biceps, structure.triceps))
-        ]
+        found = [muscle_state(m, constants, 4 * i, angle, 0.0 * angle) for i, m in enumerate(self._wrapped)]
         return np.stack([part[0] for part in found], axis=1), np.stack([part[1] for part in found], axis=1)
 
+    @cached_property
+    def ends(self) -> dict[str, tuple[Array, Array]]:
+        """Of every muscle, origin and insertion of a stretched arm, each (3,) [m]."""
+        return {name: ends(self.tree, self.muscle(name)) for name in MUSCLES}
+
     def places(self, angle: float) -> dict[str, Array]:
-        """Where hand, origins and insertions are, each (3,) [m]."""
-        turn, hand = frame_pose(self.tree, "hand", {JOINT: angle})
-        found = {"elbow": np.zeros(3), "hand": hand}
-        for muscle in self.muscles.muscles:
-            found[f"{muscle.name}_origin"] = np.array(muscle.origin)
-            found[f"{muscle.name}_insertion"] = turn @ np.array(muscle.insertion)
+        """Where shoulder, elbow, hand, origins and insertions are, each (3,) [m]."""
+        turn = about(np.array([0.0, -1.0, 0.0]), angle)
+        found = {JOINT: np.zeros(3), HAND: frame_pose(self.tree, HAND, {self.tree.moving[0].name: angle})[1]}
+        for name, (origin, insertion) in self.ends.items():
+            found[f"{name}_origin"], found[f"{name}_insertion"] = origin, turn @ insertion
+        drawn = any(frame.name == SHOULDER for frame in self.tree.frames)
+        farthest = max((origin for origin, _ in self.ends.values()), key=lambda point: float(np.linalg.norm(point)))
+        found[SHOULDER] = frame_pose(self.tree, SHOULDER, {})[1] if drawn else farthest
         return found
 
 
@@ -157,3 +195,37 @@ def muscle_path(wrapped: Wrapped, ends: tuple[Array, Array], radius: float, angl
 def elbow() -> ElbowModel:
     """The two-muscle arm of [Penner2020], section 3.1."""
     return ElbowModel()
+
+
+def pneumatic_elbow() -> ElbowModel:
+    """The same bones, pulled by two pneumatic muscles."""
+    drawn = _drawn_muscles()
+    muscles = tuple(replace(muscle, kind="pneumatic", pressure=PRESSURE) for muscle in drawn.muscles)
+    return ElbowModel(muscles=Muscles(drawn.surfaces, muscles))
+
+
+def read_elbow(path: str | Path) -> ElbowModel:
+    """A user's elbow from a TOML file as `arm_file.load_arm` reads it, with `rest_angle` [rad].
+
+    One hinge in the world's origin about -y (x forwards, z upwards) with limits, a frame "hand", a body of mass 1 with
+    `scale = "payload"`; muscles "biceps" and "triceps" of one kind, each around a cylinder about the hinge. The file's numbers
+    are the defaults of the constants: force, optimal, slack (or thread, turns, slack) of a muscle, the radius of its cylinder,
+    the hinge's damping.
+
+    Raises:
+        FileFormatError: As for `load_arm`.
+        ParameterError: A constant is unknown or out of its bounds.
+        StructureError: It is no such elbow.
+    """
+    arm = load_arm(path, "rest_angle")
+    if arm.muscles is None:
+        raise StructureError(f"{path}: has no muscles; expected [[muscle]] {' and '.join(map(repr, MUSCLES))}")
+    rest = number_in(f"{path}: rest_angle", arm.rest.get("rest_angle", ElbowModel.rest_angle))
+    model = ElbowModel(rest, arm.tree, arm.muscles)
+    model = replace(model, constants=constants_of(path, arm, model.parameters_class))
+    twice = [name for name, _ in model.constants if name in model.drawn]
+    if twice:
+        raise FileFormatError(f"{path}: [constants] has {twice[0]}, which a muscle, its surface or the hinge says already")
+    model.structure(1.0)
+    model.parameters_class(**{**model.drawn, **dict(model.constants)})
+    return model

@@ -11,30 +11,41 @@ Geometry, masses, forces, optimal and slack lengths, time constants are the same
 * Steps are implicitfast Euler steps of 1 ms, of first order.
 
 Tendons and moment arms are the same to rounding (`tests/test_arm_elbow.py`).
+
+MuJoCo has no pneumatic muscles. Their force is p (3 l^2 - b^2) times a constant (`pneumatic`): p times the rising part of a
+MuJoCo muscle's force-length curve, which is a parabola about l = 0 where `lmin` is 0, less p times a fixed gain. So each is two
+actuators on one tendon, which one control fills with one exact first-order lag: the same law, to rounding, but for a muscle
+that is shorter than where it pulls, which pushes in the twin, and does nothing in ours.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import mujoco
 import numpy as np
 
 from ..core.hard import TRANSMISSION, Effect, Ladder
 from ..core.mujoco_engine import MujocoEngine, MujocoTwin
+from ..core.parameters import Parameters
 from ..core.simulator import Array, check_number
-from .elbow import DAMPING, FALL, GRAVITY, LOAD, RISE, STOP_STIFFNESS
+from ..mechanics.structure import rotation
+from .elbow import DAMPING, FALL, LAG, LOAD, RISE, STOP_STIFFNESS
+from .elbow_shape import forearm_of, stand
 from .model import JOINT, MUSCLES, ElbowModel
 from .muscle import SPEED
-from .parameters import ElbowParameters
 
 LMIN, LMAX, FPMAX, FVMAX = 0.332, 1.663, 0.742, 1.592
 """Shapes of MuJoCo's curves; see the module docstring."""
 SMOOTH = 0.1
 """Width over which activation turns to deactivation [-]."""
-LARGEST = 0.024
-"""[m] Of a wrapping radius: the triceps is attached at 0.0242 m from the axis."""
+LARGEST = 0.993
+"""Of a wrapping radius, beside the distance of the muscle's nearer end from the axis."""
+FAST = 1e9
+"""Shortening speed at which a muscle that knows none has no force, in its lengths per second."""
 LADDER = Ladder(
     (
         *TRANSMISSION,
@@ -64,7 +75,6 @@ class ElbowTwin(MujocoTwin):
     """
 
     room = "arm"
-    parameters_class = ElbowParameters
     ladder = LADDER
 
     model: ElbowModel = field(default_factory=ElbowModel)
@@ -75,12 +85,26 @@ class ElbowTwin(MujocoTwin):
     def __post_init__(self) -> None:
         check_number("dt", self.dt, positive=True, unit="s")
 
+    @property
+    def parameters_class(self) -> type[Parameters]:
+        """Class of the constants."""
+        return self.model.parameters_class
+
+    @cached_property
+    def default_parameters(self) -> Parameters:
+        """Constants before identification."""
+        return self.model.parameters
+
     @cached_property
     def engine(self) -> MujocoEngine:
         """Batched stepping."""
         compiled = mujoco.MjModel.from_xml_string(self._xml())
-        index = np.arange(4)  # angle, speed, activations
-        return MujocoEngine(compiled, nx=self.nx, nu=self.nu, state_index=index, write_constants=self._write)
+        index, driven = np.arange(4), np.arange(compiled.nu)  # angle, speed, activations
+        if self.model.kind == "pneumatic":
+            index = np.append(index, [2, 3])  # the fixed gains' are the same pressures
+        return MujocoEngine(
+            compiled, nx=self.nx, nu=self.nu, state_index=index, write_constants=self._write, control_index=driven
+        )
 
     def _write(self, compiled: mujoco.MjModel, row: Array) -> None:
         """One row of constants into a compiled model, and the effects of a hard twin."""
@@ -90,46 +114,80 @@ class ElbowTwin(MujocoTwin):
         stronger, wider = 1.0 + self.spread("force_spread", 2), 1.0 + self.spread("radius_spread", 2)
         longer = 1.0 + self.spread("length_spread", 4).reshape(2, 2)
         for i, name in enumerate(MUSCLES):
-            force, optimal, slack, radius = row[4 * i : 4 * i + 4]
-            k = compiled.actuator(name).id
-            compiled.actuator_gainprm[k, 2] = compiled.actuator_biasprm[k, 2] = force * stronger[i]
-            compiled.actuator_lengthrange[k] = slack * longer[i, 0] + np.array(RANGE) * optimal * longer[i, 1]
-            compiled.actuator_dynprm[k, :2] = row[RISE], row[FALL]
-            compiled.geom_size[compiled.geom(name).id, 0] = min(radius * wider[i], LARGEST)
+            own, (origin, insertion) = row[4 * i : 4 * i + 4], self.model.ends[name]
+            write = self._write_pneumatic if self.model.kind == "pneumatic" else self._write_hill
+            write(compiled, name, own * (1.0, longer[i, 1], longer[i, 0], wider[i]), stronger[i], row)
+            nearer = min(np.linalg.norm(origin[[0, 2]]), np.linalg.norm(insertion[[0, 2]]))
+            compiled.geom_size[compiled.geom(name).id, 0] = min(own[3] * wider[i], LARGEST * nearer)
+
+    def _write_hill(self, compiled: mujoco.MjModel, name: str, own: Array, stronger: float, row: Array) -> None:
+        """Force, optimal and slack length, and time constants of a muscle."""
+        k = compiled.actuator(name).id
+        compiled.actuator_gainprm[k, 2] = compiled.actuator_biasprm[k, 2] = own[0] * stronger
+        compiled.actuator_lengthrange[k] = own[2] + np.array(RANGE) * own[1]
+        compiled.actuator_dynprm[k, :2] = row[RISE], row[FALL]
+
+    def _write_pneumatic(self, compiled: mujoco.MjModel, name: str, own: Array, stronger: float, row: Array) -> None:
+        """Turns and length of the threads, and the lag; see the module docstring."""
+        turns, thread, slack, _ = own
+        gain = stronger * self.model.muscle(name).pressure * thread * thread / (4.0 * np.pi * turns * turns)
+        parabola, fixed = compiled.actuator(name).id, compiled.actuator(f"{name}_fixed").id
+        compiled.actuator_gainprm[parabola, 2] = 6.0 * gain  # half of it where l = b
+        compiled.actuator_lengthrange[parabola] = slack + np.array([0.0, thread])
+        compiled.actuator_gainprm[fixed, 0] = gain
+        compiled.actuator_dynprm[[parabola, fixed], 0] = row[LAG]
 
     def _xml(self) -> str:
         """The world; numbers that are constants are written later."""
-        bodies = {body.name: body for body in self.model.tree.bodies}
-        forearm, (lower, upper) = bodies["forearm"], self.model.limits
-        grip = next(joint.xyz for joint in self.model.tree.joints if joint.child == "load")
-        sites: dict[str, list[str]] = {"humerus": [], "forearm": []}
-        tendons, actuators = [], []
-        for muscle in self.model.muscles.muscles:
-            name, surface = muscle.name, self.model.muscles.surface(muscle.surfaces[0])
-            sites[muscle.origin_body].append(f'<site name="{name}_origin" pos="{_text(muscle.origin)}"/>')
-            sites[muscle.insertion_body].append(f'<site name="{name}_insertion" pos="{_text(muscle.insertion)}"/>')
-            turned = [muscle.sides[0][0], -muscle.sides[0][2], muscle.sides[0][1]]  # the surface's frame is turned about x
-            sites[surface.body].append(f'<site name="{name}_side" pos="{_text(turned)}"/>')
-            sites[surface.body].append(
-                f'<geom name="{name}" type="cylinder" size="{surface.size[0]} 0.02" euler="{_text(np.degrees(surface.rpy))}"/>'
-            )
+        forearm, tree, model = forearm_of(self.model.tree), self.model.tree, self.model
+        sites, tendons, actuators, fixed = [], [], [], []
+        insertions: list[str] = []
+        for name in MUSCLES:
+            muscle, (origin, insertion) = model.muscle(name), model.ends[name]
+            surface = model.muscles.surface(muscle.surfaces[0])
+            turn = stand(tree, surface.body, surface.xyz)[0] @ rotation(surface.rpy)
+            side = turn @ np.array(muscle.sides[0]) * [1.0, 0.0, 1.0] + [0.0, origin[1], 0.0]
+            side *= max(1.0, 4.0 * surface.size[0] / np.linalg.norm(side))  # inside it would mean a path inside
+            sites += [
+                f'<site name="{name}_origin" pos="{_text(origin)}"/><site name="{name}_side" pos="{_text(side)}"/>',
+                f'<geom name="{name}" type="cylinder" size="{surface.size[0]} 0.02" euler="90 0 0"/>',
+            ]
+            insertions.append(f'<site name="{name}_insertion" pos="{_text(insertion)}"/>')
             tendons.append(
                 f'<spatial name="{name}"><site site="{name}_origin"/><geom geom="{name}" sidesite="{name}_side"/>'
                 f'<site site="{name}_insertion"/></spatial>'
             )
-            actuators.append(
-                f'<muscle name="{name}" tendon="{name}" tausmooth="{SMOOTH}" lengthrange="0.1 0.2" range="{_text(RANGE)}" '
-                f'force="1" lmin="{LMIN}" lmax="{LMAX}" vmax="{SPEED}" fpmax="{FPMAX}" fvmax="{FVMAX}"/>'
-            )
-        return f"""<mujoco><option timestep="{self.dt}" gravity="0 0 {-GRAVITY}" integrator="implicitfast"/>
+            made = PNEUMATIC if model.kind == "pneumatic" else HILL
+            actuators.append(made.format(name=name))
+            fixed.append(FIXED.format(name=name) if model.kind == "pneumatic" else "")
+        lower, upper = model.limits
+        about = max(forearm.inertia - forearm.mass * float(forearm.com @ forearm.com), LEAST)
+        return f"""<mujoco><option timestep="{self.dt}" gravity="{_text(tree.gravity)}" integrator="implicitfast"/>
 <default><geom contype="0" conaffinity="0" mass="0"/></default>
-<worldbody>{"".join(sites["humerus"])}
+<worldbody>{"".join(sites)}
 <body name="forearm"><joint name="{JOINT}" axis="0 -1 0"/>
-<inertial pos="{_text(forearm.com)}" mass="{forearm.mass}" diaginertia="{_text(forearm.inertia)}"/>{"".join(sites["forearm"])}
-<body name="load" pos="{_text(grip)}"><inertial pos="0 0 0" mass="1" diaginertia="1e-9 1e-9 1e-9"/></body></body></worldbody>
+<inertial pos="{forearm.com[0]} 0 {forearm.com[1]}" mass="{forearm.mass}" diaginertia="{about} {about} {about}"/>
+{"".join(insertions)}
+<body name="load" pos="{_text(forearm.load)}"><inertial pos="0 0 0" mass="1" diaginertia="{LEAST} {LEAST} {LEAST}"/></body>
+</body>
+</worldbody>
 <tendon>{"".join(tendons)}<fixed name="stops" stiffness="{STOP_STIFFNESS}" springlength="{lower} {upper}">
-<joint joint="{JOINT}" coef="1"/></fixed></tendon><actuator>{"".join(actuators)}</actuator></mujoco>"""
+<joint joint="{JOINT}" coef="1"/></fixed></tendon><actuator>{"".join(actuators + fixed)}</actuator></mujoco>"""
 
 
-def _text(values: Array | tuple[float, ...] | list[float]) -> str:
+LEAST = 1e-9
+"""[kg m^2] Of a body's inertia, for MuJoCo."""
+HILL = (
+    f'<muscle name="{{name}}" tendon="{{name}}" tausmooth="{SMOOTH}" lengthrange="0.1 0.2" range="{RANGE[0]} {RANGE[1]}" '
+    f'force="1" lmin="{LMIN}" lmax="{LMAX}" vmax="{SPEED}" fpmax="{FPMAX}" fvmax="{FVMAX}"/>'
+)
+_LAGGING = '<general name="{name}" tendon="{target}" dyntype="filterexact" dynprm="1" biastype="none" {gain}/>'
+PNEUMATIC = _LAGGING.format(
+    name="{name}", target="{name}", gain=f'lengthrange="0 1" gaintype="muscle" gainprm="0 0.5 1 1 0 2 {FAST} 1 1"'
+)
+FIXED = _LAGGING.format(name="{name}_fixed", target="{name}", gain='gaintype="fixed" gainprm="1"')
+"""Actuators, whose numbers that are constants are written later; see the module docstring."""
+
+
+def _text(values: Iterable[Any]) -> str:
     return " ".join(repr(float(value)) for value in values)

@@ -75,6 +75,8 @@ def muscle_tree(routes: Routes) -> MuscleTree:
     points: list[tuple[float, float, float]] = []
     names = [surface.name for surface in muscles.surfaces]
     for k, muscle in enumerate(muscles.muscles):
+        if muscle.kind != "hill":
+            raise StructureError(f"muscle {muscle.name!r} is {muscle.kind}; a body's are hill, only an elbow's may be others")
         if not (muscle.force > 0 and muscle.optimal > 0):
             raise StructureError(f"muscle {muscle.name!r} has no force or no optimal length")
         for piece in range(len(muscle.points) - 1):

@@ -30,3 +30,29 @@ class ElbowParameters(Parameters):
     payload: float = param(0.5, unit="kg", bounds=(0.0, 6.0), source="what the hand carries")
     rise_time: float = param(0.015, unit="s", bounds=(0.004, 0.06), scale="log", source="[DeGroote2016]: activation")
     fall_time: float = param(0.06, unit="s", bounds=(0.015, 0.25), scale="log", source="[DeGroote2016]: deactivation")
+
+
+_THREAD = {"unit": "m", "bounds": (0.05, 0.8), "scale": "log"}
+_TURNS = {"unit": "-", "bounds": (0.3, 10.0), "scale": "log", "source": "radius 8 mm where its threads stand at 20 degrees"}
+_TENDON = {"unit": "m", "bounds": (0.0, 0.4), "source": "chosen: so long where the elbow stretches the muscle most"}
+
+
+@dataclass(frozen=True)
+class PneumaticElbowParameters(Parameters):
+    """Of an elbow with pneumatic muscles, in the places of `ElbowParameters`: a thread's turns and length for force and fibres.
+
+    A muscle of length l and radius r, whose threads stand at an angle alpha to it, has threads of l / cos(alpha), and
+    l tan(alpha) / (2 pi r) turns.
+    """
+
+    biceps_turns: float = param(1.7378, **_TURNS)  # type: ignore[arg-type]
+    biceps_thread: float = param(0.2554, source="0.24 m at 20 degrees", **_THREAD)  # type: ignore[arg-type]
+    biceps_slack: float = param(0.057, **_TENDON)  # type: ignore[arg-type]
+    biceps_radius: float = param(0.022, bounds=(0.008, 0.035), **_RADIUS)  # type: ignore[arg-type]
+    triceps_turns: float = param(1.3033, **_TURNS)  # type: ignore[arg-type]
+    triceps_thread: float = param(0.19155, source="0.18 m at 20 degrees", **_THREAD)  # type: ignore[arg-type]
+    triceps_slack: float = param(0.062, **_TENDON)  # type: ignore[arg-type]
+    triceps_radius: float = param(0.018, bounds=(0.008, 0.023), **_RADIUS)  # type: ignore[arg-type]
+    damping: float = param(0.5, unit="N m s/rad", bounds=(1e-3, 5.0), scale="log", source="chosen: braids rub on themselves")
+    payload: float = param(0.5, unit="kg", bounds=(0.0, 6.0), source="what the hand carries")
+    lag: float = param(0.05, unit="s", bounds=(0.003, 1.0), scale="log", source="chosen: of a valve and its hose")

@@ -11,16 +11,14 @@ and its nodes are at equal distances. Its length sqrt(2 E) is K times that dista
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import FileFormatError, StructureError
-from ..core.files import read_toml
+from ..core.errors import StructureError
 from ..core.simulator import check_array, check_number
 from ..core.transcription import casadi
 from ..mechanics.checks import check_known, check_name, check_unique, check_values
@@ -31,12 +29,16 @@ from .surfaces import Surface
 Array = NDArray[np.float64]
 
 
+KINDS: dict[str, tuple[str, ...]] = {"hill": ("force", "optimal"), "pneumatic": ("thread", "turns", "pressure")}
+"""Kind of a muscle -> the numbers that only it has; `muscle` and `pneumatic` say what they do."""
+
+
 @dataclass(frozen=True)
 class Muscle:
-    """A muscle's path, and its force and lengths where no constants of the room that it is in say them.
+    """A muscle's path, and its numbers where no constants of the room that it is in say them.
 
     Raises:
-        StructureError: Not as many sides as surfaces, or a piece that the path has not.
+        StructureError: Not as many sides as surfaces, a piece that the path has not, or numbers of another kind of muscle.
     """
 
     name: str
@@ -58,6 +60,14 @@ class Muscle:
     """Optimal length of the fibres [m]; 0: not said."""
     slack: float = 0.0
     """Length of the tendon, which does not stretch [m]."""
+    kind: str = "hill"
+    """One of `KINDS`."""
+    thread: float = 0.0
+    """Length of a thread of the braid [m]; 0: not said."""
+    turns: float = 0.0
+    """How often it goes around [-]; 0: not said."""
+    pressure: float = 0.0
+    """Of the supply, above the air's [Pa]."""
 
     def __post_init__(self) -> None:
         where = f"muscle {self.name!r}"
@@ -66,15 +76,29 @@ class Muscle:
             if len(passed) != 4 or not isinstance(passed[0], str):
                 raise StructureError(f"{where}: via has {passed!r}, expected a body and three numbers")
             check_values(where, "via", *passed[1:], count=3)
-        check_values(where, "force, optimal, slack", self.force, self.optimal, self.slack, count=3)
-        if min(self.force, self.optimal, self.slack) < 0:
-            raise StructureError(f"{where}: force, optimal or slack is below 0")
+        self._check_kind(where)
         for name, point in (("origin", self.origin), ("insertion", self.insertion), *(("side", side) for side in self.sides)):
             check_values(where, name, *point, count=3)
         if len(self.sides) != len(self.surfaces):
             raise StructureError(f"{where}: has {len(self.sides)} sides for {len(self.surfaces)} surfaces")
         if self.spans and (len(self.spans) != len(self.surfaces) or not set(self.spans) <= set(range(len(self.via) + 1))):
             raise StructureError(f"{where}: spans is {self.spans}, expected a piece, 0 to {len(self.via)}, for every surface")
+
+    def _check_kind(self, where: str) -> None:
+        """Raises a StructureError for an unknown kind, and for numbers that it has not or that are missing."""
+        if self.kind not in KINDS:
+            raise StructureError(f"{where}: kind is {self.kind!r}, expected one of {', '.join(KINDS)}")
+        check_values(where, "force, optimal, slack", self.force, self.optimal, self.slack, count=3)
+        check_values(where, "thread, turns, pressure", self.thread, self.turns, self.pressure, count=3)
+        for kind, names in KINDS.items():
+            for name in names:
+                value = getattr(self, name)
+                if value < 0 or self.slack < 0:
+                    raise StructureError(f"{where}: {name if value < 0 else 'slack'} is below 0")
+                if kind != self.kind and value != 0:
+                    raise StructureError(f"{where}: {name} is of {kind} muscles, this one is {self.kind}")
+        if self.kind == "pneumatic" and self.pressure == 0:
+            raise StructureError(f"{where}: is pneumatic, but says no pressure of its supply [Pa]")
 
     @property
     def points(self) -> tuple[tuple[str, Triple], ...]:
@@ -110,37 +134,6 @@ class Muscles:
         """The surface of that name."""
         check_known("surface", name, [surface.name for surface in self.surfaces])
         return next(surface for surface in self.surfaces if surface.name == name)
-
-
-def load_muscles(path: str | Path) -> Muscles:
-    """Read surfaces and muscles from a TOML file: arrays of tables [[surface]] and [[muscle]] with the fields of both classes.
-
-    Raises:
-        FileFormatError: No such file, not TOML, missing or unknown entries.
-        StructureError: The description makes no sense.
-    """
-    document, found = read_toml(path), dict[str, tuple[Any, ...]]()
-    for key in document:
-        if key not in ("surface", "muscle"):
-            raise FileFormatError(f"{path}: unknown entry {key!r}; allowed are surface, muscle")
-    for key, kind in (("surface", Surface), ("muscle", Muscle)):
-        tables, known = document.get(key, []), [field.name for field in fields(kind)]
-        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-            raise FileFormatError(f"{path}: {key} must be an array of tables, [[{key}]]")
-        for table in tables:
-            wrong = [name for name in table if name not in known]
-            if wrong:
-                raise FileFormatError(f"{path}: {key} has unknown entry {wrong[0]!r}; allowed are {', '.join(known)}")
-        try:
-            found[key] = tuple(kind(**{name: _plain(value) for name, value in table.items()}) for table in tables)
-        except TypeError as error:
-            raise FileFormatError(f"{path}: {key} lacks an entry: {error}") from error
-    return Muscles(found["surface"], found["muscle"])
-
-
-def _plain(value: Any) -> Any:
-    """Lists of TOML as tuples."""
-    return tuple(_plain(part) for part in value) if isinstance(value, list) else value
 
 
 # --- closed form ----------------------------------------------------------------------------------------------------------

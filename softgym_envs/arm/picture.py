@@ -20,7 +20,6 @@ from .model import MUSCLES, ElbowModel, muscle_path
 
 OFF, ON = np.array([214.0, 178.0, 170.0]), np.array([176.0, 24.0, 32.0])
 """Colours of a muscle without and with full activation."""
-SHOULDER = np.array([0.0, 0.0, 0.29])
 FLOOR = -0.5
 """[m]"""
 THICK = (0.016, 0.036)
@@ -72,9 +71,9 @@ def arm_scene(
     places, structure = model.places(float(state[0])), model.structure(1.0)
     parts: list[Primitive] = [
         GroundGrid(lambda x, y: np.full_like(np.asarray(x, dtype=np.float64), FLOOR), (0.1, 0.0), 2.0, 0.25),
-        Segment(SHOULDER, places["elbow"], 0.024, ROD),
+        Segment(places["shoulder"], places["elbow"], 0.024, ROD),
         Segment(places["elbow"], places["hand"], 0.022, ROD),
-        Sphere(SHOULDER, 0.03, CAP), Sphere(places["elbow"], 0.014, CAP), Sphere(places["hand"], 0.035, CAP),
+        Sphere(places["shoulder"], 0.03, CAP), Sphere(places["elbow"], 0.014, CAP), Sphere(places["hand"], 0.035, CAP),
     ]  # fmt: skip
     for i, wrapped in enumerate((structure.biceps, structure.triceps)):
         muscle = model.muscle(MUSCLES[i])

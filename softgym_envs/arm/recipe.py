@@ -1,6 +1,7 @@
 """How the elbow is recorded and identified: random excitations; forces, lengths and moment arms.
 
-A laboratory records joint angles and activations (rectified, filtered EMG); the payload is what it has put into the hand.
+A laboratory records joint angles and activations (rectified, filtered EMG; of pneumatic muscles, pressures inside in shares of
+the supply's); the payload is what it has put into the hand.
 Planners and studies minimise `REACH`. Legend: T control steps, nx state.
 """
 
@@ -26,14 +27,22 @@ LONGEST = 1600
 """Physics steps of 5 ms, 8 s."""
 HOLDS = (8, 40)
 """Rows for which random excitations are held."""
-ACTIVATION = ("rise_time", "fall_time")
-MUSCLE = tuple(f"{name}_{what}" for name in ("biceps", "triceps") for what in ("force", "optimal", "slack", "radius"))
 GUESS = {
     "biceps_force": 800.0, "biceps_optimal": 0.125, "biceps_slack": 0.14, "biceps_radius": 0.018, "triceps_force": 1500.0,
     "triceps_optimal": 0.12, "triceps_slack": 0.09, "triceps_radius": 0.015, "damping": 0.1,
     "rise_time": 0.025, "fall_time": 0.04,
 }  # fmt: skip
 """As from tables of another person."""
+
+
+def guess(simulator: Any) -> dict[str, float]:
+    """`GUESS` of the drawn arm; nothing else of one whose file says its numbers, or with other muscles."""
+    return GUESS if simulator.model == ElbowModel(simulator.model.rest_angle) else {}
+
+
+def unknown(simulator: Any) -> tuple[str, ...]:
+    """All constants but the payload."""
+    return tuple(name for name in simulator.default_parameters.names() if name != "payload")
 
 
 def excited(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
@@ -66,10 +75,10 @@ REACH = Objective(bend, weights=(1.0, 0.2), target=(1.5, 0.0), control_weight=0.
 
 RECIPE = Recipe(
     experiments=(Experiment("excited", excited, LONGEST),),
-    stages=(Stage("muscles", "excited", (*MUSCLE, "damping", *ACTIVATION), "one_step"),),
+    stages=(Stage("muscles", "excited", unknown, "one_step"),),
     # Measured states are noisy: predictions that begin there carry their noise along, and look like those of a wrong model.
-    laboratory=Stage("laboratory", "", (*MUSCLE, "damping", *ACTIVATION), "multiple_shooting", free_initial=True),
-    guess=GUESS,
+    laboratory=Stage("laboratory", "", unknown, "multiple_shooting", free_initial=True),
+    guess=guess,
 )
 
 

@@ -53,8 +53,8 @@ def forward(g, state, controls, constants, substeps, states, status):
                 status[row] = _DIVERGED
             for _ in range(substeps):
                 if status[row] == _OK:
-                    middle_a, next_a = activations(c, a, controls[row, t, 0], g.dt)
-                    middle_b, next_b = activations(c, b, controls[row, t, 1], g.dt)
+                    middle_a, next_a = activations(g, c, a, controls[row, t, 0], g.dt)
+                    middle_b, next_b = activations(g, c, b, controls[row, t, 1], g.dt)
                     w, _, status[row] = solve(g, c, q, v, middle_a, middle_b)
                     q, v, a, b = q + g.dt * w, 2.0 * w - v, next_a, next_b
             if status[row] == _OK:
@@ -69,8 +69,8 @@ def push(g, x, e, c, speeds, slopes, out):
     """x (4,), e (2,), c (P,) complex, through steps with real solutions `speeds` and slopes (K,) -> derivative, out (4,)."""
     q, v, a, b = x
     for k in range(len(speeds)):
-        middle_a, next_a = activations(c, a, e[0], g.dt)
-        middle_b, next_b = activations(c, b, e[1], g.dt)
+        middle_a, next_a = activations(g, c, a, e[0], g.dt)
+        middle_b, next_b = activations(g, c, b, e[1], g.dt)
         w = speeds[k] - balance(g, c, g.dt, q, v, speeds[k] + 0j, middle_a, middle_b) / slopes[k]
         q, v, a, b = q + g.dt * w, 2.0 * w - v, next_a, next_b
     out[0], out[1], out[2], out[3] = q.imag / TINY, v.imag / TINY, a.imag / TINY, b.imag / TINY
@@ -89,8 +89,8 @@ def derivative(g, state, control, constants, substeps, A, B, C):
             status = _DIVERGED
         for k in range(substeps):
             if status == _OK:
-                middle_a, next_a = activations(c, a, control[row, 0], g.dt)
-                middle_b, next_b = activations(c, b, control[row, 1], g.dt)
+                middle_a, next_a = activations(g, c, a, control[row, 0], g.dt)
+                middle_b, next_b = activations(g, c, b, control[row, 1], g.dt)
                 speeds[k], slopes[k], status = solve(g, c, q, v, middle_a, middle_b)
                 q, v, a, b = q + g.dt * speeds[k], 2.0 * speeds[k] - v, next_a, next_b
         inputs[:4], inputs[4:6], inputs[6:] = state[row], control[row], c

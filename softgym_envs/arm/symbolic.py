@@ -8,13 +8,12 @@ from ..core.complementarity import ComplementarityForm
 from ..core.transcription import casadi
 from .elbow import Elbow, activations, balance
 from .muscle import symbols
-from .parameters import ElbowParameters
 
 
-def elbow_form(structure: Elbow) -> ComplementarityForm:
-    """g(x, e, c, x+) = 0 of one physics step; no pairs."""
+def elbow_form(structure: Elbow, constants: int) -> ComplementarityForm:
+    """g(x, e, c, x+) = 0 of one physics step, with so many constants; no pairs."""
     ca = casadi()
-    sizes = (("x", 4), ("u", 2), ("p", len(ElbowParameters.names())), ("y", 4), ("z", 0))
+    sizes = (("x", 4), ("u", 2), ("p", constants), ("y", 4), ("z", 0))
     x, u, p, y, z = (ca.SX.sym(name, size) for name, size in sizes)
     with symbols():
         value = _residual(structure, ca.vertsplit(x), ca.vertsplit(u), ca.vertsplit(p), ca.vertsplit(y))
@@ -24,7 +23,7 @@ def elbow_form(structure: Elbow) -> ComplementarityForm:
 
 def _residual(g: Elbow, x: list[Any], u: list[Any], c: list[Any], y: list[Any]) -> list[Any]:
     """Four rows; see `elbow`."""
-    first, second = (activations(c, a, e, g.dt) for a, e in zip(x[2:], u, strict=True))
+    first, second = (activations(g, c, a, e, g.dt) for a, e in zip(x[2:], u, strict=True))
     w = 0.5 * (x[1] + y[1])
     moved = balance(g, c, g.dt, x[0], x[1], w, first[0], second[0])
     return [y[0] - x[0] - g.dt * w, moved, y[2] - first[1], y[3] - second[1]]

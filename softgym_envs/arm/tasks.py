@@ -17,7 +17,6 @@ from ..core.simulator import Array, check_number
 from ..core.task import BaseTask, BoolArray, Entry, Start
 from .elbow import net_torque
 from .model import ElbowModel
-from .parameters import ElbowParameters
 
 ERROR, HELD, REACHED = 1, 2, 3
 """Places in the context, behind the target."""
@@ -89,7 +88,7 @@ class ArmReach(BaseTask):
     @cached_property
     def _idle(self) -> Array:
         """Angles where torques balance at an action of zero, with constants at their defaults."""
-        structure, c = self.model.structure(0.0), ElbowParameters().to_matrix(1)[0]
+        structure, c = self.model.structure(0.0), self.model.parameters.to_matrix(1)[0]
         angles = np.linspace(*self.model.limits, 521)
         torque = np.array([float(net_torque(structure, c, angle, 0.0, 0.5, 0.5)) for angle in angles])
         return np.asarray(angles[:-1][torque[:-1] * torque[1:] <= 0])

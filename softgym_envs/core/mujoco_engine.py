@@ -70,7 +70,7 @@ class MujocoEngine:
     mocap_index: Index = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     """(7 nmocap,): where the positions, then the quaternions of mocap bodies (held fixed) are."""
     control_index: Index = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
-    """(nu,): the actuator that each control drives; empty: the first nu."""
+    """(k nu,): the actuators that the controls drive, once after the other; empty: the first nu."""
     speed_limit: float = 1e3
     """Largest velocity [m/s, rad/s] before a row counts as diverged."""
     num_threads: int = field(default_factory=lambda: _available_cores())
@@ -134,7 +134,10 @@ class MujocoEngine:
     def _inputs(self, state: Array, control: Array) -> Array:
         """MuJoCo's ctrl, mocap_pos and mocap_quat, one row each."""
         inputs = np.zeros((len(state), self.model.nu + len(self.mocap_index)))
-        inputs[:, self.control_index if len(self.control_index) else slice(self.nu)] = control
+        if len(self.control_index):
+            inputs[:, self.control_index] = np.tile(control, len(self.control_index) // self.nu)
+        else:
+            inputs[:, : self.nu] = control
         inputs[:, self.model.nu :] = state[:, self.mocap_index]
         return inputs
 

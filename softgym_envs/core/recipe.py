@@ -184,8 +184,8 @@ class Recipe:
     """Structural choices of our engine that describe recordings best; `identify` makes them unless the user makes others."""
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Method -> options that suit this room better than the method's own, for methods that no stage uses."""
-    guess: Mapping[str, float] = field(default_factory=dict)
-    """Constants before identification, as from a data sheet; the others have their defaults."""
+    guess: Mapping[str, float] | Callable[[Any], Mapping[str, float]] = field(default_factory=dict)
+    """Constants before identification, as from a data sheet, or the simulator -> these; the others have their defaults."""
     longest_step: float | None = None
     """[s] Longest physics step at which a camera's recordings are fitted; None: the simulator's own."""
     measurement: Callable[[Any, tuple[str, ...]], Measurement | None] | None = None
@@ -218,6 +218,10 @@ class Recipe:
         for stage in self.all_stages:
             if stage.experiment:
                 self.experiment(stage.experiment)
+
+    def guess_of(self, simulator: Simulator) -> dict[str, float]:
+        """Constants before identification with this simulator that are not its defaults."""
+        return dict(self.guess(simulator) if callable(self.guess) else self.guess)
 
     @property
     def all_stages(self) -> tuple[Stage, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,11 @@ def load_tree(path: str | Path) -> Tree:
         FileFormatError: No such file, not TOML, missing or unknown entries, entries of the wrong kind.
         StructureError: The tree makes no sense.
     """
-    document = read_toml(path)
+    return tree_of(path, read_toml(path))
+
+
+def tree_of(path: str | Path, document: Mapping[str, Any]) -> Tree:
+    """A tree from what stands in a file; see `load_tree`."""
     for key in document:
         if key not in (*TOP, *PARTS):
             raise FileFormatError(f"{path}: unknown entry {key!r}; allowed are {', '.join((*TOP, *PARTS))}")

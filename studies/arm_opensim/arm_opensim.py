@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 
 from agents.planning.first_guess import minimum_jerk
 from agents.planning.optimal import Manoeuvre, solve_form
+from softgym_envs.arm.arm_file import load_muscles
 from softgym_envs.arm.dmocc import DirectorElbow
 from softgym_envs.arm.dynamics import ElbowSimulator
-from softgym_envs.arm.elbow import GRAVITY
 from softgym_envs.arm.model import MUSCLES, ElbowModel
 from softgym_envs.arm.muscle import SPEED
 from softgym_envs.arm.parameters import ElbowParameters
-from softgym_envs.arm.paths import Muscles, load_muscles
+from softgym_envs.arm.paths import Muscles
 from softgym_envs.arm.routes import Routes
 from softgym_envs.core.files import provenance, write_json
 from softgym_envs.core.page import BLUE, plain_axes
@@ -126,7 +126,7 @@ def problem() -> dict[str, Any]:
         numbers = {what: float(getattr(constants, f"{name}_{what}")) for what in ("force", "optimal", "slack", "radius")}
         muscles.append({"name": name, "quadrant": quadrant, "origin": muscle.origin, "insertion": muscle.insertion, **numbers})
     return {
-        "gravity": GRAVITY, "forearm": {"mass": forearm.mass, "com": forearm.com, "inertia": forearm.inertia},
+        "gravity": -model.tree.gravity[2], "forearm": {"mass": forearm.mass, "com": forearm.com, "inertia": forearm.inertia},
         "load": {"mass": float(constants.payload), "place": grip.xyz}, "speed": SPEED, "rise": float(constants.rise_time),
         "fall": float(constants.fall_time), "damping": float(constants.damping), "seconds": SECONDS, "range": model.limits,
         "start": START[0], "end": END[0], "activation": START[2], "muscles": muscles, "meshes": MESHES,

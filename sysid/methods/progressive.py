@@ -132,7 +132,7 @@ def run_recipe(
     chosen = recipe.stages if stages is None else stages
     if not chosen or (resume and out is None):
         raise OptionError("the recipe has no stage" if not chosen else "resume needs out, the folder to go on from")
-    current = first = start or simulator.default_parameters.replace(**recipe.guess)
+    current = first = start or simulator.default_parameters.replace(**recipe.guess_of(simulator))
     view = View()
     done: list[StageResult] = []
     for place, stage in enumerate(chosen):

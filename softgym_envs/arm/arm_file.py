@@ -1,0 +1,129 @@
+"""Arms from TOML files: bones, joints, and the muscles that move them; `load_arm` describes the form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..core.errors import FileFormatError, StructureError
+from ..core.files import number_in, read_toml
+from ..core.parameters import Parameters
+from ..mechanics.tree import Tree
+from ..mechanics.tree_file import PARTS, TOP, tree_of
+from .paths import Muscle, Muscles
+from .surfaces import Surface
+
+TABLES = {"surface": Surface, "muscle": Muscle}
+"""Arrays of tables that describe muscles -> the class whose fields are their entries."""
+
+
+class Arm(NamedTuple):
+    """What a file says."""
+
+    tree: Tree
+    muscles: Muscles | None
+    """None: the file has none."""
+    rest: Mapping[str, Any]
+    """Entries that are the room's, "constants" among them."""
+
+
+def load_arm(path: str | Path, *own: str) -> Arm:
+    """Read an arm from a TOML file, in SI units and rad.
+
+    Bones and joints stand as `mechanics.tree_file.load_tree` reads them; beside them, as fields of `Surface` and `Muscle`::
+
+        [[surface]]
+        name = "front"
+        kind = "cylinder"                  # or sphere, capsule, ellipsoid
+        body = "humerus"
+        size = [0.022]
+        rpy = [1.5707963267948966, 0, 0]   # a cylinder lies along its z axis
+        [[muscle]]
+        name = "biceps"
+        kind = "hill"                      # force, optimal; or "pneumatic": thread, turns, pressure
+        origin_body = "humerus"
+        origin = [0.025, 0.0, 0.25]
+        insertion_body = "forearm"
+        insertion = [0.008, 0.0, -0.045]
+        surfaces = ["front"]
+        sides = [[0.2, 0.0, 0.0]]          # a point in each surface's frame, on the side where the muscle passes
+        force = 1059.9                     # [N]
+        optimal = 0.1157                   # [m]
+        slack = 0.148                      # [m] of the tendon
+        [constants]                        # optional: of the room, in its units; they replace the defaults
+        payload = 1.5
+
+    Args:
+        path: The file.
+        own: Further entries that the room allows, with [constants].
+
+    Raises:
+        FileFormatError: No such file, not TOML, missing or unknown entries, entries of the wrong kind.
+        StructureError: Tree, surfaces or muscles make no sense.
+    """
+    document = read_toml(path)
+    allowed = (*TOP, *PARTS, *TABLES, "constants", *own)
+    for key in document:
+        if key not in allowed:
+            raise FileFormatError(f"{path}: unknown entry {key!r}; allowed are {', '.join(allowed)}")
+    parts: list[dict[str, Any]] = [
+        {key: value for key, value in document.items() if key in names}
+        for names in ((*TOP, *PARTS), TABLES, ("constants", *own))
+    ]
+    return Arm(tree_of(path, parts[0]), muscles_of(path, parts[1]) if parts[1] else None, parts[2])
+
+
+def constants_of(path: str | Path, arm: Arm, kind: type[Parameters]) -> tuple[tuple[str, float], ...]:
+    """Names and values of a file's [constants].
+
+    Raises:
+        FileFormatError: They are no table, or not numbers.
+        ParameterError: An unknown constant, or one in another unit or out of its bounds.
+    """
+    table = kind.read_table(path, arm.rest.get("constants", {}))
+    kind(**table)
+    return tuple(table.items())
+
+
+def load_muscles(path: str | Path) -> Muscles:
+    """Read surfaces and muscles alone, for a tree in another file; see `load_arm`, also for errors."""
+    document = read_toml(path)
+    for key in document:
+        if key not in TABLES:
+            raise FileFormatError(f"{path}: unknown entry {key!r}; allowed are {', '.join(TABLES)}")
+    return muscles_of(path, document)
+
+
+def muscles_of(path: str | Path, document: Mapping[str, Any]) -> Muscles:
+    """Surfaces and muscles from what stands in a file; see `load_arm`, also for errors."""
+    found = dict[str, tuple[Any, ...]]()
+    for key, kind in TABLES.items():
+        tables, known = document.get(key, []), [field.name for field in fields(kind)]
+        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+            raise FileFormatError(f"{path}: {key} must be an array of tables, [[{key}]]")
+        for table in tables:
+            wrong = [name for name in table if name not in known]
+            if wrong:
+                raise FileFormatError(f"{path}: {key} has unknown entry {wrong[0]!r}; allowed are {', '.join(known)}")
+        found[key] = tuple(_made(path, key, kind, table) for table in tables)
+    return Muscles(found["surface"], found["muscle"])
+
+
+def _made(path: str | Path, key: str, kind: type, table: Mapping[str, Any]) -> Any:
+    """A surface or a muscle from its table."""
+    try:
+        return kind(**{name: _plain(f"{path}: {key}: {name}", value) for name, value in table.items()})
+    except TypeError as error:
+        name = table.get("name", "")
+        raise FileFormatError(f"{path}: {key} {name!r} lacks an entry, or has one of another kind: {error}") from error
+    except StructureError as error:
+        raise StructureError(f"{path}: {error}") from error
+
+
+def _plain(where: str, value: Any) -> Any:
+    """Numbers and texts, and lists of them as tuples."""
+    if isinstance(value, list):
+        return tuple(_plain(where, part) for part in value)
+    return value if isinstance(value, (str, dict)) else number_in(where, value)
