@@ -81,9 +81,12 @@ def room_page(room: Room) -> str:
         *_ladder(simulators),
         "## Constants\n",
     ]
-    others = {f"model {name}": room.simulator(name) for name in list(room.models)[1:]}
-    kinds = {type(s.default_parameters): backend for backend, s in reversed({**simulators, **others}.items())}
-    return "\n".join([*page, *(_constants(kind, backend) for kind, backend in reversed(kinds.items()))])
+    kinds = {type(s.default_parameters): backend for backend, s in reversed(simulators.items())}
+    named = list(reversed(kinds.items()))
+    for model in list(room.models)[1:]:
+        kind = type(room.simulator(model).default_parameters)
+        named += [] if kind in kinds else [(kind, f"model {model}")]
+    return "\n".join([*page, *(_constants(kind, where) for kind, where in named)])
 
 
 def _options(room: Room) -> str:
