@@ -126,7 +126,8 @@ def problem() -> dict[str, Any]:
         numbers = {what: float(getattr(constants, f"{name}_{what}")) for what in ("force", "optimal", "slack", "radius")}
         muscles.append({"name": name, "quadrant": quadrant, "origin": muscle.origin, "insertion": muscle.insertion, **numbers})
     return {
-        "gravity": model.structure(1.0).gravity, "forearm": {"mass": forearm.mass, "com": forearm.com, "inertia": forearm.inertia},
+        "gravity": model.structure(1.0).gravity,
+        "forearm": {"mass": forearm.mass, "com": forearm.com, "inertia": forearm.inertia},
         "load": {"mass": float(constants.payload), "place": grip.xyz}, "speed": SPEED, "rise": float(constants.rise_time),
         "fall": float(constants.fall_time), "damping": float(constants.damping), "seconds": SECONDS, "range": model.limits,
         "start": START[0], "end": END[0], "activation": START[2], "muscles": muscles, "meshes": MESHES,
