@@ -52,6 +52,32 @@ def test_free_controls_are_those_of_least_squares(hold):
     np.testing.assert_array_equal(found.pieces[0].states[0], [0.0, 0.0])
 
 
+def pendulum() -> ComplementarityForm:
+    """Nothing linear: an angle, a force that is swung, and a pair that pushes by its square."""
+    x, u, p, y, z = (ca.SX.sym(name, size) for name, size in (("x", 2), ("u", 2), ("p", 1), ("y", 2), ("z", 1)))
+    g = ca.vertcat(
+        y[0] - x[0] - STEP * y[1], y[1] - x[1] + STEP * (ca.sin(x[0] * y[0]) * u[0] * p[0] + z[0] ** 2 * u[1] * y[1])
+    )
+    return ComplementarityForm(ca.Function("step", [x, u, p, y, z], [g, ca.vertcat(y[0] * u[1] + z[0] * x[1])]))
+
+
+@pytest.mark.parametrize("hold", [1, 2])
+def test_derivatives_of_steps_are_those_of_the_program(hold):
+    arc = Arc(np.zeros((7, 2)), np.zeros((6, 2)), (np.full(2, -1.0), np.full(2, 1.0)), hold=hold)
+    program = Transcription(pendulum(), (arc,), lambda s: ca.sumsqr(s.states[0]) ** 2, decisions=NOTHING, nominal=np.ones(1))
+    x, tau, g = program.nlp["x"], program.nlp["p"], program.nlp["g"]
+    found, rng = program._of_steps(), np.random.default_rng(0)
+    at, lam, free = rng.normal(size=x.numel()), rng.normal(size=g.numel()), ca.MX.sym("lam", g.numel())
+    exact = ca.Function("J", [x, tau], [g, ca.jacobian(g, x)])
+    for ours, theirs in zip(found["jac_g"](at, 0.1), exact(at, 0.1), strict=True):
+        np.testing.assert_allclose(ca.DM(ours).full(), ca.DM(theirs).full(), atol=1e-13)
+    lagrangian = 2.0 * program.nlp["f"] + ca.dot(free, g)
+    exact = ca.Function("H", [x, tau, free], [ca.triu(ca.hessian(lagrangian, x)[0])])
+    np.testing.assert_allclose(
+        ca.DM(found["hess_lag"](at, 0.1, 2.0, lam)).full(), ca.DM(exact(at, 0.1, lam)).full(), atol=1e-12
+    )
+
+
 def test_bounds_of_controls_hold():
     arc = Arc(np.zeros((21, 2)), np.zeros((20, 1)), (np.full(1, -1.0), np.full(1, 1.0)), fixed_start=True)
     found = Transcription(cart(), (arc,), to_rest_at_one, decisions=NOTHING, nominal=np.ones(1)).solve([1.0], iterations=50)

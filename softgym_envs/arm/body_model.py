@@ -22,7 +22,7 @@ from ..mechanics.tree_file import load_tree
 from .arm_file import constants_of, load_arm, load_muscles
 from .body_muscles import passive_torques
 from .body_parameters import BodyParameters
-from .muscle_tree import MuscleTree, muscle_tree
+from .muscle_tree import MuscleTree, muscle_tree, passed
 from .paths import Muscles
 from .routes import Routes
 
@@ -97,8 +97,8 @@ class BodyModel:
     @cached_property
     def motors(self) -> tuple[int, ...]:
         """Coordinates of the joints that no muscle passes."""
-        moved = () if self.muscles is None else self.routes.coordinate
-        return tuple(i for i in range(self.n) if i not in moved)
+        moved = () if self.muscles is None else passed(self.tree, self.muscles)
+        return tuple(i for i, name in enumerate(self.tree.coordinates) if name not in moved)
 
     @cached_property
     def layout(self) -> StateLayout:

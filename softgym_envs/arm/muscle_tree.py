@@ -13,7 +13,8 @@ import numpy as np
 from ..core.errors import StructureError
 from ..mechanics.placement import frame_pose
 from ..mechanics.structure import rotation
-from ..mechanics.tree import WORLD, Frame
+from ..mechanics.tree import WORLD, Frame, Tree
+from .paths import Muscles
 from .routes import Routes
 
 STRAIGHT, CYLINDER, SPHERE = 0, 1, 2
@@ -103,6 +104,18 @@ def muscle_tree(routes: Routes) -> MuscleTree:
         np.array([s.size[0] for s in surfaces]), np.array(sides),
         np.array([(m.force, m.optimal, m.slack) for m in muscles.muscles]),
     )  # fmt: skip
+
+
+def passed(tree: Tree, muscles: Muscles) -> frozenset[str]:
+    """Joints that move something of a muscle against something else of it."""
+    above: dict[str, frozenset[str]] = {WORLD: frozenset()}
+    for joint in tree.ordered:
+        above[joint.child] = above[joint.parent] | ({joint.name} if joint in tree.moving else frozenset())
+    found: frozenset[str] = frozenset()
+    for muscle in muscles.muscles:
+        bodies = [*(body for body, _ in muscle.points), *(muscles.surface(name).body for name in muscle.surfaces)]
+        found |= frozenset.union(*(above[body] for body in bodies)) - frozenset.intersection(*(above[body] for body in bodies))
+    return found
 
 
 def _check_outside(routes: Routes) -> None:

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from .complementarity import ComplementarityForm
 from .errors import MissingDependencyError, OptionError
+from .step_derivatives import Steps, derivatives
 
 Array = NDArray[np.float64]
 DERIVATIVES = {"grad_f": "grad_f", "jac_g": "jac_g", "hess_lag": "hess_l"}
@@ -179,7 +180,8 @@ class Transcription:
         objective: Unknowns -> what is minimised.
         decisions: Unknowns that all arcs share.
         nominal: (P,) constants that rows are scaled with.
-        expand: Whether all steps are written out before they are differentiated: longer to build, faster to solve.
+        expand: Whether all steps are written out before they are differentiated: fastest to solve, long to build. Else
+            derivatives are made of one step's, where there are no decisions and one arc with free controls and contacts.
 
     Raises:
         MissingDependencyError: CasADi is not installed.
@@ -358,8 +360,8 @@ class Transcription:
         settings = {"print_level": 0, "sb": "yes", "max_iter": limit, "tol": 1e-8}
         if duals:
             settings |= {"warm_start_init_point": "yes", "mu_init": min(0.1 * tau, 1e-2)}
-        made = {"expand": True, **self._derivatives} if self.expand else {}
         began = time.process_time()
+        made = {"expand": True, **self._derivatives} if self.expand else self._of_steps()
         solver = self.ca.nlpsol("fit", "ipopt", self.nlp, {"ipopt": settings, "print_time": False, **made})
         if self.expand:
             self._derivatives = {name: solver.get_function(f"nlp_{of}") for name, of in DERIVATIVES.items()}
@@ -367,6 +369,19 @@ class Transcription:
         found = solver(x0=unknowns, p=tau, **self.bounds, **duals)
         kept = {"lam_x0": np.array(found["lam_x"]).ravel(), "lam_g0": np.array(found["lam_g"]).ravel()}
         return np.array(found["x"]).ravel(), kept, solver.stats()
+
+    def _of_steps(self) -> dict[str, Any]:
+        """Derivatives from those of one step; {} where the program is another one."""
+        arc = self.arcs[0]
+        simple = len(self.arcs) == 1 and not len(self.decisions.guess) and arc.control_bounds is not None
+        if not simple or arc.schedule is not None or self.form.mode is not None or not self.form.step.is_a("SXFunction"):
+            return {}
+        if not self._derivatives:
+            theta = self.ca.MX.sym("theta", 0)
+            constants = self.ca.Function("constants", [theta], [self.decisions.constants(theta)])(np.zeros(0))
+            steps = Steps(self.form.step, constants, self._scale(0), len(arc.controls), arc.hold)
+            self._derivatives = derivatives(self.ca, steps, self.nlp)
+        return self._derivatives
 
     def pieces(self, unknowns: Array) -> tuple[Piece, ...]:
         """States, controls and pairs of every arc."""
