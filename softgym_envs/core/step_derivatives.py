@@ -94,10 +94,17 @@ def _parts(ca: Any, steps: Steps) -> Parts:
     g, f = steps.step(x, u, steps.constants, y, z)
     value = ca.vertcat(ca.DM(steps.scale) * g, f, z * f - tau)
     jacobian, hessian = ca.jacobian(value, v), ca.hessian(ca.dot(lam, value), v)[0]
-    places = tuple(tuple(np.array(part, dtype=np.int64) for part in m.sparsity().get_triplet()) for m in (jacobian, hessian))
-    return Parts(
-        ca.Function("jacobian", [v, tau], [jacobian.nz[:]]), ca.Function("hessian", [v, tau, lam], [hessian.nz[:]]), places
-    )  # type: ignore[arg-type]
+    places = _places(jacobian), _places(hessian)
+    functions = (
+        ca.Function("jacobian", [v, tau], [jacobian.nz[:]]), ca.Function("hessian", [v, tau, lam], [hessian.nz[:]]),
+    )  # fmt: skip
+    return Parts(*functions, places)
+
+
+def _places(matrix: Any) -> tuple[Index, Index]:
+    """Rows and columns of the entries that are not zero."""
+    rows, columns = matrix.sparsity().get_triplet()
+    return np.array(rows, dtype=np.int64), np.array(columns, dtype=np.int64)
 
 
 def _spread(ca: Any, entries: Any, rows: Index, columns: Index, shape: tuple[int, int], kept: Any = True) -> Any:
