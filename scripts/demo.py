@@ -195,25 +195,26 @@ def meaning(case: RoomCase) -> str:
 
 
 def main(args: Args) -> int:
-    """Record, identify, plan, transfer, report; 2 for bad input."""
-    with Progress() as progress:
-        return run(args, progress)
-
-
-def run(args: Args, progress: Progress) -> int:
-    """What `main` does, telling where it is."""
-    print(f"seed {args.seed}, commit {git_commit()}", flush=True)
+    """Record, identify, plan, transfer, report; 2 for bad input or a full disk."""
     try:
-        case = RoomCase(room_of_task(args.id), args.id.rpartition(":")[2], run_recipe, fit_residual)
-        rng = np.random.default_rng(args.seed)
-        parameters, stages, steps = identified(case, rng, args.out, progress)
-        progress.say("planning in the identified engine")
-        plan = planned(case, args, parameters, rng)
-        progress.say("running the plan on the truth, and replanning along the way")
-        runs = transferred(case, args, plan, parameters, rng)
+        with Progress() as progress:
+            run(args, progress)
     except SoftgymError as error:
         print(error, file=sys.stderr)
         return 2
+    return 0
+
+
+def run(args: Args, progress: Progress) -> None:
+    """What `main` does, telling where it is."""
+    print(f"seed {args.seed}, commit {git_commit()}", flush=True)
+    case = RoomCase(room_of_task(args.id), args.id.rpartition(":")[2], run_recipe, fit_residual)
+    rng = np.random.default_rng(args.seed)
+    parameters, stages, steps = identified(case, rng, args.out, progress)
+    progress.say("planning in the identified engine")
+    plan = planned(case, args, parameters, rng)
+    progress.say("running the plan on the truth, and replanning along the way")
+    runs = transferred(case, args, plan, parameters, rng)
     cost = case.cost(case.native())
     costs = {name: cost.value(run.states, run.controls)[0] for name, run in runs.items()}
     measured = {name: case.measure(run.states) for name, run in runs.items()}
@@ -223,7 +224,6 @@ def run(args: Args, progress: Progress) -> int:
         print("  " + "   ".join(f"{cell:>12s}" for cell in row))
     progress.say("drawing")
     films = [film(case, world, runs[name].states[0]) for world, name in ((case.native(), OURS), (case.truth(), AGAIN))]
-    args.out.mkdir(parents=True, exist_ok=True)
     write_gif(args.out / "demo.gif", side_by_side(films[0], films[1], (OURS, AGAIN)), fps=round(1 / args.period))
     seconds = progress.seconds
     write_json(
@@ -238,7 +238,6 @@ def run(args: Args, progress: Progress) -> int:
     sub = f"{args.id}: {steps:,} steps of the truth were recorded; took {seconds:.0f} s"
     write_atomically(args.out / "report.html", render_sections("Record, identify, plan, transfer", sub, sections).encode())
     progress.say(f"report: {args.out / 'report.html'}")
-    return 0
 
 
 if __name__ == "__main__":

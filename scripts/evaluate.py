@@ -80,12 +80,11 @@ def main(args: Args) -> int:
             success = share(int(found.success.sum()), args.episodes)
             report[backend] = described(found, success)
             print(f"{backend:8s} success {success}, return {found.returns.mean():.3f} ± {found.returns.std():.3f}")
+        if args.out is not None:
+            write_json(args.out, report)
     except (SoftgymError, gym.error.Error) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    if args.out is not None:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        write_json(args.out, report)
     return 0
 
 

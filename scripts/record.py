@@ -105,6 +105,7 @@ def main(args: Args) -> int:
     print(f"seed {args.seed}, commit {git_commit()}")
     try:
         recordings = record(args)
+        path = recordings.save(args.out)
     except SoftgymError as error:
         print(f"nothing recorded: {error}", file=sys.stderr)
         return 2
@@ -113,7 +114,7 @@ def main(args: Args) -> int:
         print(
             f"  {recording.metadata[EXPERIMENT]}: {seconds:g} s, {recording.num_steps} rows of {len(recording.names)} columns"
         )
-    print(f"recordings: {recordings.save(args.out)}")
+    print(f"recordings: {path}")
     return 0
 
 

@@ -14,6 +14,7 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before PyTorch: its threads and the simulator's would fight for the processors
 
+import io
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,7 @@ from agents.learning.evaluation import Evaluation, evaluate
 from agents.learning.policy import policy_of
 from agents.learning.rl import LearningPoint, Training, train
 from softgym_envs.core.errors import SoftgymError
-from softgym_envs.core.files import git_commit, read_json, write_json
+from softgym_envs.core.files import git_commit, read_json, write_atomically, write_json
 from softgym_envs.core.page import BLUE, plain_axes
 from softgym_envs.rooms import room_of_task
 
@@ -119,7 +120,9 @@ def draw(points: list[LearningPoint], reached: dict[str, Evaluation], path: Path
     axes.set_ylabel("return")
     axes.legend(frameon=False, fontsize=8)
     plain_axes(axes)
-    figure.savefig(path, dpi=130)
+    stream = io.BytesIO()
+    figure.savefig(stream, dpi=130)
+    write_atomically(path, stream.getvalue())
 
 
 def main(args: Args) -> int:
@@ -140,12 +143,22 @@ def main(args: Args) -> int:
             backend: evaluate(policy, training.env_id, episodes=args.episodes, seed=10_000_019, keywords=keywords)
             for backend, keywords in evaluations(args).items()
         }
+        finish(points, reached, out)
     except (SoftgymError, gym.error.Error) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted; the same command with --resume goes on", file=sys.stderr)
         return 130
+    return 0
+
+
+def finish(points: list[LearningPoint], reached: dict[str, Evaluation], out: Path) -> None:
+    """Print, write and draw what was reached.
+
+    Raises:
+        StorageError: It cannot be written.
+    """
     for backend, found in reached.items():
         print(
             f"{backend:8s} return {found.returns.mean():9.3f} ± {found.returns.std():.3f}, success {found.success.mean():.0%}"
@@ -155,7 +168,6 @@ def main(args: Args) -> int:
         {name: {k: np.asarray(v).tolist() for k, v in found._asdict().items()} for name, found in reached.items()},
     )
     draw(points, reached, out / "curve.png")
-    return 0
 
 
 def observed_by(args: Args) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from agents.study.fits import EmpiricalParameters
 from agents.study.learned import PolicyWorker
 from agents.study.statistics import share
 from softgym_envs.core.errors import FileFormatError, OptionError
+from softgym_envs.core.files import write_atomically
 from softgym_envs.rooms import room_of_task, tasks
 from softgym_envs.tensegrity.parameters import TensegrityParameters
 
@@ -356,7 +357,7 @@ def test_a_worker_keeps_its_budget_and_counts_it(tmp_path):
     assert record["truth_steps"]["train"] == 0 and record["model_steps"] == 6400
 
 
-def test_the_script_trains_resumes_and_draws(tmp_path, capsys):
+def test_the_script_trains_resumes_and_draws(tmp_path, capsys, monkeypatch):
     script = load_script("scripts/train.py")
     arguments = {"id": "TensegrityCrawl-v0", "num_envs": 4, "episodes": 1, "checkpoint_every": 128, "out": tmp_path}
     assert script.main(script.Args(steps=256, **arguments)) == 0
@@ -368,3 +369,6 @@ def test_the_script_trains_resumes_and_draws(tmp_path, capsys):
     assert "belongs to another run: its seed is 0, expected is 1" in capsys.readouterr().err
     assert script.main(script.Args(steps=256, algorithm="sac", resume=True, **{**arguments, "out": tmp_path / "none"})) == 2
     assert "no checkpoint" in capsys.readouterr().err
+    monkeypatch.setattr(script, "draw", lambda *_: write_atomically(Path("/dev/null/curve.png"), b""))  # no room at the end
+    assert script.main(script.Args(steps=512, resume=True, **arguments)) == 2
+    assert "error: cannot write" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import time
 import h5py
 import numpy as np
 import pytest
+from helpers import ROOT, load_script, run_script
 
 from softgym_envs.core.errors import DataError, FileFormatError, ParameterError, SoftgymError, StorageError, StructureError
 from softgym_envs.core.files import read_json, read_toml, write_atomically
@@ -218,6 +219,29 @@ def test_a_full_disk_and_a_folder_that_cannot_be_made_are_named(tmp_path, monkey
     with pytest.raises(StorageError, match="No space left on device"):
         write_atomically(tmp_path / "a.toml", b"1")
     assert issubclass(StorageError, SoftgymError) and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo], ids=["folder", "device"])
+def test_what_is_no_file_is_not_written_over(tmp_path, make):
+    """`--out /dev/full` replaced the device by a file, for root."""
+    make(tmp_path / "a.toml")
+    before = os.stat(tmp_path / "a.toml").st_ino
+    with pytest.raises(StorageError, match=r"a\.toml: there is something else of that name; name another file"):
+        write_atomically(tmp_path / "a.toml", b"1")
+    assert os.stat(tmp_path / "a.toml").st_ino == before and len(list(tmp_path.iterdir())) == 1
+
+
+def test_commands_that_cannot_write_end_in_a_sentence(tmp_path, capsys):
+    """What was recorded or evaluated goes nowhere; no traceback."""
+    place = tmp_path / "file"
+    place.touch()
+    assert run_script(load_script("scripts/record.py"), "block", "--out", place / "a.h5") == 2
+    assert "nothing recorded: cannot write" in capsys.readouterr().err
+    pytest.importorskip("torch")
+    policy = ROOT / "results/policies/VineGrow-v0.zip"
+    told = ("VineGrow-v0", "--episodes", 1, "--out", place / "a.json")
+    assert run_script(load_script("scripts/evaluate.py"), policy, *told) == 2
+    assert "error: cannot write" in capsys.readouterr().err
 
 
 def test_recordings_need_a_known_ending(tmp_path):

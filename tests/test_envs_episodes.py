@@ -178,6 +178,7 @@ BAD = [
     ({"target_speed": (2.0, 1.0)}, OptionError, "target_speed"),
     ({"target_speed": -1.0}, OptionError, "target_speed"),
     ({"target_speed": "fast"}, OptionError, "target_speed is 'fast'"),
+    ({"target_speed": True}, OptionError, "target_speed is True"),
     ({"heading": "east"}, OptionError, r"heading is 'east', expected a number \[rad\]"),
     ({"heading": float("nan")}, OptionError, "heading is nan"),
     ({"control_weight": -1.0}, OptionError, "control_weight is -1.0, expected a number >= 0"),
@@ -215,7 +216,7 @@ def test_a_wrong_action_is_described_as_the_caller_gave_it():
 
 
 @pytest.mark.parametrize(
-    "action", [np.zeros(2), np.zeros((1, 3)), [0.0, np.nan, 0.0], "left", None, [[1], [2, 3]], ["0"] * 3, [True] * 3]
+    "action", [np.zeros(2), np.zeros((1, 3)), [0.0, np.nan, 0.0], "left", None, [[1], [2, 3]], ["0"] * 3, [True] * 3, [1j] * 3]
 )
 def test_bad_actions(action):
     env = gym.make(CRAWL).unwrapped

@@ -130,6 +130,8 @@ def test_bad_data_and_bad_arguments_end_in_one_sentence(
         (SPRING, "--data", str(tmp_path / "data.txt")): "expected .h5, .hdf5 or .csv",
         ("submarine", "--data", str(tmp_path / "short.h5")): "unknown room 'submarine'",
         (SPRING, "--data", str(tmp_path / "short.h5"), "--free", "colour"): "unknown constant 'colour'",
+        (SPRING, "--data", str(tmp_path / "short.h5"), "--split", "0", "0", "1"): "no recording is left to fit",
+        (SPRING, "--data", str(tmp_path / "short.h5"), "--split", "2", "0", "0"): "add up to the 1 trajectories",
     }
     for arguments, verdict in cases.items():
         assert run_script(script, *arguments, "--out", str(tmp_path / "out")) == 2

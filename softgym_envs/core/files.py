@@ -37,9 +37,11 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Write a whole file or nothing: to a temporary file beside it, then rename.
 
     Raises:
-        StorageError: The file cannot be written.
+        StorageError: The file cannot be written, or a folder or a device is in its place.
     """
     try:
+        if path.exists() and not path.is_file():
+            raise StorageError(f"cannot write {path}: there is something else of that name; name another file")
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
         try:

@@ -228,18 +228,22 @@ def is_exact(simulator: Simulator) -> bool:
     return isinstance(simulator, Differentiable) and simulator.exact
 
 
+NO_NUMBERS = {"b": "booleans", "c": "complex numbers", "S": "text", "U": "text"}
+"""Kinds of NumPy's types that are no numbers of ours."""
+
+
 def as_numbers(name: str, value: Any) -> Array:
     """`value` as a float64 array, without a copy where it is one.
 
-    Tensors of torch without gradient are numbers, booleans and text are none.
+    Tensors of torch without gradient are numbers; booleans, complex numbers and text are none.
 
     Raises:
         ShapeError: It is none.
     """
     try:
         given = np.asarray(value)
-        if given.dtype.kind in "bSU":
-            raise TypeError(f"it holds {'booleans' if given.dtype.kind == 'b' else 'text'}")
+        if given.dtype.kind in NO_NUMBERS:
+            raise TypeError(f"it holds {NO_NUMBERS[given.dtype.kind]}")
         return given.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:  # RuntimeError: torch's, of a tensor with gradient
         raise ShapeError(f"{name} is not an array of numbers: {error}") from error

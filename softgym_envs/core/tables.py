@@ -51,7 +51,8 @@ class Table:
         """
         if name not in self._places:
             named = ", ".join(self.names[:12]) + (f", ... ({len(self.names)} in all)" if len(self.names) > 12 else "")
-            raise FileFormatError(f"{self.path} has no column {name!r}; its columns are {named}")
+            hint = "; units belong in square brackets, as in 'time [s]'" if "(" in named else ""
+            raise FileFormatError(f"{self.path} has no column {name!r}; its columns are {named}{hint}")
         return self._places[name]
 
     @functools.cached_property
@@ -80,7 +81,8 @@ class Table:
         """
         unit = self.units[self.index(name)]
         if not unit:
-            raise FileFormatError(f"{self.path}: column {name!r} has no unit in the header; write for example '{name} [mm]'")
+            example = f"{name} [{'s' if name == 'time' else 'mm'}]"
+            raise FileFormatError(f"{self.path}: column {name!r} has no unit in the header; write for example {example!r}")
         if unit == "px":
             if meters_per_pixel is None:
                 raise DataError(f"{self.path}: column {name!r} is in px; say how large a pixel is with meters_per_pixel=...")

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import OptionError
-from ..core.simulator import Simulator, check_number
+from ..core.errors import OptionError, ShapeError
+from ..core.simulator import Simulator, as_numbers, check_number
 from ..core.task import Task
 from .model import TensegrityModel, with_terrain
 from .poses import Spread
@@ -192,8 +192,8 @@ def _interval(name: str, value: Range) -> tuple[float, float]:
         OptionError: Neither.
     """
     try:
-        ends = np.atleast_1d(np.asarray(value, dtype=np.float64))
-    except (TypeError, ValueError):
+        ends = np.atleast_1d(as_numbers(name, value))
+    except ShapeError:
         ends = np.full(1, np.nan)
     if ends.shape not in ((1,), (2,)) or not np.isfinite(ends).all() or ends[0] > ends[-1]:
         raise OptionError(f"{name} is {value!r}, expected a number or (low, high)")

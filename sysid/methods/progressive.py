@@ -171,9 +171,11 @@ def stage_problem(
         OptionError: The simulator has no field that the stage changes.
     """
     split = data if isinstance(data, DataSplit) else DataSplit(data, TrajectorySet(()), TrajectorySet(()))
+    if not len(split.train):
+        raise DataError("no recording is left to fit: validation and test take them all")
     train, validation, test = (stage.of(part) for part in split)
     if not len(train):
-        there = ", ".join(sorted({t.metadata.get(EXPERIMENT, "none") for t in split.train})) or "nothing"
+        there = ", ".join(sorted({t.metadata.get(EXPERIMENT, "none") for t in split.train}))
         raise DataError(
             f"stage {stage.name!r} needs recordings of {stage.experiment!r}; there are some of {there}: record more"
         )
