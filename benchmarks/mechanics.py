@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, whose waiting threads count as time of processors
@@ -28,6 +27,7 @@ import tyro
 
 from softgym_envs.core.files import write_atomically
 from softgym_envs.core.simulator import Simulator
+from softgym_envs.core.timing import step_times
 from softgym_envs.loop.build import held
 from softgym_envs.loop.dynamics import LoopSimulator
 from softgym_envs.loop.model import ARM, CONSTANTS, LoopModel
@@ -185,7 +185,7 @@ def environments(args: Args) -> list[Row]:
         pairs = [(state[None], control) for state, control in zip(states, controls, strict=True)]
         moved.append(least(partial(stepped, world, pairs, substeps)))
 
-    alone, physics = least_of_each(single, actions, 6 * args.rounds)
+    alone, physics = step_times(single, actions, 6 * args.rounds).sum(axis=1)
     player: Any = gym.make("softgym_envs:LoopReach-v0")
     batch = gym.make_vec("softgym_envs:LoopReach-v0", num_envs=args.rows)
     few = max(args.env_steps // 20, 1)
@@ -215,27 +215,6 @@ def median_by_the_clock(work: Callable[[], object], rounds: int) -> float:
     return float(np.median(spent))
 
 
-def least_of_each(env: Any, actions: Any, rounds: int) -> tuple[float, float]:
-    """Time by the clock of all control steps and of their physics, every one the best of so many rounds from one reset [s]."""
-    simulator, episodes = env.episodes.simulator, env.episodes
-    advance, spent = simulator.advance, np.zeros((2, rounds, len(actions)))
-
-    def timed(*arguments: Any) -> Any:
-        begin = time.perf_counter()
-        found = advance(*arguments)
-        spent[1, turn, k] = time.perf_counter() - begin
-        return found
-
-    for turn in range(rounds):
-        episodes.simulator = simulator
-        env.reset(seed=0)
-        episodes.simulator = SimpleNamespace(advance=timed)
-        for k, action in enumerate(actions):
-            spent[0, turn, k] = wall(partial(env.step, action))
-    episodes.simulator = simulator
-    return float(spent[0].min(axis=0).sum()), float(spent[1].min(axis=0).sum())
-
-
 def played(env: Any, actions: Any) -> None:
     """Episodes as an agent plays them, with all that Gymnasium puts around."""
     env.reset(seed=0)
@@ -243,13 +222,6 @@ def played(env: Any, actions: Any) -> None:
         _, _, terminated, truncated, _ = env.step(action)
         if terminated or truncated:
             env.reset()
-
-
-def wall(work: Callable[[], object]) -> float:
-    """Time of some work by the clock [s]."""
-    begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin
 
 
 def main(args: Args) -> None:

@@ -1,5 +1,7 @@
 """Vector environments: every id and world equals single environments, row by row; how rows end and begin."""
 
+import copy
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -127,3 +129,16 @@ def test_make_vec_defaults_to_the_native_batch():
     synced = gym.make_vec(CRAWL, num_envs=2, vectorization_mode="sync")
     np.testing.assert_array_equal(envs.reset(seed=4)[0], synced.reset(seed=4)[0])
     np.testing.assert_array_equal(envs.reset(seed=[9, 2])[0][1], synced.reset(seed=2)[0][0])
+
+
+def test_infos_are_the_callers_to_keep():
+    """What a step told does not change when the rows go on or begin anew."""
+    envs = gym.make_vec(CRAWL, num_envs=2)
+    envs.reset(seed=0)
+    action = np.ones((2, 3), dtype=np.float32)
+    told = [envs.step(action)[4], envs.reset(seed=1)[1]]
+    kept = copy.deepcopy(told)
+    envs.step(action)
+    envs.reset(seed=2)
+    for info, before in zip(told, kept, strict=True):
+        equal(info, before)

@@ -18,9 +18,12 @@ from ..core.task import BaseTask, BoolArray, Entry, Start
 from .body_model import HAND, BodyModel
 from .body_sight import Hand, hand_of, reach_terms, watch_hand
 from .sharing import share
+from .sight import joined
 
-DISTANCE, HELD, REACHED, OFF = 3, 4, 5, slice(6, 9)
+DISTANCE, HELD, REACHED = 3, 4, 5
 """Places in the context, behind the goal."""
+SEEN_COLUMNS = np.array([0, 1, 2, 6, 7, 8])
+"""The goal, and the way to it."""
 TRIES = 20
 """Goals that are drawn at most until one will do."""
 MISSING = 0.5
@@ -132,7 +135,11 @@ class UpperBodyReach(BaseTask):
 
     def observe(self, state: Array, context: Array) -> Array:
         """See `entries`."""
-        return np.concatenate([state[:, : self._seen], context[:, :3] - self.hanging, context[:, OFF]], axis=1)
+        return joined(state, self._seen, context, SEEN_COLUMNS, self._from)
+
+    @cached_property
+    def _from(self) -> Array:
+        return np.concatenate([self.hanging, np.zeros(3)])
 
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
         """Terms "distance", "reached", "effort"; see the class."""
@@ -143,15 +150,15 @@ class UpperBodyReach(BaseTask):
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
         """When the goal has been held."""
-        return np.asarray(context[:, REACHED] > 0)
+        return context[:, REACHED].astype(np.bool_)
 
     def success(self, state: Array, context: Array) -> BoolArray:
         """See `success_definition`."""
-        return np.asarray(context[:, REACHED] > 0)
+        return context[:, REACHED].astype(np.bool_)
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
         """Distance from the goal [m], and how long it has been held [s]."""
-        return {"distance": context[:, DISTANCE].copy(), "held": context[:, HELD].copy()}
+        return {"distance": context[:, DISTANCE], "held": context[:, HELD]}
 
     def draw_hints(self, context: Array) -> dict[str, Array]:
         """The goal."""

@@ -17,9 +17,11 @@ from ..core.simulator import Array, check_number
 from ..core.task import BaseTask, BoolArray, Entry, Start
 from .elbow import net_torque
 from .model import ElbowModel
+from .sight import joined
 
 ERROR, HELD, REACHED = 1, 2, 3
 """Places in the context, behind the target."""
+SEEN_COLUMNS, NOTHING = np.array([ERROR]), np.zeros(1)
 TRIES = 12
 """Targets that are drawn at most until one is far enough."""
 
@@ -113,7 +115,7 @@ class ArmReach(BaseTask):
 
     def observe(self, state: Array, context: Array) -> Array:
         """See `entries`."""
-        return np.concatenate([state[:, :4], context[:, ERROR : ERROR + 1]], axis=1)
+        return joined(state, 4, context, SEEN_COLUMNS, NOTHING)
 
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
         """Terms "distance", "reached", "effort"; see the class."""
@@ -121,21 +123,17 @@ class ArmReach(BaseTask):
         terms(action, before, after, self.bonus, 0.125 * self.effort_weight, found)
         return {"distance": found[0], "reached": found[1], "effort": found[2]}
 
-    def scale_action(self, action: Array) -> Array:
-        """Excitations 0 ... 1, (B, 2)."""
-        return np.asarray(0.5 * (action + 1.0))
-
     def terminated(self, state: Array, context: Array) -> BoolArray:
         """When the target has been held."""
-        return np.asarray(context[:, REACHED] > 0)
+        return context[:, REACHED].astype(np.bool_)
 
     def success(self, state: Array, context: Array) -> BoolArray:
         """See `success_definition`."""
-        return np.asarray(context[:, REACHED] > 0)
+        return context[:, REACHED].astype(np.bool_)
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
         """Error [rad], and how long it has been small [s]."""
-        return {"error": context[:, ERROR].copy(), "held": context[:, HELD].copy()}
+        return {"error": context[:, ERROR], "held": context[:, HELD]}
 
     def draw_hints(self, context: Array) -> dict[str, Array]:
         """Where the hand is to be."""

@@ -31,6 +31,7 @@ BoolArray = NDArray[np.bool_]
 
 LARGEST = 2**63
 """Integers of Python may be larger than any float."""
+_ONE = np.array(1.0)  # NumPy computes with an array faster than with a number
 SHARED_OPTIONS = ("state", "constants")
 """Options of `reset` that every task has: the first state (nx,) or (B, nx), and constants by name."""
 
@@ -163,7 +164,7 @@ class Task(Protocol):
         ...
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
-        """Further numbers for `info`, each (B,)."""
+        """Further numbers for `info`, each (B,); these may be views of the arguments."""
         ...
 
     def draw_hints(self, context: Array) -> dict[str, Array]:
@@ -199,13 +200,13 @@ class BaseTask(ABC):
     def scale_action(self, action: Array) -> Array:
         """From [-1, 1] to the bounds of the controls."""
         low, half = self._range
-        return np.asarray(low + (action + 1.0) * half)
+        return np.asarray(low + (action + _ONE) * half)
 
     @cached_property
     def _range(self) -> tuple[Array, Array]:
-        """Lowest controls, and half of how far up it goes from there."""
+        """Lowest controls, and half of how far up it goes from there, (1, nu): NumPy is faster where shapes are alike."""
         low, high = self.model.control_bounds
-        return low, 0.5 * (high - low)
+        return low[None], 0.5 * (high - low)[None]
 
     def observe(self, state: Array, context: Array) -> Array:
         """The state, as far as the model knows it."""

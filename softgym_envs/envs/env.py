@@ -9,10 +9,11 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from ..core.errors import OptionError, ShapeError
-from ..core.simulator import Simulator, as_numbers
+from ..core.errors import OptionError
+from ..core.simulator import Simulator
 from ..core.task import Task
 from ..rooms import room as load_room
+from .checks import checked_action
 from .copies import Copied
 from .episodes import Episodes, Observation, Outcome
 from .making import make_episodes
@@ -105,10 +106,7 @@ class SoftgymEnv(Copied, gym.Env[Observation, NDArray[np.float32]]):
             gymnasium.error.ResetNeeded: No episode has begun.
         """
         require_reset(self.episodes)
-        array = as_numbers("action", action)
-        if array.shape != self.action_space.shape:
-            raise ShapeError(f"action has shape {array.shape}, expected {self.action_space.shape}")
-        outcome = self.episodes.step(array[None])
+        outcome = self.episodes.step(checked_action(action, self.action_space.shape)[None])
         if self.render_mode == "human":
             self.render()
         info = first_of(step_info(self.episodes, outcome))

@@ -26,14 +26,13 @@ from ..core.errors import OptionError, ShapeError, SimulationWarning, shown
 from ..core.parameters import Parameters
 from ..core.simulator import IntArray, Simulator, Status, as_numbers, check_array
 from ..core.task import BoolArray, RemembersActions, Start, Task, check_options
+from .checks import mark_failed
 from .settings import Settings, distribution, nominal_constants, whole_steps
 
 Array = NDArray[np.float64]
 Observation = NDArray[np.float32]
 
-# NumPy computes with an array faster than with a number.
 _ALL = slice(None)
-_LOWEST, _HIGHEST = np.array(-1.0), np.array(1.0)
 
 MOST_SUBSTEPS = 10_000
 """Physics steps per action."""
@@ -93,6 +92,7 @@ class Episodes:
         self._lower, self._upper = self.low[None], self.high[None]
         self._noise = settings.sensor_noise * np.array([e.scale for e in entries] + known * [0.0])
         self._seen = simulator.model.layout.nx if isinstance(simulator, BaseSimulator) else simulator.nx
+        self._all_seen = self._seen == simulator.nx
         beyond = simulator.n - len(task.disturbance_scale)
         self._kick = settings.disturbance * np.pad(task.disturbance_scale, (0, beyond))
         self._rows, self._na = len(rngs), na
@@ -136,7 +136,7 @@ class Episodes:
         table = {**fixed, **dict(zip(self.nominal.names(), constants.T, strict=True))}
         shown = None if state is None else self._visible(state)
         first, context = self.task.reset(Start([self.rngs[row] for row in rows], given, table, settle, shown))
-        first = self._whole(first) if state is None or self._seen == self.simulator.nx else state
+        first = self._whole(first) if state is None or self._all_seen else state
         clean = self.task.observe(self._visible(first), context)
         if not np.isfinite(clean).all():
             raise OptionError(
@@ -179,7 +179,7 @@ class Episodes:
 
     def _whole(self, state: Array) -> Array:
         """States of the robot's model as states of the world: what the model does not know is at rest."""
-        return state if self._seen == self.simulator.nx else self.simulator.embed(state)  # type: ignore[attr-defined]
+        return state if self._all_seen else self.simulator.embed(state)  # type: ignore[attr-defined]
 
     def _given_state(self, value: Any, rows: NDArray[np.intp]) -> Array | None:
         if value is None:
@@ -216,29 +216,25 @@ class Episodes:
 
     # --- step ------------------------------------------------------------------------------------------------------
 
-    def step(self, action: Any, active: BoolArray | None = None) -> Outcome:
+    def step(self, action: Array, active: BoolArray | None = None) -> Outcome:
         """One control step of all rows.
 
         Args:
-            action: (B, na); clipped to [-1, 1].
+            action: (B, na), checked; see `checks.checked_action`.
             active: (B,): rows that draw random numbers (None: all); the others are about to be reset.
-
-        Raises:
-            ShapeError: The action has the wrong shape or holds NaN.
         """
         action = self.applied(action)
         task, state, context = self.task, self.state, self.context
         if self.settings.disturbance:
             state = self.simulator.retract(state, self._kick * self._normal(self.simulator.n, active))
         next_state, status = self._move(state, task.scale_action(action))
-        failed = status.astype(np.bool_)
-        broken = np.count_nonzero(failed) > 0 or not np.vdot(next_state, next_state) < np.inf
+        failed = np.empty(self._rows, dtype=np.bool_)
+        broken = mark_failed(status, next_state, failed)
         if broken:
-            failed |= ~np.isfinite(next_state).all(axis=1)
             if not self._complained:
                 self._complain(int(np.argmax(failed)), int(status[np.argmax(failed)]))
             next_state = np.where(failed[:, None], state, next_state)
-        seen, next_seen = self._visible(state), self._visible(next_state)
+        seen, next_seen = (state, next_state) if self._all_seen else (self._visible(state), self._visible(next_state))
         before = context
         context = task.update(task.remember(context, action) if self._remembers else context, next_seen)  # type: ignore[attr-defined]
         terms = task.reward(seen, next_seen, action, before, context)
@@ -278,21 +274,14 @@ class Episodes:
         told = ", ".join([f"dt is {step:g} s", *(changed or ["all constants are the usual ones"])])
         warnings.warn(f"row {row}: {why}; {told}", SimulationWarning, stacklevel=4)
 
-    def applied(self, action: Any) -> Array:
-        """The action that takes effect now: checked, clipped, delayed."""
-        array = as_numbers("action", action)
-        if array.shape != (self._rows, self._na):
-            raise ShapeError(f"action has shape {array.shape}, expected ({self._rows}, {self._na})")
-        array = np.minimum(np.maximum(array, _LOWEST), _HIGHEST)
-        total = np.vdot(array, array)
-        if total != total:
-            raise ShapeError(f"action holds NaN at index {tuple(int(i[0]) for i in np.nonzero(np.isnan(array)))}")
+    def applied(self, action: Array) -> Array:
+        """The action that takes effect now, after the delay."""
         if self.settings.action_memory:
-            self.given = np.concatenate([self.given[:, 1:], array[:, None]], axis=1)
+            self.given = np.concatenate([self.given[:, 1:], action[:, None]], axis=1)
         if not self.settings.action_delay:
-            return array
+            return action
         late = self.queue[:, 0].copy()
-        self.queue = np.concatenate([self.queue[:, 1:], array[:, None]], axis=1)
+        self.queue = np.concatenate([self.queue[:, 1:], action[:, None]], axis=1)
         return late
 
     def _with_given(self, observed: Array, rows: NDArray[np.intp] | slice = _ALL) -> Array:

@@ -16,6 +16,7 @@ from ..core.errors import OptionError, ShapeError, shown
 from ..core.simulator import Simulator
 from ..core.task import BoolArray, Task
 from ..rooms import room as load_room
+from .checks import checked_action
 from .copies import Copied
 from .env import (
     checked_render_mode,
@@ -181,7 +182,7 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
                 ended = ", ".join(map(str, np.flatnonzero(self._done)))
                 raise gym.error.ResetNeeded(f'rows {ended} have ended: call reset(options={{"reset_mask": ended}})')
             return self._step_after_end(actions)
-        outcome = self.episodes.step(actions)
+        outcome = self.episodes.step(checked_action(actions, self.action_space.shape))
         truncated = self._truncated()
         done = outcome.terminated | truncated
         info = with_masks(step_info(self.episodes, outcome))
@@ -200,7 +201,7 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
     def _step_after_end(self, actions: Any) -> Step:
         """NEXT_STEP: rows whose episode has ended begin a new one, the others go on."""
         ended = self._done
-        outcome = self.episodes.step(actions, ~ended)
+        outcome = self.episodes.step(checked_action(actions, self.action_space.shape), ~ended)
         outcome.observation[ended] = self.episodes.reset(np.flatnonzero(ended))
         outcome.reward[ended] = 0.0
         outcome.terminated[ended] = False
@@ -257,9 +258,9 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
 
 
 def with_masks(info: dict[str, Any]) -> dict[str, Any]:
-    """Gymnasium's convention: "_key" says which rows have "key"; here all have."""
-    rows = len(next(iter(info.values())))
-    return {**info, **{f"_{name}": np.ones(rows, dtype=np.bool_) for name in info}}
+    """Copies, for the caller to keep; by Gymnasium's convention "_key" says which rows have "key": here all have."""
+    rows, kept = len(next(iter(info.values()))), {name: value.copy() for name, value in info.items()}
+    return {**kept, **{f"_{name}": np.ones(rows, dtype=np.bool_) for name in info}}
 
 
 def _generators(seed: int, rows: int) -> list[np.random.Generator]:

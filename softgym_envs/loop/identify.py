@@ -172,9 +172,9 @@ class LoopIdentify(ArmTask):
 
     def success(self, state: Array, context: Array) -> BoolArray:
         """See `success_definition`."""
-        return np.asarray(context[:, KNOWN] > 0)
+        return context[:, KNOWN].astype(np.bool_)
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
         """Relative errors of the estimates, and what is known [nat]."""
         error = np.abs(self.belief(context).stiffness / context[:, TRUTH] - 1.0)
-        return {"theta_error": error[:, 0], "psi_error": error[:, 1], "information": context[:, INFORMATION].copy()}
+        return {"theta_error": error[:, 0], "psi_error": error[:, 1], "information": context[:, INFORMATION]}

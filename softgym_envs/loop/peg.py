@@ -148,20 +148,20 @@ class LoopPeg(ArmTask):
 
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
         """Terms "distance", "kept", "control"; see the class."""
-        distance, kept, control = self.terms(action, before, after, DISTANCE, DONE)
-        return {"distance": distance, "kept": kept, "control": control}
+        found = self.terms(action, before, after, DISTANCE, DONE)
+        return {"distance": found[0], "kept": found[1], "control": found[2]}
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
         """When the loop has been kept."""
-        return np.asarray(context[:, DONE] > 0)
+        return context[:, DONE].astype(np.bool_)
 
     def success(self, state: Array, context: Array) -> BoolArray:
         """See `success_definition`."""
-        return np.asarray(context[:, DONE] > 0)
+        return context[:, DONE].astype(np.bool_)
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
         """Distance of the loop's middle from where it is wanted [m], whether it is around the axis, and its depth [m]."""
-        return {name: context[:, i].copy() for name, i in (("distance", DISTANCE), ("around", AROUND), ("depth", DEPTH))}
+        return {"distance": context[:, DISTANCE], "around": context[:, AROUND], "depth": context[:, DEPTH]}
 
     def draw_hints(self, context: Array) -> dict[str, Array]:
         """Where the middle of the loop should be, and the peg."""

@@ -161,7 +161,7 @@ class LoopReach(ArmTask):
 
     @cached_property
     def _skeleton(self) -> Skeleton:
-        return self.model.mechanism.structure.skeleton
+        return self.model.mechanism.structure.skeleton.up_to(int(self._joints.max()))
 
     def update(self, context: Array, state: Array) -> Array:
         """Distance, the time within the tolerance, and whether that was long enough."""
@@ -174,20 +174,20 @@ class LoopReach(ArmTask):
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
         """Terms "distance", "reached", "control"; see the class."""
         last = after.shape[1]
-        distance, reached, control = self.terms(action, before, after, last - 3, last - 1)
-        return {"distance": distance, "reached": reached, "control": control}
+        found = self.terms(action, before, after, last - 3, last - 1)
+        return {"distance": found[0], "reached": found[1], "control": found[2]}
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
         """When the goal has been held."""
-        return np.asarray(context[:, -1] > 0)
+        return context[:, -1].astype(np.bool_)
 
     def success(self, state: Array, context: Array) -> BoolArray:
         """See `success_definition`."""
-        return np.asarray(context[:, -1] > 0)
+        return context[:, -1].astype(np.bool_)
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
         """Mean distance from the goal [m], and how long it has been held [s]."""
-        return {"distance": context[:, -3].copy(), "held": context[:, -2].copy()}
+        return {"distance": context[:, -3], "held": context[:, -2]}
 
     def draw_hints(self, context: Array) -> dict[str, Array]:
         """The middle of the goal's points."""

@@ -146,15 +146,15 @@ class ReachPose:
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
         """At the goal."""
-        return np.asarray(context[:, REACHED] > 0)
+        return context[:, REACHED].astype(np.bool_)
 
     def success(self, state: Array, context: Array) -> BoolArray:
         """See `success_definition`."""
-        return np.asarray(context[:, REACHED] > 0)
+        return context[:, REACHED].astype(np.bool_)
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
         """Distance [m] and angle [rad] from the goal."""
-        return {"distance": context[:, DISTANCE].copy(), "turn": context[:, TURN].copy()}
+        return {"distance": context[:, DISTANCE], "turn": context[:, TURN]}
 
     def draw_hints(self, context: Array) -> dict[str, Array]:
         """The goal's pose."""

@@ -291,7 +291,7 @@ class FollowVelocity(_Settings):
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
         """Way along and across the command since the start [m]."""
-        return {"along": context[:, ALONG].copy(), "across": context[:, ACROSS].copy()}
+        return {"along": context[:, ALONG], "across": context[:, ACROSS]}
 
     def draw_hints(self, context: Array) -> dict[str, Array]:
         """The commanded velocity [m/s]."""
@@ -403,7 +403,7 @@ class VisitWaypoints(_Settings):
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
         """Distance from the next waypoint [m], and how many have been reached."""
-        return {"distance": context[:, DISTANCE].copy(), "reached": context[:, REACHED].copy()}
+        return {"distance": context[:, DISTANCE], "reached": context[:, REACHED]}
 
     def draw_hints(self, context: Array) -> dict[str, Array]:
         """The next waypoint [m]; the ground is flat."""

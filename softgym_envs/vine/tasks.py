@@ -272,7 +272,7 @@ class ReachGoal:
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
         """Distance from the goal and length of the robot [m]."""
-        return {"distance": context[:, DISTANCE].copy(), "length": state[:, 2 * self.model.num_links].copy()}
+        return {"distance": context[:, DISTANCE], "length": state[:, 2 * self.model.num_links]}
 
     def draw_hints(self, context: Array) -> dict[str, Array]:
         """The goal, and the range readings from the tip to where they end [m]."""

@@ -1,0 +1,27 @@
+"""What the tasks of this folder observe: entries of the state, and some of the context behind them. Legend: B batch."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.numba_engine import kernel
+from ..core.simulator import Array
+
+
+def joined(state: Array, count: int, context: Array, columns: NDArray[np.int64], less: Array) -> Array:
+    """The first `count` entries of the states, and columns (k,) of the contexts minus `less` (k,), (B, count + k)."""
+    found = np.empty((len(state), count + len(columns)))
+    join(state, context, columns, less, found)
+    return found
+
+
+@kernel
+def join(state, context, columns, less, found):  # type: ignore[no-untyped-def]
+    """See `joined`."""
+    count = found.shape[1] - len(columns)
+    for b in range(len(state)):
+        for i in range(count):
+            found[b, i] = state[b, i]
+        for i in range(len(columns)):
+            found[b, count + i] = context[b, columns[i]] - less[i]
