@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import gymnasium as gym
-import numpy as np
+from pathlib import Path
+
 import pytest
 
-from softgym_envs.core.files import read_json
+from agents.learning.evaluation import evaluate
+from agents.learning.policy import observed_with, policy_of
 
 ROWS = 16
 NOISY = {"sensor_noise": 0.02, "action_delay": 2}
@@ -16,19 +17,10 @@ def reached(env_id, **keywords):
     """How many of `ROWS` episodes succeed."""
     from stable_baselines3 import PPO
 
-    model = PPO.load(f"results/policies/{env_id}.zip", device="cpu")
-    observed = read_json(f"results/policies/{env_id}.json")["observed"]
-    envs = gym.make_vec(f"softgym_envs:{env_id.partition('+')[0]}", num_envs=ROWS, **observed, **keywords)
-    observation, _ = envs.reset(seed=50)
-    alive, success = np.ones(ROWS, dtype=bool), np.zeros(ROWS, dtype=bool)
-    for _ in range(envs.spec.max_episode_steps):
-        action, _ = model.predict(observation, deterministic=True)
-        observation, _, terminated, truncated, info = envs.step(action)
-        success |= alive & info["is_success"]
-        alive &= ~(terminated | truncated)
-        if not alive.any():
-            break
-    return int(success.sum())
+    file = Path(f"results/policies/{env_id}.zip")
+    policy = policy_of(PPO.load(file, device="cpu"))
+    made = f"softgym_envs:{env_id.partition('+')[0]}"
+    return int(evaluate(policy, made, episodes=ROWS, seed=50, keywords=observed_with(file) | keywords).success.sum())
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import gymnasium as gym
-import numpy as np
+from pathlib import Path
+
 import pytest
 
-from softgym_envs.core.files import read_json
+from agents.learning.evaluation import evaluate
+from agents.learning.policy import observed_with, policy_of
 
 ROWS = 24
 NOISY = {"sensor_noise": 0.02, "action_delay": 2}
@@ -17,12 +18,9 @@ TWIN = {"backend": "mujoco"}
 def test_the_policy_rolls(keywords):
     """At most six of 24 episodes fail; where nine of ten succeed, more do in 1 of 100 sets of seeds, and this is one set."""
     ppo = pytest.importorskip("stable_baselines3").PPO
-    model = ppo.load("results/policies/TensegrityRoll-v0.zip", device="cpu")
-    observed = read_json("results/policies/TensegrityRoll-v0.json")["observed"]
-    envs = gym.make_vec("softgym_envs:TensegrityRoll-v0", num_envs=ROWS, **observed, **keywords)
-    observation, _ = envs.reset(seed=50)
-    for _ in range(envs.spec.max_episode_steps):
-        action, _ = model.predict(observation, deterministic=True)
-        observation, _, _, truncated, info = envs.step(action)
-    assert truncated.all()
-    assert int(np.sum(info["is_success"])) >= ROWS - 6
+    file = Path("results/policies/TensegrityRoll-v0.zip")
+    policy = policy_of(ppo.load(file, device="cpu"))
+    given = observed_with(file) | keywords
+    found = evaluate(policy, "softgym_envs:TensegrityRoll-v0", episodes=ROWS, seed=50, keywords=given)
+    assert not found.failed.any()
+    assert int(found.success.sum()) >= ROWS - 6

@@ -31,7 +31,9 @@ from agents.learning.policy import load_policy, observed_with
 from agents.planning.optimal import MOST_NODES, Manoeuvre, solve_form
 from softgym_envs.arm.body_dynamics import BodySimulator
 from softgym_envs.arm.body_model import HAND, BodyModel
+from softgym_envs.arm.body_tasks import UpperBodyReach
 from softgym_envs.arm.dynamics import ElbowSimulator
+from softgym_envs.arm.tasks import ArmReach
 from softgym_envs.core.files import provenance, read_json, write_json
 from softgym_envs.core.page import BLUE, plain_axes
 from softgym_envs.core.transcription import Symbols, casadi
@@ -120,7 +122,7 @@ def rounded(squared: Any, task_id: str) -> Any:
 def elbow_bound(episode: Episode, steps: int) -> tuple[float, bool, int]:
     """Least cost of so many control steps, whether it was solved, iterations; physics steps of 5 ms."""
     simulator, ca = ElbowSimulator(), casadi()
-    substeps, weight = round(0.02 / simulator.dt), 0.05 / 2
+    substeps, weight = round(ArmReach.control_period / simulator.dt), ArmReach.effort_weight / 2
     controls = np.repeat(episode.controls[:steps], substeps, axis=0)
     path = simulator.rollout(episode.states[None, 0], controls[None])[0][0]
 
@@ -133,18 +135,20 @@ def elbow_bound(episode: Episode, steps: int) -> tuple[float, bool, int]:
 
 
 def body_bound(episode: Episode, steps: int) -> tuple[float, bool, int]:
-    """The same of the upper body, in steps of 20 ms."""
+    """The same of the upper body, in control steps."""
     model, ca = BodyModel(), casadi()
     frame, (_, effort) = model.tree.frame(HAND), model.control_bounds
+    weight = UpperBodyReach.effort_weight / model.n
     q = ca.SX.sym("q", model.n)
     hand = ca.Function("hand", [q], [(places(ca, model.tree, q)[frame.body] @ ca.vertcat(*frame.xyz, 1))[:3]])
 
     def cost(symbols: Symbols) -> Any:
         off = hand.map(steps)(symbols.states[0][: model.n, 1:]) - ca.repmat(ca.DM(episode.goal), 1, steps)
         used = symbols.controls[0] / ca.repmat(ca.DM(effort), 1, steps)
-        return ca.sum2(rounded(ca.sum1(off**2), "UpperBodyReach-v0")) + 0.05 / model.n * ca.sumsqr(used)
+        return ca.sum2(rounded(ca.sum1(off**2), "UpperBodyReach-v0")) + weight * ca.sumsqr(used)
 
-    return least(BodySimulator(dt=0.02), episode.states[: steps + 1], episode.controls[:steps], cost)
+    simulator = BodySimulator(dt=UpperBodyReach.control_period)
+    return least(simulator, episode.states[: steps + 1], episode.controls[:steps], cost)
 
 
 def least(simulator: Any, path: Array, controls: Array, cost: Callable[[Symbols], Any]) -> tuple[float, bool, int]:
