@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from softgym_envs.core.errors import DataError, MissingDependencyError, OptionError
 
 from ..data.problem import FitProblem
-from ..judgement.judge import Ending, estimated_noise, judge
+from ..judgement.judge import Ending, judge
+from ..judgement.residuals import estimated_noise
 from ..judgement.result import FitResult
 from ..least_squares.levenberg import IterLog
 from ..least_squares.segments import Segments, ShootingSystem, channel_scale, cut

@@ -27,7 +27,8 @@ from softgym_envs.core.simulator import is_exact
 from softgym_envs.core.spec import SimulatorSpec
 
 from ..data.problem import FitProblem
-from ..judgement.judge import Ending, estimated_noise, is_rounding, judge
+from ..judgement.judge import Ending, judge
+from ..judgement.residuals import estimated_noise, is_rounding
 from ..judgement.result import FitResult, provenance_of
 from ..judgement.step import in_half_steps
 from ..least_squares.levenberg import IterLog, LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state

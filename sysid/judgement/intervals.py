@@ -1,0 +1,104 @@
+"""From covariances to what a fit says of its constants: values, intervals, bounds that they lie at. Legend: p constants."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data.problem import FitProblem
+from .result import Estimate
+from .scan import Compatible
+from .sides import OneSided
+from .uncertainty import Identifiability
+
+Array = NDArray[np.float64]
+
+ASSUMED = 0.5**0.5
+"""Of the prior's standard deviation: where more is left, the prior's information is larger than the data's."""
+
+
+def widened(covariance: Array, theta: Array, quantile: float, compatible: tuple[Compatible, ...], unsure: Array) -> Array:
+    """Covariance whose 95 % intervals reach as far as the compatible values, and farther by what choices leave open."""
+    if not compatible and not unsure.any():
+        return covariance
+    own = quantile * np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+    reach = own.copy()
+    if compatible:
+        reach = np.maximum(reach, [max(c.high - t, t - c.low) for c, t in zip(compatible, theta, strict=True)])
+    factor = (reach + unsure) / own
+    return np.where(covariance != 0, covariance * np.outer(factor, factor), 0.0)
+
+
+def estimates_of(
+    problem: FitProblem,
+    theta: Array,
+    found: Identifiability,
+    quantile: float,
+    compatible: tuple[Compatible, ...],
+    sides: tuple[OneSided | None, ...],
+    unsure: Array,
+) -> tuple[Estimate, ...]:
+    """What a fit says of every constant; hidden are those that neither curvature nor the model's error nor one side tells."""
+    std = np.sqrt(np.maximum(np.diag(found.covariance), 0.0))
+    at_bound = _sides(problem, theta)
+    values, began = problem.natural(np.stack([theta, problem.encode(problem.constants)]))
+    slopes, before = problem.slopes(theta), problem.prior_rows[1]
+    estimates = []
+    for j, spec in enumerate(problem.specs):
+        reach = [theta[j] - quantile * std[j], theta[j] + quantile * std[j]]
+        vague = bool(compatible) and compatible[j].vague(spec)
+        if compatible:
+            reach = [min(reach[0], compatible[j].low), max(reach[1], compatible[j].high)]
+        reach = [reach[0] - unsure[j], reach[1] + unsure[j]]
+        one = sides[j]
+        hidden = bool(found.hidden[j]) or vague or one is not None
+        side = "" if hidden else at_bound[j]
+        ends = np.clip(spec.decode(np.array(reach)), *spec.bounds)
+        if one is not None:
+            known, (low, high) = float(spec.decode(one.limit)), spec.bounds
+            ends = np.array([known, high] if one.open == "upper" else [low, known])
+        estimates.append(
+            Estimate(
+                spec.name,
+                spec.unit,
+                float(values[j]),
+                float("inf") if hidden else float(std[j] * slopes[j]),
+                spec.bounds if found.hidden[j] and one is None else (float(ends[0]), float(ends[1])),
+                float(began[j]),
+                spec.bounds,
+                side,
+                hidden,
+                bool(not hidden and std[j] > ASSUMED * before[j]),
+            )
+        )
+    return tuple(estimates)
+
+
+def doubted(problem: FitProblem, theta: Array, found: Identifiability, quantile: float) -> tuple[tuple[bool, bool], ...]:
+    """Per constant, whether its lower and its upper bound are beyond what its curvature allows; all where there is none."""
+    lower, upper = problem.theta_bounds
+    reach = quantile * np.sqrt(np.maximum(np.diag(found.covariance), 0.0))
+    free = [spec.scale == "log" or not found.hidden[j] or len(theta) == 1 for j, spec in enumerate(problem.specs)]
+    return tuple(
+        (asked and (hidden or low < t - r), asked and (hidden or high > t + r))
+        for asked, hidden, low, high, t, r in zip(free, found.hidden, lower, upper, theta, reach, strict=True)
+    )
+
+
+def _sides(problem: FitProblem, theta: Array) -> list[str]:
+    """At which bound each constant lies: "lower", "upper" or ""."""
+    lower, upper = problem.theta_bounds
+    margin = 1e-9 * (upper - lower)
+    return [
+        "lower" if low else "upper" if high else ""
+        for low, high in zip(theta <= lower + margin, theta >= upper - margin, strict=True)
+    ]
+
+
+def pressed(problem: FitProblem, theta: Array, found: Identifiability) -> tuple[str, ...]:
+    """Hidden constants that the method moved to a bound: there they may have lost the effect they had."""
+    start, end = _sides(problem, problem.encode(problem.constants)), _sides(problem, theta)
+    named = zip(problem.free, found.hidden, start, end, strict=True)
+    return tuple(
+        f"{name} was pressed to its {after} bound" for name, hidden, before, after in named if hidden and after and not before
+    )

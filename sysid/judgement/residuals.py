@@ -1,0 +1,136 @@
+"""Residuals where a minimisation ended: weighted, with unknown starts projected out, and how they move with the constants.
+
+Legend: S segments, L' compared rows, m channels, p constants, n tangent, N measured numbers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..least_squares.levenberg import triangle
+from ..least_squares.segments import Segments, ShootingSystem
+from .uncertainty import column_lengths
+
+Array = NDArray[np.float64]
+
+CLUSTERS = 30
+"""Stretches of time that count as independent with errors="clustered"."""
+WEAK = 1e-4
+"""Directions with singular values below this times the largest are measured by secants."""
+UNSURE = 1e-6
+"""Below this times the largest, singular values from derivatives alone may be errors of the derivatives."""
+SECANT = 0.02
+"""Half length of a secant [fit coordinate]."""
+
+
+class WeightedResiduals(NamedTuple):
+    """Residuals with unknown starts projected out, as rows."""
+
+    residual: Array
+    """(N,)"""
+    jacobian: Array
+    """(N, p)"""
+    cluster: NDArray[np.intp]
+    """(N,)"""
+    in_time: Array
+    """(S, L', m) weighted residuals."""
+    basis: Array
+    """(S, L' m, k) orthonormal: what the unknown starts can explain."""
+    dof: int
+    present: NDArray[np.bool_]
+    """(S L' m,) what was measured."""
+
+    def project(self, rows: Array) -> Array:
+        """Rows (S, L' m, q) without what the unknown starts can explain."""
+        return np.asarray(rows - self.basis @ (np.swapaxes(self.basis, 1, 2) @ rows))
+
+    def left(self, noise: Array, seen: Array) -> Array:
+        """What a fit leaves of noise (S, L', m, D), zero where nothing is measured: less starts and seen constants (p, r)."""
+        shape = noise.shape
+        rows = self.project(noise.reshape(shape[0], -1, shape[-1])).reshape(-1, shape[-1])
+        if seen.shape[1]:
+            q, _ = np.linalg.qr(self.jacobian @ seen)
+            there = self.present
+            rows[there] -= q @ (q.T @ rows[there])
+        return rows.reshape(shape)
+
+
+def is_rounding(residual: Array, scale: Array) -> bool:
+    """Whether residuals (..., m) are nothing against what there is to predict (m,): data of the simulator itself."""
+    rms = np.sqrt(np.mean(residual.reshape(-1, residual.shape[-1]) ** 2, axis=0))
+    return bool((rms < 1e-8 * scale).all())
+
+
+def estimated_noise(segments: Segments, theta: Array, starts: Array, scale: Array) -> Array:
+    """Standard deviation of the residuals per channel (m,), unbiased by the number of unknowns; at least 1e-12 of `scale`."""
+    residual, _ = segments.residuals(theta[None], starts)
+    present = segments.present
+    count = np.maximum(present.sum(axis=(0, 1)), 1)
+    unknowns = len(theta) + (starts.shape[0] * len(segments.problem.unknown_start) if segments.free else 0)
+    total = int(present.sum())
+    correction = total / max(total - unknowns, 1)
+    return np.asarray(np.maximum(np.sqrt(np.sum(residual[0] ** 2, axis=(0, 1)) / count * correction), 1e-12 * scale))
+
+
+def weighted_residuals(system: ShootingSystem, theta: Array, starts: Array) -> WeightedResiduals:
+    """At constants (p,) and initial states (S, nx), with the system's weights."""
+    segments, p = system.segments, len(theta)
+    derivative = segments.derivative(theta, starts)
+    weight, rows = 1.0 / system.sigma, segments.present.reshape(-1)
+    count, length, channels = derivative.residual.shape
+    in_time = derivative.residual * weight
+    stretch = np.arange(count * length) * CLUSTERS // (count * length)
+    cluster = np.repeat(stretch, channels)[rows].astype(np.intp)
+    basis, rank = _column_space((derivative.starts * weight[:, None]).reshape(count, length * channels, -1))
+    dof = int(rows.sum()) - p - rank
+    raw = WeightedResiduals(in_time.reshape(-1)[rows], np.zeros((0, p)), cluster, in_time, basis, dof, rows)
+    jacobian = raw.project((derivative.constants * weight[:, None]).reshape(count, -1, p))
+    jacobian = _refined(system, theta, starts, raw, jacobian)
+    return raw._replace(jacobian=jacobian.reshape(-1, p)[rows])
+
+
+def _column_space(columns: Array) -> tuple[Array, int]:
+    """Orthonormal basis of the columns (S, N, n) of every block, zero where they are dependent, and the rank of all."""
+    if columns.shape[2] == 0:
+        return columns, 0
+    u, s, _ = np.linalg.svd(columns, full_matrices=False)
+    kept = s > 1e-10 * s[:, :1]
+    return np.asarray(np.where(kept[:, None, :], u, 0.0)), int(kept.sum())
+
+
+def _refined(system: ShootingSystem, theta: Array, starts: Array, raw: WeightedResiduals, jacobian: Array) -> Array:
+    """Jacobian whose weak directions are measured by long secants, (S, L' m, p).
+
+    Derivatives carry an error relative to the strongest direction; along a direction that the data hardly see it hides whether
+    they see it at all. A symmetry of the model (all masses and stiffnesses times two) holds for long steps too.
+    """
+    p = jacobian.shape[2]
+    flat = triangle(np.vstack([jacobian.reshape(-1, p), np.zeros((p, p))]))
+    lengths = column_lengths(flat)
+    _, s, vt = np.linalg.svd(flat / lengths)
+    lower, upper = system.segments.problem.theta_bounds
+    turned = (jacobian / lengths) @ vt.T
+    for i in np.flatnonzero(s < WEAK * s[0]):
+        direction = vt[i] / lengths
+        size = float(np.linalg.norm(direction))
+        ends = [_reach(theta, sign * direction / size, lower, upper) for sign in (-1.0, 1.0)]
+        thetas = theta + np.array([[-ends[0]], [ends[1]]]) * direction / size
+        residual, good = system.segments.residuals(thetas, starts)
+        if good.all() and sum(ends) > 1e-6:
+            difference = (residual[1] - residual[0]) / system.sigma / sum(ends) * size
+            turned[:, :, i] = raw.project(difference.reshape(len(turned), -1, 1))[:, :, 0]
+        elif s[i] < UNSURE * s[0]:
+            turned[:, :, i] = 0.0  # bounds leave no room for a secant, and derivatives alone cannot tell
+    return np.asarray((turned @ vt) * lengths)
+
+
+def _reach(theta: Array, direction: Array, lower: Array, upper: Array) -> float:
+    """How far theta may move along a direction, at most `SECANT`."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        room = np.where(
+            direction > 0, (upper - theta) / direction, np.where(direction < 0, (lower - theta) / direction, np.inf)
+        )
+    return float(np.clip(room.min(), 0.0, SECANT))
