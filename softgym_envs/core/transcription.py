@@ -180,8 +180,8 @@ class Transcription:
         objective: Unknowns -> what is minimised.
         decisions: Unknowns that all arcs share.
         nominal: (P,) constants that rows are scaled with.
-        expand: Whether all steps are written out before they are differentiated: fastest to solve, long to build. Else
-            derivatives are made of one step's, where there are no decisions and one arc with free controls and contacts.
+        expand: Whether all steps are written out before they are differentiated, longer to build and faster to solve, where
+            derivatives are not made of one step's: those are of one arc without decisions, with free controls and contacts.
 
     Raises:
         MissingDependencyError: CasADi is not installed.
@@ -361,9 +361,9 @@ class Transcription:
         if duals:
             settings |= {"warm_start_init_point": "yes", "mu_init": min(0.1 * tau, 1e-2)}
         began = time.process_time()
-        made = {"expand": True, **self._derivatives} if self.expand else self._of_steps()
+        made = self._of_steps() or ({"expand": True, **self._derivatives} if self.expand else {})
         solver = self.ca.nlpsol("fit", "ipopt", self.nlp, {"ipopt": settings, "print_time": False, **made})
-        if self.expand:
+        if "expand" in made:
             self._derivatives = {name: solver.get_function(f"nlp_{of}") for name, of in DERIVATIVES.items()}
         self.build_seconds += time.process_time() - began
         found = solver(x0=unknowns, p=tau, **self.bounds, **duals)
