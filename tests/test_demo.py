@@ -25,6 +25,17 @@ def test_a_vine_is_recorded_identified_planned_and_transferred(demo, tmp_path):
     assert page.count("data:image/") == 2 and 'href="body/report.html"' in page
 
 
+def test_the_demo_says_what_it_is_at_while_it_works(demo, monkeypatch, capfd):
+    """A line at every change, and others for as long as nothing changes; none after its end."""
+    monkeypatch.setattr(demo, "BEAT", 1e-3)
+    said = ""
+    with demo.Progress() as progress:
+        progress.say("planning")
+        while said.count("... planning") < 3:  # for ever, if there are none
+            said += capfd.readouterr().out
+    assert said.splitlines()[0].endswith("s] planning") and not progress._thread.is_alive()
+
+
 def test_an_id_without_a_study_is_refused(demo, tmp_path, capsys):
     assert demo.main(demo.Args(id="SlidingBlock-v0", out=tmp_path)) == 2
     assert "declares no study of 'SlidingBlock-v0'" in capsys.readouterr().err

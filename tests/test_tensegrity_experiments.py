@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import load_script, run_script
 
 from softgym_envs.core import lie
 from softgym_envs.core.errors import DataError, OptionError
@@ -16,6 +17,7 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.experiments import record_in_air, record_throw, thrown
 from softgym_envs.tensegrity.model import prism
+from softgym_envs.tensegrity.mujoco import TensegrityTwin
 from softgym_envs.tensegrity.parameters import TensegrityParameters
 from softgym_envs.tensegrity.recipe import RECIPE, first_state, measurement
 from sysid import run_recipe
@@ -145,3 +147,24 @@ def test_untracked_nodes_are_completed_by_the_rest_shape() -> None:
     assert guesses is not None
     np.testing.assert_allclose(model.node_positions(guesses(recording)), nodes, atol=1e-9)
     assert first_state(simulator, ("com.x", "com.y", "point1.x")) is None
+
+
+def test_the_whole_recipe_on_the_twin_ends_in_a_useful_fit(tmp_path: Path) -> None:
+    """First and third command of docs/identification.md, on 1 s of the twin in place of 10: it foretells an unseen throw."""
+    data, fit = tmp_path / "recordings.h5", tmp_path / "fit"
+    assert (
+        run_script(load_script("scripts/record.py"), "tensegrity", "--backend", "mujoco", "--budget", 1000, "--out", data) == 0
+    )
+    assert run_script(load_script("scripts/identify.py"), "tensegrity", "--data", data, "--out", fit) == 0
+    simulator = TensegritySimulator(contact="patch")
+    spec = SimulatorSpec.read(fit / "fit.toml")
+    assert spec is not None and spec.options["contact"] == simulator.contact
+    found, before = TensegrityParameters.load(fit / "fit.toml"), TensegrityParameters()
+    unseen = record_throw(TensegrityTwin(), np.random.default_rng(7), duration=0.5)
+    path = simulator.model.center_of_mass(unseen.values)
+
+    def error(constants: TensegrityParameters) -> float:
+        states, _ = simulator.rollout(unseen.values[:1], unseen.controls[None], constants)
+        return float(np.linalg.norm(simulator.model.center_of_mass(states[0]) - path, axis=-1).max())
+
+    assert error(found) < min(0.2 * error(before), 0.05 * np.linalg.norm(path[-1] - path[0]))
