@@ -3,8 +3,8 @@
 python studies/arm_plan/body_muscles.py    # minutes; writes results/arm_plan/body_muscles.json and .png, goes on where it was
 
 As `upper_body.py` with torques, but 14 muscles move the right arm: 12 angles and speeds, 14 activations; 14 excitations and 6
-torques; 25 time nodes, then 50 from there. Goals are those of the task with muscles, which these can hold. It starts from
-minimum jerk and inverse dynamics, whose torques muscles share. Times are processor seconds, of both meshes.
+torques; 50 time nodes. Goals are those of the task with muscles, which these can hold. It starts from minimum jerk and inverse
+dynamics, whose torques muscles share. Times are processor seconds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from agents.planning.first_guess import driving_controls, minimum_jerk, rates_of, resample
+from agents.planning.first_guess import driving_controls, minimum_jerk, rates_of
 from agents.planning.optimal import Manoeuvre, OptimalMotion, solve_form
 from softgym_envs.arm.body_dynamics import BodySimulator
 from softgym_envs.arm.body_model import BodyModel, muscled
@@ -72,30 +72,21 @@ def guessed(manoeuvre: Manoeuvre, dt: float) -> tuple[Array, Array]:
 
 
 def planned(goal: Array, steps: int) -> tuple[OptimalMotion, dict[str, Any]]:
-    """The motion to a goal on half the time nodes, then on all of them, and a line of the results."""
-    began, pose = time.process_time(), held_pose(MODEL, goal[None])
-    coarse = solved(asked(pose[0], steps // 2), None)
-    found, dt = solved(asked(pose[0], steps), coarse if coarse.solved else None), HORIZON / steps
+    """The motion to a goal, and a line of the results."""
+    began, dt = time.process_time(), HORIZON / steps
+    pose = held_pose(MODEL, goal[None])
+    manoeuvre = asked(pose[0], steps)
+    path, controls = guessed(manoeuvre, dt)
+    form = ComplementarityForm(muscled_step(MODEL, dt, late=True))
+    found = solve_form(form, manoeuvre, dt, MODEL.defaults, path, controls, iterations=ITERATIONS, began=began, expand=False)
     played = BodySimulator(model=MODEL, dt=dt / SUBSTEPS).rollout(found.states[:1], found.controls[None], substeps=SUBSTEPS)[0]
     return found, {
-        "N": steps, "goal": goal.tolist(), "solved": found.solved, "message": found.message,
-        "iterations": found.iterations, "coarse_iterations": coarse.iterations, "coarse_solved": coarse.solved,
-        "cost": found.objective, "build": coarse.build_seconds + found.build_seconds,
-        "solve": coarse.solve_seconds + found.solve_seconds, "processor_seconds": time.process_time() - began,
-        "error": found.error, "hand_error": float(np.linalg.norm(MODEL.hand(found.states[-1:, :N_JOINTS])[0] - goal)),
+        "N": steps, "goal": goal.tolist(), "solved": found.solved,
+        "message": found.message, "iterations": found.iterations, "cost": found.objective, "build": found.build_seconds,
+        "solve": found.solve_seconds, "processor_seconds": time.process_time() - began, "error": found.error,
+        "hand_error": float(np.linalg.norm(MODEL.hand(found.states[-1:, :N_JOINTS])[0] - goal)),
         "engine_open_loop_error": float(np.linalg.norm(MODEL.hand(played[0, -1:, :N_JOINTS])[0] - goal)),
     }  # fmt: skip
-
-
-def solved(manoeuvre: Manoeuvre, before: OptimalMotion | None) -> OptimalMotion:
-    """From a motion on another mesh, or from minimum jerk."""
-    began, dt = time.process_time(), HORIZON / manoeuvre.steps
-    if before is None:
-        path, controls = guessed(manoeuvre, dt)
-    else:
-        path, controls = resample(before.states, manoeuvre.steps + 1), resample(before.controls, manoeuvre.steps)
-    form = ComplementarityForm(muscled_step(MODEL, dt, late=True))
-    return solve_form(form, manoeuvre, dt, MODEL.defaults, path, controls, iterations=ITERATIONS, began=began, expand=False)
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -105,17 +96,14 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "solved": sum(row["solved"] for row in rows), "of": len(rows), "median_seconds": float(np.median(total)),
         "largest_seconds": float(total.max()), "median_build": float(np.median([row["build"] for row in rows])),
         "median_solve": float(np.median([row["solve"] for row in rows])),
-        "iterations": [row["coarse_iterations"] + row["iterations"] for row in rows],
+        "iterations": [row["iterations"] for row in rows],
         "largest_engine_open_loop_error": max(row["engine_open_loop_error"] for row in rows),
     }  # fmt: skip
 
 
 def main(args: Args) -> None:
     """Runs the targets that are not in body_muscles.json yet, writes it and body_muscles.png after each."""
-    file, about = (
-        args.out / "body_muscles.json",
-        {"command": COMMAND, "seconds": HORIZON, "N": [args.steps // 2, args.steps], "seed": args.seed},
-    )
+    file, about = args.out / "body_muscles.json", {"command": COMMAND, "seconds": HORIZON, "N": args.steps, "seed": args.seed}
     known = read_json(file) if file.exists() else {}
     rows = known["targets"] if all(known.get(name) == value for name, value in about.items()) else []
     task, states = UpperBodyReach(MODEL), known.get("first", [])
