@@ -59,7 +59,7 @@ def test_a_perfect_motor_does_not_outweigh_a_bad_body() -> None:
     judged = compare((error("-", 1e-12, 1.0), error("m", 0.9, 0.3), error("m/s", 0.9, 0.3)))
     assert not judged.better and "KEPT" in judged.text(True)
     assert compare((error("m", 0.1, 0.3), error("m", 9.0, 0.1, "train"))).better
-    assert "not converged; used" in compare((error("m", 0.1, 0.3),)).text(False)
+    assert "NOT CONVERGED, but used to predict" in compare((error("m", 0.1, 0.3),)).text(False)
 
 
 def test_an_end_at_rest_does_not_judge_alone() -> None:
@@ -92,3 +92,15 @@ def test_constants_that_no_stage_found_are_named() -> None:
     stages = (Stage("all", "pushed", ("paint",), "one_step"),)
     found = run_recipe(Recipe(stages, PUSHED), Spring(), TrajectorySet((long_recording(),)))
     assert found.unusable == ("paint",)
+
+
+def test_a_fit_that_is_used_though_it_did_not_converge_says_so_in_its_headline_and_in_the_recipes_verdict() -> None:
+    """What a transfer study prints of a fit is the recipe's verdict: it must not forbid what the study does."""
+    data, free = TrajectorySet((long_recording(),)), ("stiffness", "damping")
+    options = {"segment_steps": 20, "reweight": 0, "levenberg": {"max_iterations": 2}}
+    found = run_recipe(Recipe((Stage("all", "pushed", free, "multiple_shooting", options),), PUSHED), Spring(), data)
+    (stage,) = found.stages
+    assert stage.fit is not None and not stage.fit.converged and not stage.usable
+    assert found.verdict.startswith("NOT CONVERGED, but used to predict, as errors on kept-back data are ")
+    assert "do not use these numbers" not in found.summary()
+    assert found.parameters.stiffness != Spring().default_parameters.stiffness and found.unusable == free

@@ -17,8 +17,8 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.experiments import record_in_air, record_throw, thrown
 from softgym_envs.tensegrity.model import prism
-from softgym_envs.tensegrity.mujoco import TensegrityTwin
-from softgym_envs.tensegrity.parameters import TensegrityParameters
+from softgym_envs.tensegrity.mujoco import TensegrityTwin, native_constants
+from softgym_envs.tensegrity.parameters import CONTACT, TensegrityParameters
 from softgym_envs.tensegrity.recipe import RECIPE, first_state, measurement
 from sysid import run_recipe
 
@@ -168,3 +168,19 @@ def test_the_whole_recipe_on_the_twin_ends_in_a_useful_fit(tmp_path: Path) -> No
         return float(np.linalg.norm(simulator.model.center_of_mass(states[0]) - path, axis=-1).max())
 
     assert error(found) < min(0.2 * error(before), 0.05 * np.linalg.norm(path[-1] - path[0]))
+
+
+def test_a_robot_at_rest_tells_friction_only_by_its_ratio_to_the_radius_it_turns_about() -> None:
+    """A pad that sticks yields by l/mu alone (`pads.pad_wrench`); one that slides by both. A budget buys throws, not rest."""
+    engine = TensegritySimulator(prism(), contact="patch")
+    plain = engine.default_parameters.replace(**{name: getattr(native_constants(), name) for name in CONTACT["patch"]})
+    doubled = plain.replace(friction=2.0 * plain.friction, pivot_friction=2.0 * plain.pivot_friction)
+    moved = {}
+    settled = engine.model.place_on_ground(engine.initial_state()[0])[None]
+    settled, _ = engine.step(settled, np.zeros((1, engine.nu)), plain, substeps=4000)
+    for name, start in (("at rest", settled), ("thrown", thrown(engine.model, np.random.default_rng(0), 2.0)[None])):
+        ends = [engine.step(start, np.zeros((1, engine.nu)), each, substeps=300)[0][0] for each in (plain, doubled)]
+        moved[name] = float(np.abs(ends[0] - ends[1]).max())
+    assert moved["at rest"] < 1e-6 < 1e-3 < moved["thrown"]
+    assert RECIPE.experiment("throws").sizes(5000) == (1000,) * 5 and RECIPE.experiment("throws").sizes(500) == (500,)
+    assert RECIPE.experiment("air").sizes(5000) == (5000,)

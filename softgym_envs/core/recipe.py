@@ -74,20 +74,24 @@ class Experiment:
     """Recordings at most; None: as many as the budget allows."""
     filmed: Recorder | None = None
     """The same with commands that a camera's frames can follow; None: as `record`."""
+    enough: int | None = None
+    """Physics steps after which a recording says little more: a budget makes recordings of about so many; None: `longest`."""
 
     def steps_on(self, truth: Simulator, engine: Simulator) -> int:
         """Physics steps of a world that last as long as `longest` of our engine's."""
         return max(round(self.longest * engine.dt / truth.dt), 1)
 
     def sizes(self, budget: int) -> tuple[int, ...]:
-        """Physics steps of the recordings that a budget allows: as few and as equal as can be.
+        """Physics steps of the recordings that a budget allows: as few and as equal as can be, or as many as last `enough`.
 
         >>> Experiment("a", record=..., longest=40).sizes(100), Experiment("a", record=..., longest=40, most=1).sizes(100)
         ((34, 33, 33), (40,))
+        >>> Experiment("a", record=..., longest=40, enough=20).sizes(100)
+        (20, 20, 20, 20, 20)
         """
         if budget <= 0:
             return ()
-        count = min(-(-budget // self.longest), self.most or budget)
+        count = min(max(-(-budget // self.longest), budget // (self.enough or self.longest)), self.most or budget)
         return tuple(len(part) for part in np.array_split(np.zeros(min(budget, count * self.longest)), count))
 
 

@@ -21,6 +21,8 @@ UNEXPLAINED = "but THE MODEL DOES NOT EXPLAIN these data: they are its own, not 
 """End of the headline where residuals are not noise."""
 TOLD = 7.0
 """Relative variance of a variance that third differences tell, times the rows (`sysid.data.noise`; measured)."""
+NOT_CONVERGED = "NOT CONVERGED: do not use these numbers"
+"""Headline of a fit that ended at no minimum, until it is compared with what was before."""
 
 
 def misfit(evidence: Evidence) -> float:
@@ -93,7 +95,7 @@ def _headline(evidence: Evidence, found: list[Verdict]) -> Verdict:
         text = "NOT IDENTIFIABLE one by one: these data determine none of the constants; see below what they do determine"
         return Verdict("failure", text)
     if not evidence.converged:
-        return Verdict("failure", "NOT CONVERGED: do not use these numbers")
+        return Verdict("failure", NOT_CONVERGED)
     count = f"{len(known)} of {len(evidence.estimates)} constants identified ({', '.join(known)})"
     if misfit(evidence) > 1.0:
         return Verdict("warning", f"{count}, {UNEXPLAINED}")

@@ -70,7 +70,8 @@ class Comparison:
             many = f"{self.ratio:.3g} times as large"
             return f"KEPT the constants before this stage: with those after it, errors on {self.data} are {many}"
         if not converged:
-            return f"not converged; used, as errors on {self.data} are {100 * self.ratio:.3g} % of those before"
+            share = f"errors on {self.data} are {100 * self.ratio:.3g} % of those before"
+            return f"NOT CONVERGED, but used to predict, as {share}: no measurement of these constants"
         return ""
 
 

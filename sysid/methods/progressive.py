@@ -24,6 +24,7 @@ from ..data.problem import FitProblem
 from ..data.view import View
 from ..judgement.result import FitResult
 from ..judgement.uncertainty import JointParameters, PosteriorParameters
+from ..judgement.verdicts import NOT_CONVERGED
 from ..report.files import load_distribution, save
 from .finer import blamed
 from .guard import better_start, compare, kept_back
@@ -286,7 +287,8 @@ def _solved(
     judged = compare(found.open_loop)
     said = judged.text(found.converged)
     if said:
-        found = found.with_verdict("warning" if judged.better else "failure", said)
+        others = found.verdicts[1:] if found.verdicts[0].text == NOT_CONVERGED else found.verdicts
+        found = replace(found, verdicts=others).with_verdict("failure", said)
     if not judged.better:
         found = replace(
             found,
