@@ -8,9 +8,11 @@ import pytest
 
 from softgym_envs.core.errors import OptionError, ShapeError, StructureError
 from softgym_envs.loop.dynamics import LoopSimulator
+from softgym_envs.loop.excitation import drawn
 from softgym_envs.loop.manipulation import STIFF, Recording, record, reference
 from softgym_envs.loop.model import ARM, CONSTANTS, LoopModel
-from softgym_envs.loop.recipe import HAND, PAPER, RECIPE, first_state, followed
+from softgym_envs.loop.recipe import HAND, PAPER, RECIPE, first_state, followed, manipulation
+from softgym_envs.loop.rod import LoopRod
 from softgym_envs.loop.tracking import held
 from softgym_envs.mechanics import Mechanism
 from softgym_envs.mechanics.following import Following, LogFit
@@ -58,6 +60,17 @@ def test_manipulation_begins_and_ends_at_the_start_and_moves_the_hand():
     assert (np.ptp(hand, axis=0) > 0.05).all()
     with pytest.raises(StructureError, match="scale 9"):
         record(MODEL, mechanism(), TRUTH, STEPS, scale=9.0)
+
+
+def test_a_manipulation_rests_where_its_waves_begin_and_a_world_at_rest_elsewhere_refuses_it():
+    waves = drawn(np.random.default_rng(0))._replace(offsets=np.array([0.5, -0.3, 0.4, 0.2, -0.6]))
+    path = reference(MODEL, STEPS, scale=SCALE, waves=waves)
+    np.testing.assert_allclose(path[[50, -1]], path[[0, 0]], atol=1e-12)
+    assert np.linalg.norm(path[0] - MODEL.start) > 0.1
+    found = manipulation(LoopSimulator(), np.random.default_rng(0), steps=STEPS, waves=waves)
+    np.testing.assert_allclose(found.values[:51], np.tile(path[0], (51, 1)), atol=1e-6)
+    with pytest.raises(OptionError, match=r"waves have offsets .*, expected none: LoopRod"):
+        manipulation(LoopRod(), np.random.default_rng(0), steps=STEPS, waves=waves)
 
 
 def test_model_follows_its_own_recording_exactly_and_residuals_are_the_hands():

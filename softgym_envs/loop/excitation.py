@@ -1,8 +1,8 @@
 r"""Optimal excitation: the manipulation from whose recording a laboratory learns both stiffnesses best.
 
 A manipulation is five sines of the hand (`manipulation.Waves`): how many cycles, with what phase, how large, none larger than
-in the manipulations that `record` draws. Looked for is the one that is D-optimal for log stiffness, while all else that a
-laboratory does not know is unknown:
+in the manipulations that `record` draws; and, if asked for, where the hand begins, no farther from the model's start than those
+go. Looked for is the one that is D-optimal for log stiffness, while all else that a laboratory does not know is unknown:
 
 .. math:: \min \log\det \, [(J^T J + \Lambda)^{-1}]_{\kappa \kappa}
 
@@ -124,7 +124,12 @@ def drawn(rng: np.random.Generator) -> Waves:
 
 
 def optimal(
-    design: Excitation, *, evaluations: int = 100, seed: int = 1, announce: Callable[[int, float], None] | None = None
+    design: Excitation,
+    *,
+    evaluations: int = 100,
+    seed: int = 1,
+    moved: bool = False,
+    announce: Callable[[int, float], None] | None = None,
 ) -> tuple[Waves, Array]:
     """The best manipulation that CMA-ES finds, and its covariance of log stiffness (2, 2).
 
@@ -132,6 +137,7 @@ def optimal(
         design: Of the loop.
         evaluations: Manipulations that are looked at, about a second each.
         seed: Of the search.
+        moved: Look for where the hand begins, too; else it begins at the model's start.
         announce: Called after every generation with the evaluations so far and the least log determinant.
 
     Raises:
@@ -145,7 +151,7 @@ def optimal(
     except ImportError as error:
         raise MissingDependencyError('the search needs CMA-ES: pip install "softgym-envs[sysid]"') from error
     options = {"maxfevals": evaluations, "popsize": min(POPULATION, max(evaluations, 2)), "seed": seed, "verbose": -9}
-    search = cma.CMAEvolutionStrategy(np.random.default_rng(seed).uniform(-1, 1, 3 * COUNT), 1.0, options)
+    search = cma.CMAEvolutionStrategy(np.random.default_rng(seed).uniform(-1, 1, (4 if moved else 3) * COUNT), 1.0, options)
     while not search.stop():
         asked = search.ask()
         found = [design.covariance(_waves(x, design.seconds)) for x in asked]
@@ -160,9 +166,10 @@ def optimal(
 
 
 def _waves(x: Array, seconds: float) -> Waves:
-    """Of unbounded numbers (15,)."""
+    """Of unbounded numbers (15,), or (20,) with offsets."""
     part = 0.5 * (1 + np.sin(x[: 2 * COUNT]))
-    return Waves(0.5 + part[:COUNT] * (FASTEST * seconds - 0.5), x[2 * COUNT :], part[COUNT:])
+    offsets = np.sin(x[3 * COUNT :]) if len(x) > 3 * COUNT else np.zeros(COUNT)
+    return Waves(0.5 + part[:COUNT] * (FASTEST * seconds - 0.5), x[2 * COUNT : 3 * COUNT], part[COUNT:], offsets)
 
 
 __all__ = ["Excitation", "drawn", "optimal"]

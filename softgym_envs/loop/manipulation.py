@@ -52,6 +52,8 @@ class Waves(NamedTuple):
     """(5,) [rad]"""
     sizes: Array
     """(5,) factors of `REACH` and `TURN`"""
+    offsets: Array | float = 0.0
+    """(5,) the same of where they begin and end"""
 
 
 def reference(
@@ -87,7 +89,7 @@ def reference(
         cycles, phases = np.array(CYCLES).T
         waves = Waves(cycles, phases if rng is None else rng.uniform(0.0, 2 * np.pi, len(CYCLES)), np.ones(len(CYCLES)))
     sines = waves.sizes * np.sin(2 * np.pi * waves.cycles * share[:, None] + waves.phases)
-    return np.asarray(np.array(model.start) + scale * (sines * np.sin(np.pi * share[:, None]) ** 2) @ ways)
+    return np.asarray(np.array(model.start) + scale * (waves.offsets + sines * np.sin(np.pi * share[:, None]) ** 2) @ ways)
 
 
 def manipulate(

@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from ..core.errors import OptionError
 from ..core.parameters import Parameters
 from ..core.recipe import Experiment, Measurement, Recipe, Stage
 from ..core.simulator import Array
@@ -56,7 +57,14 @@ def manipulation(
     The arm is held on its path by gains of 2 `STIFF`. Rows are `period` [s] apart, and a physics step to whoever fits them,
     whatever steps the truth takes. `scale` is the motion's; None: the largest that such a loop bears. `waves` are
     other sines than those of `manipulation.CYCLES`.
+
+    Raises:
+        OptionError: The waves begin elsewhere than at the start, at which alone this truth is at rest.
     """
+    if truth.extra_fields and waves is not None and np.any(waves.offsets):
+        raise OptionError(
+            f"waves have offsets {waves.offsets}, expected none: {type(truth).__name__} is at rest at its start only"
+        )
     model, substeps = truth.model, max(round(period / truth.dt), 1)
     length, gains = max(steps // substeps, 2), 2 * np.array(STIFF)
     scale = SCALES[6 if model.links < 12 else 12] if scale is None else scale

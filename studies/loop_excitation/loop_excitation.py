@@ -3,10 +3,11 @@ r"""Optimal excitation: the manipulation that tells both stiffnesses best, and w
     python studies/loop_excitation/loop_excitation.py                      # writes results/loop_excitation
     python studies/loop_excitation/loop_excitation.py --model my_loop.toml --theta 5 --psi 5 --twin 0 --out runs/mine
 
-`softgym_envs.loop.excitation` looks for it; `path.csv` has the arm's angles every 10 ms, for a robot to follow. Then it and
-manipulations as `record` draws them are recorded from the MuJoCo twin with noise and biased torques, and fitted by the
-documented command's method: the gain is the ratio of the widths of the 95 % intervals. Every recording is written when it is
-done; what is there is not run again (`--fresh`: all is).
+`softgym_envs.loop.excitation` looks for it, from the model's start and from one that is looked for, too; `path.csv` and
+`path_moved.csv` have the arm's angles every 10 ms, for a robot to follow. Then both and manipulations as `record` draws them
+are recorded from the MuJoCo twin with noise and biased torques, and fitted by the documented command's method: the gain is the
+ratio of the widths of the 95 % intervals. Every recording is written when it is done; what is there is not run again
+(`--fresh`: all is).
 """
 
 from __future__ import annotations
@@ -46,15 +47,20 @@ class Args:
     """[N m/rad]"""
     seconds: float = 8.0
     """Of a manipulation."""
-    evaluations: int = 40
-    """Manipulations that are looked at."""
+    evaluations: int = 60
+    """Manipulations that are looked at, in either search."""
     random: int = 6
     """Drawn ones to compare with, by their Fisher information."""
-    twin: int = 2
+    twin: int = 4
     """Recordings of the twin, of each kind."""
     fresh: bool = False
     """Forget what an earlier run found."""
     out: Path = Path("results/loop_excitation")
+
+
+KINDS = {"best": "optimal", "moved": "optimal, start and all", "drawn": "as `record` draws them"}
+"""Of manipulations."""
+SEARCHED = ("best", "moved")
 
 
 def spreads(covariance: np.ndarray | None) -> list[float]:
@@ -86,19 +92,21 @@ def fitted(design: Excitation, waves: Waves, seed: int) -> dict[str, Any]:
         "widths": [float(np.log(own[name].interval[1] / own[name].interval[0])) for name in STIFFNESS],
         "inside": [bool(own[name].interval[0] <= getattr(truth, name) <= own[name].interval[1]) for name in STIFFNESS],
         "explained": found.fit.explained, "converged": found.fit.converged,
+        "said": [verdict.text for verdict in found.fit.verdicts if verdict.level in ("warning", "failure")],
     }  # fmt: skip
 
 
-def searched(design: Excitation, args: Args) -> dict[str, Any]:
-    """The best manipulation, and drawn ones beside it."""
+def searched(design: Excitation, args: Args, moved: bool) -> dict[str, Any]:
+    """The best manipulation, and beside it drawn ones from the same start."""
     rng, course = np.random.default_rng(7), []
 
     def announce(count: int, value: float) -> None:
         course.append([count, value])
         print(f"{count} manipulations: log det {value:.3f}", flush=True)
 
-    waves, covariance = optimal(design, evaluations=args.evaluations, announce=announce)
-    others = [spread for _ in range(args.random) if (spread := spreads(design.covariance(drawn(rng))))]
+    waves, covariance = optimal(design, evaluations=args.evaluations, moved=moved, announce=announce)
+    beside = [drawn(rng)._replace(offsets=waves.offsets) for _ in range(args.random)]
+    others = [spread for each in beside if (spread := spreads(design.covariance(each)))]
     return {"waves": waves._asdict(), "std": spreads(covariance), "drawn_std": others, "course": course}
 
 
@@ -115,56 +123,74 @@ def main(args: Args) -> None:
         done[name] = plain(value)
         write_json(path, {"provenance": provenance(), "cases": done})
 
-    if "search" not in done:
-        keep("search", searched(design, args))
-    best = Waves(*(np.array(done["search"]["waves"][name]) for name in Waves._fields))
+    waves: dict[str, Waves] = {}
+    for kind in SEARCHED:
+        if f"search {kind}" not in done:
+            keep(f"search {kind}", searched(design, args, kind == "moved"))
+        waves[kind] = Waves(*(np.array(done[f"search {kind}"]["waves"][name]) for name in Waves._fields))
     for seed in range(args.twin):
-        for kind, waves in (("best", best), ("drawn", drawn(np.random.default_rng(40 + seed)))):
+        for kind in KINDS:
             if f"{kind} {seed}" not in done:
                 print(kind, seed, flush=True)
-                keep(f"{kind} {seed}", fitted(design, waves, seed))
-    angles = design.path(best)
-    rows = [f"{0.01 * i:.2f}," + ",".join(f"{angle:.6f}" for angle in row) for i, row in enumerate(angles)]
-    header = "time [s]," + ",".join(f"{name} [rad]" for name in ARM)
-    write_atomically(args.out / "path.csv", "\n".join([header, *rows, ""]).encode())
+                chosen = waves.get(kind) or drawn(np.random.default_rng(40 + seed))
+                keep(f"{kind} {seed}", fitted(design, chosen, seed))
+    paths = {kind: design.path(each) for kind, each in waves.items()}
+    for kind, name in (("best", "path.csv"), ("moved", "path_moved.csv")):
+        rows = [f"{0.01 * i:.2f}," + ",".join(f"{angle:.6f}" for angle in row) for i, row in enumerate(paths[kind])]
+        header = "time [s]," + ",".join(f"{name} [rad]" for name in ARM)
+        write_atomically(args.out / name, "\n".join([header, *rows, ""]).encode())
     write_atomically(args.out / "table.md", table(done, args).encode())
-    draw(done, angles, args.out / "plot.png")
+    draw(done, paths, args.out / "plot.png")
 
 
 def table(done: dict[str, Any], args: Args) -> str:
     """What is gained, by the model and on the twin."""
-    search = done["search"]
-    by_model = np.exp(np.mean(np.log(search["drawn_std"]), axis=0)) / search["std"]
     lines = [
         "# Optimal excitation of the loop\n",
         "`python studies/loop_excitation/loop_excitation.py`\n",
         f"Manipulations of {args.seconds:g} s at 100 Hz, noise of 0.2 N m and 2 mrad, 25 unknowns. Gain: how many times",
-        "wider the 95 % interval of a stiffness is with manipulations that `record` draws than with the optimal one.\n",
-        "| by | manipulations | gain, theta | gain, psi | rms errors, optimal | rms errors, drawn | intervals with the truth |",
-        "|---|---|---|---|---|---|---|",
-        f"| Fisher information of our model | {len(search['drawn_std'])} drawn, best of {search['course'][-1][0]} "
-        f"| {by_model[0]:.2f} | {by_model[1]:.2f} | - | - | - |",
+        "wider the 95 % interval of a stiffness is with manipulations that `record` draws than with this one.\n",
+        "By the Fisher information of our model:\n",
+        "| manipulation | looked at | gain, theta | gain, psi | drawn ones from this start: theta | psi |",
+        "|---" * 6 + "|",
     ]  # fmt: skip
-    missing = args.twin - sum(name.startswith("drawn") for name in done)
-    if missing > 0:
-        lines.insert(
-            2,
-            f"NOT COMPLETE: {missing} of {args.twin} pairs of the twin's recordings are missing; the command makes them.\n",
-        )
-    kinds = {kind: [row for name, row in done.items() if name.startswith(kind)] for kind in ("best", "drawn")}
-    if kinds["best"] and len(kinds["best"]) == len(kinds["drawn"]):
-        widths, errors, inside = (
-            {kind: np.array([row[what] for row in rows]) for kind, rows in kinds.items()}
-            for what in ("widths", "errors", "inside")
-        )
-        gain = np.exp(np.mean(np.log(widths["drawn"] / widths["best"]), axis=0))
-        rms = {kind: ", ".join(f"{e:.1%}" for e in np.sqrt(np.mean(rows**2, axis=0))) for kind, rows in errors.items()}
-        held = sum(int(rows.sum()) for rows in inside.values())
+    usual = np.exp(np.mean(np.log(done["search best"]["drawn_std"]), axis=0))
+    for kind in SEARCHED:
+        if f"search {kind}" not in done:
+            lines.append(f"| {KINDS[kind]} | NOT COMPLETE: the command looks for it | | | | |")
+            continue
+        search = done[f"search {kind}"]
+        gain = usual / search["std"]
+        own = usual / np.exp(np.mean(np.log(search["drawn_std"]), axis=0)) if search["drawn_std"] else (np.nan, np.nan)
         lines.append(
-            f"| fits of the MuJoCo twin, drawn truths | {len(kinds['best'])} of each | {gain[0]:.2f} | {gain[1]:.2f} "
-            f"| {rms['best']} | {rms['drawn']} | {held} of {sum(rows.size for rows in inside.values())} |"
+            f"| {KINDS[kind]} | {search['course'][-1][0]} | {gain[0]:.2f} | {gain[1]:.2f} | {own[0]:.2f} | {own[1]:.2f} |"
         )
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_measured(done, args)]) + "\n"
+
+
+def _measured(done: dict[str, Any], args: Args) -> list[str]:
+    """Of fits to the twin's recordings; gains are of truths with which all fits explain their recordings."""
+    rows = {kind: [done[f"{kind} {seed}"] for seed in range(args.twin) if f"{kind} {seed}" in done] for kind in KINDS}
+    rows = {kind: each for kind, each in rows.items() if each}
+    if "drawn" not in rows:
+        return []
+    count = min(len(each) for each in rows.values())
+    rows = {kind: each[:count] for kind, each in rows.items()}
+    good = [seed for seed in range(count) if all(each[seed]["explained"] for each in rows.values())]
+    widths = {kind: np.array([row["widths"] for row in each])[good] for kind, each in rows.items()}
+    lines = [
+        f"\nFits to recordings of the MuJoCo twin, {count} drawn truths; gains where all fits explain ({len(good)}):\n",
+        "| manipulation | explained | gain, theta | gain, psi | rms errors, all | intervals with the truth |", "|---" * 6 + "|",
+    ]  # fmt: skip
+    for kind in rows:
+        gain = np.exp(np.mean(np.log(widths["drawn"] / widths[kind]), axis=0)) if good else (np.nan, np.nan)
+        error = ", ".join(f"{e:.1%}" for e in np.sqrt(np.mean(np.square([each["errors"] for each in rows[kind]]), axis=0)))
+        inside = sum(sum(each["inside"]) for each in rows[kind])
+        explained = sum(each["explained"] for each in rows[kind])
+        lines.append(
+            f"| {KINDS[kind]} | {explained} of {count} | {gain[0]:.2f} | {gain[1]:.2f} | {error} | {inside} of {2 * count} |"
+        )
+    return lines
 
 
 def plain(value: Any) -> Any:
@@ -176,16 +202,22 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, (bool, int, str)) else float(f"{value:.5g}")
 
 
-def draw(done: dict[str, Any], path: np.ndarray, where: Path) -> None:
-    """Standard deviations, and the arm's path."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), constrained_layout=True)
-    left.loglog(*np.array(done["search"]["drawn_std"]).T, "o", label="as record draws them")
-    left.loglog(*done["search"]["std"], "*", ms=14, label="D-optimal")
+def draw(done: dict[str, Any], paths: dict[str, np.ndarray], where: Path) -> None:
+    """Standard deviations, and the arm's paths."""
+    figure, (left, *rights) = plt.subplots(1, 3, figsize=(15, 4), constrained_layout=True)
+    for kind, mark, color in (("best", "o", "C0"), ("moved", "s", "C1")):
+        if kind not in paths:
+            continue
+        search, ending = done[f"search {kind}"], "" if kind == "best" else ", start moved"
+        if search["drawn_std"]:
+            left.loglog(*np.array(search["drawn_std"]).T, mark, color=color, label=f"as record draws them{ending}")
+        left.loglog(*search["std"], "*", color=color, ms=14, label=f"D-optimal{ending}")
     left.set(xlabel="std of theta_stiffness, relative", ylabel="std of psi_stiffness, relative")
-    left.legend()
-    right.plot(0.01 * np.arange(len(path)), path - path[0], label=list(ARM))
-    right.set(xlabel="time [s]", ylabel="angle from the start [rad]", title="the best manipulation")
-    right.legend(fontsize=7)
+    left.legend(fontsize=8)
+    for right, (kind, path) in zip(rights, paths.items(), strict=False):
+        right.plot(0.01 * np.arange(len(path)), path - paths["best"][0], label=list(ARM))
+        right.set(xlabel="time [s]", ylabel="angle from the model's start [rad]", title=KINDS[kind])
+    rights[0].legend(fontsize=7)
     figure.savefig(where, dpi=90)
     plt.close(figure)
 

@@ -74,7 +74,7 @@ def answer(world: str, seed: int, count: int) -> dict[str, Any]:
     return {
         "errors": whole - np.log(springs), "std": [named[name].std / named[name].value for name in NAMES],
         "alike": common - np.log(springs), "told": [not (named[name].assumed or named[name].hidden) for name in NAMES],
-        "inside": inside, "rest": [bool(e.interval[0] <= getattr(true, e.name) <= e.interval[1]) for e in rest],
+        "inside": inside.tolist(), "rest": [bool(e.interval[0] <= getattr(true, e.name) <= e.interval[1]) for e in rest],
         "explained": found.explained, "converged": found.converged, "chi2": found.reduced_chi2,
         "verdicts": [verdict.text for verdict in found.verdicts], "cpu": time.process_time() - begin,
     }  # fmt: skip

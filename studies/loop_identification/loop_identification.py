@@ -41,7 +41,7 @@ class Args:
     """Recordings of the MuJoCo twin, without and with dry friction."""
     rods: int = 3
     """Recordings of the elastic rod, whose fits are long: they do not converge."""
-    joints: int = 3
+    joints: int = 2
     """Loops with springs of their own, of our engine and of the MuJoCo twin; each is fitted to 1, 2 and 4 manipulations."""
     only: str = ""
     """Beginning of the names of cases to run; several processes may share the work."""
