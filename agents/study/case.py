@@ -38,6 +38,8 @@ TESTS = 3
 """Recordings that predictions are judged by."""
 FACTOR = 4.0
 """Domain randomisation without data: constants within this factor of the guess."""
+DEFAULT = "default"
+"""Value of a stage's option in a study: the method's own, whatever the recipe says."""
 SHARE = 0.25
 """The same where a constant's scale is linear: within this share of what is allowed."""
 
@@ -96,7 +98,7 @@ class RoomCase:
     recorded_task: str = ""
     """Id of the task that is recorded; "": the scenario's own choice."""
     stages: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Stage of the recipe -> options that differ from it, for quick studies."""
+    """Stage of the recipe -> options that differ from it; `DEFAULT` takes the method's own."""
     only: tuple[str, ...] = ()
     """Stages of the recipe that are run; (): all."""
     sensor: tuple[str, ...] = ()
@@ -355,9 +357,13 @@ def merged(options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
 
     >>> merged({"starts": 3, "levenberg": {"max_iterations": 100}}, {"levenberg": {"max_iterations": 2}})
     {'starts': 3, 'levenberg': {'max_iterations': 2}}
+    >>> merged({"starts": 3, "scan": False}, {"scan": "default"})
+    {'starts': 3}
     """
-    found = dict(options)
+    found = {name: value for name, value in options.items() if changes.get(name) != DEFAULT}
     for name, value in changes.items():
+        if value == DEFAULT:
+            continue
         inner = found.get(name)
         found[name] = merged(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
     return found

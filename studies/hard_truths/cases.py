@@ -147,7 +147,7 @@ def vine(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
 def arm(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
     """The elbow under random excitations, twice 8 s, one held out: angle, rate and activations with noise."""
     truth, engine, recipe = world(name, level, seed), room(name).simulator(), load(room(name).recipe)
-    free = recipe.stages[0].free
+    free = recipe.stages[0].free_of(engine)
     true = drawn(
         truth.default_parameters, (*(n for n in free if n.endswith("force")), "damping", "rise_time", "fall_time"), rng
     )
