@@ -78,14 +78,16 @@ class Row:
         return f"{self.what:<44} {self.ours * 1e6:10.1f} us" + "".join(beside)
 
 
-def seconds(work: Callable[[], object], rounds: int, *, best: bool = False) -> float:
+def seconds(
+    work: Callable[[], object], rounds: int, *, best: bool = False, clock: Callable[[], float] = time.process_time
+) -> float:
     """Median or least time of `work`, after one run that does not count."""
     work()
     times = []
     for _ in range(rounds):
-        begin = time.process_time()
+        begin = clock()
         work()
-        times.append(time.process_time() - begin)
+        times.append(clock() - begin)
     return float(np.min(times) if best else np.median(times))
 
 
@@ -192,7 +194,7 @@ def environments(args: Args) -> list[Row]:
     many = rng.uniform(-1.0, 1.0, (few, args.rows, len(ARM))).astype(np.float32)
 
     batch.reset(seed=0)
-    rows = median_by_the_clock(lambda: [batch.step(acts) for acts in many], 4 * args.rounds)
+    rows = seconds(lambda: [batch.step(acts) for acts in many], 4 * args.rounds, clock=time.perf_counter)
     count = args.env_steps
     return [
         Row("50 ms of motion", moved[0] / count, mujoco=moved[1] / count),
@@ -202,17 +204,6 @@ def environments(args: Args) -> list[Row]:
         Row("control step, resets counted", least(lambda: played(player, actions)) / count),
         Row(f"control step of one of {args.rows} rows, by the clock, all cores", rows / few / args.rows),
     ]
-
-
-def median_by_the_clock(work: Callable[[], object], rounds: int) -> float:
-    """Of `work` [s], after one run that does not count."""
-    work()
-    spent = []
-    for _ in range(rounds):
-        begin = time.perf_counter()
-        work()
-        spent.append(time.perf_counter() - begin)
-    return float(np.median(spent))
 
 
 def played(env: Any, actions: Any) -> None:

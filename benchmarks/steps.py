@@ -1,7 +1,7 @@
 """Measure what `env.step` costs beside the physics: every id in one process, every step the best of many rounds.
 
-python benchmarks/steps.py                              # all ids, half a minute on a quiet machine
-python benchmarks/steps.py --only LoopReach-v0 --rows 256
+python benchmarks/steps.py                              # all ids, a quarter of a minute on a quiet machine
+python benchmarks/steps.py --only LoopReach-v0 --rounds 40 --out steps.json
 """
 
 from __future__ import annotations

@@ -160,10 +160,7 @@ def plan_motion(
         path = resample(guess.states, manoeuvre.steps + 1)
     driving = driving_controls(form, path, constants, manoeuvre.control_bounds) if guess is None else None
     controls = driving if guess is None else resample(guess.controls, manoeuvre.steps)
-    expand = form.step.n_nodes() * manoeuvre.steps < MOST_NODES
-    found = solve_form(
-        form, manoeuvre, simulator.dt, constants, path, controls, iterations=iterations, began=began, expand=expand
-    )
+    found = solve_form(form, manoeuvre, simulator.dt, constants, path, controls, iterations=iterations, began=began)
     if found.solved or not np.isinf(manoeuvre.end_weight):
         return found
     said = f"{found.message}; {verdict(simulator, manoeuvre, parameters=parameters, iterations=iterations)}"
@@ -205,7 +202,6 @@ def solve_form(
     taus: Sequence[float] = (1e-8,),
     iterations: int = 500,
     began: float | None = None,
-    expand: bool = True,
     cost: Callable[[Symbols], Any] | None = None,
 ) -> OptimalMotion:
     """The optimal motion of any symbolic step.
@@ -221,7 +217,6 @@ def solve_form(
         taus: Largest products of a pair, one program after the other.
         iterations: Of IPOPT per program at most.
         began: When the building began, if not now.
-        expand: Whether all steps are written out before they are differentiated.
         cost: What is minimised; None: the manoeuvre's effort, smoothness and weighed end.
     """
     began = time.process_time() if began is None else began
@@ -237,6 +232,7 @@ def solve_form(
     arc = Arc(np.clip(path, lower, upper), np.clip(given, low, high), (low, high), state_bounds=(lower, upper), pairs=pairs)
     nothing = Decisions(np.zeros(0), np.zeros(0), np.zeros(0), lambda theta: casadi().DM(constants))
     objective = _objective(manoeuvre, dt) if cost is None else cost
+    expand = form.step.n_nodes() * steps < MOST_NODES
     program = Transcription(form, (arc,), objective, decisions=nothing, nominal=constants, expand=expand)
     built = time.process_time()
     found = program.solve(taus, iterations=iterations)

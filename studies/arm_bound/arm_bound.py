@@ -28,7 +28,7 @@ import tyro
 from numpy.typing import NDArray
 
 from agents.learning.policy import load_policy, observed_with
-from agents.planning.optimal import MOST_NODES, Manoeuvre, solve_form
+from agents.planning.optimal import Manoeuvre, solve_form
 from softgym_envs.arm.body_dynamics import BodySimulator
 from softgym_envs.arm.body_model import HAND, BodyModel
 from softgym_envs.arm.body_tasks import UpperBodyReach
@@ -157,10 +157,7 @@ def least(simulator: Any, path: Array, controls: Array, cost: Callable[[Symbols]
     manoeuvre = Manoeuvre(path[0], free, len(controls), simulator.control_bounds)
     constants = simulator.default_parameters.to_matrix(1)[0]
     form = simulator.symbolic_step()
-    expand = form.step.n_nodes() * len(controls) < MOST_NODES
-    found = solve_form(
-        form, manoeuvre, simulator.dt, constants, path, controls, iterations=ITERATIONS, cost=cost, expand=expand
-    )
+    found = solve_form(form, manoeuvre, simulator.dt, constants, path, controls, iterations=ITERATIONS, cost=cost)
     return found.objective, found.solved, found.iterations
 
 

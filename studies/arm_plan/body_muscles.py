@@ -78,7 +78,7 @@ def planned(goal: Array, steps: int) -> tuple[OptimalMotion, dict[str, Any]]:
     manoeuvre = asked(pose[0], steps)
     path, controls = guessed(manoeuvre, dt)
     form = ComplementarityForm(muscled_step(MODEL, dt, late=True))
-    found = solve_form(form, manoeuvre, dt, MODEL.defaults, path, controls, iterations=ITERATIONS, began=began, expand=False)
+    found = solve_form(form, manoeuvre, dt, MODEL.defaults, path, controls, iterations=ITERATIONS, began=began)
     played = BodySimulator(model=MODEL, dt=dt / SUBSTEPS).rollout(found.states[:1], found.controls[None], substeps=SUBSTEPS)[0]
     return found, {
         "N": steps, "goal": goal.tolist(), "solved": found.solved,
