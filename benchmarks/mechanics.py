@@ -9,7 +9,6 @@ hold all that an agent waits for. Those of rows are by the clock, on all cores: 
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
@@ -25,7 +24,7 @@ import gymnasium as gym
 import numpy as np
 import tyro
 
-from softgym_envs.core.files import write_atomically
+from softgym_envs.core.files import read_json, write_json
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.timing import step_times
 from softgym_envs.loop.build import held
@@ -35,8 +34,6 @@ from softgym_envs.loop.mujoco import LONGEST_DT, LoopTwin
 from softgym_envs.mechanics import Mechanism
 from softgym_envs.mechanics.symbolic import step_equations
 
-KEPT = 5
-"""Lines before those of the environments."""
 GAINS = np.array([80.0, 92.0, 69.0, 53.0, 65.0, 40.0, 8.0])
 """[N m/rad]"""
 
@@ -58,7 +55,7 @@ class Args:
     rows: int = 1024
     """Of the batched environment."""
     only_environments: bool = False
-    """Leave the other lines of `out` as they are."""
+    """Leave the lines of mechanics in `out` as they are, if it is there."""
     out: Path | None = None
     """Where the numbers go, as JSON."""
 
@@ -215,19 +212,23 @@ def played(env: Any, actions: Any) -> None:
             env.reset()
 
 
+def table(args: Args, before: dict[str, Any]) -> dict[str, list[Row]]:
+    """Lines by what they are of: mechanics, as they stood `before` where they are not asked for, and environments."""
+    if args.only_environments:
+        mechanics = [Row(**line) for line in before.get("mechanics", [])]
+    else:
+        mechanics = compare(Case(args.links, args.steps), args)
+    return {"mechanics": mechanics, "environments": environments(args)}
+
+
 def main(args: Args) -> None:
     """Measure and print."""
-    new = [] if args.only_environments else compare(Case(args.links, args.steps), args)
-    kept = (
-        [Row(**line) for line in json.loads(args.out.read_text())[:KEPT]]
-        if args.only_environments and args.out is not None
-        else []
-    )
-    rows = [*kept, *new, *environments(args)]
-    for row in rows:
+    before = read_json(args.out) if args.out is not None and args.out.exists() else {}
+    found = table(args, before)
+    for row in (*found["mechanics"], *found["environments"]):
         print(row)
     if args.out is not None:
-        write_atomically(args.out, json.dumps([asdict(row) for row in rows], indent=1).encode())
+        write_json(args.out, {part: [asdict(row) for row in rows] for part, rows in found.items()})
 
 
 if __name__ == "__main__":
