@@ -1,9 +1,18 @@
 """The demo runs any id whose room declares a study of it, and ends in a page."""
 
 import json
+import subprocess
+import sys
 
 import pytest
-from helpers import load_script
+from helpers import ROOT, load_script
+
+PEAK = """\
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+"""Prints the peak of memory of a command [kB on Linux]; a child of pytest itself would begin with that of pytest."""
 
 
 @pytest.fixture(scope="module")
@@ -11,9 +20,12 @@ def demo():
     return load_script("scripts/demo.py")
 
 
-def test_a_vine_is_recorded_identified_planned_and_transferred(demo, tmp_path):
-    arguments = {"id": "VineGrow-v0", "horizon": 12, "iterations": 2, "restarts": 1, "out": tmp_path}
-    assert demo.main(demo.Args(**arguments)) == 0
+def test_a_vine_is_recorded_identified_planned_and_transferred_in_a_gigabyte(tmp_path):
+    command = [sys.executable, ROOT / "scripts" / "demo.py", "VineGrow-v0", "--horizon", "12", "--iterations", "2"]
+    said = subprocess.run(
+        [sys.executable, "-c", PEAK, *command, "--out", tmp_path], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    assert int(said.stdout) < (1e9 if sys.platform == "darwin" else 1e6)
     numbers = json.loads((tmp_path / "demo.json").read_text())
     costs = {row[0]: float(row[1]) for row in numbers["rows"]}
     assert numbers["truth_steps"] == 1000
