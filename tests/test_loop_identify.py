@@ -11,6 +11,7 @@ from softgym_envs.loop.controllers import excite
 from softgym_envs.loop.estimate import COLUMNS, Estimator
 from softgym_envs.loop.identify import OFFSET, PSI, THETA
 from softgym_envs.loop.model import LoopModel
+from softgym_envs.mechanics.mechanism import Mechanism
 
 ID = "softgym_envs:LoopIdentify-v0"
 
@@ -87,6 +88,24 @@ def test_sensitivities_are_differences_of_predictions():
         slope = (moved(theta + step) - moved(theta - step))[0] / 2e-5
         own = belief.slopes[0, :, k] * (np.exp(theta[0, k]) if k < 2 else 1.0)
         np.testing.assert_allclose(own, slope, atol=1e-5 * np.abs(slope).max())
+
+
+@pytest.mark.parametrize("parts", [0, 2])
+def test_a_prediction_is_that_of_the_mechanism_with_all_its_constants(parts):
+    """The kernel knows only what is estimated; motion and sensitivities by all 26 constants and more are the same."""
+    model = held(LoopModel(6, spring_parts=parts))
+    estimator = Estimator(model, 0.02, 0.008, (THETA, PSI), OFFSET)
+    mechanism, belief = Mechanism(model.tree, 0.01, model.constants), estimator.prior
+    belief.theta[:] += 0.1 * np.random.default_rng(3).standard_normal(belief.theta.shape)
+    for u in model.hold + 0.5 * np.random.default_rng(2).uniform(-1, 1, (5, 7)) * INCREMENT:
+        constants = estimator.constants(belief.theta)
+        motion = mechanism.simulate(belief.state, u[None, None], constants, substeps=2)
+        ways = model.tree_slopes(model.parameters_class().to_matrix(1))[0][:, COLUMNS]
+        slopes = mechanism.sensitivities(motion, belief.slopes, ways)[:, -1]
+        belief = estimator.predict(belief, u[None])
+        np.testing.assert_allclose(belief.state, motion.states[:, -1], rtol=0, atol=1e-10)
+        np.testing.assert_allclose(belief.slopes, slopes, rtol=0, atol=1e-9 * np.abs(slopes).max())
+        assert not belief.lost.any()
 
 
 def test_a_correction_is_that_of_weighted_least_squares():

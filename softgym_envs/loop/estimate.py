@@ -23,8 +23,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core.simulator import Array, Status
+from ..core.numba_engine import spread
+from ..core.simulator import Array
 from ..mechanics.mechanism import Mechanism
+from ..mechanics.structure import with_numbers
+from .learn import Believed, Gauge, correct_rows, predict_rows
 from .model import ARM, CONSTANTS, LOOP, LoopModel
 
 STIFFNESS = LOOP[:2]
@@ -36,6 +39,10 @@ DT = 0.01
 """Step of the prediction [s], unless the control period is shorter."""
 DIFFERENCE = 1e-5
 """Of log stiffness and of offsets [N m] in the slopes of the first state."""
+
+
+LINEARIZED = 3
+"""A step with its derivatives takes as long as so many."""
 
 
 class Belief(NamedTuple):
@@ -144,32 +151,37 @@ class Estimator:
 
     def predict(self, belief: Belief, torques: Array) -> Belief:
         """One period later, under torques (B, 7) [N m] as the arm believes them."""
-        motion = self.mechanism.simulate(belief.state, torques[:, None], self.constants(belief.theta), substeps=self.substeps)
-        good = (motion.status == Status.OK) & (belief.lost == 0)
-        motion.status[:] = Status.OK  # a failed row stands still, which can be differentiated; it is thrown away
-        slopes = self.mechanism.sensitivities(motion, belief.slopes, self._ways)[:, -1]
-        good &= np.isfinite(slopes).all(axis=(1, 2))
-        state = np.where(good[:, None], motion.states[:, -1], belief.state)
-        slopes = np.where(good[:, None, None], slopes, belief.slopes)
-        return belief._replace(state=state, slopes=slopes, lost=np.where(good, 0.0, 1.0))
+        rows = self.pack(belief)
+        self.predict_rows(rows, 0, torques)
+        return self.unpack(rows)
+
+    def predict_rows(self, rows: Array, first: int, torques: Array) -> None:
+        """`predict` of beliefs that are packed in rows (B, .) from column `first` on, in place."""
+        torques = np.ascontiguousarray(torques)
+        spread(
+            lambda part: predict_rows(self._believed, first, torques[part], rows[part]),
+            len(rows),
+            LINEARIZED * self.substeps,
+        )
 
     def correct(self, belief: Belief, angles: Array) -> Belief:
         """After angles (B, 7) [rad] were measured."""
-        P, scales = belief.covariance, self._scales(belief.theta)
-        H = belief.slopes[:, : len(ARM)] * scales[:, None]
-        PH = P @ H.swapaxes(1, 2)
-        gain = np.linalg.solve(H @ PH + self.noise**2 * np.eye(len(ARM)), PH.swapaxes(1, 2)).swapaxes(1, 2)
-        change = (gain @ (angles - belief.state[:, : len(ARM)])[..., None])[..., 0]
-        theta = belief.theta + change
-        theta[:, :2] = np.clip(theta[:, :2], *self._range)
-        moved = (belief.slopes @ (scales * (theta - belief.theta))[..., None])[..., 0]
-        less = P - gain @ PH.swapaxes(1, 2)
-        good = belief.lost == 0
-        return belief._replace(
-            theta=np.where(good[:, None], theta, belief.theta),
-            covariance=np.where(good[:, None, None], 0.5 * (less + less.swapaxes(1, 2)), P),
-            state=np.where(good[:, None], belief.state + moved, belief.state),
-        )
+        rows = self.pack(belief)
+        correct_rows(self.gauge, 0, NUM_FREE, np.ascontiguousarray(angles), rows)
+        return self.unpack(rows)
+
+    @cached_property
+    def _believed(self) -> Believed:
+        """The mechanism that knows no constants but those that are estimated."""
+        constants, used = self.model.tree_constants(self._default[None])[0], np.flatnonzero(self._ways.any(axis=1))
+        ways = self._ways[used]
+        structure = with_numbers(self.mechanism.structure, constants, used)
+        return Believed(structure, constants[used] - ways @ self._default[COLUMNS], ways, self.substeps)
+
+    @cached_property
+    def gauge(self) -> Gauge:
+        """How angles are measured."""
+        return Gauge(float(self.noise), self._range[0], self._range[1], len(ARM))
 
     @cached_property
     def _range(self) -> Array:

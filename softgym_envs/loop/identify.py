@@ -25,7 +25,8 @@ from ..core.parameters import UniformParameters
 from ..core.simulator import Array, check_number
 from ..core.task import BoolArray, Entry, Start
 from .arm_task import ArmTask, motion_entries, rest_under, tree_constants
-from .estimate import OFFSETS, STIFFNESS, Belief, Estimator
+from .estimate import NUM_FREE, OFFSETS, STIFFNESS, Belief, Estimator
+from .learn import BELIEF, INFORMATION, KNOWN, MEASURED, TIME, TORQUE, TRUTH, Course, measure, sense
 from .model import ARM
 
 THETA, PSI = (1.0, 8.0), (0.3, 3.0)
@@ -37,7 +38,7 @@ HIDDEN = UniformParameters({STIFFNESS[0]: THETA, STIFFNESS[1]: PSI, **dict.fromk
 HEAD = ("time", *(f"torque.{name}" for name in ARM), *(f"measured.{name}" for name in ARM), *STIFFNESS, "information", "known")
 MOST_STEPS = 10_000
 """Control steps of an episode, at most: their noise is drawn beforehand."""
-TIME, TORQUE, MEASURED, TRUTH, INFORMATION, KNOWN, BELIEF = 0, slice(1, 8), slice(8, 15), slice(15, 17), 17, 18, 19
+TORQUES, TRUTHS = slice(TORQUE, MEASURED), slice(TRUTH, INFORMATION)
 SEEN = ("log_theta", "log_psi", "deviation_theta", "deviation_psi", "left")
 """Estimate of the log stiffnesses and its standard deviations, time that is left [s]."""
 
@@ -103,7 +104,7 @@ class LoopIdentify(ArmTask):
         rest = np.pad(rest_under(self.model, torques, columns)[0], ((0, 0), (0, self.model.n)))
         state = rest if start.state is None else start.state
         context = np.zeros((rows, len(self.context_names)))
-        context[:, TRUTH], context[:, TORQUE] = columns[:, :2], torques
+        context[:, TRUTHS], context[:, TORQUES] = columns[:, :2], torques
         context[:, self._noise] = [rng.standard_normal((self.steps + 1) * len(ARM)) for rng in start.rngs]
         context[:, BELIEF : self._noise.start] = self.estimator.pack(self.estimator.prior)
         return state, self._measured(context, state)
@@ -115,15 +116,12 @@ class LoopIdentify(ArmTask):
 
     def _measured(self, context: Array, state: Array) -> Array:
         """With the angles measured now, and what they say. In place."""
-        noise = context[:, self._noise].reshape(len(context), -1, len(ARM))
-        index = np.minimum(np.rint(context[:, TIME] / self.control_period).astype(int), self.steps)
-        context[:, MEASURED] = state[:, : len(ARM)] + self.angle_noise * noise[np.arange(len(context)), index]
-        belief = self.estimator.correct(self.belief(context), context[:, MEASURED])
-        context[:, BELIEF : self._noise.start] = self.estimator.pack(belief)
-        context[:, INFORMATION] = belief.information
-        error = np.abs(belief.stiffness / context[:, TRUTH] - 1.0).max(axis=1)
-        context[:, KNOWN] = self._over(context) & (error <= self.tolerance) & (belief.lost == 0)
+        measure(self.estimator.gauge, self._course, NUM_FREE, state, context)
         return context
+
+    @cached_property
+    def _course(self) -> Course:
+        return Course(float(self.control_period), self.steps, float(self.duration), float(self.tolerance), self._noise.start)
 
     def belief(self, context: Array) -> Belief:
         """What is known by now."""
@@ -132,15 +130,14 @@ class LoopIdentify(ArmTask):
     def remember(self, context: Array, action: Array) -> Array:
         """With the torques that the arm was told to give."""
         context = context.copy()
-        context[:, TORQUE] = self.scale_action(action)
+        context[:, TORQUES] = self.scale_action(action)
         return context
 
     def update(self, context: Array, state: Array) -> Array:
         """A control step later: the motion is predicted, angles are measured, the estimate is corrected."""
         context = context.copy()
         context[:, TIME] += self.control_period
-        belief = self.estimator.predict(self.belief(context), context[:, TORQUE])
-        context[:, BELIEF : self._noise.start] = self.estimator.pack(belief)
+        self.estimator.predict_rows(context, BELIEF, context[:, TORQUES])
         return self._measured(context, state)
 
     def _over(self, context: Array) -> BoolArray:
@@ -148,15 +145,14 @@ class LoopIdentify(ArmTask):
 
     def observe(self, state: Array, context: Array) -> Array:
         """See `entries`."""
-        n, model, belief = self.model.n, self.model, self.belief(context)
-        off = context[:, MEASURED] - np.array(model.start)
-        speed = state[:, n : n + len(ARM)]
-        torque = context[:, TORQUE] - np.array(model.servo_stiffness) * off - model.servo_damping * speed
-        left = self.duration - context[:, TIME, None]
-        parts = [off, torque, belief.theta[:, :2], belief.deviation, left]
-        if self.obs_mode == "state":
-            parts += self.motion(state)
-        return np.concatenate(parts, axis=1)
+        found = np.empty((len(state), len(self.entries)))
+        stiffness, damping, n = self._servo, float(self.model.servo_damping), self.model.n
+        sense(self._start, stiffness, damping, float(self.duration), n, NUM_FREE, state, context, found)
+        return found
+
+    @cached_property
+    def _servo(self) -> Array:
+        return np.array(self.model.servo_stiffness)
 
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
         """Terms "information", "known", "control"; see the class."""
@@ -176,5 +172,5 @@ class LoopIdentify(ArmTask):
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
         """Relative errors of the estimates, and what is known [nat]."""
-        error = np.abs(self.belief(context).stiffness / context[:, TRUTH] - 1.0)
+        error = np.abs(self.belief(context).stiffness / context[:, TRUTHS] - 1.0)
         return {"theta_error": error[:, 0], "psi_error": error[:, 1], "information": context[:, INFORMATION]}

@@ -133,6 +133,14 @@ def compile_tree(tree: Tree, constants: Sequence[str], dt: float, *, force_split
     return Structure(dt=float(dt), early=SPLITS[force_split], base=base, place=place, **parts, **order._asdict())
 
 
+def with_numbers(s: Structure, constants: Array, free: Places) -> Structure:
+    """The structure with constants (P,) as numbers, but for those at `free` (c,): these are then all, in this order."""
+    index = np.full(len(constants) + 1, -1)
+    index[free] = np.arange(len(free))
+    number = (s.place >= 0) & (index[s.place] < 0)
+    return s._replace(base=np.where(number, constants[s.place], s.base), place=index[s.place])  # behind all stands that of -1
+
+
 class Ride(NamedTuple):
     """A placement on a moving joint: its index (-1: the world), rotation (3, 3) and origin (3,) in its frame."""
 

@@ -1,0 +1,196 @@
+"""Numba kernels of `estimate` and `identify`: beliefs are rows of numbers, predicted and corrected in place.
+
+A belief's numbers stand in a row from entry `first` on: theta (k,), P (k, k), x (2 n,), S (2 n, k), lost: `estimate.Belief`.
+Noise of angles is independent, so they are taken one after the other: updates of rank one, and nothing is solved.
+
+Legend: B batch, n coordinates, k estimated constants, c constants of the tree that change with them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..core.numba_engine import kernel, lean
+from ..core.simulator import Array, Status
+from ..mechanics.blocks import differentiate, new_blocks
+from ..mechanics.derivatives import push_forward
+from ..mechanics.integrator import go_on, step, still
+from ..mechanics.scratch import new_scratch, set_constants, set_forces
+
+_OK = int(Status.OK)
+
+
+class Believed(NamedTuple):
+    """The mechanism as a function of what is estimated."""
+
+    structure: Any
+    """With c constants; what else is in it is a number."""
+    base: Array
+    """(c,) constants where stiffness and offsets are 0."""
+    ways: Array
+    """(c, k) their slopes by stiffness and offsets."""
+    substeps: int
+
+
+class Gauge(NamedTuple):
+    """How angles are measured, and what can be believed."""
+
+    noise: float
+    """[rad]"""
+    low: Array
+    """(2,) least log stiffness."""
+    high: Array
+    """(2,)"""
+    arm: int
+    """Angles, which come first in x."""
+
+
+@lean
+def scale(theta, i):
+    """d value / d theta: the first two are logarithms."""
+    return np.exp(theta[i]) if i < 2 else 1.0
+
+
+@kernel
+def predict_rows(believed, first, torques, rows):
+    """Beliefs in rows (B, .) after `substeps` steps under torques (B, nu); lost where a step or its derivative fails."""
+    s, base, ways, substeps = believed
+    n, m, k = len(s.parent), s.row[-1], ways.shape[1]
+    w, d, lam, X = new_scratch(s), new_blocks(s, len(base)), np.zeros(m), np.empty((n + m, k))
+    path, now, then = np.empty((substeps + 1, 2 * n)), np.empty((2 * n, k)), np.empty((2 * n, k))
+    push, constants = np.zeros((len(s.actuated), k)), np.empty(len(base))
+    for b in range(len(rows)):
+        row = rows[b, first:]
+        theta, at = row[:k], k + k * k
+        x, S = row[at : at + 2 * n], row[at + 2 * n : at + 2 * n + 2 * n * k].reshape(2 * n, k)
+        constants[:] = base
+        for i in range(k):
+            value = np.exp(theta[i]) if i < 2 else theta[i]
+            for c in range(len(base)):
+                constants[c] += ways[c, i] * value
+        set_constants(s, constants, w)
+        set_forces(s, torques[b], w)
+        path[0], now[:] = x, S
+        lost = at + 2 * n + 2 * n * k
+        good = row[lost] == 0.0
+        for j in range(substeps):
+            if j == 0:
+                still(path[0], path[1], lam)
+            else:
+                go_on(path[j - 1, :n], path[j], path[j + 1])
+            good = good and step(s, path[j], w, path[j + 1], lam, j > 0) == _OK
+            good = good and differentiate(s, path[j, :n], path[j + 1, :n], lam, w, d)
+            if good:
+                push_forward(s, w, d, now, push, ways, X, then)
+                now[:] = then
+        if good and np.isfinite(now).all():
+            x[:], S[:] = path[substeps], now
+        else:
+            row[lost] = 1.0
+
+
+@lean
+def _correct(gauge, angles, theta, P, x, S, h, Ph, change):
+    """One belief after angles (7,) [rad]; h, Ph, change (k,) are scratch memory."""
+    k = len(theta)
+    change[:] = 0.0
+    for i in range(gauge.arm):
+        size, off = gauge.noise * gauge.noise, angles[i] - x[i]
+        for a in range(k):
+            h[a] = S[i, a] * scale(theta, a)
+            off -= h[a] * change[a]
+        for a in range(k):
+            total = 0.0
+            for c in range(k):
+                total += P[a, c] * h[c]
+            Ph[a] = total
+            size += h[a] * total
+        for a in range(k):
+            change[a] += Ph[a] * off / size
+            for c in range(k):
+                P[a, c] -= Ph[a] * Ph[c] / size
+    for a in range(k):
+        wanted = theta[a] + change[a]
+        if a < 2:
+            wanted = min(max(wanted, gauge.low[a]), gauge.high[a])
+        change[a], h[a] = wanted, scale(theta, a) * (wanted - theta[a])
+    for a in range(k):
+        theta[a] = change[a]
+    for i in range(len(x)):
+        total = 0.0
+        for a in range(k):
+            total += S[i, a] * h[a]
+        x[i] += total
+
+
+@kernel
+def correct_rows(gauge, first, k, angles, rows):
+    """Beliefs in rows (B, .) after angles (B, 7) [rad]; what is lost stays as it is."""
+    h, Ph, change = np.empty(k), np.empty(k), np.empty(k)
+    for b in range(len(rows)):
+        row, at = rows[b, first:], k + k * k
+        n = (len(row) - at - 1) // (1 + k)
+        if row[at + n + n * k] == 0.0:
+            x, S = row[at : at + n], row[at + n : at + n + n * k].reshape(n, k)
+            _correct(gauge, angles[b], row[:k], row[k:at].reshape(k, k), x, S, h, Ph, change)
+
+
+# --- Contexts of `loop.identify` ---------------------------------------------------------------------------------------
+
+TIME, TORQUE, MEASURED, TRUTH, INFORMATION, KNOWN, BELIEF = 0, 1, 8, 15, 17, 18, 19
+"""Where their columns begin; noise to come stands behind the belief."""
+
+
+class Course(NamedTuple):
+    """Of an episode."""
+
+    period: float
+    """[s]"""
+    steps: int
+    duration: float
+    """[s]"""
+    tolerance: float
+    """Relative error of either stiffness up to which it counts as known."""
+    noise: int
+    """Where noise to come begins."""
+
+
+@kernel
+def measure(gauge, course, k, state, context):
+    """Contexts (B, .) with the angles measured now, at states (B, nx), and what they say; in place."""
+    h, Ph, change, arm, at = np.empty(k), np.empty(k), np.empty(k), gauge.arm, BELIEF + k + k * k
+    n = (course.noise - at - 1) // (1 + k)
+    for b in range(len(context)):
+        row = context[b]
+        index = course.noise + arm * min(int(np.rint(row[TIME] / course.period)), course.steps)
+        angles = row[MEASURED : MEASURED + arm]
+        for i in range(arm):
+            angles[i] = state[b, i] + gauge.noise * row[index + i]
+        theta, P, lost = row[BELIEF : BELIEF + k], row[BELIEF + k : at].reshape(k, k), row[course.noise - 1] != 0.0
+        if not lost:
+            S = row[at + n : at + n + n * k].reshape(n, k)
+            _correct(gauge, angles, theta, P, row[at : at + n], S, h, Ph, change)
+        row[INFORMATION] = -0.5 * np.log(P[0, 0] * P[1, 1] - P[0, 1] * P[1, 0])
+        known = row[TIME] >= course.duration - 1e-9 and not lost
+        for i in range(2):
+            known = known and abs(np.exp(theta[i]) / row[TRUTH + i] - 1.0) <= course.tolerance
+        row[KNOWN] = 1.0 if known else 0.0
+
+
+@kernel
+def sense(start, stiffness, damping, duration, n, k, state, context, found):
+    """Observations (B, no) of `loop.identify` by an arm of springs (7,) and a damping; what fits of the state behind them."""
+    arm = len(start)
+    behind = 2 * arm + 5
+    for b in range(len(context)):
+        row, seen = context[b], found[b]
+        for i in range(arm):
+            off = row[MEASURED + i] - start[i]
+            seen[i], seen[arm + i] = off, row[TORQUE + i] - stiffness[i] * off - damping * state[b, n + i]
+        for i in range(2):
+            seen[2 * arm + i], seen[2 * arm + 2 + i] = row[BELIEF + i], np.sqrt(row[BELIEF + k + i * (k + 1)])
+        seen[behind - 1] = duration - row[TIME]
+        for i in range(len(seen) - behind):
+            seen[behind + i] = state[b, i] - start[i] if i < arm else state[b, i]
