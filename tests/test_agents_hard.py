@@ -16,6 +16,7 @@ from agents.study.definition import Job, Study
 from agents.study.planned import PlanWorker
 from softgym_envs.core.errors import OptionError, ShapeError
 from softgym_envs.core.hard import HardTwin
+from softgym_envs.core.sensors import markers_of
 from softgym_envs.core.task import load
 from softgym_envs.rooms import room, rooms
 from sysid import fit_residual, run_recipe
@@ -113,6 +114,23 @@ def test_a_camera_sees_the_training_and_states_judge() -> None:
     assert data.train[0].period == pytest.approx(0.01) and data.train[0].substeps == 2
     assert case.recipe.stages != plain.recipe.stages and case.identified == plain.identified
     assert "sensor" not in plain.description and case.description["sensor"] == ["camera"]
+
+
+def test_what_learns_gets_the_states_of_the_experiments_that_the_camera_saw(tmp_path: Path) -> None:
+    case = RoomCase(room("vine"), "VineGrow-v0", run_recipe, fit_residual, sensor=("camera",))
+    seen, states = (make(np.random.default_rng(0), 400).train for make in (case.record, case.states))
+    for frames, full in zip(seen, states, strict=True):
+        points = markers_of(full, case.native(), case.recipe).select(frames.names)
+        exact = np.stack([np.interp(frames.times, points.times, column) for column in points.values.T], axis=1)
+        noise = frames.values - exact  # 1 mm, 22 columns of 40 frames and more: the root mean square is known to 4 %
+        assert abs(np.sqrt(np.mean(noise**2)) - 1e-3) < 1.5e-4
+    study = Study(
+        "hard", "mpc", ("network", "residual"), (400,), seeds=1, starts=1, horizon=2, substeps=40, restarts=1, iterations=1
+    )
+    for condition in study.conditions:
+        record = PlanWorker(case, study, tmp_path)(Job(condition, 400, 0, 0))
+        assert record["failed"] == 0
+        assert condition == "network" or "what was set apart" in record["detail"]["residual"]  # it was trained
 
 
 @pytest.mark.parametrize(("name", "task"), STUDIES)

@@ -77,6 +77,8 @@ class PendulumCase:
 
         return DataSplit(*(TrajectorySet((one(n),)) for n in (steps, 20, 40)))
 
+    states = record
+
     def fit(self, data):
         if self.unusable:
             raise DataError("constant controls")

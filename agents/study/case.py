@@ -305,15 +305,19 @@ class RoomCase:
 
     def record(self, rng: np.random.Generator, steps: int) -> DataSplit:
         """See `Case`: the recipe's experiments; a camera sees those for training, predictions are judged by states."""
-        filmed, native = bool(self.sensor), self.native()
-        found = self.recipe.record(
-            self.truth(), rng, steps=steps, parameters=self.truth_parameters(), tests=TESTS, filmed=filmed
-        )
-        if not filmed:
+        found = self.states(rng, steps)
+        if not self.sensor:
             return found
-        sensor = sensor_from_text(self.sensor)
+        sensor, native = sensor_from_text(self.sensor), self.native()
         seen = (sensor(t, native, self.recipe, rng).for_timestep(native.dt) for t in found.train)
         return found._replace(train=TrajectorySet(tuple(seen)))
+
+    def states(self, rng: np.random.Generator, steps: int) -> DataSplit:
+        """See `Case`."""
+        filmed = bool(self.sensor)
+        return self.recipe.record(
+            self.truth(), rng, steps=steps, parameters=self.truth_parameters(), tests=TESTS, filmed=filmed
+        )
 
     def fit(self, data: DataSplit) -> Identified:
         """See `Case`: the recipe's stages."""

@@ -112,6 +112,11 @@ def recordings(case: Case, study: Study, budget: int, dataset: int) -> DataSplit
     return case.record(stream(study, DATA, dataset), budget)
 
 
+def full_states(case: Case, study: Study, budget: int, dataset: int) -> DataSplit:
+    """The same data set as nobody's sensor sees it, without noise: an advantage that whatever learns is given."""
+    return case.states(stream(study, DATA, dataset), budget)
+
+
 def identify(case: Case, study: Study, budget: int, dataset: int, out: Path) -> FitRecord:
     """The fit of one data set on the recorded case, from its file if it is there; constants adapted to this case."""
     path, source = out / "fits" / f"b{budget}_d{dataset}.json", case.recorded()

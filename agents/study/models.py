@@ -21,7 +21,7 @@ from ..models.forcing import ClockCost, ForcedSimulator
 from ..planning.cost import Cost
 from ..planning.plan import in_world, own_entries
 from .definition import Condition, Job, Study
-from .fits import MODEL, POSTERIOR_SAMPLES, EmpiricalParameters, draw, identify, recordings, stream
+from .fits import MODEL, POSTERIOR_SAMPLES, EmpiricalParameters, draw, full_states, identify, stream
 from .protocol import Case, Identified
 
 Array = NDArray[np.float64]
@@ -81,7 +81,7 @@ def build_model(case: Case, study: Study, job: Job, condition: Condition, out: P
     if condition.model == "network":
         from ..models.network import train_networks
 
-        data = recordings(case.recorded(), study, job.budget, job.dataset)
+        data = full_states(case.recorded(), study, job.budget, job.dataset)
         fit_steps = identify(case, study, job.budget, job.dataset, out).truth_steps
         network = train_networks(native, data.train, substeps=study.substeps, rng=rng)
         return Model(network, None, cost, 1, fit_steps, detail={"network_error": network.networks.error})
@@ -99,7 +99,7 @@ def build_model(case: Case, study: Study, job: Job, condition: Condition, out: P
         return Model(native, draw(case.default(), case.wide(), study.ensemble, rng), cost, study.substeps)
     record = identify(case, study, job.budget, job.dataset, out)
     if condition.model == "residual":
-        data = recordings(case.recorded(), study, job.budget, job.dataset)
+        data = full_states(case.recorded(), study, job.budget, job.dataset)
         fit = Identified(record.parameters, EmpiricalParameters(record.samples), record.note)
         try:
             native, note = case.residual(data, fit, rng)

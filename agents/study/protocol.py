@@ -112,6 +112,10 @@ class Case(Protocol):
         """Recordings of the truth with `steps` physics steps for training; validation is counted beside, test is free."""
         ...
 
+    def states(self, rng: np.random.Generator, steps: int) -> DataSplit:
+        """The same experiments as `record`, full states without a sensor: networks and corrections learn from these."""
+        ...
+
     def fit(self, data: DataSplit) -> Identified:
         """Identify our engine.
 
