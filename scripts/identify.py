@@ -65,7 +65,8 @@ class Args:
     start: Path | None = None
     """TOML file of the constants before the fit; none: the robot's defaults."""
     split: tuple[int, int, int] | None = None
-    """Recordings for training, validation and test, in this order; none: all but the last for training, the last for test."""
+    """Recordings for training, validation and test, in this order; none: all but the last for training, the last for test; all
+    for training where a recipe is run stage by stage."""
     columns: tuple[str, ...] = ()
     """Fit only these columns; none: all that are known."""
     controls: Path | None = None
@@ -266,8 +267,9 @@ def whole_recipe(args: Args, recipe: Recipe, simulator: Simulator, recordings: T
     own = args.start is not None or str(args.model).endswith(".toml")  # then the recipe's guess is of another robot
     start = start_of(args, simulator) if own else None
     stages = tuple(replace(s, options=limited(args, method_of(s.method), dict(s.options))) for s in recipe.stages)
+    data = split_of(args, recordings) if args.split else recordings
     found = run_recipe(
-        recipe, simulator, recordings, start=start, stages=stages, out=args.out, resume=args.resume,
+        recipe, simulator, data, start=start, stages=stages, out=args.out, resume=args.resume,
         announce=lambda name: print(f"stage {name}", flush=True), progress=progress, model=args.model or "",
     )  # fmt: skip
     print(as_flags(found.summary()))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import pytest
 from sysid_systems import Spring, SpringParameters, record
@@ -43,6 +46,26 @@ def test_what_was_not_measured_does_not_count() -> None:
     errors = scores(of_positions(TrajectorySet((gone,))), WRONG, gone)[0.5]
     assert np.isnan(errors[-1]).all() and np.isfinite(errors[0]).all()
     assert all(band.windows < len(errors) for band in bands(of_positions(TrajectorySet((gone,))), WRONG) if band.horizon == 0.5)
+
+
+@dataclass(frozen=True, eq=False)
+class Walled(Spring):
+    """Ends where the mass meets a wall."""
+
+    wall: float = np.inf
+
+    def _advance(self, state: Any, control: Any, maps: Any) -> Any:
+        new, failed = super()._advance(state, control, maps)
+        return new, failed | (new[:, 0] > self.wall)
+
+
+def test_what_fails_beyond_a_recordings_end_is_no_error() -> None:
+    """A wall just behind where the recording ends; predictions 0.5 s ahead are judged by 0.5 s."""
+    falling = SpringParameters(stiffness=0.1, damping=0.01, offset=5.0)
+    data = record(Spring(), falling, steps=65)
+    walled = Walled(wall=1.001 * float(data[0].values[:, 0].max()))
+    errors = scores(FitProblem(walled, data, ("stiffness",), start=falling), falling, data[0])
+    assert len(errors[0.5]) == 2 and max(errors[0.5].max(), errors[1.0].max()) < 1e-9
 
 
 def test_short_recordings_have_no_bands_and_a_wrong_model_says_of_what_its_intervals_are() -> None:

@@ -114,6 +114,19 @@ def test_many_starts_find_the_minimum_that_one_start_misses() -> None:
     assert len(many.start_costs) == 8 and levels(many, "of 8 starts")
 
 
+def test_a_fit_that_ends_at_no_minimum_begins_again_near_one() -> None:
+    """A spring 44 times too stiff: 12 iterations over 6 s end nowhere, over 0.2 s and then over 6 s at the truth."""
+    far = TRUTH.replace(stiffness=2000.0, damping=8.0)
+    given = problem(data=record(Spring(), TRUTH, steps=300, noise=0.01), start=far, free_initial=True)
+    options = ShootingOptions(levenberg=LevenbergOptions(max_iterations=12))
+    alone, led = single_shooting(given, options), single_shooting(given, replace(options, near=10))
+    assert not alone.converged and alone.misfit > 1.0
+    assert led.converged and led.explained and max(errors(led)) < 0.05
+    assert led.start == far and levels(led, "begins at what segments of 10 rows give") == ["note"]
+    hasty = replace(options, near=10, levenberg=LevenbergOptions(max_iterations=4))  # too few near it, too
+    assert single_shooting(given, hasty).misfit == single_shooting(given, replace(hasty, near=0)).misfit
+
+
 def test_the_recipe_of_the_paper_comes_near_and_says_that_it_is_not_at_a_minimum() -> None:
     data = record(Spring(), TRUTH, steps=400)
     result = adam(problem(data=data), AdamOptions(epochs=20, batch=32))
@@ -344,7 +357,7 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path: Path, monkeypatch: pyt
 
 
 def test_bad_options_are_refused() -> None:
-    for changes in ({"jacobian": "magic"}, {"errors": "none"}, {"starts": 0}, {"reweight": -1}, {"resume": True}):
+    for changes in ({"jacobian": "magic"}, {"errors": "none"}, {"starts": 0}, {"reweight": -1}, {"near": -1}, {"resume": True}):
         with pytest.raises(OptionError):
             ShootingOptions(**changes)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="batch is 0"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -172,6 +173,8 @@ def test_what_was_recorded_goes_through_the_whole_recipe_and_resumes(
     before = (out / "all" / "fit.json").read_text()
     assert run_script(script, *arguments, "--resume") == 0
     assert (out / "all" / "fit.json").read_text() == before  # taken, not fitted again
+    assert run_script(script, *arguments, "--split", "1", "0", "1") == 0
+    assert "1 + 0 + 1 (train" in json.loads((out / "all" / "fit.json").read_text())["provenance"]["recordings"]
     assert run_script(script, *arguments, "--stage", "elastic", "--free", "stiffness", "damping", "gain") == 0
     assert SpringParameters.load(out / "fit.toml").stiffness == pytest.approx(45.0, rel=1e-8)
     capsys.readouterr()

@@ -77,7 +77,7 @@ RECIPE = Recipe(
     experiments=(Experiment("excited", excited, LONGEST),),
     stages=(Stage("muscles", "excited", unknown, "one_step"),),
     # Measured states are noisy: predictions that begin there carry their noise along, and look like those of a wrong model.
-    laboratory=Stage("laboratory", "", unknown, "multiple_shooting", free_initial=True),
+    laboratory=Stage("laboratory", "", unknown, "multiple_shooting", {"near": 20}, free_initial=True),
     guess=guess,
 )
 

@@ -255,7 +255,8 @@ RECIPE = Recipe(
         Stage("seen", "pressures", BODY, "multiple_shooting", {**_FILMED, "segment_steps": 50}, told_noise=True),
     ),
     laboratory=Stage(
-        "laboratory", "", TUBE, "single_shooting", {"starts": 3, "halve": True, "levenberg": {"cost_tolerance": 1e-6}},
+        "laboratory", "", TUBE, "single_shooting",
+        {"starts": 3, "halve": True, "near": 24, "levenberg": {"cost_tolerance": 1e-6}},
         simulator={"bending": "linear"},
         suspects={"another drag": ("drag",), "a base that is turned": ("base_turn",), "a mass at the tip": ("tip_mass",)},
     ),

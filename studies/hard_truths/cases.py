@@ -20,6 +20,8 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.loop.manipulation import STILL
 from softgym_envs.loop.model import ARM, FRICTION
 from softgym_envs.loop.recipe import manipulation
+from softgym_envs.rigid.experiments import record
+from softgym_envs.rigid.recipe import CAMERA, PERIOD
 from softgym_envs.rooms import room
 from softgym_envs.tensegrity.recipe import BODY
 from softgym_envs.vine.dynamics import VineSimulator
@@ -31,8 +33,6 @@ FACTOR = 1.4
 """Constants of a truth are within this factor of the defaults."""
 OFF = 3.0
 """Start over truth, or truth over start."""
-CAMERA = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
-"""[m, m, rad] Of the recipes of block and particles."""
 POINTS = 5e-4
 """[m] Of the camera before the vine."""
 FPS = 240.0
@@ -47,7 +47,7 @@ class Made:
     """A truth's recording, and what is known of the truth."""
 
     recordings: tuple[Trajectory, ...]
-    """As a laboratory has them; the last of several is held out."""
+    """As a laboratory has them; of several all but the last are fitted, or the first `fitted`."""
     more: tuple[Trajectory, ...]
     """Further ones of the same truth, which nothing is fitted to."""
     true: dict[str, float]
@@ -57,6 +57,8 @@ class Made:
     """Fitted constants -> error of their predictions, from the true state, over the noise."""
     model: str | None = None
     """Text of a structure's file."""
+    fitted: int | None = None
+    """How many of the recordings, the first ones; the others are held out."""
 
 
 def world(name: str, level: str, seed: int) -> Any:
@@ -80,17 +82,25 @@ def off(engine: Any, true: dict[str, float], rng: np.random.Generator) -> Parame
 
 
 def rigid(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
-    """Block and particles: positions of a camera; friction drawn between 0.1 and 0.45."""
+    """Block and particles: positions of a camera; friction drawn between 0.1 and 0.45; held out: more falls, and launches."""
     truth, engine = world(name, level, seed), room(name).simulator()
     recipe = load(room(name).recipe)
     friction = float(rng.uniform(0.1, 0.45))
     free = next(n for n in truth.default_parameters.names() if n.startswith("friction"))
     constants, experiment = truth.default_parameters.replace(**{free: friction}), recipe.experiments[0]
     steps = experiment.steps_on(truth, engine)
-    recording = recipe.record_one(experiment.name, truth, rng, steps=steps, parameters=constants)
-    if level != "own" and name == "particles":
-        recording = thinned(recording, round(engine.dt / recording.period))
+
+    def filmed() -> Trajectory:
+        found = recipe.record_one(experiment.name, truth, rng, steps=steps, parameters=constants)
+        return found if level == "own" or name != "particles" else thinned(found, round(engine.dt / found.period))
+
+    recording = filmed()
     start = engine.default_parameters.replace(**{free: float(np.clip(friction * OFF ** rng.choice([-1, 1]), 0.0, 1.0))})
+    # The string takes the block to its pulley in a second: one is left to predict only where it is thrown back first.
+    others = tuple(
+        launched(truth, constants, rng) if name == "block" else filmed() for _ in range(13 if name == "block" else 4)
+    )
+    kept = 9 if name == "block" else 2
 
     def miss(found: Parameters) -> float:
         count = min(round(1.0 / recording.period), recording.num_steps)
@@ -101,7 +111,16 @@ def rigid(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
         sigma = np.array([CAMERA[n.split(".")[-1]] for n in recording.names])
         return float(np.sqrt(np.mean(((ends[0] - ends[1]) / sigma) ** 2)))
 
-    return Made((recording,), (), {free: friction}, start, miss)
+    return Made((recording, *others[:kept]), others[kept:], {free: friction}, start, miss, fitted=1)
+
+
+def launched(truth: Any, constants: Parameters, rng: np.random.Generator) -> Trajectory:
+    """The block, thrown against the pull of its string, 1.26 s."""
+    state = truth.initial_state(1)[0]
+    for entry, value in (("vx", rng.uniform(-2.2, -1.5)), ("vy", rng.uniform(-0.2, 0.2)), ("omega", rng.uniform(-1.0, 1.0))):
+        state[truth.state_names.index(entry)] = value
+    controls = np.zeros((round(1.26 / PERIOD), truth.nu))
+    return record(truth, state, controls, constants, noise=CAMERA, rng=rng, period=PERIOD)
 
 
 def thinned(recording: Trajectory, keep: int) -> Trajectory:
@@ -112,7 +131,7 @@ def thinned(recording: Trajectory, keep: int) -> Trajectory:
 
 
 def vine(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
-    """A cantilever of 0.4 m that is let go from an arc, 0.6 s at 240 frames/s, 21 points with 0.5 mm of noise."""
+    """A cantilever of 0.4 m that is let go from an arc, 240 frames/s, 21 points, 0.5 mm of noise: 0.6 s; held out, 1.75 s."""
     del name
     fine = 1.0 / (FPS * 8)
     engine = VineSimulator(BEAM, 1.0 / (FPS * 2), "linear")
@@ -120,12 +139,12 @@ def vine(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
     if level != "own":
         truth = VineTwin(BEAM, dt=fine, bending="linear", level=int(level), seed=seed)
     true = drawn(truth.default_parameters, ("bending_stiffness", "bending_damping"), rng)
-    constants, steps = truth.default_parameters.replace(**true), round(0.6 * FPS)
+    constants = truth.default_parameters.replace(**true)
     share = np.linspace(0.0, 1.0, 21)
     names = tuple(f"point{k}.{axis}" for k in range(21) for axis in "xy")
 
-    def swung(one: Any, parameters: Parameters, bend: float) -> Trajectory:
-        begin = one.initial_state(1)
+    def swung(one: Any, parameters: Parameters, bend: float, duration: float = 0.6) -> Trajectory:
+        begin, steps = one.initial_state(1), round(duration * FPS)
         begin[0, : BEAM.layout.nx] = BEAM.straight_state(curvature=bend)
         controls = np.zeros((1, steps, one.nu))
         states, _ = one.rollout(begin, controls, parameters, substeps=round(1.0 / (FPS * one.dt)))
@@ -139,9 +158,11 @@ def vine(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
     def miss(found: Parameters) -> float:
         return float(np.sqrt(np.mean((swung(engine, found, bends[1]).values - clean[1].values)[-24:] ** 2))) / POINTS
 
-    noisy = tuple(recording.with_noise(rng, POINTS) for recording in clean)
+    fitted = clean[0].with_noise(rng, POINTS)
     start = off(engine, true, rng).replace(linear_density=truth.default_parameters.linear_density)
-    return Made(noisy[:1], (), true, start, miss, scene_text(BEAM))
+    arcs = rng.choice([-1, 1], 7) * rng.uniform(0.6, 1.0, 7)
+    others = tuple(swung(truth, constants, arc, 1.75).with_noise(rng, POINTS) for arc in arcs)
+    return Made((fitted, *others[:5]), others[5:], true, start, miss, scene_text(BEAM), fitted=1)
 
 
 def arm(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
@@ -195,12 +216,15 @@ def loop(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
 
 
 def tensegrity(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
-    """A SUPERball with a rod held, driven for 2 s before cameras: 120 Hz, 2 mm, gaps, outliers, 20 ms late."""
+    """A SUPERball with a rod held, driven before cameras: 120 Hz, 2 mm, gaps, outliers, 20 ms late; 2 s; held out, 2.75 s."""
     truth, recipe = world(name, level, seed), load(room(name).recipe)
     engine: Any = room(name).simulator()
     true = drawn(truth.default_parameters, BODY, rng)
     constants, air = truth.default_parameters.replace(**true), recipe.experiments[0].name
-    exact = [recipe.record_one(air, truth, rng, steps=2000, parameters=constants, filmed=True) for _ in range(2)]
+    exact = [
+        recipe.record_one(air, truth, rng, steps=round(duration / truth.dt), parameters=constants, filmed=True)
+        for duration in (2.0, *[2.75] * 5)
+    ]
     held = replace(engine, fixed_rod=0)
 
     def miss(found: Parameters) -> float:
@@ -211,7 +235,8 @@ def tensegrity(name: str, level: str, seed: int, rng: np.random.Generator) -> Ma
         nodes = engine.model.node_positions(states[:, -1]) - engine.model.node_positions(values[first + ahead])
         return float(np.sqrt(np.mean(nodes**2))) / LAB.noise
 
-    return Made((LAB(exact[0], engine, recipe, rng),), (), true, off(engine, true, rng), miss)
+    seen = tuple(LAB(recording, engine, recipe, rng) for recording in exact)
+    return Made(seen[:4], seen[4:], true, off(engine, true, rng), miss, fitted=1)
 
 
 LAB = SENSORS["lab"]
@@ -235,6 +260,10 @@ def files(made: Made, folder: Path) -> dict[str, Any]:
     if made.model is not None:
         (folder / "robot.toml").write_text(made.model)
         more = {"model": str(folder / "robot.toml"), "free_motion": True, "fps": FPS}
+    if made.more:
+        TrajectorySet(made.more).save(folder / "more.h5")
+    if made.fitted is not None:
+        more["split"] = (made.fitted, 0, len(made.recordings) - made.fitted)
     return {"data": (folder / "run.h5",), "start": folder / "start.toml", "out": folder / "fit", **more}
 
 

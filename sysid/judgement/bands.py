@@ -99,15 +99,19 @@ def scores(problem: FitProblem, parameters: Parameters, trajectory: Trajectory) 
         first = np.arange(0, total - shortest + 1, stride)
         values = problem.values(trajectory)
         starts = values[first] if problem.full else _estimated(problem, parameters, trajectory, first, look)
-        states, good = predicted(problem, parameters, trajectory, first, starts, look + max(aheads.values()))
         for horizon, ahead in aheads.items():
-            for place in range(0, len(first), max(-(-ahead // (2 * stride)), 1)):
-                end = look + ahead
-                rows = slice(end + 1 - min(ROWS, ahead), end + 1)
-                if first[place] + end <= total:
-                    errors[horizon].append(
-                        _error(problem, states[place, rows], values[first[place] :][rows], bool(good[place]))
-                    )
+            end = look + ahead
+            chosen = np.arange(0, len(first), max(-(-ahead // (2 * stride)), 1))
+            chosen = chosen[first[chosen] + end <= total]
+            if not len(chosen):
+                continue
+            # No farther than the recording goes: what the simulator cannot do beyond its end is no error of a prediction.
+            states, good = predicted(problem, parameters, trajectory, first[chosen], starts[chosen], end)
+            rows = slice(end + 1 - min(ROWS, ahead), end + 1)
+            errors[horizon] = [
+                _error(problem, run[rows], values[row:][rows], bool(went))
+                for run, row, went in zip(states, first[chosen], good, strict=True)
+            ]
     return {horizon: np.array(found).reshape(-1, len(_kinds(problem))) for horizon, found in errors.items()}
 
 

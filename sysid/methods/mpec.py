@@ -8,8 +8,8 @@ to the right one:
 2. *Polish*: single shooting through the simulator itself, with its exact derivatives; from here on complementarity is exact.
 3. *Gate*: the objective must be what the noise explains. For n measured numbers the sum of (n/sigma)^2 has mean n and variance
    kappa n (kappa = 2, or 4/5 for uniform noise); four standard deviations are allowed.
-4. *Fallbacks*, while the gate is shut: slower homotopies from other constants, then shooting from the best of a grid of
-   constants.
+4. *Fallbacks*, while the gate is shut: shooting from the best of a grid of constants; where that ends elsewhere than the
+   homotopy (else it is the model that is wrong), slower homotopies from other constants.
 5. *Noise box*: if the noise is known to be bounded, |n| <= sqrt(3) sigma, the smallest residuals inside of it; constants are
    sharper then.
 
@@ -43,6 +43,10 @@ from .collocation import Collocation, Point, window_of
 Array = NDArray[np.float64]
 
 
+SAME = 1e-2
+"""Of the objective, and of fit coordinates: ways that end no farther apart ended at one minimum."""
+
+
 @dataclass(frozen=True)
 class MpecOptions:
     """Settings of `mpec`.
@@ -66,7 +70,7 @@ class MpecOptions:
     fallbacks: int = 3
     """Further homotopies at most; where the model is known to be wrong and the gate stays shut, 0 or 1 save time."""
     grid: int = 24
-    """Constants that the last fallback tries; 0: none."""
+    """Constants that the first fallback tries; 0: none."""
     errors: Literal["independent", "clustered"] = "independent"
     """What the covariance assumes of the residuals; see `judge`."""
 
@@ -186,31 +190,51 @@ def gate(system: ShootingSystem, options: MpecOptions) -> float:
 def _attempts(
     problem: FitProblem, form: ComplementarityForm, system: ShootingSystem, options: MpecOptions
 ) -> Iterator[tuple[Attempt, Array, Array]]:
-    """Homotopies from the start constants, from the middle, from both ends; then shooting from a grid."""
+    """A homotopy from the start constants; shooting from a grid; homotopies from the middle and from both ends.
+
+    No more of them where the grid ends at the minimum that the homotopy found: from two sides, then, all ways lead there.
+    """
     low, high = problem.theta_bounds
     windows = tuple(window_of(problem, recording) for recording in problem.split.train)
     assert problem.known_noise is not None
     collocation = Collocation(problem, form, windows, problem.known_noise)
-    slow = replace(options, tau=10 * options.tau, factor=float(np.sqrt(options.factor)), iterations=2 * options.iterations)
-    own = problem.encode(problem.constants)
-    ways = [("homotopy", own, options)]
-    shares = (0.5, 0.1, 0.9)[: options.fallbacks]
-    ways += [(f"homotopy from {share:g}", low + share * (high - low), slow) for share in shares]
-    limit, guess = gate(system, options), system.segments.starts
-    for name, theta, settings in ways:
-        begin = time.perf_counter()
-        try:
-            point, used = homotopy(collocation, theta, settings)
-        except np.linalg.LinAlgError:  # it ran away
-            continue
-        starts = np.stack([x[0] for x in point.states])
-        found = _polished(problem, system, point.theta, starts, options)
-        if found is not None:
-            theta, guess, objective, more = found
-            seconds = time.perf_counter() - begin
-            yield Attempt(name, objective, used + more, objective <= limit, seconds), theta, guess
+    first = _way("homotopy", collocation, system, problem.encode(problem.constants), options)
+    yield from first
     if options.grid:
-        yield from _from_grid(problem, system, guess, options, limit)
+        starts = first[0][2] if first else system.segments.starts
+        shot = []
+        for attempt in _from_grid(problem, system, starts, options, gate(system, options)):
+            shot.append(attempt)
+            yield attempt
+        if first and shot and _same(first[0], min(shot, key=lambda one: one[0].objective)):
+            return
+    slow = replace(options, tau=10 * options.tau, factor=float(np.sqrt(options.factor)), iterations=2 * options.iterations)
+    for share in (0.5, 0.1, 0.9)[: options.fallbacks]:
+        yield from _way(f"homotopy from {share:g}", collocation, system, low + share * (high - low), slow)
+
+
+def _way(
+    name: str, collocation: Collocation, system: ShootingSystem, theta: Array, options: MpecOptions
+) -> list[tuple[Attempt, Array, Array]]:
+    """A homotopy and its polish; nothing where it ran away."""
+    begin = time.perf_counter()
+    try:
+        point, used = homotopy(collocation, theta, options)
+    except np.linalg.LinAlgError:
+        return []
+    starts = np.stack([x[0] for x in point.states])
+    found = _polished(collocation.problem, system, point.theta, starts, options)
+    if found is None:
+        return []
+    theta, ends, objective, more = found
+    accepted, seconds = objective <= gate(system, options), time.perf_counter() - begin
+    return [(Attempt(name, objective, used + more, accepted, seconds), theta, ends)]
+
+
+def _same(one: tuple[Attempt, Array, Array], other: tuple[Attempt, Array, Array]) -> bool:
+    """Whether two ways ended at one minimum."""
+    near = abs(one[0].objective - other[0].objective) <= SAME * one[0].objective
+    return near and bool(np.abs(one[1] - other[1]).max() <= SAME)
 
 
 def homotopy(collocation: Collocation, theta: Array, options: MpecOptions) -> tuple[Point, int]:

@@ -34,6 +34,7 @@ from ..judgement.step import in_half_steps
 from ..least_squares.levenberg import IterLog, LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
 from ..least_squares.segments import Segments, ShootingSystem, channel_scale, cut
 from .outliers import FAR, HUBER, Cleaned, spread, without_outliers
+from .suspects import left
 
 Array = NDArray[np.float64]
 
@@ -64,6 +65,9 @@ class ShootingOptions:
     """"robust": where states are measured in part, Huber's loss first, then squares without outliers; see `.outliers`."""
     errors: Literal["independent", "clustered"] = "independent"
     """What the covariance assumes of the residuals; "clustered" is right also for a structurally wrong model."""
+    near: int = 0
+    """Where a fit ends at no minimum, it begins again from what segments of so many rows give, which have fewer wrong ones;
+    0: never."""
     scan: bool = True
     """Ask what the model's own error leaves open (`sysid.judgement.scan`): not where a fit is only a start of the next."""
     halve: bool = False
@@ -85,6 +89,8 @@ class ShootingOptions:
             raise OptionError(f"errors is {self.errors!r}, allowed are 'independent' and 'clustered'")
         if self.segment_steps < 1:
             raise OptionError(f"segment_steps is {self.segment_steps}, expected >= 1")
+        if self.near < 0:
+            raise OptionError(f"near is {self.near}, expected >= 0")
         if not self.epsilon > 0 or self.reweight < 0 or self.starts < 1:
             raise OptionError(f"epsilon {self.epsilon}, reweight {self.reweight}, starts {self.starts} must be > 0, >= 0, >= 1")
         if self.resume and self.checkpoint is None:
@@ -122,7 +128,7 @@ def multiple_shooting(problem: FitProblem, options: ShootingOptions | None = Non
         DataError: The simulation diverges at the start constants.
     """
     options = options or ShootingOptions()
-    return _fit(problem, f"multiple_shooting({options.segment_steps})", options.segment_steps, options)
+    return _again(problem, f"multiple_shooting({options.segment_steps})", options.segment_steps, options)
 
 
 def single_shooting(problem: FitProblem, options: ShootingOptions | None = None) -> FitResult:
@@ -131,7 +137,7 @@ def single_shooting(problem: FitProblem, options: ShootingOptions | None = None)
     Raises:
         DataError: The simulation diverges at the start constants.
     """
-    return _fit(problem, "single_shooting", None, options or ShootingOptions())
+    return _again(problem, "single_shooting", None, options or ShootingOptions())
 
 
 def uses_exact_derivatives(problem: FitProblem, jacobian: str) -> bool:
@@ -148,6 +154,24 @@ def uses_exact_derivatives(problem: FitProblem, jacobian: str) -> bool:
         unknowns = len(problem.free) + (len(problem.unknown_start) if problem.estimates_initial else 0)
         return offered and problem.simulator.n <= 2 * unknowns
     return jacobian == "exact"
+
+
+def _again(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions) -> FitResult:
+    """The fit; where it ended at no minimum, one that begins at what short segments give, if that ends at one no higher."""
+    found = _fit(problem, method, steps, options)
+    if found.converged or not options.near:
+        return found
+    plain = replace(options, starts=1, checkpoint=None, resume=False)
+    try:
+        short = _fit(problem, "short", options.near, replace(plain, scan=False, halve=False))
+        again = _fit(problem.replace(start=short.parameters, view=short.view), method, steps, plain)
+    except (DataError, OptionError):
+        return found
+    if not again.converged or left(again, found) > 1.0:
+        return found
+    said = f"a first fit ended at no minimum; this one begins at what segments of {options.near} rows give"
+    seconds = found.seconds + short.seconds + again.seconds
+    return replace(again, start=found.start, provenance=found.provenance, seconds=seconds).with_verdict("note", said)
 
 
 def _fit(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions) -> FitResult:
