@@ -1,8 +1,8 @@
 """Batched control steps per second under random actions in two checkouts of this repository, round by round in turn.
 
-git worktree add /tmp/old 8bf4331
-python benchmarks/rows_between.py --old /tmp/old --out rows.json                 # ids that both know, some minutes
-python benchmarks/rows_between.py --old /tmp/old --only VineNavigate-v0 --new-keywords '{"clutter": "scattered"}'
+git worktree add ../old 8bf4331
+python benchmarks/rows_between.py --old ../old --out rows.json                 # ids that both know, some minutes
+python benchmarks/rows_between.py --old ../old --only VineNavigate-v0 --new-keywords '{"clutter": "scattered"}'
 
 Each side is a process of its own, which keeps its environment from round to round; the first round warms up and is not counted.
 Processor time counts all threads, so its ratio does not mind what else the machine does as much as the clock's.

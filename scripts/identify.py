@@ -29,9 +29,10 @@ from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from softgym_envs.rooms import room as room_named
-from sysid import METHODS, FitProblem, run_recipe, save
+from sysid import METHODS, FitProblem, online, run_recipe, save
 from sysid.methods.progressive import fit_stage, stage_problem
 from sysid.methods.table import Method, method_of
+from sysid.report import rows_in_words, save_rows
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,10 @@ class Args:
     simultaneous and innovations from third differences."""
     free_initial: bool | None = None
     """Estimate the states at the start of segments; none: where they are measured in part."""
+    bounded: bool = False
+    """mpec: no error is larger than sqrt(3) times its --noise (uniform noise), which sharpens constants."""
+    online: bool = False
+    """Estimate row by row from the rows before, as a robot would, into online.csv (rooms with complementarity)."""
     free_motion: bool = False
     """The recordings are throws or releases: controls may be constant."""
     errors: Literal["independent", "clustered"] | None = None
@@ -149,6 +154,8 @@ def stage_of(args: Args, recipe: Recipe) -> Stage:
         options["starts"] = 3
     given = {name: getattr(args, name) for name in ("segment_steps", "errors", "jacobian", "starts", "seed")}
     options.update({name: value for name, value in given.items() if value is not None})
+    if args.bounded:
+        options["box"] = True
     if args.cost_tolerance is not None:
         options["levenberg"] = {**options.get("levenberg", {}), "cost_tolerance": args.cost_tolerance}
     options = limited(args, method, options)
@@ -261,6 +268,17 @@ def one_stage(args: Args, recipe: Recipe, simulator: Simulator, recordings: Traj
     return 0 if result.usable else 2
 
 
+def row_by_row(args: Args, recipe: Recipe, simulator: Simulator, recordings: TrajectorySet) -> int:
+    """Estimate online and report; 0 if every constant is told by now."""
+    method_of("mpec").check(recipe)
+    assert recipe.complementarity is not None
+    problem = problem_of(args, recipe, stage_of(replace(args, method="mpec"), recipe), simulator, recordings)
+    found = online(problem, recipe.complementarity(problem.simulator))
+    save_rows(found, simulator.state_names, args.out / "online.csv")
+    print(f"{rows_in_words(found)}\nrows: {args.out / 'online.csv'}")
+    return 0 if found.told.all() else 2
+
+
 def whole_recipe(args: Args, recipe: Recipe, simulator: Simulator, recordings: TrajectorySet, progress: TextIO | None) -> int:
     """Fit all stages and report."""
     print(f"{len(recordings)} recordings, {recordings.num_steps} steps; stages {', '.join(s.name for s in recipe.stages)}")
@@ -326,6 +344,8 @@ def main(args: Args) -> int:
     progress = sys.stderr if sys.stderr.isatty() else None  # a log file needs no thousand states of a progress bar
     try:
         recipe, simulator, recordings = world(args, room_named(args.room))
+        if args.online:
+            return row_by_row(args, recipe, simulator, recordings)
         labelled = all(EXPERIMENT in t.metadata for t in recordings)
         single = args.stage or args.method or args.free or not labelled or len(recipe.stages) == 1
         return (one_stage if single else whole_recipe)(args, recipe, simulator, recordings, progress)

@@ -25,6 +25,7 @@ from .methods.evolution import EvolutionOptions, cma_es
 from .methods.horizon import HorizonOptions, HorizonResult, moving_horizon
 from .methods.innovations import InnovationOptions, innovations
 from .methods.mpec import MpecOptions, mpec
+from .methods.online import online
 from .methods.particle import FilterResult, ParticleOptions, bootstrap_filter
 from .methods.progressive import RecipeResult, StageResult, run_recipe
 from .methods.residual import ResidualFit, ResidualOptions, fit_residual
@@ -72,6 +73,7 @@ __all__ = [
     "multiple_shooting",
     "noise_of",
     "one_step",
+    "online",
     "open_loop",
     "run_recipe",
     "save",

@@ -473,6 +473,20 @@ def replanned(conditions, out, case=None, **changes):
     return {job.condition: read_json(record_path(out, job)) for job in study.jobs(CONDITIONS)}
 
 
+def test_sample_based_plans_in_every_world_cost_the_same_steps_and_know_one_row_of_constants(tmp_path):
+    """Kind "gps": 2 iterations of 40 rollouts and the last controller, the guess, in model and truth alike."""
+    conditions = ("nominal", "truth")
+    study = replace(
+        STUDY, kind="gps", conditions=conditions, thresholds=(), curve=(), horizon=6, starts=2, seeds=1, iterations=2
+    )
+    worker = PlanWorker(PendulumCase(), study, tmp_path)
+    assert run_jobs(study.jobs(CONDITIONS), worker, tmp_path, progress=lambda line: None) == ()
+    nominal, truth = (read_json(record_path(tmp_path, job)) for job in study.jobs(CONDITIONS))
+    assert truth["truth_steps"]["train"] == nominal["model_steps"] == (2 * 40 + 2) * 6
+    with pytest.raises(OptionError, match="many constants"):
+        check_study(replace(study, conditions=("zero", "nominal", "wide", "truth")), PendulumCase())
+
+
 def test_forces_of_no_strength_change_nothing_when_replanning(tmp_path):
     """Two equal rows: the mean of the costs is exactly the cost."""
     records = replanned(("nominal", "forces"), tmp_path, force=0.0, ensemble=2, seeds=1)

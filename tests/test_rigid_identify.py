@@ -78,6 +78,37 @@ def test_geometry_comes_from_a_file(script, tmp_path):
     assert abs(estimate["value"] - 0.25) < 4 * estimate["std"]
 
 
+def test_a_block_is_followed_row_by_row(script, tmp_path, capsys):
+    """On a nearly round cone at 5 ms, as the recording: right at the end; what sticks is not told, and the code says so."""
+    simulator = BlockSimulator(BlockModel(num_directions=128), dt=0.005)
+    (tmp_path / "block.toml").write_text("[block]\nnum_directions = 128\npulley = [1.2, 0.3]\n")
+    codes = []
+    for friction in (0.4, 0.7):
+        constants, rng = BlockParameters(friction=friction), np.random.default_rng(0)
+        seen = record(simulator, np.zeros(6), np.zeros((30, 2)), constants, noise=CAMERA, rng=rng, period=0.02)
+        path = camera_file(tmp_path / "camera.csv", seen, BLOCK_UNITS)
+        flags = ("--model", tmp_path / "block.toml", "--dt", 0.005, "--online", "--out", tmp_path)
+        codes.append(run_script(script, "block", "--data", path, *flags, "--noise", "x", 1e-3, "y", 1e-3, "theta", 5e-3))
+    said = capsys.readouterr().out
+    assert codes == [0, 2] and "friction = 0.4" in said.replace("0.39", "0.4") and "not identifiable so far" in said
+    rows = np.genfromtxt(tmp_path / "online.csv", delimiter=",", names=True)
+    assert len(rows) == 11 and rows["friction"].shape == (11,)
+
+
+def test_a_stated_bound_is_used_and_a_missed_one_is_said(script, tmp_path, capsys):
+    """Uniform noise of 5 mm on a particle; then a bound of half of it."""
+    simulator, rng = ParticleSimulator(), np.random.default_rng(0)
+    noise = {"x": 5e-3 / np.sqrt(3), "y": 5e-3 / np.sqrt(3)}
+    seen = record(simulator, simulator.initial_state()[0], np.full((100, 1), 5.0), noise=noise, rng=rng, uniform=True)
+    path = camera_file(tmp_path / "camera.csv", seen, {"x": 1e3, "y": 1e3}, controls=True)
+    for share in (1.0, 0.9):
+        stated = ("--noise", "x", share * noise["x"], "y", share * noise["y"])
+        run_script(script, "particles", "--data", path, "--bounded", "--out", tmp_path, *stated)
+    said = capsys.readouterr().out
+    assert said.count("constants are the mean of what noise within 1.73 standard deviations allows") == 1
+    assert said.count("MISSED") == 1
+
+
 def test_particles_on_camera_become_their_frictions(script, tmp_path):
     """Two of them, under forces that the file says; a camera of 20 Hz is the physics step."""
     simulator = ParticleSimulator(ParticleModel(2))

@@ -13,8 +13,10 @@ from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
 from softgym_envs.rigid.experiments import record
 from softgym_envs.rigid.model import BlockModel, ParticleModel
 from softgym_envs.rigid.parameters import BlockParameters, ParticleParameters
-from sysid import FitProblem, Measurement
+from softgym_envs.rigid.recipe import BLOCK
+from sysid import FitProblem, Measurement, online
 from sysid.least_squares.segments import ShootingSystem, cut
+from sysid.methods.box import _hit_and_run
 from sysid.methods.collocation import Collocation, _accumulate, window_of
 from sysid.methods.evolution import EvolutionOptions, cma_es
 from sysid.methods.horizon import HorizonOptions, moving_horizon
@@ -159,11 +161,41 @@ def test_particles_are_solved_one_by_one_unless_they_share_a_free_constant():
 
 
 def test_report_states_interval_and_verdict():
-    fit = mpec(falling(5e-3, 2), FORM, MpecOptions(box=True))
+    fit = mpec(falling(5e-3, 2), FORM)
     (estimate,) = fit.estimates
     assert fit.method == "mpec" and fit.verdicts[0].level in ("ok", "note")
     assert estimate.interval[0] < 0.2 < estimate.interval[1]
     assert estimate.std == pytest.approx(5.9e-3 * 5e-3, rel=0.05)
+
+
+def test_a_stated_noise_box_sharpens_the_report():
+    """Uniform noise: the posterior is less than two thirds as wide as Fisher's bound, and its interval holds the truth."""
+    fit = mpec(falling(5e-3, 2), FORM, MpecOptions(box=True))
+    (estimate,) = fit.estimates
+    assert estimate.interval[0] < 0.2 < estimate.interval[1]
+    assert 0 < estimate.std < 0.67 * 5.9e-3 * 5e-3
+    assert estimate.value == pytest.approx(fit.parameters.friction) and "allows" in fit.verdicts[-1].text
+
+
+def test_a_noise_box_that_is_missed_is_said():
+    """Residuals of noise twice as large as stated, in one row, are in no box; the least squares stay."""
+    problem = falling(5e-3, 0)
+    (recording,) = problem.split.train
+    values = recording.values.copy()
+    values[50, 0] += 2.5 * 5e-3
+    struck = problem.replace(data=TrajectorySet((replace(recording, values=values),)))
+    solution = solve(struck, FORM, MpecOptions(box=True))
+    assert solution.accepted and not solution.boxed
+    assert "MISSED" in mpec(struck, FORM, MpecOptions(box=True)).verdicts[-1].text
+
+
+def test_points_of_a_polytope_are_spread_evenly():
+    """A triangle cut off a square: area, mean and a quarter's share in closed form."""
+    A, b = np.array([[-1.0, 0.0], [0.0, -1.0], [1.0, 1.0]]), np.array([0.0, 0.0, 1.0])
+    points = _hit_and_run(A, b, np.array([0.1, 0.1]), np.random.default_rng(0))
+    assert (points @ A.T <= b + 1e-9).all()
+    np.testing.assert_allclose(points.mean(axis=0), 1 / 3, atol=0.02)
+    assert np.mean(points.sum(axis=1) < 0.5) == pytest.approx(0.25, abs=0.04)
 
 
 def test_nothing_touches_and_nothing_moves():
@@ -314,6 +346,35 @@ def test_moving_horizon_uses_no_future():
     early = replace(recording, times=recording.times[:41], controls=recording.controls[:40], values=recording.values[:41])
     short = moving_horizon(problem.replace(data=TrajectorySet((early,))), FORM)
     np.testing.assert_array_equal(moving_horizon(problem, FORM).mean[:21], short.mean)
+
+
+def test_online_estimates_through_the_simulator_are_right_at_every_row_and_use_no_future():
+    """A block: within five standard deviations at every row, which fall; noise explains all windows."""
+    simulator = BlockSimulator(BlockModel(num_directions=32))
+    noise = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
+    recording = record(
+        simulator, simulator.initial_state()[0], np.zeros((40, 2)), noise=noise, rng=np.random.default_rng(0), period=0.02
+    )
+    start = BlockParameters(friction=1.0)
+    problem = FitProblem(simulator, TrajectorySet((recording,)), ("friction",), start=start, noise=noise, free_motion=True)
+    form = BLOCK.complementarity(simulator)
+    found = online(problem, form)
+    assert len(found.times) == 21 and found.told.all() and (found.excess < 1).all()
+    assert (np.abs(found.mean[:, 0] - 0.33) < 5 * found.std[:, 0]).all()
+    assert found.std[-1, 0] < 0.6 * found.std[0, 0]
+    early = replace(recording, times=recording.times[:26], controls=recording.controls[:25], values=recording.values[:26])
+    np.testing.assert_array_equal(online(problem.replace(data=TrajectorySet((early,))), form).mean, found.mean[:6])
+
+
+def test_online_estimates_say_where_nothing_slides_and_what_is_not_the_models():
+    """What falls without landing tells no friction; a push that turns, unknown to the model, is not explained."""
+    assert not online(falling(1e-3, 0, start=np.array([0.0, 50.0, 0, 0]), steps=30), FORM).told.any()
+    problem = falling(5e-3, 0)
+    (recording,) = problem.split.train
+    push = np.where(np.arange(100) < 50, 5.0, -1.0)[:, None]
+    turned = record(PARTICLE, START, push, noise=dict(problem.noise), rng=np.random.default_rng(0))
+    unknown = replace(turned, controls=recording.controls)
+    assert online(problem.replace(data=TrajectorySet((unknown,))), FORM).excess.max() > 1
 
 
 def test_bad_input_of_the_horizon_is_named():

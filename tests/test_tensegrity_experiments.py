@@ -184,3 +184,20 @@ def test_a_robot_at_rest_tells_friction_only_by_its_ratio_to_the_radius_it_turns
     assert moved["at rest"] < 1e-6 < 1e-3 < moved["thrown"]
     assert RECIPE.experiment("throws").sizes(5000) == (1000,) * 5 and RECIPE.experiment("throws").sizes(500) == (500,)
     assert RECIPE.experiment("air").sizes(5000) == (5000,)
+
+
+def test_what_the_ground_does_is_what_a_step_without_it_lacks():
+    """The study of a network in place of the contact law: changes of velocity and spin give back the twin's own step."""
+    pytest.importorskip("torch")
+    network = load_script("studies/identification/contact_network.py")
+    engine, constants = TensegritySimulator(), TensegrityParameters()
+    states = record_throw(TensegrityTwin(), np.random.default_rng(0), duration=0.3).values
+    touching = network.caps_of(engine, states[:-1]).touch.any(axis=(1, 2))
+    assert 20 < touching.sum() < 280
+    free = network.without_ground(engine, states[:-1], constants)
+    tangent = engine.difference(states[1:], free)
+    assert np.abs(tangent[~touching]).max() < 1e-9
+    lacking = tangent[:, :72].reshape(len(free), 6, 12)[..., 6:].copy()
+    lacking[..., 3:] = lie.rotate(engine.model.split(free)[1], lacking[..., 3:])
+    given = network.pushed(engine, free, lacking)
+    assert np.abs(engine.difference(states[1:], given)).max() < 1e-5 < 1e-2 < np.abs(tangent).max()

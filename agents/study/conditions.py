@@ -29,6 +29,8 @@ CONDITIONS = {
         Condition("truth_doubled", "the truth, twice the oracle's samples", "truth", "doubled", learns=False),
     )
 }
+ROBUST = ("wide", "forces", "posterior")
+"""Models of many rows of constants at once."""
 ORACLE, NOMINAL, NOTHING = "truth", "nominal", "zero"
 """Conditions that the return ratio and the share are measured against."""
 
@@ -43,7 +45,7 @@ def check_study(study: Study, case: Case) -> None:
     """Raise `OptionError` unless the study has the conditions that its numbers are measured against, and no impossible one.
 
     Raises:
-        OptionError: One is missing, or one has no counterpart in reinforcement learning, or is not `possible`.
+        OptionError: One is missing, or has no counterpart in reinforcement learning or sample-based iLQG, or is not `possible`.
     """
     for name in (NOMINAL, ORACLE) if study.kind == "rl" else (NOTHING, NOMINAL, ORACLE):
         if name not in study.conditions:
@@ -53,5 +55,7 @@ def check_study(study: Study, case: Case) -> None:
             raise OptionError(f"unknown condition {name!r}; there are {', '.join(CONDITIONS)}")
         if study.kind == "rl" and not (CONDITIONS[name].learns or name == NOTHING):
             raise OptionError(f"condition {name!r} has no counterpart in reinforcement learning")
+        if study.kind == "gps" and CONDITIONS[name].model in ROBUST:
+            raise OptionError(f"condition {name!r} plans over many constants at once, sample-based iLQG (kind 'gps') over one")
         if name not in possible(case, (name,)):
             raise OptionError(f"condition {name!r} has no engine, and the recordings are of another robot or scene")

@@ -65,8 +65,9 @@ class Study:
     """
 
     name: str
-    kind: Literal["plan", "mpc", "rl"]
-    """plan: iLQG once, then run; mpc: sampling MPC (MPPI), replanned at every control step; rl: a learned policy."""
+    kind: Literal["plan", "gps", "mpc", "rl"]
+    """plan: iLQG once, then run; gps: the tensegrity paper's sample-based iLQG once, run without feedback; mpc: sampling MPC
+    (MPPI), replanned at every control step; rl: a learned policy."""
     conditions: tuple[str, ...]
     budgets: tuple[int, ...]
     """Physics steps of the truth for training; the first is the main one, the others make the budget curve."""
@@ -81,9 +82,9 @@ class Study:
     substeps: int = 100
     """Physics steps per control step."""
     restarts: int = 3
-    """Plans per run; the best in the condition's own model is kept."""
+    """Plans per run, kind "plan"; the best in the condition's own model is kept."""
     iterations: int = 40
-    """Iterations of iLQG per plan."""
+    """Iterations of iLQG per plan; of 40 rollouts each where it is sample-based."""
     trust: float = 0.3
     """See `agents.planning.ilqg.ILQGOptions`."""
     difference_step: float | Literal["runs"] | None = 1e-2
@@ -112,9 +113,10 @@ class Study:
                 raise OptionError(f"{name} is {getattr(self, name)}, allowed is >= 1")
         if not self.budgets or min(self.budgets) < 1:
             raise OptionError(f"budgets are {self.budgets}, expected at least one, all >= 1")
-        if self.kind not in ("plan", "mpc", "rl") or (self.kind == "rl" and self.train_steps < 1):
+        if self.kind not in ("plan", "gps", "mpc", "rl") or (self.kind == "rl" and self.train_steps < 1):
             raise OptionError(
-                f"kind is {self.kind!r} with train_steps {self.train_steps}; allowed are 'plan', 'mpc', or 'rl' with >= 1"
+                f"kind is {self.kind!r} with train_steps {self.train_steps}; "
+                "allowed are 'plan', 'gps', 'mpc', or 'rl' with >= 1"
             )
         for condition in (*self.curve, *(name for t in self.thresholds for name in (t.condition, t.versus or t.condition))):
             if condition not in self.conditions:

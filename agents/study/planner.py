@@ -64,8 +64,9 @@ class Planner:
 
     def choose(self, method: str) -> Chosen:
         """The policy of a condition's method."""
+        plans = {"plan": self.plan, "gps": lambda: self.sampled(GPSOptions(self.study.iterations)), "mpc": self.sampling}
         ways = {
-            "plan": self.sampling if self.study.kind == "mpc" else self.plan,
+            "plan": plans[self.study.kind],
             "mpc": self.replanned,
             "sampling": self.sampling,
             "doubled": lambda: self.sampling(2 * SAMPLES),

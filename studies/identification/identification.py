@@ -2,6 +2,7 @@
 
     python studies/identification/identification.py --part air        one 5 s recording in the air -> cables and motors
     python studies/identification/identification.py --part contact    one or five 5 s throws -> contact, in every contact mode
+    python studies/identification/identification.py --part networks   their contact law, a correction of it, a network instead
     python studies/identification/identification.py --part recovery   do intervals cover the truth?
 
 Results, with the thresholds of the issue beside the figures: results/identification/<part>.json.
@@ -12,13 +13,15 @@ from __future__ import annotations
 import itertools
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import tyro
+from contact_network import train
 from numpy.typing import NDArray
 from scipy.stats import binom
 
@@ -30,7 +33,19 @@ from softgym_envs.tensegrity.model import TensegrityModel, prism
 from softgym_envs.tensegrity.mujoco import TensegrityTwin, TwinParameters
 from softgym_envs.tensegrity.parameters import CONTACT, TensegrityParameters
 from softgym_envs.tensegrity.recipe import BODY
-from sysid import AdamOptions, FitProblem, FitResult, ShootingOptions, adam, multiple_shooting, one_step, single_shooting
+from softgym_envs.tensegrity.residual import random_weights
+from sysid import (
+    AdamOptions,
+    FitProblem,
+    FitResult,
+    ResidualOptions,
+    ShootingOptions,
+    adam,
+    fit_residual,
+    multiple_shooting,
+    one_step,
+    single_shooting,
+)
 
 Array = NDArray[np.float64]
 EMPTY = TrajectorySet(())
@@ -41,15 +56,21 @@ SETTINGS: dict[str, dict[str, float]] = {
 }
 """Twins that are thrown: "friction 1 1 1" has a lever of 1 dm in the paper's units, and its g is 9.81 dm/s^2."""
 
+MOST, SHORT = 5, 1.0
+"""Throws of 5 s; of more than that, the first second each [s]."""
+THEIRS = "the paper's decimetres in SI"
+
 
 @dataclass
 class Args:
     """What to study."""
 
-    part: Literal["air", "contact", "recovery"]
+    part: Literal["air", "contact", "networks", "recovery"]
     """See the module docstring."""
     tests: int = 10
     """Held-out recordings per setting."""
+    iterations: int = 40
+    """Of the correction's training."""
     seeds: int = 50
     """Noisy recordings of the recovery study."""
     out: Path = Path("results/identification")
@@ -127,10 +148,7 @@ def fit_throws(
 ) -> dict[str, object]:
     """One row of the contact study."""
     engine = TensegritySimulator(contact=mode)
-    start = TensegrityParameters(gravity=float(constants.gravity))
-    data = DataSplit(TrajectorySet(tuple(throws)), EMPTY, EMPTY)
-    problem = FitProblem(engine, data, free=CONTACT[mode], start=start, free_motion=True)
-    fit = multiple_shooting(problem, ShootingOptions(segment_steps=50, errors="clustered", starts=3))
+    fit = fit_contact(engine, throws, constants)
     return {
         **judge(engine, constants_of(fit), tests),
         "constants": {e.name: e.text() for e in fit.estimates},
@@ -140,16 +158,30 @@ def fit_throws(
     }
 
 
+def fit_contact(engine: TensegritySimulator, throws: list[Trajectory], constants: TwinParameters) -> FitResult:
+    """Constants of the engine's contact mode from throws."""
+    start = TensegrityParameters(gravity=float(constants.gravity))
+    data = DataSplit(TrajectorySet(tuple(throws)), EMPTY, EMPTY)
+    problem = FitProblem(engine, data, free=CONTACT[engine.contact], start=start, free_motion=True)
+    return multiple_shooting(problem, ShootingOptions(segment_steps=50, errors="clustered", starts=3))
+
+
 def judge(engine: TensegritySimulator, parameters: TensegrityParameters, tests: list[Trajectory]) -> dict[str, object]:
-    """Mean error at 4 s over mean path length, for all, slow and fast throws (split at the median path)."""
-    model: TensegrityModel = engine.model
+    """The errors of a rollout from where the throws begin."""
     truth = np.stack([test.values for test in tests])[:, :4001]
     states, _ = engine.rollout(truth[:, 0], np.zeros((len(tests), 4000, engine.nu)), parameters)
+    return errors_of(engine.model, np.asarray(states), truth)
+
+
+def errors_of(model: TensegrityModel, states: Array, truth: Array) -> dict[str, object]:
+    """Mean error at 4 s over mean path length, for all, slow and fast throws (split at the median path); and before."""
     com = model.center_of_mass(truth)
     path = np.linalg.norm(np.diff(com, axis=1), axis=-1).sum(axis=1)
-    error = np.linalg.norm(model.center_of_mass(states)[:, -1] - com[:, -1], axis=-1)
+    errors = np.linalg.norm(model.center_of_mass(states) - com, axis=-1)
+    error = errors[:, -1]
     slow = path <= np.median(path)
     return {
+        "error after 0.5, 1, 2, 4 s [m]": [round(float(errors[:, k].mean()), 4) for k in (500, 1000, 2000, 4000)],
         "error over path": float(error.mean() / path.mean()),
         "slow": float(error[slow].mean() / path[slow].mean()),
         "fast": float(error[~slow].mean() / path[~slow].mean()),
@@ -171,6 +203,58 @@ def drift_at_rest(
         end, _ = simulator.step(start, np.zeros((1, engine.nu)), p, substeps=5000)
         moved[name] = float(np.linalg.norm(model.node_positions(end) - model.node_positions(start), axis=-1).max())
     return moved
+
+
+def networks(args: Args) -> dict[str, object]:
+    """The paper's contact law from a throw, with a correction from 5, 30 and 50, and a network in its place; in its setting."""
+    path = args.out / "networks.json"
+    result: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    twin, constants = TensegrityTwin(), TwinParameters(**SETTINGS[THEIRS])
+    tests = [record_throw(twin, np.random.default_rng(1000 + i), parameters=constants) for i in range(args.tests)]
+    engine = TensegritySimulator(contact="paper")
+
+    def throws(count: int) -> TrajectorySet:
+        seconds = 5.0 if count <= MOST else SHORT
+        made = (record_throw(twin, np.random.default_rng(i), duration=seconds, parameters=constants) for i in range(count))
+        return TrajectorySet(tuple(made))
+
+    def law() -> dict[str, object]:
+        begin, fit = time.process_time(), constants_of(fit_contact(engine, list(throws(1)), constants))
+        kept = {name: float(getattr(fit, name)) for name in CONTACT["paper"]}
+        return {**judge(engine, fit, tests), "constants": kept, "processor [s]": time.process_time() - begin}
+
+    def corrected(count: int) -> dict[str, object]:
+        begin, data = time.process_time(), throws(count)
+        options = ResidualOptions(iterations=args.iterations, patience=args.iterations, worth=1.0)
+        found = fit_residual(engine, data, given, random_weights(np.random.default_rng(0)), options=options)
+        entry = {
+            **judge(found.simulator, given, tests),
+            "of the error on what was set apart": (found.after / found.before) ** 0.5,
+        }
+        return {**entry, "iterations": len(found.log), "processor [s]": time.process_time() - begin}
+
+    def replaced(count: int) -> dict[str, object]:
+        begin, data = time.process_time(), throws(count)
+        free = TensegrityParameters(gravity=float(constants.gravity))
+        network, info = train(engine, data, free, np.random.default_rng(0))
+        truth = np.stack([test.values for test in tests])[:, :4001]
+        states = network.rollout(engine, truth[:, 0], 4000, free)
+        return {**errors_of(engine.model, states, truth), **info, "processor [s]": time.process_time() - begin}
+
+    rows: dict[str, Callable[[], dict[str, object]]] = {
+        "the law, 1 throw": law,
+        **{f"the law and a correction, {count} throws": partial(corrected, count) for count in (5, 30, 50)},
+        **{f"a network instead, {count} throws": partial(replaced, count) for count in (5, 50)},
+    }
+    for name, row in rows.items():
+        if name not in result:
+            given = TensegrityParameters(
+                gravity=float(constants.gravity), **result.get("the law, 1 throw", {}).get("constants", {})
+            )
+            result[name] = row()
+            write_atomically(path, (json.dumps(result, indent=1) + "\n").encode())
+            print(name, json.dumps(result[name]), flush=True)
+    return result
 
 
 def recovery(args: Args) -> dict[str, object]:
@@ -219,7 +303,7 @@ def known(state: Array, recording: Trajectory) -> Array:
 def main(args: Args) -> None:
     """Run one part, write its JSON."""
     begin = time.perf_counter()
-    result = {"air": air, "contact": contact, "recovery": recovery}[args.part](args)
+    result = {"air": air, "contact": contact, "networks": networks, "recovery": recovery}[args.part](args)
     command = f"python studies/identification/identification.py --part {args.part}"
     document = {"command": command, "commit": git_commit(), "seconds": time.perf_counter() - begin, **result}
     path = args.out / f"{args.part}.json"

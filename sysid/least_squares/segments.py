@@ -245,7 +245,7 @@ class Segments:
         initial = np.concatenate([np.zeros((n, p)), np.diag(unknown)], axis=1) if self.free else np.zeros((n, p))
         sensitivity = np.repeat(initial[None], len(states[some]), axis=0)
         rows = [sensitivity]
-        for A, C in part._linearizations(theta, states[some]):
+        for A, C in part.linearizations(theta, states[some]):
             sensitivity = A @ sensitivity
             sensitivity[:, :, :p] += C
             rows.append(sensitivity)
@@ -264,7 +264,7 @@ class Segments:
             ends.append(self.compare(whole))
         return np.asarray((ends[0] - ends[1]) / (2 * step) * size)
 
-    def _linearizations(self, theta: Array, states: Array) -> Iterator[tuple[Array, Array]]:
+    def linearizations(self, theta: Array, states: Array) -> Iterator[tuple[Array, Array]]:
         """A_k (S, n, n) and C_k (S, n, p), in fit coordinates, of k = 0 ... L-1; many steps per call of the simulator."""
         problem = self.problem
         simulator, count = problem.simulator, len(states)

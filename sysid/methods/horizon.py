@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.complementarity import ComplementarityForm
 from softgym_envs.core.errors import DataError, OptionError
+from softgym_envs.core.trajectory import Trajectory
 
 from ..data.problem import FitProblem
 from .collocation import Collocation, Point, Prior, Window, window_of
@@ -71,7 +72,14 @@ class HorizonResult:
     states: Array
     """(R, nx) at that row."""
     seconds: Array
-    """(R,) per row."""
+    """(R,) of a processor per row; the first row's are those of the whole first window."""
+    excess: Array
+    """(R,) sum of the window's squared residuals / sigma over what noise explains; above 1 the model does not."""
+
+    @property
+    def told(self) -> NDArray[np.bool_]:
+        """(p,) whether the last row knows a constant to a tenth of its value."""
+        return np.asarray(self.std[-1] < 0.1 * np.abs(self.mean[-1]))
 
 
 def moving_horizon(problem: FitProblem, form: ComplementarityForm, options: HorizonOptions | None = None) -> HorizonResult:
@@ -87,16 +95,12 @@ def moving_horizon(problem: FitProblem, form: ComplementarityForm, options: Hori
         DataError: There are several recordings, or fewer rows than the window.
     """
     options = options or HorizonOptions()
-    if problem.known_noise is None:
-        raise OptionError("noise is not given: the arrival cost needs its standard deviation per column")
-    if len(problem.split.train) != 1 or problem.split.train[0].num_steps < options.window:
-        rows = [t.num_steps for t in problem.split.train]
-        raise DataError(f"recordings of {rows} steps, expected one of at least {options.window} (window)")
-    recording = problem.split.train[0]
+    recording = check_recording(problem, options)
+    assert problem.known_noise is not None
     whole, width = window_of(problem, recording), options.window * recording.substeps
-    arrival, point, found = _first_arrival(problem, options), None, []
+    arrival, point, found = first_arrival(problem, options), None, []
     for last in range(options.window, recording.num_steps + 1):
-        begin = time.perf_counter()
+        begin = time.process_time()
         first = (last - options.window) * recording.substeps
         window = Window(whole.controls[first : first + width], whole.values[first : first + width + 1])
         prior = Prior(arrival[0], np.linalg.cholesky(np.linalg.inv(arrival[1])).T)
@@ -107,12 +111,33 @@ def moving_horizon(problem: FitProblem, form: ComplementarityForm, options: Hori
         std = np.sqrt(np.diag(covariance)) * problem.slopes(point.theta)
         values = problem.vectors(point.theta[None])[0, problem.columns]
         arrival = _moved_on(collocation, point, arrival, recording.substeps, options)
-        found.append((recording.times[last], values, std, point.states[0][-1], time.perf_counter() - begin))
-    times, mean, deviation, states, seconds = (np.array(column) for column in zip(*found, strict=True))
-    return HorizonResult(problem.free, times, mean, deviation, states, seconds)
+        excess = excess_of((point.states[0][:, problem.state_columns] - window.values) / problem.known_noise)
+        found.append((recording.times[last], values, std, point.states[0][-1], time.process_time() - begin, excess))
+    return HorizonResult(problem.free, *(np.array(column) for column in zip(*found, strict=True)))
 
 
-def _first_arrival(problem: FitProblem, options: HorizonOptions) -> tuple[Array, Array]:
+def excess_of(residual: Array) -> float:
+    """Sum of squares of what was measured over n + 4 sqrt(2 n)."""
+    present = residual[np.isfinite(residual)]
+    return float(present @ present / (present.size + 4.0 * np.sqrt(2.0 * present.size)))
+
+
+def check_recording(problem: FitProblem, options: HorizonOptions) -> Trajectory:
+    """The only recording of a problem with known noise.
+
+    Raises:
+        OptionError: The noise is not given.
+        DataError: There are several recordings, or fewer rows than the window.
+    """
+    if problem.known_noise is None:
+        raise OptionError("noise is not given: the arrival cost needs its standard deviation per column")
+    if len(problem.split.train) != 1 or problem.split.train[0].num_steps < options.window:
+        rows = [t.num_steps for t in problem.split.train]
+        raise DataError(f"recordings of {rows} steps, expected one of at least {options.window} (window)")
+    return problem.split.train[0]
+
+
+def first_arrival(problem: FitProblem, options: HorizonOptions) -> tuple[Array, Array]:
     """Mean and covariance of (theta, x_0) before any row: all constants are as likely, the state hardly known."""
     low, high = problem.theta_bounds
     mean = np.concatenate([problem.encode(problem.constants), problem.guess(problem.split.train[0])])

@@ -10,8 +10,8 @@ to the right one:
    kappa n (kappa = 2, or 4/5 for uniform noise); four standard deviations are allowed.
 4. *Fallbacks*, while the gate is shut: shooting from the best of a grid of constants; where that ends elsewhere than the
    homotopy (else it is the model that is wrong), slower homotopies from other constants.
-5. *Noise box*: if the noise is known to be bounded, |n| <= sqrt(3) sigma, the smallest residuals inside of it; constants are
-   sharper then.
+5. *Noise box*: if the noise is stated to be bounded, |n| <= sqrt(3) sigma, the mean of what is possible then (`box`); constants
+   are sharper. If nothing is possible the report says so.
 
 Where the scene falls apart (particles that do not touch) every part is solved on its own, unless a free constant is shared.
 Nothing slides? Then no value of friction explains the data better than another, and the result says so.
@@ -22,11 +22,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from softgym_envs.core.complementarity import ComplementarityForm, ComplementarityPart
 from softgym_envs.core.errors import DataError, OptionError
@@ -38,6 +37,7 @@ from ..judgement.judge import Ending, judge
 from ..judgement.result import FitResult
 from ..least_squares.levenberg import IterLog, LevenbergOptions, levenberg_marquardt, start_state
 from ..least_squares.segments import ShootingSystem, cut
+from .box import box_posterior
 from .collocation import Collocation, Point, window_of
 
 Array = NDArray[np.float64]
@@ -103,22 +103,29 @@ class MpecSolution:
     """Constants and states; see `mpec` for the whole report."""
 
     theta: Array
-    """(p,) fit coordinates."""
+    """(p,) fit coordinates; the mean inside of the noise box where there is one."""
     starts: Array
-    """(S, nx) initial states."""
+    """(S, nx) initial states; likewise."""
     objective: float
-    """Sum of (n / sigma)^2."""
+    """Sum of (n / sigma)^2, the least that was found; with a noise box it is that of `least`."""
     limit: float
     """The largest objective that the noise explains."""
     attempts: tuple[Attempt, ...]
-    boxed: bool
-    """Whether the residuals are inside the noise box (asked for, and possible)."""
+    least: tuple[Array, Array]
+    """theta and starts of the least objective."""
+    samples: Array
+    """(K, p) of what the noise box allows; (0, p) where it was not asked for or nothing was found inside."""
     seconds: float
 
     @property
     def accepted(self) -> bool:
         """Whether the noise explains the residuals."""
         return self.objective <= self.limit
+
+    @property
+    def boxed(self) -> bool:
+        """Whether residuals are inside of the noise box (asked for, and possible)."""
+        return len(self.samples) > 0
 
 
 def mpec(problem: FitProblem, form: ComplementarityForm, options: MpecOptions | None = None) -> FitResult:
@@ -133,6 +140,7 @@ def mpec(problem: FitProblem, form: ComplementarityForm, options: MpecOptions | 
         OptionError: The noise is not given, or the problem does not suit the method.
         DataError: The simulation fails everywhere.
     """
+    options = options or MpecOptions()
     solution = solve(problem, form, options)
     system = whole_recordings(problem)
     tried = ", ".join(f"{a.method}: {a.objective:.4g}" for a in solution.attempts)
@@ -142,8 +150,9 @@ def mpec(problem: FitProblem, form: ComplementarityForm, options: MpecOptions | 
     )
     message = f"objective {solution.objective:.4g} of at most {solution.limit:.4g} ({tried}){explained}"
     costs = (0.5 * solution.objective,)
-    ending = Ending("mpec", solution.theta, solution.starts, True, message, log, costs, solution.seconds)
-    return judge(problem, system, ending, errors=(options or MpecOptions()).errors)
+    ending = Ending("mpec", *solution.least, True, message, log, costs, solution.seconds)
+    result = judge(problem, system, ending, errors=options.errors)
+    return _inside(problem, solution, result) if options.box else result
 
 
 def solve(problem: FitProblem, form: ComplementarityForm, options: MpecOptions | None = None) -> MpecSolution:
@@ -169,19 +178,40 @@ def solve(problem: FitProblem, form: ComplementarityForm, options: MpecOptions |
             "the simulation fails with all constants that were tried: check units, noise, robot and start constants"
         )
     best, theta, starts = min(tried, key=lambda one: one[0].objective)
-    boxed = _boxed(problem, system, theta, starts) if options.box and best.accepted else None
-    if boxed is not None:
-        theta, starts = boxed
-    objective = 2.0 * system.cost(theta, starts)
-    attempts = tuple(one[0] for one in tried)
-    limit = gate(system, options)
-    return MpecSolution(theta, starts, objective, limit, attempts, boxed is not None, time.perf_counter() - begin)
+    least, samples = (theta, starts), np.zeros((0, len(theta)))
+    box = box_posterior(problem, system, theta, starts) if options.box and best.accepted else None
+    if box is not None:
+        theta, starts, samples = box.theta, box.starts, box.samples
+    attempts, limit = tuple(one[0] for one in tried), gate(system, options)
+    objective = 2.0 * system.cost(*least)
+    return MpecSolution(theta, starts, objective, limit, attempts, least, samples, time.perf_counter() - begin)
+
+
+def _inside(problem: FitProblem, solution: MpecSolution, result: FitResult) -> FitResult:
+    """The report with what the noise box allows, or with the sentence that it allows nothing."""
+    if not solution.boxed:
+        return result.with_verdict(
+            "warning", f"MISSED: no constants leave all residuals within the stated bound of {_SIDES}; these are least squares"
+        )
+    values = problem.vectors(solution.samples)[:, problem.columns]
+    low, high = np.quantile(values, [0.025, 0.975], axis=0)
+    best = problem.vectors(solution.theta[None])[0, problem.columns]
+    estimates = tuple(
+        e if e.hidden else replace(e, value=float(v), std=float(s), interval=(float(a), float(b)))
+        for e, v, s, a, b in zip(result.estimates, best, values.std(axis=0), low, high, strict=True)
+    )
+    posterior = replace(result.posterior, mean=solution.theta, covariance=np.atleast_2d(np.cov(solution.samples, rowvar=False)))
+    found = replace(result, estimates=estimates, posterior=posterior, parameters=problem.decode(solution.theta))
+    return found.with_verdict("note", f"constants are the mean of what noise within {_SIDES} allows, intervals 95 % of it")
 
 
 def gate(system: ShootingSystem, options: MpecOptions) -> float:
     """n + 4 sqrt(kappa n), for n measured numbers."""
     count = float(system.segments.present.sum())
     return count + 4.0 * float(np.sqrt((0.8 if options.box else 2.0) * count))
+
+
+_SIDES = "1.73 standard deviations"
 
 
 # --- Ways to a minimum ------------------------------------------------------------------------------------------------
@@ -300,59 +330,6 @@ def whole_recordings(problem: FitProblem, *, free: bool = True) -> ShootingSyste
     return ShootingSystem(segments, problem.known_noise)
 
 
-# --- The noise box ----------------------------------------------------------------------------------------------------
-
-
-def _boxed(problem: FitProblem, system: ShootingSystem, theta: Array, starts: Array) -> tuple[Array, Array] | None:
-    """min |n|^2 subject to |n| <= sqrt(3) sigma, by sequential quadratic programs; None if no way into the box is found."""
-    bound = np.sqrt(3.0) * (1.0 + 1e-9)
-    for _ in range(8):
-        found = system.segments.derivative(theta, starts)
-        residual = (found.residual / system.sigma)[system.segments.present]
-        if np.abs(residual).max() <= bound * (1.0 + 1e-9):
-            return theta, starts
-        step = _quadratic(problem, system, found, theta, bound)
-        if step is None:
-            return None
-        theta = np.clip(theta + step[: len(theta)], *problem.theta_bounds)
-        starts = system.move(starts, step[len(theta) :].reshape(len(starts), -1))
-        if not np.isfinite(system.cost(theta, starts)):
-            return None
-    return None
-
-
-def _quadratic(problem: FitProblem, system: ShootingSystem, found: Any, theta: Array, bound: float) -> Array | None:
-    """The step d that minimises |r + J d|^2 inside the box, in columns of unit length."""
-    count, length, channels, p = found.constants.shape
-    n = found.starts.shape[-1]
-    J = np.zeros((count, length, channels, p + count * n))
-    J[..., :p] = found.constants
-    for s in range(count):
-        J[s, ..., p + s * n : p + (s + 1) * n] = found.starts[s]
-    present = system.segments.present
-    J, r = (J / system.sigma[:, None])[present], (found.residual / system.sigma)[present]
-    size = np.linalg.norm(J, axis=0) + 1e-12
-    J = J / size
-    normal, gradient = J.T @ J, J.T @ r
-    inside = {
-        "type": "ineq",
-        "fun": lambda d: np.concatenate([bound - r - J @ d, bound + r + J @ d]),
-        "jac": lambda d: np.concatenate([-J, J]),
-    }
-    low, high = ((b - theta) * size[:p] for b in problem.theta_bounds)
-    bounds = [*zip(low, high, strict=True), *([(None, None)] * (len(size) - p))]
-    result = minimize(
-        lambda d: 0.5 * d @ normal @ d + gradient @ d,
-        np.zeros(len(size)),
-        jac=lambda d: normal @ d + gradient,
-        method="SLSQP",
-        bounds=bounds,
-        constraints=[inside],
-        options={"maxiter": 100, "ftol": 1e-12},
-    )
-    return np.asarray(result.x / size) if result.success else None
-
-
 # --- Scenes that fall apart -------------------------------------------------------------------------------------------
 
 
@@ -395,11 +372,15 @@ def _joined(problem: FitProblem, parts: list[tuple[ComplementarityPart, MpecSolu
     """Solutions of all parts as one; parts without free constants keep the guess."""
     theta = problem.encode(problem.constants)
     starts = np.stack([problem.guess(recording) for recording in problem.split.train])
-    names = problem.simulator.state_names
+    least, names = (theta.copy(), starts.copy()), problem.simulator.state_names
+    boxed = all(found.boxed for _, found in parts)
+    samples = np.repeat(theta[None], min(len(found.samples) for _, found in parts), axis=0)
     for part, found in parts:
-        free = [whole for whole in part.constants.values() if whole in problem.free]
-        theta[[problem.free.index(name) for name in free]] = found.theta
-        starts[:, [names.index(part.states[name]) for name in part.simulator.state_names]] = found.starts
+        columns = [problem.free.index(whole) for whole in part.constants.values() if whole in problem.free]
+        places = [names.index(part.states[name]) for name in part.simulator.state_names]
+        theta[columns], starts[:, places] = (found.theta, found.starts) if boxed else found.least
+        least[0][columns], least[1][:, places] = found.least
+        samples[:, columns] = found.samples[: len(samples)]
     solutions = [found for _, found in parts]
     return MpecSolution(
         theta,
@@ -407,6 +388,7 @@ def _joined(problem: FitProblem, parts: list[tuple[ComplementarityPart, MpecSolu
         sum(s.objective for s in solutions),
         sum(s.limit for s in solutions),
         tuple(a for s in solutions for a in s.attempts),
-        all(s.boxed for s in solutions),
+        least,
+        samples,
         time.perf_counter() - begin,
     )

@@ -1,5 +1,6 @@
 """Fits on disk and as pages."""
 
 from .files import load_distribution, save
+from .rows import rows_in_words, save_rows
 
-__all__ = ["load_distribution", "save"]
+__all__ = ["load_distribution", "rows_in_words", "save", "save_rows"]

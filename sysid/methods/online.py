@@ -1,0 +1,174 @@
+r"""The moving horizon through the simulator itself: one Gauss-Newton step per row, so that a robot need not wait for it.
+
+As `horizon`, with two differences. Physics is the simulator's own, with its own step and friction cone, linearised by
+its exact derivatives: nothing is smoothed, and a cone of 128 edges costs little more than one of 8. And a row gets one step
+(real-time iteration; Diehl, Bock and Schloder 2005), from the fit before, moved on by a row; it is halved while it would raise
+the objective. The first window is fitted through complementarity (`mpec`).
+
+Legend: L window, T rows, p constants, n state.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.complementarity import ComplementarityForm
+from softgym_envs.core.errors import DataError, OptionError
+from softgym_envs.core.simulator import is_exact
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+
+from ..data.problem import FitProblem
+from ..least_squares.segments import Segments, cut
+from .horizon import HorizonOptions, HorizonResult, check_recording, excess_of, first_arrival
+from .mpec import solve
+
+Array = NDArray[np.float64]
+
+HALVINGS = 4
+"""Of a step that would raise the objective."""
+
+
+def online(problem: FitProblem, form: ComplementarityForm, options: HorizonOptions | None = None) -> HorizonResult:
+    """Go through the only recording of a problem row by row; no row uses a later one.
+
+    Args:
+        problem: With known noise; measured columns are state entries.
+        form: A physics step for the first window, which may be coarser than the simulator's.
+        options: `window`, `process`, `walk`, `first_state`.
+
+    Raises:
+        OptionError: The noise is not given, or the simulator has no exact derivatives or no vectors as states.
+        DataError: There are several recordings, or fewer rows than the window, or the simulation fails.
+    """
+    options = options or HorizonOptions()
+    recording = check_recording(problem, options)
+    if not is_exact(problem.simulator) or problem.simulator.n != problem.simulator.nx:
+        raise OptionError("estimates row by row need a simulator with exact derivatives whose states are vectors")
+    begin = time.process_time()
+    whole = cut(problem, TrajectorySet((recording,)), None, free=True, exact=True)
+    theta, start = _first_window(problem, form, recording, options.window)
+    mean, covariance = first_arrival(problem, options)
+    found = []
+    for last in range(options.window, recording.num_steps + 1):
+        row = _Row(problem, _part(whole, last - options.window, last), mean, np.asarray(np.linalg.inv(covariance)))
+        theta, states, spread, (mean, covariance) = row.step(theta, start, covariance, options)
+        std = np.sqrt(np.diag(spread)[: len(theta)]) * problem.slopes(theta)
+        values = problem.vectors(theta[None])[0, problem.columns]
+        start, excess = states[1], excess_of(row.residual(states))
+        found.append((recording.times[last], values, std, states[-1], time.process_time() - begin, excess))
+        begin = time.process_time()
+    return HorizonResult(problem.free, *(np.array(column) for column in zip(*found, strict=True)))
+
+
+def _part(whole: Segments, first: int, last: int) -> Segments:
+    """Rows first ... last of the only segment."""
+    return replace(
+        whole, controls=whole.controls[:, first:last], values=whole.values[:, first : last + 1], begins=np.array([first])
+    )
+
+
+def _first_window(problem: FitProblem, form: ComplementarityForm, recording: Trajectory, rows: int) -> tuple[Array, Array]:
+    """Constants and state at the first row; the guesses where nothing moves yet."""
+    early = replace(
+        recording, times=recording.times[: rows + 1], controls=recording.controls[:rows], values=recording.values[: rows + 1]
+    )
+    try:
+        found = solve(problem.replace(data=TrajectorySet((early,))), form)
+    except DataError:
+        return problem.encode(problem.constants), problem.guess(recording)
+    return found.theta, found.starts[0]
+
+
+class Found(NamedTuple):
+    """What a row is told."""
+
+    theta: Array
+    """(p,)"""
+    states: Array
+    """(L+1, n)"""
+    spread: Array
+    """(p + n, p + n) covariance of constants and first state."""
+    arrival: tuple[Array, Array]
+    """Mean and covariance of the next row's arrival cost."""
+
+
+class _Row:
+    """The least squares of one window with its arrival cost: residuals / sigma and root @ (unknowns - mean)."""
+
+    def __init__(self, problem: FitProblem, window: Segments, mean: Array, information: Array) -> None:
+        assert problem.known_noise is not None
+        self.problem, self.window, self.sigma = problem, window, problem.known_noise
+        self.mean, self.information = mean, information
+
+    def residual(self, states: Array) -> Array:
+        """Predicted less measured, over sigma, (L+1, ny); NaN where nothing was measured."""
+        return np.asarray((states[:, self.problem.state_columns] - self.window.values[0]) / self.sigma)
+
+    def cost(self, theta: Array, start: Array) -> tuple[float, Array]:
+        """The objective, infinite where the simulation fails, and states (L+1, n)."""
+        states, good = self.window.rollout(theta[None], start[None])
+        if not good.all():
+            return float("inf"), states[0]
+        away = np.concatenate([theta, start]) - self.mean
+        return float(np.nansum(self.residual(states[0]) ** 2) + away @ self.information @ away), states[0]
+
+    def step(self, theta: Array, start: Array, covariance: Array, options: HorizonOptions) -> Found:
+        """One Gauss-Newton step, and the arrival cost of the next row.
+
+        Raises:
+            DataError: The simulation diverges.
+        """
+        p, here = len(theta), np.concatenate([theta, start])
+        before, states = self.cost(theta, start)
+        if not np.isfinite(before):
+            raise DataError(f"the simulation diverges at {self.problem.decode(theta)}")
+        local = [(A[0], C[0]) for A, C in self.window.linearizations(theta, states[None])]
+        J, r = self.derivative(local, p) / self.sigma[:, None], self.residual(states)
+        J, r = J[np.isfinite(r)], r[np.isfinite(r)]
+        spread = np.asarray(np.linalg.inv(J.T @ J + self.information))
+        change = -spread @ (J.T @ r + self.information @ (here - self.mean))
+        for halving in range(HALVINGS):
+            tried = here + 0.5**halving * change
+            tried[:p] = np.clip(tried[:p], *self.problem.theta_bounds)
+            cost, ahead = self.cost(tried[:p], tried[p:])
+            if cost <= before:
+                here, states = tried, ahead
+                break
+        return Found(here[:p], states, spread, self.moved_on(here[:p], states, covariance, local[0], options))
+
+    def derivative(self, local: list[tuple[Array, Array]], p: int) -> Array:
+        """Of measured columns with respect to constants and first state, (L+1, ny, p + n)."""
+        n = self.problem.simulator.n
+        sensitivity = np.concatenate([np.zeros((n, p)), np.eye(n)], axis=1)
+        rows = [sensitivity]
+        for A, C in local:
+            sensitivity = A @ sensitivity
+            sensitivity[:, :p] += C
+            rows.append(sensitivity)
+        return np.stack(rows)[:, self.problem.state_columns]
+
+    def moved_on(
+        self, theta: Array, states: Array, covariance: Array, local: tuple[Array, Array], options: HorizonOptions
+    ) -> tuple[Array, Array]:
+        """Mean and covariance of the arrival cost one row later: an extended Kalman step."""
+        p, here = len(theta), np.concatenate([theta, states[0]])
+        values = self.window.values[0, 0] / self.sigma
+        H = np.zeros((len(values), len(here)))
+        H[np.arange(len(H)), p + self.problem.state_columns] = 1.0 / self.sigma
+        H, values = H[np.isfinite(values)], values[np.isfinite(values)]
+        gain = covariance @ H.T @ np.linalg.inv(np.eye(len(H)) + H @ covariance @ H.T)
+        mean, covariance = self.mean + gain @ (values - H @ self.mean), covariance - gain @ H @ covariance
+        F = np.eye(len(here))
+        F[p:, p:], F[p:, :p] = local
+        ahead = np.concatenate([theta, states[1]])
+        noise = np.concatenate([np.full(p, options.walk), np.full(len(here) - p, options.process)]) ** 2
+        covariance = F @ covariance @ F.T + np.diag(noise)
+        return ahead + F @ (mean - here), 0.5 * (covariance + covariance.T)
+
+
+__all__ = ["online"]

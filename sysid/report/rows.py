@@ -1,0 +1,37 @@
+"""Estimates row by row as a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from softgym_envs.core.files import write_atomically
+
+from ..methods.horizon import HorizonResult
+
+
+def save_rows(found: HorizonResult, state_names: tuple[str, ...], path: Path) -> None:
+    """Write times, constants, their standard deviations, states, seconds and excess per row as CSV [SI]."""
+    deviations = tuple(f"{name}.std" for name in found.names)
+    header = ("time [s]", *found.names, *deviations, *state_names, "processor [s]", "excess")
+    columns = [found.times[:, None], found.mean, found.std, found.states, found.seconds[:, None], found.excess[:, None]]
+    rows = [",".join(f"{value:.9g}" for value in row) for row in np.hstack(columns)]
+    write_atomically(path, "\n".join([",".join(header), *rows, ""]).encode())
+
+
+def rows_in_words(found: HorizonResult) -> str:
+    """A line per constant, what a row takes, and how often the model does not explain a window."""
+    lines = [
+        f"{name} = {value:.4g}, standard deviation {std:.2g}" if told else f"{name}: not identifiable so far"
+        for name, value, std, told in zip(found.names, found.mean[-1], found.std[-1], found.told, strict=True)
+    ]
+    rows, first = found.seconds[1:], found.seconds[0]
+    if len(rows):
+        lines += [
+            f"{1e3 * np.median(rows):.1f} ms of a processor per row ({1e3 * rows.max():.1f} at most), {first:.2g} s before"
+        ]
+    missed = int((found.excess > 1.0).sum())
+    if missed:
+        lines += [f"in {missed} of {len(found.times)} rows the noise does not explain the residuals: model error"]
+    return "\n".join(lines)
