@@ -208,8 +208,9 @@ RECIPE = Recipe(
     filmed=(
         # From where the markers were at first, without unknowns there, from any constants; then with the first state unknown:
         # noise of 2 mm in it is 15 mm after some seconds of swinging, and whole flights fitted without end in wrong minima.
+        # Cables damped three times too much are too fast for steps of 1 ms: no prediction is left to improve.
         Stage("beginning", "air", BODY, "single_shooting", _ROUGH, simulator=_HELD, free_initial=False, window=1.0,
-              begin={"motor_gain": TAME}),
+              begin={"motor_gain": TAME, "cable_damping": GUESS["cable_damping"]}),
         Stage("begun", "air", (*BODY, "latency"), "single_shooting", _ROUGH, simulator=_HELD, window=1.0),
         Stage("seen", "air", (*BODY, "latency"), "single_shooting", _SEEN, simulator=_HELD, told_noise=True,
               suspects={"a tilted camera": ("tilt",), "lengths on another scale": ("scale",)}),

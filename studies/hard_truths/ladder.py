@@ -125,7 +125,7 @@ def inside_bands(args: Any, more: Path, constants: Any, fit: dict[str, Any]) -> 
     module = identify()
     recipe, simulator, fitted = module.world(args, room(args.room))
     *_, unseen = module.world(replace(args, data=(more,)), room(args.room))
-    if all(EXPERIMENT in recording.metadata for recording in fitted):
+    if len(recipe.stages) > 1 and all(EXPERIMENT in recording.metadata for recording in fitted):  # as the command decides
         problem = stage_problem(recipe, recipe.stages[-1], simulator, fitted, start=constants)
     else:
         problem = module.problem_of(args, recipe, module.stage_of(args, recipe), simulator, fitted)
@@ -160,6 +160,11 @@ def table_of(rows: list[dict[str, Any]]) -> str:
     return "\n".join([*lines, "", roc_of(rows)])
 
 
+def read(path: Path) -> list[dict[str, Any]]:
+    """Rows that are there."""
+    return list(json.loads(path.read_text())["rows"]) if path.exists() else []
+
+
 def key_of(row: dict[str, Any]) -> tuple[str, str, int]:
     """Which truth a row is of."""
     return row["room"], row["level"], row["seed"]
@@ -173,8 +178,7 @@ def older(row: dict[str, Any]) -> bool:
 def main(args: Args) -> None:
     """All truths."""
     path = args.out / "ladder.json"
-    rows: list[dict[str, Any]] = json.loads(path.read_text())["rows"] if path.exists() else []
-    done = {key_of(row) for row in rows if not older(row)}
+    done = {key_of(row) for row in read(path) if not older(row)}
     for seed in range(args.first, args.first + args.truths):
         for name in args.rooms:
             for level in args.levels:
@@ -182,10 +186,10 @@ def main(args: Args) -> None:
                     continue
                 with tempfile.TemporaryDirectory() as folder:
                     row = one(name, level, seed, Path(folder))
-                rows = [other for other in rows if key_of(other) != key_of(row)] + [row]
+                rows = [other for other in read(path) if key_of(other) != key_of(row)] + [row]  # others may write, too
                 write_atomically(path, (json.dumps({"commit": git_commit(), "rows": rows}, indent=1) + "\n").encode())
                 write_atomically(args.out / "ladder.md", table_of(rows).encode())
-    print(table_of(rows))
+    print(table_of(read(path)))
 
 
 if __name__ == "__main__":
