@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import StructureError
+from .segments import point_distances, segment_distances
 
 Array = NDArray[np.float64]
 
@@ -72,14 +73,10 @@ class Polygon:
 
     def distance(self, points: Array) -> Array:
         """Signed distance of points (..., 2) in the shape's frame [m]: to the nearest edge; inside, minus that depth."""
-        corners = np.asarray(self.vertices)
-        edges = np.roll(corners, -1, axis=0) - corners
-        lengths = np.linalg.norm(edges, axis=1)
-        to = np.asarray(points)[..., None, :] - corners
-        along = np.clip((to * edges).sum(axis=-1) / lengths**2, 0.0, 1.0)
-        nearest = np.linalg.norm(to - along[..., None] * edges, axis=-1).min(axis=-1)
-        face = ((to[..., 0] * edges[:, 1] - to[..., 1] * edges[:, 0]) / lengths).max(axis=-1)
-        return np.asarray(np.where(face <= 0, face, nearest))
+        points = np.asarray(points, dtype=np.float64)
+        found = np.empty(points.shape[:-1])
+        point_distances(np.array(self.vertices), _rows(points), found.reshape(-1))
+        return found
 
 
 @dataclass(frozen=True)
@@ -155,32 +152,17 @@ def segment_distance(shape: Shape, a: Array, b: Array) -> Array:
 
     Where they overlap it is negative: minus the depth of the deeper end, and at most 0 for a segment that crosses an edge.
     """
-    ends = np.minimum(shape.distance(a), shape.distance(b))
-    if isinstance(shape, Circle):
-        return np.minimum(ends, _to_segment(np.zeros(2), a, b) - shape.radius)
-    if isinstance(shape, Polygon):
-        corners = np.asarray(shape.vertices)
-        for corner, following in zip(corners, np.roll(corners, -1, axis=0), strict=True):
-            ends = np.minimum(ends, np.where(_cross(a, b, corner, following), 0.0, np.inf))
-            ends = np.where(ends > 0, np.minimum(ends, _to_segment(corner, a, b)), ends)
-    return np.asarray(ends)
+    if isinstance(shape, Wall):
+        return np.minimum(shape.distance(a), shape.distance(b))
+    corners, radius = (np.zeros((1, 2)), shape.radius) if isinstance(shape, Circle) else (np.array(shape.vertices), 0.0)
+    found = np.empty(a.shape[:-1])
+    segment_distances(corners, _rows(a), _rows(b), found.reshape(-1))
+    return found - radius
 
 
-def _to_segment(point: Array, a: Array, b: Array) -> Array:
-    """Distance of a point (2,) from segments a, b (..., 2)."""
-    along = b - a
-    share = np.clip(((point - a) * along).sum(axis=-1) / np.maximum((along**2).sum(axis=-1), 1e-30), 0.0, 1.0)
-    return np.asarray(np.linalg.norm(a + share[..., None] * along - point, axis=-1))
-
-
-def _cross(a: Array, b: Array, c: Array, d: Array) -> NDArray[np.bool_]:
-    """Whether segments a, b (..., 2) cross the segment c, d (2,)."""
-
-    def side(p: Array, q: Array, r: Array) -> Array:
-        u, v = q - p, r - p
-        return np.asarray(u[..., 0] * v[..., 1] - u[..., 1] * v[..., 0])
-
-    return np.asarray((side(a, b, c) * side(a, b, d) < 0) & (side(c, d, a) * side(c, d, b) < 0))
+def _rows(points: Array) -> Array:
+    """Points (..., 2) as rows (n, 2)."""
+    return np.ascontiguousarray(points).reshape(-1, 2)
 
 
 def outline(obstacle: Shape, pose: Array, reach: float = 10.0) -> Array:

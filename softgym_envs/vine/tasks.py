@@ -211,10 +211,11 @@ class ReachGoal:
     def _first(self, start: Start) -> tuple[Array, Array]:
         """Straight robots (B, nx), and pressures to settle under (B, nu)."""
         model = self.model
-        state, control = (np.zeros((len(start.rngs), size)) for size in (model.layout.nx, model.nu))
+        state, control = np.tile(model.rest_state(), (len(start.rngs), 1)), np.zeros((len(start.rngs), model.nu))
+        length = model.split(state).length
         low, high = max(model.link_length, 0.9 * model.initial_length), min(1.1 * model.initial_length, model.max_length)
         for row, rng in enumerate(start.rngs):
-            state[row] = model.straight_state(rng.uniform(low, high))
+            length[row] = rng.uniform(low, high)
             control[row, 1:] = 0.1 * model.max_steering * rng.random(2 * model.num_sections)
         return state, control
 

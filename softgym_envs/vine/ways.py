@@ -16,7 +16,9 @@ from .model import VineModel
 Array = NDArray[np.float64]
 
 BATCH = 100
-"""B: ways that are tried at once."""
+"""Ways that are drawn at once."""
+LOOKED = 10
+"""Of these, so many are looked at together: mostly one of the first will do."""
 TRIALS = 10
 """So many batches are tried."""
 
@@ -97,7 +99,13 @@ def random_ways(
     for _ in range(TRIALS):
         length = rng.uniform(*lengths, BATCH)
         bend = largest * rng.uniform(-1.0, 1.0, (BATCH, max(1, model.num_sections)))
-        axes = bent_axes(model, length, bend)
-        missed = np.linalg.norm(suggested(model, axes[:, -1]) - axes[:, link, None], axis=-1).min(axis=1) > beside
-        for k in np.flatnonzero(missed):
-            yield Way(bend[k], axes[k])
+        for first in range(0, BATCH, LOOKED):
+            some = slice(first, first + LOOKED)
+            axes = bent_axes(model, length[some], bend[some])
+            for k in np.flatnonzero(_distance(model, axes, link) > beside if beside >= 0.0 else np.ones(LOOKED)):
+                yield Way(bend[first + k], axes[k])
+
+
+def _distance(model: VineModel, axes: Array, link: int) -> Array:
+    """Of all that goals at the end of axes (B, N + 1, 2) suggest from where this link ends, (B,) [m]."""
+    return np.asarray(np.linalg.norm(suggested(model, axes[:, -1]) - axes[:, link, None], axis=-1).min(axis=1))
