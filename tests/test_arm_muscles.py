@@ -10,7 +10,7 @@ import pytest
 
 from softgym_envs.arm.arm_file import load_muscles
 from softgym_envs.arm.muscle import activated, activation_rate, around_circle, passive_force, speed_force, tension
-from softgym_envs.arm.paths import Muscle, Muscles, around_cylinder, discrete_geodesic
+from softgym_envs.arm.paths import Muscle, Muscles, around_cylinder, around_sphere, discrete_geodesic
 from softgym_envs.arm.surfaces import Surface
 from softgym_envs.core.errors import FileFormatError, OptionError, StructureError
 
@@ -149,3 +149,17 @@ def test_bad_descriptions_are_named(tmp_path: Path):
         (tmp_path / "m.toml").write_text(text)
         with pytest.raises(FileFormatError, match=message):
             load_muscles(tmp_path / "m.toml")
+
+
+def test_a_rounded_path_has_no_kink_and_is_exact_elsewhere():
+    """Around a sphere, by the angle between its ends: d2 length jumps at the first touch; rounded, it goes over."""
+    width, radius, far, near = 0.05, 0.03, 0.1, 0.06
+    touch = sum(np.arccos(radius / distance) for distance in (far, near))
+    angles = touch + np.linspace(-0.2, 0.2, 8001)
+    ends = (near * np.cos(angles), near * np.sin(angles), 0.0 * angles)
+    sharp, soft = (around_sphere((far, 0.0, 0.0), ends, radius, rounding) for rounding in (0.0, width))
+    outside = np.abs(angles - touch) > width
+    np.testing.assert_array_equal(soft[outside], sharp[outside])
+    assert 0 < np.abs(soft - sharp).max() < 0.05 * radius * width**2
+    jumps = [np.abs(np.diff(length, 3)).max() / np.diff(angles).mean() ** 2 for length in (sharp, soft)]
+    assert jumps[1] < 0.02 * jumps[0], jumps

@@ -12,7 +12,7 @@ from .muscle import SPEED, activated, symbols, tension
 from .routes import Routes
 
 
-def muscled_step(model: BodyModel, dt: float, *, late: bool = False) -> Any:
+def muscled_step(model: BodyModel, dt: float, *, late: bool = False, rounding: float = 0.0) -> Any:
     """One step as casadi.Function (x, u, p, y, z) -> (g (2 n + m), nothing); see `body_stepping`.
 
     Args:
@@ -20,6 +20,7 @@ def muscled_step(model: BodyModel, dt: float, *, late: bool = False) -> Any:
         dt: Step [s].
         late: Whether muscles feel the speed of the step itself, not that of the one before: for the long steps of optimal
             control, which the engine with its short ones does not need.
+        rounding: Of the muscles' paths where they begin to wrap [rad]; see `Routes`.
 
     Raises:
         StructureError: The body has no muscles.
@@ -28,7 +29,7 @@ def muscled_step(model: BodyModel, dt: float, *, late: bool = False) -> Any:
     if model.muscles is None:
         raise StructureError(f"tree {model.tree.name!r} has no muscles")
     n, m, nu = model.n, len(model.muscle_names), len(model.control_names)
-    bones, torques = velocity_step(model.tree, CONSTANTS, dt), muscle_torques(model)
+    bones, torques = velocity_step(model.tree, CONSTANTS, dt), muscle_torques(model, rounding)
     sizes = (("x", 2 * n + m), ("u", nu), ("p", len(CONSTANTS)), ("y", 2 * n + m), ("z", 0))
     x, u, p, y, z = (ca.SX.sym(name, size) for name, size in sizes)
     with symbols():
@@ -42,12 +43,12 @@ def muscled_step(model: BodyModel, dt: float, *, late: bool = False) -> Any:
     return ca.Function("step", [x, u, p, y, z], [ca.vertcat(g, y[2 * n :] - after), f], ["x", "u", "p", "y", "z"], ["g", "f"])
 
 
-def muscle_torques(model: BodyModel) -> Any:
+def muscle_torques(model: BodyModel, rounding: float = 0.0) -> Any:
     """casadi.Function: angles (n,), speeds (n,), activations (m,) -> torques (n,)."""
     ca, muscles = casadi(), model.muscles
     assert muscles is not None
     q, v, a = ca.SX.sym("q", model.n), ca.SX.sym("v", model.n), ca.SX.sym("a", len(muscles.muscles))
-    lengths = Routes(model.tree, muscles).expressions(q)
+    lengths = Routes(model.tree, muscles, rounding).expressions(q)
     slopes = ca.jacobian(lengths, q)
     rates, pulls = slopes @ v, []
     with symbols():

@@ -44,6 +44,14 @@ def switch(x: Any, above: Any, below: Any) -> Any:
     return np.where(np.real(x) > 0, above, below)
 
 
+def blend(x: Any, above: Any, below: Any, width: float) -> Any:
+    """`switch` that goes over from -width to width, with two continuous derivatives; at a width of 0, `switch`."""
+    if width == 0.0:
+        return switch(x, above, below)
+    t = np.fmin(np.fmax(x / width, -1.0), 1.0)
+    return below + (0.5 + t * (15.0 - t * t * (10.0 - 3.0 * t * t)) / 16.0) * (above - below)
+
+
 @overload(switch)
 def _switch(x, above, below):
     return lambda x, above, below: above if x.real > 0 else below
@@ -90,6 +98,14 @@ def activated(a, e, rise, fall, h):
 
 
 @register_jitable
+def both_ways(a, b, delta, radius):
+    """Lengths of the straight path and of that on the circle, and the angle for which this touches; see `around_circle`."""
+    ta, tb = np.sqrt(a * a - radius * radius), np.sqrt(b * b - radius * radius)
+    touching = delta - np.arctan(ta / radius) - np.arctan(tb / radius)
+    return np.sqrt(a * a + b * b - 2.0 * a * b * np.cos(delta)), ta + tb + radius * touching, touching
+
+
+@register_jitable
 def around_circle(a, b, delta, radius):
     """Shortest path between points at distances a, b from a circle's centre that stays on one side, in closed form.
 
@@ -102,8 +118,6 @@ def around_circle(a, b, delta, radius):
     Returns:
         Length, d length / d delta (the moment arm), and the angle for which the path touches (negative where it is free).
     """
-    ta, tb = np.sqrt(a * a - radius * radius), np.sqrt(b * b - radius * radius)
-    touching = delta - np.arctan(ta / radius) - np.arctan(tb / radius)
-    straight = np.sqrt(a * a + b * b - 2.0 * a * b * np.cos(delta))
-    length = switch(touching, ta + tb + radius * touching, straight)
+    straight, wrapped, touching = both_ways(a, b, delta, radius)
+    length = switch(touching, wrapped, straight)
     return length, switch(touching, radius + 0.0 * straight, a * b * np.sin(delta) / straight), touching

@@ -23,7 +23,7 @@ from ..core.simulator import check_array, check_number
 from ..core.transcription import casadi
 from ..mechanics.checks import check_known, check_name, check_unique, check_values
 from ..mechanics.tree import Triple
-from .muscle import around_circle, switch, symbols
+from .muscle import blend, both_ways, switch, symbols
 from .surfaces import Surface
 
 Array = NDArray[np.float64]
@@ -139,7 +139,7 @@ class Muscles:
 # --- closed form ----------------------------------------------------------------------------------------------------------
 
 
-def around_cylinder(a: Any, b: Any, side: Sequence[float], radius: Any) -> Any:
+def around_cylinder(a: Any, b: Any, side: Sequence[float], radius: Any, rounding: float = 0.0) -> Any:
     """Length of the shortest path from a to b (3,) that passes a cylinder along z on the side of the point `side` (3,).
 
     Unrolled, it is straight: sqrt(planar length^2 + dz^2). Points in the cylinder's frame, outside of it, as numbers or
@@ -151,18 +151,24 @@ def around_cylinder(a: Any, b: Any, side: Sequence[float], radius: Any) -> Any:
         along = a[0] * b[0] + a[1] * b[1]
         # in (0, 2 pi): a muscle that passes a joint goes by pi, where atan2 jumps
         angle = np.pi - 2 * np.arctan(turn * (a[0] * b[1] - a[1] * b[0]) / (far * near - along))
-        planar, _, _ = around_circle(far, near, angle, radius)
+        planar = _around(far, near, angle, radius, rounding)
         return np.sqrt(planar**2 + (b[2] - a[2]) ** 2)
 
 
-def around_sphere(a: Any, b: Any, radius: Any) -> Any:
+def around_sphere(a: Any, b: Any, radius: Any, rounding: float = 0.0) -> Any:
     """Length of the shortest path from a to b (3,) around a sphere about the origin; the other way round may not be shorter."""
     with symbols():
         far, near = (np.sqrt(x[0] ** 2 + x[1] ** 2 + x[2] ** 2) for x in (a, b))
         u, v, w = a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
         along = a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
         angle = np.pi - 2 * np.arctan(np.sqrt(u * u + v * v + w * w) / (far * near - along))
-        return around_circle(far, near, angle, radius)[0]
+        return _around(far, near, angle, radius, rounding)
+
+
+def _around(far: Any, near: Any, angle: Any, radius: Any, rounding: float) -> Any:
+    """Length in the plane; see `routes.Routes.rounding`."""
+    straight, wrapped, touching = both_ways(far, near, angle, radius)
+    return blend(touching, wrapped, straight, rounding)
 
 
 # --- discrete geodesics ---------------------------------------------------------------------------------------------------

@@ -36,6 +36,11 @@ class Routes:
 
     tree: Tree
     muscles: Muscles
+    rounding: float = 0.0
+    """Before and behind the angle of first touch [rad], lengths in closed form go over from straight to wrapped.
+
+    Moment arms have a kink there, of which Newton's method on whole motions may not get hold; for nothing else.
+    """
 
     def __post_init__(self) -> None:
         bodies = [WORLD, *(body.name for body in self.tree.bodies)]
@@ -71,7 +76,8 @@ class Routes:
             frame = stand[surface.body] @ fixed(ca, surface.xyz, surface.rpy)
             a, b = (ca.vertsplit(frame[:3, :3].T @ (end - frame[:3, 3])) for end in (first, last))
             side, radius = muscle.sides[around[0]], surface.size[0]
-            total += around_sphere(a, b, radius) if surface.kind == "sphere" else around_cylinder(a, b, side, radius)
+            sphere, soft = surface.kind == "sphere", self.rounding
+            total += around_sphere(a, b, radius, soft) if sphere else around_cylinder(a, b, side, radius, soft)
         return total
 
     @cached_property

@@ -1,10 +1,12 @@
 """Optimal control of the upper body's reach with muscles of the right arm [Penner2020, section 3.2]: random targets.
 
 python studies/arm_plan/body_muscles.py    # minutes; writes results/arm_plan/body_muscles.json and .png, goes on where it was
+python studies/arm_plan/body_muscles.py --seed 1 --scatter 0.1 --out results/arm_plan/other_starts    # other targets, guesses
 
 As `upper_body.py` with torques, but 14 muscles move the right arm: 12 angles and speeds, 14 activations; 14 excitations and 6
 torques; 50 time nodes. Goals are those of the task with muscles, which these can hold. It starts from minimum jerk and inverse
-dynamics, whose torques muscles share. Times are processor seconds.
+dynamics, whose torques muscles share. Where a muscle begins to wrap, its path is rounded over `ROUNDING`: at the kinks of
+moment arms Newton's steps go to and fro. Times are processor seconds.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from softgym_envs.arm.body_model import BodyModel, muscled
 from softgym_envs.arm.body_muscle_control import held_pose
 from softgym_envs.arm.body_symbolic import muscled_step
 from softgym_envs.arm.body_tasks import UpperBodyReach
+from softgym_envs.arm.routes import Routes
 from softgym_envs.arm.sharing import activations
 from softgym_envs.core.complementarity import ComplementarityForm
 from softgym_envs.core.files import provenance, read_json, write_json
@@ -33,6 +36,8 @@ from softgym_envs.core.page import plain_axes
 Array = NDArray[np.float64]
 HORIZON, SMOOTHNESS, FASTEST, SUBSTEPS, ITERATIONS = 0.8, 1e-3, 12.0, 4, 200
 """[s]; weight of changes; [rad/s]; steps of the engine that plays the plan in one of the plan's; of IPOPT at most."""
+ROUNDING = 0.05
+"""[rad] See `arm.routes.Routes`."""
 BONES = BodyModel()
 MODEL = muscled(BONES)
 N_JOINTS, N_MUSCLES = MODEL.n, len(MODEL.muscle_names)
@@ -47,6 +52,8 @@ class Args:
     steps: int = 50
     """Time nodes N."""
     seed: int = 0
+    scatter: float = 0.0
+    """Standard deviation of what is added to the guess: to angles half-way [rad], to activations [-]."""
     out: Path = Path("results/arm_plan")
     """Folder."""
 
@@ -71,19 +78,39 @@ def guessed(manoeuvre: Manoeuvre, dt: float) -> tuple[Array, Array]:
     return path, np.hstack([active, torques[:, list(MODEL.motors)]])
 
 
-def planned(goal: Array, steps: int) -> tuple[OptimalMotion, dict[str, Any]]:
+def scattered(path: Array, controls: Array, size: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    """A guess elsewhere: angles by a half wave of random height, every activation by numbers of its own."""
+    n, wave = 2 * N_JOINTS, np.sin(np.pi * np.linspace(0.0, 1.0, len(path)))[:, None]
+    path, controls = path.copy(), controls.copy()
+    path[:, :N_JOINTS] += size * wave * rng.standard_normal(N_JOINTS)
+    controls[:, :N_MUSCLES] = np.clip(
+        controls[:, :N_MUSCLES] + size * rng.standard_normal((len(controls), N_MUSCLES)), 0.0, 1.0
+    )
+    path[1:, n:] = controls[:, :N_MUSCLES]
+    return path, controls
+
+
+def arm_error(states: Array) -> float:
+    """By how much rounding changes a moment arm along a motion, at most [m]."""
+    assert MODEL.muscles is not None
+    kinked, rounded = (Routes(MODEL.tree, MODEL.muscles, width).lengths(states[:, :N_JOINTS])[1] for width in (0.0, ROUNDING))
+    return float(np.abs(rounded - kinked).max())
+
+
+def planned(goal: Array, steps: int, scatter: float, rng: np.random.Generator) -> tuple[OptimalMotion, dict[str, Any]]:
     """The motion to a goal, and a line of the results."""
     began, dt = time.process_time(), HORIZON / steps
     pose = held_pose(MODEL, goal[None])
     manoeuvre = asked(pose[0], steps)
-    path, controls = guessed(manoeuvre, dt)
-    form = ComplementarityForm(muscled_step(MODEL, dt, late=True))
+    path, controls = scattered(*guessed(manoeuvre, dt), scatter, rng)
+    form = ComplementarityForm(muscled_step(MODEL, dt, late=True, rounding=ROUNDING))
     found = solve_form(form, manoeuvre, dt, MODEL.defaults, path, controls, iterations=ITERATIONS, began=began)
     played = BodySimulator(model=MODEL, dt=dt / SUBSTEPS).rollout(found.states[:1], found.controls[None], substeps=SUBSTEPS)[0]
     return found, {
         "N": steps, "goal": goal.tolist(), "solved": found.solved,
         "message": found.message, "iterations": found.iterations, "cost": found.objective, "build": found.build_seconds,
         "solve": found.solve_seconds, "processor_seconds": time.process_time() - began, "error": found.error,
+        "arm_error": arm_error(found.states),
         "hand_error": float(np.linalg.norm(MODEL.hand(found.states[-1:, :N_JOINTS])[0] - goal)),
         "engine_open_loop_error": float(np.linalg.norm(MODEL.hand(played[0, -1:, :N_JOINTS])[0] - goal)),
     }  # fmt: skip
@@ -97,19 +124,25 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "largest_seconds": float(total.max()), "median_build": float(np.median([row["build"] for row in rows])),
         "median_solve": float(np.median([row["solve"] for row in rows])),
         "iterations": [row["iterations"] for row in rows],
+        "largest_arm_error": max(row["arm_error"] for row in rows),
         "largest_engine_open_loop_error": max(row["engine_open_loop_error"] for row in rows),
     }  # fmt: skip
 
 
 def main(args: Args) -> None:
     """Runs the targets that are not in body_muscles.json yet, writes it and body_muscles.png after each."""
-    file, about = args.out / "body_muscles.json", {"command": COMMAND, "seconds": HORIZON, "N": args.steps, "seed": args.seed}
+    file = args.out / "body_muscles.json"
+    asked_for = {"N": args.steps, "seed": args.seed, "scatter": args.scatter}
+    usual = (args.seed, args.scatter) == (0, 0.0)
+    command = COMMAND if usual else f"{COMMAND} --seed {args.seed} --scatter {args.scatter} --out {args.out}"
+    about = {"command": command, "seconds": HORIZON, "rounding": ROUNDING, **asked_for}
     known = read_json(file) if file.exists() else {}
     rows = known["targets"] if all(known.get(name) == value for name, value in about.items()) else []
     task, states = UpperBodyReach(MODEL), known.get("first", [])
     args.out.mkdir(parents=True, exist_ok=True)
     for k in range(len(rows), args.targets):
-        plan, row = planned(task._goal(np.random.default_rng([args.seed, k])), args.steps)
+        goal, rng = task._goal(np.random.default_rng([args.seed, k])), np.random.default_rng([args.seed, k, 1])
+        plan, row = planned(goal, args.steps, args.scatter, rng)
         states = states if rows else plan.states.tolist()
         rows.append(row)
         print(row, flush=True)
