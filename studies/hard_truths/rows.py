@@ -1,11 +1,12 @@
-"""Recordings that earlier verdicts were wrong about, one by one: what the documented command says of them now.
+"""Recordings that earlier verdicts were wrong about, row by row: what the documented command says of them now.
 
-    python studies/hard_truths/rows.py              # all rows
+    python studies/hard_truths/rows.py              # rows that are not there yet
     python studies/hard_truths/rows.py --rows modulo sticks
 
-Every row makes files as a laboratory would have them (positions with noise that nobody states), runs `softgym-envs identify`,
-and counts headlines, `explained`, exit codes and intervals that hold the truth over some seeds. Rows that are there are not run
-again unless named. Writes rows.json and rows.md into results/hard_truths.
+Every row (row_truths.py) makes files as a laboratory would have them, runs `softgym-envs identify`, and counts what it says
+over some seeds: explained, exit codes, intervals that hold the truth; and "misled": a number that is given without a word that
+the model does not explain the data, three half widths of its interval or more from the truth. Writes rows.json and rows.md into
+results/hard_truths after every fit.
 """
 
 from __future__ import annotations
@@ -14,90 +15,21 @@ import contextlib
 import io
 import json
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tyro
 from ladder import identify
+from other_truths import OTHERS
+from row_truths import ROWS, Asked, Row
 
 from softgym_envs.core.files import git_commit, write_atomically
-from softgym_envs.core.trajectory import Trajectory
-from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
-from softgym_envs.rigid.experiments import record
-from softgym_envs.rigid.model import BlockModel
-from softgym_envs.rigid.mujoco import BlockTwin
-from softgym_envs.rigid.parameters import BlockParameters
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
-CAMERA = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
-FRICTION = 0.33
-
-
-class Row(NamedTuple):
-    """Recordings of one kind."""
-
-    room: str
-    text: str
-    before: str
-    """What came out when the issue was written."""
-    make: Callable[[int], tuple[Trajectory, float]]
-    """Seed -> recording and true friction."""
-
-
-def pulled(world: Any, seed: int, **changes: float) -> tuple[Trajectory, float]:
-    """The block under its weight for 0.8 s, at 50 Hz."""
-    constants = world.default_parameters.replace(friction=FRICTION, **changes)
-    rng, rest = np.random.default_rng(seed), world.initial_state()[0]
-    return record(world, rest, np.zeros((40, 2)), constants, noise=CAMERA, rng=rng, period=0.02), FRICTION
-
-
-def modulo(seed: int) -> tuple[Trajectory, float]:
-    """Angles as a tracker writes them, in 0 ... 360 degrees: they jump around the block's first angle, which is 0."""
-    recording, friction = pulled(BlockSimulator(), seed)
-    values = recording.values.copy()
-    values[:, 2] %= 2 * np.pi
-    return replace(recording, values=values), friction
-
-
-def sticks(seed: int) -> tuple[Trajectory, float]:
-    """A particle falls 3 m, pushed sideways, and sticks where it lands."""
-    simulator, rng = ParticleSimulator(), np.random.default_rng(seed)
-    friction = float(rng.uniform(0.6, 0.95))
-    constants = simulator.default_parameters.replace(friction=friction)
-    start = np.array([0.0, 3.0, 0.0, 0.0])
-    noise = {"x": 1e-3, "y": 1e-3}
-    return record(simulator, start, np.full((100, 1), 5.0), constants, noise=noise, rng=rng), friction
-
-
-FINE = BlockSimulator(BlockModel(num_directions=128), dt=0.005)
-
-ROWS = {
-    "sticks": Row(
-        "particles", "particle that sticks on landing, friction 0.6 ... 0.95", "13 to 17 % identified: 0.596 for 0.95", sticks
-    ),
-    "modulo": Row("block", "block filmed with angles modulo 360 degrees", "0.662 [0.660, 0.664] for 0.33", modulo),
-    "own": Row("block", "block, the fitted engine itself", "", lambda seed: pulled(BlockSimulator(), seed)),
-    "fine": Row(
-        "block",
-        "block, true physics at 128 edges and 5 ms, fitted at 32 and 10 ms",
-        "chi square 3 to 4, reservations",
-        lambda seed: pulled(FINE, seed),
-    ),
-    "heavier": Row(
-        "block",
-        "block, its weight 4 % heavier than said",
-        "chi square 3.4 to 6.3",
-        lambda seed: pulled(FINE, seed, weight=0.52),
-    ),
-    "feet": Row(
-        "block",
-        "block of MuJoCo, feet of unlike friction (plus or minus 20 %)",
-        "chi square 3.4 to 6.3",
-        lambda seed: pulled(BlockTwin(effects={"foot_spread": 0.2}, seed=seed), seed),
-    ),
-}
+ALL = {**ROWS, **OTHERS}
 
 
 @dataclass(frozen=True)
@@ -105,9 +37,9 @@ class Args:
     """What to run."""
 
     rows: tuple[str, ...] = ()
-    """None: those that are not there yet."""
-    seeds: int = 20
-    """Recordings per row."""
+    """These again; none: those that are not there yet."""
+    seeds: int | None = None
+    """Recordings per row; none: as the row says."""
     first: int = 100
     """Seed of the first; nothing was tuned on these."""
     out: Path = Path("results/hard_truths")
@@ -115,65 +47,124 @@ class Args:
 
 
 def csv_of(recording: Trajectory, path: Path) -> Path:
-    """A wide CSV in SI, controls included."""
+    """A wide CSV in SI, controls included; what was lost is empty."""
     header = ["time [s]"] + [f"{name} [{unit}]" for name, unit in zip(recording.names, recording.units, strict=True)]
-    header += [f"control:{name} [N]" for name in recording.control_names]
+    header += [f"control:{name} [{u}]" for name, u in zip(recording.control_names, recording.control_units, strict=True)]
     controls = np.vstack([recording.controls, recording.controls[-1:]])
     lines = np.column_stack([recording.times, recording.values, controls])
-    path.write_text("\n".join([",".join(header), *(",".join(repr(float(v)) for v in line) for line in lines)]))
+    text = [",".join("" if np.isnan(v) else repr(float(v)) for v in line) for line in lines]
+    path.write_text("\n".join([",".join(header), *text]))
     return path
 
 
-def one(row: Row, seed: int) -> dict[str, Any]:
-    """One recording, identified from its file; the start is a factor of 3 off, either way."""
-    recording, friction = row.make(seed)
-    module, said = identify(), io.StringIO()
-    start = friction * 3.0 ** np.random.default_rng(seed).choice([-1, 1])
-    engine: Any = BlockParameters() if row.room == "block" else ParticleSimulator().default_parameters
-    with tempfile.TemporaryDirectory() as name, contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        folder = Path(name)
-        engine.replace(friction=float(np.clip(start, 0.0, 1.0))).save(folder / "start.toml")
-        path = csv_of(recording, folder / "run.csv")
-        code = module.main(module.Args(row.room, data=(path,), start=folder / "start.toml", out=folder / "fit"))
-        fit = json.loads((folder / "fit" / "fit.json").read_text())
-    (estimate,) = fit["estimates"]
-    low, high = (float(end) for end in estimate["interval"])
+def commands(asked: Asked, folder: Path) -> list[list[str]]:
+    """Words of the commands, and the files that they name."""
+    data = (
+        [str(csv_of(t, folder / f"run{k}.csv")) for k, t in enumerate(asked.recordings)]
+        if asked.csv
+        else [str(folder / "run.h5")]
+    )
+    if not asked.csv:
+        TrajectorySet(asked.recordings).save(folder / "run.h5")
+    words, start = [asked.room, "--data", *data, *asked.words], []
+    if asked.model is not None:
+        (folder / "robot.toml").write_text(asked.model)
+        words += ["--model", str(folder / "robot.toml")]
+    if asked.start is not None:
+        asked.start.save(folder / "start.toml")
+        start = ["--start", str(folder / "start.toml")]
+    found = []
+    for stage in asked.stages or ("",):
+        out = folder / f"fit_{stage}"
+        found.append([*words, *start, "--out", str(out), *(["--stage", stage] if stage else [])])
+        start = ["--start", str(out / "fit.toml")]
+    return found
+
+
+def one(asked: Asked, folder: Path) -> dict[str, Any]:
+    """One truth, identified from its files."""
+    module, said, begin, code = identify(), io.StringIO(), time.process_time(), 0
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        for words in commands(asked, folder):
+            code = module.main(tyro.cli(module.Args, args=words))
+    row: dict[str, Any] = {"true": asked.true, "code": code, "seconds": round(time.process_time() - begin, 1)}
+    written = sorted(folder.glob("fit_*/**/fit.json"), key=lambda path: path.stat().st_mtime_ns)
+    fits = [json.loads(path.read_text()) for path in written]
+    if not fits or (code and "no fit:" in said.getvalue()):
+        return {**row, "said": said.getvalue()[-400:].splitlines()[-1]}
+    stages = {f"{path.parent.name}".removeprefix("fit_") or "fit": fit for path, fit in zip(written, fits, strict=True)}
+    told = {e["name"]: (e, fit) for fit in fits for e in fit["estimates"] if e["name"] in asked.true}
+    values = {name: float(e["value"]) for name, (e, _) in told.items()}
+    intervals = {name: [float(end) for end in e["interval"]] for name, (e, _) in told.items()}
+    given = [name for name, (e, _) in told.items() if not e["hidden"] and not code]
+    far = {n: abs(values[n] - asked.true[n]) > 1.5 * (intervals[n][1] - intervals[n][0]) for n in given}
     return {
-        "friction": friction, "code": code, "explained": fit["explained"], "chi2": fit["reduced_chi2"],
-        "headline": fit["verdicts"][0]["text"], "level": fit["verdicts"][0]["level"], "hidden": estimate["hidden"],
-        "value": estimate["value"], "interval": [low, high], "inside": low <= friction <= high,
+        **row, "explained": fits[-1]["explained"], "chi2": fits[-1]["reduced_chi2"], "misfit": fits[-1]["misfit"],
+        "headlines": {name: fit["verdicts"][0]["text"] for name, fit in stages.items()},
+        "verdicts": [f"[{v['level']}] {v['text']}" for v in fits[-1]["verdicts"]],
+        "level": fits[-1]["verdicts"][0]["level"], "values": values, "intervals": intervals, "given": given,
+        "inside": {n: low <= asked.true[n] <= high for n, (low, high) in intervals.items()},
+        "misled": sorted(n for n in given if far[n] and told[n][1]["explained"]),
     }  # fmt: skip
+
+
+def numbers(found: dict[str, Any]) -> str:
+    """Truth and interval of every constant."""
+    told = []
+    for name, true in found["true"].items():
+        if name not in found.get("values", {}):
+            continue
+        low, high = found["intervals"][name]
+        kind = "" if name in found["given"] else "no number, "
+        told.append(f"{name} {true:.4g}: {kind}{low:.4g} ... {high:.4g}")
+    return "; ".join(told) or found["said"]
 
 
 def line(row: Row, found: list[dict[str, Any]]) -> str:
     """Markdown of one row."""
-    count = {key: sum(bool(f[key]) for f in found) for key in ("explained", "inside", "hidden")}
-    ok, stop = sum(f["level"] == "ok" for f in found), sum(f["code"] != 0 for f in found)
-    middle = sorted(found, key=lambda f: f["value"])[len(found) // 2]
-    low, high = middle["interval"]
-    number = f"{middle['friction']:.3f}: " + (
-        f"no number, {low:.3f} ... {high:.3f}" if middle["hidden"] else f"{low:.4f} ... {high:.4f}"
-    )
-    n = len(found)
-    chi2 = float(np.median([f["chi2"] for f in found]))
+    n, judged = len(found), [f for f in found if "values" in f]
+    ok, stop = sum(f["level"] == "ok" for f in judged), sum(f["code"] != 0 for f in found)
+    explained, misled = sum(f["explained"] for f in judged), sum(bool(f["misled"]) for f in judged)
+    inside = [held for f in judged for name, held in f["inside"].items()]
+    middle = found[n // 2]
+    headline = next(reversed(middle["headlines"].values())) if "headlines" in middle else middle["said"]
     return (
-        f"| {row.text} | {row.before} | {ok}/{n} | {count['explained']}/{n} | {chi2:.2f} | {stop}/{n} | "
-        f"{count['inside']}/{n} | {number} |"
+        f"| {row.text} | {row.then or '-'} | {ok}/{n} | {explained}/{n} | {stop}/{n} | {sum(inside)}/{len(inside)} | "
+        f"{misled}/{n} | {headline}. {numbers(middle)} |"
     )
+
+
+def table_of(there: dict[str, Any]) -> str:
+    """Markdown."""
+    head = (
+        "| recordings | then | now: identified without reservations | explained | exit code 2 | intervals that hold the truth |"
+    )
+    head, lines = f"{head} misled | one of them: headline; truth and 95 % interval |", []
+    for kind in (ROWS, OTHERS):
+        done = [line(kind[name], there[name]["found"]) for name in kind if there.get(name, {}).get("found")]
+        lines += [head, "| --- " * 8 + "|", *done, ""]
+    return "\n".join(lines)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Row -> what was found, and at which commit it began."""
+    there: dict[str, Any] = json.loads(path.read_text())["rows"] if path.exists() else {}
+    return there
 
 
 def main(args: Args) -> None:
     """Rows that are asked for."""
     path = args.out / "rows.json"
-    there: dict[str, Any] = json.loads(path.read_text())["rows"] if path.exists() else {}
-    for name in args.rows or [name for name in ROWS if name not in there]:
-        there[name] = [one(ROWS[name], seed) for seed in range(args.first, args.first + args.seeds)]
-        write_atomically(path, (json.dumps({"commit": git_commit(), "rows": there}, indent=1) + "\n").encode())
-        head = "| recordings | then | identified without reservations | explains | median chi square | exit code 2 |"
-        lines = [f"{head} truth inside | one of them: truth, interval |", "| --- " * 8 + "|"]
-        lines += [line(ROWS[name], there[name]) for name in ROWS if name in there]
-        write_atomically(args.out / "rows.md", ("\n".join(lines) + "\n").encode())
-        print(lines[-1], flush=True)
+    before = read(path)
+    for name in args.rows or ALL:
+        mine = {"commit": git_commit(), "found": []} if args.rows or name not in before else before[name]
+        for seed in range(args.first + len(mine["found"]), args.first + (args.seeds or ALL[name].seeds)):
+            with tempfile.TemporaryDirectory() as folder:
+                mine["found"].append({"seed": seed, **one(ALL[name].make(seed), Path(folder))})
+            there = {**read(path), name: mine}  # another process may have written other rows meanwhile
+            write_atomically(path, (json.dumps({"rows": there}, indent=1) + "\n").encode())
+            write_atomically(args.out / "rows.md", table_of(there).encode())
+            print(name, line(ALL[name], mine["found"]), flush=True)
 
 
 if __name__ == "__main__":
