@@ -103,9 +103,15 @@ def one(asked: Asked, folder: Path) -> dict[str, Any]:
         "headlines": {name: fit["verdicts"][0]["text"] for name, fit in stages.items()},
         "verdicts": [f"[{v['level']}] {v['text']}" for v in fits[-1]["verdicts"]],
         "level": fits[-1]["verdicts"][0]["level"], "values": values, "intervals": intervals, "given": given,
-        "inside": {n: low <= asked.true[n] <= high for n, (low, high) in intervals.items()},
+        "inside": {n: inside(asked.true[n], ends) for n, ends in intervals.items()},
         "misled": sorted(n for n in given if far[n] and told[n][1]["explained"]),
     }  # fmt: skip
+
+
+def inside(true: float, ends: list[float]) -> bool:
+    """Whether an interval holds the truth, but for rounding."""
+    near = 1e-9 * abs(true)
+    return ends[0] - near <= true <= ends[1] + near
 
 
 def numbers(found: dict[str, Any]) -> str:
@@ -157,7 +163,8 @@ def main(args: Args) -> None:
     path = args.out / "rows.json"
     before = read(path)
     for name in args.rows or ALL:
-        mine = {"commit": git_commit(), "found": []} if args.rows or name not in before else before[name]
+        fresh: dict[str, Any] = {"commit": git_commit(), "found": []}
+        mine = fresh if args.rows or name not in before else before[name]
         for seed in range(args.first + len(mine["found"]), args.first + (args.seeds or ALL[name].seeds)):
             with tempfile.TemporaryDirectory() as folder:
                 mine["found"].append({"seed": seed, **one(ALL[name].make(seed), Path(folder))})
