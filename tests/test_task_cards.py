@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from agents.learning.evaluation import evaluate_controller, uniform, zero
+from agents.study.cards import LIMITS, shortfalls
 from agents.study.statistics import share
 from softgym_envs.core.files import read_json
 from softgym_envs.rooms import tasks
@@ -12,7 +13,15 @@ from softgym_envs.rooms import tasks
 CARDS = {path.stem: read_json(path)["runs"] for path in (Path(__file__).parents[1] / "results" / "task_cards").glob("*.json")}
 IDS = [task.id for task in tasks()]
 EPISODES = 16
-LIMITS = {"zero": 0.05, "random": 0.2}
+SHORT = {
+    "TensegrityRoll-v0": "on mujoco, nobody who knows the robot succeeds in 90 %",
+    "TensegrityWaypoint-v0": "on mujoco, nobody who knows the robot succeeds in 90 %",
+    "TensegrityTerrain-v0": "on mujoco, level 1, nobody who knows the robot succeeds in 90 %",
+    "TensegrityCrawl-v0": "on mujoco, nobody who knows the robot was measured",
+}
+"""What is known to fall short, and how; docs/task_cards.md says so, too."""
+UNTRIED = {"TensegrityTerrain-v0": {"zero", "random", "heuristic", "blind"}}
+"""Id -> who has not played its last level on the twin."""
 
 
 @pytest.mark.parametrize("env_id", IDS)
@@ -30,39 +39,39 @@ def lines(env_id, backend, level=None):
 
 
 @pytest.mark.parametrize("env_id", IDS)
-def test_cards_keep_the_limits(env_id):
-    """On every world and level that was measured; both worlds have been, at the easiest."""
-    for backend in ("native", "mujoco"):
-        assert set(LIMITS) <= lines(env_id, backend), backend
-    for run in CARDS[env_id]:
-        if run["controller"] in LIMITS:
-            assert run["success"] < LIMITS[run["controller"]], run
+def test_cards_hold_what_is_asked(env_id):
+    """Limits of zero and random, a reference, the blind, the order of levels: on both worlds, but for what is known."""
+    found = shortfalls(CARDS[env_id])
+    assert all(text.startswith(SHORT.get(env_id, "nothing")) for text in found), found
 
 
 @pytest.mark.parametrize("env_id", IDS)
-def test_the_twin_has_been_tried_by_everybody(env_id):
-    """Who was measured in our engine was measured on the twin: sampling MPC where it is affordable."""
-    assert lines(env_id, "native") - {"mpc"} <= lines(env_id, "mujoco")
+def test_everybody_has_been_tried_everywhere(env_id):
+    """Who was measured in our engine was measured on the twin, and at the last level; MPC where it is affordable."""
+    here = lines(env_id, "native") - {"mpc"}
+    assert set(LIMITS) <= here <= lines(env_id, "mujoco")
+    if any(run["level"] is not None for run in CARDS[env_id]):
+        assert here == lines(env_id, "native", 2.0) == lines(env_id, "native", 3.0) - {"mpc"}
+        assert here - UNTRIED.get(env_id, set()) <= lines(env_id, "mujoco", 3.0)
 
 
-@pytest.mark.parametrize("env_id", IDS)
-def test_levels_are_monotone(env_id):
-    """Nobody does better at a higher level than chance allows: the intervals overlap, or the order is right."""
-    runs = [run for run in CARDS[env_id] if run["level"] is not None]
-    for run in runs:
-        for other in runs:
-            if all(run[key] == other[key] for key in ("backend", "controller")) and other["level"] > run["level"]:
-                assert other["success_95"][0] <= run["success_95"][1], (run, other)
-    if runs:
-        assert lines(env_id, "native", 1.0) == lines(env_id, "native", 2.0) == lines(env_id, "native", 3.0)
+def run(controller, success, level=None, backend="native"):
+    return {
+        "controller": controller, "level": level, "backend": backend, "success": success,
+        "success_95": (success - 0.1, success + 0.1),
+    }  # fmt: skip
 
 
-@pytest.mark.parametrize("env_id", IDS)
-def test_somebody_who_looks_succeeds(env_id):
-    """Of the easiest level: who knows the robot reaches at least nine of ten goals, and who is blind less than half of that."""
-    easy = [run for run in CARDS[env_id] if run["level"] in (None, 1.0)]
-    seeing = [run for run in easy if run["controller"] in ("planner", "heuristic", "mpc") and run["backend"] == "native"]
-    assert max(run["success"] for run in seeing) >= 0.9, seeing
-    for run in easy:
-        if run["controller"] == "blind" or run["controller"].startswith("policy of"):
-            assert run["success"] <= 0.45, run
+def test_a_card_falls_short_in_a_sentence():
+    """Of what does not look, of who knows, of who is blind, and of levels out of order."""
+    good = [run("zero", 0.0), run("random", 0.1), run("planner", 1.0), run("blind", 0.5), run("policy", 0.3)]
+    assert shortfalls(good) == []
+    assert shortfalls([*good, run("zero", 0.05, backend="mujoco"), run("mpc", 0.95, backend="mujoco")]) == [
+        'on mujoco, "zero" succeeds in 5 %, allowed is below 5 %'
+    ]
+    assert "nobody who knows the robot was measured" in shortfalls([run("policy", 1.0)])[0]
+    assert '"heuristic" in 89 %' in shortfalls([run("heuristic", 0.89)])[0]
+    assert shortfalls([run("planner", 0.9), run("policy of another", 0.46)])[0].endswith("though it is blind")
+    assert "succeeds in 95 %, at level 1 in 90 %" not in str(shortfalls([run("mpc", 0.9, 1.0), run("mpc", 0.95, 3.0)]))
+    assert "at level 2 in 60 %" in shortfalls([run("mpc", 0.9, 1.0), run("mpc", 0.6, 2.0), run("mpc", 0.85, 3.0)])[0]
+    assert shortfalls([*good, run("muscles: planner", 0.5)])[0].startswith("muscles: on native, nobody")

@@ -4,9 +4,10 @@
     python studies/task_cards/task_cards.py --ids VineWall-v0 --again
 
 Controllers are no action ("zero"), actions at random ("random"), those that the room declares (`Room.controllers`), sampling
-MPC by the task's own reward ("mpc", in our engine with the usual constants), and the policies of results/, plainly and with
-sensor noise and delay. Episode i begins from the same seed for all of them. Writes results/task_cards/<id>.json, line by line,
-and <id>.png, an episode of the best of them; `make docs` makes docs/task_cards.md and the tables of docs/rooms from both.
+MPC by the task's own reward ("mpc", which plans in our engine with the usual constants and acts on either world), and the
+policies of results/, plainly and with sensor noise and delay. Episode i begins from the same seed for all of them. Writes
+results/task_cards/<id>.json, line by line, and <id>.png, an episode of the best of them; `make docs` makes docs/task_cards.md
+and the tables of docs/rooms from both.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from softgym_envs.rendering.video import write_png
 from softgym_envs.rooms import room_of_task, tasks
 
 LEVELS = (1.0, 2.0, 3.0)
-"""Where an id has levels; the truths play the first and the last one only."""
+"""Where an id has levels; the truths play the first and the last one, MPC the first."""
 NOISY = {"sensor_noise": 0.02, "action_delay": 2}
 """Conditions under which policies are judged too."""
 POLICIES = {"LoopReach-v0": "results/loop_reach/policy.zip"}
@@ -59,6 +60,9 @@ MPC = {
     "TensegrityTerrain-v0": TaskMpc(),
     "TensegrityWaypoint-v0": TaskMpc(),
     "VineGrow-v0": TaskMpc(),
+    "VineNavigate-v0": TaskMpc(),
+    "VineSqueeze-v0": TaskMpc(),
+    "VineWall-v0": TaskMpc(),
 }
 """Id -> settings of its planner, where one is affordable."""
 FIRST = ("zero", "random")
@@ -75,6 +79,8 @@ class Args:
     """Which; none: all."""
     backends: tuple[str, ...] = ()
     """Which; none: our engine and every truth."""
+    levels: tuple[float, ...] = ()
+    """Which; none: all that there are."""
     controllers: tuple[str, ...] = ()
     """Which; none: all, "zero" and "random" of every id before the others, and then speeds and pictures."""
     episodes: int = 100
@@ -149,6 +155,8 @@ def entries(task_id: str, backends: tuple[str, ...]) -> Iterator[Entry]:
     for backend in backends or (NATIVE, *room.truths):
         for level in levels if backend == NATIVE else levels[::2]:
             for name, keywords, drive in drivers(task_id):
+                if name == "mpc" and level != levels[0]:
+                    continue
                 given = {} if level is None else {"level": level}
                 yield Entry(backend, name, level, {"backend": backend, **given, **keywords}, drive)
 
@@ -184,7 +192,8 @@ def measure(task_id: str, args: Args, wanted: Callable[[str], bool]) -> None:
     """Add to the id's card what it lacks of the wanted controllers, line by line."""
     for entry in entries(task_id, args.backends):
         key = {"backend": entry.backend, "controller": entry.controller, "level": entry.level}
-        if not wanted(entry.controller) or (not args.again and _without(read_card(task_id, args), key)[1]):
+        wrong = entry.level is not None and entry.level not in (args.levels or LEVELS)
+        if wrong or not wanted(entry.controller) or (not args.again and _without(read_card(task_id, args), key)[1]):
             continue
         episodes = args.episodes if entry.backend == NATIVE else args.truth_episodes
         if entry.controller == "mpc":
