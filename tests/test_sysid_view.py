@@ -18,7 +18,7 @@ from sysid import METHODS, FitProblem, Measurement, ShootingOptions, View, multi
 from sysid.data.view import POSE, delayed
 from sysid.least_squares.segments import ShootingSystem, cut
 from sysid.methods.outliers import HUBER
-from sysid.methods.suspects import suspected
+from sysid.methods.suspects import conditional, suspected
 
 TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=20.0)
 FREE = ("stiffness", "damping", "gain")
@@ -128,6 +128,16 @@ def test_the_likeliest_cause_is_named() -> None:
     assert "unknown: none of commands that act late is why" in none
     right = single_shooting(given.replace(free=(*FREE, "turn")))
     assert suspected(SUSPECTS, single_shooting, given, right) is right  # nothing to explain
+
+
+def test_a_number_that_hangs_on_a_held_constant_is_said_to() -> None:
+    """Only ratios to the mass move a spring: with another one held, the same data are explained by other numbers."""
+    given = problem(driven(Sensor(rate=40.0, noise=2e-3)), free=FREE)
+    found = single_shooting(given)
+    told = conditional(("mass",), single_shooting, given, found)
+    assert found.explained and told.verdicts[0].level == "warning" and told.estimates == found.estimates
+    assert "stiffness, damping, gain: only for mass = 3, which is held" in told.verdicts[-1].text
+    assert conditional(("paint",), single_shooting, given, found) is found  # it has no effect
 
 
 def test_the_robust_loss_has_its_gradient() -> None:

@@ -259,6 +259,7 @@ RECIPE = Recipe(
         {"starts": 3, "halve": True, "near": 24, "levenberg": {"cost_tolerance": 1e-6}},
         simulator={"bending": "linear"},
         suspects={"another drag": ("drag",), "a base that is turned": ("base_turn",), "a mass at the tip": ("tip_mass",)},
+        doubtful=("drag",),
     ),
     settings={"simultaneous": {"tau": 1e-2, "factor": 1e-2}},  # pairs of N and m/s
     guess=GUESS,

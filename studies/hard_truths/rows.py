@@ -5,8 +5,8 @@
 
 Every row (row_truths.py) makes files as a laboratory would have them, runs `softgym-envs identify`, and counts what it says
 over some seeds: explained, exit codes, intervals that hold the truth; and "misled": a number that is given without a word that
-the model does not explain the data, three half widths of its interval or more from the truth. Writes rows.json and rows.md into
-results/hard_truths after every fit.
+the model does not explain the data, or that it hangs on a held constant, three half widths of its interval or more from the
+truth. Writes rows.json and rows.md into results/hard_truths after every fit.
 """
 
 from __future__ import annotations
@@ -104,8 +104,13 @@ def one(asked: Asked, folder: Path) -> dict[str, Any]:
         "verdicts": [f"[{v['level']}] {v['text']}" for v in fits[-1]["verdicts"]],
         "level": fits[-1]["verdicts"][0]["level"], "values": values, "intervals": intervals, "given": given,
         "inside": {n: inside(asked.true[n], ends) for n, ends in intervals.items()},
-        "misled": sorted(n for n in given if far[n] and told[n][1]["explained"]),
+        "misled": sorted(n for n in given if far[n] and told[n][1]["explained"] and not conditional(n, told[n][1])),
     }  # fmt: skip
+
+
+def conditional(name: str, fit: dict[str, Any]) -> bool:
+    """Whether the fit says that a number holds only for the value of a constant that was held."""
+    return any(f"{name}:" in v["text"].replace(",", ":") and "which is held" in v["text"] for v in fit["verdicts"])
 
 
 def inside(true: float, ends: list[float]) -> bool:

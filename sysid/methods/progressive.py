@@ -30,7 +30,7 @@ from .finer import blamed
 from .guard import better_start, compare, kept_back
 from .mislabelled import unmasked
 from .predictions import banded
-from .suspects import suspected
+from .suspects import conditional, suspected
 from .table import method_of
 
 CHECKPOINT, FIT = "checkpoint.json", "fit.toml"
@@ -262,10 +262,14 @@ def _fitted(
         where["progress"] = progress
     result = unmasked(problem, method.fit(problem, method.settings({**stage.options, **where}), recipe))
     result = blamed(recipe, problem, result)
-    if not (stage.suspects and method.views):
+    if not ((stage.suspects or stage.doubtful) and method.views):
         return result
     plain = method.settings({**stage.options, "starts": 1})
-    return suspected(stage.suspects, lambda given: method.fit(given, plain, recipe), problem, result)
+
+    def again(given: FitProblem) -> FitResult:
+        return method.fit(given, plain, recipe)
+
+    return conditional(stage.doubtful, again, problem, suspected(stage.suspects, again, problem, result))
 
 
 def _solved(

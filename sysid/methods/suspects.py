@@ -3,19 +3,25 @@
 Where a stage's fit leaves more than noise, it is repeated from where it ended with the constants of every suspect freed beside
 its own: a camera that is tilted or has another scale, commands that act late, a base that is turned. The one that lowers the
 residuals most is named, and whether it explains the data; below `WORTH` the cause is unknown. Constants stay those of the fit.
+
+Where it leaves noise alone, a wrong value of a held constant may hide in the fitted ones: so drag in damping. Then the fit is
+repeated with such constants freed, and what moves is said to be of their value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from softgym_envs.core.errors import DataError
 
 from ..data.problem import FitProblem
-from ..judgement.result import FitResult
+from ..judgement.result import Estimate, FitResult, Verdict
 
+WIDER = 2.0
+"""Times the interval that a fit gave: so much wider ones, where a held constant is freed, hang on its value."""
 WORTH = 0.7
 """Of the squared residuals must be left at most, for a suspect to be named."""
 
@@ -59,3 +65,42 @@ def left(after: FitResult, before: FitResult) -> float:
         return after.reduced_chi2 / before.reduced_chi2
     ratios = [after.noise[name] / before.noise[name] for name in before.noise]
     return float(np.exp(2.0 * np.mean(np.log(ratios))))
+
+
+def conditional(
+    doubtful: tuple[str, ...], fit: Callable[[FitProblem], FitResult], problem: FitProblem, result: FitResult
+) -> FitResult:
+    """The result, with a reservation on constants that these data tell only with the value that held ones are given.
+
+    Args:
+        doubtful: Held constants of the robot.
+        fit: As the fit was made.
+        problem: As it was fitted.
+        result: Where it ended.
+    """
+    more = tuple(name for name in doubtful if name not in problem.free)
+    if not more or not result.explained or not result.usable:
+        return result
+    try:
+        again = fit(problem.replace(free=(*problem.free, *more), start=result.parameters, view=result.view))
+    except DataError:
+        return result
+    moved = [new for old, new in zip(result.estimates, again.estimates, strict=False) if not old.hidden and _hangs(old, new)]
+    if not again.converged or not moved:
+        return result
+    held = ", ".join(f"{name} = {getattr(result.parameters, name):.3g}" for name in more)
+    freed = "; ".join(e.text() for e in (*moved, *(e for e in again.estimates if e.name in more)))
+    text = (
+        f"{', '.join(e.name for e in moved)}: only for {held}, which is held; with that free, too, the data are explained "
+        f"by {freed}. Measure it, or fit it: --free {' '.join((*problem.free, *more))}"
+    )
+    first, *others = result.verdicts
+    if first.level == "ok":
+        first = Verdict("warning", f"{first.text.partition(';')[0]}, with reservations")
+    return replace(result, verdicts=(first, *others)).with_verdict("warning", text)
+
+
+def _hangs(old: Estimate, new: Estimate) -> bool:
+    """Whether a constant moves out of its interval, or is known much less, where another is free."""
+    (low, high), (wide_low, wide_high) = old.interval, new.interval
+    return new.hidden or not low <= new.value <= high or wide_high - wide_low > WIDER * (high - low)
