@@ -117,12 +117,14 @@ def test_many_starts_find_the_minimum_that_one_start_misses() -> None:
 def test_a_fit_that_ends_at_no_minimum_begins_again_near_one() -> None:
     """A spring 44 times too stiff: 12 iterations over 6 s end nowhere, over 0.2 s and then over 6 s at the truth."""
     far = TRUTH.replace(stiffness=2000.0, damping=8.0)
-    given = problem(data=record(Spring(), TRUTH, steps=300, noise=0.01), start=far, free_initial=True)
+    data = record(Spring(), TRUTH, steps=300, noise=0.01, count=2).split(1, 0, 1)
+    given = problem(data=data, start=far, free_initial=True)
     options = ShootingOptions(levenberg=LevenbergOptions(max_iterations=12))
     alone, led = single_shooting(given, options), single_shooting(given, replace(options, near=10))
     assert not alone.converged and alone.misfit > 1.0
     assert led.converged and led.explained and max(errors(led)) < 0.05
     assert led.start == far and levels(led, "begins at what segments of 10 rows give") == ["note"]
+    assert not levels(led, "NO IMPROVEMENT")  # over where the user began
     hasty = replace(options, near=10, levenberg=LevenbergOptions(max_iterations=4))  # too few near it, too
     assert single_shooting(given, hasty).misfit == single_shooting(given, replace(hasty, near=0)).misfit
 

@@ -164,25 +164,28 @@ def _again(problem: FitProblem, method: str, steps: int | None, options: Shootin
     plain = replace(options, starts=1, checkpoint=None, resume=False)
     try:
         short = _fit(problem, "short", options.near, replace(plain, scan=False, halve=False))
-        again = _fit(problem.replace(start=short.parameters, view=short.view), method, steps, plain)
+        again = _fit(problem, method, steps, plain, problem.replace(start=short.parameters, view=short.view))
     except (DataError, OptionError):
         return found
     if not again.converged or left(again, found) > 1.0:
         return found
     said = f"a first fit ended at no minimum; this one begins at what segments of {options.near} rows give"
     seconds = found.seconds + short.seconds + again.seconds
-    return replace(again, start=found.start, provenance=found.provenance, seconds=seconds).with_verdict("note", said)
+    return replace(again, seconds=seconds).with_verdict("note", said)
 
 
-def _fit(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions) -> FitResult:
-    begin = time.perf_counter()
+def _fit(
+    problem: FitProblem, method: str, steps: int | None, options: ShootingOptions, first: FitProblem | None = None
+) -> FitResult:
+    """Minimise and judge; `first` is the problem with other constants, from which the first minimisation begins."""
+    begin, first = time.perf_counter(), first or problem
     exact = uses_exact_derivatives(problem, options.jacobian)
-    segments = cut(problem, problem.split.train, steps, free=problem.estimates_initial, exact=exact, epsilon=options.epsilon)
+    segments = cut(first, problem.split.train, steps, free=problem.estimates_initial, exact=exact, epsilon=options.epsilon)
     scale, robust = channel_scale(segments), options.loss == "robust" and not problem.full
     known = problem.known_noise
     system = ShootingSystem(segments, scale if known is None else known, HUBER if robust else np.inf)
     identity = f"{problem.fingerprint} {method} {options.starts} {options.seed} {options.reweight} {exact} {options.loss}"
-    thetas = _starts(problem, system, options)
+    thetas = _starts(first, system, options)
     if robust:
         system = system.with_sigma(np.maximum(system.sigma if known is not None else 0.0, spread(segments, thetas[0], scale)))
     journal = _Journal(0, system.sigma, (), None)
@@ -209,8 +212,9 @@ def _fit(problem: FitProblem, method: str, steps: int | None, options: ShootingO
     ending = Ending(
         method, last.theta, last.blocks, outcome.converged, outcome.message, log, costs, time.perf_counter() - begin
     )
+    own = cleaned.problem if first is problem else cleaned.problem.replace(start=problem.start, view=problem.view)
     found = judge(
-        cleaned.problem, ShootingSystem(cleaned.segments, journal.sigma), ending,
+        own, ShootingSystem(cleaned.segments, journal.sigma), ending,
         errors=options.errors, scanned=options.scan, varied=in_half_steps(cleaned.segments) if options.halve else None,
     )  # fmt: skip
     if cleaned.share == 0.0:
