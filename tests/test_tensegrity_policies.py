@@ -1,4 +1,4 @@
-"""The committed policy of TensegrityRoll opens by plain PPO.load and rolls in both worlds, with noise and delay too."""
+"""The committed policy of TensegrityRoll, opened by plain PPO.load, and the heuristic: both roll in both worlds."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.learning.evaluation import evaluate
+from agents.learning.evaluation import evaluate, evaluate_controller
 from agents.learning.policy import observed_with, policy_of
+from softgym_envs.rooms import room
 
 ROWS = 24
 NOISY = {"sensor_noise": 0.02, "action_delay": 2}
@@ -24,3 +25,12 @@ def test_the_policy_rolls(keywords):
     found = evaluate(policy, "softgym_envs:TensegrityRoll-v0", episodes=ROWS, seed=50, keywords=given)
     assert not found.failed.any()
     assert int(found.success.sum()) >= ROWS - 6
+
+
+@pytest.mark.parametrize("keywords", [{}, {"params": "results/rl_roll/fit.toml"}, TWIN])
+def test_the_heuristic_rolls(keywords):
+    """With the usual contacts, with soft ones in our engine (40 of 48) and on the twin, whose contacts are soft."""
+    heuristic = room("tensegrity").controllers_of("TensegrityRoll-v0")["heuristic"]
+    found = evaluate_controller(heuristic, "softgym_envs:TensegrityRoll-v0", episodes=12, seed=50, keywords=keywords)
+    assert not found.failed.any()
+    assert int(found.success.sum()) >= (6 if keywords else 11)

@@ -17,29 +17,75 @@ Array = NDArray[np.float64]
 Policy = Callable[[Any], Array]
 
 
-def rolling(model: TensegrityModel, state: Array, heading: Array) -> Array:
-    """u = clip(d_z^2 - d_h^2 - 2.6 p_h - 1.7 p_h p_z + 0.4 p_z): pull cables ahead and along, release upright ones behind.
+FACTORS = {
+    "1": 0.42,
+    "p_h": -6.19,
+    "p_z": 2.76,
+    "p_h p_z": 0.55,
+    "p_h^2": -0.05,
+    "p_z^2": -2.49,
+    "d_h^2": -0.55,
+    "d_z^2": 2.02,
+    "d_h d_z": 4.62,
+    "w": -2.32,
+    "v_h": 1.89,
+    "v_z": -0.68,
+    "p_y V_y": 2.98,
+    "r": 1.41,
+    "q_z": -0.22,
+    "p_h q_z": 0.7,
+    "q_h q_z": 2.59,
+}
+"""Term of `rolling` -> its factor; found by studies/rolling in our engine, with the usual contacts and soft ones."""
 
-    p is a cable's middle from the centre of mass in half rod lengths, d its direction; _h is the part along the heading,
-    _z the height. Negative actions pull. The five factors were found by a random search on the SUPERball on flat ground,
-    which rolls about 1 m/s with them from any pose; a structure with few motors may not move at all.
+
+def rolling(model: TensegrityModel, state: Array, heading: Array, factors: Array | None = None) -> Array:
+    """u = clip(sum of FACTORS times their terms): which cables to shorten, from where they are and how they move.
+
+    p is a cable's middle from the centre of mass in half rod lengths, q the middle between the other ends of its two rods, d
+    its direction, v the velocity of its middle past the centre of mass, r that of its length, V that of the centre of mass
+    [m/s], w its motor's position (of its range); _h is the part along the heading, _y across, _z up. Negative actions pull:
+    cables ahead, before those behind, and on where they shorten. A structure with few motors may not move at all.
 
     Args:
         model: The robot.
         state: (..., nx)
         heading: Horizontal unit vectors (..., 2).
+        factors: In place of those of `FACTORS`, (17,) or (..., 1, 17).
 
     Returns:
         Actions (..., m).
     """
-    ends = model.node_positions(state)[..., np.array(model.cables)[list(model.actuated)], :]  # (..., m, 2, 3)
-    half = 0.5 * float(model.rod_lengths.max())
-    middle = (ends.mean(axis=-2) - model.center_of_mass(state)[..., None, :]) / half
-    along = ends[..., 1, :] - ends[..., 0, :]
-    along /= np.maximum(np.linalg.norm(along, axis=-1, keepdims=True), 1e-9)
-    p_h, d_h = ((part[..., :2] * heading[..., None, :]).sum(axis=-1) for part in (middle, along))
-    p_z, d_z = middle[..., 2], along[..., 2]
-    return np.asarray(np.clip(d_z**2 - d_h**2 - 2.6 * p_h - 1.7 * p_h * p_z + 0.4 * p_z, -1.0, 1.0))
+    terms = np.stack(_terms(model, state, heading[..., None, :]), axis=-1)
+    return np.asarray(
+        np.clip((terms * (np.array([*FACTORS.values()]) if factors is None else factors)).sum(axis=-1), -1.0, 1.0)
+    )
+
+
+def _terms(model: TensegrityModel, state: Array, heading: Array) -> tuple[Array, ...]:
+    """Those of `FACTORS`, each (..., m); heading (..., 1, 2)."""
+
+    def along(vectors: Array) -> Array:
+        return np.asarray((vectors[..., :2] * heading).sum(axis=-1))
+
+    def across(vectors: Array) -> Array:
+        return np.asarray(heading[..., 0] * vectors[..., 1] - heading[..., 1] * vectors[..., 0])
+
+    cables, half = np.array(model.cables)[list(model.actuated)], 0.5 * float(model.rod_lengths.max())
+    nodes, center = model.node_positions(state), model.center_of_mass(state)[..., None, :]
+    ends, velocities = nodes[..., cables, :], model.node_velocities(state)[..., cables, :]  # (..., m, 2, 3)
+    p = (ends.mean(axis=-2) - center) / half
+    q = (nodes[..., cables ^ 1, :].mean(axis=-2) - center) / half  # rods are nodes 2r, 2r + 1
+    d = ends[..., 1, :] - ends[..., 0, :]
+    d /= np.maximum(np.linalg.norm(d, axis=-1, keepdims=True), 1e-9)
+    com_velocity = model.com_velocity(state)[..., None, :]
+    v = velocities.mean(axis=-2) - com_velocity
+    r = ((velocities[..., 1, :] - velocities[..., 0, :]) * d).sum(axis=-1)
+    p_h, p_z, d_h, d_z, q_z = along(p), p[..., 2], along(d), d[..., 2], q[..., 2]
+    motors = state[..., -model.nu :] / model.control_limit
+    shape = (np.ones_like(p_h), p_h, p_z, p_h * p_z, p_h**2, p_z**2, d_h**2, d_z**2, d_h * d_z)
+    motion = (motors, along(v), v[..., 2], across(p) * across(com_velocity), r)
+    return (*shape, *motion, q_z, p_h * q_z, along(q) * q_z)
 
 
 def roll(envs: Any) -> Policy:

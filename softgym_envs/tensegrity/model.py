@@ -175,6 +175,12 @@ class TensegrityModel:
         half = 0.5 * self.rod_lengths[:, None] * lie.z_axis(quaternion)
         return np.stack([position - half, position + half], axis=-2).reshape(*state.shape[:-1], 2 * self.num_rods, 3)
 
+    def node_velocities(self, state: Array) -> Array:
+        """Velocities of the rods' ends in the world frame, (B, nx) -> (B, N, 3) [m/s]."""
+        _, quaternion, velocity, spin, _ = self.split(state)
+        turning = 0.5 * self.rod_lengths[:, None] * lie.rotate(quaternion, np.cross(spin, [0.0, 0.0, 1.0]))
+        return np.stack([velocity - turning, velocity + turning], axis=-2).reshape(*state.shape[:-1], 2 * self.num_rods, 3)
+
     def center_of_mass(self, state: Array) -> Array:
         """(B, nx) -> (B, 3) [m]; all rods weigh the same."""
         return np.asarray(self.split(state)[0].mean(axis=-2))

@@ -1,0 +1,69 @@
+"""A policy of one task as a policy of another one with the same actions: the same network, reading other observations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from stable_baselines3 import PPO
+
+from softgym_envs.core.errors import OptionError
+
+from .policy import load_policy
+
+
+def carried(path: Path, source: Any, target: Any, told: Mapping[str, tuple[str, float]] | None = None) -> PPO:
+    """A PPO model of `target` that acts as the policy of `path` does in `source`; its critic is untrained.
+
+    An entry that the policy observes is the target's of the same name, or told[name] = (entry of the target, what is added to
+    it). It does not see what else the target observes. Actions that were given last follow the entries in both.
+
+    Args:
+        path: Policy of `source`, an MLP with tanh.
+        source: Vector environment of the policy, as it observes it.
+        target: Vector environment of the new one, with as many actions given last.
+        told: See above.
+
+    Raises:
+        OptionError: The target observes nothing of a name, or the actions or the activation differ.
+    """
+    network = load_policy(path)
+    if network.squashed or network.activation is not torch.tanh:
+        raise OptionError(f"{path} is no policy of PPO with tanh")
+    if source.single_action_space != target.single_action_space:
+        raise OptionError(f"the actions differ: {source.single_action_space} and {target.single_action_space}")
+    columns, added = _read(_names(source), _names(target), told or {})
+    (weight, bias), *others = network.layers
+    first = torch.zeros(len(weight), len(_names(target)))
+    first[:, columns] = weight
+    layers = [(first, bias + weight @ torch.as_tensor(added, dtype=torch.float32)), *others]
+    widths = [len(bias) for _, bias in layers[:-1]]
+    keywords = {"net_arch": {"pi": widths, "vf": [128, 128]}, "ortho_init": False, "log_std_init": -2.0}
+    model = PPO("MlpPolicy", None, policy_kwargs=keywords, device="cpu", seed=0, _init_setup_model=False)  # type: ignore[arg-type]
+    model.observation_space, model.action_space = target.single_observation_space, target.single_action_space
+    model.n_envs = 1
+    model._setup_model()
+    own: Any = model.policy
+    linear = [part for part in own.mlp_extractor.policy_net if isinstance(part, torch.nn.Linear)]
+    with torch.no_grad():
+        for part, (weight, bias) in zip([*linear, own.action_net], layers, strict=True):
+            part.weight.copy_(weight)
+            part.bias.copy_(bias)
+    return model
+
+
+def _names(envs: Any) -> list[str]:
+    """Of all that is observed: entries, then the actions given last."""
+    names = [entry.name for entry in envs.task.entries]
+    return names + [f"action given {k}" for k in range(envs.single_observation_space.shape[0] - len(names))]
+
+
+def _read(source: list[str], target: list[str], told: Mapping[str, tuple[str, float]]) -> tuple[list[int], list[float]]:
+    """Columns of the target, and what is added to them."""
+    pairs = [told.get(name, (name, 0.0)) for name in source]
+    missing = [name for name, _ in pairs if name not in target]
+    if missing:
+        raise OptionError(f"the target does not observe {', '.join(missing[:4])}")
+    return [target.index(name) for name, _ in pairs], [offset for _, offset in pairs]
