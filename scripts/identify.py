@@ -347,6 +347,8 @@ def main(args: Args) -> int:
         if args.online:
             return row_by_row(args, recipe, simulator, recordings)
         labelled = all(EXPERIMENT in t.metadata for t in recordings)
+        if labelled and len(recipe.stages) == 1:
+            recipe = replace(recipe, laboratory=None)  # recorded for this stage
         single = args.stage or args.method or args.free or not labelled or len(recipe.stages) == 1
         return (one_stage if single else whole_recipe)(args, recipe, simulator, recordings, progress)
     except SoftgymError as error:

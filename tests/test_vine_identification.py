@@ -16,7 +16,7 @@ from softgym_envs.vine.dynamics import VineSimulator
 from softgym_envs.vine.experiments import BEAM, NOISE, record_oscillation, record_wall, scene_text, write_points
 from softgym_envs.vine.mujoco import VineTwinParameters
 from softgym_envs.vine.parameters import VineParameters
-from softgym_envs.vine.recipe import TUBE, along_body, first_state, infer_controls, measurement
+from softgym_envs.vine.recipe import GUESS, TUBE, along_body, first_state, infer_controls, measurement
 from sysid import FitProblem, ShootingOptions, single_shooting
 from sysid.least_squares.levenberg import LevenbergOptions
 
@@ -155,6 +155,19 @@ def test_the_script_fits_a_labs_file(tmp_path):
     path.write_text("time [s],point,x [mm]\n0.0,0,1.0\n")
     bad = subprocess.run(command, capture_output=True, text=True, check=False)
     assert bad.returncode == 2 and "expected time, point, x, y" in bad.stderr
+
+
+def test_what_record_wrote_is_fitted_by_the_stage_that_it_was_recorded_for(tmp_path):
+    """Own class, no noise, a factor of three off: all four constants come back, muscles' too."""
+    VineParameters().replace(**GUESS).save(tmp_path / "guess.toml")
+    record, data = SCRIPT.parent / "record.py", str(tmp_path / "recordings.h5")
+    identify = [str(SCRIPT), "vine", "--data", data, "--start", str(tmp_path / "guess.toml"), "--out", str(tmp_path / "fit")]
+    for command in ([str(record), "vine", "--steps", "400", "--out", data], identify):
+        done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    found = VineParameters.load(tmp_path / "fit" / "fit.toml")
+    for name in GUESS:
+        assert getattr(found, name) == pytest.approx(getattr(VineParameters(), name), rel=1e-6)
 
 
 def test_the_script_fits_a_labs_file_by_one_nonlinear_program(tmp_path):
