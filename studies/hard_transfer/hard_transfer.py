@@ -3,8 +3,9 @@
     softgym-envs transfer studies/hard_transfer/vine_2.toml --out results/hard_transfer/vine_2
     python studies/hard_transfer/hard_transfer.py                   # what is there, side by side
 
-Shares are paired: every seed's cost against that of no control and of the oracle of the same level and seed. With three seeds
-the runs themselves are printed, no intervals. Writes shares.md and shares.png into results/hard_transfer.
+Shares are paired: every seed's cost against that of no control and of the oracle of the same level and seed. Up to six runs are
+printed themselves, of more (three data sets) the mean, the least and the most; intervals stand in every study's table.md.
+Writes shares.md and shares.png into results/hard_transfer.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from softgym_envs.core.files import write_atomically
 
 CONDITIONS = {
     "nominal": "data sheet", "far": "factor 2 off", "near": "factor 1.2 off", "identified": "identified",
-    "true_constants": "true constants", "truth_doubled": "oracle, twice the samples",
+    "true_constants": "true constants", "truth_doubled": "oracle, twice the samples", "posterior": "+ posterior",
+    "residual": "+ correction", "network": "network, same data", "truth_budget": "twin, the data's steps",
+    "wide": "wide randomisation", "forces": "random forces",
 }  # fmt: skip
 """Condition -> column."""
 ORACLE, NOTHING = "truth", "zero"
@@ -34,19 +37,35 @@ class Args:
     """Folders <robot>_<level> of studies."""
 
 
-def costs(folder: Path) -> dict[str, dict[int, float]]:
-    """Condition -> seed -> cost."""
-    found: dict[str, dict[int, float]] = {}
+Costs = dict[str, dict[tuple[int, int], float]]
+"""Condition -> data set and seed -> cost."""
+FEW = 6
+"""Runs that are printed one by one."""
+
+
+def costs(folder: Path) -> Costs:
+    """Of a study."""
+    found: Costs = {}
     for path in sorted((folder / "runs").glob("*.json")):
         run = json.loads(path.read_text())
-        found.setdefault(run["condition"], {})[run["seed"]] = float(run["cost"])
+        found.setdefault(run["condition"], {})[run["dataset"], run["seed"]] = float(run["cost"])
     return found
 
 
-def shares(found: dict[str, dict[int, float]], condition: str) -> list[float]:
-    """Of every seed that has run."""
-    some = sorted(set(found.get(condition, {})) & set(found.get(ORACLE, {})) & set(found.get(NOTHING, {})))
-    return [(found[NOTHING][s] - found[condition][s]) / (found[NOTHING][s] - found[ORACLE][s]) for s in some]
+def shares(found: Costs, condition: str) -> list[float]:
+    """Of every data set and seed that has run, data set by data set."""
+    nothing, oracle = found.get(NOTHING, {}), found.get(ORACLE, {})
+    runs = sorted(found.get(condition, {}).items())
+    both = [(cost, nothing[0, seed], oracle[0, seed]) for (_, seed), cost in runs if {(0, seed)} <= set(nothing) & set(oracle)]
+    return [(none - cost) / (none - best) for cost, none, best in both]
+
+
+def told(values: list[float]) -> str:
+    """Shares as text [%]."""
+    some = [100 * value for value in values]
+    if len(some) <= FEW:
+        return " ".join(f"{value:.0f}" for value in some) or "-"
+    return f"{np.mean(some):.0f} ({min(some):.0f} to {max(some):.0f}, {len(some)} runs)"
 
 
 def main(args: Args) -> None:
@@ -64,25 +83,33 @@ def main(args: Args) -> None:
     for name, found in studies.items():
         robot, level = name.rsplit("_", 1)
         ends = [", ".join(f"{cost:.3g}" for cost in found.get(c, {}).values()) for c in (NOTHING, ORACLE)]
-        told = [" ".join(f"{100 * s:.0f}" for s in shares(found, condition)) or "-" for condition in CONDITIONS]
-        lines.append(f"| {robot}, {level} | {ends[0]} | {ends[1]} | {' | '.join(told)} |")
+        cells = [told(shares(found, condition)) for condition in CONDITIONS]
+        lines.append(f"| {robot}, {level} | {ends[0]} | {ends[1]} | {' | '.join(cells)} |")
     write_atomically(args.folder / "shares.md", ("\n".join(lines) + "\n").encode())
     print("\n".join(lines))
     robots = sorted({name.rsplit("_", 1)[0] for name in studies})
-    figure, axes = plt.subplots(1, len(robots), figsize=(5.5 * len(robots), 3.8), squeeze=False, constrained_layout=True)
+    figure, axes = plt.subplots(1, len(robots), figsize=(4.2 * len(robots), 4.4), squeeze=False, layout="constrained")
     for axis, robot in zip(axes[0], robots, strict=True):
         for place, (condition, text) in enumerate(CONDITIONS.items()):
             points = [
-                (int(name[-1]) + 0.05 * (place - 2), 100 * share)
+                (int(name[-1]) + 0.06 * (place - len(CONDITIONS) // 2), 100 * share)
                 for name, found in studies.items()
-                if name.startswith(robot)
+                if name.rsplit("_", 1)[0] == robot
                 for share in shares(found, condition)
             ]
             if points:
-                axis.plot(*np.transpose(points), "o", ms=5, label=text)
+                axis.plot(
+                    *np.transpose(points),
+                    "o",
+                    ms=4,
+                    label=text,
+                    color="k" if condition == "identified" else plt.get_cmap("tab20")(place),
+                )
         axis.axhline(90, color="k", lw=0.8, ls=":")
-        axis.set(xlabel="level of the hard twin", ylabel="share of the oracle's gain [%]", title=robot, xticks=range(4))
-        axis.legend(fontsize=8)
+        axis.set(xlabel="level of the hard twin", title=robot, xticks=range(4), xlim=(-0.5, 3.5), ylim=(-80, 115))
+    axes[0, 0].set_ylabel("share of the oracle's gain [%]")
+    handles = {text: h for axis in axes[0] for h, text in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=6, fontsize=9)
     figure.savefig(args.folder / "shares.png", dpi=100)
 
 

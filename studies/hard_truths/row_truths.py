@@ -146,9 +146,8 @@ def poor(seed: int) -> Asked:
     recipe = load(room("tensegrity").recipe)
     data = [recipe.record_one("throws", engine, rng, steps=1000, parameters=constants) for _ in range(3)]
     wrong = {n: float(np.clip(v * 1.5 ** rng.choice([-1, 1]), *specs[n].bounds)) for n, v in true.items()}
-    return Asked(
-        "tensegrity", tuple(tracked(engine.model, one, rng) for one in data), true, engine.default_parameters.replace(**wrong)
-    )
+    seen, start = tuple(tracked(engine.model, one, rng) for one in data), engine.default_parameters.replace(**wrong)
+    return Asked("tensegrity", seen, true, start, ("--stage", "contact", "--free-motion"))
 
 
 def tracked(model: Any, recording: Trajectory, rng: np.random.Generator) -> Trajectory:
