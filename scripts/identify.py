@@ -333,6 +333,13 @@ def labelled(recipe: Recipe, simulator: Simulator, recordings: tuple[Trajectory,
     return tuple(replace(recording, metadata={**recording.metadata, EXPERIMENT: name}) for recording, name in pairs)
 
 
+def tells_more(recipe: Recipe, simulator: Simulator) -> bool:
+    """Whether the recipe's only stage frees constants that the one for a laboratory's recordings holds."""
+    if recipe.laboratory is None or len(recipe.stages) > 1:
+        return False
+    return not set(recipe.stages[0].free_of(simulator)) <= set(recipe.laboratory.free_of(simulator))
+
+
 def says_substeps(recording: Trajectory) -> bool:
     """Whether the recording says itself how many physics steps a row takes: it is no CSV."""
     return "source" not in recording.metadata
@@ -347,8 +354,8 @@ def main(args: Args) -> int:
         if args.online:
             return row_by_row(args, recipe, simulator, recordings)
         labelled = all(EXPERIMENT in t.metadata for t in recordings)
-        if labelled and len(recipe.stages) == 1:
-            recipe = replace(recipe, laboratory=None)  # recorded for this stage
+        if labelled and tells_more(recipe, simulator):
+            recipe = replace(recipe, laboratory=None)
         single = args.stage or args.method or args.free or not labelled or len(recipe.stages) == 1
         return (one_stage if single else whole_recipe)(args, recipe, simulator, recordings, progress)
     except SoftgymError as error:
