@@ -145,7 +145,7 @@ def stage_of(args: Args, recipe: Recipe) -> Stage:
     """The stage to fit, with what the arguments change.
 
     Raises:
-        OptionError: There is none of this name, or its method has not such an option.
+        OptionError: There is none of this name, its method has not such an option, or a bound is asked for without noise.
     """
     stage = recipe.stage(args.stage) if args.stage else recipe.laboratory or recipe.stages[-1]
     method = method_of(args.method or stage.method)
@@ -155,6 +155,8 @@ def stage_of(args: Args, recipe: Recipe) -> Stage:
     given = {name: getattr(args, name) for name in ("segment_steps", "errors", "jacobian", "starts", "seed")}
     options.update({name: value for name, value in given.items() if value is not None})
     if args.bounded:
+        if not method.takes("box") or not args.noise:
+            raise OptionError("--bounded needs --noise and the method mpec: it is a bound of that noise")
         options["box"] = True
     if args.cost_tolerance is not None:
         options["levenberg"] = {**options.get("levenberg", {}), "cost_tolerance": args.cost_tolerance}
@@ -268,8 +270,24 @@ def one_stage(args: Args, recipe: Recipe, simulator: Simulator, recordings: Traj
     return 0 if result.usable else 2
 
 
+def refuse_idle(args: Args) -> None:
+    """No flag that --online would not heed.
+
+    Raises:
+        OptionError: There is one.
+    """
+    idle = {"--method": args.method, "--bounded": args.bounded, "--gif": args.gif, "--resume": args.resume}
+    for flag in (flag for flag, given in idle.items() if args.online and given):
+        raise OptionError(f"{flag} does nothing with --online; leave it out")
+
+
 def row_by_row(args: Args, recipe: Recipe, simulator: Simulator, recordings: TrajectorySet) -> int:
     """Estimate online and report; 0 if every constant is told by now."""
+    idle = {"--method": args.method, "--bounded": args.bounded, "--gif": args.gif, "--resume": args.resume}
+    for flag in (flag for flag, given in idle.items() if given):
+        raise OptionError(
+            f"{flag} does nothing with --online, which goes through the simulator and draws nothing; leave it out"
+        )
     method_of("mpec").check(recipe)
     assert recipe.complementarity is not None
     problem = problem_of(args, recipe, stage_of(replace(args, method="mpec"), recipe), simulator, recordings)
@@ -350,6 +368,7 @@ def main(args: Args) -> int:
     print(f"seed {args.seed or 0}, commit {git_commit()}")
     progress = sys.stderr if sys.stderr.isatty() else None  # a log file needs no thousand states of a progress bar
     try:
+        refuse_idle(args)
         recipe, simulator, recordings = world(args, room_named(args.room))
         if args.online:
             return row_by_row(args, recipe, simulator, recordings)

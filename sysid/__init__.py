@@ -22,10 +22,9 @@ from .least_squares.levenberg import IterLog, LevenbergOptions
 from .methods import METHODS, Method
 from .methods.adam import AdamOptions, adam
 from .methods.evolution import EvolutionOptions, cma_es
-from .methods.horizon import HorizonOptions, HorizonResult, moving_horizon
 from .methods.innovations import InnovationOptions, innovations
 from .methods.mpec import MpecOptions, mpec
-from .methods.online import online
+from .methods.online import HorizonOptions, HorizonResult, online
 from .methods.particle import FilterResult, ParticleOptions, bootstrap_filter
 from .methods.progressive import RecipeResult, StageResult, run_recipe
 from .methods.residual import ResidualFit, ResidualOptions, fit_residual
@@ -68,7 +67,6 @@ __all__ = [
     "fit_residual",
     "innovations",
     "load_distribution",
-    "moving_horizon",
     "mpec",
     "multiple_shooting",
     "noise_of",

@@ -93,6 +93,9 @@ def test_a_block_is_followed_row_by_row(script, tmp_path, capsys):
     assert codes == [0, 2] and "friction = 0.4" in said.replace("0.39", "0.4") and "not identifiable so far" in said
     rows = np.genfromtxt(tmp_path / "online.csv", delimiter=",", names=True)
     assert len(rows) == 11 and rows["friction"].shape == (11,)
+    for flag in ("--bounded", "--resume"):
+        assert run_script(script, "block", "--data", path, *flags, flag) == 2
+        assert f"{flag} does nothing with --online" in capsys.readouterr().err
 
 
 def test_a_stated_bound_is_used_and_a_missed_one_is_said(script, tmp_path, capsys):
@@ -107,6 +110,9 @@ def test_a_stated_bound_is_used_and_a_missed_one_is_said(script, tmp_path, capsy
     said = capsys.readouterr().out
     assert said.count("constants are the mean of what noise within 1.73 standard deviations allows") == 1
     assert said.count("MISSED") == 1
+    for given in ((), ("--method", "cma_es", "--noise", "x", 1e-3, "y", 1e-3)):
+        assert run_script(script, "particles", "--data", path, "--bounded", "--out", tmp_path, *given) == 2
+        assert "--bounded needs --noise and the method mpec" in capsys.readouterr().err
 
 
 def test_particles_on_camera_become_their_frictions(script, tmp_path):

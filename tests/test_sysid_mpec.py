@@ -14,12 +14,11 @@ from softgym_envs.rigid.experiments import record
 from softgym_envs.rigid.model import BlockModel, ParticleModel
 from softgym_envs.rigid.parameters import BlockParameters, ParticleParameters
 from softgym_envs.rigid.recipe import BLOCK
-from sysid import FitProblem, Measurement, online
+from sysid import FitProblem, HorizonOptions, Measurement, online
 from sysid.least_squares.segments import ShootingSystem, cut
 from sysid.methods.box import _hit_and_run
 from sysid.methods.collocation import Collocation, _accumulate, window_of
 from sysid.methods.evolution import EvolutionOptions, cma_es
-from sysid.methods.horizon import HorizonOptions, moving_horizon
 from sysid.methods.mpec import MpecOptions, gate, homotopy, mpec, separable, solve
 from sysid.methods.particle import ParticleOptions, _systematic, bootstrap_filter
 
@@ -329,23 +328,14 @@ def test_bad_input_of_the_baselines_is_named():
 # --- Online -------------------------------------------------------------------------------------------------------------
 
 
-def test_moving_horizon_is_right_within_what_it_states_at_every_row():
-    """Six standard deviations at all 81 rows of a seed; its last word is as sharp as the window and the memory allow."""
-    problem = falling(5e-3, 0)
-    found = moving_horizon(problem, FORM)
+def test_online_estimates_are_right_within_what_they_state_at_every_row():
+    """Six standard deviations at all 81 rows of a seed; the last word is as sharp as the window and the memory allow."""
+    found = online(falling(5e-3, 0), FORM)
     assert found.times[0] == pytest.approx(1.0) and found.times[-1] == pytest.approx(5.0) and len(found.times) == 81
     assert (np.abs(found.mean[:, 0] - 0.2) < 6 * found.std[:, 0]).all()
     assert found.std[-1, 0] < found.std[0, 0] / 3
     truth, _ = PARTICLE.rollout(START[None], np.full((1, 100, 1), 5.0))
     assert np.abs(found.states[:, :2] - truth[0, 20:, :2]).max() < 5e-3
-
-
-def test_moving_horizon_uses_no_future():
-    problem = falling(5e-3, 1)
-    (recording,) = problem.split.train
-    early = replace(recording, times=recording.times[:41], controls=recording.controls[:40], values=recording.values[:41])
-    short = moving_horizon(problem.replace(data=TrajectorySet((early,))), FORM)
-    np.testing.assert_array_equal(moving_horizon(problem, FORM).mean[:21], short.mean)
 
 
 def test_online_estimates_through_the_simulator_are_right_at_every_row_and_use_no_future():
@@ -382,6 +372,6 @@ def test_bad_input_of_the_horizon_is_named():
     with pytest.raises(OptionError, match="window 1"):
         HorizonOptions(window=1)
     with pytest.raises(DataError, match="at least 200"):
-        moving_horizon(problem, FORM, HorizonOptions(window=200))
+        online(problem, FORM, HorizonOptions(window=200))
     with pytest.raises(OptionError, match="noise is not given"):
-        moving_horizon(problem.replace(noise=None), FORM)
+        online(problem.replace(noise=None), FORM)

@@ -60,15 +60,6 @@ class Point(NamedTuple):
     """(K, nz) each."""
 
 
-class Prior(NamedTuple):
-    """Rows of knowledge on (theta, x_0 of the only recording): residual = root @ (unknowns - mean)."""
-
-    mean: Array
-    """(p + nx,)"""
-    root: Array
-    """(q, p + nx)"""
-
-
 class _Local(NamedTuple):
     """One recording's constraints, linearised: d states = columns @ d(theta, x_0) + drift, and so for pairs."""
 
@@ -96,7 +87,6 @@ class Collocation:
     windows: tuple[Window, ...]
     sigma: Array
     """(ny,)"""
-    prior: Prior | None = None
 
     def __post_init__(self) -> None:
         simulator = self.problem.simulator
@@ -201,12 +191,6 @@ class Collocation:
             rows.append(wide)
         return np.vstack([*rows, np.column_stack([self._prior_jacobian(unknowns), residuals[-1]])])
 
-    def linearized(self, point: Point, tau: float) -> tuple[Array, Array]:
-        """Information J'J of (theta, x_0 of every recording), and d x_k / d(theta, x_0) of the first, (K+1, nx, p + nx)."""
-        local = [self._eliminate(value, jacobian, len(point.theta)) for value, jacobian in self._defects(point, tau)]
-        J = self._stacked(point, local)[:, :-1]
-        return J.T @ J, local[0].columns
-
     def _damped(self, stacked: Array, theta: Array, damping: float) -> Array:
         """min |J d + r|^2 + damping |D d|^2 with theta + d inside its bounds; what would leave them ends at them."""
         J, r = stacked[:, :-1], stacked[:, -1]
@@ -256,16 +240,13 @@ class Collocation:
         columns = self.problem.state_columns
         found = [(x[:, columns] - y) * weight for x, (y, weight) in zip(point.states, self._measured, strict=True)]
         mean, weight = self._believed
-        rows = [(point.theta - mean) * weight]
-        if self.prior is not None:
-            rows.append(self.prior.root @ (np.concatenate([point.theta, point.states[0][0]]) - self.prior.mean))
-        return [*found, np.concatenate(rows)]
+        return [*found, (point.theta - mean) * weight]
 
     def _prior_jacobian(self, unknowns: int) -> Array:
         weight = self._believed[1]
         rows = np.zeros((len(weight), unknowns))
         rows[:, : len(weight)] = np.diag(weight)
-        return rows if self.prior is None else np.vstack([rows, self.prior.root])
+        return rows
 
     def _defects(self, point: Point, tau: float) -> list[tuple[Array, Array]]:
         """Per recording: constraint values (K, nx + nz), and their derivatives by (x, x+, z, theta)."""

@@ -1,9 +1,16 @@
-r"""The moving horizon through the simulator itself: one Gauss-Newton step per row, so that a robot need not wait for it.
+r"""Online identification over a moving horizon: the future work of [Berard2008], slide 35.
 
-As `horizon`, with two differences. Physics is the simulator's own, with its own step and friction cone, linearised by
-its exact derivatives: nothing is smoothed, and a cone of 128 edges costs little more than one of 8. And a row gets one step
+At every recorded row the last L rows are fitted; what lay earlier is remembered as the arrival cost, a normal distribution of
+(theta, state at the first row of the window). When the window moves on by one row it takes that row in and moves with the
+model, linearised where the fit is (an extended Kalman step),
+
+.. math:: P \leftarrow (P^{-1} + H^T R^{-1} H)^{-1}, \qquad P \leftarrow F P F^T + Q, \qquad F = \begin{pmatrix} I & 0 \\ C & A
+\end{pmatrix}
+
+Physics is the simulator's own, with its own step and friction cone, linearised by its exact derivatives: nothing is smoothed,
+and a cone of 128 edges costs little more than one of 8. So that a robot need not wait, a row gets one Gauss-Newton step
 (real-time iteration; Diehl, Bock and Schloder 2005), from the fit before, moved on by a row; it is halved while it would raise
-the objective. The first window is fitted through complementarity (`mpec`).
+the objective. The first window is fitted through complementarity (`mpec`). Nothing of the recording's future is used for a row.
 
 Legend: L window, T rows, p constants, n state.
 """
@@ -11,7 +18,7 @@ Legend: L window, T rows, p constants, n state.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +31,6 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
 from ..least_squares.segments import Segments, cut
-from .horizon import HorizonOptions, HorizonResult, check_recording, excess_of, first_arrival
 from .mpec import solve
 
 Array = NDArray[np.float64]
@@ -33,36 +39,114 @@ HALVINGS = 4
 """Of a step that would raise the objective."""
 
 
+@dataclass(frozen=True)
+class HorizonOptions:
+    """Settings of `online`.
+
+    Raises:
+        OptionError: A value is not allowed.
+    """
+
+    window: int = 20
+    """L, in recorded rows."""
+    process: float = 1e-3
+    """Standard deviation of what the model misses per row, for every state entry [SI]."""
+    walk: float = 1e-4
+    """The same for constants, in fit coordinates: how fast they may drift."""
+    first_state: float = 10.0
+    """Standard deviation of the guess of the first state, for every entry [SI]."""
+
+    def __post_init__(self) -> None:
+        if self.window < 2 or not (self.process > 0 and self.walk >= 0 and self.first_state > 0):
+            raise OptionError(
+                f"window {self.window}, process {self.process}, walk {self.walk}, first_state {self.first_state}: "
+                "expected >= 2, > 0, >= 0, > 0"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class HorizonResult:
+    """What was known at every row from the window's length on, by the rows up to it."""
+
+    names: tuple[str, ...]
+    times: Array
+    """(R,) [s] of the rows with an estimate."""
+    mean: Array
+    """(R, p) of the constants, in their units."""
+    std: Array
+    """(R, p)"""
+    states: Array
+    """(R, nx) at that row."""
+    seconds: Array
+    """(R,) of a processor per row; the first row's are those of the whole first window."""
+    excess: Array
+    """(R,) sum of the window's squared residuals / sigma over what noise explains; above 1 the model does not."""
+
+    @property
+    def told(self) -> NDArray[np.bool_]:
+        """(p,) whether the last row knows a constant to a tenth of its value."""
+        return np.asarray(self.std[-1] < 0.1 * np.abs(self.mean[-1]))
+
+
 def online(problem: FitProblem, form: ComplementarityForm, options: HorizonOptions | None = None) -> HorizonResult:
     """Go through the only recording of a problem row by row; no row uses a later one.
 
     Args:
         problem: With known noise; measured columns are state entries.
         form: A physics step for the first window, which may be coarser than the simulator's.
-        options: `window`, `process`, `walk`, `first_state`.
+        options: Settings.
 
     Raises:
         OptionError: The noise is not given, or the simulator has no exact derivatives or no vectors as states.
         DataError: There are several recordings, or fewer rows than the window, or the simulation fails.
     """
     options = options or HorizonOptions()
-    recording = check_recording(problem, options)
+    recording = _check_recording(problem, options)
     if not is_exact(problem.simulator) or problem.simulator.n != problem.simulator.nx:
         raise OptionError("estimates row by row need a simulator with exact derivatives whose states are vectors")
     begin = time.process_time()
     whole = cut(problem, TrajectorySet((recording,)), None, free=True, exact=True)
     theta, start = _first_window(problem, form, recording, options.window)
-    mean, covariance = first_arrival(problem, options)
+    mean, covariance = _first_arrival(problem, options)
     found = []
     for last in range(options.window, recording.num_steps + 1):
         row = _Row(problem, _part(whole, last - options.window, last), mean, np.asarray(np.linalg.inv(covariance)))
         theta, states, spread, (mean, covariance) = row.step(theta, start, covariance, options)
         std = np.sqrt(np.diag(spread)[: len(theta)]) * problem.slopes(theta)
         values = problem.vectors(theta[None])[0, problem.columns]
-        start, excess = states[1], excess_of(row.residual(states))
+        start, excess = states[1], _excess_of(row.residual(states))
         found.append((recording.times[last], values, std, states[-1], time.process_time() - begin, excess))
         begin = time.process_time()
     return HorizonResult(problem.free, *(np.array(column) for column in zip(*found, strict=True)))
+
+
+def _excess_of(residual: Array) -> float:
+    """Sum of squares of what was measured over n + 4 sqrt(2 n)."""
+    present = residual[np.isfinite(residual)]
+    return float(present @ present / (present.size + 4.0 * np.sqrt(2.0 * present.size)))
+
+
+def _check_recording(problem: FitProblem, options: HorizonOptions) -> Trajectory:
+    """The only recording of a problem with known noise.
+
+    Raises:
+        OptionError: The noise is not given.
+        DataError: There are several recordings, or fewer rows than the window.
+    """
+    if problem.known_noise is None:
+        raise OptionError("noise is not given: the arrival cost needs its standard deviation per column")
+    if len(problem.split.train) != 1 or problem.split.train[0].num_steps < options.window:
+        rows = [t.num_steps for t in problem.split.train]
+        raise DataError(f"recordings of {rows} steps, expected one of at least {options.window} (window)")
+    return problem.split.train[0]
+
+
+def _first_arrival(problem: FitProblem, options: HorizonOptions) -> tuple[Array, Array]:
+    """Mean and covariance of (theta, x_0) before any row: all constants are as likely, the state hardly known."""
+    low, high = problem.theta_bounds
+    mean = np.concatenate([problem.encode(problem.constants), problem.guess(problem.split.train[0])])
+    deviation = np.concatenate([high - low, np.full(problem.simulator.nx, options.first_state)])
+    return mean, np.diag(deviation**2)
 
 
 def _part(whole: Segments, first: int, last: int) -> Segments:
@@ -171,4 +255,4 @@ class _Row:
         return ahead + F @ (mean - here), 0.5 * (covariance + covariance.T)
 
 
-__all__ = ["online"]
+__all__ = ["HorizonOptions", "HorizonResult", "online"]

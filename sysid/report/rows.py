@@ -8,7 +8,7 @@ import numpy as np
 
 from softgym_envs.core.files import write_atomically
 
-from ..methods.horizon import HorizonResult
+from ..methods.online import HorizonResult
 
 
 def save_rows(found: HorizonResult, state_names: tuple[str, ...], path: Path) -> None:
