@@ -110,8 +110,8 @@ def one(name: str, level: str, seed: int, folder: Path) -> dict[str, Any]:
     }
 
 
-def inside_bands(args: Any, more: Path, constants: Any, fit: dict[str, Any]) -> dict[str, list[bool]]:
-    """Horizon and kind -> which predictions on recordings that were not fitted are inside the band.
+def inside_bands(args: Any, more: Path, constants: Any, fit: dict[str, Any]) -> dict[str, list[int]]:
+    """Horizon and kind -> of predictions on recordings that were not fitted, how many are inside the band, of how many.
 
     Args:
         args: Of the command that fitted.
@@ -119,7 +119,7 @@ def inside_bands(args: Any, more: Path, constants: Any, fit: dict[str, Any]) -> 
         constants: What was fitted.
         fit: What is told of it.
     """
-    found: dict[str, list[bool]] = {}
+    found: dict[str, list[int]] = {}
     if not (fit["bands"] and more.exists()):
         return found
     module = identify()
@@ -135,7 +135,8 @@ def inside_bands(args: Any, more: Path, constants: Any, fit: dict[str, Any]) -> 
         for horizon, errors in scores(problem, constants, recording).items():
             for band in (band for band in fit["bands"] if band["horizon"] == horizon):
                 held = errors[:, kinds.index(band["kind"])] <= band["size"]
-                found.setdefault(f"{horizon:g} s, {band['kind']}", []).extend(bool(h) for h in held)
+                count = found.setdefault(f"{horizon:g} s, {band['kind']}", [0, 0])
+                count[:] = [count[0] + int(held.sum()), count[1] + len(held)]
     return found
 
 
@@ -150,8 +151,9 @@ def table_of(rows: list[dict[str, Any]]) -> str:
             missing = [row for row in judged if row["miss"] > 1.0]
             count = {key: sum(bool(row[key]) for row in judged) for key in ("explains", "identified", "false")}
             inside = [held for row in judged for held in row["inside"].values()]
-            predicted = [held for row in judged for part in row.get("bands", {}).values() for held in part]
-            share = f"{100 * np.mean(predicted):.0f} % of {len(predicted)}" if predicted else "-"
+            counts = [count for row in judged for count in row.get("bands", {}).values()]
+            held, told = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
+            share = f"{100 * held / told:.0f} % of {told}" if told else "-"
             lines.append(
                 f"| {name} | {level} | {len(some)} | {count['explains']} | {len(missing)} | "
                 f"{sum(not row['explains'] for row in missing)} | {count['identified']} | {count['false']} | "
@@ -163,6 +165,12 @@ def table_of(rows: list[dict[str, Any]]) -> str:
 def read(path: Path) -> list[dict[str, Any]]:
     """Rows that are there."""
     return list(json.loads(path.read_text())["rows"]) if path.exists() else []
+
+
+def as_text(rows: list[dict[str, Any]]) -> str:
+    """JSON of a line per row."""
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    return f'{{"commit": "{git_commit()}", "rows": [\n{lines}\n]}}\n'
 
 
 def key_of(row: dict[str, Any]) -> tuple[str, str, int]:
@@ -187,7 +195,7 @@ def main(args: Args) -> None:
                 with tempfile.TemporaryDirectory() as folder:
                     row = one(name, level, seed, Path(folder))
                 rows = [other for other in read(path) if key_of(other) != key_of(row)] + [row]  # others may write, too
-                write_atomically(path, (json.dumps({"commit": git_commit(), "rows": rows}, indent=1) + "\n").encode())
+                write_atomically(path, as_text(rows).encode())
                 write_atomically(args.out / "ladder.md", table_of(rows).encode())
     print(table_of(read(path)))
 
