@@ -129,6 +129,20 @@ def test_a_fit_that_ends_at_no_minimum_begins_again_near_one() -> None:
     assert single_shooting(given, hasty).misfit == single_shooting(given, replace(hasty, near=0)).misfit
 
 
+def test_a_fit_that_ends_at_a_wrong_minimum_begins_again_near_the_right_one() -> None:
+    """Out of phase over 6 s a spring converges away from the truth; where the model is wrong, both ways end at one minimum."""
+    far = TRUTH.replace(stiffness=2000.0)
+    data = record(Spring(), TRUTH, steps=300, noise=0.01, count=2).split(1, 0, 1)
+    given = problem(data=data, start=far, free=("stiffness",), free_initial=True)
+    alone, led = single_shooting(given), single_shooting(given, ShootingOptions(near=10))
+    assert alone.converged and not alone.explained and errors(alone)[0] > 0.1
+    assert led.converged and led.explained and errors(led)[0] < 0.01
+    assert levels(led, "ended at a minimum that did not explain the data; this one begins") == ["note"]
+    wrong = problem(data=data, start=TRUTH.replace(mass=2 * TRUTH.mass), free=("damping",), free_initial=True)
+    once, twice = single_shooting(wrong), single_shooting(wrong, ShootingOptions(near=10))
+    assert not once.explained and twice.misfit == once.misfit and not levels(twice, "begins at what segments")
+
+
 def test_the_recipe_of_the_paper_comes_near_and_says_that_it_is_not_at_a_minimum() -> None:
     data = record(Spring(), TRUTH, steps=400)
     result = adam(problem(data=data), AdamOptions(epochs=20, batch=32))

@@ -264,7 +264,8 @@ def _fitted(
     result = blamed(recipe, problem, result)
     if not ((stage.suspects or stage.doubtful) and method.views):
         return result
-    plain = method.settings({**stage.options, "starts": 1})
+    once = {name: 0 for name in ("near",) if name in stage.options}  # these begin where the fit ended
+    plain = method.settings({**stage.options, "starts": 1, **once})
 
     def again(given: FitProblem) -> FitResult:
         return method.fit(given, plain, recipe)

@@ -38,6 +38,9 @@ from .suspects import left
 
 Array = NDArray[np.float64]
 
+LOWER = 0.95
+"""Of the squared residuals another minimum must leave at most, to be another one."""
+
 
 @dataclass(frozen=True)
 class ShootingOptions:
@@ -66,8 +69,8 @@ class ShootingOptions:
     errors: Literal["independent", "clustered"] = "independent"
     """What the covariance assumes of the residuals; "clustered" is right also for a structurally wrong model."""
     near: int = 0
-    """Where a fit ends at no minimum, it begins again from what segments of so many rows give, which have fewer wrong ones;
-    0: never."""
+    """Where a fit ends at no minimum, or at one that does not explain the data, it begins again from what segments of so many
+    rows give, which have fewer wrong ones; 0: never."""
     scan: bool = True
     """Ask what the model's own error leaves open (`sysid.judgement.scan`): not where a fit is only a start of the next."""
     halve: bool = False
@@ -157,9 +160,12 @@ def uses_exact_derivatives(problem: FitProblem, jacobian: str) -> bool:
 
 
 def _again(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions) -> FitResult:
-    """The fit; where it ended at no minimum, one that begins at what short segments give, if that ends at one no higher."""
+    """The fit; where it ended at no minimum, or explains nothing, one that begins at what short segments give, if it is better.
+
+    Better than a minimum is a lower one; better than none is one that is no higher.
+    """
     found = _fit(problem, method, steps, options)
-    if found.converged or not options.near:
+    if (found.converged and found.explained) or not options.near:
         return found
     plain = replace(options, starts=1, checkpoint=None, resume=False)
     try:
@@ -167,9 +173,10 @@ def _again(problem: FitProblem, method: str, steps: int | None, options: Shootin
         again = _fit(problem, method, steps, plain, problem.replace(start=short.parameters, view=short.view))
     except (DataError, OptionError):
         return found
-    if not again.converged or left(again, found) > 1.0:
+    if not again.converged or left(again, found) > (LOWER if found.converged else 1.0):
         return found
-    said = f"a first fit ended at no minimum; this one begins at what segments of {options.near} rows give"
+    where = "a minimum that did not explain the data" if found.converged else "no minimum"
+    said = f"a first fit ended at {where}; this one begins at what segments of {options.near} rows give"
     seconds = found.seconds + short.seconds + again.seconds
     return replace(again, seconds=seconds).with_verdict("note", said)
 
