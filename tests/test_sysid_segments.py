@@ -12,7 +12,8 @@ from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.simulator import finite_differences
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from sysid import FitProblem, Measurement
-from sysid.least_squares.segments import ShootingSystem, cut
+from sysid.least_squares.segments import cut
+from sysid.least_squares.system import ShootingSystem
 
 TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
 SPRING_FREE = ("stiffness", "damping", "gain", "offset", "paint")

@@ -10,7 +10,7 @@ import pytest
 
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.recordings import read_points_csv, read_recordings
-from softgym_envs.core.trajectory import TrajectorySet
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.vine import VineModel
 from softgym_envs.vine.dynamics import VineSimulator
 from softgym_envs.vine.experiments import BEAM, NOISE, record_oscillation, record_wall, scene_text, write_points
@@ -18,7 +18,9 @@ from softgym_envs.vine.mujoco import VineTwinParameters
 from softgym_envs.vine.parameters import VineParameters
 from softgym_envs.vine.recipe import GUESS, TUBE, along_body, first_state, infer_controls, measurement
 from sysid import FitProblem, ShootingOptions, single_shooting
+from sysid.least_squares import segments
 from sysid.least_squares.levenberg import LevenbergOptions
+from sysid.least_squares.segments import cut
 
 TRUTH = VineTwinParameters(bending_stiffness=0.03, bending_damping=5e-4, drag=0.0)
 ROUGH = ShootingOptions(levenberg=LevenbergOptions(cost_tolerance=1e-5), reweight=1)
@@ -195,3 +197,32 @@ def test_growth_is_told_from_the_points():
     still = record_oscillation(TRUTH, np.random.default_rng(4), seconds=0.2)
     bare = replace(still, controls=np.zeros((still.num_steps, 0)), control_names=(), control_units=())
     assert (infer_controls(VineSimulator(BEAM, 1 / 480, "linear"), bare).controls == 0).all()
+
+
+def test_links_that_are_not_there_yet_cost_no_rollouts_and_change_no_derivative(monkeypatch):
+    """Of a robot of 16 links that has grown four, unknown headings and rates of the others do nothing."""
+    simulator = VineSimulator(VineModel(num_links=16))
+    states, controls = simulator.initial_state(1), np.tile(np.r_[0.05, 2e3, 0.0, 0.0, 1e3], (1, 12, 1))
+    states, _ = simulator.rollout(states, controls, substeps=5)
+    names = tuple(f"point{k}.{axis}" for k in range(6) for axis in "xy")
+    points = along_body(simulator.model, states[0], np.linspace(0.0, 1.0, 6)).reshape(13, -1)
+    given = simulator.control_names, simulator.model.control_units, 5
+    recording = Trajectory(np.arange(13) * 5 * simulator.dt, controls[0], points, names, ("m",) * 12, *given)
+    seen = measurement(simulator, names)
+    first = first_state(simulator, names)
+    fit = FitProblem(simulator, TrajectorySet((recording,)), TUBE, measurement=seen, initial_state=first, free_motion=True)
+    found = []
+    for shortest in (1, 10**6):
+        monkeypatch.setattr(segments, "WORTH_A_LOOK", shortest)
+        rows = cut(fit, fit.split.train, None, free=True, exact=False)
+        rolled, plain = [], type(rows).rollout
+        monkeypatch.setattr(type(rows), "rollout", lambda *a, rolled=rolled, plain=plain: rolled.append(a) or plain(*a))
+        found.append(rows.derivative(fit.encode(fit.constants), rows.starts))
+        monkeypatch.setattr(type(rows), "rollout", plain)
+        found.append(sum(len(theta) * one.horizon for one, theta, _ in rolled))
+    looked, steps, all_of_them, more = found
+    for one, other in zip(looked, all_of_them, strict=True):
+        np.testing.assert_array_equal(one, other)
+    moved = np.abs(looked.starts).max(axis=(0, 1, 2)) > 0
+    links = simulator.model.num_active(simulator.model.split(states[0, -1]).length)
+    assert moved[:links].all() and not moved[links:16].any() and steps < 0.6 * more

@@ -16,7 +16,7 @@ from softgym_envs.core.errors import OptionError
 
 from ..data.problem import FitProblem
 from ..least_squares.levenberg import IterLog
-from ..least_squares.segments import ShootingSystem, channel_scale
+from ..least_squares.system import ShootingSystem, channel_scale
 from .intervals import doubted, estimates_of, pressed, widened
 from .laws import LeftOpen, Varied, left_open
 from .residuals import WeightedResiduals, is_rounding, weighted_residuals

@@ -20,7 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..least_squares.segments import Segments, ShootingSystem
+from ..least_squares.segments import Segments
+from ..least_squares.system import ShootingSystem
 
 Array = NDArray[np.float64]
 

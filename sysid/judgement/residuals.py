@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..least_squares.levenberg import triangle
-from ..least_squares.segments import Segments, ShootingSystem
+from ..least_squares.segments import Segments
+from ..least_squares.system import ShootingSystem
 from .uncertainty import column_lengths
 
 Array = NDArray[np.float64]

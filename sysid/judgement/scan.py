@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.parameters import ParameterSpec
 
-from ..least_squares.segments import ShootingSystem
+from ..least_squares.system import ShootingSystem
 
 Array = NDArray[np.float64]
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
-from ..least_squares.segments import ShootingSystem
+from ..least_squares.system import ShootingSystem
 
 Array = NDArray[np.float64]
 

@@ -24,7 +24,8 @@ from ..data.problem import FitProblem
 from ..data.view import delayed
 from ..data.wrong_units import quantities
 from ..least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
-from ..least_squares.segments import ShootingSystem, channel_scale, cut
+from ..least_squares.segments import cut
+from ..least_squares.system import ShootingSystem, channel_scale
 
 Array = NDArray[np.float64]
 

@@ -12,6 +12,7 @@ Legend: S segments, L steps, m channels, p constants, n tangent, K candidates.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -25,7 +26,6 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
 from ..data.view import POSE, delayed
-from .levenberg import triangle
 
 Array = NDArray[np.float64]
 
@@ -37,6 +37,8 @@ NOTHING = 1e-7
 """Share of the largest effect of a start below which one is none."""
 SHORTEST_PART, GONE = 100, 1e-3
 """Rows of the part over which starts are looked at, and the share of their largest effect below which it has died out."""
+WORTH_A_LOOK = 10
+"""Rows of the shortest segments of which it is asked what of a start changes anything; that takes two rows per unknown."""
 
 
 class Derivative(NamedTuple):
@@ -172,11 +174,11 @@ class Segments:
     def _by_differences(self, theta: Array, starts: Array, states: Array, residual: Array) -> tuple[Array, Array]:
         """Central differences of whole rollouts, many columns per call; one-sided where a side diverges or a bound is near.
 
-        Of long segments, what a start changes is first looked at over a part: where it has died out, the rest is zero.
+        What of a start changes nothing costs no rollout; of long segments, what a start changes is first looked at over a part:
+        where it has died out, the rest is zero.
         """
-        del states
         p, simulator = len(theta), self.problem.simulator
-        unknown = self.problem.unknown_start if self.free else np.zeros(0, dtype=np.intp)
+        unknown = self._felt(theta, starts, states) if self.free else np.zeros(0, dtype=np.intp)
         along_starts = np.zeros((*residual.shape, simulator.n if self.free else 0))
         part, lasting = self.horizon // 4, unknown
         if part >= SHORTEST_PART and len(unknown):
@@ -191,6 +193,24 @@ class Segments:
         size = np.abs(along_starts).max(axis=(0, 1, 2), initial=0.0)
         along_starts[..., size < NOTHING * size.max(initial=0.0)] = 0.0  # rounding: no step may be made for it
         return derivative[..., :p], along_starts
+
+    def _felt(self, theta: Array, starts: Array, states: Array) -> NDArray[np.intp]:
+        """Unknowns of the starts that change what is seen there or, bit by bit, the state a row later: it holds all there is.
+
+        Others, as of a vine's links that are not there yet, have derivatives of zero, whatever the horizon.
+        """
+        unknown, seen = self.problem.unknown_start, self.problem.observe(starts)
+        if self.horizon < WORTH_A_LOOK:
+            return unknown
+        each, row = np.repeat(theta[None], len(starts), axis=0), replace(self, controls=self.controls[:, :1])
+        felt = np.zeros(len(unknown), dtype=np.bool_)
+        for place, sign in itertools.product(range(len(unknown)), (-1.0, 1.0)):
+            if not felt[place]:
+                moved = self._moved(theta, starts, len(theta) + int(unknown[place]), sign)[1]
+                after, _ = row.rollout(each, moved)
+                same = np.array_equal(after[:, 1], states[:, 1], equal_nan=True)
+                felt[place] = not (same and np.array_equal(self.problem.observe(moved), seen, equal_nan=True))
+        return unknown[felt]
 
     def _along_unknowns(self, theta: Array, starts: Array, places: list[int], residual: Array) -> Array:
         """Derivatives along some unknowns, constants first, (S, L', m, q)."""
@@ -340,90 +360,3 @@ def _pieces(
         empty = np.full((horizon - count, values.shape[1]), np.nan)
         piece = np.concatenate([values[begin : begin + count + 1], empty])
         yield states[begin], np.concatenate([controls[begin : begin + count], held]), piece, index, begin
-
-
-@dataclass(frozen=True, eq=False)
-class ShootingSystem:
-    """Weighted residuals of segments, as `levenberg.System`; priors of constants are one more block of rows."""
-
-    segments: Segments
-    sigma: Array
-    """(m,) weights are 1 / sigma."""
-    huber: float = np.inf
-    """Residuals r beyond so many sigma cost h |r| - h^2 / 2 instead of r^2 / 2 (Huber 1964): outliers pull no harder."""
-
-    def cost(self, theta: Array, blocks: Array) -> float:
-        """See `levenberg.System`; infinity where a segment diverges."""
-        return float(self.costs(theta[None], blocks)[0])
-
-    def costs(self, thetas: Array, blocks: Array) -> Array:
-        """Costs of candidates (K, p) with one set of starts, (K,); infinity where a segment diverges."""
-        segments = self.segments
-        at_once = max(1, MAX_NUMBERS // (len(blocks) * (segments.horizon + 1) * segments.problem.simulator.nx))
-        found = [self._costs(thetas[k : k + at_once], blocks) for k in range(0, len(thetas), at_once)]
-        return np.concatenate([np.zeros(0), *found])
-
-    def _costs(self, thetas: Array, blocks: Array) -> Array:
-        with np.errstate(over="ignore", invalid="ignore"):
-            residual, good = self.segments.residuals(thetas, blocks)
-            total = self._loss(residual / self.sigma).sum(axis=(1, 2, 3)) + 0.5 * np.sum(self._prior(thetas) ** 2, axis=1)
-        return np.where(good.all(axis=1) & np.isfinite(total), total, np.inf)
-
-    def _loss(self, residual: Array) -> Array:
-        """Cost of every weighted residual; see `huber`."""
-        if np.isinf(self.huber):
-            return np.asarray(0.5 * residual**2)
-        size = np.abs(residual)
-        return np.where(size <= self.huber, 0.5 * residual**2, self.huber * (size - 0.5 * self.huber))
-
-    def compress(self, theta: Array, blocks: Array) -> Array:
-        """See `levenberg.System`; rows beyond `huber` are scaled so that J' r is the gradient of their loss."""
-        derivative = self.segments.derivative(theta, blocks)
-        size = np.abs(derivative.residual) / self.sigma
-        weight = (np.sqrt(self.huber / np.maximum(size, self.huber)) if np.isfinite(self.huber) else 1.0) / self.sigma
-        weight = np.broadcast_to(weight, size.shape)[..., None]
-        count = len(blocks)
-        columns = (derivative.starts * weight, derivative.constants * weight, derivative.residual[..., None] * weight)
-        rows = np.concatenate(columns, axis=-1).reshape(count, -1, sum(c.shape[-1] for c in columns))
-        prior = self._prior_rows(theta, rows.shape[2])
-        if derivative.starts.shape[-1] == 0:
-            return triangle(np.concatenate([rows.reshape(1, -1, rows.shape[2]), prior[None]], axis=1))
-        spread = np.zeros((count, len(prior), rows.shape[2]))
-        spread[0] = prior
-        return triangle(np.concatenate([rows, spread], axis=1))
-
-    def move(self, blocks: Array, step: Array) -> Array:
-        """See `levenberg.System`."""
-        return self.segments.problem.simulator.retract(blocks, step) if self.segments.free else blocks
-
-    def with_sigma(self, sigma: Array) -> ShootingSystem:
-        """The same with other weights."""
-        return replace(self, sigma=sigma)
-
-    def _prior(self, thetas: Array) -> Array:
-        mean, std = self.segments.problem.prior_rows
-        return np.where(np.isfinite(std), (thetas - np.nan_to_num(mean)) / std, 0.0)
-
-    def _prior_rows(self, theta: Array, width: int) -> Array:
-        """[0 J r] of the priors, (number of priors, n + p + 1)."""
-        _, std = self.segments.problem.prior_rows
-        there = np.flatnonzero(np.isfinite(std))
-        rows = np.zeros((len(there), width))
-        rows[np.arange(len(there)), width - 1 - len(theta) + there] = 1.0 / std[there]
-        rows[:, -1] = self._prior(theta[None])[0, there]
-        return rows
-
-
-def channel_scale(segments: Segments) -> Array:
-    """RMS of what there is to predict, per channel (m,): the change over a segment (full states) or over the recording."""
-    problem, values = segments.problem, segments.values
-    if problem.full:
-        base = np.repeat(segments.starts[:, None], values.shape[1], axis=1)
-        change = problem.compare(np.where(np.isnan(values), base, values), base)
-        seen = np.isfinite(values).all(axis=2)
-        rms = np.sqrt(np.sum(change[seen] ** 2, axis=0) / max(int(seen.sum()) - len(values), 1))
-    else:
-        rms = np.array([np.nanstd(values[..., j]) for j in range(values.shape[2])])
-    moving = rms[rms > 0]
-    # A channel at rest must not weigh infinitely: it counts as a thousandth of the typical channel.
-    return np.asarray(np.maximum(rms, 1e-3 * float(np.median(moving)) if len(moving) else 1.0))

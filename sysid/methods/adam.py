@@ -24,7 +24,8 @@ from ..judgement.judge import Ending, judge
 from ..judgement.residuals import estimated_noise
 from ..judgement.result import FitResult
 from ..least_squares.levenberg import IterLog
-from ..least_squares.segments import Segments, ShootingSystem, channel_scale, cut
+from ..least_squares.segments import Segments, cut
+from ..least_squares.system import ShootingSystem, channel_scale
 from .shooting import uses_exact_derivatives
 
 Array = NDArray[np.float64]

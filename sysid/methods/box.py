@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from ..data.problem import FitProblem
-from ..least_squares.segments import ShootingSystem
+from ..least_squares.system import ShootingSystem
 
 Array = NDArray[np.float64]
 

@@ -19,7 +19,8 @@ from ..data.problem import FitProblem
 from ..judgement.judge import Ending, judge
 from ..judgement.result import FitResult
 from ..least_squares.levenberg import IterLog
-from ..least_squares.segments import ShootingSystem, channel_scale, cut
+from ..least_squares.segments import cut
+from ..least_squares.system import ShootingSystem, channel_scale
 
 Array = NDArray[np.float64]
 

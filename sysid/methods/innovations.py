@@ -33,7 +33,8 @@ from ..judgement.judge import Ending, judge
 from ..judgement.laws import Varied
 from ..judgement.result import FitResult, Verdict
 from ..least_squares.levenberg import LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
-from ..least_squares.segments import Derivative, Segments, ShootingSystem
+from ..least_squares.segments import Derivative, Segments
+from ..least_squares.system import ShootingSystem
 
 Array = NDArray[np.float64]
 

@@ -32,7 +32,8 @@ from ..judgement.residuals import estimated_noise, is_rounding
 from ..judgement.result import FitResult, provenance_of
 from ..judgement.step import in_half_steps
 from ..least_squares.levenberg import IterLog, LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
-from ..least_squares.segments import Segments, ShootingSystem, channel_scale, cut
+from ..least_squares.segments import Segments, cut
+from ..least_squares.system import ShootingSystem, channel_scale
 from .outliers import FAR, HUBER, Cleaned, spread, without_outliers
 from .suspects import left
 
