@@ -18,10 +18,9 @@ from softgym_envs.core.errors import OptionError, ParameterError, StructureError
 from softgym_envs.core.mujoco_engine import MujocoEngine
 from softgym_envs.core.simulator import Status
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
-from softgym_envs.tensegrity.model import prism, superball, with_terrain
-from softgym_envs.tensegrity.mujoco import HFIELD_MARGIN, TensegrityTwin, TwinParameters
+from softgym_envs.tensegrity.model import prism, superball
+from softgym_envs.tensegrity.mujoco import TensegrityTwin, TwinParameters
 from softgym_envs.tensegrity.parameters import TensegrityParameters
-from softgym_envs.tensegrity.terrain import Terrain
 
 Array = NDArray[np.float64]
 
@@ -214,59 +213,6 @@ def test_a_fixed_rod_stays_where_its_state_says() -> None:
     assert np.abs(states[0, -1, :13] - states[0, 0, :13]).max() > 1e-3
     poses = states[..., :78].reshape(2, 6, 6, 13)[..., :3]
     np.testing.assert_allclose(poses[1] - poses[0], np.broadcast_to(shift, poses[0].shape), rtol=0, atol=1e-10)
-
-
-# --- ground ----------------------------------------------------------------------------------------------------------
-
-
-def ray_heights(mj: mujoco.MjModel, x: Array, y: Array) -> Array:
-    """Height of the ground under points, by MuJoCo's ray caster."""
-    data, geom, bare = mujoco.MjData(mj), np.zeros(1, dtype=np.int32), np.array([1, 0, 0, 0, 0, 0], dtype=np.uint8)
-    mj.geom_group[1:] = 1  # robots out of sight
-    mujoco.mj_forward(mj, data)
-    top, down = 50.0, np.array([0.0, 0.0, -1.0])
-    reach = [mujoco.mj_ray(mj, data, np.array([a, b, top]), down, bare, 1, -1, geom) for a, b in zip(x, y, strict=True)]
-    assert min(reach) > 0
-    return top - np.array(reach)
-
-
-TERRAINS = {
-    "slope": Terrain.slope(0.2),
-    "steps": Terrain.steps(size=6.0),
-    "rubble": Terrain.rubble(size=6.0, seed=3),
-    "rubble-on-slope": replace(Terrain.rubble(size=6.0, seed=4), angle=-0.1),
-}
-
-
-@pytest.mark.parametrize("name", TERRAINS)
-def test_the_ground_is_the_terrain(name: str) -> None:
-    """At grid points, also beyond the rim: exact but for MuJoCo's 32 bit heights; the factor on heights is a constant."""
-    terrain = TERRAINS[name]
-    twin = TensegrityTwin(with_terrain(superball(), terrain))
-    rng = np.random.default_rng(5)
-    reach = 0.5 * terrain.cell * (terrain.heights.shape[0] - 1) + HFIELD_MARGIN - 2 * terrain.cell
-    half = 0.5 * ((terrain.heights.shape[0] - 1) % 2)
-    x, y = (np.round(rng.uniform(-reach, reach, 60) / terrain.cell - half) + half for _ in range(2))
-    inside = 1e-6  # a ray exactly through a triangle's corner may miss
-    x, y = x * terrain.cell + inside, y * terrain.cell + 0.5 * inside
-    for scale in (1.0, 0.0, 2.5):
-        expected = terrain.height(x, y, scale)
-        assert name == "slope" or scale == 0.0 or np.ptp(expected) > 0.1
-        heights = ray_heights(twin.mj_model(TwinParameters(terrain_scale=scale)), x, y)
-        np.testing.assert_allclose(heights, expected, rtol=0, atol=5e-6 + np.ptp(expected) * 2.0**-23)
-
-
-@pytest.mark.parametrize("name", TERRAINS)
-def test_a_dropped_robot_comes_to_lie_on_the_terrain(name: str) -> None:
-    """No cap sinks in deeper than the soft contact gives, and the lowest one does touch."""
-    twin = TensegrityTwin(with_terrain(superball(), TERRAINS[name]))
-    state = twin.model.place_on_ground(twin.initial_state()[0], gap=0.05)[None]
-    states, status = twin.rollout(state, np.zeros((1, 20, 24)), substeps=100)
-    assert not status.any()
-    # At rest a = 0: depth = (1 - d) a0 / (d k), k = 1 / (dmax timeconst dampratio)^2, impedance d >= 0.9, dmax 0.95;
-    # a0, the contact point's own acceleration, is at most gravity plus the pull of four cables on half a rod.
-    depth = 0.1 * (9.81 + 4 * 1.5 * PRETENSION / 5.0) / (0.9 / (0.95 * 0.1) ** 2)
-    assert -depth < twin.model.clearance(states[:, -1])[0] < 0.02
 
 
 # --- the engine ------------------------------------------------------------------------------------------------------

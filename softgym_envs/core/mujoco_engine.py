@@ -69,6 +69,11 @@ class MujocoEngine:
     """Writes one row of constants (P,) into a model; derived fields (mj_setConst) are renewed afterwards."""
     mocap_index: Index = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     """(7 nmocap,): where the positions, then the quaternions of mocap bodies (held fixed) are."""
+    held: Callable[[Array, Array], Array] | None = None
+    """State (B, nx) and constants (B, P) -> positions, then quaternions of all mocap bodies (B, 7 nmocap), where it is not the
+    state that says them: asked every `held_steps`, from when on the solver is cold again."""
+    held_steps: int = 1
+    """Integration steps."""
     control_index: Index = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     """(k nu,): the actuators that the controls drive, once after the other; empty: the first nu."""
     speed_limit: float = 1e3
@@ -87,7 +92,8 @@ class MujocoEngine:
         size = model.nq + model.nv + model.na
         if mujoco.mj_stateSize(model, int(mujoco.mjtState.mjSTATE_FULLPHYSICS)) != 1 + size:
             raise StructureError("the model has state beside qpos, qvel and act (plugins or delays); the engine cannot hold it")
-        if len(self.state_index) != size or len(self.mocap_index) != 7 * model.nmocap or not 0 <= self.nu <= model.nu:
+        mocap = 7 * model.nmocap if self.held else len(self.mocap_index)
+        if len(self.state_index) != size or mocap != 7 * model.nmocap or not 0 <= self.nu <= model.nu:
             raise StructureError(
                 f"state_index has {len(self.state_index)} entries, mocap_index {len(self.mocap_index)}, nu is {self.nu}; "
                 f"the model needs {size}, {7 * model.nmocap} and at most {model.nu}"
@@ -95,14 +101,14 @@ class MujocoEngine:
 
     def step(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
         """One control step: (B, nx), (B, nu), constants (B, P) -> next state (B, nx), status (B,)."""
-        models = self.models(constants)
-        physics, inputs = self._physics(state), self._inputs(state, control)
-        end = np.empty_like(physics)
-        piece = max(1, _BUFFER_BYTES // (8 * substeps * (physics.shape[1] + inputs.shape[1])))
-        for first in range(0, len(state), piece):
-            rows = slice(first, first + piece)
-            end[rows] = self._run(models[rows], physics[rows], inputs[rows], substeps)
-        return self._judge(state, end, substeps)
+        models, physics, now = self.models(constants), self._physics(state), state
+        span = self.held_steps if self.held else max(substeps, 1)
+        for done in range(0, substeps, span):
+            physics = self._go(models, physics, self._inputs(now, control, constants), min(span, substeps - done))
+            if self.held:
+                now = state.copy()
+                now[:, self.state_index] = physics[:, 1:]
+        return self._judge(state, physics, substeps)
 
     def models(self, constants: Array) -> list[mujoco.MjModel]:
         """The MjModel of every row of constants (B, P)."""
@@ -112,7 +118,7 @@ class MujocoEngine:
 
     def evaluate(self, state: Array, constants: Array, read: Callable[[mujoco.MjModel, mujoco.MjData], Array]) -> Array:
         """Call `read(model, data)` after mj_forward at every state (B, nx), with zero control; -> its results, stacked."""
-        physics, inputs = self._physics(state), self._inputs(state, np.zeros((len(state), self.nu)))
+        physics, inputs = self._physics(state), self._inputs(state, np.zeros((len(state), self.nu)), constants)
         data, results = self._data[0], []
         with self._lock, _quiet:
             for row, model in enumerate(self.models(constants)):
@@ -131,15 +137,24 @@ class MujocoEngine:
         physics[:, 1:] = state[:, self.state_index]
         return physics
 
-    def _inputs(self, state: Array, control: Array) -> Array:
+    def _inputs(self, state: Array, control: Array, constants: Array) -> Array:
         """MuJoCo's ctrl, mocap_pos and mocap_quat, one row each."""
-        inputs = np.zeros((len(state), self.model.nu + len(self.mocap_index)))
+        inputs = np.zeros((len(state), self.model.nu + 7 * self.model.nmocap))
         if len(self.control_index):
             inputs[:, self.control_index] = np.tile(control, len(self.control_index) // self.nu)
         else:
             inputs[:, : self.nu] = control
-        inputs[:, self.model.nu :] = state[:, self.mocap_index]
+        inputs[:, self.model.nu :] = self.held(state, constants) if self.held else state[:, self.mocap_index]
         return inputs
+
+    def _go(self, models: list[mujoco.MjModel], physics: Array, inputs: Array, substeps: int) -> Array:
+        """`_run`, by as many rows as the buffer holds."""
+        end = np.empty_like(physics)
+        piece = max(1, _BUFFER_BYTES // (8 * substeps * (physics.shape[1] + inputs.shape[1])))
+        for first in range(0, len(physics), piece):
+            rows = slice(first, first + piece)
+            end[rows] = self._run(models[rows], physics[rows], inputs[rows], substeps)
+        return end
 
     def _run(self, models: list[mujoco.MjModel], physics: Array, inputs: Array, substeps: int) -> Array:
         """Physics states after `substeps` cold-started steps; a row that raised a warning stops where it did."""

@@ -81,10 +81,10 @@ def harden(twin: HardTwin, mj: mujoco.MjModel, model: TensegrityModel) -> None:
 
 def _weigh(twin: HardTwin, mj: mujoco.MjModel, model: TensegrityModel) -> None:
     """Masses, centres, and a payload at a random node: I + M m / (M + m) d^2 about the common centre, at distance d."""
-    factor = 1.0 + twin.spread("mass_spread", model.num_rods)
-    mj.body_mass[1:] *= factor
-    mj.body_inertia[1:] *= factor[:, None]
-    mj.body_ipos[1:, 2] = twin.spread("centre", model.num_rods)
+    factor, rods = 1.0 + twin.spread("mass_spread", model.num_rods), slice(1, 1 + model.num_rods)
+    mj.body_mass[rods] *= factor
+    mj.body_inertia[rods] *= factor[:, None]
+    mj.body_ipos[rods, 2] = twin.spread("centre", model.num_rods)
     payload: Any = twin.amount("payload")
     if payload > 0:
         node = int(twin.rng("payload").integers(2 * model.num_rods))

@@ -17,10 +17,10 @@ Where it differs from our own engine (`tensegrity.dynamics`), apart from roundin
 * Friction has torsional and rolling parts (condim 6, coefficients in m). At the paper's 1 m, many times the radius of a cap,
   caps in contact hardly spin or roll on the spot. Our engine only damps the spin about the rod.
 * Sliding creeps: the soft friction constraint lets a loaded contact drift slowly, our "stick" mode does not.
-* Rods meet in up to five points (capsule, caps) and the ground also meets a rod's middle; our engine takes one point per
-  pair of rods, the deepest, and only caps against the ground. Caps are whole spheres over the capsule's ends in both.
-* Height fields are two triangles per cell, stored in 32 bits; ours are bilinear. Both agree at grid points and along
-  grid lines. A geom may touch several triangles at once. Beyond the grid the rim goes on for 10 m, ours has no end.
+* Rods meet in up to five points (capsule, caps) and the ground also meets the ends of the rod within the caps; our engine takes
+  one point per pair of rods, the deepest, and only caps against the ground. Caps are whole spheres over the rod's ends in both.
+* On a height field every node meets the plane that touches our ground under it, which stands still for 5 integration
+  steps (`mujoco_ground`); the solver starts cold again whenever planes have moved.
 * "two_way" pushes where our cables are slack. "pull_only" does not differ.
 * A control step starts with a cold solver (see `core.mujoco_engine`): contact forces move within the solver's tolerance.
 
@@ -46,14 +46,11 @@ from ..core.parameters import Parameters, param
 from ..core.simulator import check_array, check_number
 from .hard import LADDER, built_on, free_centres, harden, spread_cables
 from .model import TensegrityModel, superball
+from .mujoco_ground import FOLLOW, add_footing, add_ground, footing, write_ground
 from .parameters import TensegrityBody, TensegrityParameters
 
 Array = NDArray[np.float64]
 
-HFIELD_MARGIN = 10.0
-"""[m] How far the rim of a height field is carried on beyond its grid."""
-HFIELD_BASE = 1.0
-"""[m] Thickness of the ground under the lowest point of a height field."""
 STRONGEST_PULL = 1e9
 """[N] A bound that no cable reaches: MuJoCo's force range needs one."""
 
@@ -169,7 +166,18 @@ class TensegrityTwin(MujocoTwin):
             state_index=np.concatenate([places.ravel(), speeds.ravel(), motors]),
             mocap_index=np.concatenate([rods[0][fixed].ravel(), rods[1][fixed].ravel()]),
             write_constants=self._write_constants,
+            held=None if self._built.terrain.is_plane else self._held_bodies,
+            held_steps=FOLLOW,
         )
+
+    def _held_bodies(self, state: Array, constants: Array) -> Array:
+        """Positions, then quaternions, of a fixed rod and of the planes under the nodes, (B, nx), (B, P) -> (B, 7 bodies)."""
+        poses = footing(self._built, state, constants[:, TwinParameters.index("terrain_scale")])
+        if self.fixed_rod is not None:
+            position, quaternion, *_ = self.model.split(state[:, : self.model.layout.nx])
+            rod = np.concatenate([position[:, self.fixed_rod], quaternion[:, self.fixed_rod]], axis=1)
+            poses = np.concatenate([rod[:, None], poses], axis=1)
+        return np.concatenate([poses[..., :3].reshape(len(poses), -1), poses[..., 3:].reshape(len(poses), -1)], axis=1)
 
     @cached_property
     def _built(self) -> TensegrityModel:
@@ -190,14 +198,15 @@ class TensegrityTwin(MujocoTwin):
     def _write_constants(self, mj: mujoco.MjModel, row: Array) -> None:
         c = dict(zip(TwinParameters.names(), row.tolist(), strict=True))
         mj.opt.gravity[:] = (0.0, 0.0, -c["gravity"])
-        mj.body_mass[1:] = c["rod_mass"]
-        mj.body_inertia[1:] = c["rod_mass"] * _unit_inertia(self.model)
+        rods = slice(1, 1 + self.model.num_rods)
+        mj.body_mass[rods] = c["rod_mass"]
+        mj.body_inertia[rods] = c["rod_mass"] * _unit_inertia(self.model)
         mj.geom_friction[:] = (c["friction"], c["torsional_friction"], c["rolling_friction"])
         mj.geom_solref[:] = (c["contact_timeconst"], c["contact_dampratio"])
         self._write_cables(mj, c)
-        if not self._built.terrain.is_plane:
-            _write_heights(mj, self._built, c["terrain_scale"])
         harden(self, mj, self.model)
+        if not self._built.terrain.is_plane:
+            write_ground(mj, self._built, c["terrain_scale"])
 
     def _write_cables(self, mj: mujoco.MjModel, c: dict[str, float]) -> None:
         ratio, rest = (
@@ -234,10 +243,12 @@ def build_spec(model: TensegrityModel, dt: float, cables: str, fixed_rod: int | 
     option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
     option.solver = mujoco.mjtSolver.mjSOL_NEWTON
     option.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
-    _add_ground(spec, model)
+    add_ground(spec, model)
     position, quaternion, *_ = model.split(model.rest_state())
     for r in range(model.num_rods):
         _add_rod(spec, model, r, position[r], quaternion[r], held=r == fixed_rod)
+    if not model.terrain.is_plane:
+        add_footing(spec, model)
     for index, ends in enumerate(model.cables):
         tendon = spec.add_tendon(name=f"cable{index}")
         for node in ends:
@@ -246,41 +257,6 @@ def build_spec(model: TensegrityModel, dt: float, cables: str, fixed_rod: int | 
     for c in (*model.actuated, *(passive if cables == "pull_only" else ())):
         _add_actuator(spec, model, c, cables)
     return spec
-
-
-def _add_ground(spec: mujoco.MjSpec, model: TensegrityModel) -> None:
-    """A plane through the origin, turned by the slope's angle; or a height field (filled in by `_write_heights`)."""
-    terrain = model.terrain
-    if terrain.is_plane:
-        quat = [np.cos(0.5 * terrain.angle), 0.0, -np.sin(0.5 * terrain.angle), 0.0]
-        spec.worldbody.add_geom(name="ground", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 1.0], quat=quat, condim=6)
-        return
-    grid = _extended_heights(model, 1.0)
-    x, y = (0.5 * terrain.cell * (count - 1) for count in grid.shape)
-    spec.add_hfield(
-        name="ground", nrow=grid.shape[1], ncol=grid.shape[0], size=[x, y, 1.0, HFIELD_BASE], userdata=np.zeros(grid.size)
-    )
-    # A position unlike the body's: else older compilers mark the frames as one, and a later geom_pos has no effect.
-    below = [0.0, 0.0, -HFIELD_BASE]
-    spec.worldbody.add_geom(name="ground", type=mujoco.mjtGeom.mjGEOM_HFIELD, hfieldname="ground", pos=below, condim=6)
-
-
-def _extended_heights(model: TensegrityModel, scale: float) -> Array:
-    """z = slope + scale * heights on the grid, carried on beyond its rim by HFIELD_MARGIN, (x, y) [m]."""
-    terrain = model.terrain
-    rim = int(np.ceil(HFIELD_MARGIN / terrain.cell))
-    heights = scale * np.pad(terrain.heights, rim, mode="edge")
-    x = (np.arange(heights.shape[0]) - 0.5 * (heights.shape[0] - 1)) * terrain.cell
-    return np.asarray(heights + (x * np.tan(terrain.angle))[:, None])
-
-
-def _write_heights(mj: mujoco.MjModel, model: TensegrityModel, scale: float) -> None:
-    """MuJoCo wants heights in [0, 1] times an elevation, over the geom's origin."""
-    z = _extended_heights(model, scale)
-    low, span = z.min(), max(float(np.ptp(z)), 1e-6)
-    mj.hfield_data[:] = ((z - low) / span).T.ravel()  # rows run along y
-    mj.hfield_size[0, 2] = span
-    mj.geom_pos[0] = (0.0, 0.0, low)
 
 
 def _unit_inertia(model: TensegrityModel) -> Array:

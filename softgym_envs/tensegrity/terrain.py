@@ -98,6 +98,19 @@ class Terrain:
         _heights(self.field, *(np.ravel(part).astype(np.float64) for part in points), found.reshape(-1))
         return found
 
+    def normal(self, x: Array, y: Array, scale: Array | float = 1.0) -> Array:
+        """Unit normals (..., 3) of the ground at points x, y [m] (any shape, alike), NaN at NaN; see `height`."""
+        last = np.array(self.heights.shape) - 2
+        raw = (np.stack(np.broadcast_arrays(x, y), axis=-1) - self.origin) / self.cell
+        inside = np.clip(raw, 0.0, last + 1.0)
+        corner = np.minimum(np.nan_to_num(inside), last).astype(np.intp)
+        s, t = np.moveaxis(inside - corner, -1, 0)
+        _, b, c, d = np.moveaxis(self._cells[corner[..., 0] * (last[1] + 1) + corner[..., 1]], -1, 0)
+        rise = np.where(inside == raw, np.stack([b + d * t, c + d * s], axis=-1), 0.0 * raw) / self.cell
+        rise = np.asarray(scale)[..., None] * rise + [np.tan(self.angle), 0.0]
+        normal = np.concatenate([-rise, np.ones_like(rise[..., :1])], axis=-1)
+        return np.asarray(normal / np.linalg.norm(normal, axis=-1, keepdims=True))
+
     @cached_property
     def field(self) -> Field:
         """As kernels read it."""
