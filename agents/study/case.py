@@ -269,13 +269,17 @@ class RoomCase:
         return best.replace(**{name: float(np.clip(value, *specs[name].bounds)) for name, value in turned.items()})
 
     def wide(self) -> UniformParameters:
-        """See `Case`: what the recipe fits, within `FACTOR` or `SHARE` of the guess."""
-        default = self.default()
+        """See `Case`: what the recipe fits, where it is known to be, else within `FACTOR` or `SHARE` of the guess."""
+        default, engine = self.default(), self.native()
+        known = {name: said for stage in self.recipe.stages for name, said in stage.prior_of(stage.free_of(engine)).items()}
         intervals = {}
         for name in self.identified:
             spec, value = default.specs()[name], float(getattr(default, name))
             low, high = spec.bounds
-            if spec.scale == "log":
+            if name in known:
+                mean, std = known[name]
+                intervals[name] = (max(mean - 2.0 * std, low), min(mean + 2.0 * std, high))
+            elif spec.scale == "log":
                 intervals[name] = (max(value / FACTOR, low), min(value * FACTOR, high))
             else:
                 intervals[name] = (max(value - SHARE * (high - low), low), min(value + SHARE * (high - low), high))
