@@ -1,6 +1,7 @@
 """One protocol for all methods: every one is built from plain values, says what it needs, and solves the same problem."""
 
 import dataclasses
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,13 +11,17 @@ from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.recipe import Recipe
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from sysid import METHODS, FitProblem
 from sysid.least_squares.levenberg import LevenbergOptions, Outcome
 from sysid.methods import Method, method_of
-from sysid.methods.innovations import minimised
+from sysid.methods.innovations import InnovationOptions, innovations, minimised
 
 TRUTH = SpringParameters(mass=2.0, stiffness=45.0, damping=0.8, gain=2.0)
 QUICK: dict[str, dict[str, Any]] = {"adam": {"epochs": 30}, "cma_es": {"generations": 60}}
+SIGMA = 1e-3
+FORCE = 0.1
+"""[m] and [m/s], [N]: noise that `Observer` is told of."""
 EVERY = pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)
 
 
@@ -79,3 +84,54 @@ def test_a_minimisation_ends_before_the_edge_of_the_model_and_says_so() -> None:
     assert "edge" in end.outcome.message
     with pytest.raises(DataError, match="no rest"):
         minimised(cast(Any, Edge()), np.array([0.2]), LevenbergOptions())
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Observer:
+    """Predictions of a spring from its start; where controls are taken for noisier than they are, from row to row."""
+
+    simulator: Spring
+    sensed: Trajectory
+    rows: np.ndarray
+    """(T + 1, 2) measured states."""
+    forgets: bool = False
+
+    def anchored(self, constants: np.ndarray, noise: Mapping[str, float]) -> "Observer":
+        return dataclasses.replace(self, forgets=noise["control:force"] > FORCE)
+
+    def errors(self, constants: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rows, controls = self.rows, self.sensed.controls
+        found = np.zeros((len(constants), len(rows), 1))
+        for errors, maps in zip(found, self.simulator._maps(constants, 1), strict=True):
+            states = rows.copy()
+            if self.forgets:
+                states[1:], _ = self.simulator._advance(rows[:-1], controls, np.repeat(maps[None], len(controls), axis=0))
+            else:
+                for k in range(len(controls)):
+                    states[k + 1 : k + 2], _ = self.simulator._advance(states[k : k + 1], controls[k : k + 1], maps[None])
+            errors[1:, 0] = (states - rows)[1:, 1] / SIGMA
+        return found, np.ones(len(constants), dtype=np.bool_)
+
+    def slopes(self, constants: np.ndarray, directions: np.ndarray) -> np.ndarray:
+        steps = 1e-6 * directions.T
+        (ahead, _), (back, _) = self.errors(constants + steps), self.errors(constants - steps)
+        return np.moveaxis((ahead - back) / 2e-6, 0, -1)
+
+
+def test_innovations_that_explain_nothing_begin_again_with_filters_that_forget() -> None:
+    """A spring out of phase over 6 s: a wrong minimum, which predictions from row to row do not have."""
+    recording = record(Spring(), TRUTH, steps=300, noise=SIGMA)[0]
+    rows = np.vstack([np.zeros((1, 2)), recording.values[1:]])  # at rest, as is known
+
+    def tracker(simulator: Spring, seen: Trajectory) -> Observer:
+        return Observer(simulator, seen, rows)
+
+    data, options = TrajectorySet((recording.select(("mass.vx",)),)).split(1, 0, 0), InnovationOptions(tracker)
+    far, noise = TRUTH.replace(stiffness=1000.0), {"mass.vx": SIGMA, "control:force": FORCE}
+    given = FitProblem(Spring(), data, ("stiffness",), start=far, noise=noise, free_initial=False)
+    found = innovations(given, options)
+    assert found.converged and found.explained and abs(found.parameters.stiffness / TRUTH.stiffness - 1) < 0.02
+    assert "begins where filters end that forget" in " ".join(verdict.text for verdict in found.verdicts)
+    assert found.start == far
+    near = innovations(given.replace(start=TRUTH), options)
+    assert near.explained and "forget" not in " ".join(verdict.text for verdict in near.verdicts)
