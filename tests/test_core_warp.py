@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import warp as wp
 
-from softgym_envs.core import warp_check, warp_engine
+from softgym_envs.core import warp_buffers, warp_check, warp_engine
 from softgym_envs.core.errors import DependencyError
 from softgym_envs.core.warp_check import Answer, check_version, known_answer, note_path, question, reference
 from softgym_envs.core.warp_engine import RECORDED, Program, WarpEngine
@@ -93,17 +93,17 @@ def test_a_wrong_answer_is_refused_and_not_remembered(unbelieved, part, wrong):
 
 
 def test_internals_that_a_later_warp_changed_are_refused_in_one_sentence(unbelieved, monkeypatch):
-    monkeypatch.setattr(warp_engine, "Packed", lambda launch: launch.no_such_field)
+    monkeypatch.setattr(warp_buffers, "Packed", lambda launch: launch.no_such_field)
     with warp_engine.LOADING, pytest.raises(DependencyError, match=r"does not run our kernels \(AttributeError: .*no_such"):
         warp_engine.believe_warp(RECORDED)
 
 
 def test_a_launch_that_leaves_out_the_adjoint_is_refused(unbelieved, monkeypatch):
-    class Forgetful(warp_engine.Packed):
+    class Forgetful(warp_buffers.Packed):
         def _call(self):
             return (lambda: None) if self.launch.adjoint else super()._call()
 
-    monkeypatch.setattr(warp_engine, "Packed", Forgetful)
+    monkeypatch.setattr(warp_buffers, "Packed", Forgetful)
     with warp_engine.LOADING, pytest.raises(DependencyError, match="the gradient of controls off by"):
         warp_engine.believe_warp(RECORDED)
 

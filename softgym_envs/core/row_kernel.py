@@ -13,7 +13,8 @@ import warp as wp
 from numpy.typing import NDArray
 
 from .fork import ForkLock
-from .warp_engine import LOADING, Packed, believe_warp
+from .warp_buffers import Packed
+from .warp_engine import LOADING, believe_warp
 
 Array = NDArray[np.float64]
 

@@ -51,6 +51,8 @@ TOLERANCE = 1e-9
 RODS, SUBSTEPS, DT = 2, 2, 0.1
 FIRST, SECOND, WOUND, SHARE = (0, 1, 1), (2, 3, 2), (0, 1, 0), (1.0, 0.5, 2.0)
 """The springs: which ends (two per rod) each joins, whether the motor shortens it, and its share of the stiffness."""
+WIDTH = 10 * RODS + 1
+"""nx"""
 COMPLEX_STEP = 1e-30
 
 _zero = wp.constant(wp.float64(0.0))
@@ -130,7 +132,10 @@ def end_of(rod: Rod, axis: wp.vec3d, side: wp.float64):
 def pull_along(d: wp.vec3d, rest: wp.float64, stiffness: wp.float64):
     """k max(0, l - rest) d / l, l = |d|."""
     length = wp.sqrt(wp.dot(d, d))
-    return (stiffness * wp.max(_zero, length - rest) / length) * d
+    tension = wp.float64(0.0)
+    if length > rest:
+        tension = stiffness * (length - rest)
+    return (tension / length) * d
 
 
 @wp.func_grad(pull_along)
@@ -188,7 +193,7 @@ def check_kernel(
     state: wp.array2d(dtype=wp.float64),
     tape: Tape,
     states: wp.array3d(dtype=wp.float64),
-    status: wp.array(dtype=int),
+    status: wp.array(dtype=wp.float64),
 ):
     """All substeps of row b; see `core.warp_engine` for the arguments, and `reference` for the same in NumPy."""
     b = wp.tid()
@@ -247,6 +252,14 @@ def question() -> Question:
         q /= np.linalg.norm(q)
     cotangent = np.cos(np.arange(3.0 * len(state))).reshape(1, 3, -1)
     return Question(state[None], np.array([[[0.4], [-1.5]]]), np.array([[1.3, 2.0]]), cotangent)
+
+
+def rows_question() -> Question:
+    """Five rows without cotangent, springs stretched in some and slack in others; one row is over after a group of four."""
+    one = question()
+    state = one.state * np.linspace(1.0, 1.4, 5)[:, None]
+    constants = np.stack([np.linspace(1.3, 1.7, 5), np.linspace(2.0, 3.0, 5)], axis=1)
+    return Question(state, np.repeat(one.controls, 5, axis=0), constants, np.zeros((5, 3, WIDTH)))
 
 
 def reference(state: NDArray[Any], controls: NDArray[Any], constants: NDArray[Any]) -> NDArray[Any]:
@@ -318,18 +331,41 @@ def require_known_answer(solve: Callable[[Question], Answer]) -> None:
     Raises:
         DependencyError: The answer is wrong, or there is none.
     """
-    note = note_path()
+    _require(lambda: differences(solve(question()), known_answer(question())), note_path())
+
+
+def require_known_rows(solve: Callable[[Question], Array]) -> None:
+    """The same for rows that run beside each other, forward.
+
+    Args:
+        solve: Compiles `check_kernel` for lanes and runs it: states (B, T+1, nx).
+
+    Raises:
+        DependencyError: The answer is wrong, or there is none.
+    """
+    asked = rows_question()
+
+    def wrong() -> list[str]:
+        found = solve(asked)
+        known = np.stack([reference(*given) for given in zip(asked.state, asked.controls, asked.constants, strict=True)])
+        error = np.abs(found - known).max() / np.abs(known).max()
+        return [] if error < TOLERANCE else [f"rows beside each other off by {100 * error:.2g} %"]
+
+    _require(wrong, note_path("lanes"))
+
+
+def _require(wrong: Callable[[], list[str]], note: Path) -> None:
     if note in _believed or _exists(note):
         return
     try:
-        found = solve(question())
+        found = wrong()
     except OSError:
         return  # the kernel cache cannot be written: nothing is compiled here that could be wrong
     except Exception as error:  # whatever a later Warp may have changed
         raise DependencyError(f"Warp {wp.__version__} does not run our kernels ({type(error).__name__}: {error})") from error
-    if wrong := differences(found, known_answer(question())):
+    if found:
         raise DependencyError(
-            f"Warp {wp.__version__} computes wrong results on this machine ({'; '.join(wrong)} in a small known model); "
+            f"Warp {wp.__version__} computes wrong results on this machine ({'; '.join(found)} in a small known model); "
             "install one that constraints.txt names"
         )
     _believed.add(note)
@@ -347,9 +383,10 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def note_path() -> Path:
+def note_path(what: str = "") -> Path:
     """Where it is noted that this version of Warp passed on this machine."""
-    parts = (wp.__version__, platform.node(), platform.machine(), wp.config.cpu_compiler_flags, Path(__file__).read_bytes())
+    sources = (Path(__file__).read_bytes(), Path(__file__).with_name("lanes.h").read_bytes())
+    parts = (wp.__version__, platform.node(), platform.machine(), wp.config.cpu_compiler_flags, what, *sources)
     return Path(wp.config.kernel_cache_dir) / f"softgym_envs_{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}.checked"
 
 

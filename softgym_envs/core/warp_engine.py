@@ -12,9 +12,10 @@ The kernel's arguments are, in this order::
     tape                struct of arrays (slots B, count) that the room declares: what a step leaves for the backward pass
     workspace           struct of arrays (B, count): scratch memory without derivative, overwritten by every step
     states              (B, T+1, nx)      result; the kernel writes states[b, t+1]
-    status              (B,) int          result
+    status              (B,)              result, of int or of float64
 
-`tape` and `workspace` (see `warp_memory`) are left out where a room declares none. With slots = 2 the kernel only runs forward;
+`tape` and `workspace` (see `warp_memory`) are left out where a room declares none. On the CPU, a kernel
+that is made for it runs forward with four rows in one thread (`warp_lanes`). With slots = 2 the kernel only runs forward;
 with slots = T substeps + 1 nothing is overwritten, which is what Warp's reverse mode needs: a value overwritten between its use
 and the backward pass gives silently wrong gradients. For the same reason no local variable of the kernel may change across
 iterations of a dynamic loop, and a function that writes to the tape is a `stage`.
@@ -28,7 +29,6 @@ import ctypes
 import os
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -44,7 +44,8 @@ from .errors import OptionError
 from .fork import ForkLock
 from .kernel_cache import load_whole, spare_folder
 from .simulator import Array, Gradient, IntArray
-from .warp_memory import Memory, blank
+from .warp_buffers import FORWARD, RECORDED, Buffers, LaneBuffers, Program
+from .warp_lanes import LANES
 
 wp.config.log_level = wp.LOG_ERROR if hasattr(wp, "LOG_ERROR") else 40
 
@@ -80,153 +81,10 @@ RECORD_BYTES = 64 * 2**20
 """A recorded rollout that would need more memory than this is recorded control step by control step instead."""
 
 
-@dataclass(frozen=True)
-class Program:
-    """A room's kernel, compiled twice: forward only, and with its adjoint."""
-
-    function: Callable[..., None]
-    tape: Memory | None = None
-    """What every step leaves for the backward pass; differentiable."""
-    workspace: Memory | None = None
-    """Scratch memory, overwritten by every step; no derivative passes through it."""
-    options: tuple[tuple[str, Any], ...] | None = None
-    """(name, value) of each option of Warp's compiler; None: `FORWARD` and `RECORDED`."""
-
-    @property
-    def forward(self) -> Any:
-        """Kernel without adjoint."""
-        return _compile(self.function, False, FORWARD if self.options is None else self.options)
-
-    @property
-    def recorded(self) -> Any:
-        """Kernel with adjoint; the first use on a machine compiles it (half a minute), later ones find it cached."""
-        return _compile(self.function, True, RECORDED if self.options is None else self.options)
-
-
-CPU_FLAGS = (
-    f"{wp.config.cpu_compiler_flags or '-march=native'} -ffp-contract=fast -fno-signed-zeros -mreassociate -freciprocal-math"
-)
-"""Warp's own flags, and leave to fuse and reorder sums and products. NaN and infinity keep their meaning."""
-FORWARD = (("cpu_compiler_flags", CPU_FLAGS), ("optimization_level", 3))
-RECORDED = (("cpu_compiler_flags", CPU_FLAGS), ("optimization_level", 2))
-
-
-@cache
-def _compile(function: Callable[..., None], backward: bool, options: tuple[tuple[str, Any], ...]) -> Any:
-    return wp.kernel(function, enable_backward=backward, module="unique", module_options=dict(options))
-
-
 def _announce(kernel: Any, what: str) -> None:
     """Say on stderr that a wait begins, if this machine has not compiled the kernel before."""
     if not any(Path(wp.config.kernel_cache_dir or ".").glob(f"wp_{kernel.module.name}_*/*.meta")):
         print(f"softgym_envs: compiling {what}, cached afterwards", file=sys.stderr)
-
-
-class _Buffers:
-    """Buffers of one shape, and the launch packed for them, so that a small rollout costs no allocation."""
-
-    def __init__(self, engine: WarpEngine, rows: int, horizon: int, substeps: int, recorded: bool) -> None:
-        self.rows, program, device = rows, engine.program, engine.device
-        slots = horizon * substeps + 1 if recorded else 2
-
-        def new(*shape: int, dtype: Any = wp.float64) -> Any:
-            return wp.zeros(shape, dtype=dtype, device=device, requires_grad=recorded and dtype is wp.float64)
-
-        self.constants = new(rows, engine.num_constants)
-        self.controls = new(rows, horizon, engine.nu)
-        self.state = new(slots * rows, engine.nx)
-        self.states = new(rows, horizon + 1, engine.nx)
-        self.status = new(rows, dtype=wp.int32)
-        arrays = [self.constants, self.controls, self.state, self.states]
-        memory: list[Any] = []
-        if program.tape:
-            memory.append(program.tape.allocate(slots * rows, self.state, recorded))
-            arrays += [getattr(memory[0], name) for name in program.tape.counts]
-        if program.workspace:
-            memory.append(program.workspace.allocate(rows, self.state))
-        inputs = [*engine.structure, *arrays[:2], horizon, substeps, slots, self.state, *memory, self.states, self.status]
-        self.arguments = list(inputs)  # kept: a struct points to its arrays' memory, but does not own it
-        kernel = program.recorded if recorded else program.forward
-        start = partial(wp.launch, kernel, dim=rows, inputs=inputs, device=device, record_cmd=True)
-        forward = Packed(load_whole(Path(wp.config.kernel_cache_dir), kernel.module.name, start))
-        self.launches = [forward]
-        self.run = forward.run
-        if recorded:
-            self.gradients = [array.grad for array in arrays]
-            d_constants, d_controls, d_state, d_states = self.gradients[:4]
-            around, beside = map(blank, engine.structure), map(blank, memory)
-            adjoints = [*around, d_constants, d_controls, None, None, None, d_state, *beside, d_states, None]
-            self.arguments += adjoints
-            options: dict[str, Any] = {"adj_inputs": adjoints, "adj_outputs": [], "adjoint": True}
-            backward = Packed(wp.launch(kernel, dim=rows, inputs=inputs, device=device, record_cmd=True, **options))
-            self.launches.append(backward)
-            self.pull = backward.run
-        self.on_host = self.states.device.is_cpu
-        if self.on_host:
-            self.views = [a.numpy() for a in (self.constants, self.controls, self.state, self.states, self.status)]
-
-    def forward(self, state: Array, controls: Array, constants: Array) -> tuple[Array, IntArray]:
-        """Run the rollout; the results are copies."""
-        if self.on_host:
-            v_constants, v_controls, v_state, v_states, v_status = self.views
-            v_constants[...] = constants
-            v_controls[...] = controls
-            v_state[: self.rows] = state
-            v_states[:, 0] = state
-            v_status[...] = 0
-            self.run()
-            return v_states.copy(), v_status.copy()
-        self.constants.assign(constants)
-        self.controls.assign(controls)
-        self.state[: self.rows].assign(state)
-        self.states.assign(np.repeat(state[:, None], controls.shape[1] + 1, axis=1))
-        self.status.zero_()
-        self.run()
-        return self.states.numpy(), self.status.numpy()
-
-    def backward(self, cotangent: Array) -> tuple[Array, Array, Array]:
-        """Pull a cotangent of the states (B, T+1, nx) back through the rollout just run."""
-        for gradient in self.gradients:
-            if gradient is not None:
-                gradient.zero_()
-        self.states.grad.assign(cotangent)
-        self.pull()
-        # The kernel starts from the first slot; states[:, 0] is a copy made outside it.
-        initial = self.state.grad.numpy()[: self.rows] + cotangent[:, 0]
-        return initial, self.controls.grad.numpy().copy(), self.constants.grad.numpy().copy()
-
-
-class Packed:
-    """A recorded launch as one call, `run`. On the CPU, Warp would pack its arguments anew each time, which takes 20 us."""
-
-    def __init__(self, launch: Any) -> None:
-        self.launch = launch
-        """Keeps the compiled module and the arrays alive."""
-        self._arguments: list[ctypes.Structure] = []
-        if launch.device.is_cpu:
-            count = 1 + len(launch.kernel.adj.args)
-            parts = [launch.params[1:count], launch.params[count:]] if launch.adjoint else [launch.params[1:count]]
-            self._arguments = [_struct_of(part) for part in parts]
-        self.run = self._call()
-
-    def resize(self, rows: int) -> None:
-        """Run so many threads from now on."""
-        self.launch.set_dim(rows)
-        self.run = self._call()
-
-    def _call(self) -> Callable[[], Any]:
-        if not self._arguments:
-            return self.launch.launch  # type: ignore[no-any-return]
-        hooks = self.launch.hooks
-        entry = hooks.backward if self.launch.adjoint else hooks.forward
-        return partial(entry, *map(ctypes.byref, (self.launch.bounds, *self._arguments)))
-
-
-def _struct_of(values: Sequence[Any]) -> ctypes.Structure:
-    """The C struct whose members are `values`, in this order."""
-    fields = [(f"m{k}", type(value)) for k, value in enumerate(values)]
-    struct: Any = type("Arguments", (ctypes.Structure,), {"_fields_": fields})
-    return struct(*values)  # type: ignore[no-any-return]
 
 
 @dataclass(eq=False)
@@ -245,8 +103,9 @@ class WarpEngine:
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
 
     def __post_init__(self) -> None:
-        self._buffers: OrderedDict[tuple[int, ...], _Buffers] = OrderedDict()
+        self._buffers: OrderedDict[tuple[int, ...], Any] = OrderedDict()
         self._lock = ForkLock()
+        self.in_lanes = self.program.lanes and wp.get_device(self.device).is_cpu
 
     def rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
         """(B, nx), (B, T, nu), (B, P) -> states (B, T+1, nx), status (B,)."""
@@ -283,7 +142,8 @@ class WarpEngine:
 
     def _forward(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
         with _Borrowed(self, state.shape[0], controls.shape[1], substeps, False) as buffers:
-            return buffers.forward(state, controls, constants)
+            states, status = buffers.forward(state, controls, constants)
+        return states, status
 
     def _vjp(self, state: Array, controls: Array, constants: Array, substeps: int, cotangent: Array) -> Gradient:
         """In one piece if the record is small, else control step by control step from stored states, last first."""
@@ -323,6 +183,8 @@ class WarpEngine:
         if count <= 1:
             return [slice(0, rows)]
         edges = np.linspace(0, rows, count + 1).astype(int)
+        if self.in_lanes:
+            edges = np.unique([*(edges[:-1] // LANES * LANES), rows])
         return [slice(a, b) for a, b in pairwise(edges)]
 
 
@@ -342,12 +204,30 @@ def believe_warp(options: tuple[tuple[str, Any], ...]) -> None:
 
     def solve(asked: warp_check.Question) -> warp_check.Answer:
         program = Program(warp_check.check_kernel, warp_check.MEMORY, options=options)
-        engine = WarpEngine(program, warp_check.structure(), asked.state.shape[1], 1, asked.constants.shape[1])
-        buffers = _Buffers(engine, 1, asked.controls.shape[1], warp_check.SUBSTEPS, True)
+        buffers = Buffers(_check_engine(program), 1, asked.controls.shape[1], warp_check.SUBSTEPS, True)
         states, _ = buffers.forward(asked.state, asked.controls, asked.constants)
         return warp_check.Answer(states, *buffers.backward(asked.cotangent))
 
     warp_check.require_known_answer(solve)
+
+
+def believe_lanes() -> None:
+    """The same for kernels that run LANES rows at once, which have no gradient.
+
+    Raises:
+        DependencyError: The answer is wrong, or there is none.
+    """
+
+    def solve(asked: warp_check.Question) -> Array:
+        program = Program(warp_check.check_kernel, warp_check.MEMORY, lanes=True)
+        buffers = LaneBuffers(_check_engine(program), len(asked.state), asked.controls.shape[1], warp_check.SUBSTEPS)
+        return buffers.forward(asked.state, asked.controls, asked.constants)[0]
+
+    warp_check.require_known_rows(solve)
+
+
+def _check_engine(program: Program) -> WarpEngine:
+    return WarpEngine(program, warp_check.structure(), warp_check.WIDTH, 1, 2)
 
 
 def launch(kernel: Any, **keywords: Any) -> None:
@@ -363,7 +243,7 @@ class _Borrowed:
     def __init__(self, engine: WarpEngine, *key: int) -> None:
         self.engine, self.key = engine, key
 
-    def __enter__(self) -> _Buffers:
+    def __enter__(self) -> Any:
         with self.engine._lock:
             found = self.engine._buffers.pop(self.key, None)
         if found is None:
@@ -371,15 +251,19 @@ class _Borrowed:
         self.buffers = found
         return self.buffers
 
-    def _new(self) -> _Buffers:
+    def _new(self) -> Any:
         recorded, program = bool(self.key[-1]), self.engine.program
         with LOADING:
+            if self.engine.in_lanes and not recorded:
+                believe_lanes()
+                _announce(program.beside, "a simulator, some 10 s")
+                return LaneBuffers(self.engine, *self.key[:-1])
             believe_warp(RECORDED if recorded else FORWARD)
             if recorded:
                 _announce(program.recorded, "the gradients of a simulator, 15 s to a minute")
             else:
                 _announce(program.forward, "a simulator, some 10 s")
-            return _Buffers(self.engine, *self.key)  # type: ignore[arg-type]
+            return Buffers(self.engine, *self.key)  # type: ignore[arg-type]
 
     def __exit__(self, *_: object) -> None:
         with self.engine._lock:

@@ -118,42 +118,66 @@ def contact_constants(
     return contact
 
 
+@wp.func_native(
+    """
+#ifdef SOFTGYM_LANES
+    return wp::entry(heights, i, j);
+#else
+    return *wp::address(heights, int32_t(i), int32_t(j));
+#endif
+    """
+)
+def height_at(heights: wp.array2d(dtype=wp.float64), i: wp.float64, j: wp.float64) -> wp.float64:
+    """heights[i, j] for whole numbers i, j, which differ from row to row; no derivative."""
+
+
 @wp.func
-def ground(p: wp.vec3d, radius: wp.float64, scale: wp.float64, terrain: Terrain):
-    """Signed gap between a sphere at p and the ground, and the ground's normal (bilinear in a height field)."""
+def rough_ground(
+    p: wp.vec3d, radius: wp.float64, scale: wp.float64, plane: wp.vec3d, cell: wp.float64, heights: wp.array2d(dtype=wp.float64)
+):
+    """Signed gap between a sphere at p and a height field over a plane, and its normal; bilinear in a cell."""
+    tangent = -plane[0] / plane[2]
+    z = p[0] * tangent
+    gx = tangent
+    gy = _zero
+    last_i = wp.float64(heights.shape[0] - 1)
+    last_j = wp.float64(heights.shape[1] - 1)
+    fi = p[0] / cell + _half * last_i
+    fj = p[1] / cell + _half * last_j
+    ci = wp.clamp(fi, _zero, last_i)
+    cj = wp.clamp(fj, _zero, last_j)
+    i = wp.min(wp.floor(ci), last_i - _one)
+    j = wp.min(wp.floor(cj), last_j - _one)
+    s = ci - i
+    t = cj - j
+    h00 = height_at(heights, i, j)
+    h10 = height_at(heights, i + _one, j)
+    h01 = height_at(heights, i, j + _one)
+    h11 = height_at(heights, i + _one, j + _one)
+    z = z + scale * ((_one - t) * ((_one - s) * h00 + s * h10) + t * ((_one - s) * h01 + s * h11))
+    if ci == fi:
+        gx = gx + scale * ((_one - t) * (h10 - h00) + t * (h11 - h01)) / cell
+    if cj == fj:
+        gy = gy + scale * ((_one - s) * (h01 - h00) + s * (h11 - h10)) / cell
+    nz = _one / wp.sqrt(_one + gx * gx + gy * gy)
     out = Surface()
-    plane = terrain.plane
-    out.normal = plane
-    if terrain.rough == 0:
-        out.gap = wp.dot(p, plane) - radius
-    else:
-        tangent = -plane[0] / plane[2]
-        z = p[0] * tangent
-        gx = tangent
-        gy = _zero
-        cell = terrain.cell
-        last_i = terrain.heights.shape[0] - 1
-        last_j = terrain.heights.shape[1] - 1
-        fi = p[0] / cell + _half * wp.float64(last_i)
-        fj = p[1] / cell + _half * wp.float64(last_j)
-        ci = wp.clamp(fi, _zero, wp.float64(last_i))
-        cj = wp.clamp(fj, _zero, wp.float64(last_j))
-        i = wp.min(int(ci), last_i - 1)
-        j = wp.min(int(cj), last_j - 1)
-        s = ci - wp.float64(i)
-        t = cj - wp.float64(j)
-        h00 = terrain.heights[i, j]
-        h10 = terrain.heights[i + 1, j]
-        h01 = terrain.heights[i, j + 1]
-        h11 = terrain.heights[i + 1, j + 1]
-        z = z + scale * ((_one - t) * ((_one - s) * h00 + s * h10) + t * ((_one - s) * h01 + s * h11))
-        if ci == fi:
-            gx = gx + scale * ((_one - t) * (h10 - h00) + t * (h11 - h01)) / cell
-        if cj == fj:
-            gy = gy + scale * ((_one - s) * (h01 - h00) + s * (h11 - h10)) / cell
-        nz = _one / wp.sqrt(_one + gx * gx + gy * gy)
-        out.gap = (p[2] - z) * nz - radius
-        out.normal = wp.vec3d(-gx * nz, -gy * nz, nz)
+    out.gap = (p[2] - z) * nz - radius
+    out.normal = wp.vec3d(-gx * nz, -gy * nz, nz)
+    return out
+
+
+@wp.func(inline=True)
+def ground(p: wp.vec3d, radius: wp.float64, scale: wp.float64, terrain: Terrain):
+    """Signed gap between a sphere at p and the ground, and the ground's normal."""
+    normal = terrain.plane
+    gap = wp.dot(p, normal) - radius
+    if terrain.rough != 0:
+        rough = rough_ground(p, radius, scale, terrain.plane, terrain.cell, terrain.heights)
+        normal = rough.normal
+        gap = rough.gap
+    out = Surface()
+    out.gap = gap
+    out.normal = normal
     return out
 
 

@@ -19,7 +19,8 @@ from ..core import warp_engine
 from ..core.errors import OptionError, StructureError
 from ..core.parameters import Parameters
 from ..core.simulator import IntArray, check_array
-from ..core.warp_engine import Program, WarpEngine
+from ..core.warp_buffers import Program
+from ..core.warp_engine import WarpEngine
 from ..core.warp_memory import view_rows
 from ..core.warp_simulator import AdjointSimulator
 from .cables import Link
@@ -27,6 +28,7 @@ from .contact import MODES
 from .memory import World, tape, workspace
 from .model import TensegrityModel, superball
 from .parameters import TensegrityParameters
+from .patch_stepping import patch_kernel
 from .residual import check_weights
 from .rods import Body, Rod
 from .stepping import rollout_kernel, tension_kernel
@@ -115,8 +117,10 @@ class TensegritySimulator(AdjointSimulator):
     def engine(self) -> WarpEngine:
         """The Warp side of this simulator."""
         count, num_constants = self.model.num_rods, len(TensegrityParameters.names()) + len(self.residual)
-        patch = self.contact == "patch"
-        program = Program(rollout_kernel, tape(count, patch=patch), workspace(count, patch=patch))
+        if self.contact == "patch":
+            program = Program(patch_kernel, tape(count, patch=True), workspace(count))
+        else:
+            program = Program(rollout_kernel, tape(count, patch=False), lanes=True)
         return WarpEngine(program, [self._world()], self.nx, self.nu, num_constants, self.device)
 
     def _world(self) -> Any:

@@ -132,24 +132,40 @@ class Meeting:
 
 
 @wp.func
+def meeting_at(feature: wp.vec3d, between: wp.vec3d, distance: wp.float64, u1: wp.vec3d, u2: wp.vec3d):
+    """Where two rods touch, from the features that come closest."""
+    out = Meeting()
+    out.gap = distance - feature[2]
+    share = _half * (feature[2] + out.gap)
+    out.normal = between / distance
+    out.to1 = feature[0] * u1 - share * out.normal
+    out.to2 = feature[1] * u2 + share * out.normal
+    return out
+
+
+@wp.func
+def closest_meeting(
+    apart: wp.vec3d, u1: wp.vec3d, u2: wp.vec3d, h1: wp.float64, h2: wp.float64, rod: wp.float64, cap: wp.float64
+):
+    """The deepest overlap of two rods with axes u1, u2 whose centres are `apart`, if there is one."""
+    feature = closest_features(apart, u1, u2, h1, h2, rod, cap)
+    between = apart + feature[0] * u1 - feature[1] * u2
+    distance = wp.length(between)
+    out = Meeting()
+    out.gap = _one
+    if distance - feature[2] < _margin and distance > _tiny:
+        out = meeting_at(feature, between, distance, u1, u2)
+    return out
+
+
+@wp.func
 def meeting_of(r1: int, r2: int, now: int, world: World, tape: Tape):
     """The deepest overlap of two rods; the contact point lies in its middle."""
     out = Meeting()
     out.gap = _one
     if not are_apart(r1, r2, now, world.rods, tape.bodies, tape.axes, _two * world.cap_radius + _margin):
+        apart = tape.bodies[now, r1].p - tape.bodies[now, r2].p
         u1 = tape.axes[now, r1]
         u2 = tape.axes[now, r2]
-        apart = tape.bodies[now, r1].p - tape.bodies[now, r2].p
-        h1 = world.rods[r1].half
-        h2 = world.rods[r2].half
-        feature = closest_features(apart, u1, u2, h1, h2, world.rod_radius, world.cap_radius)
-        between = apart + feature[0] * u1 - feature[1] * u2
-        distance = wp.length(between)
-        gap = distance - feature[2]
-        if gap < _margin and distance > _tiny:
-            share = _half * (feature[2] + gap)
-            out.gap = gap
-            out.normal = between / distance
-            out.to1 = feature[0] * u1 - share * out.normal
-            out.to2 = feature[1] * u2 + share * out.normal
+        out = closest_meeting(apart, u1, u2, world.rods[r1].half, world.rods[r2].half, world.rod_radius, world.cap_radius)
     return out

@@ -29,7 +29,7 @@ from ..core.errors import OptionError
 from .contact import CONTACT_MARGIN, Footing, Surface
 from .impulses import lever_of_end
 from .parameters import TensegrityParameters
-from .rods import Twist, point_velocity, resist, spin_up
+from .rods import Lever, Twist, point_velocity, resist, spin_up
 
 Array = NDArray[np.float64]
 
@@ -141,6 +141,40 @@ def coefficients(x: Any, weights: wp.array2d(dtype=wp.float64), b: int):
 
 
 @wp.func
+def correction_at(
+    before: Twist,
+    predicted: Twist,
+    after: Twist,
+    lever: Lever,
+    outward: wp.vec3d,
+    surface: Surface,
+    both: wp.float64,
+    dt: wp.float64,
+    weights: wp.array2d(dtype=wp.float64),
+    b: int,
+):
+    """Change of the rod's twist by the correction at a cap that touches; `outward` points along the rod."""
+    n = surface.normal
+    u = point_velocity(before, lever)
+    w = before.w
+    start = point_velocity(predicted, lever)
+    change = point_velocity(after, lever) - start
+    c = coefficients(features(u, w, start - u, change, outward, surface, dt, both), weights, b)
+    s2 = wp.dot(u, u) + _lever * _lever * wp.dot(w, w)
+    gate = s2 / (s2 + _gate2)
+    share = gate * wp.sqrt(wp.dot(change, change) / (s2 + _tiny2) + _tiny2)
+    un = wp.dot(u, n)
+    wn = wp.dot(w, n)
+    dn = wp.dot(change, n)
+    slip = share * (c[0] * (u - un * n) + (c[1] * _lever) * wp.cross(w, n)) + (gate * c[3]) * (change - dn * n)
+    impulse = resist(lever, slip + (share * c[2] * un + gate * c[4] * dn) * n)
+    out = Twist()
+    out.v = lever.im * impulse
+    out.w = spin_up(lever, impulse) + share * (c[5] * (w - wn * n) + (c[6] * wn) * n)
+    return out
+
+
+@wp.func
 def cap_correction(
     before: Twist,
     predicted: Twist,
@@ -156,23 +190,8 @@ def cap_correction(
     """Change of the rod's twist by the correction at the cap at side h z; zero where it does not touch."""
     out = Twist()
     if surface.gap < _margin:
-        n = surface.normal
         lever = lever_of_end(side, surface, foot, foot.mobility.along)
-        u = point_velocity(before, lever)
-        w = before.w
-        start = point_velocity(predicted, lever)
-        change = point_velocity(after, lever) - start
-        c = coefficients(features(u, w, start - u, change, side * foot.z, surface, dt, both), weights, b)
-        s2 = wp.dot(u, u) + _lever * _lever * wp.dot(w, w)
-        gate = s2 / (s2 + _gate2)
-        share = gate * wp.sqrt(wp.dot(change, change) / (s2 + _tiny2) + _tiny2)
-        un = wp.dot(u, n)
-        wn = wp.dot(w, n)
-        dn = wp.dot(change, n)
-        slip = share * (c[0] * (u - un * n) + (c[1] * _lever) * wp.cross(w, n)) + (gate * c[3]) * (change - dn * n)
-        impulse = resist(lever, slip + (share * c[2] * un + gate * c[4] * dn) * n)
-        out.v = lever.im * impulse
-        out.w = spin_up(lever, impulse) + share * (c[5] * (w - wn * n) + (c[6] * wn) * n)
+        out = correction_at(before, predicted, after, lever, side * foot.z, surface, both, dt, weights, b)
     return out
 
 

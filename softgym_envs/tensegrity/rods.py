@@ -107,6 +107,15 @@ def in_world(twist: Twist, q: wp.quatd):
     return out
 
 
+@wp.func
+def in_frame(twist: Twist, q: wp.quatd):
+    """A twist whose w is in the world frame, with w in the rod's."""
+    out = Twist()
+    out.v = twist.v
+    out.w = wp.quat_rotate_inv(q, twist.w)
+    return out
+
+
 # --- levers ------------------------------------------------------------------------------------------------------------
 
 

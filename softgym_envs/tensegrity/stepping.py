@@ -5,12 +5,12 @@ One substep of dt, in the order of the functions below:
 1. `kinematics`     ends of the rods and their velocities
 2. `turn_motors`    w' = w + motor_speed dt (u - w), eq. (6)
 3. `pull_cables`    T = max(0, k (l - l_rest) + c dl/dt), l_rest = rest_length + b w, eqs (7)-(8): `cables`
-4. `move_alone`     velocities after cable forces and gravity, then impulses between caps and ground, eqs (1), (3)-(5), or
-                    softer: `contact`
-5. `touch_rods`     impulses between rods; in mode patch, rods that touch each other start over, with the ground: `joint`
+4. `move_alone`     velocities after cable forces and gravity, then impulses between caps and ground, eqs (1), (3)-(5)
+5. `touch_rods`     impulses between rods
 6. `integrate`      semi-implicit Euler: the new velocity moves the pose
 
-After the substeps of a control step, `record` writes the state, or marks the row as diverged.
+After the substeps of a control step, `record` writes the state, or marks the row as diverged. Mode patch replaces steps 4 to 6
+(`patch_stepping`); the others run four rows at once, and keep to the rules of `core.warp_lanes`.
 
 Legend: B batch, R rods, N nodes, C cables. A rod's frame has z along the rod; its inertia is that of a solid cylinder.
 """
@@ -24,16 +24,27 @@ import warp as wp
 
 from ..core.warp_memory import stage
 from .cables import Cable, Link, Node, cable_constants, node_at, node_of, pull_between
-from .contact import CONTACT_MARGIN, PATCH, Contact, Surface, contact_constants, footing_of, ground
+from .contact import CONTACT_MARGIN, Contact, Footing, contact_constants, footing_of, ground
 from .impulses import point_contact, rod_impulse
-from .joint import settle_touching
-from .meetings import are_apart, meeting_of
-from .memory import Row, Tape, Workspace, World
+from .meetings import Meeting, are_apart, meeting_of
+from .memory import Row, Tape, World
 from .model import ROD_WIDTH
 from .parameters import TensegrityParameters
-from .patch import pad_contact
 from .residual import corrected
-from .rods import Body, Rod, Twist, in_world, lever_at, mobility_of, rotation_of, spin_up, velocity_at, z_axis
+from .rods import (
+    Body,
+    Rod,
+    Twist,
+    in_frame,
+    in_world,
+    lever_at,
+    mobility_of,
+    rotation_of,
+    spin_up,
+    twist_of,
+    velocity_at,
+    z_axis,
+)
 
 SPEED_LIMIT = 1e3
 """[m/s, rad/s] A rod faster than this has diverged."""
@@ -159,45 +170,36 @@ def predicted_twist(body: Body, q: wp.quatd, rod: Rod, f0: wp.vec3d, f1: wp.vec3
     return out
 
 
-@stage
-def predict(now: int, row: Row, world: World, tape: Tape):
-    """Velocities of the rods without contact."""
-    for r in range(world.rods.shape[0]):
-        f0 = tape.forces[now, 2 * r]
-        f1 = tape.forces[now, 2 * r + 1]
-        tape.predicted[now, r] = predicted_twist(tape.bodies[now, r], world.rods[r], f0, f1, world.dt, row)
+@wp.func(inline=True)
+def after_caps(
+    free: Twist, body: Body, q: wp.quatd, foot: Footing, contact: Contact, constants: wp.array2d(dtype=wp.float64), b: int
+):
+    """Twist of a rod whose caps touch the ground, w in its frame, as in `free`, the predicted one."""
+    before = twist_of(body)
+    predicted = in_world(free, q)
+    after = point_contact(before, predicted, foot, contact)
+    if constants.shape[1] > _count:
+        after = corrected(before, predicted, after, foot, contact.dt, constants, b)
+    return in_frame(after, q)
 
 
 @wp.func(inline=True)
-def on_ground(
-    free: Twist,
-    body: Body,
-    q: wp.quatd,
-    z: wp.vec3d,
-    rod: Rod,
-    s0: Surface,
-    s1: Surface,
-    inverse_mass: wp.float64,
-    contact: Contact,
-    constants: wp.array2d(dtype=wp.float64),
-    b: int,
+def beside_ground(
+    free: Twist, body: Body, q: wp.quatd, z: wp.vec3d, rod: Rod, row: Row, world: World, constants: wp.array2d(dtype=wp.float64)
 ):
-    """Twist of a rod whose caps touch the ground, w in its frame, as in `free`, the predicted one."""
-    foot = footing_of(z, rod, s0, s1, inverse_mass, contact)
-    before = Twist()
-    before.v = body.v
-    before.w = wp.quat_rotate(q, body.w)
-    predicted = in_world(free, q)
-    after = Twist()
-    if contact.mode == PATCH:
-        after = pad_contact(before, predicted, foot, contact)
-    else:
-        after = point_contact(before, predicted, foot, contact)
-    if constants.shape[1] > _count:
-        after = corrected(before, predicted, after, foot, contact.dt, constants, b)
+    """Twist of a rod after contact with the ground, if there is any, w in its frame."""
+    s0 = ground(body.p - rod.half * z, world.cap_radius, row.terrain_scale, world.terrain)
+    s1 = ground(body.p + rod.half * z, world.cap_radius, row.terrain_scale, world.terrain)
+    v = free.v
+    w = free.w
+    if wp.min(s0.gap, s1.gap) < _margin and rod.free > _zero:
+        foot = footing_of(z, rod, s0, s1, row.inverse_mass, row.contact)
+        after = after_caps(free, body, q, foot, row.contact, constants, row.b)
+        v = after.v
+        w = after.w
     out = Twist()
-    out.v = after.v
-    out.w = wp.quat_rotate_inv(q, after.w)
+    out.v = v
+    out.w = w
     return out
 
 
@@ -208,51 +210,70 @@ def move_alone(now: int, row: Row, world: World, constants: wp.array2d(dtype=wp.
         rod = world.rods[r]
         body = tape.bodies[now, r]
         q = rotation_of(body)
-        z = tape.axes[now, r]
         free = predicted_twist(body, q, rod, tape.forces[now, 2 * r], tape.forces[now, 2 * r + 1], world.dt, row)
-        if world.mode == PATCH:
-            tape.predicted[now, r] = free
-        s0 = ground(body.p - rod.half * z, world.cap_radius, row.terrain_scale, world.terrain)
-        s1 = ground(body.p + rod.half * z, world.cap_radius, row.terrain_scale, world.terrain)
-        if wp.min(s0.gap, s1.gap) < _margin and rod.free > _zero:
-            tape.twists[now, r] = on_ground(free, body, q, z, rod, s0, s1, row.inverse_mass, row.contact, constants, row.b)
-        else:
-            tape.twists[now, r] = free
+        tape.twists[now, r] = beside_ground(free, body, q, tape.axes[now, r], rod, row, world, constants)
+
+
+@wp.struct
+class Shove:
+    """Changes of two rods' velocities by the contact between them, world frame."""
+
+    v1: wp.vec3d
+    w1: wp.vec3d
+    v2: wp.vec3d
+    w2: wp.vec3d
+
+
+@wp.func
+def shove_at(meeting: Meeting, r1: int, r2: int, now: int, row: Row, world: World, tape: Tape):
+    """Of two rods that touch, on the velocities after contact with the ground."""
+    body1 = tape.bodies[now, r1]
+    body2 = tape.bodies[now, r2]
+    m1 = mobility_of(world.rods[r1], row.inverse_mass)
+    m2 = mobility_of(world.rods[r2], row.inverse_mass)
+    l1 = lever_at(meeting.to1, tape.axes[now, r1], m1.mass, m1.across, m1.along)
+    l2 = lever_at(meeting.to2, tape.axes[now, r2], m2.mass, m2.across, m2.along)
+    t1 = tape.twists[now, r1]
+    t2 = tape.twists[now, r2]
+    slip = velocity_at(t1.v, t1.w, body1, l1.r) - velocity_at(t2.v, t2.w, body2, l2.r)
+    was = velocity_at(body1.v, body1.w, body1, l1.r) - velocity_at(body2.v, body2.w, body2, l2.r)
+    impulse = rod_impulse(l1, l2, was, slip, meeting.normal, meeting.gap, row.contact)
+    out = Shove()
+    out.v1 = m1.mass * impulse
+    out.v2 = -m2.mass * impulse
+    out.w1 = spin_up(l1, impulse)
+    out.w2 = -spin_up(l2, impulse)
+    return out
+
+
+@wp.func
+def shove_of(r1: int, r2: int, now: int, row: Row, world: World, tape: Tape):
+    """Of two rods, zero unless they touch."""
+    meeting = meeting_of(r1, r2, now, world, tape)
+    out = Shove()
+    if meeting.gap < _margin:
+        out = shove_at(meeting, r1, r2, now, row, world, tape)
+    return out
 
 
 @stage
 def collide(r1: int, r2: int, now: int, row: Row, world: World, tape: Tape):
-    """Impulse between two rods, if they touch, on the velocities after contact with the ground."""
-    meeting = meeting_of(r1, r2, now, world, tape)
-    if meeting.gap < _margin:
-        body1 = tape.bodies[now, r1]
-        body2 = tape.bodies[now, r2]
-        m1 = mobility_of(world.rods[r1], row.inverse_mass)
-        m2 = mobility_of(world.rods[r2], row.inverse_mass)
-        l1 = lever_at(meeting.to1, tape.axes[now, r1], m1.mass, m1.across, m1.along)
-        l2 = lever_at(meeting.to2, tape.axes[now, r2], m2.mass, m2.across, m2.along)
-        t1 = tape.twists[now, r1]
-        t2 = tape.twists[now, r2]
-        slip = velocity_at(t1.v, t1.w, body1, l1.r) - velocity_at(t2.v, t2.w, body2, l2.r)
-        was = velocity_at(body1.v, body1.w, body1, l1.r) - velocity_at(body2.v, body2.w, body2, l2.r)
-        impulse = rod_impulse(l1, l2, was, slip, meeting.normal, meeting.gap, row.contact)
-        wp.atomic_add(tape.push, now, r1, m1.mass * impulse)
-        wp.atomic_add(tape.push, now, r2, -m2.mass * impulse)
-        wp.atomic_add(tape.turn, now, r1, spin_up(l1, impulse))
-        wp.atomic_add(tape.turn, now, r2, -spin_up(l2, impulse))
+    """Impulse between two rods, if they touch."""
+    shove = shove_of(r1, r2, now, row, world, tape)
+    wp.atomic_add(tape.push, now, r1, shove.v1)
+    wp.atomic_add(tape.push, now, r2, shove.v2)
+    wp.atomic_add(tape.turn, now, r1, shove.w1)
+    wp.atomic_add(tape.turn, now, r2, shove.w2)
 
 
 @stage
-def touch_rods(now: int, row: Row, world: World, tape: Tape, work: Workspace):
-    """Contact between rods: changes of their velocities, or in mode patch new ones."""
+def touch_rods(now: int, row: Row, world: World, tape: Tape):
+    """Contact between rods: changes of their velocities; to those that are far apart, `collide` adds zero."""
     num_rods = world.rods.shape[0]
-    if world.mode == PATCH:
-        settle_touching(now, row, world, tape, work)
-    else:
-        for r1 in range(num_rods):
-            for r2 in range(r1 + 1, num_rods):
-                if not are_apart(r1, r2, now, world.rods, tape.bodies, tape.axes, _two * world.cap_radius + _margin):
-                    collide(r1, r2, now, row, world, tape)
+    for r1 in range(num_rods):
+        for r2 in range(r1 + 1, num_rods):
+            if not are_apart(r1, r2, now, world.rods, tape.bodies, tape.axes, _two * world.cap_radius + _margin):
+                collide(r1, r2, now, row, world, tape)
 
 
 # --- integration -------------------------------------------------------------------------------------------------------
@@ -276,41 +297,29 @@ def rotation_step(w: wp.vec3d, dt: wp.float64):
 
 
 @wp.func
-def final_twist(r: int, now: int, q: wp.quatd, world: World, tape: Tape):
-    """Velocity of rod r at the end of the step, w in its frame; zero for one that is held."""
-    free = world.rods[r].free
-    twist = tape.twists[now, r]
-    v = twist.v
-    w = twist.w
-    if world.mode == PATCH:
-        if tape.touching[now, r] > 0:
-            v = tape.settled[now, r].v - tape.steps[now, r].v
-            w = wp.quat_rotate_inv(q, tape.settled[now, r].w - tape.steps[now, r].w)
-    else:
-        v = v + tape.push[now, r]
-        dw = tape.turn[now, r]
-        if wp.dot(dw, dw) > _zero:
-            w = w + wp.quat_rotate_inv(q, dw)
-    out = Twist()
-    out.v = free * v
-    out.w = free * w
+def moved(body: Body, q: wp.quatd, v: wp.vec3d, w: wp.vec3d, dt: wp.float64):
+    """A rod after the step: q' = q exp(dt w / 2), p' = p + dt v."""
+    turned = wp.normalize(q * rotation_step(w, dt))
+    out = Body()
+    out.p = body.p + dt * v
+    out.q = wp.vec4d(turned[3], turned[0], turned[1], turned[2])
+    out.v = v
+    out.w = w
     return out
 
 
 @stage
 def integrate(now: int, new: int, world: World, tape: Tape):
-    """Semi-implicit Euler: q' = q exp(dt w / 2), p' = p + dt v."""
+    """Semi-implicit Euler with the velocities after all contact; a rod that is held has none."""
     for r in range(world.rods.shape[0]):
         body = tape.bodies[now, r]
         q = rotation_of(body)
-        twist = final_twist(r, now, q, world, tape)
-        turned = wp.normalize(q * rotation_step(twist.w, world.dt))
-        moved = Body()
-        moved.p = body.p + world.dt * twist.v
-        moved.q = wp.vec4d(turned[3], turned[0], turned[1], turned[2])
-        moved.v = twist.v
-        moved.w = twist.w
-        tape.bodies[new, r] = moved
+        free = world.rods[r].free
+        dw = tape.turn[now, r]
+        w = tape.twists[now, r].w
+        if wp.dot(dw, dw) > _zero:
+            w = w + wp.quat_rotate_inv(q, dw)
+        tape.bodies[new, r] = moved(body, q, free * (tape.twists[now, r].v + tape.push[now, r]), free * w, world.dt)
 
 
 @stage
@@ -321,18 +330,14 @@ def record(
     state: wp.array2d(dtype=wp.float64),
     tape: Tape,
     states: wp.array3d(dtype=wp.float64),
-    status: wp.array(dtype=int),
+    status: wp.array(dtype=wp.float64),
 ):
     """End of control step t: the state, or if a rod is too fast, now or before, the last good one."""
     for r in range(tape.axes.shape[1]):
         fast = wp.max(wp.length(tape.bodies[end, r].v), wp.length(tape.bodies[end, r].w))
-        if not (fast < _limit):
-            status[b] = 1
+        status[b] = wp.where(fast < _limit, status[b], _one)
     for x in range(state.shape[1]):
-        if status[b] == 0:
-            states[b, t + 1, x] = state[end, x]
-        else:
-            states[b, t + 1, x] = states[b, t, x]
+        states[b, t + 1, x] = wp.where(status[b] == _zero, state[end, x], states[b, t, x])
 
 
 # --- one row of the batch ----------------------------------------------------------------------------------------------
@@ -347,16 +352,15 @@ def rollout_kernel(
     slots: int,
     state: wp.array2d(dtype=wp.float64),
     tape: Tape,
-    work: Workspace,
     states: wp.array3d(dtype=wp.float64),
-    status: wp.array(dtype=int),
+    status: wp.array(dtype=wp.float64),
 ):
     """All substeps of row b; see the module docstring, and `core.warp_engine` for the arguments."""
     b = wp.tid()
     batch = constants.shape[0]
     row = row_of(b, world, constants)
     for t in range(horizon):
-        if status[b] == 0:
+        if status[b] == _zero:
             for s in range(substeps):
                 now = (t * substeps + s) % slots * batch + b
                 new = (t * substeps + s + 1) % slots * batch + b
@@ -364,7 +368,7 @@ def rollout_kernel(
                 turn_motors(t, now, new, row, world, controls, state)
                 pull_cables(now, row, world, state, tape)
                 move_alone(now, row, world, constants, tape)
-                touch_rods(now, row, world, tape, work)
+                touch_rods(now, row, world, tape)
                 integrate(now, new, world, tape)
         record(b, t, (t + 1) * substeps % slots * batch + b, state, tape, states, status)
 

@@ -18,7 +18,8 @@ from ..core.complementarity import ComplementarityForm
 from ..core.errors import OptionError
 from ..core.parameters import Parameters
 from ..core.simulator import check_array, check_number
-from ..core.warp_engine import Program, WarpEngine, launch
+from ..core.warp_buffers import Program
+from ..core.warp_engine import WarpEngine, launch
 from ..core.warp_simulator import WarpSimulator
 from .memory import make_world, workspace
 from .model import ContactForces, VineModel, contact_table

@@ -13,7 +13,8 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ...core.simulator import check_number
-from ...core.warp_engine import Program, WarpEngine
+from ...core.warp_buffers import Program
+from ...core.warp_engine import WarpEngine
 from ...core.warp_simulator import WarpSimulator
 from ..geometry import shape_arrays
 from ..parameters import PaperParameters

@@ -1,0 +1,132 @@
+"""Four rows of a batch in one thread: a kernel's own text, compiled with four numbers in place of each float64.
+
+`lanes.h` says how: it stands before the C++ that Warp makes of a kernel, and gives `float64` and `bool` another meaning. The
+processor's wide registers then do for four rows what they did for one, and physics stands once. What a kernel must keep to:
+
+- A branch on a number of a row runs if any of the four rows wants it, and changes only variables, as a whole: no member of a
+  struct, no array (but it may add what is zero for the others).
+- Integers and loops are the same for all rows; status is a float64.
+- A row that has failed goes on, and its numbers mean nothing: what is kept of it is chosen by its status.
+- C++ of a kernel's own (`wp.func_native`) says what it does for lanes.
+
+Every row's result is the same whatever stands beside it, so a single row runs as four of its kind.
+
+Legend: B batch, G groups of LANES rows; the last axis of an array in memory is the lane.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+LANES = 4
+"""Rows of a group: 256 bits of numbers, as most processors' registers hold; the compiler splits them where they hold less."""
+CACHE_LINE = 64
+HEADER = Path(__file__).with_name("lanes.h")
+_Number = ctypes.c_double * LANES
+
+
+def compiler_options(flags: str, level: int) -> tuple[tuple[str, Any], ...]:
+    """Options of Warp's compiler for a kernel that runs LANES rows at once: the header stands in front of it."""
+    header = wp.ModuleBuildOptions(extra_cpu_preamble=HEADER.read_text())
+    return (("cpu_compiler_flags", f"{flags} -std=c++20"), ("optimization_level", level), ("extra_build_options", header))
+
+
+def spread(rows: NDArray[np.float64], lanes: NDArray[np.float64]) -> None:
+    """Write (B, ...) to (G, ..., LANES); places without a row repeat the last one."""
+    if len(rows) == 1:
+        lanes[...] = rows[..., None]
+        return
+    places = np.minimum(np.arange(len(lanes) * LANES), len(rows) - 1)
+    lanes[...] = np.moveaxis(rows[places].reshape(len(lanes), LANES, *rows.shape[1:]), 1, -1)
+
+
+def gather(lanes: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """(G, ..., LANES) -> the first `count` rows, (count, ...), a copy."""
+    rows = np.empty((len(lanes) * LANES, *lanes.shape[1:-1]))
+    rows.reshape(len(lanes), LANES, *lanes.shape[1:-1])[...] = np.moveaxis(lanes, -1, 1)
+    return rows[:count]
+
+
+class Wide:
+    """Copies of a launch's arguments as `lanes.h` wants them: every float64 becomes LANES numbers."""
+
+    def __init__(self) -> None:
+        self._memory: dict[int, NDArray[Any]] = {}
+
+    def numbers(self, array: Any) -> NDArray[np.float64]:
+        """The copy of an array of float64, (*shape, LANES)."""
+        return self._memory[array.ptr] if array.size else np.zeros((*array.shape, LANES))
+
+    def argument(self, value: Any, kind: Any = None) -> Any:
+        """The copy of an array, a struct, or a number of this kind, as C has it."""
+        if isinstance(value, wp.array):
+            return self._array(value)
+        if _is_struct(type(value)):
+            out = _layout(value._cls)()
+            for name, var in value._cls.vars.items():
+                setattr(out, name, self.argument(getattr(value, name), var.type))
+            return out
+        kind = type(value) if kind is None else kind
+        if _layout(kind) is ctypes.c_int32:
+            return ctypes.c_int32(value)
+        made = np.repeat(np.asarray(value, dtype=float).reshape(-1), LANES)
+        return _layout(kind).from_buffer_copy(made)
+
+    def _array(self, value: Any) -> Any:
+        """The copy of an array; of one that looks at the memory of another, a view of that one's copy."""
+        if not value.size:
+            return value.__ctype__()
+        known = self._memory.get(value.ptr)
+        if known is not None:
+            strides: Any = [LANES * stride for stride in value.strides]
+        else:
+            known = _aligned_zeros(value.shape, np.dtype(_layout(value.dtype)))
+            _fill(known, value.numpy(), value.dtype)
+            self._memory[value.ptr] = known
+            strides = known.strides
+        return type(value.__ctype__())(known.ctypes.data, 0, value.ndim, value.shape, strides)
+
+
+def _aligned_zeros(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """Zeros that begin with a line of the cache, so that no group of numbers lies in two."""
+    size = int(np.prod(shape)) * dtype.itemsize
+    memory = np.zeros(size + CACHE_LINE, dtype=np.uint8)
+    start = -memory.ctypes.data % CACHE_LINE
+    return np.ndarray(shape, dtype, memory, start)
+
+
+def _is_struct(kind: Any) -> bool:
+    return hasattr(kind, "native_name")
+
+
+@cache
+def _layout(kind: Any) -> Any:
+    """How `lanes.h` lays out a type of Warp."""
+    if kind in (int, wp.int32):
+        return ctypes.c_int32
+    if kind in (float, wp.float64):
+        return _Number
+    if _is_struct(kind):
+        fields = [(name, _layout(var.type)) for name, var in kind.vars.items()]
+        return type(kind.key, (ctypes.Structure,), {"_fields_": fields})
+    if hasattr(kind, "_wp_scalar_type_"):
+        return _Number * kind._length_
+    return type(kind.__ctype__())
+
+
+def _fill(lanes: NDArray[Any], values: NDArray[Any], kind: Any) -> None:
+    """Give every lane the values of one."""
+    if _is_struct(kind):
+        for name, var in kind.vars.items():
+            _fill(lanes[name], values[name], var.type)
+    elif kind in (int, wp.int32):
+        lanes[...] = values
+    else:
+        lanes[...] = values.reshape(lanes.shape[:-1])[..., None]
