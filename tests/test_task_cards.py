@@ -15,11 +15,9 @@ IDS = [task.id for task in tasks()]
 EPISODES = 16
 SHORT = {
     "TensegrityRoll-v0": "on mujoco, nobody who knows the robot succeeds in 90 %",
-    "TensegrityCrawl-v0": "on mujoco, nobody who knows the robot was measured",
+    "TensegrityCrawl-v0": "on mujoco, nobody who knows the robot succeeds in 90 %",
 }
 """What is known to fall short, and how; docs/task_cards.md says so, too."""
-UNTRIED = {"TensegrityTerrain-v0": {"zero", "random", "heuristic", "blind"}}
-"""Id -> who has not played its last level on the twin."""
 
 
 @pytest.mark.parametrize("env_id", IDS)
@@ -50,7 +48,7 @@ def test_everybody_has_been_tried_everywhere(env_id):
     assert set(LIMITS) <= here <= lines(env_id, "mujoco")
     if any(run["level"] is not None for run in CARDS[env_id]):
         assert here == lines(env_id, "native", 2.0) == lines(env_id, "native", 3.0) - {"mpc"}
-        assert here - UNTRIED.get(env_id, set()) <= lines(env_id, "mujoco", 3.0)
+        assert here <= lines(env_id, "mujoco", 3.0)
 
 
 def run(controller, success, level=None, backend="native"):

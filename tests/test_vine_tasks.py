@@ -7,7 +7,7 @@ import pytest
 import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core.errors import OptionError, StructureError
 from softgym_envs.vine import VineModel
-from softgym_envs.vine.controllers import CONTROLLERS
+from softgym_envs.vine.controllers import CONTROLLERS, ONWARD, OUT, straight_through
 from softgym_envs.vine.layouts import AWAY, BEHIND, CLEAR, Clutter, Doors, Gap, Open, Plate, apart
 from softgym_envs.vine.obstacles import rectangle, segment_distance, to_local
 from softgym_envs.vine.tasks import RANGE, RAYS, SLOW
@@ -295,3 +295,20 @@ def test_scenes_from_files_are_grown_in(tmp_path):
     path.write_text("[robot]\nnum_links = -1\n")
     with pytest.raises(StructureError, match="num_links is -1"):
         make("VineGrow-v0", model=path)
+
+
+def test_the_planner_of_a_squeeze_turns_behind_the_gap_only():
+    """Until the tip is out, sections go where the gap leads, away from the base; then to the goal."""
+    envs = gym.make_vec("VineSqueeze-v0", num_envs=4)
+    envs.reset(seed=0)
+    model, state = envs.unwrapped.simulator.model, envs.unwrapped.state.copy()
+    goal, jaws = np.tile([0.1, 0.9], (4, 1)), model.split(state).obstacles[:, :2]
+    between, middle = jaws[:, 1, :2] - jaws[:, 0, :2], jaws[:, :, :2].mean(axis=1)
+    ahead = straight_through(model, state, goal)[:, 1:] - middle[:, None]
+    np.testing.assert_allclose(np.hypot(ahead[..., 0], ahead[..., 1]), ONWARD, rtol=1e-12)
+    np.testing.assert_allclose((ahead * between[:, None]).sum(axis=2), 0.0, atol=1e-12)
+    assert ((ahead * middle[:, None]).sum(axis=2) > 0.0).all()
+    jaws[..., :2] += (model.tip(state)[:, :2] - 1.01 * OUT / ONWARD * ahead[:, 0] - middle)[:, None]
+    np.testing.assert_array_equal(
+        straight_through(model, state, goal)[:, 1:], np.tile(goal[:, None], (1, model.num_sections - 1, 1))
+    )

@@ -99,6 +99,16 @@ def through_openings(model: VineModel, state: Array, goal: Array) -> Array:
     return targets
 
 
+def straight_through(model: VineModel, state: Array, goal: Array) -> Array:
+    """As `through_openings`, but no section turns to the goal before the tip is out: one that bends within a gap gets stuck."""
+    targets = through_openings(model, state, goal)
+    x, y, angle = np.moveaxis(model.split(state).obstacles[:, :2].mean(axis=1), -1, 0)
+    gap, axis = np.stack([x, y], axis=1), np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    inside = ((model.tip(state)[:, :2] - gap) * axis).sum(axis=1) < OUT
+    targets[:, 1:] = np.where(inside[:, None, None], (gap + ONWARD * axis)[:, None], targets[:, 1:])
+    return targets
+
+
 def round_the_end(envs: Any) -> Policy:
     """To the free end of the wall; once past it, all sections bend towards the goal."""
     model: VineModel = envs.simulator.model
@@ -127,6 +137,8 @@ def round_the_end(envs: Any) -> Policy:
     return act
 
 
+OUT, ONWARD = 0.05, 0.15
+"""[m] Behind the gap: where the tip is out, and where sections go until then."""
 TURN = 0.3
 """[1/rad] Change of the muscles' pressure, over their range, that is asked for per bearing of the goal."""
 ASKEW = 0.3
@@ -139,7 +151,7 @@ BLIND = partial(follow, targets=to_goal)
 CONTROLLERS = {
     "VineGrow-v0": {"blind": partial(follow, targets=straight_ahead), "planner": BLIND},
     "VineNavigate-v0": {"blind": BLIND, "planner": partial(follow, targets=through_openings)},
-    "VineSqueeze-v0": {"blind": BLIND, "planner": partial(follow, targets=through_openings)},
+    "VineSqueeze-v0": {"blind": BLIND, "planner": partial(follow, targets=straight_through)},
     "VineWall-v0": {"blind": BLIND, "planner": round_the_end},
 }
 """Id -> name -> controller."""
