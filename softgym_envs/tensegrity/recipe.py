@@ -195,6 +195,7 @@ RECIPE = Recipe(
         Stage(
             "refine", "air", BODY, "multiple_shooting",
             {**_PRECISE, "segment_steps": 100}, simulator={"fixed_rod": 0},
+            suspects={"commands that act late": ("latency",)},
         ),
         # No friction at all is a local minimum: the search from four starts sees only the beginning of every throw.
         Stage(

@@ -26,7 +26,7 @@ from softgym_envs.core.spec import SimulatorSpec
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 
 from . import checks
-from .noise import noise_of
+from .noise import noise_of, noisy_states, roughness
 from .view import POSE, View
 
 Array = NDArray[np.float64]
@@ -65,7 +65,8 @@ class FitProblem:
     initial_state: Callable[[Trajectory], Array] | None = None
     """Recording -> its initial state (nx,) where it is not measured; None: the rest state with the measured entries put in."""
     free_initial: bool | None = None
-    """Estimate the state at the start of every segment too; None: yes where it is not fully measured."""
+    """Estimate the state at the start of every segment too, and of every prediction; None: yes where it is not fully measured,
+    or with noise: stated, or seen (`.noise.noisy_states`)."""
     free_motion: bool = False
     """The recordings are throws or releases: controls may be constant."""
     view: View = field(default_factory=View)
@@ -217,10 +218,15 @@ class FitProblem:
         """Places in the state of the fitted columns (without `measurement`)."""
         return np.array([self.simulator.state_names.index(name) for name in self.column_names], dtype=np.intp)
 
-    @property
+    @cached_property
     def estimates_initial(self) -> bool:
-        """Whether initial states are unknowns."""
-        return not self.full if self.free_initial is None else self.free_initial
+        """Whether initial states are unknowns, and predictions begin at estimated ones."""
+        return not self.full or self.noisy if self.free_initial is None else self.free_initial
+
+    @cached_property
+    def noisy(self) -> bool:
+        """Whether states are measured in full, with noise that nobody has said how to take (`free_initial`)."""
+        return self.full and self.free_initial is None and (self.noise is not None or noisy_states(self))
 
     def values(self, trajectory: Trajectory) -> Array:
         """The fitted columns, (T+1, ny)."""
@@ -258,7 +264,9 @@ class FitProblem:
 
     @cached_property
     def unknown_start(self) -> NDArray[np.intp]:
-        """Tangent coordinates of a start that are unknown; see `known_start`."""
+        """Tangent coordinates of a start that are unknown; see `known_start`. All, where all are measured."""
+        if self.full:
+            return np.arange(self.simulator.n)
         names = self.simulator.layout.tangent_names if isinstance(self.simulator, BaseSimulator) else ("",) * self.simulator.n
         return np.flatnonzero([not any(fnmatchcase(name, pattern) for pattern in self.known_start) for name in names])
 
@@ -297,6 +305,13 @@ class FitProblem:
             return None
         sigma = np.array([float(self.noise[name]) for name in self.column_names])
         return np.sqrt(self.tangent_map**2 @ sigma**2) if self.full else sigma
+
+    @cached_property
+    def rough_noise(self) -> Array:
+        """Standard deviation per channel (m,) that a start of full states is weighed with: known, or what columns show."""
+        if self.known_noise is not None:
+            return self.known_noise
+        return np.sqrt(self.tangent_map**2 @ roughness(self.split.train, self.column_names) ** 2)
 
     def with_told_noise(self) -> FitProblem:
         """The problem with the noise that its recordings for training tell; see `.noise`.

@@ -1,8 +1,9 @@
 r"""How far predictions are off, whatever the model lacks: bands that hold nine of ten predictions of recordings like these.
 
 An interval of a constant is right if the model is; a wrong model has constants that predict best, not true ones. A band asks
-nothing of the model: the errors of n predictions made as a user makes them (the state where a window begins, then commands
-alone) are sorted, and the next prediction on such a recording is off by no more than the k-th of them,
+nothing of the model: the errors of n predictions made as a user makes them (the state where a window begins, estimated where it
+is not measured or with noise, then commands alone) are sorted, and the next prediction on such a recording is off by no more
+than the k-th of them,
 
 .. math:: k = \lceil 0.9\,(n + 1) \rceil
 
@@ -23,8 +24,9 @@ from softgym_envs.core.trajectory import Trajectory
 
 from ..data.problem import FitProblem
 from ..data.wrong_units import quantities
-from .validation import FEWEST as SHORTEST
-from .validation import estimate_start, predicted, start_from
+from .starts import FEWEST as SHORTEST
+from .starts import estimate_start, rows_of_start, start_from, starts_of
+from .validation import predicted
 
 Array = NDArray[np.float64]
 
@@ -89,16 +91,20 @@ def scores(problem: FitProblem, parameters: Parameters, trajectory: Trajectory) 
         trajectory: Any recording of the problem's columns.
     """
     period, total = trajectory.period, trajectory.num_steps
-    look = 0 if problem.full else max(round(LOOK / period), SHORTEST)
+    look = rows_of_start(problem, trajectory) if problem.full else max(round(LOOK / period), SHORTEST)
     aheads = {horizon: round(horizon / period) for horizon in HORIZONS}
     shortest = look + min(aheads.values())
     errors: dict[float, list[list[float]]] = {horizon: [] for horizon in HORIZONS}
     if total >= shortest and (problem.full or problem.estimates_initial):
-        most = MOST if problem.full else MOST_ESTIMATED
+        most = MOST_ESTIMATED if look else MOST
         stride = max(min(aheads.values()) // 2, -(-(total - shortest) // (most - 1)), 1)
         first = np.arange(0, total - shortest + 1, stride)
         values = problem.values(trajectory)
-        starts = values[first] if problem.full else _estimated(problem, parameters, trajectory, first, look)
+        starts = (
+            starts_of(problem, trajectory, parameters, first)
+            if problem.full
+            else _estimated(problem, parameters, trajectory, first, look)
+        )
         for horizon, ahead in aheads.items():
             end = look + ahead
             chosen = np.arange(0, len(first), max(-(-ahead // (2 * stride)), 1))

@@ -111,7 +111,7 @@ def judge(
         problem, found, estimates, converged, message, chi2, weighted.dof,
         0.0 if rounding else correlation_in_time(weighted.in_time), errors, ending.start_costs,
         pressed(problem, ending.theta, found), loop, compatible,
-        tested, sides, opened,
+        tested, sides, opened, problem.full and not system.segments.free,
     )  # fmt: skip
     covariance = widened(found.covariance, theta, quantile, compatible, unsure)
     return FitResult(
@@ -144,6 +144,10 @@ def _identifiable(
     by_noise = found.covariance / max(variance, 1e-300)
     if errors == "clustered" and found.seen.shape[1]:
         covariance = clustered_covariance(weighted.jacobian, weighted.residual, weighted.cluster, found.seen)
+        if problem.noisy:  # starts that follow the residuals, too, leave each cluster less than noise does
+            least, own = np.diag(found.covariance), np.diag(covariance)
+            grown = np.sqrt(np.maximum(least / np.where(own > 0, own, np.inf), 1.0))
+            covariance = covariance * np.outer(grown, grown)
         found = Identifiability(found.singular_values, found.seen, found.null, found.structural, covariance)
     return found, by_noise
 

@@ -1,15 +1,14 @@
 """How well a fit predicts what it has not seen: open-loop errors against the horizon, beside two reference predictors.
 
-A prediction starts from a recorded state (or, where states are measured in part, from one estimated on the recording's first
-quarter) and sees only the controls. Errors are RMS over the columns of one physical kind. Reference predictors: *persistence*
+A prediction starts from a recorded state and sees only the controls; where states are measured in part, or with noise, from an
+estimated one (`.starts`). Errors are RMS over the columns of one physical kind. Reference predictors: *persistence*
 (everything stays as it is at the start of the window) and the constants before the fit. Legend: W windows, L steps, ny columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -23,22 +22,14 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from ..data.problem import FitProblem
 from ..data.view import delayed
 from ..data.wrong_units import quantities
-from ..least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
-from ..least_squares.segments import cut
-from ..least_squares.system import ShootingSystem, channel_scale
+from .starts import rows_of_start, starts_of
 
 Array = NDArray[np.float64]
 
 HORIZONS = (0.1, 0.5, 1.0, 2.0, 5.0)
 """[s]"""
-WINDOWS = 10
-"""Largest number of starts per recording."""
-FIRST_PART, LONGEST_START = 0.25, 1.0
-"""Share of a recording, and [s], that an unknown start is estimated from at most."""
-FEWEST = 10
-"""Rows, at least."""
-HUBER = 2.0
-"""Standard deviations from which on a residual pulls no harder."""
+WINDOWS, ESTIMATED = 10, 4
+"""Largest number of starts per recording; where each has to be estimated."""
 
 
 @dataclass(frozen=True)
@@ -73,25 +64,6 @@ class Trace(NamedTuple):
     """(T+1, ny)"""
     start: Array
     """(T+1, ny) with the constants before the fit."""
-
-
-@dataclass(frozen=True, eq=False)
-class _OnlyStarts:
-    """`levenberg.System` with the constants held: what remains unknown are the initial states."""
-
-    system: ShootingSystem
-    theta: Array
-
-    def cost(self, theta: Array, blocks: Array) -> float:
-        return self.system.cost(self.theta, blocks)
-
-    def compress(self, theta: Array, blocks: Array) -> Array:
-        rows = self.system.compress(self.theta, blocks)
-        n = rows.shape[2] - len(self.theta) - 1
-        return np.ascontiguousarray(np.concatenate([rows[:, :, :n], rows[:, :, -1:]], axis=2))
-
-    def move(self, blocks: Array, step: Array) -> Array:
-        return self.system.move(blocks, step)
 
 
 def open_loop(
@@ -154,9 +126,10 @@ def _windows(
     problem: FitProblem, parameters: Parameters, trajectory: Trajectory, steps: list[int], measurement: Measurement | None
 ) -> Array:
     """Errors (W, horizons, 3 predictors, ny): NaN past the end or where nothing was measured, infinity where diverged."""
-    total, longest = trajectory.num_steps, min(max(steps), trajectory.num_steps)
-    last = max(total - min(steps), 0) if problem.full else 0
-    first = np.unique(np.linspace(0, last, WINDOWS).astype(int)) if problem.full else np.array([0])
+    total, look = trajectory.num_steps, rows_of_start(problem, trajectory)
+    longest, last = min(look + max(steps), total), max(total - look - min(steps), 0) if problem.full else 0
+    most = ESTIMATED if look else WINDOWS
+    first = np.unique(np.linspace(0, last, most).astype(int)) if problem.full else np.array([0])
     data = problem.values(trajectory)
     predictions = [_predict(problem, p, trajectory, first, longest) for p in (parameters, problem.constants)]
     observe = measurement.function if measurement else _seen_by(problem)
@@ -164,16 +137,14 @@ def _windows(
     errors = np.full((len(first), len(steps), 3, width), np.nan)
     for w, begin in enumerate(first):
         for place, count in enumerate(steps):
-            if begin + count > total:
+            now, then = begin + look, begin + look + count
+            if then > total:
                 continue
             for predictor, (states, good) in enumerate(predictions):
-                error = _error(problem, states[w, count], data[begin + count], observe)
+                error = _error(problem, states[w, look + count], data[then], observe)
                 errors[w, place, predictor] = error if good[w] else np.inf
-            errors[w, place, 2] = (
-                _error(problem, data[begin], data[begin + count], observe)
-                if problem.full
-                else data[begin + count] - data[begin]
-            )
+            still = _error(problem, data[now], data[then], observe) if problem.full else data[then] - data[now]
+            errors[w, place, 2] = still
     return errors
 
 
@@ -192,8 +163,7 @@ def _error(problem: FitProblem, state: Array, data: Array, observe: Callable[[Ar
 def _predict(
     problem: FitProblem, parameters: Parameters, trajectory: Trajectory, first: NDArray[np.intp], length: int
 ) -> tuple[Array, NDArray[np.bool_]]:
-    starts = problem.values(trajectory)[first] if problem.full else estimate_start(problem, trajectory, parameters)[None]
-    return predicted(problem, parameters, trajectory, first, starts, length)
+    return predicted(problem, parameters, trajectory, first, starts_of(problem, trajectory, parameters, first), length)
 
 
 def predicted(
@@ -209,34 +179,6 @@ def predicted(
     controls = delayed(given, rows, late) if problem.view.latency != 0.0 else given[np.minimum(rows, len(given) - 1)]
     states, status = problem.simulator.rollout(starts, controls, parameters, substeps=trajectory.substeps)
     return states, np.asarray(status == 0)
-
-
-@lru_cache(maxsize=4)
-def estimate_start(problem: FitProblem, trajectory: Trajectory, parameters: Parameters) -> Array:
-    """Initial state (nx,) of a partly measured recording, fitted to its first second with the constants held.
-
-    By Huber's loss, so that outliers do not move it.
-    """
-    if not problem.estimates_initial:
-        return problem.guess(trajectory)
-    last = min(FIRST_PART * trajectory.num_steps * trajectory.period, LONGEST_START)
-    quarter = trajectory.window(trajectory.times[0], trajectory.times[0] + max(last, FEWEST * trajectory.period))
-    return start_from(problem, quarter, parameters)
-
-
-def start_from(problem: FitProblem, part: Trajectory, parameters: Parameters, guess: Array | None = None) -> Array:
-    """Initial state (nx,) of a stretch, fitted to it with the constants held, from a guess (nx,) or the problem's own."""
-    segments = cut(problem, TrajectorySet((part,)), None, free=True, exact=False)
-    if guess is not None:
-        segments = replace(segments, starts=guess[None])
-    sigma = problem.known_noise if problem.known_noise is not None else channel_scale(segments)
-    system = _OnlyStarts(ShootingSystem(segments, sigma, HUBER), problem.encode(parameters))
-    nothing = np.zeros(0)
-    if not np.isfinite(system.cost(nothing, segments.starts)):
-        return np.asarray(segments.starts[0])
-    options = LevenbergOptions(max_iterations=20, cost_tolerance=1e-3)
-    state = start_state(system, nothing, segments.starts, options)
-    return np.asarray(levenberg_marquardt(system, state, (nothing, nothing), options=options).blocks[0])
 
 
 def trace(problem: FitProblem, parameters: Parameters) -> Trace:

@@ -60,6 +60,8 @@ class Evidence:
     """What is bounded on one side only, per constant."""
     opened: tuple[LeftOpen, ...] = ()
     """What choices of the model leave open."""
+    from_measured: bool = False
+    """Predictions that were fitted began at recorded states."""
 
 
 def verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
@@ -202,8 +204,9 @@ def _correlation(evidence: Evidence) -> list[Verdict]:
             return [Verdict("note", f"{text}: intervals allow for it")]
         text = f"residuals are correlated in time ({column}: {test.correlation:.2f}; {chance}): model error"
         return [Verdict("warning", f"{text}; use errors='clustered'")]
-    if evidence.correlation < -0.25 and evidence.problem.full and not evidence.problem.estimates_initial:
-        text = "the recorded states are noisy, but predictions start from them: the constants are biased; use free_initial=True"
+    if evidence.correlation < -0.25 and evidence.from_measured:
+        text = "the recorded states are noisy, but predictions start from them: the constants are biased"
+        text = f"{text}; use longer segments with free_initial=True"
         return [Verdict("warning", text)]
     return []
 

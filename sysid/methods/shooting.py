@@ -1,7 +1,8 @@
 """One-step, multiple- and single-shooting least squares: one solver, one residual, three lengths of segment.
 
 - `one_step`: every recorded step is predicted from the recorded state before it. Robust and fast; treats measured states as
-  exact, so noise on them biases it (errors in variables): then use longer segments with `free_initial=True`.
+  exact, so noise on them biases it (errors in variables): a start for longer segments, whose first states are unknowns where
+  states are noisy (`FitProblem.free_initial`).
 - `multiple_shooting`: segments of a chosen length. Long enough to see slow effects, short enough not to be chaotic.
 - `single_shooting`: whole recordings.
 
@@ -41,6 +42,8 @@ Array = NDArray[np.float64]
 
 LOWER = 0.95
 """Of the squared residuals another minimum must leave at most, to be another one."""
+NOISE_STAYS = 1e-7
+"""Share of the cost that a step must win, where states are noisy: what is left of it is noise, which no step takes away."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,8 @@ class ShootingOptions:
 
     jacobian: Literal["auto", "exact", "differences"] = "auto"
     """Derivatives from `Simulator.linearize`, or central differences of rollouts; auto: exact where the simulator offers it and
-    it is not slower: reverse mode costs n backward passes, differences two rollouts per unknown."""
+    it is not slower: reverse mode costs n backward passes, differences two rollouts per unknown. Starts of noisy full
+    states do not count: backward passes take five times as long there (SUPERball)."""
     epsilon: float = 1e-5
     """Step of the differences [fit coordinate, tangent]."""
     segment_steps: int = 100
@@ -155,8 +159,8 @@ def uses_exact_derivatives(problem: FitProblem, jacobian: str) -> bool:
         what = f"{type(problem.simulator).__name__} has no exact derivatives for {', '.join(problem.free)}"
         raise OptionError(f"{what}; use jacobian='differences'")
     if jacobian == "auto":
-        unknowns = len(problem.free) + (len(problem.unknown_start) if problem.estimates_initial else 0)
-        return offered and problem.simulator.n <= 2 * unknowns
+        starts = problem.estimates_initial and not problem.noisy
+        return offered and problem.simulator.n <= 2 * (len(problem.free) + (len(problem.unknown_start) if starts else 0))
     return jacobian == "exact"
 
 
@@ -165,10 +169,10 @@ def _again(problem: FitProblem, method: str, steps: int | None, options: Shootin
 
     Better than a minimum is a lower one; better than none is one that is no higher.
     """
-    found = _fit(problem, method, steps, options)
+    plain = replace(options, starts=1, checkpoint=None, resume=False)
+    found = _from_measured(problem, method, steps, options) if problem.noisy else _fit(problem, method, steps, options)
     if (found.converged and found.explained) or not options.near:
         return found
-    plain = replace(options, starts=1, checkpoint=None, resume=False)
     try:
         short = _fit(problem, "short", options.near, replace(plain, scan=False, halve=False))
         again = _fit(problem, method, steps, plain, problem.replace(start=short.parameters, view=short.view))
@@ -182,13 +186,26 @@ def _again(problem: FitProblem, method: str, steps: int | None, options: Shootin
     return replace(again, seconds=seconds).with_verdict("note", said)
 
 
+def _from_measured(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions) -> FitResult:
+    """The fit with unknown starts, begun at what measured ones give: biased a little, but soon there from far."""
+    once = replace(options, checkpoint=None, resume=False, scan=False, halve=False)
+    try:
+        near = _fit(problem.replace(free_initial=False), "measured", steps, once)
+    except DataError:
+        return _fit(problem, method, steps, options)
+    found = _fit(problem, method, steps, replace(options, starts=1), problem.replace(start=near.parameters, view=near.view))
+    return replace(found, start_costs=near.start_costs, seconds=near.seconds + found.seconds)
+
+
 def _fit(
     problem: FitProblem, method: str, steps: int | None, options: ShootingOptions, first: FitProblem | None = None
 ) -> FitResult:
     """Minimise and judge; `first` is the problem with other constants, from which the first minimisation begins."""
     begin, first = time.perf_counter(), first or problem
     exact = uses_exact_derivatives(problem, options.jacobian)
-    segments = cut(first, problem.split.train, steps, free=problem.estimates_initial, exact=exact, epsilon=options.epsilon)
+    # Two noisy rows tell no state and no constants: single steps begin where they were measured, unless it is asked for.
+    free = problem.estimates_initial and not (steps == 1 and problem.noisy)
+    segments = cut(first, problem.split.train, steps, free=free, exact=exact, epsilon=options.epsilon)
     scale, robust = channel_scale(segments), options.loss == "robust" and not problem.full
     known = problem.known_noise
     system = ShootingSystem(segments, scale if known is None else known, HUBER if robust else np.inf)
@@ -273,8 +290,10 @@ def _run_phase(
 
     on_start = replace(under_way, state=state)
     reporter.phase(on_start)
-    bounds = segments.problem.theta_bounds
-    end = levenberg_marquardt(weighted, state, bounds, options=options.levenberg, on_iteration=on_iteration)
+    bounds, levenberg = segments.problem.theta_bounds, options.levenberg
+    if segments.problem.noisy and segments.free:
+        levenberg = replace(levenberg, cost_tolerance=max(levenberg.cost_tolerance, NOISE_STAYS))
+    end = levenberg_marquardt(weighted, state, bounds, options=levenberg, on_iteration=on_iteration)
     return _Journal(journal.phase + 1, sigma, (*journal.done, end), None)
 
 

@@ -2,7 +2,8 @@
 
 Where a stage's fit leaves more than noise, it is repeated from where it ended with the constants of every suspect freed beside
 its own: a camera that is tilted or has another scale, commands that act late, a base that is turned. The one that lowers the
-residuals most is named, and whether it explains the data; below `WORTH` the cause is unknown. Constants stay those of the fit.
+residuals most is named, and whether it explains the data; below `WORTH` the cause is unknown, and so it is where the interval
+of what was freed holds the value that it had been given. Constants stay those of the fit.
 
 Where it leaves noise alone, a wrong value of a held constant may hide in the fitted ones: so drag in damping. Then the fit is
 repeated with such constants freed, and what moves is said to be of their value.
@@ -19,6 +20,7 @@ from softgym_envs.core.errors import DataError
 
 from ..data.problem import FitProblem
 from ..judgement.result import Estimate, FitResult, Verdict
+from .late import searched
 
 WIDER = 2.0
 """Times the interval that a fit gave: so much wider ones, where a held constant is freed, hang on its value."""
@@ -44,10 +46,10 @@ def suspected(
     for words, names in tried.items():
         more = tuple(name for name in names if name not in problem.free)
         try:
-            again = fit(problem.replace(free=(*problem.free, *more), start=result.parameters, view=result.view))
+            again = fit(searched(problem.replace(free=(*problem.free, *more), start=result.parameters, view=result.view)))
         except DataError:
             continue
-        if again.converged:
+        if again.converged and any(_matters(problem, result, e) for e in again.estimates if e.name in more):
             found[words] = (left(again, result), again, more)
     listed = ", ".join(tried)
     if not found or min(share for share, _, _ in found.values()) > WORTH:
@@ -59,12 +61,16 @@ def suspected(
     return result.with_verdict("warning", text)
 
 
+def _matters(problem: FitProblem, result: FitResult, found: Estimate) -> bool:
+    """Whether a freed constant is elsewhere than where it was held."""
+    held = getattr(result.parameters if found.name in problem.constants.names() else result.view, found.name)
+    return not (found.hidden or found.interval[0] <= held <= found.interval[1])
+
+
 def left(after: FitResult, before: FitResult) -> float:
-    """Share of the squared residuals that another fit of the same data leaves."""
-    if before.noise_known:
-        return after.reduced_chi2 / before.reduced_chi2
-    ratios = [after.noise[name] / before.noise[name] for name in before.noise]
-    return float(np.exp(2.0 * np.mean(np.log(ratios))))
+    """Share of the squared residuals that another fit of the same data leaves: chi square times the weights that it has."""
+    weights = [after.noise[name] / before.noise[name] for name in before.noise]
+    return after.reduced_chi2 / before.reduced_chi2 * float(np.exp(2.0 * np.mean(np.log(weights))))
 
 
 def conditional(

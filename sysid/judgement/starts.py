@@ -1,0 +1,107 @@
+"""Where predictions begin: at a recorded state, or at one that is estimated from the rows behind it, the constants held.
+
+States that are measured with noise are no place to begin: an error of 1 degree/s is one of a degree after a second, whatever
+the constants are, so that errors of predictions would tell of the noise instead of the model. Where states are exact,
+predictions begin at them. Legend: W windows, nx state, n tangent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+
+from ..data.problem import FitProblem
+from ..least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
+from ..least_squares.segments import cut
+from ..least_squares.system import ShootingSystem, channel_scale
+
+Array = NDArray[np.float64]
+
+FIRST_PART, LONGEST_START = 0.25, 1.0
+"""Share of a recording, and [s], that an unknown start is estimated from at most, where states are measured in part."""
+FEWEST = 10
+"""Rows, at least."""
+LOOK = 0.1
+"""[s] That a start is estimated from where states are measured with noise: `FEWEST` rows at least, half a recording at most."""
+HUBER = 2.0
+"""Standard deviations from which on a residual pulls no harder."""
+NEARLY = 4
+"""Iterations at most from a recorded state, which is nearly there; more would follow what constants that are off ask for."""
+LEAST = 1e-4
+"""Noise of a channel, as a share of what it does, that is believed at least: others may be exact."""
+
+
+def rows_of_start(problem: FitProblem, trajectory: Trajectory) -> int:
+    """Rows behind its beginning that a prediction of full states is begun with; 0 where it begins at a recorded one."""
+    if not (problem.full and problem.estimates_initial):
+        return 0
+    return min(max(round(LOOK / trajectory.period), FEWEST), trajectory.num_steps // 2)
+
+
+def starts_of(problem: FitProblem, trajectory: Trajectory, parameters: Parameters, first: NDArray[np.intp]) -> Array:
+    """States (W, nx) at rows `first` of a recording: measured, or estimated; of one that is measured in part, of row 0 only."""
+    if not problem.full:
+        return estimate_start(problem, trajectory, parameters)[None]
+    look, values = rows_of_start(problem, trajectory), problem.values(trajectory)
+    if look == 0:
+        return np.asarray(values[first])
+    stretches = [trajectory.window(trajectory.times[row], trajectory.times[row + look]) for row in first]
+    return np.stack([start_from(problem, stretch, parameters) for stretch in stretches])
+
+
+@dataclass(frozen=True, eq=False)
+class _OnlyStarts:
+    """`levenberg.System` with the constants held: what remains unknown are the initial states."""
+
+    system: ShootingSystem
+    theta: Array
+
+    def cost(self, theta: Array, blocks: Array) -> float:
+        return self.system.cost(self.theta, blocks)
+
+    def compress(self, theta: Array, blocks: Array) -> Array:
+        rows = self.system.compress(self.theta, blocks)
+        n = rows.shape[2] - len(self.theta) - 1
+        return np.ascontiguousarray(np.concatenate([rows[:, :, :n], rows[:, :, -1:]], axis=2))
+
+    def move(self, blocks: Array, step: Array) -> Array:
+        return self.system.move(blocks, step)
+
+
+@lru_cache(maxsize=4)
+def estimate_start(problem: FitProblem, trajectory: Trajectory, parameters: Parameters) -> Array:
+    """Initial state (nx,) of a partly measured recording, fitted to its first second with the constants held.
+
+    By Huber's loss, so that outliers do not move it.
+    """
+    if not problem.estimates_initial:
+        return problem.guess(trajectory)
+    last = min(FIRST_PART * trajectory.num_steps * trajectory.period, LONGEST_START)
+    quarter = trajectory.window(trajectory.times[0], trajectory.times[0] + max(last, FEWEST * trajectory.period))
+    return start_from(problem, quarter, parameters)
+
+
+def start_from(problem: FitProblem, part: Trajectory, parameters: Parameters, guess: Array | None = None) -> Array:
+    """Initial state (nx,) of a stretch, fitted to it with the constants held, from a guess (nx,) or the problem's own."""
+    segments = cut(problem, TrajectorySet((part,)), None, free=True, exact=False)
+    if guess is not None:
+        segments = replace(segments, starts=guess[None])
+    sigma = problem.known_noise if problem.known_noise is not None else channel_scale(segments)
+    if problem.full:
+        sigma = np.maximum(problem.rough_noise, LEAST * sigma)
+    system = _OnlyStarts(ShootingSystem(segments, sigma, HUBER), problem.encode(parameters))
+    nothing = np.zeros(0)
+    if not np.isfinite(system.cost(nothing, segments.starts)):
+        return np.asarray(segments.starts[0])
+    options = LevenbergOptions(max_iterations=NEARLY if problem.full else 20, cost_tolerance=1e-3)
+    state = start_state(system, nothing, segments.starts, options)
+    return np.asarray(levenberg_marquardt(system, state, (nothing, nothing), options=options).blocks[0])
+
+
+__all__ = ["estimate_start", "rows_of_start", "start_from", "starts_of"]

@@ -1,0 +1,46 @@
+r"""Where a fit of late commands begins: the whole number of rows that single steps from recorded states say best.
+
+Commands that change in every row are unlike the same commands a few rows later: a fit that begins at no latency stands on a
+plain, on which nothing points to the hole. One step from a recorded state needs no constants to be right: where an effect of
+commands is in the rows, the squared errors
+
+.. math:: \sum_k |f(y_k, u_{k-d}) - y_{k+1}|^2 / \sigma^2
+
+fall at the true d for any size of that effect but zero. All d that are allowed are asked, on the first second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from softgym_envs.core.trajectory import TrajectorySet
+
+from ..data.problem import FitProblem
+from ..judgement.residuals import estimated_noise
+from ..least_squares.segments import cut
+from ..least_squares.system import ShootingSystem, channel_scale
+
+SECONDS = 1.0
+"""Of every recording."""
+
+
+def searched(problem: FitProblem) -> FitProblem:
+    """The problem with the latency that its fit begins at; as it is, where states are measured in part, or latency is held."""
+    if "latency" not in problem.free or not problem.full:
+        return problem
+    recordings = TrajectorySet(tuple(t.window(t.times[0], t.times[0] + SECONDS) for t in problem.split.train))
+    segments = cut(problem, recordings, 1, free=False, exact=False)
+    theta, place = problem.encode(problem.constants), problem.free.index("latency")
+    spec = problem.specs[place]
+    low, high = (end / recordings[0].period for end in spec.bounds)
+    tried = recordings[0].period * np.arange(np.ceil(low), np.floor(high) + 1)
+    thetas = np.repeat(theta[None], len(tried), axis=0)
+    thetas[:, place] = spec.encode(tried)
+    system = ShootingSystem(segments, estimated_noise(segments, theta, segments.starts, channel_scale(segments)))
+    best = tried[np.argmin(system.costs(thetas, segments.starts))]
+    return problem.replace(view=replace(problem.view, latency=float(best)))
+
+
+__all__ = ["searched"]
