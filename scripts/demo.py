@@ -99,12 +99,13 @@ class Progress:
 
     def say(self, what: str) -> None:
         """One line of progress."""
-        self._what = what
         print(f"[{self.seconds:5.1f} s] {what}", flush=True)
+        self._what = what
 
     def _beat(self) -> None:
         while not self._end.wait(BEAT):
-            print(f"[{self.seconds:5.1f} s] ... {self._what}", flush=True)
+            if self._what:
+                print(f"[{self.seconds:5.1f} s] ... {self._what}", flush=True)
 
 
 def identified(
