@@ -270,15 +270,23 @@ def one_stage(args: Args, recipe: Recipe, simulator: Simulator, recordings: Traj
     return 0 if result.usable else 2
 
 
+IDLE_ONLINE = (
+    "method", "segment_steps", "free_initial", "bounded", "errors", "jacobian", "starts", "seed", "cost_tolerance",
+    "max_iterations", "gif", "resume",
+)  # fmt: skip
+"""Arguments that estimates row by row have no use for."""
+
+
 def refuse_idle(args: Args) -> None:
     """No flag that --online would not heed.
 
     Raises:
         OptionError: There is one.
     """
-    idle = {"--method": args.method, "--bounded": args.bounded, "--gif": args.gif, "--resume": args.resume}
-    for flag in (flag for flag, given in idle.items() if args.online and given):
-        raise OptionError(f"{flag} does nothing with --online; leave it out")
+    for name in IDLE_ONLINE:
+        given = getattr(args, name)
+        if args.online and given is not None and given is not False:
+            raise OptionError(f"--{name.replace('_', '-')} does nothing with --online; leave it out")
 
 
 def row_by_row(args: Args, recipe: Recipe, simulator: Simulator, recordings: TrajectorySet) -> int:

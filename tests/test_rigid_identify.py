@@ -93,9 +93,9 @@ def test_a_block_is_followed_row_by_row(script, tmp_path, capsys):
     assert codes == [0, 2] and "friction = 0.4" in said.replace("0.39", "0.4") and "not identifiable so far" in said
     rows = np.genfromtxt(tmp_path / "online.csv", delimiter=",", names=True)
     assert len(rows) == 11 and rows["friction"].shape == (11,)
-    for flag in ("--bounded", "--resume"):
-        assert run_script(script, "block", "--data", path, *flags, flag) == 2
-        assert f"{flag} does nothing with --online" in capsys.readouterr().err
+    for idle in (["--bounded"], ["--resume"], ["--starts", 3], ["--seed", 0], ["--max-iterations", 5]):
+        assert run_script(script, "block", "--data", path, *flags, *idle) == 2
+        assert f"{idle[0]} does nothing with --online" in capsys.readouterr().err
 
 
 def test_a_stated_bound_is_used_and_a_missed_one_is_said(script, tmp_path, capsys):

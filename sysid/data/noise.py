@@ -83,7 +83,7 @@ def roughness(recordings: TrajectorySet, names: tuple[str, ...]) -> Array:
     """Standard deviations that third differences of columns show (ny,); zero of what shows none. See `noise_of`."""
     found = []
     for name in names:
-        size = np.abs(np.concatenate([np.diff(recording.select((name,)).values[:, 0], n=3) for recording in recordings]))
+        size = _third_differences(recordings, name)
         found.append(_deviation(size) / np.sqrt(20.0) if len(size) else 0.0)
     return np.array(found)
 
@@ -98,9 +98,7 @@ def noise_of(recordings: TrajectorySet, names: tuple[str, ...]) -> dict[str, flo
     """
     found = {}
     for name in names:
-        differences = [np.diff(recording.select((name,)).values[:, 0], n=3) for recording in recordings]
-        size = np.abs(np.concatenate(differences))
-        size = size[np.isfinite(size)]
+        size = _third_differences(recordings, name)
         if len(size) < FEWEST:
             rows = f"{len(size)} rows without gaps, {FEWEST} are needed"
             raise DataError(f"noise is not given, and that of {name} cannot be told from {rows}")
@@ -110,6 +108,12 @@ def noise_of(recordings: TrajectorySet, names: tuple[str, ...]) -> dict[str, flo
             raise DataError(f"noise is not given, and {name} shows none: give what is known of it")
         found[name] = float(sigma)
     return found
+
+
+def _third_differences(recordings: TrajectorySet, name: str) -> Array:
+    """Sizes of a column's third differences without a gap."""
+    size = np.abs(np.concatenate([np.diff(recording.select((name,)).values[:, 0], n=3) for recording in recordings]))
+    return np.asarray(size[np.isfinite(size)])
 
 
 def _deviation(size: NDArray[np.float64]) -> float:

@@ -12,18 +12,16 @@ from its checkpoint; it then ends in the same numbers.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.core.errors import DataError, FileFormatError, OptionError
-from softgym_envs.core.files import read_json, write_atomically
+from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.simulator import is_exact
 from softgym_envs.core.spec import SimulatorSpec
 
@@ -35,6 +33,8 @@ from ..judgement.step import in_half_steps
 from ..least_squares.levenberg import IterLog, LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
 from ..least_squares.segments import Segments, cut
 from ..least_squares.system import ShootingSystem, channel_scale
+from . import checkpoint
+from .checkpoint import Journal
 from .outliers import FAR, HUBER, Cleaned, spread, without_outliers
 from .suspects import left
 
@@ -103,19 +103,6 @@ class ShootingOptions:
             raise OptionError(f"epsilon {self.epsilon}, reweight {self.reweight}, starts {self.starts} must be > 0, >= 0, >= 1")
         if self.resume and self.checkpoint is None:
             raise OptionError("resume needs checkpoint, the file to go on from")
-
-
-@dataclass(frozen=True, eq=False)
-class _Journal:
-    """Where a fit stands between iterations: what a checkpoint holds."""
-
-    phase: int
-    """Which minimisation: first the starts, then the reweighted ones."""
-    sigma: Array
-    done: tuple[LevenbergState, ...]
-    """Ends of the earlier phases."""
-    state: LevenbergState | None
-    """State of the phase under way."""
 
 
 def one_step(problem: FitProblem, options: ShootingOptions | None = None) -> FitResult:
@@ -213,9 +200,9 @@ def _fit(
     thetas = _starts(first, system, options)
     if robust:
         system = system.with_sigma(np.maximum(system.sigma if known is not None else 0.0, spread(segments, thetas[0], scale)))
-    journal = _Journal(0, system.sigma, (), None)
+    journal = Journal(0, system.sigma, (), None)
     if options.resume and options.checkpoint:
-        journal = _read(options.checkpoint, identity, problem.spec)
+        journal = checkpoint.read(options.checkpoint, identity, problem.spec)
     phases = len(thetas) + (options.reweight if known is None else int(robust))
     cleaned = Cleaned(problem, segments, 0.0)
     with _Reporter(options, identity, problem.spec, phases) as reporter:
@@ -248,7 +235,7 @@ def _fit(
     return replace(found, provenance=provenance_of(problem)).with_verdict("note", said)
 
 
-def _settled(segments: Segments, journal: _Journal, starts: int, scale: Array) -> bool:
+def _settled(segments: Segments, journal: Journal, starts: int, scale: Array) -> bool:
     """Whether all starts are done and another estimate of the noise would change nothing.
 
     So it is if the best start predicts everything to rounding (there is no noise), or if the last minimisation leaves the noise
@@ -264,8 +251,8 @@ def _settled(segments: Segments, journal: _Journal, starts: int, scale: Array) -
 
 
 def _run_phase(
-    system: ShootingSystem, journal: _Journal, thetas: Array, scale: Array, options: ShootingOptions, reporter: _Reporter
-) -> _Journal:
+    system: ShootingSystem, journal: Journal, thetas: Array, scale: Array, options: ShootingOptions, reporter: _Reporter
+) -> Journal:
     """One minimisation: from start number `phase`, or reweighted from where the best one ended."""
     segments, sigma = system.segments, journal.sigma
     if journal.phase >= len(thetas) and journal.state is None:
@@ -286,7 +273,7 @@ def _run_phase(
     under_way = replace(journal, sigma=sigma, state=state)
 
     def on_iteration(current: LevenbergState) -> None:
-        reporter.iteration(replace(under_way, state=current), segments)
+        reporter.iteration(replace(under_way, state=current))
 
     on_start = replace(under_way, state=state)
     reporter.phase(on_start)
@@ -294,7 +281,7 @@ def _run_phase(
     if segments.problem.noisy and segments.free:
         levenberg = replace(levenberg, cost_tolerance=max(levenberg.cost_tolerance, NOISE_STAYS))
     end = levenberg_marquardt(weighted, state, bounds, options=levenberg, on_iteration=on_iteration)
-    return _Journal(journal.phase + 1, sigma, (*journal.done, end), None)
+    return Journal(journal.phase + 1, sigma, (*journal.done, end), None)
 
 
 def _starts(problem: FitProblem, system: ShootingSystem, options: ShootingOptions) -> Array:
@@ -349,14 +336,13 @@ class _Reporter:
         if kind is not None and issubclass(kind, KeyboardInterrupt) and self.options.checkpoint is not None:
             self.write(f"interrupted; go on with resume from {self.options.checkpoint}")
 
-    def phase(self, journal: _Journal) -> None:
+    def phase(self, journal: Journal) -> None:
         """A minimisation begins or goes on."""
         self.write(f"minimisation {journal.phase + 1} of at most {self.phases}")
         self._save(journal)
 
-    def iteration(self, journal: _Journal, segments: Segments) -> None:
+    def iteration(self, journal: Journal) -> None:
         """One iteration is done."""
-        del segments
         state = journal.state
         if state is None:
             return
@@ -366,68 +352,6 @@ class _Reporter:
             self.bar.set_postfix_str(f"cost {state.cost:.4g}")
         self._save(journal)
 
-    def _save(self, journal: _Journal) -> None:
+    def _save(self, journal: Journal) -> None:
         if self.options.checkpoint is not None:
-            document = {
-                "identity": self.identity,
-                "simulator": self.spec.table(),
-                "phase": journal.phase,
-                "sigma": journal.sigma.tolist(),
-                "done": [_state_to_json(state) for state in journal.done],
-                "state": None if journal.state is None else _state_to_json(journal.state),
-            }
-            write_atomically(Path(self.options.checkpoint), json.dumps(document).encode())
-
-
-def _state_to_json(state: LevenbergState) -> dict[str, Any]:
-    arrays = {name: getattr(state, name).tolist() for name in ("theta", "blocks", "scale", "block_scale")}
-    shapes = {"block_scale_shape": list(state.block_scale.shape)}
-    numbers = {"cost": state.cost, "damping": state.damping, "growth": state.growth}
-    return {
-        **arrays,
-        **shapes,
-        **numbers,
-        "log": [{name: None if value != value else value for name, value in asdict(e).items()} for e in state.log],
-        "outcome": state.outcome and state.outcome.value,
-    }
-
-
-def _entry_from_json(line: dict[str, Any]) -> IterLog:
-    """One line of a log; null is NaN, which JSON has not."""
-    given: dict[str, Any] = {name: float("nan") if value is None else value for name, value in line.items()}
-    return IterLog(**given)
-
-
-def _state_from_json(entry: dict[str, Any]) -> LevenbergState:
-    arrays = {name: np.array(entry[name], dtype=np.float64) for name in ("theta", "blocks", "scale", "block_scale")}
-    arrays["block_scale"] = arrays["block_scale"].reshape(entry["block_scale_shape"])
-    return LevenbergState(
-        **arrays,
-        cost=float(entry["cost"]),
-        damping=float(entry["damping"]),
-        growth=float(entry["growth"]),
-        log=tuple(_entry_from_json(line) for line in entry["log"]),
-        outcome=None if entry["outcome"] is None else Outcome(entry["outcome"]),
-    )
-
-
-def _read(path: Path, identity: str, spec: SimulatorSpec) -> _Journal:
-    """The checkpoint at `path`.
-
-    Raises:
-        FileFormatError: No such file, or no checkpoint.
-        OptionError: It belongs to another fit.
-    """
-    document = read_json(path)
-    try:
-        if document["identity"] != identity:
-            differs = SimulatorSpec(**{"room": "", **document["simulator"]}).mismatch(spec)
-            why = f"its constants: {differs}" if differs else "data, constants, method or options differ"
-            raise OptionError(f"{path} belongs to another fit: {why}")
-        done = tuple(_state_from_json(entry) for entry in document["done"])
-        state = None if document["state"] is None else _state_from_json(document["state"])
-        return _Journal(int(document["phase"]), np.array(document["sigma"], dtype=np.float64), done, state)
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, OptionError):
-            raise
-        raise FileFormatError(f"{path} is no checkpoint: {error!r}") from error
+            checkpoint.save(Path(self.options.checkpoint), self.identity, self.spec, journal)
