@@ -115,8 +115,10 @@ def worker(case: RoomCase, study: Study, out: Path) -> Any:
         return PlanWorker(case, study, out)
     from agents.study.learned import PolicyWorker
 
+    dt = case.native().dt
+    common = {**case.env_keywords, "dt": dt, "control_period": study.substeps * dt}
     return PolicyWorker(
-        case, study, out, case.env_id, common=case.env_keywords, native=case.native_keywords,
+        case, study, out, case.env_id, common=common, native=case.native_keywords,
         settings=case.room.learning_of(case.task, "ppo"), truth=case.truth_keywords,
     )  # fmt: skip
 

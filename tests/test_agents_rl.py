@@ -346,6 +346,9 @@ class Case:
     def default(self):
         return None
 
+    def drawn(self, rng, factor):
+        self.asked = factor, rng.uniform()
+
 
 def test_a_worker_keeps_its_budget_and_counts_it(tmp_path):
     study = Study("rl", "rl", ("nominal", "truth_budget", "truth"), (1700,), train_steps=64, starts=2, datasets=1, seeds=1)
@@ -355,6 +358,21 @@ def test_a_worker_keeps_its_budget_and_counts_it(tmp_path):
     assert len(record["costs"]) == 2 and record["cost"] > 0
     record = worker(Job("nominal", 0, 0, 0))
     assert record["truth_steps"]["train"] == 0 and record["model_steps"] == 6400
+
+
+def test_a_worker_learns_longer_on_the_truth_and_in_drawn_engines(tmp_path):
+    study = Study("rl", "rl", ("nominal", "near", "far", "truth", "truth_doubled"), (1,), train_steps=64, starts=1, seeds=2)
+    case = Case()
+    worker = PolicyWorker(case, study, tmp_path, ID, common=SHORT, truth={})
+    steps = [worker.environment(Job(name, 0, 0, 0))[1] for name in ("truth", "truth_doubled", "near", "far")]
+    assert steps == [64, 128, 64, 64]
+    draws = {}
+    for name in ("near", "far"):
+        for seed in (0, 0, 1):
+            worker.environment(Job(name, 0, 0, seed))
+            draws.setdefault((name, seed), set()).add(case.asked)
+    assert {(name, asked[0]) for (name, _), all_asked in draws.items() for asked in all_asked} == {("near", 1.2), ("far", 2.0)}
+    assert all(len(found) == 1 for found in draws.values()) and draws["near", 0] != draws["near", 1]
 
 
 def test_the_script_trains_resumes_and_draws(tmp_path, capsys, monkeypatch):

@@ -64,6 +64,13 @@ CASES = {
 }  # fmt: skip
 """What a case was called -> the same as data. Numbers that the name does not hold stood in the class of this name."""
 
+REASONS = {
+    "issue 3: 95 % of the oracle with 10 000 training steps":
+        "ten seconds of recordings should cost at most a twentieth of what the oracle gains",
+    "issue 3: no new data": "the other robot's recordings should do for this one",
+}  # fmt: skip
+"""Why a threshold was promised, said again for readers who never saw the list of work that it named."""
+
 
 def carried_over(document):
     """A document of then in the words of now: entries have other names, the case is data, and nothing else changes."""
@@ -71,7 +78,7 @@ def carried_over(document):
         return {KEYS.get(name, name): carried_over(value) for name, value in document.items()}
     if isinstance(document, list):
         return [carried_over(value) for value in document]
-    return CASES.get(document, document)
+    return {**CASES, **REASONS}.get(document, document)
 
 
 @pytest.mark.parametrize("path", BEFORE, ids=lambda path: path.stem)

@@ -13,8 +13,8 @@ CONDITIONS = {
         Condition("zero", "no control", "nominal", "fixed", learns=False),
         Condition("guess", "first guess, not planned", "nominal", "fixed", learns=False),
         Condition("nominal", "engine before identification", "nominal"),
-        Condition("near", "engine with constants a factor of 1.2 off, drawn", "drawn", factor=1.2, learns=False),
-        Condition("far", "engine with constants a factor of 2 off, drawn", "drawn", factor=2.0, learns=False),
+        Condition("near", "engine with constants a factor of 1.2 off, drawn", "drawn", factor=1.2),
+        Condition("far", "engine with constants a factor of 2 off, drawn", "drawn", factor=2.0),
         Condition("wide", "wide domain randomisation", "wide"),
         Condition("forces", "random forces", "forces"),
         Condition("identified", "identified engine", "identified", data=True, budgeted=True),
@@ -26,7 +26,7 @@ CONDITIONS = {
         Condition("truth_budget", "the truth, with the data's steps only", "truth", "budgeted_plan", budgeted=True),
         Condition("truth_sampled", "the truth, sample-based iLQG", "truth", "sampled_plan", learns=False),
         Condition("truth", "the truth, unlimited (oracle)", "truth"),
-        Condition("truth_doubled", "the truth, twice the oracle's samples", "truth", "doubled", learns=False),
+        Condition("truth_doubled", "the truth, twice the oracle's samples", "truth", "doubled"),
     )
 }
 ROBUST = ("wide", "forces", "posterior")

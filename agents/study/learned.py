@@ -12,7 +12,7 @@ from ..learning.policy import policy_of
 from ..learning.rl import NUM_ENVS, LearningPoint, Training, settings, train
 from .conditions import CONDITIONS, NOTHING
 from .definition import Job, Study
-from .fits import EmpiricalParameters, identify
+from .fits import MODEL, EmpiricalParameters, identify, stream
 from .protocol import Case
 
 if TYPE_CHECKING:
@@ -82,17 +82,22 @@ class PolicyWorker:
         """Keywords of the training's environment, control steps, and the truth's steps that made them."""
         study, nothing = self.study, {"train": 0, "validation": 0}
         keywords: dict[str, Any]
-        model = CONDITIONS[job.condition].model
+        condition = CONDITIONS[job.condition]
+        model = condition.model
         if model == "truth":
-            steps = job.budget // study.substeps if CONDITIONS[job.condition].budgeted else study.train_steps
-            return dict(self.truth), steps, nothing
+            steps = job.budget // study.substeps if condition.budgeted else study.train_steps
+            return dict(self.truth), 2 * steps if condition.method == "doubled" else steps, nothing
         if model in ("identified", "posterior"):
             record = identify(self.case, study, job.budget, job.dataset, self.out)
             keywords = {**self.native, "params": record.parameters}
             if model == "posterior":
                 keywords["randomize"] = EmpiricalParameters(record.samples)
             return keywords, study.train_steps, record.truth_steps
-        keywords = {**self.native, "params": self.case.best() if model == "true" else self.case.default()}
+        if model == "drawn":
+            params = self.case.drawn(stream(study, MODEL, job.budget, job.dataset, job.seed), condition.factor)
+        else:
+            params = self.case.best() if model == "true" else self.case.default()
+        keywords = {**self.native, "params": params}
         if model == "wide":
             keywords["randomize"] = self.case.wide()
         if model == "forces":
