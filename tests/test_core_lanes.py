@@ -1,11 +1,11 @@
-"""Rows that run four at once in one thread: what stands beside a row changes no bit of it; one by one they come out alike."""
+"""Rows that run four at once in one thread: what stands beside a row, if anything, changes no bit of it."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from softgym_envs.core.warp_lanes import LANES, gather, spread
+from softgym_envs.core.warp_lanes import LANES, gather, lanes_of, spread
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.model import superball
 from softgym_envs.tensegrity.residual import random_weights
@@ -61,10 +61,15 @@ def test_neighbours_change_no_bit_of_a_row_and_alone_it_comes_out_alike(name) ->
     np.testing.assert_allclose(beside[0][good], scalar[0][good], rtol=0, atol=1e-12 * np.abs(scalar[0][good]).max())
 
 
+def test_a_single_row_runs_by_itself() -> None:
+    assert [lanes_of(rows) for rows in (1, 2, 3, 4, 5, 256)] == [1, *5 * [LANES]]
+
+
+@pytest.mark.parametrize("wide", [1, LANES])
 @pytest.mark.parametrize("count", range(1, 10))
-def test_rows_are_spread_over_lanes_and_gathered(count) -> None:
+def test_rows_are_spread_over_lanes_and_gathered(count, wide) -> None:
     rows = np.random.default_rng(count).standard_normal((count, 3, 2))
-    lanes = np.full((-(-count // LANES), 3, 2, LANES), np.nan)
+    lanes = np.full((-(-count // wide), 3, 2, wide), np.nan)
     spread(rows, lanes)
     assert np.isfinite(lanes).all()
     np.testing.assert_array_equal(gather(lanes, count), rows)

@@ -1,25 +1,26 @@
-// Four rows of a batch in one thread: Warp's C++ of a kernel, read with another meaning of two types and one word.
+// So many rows of a batch in one thread: Warp's C++ of a kernel, read with another meaning of two types and one word.
 //
-// Stands before a generated kernel (see warp_lanes.py). From here on, `wp::float64` is one number of each of four rows,
-// `bool` one answer of each, and the body of an `if` runs when any row wants it. Warp gives a variable that a branch changes
-// its value by `where(condition, changed, unchanged)`, which chooses row by row. What else a branch does, it would do to all
-// rows: so a kernel for lanes writes to arrays only where all rows do. Integers are the same for all rows.
-//
-// No number of a row depends on the rows beside it: every operation works lane by lane, and `where` hides from the compiler
-// whether a branch was left out, lest it fuse products and sums otherwise.
-#define SOFTGYM_LANES
-
+// Stands before a generated kernel (see warp_lanes.py), behind the number of rows, SOFTGYM_LANES. From here on, `wp::float64`
+// is one number of each row, `bool` one answer of each, and the body of an `if` runs when any row wants it. Warp gives a
+// variable that a branch changes its value by `where(condition, changed, unchanged)`, which chooses row by row. What else a
+// branch does, it would do to all rows: so a kernel for lanes writes to arrays only where all rows do. Integers are the same
+// for all rows. No number of a row depends on the rows beside it, nor on how many there are: every operation works lane by
+// lane and rounds by itself, as no two are fused.
 namespace wp {
 
-constexpr int LANES = 4;
+constexpr int LANES = SOFTGYM_LANES;
 
-typedef double Numbers __attribute__((ext_vector_type(4), aligned(8)));
+typedef double Numbers __attribute__((ext_vector_type(LANES), aligned(8)));
 typedef decltype(Numbers() < Numbers()) Answers;
 
 struct Mask {
     long long lane[LANES];
     CUDA_CALLABLE constexpr Mask() : lane {} { }
-    CUDA_CALLABLE constexpr Mask(bool all) : lane { -all, -all, -all, -all } { }
+    CUDA_CALLABLE constexpr Mask(bool all) : lane {}
+    {
+        for (int k = 0; k < LANES; ++k)
+            lane[k] = -all;
+    }
     CUDA_CALLABLE Mask(Answers given) { __builtin_memcpy(lane, &given, sizeof(lane)); }
     CUDA_CALLABLE Answers answers() const
     {
@@ -68,7 +69,10 @@ inline CUDA_CALLABLE Real floor(Real a) { return __builtin_elementwise_floor(a.l
 inline CUDA_CALLABLE Real sqrt(Real a) { return __builtin_elementwise_sqrt(a.lane); }
 inline CUDA_CALLABLE Real each(double (*f)(double), Real a)
 {
-    return Numbers { f(a.lane[0]), f(a.lane[1]), f(a.lane[2]), f(a.lane[3]) };
+    Numbers out;
+    for (int k = 0; k < LANES; ++k)
+        out[k] = f(a.lane[k]);
+    return out;
 }
 inline CUDA_CALLABLE Real sin(Real a) { return each(::sin, a); }
 inline CUDA_CALLABLE Real cos(Real a) { return each(::cos, a); }
@@ -90,10 +94,7 @@ inline CUDA_CALLABLE Mask unot(Mask a) { return !a; }
 inline CUDA_CALLABLE bool any(bool a) { return a; }
 inline CUDA_CALLABLE bool any(Mask a) { return __builtin_reduce_or(a.answers()) != 0; }
 
-inline CUDA_CALLABLE Real choose(Mask where, Real a, Real b)
-{
-    return __arithmetic_fence(where.answers() ? a.lane : b.lane);
-}
+inline CUDA_CALLABLE Real choose(Mask where, Real a, Real b) { return where.answers() ? a.lane : b.lane; }
 
 /// a where the condition holds, b elsewhere, for whatever consists of numbers.
 template <typename T> inline CUDA_CALLABLE T where(const Mask& condition, const T& a, const T& b)

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import warp as wp
 
-from . import warp_lanes
 from .kernel_cache import load_whole
 from .simulator import Array, IntArray
-from .warp_lanes import LANES, Wide, gather, spread
+from .warp_lanes import Wide, compiler_options, gather, lanes_of, spread
 from .warp_memory import Memory, blank
 
 if TYPE_CHECKING:
@@ -37,17 +36,16 @@ class Program:
     options: tuple[tuple[str, Any], ...] | None = None
     """(name, value) of each option of Warp's compiler; None: `FORWARD` and `RECORDED`."""
     lanes: bool = False
-    """The kernel keeps to the rules of `warp_lanes`: forward, the CPU runs it four rows at once."""
+    """The kernel keeps to the rules of `warp_lanes`: forward, the CPU runs it four rows at once, or a single one."""
 
     @property
     def forward(self) -> Any:
         """Kernel without adjoint."""
         return _compile(self.function, False, FORWARD if self.options is None else self.options)
 
-    @property
-    def beside(self) -> Any:
-        """Kernel without adjoint that runs four rows of float64 at once, on the CPU."""
-        return _compile(self.function, False, IN_LANES)
+    def beside(self, lanes: int) -> Any:
+        """Kernel without adjoint that runs so many rows of float64 at once, on the CPU."""
+        return _compile(self.function, False, compiler_options(PROCESSOR, 3, lanes))
 
     @property
     def recorded(self) -> Any:
@@ -55,13 +53,11 @@ class Program:
         return _compile(self.function, True, RECORDED if self.options is None else self.options)
 
 
-CPU_FLAGS = (
-    f"{wp.config.cpu_compiler_flags or '-march=native'} -ffp-contract=fast -fno-signed-zeros -mreassociate -freciprocal-math"
-)
+PROCESSOR = wp.config.cpu_compiler_flags or "-march=native"
+CPU_FLAGS = f"{PROCESSOR} -ffp-contract=fast -fno-signed-zeros -mreassociate -freciprocal-math"
 """Warp's own flags, and leave to fuse and reorder sums and products. NaN and infinity keep their meaning."""
 FORWARD = (("cpu_compiler_flags", CPU_FLAGS), ("optimization_level", 3))
 RECORDED = (("cpu_compiler_flags", CPU_FLAGS), ("optimization_level", 2))
-IN_LANES = warp_lanes.compiler_options(CPU_FLAGS, 3)
 
 
 @cache
@@ -107,12 +103,13 @@ def prepare(kernel: Any, rows: int, inputs: list[Any], device: str) -> Any:
 
 
 class LaneBuffers:
-    """Buffers of one shape in which LANES rows stand side by side, and the launch packed for them; forward, on the CPU."""
+    """Buffers of one shape as `warp_lanes` wants them, and the launch packed for them; forward, on the CPU."""
 
     def __init__(self, engine: WarpEngine, rows: int, horizon: int, substeps: int) -> None:
-        kernel, groups, self.rows = engine.program.beside, -(-rows // LANES), rows
+        lanes = lanes_of(rows)
+        kernel, groups, self.rows = engine.program.beside(lanes), -(-rows // lanes), rows
         given = Arguments(engine, kernel, groups, horizon, substeps, False)
-        wide = Wide()
+        wide = Wide(lanes)
         values = [wide.argument(value) for value in given.inputs]
         self.packed = Packed(prepare(kernel, groups, given.inputs, engine.device), values)
         self.keep = wide

@@ -10,7 +10,7 @@ One substep of dt, in the order of the functions below:
 6. `integrate`      semi-implicit Euler: the new velocity moves the pose
 
 After the substeps of a control step, `record` writes the state, or marks the row as diverged. Mode patch replaces steps 4 to 6
-(`patch_stepping`); the others run four rows at once, and keep to the rules of `core.warp_lanes`.
+(`patch_stepping`); the others run four rows at once, or one, and keep to the rules of `core.warp_lanes`.
 
 Legend: B batch, R rods, N nodes, C cables. A rod's frame has z along the rod; its inertia is that of a solid cylinder.
 """
