@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import mujoco
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tensegrity_systems import lifted, rods
 
 from softgym_envs.core import lie
-from softgym_envs.core.errors import OptionError, ParameterError, StructureError
+from softgym_envs.core.errors import ParameterError
 from softgym_envs.core.simulator import finite_differences
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.model import TensegrityModel, prism, superball
 from softgym_envs.tensegrity.mujoco import TensegrityTwin, TwinParameters, native_constants
-from softgym_envs.tensegrity.parameters import CONTACT, TensegrityBody, TensegrityParameters
-from softgym_envs.tensegrity.statics import find_form, stability
-from softgym_envs.tensegrity.structure_file import load_structure
+from softgym_envs.tensegrity.parameters import TensegrityParameters
 from softgym_envs.tensegrity.terrain import Terrain
 
 Array = NDArray[np.float64]
 G = 9.81
 LEFT_BY_SWEEPS = 1e-3
 """Theory says 0.072^4 = 2.7e-5 for a thin rod touching at its axis' ends; caps have a radius."""
-
-
-def rods(*ends: tuple[list[float], list[float]], cables: tuple[tuple[int, int], ...] = (), **fields: object) -> TensegrityModel:
-    """Loose rods from one point to another."""
-    nodes = np.array([point for pair in ends for point in pair])
-    return TensegrityModel("rods", nodes, cables, (), **fields)  # type: ignore[arg-type]
 
 
 def run(simulator: TensegritySimulator, state: Array, steps: int, parameters: TensegrityParameters | None = None) -> Array:
@@ -43,10 +35,6 @@ def run(simulator: TensegritySimulator, state: Array, steps: int, parameters: Te
 def slope(errors: list[float], steps: list[float]) -> float:
     """Order of convergence."""
     return float(np.polyfit(np.log(steps), np.log(errors), 1)[0])
-
-
-def lifted(model: TensegrityModel, state: Array) -> Array:
-    return model.move(state, translation=np.array([0.0, 0.0, 100.0]))
 
 
 # --- free motion -----------------------------------------------------------------------------------------------------
@@ -417,278 +405,3 @@ def test_a_ball_comes_to_rest_on_rough_ground_without_sinking_in(terrain: Terrai
     assert not status.any()
     assert abs(model.clearance(states[:, -1])[0]) < 0.02
     assert np.abs(model.com_velocity(states[:, -1])).max() < 1e-3
-
-
-# --- gradients -------------------------------------------------------------------------------------------------------
-
-
-ALL_CONTACT = set().union(*CONTACT.values())
-PRESSED = TensegrityParameters(restitution=-0.3, sliding_damping=0.5, friction=0.8, spin_damping=0.3, contact_bias=1e-3)
-"""Overlap decays slowly, so that contacts which begin closed stay closed: the motion is differentiable."""
-
-
-def pressed(simulator: TensegritySimulator) -> Array:
-    """Settled, then pushed 5 mm into the ground and shaken: at rest, where approach turns into separation, e has a kink."""
-    model = simulator.model
-    state = model.place_on_ground(simulator.initial_state()[0])[None]
-    state, _ = simulator.step(state, np.zeros((1, model.nu)), substeps=2000)
-    shake = np.concatenate([np.tile(np.repeat([0.0, 1e-3, 0.02, 0.02], 3), model.num_rods), np.ones(model.nu)])
-    state = model.layout.retract(state, shake * np.random.default_rng(8).standard_normal((1, model.layout.n)))
-    return model.move(state[0], translation=np.array([0.0, 0.0, -5e-3]))[None]
-
-
-def error_of(exact: float, f, size: float) -> float:
-    """Difference to the best of a range of fourth-order differences: rounding limits small steps, curvature large ones."""
-    steps = size * np.logspace(-9, -2, 22)
-    return min(abs((8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h) - exact) for h in steps)
-
-
-@pytest.mark.parametrize("contact", ["stick", "paper", "patch"])
-@pytest.mark.parametrize("make", [superball, prism])
-def test_reverse_mode_through_500_substeps_of_contact_equals_central_differences(make, contact: str) -> None:
-    """Every constant, and random directions of state and controls, to 1e-5 relative."""
-    simulator = TensegritySimulator(make(), contact=contact)
-    model, rng = simulator.model, np.random.default_rng(2)
-    state = pressed(simulator)
-    controls = rng.uniform(-20, 20, (1, 5, model.nu))
-    weight = rng.standard_normal((1, 6, model.layout.nx))
-    weight[:, :-1] = 0
-    parameters = PRESSED
-    gradient = simulator.vjp(state, controls, weight, parameters, substeps=100)
-    assert (model.clearance(gradient.states) < -1e-4).all(), "the robot must stay in contact"
-
-    def value(x: Array, u: Array, p: TensegrityParameters) -> float:
-        return float((simulator.rollout(x, u, p, substeps=100)[0] * weight).sum())
-
-    def agrees(terms: Array, f, size: float) -> None:
-        """A directional derivative is a sum that may cancel: its rounding is relative to the sum of |terms|."""
-        assert error_of(float(terms.sum()), f, size) <= 1e-5 * np.abs(terms).sum()
-
-    dx = rng.standard_normal((1, model.layout.n))
-    du = rng.standard_normal(controls.shape)
-    in_tangent = gradient.state[0] @ model.layout.retract_jacobian(state)[0]
-    agrees(in_tangent * dx[0], lambda h: value(model.layout.retract(state, h * dx), controls, parameters), 1e-2)
-    agrees(gradient.controls * du, lambda h: value(state, controls + h * du, parameters), 10.0)
-    for index, name in enumerate(parameters.names()):
-        exact = float(gradient.constants[0, index])
-        if name == "terrain_scale" or (name in ALL_CONTACT and name not in CONTACT[contact]):
-            assert exact == 0.0
-            continue
-        size = abs(getattr(parameters, name))
-
-        def moved(h: float, name: str = name) -> float:
-            return value(state, controls, parameters.replace(**{name: getattr(parameters, name) + h}))
-
-        agrees(np.array([exact]), moved, size)
-
-
-@pytest.mark.parametrize("contact", ["stick", "paper", "patch"])
-@pytest.mark.parametrize("make", [superball, prism])
-def test_linearize_in_contact_equals_central_differences(make, contact: str) -> None:
-    """One control step of 100 ms on the ground: every column to 1e-5 of its largest entry, the best of several widths.
-
-    Beside that, the rounding of a difference: the last digits of the state, over a hundred steps, over the width.
-    """
-    simulator = TensegritySimulator(make(), contact=contact)
-    state = pressed(simulator)
-    control = np.random.default_rng(2).uniform(-20, 20, (1, simulator.nu))
-    exact = simulator.linearize(state, control, PRESSED, substeps=100)
-    assert float(simulator.model.clearance(state)[0]) < -1e-3, "the robot must be in contact"
-    scales = [abs(getattr(PRESSED, name)) or 1.0 for name in PRESSED.names()]
-    widths = (np.ones(simulator.n), np.ones(simulator.nu), np.array(scales))
-    excess = [np.full(matrix.shape[2], np.inf) for matrix in exact]
-    for epsilon in (1e-4, 1e-5, 1e-6, 1e-7, 1e-8):
-        differences = finite_differences(simulator, state, control, PRESSED, substeps=100, epsilon=epsilon)
-        for index, (a, b, width) in enumerate(zip(exact, differences, widths, strict=True)):
-            rounding = 100 * np.finfo(float).eps * np.abs(state).max() / (epsilon * width)
-            error = np.abs(a[0] - b[0]).max(axis=0) - rounding
-            excess[index] = np.minimum(excess[index], error / np.maximum(np.abs(a[0]).max(axis=0), 1e-300))
-    for name, errors in zip("ABC", excess, strict=True):
-        assert errors.max() <= 1e-5, (name, errors.argmax(), errors.max())
-
-
-def test_gradient_over_rubble_sees_the_terrain_scale() -> None:
-    simulator = TensegritySimulator(superball(terrain=Terrain.rubble(seed=1)))
-    state = pressed(simulator)
-    controls = np.zeros((1, 2, 24))
-    weight = np.zeros((1, 3, simulator.nx))
-    weight[:, -1, 2] = 1.0
-    gradient = simulator.vjp(state, controls, weight, PRESSED, substeps=50)
-    exact = gradient.constants[0, TensegrityParameters.index("terrain_scale")]
-
-    def height(h: float) -> float:
-        return float(simulator.rollout(state, controls, PRESSED.replace(terrain_scale=1 + h), substeps=50)[0][0, -1, 2])
-
-    assert exact != 0.0 and error_of(float(exact), height, 1.0) <= 1e-5 * abs(exact)
-
-
-def test_gradient_in_pieces_equals_gradient_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long rollouts are recorded control step by control step."""
-    simulator, rng = TensegritySimulator(), np.random.default_rng(0)
-    state, controls = np.repeat(pressed(simulator), 3, axis=0), rng.uniform(-50, 50, (3, 4, 24))
-    weight = rng.standard_normal((3, 5, simulator.nx))
-    whole = simulator.vjp(state, controls, weight, substeps=10)
-    monkeypatch.setattr("softgym_envs.core.warp_engine.RECORD_BYTES", 0)
-    pieces = simulator.vjp(state, controls, weight, substeps=10)
-    for a, b in zip(whole, pieces, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12 * np.abs(a).max())
-
-
-def test_torch_sees_the_same_numbers_and_gradients() -> None:
-    import torch
-
-    simulator = TensegritySimulator(prism())
-    state = pressed(simulator)
-    controls = np.full((1, 3, 3), 10.0)
-    constants = TensegrityParameters().to_matrix(1)
-    tensors = [torch.tensor(a, requires_grad=True) for a in (state, controls, constants)]
-    states = simulator.torch_rollout(*tensors, substeps=20)
-    np.testing.assert_array_equal(states.detach().numpy(), simulator.rollout(state, controls, substeps=20)[0])
-    states[:, -1].sum().backward()
-    weight = np.zeros(states.shape)
-    weight[:, -1] = 1.0
-    expected = simulator.vjp(state, controls, weight, substeps=20)
-    for tensor, gradient in zip(tensors, expected[2:], strict=True):
-        np.testing.assert_allclose(tensor.grad.numpy(), gradient, rtol=1e-12)
-
-
-# --- statics and structures ------------------------------------------------------------------------------------------
-
-
-def test_form_finding_finds_the_known_rest_poses() -> None:
-    """SUPERball: cables of sqrt(6)/4 of the rod by symmetry. Any structure: the net force on every rod is zero."""
-    model = superball()
-    rng = np.random.default_rng(0)
-    shaken = np.concatenate([np.tile(np.repeat([0.03, 0.05, 0.0, 0.0], 3), 6) * rng.standard_normal(72), np.zeros(24)])
-    crooked = replace(model, nodes=model.node_positions(model.layout.retract(model.state_from_nodes(model.nodes), shaken)))
-    found = find_form(crooked)
-    lengths = found.cable_lengths(found.state_from_nodes(found.nodes))
-    np.testing.assert_allclose(lengths, np.sqrt(6) / 4 * 1.684, atol=1e-6)
-    np.testing.assert_allclose(found.rod_lengths, 1.684, atol=1e-9)
-    settled_prism = find_form(prism())
-    simulator = TensegritySimulator(settled_prism)
-    force = net_forces(settled_prism, simulator.cable_tensions(simulator.initial_state())[0])
-    assert np.abs(force).max() < 1e-3  # of 1e3 N of tension
-
-
-def net_forces(model: TensegrityModel, tensions: Array) -> Array:
-    """Sum of the cables' pulls on each rod, (R, 3)."""
-    total = np.zeros((model.num_rods, 3))
-    for (a, b), tension in zip(model.cables, tensions, strict=True):
-        pull = tension * (model.nodes[b] - model.nodes[a]) / np.linalg.norm(model.nodes[b] - model.nodes[a])
-        total[a // 2] += pull
-        total[b // 2] -= pull
-    return total
-
-
-@pytest.mark.parametrize(
-    ("changes", "dt"), [({}, 1e-3), ({"cable_damping": 1500.0}, 1e-3), ({"rod_mass": 5.0}, 1e-3), ({}, 1.5e-3)]
-)
-def test_stability_verdict_is_what_happens(changes: dict[str, float], dt: float) -> None:
-    """A pushed robot in free flight comes to rest or not, as the eigenvalues of the rest pose said."""
-    simulator = TensegritySimulator(dt=dt)
-    parameters = TensegrityParameters(gravity=0.0, **changes)
-    verdict = stability(simulator, parameters)
-    assert ("use a smaller dt" in str(verdict)) == (not verdict.stable)
-    model = simulator.model
-    push = np.concatenate([np.tile(np.repeat([0, 0, 1e-6, 1e-6], 3), 6), np.zeros(24)])
-    state = lifted(
-        model,
-        model.layout.retract(simulator.initial_state()[0], push * np.random.default_rng(0).standard_normal(model.layout.n)),
-    )
-    end, status = simulator.step(state[None], np.zeros((1, 24)), parameters, substeps=2000)
-    speed = np.abs(end[0, 7:10] - model.com_velocity(end)[0]).max()
-    assert (status[0] == 0 and speed < 1e-5) == verdict.stable
-
-
-STRUCTURE = """
-name = "tripod"
-actuated = ["c0", "c1"]
-[nodes]
-a = [0.0, 0.0, 0.0]
-b = [0.0, 0.0, 1.0]
-c = [0.5, 0.0, 0.0]
-d = [0.5, 0.0, 1.0]
-[[rods]]
-nodes = ["a", "b"]
-[[rods]]
-nodes = ["c", "d"]
-[[cables]]
-name = "c0"
-nodes = ["a", "c"]
-[[cables]]
-name = "c1"
-nodes = ["b", "d"]
-stiffness_ratio = 2.0
-"""
-
-
-def test_structures_come_from_toml(tmp_path) -> None:
-    path = tmp_path / "robot.toml"
-    path.write_text(STRUCTURE)
-    model = load_structure(path)
-    assert (model.name, model.num_rods, model.cables, model.actuated) == ("tripod", 2, ((0, 2), (1, 3)), (0, 1))
-    # Twice the stiffness pulls twice as hard.
-    simulator = TensegritySimulator(model)
-    tensions = simulator.cable_tensions(simulator.initial_state(), TensegrityParameters(rest_length=0.4))
-    np.testing.assert_allclose(tensions[0], [0.1e4, 0.2e4], rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ('nodes = ["a", "c"]', 'nodes = ["a", "x"]', "cable 0 dangles: node 'x' does not exist"),
-        ('nodes = ["a", "c"]', 'nodes = ["a", "b"]', "cable 0 joins nodes 0 and 1 of one rod"),
-        ('nodes = ["c", "d"]', 'nodes = ["c", "a"]', "node 'a' is the end of 2 rods"),
-        ("d = [0.5, 0.0, 1.0]", "d = [0.5, 0.0]", "node 'd' is"),
-        ("d = [0.5, 0.0, 1.0]", "d = [0.5, 0.0, 0.01]", "rod 1 is 0.01 m long"),
-        ('actuated = ["c0", "c1"]', 'actuated = ["c7"]', "actuated cable 'c7' does not exist"),
-        ('name = "tripod"', 'nmae = "tripod"', "unknown entry 'nmae'"),
-        ("stiffness_ratio = 2.0", 'stiffness_ratio = "stiff"', "stiffness_ratio of cable 1 is 'stiff', expected a number"),
-        ('actuated = ["c0", "c1"]', 'actuated = "c0"', "actuated is 'c0', expected a list"),
-        ('actuated = ["c0", "c1"]', "rod_radius = true", "rod_radius is True, expected a number"),
-        ("[nodes]", "[nodes", "not valid TOML"),
-    ],
-)
-def test_bad_structures_are_refused_with_one_clear_error(tmp_path, old: str, new: str, message: str) -> None:
-    path = tmp_path / "robot.toml"
-    path.write_text(STRUCTURE.replace(old, new, 1))
-    with pytest.raises((StructureError, ValueError), match=message):
-        load_structure(path)
-
-
-def test_ground_height_is_bilinear_for_few_points_and_for_many() -> None:
-    """Grid points, the middle of a cell (mean of its corners), the rim goes on; both ways agree bit for bit; NaN stays NaN."""
-    heights = np.random.default_rng(0).standard_normal((5, 9))
-    ground = Terrain(heights=heights, cell=0.5, angle=0.1)
-    x, y = np.meshgrid(0.5 * (np.arange(5) - 2), 0.5 * (np.arange(9) - 4), indexing="ij")
-    np.testing.assert_allclose(ground.height(x, y, 3.0), 3.0 * heights + np.tan(0.1) * x, atol=1e-14)
-    corners = heights[1:3, 2:4].mean() + np.tan(0.1) * -0.25
-    np.testing.assert_allclose(ground.height(np.array([-0.25]), np.array([-0.75])), corners, atol=1e-14)
-    np.testing.assert_allclose(
-        ground.height(np.array([50.0]), np.array([-50.0])), heights[-1, 0] + np.tan(0.1) * 50, atol=1e-12
-    )
-    points = np.random.default_rng(1).uniform(-3, 3, (2, 60, 12))
-    points[0, 3, 3] = points[1, 7, 5] = np.nan
-    many = ground.height(*points)
-    np.testing.assert_array_equal(many, [ground.height(px, py) for px, py in zip(*points, strict=True)])
-    assert np.argwhere(np.isnan(many)).tolist() == [[3, 3], [7, 5]]
-    assert np.isnan(Terrain.flat().height(np.array([0.0, np.nan, 0.0]), np.array([0.0, 0.0, np.nan]))).tolist() == [
-        False,
-        True,
-        True,
-    ]
-
-
-def test_bad_simulators_are_refused() -> None:
-    with pytest.raises(OptionError, match="contact is 'sticky', allowed are paper, stick, patch"):
-        TensegritySimulator(contact="sticky")
-    with pytest.raises(OptionError, match="device is 'tpu'"):
-        TensegritySimulator(device="tpu")
-    with pytest.raises(StructureError, match="fixed_rod is 9"):
-        TensegritySimulator(fixed_rod=9)
-    with pytest.raises(ParameterError, match="parameters are TensegrityBody"):
-        simulator = TensegritySimulator()
-        simulator.step(simulator.initial_state(), np.zeros((1, 24)), TensegrityBody())
-    with pytest.raises(StructureError, match="slack"):
-        find_form(superball(), TensegrityParameters(rest_length=3.0))

@@ -31,8 +31,9 @@ from ..core.parameters import Parameters
 from ..core.simulator import Array, Status, check_number
 from ..mechanics.mechanism import Mechanism
 from ..mechanics.placement import frame_pose, roll_pitch_yaw
-from ..mechanics.tree import Ball, Body, Bond, Frame, Joint, Peg, Tree, Weld
+from ..mechanics.tree import Bond, Frame, Joint, Peg, Tree, Weld
 from ..mechanics.tree_file import load_tree
+from .links import TWIST, balls, branch, link
 from .springs import SIDES, factor_names, spring_slopes, spring_values
 
 MAX_LINKS = 200
@@ -49,8 +50,6 @@ FRICTION = tuple(f"friction_{name}" for name in ARM)
 """Dry friction of the arm's joints [N m]."""
 CONSTANTS = (*LOOP, "arm_damping", *FRICTION, *(f"offset_{name}" for name in ARM), *CLAMP, "gravity_z")
 """Constants of the tree, in the order of their vector (P = 26); those of a loop with springs of its own follow."""
-TWIST = ("twist_stiffness", "twist_damping")
-"""Constants of joints in which links turn about themselves [N m/rad, N m s/rad]; behind `CONSTANTS` where there are some."""
 SIGNS = np.array([1.0] * (len(CONSTANTS) - 1) + [-1.0])
 """Gravity points downwards."""
 START = (0.0, -1.0, 0.0, 1.5, 0.0, pi / 2 - 0.5, 0.0)
@@ -63,8 +62,6 @@ PEG_LENGTH, PEG_RADIUS = 0.5, 0.02
 """[m]"""
 PEG_STIFFNESS, PEG_SOFTNESS = 200.0, 0.005
 """[N/m], [m] Of the contact: the loop's weight presses a ball in by 9 mm. Steps of 10 ms bear it; of 1000 N/m, they do not."""
-BALLS = 4
-"""On a link: gaps between them are narrower than they are."""
 
 
 @dataclass(frozen=True)
@@ -174,10 +171,10 @@ class LoopModel:
     def tree(self) -> Tree:
         """Arm, both branches and the welds that close them; q = (arm, left, right), each joint theta, psi."""
         bodies, joints, frames, welds = list(self.arm.bodies), self._held_arm(), list(self.arm.frames), []
-        bodies.append(self._link("grip", 1.0, 0.0))
+        bodies.append(link(self, "grip", 1.0, 0.0))
         joints.append(Joint("grip", "fixed", "gripper", "grip", rpy=(pi / 2, 0.0, 0.0)))
         for side, sign in zip(SIDES, (1, -1), strict=True):
-            more_bodies, more_joints = self._branch(side, sign)
+            more_bodies, more_joints = branch(self, side, sign)
             bodies += more_bodies
             joints += more_joints
             end = Frame(f"N_{side}", more_bodies[-1].name, (0.0, 0.0, self.link_length / 2), (-sign * pi / 2, 0.0, 0.0))
@@ -189,7 +186,7 @@ class LoopModel:
             return Tree(name, tuple(bodies), tuple(joints), tuple(frames), tuple(welds), ARM, fall)
         bond = Bond("closed", *(f"N_{side}" for side in SIDES))
         peg = Peg("peg", CLAMP[:3], CLAMP[3:], PEG_LENGTH, PEG_RADIUS, PEG_STIFFNESS, PEG_SOFTNESS)
-        return Tree(name, tuple(bodies), tuple(joints), tuple(frames), (bond,), ARM, fall, self._balls(), (peg,))
+        return Tree(name, tuple(bodies), tuple(joints), tuple(frames), (bond,), ARM, fall, balls(self), (peg,))
 
     @property
     def defaults(self) -> np.ndarray:
@@ -336,70 +333,6 @@ class LoopModel:
         """The arm's joints with the springs of its controller."""
         springs = {name: {"stiffness": k, "rest": q} for name, k, q in zip(ARM, self.servo_stiffness, self.start, strict=True)}
         return [replace(joint, **springs.get(joint.name, {})) for joint in self.arm.joints]  # type: ignore[arg-type]
-
-    def _link(self, name: str, share: float, centre: float) -> Body:
-        """A thin tube along z: m r^2 along its axis, m (L^2 / 12 + r^2 / 2) across; `share` of a link."""
-        mass, length, r = share * self.mass / self.links, share * self.link_length, self.tube_radius
-        across = mass * (length**2 / 12 + r**2 / 2)
-        return Body(name, mass, (0.0, 0.0, centre), (across, across, mass * r**2), scale="loop_scale")
-
-    def _balls(self) -> tuple[Ball, ...]:
-        """On every link, evenly spaced; the last of a branch is half a link."""
-        places = {"grip": (BALLS, -0.5)}
-        for side in SIDES:
-            for i in range(self.links // 2):
-                places[f"{side}{i}"] = (BALLS if i < self.links // 2 - 1 else BALLS // 2, 0.0)
-        step = self.link_length / BALLS
-        return tuple(
-            Ball(f"{body}_ball{k}", body, (0.0, 0.0, (k + 0.5) * step + start * self.link_length), self.tube_radius)
-            for body, (count, start) in places.items()
-            for k in range(count)
-        )
-
-    def _spring(self, axis: str, part: str) -> str:
-        """Constant that is a joint's stiffness."""
-        return f"spring_{axis}{part}" if self.spring_parts else f"{axis}_stiffness"
-
-    def _branch(self, side: str, sign: int) -> tuple[list[Body], list[Joint]]:
-        """From the gripper's link to the clamp: links / 2 joints of `turns` angles; the last carries half the clamped link."""
-        bodies: list[Body] = []
-        joints: list[Joint] = []
-        count, length, turn = self.links // 2, self.link_length, sign * 2 * pi / self.links
-        for i in range(count):
-            parent = "gripper" if i == 0 else f"{side}{i - 1}"
-            xyz = (0.0, sign * length / 2, 0.0) if i == 0 else (0.0, 0.0, length)
-            rpy = (turn - sign * pi / 2 if i == 0 else turn, 0.0, 0.0)
-            knee, wrist, share = f"{side}{i}_knee", f"{side}{i}_wrist", 0.5 if i == count - 1 else 1.0
-            bodies += [Body(name) for name in (knee, wrist)[: self.turns - 1]]
-            bodies.append(self._link(f"{side}{i}", share, share * length / 2))
-            theta, psi = f"{side}_theta{i}", f"{side}_psi{i}"
-            damping, own = "loop_damping", f"_{side}{i * self.spring_parts // count}"
-            joints += [
-                Joint(
-                    theta,
-                    "revolute",
-                    parent,
-                    knee,
-                    (1.0, 0.0, 0.0),
-                    xyz,
-                    rpy,
-                    stiffness=self._spring("theta", own),
-                    damping=damping,
-                ),
-                Joint(
-                    psi,
-                    "revolute",
-                    knee,
-                    wrist if self.twist else f"{side}{i}",
-                    (0.0, 1.0, 0.0),
-                    stiffness=self._spring("psi", own),
-                    damping=damping,
-                ),
-            ]
-            if self.twist:
-                phi = f"{side}_phi{i}"
-                joints.append(Joint(phi, "revolute", wrist, f"{side}{i}", stiffness=TWIST[0], damping=TWIST[1]))
-        return bodies, joints
 
 
 def _check_arm(arm: Tree) -> None:

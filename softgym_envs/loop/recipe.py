@@ -16,8 +16,9 @@ from ..core.parameters import Parameters
 from ..core.recipe import Experiment, Measurement, Recipe, Stage
 from ..core.simulator import Array
 from ..core.trajectory import Trajectory
+from .links import TWIST
 from .manipulation import SCALES, STIFF, STILL, Waves, reference
-from .model import ARM, CLAMP, FRICTION, TWIST, LoopModel
+from .model import ARM, CLAMP, FRICTION, LoopModel
 from .springs import AXES, SIDES, factor_names
 from .tracking import HELD, MORE, PERIOD, TORQUES, creeping, held, in_half_steps, named, pulled, tracker
 

@@ -40,7 +40,8 @@ from ..mechanics.mujoco_tree import spec_of, write_tree
 from ..mechanics.structure import rotation
 from ..mechanics.tree import Tree
 from .hard import LADDER, flawed, harden, sensed
-from .model import ARM, TWIST, LoopModel
+from .links import TWIST
+from .model import ARM, LoopModel
 from .springs import SIDES
 
 SETTLED = 1.0

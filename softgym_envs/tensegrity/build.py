@@ -13,8 +13,9 @@ from ..core.simulator import Simulator, as_numbers, check_number
 from ..core.task import Task
 from .model import TensegrityModel, with_terrain
 from .poses import Spread
-from .tasks import CRAWL, ROLL, FollowVelocity, VisitWaypoints, terrain_level
+from .tasks import CRAWL, ROLL, FollowVelocity, terrain_level
 from .terrain import Terrain
+from .waypoints import VisitWaypoints
 
 Range = float | Sequence[float]
 EVEN = (1.2, 2.5)

@@ -15,7 +15,8 @@ import numpy as np
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.loop.dynamics import LoopSimulator
-from softgym_envs.loop.model import ARM, FRICTION, TWIST, LoopModel
+from softgym_envs.loop.links import TWIST
+from softgym_envs.loop.model import ARM, FRICTION, LoopModel
 from softgym_envs.loop.mujoco import LoopTwin
 from softgym_envs.loop.parameters import LoopParameters
 from softgym_envs.loop.recipe import EVERYTHING, OFFSETS, RECIPE, STIFFNESS, manipulation

@@ -1,0 +1,158 @@
+"""The script, the published studies and the files they are read from."""
+
+import json
+import pickle
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import load_script
+from transfer_case import room_case
+
+from agents.study.case import RoomCase
+from agents.study.conditions import CONDITIONS
+from agents.study.document import read_study
+from softgym_envs.core.errors import OptionError
+from softgym_envs.core.task import load
+from softgym_envs.rooms import room, rooms
+from softgym_envs.vine.obstacles import to_local
+from sysid import fit_residual, run_recipe
+
+STUDIES = Path(__file__).parents[1] / "studies"
+
+
+# --- the script ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_smoke_study_ends_in_a_report(monkeypatch, tmp_path, capsys):
+    script = load_script("scripts/transfer.py")
+    conditions = ("zero", "nominal", "forces", "identified", "truth_budget", "truth")
+    arguments = {"study": Path("smoke"), "workers": 1, "out": tmp_path}
+    assert script.main(script.Args(**arguments, conditions=conditions)) == 0
+    assert "exploration" in (tmp_path / "table.md").read_text()
+    runs = json.loads((tmp_path / "summary.json").read_text())["runs"]
+    assert {run["condition"] for run in runs} == set(conditions) and all(np.isfinite(run["costs"]).all() for run in runs)
+    assert (tmp_path / "transfer.gif").read_bytes()[:3] == b"GIF"
+    assert str(tmp_path) not in (tmp_path / "study.json").read_text()
+    assert script.main(script.Args(**arguments, conditions=conditions[:2])) == 2
+    assert "truth" in capsys.readouterr().err
+    assert script.main(script.Args(study=Path("nowhere"), out=tmp_path)) == 2
+    assert "expected a .toml file or one of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [name for owner in rooms().values() for name in (load(owner.study) if owner.study else ())])
+def test_every_declared_study_keeps_the_promises_of_a_case(name):
+    """Starts, policies, forces, costs and measures fit the simulators; the same stream gives the same; a case is picklable."""
+    owner = next(entry for entry in rooms().values() if entry.study and name in load(entry.study))
+    case = pickle.loads(pickle.dumps(RoomCase(owner, name, run_recipe, fit_residual)))
+    native, truth = case.native(), case.truth()
+    assert native.dt == truth.dt and native.control_names == truth.control_names
+    assert truth.state_names[: native.nx] == native.state_names
+    json.dumps(case.description, allow_nan=False)
+    assert any(entry.id == name for entry in owner.tasks) and case.env_id.endswith(name)
+    first, again = (case.starts(np.random.default_rng(0), 3) for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    np.testing.assert_array_equal(case.starts(np.random.default_rng(1), 1)[0], first[0])  # unperturbed
+    assert np.abs(first[1:] - first[0]).max(axis=1).min() > 0.01 and case.force_scale().shape == (native.n,)
+    controls = np.stack([case.first_policy(np.random.default_rng(0))(first, t) for t in range(3)], axis=1)
+    low, high = truth.control_bounds
+    assert controls.shape == (3, 3, native.nu) and (controls >= low).all() and (controls <= high).all()
+    for simulator in (native, truth):
+        assert np.isfinite(case.cost(simulator).value(first[:, None], np.zeros((3, 0, native.nu)))).all()
+    assert all(np.asarray(values).shape == (3,) for values in case.measure(first[:, None]).values())
+    assert case.position(first).shape == (3, 3) and all(hint.shape == (3,) for hint in case.hints.values())
+    drawn = case.wide().sample(np.random.default_rng(0), case.default())
+    assert set(drawn) == set(name for stage in case.recipe.stages for name in stage.free_of(native))
+    for constant, value in case.scenario.constants.items():
+        assert {getattr(p, constant) for p in (case.default(), case.best(), case.truth_parameters())} == {value}
+
+
+@pytest.mark.parametrize("scene", ["Grow", "Navigate"])
+def test_a_vine_starts_straight_and_its_goal_is_free_and_out_of_reach(scene):
+    case = room_case(f"Vine{scene}-v0")
+    truth = case.truth_parameters()
+    assert all(getattr(case.best(), name) == getattr(truth, name) for name in case.best().names())
+    starts = case.starts(np.random.default_rng(0), 3)
+    np.testing.assert_array_equal(starts[0], case.model.straight_state())
+    standing = zip(case.model.obstacles, case.model.poses, strict=True)
+    free = [o.shape.distance(to_local(case.target[None], pose))[0] for o, pose in standing]
+    assert len(free) == (4 if scene == "Navigate" else 0) and all(distance > case.model.radius for distance in free)
+    measured = case.measure(starts[:, None])
+    np.testing.assert_allclose(measured["nearest [m]"], np.linalg.norm(case.position(starts)[:, :2] - case.target, axis=1))
+    assert not measured["reached"].any()
+    zero = case.cost(case.native()).value(starts[:, None], np.zeros((3, 0, case.native().nu)))
+    np.testing.assert_allclose(zero[:, 0], 10 * measured["last [m]"] ** 2)
+
+
+def test_a_vine_study_identifies_the_twin_and_ends_in_a_report(monkeypatch, tmp_path):
+    script = load_script("scripts/transfer.py")
+    case = room_case("VineGrow-v0")
+    found = case.fit(case.record(np.random.default_rng(1), 2000)).parameters
+    for name in case.recipe.guess_of(case.native()):
+        after, before = (abs(np.log(getattr(p, name) / getattr(case.best(), name))) for p in (found, case.default()))
+        assert after < 0.5 * before, name
+    published = (STUDIES / "vine_grow_mpc" / "study.toml").read_text()
+    short = tmp_path / "short.toml"
+    short.write_text(published.replace("horizon = 25", "horizon = 2"))
+    arguments = {"workers": 1, "seeds": 1, "starts": 1, "conditions": ("zero", "nominal", "truth"), "video": False}
+    assert script.main(script.Args(study=short, out=tmp_path / "out", **arguments)) == 0
+    assert "nearest [m]" in (tmp_path / "out" / "table.md").read_text()
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("*/study.toml")), ids=lambda path: path.parent.name)
+def test_every_study_in_the_repository_is_consistent(monkeypatch, path):
+    script = load_script("scripts/transfer.py")
+    case, study = script.chosen(script.Args(study=path))
+    assert study == read_study(path).study and study.name == path.parent.name
+    assert study.jobs(CONDITIONS) and study.thresholds
+    assert study.horizon <= next(task for task in case.room.tasks if task.id == case.task).max_episode_steps
+
+
+BAD = """
+name = "bad"
+kind = "plan"
+conditions = ["zero", "nominal", "truth"]
+budgets = [10]
+"""
+
+
+@pytest.mark.parametrize(
+    ("added", "message"),
+    [
+        ("seed = 1.5", "seed is 1.5, expected int"),
+        ("arms = []", "has 'arms'; allowed are name, kind, conditions"),
+        ("trust = true", "trust is True, expected float"),
+        ("[[thresholds]]\ncondition = 'zero'", "missing 2 required positional arguments: 'quantity' and 'limit'"),
+        ("[[thresholds]]\ncondition = 'zero'\nquantity = 'luck'\nlimit = 1", "quantity is 'luck', expected 'share'"),
+        ("[case]\nroom = 1", "room is 1, expected str"),
+        ("", "missing 2 required positional arguments: 'room' and 'task'"),
+        ("thresholds = 3", "expected [[thresholds]] tables"),
+    ],
+)
+def test_bad_study_files_are_named(tmp_path, added, message):
+    path = tmp_path / "study.toml"
+    path.write_text(BAD + added + ("" if "case" in message or "room" in message else "\n[case]\nroom = 'a'\ntask = 'b'\n"))
+    with pytest.raises(OptionError, match=re.escape(message)):
+        read_study(path)
+
+
+def test_a_case_needs_a_declared_study_and_stages_of_the_recipe():
+    with pytest.raises(OptionError, match="declares no study of 'VineWall-v0'; there are VineGrow-v0, VineNavigate-v0"):
+        room_case("VineWall-v0")
+    with pytest.raises(OptionError, match="declares no study of 'SlidingBlock-v0'; there are none"):
+        RoomCase(room("block"), "SlidingBlock-v0", run_recipe, fit_residual)
+    with pytest.raises(OptionError, match="unknown stage 'legs'"):
+        room_case("VineGrow-v0", stages={"legs": {}})
+    with pytest.raises(OptionError, match="structure has 'legs'; the model of 'VineGrow-v0' has base, "):
+        room_case("VineGrow-v0", structure={"legs": 2})
+    assert room_case("VineGrow-v0", structure={"num_links": 7}).native().model.num_links == 7
+
+
+def test_a_study_gives_its_truth_other_constants_and_registers_them():
+    case = room_case("VineGrow-v0", truth_constants={"bending_stiffness": 0.05})
+    assert case.truth_parameters().bending_stiffness == 0.05 == case.best().bending_stiffness
+    assert case.default() == room_case("VineGrow-v0").default()
+    assert case.description["truth"]["bending_stiffness"] == 0.05
+    with pytest.raises(OptionError, match="truth_constants has 'legs'; the truth of 'VineGrow-v0' has "):
+        room_case("VineGrow-v0", truth_constants={"legs": 2.0})

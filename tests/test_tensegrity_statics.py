@@ -1,0 +1,162 @@
+"""Form finding, stability, structure files, ground heights, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tensegrity_systems import lifted
+
+from softgym_envs.core.errors import OptionError, ParameterError, StructureError
+from softgym_envs.tensegrity.dynamics import TensegritySimulator
+from softgym_envs.tensegrity.model import TensegrityModel, prism, superball
+from softgym_envs.tensegrity.parameters import TensegrityBody, TensegrityParameters
+from softgym_envs.tensegrity.statics import find_form, stability
+from softgym_envs.tensegrity.structure_file import load_structure
+from softgym_envs.tensegrity.terrain import Terrain
+
+Array = NDArray[np.float64]
+
+
+# --- statics and structures ------------------------------------------------------------------------------------------
+
+
+def test_form_finding_finds_the_known_rest_poses() -> None:
+    """SUPERball: cables of sqrt(6)/4 of the rod by symmetry. Any structure: the net force on every rod is zero."""
+    model = superball()
+    rng = np.random.default_rng(0)
+    shaken = np.concatenate([np.tile(np.repeat([0.03, 0.05, 0.0, 0.0], 3), 6) * rng.standard_normal(72), np.zeros(24)])
+    crooked = replace(model, nodes=model.node_positions(model.layout.retract(model.state_from_nodes(model.nodes), shaken)))
+    found = find_form(crooked)
+    lengths = found.cable_lengths(found.state_from_nodes(found.nodes))
+    np.testing.assert_allclose(lengths, np.sqrt(6) / 4 * 1.684, atol=1e-6)
+    np.testing.assert_allclose(found.rod_lengths, 1.684, atol=1e-9)
+    settled_prism = find_form(prism())
+    simulator = TensegritySimulator(settled_prism)
+    force = net_forces(settled_prism, simulator.cable_tensions(simulator.initial_state())[0])
+    assert np.abs(force).max() < 1e-3  # of 1e3 N of tension
+
+
+def net_forces(model: TensegrityModel, tensions: Array) -> Array:
+    """Sum of the cables' pulls on each rod, (R, 3)."""
+    total = np.zeros((model.num_rods, 3))
+    for (a, b), tension in zip(model.cables, tensions, strict=True):
+        pull = tension * (model.nodes[b] - model.nodes[a]) / np.linalg.norm(model.nodes[b] - model.nodes[a])
+        total[a // 2] += pull
+        total[b // 2] -= pull
+    return total
+
+
+@pytest.mark.parametrize(
+    ("changes", "dt"), [({}, 1e-3), ({"cable_damping": 1500.0}, 1e-3), ({"rod_mass": 5.0}, 1e-3), ({}, 1.5e-3)]
+)
+def test_stability_verdict_is_what_happens(changes: dict[str, float], dt: float) -> None:
+    """A pushed robot in free flight comes to rest or not, as the eigenvalues of the rest pose said."""
+    simulator = TensegritySimulator(dt=dt)
+    parameters = TensegrityParameters(gravity=0.0, **changes)
+    verdict = stability(simulator, parameters)
+    assert ("use a smaller dt" in str(verdict)) == (not verdict.stable)
+    model = simulator.model
+    push = np.concatenate([np.tile(np.repeat([0, 0, 1e-6, 1e-6], 3), 6), np.zeros(24)])
+    state = lifted(
+        model,
+        model.layout.retract(simulator.initial_state()[0], push * np.random.default_rng(0).standard_normal(model.layout.n)),
+    )
+    end, status = simulator.step(state[None], np.zeros((1, 24)), parameters, substeps=2000)
+    speed = np.abs(end[0, 7:10] - model.com_velocity(end)[0]).max()
+    assert (status[0] == 0 and speed < 1e-5) == verdict.stable
+
+
+STRUCTURE = """
+name = "tripod"
+actuated = ["c0", "c1"]
+[nodes]
+a = [0.0, 0.0, 0.0]
+b = [0.0, 0.0, 1.0]
+c = [0.5, 0.0, 0.0]
+d = [0.5, 0.0, 1.0]
+[[rods]]
+nodes = ["a", "b"]
+[[rods]]
+nodes = ["c", "d"]
+[[cables]]
+name = "c0"
+nodes = ["a", "c"]
+[[cables]]
+name = "c1"
+nodes = ["b", "d"]
+stiffness_ratio = 2.0
+"""
+
+
+def test_structures_come_from_toml(tmp_path) -> None:
+    path = tmp_path / "robot.toml"
+    path.write_text(STRUCTURE)
+    model = load_structure(path)
+    assert (model.name, model.num_rods, model.cables, model.actuated) == ("tripod", 2, ((0, 2), (1, 3)), (0, 1))
+    # Twice the stiffness pulls twice as hard.
+    simulator = TensegritySimulator(model)
+    tensions = simulator.cable_tensions(simulator.initial_state(), TensegrityParameters(rest_length=0.4))
+    np.testing.assert_allclose(tensions[0], [0.1e4, 0.2e4], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('nodes = ["a", "c"]', 'nodes = ["a", "x"]', "cable 0 dangles: node 'x' does not exist"),
+        ('nodes = ["a", "c"]', 'nodes = ["a", "b"]', "cable 0 joins nodes 0 and 1 of one rod"),
+        ('nodes = ["c", "d"]', 'nodes = ["c", "a"]', "node 'a' is the end of 2 rods"),
+        ("d = [0.5, 0.0, 1.0]", "d = [0.5, 0.0]", "node 'd' is"),
+        ("d = [0.5, 0.0, 1.0]", "d = [0.5, 0.0, 0.01]", "rod 1 is 0.01 m long"),
+        ('actuated = ["c0", "c1"]', 'actuated = ["c7"]', "actuated cable 'c7' does not exist"),
+        ('name = "tripod"', 'nmae = "tripod"', "unknown entry 'nmae'"),
+        ("stiffness_ratio = 2.0", 'stiffness_ratio = "stiff"', "stiffness_ratio of cable 1 is 'stiff', expected a number"),
+        ('actuated = ["c0", "c1"]', 'actuated = "c0"', "actuated is 'c0', expected a list"),
+        ('actuated = ["c0", "c1"]', "rod_radius = true", "rod_radius is True, expected a number"),
+        ("[nodes]", "[nodes", "not valid TOML"),
+    ],
+)
+def test_bad_structures_are_refused_with_one_clear_error(tmp_path, old: str, new: str, message: str) -> None:
+    path = tmp_path / "robot.toml"
+    path.write_text(STRUCTURE.replace(old, new, 1))
+    with pytest.raises((StructureError, ValueError), match=message):
+        load_structure(path)
+
+
+def test_ground_height_is_bilinear_for_few_points_and_for_many() -> None:
+    """Grid points, the middle of a cell (mean of its corners), the rim goes on; both ways agree bit for bit; NaN stays NaN."""
+    heights = np.random.default_rng(0).standard_normal((5, 9))
+    ground = Terrain(heights=heights, cell=0.5, angle=0.1)
+    x, y = np.meshgrid(0.5 * (np.arange(5) - 2), 0.5 * (np.arange(9) - 4), indexing="ij")
+    np.testing.assert_allclose(ground.height(x, y, 3.0), 3.0 * heights + np.tan(0.1) * x, atol=1e-14)
+    corners = heights[1:3, 2:4].mean() + np.tan(0.1) * -0.25
+    np.testing.assert_allclose(ground.height(np.array([-0.25]), np.array([-0.75])), corners, atol=1e-14)
+    np.testing.assert_allclose(
+        ground.height(np.array([50.0]), np.array([-50.0])), heights[-1, 0] + np.tan(0.1) * 50, atol=1e-12
+    )
+    points = np.random.default_rng(1).uniform(-3, 3, (2, 60, 12))
+    points[0, 3, 3] = points[1, 7, 5] = np.nan
+    many = ground.height(*points)
+    np.testing.assert_array_equal(many, [ground.height(px, py) for px, py in zip(*points, strict=True)])
+    assert np.argwhere(np.isnan(many)).tolist() == [[3, 3], [7, 5]]
+    assert np.isnan(Terrain.flat().height(np.array([0.0, np.nan, 0.0]), np.array([0.0, 0.0, np.nan]))).tolist() == [
+        False,
+        True,
+        True,
+    ]
+
+
+def test_bad_simulators_are_refused() -> None:
+    with pytest.raises(OptionError, match="contact is 'sticky', allowed are paper, stick, patch"):
+        TensegritySimulator(contact="sticky")
+    with pytest.raises(OptionError, match="device is 'tpu'"):
+        TensegritySimulator(device="tpu")
+    with pytest.raises(StructureError, match="fixed_rod is 9"):
+        TensegritySimulator(fixed_rod=9)
+    with pytest.raises(ParameterError, match="parameters are TensegrityBody"):
+        simulator = TensegritySimulator()
+        simulator.step(simulator.initial_state(), np.zeros((1, 24)), TensegrityBody())
+    with pytest.raises(StructureError, match="slack"):
+        find_form(superball(), TensegrityParameters(rest_length=3.0))
