@@ -117,10 +117,9 @@ class TensegritySimulator(AdjointSimulator):
     def engine(self) -> WarpEngine:
         """The Warp side of this simulator."""
         count, num_constants = self.model.num_rods, len(TensegrityParameters.names()) + len(self.residual)
-        if self.contact == "patch":
-            program = Program(patch_kernel, tape(count, patch=True), workspace(count))
-        else:
-            program = Program(rollout_kernel, tape(count, patch=False), lanes=True)
+        patch = self.contact == "patch"
+        kernel = patch_kernel if patch else rollout_kernel
+        program = Program(kernel, tape(count, patch=patch), workspace(count, patch=patch), lanes=not patch)
         return WarpEngine(program, [self._world()], self.nx, self.nu, num_constants, self.device)
 
     def _world(self) -> Any:

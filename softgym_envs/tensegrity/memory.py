@@ -97,9 +97,8 @@ def tape(num_rods: int, *, patch: bool) -> Memory:
     return Memory(Tape, {**twice, **once, **group, "touching": num_rods + 1 if patch else 0}, {"bodies": num_rods})
 
 
-def workspace(num_rods: int) -> Memory:
-    """The working memory of a robot in mode patch."""
-    each = dict.fromkeys(("members", "twists", "steps", "slopes"), num_rods)
-    return Memory(
-        Workspace, {**each, "pairs": num_rods * (num_rods - 1) // 2, "matrix": (6 * num_rods) ** 2, "vector": 6 * num_rods}
-    )
+def workspace(num_rods: int, *, patch: bool) -> Memory:
+    """The working memory of a robot; empty but in mode patch."""
+    size = num_rods if patch else 0
+    each = dict.fromkeys(("members", "twists", "steps", "slopes"), size)
+    return Memory(Workspace, {**each, "pairs": size * (size - 1) // 2, "matrix": (6 * size) ** 2, "vector": 6 * size})

@@ -1,10 +1,12 @@
-"""Rods as rigid bodies: their state, their frames, and how a point of one yields to an impulse.
+"""Rods as rigid bodies: their state, their frames, how a point of one yields to an impulse, and how they move.
 
 Legend: r from the rod's centre to the point, z the rod's axis.
 """
 
 # mypy: disable-error-code="valid-type"
 from __future__ import annotations
+
+from math import factorial
 
 import warp as wp
 
@@ -13,6 +15,8 @@ from ..core import warp_engine  # noqa: F401  (sets Warp up)
 _zero = wp.constant(wp.float64(0.0))
 _one = wp.constant(wp.float64(1.0))
 _two = wp.constant(wp.float64(2.0))
+_half = wp.constant(wp.float64(0.5))
+_c2, _c3, _c4, _c5, _c6, _c7, _c8, _c9 = (wp.constant(wp.float64(1.0 / factorial(n))) for n in range(2, 10))
 
 
 @wp.struct
@@ -180,3 +184,32 @@ def after_impulse(twist: Twist, lever: Lever, impulse: wp.vec3d):
 def point_velocity(twist: Twist, lever: Lever):
     """v + w x r."""
     return twist.v + wp.cross(twist.w, lever.r)
+
+
+@wp.func
+def rotation_step(w: wp.vec3d, dt: wp.float64):
+    """exp(dt w / 2) as a quaternion: (cos(x), dt w sin(x) / 2x), x = dt |w| / 2, by Taylor series where x < 0.05."""
+    y = wp.float64(0.25) * dt * dt * wp.dot(w, w)
+    cosine = _one
+    sinc = _one
+    if y < wp.float64(2.5e-3):  # the first term left out is below 1e-19
+        cosine = _one - y * (_c2 - y * (_c4 - y * (_c6 - y * _c8)))
+        sinc = _one - y * (_c3 - y * (_c5 - y * (_c7 - y * _c9)))
+    else:
+        x = wp.sqrt(y)
+        cosine = wp.cos(x)
+        sinc = wp.sin(x) / x
+    scaled = _half * dt * sinc
+    return wp.quatd(scaled * w[0], scaled * w[1], scaled * w[2], cosine)
+
+
+@wp.func
+def moved(body: Body, q: wp.quatd, v: wp.vec3d, w: wp.vec3d, dt: wp.float64):
+    """A rod after the step: q' = q exp(dt w / 2), p' = p + dt v."""
+    turned = wp.normalize(q * rotation_step(w, dt))
+    out = Body()
+    out.p = body.p + dt * v
+    out.q = wp.vec4d(turned[3], turned[0], turned[1], turned[2])
+    out.v = v
+    out.w = w
+    return out

@@ -7,10 +7,11 @@ One substep of dt, in the order of the functions below:
 3. `pull_cables`    T = max(0, k (l - l_rest) + c dl/dt), l_rest = rest_length + b w, eqs (7)-(8): `cables`
 4. `move_alone`     velocities after cable forces and gravity, then impulses between caps and ground, eqs (1), (3)-(5)
 5. `touch_rods`     impulses between rods
-6. `integrate`      semi-implicit Euler: the new velocity moves the pose
+6. `moved`          semi-implicit Euler: the new velocity, `last_twist`, moves the pose
 
-After the substeps of a control step, `record` writes the state, or marks the row as diverged. Mode patch replaces steps 4 to 6
-(`patch_stepping`); the others run four rows at once, or one, and keep to the rules of `core.warp_lanes`.
+After the substeps of a control step, `record` writes the state, or marks the row as diverged. Mode patch has its own steps 4, 5
+and last twist (`patch_stepping`); `step_kernel` makes the kernel of either. The other modes run four rows at once, or one, and
+keep to the rules of `core.warp_lanes`.
 
 Legend: B batch, R rods, N nodes, C cables. A rod's frame has z along the rod; its inertia is that of a solid cylinder.
 """
@@ -18,7 +19,8 @@ Legend: B batch, R rods, N nodes, C cables. A rod's frame has z along the rod; i
 # mypy: disable-error-code="valid-type"
 from __future__ import annotations
 
-from math import factorial
+from collections.abc import Callable
+from typing import Any
 
 import warp as wp
 
@@ -27,7 +29,7 @@ from .cables import Cable, Link, Node, cable_constants, node_at, node_of, pull_b
 from .contact import CONTACT_MARGIN, Contact, Footing, contact_constants, footing_of, ground
 from .impulses import point_contact, rod_impulse
 from .meetings import Meeting, are_apart, meeting_of
-from .memory import Row, Tape, World
+from .memory import Row, Tape, Workspace, World
 from .model import ROD_WIDTH
 from .parameters import TensegrityParameters
 from .residual import corrected
@@ -39,6 +41,7 @@ from .rods import (
     in_world,
     lever_at,
     mobility_of,
+    moved,
     rotation_of,
     spin_up,
     twist_of,
@@ -57,10 +60,8 @@ _count = wp.constant(len(TensegrityParameters.names()))
 _limit = wp.constant(wp.float64(SPEED_LIMIT))
 _margin = wp.constant(wp.float64(CONTACT_MARGIN))
 _zero = wp.constant(wp.float64(0.0))
-_half = wp.constant(wp.float64(0.5))
 _one = wp.constant(wp.float64(1.0))
 _two = wp.constant(wp.float64(2.0))
-_c2, _c3, _c4, _c5, _c6, _c7, _c8, _c9 = (wp.constant(wp.float64(1.0 / factorial(n))) for n in range(2, 10))
 
 
 @wp.func
@@ -170,17 +171,28 @@ def predicted_twist(body: Body, q: wp.quatd, rod: Rod, f0: wp.vec3d, f1: wp.vec3
     return out
 
 
-@wp.func(inline=True)
-def after_caps(
-    free: Twist, body: Body, q: wp.quatd, foot: Footing, contact: Contact, constants: wp.array2d(dtype=wp.float64), b: int
-):
-    """Twist of a rod whose caps touch the ground, w in its frame, as in `free`, the predicted one."""
-    before = twist_of(body)
-    predicted = in_world(free, q)
-    after = point_contact(before, predicted, foot, contact)
-    if constants.shape[1] > _count:
-        after = corrected(before, predicted, after, foot, contact.dt, constants, b)
-    return in_frame(after, q)
+def after_contact(law: Any) -> Any:
+    """A function: twist of a rod that touches the ground, w in its frame, as in `free`, the predicted one.
+
+    Args:
+        law: Function of the twists before and predicted (world frame), the footing and its constants -> twist after.
+    """
+
+    @wp.func(inline=True)
+    def after(
+        free: Twist, body: Body, q: wp.quatd, foot: Footing, contact: Contact, constants: wp.array2d(dtype=wp.float64), b: int
+    ):
+        before = twist_of(body)
+        predicted = in_world(free, q)
+        twist = law(before, predicted, foot, contact)
+        if constants.shape[1] > _count:
+            twist = corrected(before, predicted, twist, foot, contact.dt, constants, b)
+        return in_frame(twist, q)
+
+    return after
+
+
+after_caps = after_contact(point_contact)
 
 
 @wp.func(inline=True)
@@ -276,50 +288,24 @@ def touch_rods(now: int, row: Row, world: World, tape: Tape):
                 collide(r1, r2, now, row, world, tape)
 
 
-# --- integration -------------------------------------------------------------------------------------------------------
+@stage
+def meet(now: int, row: Row, world: World, constants: wp.array2d(dtype=wp.float64), tape: Tape, work: Workspace):
+    """Steps 4 and 5."""
+    move_alone(now, row, world, constants, tape)
+    touch_rods(now, row, world, tape)
 
 
 @wp.func
-def rotation_step(w: wp.vec3d, dt: wp.float64):
-    """exp(dt w / 2) as a quaternion: (cos(x), dt w sin(x) / 2x), x = dt |w| / 2, by Taylor series where x < 0.05."""
-    y = wp.float64(0.25) * dt * dt * wp.dot(w, w)
-    cosine = _one
-    sinc = _one
-    if y < wp.float64(2.5e-3):  # the first term left out is below 1e-19
-        cosine = _one - y * (_c2 - y * (_c4 - y * (_c6 - y * _c8)))
-        sinc = _one - y * (_c3 - y * (_c5 - y * (_c7 - y * _c9)))
-    else:
-        x = wp.sqrt(y)
-        cosine = wp.cos(x)
-        sinc = wp.sin(x) / x
-    scaled = _half * dt * sinc
-    return wp.quatd(scaled * w[0], scaled * w[1], scaled * w[2], cosine)
-
-
-@wp.func
-def moved(body: Body, q: wp.quatd, v: wp.vec3d, w: wp.vec3d, dt: wp.float64):
-    """A rod after the step: q' = q exp(dt w / 2), p' = p + dt v."""
-    turned = wp.normalize(q * rotation_step(w, dt))
-    out = Body()
-    out.p = body.p + dt * v
-    out.q = wp.vec4d(turned[3], turned[0], turned[1], turned[2])
-    out.v = v
+def last_twist(r: int, now: int, q: wp.quatd, tape: Tape):
+    """Velocity of rod r at the end of the step, w in its frame."""
+    dw = tape.turn[now, r]
+    w = tape.twists[now, r].w
+    if wp.dot(dw, dw) > _zero:
+        w = w + wp.quat_rotate_inv(q, dw)
+    out = Twist()
+    out.v = tape.twists[now, r].v + tape.push[now, r]
     out.w = w
     return out
-
-
-@stage
-def integrate(now: int, new: int, world: World, tape: Tape):
-    """Semi-implicit Euler with the velocities after all contact; a rod that is held has none."""
-    for r in range(world.rods.shape[0]):
-        body = tape.bodies[now, r]
-        q = rotation_of(body)
-        free = world.rods[r].free
-        dw = tape.turn[now, r]
-        w = tape.twists[now, r].w
-        if wp.dot(dw, dw) > _zero:
-            w = w + wp.quat_rotate_inv(q, dw)
-        tape.bodies[new, r] = moved(body, q, free * (tape.twists[now, r].v + tape.push[now, r]), free * w, world.dt)
 
 
 @stage
@@ -343,34 +329,57 @@ def record(
 # --- one row of the batch ----------------------------------------------------------------------------------------------
 
 
-def rollout_kernel(
-    world: World,
-    constants: wp.array2d(dtype=wp.float64),
-    controls: wp.array3d(dtype=wp.float64),
-    horizon: int,
-    substeps: int,
-    slots: int,
-    state: wp.array2d(dtype=wp.float64),
-    tape: Tape,
-    states: wp.array3d(dtype=wp.float64),
-    status: wp.array(dtype=wp.float64),
-):
-    """All substeps of row b; see the module docstring, and `core.warp_engine` for the arguments."""
-    b = wp.tid()
-    batch = constants.shape[0]
-    row = row_of(b, world, constants)
-    for t in range(horizon):
-        if status[b] == _zero:
-            for s in range(substeps):
-                now = (t * substeps + s) % slots * batch + b
-                new = (t * substeps + s + 1) % slots * batch + b
-                kinematics(now, world, tape)
-                turn_motors(t, now, new, row, world, controls, state)
-                pull_cables(now, row, world, state, tape)
-                move_alone(now, row, world, constants, tape)
-                touch_rods(now, row, world, tape)
-                integrate(now, new, world, tape)
-        record(b, t, (t + 1) * substeps % slots * batch + b, state, tape, states, status)
+def step_kernel(name: str, meet: Any, last_twist: Any) -> Callable[..., None]:
+    """The kernel of one row's rollout.
+
+    Args:
+        name: In Warp's cache.
+        meet: Stage of steps 4 and 5, see `meet`.
+        last_twist: Function, see `last_twist`.
+    """
+
+    @stage
+    def integrate(now: int, new: int, world: World, tape: Tape):  # type: ignore[no-untyped-def]
+        for r in range(world.rods.shape[0]):
+            body = tape.bodies[now, r]
+            q = rotation_of(body)
+            free = world.rods[r].free  # a rod that is held does not move
+            twist = last_twist(r, now, q, tape)
+            tape.bodies[new, r] = moved(body, q, free * twist.v, free * twist.w, world.dt)
+
+    def kernel(
+        world: World,
+        constants: wp.array2d(dtype=wp.float64),
+        controls: wp.array3d(dtype=wp.float64),
+        horizon: int,
+        substeps: int,
+        slots: int,
+        state: wp.array2d(dtype=wp.float64),
+        tape: Tape,
+        work: Workspace,
+        states: wp.array3d(dtype=wp.float64),
+        status: wp.array(dtype=wp.float64),
+    ) -> None:
+        b = wp.tid()
+        batch = constants.shape[0]
+        row = row_of(b, world, constants)
+        for t in range(horizon):
+            if status[b] == _zero:
+                for s in range(substeps):
+                    now = (t * substeps + s) % slots * batch + b
+                    new = (t * substeps + s + 1) % slots * batch + b
+                    kinematics(now, world, tape)
+                    turn_motors(t, now, new, row, world, controls, state)
+                    pull_cables(now, row, world, state, tape)
+                    meet(now, row, world, constants, tape, work)
+                    integrate(now, new, world, tape)
+            record(b, t, (t + 1) * substeps % slots * batch + b, state, tape, states, status)
+
+    kernel.__name__ = kernel.__qualname__ = name
+    return kernel
+
+
+rollout_kernel = step_kernel("rollout_kernel", meet, last_twist)
 
 
 def tension_kernel(
