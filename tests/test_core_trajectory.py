@@ -97,6 +97,19 @@ def test_window_keeps_controls_with_their_rows():
         trajectory.window(0.12, 0.24)
 
 
+def test_thinned_keeps_rows_at_which_commands_change():
+    commands = np.repeat([[1.0], [3.0], [2.0]], 4, axis=0)[:11]
+    dense = Trajectory(np.arange(12) * 0.1, commands, np.arange(12.0)[:, None], ("a",), ("m",), ("u",), ("N",), substeps=5)
+    thin = dense.thinned(4)
+    np.testing.assert_array_equal(thin.values[:, 0], [0.0, 4.0, 8.0])
+    np.testing.assert_array_equal(thin.controls, [[1.0], [3.0]])
+    np.testing.assert_array_equal(thin.times, dense.times[[0, 4, 8]])
+    assert thin.substeps == 20
+    for rows in (3, 12):
+        with raises(DataError, f"one row of {rows}: controls change in between, or 11 rows are too few"):
+            dense.thinned(rows)
+
+
 def test_noise_has_the_std_it_was_given():
     n = 20_000
     long = Trajectory(np.arange(n) * 0.1, np.zeros((n - 1, 0)), np.zeros((n, 2)), ("a", "b"), ("m", "m"))

@@ -129,6 +129,17 @@ def test_a_fit_that_ends_at_no_minimum_begins_again_near_one() -> None:
     assert single_shooting(given, hasty).misfit == single_shooting(given, replace(hasty, near=0)).misfit
 
 
+def test_a_fit_begins_over_shorter_segments_where_it_is_told_to() -> None:
+    """The same spring: 6 s end nowhere, but at the truth from what 0.2 s give; judged beside where the user began."""
+    far = TRUTH.replace(stiffness=2000.0, damping=8.0)
+    data = record(Spring(), TRUTH, steps=300, noise=0.01, count=2).split(1, 0, 1)
+    given = problem(data=data, start=far, free_initial=True)
+    options = ShootingOptions(levenberg=LevenbergOptions(max_iterations=12))
+    alone, led = single_shooting(given, options), single_shooting(given, replace(options, shorter=10))
+    assert not alone.converged and led.converged and led.explained and max(errors(led)) < 0.05
+    assert led.start == far and led.seconds > led.log[-1].seconds and not levels(led, "NO IMPROVEMENT")
+
+
 def test_a_fit_that_ends_at_a_wrong_minimum_begins_again_near_the_right_one() -> None:
     """Out of phase over 6 s a spring converges away from the truth; where the model is wrong, both ways end at one minimum."""
     far = TRUTH.replace(stiffness=2000.0)
@@ -374,6 +385,9 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path: Path, monkeypatch: pyt
 
 def test_bad_options_are_refused() -> None:
     for changes in ({"jacobian": "magic"}, {"errors": "none"}, {"starts": 0}, {"reweight": -1}, {"near": -1}, {"resume": True}):
+        with pytest.raises(OptionError):
+            ShootingOptions(**changes)  # type: ignore[arg-type]
+    for changes in ({"shorter": -1}, {"segment_steps": 0}):
         with pytest.raises(OptionError):
             ShootingOptions(**changes)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="batch is 0"):

@@ -54,9 +54,15 @@ def position_problem() -> FitProblem:
     return spring_problem(measured=("mass.x",))
 
 
+def driven_problem() -> FitProblem:
+    """The mass's velocity is what the recording's simulation has, wherever a segment starts."""
+    return spring_problem(measured=("mass.x",), driven=("mass.v*",))
+
+
 # Short segments of partly measured states need free starts.
 CASES = [(make, steps, free) for make in (spring_problem, spin_problem) for steps in (1, 7, None) for free in (False, True)]
 CASES += [(make, steps, True) for make in (position_problem, marker_problem) for steps in (1, 7, None)]
+CASES += [(driven_problem, steps, True) for steps in (7, None)]
 CASES += [(make, None, False) for make in (position_problem, marker_problem)]
 
 
@@ -139,3 +145,34 @@ def test_a_diverging_candidate_costs_infinity_and_has_no_derivative() -> None:
     assert system.cost(theta, far) == np.inf
     with pytest.raises(DataError, match="diverges in 2 of 2 segments"):
         segments.derivative(theta, far)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_what_commands_drive_is_no_unknown_within_a_recording(exact: bool) -> None:
+    """Where a segment starts it is what the recording, simulated by itself, has there; its slopes are those of that."""
+    given, spring = driven_problem(), Spring()
+    rows = cut(given, given.split.train, 7, free=True, exact=exact)
+    rng = np.random.default_rng(0)
+    theta = given.encode(given.constants) + np.array([0.1, -0.2, 0.1, 0.0, 0.0])
+    starts = rows.starts + rng.standard_normal(rows.starts.shape)
+
+    def by_hand(at: np.ndarray, moved: np.ndarray) -> np.ndarray:
+        """Residuals (S, 8, 1) of segments put together here."""
+        found, constants = [], given.decode(at)
+        for s, (recording, begin) in enumerate(zip(rows.recording, rows.begins, strict=True)):
+            data, start = given.split.train[int(recording)], moved[s].copy()
+            if begin:
+                whole, _ = spring.rollout(given.guess(data)[None], data.controls[None], constants)
+                start[1] = whole[0, begin, 1]
+            states, _ = spring.rollout(start[None], rows.controls[s : s + 1], constants)
+            found.append(np.nan_to_num(states[0, :, :1] - rows.values[s]))
+        return np.array(found)
+
+    derivative, step = rows.derivative(theta, starts), 1e-5
+    np.testing.assert_allclose(derivative.residual, by_hand(theta, starts), atol=1e-12)
+    for j, unit in enumerate(step * np.eye(len(theta))):
+        slope = (by_hand(theta + unit, starts) - by_hand(theta - unit, starts)) / (2 * step)
+        np.testing.assert_allclose(derivative.constants[..., j], slope, atol=1e-7)
+    later, size = rows.begins > 0, np.abs(derivative.starts).max(axis=(1, 2))
+    assert (size[later, 1] == 0).all() and (size[~later, 1] > 0.1).all() and (size[:, 0] > 0.5).all()
+    assert rows.unknowns == 2 * len(starts) - later.sum() and (rows.begins == 0).sum() == len(given.split.train)

@@ -26,7 +26,7 @@ from softgym_envs.core.scenario import BatchPolicy, Scenario, Scene, around_rest
 from softgym_envs.core.sensors import sensor_from_text
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.task import load
-from softgym_envs.core.trajectory import DataSplit, TrajectorySet
+from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 
 from ..planning.cost import Cost, FeatureCost
 from ..planning.plan import random_controls
@@ -309,7 +309,7 @@ class RoomCase:
 
     def record(self, rng: np.random.Generator, steps: int) -> DataSplit:
         """See `Case`: the recipe's experiments; a camera sees those for training, predictions are judged by states."""
-        found = self.states(rng, steps)
+        found = self._recorded(rng, steps)
         if not self.sensor:
             return found
         sensor, native = sensor_from_text(self.sensor), self.native()
@@ -317,7 +317,15 @@ class RoomCase:
         return found._replace(train=TrajectorySet(tuple(seen)))
 
     def states(self, rng: np.random.Generator, steps: int) -> DataSplit:
-        """See `Case`."""
+        """See `Case`: one row for every command, where they are held."""
+        found = self._recorded(rng, steps)
+        return DataSplit(*(TrajectorySet(tuple(self._held(t) for t in part)) for part in found))
+
+    def _held(self, recording: Trajectory) -> Trajectory:
+        held = self.recipe.experiment(recording.metadata[EXPERIMENT]).held
+        return recording.thinned(round(held / recording.period)) if held else recording
+
+    def _recorded(self, rng: np.random.Generator, steps: int) -> DataSplit:
         filmed = bool(self.sensor)
         return self.recipe.record(
             self.truth(), rng, steps=steps, parameters=self.truth_parameters(), tests=TESTS, filmed=filmed

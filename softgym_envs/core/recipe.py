@@ -73,7 +73,9 @@ class Experiment:
     most: int | None = None
     """Recordings at most; None: as many as the budget allows."""
     filmed: Recorder | None = None
-    """The same with commands that a camera's frames can follow; None: as `record`."""
+    """The same with commands that a camera's frames can follow, in rows as short as those; None: as `record`."""
+    held: float = 0.0
+    """[s] Commands last so long: rows that corrections and networks learn from, though `filmed` has more; 0: as recorded."""
     enough: int | None = None
     """Physics steps after which a recording says little more: a budget makes recordings of about so many; None: `longest`."""
 
@@ -202,6 +204,8 @@ class Recipe:
     """(simulator, recording of a laboratory) -> its experiment, "" where nothing tells; None: nothing ever does."""
     known_start: tuple[str, ...] = ()
     """Patterns of tangent coordinates that are as `first_state` says when a recording begins, or do not matter: no unknowns."""
+    driven: tuple[str, ...] = ()
+    """Patterns of state entries that commands alone drive, whatever the robot does: no unknowns within a recording."""
     markers: Callable[[Any], tuple[str, ...]] | None = None
     """Simulator -> columns of `measurement` that a laboratory's camera would see; None: lengths and angles of the state."""
     finer: Callable[[Any], Any] | None = None

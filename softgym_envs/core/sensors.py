@@ -24,6 +24,8 @@ from .trajectory import Trajectory
 
 Array = NDArray[np.float64]
 
+STRAIGHT = 4
+"""Frames that may lie between two rows of what is filmed, on a straight line."""
 SEEN = ("m", "rad")
 """Units that a camera measures."""
 
@@ -68,7 +70,8 @@ class Sensor:
         """The recording as this sensor saw it.
 
         Raises:
-            DataError: There is nothing that a camera sees, or the recording is shorter than the latency.
+            DataError: There is nothing that a camera sees, the recording is shorter than the latency, or its rows are so far
+                apart that frames between them would show no motion of the robot's.
         """
         exact = markers_of(recording, simulator, recipe)
         framed = self._framed(exact)
@@ -89,6 +92,9 @@ class Sensor:
             return recording
         begin, end = recording.times[0], recording.times[-1]
         period = 1.0 / self.rate if self.rate else recording.period
+        if recording.period > STRAIGHT * period:
+            seen = f"frames every {period:.3g} s of rows {recording.period:.3g} s apart would lie on straight lines"
+            raise DataError(f"{seen}: record rows at most {STRAIGHT} frames long (`Experiment.filmed`)")
         # Frames are stamped by the clock that gives the commands; the first one shows the robot when it had begun.
         first = begin + period * np.ceil(self.latency / period - 1e-9)
         count = int(np.floor((end - first) / period * (1 + 1e-12)))

@@ -135,6 +135,21 @@ class Trajectory:
         first, last = rows[0], rows[-1]
         return replace(self, times=self.times[rows], values=self.values[rows], controls=self.controls[first:last])
 
+    def thinned(self, rows: int) -> Trajectory:
+        """One row of every `rows`; what is left at the end is left out.
+
+        Raises:
+            DataError: Controls change between them, or no two are left.
+        """
+        count = self.num_steps // rows
+        parts = self.controls[: count * rows].reshape(count, rows, self.controls.shape[1])
+        if count < 1 or (parts != parts[:, :1]).any():
+            raise DataError(f"one row of {rows}: controls change in between, or {self.num_steps} rows are too few")
+        kept = slice(0, count * rows + 1, rows)
+        return replace(
+            self, times=self.times[kept], values=self.values[kept], controls=parts[:, 0], substeps=rows * self.substeps
+        )
+
     def with_noise(self, rng: np.random.Generator, std: float | Mapping[str, float]) -> Trajectory:
         """Values plus independent Gaussian noise: one std for all, or name -> std (the others stay exact) [SI].
 

@@ -53,13 +53,30 @@ SMOOTH = (4, 2, 2)
 
 def pressures(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
     """Growth at about half speed; new pressures every second command, one of every two muscles is empty."""
+    controls, substeps = _commands(truth, rng, steps)
+    return _grown(truth, controls, substeps, parameters)
+
+
+def pressures_filmed(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
+    """The same in rows of a physics step: a camera's frames between rows of `PERIOD` would lie on straight lines."""
+    controls, substeps = _commands(truth, rng, steps)
+    return _grown(truth, np.repeat(controls, substeps, axis=0), 1, parameters)
+
+
+def _commands(truth: Any, rng: np.random.Generator, steps: int) -> tuple[Array, int]:
+    """Commands (T, nu), and the physics steps that each is held."""
     substeps = round(PERIOD / truth.dt)
     length, model, limit = max(steps // substeps, 1), truth.model, truth.control_bounds[1]
     steer = np.repeat(rng.uniform(-1.0, 1.0, (-(-length // 2), model.num_sections)), 2, axis=0)[:length]
     controls = np.empty((length, truth.nu))
     controls[:, 0] = limit[0] * rng.uniform(0.2, 0.9, length)
     controls[:, 1::2], controls[:, 2::2] = limit[1::2] * np.maximum(steer, 0), limit[2::2] * np.maximum(-steer, 0)
-    states, _ = truth.rollout(model.straight_state()[None], controls[None], parameters, substeps=substeps)
+    return controls, substeps
+
+
+def _grown(truth: Any, controls: Array, substeps: int, parameters: Parameters | None) -> Trajectory:
+    """The recording of a straight robot under commands (T, nu), each for so many physics steps."""
+    states, _ = truth.rollout(truth.model.straight_state()[None], controls[None], parameters, substeps=substeps)
     return Trajectory.from_rollout(truth, states[0], controls, substeps=substeps)
 
 
@@ -241,11 +258,10 @@ def _state_of(model: VineModel, times: Array, points: Array) -> Array:
     return model.tidy(state)
 
 
-_FILMED = {"errors": "clustered", "levenberg": {"max_iterations": 25, "cost_tolerance": 1e-4}}
-_ROUGH = {**_FILMED, "scan": False, "levenberg": {"max_iterations": 10, "cost_tolerance": 1e-3}}
+_PATIENT = {"max_iterations": 40, "cost_tolerance": 1e-4}
 
 RECIPE = Recipe(
-    experiments=(Experiment("pressures", pressures, LONGEST),),
+    experiments=(Experiment("pressures", pressures, LONGEST, filmed=pressures_filmed, held=PERIOD),),
     stages=(
         Stage(
             "body", "pressures", BODY, "multiple_shooting",
@@ -253,11 +269,11 @@ RECIPE = Recipe(
         ),
     ),
     filmed=(
-        # Short segments first, from any constants. What fills the muscles is an unknown of every segment's start, so that
-        # segments of a lag's length tell no lag: a free one takes up what the model lacks there, as that a base is turned.
-        Stage("near", "pressures", BODY[:3], "multiple_shooting", {**_ROUGH, "segment_steps": 20}, told_noise=True),
+        # Over a fifth of a second from any constants, then over 1.25 s, which plans need: as muscles are as full as commands
+        # left them (`driven`), either tells the lag.
         Stage(
-            "seen", "pressures", (*BODY, "base_turn"), "multiple_shooting", {**_FILMED, "segment_steps": 125},
+            "seen", "pressures", (*BODY, "base_turn"), "multiple_shooting",
+            {"segment_steps": 125, "shorter": 20, "errors": "clustered", "levenberg": _PATIENT},
             prior={"base_turn": (0.0, BY_EYE)}, told_noise=True,
         ),
     ),
@@ -273,9 +289,10 @@ RECIPE = Recipe(
     longest_step=LONGEST_STEP,
     measurement=measurement,
     first_state=first_state,
+    driven=("left*", "right*"),
     markers=markers,
     infer_controls=infer_controls,
     program=program,
 )  # fmt: skip
-"""Bending and muscles from segments of a second, of a camera's points from 0.2 s without the lag and then from 1.25 s with the
-clamp's heading; of a laboratory's points, bending."""
+"""Bending and muscles from segments of a second, of a camera's points from 1.25 s with the clamp's heading; of a laboratory's
+points, bending."""

@@ -74,6 +74,10 @@ class FitProblem:
     known_start: tuple[str, ...] = ()
     """Patterns of tangent coordinates (`StateLayout.tangent_names`) that are known at the start of a recording, or do not
     matter: no unknowns, where states are measured in part."""
+    driven: tuple[str, ...] = ()
+    """Patterns of state entries that commands alone drive, whatever the robot does (muscles that fill). Where states are
+    measured in part, they are unknown at a recording's first row only: within it, segments start with what the simulation from
+    `initial_state` makes of them. A recording of several segments must begin as that says, or long before they are over."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, DataSplit):
@@ -270,6 +274,21 @@ class FitProblem:
         names = self.simulator.layout.tangent_names if isinstance(self.simulator, BaseSimulator) else ("",) * self.simulator.n
         return np.flatnonzero([not any(fnmatchcase(name, pattern) for pattern in self.known_start) for name in names])
 
+    @cached_property
+    def driven_entries(self) -> NDArray[np.intp]:
+        """(d,) places in the state of what commands alone drive; see `driven`. None, where all are measured."""
+        return self._driven_among(self.simulator.state_names)
+
+    @cached_property
+    def driven_tangent(self) -> NDArray[np.intp]:
+        """(d,) places of the same in the tangent."""
+        layout = self.simulator.layout if isinstance(self.simulator, BaseSimulator) else None
+        return self._driven_among(layout.tangent_names if layout else ())
+
+    def _driven_among(self, names: tuple[str, ...]) -> NDArray[np.intp]:
+        patterns = () if self.full else self.driven
+        return np.flatnonzero([any(fnmatchcase(name, pattern) for pattern in patterns) for name in names])
+
     def guess(self, trajectory: Trajectory) -> Array:
         """Initial state of a recording, (nx,): measured, given, or the rest state with the measured entries put in."""
         if self.full:
@@ -337,6 +356,7 @@ class FitProblem:
         noise = sorted((self.noise or {}).items())
         described = [type(self.simulator).__name__, self.spec, _plain_fields(self.simulator), self.constants, self.free]
         described += [self.column_names, noise, sorted(self.prior.items()), self.estimates_initial, self.view, self.known_start]
+        described += [self.driven]
         digest.update(repr(described).encode())
         return digest.hexdigest()
 

@@ -70,7 +70,7 @@ def estimated_noise(segments: Segments, theta: Array, starts: Array, scale: Arra
     residual, _ = segments.residuals(theta[None], starts)
     present = segments.present
     count = np.maximum(present.sum(axis=(0, 1)), 1)
-    unknowns = len(theta) + (starts.shape[0] * len(segments.problem.unknown_start) if segments.free else 0)
+    unknowns = len(theta) + segments.unknowns
     total = int(present.sum())
     correction = total / max(total - unknowns, 1)
     return np.asarray(np.maximum(np.sqrt(np.sum(residual[0] ** 2, axis=(0, 1)) / count * correction), 1e-12 * scale))

@@ -7,7 +7,9 @@ and k = 0 too where x_0 is unknown. Derivatives come from the chain
 .. math:: S_{k+1} = A_k S_k + C_k, \qquad S_0 = 0 \text{ (constants)}, \; S_0 = I \text{ (initial state)}
 
 through `Simulator.linearize` where it is exact, or from central differences of whole rollouts, all columns in one batch.
-Legend: S segments, L steps, m channels, p constants, n tangent, K candidates.
+What commands alone drive (`FitProblem.driven`: a muscle's pressure) is no unknown where a segment starts within a recording,
+but a function of the constants: what a simulation from the recording's first row has there.
+Legend: S segments, L steps, m channels, p constants, n tangent, K candidates, d driven.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
-from ..data.view import POSE, delayed
+from ..data.view import POSE
+from .driven import commanded, followed
 
 Array = NDArray[np.float64]
 
@@ -69,6 +72,10 @@ class Segments:
     """(S,) its row of that recording."""
     commands: tuple[Array, ...]
     """Controls of whole recordings, (T, nu) each."""
+    origins: Array
+    """Where recordings begin, as `FitProblem.guess` says, (recordings, nx)."""
+    driven: NDArray[np.intp]
+    """(d,) entries of the state that commands alone drive; see the module docstring."""
     free: bool
     """Whether the starts are unknowns."""
     substeps: int
@@ -97,11 +104,12 @@ class Segments:
         parts, good = [], []
         for begin in range(0, len(theta), rows):
             some = slice(begin, min(begin + rows, len(theta)))
-            controls = self._acting(np.arange(some.start, some.stop) % count, theta[some])
+            which = np.arange(some.start, some.stop) % count
+            begin_at, known = self._begun(which, theta[some], starts[some])
             constants: Parameters = kind.from_vector(vectors[some])
-            states, status = simulator.rollout(starts[some], controls, constants, substeps=self.substeps)
+            states, status = simulator.rollout(begin_at, self._acting(which, theta[some]), constants, substeps=self.substeps)
             parts.append(states)
-            good.append(status == 0)
+            good.append((status == 0) & known)
         return np.concatenate(parts), np.concatenate(good)
 
     def _acting(self, which: NDArray[np.intp], theta: Array) -> Array:
@@ -109,13 +117,30 @@ class Segments:
         problem = self.problem
         if "latency" not in problem.free and problem.view.latency == 0.0:
             return self.controls[which]
-        found = self.controls[which].copy()
-        rates = problem.views(theta)["latency"] / (problem.simulator.dt * self.substeps)
         rows = self.begins[which][:, None] + np.arange(self.horizon)
-        for index, commands in enumerate(self.commands):
-            own = self.recording[which] == index
-            found[own] = delayed(commands, rows[own], rates[own])
-        return found
+        return commanded(problem, self.commands, self.recording[which], rows, theta, self.substeps)
+
+    def _begun(self, which: NDArray[np.intp], theta: Array, starts: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """Starts (R, nx) of segments (R,) with what commands made of them at constants (R, p), and whether that is known."""
+        later, known = self.begins[which] > 0, np.ones(len(which), dtype=np.bool_)
+        if not len(self.driven) or not later.any():
+            return starts, known
+        thetas, place = np.unique(theta, axis=0, return_inverse=True)
+        found, (values, good) = starts.copy(), self.driven_starts(thetas)
+        found[np.ix_(later, self.driven)] = values[place[later], which[later]]
+        known[later] = good[place[later], which[later]]
+        return found, known
+
+    def driven_starts(self, thetas: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """What commands made of driven entries until segments start, for candidates (K, p): (K, S, d), success (K, S)."""
+        states, good = followed(self.problem, self.commands, self.origins, thetas, int(self.begins.max()), self.substeps)
+        return states[:, self.recording, self.begins][..., self.driven], good[:, self.recording]
+
+    @property
+    def unknowns(self) -> int:
+        """How many numbers of all starts are unknown."""
+        each = len(self.problem.unknown_start) * len(self.starts)
+        return each - len(self.driven) * int((self.begins > 0).sum()) if self.free else 0
 
     def compare(self, states: Array, theta: Array | None = None) -> Array:
         """Residuals (i S, L', m) of states (i S, L+1, nx) against the measurements; zero where there are none.
@@ -264,6 +289,10 @@ class Segments:
         unknown = np.isin(np.arange(n), self.problem.unknown_start).astype(np.float64)
         initial = np.concatenate([np.zeros((n, p)), np.diag(unknown)], axis=1) if self.free else np.zeros((n, p))
         sensitivity = np.repeat(initial[None], len(states[some]), axis=0)
+        if len(self.driven):
+            later, places = np.flatnonzero(self.begins[which] > 0), self.problem.driven_tangent
+            sensitivity[np.ix_(later, places)] = 0.0
+            sensitivity[np.ix_(later, places, np.arange(p))] = self._driven_slopes(theta)[which[later]]
         rows = [sensitivity]
         for A, C in part.linearizations(theta, states[some]):
             sensitivity = A @ sensitivity
@@ -271,6 +300,13 @@ class Segments:
             rows.append(sensitivity)
         chain = np.stack(rows, axis=1)[:, self.first :]  # (S', L', n, p + n)
         return np.stack([part._along(states[some], chain[..., j]) for j in range(chain.shape[-1])], axis=-1)
+
+    def _driven_slopes(self, theta: Array) -> Array:
+        """Derivatives of `driven_starts` along the constants, by central differences, (S, d, p)."""
+        ends = [self._moved(theta, self.starts, j, sign) for sign in (-1.0, 1.0) for j in range(len(theta))]
+        low, high = np.split(self.driven_starts(np.stack([end for end, _, _ in ends]))[0], 2)
+        width = np.subtract(*np.split(np.array([offset for _, _, offset in ends]), 2)[::-1])
+        return np.moveaxis((high - low) / width[:, None, None], 0, -1)
 
     def _along(self, states: Array, direction: Array) -> Array:
         """Derivative of the residuals when every state (S, L', nx) moves along its tangent direction (S, L', n): (S, L', m)."""
@@ -320,10 +356,11 @@ def cut(
         )
     pieces = [piece for index, trajectory in enumerate(trajectories) for piece in _pieces(problem, trajectory, horizon, index)]
     starts, controls, values, recording, begins = (list(column) for column in zip(*pieces, strict=True))
+    driven = problem.driven_entries if free and any(begins) else np.zeros(0, dtype=np.intp)
     return Segments(
         problem, np.stack(starts), np.stack(controls), np.stack(values), np.array(recording, dtype=np.intp),
         np.array(begins, dtype=np.intp), tuple(problem.controls(t) for t in trajectories),
-        free, trajectories[0].substeps, exact, epsilon,
+        np.stack([problem.guess(t) for t in trajectories]), driven, free, trajectories[0].substeps, exact, epsilon,
     )  # fmt: skip
 
 

@@ -195,7 +195,7 @@ def stage_problem(
     fields: dict[str, Any] = {
         "free": free, "start": start, "measurement": measurement, "initial_state": first,
         "noise": stage.noise_of(train.names), "free_motion": stage.free_motion, "free_initial": stage.free_initial,
-        "prior": stage.prior_of(free), "known_start": recipe.known_start,
+        "prior": stage.prior_of(free), "known_start": recipe.known_start, "driven": recipe.driven,
     }  # fmt: skip
     problem = FitProblem(simulator, DataSplit(train, validation, test), **{**fields, **more})
     return problem.with_told_noise() if stage.told_noise and problem.noise is None else problem
@@ -264,7 +264,7 @@ def _fitted(
     result = blamed(recipe, problem, result)
     if not ((stage.suspects or stage.doubtful) and method.views):
         return result
-    once = {name: 0 for name in ("near",) if name in stage.options}  # these begin where the fit ended
+    once = {name: 0 for name in ("near", "shorter") if name in stage.options}  # these begin where the fit ended
     plain = method.settings({**stage.options, "starts": 1, **once})
 
     def again(given: FitProblem) -> FitResult:

@@ -42,6 +42,8 @@ Array = NDArray[np.float64]
 
 LOWER = 0.95
 """Of the squared residuals another minimum must leave at most, to be another one."""
+BRIEF = LevenbergOptions(max_iterations=10, cost_tolerance=1e-3)
+"""Of what a fit begins with over shorter segments."""
 NOISE_STAYS = 1e-7
 """Share of the cost that a step must win, where states are noisy: what is left of it is noise, which no step takes away."""
 
@@ -76,6 +78,9 @@ class ShootingOptions:
     near: int = 0
     """Where a fit ends at no minimum, or at one that does not explain the data, it begins again from what segments of so many
     rows give, which have fewer wrong ones; 0: never."""
+    shorter: int = 0
+    """A fit begins at what a few iterations over segments of so many rows give, from constants that are far off; 0: at the
+    start constants. Either way it is judged beside these."""
     scan: bool = True
     """Ask what the model's own error leaves open (`sysid.judgement.scan`): not where a fit is only a start of the next."""
     halve: bool = False
@@ -97,8 +102,8 @@ class ShootingOptions:
             raise OptionError(f"errors is {self.errors!r}, allowed are 'independent' and 'clustered'")
         if self.segment_steps < 1:
             raise OptionError(f"segment_steps is {self.segment_steps}, expected >= 1")
-        if self.near < 0:
-            raise OptionError(f"near is {self.near}, expected >= 0")
+        if self.near < 0 or self.shorter < 0:
+            raise OptionError(f"near {self.near} and shorter {self.shorter} must be >= 0")
         if not self.epsilon > 0 or self.reweight < 0 or self.starts < 1:
             raise OptionError(f"epsilon {self.epsilon}, reweight {self.reweight}, starts {self.starts} must be > 0, >= 0, >= 1")
         if self.resume and self.checkpoint is None:
@@ -157,7 +162,10 @@ def _again(problem: FitProblem, method: str, steps: int | None, options: Shootin
     Better than a minimum is a lower one; better than none is one that is no higher.
     """
     plain = replace(options, starts=1, checkpoint=None, resume=False)
-    found = _from_measured(problem, method, steps, options) if problem.noisy else _fit(problem, method, steps, options)
+    if options.shorter:
+        found = _from_shorter(problem, method, steps, options)
+    else:
+        found = _from_measured(problem, method, steps, options) if problem.noisy else _fit(problem, method, steps, options)
     if (found.converged and found.explained) or not options.near:
         return found
     try:
@@ -171,6 +179,14 @@ def _again(problem: FitProblem, method: str, steps: int | None, options: Shootin
     said = f"a first fit ended at {where}; this one begins at what segments of {options.near} rows give"
     seconds = found.seconds + short.seconds + again.seconds
     return replace(again, seconds=seconds).with_verdict("note", said)
+
+
+def _from_shorter(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions) -> FitResult:
+    """The fit, begun at what `options.shorter` says."""
+    once = replace(options, starts=1, checkpoint=None, resume=False, scan=False, halve=False, levenberg=BRIEF)
+    short = _fit(problem, "short", options.shorter, once)
+    found = _fit(problem, method, steps, options, problem.replace(start=short.parameters, view=short.view))
+    return replace(found, seconds=short.seconds + found.seconds)
 
 
 def _from_measured(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions) -> FitResult:

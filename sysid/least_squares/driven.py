@@ -1,0 +1,61 @@
+"""What commands alone make of a robot's inputs until a segment starts: recordings followed from their first rows.
+
+Legend: K candidates, M recordings, T rows, R rows of a batch, p constants, nx state, nu controls.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.parameters import Parameters
+
+from ..data.problem import FitProblem
+from ..data.view import delayed
+
+Array = NDArray[np.float64]
+
+
+def commanded(
+    problem: FitProblem,
+    commands: tuple[Array, ...],
+    recording: NDArray[np.intp],
+    rows: NDArray[np.intp],
+    theta: Array,
+    substeps: int,
+) -> Array:
+    """What acts in rows (R, L) of recordings (R,) at constants (R, p), commands late as those say: (R, L, nu)."""
+    found = np.empty((*rows.shape, commands[0].shape[1]))
+    rates = problem.views(theta)["latency"] / (problem.simulator.dt * substeps)
+    for index, given in enumerate(commands):
+        own = recording == index
+        found[own] = delayed(given, rows[own], rates[own])
+    return found
+
+
+def followed(
+    problem: FitProblem, commands: tuple[Array, ...], origins: Array, thetas: Array, steps: int, substeps: int
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Recordings simulated for so many rows from their origins (M, nx), commands after their ends going on.
+
+    Args:
+        problem: Whose simulator follows.
+        commands: Of every recording, (T, nu) each.
+        origins: Where they begin.
+        thetas: Candidates (K, p).
+        steps: Rows T.
+        substeps: Physics steps of a row.
+
+    Returns:
+        States (K, M, T+1, nx) and success (K, M).
+    """
+    count = len(commands)
+    each, recording = np.repeat(thetas, count, axis=0), np.tile(np.arange(count), len(thetas))
+    rows = np.tile(np.arange(steps), (len(each), 1))
+    constants: Parameters = type(problem.constants).from_vector(problem.vectors(each))
+    controls = commanded(problem, commands, recording, rows, each, substeps)
+    states, status = problem.simulator.rollout(origins[recording], controls, constants, substeps=substeps)
+    return states.reshape(len(thetas), count, steps + 1, -1), (status == 0).reshape(len(thetas), count)
+
+
+__all__ = ["commanded", "followed"]
