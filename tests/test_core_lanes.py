@@ -5,11 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from softgym_envs.core.warp_lanes import LANES, gather, lanes_of, spread
+from softgym_envs.core.warp_lanes import LANES, gather, spread
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.model import superball
 from softgym_envs.tensegrity.residual import random_weights
 from softgym_envs.tensegrity.terrain import Terrain
+from softgym_envs.vine.dynamics import VineSimulator
+from softgym_envs.vine.model import VineModel
+from softgym_envs.vine.obstacles import circle
 
 ROWS, SUBSTEPS = 19, 20
 WEIGHTS = tuple(random_weights(np.random.default_rng(3)) + 0.2)
@@ -19,6 +22,13 @@ SIMULATORS = {
     "held": TensegritySimulator(fixed_rod=2),
     "rough": TensegritySimulator(superball(terrain=Terrain.rubble(seed=1))),
     "learned": TensegritySimulator(residual=WEIGHTS),
+}
+
+VINES = {
+    "wrinkling": VineSimulator(),
+    "linear": VineSimulator(bending="linear"),
+    "remembers and carries": VineSimulator(VineModel(viscoelastic=True, max_load=0.05, num_links=25)),
+    "without muscles": VineSimulator(VineModel(num_sections=0, num_links=7)),
 }
 
 
@@ -37,6 +47,41 @@ def heaps(simulator, rng):
     return state
 
 
+def vines(simulator, rng):
+    """Robots of all lengths, bent so that they wrinkle, with angles of their own beyond the tip, and two that are too fast."""
+    state = np.repeat(simulator.initial_state(1), ROWS, axis=0)
+    parts = simulator.model.split(state)
+    parts.theta[:] = np.cumsum(0.25 * rng.standard_normal(parts.theta.shape), axis=1)
+    parts.omega[:] = 2.0 * rng.standard_normal(parts.omega.shape)
+    parts.length[:] = rng.permutation(np.linspace(simulator.model.link_length, simulator.model.max_length, ROWS))
+    parts.pressure[:] = rng.uniform(0.0, simulator.model.max_steering, parts.pressure.shape)
+    parts.omega[[3, 10], 0] = 1e5
+    return state
+
+
+@pytest.mark.parametrize("name", VINES)
+def test_vines_of_all_lengths_change_no_bit_of_each_other_and_move_as_beside_a_far_obstacle(name) -> None:
+    """The kernel with obstacles runs row by row."""
+    simulator = VINES[name]
+    rng = np.random.default_rng(5)
+    state = vines(simulator, rng)
+    controls = rng.uniform(*simulator.control_bounds, (ROWS, 2, simulator.nu))
+    states, status = simulator.rollout(state, controls, substeps=10)
+    assert status.nonzero()[0].tolist() == [3, 10] and np.isfinite(states).all()
+    order = rng.permutation(ROWS)
+    np.testing.assert_array_equal(simulator.rollout(state[order], controls[order], substeps=10)[0], states[order])
+    alone = [simulator.rollout(state[b : b + 1], controls[b : b + 1], substeps=10)[0] for b in range(ROWS)]
+    np.testing.assert_array_equal(np.concatenate(alone), states)
+    beside = replace(simulator, model=replace(simulator.model, obstacles=(circle(50.0, 0.0, 0.1),)))
+    columns = [beside.state_names.index(name) for name in simulator.state_names]
+    start = beside.initial_state(ROWS)
+    start[:, columns] = state
+    general, failed = beside.rollout(start, controls, substeps=10)
+    np.testing.assert_array_equal(failed, status)
+    expected = general[status == 0][:, :, columns]
+    np.testing.assert_allclose(states[status == 0], expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+
+
 @pytest.mark.parametrize("name", SIMULATORS)
 def test_neighbours_change_no_bit_of_a_row_and_alone_it_comes_out_alike(name) -> None:
     simulator = SIMULATORS[name]
@@ -53,23 +98,12 @@ def test_neighbours_change_no_bit_of_a_row_and_alone_it_comes_out_alike(name) ->
         alone, failed = simulator.rollout(state[b : b + 1], controls[b : b + 1], substeps=SUBSTEPS)
         np.testing.assert_array_equal(alone[0], states[b])
         assert failed[0] == status[b]
-    one_by_one = replace(simulator)
-    one_by_one.engine.in_lanes = False
-    scalar, beside = (s.rollout(state, controls[:, :1], substeps=1) for s in (one_by_one, simulator))
-    np.testing.assert_array_equal(scalar[1], beside[1])
-    good = scalar[1] == 0
-    np.testing.assert_allclose(beside[0][good], scalar[0][good], rtol=0, atol=1e-12 * np.abs(scalar[0][good]).max())
 
 
-def test_a_single_row_runs_by_itself() -> None:
-    assert [lanes_of(rows) for rows in (1, 2, 3, 4, 5, 256)] == [1, *5 * [LANES]]
-
-
-@pytest.mark.parametrize("wide", [1, LANES])
 @pytest.mark.parametrize("count", range(1, 10))
-def test_rows_are_spread_over_lanes_and_gathered(count, wide) -> None:
+def test_rows_are_spread_over_lanes_and_gathered(count) -> None:
     rows = np.random.default_rng(count).standard_normal((count, 3, 2))
-    lanes = np.full((-(-count // wide), 3, 2, wide), np.nan)
+    lanes = np.full((-(-count // LANES), 3, 2, LANES), np.nan)
     spread(rows, lanes)
     assert np.isfinite(lanes).all()
     np.testing.assert_array_equal(gather(lanes, count), rows)

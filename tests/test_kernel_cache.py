@@ -39,11 +39,11 @@ class Warp:
 def test_a_kernel_is_announced_when_it_is_to_be_compiled(tmp_path, monkeypatch, capsys, recorded, words):
     """Forward kernels as well as gradients, until they are cached."""
     engine = TensegritySimulator().engine
-    kernel = engine.program.recorded if recorded else engine.program.beside(1)
+    kernel = engine.program.recorded if recorded else engine.program.forward
     for name in ("Buffers", "LaneBuffers"):
         monkeypatch.setattr(warp_engine, name, lambda *_: None)
     monkeypatch.setattr(warp_engine, "believe_warp", lambda _: None)
-    monkeypatch.setattr(warp_engine, "believe_lanes", lambda _: None)
+    monkeypatch.setattr(warp_engine, "believe_lanes", lambda: None)
     monkeypatch.setattr(warp_engine.wp.config, "kernel_cache_dir", str(tmp_path))
     warp_engine._Borrowed(engine, 1, 1, 1, recorded)._new()
     assert words in capsys.readouterr().err

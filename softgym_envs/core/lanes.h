@@ -1,4 +1,4 @@
-// So many rows of a batch in one thread: Warp's C++ of a kernel, read with another meaning of two types and one word.
+// Rows of a batch beside each other in one thread: Warp's C++ of a kernel, read with another meaning of two types and one word.
 //
 // Stands before a generated kernel (see warp_lanes.py), behind the number of rows, SOFTGYM_LANES. From here on, `wp::float64`
 // is one number of each row, `bool` one answer of each, and the body of an `if` runs when any row wants it. Warp gives a
@@ -78,6 +78,13 @@ inline CUDA_CALLABLE Real sin(Real a) { return each(::sin, a); }
 inline CUDA_CALLABLE Real cos(Real a) { return each(::cos, a); }
 inline CUDA_CALLABLE Real tanh(Real a) { return each(::tanh, a); }
 inline CUDA_CALLABLE Real exp(Real a) { return each(::exp, a); }
+inline CUDA_CALLABLE Real atan2(Real a, Real b)
+{
+    Numbers out;
+    for (int k = 0; k < LANES; ++k)
+        out[k] = ::atan2(a.lane[k], b.lane[k]);
+    return out;
+}
 
 // --- answers ---------------------------------------------------------------------------------------------------------
 
@@ -108,6 +115,15 @@ template <typename T> inline CUDA_CALLABLE T where(const Mask& condition, const 
 inline CUDA_CALLABLE Mask where(const Mask& condition, const Mask& a, const Mask& b)
 {
     return (condition && a) || (!condition && b);
+}
+inline CUDA_CALLABLE Real sign(Real a) { return choose(a < Real(0.0), Real(-1.0), Real(1.0)); }
+/// The largest of the rows' whole numbers.
+inline CUDA_CALLABLE int largest(Real a)
+{
+    int out = int(a.lane[0]);
+    for (int k = 1; k < LANES; ++k)
+        out = max(out, int(a.lane[k]));
+    return out;
 }
 /// Integers are the same for all rows, and so is what changes them.
 inline CUDA_CALLABLE int where(const Mask& condition, const int& a, const int& b) { return any(condition) ? a : b; }

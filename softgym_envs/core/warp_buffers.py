@@ -17,7 +17,7 @@ import warp as wp
 
 from .kernel_cache import load_whole
 from .simulator import Array, IntArray
-from .warp_lanes import Wide, compiler_options, gather, lanes_of, spread
+from .warp_lanes import LANES, Wide, compiler_options, gather, spread
 from .warp_memory import Memory, blank
 
 if TYPE_CHECKING:
@@ -36,16 +36,23 @@ class Program:
     options: tuple[tuple[str, Any], ...] | None = None
     """(name, value) of each option of Warp's compiler; None: `FORWARD` and `RECORDED`."""
     lanes: bool = False
-    """The kernel keeps to the rules of `warp_lanes`: forward, the CPU runs it four rows at once, or a single one."""
+    """The kernel keeps to the rules of `warp_lanes`: forward, the CPU runs it four rows at once, but one row as it is."""
 
     @property
     def forward(self) -> Any:
         """Kernel without adjoint."""
-        return _compile(self.function, False, FORWARD if self.options is None else self.options)
+        return _compile(self.function, False, self.forward_options)
 
-    def beside(self, lanes: int) -> Any:
-        """Kernel without adjoint that runs so many rows of float64 at once, on the CPU."""
-        return _compile(self.function, False, compiler_options(PROCESSOR, 3, lanes))
+    @property
+    def forward_options(self) -> tuple[tuple[str, Any], ...]:
+        """Those of `forward`: `EXACT` where the kernel runs four rows at once, too."""
+        usual = EXACT if self.lanes else FORWARD
+        return usual if self.options is None else self.options
+
+    @property
+    def beside(self) -> Any:
+        """Kernel without adjoint that runs four rows of float64 at once, on the CPU."""
+        return _compile(self.function, False, IN_LANES)
 
     @property
     def recorded(self) -> Any:
@@ -56,8 +63,12 @@ class Program:
 PROCESSOR = wp.config.cpu_compiler_flags or "-march=native"
 CPU_FLAGS = f"{PROCESSOR} -ffp-contract=fast -fno-signed-zeros -mreassociate -freciprocal-math"
 """Warp's own flags, and leave to fuse and reorder sums and products. NaN and infinity keep their meaning."""
+EXACT_FLAGS = f"{PROCESSOR} -ffp-contract=off -fno-signed-zeros"
+"""Every sum and product rounds by itself, in its order."""
 FORWARD = (("cpu_compiler_flags", CPU_FLAGS), ("optimization_level", 3))
+EXACT = (("cpu_compiler_flags", EXACT_FLAGS), ("optimization_level", 3))
 RECORDED = (("cpu_compiler_flags", CPU_FLAGS), ("optimization_level", 2))
+IN_LANES = compiler_options(EXACT_FLAGS, 3)
 
 
 @cache
@@ -106,10 +117,9 @@ class LaneBuffers:
     """Buffers of one shape as `warp_lanes` wants them, and the launch packed for them; forward, on the CPU."""
 
     def __init__(self, engine: WarpEngine, rows: int, horizon: int, substeps: int) -> None:
-        lanes = lanes_of(rows)
-        kernel, groups, self.rows = engine.program.beside(lanes), -(-rows // lanes), rows
+        kernel, groups, self.rows = engine.program.beside, -(-rows // LANES), rows
         given = Arguments(engine, kernel, groups, horizon, substeps, False)
-        wide = Wide(lanes)
+        wide = Wide()
         values = [wide.argument(value) for value in given.inputs]
         self.packed = Packed(prepare(kernel, groups, given.inputs, engine.device), values)
         self.keep = wide

@@ -254,12 +254,12 @@ def question() -> Question:
     return Question(state[None], np.array([[[0.4], [-1.5]]]), np.array([[1.3, 2.0]]), cotangent)
 
 
-def rows_question(rows: int) -> Question:
-    """So many rows without cotangent; of several, springs are stretched in some and slack in others."""
+def rows_question() -> Question:
+    """Five rows without cotangent, springs stretched in some and slack in others; one row is over after a group of four."""
     one = question()
-    state = one.state * np.linspace(1.0, 1.4, rows)[:, None]
-    constants = np.stack([np.linspace(1.3, 1.7, rows), np.linspace(2.0, 3.0, rows)], axis=1)
-    return Question(state, np.repeat(one.controls, rows, axis=0), constants, np.zeros((rows, 3, WIDTH)))
+    state = one.state * np.linspace(1.0, 1.4, 5)[:, None]
+    constants = np.stack([np.linspace(1.3, 1.7, 5), np.linspace(2.0, 3.0, 5)], axis=1)
+    return Question(state, np.repeat(one.controls, 5, axis=0), constants, np.zeros((5, 3, WIDTH)))
 
 
 def reference(state: NDArray[Any], controls: NDArray[Any], constants: NDArray[Any]) -> NDArray[Any]:
@@ -334,18 +334,16 @@ def require_known_answer(solve: Callable[[Question], Answer]) -> None:
     _require(lambda: differences(solve(question()), known_answer(question())), note_path())
 
 
-def require_known_rows(solve: Callable[[Question], Array], lanes: int, rows: int) -> None:
+def require_known_rows(solve: Callable[[Question], Array]) -> None:
     """The same for rows that run beside each other, forward.
 
     Args:
         solve: Compiles `check_kernel` for lanes and runs it: states (B, T+1, nx).
-        lanes: How many of them a thread runs.
-        rows: How many there are in all; with one more than lanes, one is over after the first group.
 
     Raises:
         DependencyError: The answer is wrong, or there is none.
     """
-    asked = rows_question(rows)
+    asked = rows_question()
 
     def wrong() -> list[str]:
         found = solve(asked)
@@ -353,7 +351,7 @@ def require_known_rows(solve: Callable[[Question], Array], lanes: int, rows: int
         error = np.abs(found - known).max() / np.abs(known).max()
         return [] if error < TOLERANCE else [f"rows beside each other off by {100 * error:.2g} %"]
 
-    _require(wrong, note_path(f"lanes{lanes}"))
+    _require(wrong, note_path("lanes"))
 
 
 def _require(wrong: Callable[[], list[str]], note: Path) -> None:

@@ -15,7 +15,7 @@ The kernel's arguments are, in this order::
     status              (B,)              result, of int or of float64
 
 `tape` and `workspace` (see `warp_memory`) are left out where a room declares none. On the CPU, a kernel
-that is made for it runs forward as `warp_lanes` says: four rows in one thread, or one. With slots = 2 it only runs forward;
+that is made for it runs forward with four rows in one thread (`warp_lanes`). With slots = 2 the kernel only runs forward;
 with slots = T substeps + 1 nothing is overwritten, which is what Warp's reverse mode needs: a value overwritten between its use
 and the backward pass gives silently wrong gradients. For the same reason no local variable of the kernel may change across
 iterations of a dynamic loop, and a function that writes to the tape is a `stage`.
@@ -44,8 +44,8 @@ from .errors import OptionError
 from .fork import ForkLock
 from .kernel_cache import load_whole, spare_folder
 from .simulator import Array, Gradient, IntArray
-from .warp_buffers import FORWARD, RECORDED, Buffers, LaneBuffers, Program
-from .warp_lanes import LANES, lanes_of
+from .warp_buffers import RECORDED, Buffers, LaneBuffers, Program
+from .warp_lanes import LANES
 
 wp.config.log_level = wp.LOG_ERROR if hasattr(wp, "LOG_ERROR") else 40
 
@@ -211,8 +211,8 @@ def believe_warp(options: tuple[tuple[str, Any], ...]) -> None:
     warp_check.require_known_answer(solve)
 
 
-def believe_lanes(lanes: int) -> None:
-    """The same for kernels that run so many rows at once, which have no gradient.
+def believe_lanes() -> None:
+    """The same for kernels that run LANES rows at once, which have no gradient.
 
     Raises:
         DependencyError: The answer is wrong, or there is none.
@@ -223,7 +223,7 @@ def believe_lanes(lanes: int) -> None:
         buffers = LaneBuffers(_check_engine(program), len(asked.state), asked.controls.shape[1], warp_check.SUBSTEPS)
         return buffers.forward(asked.state, asked.controls, asked.constants)[0]
 
-    warp_check.require_known_rows(solve, lanes, 1 if lanes == 1 else lanes + 1)
+    warp_check.require_known_rows(solve)
 
 
 def _check_engine(program: Program) -> WarpEngine:
@@ -254,12 +254,11 @@ class _Borrowed:
     def _new(self) -> Any:
         recorded, program = bool(self.key[-1]), self.engine.program
         with LOADING:
-            if self.engine.in_lanes and not recorded:
-                lanes = lanes_of(self.key[0])
-                believe_lanes(lanes)
-                _announce(program.beside(lanes), "a simulator, some 10 s")
+            if self.engine.in_lanes and not recorded and self.key[0] > 1:
+                believe_lanes()
+                _announce(program.beside, "a simulator, some 10 s")
                 return LaneBuffers(self.engine, *self.key[:-1])
-            believe_warp(RECORDED if recorded else FORWARD)
+            believe_warp(RECORDED if recorded else program.forward_options)
             if recorded:
                 _announce(program.recorded, "the gradients of a simulator, 15 s to a minute")
             else:

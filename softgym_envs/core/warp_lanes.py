@@ -1,18 +1,19 @@
-"""Four rows of a batch in one thread: a kernel's own text, compiled with four numbers in place of each float64; or one row.
+"""Four rows of a batch in one thread: a kernel's own text, compiled with four numbers in place of each float64.
 
 `lanes.h` says how: it stands before the C++ that Warp makes of a kernel, and gives `float64` and `bool` another meaning. The
 processor's wide registers then do for four rows what they did for one, and physics stands once. What a kernel must keep to:
 
 - A branch on a number of a row runs if any of the four rows wants it, and changes only variables, as a whole: no member of a
   struct, no array (but it may add what is zero for the others).
-- Integers and loops are the same for all rows; status is a float64.
+- Integers and loops are the same for all rows; status is a float64. Where rows want loops of different lengths, all run the
+  longest (`largest` in `lanes.h`), and a row's own end is a number that it chooses by.
 - A row that has failed goes on, and its numbers mean nothing: what is kept of it is chosen by its status.
 - C++ of a kernel's own (`wp.func_native`) says what it does for lanes.
 
-Every row's result is the same bit for bit whatever stands beside it, and where nothing does: a single row runs the same text
-with one lane, and the compiler may neither fuse nor reorder sums and products, not done alike for one and for four.
+Every row's result is the same bit for bit whatever stands beside it, and where nothing does. A single row runs the kernel as
+it is, so that the compiler may neither fuse nor reorder sums and products in either: it would not do so alike for both.
 
-Legend: B batch, G groups of so many rows; the last axis of an array in memory is the lane.
+Legend: B batch, G groups of LANES rows; the last axis of an array in memory is the lane.
 """
 
 from __future__ import annotations
@@ -30,70 +31,52 @@ LANES = 4
 """Rows of a group: 256 bits of numbers, as most processors' registers hold; the compiler splits them where they hold less."""
 CACHE_LINE = 64
 HEADER = Path(__file__).with_name("lanes.h")
+_Number = ctypes.c_double * LANES
 
 
-def lanes_of(rows: int) -> int:
-    """How many rows a thread runs at once: one row has no others beside it."""
-    return 1 if rows == 1 else LANES
-
-
-@cache
-def compiler_options(flags: str, level: int, lanes: int) -> tuple[tuple[str, Any], ...]:
-    """Options of Warp's compiler for a kernel that runs so many rows at once: the header stands in front of it.
-
-    Args:
-        flags: That name the processor.
-        level: Of optimisation.
-        lanes: How many rows.
-    """
-    header = wp.ModuleBuildOptions(extra_cpu_preamble=f"#define SOFTGYM_LANES {lanes}\n{HEADER.read_text()}")
-    exact = f"{flags} -ffp-contract=off -fno-signed-zeros -std=c++20"
-    return (("cpu_compiler_flags", exact), ("optimization_level", level), ("extra_build_options", header))
+def compiler_options(flags: str, level: int) -> tuple[tuple[str, Any], ...]:
+    """Options of Warp's compiler for a kernel that runs LANES rows at once: the header stands in front of it."""
+    header = wp.ModuleBuildOptions(extra_cpu_preamble=f"#define SOFTGYM_LANES {LANES}\n{HEADER.read_text()}")
+    return (("cpu_compiler_flags", f"{flags} -std=c++20"), ("optimization_level", level), ("extra_build_options", header))
 
 
 def spread(rows: NDArray[np.float64], lanes: NDArray[np.float64]) -> None:
-    """Write (B, ...) to (G, ..., lanes); places without a row repeat the last one."""
-    if len(rows) == 1:
-        lanes[...] = rows[..., None]
-        return
-    wide = lanes.shape[-1]
-    places = np.minimum(np.arange(len(lanes) * wide), len(rows) - 1)
-    lanes[...] = np.moveaxis(rows[places].reshape(len(lanes), wide, *rows.shape[1:]), 1, -1)
+    """Write (B, ...) to (G, ..., LANES); places without a row repeat the last one."""
+    places = np.minimum(np.arange(len(lanes) * LANES), len(rows) - 1)
+    lanes[...] = np.moveaxis(rows[places].reshape(len(lanes), LANES, *rows.shape[1:]), 1, -1)
 
 
 def gather(lanes: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """(G, ..., lanes) -> the first `count` rows, (count, ...), a copy."""
-    wide = lanes.shape[-1]
-    rows = np.empty((len(lanes) * wide, *lanes.shape[1:-1]))
-    rows.reshape(len(lanes), wide, *lanes.shape[1:-1])[...] = np.moveaxis(lanes, -1, 1)
+    """(G, ..., LANES) -> the first `count` rows, (count, ...), a copy."""
+    rows = np.empty((len(lanes) * LANES, *lanes.shape[1:-1]))
+    rows.reshape(len(lanes), LANES, *lanes.shape[1:-1])[...] = np.moveaxis(lanes, -1, 1)
     return rows[:count]
 
 
 class Wide:
-    """Copies of a launch's arguments as `lanes.h` wants them: every float64 becomes so many numbers."""
+    """Copies of a launch's arguments as `lanes.h` wants them: every float64 becomes LANES numbers."""
 
-    def __init__(self, lanes: int) -> None:
-        self.lanes = lanes
+    def __init__(self) -> None:
         self._memory: dict[int, NDArray[Any]] = {}
 
     def numbers(self, array: Any) -> NDArray[np.float64]:
-        """The copy of an array of float64, (*shape, lanes)."""
-        return self._memory[array.ptr] if array.size else np.zeros((*array.shape, self.lanes))
+        """The copy of an array of float64, (*shape, LANES)."""
+        return self._memory[array.ptr] if array.size else np.zeros((*array.shape, LANES))
 
     def argument(self, value: Any, kind: Any = None) -> Any:
         """The copy of an array, a struct, or a number of this kind, as C has it."""
         if isinstance(value, wp.array):
             return self._array(value)
         if _is_struct(type(value)):
-            out = _layout(value._cls, self.lanes)()
+            out = _layout(value._cls)()
             for name, var in value._cls.vars.items():
                 setattr(out, name, self.argument(getattr(value, name), var.type))
             return out
         kind = type(value) if kind is None else kind
-        if _layout(kind, self.lanes) is ctypes.c_int32:
+        if _layout(kind) is ctypes.c_int32:
             return ctypes.c_int32(value)
-        made = np.repeat(np.asarray(value, dtype=float).reshape(-1), self.lanes)
-        return _layout(kind, self.lanes).from_buffer_copy(made)
+        made = np.repeat(np.asarray(value, dtype=float).reshape(-1), LANES)
+        return _layout(kind).from_buffer_copy(made)
 
     def _array(self, value: Any) -> Any:
         """The copy of an array; of one that looks at the memory of another, a view of that one's copy."""
@@ -101,9 +84,9 @@ class Wide:
             return value.__ctype__()
         known = self._memory.get(value.ptr)
         if known is not None:
-            strides: Any = [self.lanes * stride for stride in value.strides]
+            strides: Any = [LANES * stride for stride in value.strides]
         else:
-            known = _aligned_zeros(value.shape, np.dtype(_layout(value.dtype, self.lanes)))
+            known = _aligned_zeros(value.shape, np.dtype(_layout(value.dtype)))
             _fill(known, value.numpy(), value.dtype)
             self._memory[value.ptr] = known
             strides = known.strides
@@ -123,17 +106,17 @@ def _is_struct(kind: Any) -> bool:
 
 
 @cache
-def _layout(kind: Any, lanes: int) -> Any:
-    """How `lanes.h` lays out a type of Warp, for so many rows."""
+def _layout(kind: Any) -> Any:
+    """How `lanes.h` lays out a type of Warp."""
     if kind in (int, wp.int32):
         return ctypes.c_int32
     if kind in (float, wp.float64):
-        return ctypes.c_double * lanes
+        return _Number
     if _is_struct(kind):
-        fields = [(name, _layout(var.type, lanes)) for name, var in kind.vars.items()]
+        fields = [(name, _layout(var.type)) for name, var in kind.vars.items()]
         return type(kind.key, (ctypes.Structure,), {"_fields_": fields})
     if hasattr(kind, "_wp_scalar_type_"):
-        return ctypes.c_double * lanes * kind._length_
+        return _Number * kind._length_
     return type(kind.__ctype__())
 
 

@@ -10,7 +10,7 @@ One substep of dt, in the order of the functions below:
 6. `moved`          semi-implicit Euler: the new velocity, `last_twist`, moves the pose
 
 After the substeps of a control step, `record` writes the state, or marks the row as diverged. Mode patch has its own steps 4, 5
-and last twist (`patch_stepping`); `step_kernel` makes the kernel of either. The other modes run four rows at once, or one, and
+and last twist (`patch_stepping`); `step_kernel` makes the kernel of either. The other modes run four rows at once and
 keep to the rules of `core.warp_lanes`.
 
 Legend: B batch, R rods, N nodes, C cables. A rod's frame has z along the rod; its inertia is that of a solid cylinder.

@@ -186,6 +186,20 @@ def impulse(p: wp.vec3d, at_e: wp.vec2d, at_w: wp.float64, gain: Gain):
 
 
 @wp.func
+def mark_diverged(
+    b: int,
+    first: int,
+    last: int,
+    limit: wp.float64,
+    state: wp.array2d(dtype=wp.float64),
+    status: wp.array(dtype=wp.float64),
+):
+    """Row b has diverged if an entry first ... last - 1 is not below `limit`."""
+    for x in range(first, last):
+        status[b] = wp.where(wp.abs(state[b, x]) < limit, status[b], _one)
+
+
+@wp.func
 def record(
     b: int,
     t: int,
@@ -194,17 +208,9 @@ def record(
     limit: wp.float64,
     state: wp.array2d(dtype=wp.float64),
     states: wp.array3d(dtype=wp.float64),
-    status: wp.array(dtype=int),
+    status: wp.array(dtype=wp.float64),
 ):
-    """End of control step t of row b: it has diverged if an entry first ... last - 1 is not below `limit`."""
-    failed = int(status[b])
-    for x in range(first, last):
-        if not (wp.abs(state[b, x]) < limit):
-            failed = 1
-    if failed == 0:
-        for x in range(state.shape[1]):
-            states[b, t + 1, x] = state[b, x]
-    else:
-        status[b] = 1
-        for x in range(state.shape[1]):
-            states[b, t + 1, x] = states[b, t, x]
+    """End of control step t of row b: the state, or if it has diverged, now or before, the last good one."""
+    mark_diverged(b, first, last, limit, state, status)
+    for x in range(state.shape[1]):
+        states[b, t + 1, x] = wp.where(status[b] == _zero, state[b, x], states[b, t, x])

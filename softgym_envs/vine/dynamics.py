@@ -21,10 +21,11 @@ from ..core.simulator import check_array, check_number
 from ..core.warp_buffers import Program
 from ..core.warp_engine import WarpEngine, launch
 from ..core.warp_simulator import WarpSimulator
+from .forces import force_kernel
 from .memory import make_world, workspace
 from .model import ContactForces, VineModel, contact_table
 from .parameters import VineParameters
-from .stepping import BENDING, force_kernel, rollout_kernel
+from .stepping import BENDING, free_kernel, rollout_kernel
 
 Array = NDArray[np.float64]
 
@@ -86,5 +87,8 @@ class VineSimulator(WarpSimulator):
     def engine(self) -> WarpEngine:
         """The Warp side of this simulator; it runs forward only."""
         world = make_world(self.model, self.dt, BENDING[self.bending], self.device)
-        program = Program(rollout_kernel, workspace=workspace(self.model, self.max_contacts))
+        if self.model.obstacles:
+            program = Program(rollout_kernel, workspace=workspace(self.model, self.max_contacts))
+        else:
+            program = Program(free_kernel, workspace=workspace(self.model, 0), lanes=True)
         return WarpEngine(program, [world], self.nx, self.nu, len(VineParameters.names()), self.device)

@@ -30,9 +30,28 @@ _c2, _c3, _c4, _c5, _c6, _c7, _c8, _c9 = (wp.constant(wp.float64(1.0 / factorial
 
 
 @wp.func
+def tip_link(length: wp.float64, size: Size):
+    """n - 1 for n = floor(L / l) in 1 ... N, as a number: rows that run beside each other differ in it."""
+    return wp.clamp(wp.floor(length / size.link + _slack), _one, wp.float64(size.links)) - _one
+
+
+@wp.func_native(
+    """
+#ifdef SOFTGYM_LANES
+    return wp::largest(tip) + 1;
+#else
+    return int32_t(tip) + 1;
+#endif
+    """
+)
+def links_up_to(tip: wp.float64) -> int:  # type: ignore[empty-body]
+    """n for the tip link n - 1; of rows that run beside each other, the largest."""
+
+
+@wp.func
 def count_links(length: wp.float64, size: Size):
-    """n = floor(L / l) in 1 ... N."""
-    return wp.clamp(int(wp.floor(length / size.link + _slack)), 1, size.links)
+    """n = floor(L / l) in 1 ... N, of one row."""
+    return links_up_to(tip_link(length, size))
 
 
 @wp.func
@@ -53,7 +72,7 @@ def turned(t: wp.vec2d, angle: wp.float64):
 @wp.func
 def read_links(
     row: int,
-    num: int,
+    tip: wp.float64,
     lag: wp.float64,
     size: Size,
     body: Body,
@@ -65,12 +84,12 @@ def read_links(
     e = wp.vec2d(_zero, _zero)
     before = size.heading + body.turn
     bends = wp.float64(0.0)
-    for i in range(num):
+    for i in range(links_up_to(tip)):
         theta = state[row, i]
         omega = state[row, size.links + i]
         length = size.link
-        if i == num - 1:
-            length = state[row, 2 * size.links] - wp.float64(num - 1) * size.link
+        if wp.float64(i) == tip:
+            length = state[row, 2 * size.links] - tip * size.link
         link = Link()
         link.p = p
         link.t = wp.vec2d(wp.cos(theta), wp.sin(theta))
@@ -83,7 +102,8 @@ def read_links(
         links[row, i] = link
         p = p + length * link.t
         e = e + arm
-        bends += wp.abs(theta - before)
+        if wp.float64(i) <= tip:
+            bends = bends + wp.abs(theta - before)
         before = theta
     return bends
 
@@ -123,7 +143,7 @@ def remembered(row: int, i: int, bend: wp.float64, size: Size, body: Body, state
 def stage_of(
     row: int,
     i: int,
-    num: int,
+    tip: wp.float64,
     h: wp.float64,
     size: Size,
     body: Body,
@@ -162,6 +182,6 @@ def stage_of(
     if size.memory >= 0:
         slope += body.ei * (body.share[0] + body.share[1])
     s.stiff = h * wp.max(body.damp, _implicit * h * slope) / spacing
-    if i == num - 1:
+    if wp.float64(i) == tip:
         s = bear(s, link, h, body)
     return s

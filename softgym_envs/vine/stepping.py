@@ -21,6 +21,9 @@ k_i = EI / h_i, h_i the distance between the middles of the links that meet ther
 A `viscoelastic` body has beside every k_i two springs with dashpots, of k_i relaxation and k_i creep (generalised Maxwell);
 their force is that at the start of the step, and K the sum of all. At the tip hangs a point mass: tip_mass and the load.
 
+Robots without obstacles have a kernel of their own, `free_kernel`, which runs four rows at once: what both share keeps to the
+rules of `core.warp_lanes`, with the tip link's index `tip` as a number, and loops over the links that the longest row has.
+
 Sources: framework of velocities and impulses [Jitosho2021] (arXiv 2011.01917) II; eversion force [Blumenschein2017]; bending
 of an inflated beam [Comer1963]. Legend: B batch, N links, K sections, M obstacles, C contacts.
 """
@@ -31,12 +34,12 @@ from __future__ import annotations
 
 import warp as wp
 
-from .chain import Gain, Motion, Value, backward, feedback, forward, record
+from .chain import Gain, Motion, Value, backward, feedback, forward, mark_diverged, record
 from .contact import apply_impulses, build_matrix, set_rows, solve_contacts
 from .gaps import find_contacts
 from .geometry import place_obstacles
-from .links import count_links, read_links, stage_of
-from .memory import Contact, Link, Size, Workspace, World
+from .links import links_up_to, read_links, stage_of, tip_link
+from .memory import Size, Workspace, World
 from .parameters import VineParameters
 from .tube import Body, growth_force, read_body
 
@@ -52,7 +55,6 @@ _zero = wp.constant(wp.float64(0.0))
 _half = wp.constant(wp.float64(0.5))
 _one = wp.constant(wp.float64(1.0))
 _two = wp.constant(wp.float64(2.0))
-_tiny = wp.constant(wp.float64(1e-12))
 _least_reach = wp.constant(wp.float64(1e-3))
 _safe_move = wp.constant(wp.float64(5e-4))
 _overlap = wp.constant(wp.float64(-OVERLAP))
@@ -63,7 +65,7 @@ _least_share = wp.constant(wp.float64(1.0 / 64.0))
 @wp.func
 def sweep_back(
     row: int,
-    num: int,
+    tip: wp.float64,
     h: wp.float64,
     size: Size,
     body: Body,
@@ -71,32 +73,36 @@ def sweep_back(
     work: Workspace,
 ):
     """Feedback of every link, from the tip to the base."""
+    num = links_up_to(tip)
     value = Value()
     for back in range(num):
         i = num - 1 - back
-        stage = stage_of(row, i, num, h, size, body, state, work.links)
+        stage = stage_of(row, i, tip, h, size, body, state, work.links)
         gain = feedback(value, stage)
         work.gains[row, i] = gain
-        value = backward(value, stage, gain)
+        before = backward(value, stage, gain)
+        if wp.float64(i) <= tip:
+            value = before
 
 
 @wp.func
-def sweep_forward(row: int, num: int, gains: wp.array2d(dtype=Gain), motions: wp.array2d(dtype=Motion)):
+def sweep_forward(row: int, tip: wp.float64, gains: wp.array2d(dtype=Gain), motions: wp.array2d(dtype=Motion)):
     """Velocities from the base to the tip. -> largest speed of a link's end [m/s]."""
     x = Motion()
     motions[row, 0] = x
     fastest = wp.float64(0.0)
-    for i in range(num):
+    for i in range(links_up_to(tip)):
         x = forward(x, gains[row, i])
         motions[row, i + 1] = x
-        fastest = wp.max(fastest, wp.dot(x.e, x.e))
+        if wp.float64(i) <= tip:
+            fastest = wp.max(fastest, wp.dot(x.e, x.e))
     return wp.sqrt(fastest)
 
 
 @wp.func
 def get_used(
     row: int,
-    num: int,
+    tip: wp.float64,
     h: wp.float64,
     size: Size,
     body: Body,
@@ -109,7 +115,7 @@ def get_used(
         for k in range(2):
             x = size.memory + 2 * i + k
             used = _zero
-            if i < num:
+            if wp.float64(i) <= tip:
                 rate = motions[row, i + 1].w - motions[row, i].w
                 decay = wp.exp(-h / body.time[k])
                 bend = state[row, i] - before
@@ -121,7 +127,7 @@ def get_used(
 @wp.func
 def move(
     row: int,
-    num: int,
+    tip: wp.float64,
     h: wp.float64,
     growth: wp.float64,
     size: Size,
@@ -131,14 +137,15 @@ def move(
 ):
     """theta += h w, L += h g, memories follow; links beyond the tip copy the tip link."""
     if size.memory >= 0:
-        get_used(row, num, h, size, body, motions, state)
-    for i in range(num):
-        w = motions[row, i + 1].w
-        state[row, size.links + i] = w
-        state[row, i] = state[row, i] + h * w
-    for i in range(num, size.links):
-        state[row, i] = state[row, num - 1]
-        state[row, size.links + i] = state[row, size.links + num - 1]
+        get_used(row, tip, h, size, body, motions, state)
+    theta = wp.float64(0.0)
+    omega = wp.float64(0.0)
+    for i in range(size.links):
+        if wp.float64(i) <= tip:
+            omega = motions[row, i + 1].w
+            theta = state[row, i] + h * omega
+        state[row, size.links + i] = omega
+        state[row, i] = theta
     state[row, 2 * size.links] = wp.min(state[row, 2 * size.links] + h * growth, size.full)
     state[row, 2 * size.links + 1] = growth
 
@@ -173,7 +180,7 @@ def fill_muscles(
 @wp.func
 def touch_obstacles(
     row: int,
-    num: int,
+    tip: wp.float64,
     count: int,
     h: wp.float64,
     growth: wp.float64,
@@ -188,7 +195,30 @@ def touch_obstacles(
     set_rows(row, count, _one / h, growth, goal, push, work)
     good = solve_contacts(row, count, mu, work.qp)
     grown = growth + mobility * apply_impulses(row, count, work)
-    return grown, sweep_forward(row, num, work.gains, work.motions), good
+    return grown, sweep_forward(row, tip, work.gains, work.motions), good
+
+
+@wp.func
+def free_growth(growth: wp.float64, goal: wp.float64, push: wp.float64, mobility: wp.float64):
+    """Growth speed that the drive reaches where nothing is touched [m/s]."""
+    return wp.min(goal, wp.max(_zero, growth) + mobility * push)
+
+
+@wp.func
+def free_velocities(
+    row: int,
+    tip: wp.float64,
+    h: wp.float64,
+    lag: wp.float64,
+    size: Size,
+    body: Body,
+    state: wp.array2d(dtype=wp.float64),
+    work: Workspace,
+):
+    """Steps 1 to 3 of the module docstring. -> sum of |bends| [rad], largest speed [m/s]."""
+    bends = read_links(row, tip, lag, size, body, state, work.links)
+    sweep_back(row, tip, h, size, body, state, work)
+    return bends, sweep_forward(row, tip, work.gains, work.motions)
 
 
 @wp.func
@@ -205,30 +235,28 @@ def solve_velocities(
     """Steps 1 to 4 of the module docstring. -> growth speed, largest speed [m/s], number of contacts (-1 if not solved)."""
     size = world.size
     length = state[row, 2 * size.links]
-    num = count_links(length, size)
-    bends = read_links(row, num, lag, size, body, state, work.links)
-    sweep_back(row, num, h, size, body, state, work)
-    fastest = sweep_forward(row, num, work.gains, work.motions)
+    tip = tip_link(length, size)
+    bends, fastest = free_velocities(row, tip, h, lag, size, body, state, work)
     growth = state[row, 2 * size.links + 1]
     goal = wp.min(asked, (size.full - length) / h)
     push = h * growth_force(bends, length, body)
     mobility = _one / (_two * body.rho * length)
-    count = find_contacts(row, num, _least_reach + _two * h * (fastest + goal), world, work)
+    count = find_contacts(row, links_up_to(tip), _least_reach + _two * h * (fastest + goal), world, work)
     if count > 0:
-        growth, fastest, good = touch_obstacles(row, num, count, h, growth, goal, push, mobility, body.mu, work)
+        growth, fastest, good = touch_obstacles(row, tip, count, h, growth, goal, push, mobility, body.mu, work)
         if good == 0:
             count = -1
     else:
-        growth = wp.min(goal, wp.max(_zero, growth) + mobility * push)
+        growth = free_growth(growth, goal, push, mobility)
     return growth, fastest, count
 
 
 @wp.func
 def overlaps(row: int, lag: wp.float64, body: Body, world: World, state: wp.array2d(dtype=wp.float64), work: Workspace):
     """Whether the robot now overlaps an obstacle by more than `OVERLAP`."""
-    num = count_links(state[row, 2 * world.size.links], world.size)
-    read_links(row, num, lag, world.size, body, state, work.links)
-    return find_contacts(row, num, _overlap, world, work) > 0
+    tip = tip_link(state[row, 2 * world.size.links], world.size)
+    read_links(row, tip, lag, world.size, body, state, work.links)
+    return find_contacts(row, links_up_to(tip), _overlap, world, work) > 0
 
 
 @wp.func
@@ -243,14 +271,14 @@ def step_row(
     lag = size.dt + _zero
     while rest > _zero:
         h = share * size.dt
-        num = count_links(state[row, 2 * size.links], size)
+        tip = tip_link(state[row, 2 * size.links], size)
         growth, fastest, count = solve_velocities(row, h, lag, asked, body, world, state, work)
         if count < 0:
             good = 0
         may_overlap = h * (fastest + growth) > _safe_move and share > _least_share and count != 0
         if may_overlap:
             copy_motion(row, spare, size, state)
-        move(row, num, h, growth, size, body, work.motions, state)
+        move(row, tip, h, growth, size, body, work.motions, state)
         redo = bool(False)
         if may_overlap:
             redo = overlaps(row, lag, body, world, state, work)
@@ -261,6 +289,19 @@ def step_row(
             rest = rest - share
             lag = h + _zero
     return good
+
+
+@wp.func
+def step_free(row: int, asked: wp.float64, body: Body, size: Size, state: wp.array2d(dtype=wp.float64), work: Workspace):
+    """One step of dt of a row that has nothing to touch."""
+    h = size.dt + _zero
+    length = state[row, 2 * size.links]
+    tip = tip_link(length, size)
+    bends, _fastest = free_velocities(row, tip, h, h, size, body, state, work)
+    goal = wp.min(asked, (size.full - length) / h)
+    push = h * growth_force(bends, length, body)
+    growth = free_growth(state[row, 2 * size.links + 1], goal, push, _one / (_two * body.rho * length))
+    move(row, tip, h, growth, size, body, work.motions, state)
 
 
 @wp.func
@@ -283,7 +324,7 @@ def rollout_kernel(
     state: wp.array2d(dtype=wp.float64),
     work: Workspace,
     states: wp.array3d(dtype=wp.float64),
-    status: wp.array(dtype=int),
+    status: wp.array(dtype=wp.float64),
 ):
     """All substeps of row b; see `core.warp_engine` for the arguments. Forward only.
 
@@ -294,55 +335,43 @@ def rollout_kernel(
     size = world.size
     body = read_body(constants, b, size.radius)
     place_world(b, world, state, work)
-    for x in range(size.links, 2 * size.links + 2):
-        if not (wp.abs(state[b, x]) < _limit):
-            status[b] = 1
+    mark_diverged(b, size.links, 2 * size.links + 2, _limit, state, status)
     own_mass = body.tip_mass + _zero
     for t in range(horizon):
         if size.max_load > _zero:
             body.tip_mass = own_mass + wp.clamp(controls[b, t, 1 + 2 * size.sections], _zero, size.max_load)
         for _s in range(substeps):
-            if status[b] == 0:
+            if status[b] == _zero:
                 fill_muscles(b, t, constants[b, LAG], size, controls, state)
                 asked = wp.clamp(controls[b, t, 0], _zero, size.max_growth)
                 if step_row(b, spare, asked, body, world, state, work) == 0:
-                    status[b] = 1
+                    status[b] = _one
         record(b, t, size.links, 2 * size.links + 2, _limit, state, states, status)
 
 
-@wp.func
-def write_force(b: int, c: int, force: wp.float64, contact: Contact, link: Link, size: Size, out: wp.array3d(dtype=wp.float64)):
-    """Row c of the table of contacts; `force` is the normal one [N]."""
-    place = link.p + contact.arm * link.t - size.radius * contact.d
-    rub = contact.tangent / size.dt
-    out[b, c, 0] = wp.float64(contact.link)
-    out[b, c, 1] = wp.float64(contact.obstacle)
-    out[b, c, 2] = place[0]
-    out[b, c, 3] = place[1]
-    out[b, c, 4] = force * contact.d[0] - rub * contact.d[1]
-    out[b, c, 5] = force * contact.d[1] + rub * contact.d[0]
-    out[b, c, 6] = force
-    out[b, c, 7] = rub
-    out[b, c, 8] = contact.gap
-
-
-def force_kernel(
+def free_kernel(
     world: World,
     constants: wp.array2d(dtype=wp.float64),
-    growth: wp.array(dtype=wp.float64),
+    controls: wp.array3d(dtype=wp.float64),
+    horizon: int,
+    substeps: int,
+    slots: int,
     state: wp.array2d(dtype=wp.float64),
     work: Workspace,
-    out: wp.array3d(dtype=wp.float64),
+    states: wp.array3d(dtype=wp.float64),
+    status: wp.array(dtype=wp.float64),
 ):
-    """Contacts in a step of dt from the state: columns of `contact_table`, of the contacts that push; other rows stay zero."""
+    """The same for robots without obstacles; keeps to the rules of `core.warp_lanes`."""
     b = wp.tid()
     size = world.size
     body = read_body(constants, b, size.radius)
-    place_world(b, world, state, work)
-    asked = wp.clamp(growth[b], _zero, size.max_growth)
-    _growth, _fastest, count = solve_velocities(b, size.dt, size.dt, asked, body, world, state, work)
-    for c in range(count):
-        contact = work.contacts[b, c]
-        force = contact.normal / size.dt
-        if force > _tiny:
-            write_force(b, c, force, contact, work.links[b, contact.link], size, out)
+    mark_diverged(b, size.links, 2 * size.links + 2, _limit, state, status)
+    own_mass = body.tip_mass + _zero
+    for t in range(horizon):
+        if size.max_load > _zero:
+            body.tip_mass = own_mass + wp.clamp(controls[b, t, 1 + 2 * size.sections], _zero, size.max_load)
+        if status[b] == _zero:
+            for _s in range(substeps):
+                fill_muscles(b, t, constants[b, LAG], size, controls, state)
+                step_free(b, wp.clamp(controls[b, t, 0], _zero, size.max_growth), body, size, state, work)
+        record(b, t, size.links, 2 * size.links + 2, _limit, state, states, status)

@@ -236,7 +236,7 @@ def rollout_kernel(
     state: wp.array2d(dtype=wp.float64),
     work: Workspace,
     states: wp.array3d(dtype=wp.float64),
-    status: wp.array(dtype=int),
+    status: wp.array(dtype=wp.float64),
 ):
     """All substeps of row b, in the first slot of `state`; see `core.warp_engine` for the arguments. Forward only."""
     b = wp.tid()
@@ -248,11 +248,11 @@ def rollout_kernel(
     for t in range(horizon):
         u = wp.clamp(controls[b, t, 0], _zero, world.max_growth) / wp.float64(world.links)
         for _s in range(substeps):
-            if status[b] == 0:
+            if status[b] == _zero:
                 start = Motion()
                 start.e = -solve_chain(b, u, tube, world, state, work) / world.dt
                 fastest = wp.sqrt(sweep_out(b, world.links, start, work.gains, work.motions))
                 if resolve_pushes(b, u, start, fastest, tube, world, state, work) == 0:
-                    status[b] = 1
+                    status[b] = _one
                 move_bodies(b, world, state, work)
         record(b, t, 6 * world.links, 12 * world.links, _limit, state, states, status)
