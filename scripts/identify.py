@@ -291,11 +291,6 @@ def refuse_idle(args: Args) -> None:
 
 def row_by_row(args: Args, recipe: Recipe, simulator: Simulator, recordings: TrajectorySet) -> int:
     """Estimate online and report; 0 if every constant is told by now."""
-    idle = {"--method": args.method, "--bounded": args.bounded, "--gif": args.gif, "--resume": args.resume}
-    for flag in (flag for flag, given in idle.items() if given):
-        raise OptionError(
-            f"{flag} does nothing with --online, which goes through the simulator and draws nothing; leave it out"
-        )
     method_of("mpec").check(recipe)
     assert recipe.complementarity is not None
     problem = problem_of(args, recipe, stage_of(replace(args, method="mpec"), recipe), simulator, recordings)
@@ -309,16 +304,14 @@ def whole_recipe(args: Args, recipe: Recipe, simulator: Simulator, recordings: T
     """Fit all stages and report."""
     print(f"{len(recordings)} recordings, {recordings.num_steps} steps; stages {', '.join(s.name for s in recipe.stages)}")
     own = args.start is not None or str(args.model).endswith(".toml")  # then the recipe's guess is of another robot
-    start = start_of(args, simulator) if own else None
     stages = tuple(replace(s, options=limited(args, method_of(s.method), dict(s.options))) for s in recipe.stages)
     data = split_of(args, recordings) if args.split else recordings
     found = run_recipe(
-        recipe, simulator, data, start=start, stages=stages, out=args.out, resume=args.resume,
-        announce=lambda name: print(f"stage {name}", flush=True), progress=progress, model=args.model or "",
+        recipe, simulator, data, start=start_of(args, simulator) if own else None, stages=stages, out=args.out,
+        resume=args.resume, announce=lambda name: print(f"stage {name}", flush=True), progress=progress, model=args.model or "",
     )  # fmt: skip
     print(as_flags(found.summary()))
-    report = args.out / found.stages[-1].name / "report.html"
-    print(f"constants: {args.out / 'fit.toml'}\nreport: {report}")
+    print(f"constants: {args.out / 'fit.toml'}\nreport: {args.out / found.stages[-1].name / 'report.html'}")
     if found.unusable:
         print(f"do not use {', '.join(found.unusable)}: no stage found them; see above", file=sys.stderr)
     return 2 if found.unusable else 0
@@ -334,29 +327,39 @@ def world(args: Args, room: Room) -> tuple[Recipe, Simulator, TrajectorySet]:
     method_of(args.method or stage_of(args, recipe).method).check(recipe)
     found = read(args)
     dt = timestep(args, recipe, simulator.dt, found[0])
-    if dt != simulator.dt:
-        simulator = room.simulator(model, dt=dt, options=options)
+    simulator = simulator if dt == simulator.dt else room.simulator(model, dt=dt, options=options)
     found = tuple(t if says_substeps(t) else t.for_timestep(dt) for t in found)
     if args.stage is None and not set(found[0].names) <= set(simulator.state_names):
-        recipe = recipe.by_camera
-    if recipe.experiment_of is not None:
-        found = labelled(recipe, simulator, found)
+        recipe = filmed(recipe.by_camera, experiments_of(recipe, simulator, found))
+    found = labelled(recipe, simulator, found)
     if recipe.infer_controls is not None:
         found = tuple(recipe.infer_controls(simulator, t) for t in found)
     return recipe, simulator, TrajectorySet(found)
 
 
+def experiments_of(recipe: Recipe, simulator: Simulator, recordings: tuple[Trajectory, ...]) -> list[str]:
+    """What every recording is of: as it says, or as it looks; "" where nothing tells."""
+    tell = recipe.experiment_of or (lambda *_: "")
+    return [recording.metadata.get(EXPERIMENT) or tell(simulator, recording) for recording in recordings]
+
+
+def filmed(recipe: Recipe, experiments: list[str]) -> Recipe:
+    """The recipe without stages of experiments that nobody recorded, which is said."""
+    found = recipe.of(experiments)
+    for name in sorted({s.experiment for s in recipe.stages} - {s.experiment for s in found.stages}):
+        print(f"note: no recording of {name!r}: what it shows stays as it is")
+    return found
+
+
 def labelled(recipe: Recipe, simulator: Simulator, recordings: tuple[Trajectory, ...]) -> tuple[Trajectory, ...]:
     """Recordings of a laboratory that show all that the recipe needs, each with its experiment; others as they are."""
-    assert recipe.experiment_of is not None
     if any(EXPERIMENT in recording.metadata for recording in recordings):
         return recordings
-    names = [recipe.experiment_of(simulator, recording) for recording in recordings]
+    names = experiments_of(recipe, simulator, recordings)
     if "" in names or not {stage.experiment for stage in recipe.stages} <= set(names):
         return recordings
     print(f"taken for: {', '.join(names)}")
-    pairs = zip(recordings, names, strict=True)
-    return tuple(replace(recording, metadata={**recording.metadata, EXPERIMENT: name}) for recording, name in pairs)
+    return tuple(replace(t, metadata={**t.metadata, EXPERIMENT: name}) for t, name in zip(recordings, names, strict=True))
 
 
 def tells_more(recipe: Recipe, simulator: Simulator) -> bool:

@@ -6,7 +6,7 @@ the same one. Legend: nx state, nu control, ny measured columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, Protocol
@@ -243,6 +243,12 @@ class Recipe:
     def by_camera(self) -> Recipe:
         """The recipe for experiments that a camera recorded; as it is, where it has no other stages for them."""
         return replace(self, stages=self.filmed, filmed=()) if self.filmed else self
+
+    def of(self, experiments: Collection[str]) -> Recipe:
+        """The recipe without stages of other experiments; as it is, where the first stage's own is not among these."""
+        if self.stages[0].experiment not in experiments:
+            return self
+        return replace(self, stages=tuple(stage for stage in self.stages if stage.experiment in experiments))
 
     def stage(self, name: str) -> Stage:
         """The stage of this name.
