@@ -27,14 +27,18 @@ def test_reaches_what_no_action_does_not(backend):
     assert (found.returns > idle.returns).all()
 
 
-@pytest.mark.parametrize("env_id", [ARM, "TensegrityCrawl-v0", "SlidingBlock-v0"])
-def test_imagined_returns_are_those_of_the_environment(env_id):
-    """The same actions, in the planner's world and in the environment: the same sums of rewards."""
-    envs = gym.make_vec(f"softgym_envs:{env_id}", num_envs=3)
+@pytest.mark.parametrize(
+    ("env_id", "changed"),
+    [(ARM, {}), ("TensegrityCrawl-v0", {}), ("TensegrityCrawl-v0", {"cable_stiffness": 8e3}), ("SlidingBlock-v0", {})],
+)
+def test_imagined_returns_are_those_of_the_environment(env_id, changed):
+    """The same actions and constants, in the planner's world and in the environment: the same sums of rewards."""
+    constants = room_of_task(env_id).simulator().default_parameters.replace(**changed)
+    envs = gym.make_vec(f"softgym_envs:{env_id}", num_envs=3, **({"params": constants} if changed else {}))
     envs.reset(seed=2)
     inner = envs.unwrapped
     actions = np.random.default_rng(0).uniform(-1, 1, (3, 6, inner.action_space.shape[1])).astype(np.float32)
-    world = World(inner.task, inner.simulator, inner.episodes.substeps)
+    world = World(inner.task, inner.simulator, inner.episodes.substeps, constants)
     imagined = world.returns(inner.state, inner.context, actions.astype(np.float64))
     real = sum(envs.step(actions[:, t])[1] for t in range(6))
     np.testing.assert_allclose(imagined, real, rtol=1e-9)

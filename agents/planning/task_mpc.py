@@ -1,6 +1,6 @@
 """Receding-horizon control of any id by its own reward: sampled action splines, all rows of a batch side by side.
 
-For every row, action splines are drawn around the plan so far, rolled out in our engine with the usual constants, and mixed by
+For every row, action splines are drawn around the plan so far, rolled out in our engine, and mixed by
 their sums of rewards (`.mpc.mix`). It sees the full state and the task's context; it may drive another world than it plans in.
 
 Legend: B rows, S samples, T horizon, P knots, na actions.
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.task import RemembersActions, Task
 
@@ -52,13 +53,13 @@ class TaskMpc:
         for name, lowest in (("horizon", 2), ("knots", 2), ("samples", 2), ("iterations", 1), ("replan_every", 1)):
             check_options(name, getattr(self, name), lowest)
 
-    def controller(self, envs: Any, engine: Simulator) -> Policy:
-        """The policy of a `SoftgymVectorEnv`, which plans in `engine`."""
+    def controller(self, envs: Any, engine: Simulator, parameters: Parameters | None = None) -> Policy:
+        """The policy of a `SoftgymVectorEnv`, which plans in `engine` with these constants; None: the usual ones."""
         task, rows, size = envs.task, envs.num_envs, envs.action_space.shape[1]
         rng, spline = np.random.default_rng(0), spline_matrix(self.horizon, self.knots)
         plan, age = np.zeros((rows, self.horizon, size)), self.replan_every
         substeps = round(envs.episodes.settings.control_period / engine.dt)
-        model = World(task, engine, substeps)
+        model = World(task, engine, substeps, parameters or engine.default_parameters)
 
         def act(observation: Any) -> Array:
             nonlocal plan, age
@@ -91,17 +92,18 @@ class TaskMpc:
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """A task in an engine, as a planner imagines it: no noise, no delay, the usual constants."""
+    """A task in an engine, as a planner imagines it: no noise, no delay, one set of constants."""
 
     task: Task
     engine: Simulator
     substeps: int
+    nominal: Parameters
+    """Constants, but for those that the task fixes."""
 
     def returns(self, state: Array, context: Array, actions: Array) -> Array:
         """Sums of rewards until the episode ends, (R,), of actions (R, T, na); minus infinity where the simulation fails."""
-        nominal = self.engine.default_parameters
-        fixed = {name: value for name, value in self.task.constants.items() if name in nominal.names()}
-        constants = nominal.replace(**fixed)
+        fixed = {name: value for name, value in self.task.constants.items() if name in self.nominal.names()}
+        constants = self.nominal.replace(**fixed)
         total, alive, good = np.zeros(len(state)), np.ones(len(state), dtype=np.bool_), np.ones(len(state), dtype=np.bool_)
         for action in actions.swapaxes(0, 1):
             after, status = self.engine.step(state, self.task.scale_action(action), constants, substeps=self.substeps)

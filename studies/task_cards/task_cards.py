@@ -4,10 +4,10 @@
     python studies/task_cards/task_cards.py --ids VineWall-v0 --again
 
 Controllers are no action ("zero"), actions at random ("random"), those that the room declares (`Room.controllers`), sampling
-MPC by the task's own reward ("mpc", which plans in our engine with the usual constants and acts on either world), and the
-policies of results/, plainly and with sensor noise and delay. Episode i begins from the same seed for all of them. Writes
-results/task_cards/<id>.json, line by line, and <id>.png, an episode of the best of them; `make docs` makes docs/task_cards.md
-and the tables of docs/rooms from both.
+MPC by the task's own reward ("mpc", which plans in our engine, with the driven world's constants and kind of contact where the
+room says what those are in our engine), and the policies of results/, plainly and with sensor noise and delay. Episode i begins
+from the same seed for all of them. Writes results/task_cards/<id>.json, line by line, and <id>.png, an episode of the best of
+them; `make docs` makes docs/task_cards.md and the tables of docs/rooms from both.
 """
 
 from __future__ import annotations
@@ -114,8 +114,14 @@ def policy_file(task_id: str) -> Path | None:
 
 
 def planned(task_id: str, envs: Any) -> Callable[[Any], Any]:
-    """The id's MPC: it plans in our engine, whatever world it drives."""
-    return MPC[task_id].controller(envs, room_of_task(task_id).simulator(envs.simulator.model))
+    """The id's MPC: it plans in our engine, and knows the constants of the world that it drives."""
+    room, truth = room_of_task(task_id), envs.simulator
+    engine = room.simulator(truth.model)
+    scenario = load(room.study).get(task_id) if room.study else None
+    if type(truth) is type(engine) or scenario is None or scenario.best is None:
+        return MPC[task_id].controller(envs, engine)
+    known = room.simulator(truth.model, options=scenario.options)
+    return MPC[task_id].controller(envs, known, scenario.best(truth.default_parameters))
 
 
 def drivers(task_id: str) -> Iterator[tuple[str, dict[str, Any], Controller]]:
