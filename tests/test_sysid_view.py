@@ -16,6 +16,7 @@ from softgym_envs.core.sensors import Sensor
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from sysid import METHODS, FitProblem, Measurement, ShootingOptions, View, multiple_shooting, noise_of, single_shooting
 from sysid.data.view import POSE, delayed
+from sysid.least_squares.levenberg import LevenbergOptions
 from sysid.least_squares.segments import cut
 from sysid.least_squares.system import ShootingSystem
 from sysid.methods.outliers import HUBER
@@ -173,6 +174,15 @@ def robust() -> ShootingOptions:
 def test_what_the_model_does_not_know_is_no_outlier() -> None:
     """Half of the points elsewhere: nothing is left out, and the verdict stands."""
     found = single_shooting(problem(driven(Sensor(rate=40.0, noise=2e-3, outliers=0.5, outlier_size=0.05))), robust())
+    assert not any("left out" in verdict.text for verdict in found.verdicts)
+
+
+def test_a_recording_that_is_mostly_elsewhere_is_not_emptied() -> None:
+    """Few points of all, most of one recording: nothing is left out, where no fit would take the rest."""
+    sizes = ((0.0, 12.0), (0.9, 1.0))
+    seen = [driven(Sensor(rate=40.0, noise=2e-3, outliers=p, outlier_size=0.3), seconds=t)[0] for p, t in sizes]
+    brief = replace(robust(), scan=False, reweight=1, levenberg=LevenbergOptions(max_iterations=5))
+    found = single_shooting(problem(TrajectorySet(tuple(seen))), brief)
     assert not any("left out" in verdict.text for verdict in found.verdicts)
 
 

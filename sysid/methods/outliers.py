@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from softgym_envs.core.errors import DataError
 from softgym_envs.core.sensors import points_of
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
@@ -28,7 +29,8 @@ HUBER = 2.0
 FAR = 5.0
 """Of normal noise one in two million is beyond."""
 MOST = 0.1
-"""Share of points beyond which they are no outliers, but what the model does not know: nothing is left out."""
+"""Share of points beyond which they are no outliers, but what the model does not know: nothing is left out. Nor is anything
+where no fit would take what remains, as of a recording of which a column is gone."""
 
 
 class Cleaned(NamedTuple):
@@ -58,7 +60,10 @@ def without_outliers(segments: Segments, theta: Array, starts: Array) -> Cleaned
     for place, group in enumerate(groups):
         far[..., group] = point[..., place, None]
     left = _gaps(segments, far)
-    cleaned = problem.replace(data=problem.split._replace(train=left))
+    try:
+        cleaned = problem.replace(data=problem.split._replace(train=left))
+    except DataError:  # most of a column: no outliers either
+        return Cleaned(problem, segments, 0.0)
     if problem.told:
         cleaned = cleaned.with_told_noise()
     values = segments.values.copy()
