@@ -154,7 +154,7 @@ def among_walls(angle, *, links=10, length=0.6, dt=1 / 240):
         (0.5, 0.0, {6, 7, 8}, (True, False), False),
         (0.5, 0.5, {6, 7, 8}, (True, False), True),
         (0.5, 0.9, {6, 7}, (False, True), True),
-        (0.9, 1.2, {6, 7, 8}, (True, True), None),  # rounding decides whether a step stalls
+        (0.9, 1.2, {6, 7, 8}, (True, True), True),
         (0.0, 0.3, {6}, (False, True), True),
     ],
 )
@@ -176,7 +176,9 @@ def test_the_engine_solves_the_complementarity_problem(angle, friction, links, m
     g, f = form.evaluate(x[:-1], growth[:, None], constants, x[1:], z)
     n, n_impulses = model.num_links, z[:, 0:-2:3] / 240
     assert status[0] == 0 and set(form.modes(x).ravel()) == links
-    assert (n_impulses.max(axis=1) > 0).sum() > 250 and stalls in (None, (~schedule[:, -2]).any())
+    assert (n_impulses.max(axis=1) > 0).sum() > 250
+    slower = growth - model.split(x[1:]).growth  # 1e-6 m/s at most by soft rows alone, 1e-2 and more in a stall
+    assert (slower > 1e-3).any() == stalls
     touching = n_impulses > 0
     slides = schedule[:, 2:-2:3] & touching  # to the right; else it sticks, or slides to the left
     assert (slides.any(), (touching & schedule[:, 1:-2:3] & ~slides).any()) == motions  # slides, sticks
