@@ -1,14 +1,16 @@
 """What the model's step and its smooth law of dry friction leave open, by truths with other ones."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
 
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.loop.dynamics import LoopSimulator
-from softgym_envs.loop.model import ARM, FRICTION
+from softgym_envs.loop.model import ARM, FRICTION, LoopModel
 from softgym_envs.loop.parameters import LoopParameters
-from softgym_envs.loop.recipe import DAMPING, RECIPE, manipulation
+from softgym_envs.loop.recipe import DAMPING, RECIPE, STIFFNESS, manipulation
+from softgym_envs.loop.springs import factor_names
 from softgym_envs.loop.tracking import creeping, held, in_half_steps, pulled, tracker
 from sysid import run_recipe
 
@@ -44,3 +46,28 @@ def test_another_law_of_friction_is_within_the_intervals_and_the_verdict_names_i
     assert all(e.interval[0] <= getattr(rubbed, e.name) <= e.interval[1] for e in fit.estimates)
     said = [v for v in fit.verdicts if v.text.startswith("friction that creeps")]
     assert len(said) == 1 and said[0].level == "warning" and "friction_w0" in said[0].text
+
+
+def test_springs_that_are_not_alike_move_a_fit_as_its_verdict_says():
+    """By how much each of four groups of springs moves whole fits, one at a time, makes up what the verdict tells of all."""
+    model, factor = replace(LoopModel(), spring_parts=1), 0.05
+    own = LoopSimulator(model)
+    names = factor_names(1)
+    stage = replace(RECIPE.laboratory, free=STIFFNESS)
+    grouped = replace(
+        RECIPE, choices={}, alike={"springs unlike": (factor, lambda s: replace(s, model=replace(s.model, spring_parts=1)))}
+    )
+
+    def fitted(**factors):
+        truth = own.default_parameters.replace(**{name: getattr(TRUTH, name) for name in TRUTH.names()}, **factors)
+        clean, rng = recorded(own, 3.0, truth, scale=None), np.random.default_rng(1)
+        data = replace(clean.with_noise(rng, 2e-4), controls=clean.controls + 0.02 * rng.standard_normal(clean.controls.shape))
+        fit = run_recipe(grouped, LoopSimulator(), TrajectorySet((data,)), start=TRUTH, stages=(stage,)).stages[0].fit
+        return fit, np.log([getattr(fit.parameters, name) for name in STIFFNESS])
+
+    fit, alike = fitted()
+    moved = np.array([fitted(**{name: np.exp(factor)})[1] - alike for name in names])
+    said = next(v for v in fit.verdicts if v.text.startswith("springs unlike would move"))
+    assert said.level == "warning" and said.text.endswith("intervals do not allow for it")
+    told = [0.01 * float(re.search(rf"{name} by up to ([0-9.e-]+) %", said.text)[1]) for name in STIFFNESS]
+    assert np.allclose(told, 1.96 * np.linalg.norm(moved, axis=0), rtol=0.1)  # two digits are printed, factors are finite

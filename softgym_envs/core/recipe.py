@@ -213,6 +213,10 @@ class Recipe:
     choices: Mapping[str, tuple[float, Callable[[Any], Any]]] = field(default_factory=dict)
     """Choice of our engine in words -> a share, and simulator -> the same robot with so much more or less of it: intervals of
     `innovations` reach as far as none of it would move the constants, and a verdict names these."""
+    alike: Mapping[str, tuple[float, Callable[[Any], Any]]] = field(default_factory=dict)
+    """What our engine takes to be alike, and how far it may be from it, in words -> that as the standard deviation of a
+    logarithm, and simulator -> the same robot with a factor for each, None where it has them: a verdict of `innovations`
+    names the constants that this moves; intervals are of a robot where it is alike."""
     infer_controls: Callable[[Any, Trajectory], Trajectory] | None = None
     """(simulator, recording) -> the recording with controls; as it is, where it has some or nothing can be told."""
     complementarity: Callable[[Any], ComplementarityForm] | None = None

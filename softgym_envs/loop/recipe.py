@@ -132,6 +132,8 @@ EVERYTHING = (*STIFFNESS, *DAMPING, *FRICTION, *OFFSETS, *CLAMP, "torque_delay")
 """What a laboratory does not know of a loop whose joints are alike."""
 SPREAD = 0.3
 """Logarithm of a factor between springs of one loop: standard deviation of what is taken to be known before."""
+UNLIKE = 0.05
+"""The same between joints of a loop that is taken to have none: what a verdict warns of."""
 FACTORS = {f"{axis}_{side}*": (1.0, SPREAD) for axis in AXES for side in SIDES}
 KNOWN = {
     **dict.fromkeys(CLAMP[:3], (0.0, 0.01)),
@@ -145,6 +147,12 @@ FITTED = {
     "together": {f"{axis}_*": stiffness for axis, stiffness in zip(AXES, STIFFNESS, strict=True)},
 }
 """A loop with so much damping bears any stiffness at steps of 10 ms."""
+
+
+def own_springs(simulator: Any) -> Any:
+    """The same loop with a factor of the stiffness for every joint; None where its parts have some."""
+    model: LoopModel = simulator.model
+    return None if model.spring_parts else replace(simulator, model=replace(model, spring_parts=model.links // 2))
 
 
 def unknown(simulator: Any) -> tuple[str, ...]:
@@ -165,6 +173,12 @@ RECIPE = Recipe(
     choices={
         "the simulator's own step": (0.5, in_half_steps),
         "friction that creeps, f tanh(speed / w), and does not stick as Coulomb's": (MORE, creeping),
+    },
+    alike={
+        f"springs that differ by {100 * UNLIKE:.0f} % (standard deviation; spring_parts in the loop's file fits each)": (
+            UNLIKE,
+            own_springs,
+        )
     },
 )
 PAPER = Stage(

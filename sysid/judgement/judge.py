@@ -18,7 +18,7 @@ from ..data.problem import FitProblem
 from ..least_squares.levenberg import IterLog
 from ..least_squares.system import ShootingSystem, channel_scale
 from .intervals import doubted, estimates_of, pressed, widened
-from .laws import LeftOpen, Varied, left_open
+from .laws import LeftOpen, Unlike, Varied, by_chance, left_open
 from .residuals import WeightedResiduals, is_rounding, weighted_residuals
 from .result import FitResult, provenance_of
 from .scan import Compatible, model_error, scan
@@ -68,6 +68,7 @@ def judge(
     errors: str = "independent",
     scanned: bool = True,
     varied: Mapping[str, Varied] | None = None,
+    alike: Mapping[str, Unlike] | None = None,
     unit: bool = False,
 ) -> FitResult:
     """Assemble the result.
@@ -78,6 +79,7 @@ def judge(
         ending: Where the method stopped.
         scanned: Whether to ask what the model's own error leaves open.
         varied: Choice of the model in words -> predictions with another amount of it: what it leaves open (`.laws`).
+        alike: What the model takes to be alike in words -> what comes of it where it is not (`.laws`).
         errors: "independent" residuals, or "clustered" in time: wider, right also for a model that is structurally wrong.
         unit: Noise was taken off what moves the model, so that residuals lack power where all is right (`.whiteness`).
 
@@ -100,8 +102,8 @@ def judge(
         if rounding or not converged
         else one_sided(system, theta, starts, variance=variance, doubted=doubts)
     )
-    opened = () if rounding else _left_open(system, varied or {}, theta, starts, weighted, by_noise)
-    unsure = np.sum([np.zeros(len(theta)), *(each.reach for each in opened)], axis=0)
+    opened = () if rounding else _left_open(system, varied or {}, alike or {}, theta, starts, weighted, by_noise)
+    unsure = np.sum([np.zeros(len(theta)), *(each.reach for each in opened if each.allowed)], axis=0)
     estimates = estimates_of(problem, theta, found, quantile, compatible, sides, unsure)
     parameters, view = problem.decode(theta), problem.view_at(theta)
     viewed = problem.replace(view=view) if view != problem.view else problem
@@ -155,14 +157,17 @@ def _identifiable(
 def _left_open(
     system: ShootingSystem,
     varied: Mapping[str, Varied],
+    alike: Mapping[str, Unlike],
     theta: Array,
     starts: Array,
     weighted: WeightedResiduals,
     inverse: Array,
 ) -> tuple[LeftOpen, ...]:
-    """What every choice of the model leaves open."""
+    """What every choice of the model leaves open, and all that it takes to be alike."""
     given: dict[str, Any] = {"project": weighted.project, "jacobian": weighted.jacobian, "inverse": inverse}
-    return tuple(LeftOpen(cause, left_open(system, other, theta, starts, **given)) for cause, other in varied.items())
+    found = [LeftOpen(cause, left_open(system, other, theta, starts, **given)) for cause, other in varied.items()]
+    found += [LeftOpen(cause, by_chance(system, unlike, **given), allowed=False) for cause, unlike in alike.items()]
+    return tuple(found)
 
 
 def _of_the_robot(problem: FitProblem, theta: Array, covariance: Array) -> PosteriorParameters:

@@ -10,6 +10,10 @@ the range of speeds) at the same constants, one Gauss-Newton step
 
 is by how much the constants move (P: what was known before; unknown starts are projected out). With none of it they move by
 delta / s, where it acts to first order, and by less where it is of a higher one.
+
+What a model takes to be alike, as the springs of a chain, may differ by factors exp(e_f) of chance, of standard deviation s.
+With the derivatives D of the residuals by e the constants move by M e, M = -(J^T J + P)^{-1} J^T D, so constant i by a
+standard deviation of s |M_i|.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from numpy.typing import NDArray
 
 from ..least_squares.segments import Segments
 from ..least_squares.system import ShootingSystem
+from .uncertainty import quantile_95
 
 Array = NDArray[np.float64]
 
@@ -35,6 +40,15 @@ class Varied(NamedTuple):
     """Predicted with that; otherwise those that were fitted."""
 
 
+class Unlike(NamedTuple):
+    """What the model takes to be alike, and may not be."""
+
+    spread: float
+    """s: standard deviation of the logarithm of a factor of each."""
+    slopes: Array
+    """(S, L', m, F) derivatives of the residuals by the logarithms of these factors."""
+
+
 class LeftOpen(NamedTuple):
     """What one choice leaves open."""
 
@@ -42,6 +56,8 @@ class LeftOpen(NamedTuple):
     """E.g. "the simulator's step of 2 ms"."""
     reach: Array
     """(p,) by how much the constants may be off [fit coordinate]."""
+    allowed: bool = True
+    """Whether intervals reach so much farther; else they are of a robot that is as the model takes it to be."""
 
 
 def left_open(
@@ -75,4 +91,21 @@ def left_open(
     return np.asarray(np.abs(inverse @ (jacobian.T @ rows)) / varied.share)
 
 
-__all__ = ["LeftOpen", "Varied", "left_open"]
+def by_chance(
+    system: ShootingSystem,
+    unlike: Unlike,
+    *,
+    project: Callable[[Array], Array],
+    jacobian: Array,
+    inverse: Array,
+) -> Array:
+    """By how much the constants may be off (p,) [fit coordinate], 95 %: 1.96 s |M_i|; arguments are those of `left_open`."""
+    segments = system.segments
+    count = unlike.slopes.shape[-1]
+    columns = np.where(segments.present[..., None], unlike.slopes / system.sigma[:, None], 0.0)
+    rows = project(columns.reshape(len(columns), -1, count)).reshape(-1, count)[segments.present.reshape(-1)]
+    moved = inverse @ (jacobian.T @ rows)
+    return np.asarray(quantile_95(True, 1) * unlike.spread * np.linalg.norm(moved, axis=1))
+
+
+__all__ = ["LeftOpen", "Unlike", "Varied", "by_chance", "left_open"]

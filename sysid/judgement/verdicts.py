@@ -143,15 +143,19 @@ def _assumed(evidence: Evidence) -> list[Verdict]:
 
 
 def _opened(evidence: Evidence) -> list[Verdict]:
-    """Constants whose intervals a choice of the model makes wider; a reservation where it opens more than noise does."""
+    """Constants that a choice of the model moves; a reservation where it opens more than noise does."""
     std = np.sqrt(np.maximum(np.diag(evidence.identifiability.covariance), 0.0))
     found = []
-    for cause, reach in evidence.opened:
-        moved = [place for place, e in enumerate(evidence.estimates) if not e.hidden and reach[place] > std[place]]
+    for cause, reach, allowed in evidence.opened:
+        least = std if allowed else NORMAL * std
+        moved = [place for place, e in enumerate(evidence.estimates) if not e.hidden and reach[place] > least[place]]
         told = [f"{evidence.estimates[i].name} by up to {_amount(evidence, i, float(reach[i]))}" for i in moved]
         if told:
             more = any(reach[i] > NORMAL * std[i] for i in moved)
-            said = f"{cause} moves {', '.join(told)}{', more than noise does' if more else ''}: intervals allow for it"
+            said = (
+                f"{cause} {'moves' if allowed else 'would move'} {', '.join(told)}{', more than noise does' if more else ''}: "
+            )
+            said += f"intervals{'' if allowed else ' do not'} allow for it"
             found.append(Verdict("warning" if more else "note", said))
     return found
 

@@ -21,22 +21,20 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError, OptionError
-from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from softgym_envs.core.trajectory import Trajectory
 
-from ..data.noise import noise_of
 from ..data.problem import FitProblem
 from ..judgement.judge import Ending, judge
-from ..judgement.laws import Varied
 from ..judgement.result import FitResult, Verdict
 from ..least_squares.levenberg import LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
-from ..least_squares.segments import Derivative, Segments
 from ..least_squares.system import ShootingSystem
+from .followed import CONTROL, Alike, Choices, Tracker, anchored, control_noise, set_apart, with_others
 
 Array = NDArray[np.float64]
 
@@ -52,43 +50,12 @@ BEFORE = 2
 """Filters of a fit of `first`."""
 CLOSE = 0.1
 """A new filter that moves no constant by more standard deviations than this is the last one."""
-CONTROL = "control:"
-"""How names of the controls' noise begin."""
 FORGETFUL = 10.0
 """Times the noise of the controls: with 100 times as much, filters tell stiffness from damping no more."""
 MUCH = 1.5
 """Variance of innovations from which on a minimum may be a wrong one."""
 LOWER = 0.95
 """Of the squared innovations another minimum must leave at most, to be another one."""
-
-
-class Whitened(Protocol):
-    """Prediction errors that are white and of unit variance if model, constants and noise are right."""
-
-    def errors(self, constants: Array) -> tuple[Array, NDArray[np.bool_]]:
-        """Of rows of constants (K, P): errors (K, T, m), and whether the model follows (K,)."""
-        ...
-
-    def slopes(self, constants: Array, directions: Array) -> Array:
-        """Derivatives (T, m, k) at constants (P,) along directions (P, k)."""
-        ...
-
-
-class Tracker(Protocol):
-    """One recording, and how a model follows it."""
-
-    @property
-    def sensed(self) -> Trajectory:
-        """What the sensors said, whose noise decides: measured columns (the m channels), and controls."""
-        ...
-
-    def anchored(self, constants: Array, noise: Mapping[str, float]) -> Whitened:
-        """The recording's errors, made white about the motion of constants (P,), with the noise of columns and controls.
-
-        Raises:
-            DataError: The model with these constants does not follow the recording.
-        """
-        ...
 
 
 @dataclass(frozen=True)
@@ -117,69 +84,19 @@ class InnovationOptions:
             raise OptionError(f"anchors is {self.anchors}, expected >= 1")
 
 
-@dataclass(frozen=True, eq=False)
-class Followed:
-    """All recordings with their filters: what a `ShootingSystem` and the judge ask of `Segments`, one with a known start."""
-
-    problem: FitProblem
-    values: Array
-    """(1, T, m) what was measured, recording after recording."""
-    whitened: tuple[Whitened, ...]
-    free = False
-    starts = np.zeros((1, 0))
-
-    @property
-    def horizon(self) -> int:
-        """T."""
-        return int(self.values.shape[1])
-
-    @property
-    def present(self) -> NDArray[np.bool_]:
-        """All is there."""
-        return np.ones(self.values.shape, dtype=np.bool_)
-
-    @property
-    def sigma(self) -> Array:
-        """(m,) noise of the columns."""
-        assert self.problem.known_noise is not None
-        return self.problem.known_noise
-
-    def residuals(self, thetas: Array, starts: Array) -> tuple[Array, NDArray[np.bool_]]:
-        """Innovations of candidates (K, p) in units of their columns: (K, 1, T, m), success (K, 1)."""
-        del starts
-        vectors = self.problem.vectors(thetas)
-        found = [part.errors(vectors) for part in self.whitened]
-        errors = np.concatenate([errors for errors, _ in found], axis=1) * self.sigma
-        good = np.all([good for _, good in found], axis=0)
-        return errors[:, None], good[:, None]
-
-    def derivative(self, theta: Array, starts: Array) -> Derivative:
-        """Innovations and their derivatives at constants (p,).
-
-        Raises:
-            DataError: The model does not follow the recordings there.
-        """
-        residual, good = self.residuals(theta[None], starts)
-        if not good.all():
-            raise DataError(f"the model does not follow the recordings at {self.problem.decode(theta)}")
-        vector = self.problem.vectors(theta[None])[0]
-        directions = np.zeros((len(vector), len(theta)))
-        directions[self.problem.columns, np.arange(len(theta))] = self.problem.slopes(theta)
-        slopes = np.concatenate([part.slopes(vector, directions) for part in self.whitened]) * self.sigma[:, None]
-        return Derivative(residual[0], slopes[None], np.zeros((*residual[0].shape, 0)))
-
-
-Choices = Mapping[str, tuple[float, Callable[[Any], Any]]]
-"""See `Recipe.choices`."""
-
-
-def innovations(problem: FitProblem, options: InnovationOptions | None = None, choices: Choices | None = None) -> FitResult:
+def innovations(
+    problem: FitProblem,
+    options: InnovationOptions | None = None,
+    choices: Choices | None = None,
+    alike: Alike | None = None,
+) -> FitResult:
     """Identify; see the module docstring.
 
     Args:
         problem: With the noise of every column; that of a control `u` is `control:u`, or told by third differences.
         options: Settings, with a tracker.
         choices: Of the model, with the tracker of which other amounts can be followed, too.
+        alike: What the model takes to be alike, see `Recipe.alike`.
 
     Raises:
         OptionError: There is no tracker, or the noise is not given.
@@ -201,7 +118,8 @@ def innovations(problem: FitProblem, options: InnovationOptions | None = None, c
             ended, said = again, "a first fit ended elsewhere; this one begins where filters end that forget errors sooner"
     ending = replace(ended.ending, seconds=time.perf_counter() - begin)
     varied, lost = with_others(problem, options.tracker, choices or {}, ending.theta, noise)
-    judged = judge(problem, ended.system, ending, errors=options.errors, varied=varied, unit=True)
+    apart = set_apart(problem, options.tracker, alike or {}, ending.theta, noise)
+    judged = judge(problem, ended.system, ending, errors=options.errors, varied=varied, alike=apart, unit=True)
     result = explained(judged, ended.system, ending.theta)
     for cause in lost:
         text = f"with another amount of {cause} the model does not follow the recordings: what it leaves open is not known"
@@ -256,25 +174,6 @@ def _minimum(
         "innovations", theta, system.segments.starts, outcome.converged and settled, message, tuple(log), (ends[-1].cost,), 0.0
     )
     return Ended(ending, system)
-
-
-def with_others(
-    problem: FitProblem,
-    follow: Callable[[Any, Trajectory], Tracker],
-    choices: Choices,
-    theta: Array,
-    noise: Mapping[str, float],
-) -> tuple[dict[str, Varied], tuple[str, ...]]:
-    """The model with other amounts of its choices, whitened about its own motion at theta (p,); and those where it is lost."""
-    found: dict[str, Varied] = {}
-    lost = []
-    for cause, (share, law) in choices.items():
-        trackers = [follow(law(problem.simulator), recording) for recording in problem.split.train]
-        try:
-            found[cause] = Varied(share, anchored(problem, trackers, theta, noise).segments)
-        except DataError:
-            lost.append(cause)
-    return found, tuple(lost)
 
 
 def minimised(system: ShootingSystem, theta: Array, options: LevenbergOptions) -> LevenbergState:
@@ -374,25 +273,6 @@ def explained(result: FitResult, system: ShootingSystem, theta: Array) -> FitRes
     head = f"THE MODEL DOES NOT EXPLAIN these data: {' and '.join(why)}; constants below are of this model alone"
     said, first = Verdict("warning", head), 0 if result.usable else 1
     return replace(result, verdicts=(*result.verdicts[:first], said, *result.verdicts[first:]))
-
-
-def control_noise(trackers: list[Tracker]) -> dict[str, float]:
-    """Standard deviation of every control, as `control:name`, by third differences."""
-    found = []
-    for tracker in trackers:
-        sensed = tracker.sensed
-        values = np.concatenate([sensed.controls, sensed.controls[-1:]])
-        names = tuple(f"{CONTROL}{name}" for name in sensed.control_names)
-        found.append(Trajectory(sensed.times, np.zeros((sensed.num_steps, 0)), values, names, sensed.control_units))
-    return noise_of(TrajectorySet(tuple(found)), found[0].names)
-
-
-def anchored(problem: FitProblem, trackers: list[Tracker], theta: Array, noise: Mapping[str, float]) -> ShootingSystem:
-    """Least squares of the innovations whose filter is that of the motion at theta (p,)."""
-    vector = problem.vectors(theta[None])[0]
-    values = np.concatenate([problem.values(tracker.sensed) for tracker in trackers])[None]
-    followed = Followed(problem, values, tuple(tracker.anchored(vector, noise) for tracker in trackers))
-    return ShootingSystem(cast(Segments, followed), followed.sigma)
 
 
 def _moved(system: ShootingSystem, theta: Array, end: LevenbergState) -> float:

@@ -148,7 +148,7 @@ METHODS: dict[str, Method] = {
             "innovations",
             "a recording that the model follows, with the noise of measured inputs",
             InnovationOptions,
-            lambda p, o, recipe: innovations(p, o, recipe.choices),
+            lambda p, o, recipe: innovations(p, o, recipe.choices, recipe.alike),
             known_noise=True,
         ),
     )
