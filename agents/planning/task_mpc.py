@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Simulator
-from softgym_envs.core.task import RemembersActions, Task
+from softgym_envs.core.task import RemembersControls, Task
 
 from .mpc import mix
 from .plan import check_options, spline_matrix
@@ -106,9 +106,12 @@ class World:
         constants = self.nominal.replace(**fixed)
         total, alive, good = np.zeros(len(state)), np.ones(len(state), dtype=np.bool_), np.ones(len(state), dtype=np.bool_)
         for action in actions.swapaxes(0, 1):
-            after, status = self.engine.step(state, self.task.scale_action(action), constants, substeps=self.substeps)
-            known = self.task.remember(context, action) if isinstance(self.task, RemembersActions) else context
-            then = self.task.update(known, after)
+            control = self.task.scale_action(action)
+            after, status = self.engine.step(state, control, constants, substeps=self.substeps)
+            if isinstance(self.task, RemembersControls):
+                then = self.task.update_after(context, control, after)
+            else:
+                then = self.task.update(context, after)
             terms = self.task.reward(state, after, action, context, then)
             total += np.where(alive, np.sum(list(terms.values()), axis=0), 0.0)
             good &= (np.asarray(status) == 0) | ~alive

@@ -5,9 +5,9 @@ task on our engine and on the MuJoCo twin is one keyword. All functions are pure
 depends on row i of the arguments only, bit for bit. What a task must remember between steps (goal, elapsed time, index of
 the next waypoint, ...) is the `context`, a float64 array: state, context and random generator are all there is to save.
 
-Order within one control step: `scale_action`, the simulator's step, `update` (`remember` before it, where a task is
-`RemembersActions`), `reward` with the contexts before
-and after, then `observe`, `terminated`, `success` and `measure` with the new one. A context may hold what several of them need.
+Order within one control step: `scale_action`, the simulator's step, `update` (`update_after`, where a task is
+`RemembersControls`), `reward` with the contexts before and after, then `observe`, `terminated`, `success` and `measure` with
+the new one. A context may hold what several of them need.
 
 Legend: B batch, nx state, n tangent, nu control, nc context, no observation.
 """
@@ -76,11 +76,11 @@ class LooksFromActuators(Protocol):
 
 
 @runtime_checkable
-class RemembersActions(Protocol):
-    """A task whose contexts depend on the actions that were taken."""
+class RemembersControls(Protocol):
+    """A task whose contexts depend on the controls that were given."""
 
-    def remember(self, context: Array, action: Array) -> Array:
-        """Context (B, nc) with what `update`, which comes next, has to know of the action (B, na)."""
+    def update_after(self, context: Array, control: Array, state: Array) -> Array:
+        """`update` after a step under a control (B, nu), in the simulator's units; `update` itself leaves the last one."""
         ...
 
 

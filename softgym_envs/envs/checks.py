@@ -20,7 +20,8 @@ def checked_action(action: Any, shape: tuple[int, ...] | None) -> Array:
     Raises:
         ShapeError: It has another shape or holds NaN.
     """
-    array = np.array(as_numbers("action", action), order="C")
+    known = type(action) is np.ndarray and action.dtype.kind == "f"
+    array = (action if known else as_numbers("action", action)).astype(np.float64, order="C")
     if array.shape != shape:
         raise ShapeError(f"action has shape {array.shape}, expected {shape}")
     if not clip(array.ravel()):
@@ -52,3 +53,15 @@ def mark_failed(status, state, failed):  # type: ignore[no-untyped-def]
         failed[b] = bad
         some |= bad
     return some
+
+
+@kernel
+def bound(values, low, high, shown):  # type: ignore[no-untyped-def]
+    """Keep numbers (B, no) within bounds (no,), in place, and write them as float32 into `shown` (B, no); NaN stays NaN."""
+    for b in range(len(values)):
+        for i in range(len(low)):
+            if values[b, i] < low[i]:
+                values[b, i] = low[i]
+            elif values[b, i] > high[i]:
+                values[b, i] = high[i]
+            shown[b, i] = values[b, i]

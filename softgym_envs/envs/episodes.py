@@ -25,8 +25,8 @@ from ..core.base import BaseSimulator
 from ..core.errors import OptionError, ShapeError, SimulationWarning, shown
 from ..core.parameters import Parameters
 from ..core.simulator import IntArray, Simulator, Status, as_numbers, check_array
-from ..core.task import BoolArray, RemembersActions, Start, Task, check_options
-from .checks import mark_failed
+from ..core.task import BoolArray, RemembersControls, Start, Task, check_options
+from .checks import bound, mark_failed
 from .settings import Settings, distribution, nominal_constants, whole_steps
 
 Array = NDArray[np.float64]
@@ -89,7 +89,6 @@ class Episodes:
         known = settings.action_memory * na  # of the actions given last
         self.low = np.array([e.low for e in entries] + known * [-1.0], dtype=np.float32).astype(np.float64)
         self.high = np.array([e.high for e in entries] + known * [1.0], dtype=np.float32).astype(np.float64)
-        self._lower, self._upper = self.low[None], self.high[None]
         self._noise = settings.sensor_noise * np.array([e.scale for e in entries] + known * [0.0])
         self._seen = simulator.model.layout.nx if isinstance(simulator, BaseSimulator) else simulator.nx
         self._all_seen = self._seen == simulator.nx
@@ -108,7 +107,7 @@ class Episodes:
         self.parameters = self.nominal
         self._checks_once = isinstance(simulator, BaseSimulator) and type(simulator).step is BaseSimulator.step
         self._checked = False
-        self._remembers = isinstance(task, RemembersActions)
+        self._remembers = isinstance(task, RemembersControls)
         self.begun = False
         """Whether there has been a reset."""
         self._complained = False
@@ -149,9 +148,9 @@ class Episodes:
         self.state[rows], self.context[rows] = first, context
         self.queue[rows], self.given[rows] = 0.0, 0.0
         self._since[rows] = self._clock
-        observed = self._sense(self._with_given(clean, rows), rows)
+        observed, observation = self._sense(self._with_given(clean, rows), rows)
         self.observed[rows] = observed
-        return observed.astype(np.float32)
+        return observation
 
     @functools.cached_property
     def term_names(self) -> tuple[str, ...]:
@@ -227,7 +226,8 @@ class Episodes:
         task, state, context = self.task, self.state, self.context
         if self.settings.disturbance:
             state = self.simulator.retract(state, self._kick * self._normal(self.simulator.n, active))
-        next_state, status = self._move(state, task.scale_action(action))
+        control = task.scale_action(action)
+        next_state, status = self._move(state, control)
         failed = np.empty(self._rows, dtype=np.bool_)
         broken = mark_failed(status, next_state, failed)
         if broken:
@@ -236,20 +236,21 @@ class Episodes:
             next_state = np.where(failed[:, None], state, next_state)
         seen, next_seen = (state, next_state) if self._all_seen else (self._visible(state), self._visible(next_state))
         before = context
-        context = task.update(task.remember(context, action) if self._remembers else context, next_seen)  # type: ignore[attr-defined]
+        context = task.update_after(context, control, next_seen) if self._remembers else task.update(context, next_seen)  # type: ignore[attr-defined]
         terms = task.reward(seen, next_seen, action, before, context)
         self.state, self.context = next_state, context
         self._clock += 1
-        observed = self._sense(self._with_given(task.observe(next_seen, context)), None, active)
+        observed, observation = self._sense(self._with_given(task.observe(next_seen, context)), None, active)
         terminated, success = task.terminated(next_seen, context), task.success(next_seen, context)
         reward = functools.reduce(operator.add, terms.values())
         terms["failure"] = np.zeros(self._rows)
         if broken:
             self._contain(failed, before, observed, terms)
+            observation = observed.astype(np.float32)
             reward = np.where(failed, -FAILURE_PENALTY, reward)
             terminated, success = terminated | failed, success & ~failed
         self.observed = observed
-        return Outcome(observed.astype(np.float32), reward, terms, terminated, success, failed)
+        return Outcome(observation, reward, terms, terminated, success, failed)
 
     def _move(self, state: Array, control: Array) -> tuple[Array, IntArray]:
         """One control step. States are the simulator's own, actions are checked: the first control is, for all that follow."""
@@ -290,13 +291,15 @@ class Episodes:
             return observed
         return np.concatenate([observed, self.given[rows].reshape(len(observed), -1)], axis=1)
 
-    def _sense(self, observed: Array, rows: NDArray[np.intp] | None, active: BoolArray | None = None) -> Array:
-        """Noise, then the bounds of the observation space."""
+    def _sense(
+        self, observed: Array, rows: NDArray[np.intp] | None, active: BoolArray | None = None
+    ) -> tuple[Array, Observation]:
+        """Noise, then the bounds of the observation space; -> the same as float32, too."""
         if self.settings.sensor_noise:
             observed = observed + self._noise * self._normal(len(self._noise), active, rows)
-        np.maximum(observed, self._lower, out=observed)
-        np.minimum(observed, self._upper, out=observed)
-        return observed
+        shown = np.empty(observed.shape, dtype=np.float32)
+        bound(observed, self.low, self.high, shown)
+        return observed, shown
 
     def _normal(self, count: int, active: BoolArray | None, rows: NDArray[np.intp] | None = None) -> Array:
         """Standard normal numbers from every row's own generator, zero in rows that are not active."""

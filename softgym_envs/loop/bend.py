@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from ..core.numba_engine import plain
 from ..core.simulator import Array, Status, check_number
 from ..core.task import BoolArray, Entry, Start
 from .arm_task import INCREMENT, ArmTask, motion_entries, rest_under, tree_constants
 from .model import ARM
-from .sight import Bending, Hand, follow, hand_of, look_along, profiles
+from .sight import Bending, follow, hand_of, look_along, profiles
 
 AMPLITUDE = np.array([0.06, 0.07, 0.07, 0.25])
 """Largest stretch, bend along x, along y [m], and twist about z [rad], in the world's axes."""
@@ -94,8 +96,8 @@ class LoopBend(ArmTask):
         return found
 
     @cached_property
-    def _bending(self) -> Bending:
-        return Bending(self._start, self._directions, float(self.duration))
+    def _bending(self) -> Any:
+        return plain(Bending(self._start, self._directions, float(self.duration)))
 
     def _hand(self, arm: Array) -> tuple[Array, Array]:
         """Rotation (B, 3, 3) and place (B, 3) [m] of the hand at angles of the arm (B, 7)."""
@@ -110,8 +112,8 @@ class LoopBend(ArmTask):
         return found
 
     @cached_property
-    def _grip(self) -> Hand:
-        return hand_of(self.model)
+    def _grip(self) -> Any:
+        return plain(hand_of(self.model))
 
     # --- As a task ----------------------------------------------------------------------------------------------------
 

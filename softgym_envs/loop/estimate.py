@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.numba_engine import spread
+from ..core.numba_engine import plain, spread
 from ..core.simulator import Array
 from ..mechanics.mechanism import Mechanism
 from ..mechanics.structure import with_numbers
@@ -171,17 +171,17 @@ class Estimator:
         return self.unpack(rows)
 
     @cached_property
-    def _believed(self) -> Believed:
+    def _believed(self) -> Any:
         """The mechanism that knows no constants but those that are estimated."""
         constants, used = self.model.tree_constants(self._default[None])[0], np.flatnonzero(self._ways.any(axis=1))
         ways = self._ways[used]
         structure = with_numbers(self.mechanism.structure, constants, used)
-        return Believed(structure, constants[used] - ways @ self._default[COLUMNS], ways, self.substeps)
+        return plain(Believed(structure, constants[used] - ways @ self._default[COLUMNS], ways, self.substeps))
 
     @cached_property
-    def gauge(self) -> Gauge:
-        """How angles are measured."""
-        return Gauge(float(self.noise), self._range[0], self._range[1], len(ARM))
+    def gauge(self) -> Any:
+        """How angles are measured: a `learn.Gauge`, as kernels take it."""
+        return plain(Gauge(float(self.noise), self._range[0], self._range[1], len(ARM)))
 
     @cached_property
     def _range(self) -> Array:

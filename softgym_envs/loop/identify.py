@@ -18,15 +18,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from ..core.numba_engine import plain
 from ..core.parameters import UniformParameters
 from ..core.simulator import Array, check_number
 from ..core.task import BoolArray, Entry, Start
 from .arm_task import ArmTask, motion_entries, rest_under, tree_constants
 from .estimate import NUM_FREE, OFFSETS, STIFFNESS, Belief, Estimator
-from .learn import BELIEF, INFORMATION, KNOWN, MEASURED, TIME, TORQUE, TRUTH, Course, measure, sense
+from .learn import BELIEF, INFORMATION, KNOWN, MEASURED, TIME, TORQUE, TRUTH, Course, gains, measure, sense
 from .model import ARM
 
 THETA, PSI = (1.0, 8.0), (0.3, 3.0)
@@ -38,7 +40,7 @@ HIDDEN = UniformParameters({STIFFNESS[0]: THETA, STIFFNESS[1]: PSI, **dict.fromk
 HEAD = ("time", *(f"torque.{name}" for name in ARM), *(f"measured.{name}" for name in ARM), *STIFFNESS, "information", "known")
 MOST_STEPS = 10_000
 """Control steps of an episode, at most: their noise is drawn beforehand."""
-TORQUES, TRUTHS = slice(TORQUE, MEASURED), slice(TRUTH, INFORMATION)
+TORQUES, TRUTHS, LOGS = slice(TORQUE, MEASURED), slice(TRUTH, INFORMATION), slice(BELIEF, BELIEF + len(STIFFNESS))
 SEEN = ("log_theta", "log_psi", "deviation_theta", "deviation_psi", "left")
 """Estimate of the log stiffnesses and its standard deviations, time that is left [s]."""
 
@@ -107,38 +109,42 @@ class LoopIdentify(ArmTask):
         context[:, TRUTHS], context[:, TORQUES] = columns[:, :2], torques
         context[:, self._noise] = [rng.standard_normal((self.steps + 1) * len(ARM)) for rng in start.rngs]
         context[:, BELIEF : self._noise.start] = self.estimator.pack(self.estimator.prior)
-        return state, self._measured(context, state)
+        return state, self._measured(context, state, 0.0)
 
     @cached_property
     def _noise(self) -> slice:
         """Of the context."""
         return slice(BELIEF + self.estimator.size, None)
 
-    def _measured(self, context: Array, state: Array) -> Array:
-        """With the angles measured now, and what they say. In place."""
-        measure(self.estimator.gauge, self._course, NUM_FREE, state, context)
+    def _measured(self, context: Array, state: Array, period: float) -> Array:
+        """With the angles measured `period` later, and what they say. In place."""
+        measure(self.estimator.gauge, self._course, NUM_FREE, state, context, period)
         return context
 
     @cached_property
-    def _course(self) -> Course:
-        return Course(float(self.control_period), self.steps, float(self.duration), float(self.tolerance), self._noise.start)
+    def _course(self) -> Any:
+        return plain(
+            Course(float(self.control_period), self.steps, float(self.duration), float(self.tolerance), self._noise.start)
+        )
 
     def belief(self, context: Array) -> Belief:
         """What is known by now."""
         return self.estimator.unpack(context[:, BELIEF : self._noise.start])
 
-    def remember(self, context: Array, action: Array) -> Array:
-        """With the torques that the arm was told to give."""
-        context = context.copy()
-        context[:, TORQUES] = self.scale_action(action)
-        return context
-
     def update(self, context: Array, state: Array) -> Array:
-        """A control step later: the motion is predicted, angles are measured, the estimate is corrected."""
+        """A control step later: the motion is predicted, angles are measured, the estimate is corrected; the torques stay."""
+        return self._learned(context.copy(), np.ascontiguousarray(context[:, TORQUES]), state)
+
+    def update_after(self, context: Array, control: Array, state: Array) -> Array:
+        """See `update`; with the torques that the arm was told to give."""
         context = context.copy()
-        context[:, TIME] += self.control_period
-        self.estimator.predict_rows(context, BELIEF, context[:, TORQUES])
-        return self._measured(context, state)
+        context[:, TORQUES] = control
+        return self._learned(context, control, state)
+
+    def _learned(self, context: Array, torques: Array, state: Array) -> Array:
+        """See `update`. In place."""
+        self.estimator.predict_rows(context, BELIEF, torques)
+        return self._measured(context, state, self.control_period)
 
     def _over(self, context: Array) -> BoolArray:
         return np.asarray(context[:, TIME] >= self.duration - 1e-9)
@@ -156,11 +162,9 @@ class LoopIdentify(ArmTask):
 
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
         """Terms "information", "known", "control"; see the class."""
-        return {
-            "information": after[:, INFORMATION] - before[:, INFORMATION],
-            "known": self.bonus * after[:, KNOWN],
-            "control": -self.control_weight / len(ARM) * (action * action).sum(axis=1),
-        }
+        found = np.empty((3, len(action)))
+        gains(action, before, after, self.bonus, -self.control_weight / len(ARM), found)
+        return {"information": found[0], "known": found[1], "control": found[2]}
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
         """When the time is over."""
@@ -172,5 +176,5 @@ class LoopIdentify(ArmTask):
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
         """Relative errors of the estimates, and what is known [nat]."""
-        error = np.abs(self.belief(context).stiffness / context[:, TRUTHS] - 1.0)
+        error = np.abs(np.exp(context[:, LOGS]) / context[:, TRUTHS] - 1.0)
         return {"theta_error": error[:, 0], "psi_error": error[:, 1], "information": context[:, INFORMATION]}

@@ -1,5 +1,6 @@
 """Numba kernels of `estimate` and `identify`: beliefs are rows of numbers, predicted and corrected in place.
 
+Structures come as plain tuples (`core.numba_engine.plain`).
 A belief's numbers stand in a row from entry `first` on: theta (k,), P (k, k), x (2 n,), S (2 n, k), lost: `estimate.Belief`.
 Noise of angles is independent, so they are taken one after the other: updates of rank one, and nothing is solved.
 
@@ -14,10 +15,11 @@ import numpy as np
 
 from ..core.numba_engine import kernel, lean
 from ..core.simulator import Array, Status
-from ..mechanics.blocks import differentiate, new_blocks
+from ..mechanics.blocks import differentiate_here, new_blocks
 from ..mechanics.derivatives import push_forward
 from ..mechanics.integrator import go_on, step, still
 from ..mechanics.scratch import new_scratch, set_constants, set_forces
+from ..mechanics.structure import Structure
 
 _OK = int(Status.OK)
 
@@ -56,7 +58,8 @@ def scale(theta, i):
 @kernel
 def predict_rows(believed, first, torques, rows):
     """Beliefs in rows (B, .) after `substeps` steps under torques (B, nu); lost where a step or its derivative fails."""
-    s, base, ways, substeps = believed
+    parts, base, ways, substeps = believed
+    s = Structure(*parts)
     n, m, k = len(s.parent), s.row[-1], ways.shape[1]
     w, d, lam, X = new_scratch(s), new_blocks(s, len(base)), np.zeros(m), np.empty((n + m, k))
     path, now, then = np.empty((substeps + 1, 2 * n)), np.empty((2 * n, k)), np.empty((2 * n, k))
@@ -81,7 +84,7 @@ def predict_rows(believed, first, torques, rows):
             else:
                 go_on(path[j - 1, :n], path[j], path[j + 1])
             good = good and step(s, path[j], w, path[j + 1], lam, j > 0) == _OK
-            good = good and differentiate(s, path[j, :n], path[j + 1, :n], lam, w, d)
+            good = good and differentiate_here(s, path[j, :n], path[j + 1, :n], lam, w, d)
             if good:
                 push_forward(s, w, d, now, push, ways, X, then)
                 now[:] = then
@@ -128,13 +131,14 @@ def _correct(gauge, angles, theta, P, x, S, h, Ph, change):
 @kernel
 def correct_rows(gauge, first, k, angles, rows):
     """Beliefs in rows (B, .) after angles (B, 7) [rad]; what is lost stays as it is."""
+    gauging = Gauge(*gauge)
     h, Ph, change = np.empty(k), np.empty(k), np.empty(k)
     for b in range(len(rows)):
         row, at = rows[b, first:], k + k * k
         n = (len(row) - at - 1) // (1 + k)
         if row[at + n + n * k] == 0.0:
             x, S = row[at : at + n], row[at + n : at + n + n * k].reshape(n, k)
-            _correct(gauge, angles[b], row[:k], row[k:at].reshape(k, k), x, S, h, Ph, change)
+            _correct(gauging, angles[b], row[:k], row[k:at].reshape(k, k), x, S, h, Ph, change)
 
 
 # --- Contexts of `loop.identify` ---------------------------------------------------------------------------------------
@@ -158,25 +162,38 @@ class Course(NamedTuple):
 
 
 @kernel
-def measure(gauge, course, k, state, context):
-    """Contexts (B, .) with the angles measured now, at states (B, nx), and what they say; in place."""
-    h, Ph, change, arm, at = np.empty(k), np.empty(k), np.empty(k), gauge.arm, BELIEF + k + k * k
-    n = (course.noise - at - 1) // (1 + k)
+def measure(gauge, course, k, state, context, period):
+    """Contexts (B, .) with the angles measured `period` [s] later, at states (B, nx), and what they say; in place."""
+    gauging, episode = Gauge(*gauge), Course(*course)
+    h, Ph, change, arm, at = np.empty(k), np.empty(k), np.empty(k), gauging.arm, BELIEF + k + k * k
+    n = (episode.noise - at - 1) // (1 + k)
     for b in range(len(context)):
         row = context[b]
-        index = course.noise + arm * min(int(np.rint(row[TIME] / course.period)), course.steps)
+        row[TIME] += period
+        index = episode.noise + arm * min(int(np.rint(row[TIME] / episode.period)), episode.steps)
         angles = row[MEASURED : MEASURED + arm]
         for i in range(arm):
-            angles[i] = state[b, i] + gauge.noise * row[index + i]
-        theta, P, lost = row[BELIEF : BELIEF + k], row[BELIEF + k : at].reshape(k, k), row[course.noise - 1] != 0.0
+            angles[i] = state[b, i] + gauging.noise * row[index + i]
+        theta, P, lost = row[BELIEF : BELIEF + k], row[BELIEF + k : at].reshape(k, k), row[episode.noise - 1] != 0.0
         if not lost:
             S = row[at + n : at + n + n * k].reshape(n, k)
-            _correct(gauge, angles, theta, P, row[at : at + n], S, h, Ph, change)
+            _correct(gauging, angles, theta, P, row[at : at + n], S, h, Ph, change)
         row[INFORMATION] = -0.5 * np.log(P[0, 0] * P[1, 1] - P[0, 1] * P[1, 0])
-        known = row[TIME] >= course.duration - 1e-9 and not lost
+        known = row[TIME] >= episode.duration - 1e-9 and not lost
         for i in range(2):
-            known = known and abs(np.exp(theta[i]) / row[TRUTH + i] - 1.0) <= course.tolerance
+            known = known and abs(np.exp(theta[i]) / row[TRUTH + i] - 1.0) <= episode.tolerance
         row[KNOWN] = 1.0 if known else 0.0
+
+
+@kernel
+def gains(action, before, after, bonus, weight, found):
+    """Terms of the reward (3, B): information gained, bonus where the stiffness is known, weight |action|^2."""
+    for b in range(len(action)):
+        total = 0.0
+        for k in range(action.shape[1]):
+            total += action[b, k] * action[b, k]
+        found[0, b], found[1, b] = after[b, INFORMATION] - before[b, INFORMATION], bonus * after[b, KNOWN]
+        found[2, b] = weight * total
 
 
 @kernel

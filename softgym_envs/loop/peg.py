@@ -19,10 +19,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from ..core.errors import OptionError
+from ..core.numba_engine import plain
 from ..core.parameters import Parameters
 from ..core.simulator import Array, check_number
 from ..core.task import BoolArray, Entry, Start
@@ -100,9 +102,8 @@ class LoopPeg(ArmTask):
         rest = np.pad(rest_under(self.model, torques, columns)[0], ((0, 0), (0, self.model.n)))
         state = rest if start.state is None else start.state
         context = np.zeros((len(state), len(CONTEXT)))
-        context[:, TORQUE] = torques
         context[:, PEG] = columns[:, [CONSTANTS.index(name) for name in CLAMP]]
-        return state, self._looked(context, np.ascontiguousarray(state), 0.0)
+        return state, self._looked(context, torques, np.ascontiguousarray(state), 0.0)
 
     @cached_property
     def _axes(self) -> Array:
@@ -110,12 +111,12 @@ class LoopPeg(ArmTask):
         return rotation(self.model.clamp[3:])
 
     @cached_property
-    def _pegging(self) -> Pegging:
+    def _pegging(self) -> Any:
         tree = self.model.mechanism.structure.skeleton
         hand = hand_of(self.model)
         middle = 0.5 * self.model.height  # of a loop that does not swing
         wanted = (float(self.goal_depth), float(self.depth), float(self.hold_time))
-        return Pegging(tree, hand.joint, hand.origin, self._ring, self._axes, float(middle), *wanted)
+        return plain(Pegging(tree, hand.joint, hand.origin, self._ring, self._axes, float(middle), *wanted))
 
     @cached_property
     def _ring(self) -> np.ndarray:
@@ -123,20 +124,18 @@ class LoopPeg(ArmTask):
         left, right = np.split(self.model.node_coordinates, 2)
         return np.concatenate([left, right[::-1]])
 
-    def remember(self, context: Array, action: Array) -> Array:
-        """With the torques of this control."""
-        context = context.copy()
-        context[:, TORQUE] = self.scale_action(action)
-        return context
-
-    def _looked(self, context: Array, state: Array, period: float) -> Array:
-        """With where tip and loop are, how long it has been around the peg, and whether that was long enough. In place."""
-        look_at_peg(self._pegging, state, context, period)
+    def _looked(self, context: Array, torques: Array, state: Array, period: float) -> Array:
+        """With torques, where tip and loop are, how long it has been around the peg, whether that was long enough. In place."""
+        look_at_peg(self._pegging, torques, state, context, period)
         return context
 
     def update(self, context: Array, state: Array) -> Array:
+        """See `_looked`; the torques stay."""
+        return self._looked(context.copy(), np.ascontiguousarray(context[:, TORQUE]), state, self.control_period)
+
+    def update_after(self, context: Array, control: Array, state: Array) -> Array:
         """See `_looked`."""
-        return self._looked(context.copy(), state, self.control_period)
+        return self._looked(context.copy(), control, state, self.control_period)
 
     def observe(self, state: Array, context: Array) -> Array:
         """See `entries`; torques from those that hold the start."""

@@ -1,6 +1,6 @@
 """Numba kernels of what the tasks see in every step: dozens of NumPy calls on a row cost more than the arithmetic in them.
 
-Legend: B batch, n coordinates, k wanted points.
+Structures come as plain tuples (`core.numba_engine.plain`). Legend: B batch, n coordinates, k wanted points.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ..core.numba_engine import kernel, lean
 from ..core.simulator import Array
-from ..mechanics.kernels import new_links, place_links
-from ..mechanics.structure import place_frame
+from ..mechanics.kernels import new_places, place_links
+from ..mechanics.structure import Skeleton, place_frame
 from ..mechanics.vectors import add, mat, rotate, rotate_back, times, vec
 from .model import LoopModel
 
@@ -85,16 +85,18 @@ def bent(bending, drawn, time, angles):  # type: ignore[no-untyped-def]
 @kernel
 def profiles(bending, drawn, times, angles):  # type: ignore[no-untyped-def]
     """Angles of the arm (B, 7) on profiles `drawn` (B, 5 or more) at times (B,)."""
+    profile = Bending(*bending)
     for b in range(len(angles)):
-        bent(bending, drawn[b], times[b], angles[b])
+        bent(profile, drawn[b], times[b], angles[b])
 
 
 @kernel
 def look_along(hand, bending, arm, drawn, times, ahead, seen):  # type: ignore[no-untyped-def]
     """From the hand at angles of the arm (B, 7) to where it should be now, and from there to `ahead` [s] later: (B, 12)."""
-    x, q, wanted = new_links(hand.tree), np.zeros(len(hand.tree.parent)), np.empty(len(bending.start))
+    grip, profile = Hand(Skeleton(*hand[0]), hand[1], hand[2], hand[3]), Bending(*bending)
+    x, q, wanted = new_places(grip.tree), np.empty(len(grip.tree.parent)), np.empty(len(profile.start))
     for b in range(len(arm)):
-        _look(hand, bending, arm[b], drawn[b], times[b], ahead, seen[b], x, q, wanted)
+        _look(grip, profile, arm[b], drawn[b], times[b], ahead, seen[b], x, q, wanted)
 
 
 @lean
@@ -112,16 +114,17 @@ def _look(hand, bending, arm, drawn, time, ahead, seen, x, q, wanted):  # type: 
 @kernel
 def follow(hand, bending, state, context, period, ahead, lever, tolerance):  # type: ignore[no-untyped-def]
     """Contexts (B, 21) of `loop.bend` at states (B, nx), `period` [s] later; in place."""
-    x, q, wanted = new_links(hand.tree), np.zeros(len(hand.tree.parent)), np.empty(len(bending.start))
+    grip, profile = Hand(Skeleton(*hand[0]), hand[1], hand[2], hand[3]), Bending(*bending)
+    x, q, wanted = new_places(grip.tree), np.empty(len(grip.tree.parent)), np.empty(len(profile.start))
     for b in range(len(state)):
         row = context[b]
         row[5] += period
         seen = row[9:]
-        _look(hand, bending, state[b, : len(wanted)], row, row[5], ahead, seen, x, q, wanted)
+        _look(grip, profile, state[b, : len(wanted)], row, row[5], ahead, seen, x, q, wanted)
         way = np.sqrt(seen[0] ** 2 + seen[1] ** 2 + seen[2] ** 2)
         row[6] = way + lever * np.sqrt(seen[3] ** 2 + seen[4] ** 2 + seen[5] ** 2)
         row[7] += period * row[6]
-        row[8] = 1.0 if row[5] >= bending.duration - 1e-9 and row[7] <= tolerance * row[5] else 0.0
+        row[8] = 1.0 if row[5] >= profile.duration - 1e-9 and row[7] <= tolerance * row[5] else 0.0
 
 
 @kernel
@@ -130,11 +133,12 @@ def watch_goal(tree, joints, state, context, period, tolerance, hold_time):  # t
 
     Distance is the mean of the links' beginnings (k,) from their goals [m].
     """
-    x, q = new_links(tree), np.zeros(len(tree.parent))
+    skeleton = Skeleton(*tree)
+    x, q = new_places(skeleton), np.empty(len(skeleton.parent))
     for b in range(len(state)):
         for i in range(len(q)):
             q[i] = state[b, i]
-        place_links(tree, q, x)
+        place_links(skeleton, q, x)
         total = 0.0
         for k in range(len(joints)):
             square = 0.0
@@ -198,14 +202,15 @@ class Pegging(NamedTuple):
 
 
 @kernel
-def look_at_peg(pegging, state, context, period):  # type: ignore[no-untyped-def]
-    """Contexts (B, 21) of `loop.peg` at states (B, 2 n), `period` [s] later; in place.
+def look_at_peg(pegging, torques, state, context, period):  # type: ignore[no-untyped-def]
+    """Contexts (B, 21) of `loop.peg` at states (B, 2 n), `period` [s] later, under torques (B, 7) [N m]; in place.
 
-    Columns: the tip from the loop's middle; distance of this from its place on the peg [m], how often the loop winds around the
-    peg's axis, and how far all its joints are beyond the tip [m]; how long they have been, and whether that was long enough.
+    Columns: these torques, the peg; the tip from the loop's middle; distance of this from its place on the peg [m], how often
+    the loop winds around the peg's axis, and how far all its joints are beyond the tip [m]; how long they have been, and
+    whether that was long enough.
     """
-    g = pegging
-    x, q, points = new_links(g.tree), np.zeros(len(g.tree.parent)), np.empty((len(g.ring), 3))
+    g = Pegging(Skeleton(*pegging[0]), *pegging[1:])
+    x, q, points = new_places(g.tree), np.empty(len(g.tree.parent)), np.empty((len(g.ring), 3))
     for b in range(len(state)):
         row, peg = context[b], context[b, 7:13]
         for i in range(len(q)):
@@ -214,6 +219,8 @@ def look_at_peg(pegging, state, context, period):  # type: ignore[no-untyped-def
         hand = add(vec(x.at, g.joint), rotate(mat(x.turn, g.joint), vec(g.origin, 0)))
         ahead, depth = _ring_on_peg(g, x, peg, points)
         off = (peg[0] - hand[0], peg[1] - hand[1], peg[2] - hand[2] + g.middle)
+        for k in range(torques.shape[1]):
+            row[k] = torques[b, k]
         for k in range(3):
             row[13 + k] = off[0] * g.axes[0, k] + off[1] * g.axes[1, k] + off[2] * g.axes[2, k]
         row[16], row[17], row[18] = ahead, winding(points), depth

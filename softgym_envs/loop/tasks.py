@@ -12,14 +12,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import OptionError
+from ..core.numba_engine import plain
 from ..core.simulator import Array, check_number
 from ..core.task import BoolArray, Entry, Start
-from ..mechanics.structure import Skeleton
 from .arm_task import ArmTask, motion_entries, rest_under, tree_constants
 from .model import ARM
 from .sight import watch_goal
@@ -160,8 +161,8 @@ class LoopReach(ArmTask):
         return context
 
     @cached_property
-    def _skeleton(self) -> Skeleton:
-        return self.model.mechanism.structure.skeleton.up_to(int(self._joints.max()))
+    def _skeleton(self) -> Any:
+        return plain(self.model.mechanism.structure.skeleton.up_to(int(self._joints.max())))
 
     def update(self, context: Array, state: Array) -> Array:
         """Distance, the time within the tolerance, and whether that was long enough."""

@@ -60,11 +60,32 @@ def differentiate(s, q, q1, lam, w, d):
     """Fill the blocks and factor K at a solved step (q, q1, lambda) with constants and forces set; -> whether K is regular."""
     place_links(s, q, w.end)
     gap_slopes(s, w.values, w.end, w.G)
+    _start_blocks(s, w, lam, d)
+    evaluate(s, q, q1, w)
+    return _solved_blocks(s, w, d)
+
+
+@lean
+def differentiate_here(s, q, q1, lam, w, d):
+    """`differentiate` right behind `integrator.step`, which left G, the midpoint and h of this step in `w`."""
+    place_links(s, q, w.end)
+    _start_blocks(s, w, lam, d)
+    place_links(s, q1, w.end)
+    return _solved_blocks(s, w, d)
+
+
+@lean
+def _start_blocks(s, w, lam, d):
+    """What hangs on the constraints at q, where `end` is placed; the rest of r_q and of the constants' columns is zero."""
     d.rc[:], d.hc[:], d.pc[:] = 0.0, 0.0, 0.0
     _pose_columns(s, w, lam, d)
     d.rq[:] = 0.0
     add_gap_curvature(s, w.values, w.end, lam, -1.0, d.rq)
-    evaluate(s, q, q1, w)
+
+
+@lean
+def _solved_blocks(s, w, d):
+    """The rest, from what `evaluate` left; -> whether K is regular."""
     prepare_curvature(s, w.values, w.scales, w.mid)
     _midpoint_blocks(s, w, d)
     _contact_blocks(s, w, d)

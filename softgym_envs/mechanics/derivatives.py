@@ -17,7 +17,7 @@ import numpy as np
 
 from ..core.numba_engine import kernel, lean
 from ..core.simulator import Status
-from .blocks import differentiate, new_blocks
+from .blocks import differentiate, differentiate_here, new_blocks
 from .integrator import step, still
 from .linear import solve_columns, solve_transposed
 from .scratch import new_scratch, set_constants, set_forces
@@ -122,7 +122,7 @@ def linearization(s, state, control, constants, substeps, A, B, C):
         good = True
         for _ in range(substeps):
             still(x, x1, lam)
-            good = good and step(s, x, w, x1, lam, False) == _OK and differentiate(s, x[:n], x1[:n], lam, w, d)
+            good = good and step(s, x, w, x1, lam, False) == _OK and differentiate_here(s, x[:n], x1[:n], lam, w, d)
             if good:
                 push_forward(s, w, d, dx, du, dc, X, dx1)
                 x[:], dx[:] = x1, dx1

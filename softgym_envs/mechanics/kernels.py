@@ -60,6 +60,28 @@ class Links(NamedTuple):
     """(n, 3)"""
 
 
+class LinkPlaces(NamedTuple):
+    """What of `Links` says where they are: all that `place_links` writes, of a `structure.Skeleton`, too."""
+
+    cosine: Array
+    """(n,)"""
+    sine: Array
+    """(n,)"""
+    turn: Array
+    """(n, 9)"""
+    at: Array
+    """(n, 3) [m]"""
+    S: Array
+    """(n, 6)"""
+
+
+@inner
+def new_places(s):
+    """Empty scratch memory of `place_links`."""
+    n = len(s.parent)
+    return LinkPlaces(np.empty(n), np.empty(n), np.empty((n, 9)), np.empty((n, 3)), np.empty((n, 6)))
+
+
 @inner
 def new_links(s):
     """Empty scratch memory."""

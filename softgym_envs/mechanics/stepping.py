@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.numba_engine import inner, kernel, lean
 from ..core.simulator import Status
-from .blocks import differentiate, new_blocks
+from .blocks import differentiate, differentiate_here, new_blocks
 from .derivatives import push_forward
 from .integrator import evaluate, go_on, step
 from .scratch import new_scratch, set_constants, set_forces
@@ -104,7 +104,7 @@ def derivative(s, state, control, constants, substeps, A, B, C):
             momentum_slopes(s, before, w, d, dx, dc)
         for _ in range(substeps):
             go_on(before, x, x1)
-            good = good and step(s, x, w, x1, lam, False) == _OK and differentiate(s, x[:n], x1[:n], lam, w, d)
+            good = good and step(s, x, w, x1, lam, False) == _OK and differentiate_here(s, x[:n], x1[:n], lam, w, d)
             if good:
                 push_forward(s, w, d, dx, du, dc, X, dx1)
                 old[:], before[:] = dx[:n], x[:n]
