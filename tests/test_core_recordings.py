@@ -1,0 +1,260 @@
+"""CSV recordings as a laboratory writes them, right and wrong."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from trajectories import raises
+
+from softgym_envs.core.errors import DataError, FileFormatError
+from softgym_envs.core.recordings import align_points, flip_y, read_csv, read_points_csv
+from softgym_envs.core.trajectory import TrajectorySet
+from softgym_envs.core.units import UNITS
+
+
+@pytest.fixture
+def csv(tmp_path):
+    def write(text, encoding="utf-8"):
+        path = tmp_path / "run.csv"
+        path.write_text(text, encoding=encoding)
+        return path
+
+    return write
+
+
+def test_read_csv(csv):
+    run = read_csv(
+        csv(
+            "# camera 2\ntime [ms], tip.x [mm], angle [deg], control:left [mV], control:pump [%]\n"
+            "0, 1000, 90, 500, 100\n100, , nan, 250, 50\n\n200, -20.5, -90,,\n"
+        ),
+        substeps=10,
+    )
+    np.testing.assert_allclose(run.times, [0, 0.1, 0.2], atol=1e-15)
+    np.testing.assert_allclose(run.values, [[1.0, np.pi / 2], [np.nan, np.nan], [-0.0205, -np.pi / 2]], rtol=1e-15)
+    np.testing.assert_allclose(run.controls, [[0.5, 1.0], [0.25, 0.5]])
+    assert (run.names, run.units) == (("tip.x", "angle"), ("m", "rad"))
+    assert (run.control_names, run.control_units, run.substeps) == (("left", "pump"), ("V", "-"), 10)
+
+
+def test_excel_writes_a_byte_order_mark_and_quotes(csv):
+    run = read_csv(csv('"time [s]","tip [m]"\r\n0,"1.5"\r\n1,2\r\n', encoding="utf-8-sig"))
+    assert run.column("tip").tolist() == [1.5, 2.0]
+
+
+HEADER = "time [s], x [m]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("", FileFormatError, "has 0 lines, expected a header and at least one row"),
+        (HEADER, FileFormatError, "has 1 lines"),
+        ("time [s];x [m]\n0,0;1,5\n", FileFormatError, "separated by semicolons; expected commas, and decimals with a point"),
+        ("time [s]\tx [m]\n0\t1\n", FileFormatError, "separated by tabs"),
+        (HEADER + "0, 1,5\n", FileFormatError, "line 2 has 3 cells, the header has 2; decimals are written with a point"),
+        (HEADER + '0,"1,5"\n1,2\n', FileFormatError, "line 2: x is '1,5', expected a number (write decimals with a point)"),
+        (HEADER + "0, fast\n1, 2\n", FileFormatError, "line 2: x is 'fast', expected a number"),
+        (HEADER + "0, inf\n1, 2\n", FileFormatError, "line 2: x is infinite; leave the cell empty"),
+        (HEADER + "0, 1\n, 2\n2, 3\n", FileFormatError, "line 3: the time is missing"),
+        ("t [s], x [m]\n0, 1\n1, 2\n", FileFormatError, "has no column 'time'; its columns are t, x"),
+        ("time (s), x (m)\n0, 1\n1, 2\n", FileFormatError, "columns are time (s), x (m); units belong in square brackets"),
+        ("time, x [m]\n0, 1\n1, 2\n", FileFormatError, "column 'time' has no unit in the header; write for example 'time [s]'"),
+        ("time [s], x\n0, 1\n1, 2\n", FileFormatError, "column 'x' has no unit in the header; write for example 'x [mm]'"),
+        ("time [s], x [m\n0, 1\n1, 2\n", FileFormatError, "column header 'x [m' is not of the form 'name [unit]'"),
+        ("time [m], x [m]\n0, 1\n1, 2\n", FileFormatError, "column 'time' is in 'm', expected s, ms or us"),
+        ("time [s], x [m], x [m]\n0, 1, 1\n1, 2, 2\n", FileFormatError, "column 'x' is there twice"),
+        ("time [s], x [inch]\n0, 1\n1, 2\n", DataError, "column 'x': unknown unit 'inch'; known are -, %, SI, m, dm, cm, mm"),
+        (
+            "time [s], x [px]\n0, 1\n1, 2\n",
+            DataError,
+            "column 'x' is in px; say how large a pixel is with meters_per_pixel=...",
+        ),
+        (HEADER + "0, 1\n", DataError, "1 points of time, expected at least 2"),
+        (HEADER + "0, 1\n2, 2\n1, 3\n", DataError, "times must increase, but 1 s follows 2 s (frame 2)"),
+        (HEADER + "0, 1\n1, 2\n2.3, 3\n3, 1\n", DataError, "times are not uniform"),
+        (HEADER + "0, 1\n1, 2\n3, 3\n4, 1\n", DataError, "1 lines are missing between 0 and 4 s"),
+        ("time [s], x [m], control:u [V]\n0, 1, 1\n1, 2,\n2, 2, 1\n", DataError, "line 3: control 'u' is missing"),
+    ],
+)
+def test_malformed_csv(csv, text, error, message):
+    with raises(error, message):
+        read_csv(csv(text))
+
+
+def test_csv_that_is_no_text(tmp_path):
+    with raises(FileFormatError, "cannot read"):
+        read_csv(tmp_path / "absent.csv")
+    (tmp_path / "utf16.csv").write_text("time [s], x [m]\n0, 1\n", encoding="utf-16")
+    with raises(FileFormatError, "is not UTF-8 text"):
+        read_csv(tmp_path / "utf16.csv")
+
+
+def test_rounded_time_stamps_are_put_on_their_grid(csv):
+    """30 frames per second with stamps in whole ms: 200 frames, of which the true period is 1/30 s."""
+    stamps = np.rint(1000 * np.arange(200) / 30)
+    run = read_csv(csv("time [ms], x [m]\n" + "".join(f"{stamp:.0f}, 0\n" for stamp in stamps)))
+    assert run.num_steps == 199
+    # Stamps are off by half a ms at most; over N of them a fitted slope is off by 6 * 0.5 ms / N at most.
+    assert abs(run.period - 1 / 30) < 6 * 0.5e-3 / 200
+
+
+def test_exact_time_stamps_are_kept(csv):
+    run = read_csv(csv("time [s], x [m]\n1.5, 0\n1.6, 0\n1.7, 0\n"))
+    assert run.times.tolist() == [1.5, 1.6, 1.7]
+
+
+POINTS = "time [s], point, x [mm], y [cm], z [px]\n"
+
+
+def test_tracked_points(csv):
+    """Lines in any order, a missing point, an empty cell and a missing frame."""
+    lines = ["0.3, tip, 5, 6, 7", "0.0, 2, 1, 2, 3", "0.1, 2, 3, , 5", "0.0, tip, 7, 8, 9"]
+    run = read_points_csv(csv(POINTS + "\n".join(lines)), meters_per_pixel=0.5)
+    assert run.names == ("point2.x", "point2.y", "point2.z", "tip.x", "tip.y", "tip.z")
+    assert set(run.units) == {"m"}
+    gap = [np.nan] * 3
+    expected = [
+        [0.001, 0.02, 1.5, 0.007, 0.08, 4.5],
+        [0.003, np.nan, 2.5, *gap],
+        [*gap, *gap],
+        [*gap, 0.005, 0.06, 3.5],
+    ]
+    np.testing.assert_allclose(run.values, expected, rtol=1e-14)
+    np.testing.assert_allclose(run.times, [0, 0.1, 0.2, 0.3], atol=1e-12)
+    assert run.controls.shape == (3, 0)
+    driven = run.with_controls(np.ones((3, 1)), ["valve"], ["-"])
+    assert driven.control_names == ("valve",)
+
+
+def points_file(rows):
+    """One line per (time, point); x of point k is k mm, of tip 99 mm."""
+    lines = [f"{time}, {point}, {99 if point == 'tip' else point}, 0" for time, point in rows]
+    return "time [s], point, x [mm], y [mm]\n" + "\n".join(lines)
+
+
+@pytest.mark.parametrize("missing", [1, 2, 10, "tip"])
+def test_columns_do_not_depend_on_which_point_appears_first(csv, missing):
+    labels = [10, "tip", 1, 2]
+    run = read_points_csv(csv(points_file((t, p) for t in (0, 1) for p in labels if (t, p) != (0, missing))))
+    assert run.names[::2] == ("point1.x", "point2.x", "point10.x", "tip.x")
+    np.testing.assert_allclose(run.values[1, ::2], [0.001, 0.002, 0.010, 0.099])
+    assert np.isnan(run.values[0, ::2]).tolist() == [label == missing for label in (1, 2, 10, "tip")]
+
+
+def test_files_in_which_different_points_are_missing_become_one_set(csv):
+    """Two files, another point lost in the first frame of each: equal columns, no values mixed."""
+    first = read_points_csv(csv(points_file([(0, 2), (0, 10), (1, 1), (1, 2), (1, 10)])))
+    second = read_points_csv(csv(points_file([(0, 10), (0, 1), (1, 2), (1, 1), (1, 10)])))
+    both = TrajectorySet((first, second))
+    np.testing.assert_array_equal(both[0].values[1], both[1].values[1])
+
+
+def test_a_point_that_a_whole_file_lacks_is_nan_there(csv):
+    whole = read_points_csv(csv(points_file([(0, 10), (0, 2), (1, 2), (1, 10)])))
+    lacking = read_points_csv(csv(points_file([(0, 10), (1, 10)])))
+    with raises(DataError, "trajectory 1 has names"):
+        TrajectorySet((whole, lacking))
+    for order in ((whole, lacking), (lacking, whole)):
+        both = TrajectorySet(tuple(align_points(order)))
+        assert both.names == ("point2.x", "point2.y", "point10.x", "point10.y")
+        np.testing.assert_array_equal(both[order.index(whole)].values, whole.values)
+        np.testing.assert_array_equal(both[order.index(lacking)].values[:, 2:], lacking.values)
+        assert np.isnan(both[order.index(lacking)].values[:, :2]).all()
+    with raises(DataError, "point2.x is in rad in one recording and in m in another"):
+        align_points([whole, replace(whole, units=("rad",) * 4)])
+    assert align_points([]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("time [s], x [m], y [m]\n0, 1, 1\n", FileFormatError, "has no column 'point'"),
+        ("time [s], point, x [m]\n0, 1, 1\n", FileFormatError, "expected time, point, x, y and perhaps z"),
+        (
+            "time [s], point, x [m], y [m], w [m]\n0, 1, 1, 1, 1\n",
+            FileFormatError,
+            "expected time, point, x, y and perhaps z",
+        ),
+        (POINTS + "0, , 1, 1, 1\n1, 1, 1, 1, 1\n", FileFormatError, "line 2: the point has no name"),
+        (POINTS + "0, 1, 1, 1, 1\n1, 1, 1, 1, 1\n", DataError, "column 'z' is in px"),
+        (
+            POINTS + "0, 1, 1, 1, 1\n0, 2, 1, 1, 1\n1, 1, 1, 1, 1\n0, 1, 1, 1, 1\n",
+            DataError,
+            "point1 at 0 s is in line 2 already",
+        ),
+        (POINTS + "0, 1, 1, 1, 1\n", DataError, "1 points of time"),
+    ],
+)
+def test_malformed_points(csv, text, error, message):
+    with raises(error, message):
+        read_points_csv(csv(text))
+
+
+# --- what cameras write ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rate", [24, 25, 29.97, 30, 50, 59.94, 60, 100, 120, 240])
+def test_any_frame_rate_in_whole_milliseconds_is_read(csv, rate):
+    stamps = np.rint(1000 * np.arange(200) / rate)
+    run = read_csv(csv("time [ms], x [m]\n" + "".join(f"{stamp:.0f}, 0\n" for stamp in stamps)))
+    assert run.num_steps == 199 and abs(run.period * rate - 1) < 6 * 0.5e-3 / 200 * rate
+    known = read_csv(csv("time [ms], x [m]\n" + "".join(f"{stamp:.0f}, 0\n" for stamp in stamps)), fps=rate)
+    assert known.num_steps == 199 and abs(known.period * rate - 1) < 1e-12
+
+
+def test_a_rate_that_the_stamps_contradict_is_refused(csv):
+    path = csv("time [s], x [m]\n" + "".join(f"{k / 29.97:.4f}, 0\n" for k in range(600)))
+    assert read_csv(path).period == pytest.approx(1 / 29.97, rel=1e-6)
+    with raises(DataError, "is it another rate?"):
+        read_csv(path, fps=30)
+    with raises(DataError, "say fps=... if the stamps are rough"):
+        read_csv(csv("time [s], x [m]\n0.00, 0\n0.1, 0\n0.23, 0\n0.3, 0\n0.4, 0\n"))
+
+
+def test_frames_are_times_once_the_rate_is_known(csv):
+    text = "frame, x [m]\n10, 1\n11, 2\n12, 3\n"
+    run = read_csv(csv(text), fps=50)
+    np.testing.assert_allclose(run.times, [0.2, 0.22, 0.24])
+    points = read_points_csv(csv("frame, point, x [mm], y [mm]\n0, 1, 1, 2\n1, 1, 1, 2\n3, 1, 1, 2\n"), fps=60)
+    assert points.num_steps == 3 and points.period == pytest.approx(1 / 60) and np.isnan(points.values[2]).all()
+    with raises(DataError, "has frames and no column 'time'; say how many frames a second has with fps=..."):
+        read_csv(csv(text))
+    with raises(FileFormatError, "line 3: frame is '1.5', expected a whole number"):
+        read_csv(csv("frame, x [m]\n1, 1\n1.5, 2\n"), fps=50)
+    both = read_csv(csv("frame, time [s], x [m]\n10, 0.0, 1\n11, 0.1, 2\n"))
+    assert both.names == ("x",) and both.period == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(("unit", "turn"), [("deg", 360.0), ("rad", 2 * np.pi)])
+@pytest.mark.parametrize("low", [-0.5, 0.0], ids=["-180 to 180", "0 to 360"])
+def test_angles_that_jump_by_a_turn_are_unwrapped(csv, unit, turn, low):
+    """Three turns and back, with an empty cell at a jump; a straight angle and one of half a turn stay."""
+    angle = np.concatenate([np.linspace(0.1, 3.2, 40), np.linspace(3.2, 0.1, 40)])
+    wrapped = (angle - low) % 1.0 + low
+    cells = [f"{turn * w:.9f}" for w in wrapped]
+    jump = int(np.argmax(np.abs(np.diff(wrapped)) > 0.5))
+    cells[jump] = ""
+    text = f"time [s], theta [{unit}], phi [rad]\n" + "".join(f"{k / 10}, {cell}, 3.1\n" for k, cell in enumerate(cells))
+    run = read_csv(csv(text))
+    expected = 2 * np.pi * (angle + wrapped[0] - angle[0])
+    seen = np.arange(80) != jump
+    np.testing.assert_allclose(run.values[seen, 0], expected[seen], atol=1e-7)
+    assert np.isnan(run.values[jump, 0]) and (run.values[:, 1] == 3.1).all()
+    assert run.metadata["unwrapped"] == "theta"
+
+
+def test_images_in_which_y_points_down_are_flipped(csv):
+    points = read_points_csv(csv("frame, point, x [px], y [px]\n0, 1, 10, 20\n1, 1, 11, 22\n"), meters_per_pixel=0.1, fps=10)
+    np.testing.assert_allclose(flip_y(points).values, [[1.0, -2.0], [1.1, -2.2]])
+    with raises(DataError, "point1.z is recorded: only recordings of a plane are flipped"):
+        flip_y(read_points_csv(csv("time [s], point, x [m], y [m], z [m]\n0, 1, 1, 1, 1\n1, 1, 1, 1, 1\n")))
+
+
+# --- units -------------------------------------------------------------------------------------------------------------
+
+
+def test_every_unit_leads_to_si():
+    for unit, (si, factor) in UNITS.items():
+        assert UNITS[si] == (si, 1.0), unit
+        assert factor > 0
