@@ -1,0 +1,29 @@
+"""Fits of a spring whose constants are known, for tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sysid_systems import Spring, SpringParameters, record
+
+from sysid import (
+    FitProblem,
+    FitResult,
+)
+
+TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
+START = SpringParameters(mass=3.0)
+FREE = ("stiffness", "damping", "gain")
+
+
+def problem(**changes: Any) -> FitProblem:
+    split = record(Spring(), TRUTH, count=3).split(1, 1, 1)
+    return FitProblem(Spring(), **{"data": split, "free": FREE, "start": START, **changes})
+
+
+def errors(result: FitResult, truth: Any = TRUTH) -> list[float]:
+    return [abs(getattr(result.parameters, name) / getattr(truth, name) - 1) for name in result.free]
+
+
+def levels(result: FitResult, word: str) -> list[str]:
+    return [v.level for v in result.verdicts if word in v.text]

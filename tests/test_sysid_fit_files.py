@@ -1,0 +1,156 @@
+"""Fits survive interruption, and write files that can be read again."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from spring_fits import START, TRUTH, problem
+from sysid_systems import Spin, Spring, SpringParameters, record
+
+from softgym_envs.core.errors import DataError, FileFormatError, OptionError
+from sysid import (
+    AdamOptions,
+    FitProblem,
+    LevenbergOptions,
+    ShootingOptions,
+    load_distribution,
+    one_step,
+    save,
+    single_shooting,
+)
+
+
+@pytest.mark.parametrize("after", [3, 9, 14])
+def test_an_interrupted_fit_resumes_to_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    file = tmp_path / "checkpoint.json"
+    made = problem(data=record(Spring(), TRUTH, noise=0.01), free_initial=True)
+    options = {"starts": 2, "jacobian": "exact"}
+    expected = single_shooting(made, ShootingOptions(**options))  # type: ignore[arg-type]
+    original, calls = Spring.linearize, []
+
+    def tired(*args: Any, **kwargs: Any) -> Any:
+        calls.append(1)
+        if len(calls) > after:
+            raise KeyboardInterrupt
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(Spring, "linearize", tired)
+    said = io.StringIO()
+    with pytest.raises(KeyboardInterrupt):
+        single_shooting(made, ShootingOptions(checkpoint=file, progress=said, **options))  # type: ignore[arg-type]
+    assert "interrupted" in said.getvalue() and "cost" in said.getvalue()
+    monkeypatch.setattr(Spring, "linearize", original)
+    resumed = single_shooting(made, ShootingOptions(checkpoint=file, resume=True, **options))  # type: ignore[arg-type]
+    assert resumed.parameters == expected.parameters and resumed.std == expected.std and resumed.noise == expected.noise
+    assert not file.exists()
+
+
+def test_a_checkpoint_of_another_fit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "checkpoint.json"
+
+    def stop(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Spring, "linearize", stop)
+    with pytest.raises(KeyboardInterrupt):
+        one_step(problem(), ShootingOptions(checkpoint=file, jacobian="exact"))
+    with pytest.raises(OptionError, match="belongs to another fit"):
+        one_step(problem(free=("gain",)), ShootingOptions(checkpoint=file, jacobian="exact", resume=True))
+    file.write_text("{}")
+    with pytest.raises(FileFormatError, match="no checkpoint"):
+        one_step(problem(), ShootingOptions(checkpoint=file, resume=True))
+    with pytest.raises(FileFormatError, match="cannot read"):
+        one_step(problem(), ShootingOptions(checkpoint=tmp_path / "none.json", resume=True))
+
+
+def test_bad_options_are_refused() -> None:
+    for changes in ({"jacobian": "magic"}, {"errors": "none"}, {"starts": 0}, {"reweight": -1}, {"near": -1}, {"resume": True}):
+        with pytest.raises(OptionError):
+            ShootingOptions(**changes)  # type: ignore[arg-type]
+    for changes in ({"shorter": -1}, {"segment_steps": 0}):
+        with pytest.raises(OptionError):
+            ShootingOptions(**changes)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="batch is 0"):
+        AdamOptions(batch=0)
+    with pytest.raises(OptionError, match="Spin has no exact derivatives"):
+        one_step(FitProblem(Spin(), record(Spin()), free=("drag",)), ShootingOptions(jacobian="exact"))
+    with pytest.raises(DataError, match="every state entry measured"):
+        one_step(problem(measured=("mass.x",)))
+
+
+def test_stopping_early_is_a_failure() -> None:
+    result = one_step(problem(), ShootingOptions(reweight=0, levenberg=LevenbergOptions(max_iterations=2)))
+    assert not result.converged and result.verdicts[0].text.startswith("NOT CONVERGED")
+
+
+def test_weights_of_a_minimisation_that_ended_far_off_do_not_reach_the_result() -> None:
+    """Six iterations from a far start are too few for the first minimisations: what they leave as noise is mostly misfit."""
+    start = SpringParameters(mass=3.0, stiffness=450.0, damping=8.0)
+    found = problem(data=record(Spring(), TRUTH, noise=0.01), start=start, free_initial=True)
+    hurried = single_shooting(found, ShootingOptions(levenberg=LevenbergOptions(max_iterations=6)))
+    patient = single_shooting(found)
+    assert hurried.noise == pytest.approx(patient.noise, rel=0.02)
+    assert hurried.std == pytest.approx(patient.std, rel=0.02)
+    assert hurried.reduced_chi2 == pytest.approx(1.0, abs=0.02)
+
+
+def test_saved_fits_can_be_read_again(tmp_path: Path) -> None:
+    split = record(Spring(), TRUTH, count=2, noise=0.01).split(1, 0, 1)
+    result = single_shooting(problem(data=split, free_initial=True))
+    save(result, tmp_path / "fit")
+    assert SpringParameters.load(tmp_path / "fit" / "fit.toml") == result.parameters
+    document = json.loads((tmp_path / "fit" / "fit.json").read_text())
+    assert document["estimates"][0]["value"] == result.parameters.stiffness
+    assert document["provenance"]["data_sha256_train"] == split.train.sha256
+    page = (tmp_path / "fit" / "report.html").read_text()
+    assert result.verdicts[0].text in page and "<script" not in page and "http" not in page.replace("http-equiv", "")
+    assert page.count("data:image/svg+xml;base64,") == 5
+    same = load_distribution(tmp_path / "fit")
+    nominal, rng = START, np.random.default_rng(0)
+    assert same.sample(rng, nominal) == result.distribution().sample(np.random.default_rng(0), nominal)
+    for bad in (tmp_path / "none.json", tmp_path / "fit" / "fit.toml"):
+        with pytest.raises(FileFormatError):
+            load_distribution(bad)
+
+
+def test_hidden_constants_appear_nowhere_as_numbers(tmp_path: Path) -> None:
+    result = one_step(problem(free=("stiffness", "paint"), start=TRUTH.replace(paint=0.712345)))
+    page = (save(result, tmp_path) / "report.html").read_text()
+    assert "not identifiable" in page
+    document = json.loads((tmp_path / "fit.json").read_text())
+    paint = next(e for e in document["estimates"] if e["name"] == "paint")
+    assert paint["std"] == "inf" and paint["hidden"]
+    assert "std = inf" in (tmp_path / "fit.toml").read_text()
+
+
+def test_the_posterior_has_the_covariance_of_the_fit() -> None:
+    result = single_shooting(problem(data=record(Spring(), TRUTH, noise=0.02), free_initial=True))
+    rng, distribution = np.random.default_rng(0), result.distribution()
+    drawn = np.array([list(distribution.sample(rng, START).values()) for _ in range(4000)])
+    logs = np.log(drawn)
+    np.testing.assert_allclose(
+        logs.mean(axis=0), distribution.mean, atol=5 * np.sqrt(np.diag(distribution.covariance) / 4000).max()
+    )
+    ratio = np.cov(logs.T) / distribution.covariance
+    assert np.all(np.abs(np.diag(ratio) - 1) < 5 * np.sqrt(2 / 4000))
+    wide = distribution.widened(1000.0)
+    for _ in range(50):
+        for name, value in wide.sample(rng, START).items():
+            lower, upper = START.specs()[name].bounds
+            assert lower <= value <= upper
+
+
+def test_along_null_directions_the_posterior_keeps_the_ratio() -> None:
+    free = ("mass", "stiffness", "damping", "gain")
+    result = single_shooting(problem(data=record(Spring(), TRUTH, noise=0.01), free=free, free_initial=True))
+    rng = np.random.default_rng(0)
+    ratio = next(c for c in result.combinations if c.formula == "stiffness / mass")
+    drawn = [result.distribution().sample(rng, START) for _ in range(2000)]
+    values = np.log([d["stiffness"] / d["mass"] for d in drawn])
+    assert np.std(values) == pytest.approx(ratio.relative_std, rel=0.1)
+    assert ratio.interval[0] < 15.0 < ratio.interval[1]

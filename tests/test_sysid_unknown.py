@@ -1,0 +1,152 @@
+"""Fits say what they cannot know: ratios, constants without effect or drowned by noise, wrong models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from spring_fits import TRUTH, levels, problem
+from sysid_systems import Spring, SpringParameters, record
+
+from sysid import (
+    ShootingOptions,
+    multiple_shooting,
+    one_step,
+    single_shooting,
+)
+from sysid.judgement.scan import compatible, model_error
+from sysid.judgement.uncertainty import clustered_covariance, correlation_in_time
+
+
+@pytest.mark.parametrize("method", [one_step, single_shooting])
+def test_constants_that_only_appear_as_ratios_get_a_verdict_and_the_ratios_numbers(method: Any) -> None:
+    result = method(problem(free=("mass", "stiffness", "damping", "gain"), start=SpringParameters(mass=7.0)))
+    assert all(e.hidden and e.std == np.inf and e.interval == e.bounds for e in result.estimates)
+    assert {c.formula: c.value for c in result.combinations} == pytest.approx(
+        {"stiffness / mass": 15.0, "damping / mass": 0.8 / 3, "gain / mass": 2 / 3}, rel=1e-8
+    )
+    assert result.verdicts[0].level == "failure" and "NOT IDENTIFIABLE" in result.verdicts[0].text
+    assert levels(result, "only stiffness / mass and damping / mass and gain / mass are seen")
+    assert not any(line.startswith(f"{name} =") for line in result.summary().splitlines() for name in result.free)
+    # along the null direction (all four by one factor) nothing moves: the geometric mean stays at its start
+    product = np.prod([getattr(result.parameters, n) / getattr(result.start, n) for n in result.free])
+    assert product == pytest.approx(1.0, rel=1e-6)
+
+
+def test_a_constant_without_effect_is_named_and_keeps_its_start() -> None:
+    result = one_step(problem(free=("stiffness", "paint"), start=TRUTH.replace(stiffness=20.0, paint=0.7)))
+    stiffness, paint = result.estimates
+    assert not stiffness.hidden and stiffness.value == pytest.approx(45.0, rel=1e-9)
+    assert paint.hidden and paint.value == pytest.approx(0.7)
+    assert levels(result, "paint is not identifiable (for any data of this kind): it has no effect") == ["warning"]
+
+
+def test_a_constant_that_noise_drowns_is_hidden_and_would_not_be_without_noise() -> None:
+    small = {"mass.x": 50.0, "mass.vx": 50.0}
+    kwargs = {"free": ("stiffness", "offset"), "start": TRUTH}
+    assert all(e.hidden for e in one_step(problem(noise=small, **kwargs)).estimates)
+    assert not any(e.hidden for e in one_step(problem(noise={"mass.x": 1e-3, "mass.vx": 1e-3}, **kwargs)).estimates)
+
+
+def test_a_prior_resolves_what_the_data_cannot() -> None:
+    free = ("mass", "stiffness", "damping", "gain")
+    result = single_shooting(
+        problem(noise={"mass.x": 1e-4, "mass.vx": 1e-4}, free=free, start=SpringParameters(), prior={"mass": (3.0, 0.06)})
+    )
+    assert not any(e.hidden for e in result.estimates)
+    # the mass is known to 2 %, and through it everything else (the data add next to nothing)
+    for e in result.estimates:
+        assert e.value == pytest.approx(getattr(TRUTH, e.name), rel=1e-3) and e.std / e.value == pytest.approx(0.02, rel=0.02)
+
+
+def test_a_wrong_model_is_noticed_and_clustered_errors_are_wider() -> None:
+    data = record(Spring(), TRUTH.replace(offset=1.5), steps=400)  # the fit believes in offset = 0.5
+    independent = multiple_shooting(problem(data=data))
+    clustered = multiple_shooting(problem(data=data), ShootingOptions(errors="clustered"))
+    assert levels(independent, "correlated in time") == ["warning"] and not levels(clustered, "correlated in time")
+    assert clustered.std["stiffness"] > 1.5 * independent.std["stiffness"]
+    # the wrong offset presses the gain to where it has no effect: no number, and the reason is given
+    assert independent.estimates[2].hidden and levels(independent, "gain was pressed to its lower bound") == ["warning"]
+    known = one_step(problem(data=data, noise={"mass.x": 1e-4, "mass.vx": 1e-4}))
+    assert levels(known, "times the stated noise: the model cannot explain") == ["warning"]
+
+
+def test_what_a_wrong_model_leaves_open_holds_the_truth() -> None:
+    """A fit that believes in another rest position is biased by much more than its standard deviations say."""
+    data = record(Spring(), TRUTH.replace(offset=1.5), steps=400)
+    result = multiple_shooting(problem(data=data))
+    stiffness, damping, _ = result.estimates
+    assert abs(stiffness.value - TRUTH.stiffness) > 10 * stiffness.std
+    assert stiffness.interval[0] < TRUTH.stiffness < stiffness.interval[1] and not stiffness.hidden
+    assert damping.hidden and damping.interval[0] < TRUTH.damping < damping.interval[1]
+    assert levels(result, "damping is not identifiable (by this model)") == ["warning"]
+    posterior = result.posterior
+    assert np.sqrt(posterior.covariance[0, 0]) > 2 * stiffness.std / stiffness.value  # a log scale
+
+
+def test_white_noise_is_no_model_error_and_what_lasts_is_measured() -> None:
+    """M^2 = N a^2 for an offset a in N rows; zero for white noise, whatever its size."""
+    rng = np.random.default_rng(3)
+    white = 7.0 * rng.normal(size=(4, 200, 3))
+    assert model_error(white) == 0.0 and model_error(np.swapaxes(white.reshape(1, 800, 3), 0, 1)) == 0.0
+    assert model_error(0.1 * white + 2.0) == pytest.approx(2.0 * np.sqrt(4 * 199 * 3), rel=0.05)
+
+
+def test_a_fit_that_ends_in_a_local_minimum_says_where_a_better_one_is() -> None:
+    """The scan of a double well from its upper minimum; from its lower one, nothing is better."""
+    grid = np.linspace(-2.0, 2.0, 33)
+
+    def well(x: Any) -> Any:
+        return 100.0 * (x**2 - 1) ** 2 - 30.0 * x
+
+    upper, lower = (compatible(at, grid, well(at), well(grid), 1.0, 2.0) for at in (-0.9625, 1.0375))
+    assert upper.better == pytest.approx(1.0, abs=0.13) and lower.better is None
+    assert lower.high - lower.low < 0.5
+
+
+def test_noise_on_states_that_predictions_start_from_is_noticed() -> None:
+    assert levels(one_step(problem(data=record(Spring(), TRUTH, noise=0.05))), "constants are biased") == ["warning"]
+    assert not levels(one_step(problem()), "constants are biased")
+
+
+def test_no_improvement_is_said() -> None:
+    split = record(Spring(), TRUTH, count=2, noise=0.01).split(1, 0, 1)
+    assert levels(one_step(problem(data=split, start=TRUTH)), "NO IMPROVEMENT") == ["warning"]
+    assert not levels(single_shooting(problem(data=record(Spring(), TRUTH, count=2).split(1, 0, 1))), "NO IMPROVEMENT")
+    exact = one_step(problem(data=record(Spring(), TRUTH, count=2).split(1, 0, 1), start=TRUTH))
+    assert not levels(exact, "NO IMPROVEMENT") and levels(exact, "predicted the held-out recordings already") == ["note"]
+
+
+def test_clustered_covariance_of_independent_residuals_is_the_ordinary_one() -> None:
+    rng = np.random.default_rng(0)
+    jacobian, residual = rng.standard_normal((40_000, 3)), rng.standard_normal(40_000)
+    covariance = clustered_covariance(jacobian, residual, np.arange(40_000) // 20, np.eye(3))
+    np.testing.assert_allclose(covariance, np.linalg.inv(jacobian.T @ jacobian), atol=0.15 / 40_000)
+    # twins: every residual counted twice adds no knowledge, the covariance must not halve
+    twice = clustered_covariance(np.repeat(jacobian, 2, 0), np.repeat(residual, 2), np.arange(80_000) // 40, np.eye(3))
+    np.testing.assert_allclose(twice, covariance, rtol=1e-9)
+
+
+def test_clustered_errors_are_right_for_correlated_residuals_where_independent_ones_are_not() -> None:
+    # Slope of a random walk regressor under AR(1) noise, 2000 times: the scatter of the estimates is the truth to be stated.
+    rng = np.random.default_rng(1)
+    regressor = rng.standard_normal((1200, 1)).cumsum(axis=0)[::-1] / 20
+    noise = np.zeros((2000, 1200))
+    for k in range(1, 1200):
+        noise[:, k] = 0.9 * noise[:, k - 1] + rng.standard_normal(2000)
+    bread = 1.0 / float(np.sum(regressor**2))
+    estimates = noise @ regressor[:, 0] * bread
+    clusters, eye = np.arange(1200) // 40, np.eye(1)
+    fitted = noise - estimates[:, None] * regressor[:, 0]
+    stated = np.mean([clustered_covariance(regressor, r, clusters, eye)[0, 0] for r in fitted[:300]])
+    assert 0.6 < stated / np.var(estimates) < 1.4  # 30 clusters of 4 correlation times
+    assert bread * noise.var() / np.var(estimates) < 0.15  # (1 - 0.9) / (1 + 0.9) = 0.05
+
+
+def test_correlation_in_time() -> None:
+    noise = np.random.default_rng(0).standard_normal((1, 10_000, 2))
+    assert abs(correlation_in_time(noise)) < 0.03
+    assert correlation_in_time(noise[:, 1:] - noise[:, :-1]) == pytest.approx(-0.5, abs=0.03)
+    assert correlation_in_time(np.swapaxes(noise[:, 1:] - noise[:, :-1], 0, 1)) == pytest.approx(-0.5, abs=0.03)
+    assert correlation_in_time(np.cumsum(noise, axis=1)) > 0.95
