@@ -24,6 +24,7 @@ BLOCK_TRIALS = 8
 """So many block changes without progress are allowed before indices change one at a time."""
 MAX_PIVOTS = 1000
 
+_zero = wp.constant(wp.float64(0.0))
 _trials = wp.constant(BLOCK_TRIALS)
 _pivots = wp.constant(MAX_PIVOTS)
 
@@ -35,7 +36,9 @@ class BoxProgram:
     matrix: wp.array2d(dtype=wp.float64)
     """W (R x R), by rows."""
     factor: wp.array2d(dtype=wp.float64)
-    """(R x R)"""
+    """(R x R), see `factorise`"""
+    free: wp.array2d(dtype=int)
+    """(R) indices of the factor's rows."""
     vectors: wp.array2d(dtype=wp.float64)
     """(NUM_VECTORS x R)"""
     side: wp.array2d(dtype=int)
@@ -44,7 +47,9 @@ class BoxProgram:
 
 def box_program(rows: int) -> Memory:
     """Memory for problems of up to `rows` indices."""
-    return Memory(BoxProgram, {"matrix": rows * rows, "factor": rows * rows, "vectors": NUM_VECTORS * rows, "side": rows})
+    return Memory(
+        BoxProgram, {"matrix": rows * rows, "factor": rows * rows, "vectors": NUM_VECTORS * rows, "free": rows, "side": rows}
+    )
 
 
 @wp.func
@@ -53,19 +58,27 @@ def factorise(
     size: int,
     qp: BoxProgram,
 ):
-    """Cholesky factor of the free part of W; the rows and columns of the others are skipped."""
+    """Cholesky factor L of the free part of W, of the indices in `free`; its transpose, row by row, fills `factor`.
+
+    What is left of W is updated as soon as a row of L' is known: these sums do not wait for each other.
+    """
+    num = int(0)
     for i in range(size):
         if qp.side[row, i] == 0:
-            for j in range(i + 1):
-                if qp.side[row, j] == 0:
-                    total = qp.matrix[row, i * size + j]
-                    for k in range(j):
-                        if qp.side[row, k] == 0:
-                            total -= qp.factor[row, i * size + k] * qp.factor[row, j * size + k]
-                    if j < i:
-                        qp.factor[row, i * size + j] = total / qp.factor[row, j * size + j]
-                    else:
-                        qp.factor[row, i * size + i] = wp.sqrt(total)
+            for c in range(num):
+                qp.factor[row, c * size + num] = qp.matrix[row, i * size + qp.free[row, c]]
+            qp.factor[row, num * size + num] = qp.matrix[row, i * size + i]
+            qp.free[row, num] = i
+            num += 1
+    for k in range(num):
+        pivot = wp.sqrt(qp.factor[row, k * size + k])
+        qp.factor[row, k * size + k] = pivot
+        for j in range(k + 1, num):
+            qp.factor[row, k * size + j] = qp.factor[row, k * size + j] / pivot
+        for i in range(k + 1, num):
+            f = qp.factor[row, k * size + i]
+            for j in range(i, num):
+                qp.factor[row, i * size + j] = qp.factor[row, i * size + j] - f * qp.factor[row, k * size + j]
 
 
 @wp.func
@@ -74,37 +87,43 @@ def solve_free(
     size: int,
     qp: BoxProgram,
 ):
-    """x of the free indices from W_ff x_f = -b_f - W_fb x_b, x of the others from their bounds; then w of the others."""
+    """x of the free indices from W_ff x_f = -b_f - W_fb x_b, x of the others from their bounds; then w = W x + b."""
+    num = int(0)
     for i in range(size):
         if qp.side[row, i] < 0:
             qp.vectors[row, X * size + i] = qp.vectors[row, LOW * size + i]
         if qp.side[row, i] > 0:
             qp.vectors[row, X * size + i] = qp.vectors[row, HIGH * size + i]
-    for i in range(size):
         if qp.side[row, i] == 0:
-            total = -qp.vectors[row, LINEAR * size + i]
-            for j in range(size):
-                if qp.side[row, j] != 0:
-                    total -= qp.matrix[row, i * size + j] * qp.vectors[row, X * size + j]
-            for k in range(i):
-                if qp.side[row, k] == 0:
-                    total -= qp.factor[row, i * size + k] * qp.vectors[row, WORK * size + k]
-            qp.vectors[row, WORK * size + i] = total / qp.factor[row, i * size + i]
-    for back in range(size):
-        i = size - 1 - back
-        if qp.side[row, i] == 0:
-            total = qp.vectors[row, WORK * size + i]
-            for k in range(i + 1, size):
-                if qp.side[row, k] == 0:
-                    total -= qp.factor[row, k * size + i] * qp.vectors[row, X * size + k]
-            qp.vectors[row, X * size + i] = total / qp.factor[row, i * size + i]
-    for i in range(size):
-        slope = wp.float64(0.0)
-        if qp.side[row, i] != 0:
-            slope = qp.vectors[row, LINEAR * size + i]
-            for j in range(size):
-                slope += qp.matrix[row, i * size + j] * qp.vectors[row, X * size + j]
-        qp.vectors[row, SLOPE * size + i] = slope
+            qp.vectors[row, WORK * size + num] = -qp.vectors[row, LINEAR * size + i]
+            num += 1
+        qp.vectors[row, SLOPE * size + i] = qp.vectors[row, LINEAR * size + i]
+    for j in range(size):
+        x = qp.vectors[row, X * size + j]
+        if qp.side[row, j] != 0 and x != _zero:
+            for a in range(num):
+                w = qp.matrix[row, qp.free[row, a] * size + j]
+                qp.vectors[row, WORK * size + a] = qp.vectors[row, WORK * size + a] - w * x
+    for k in range(num):
+        y = qp.vectors[row, WORK * size + k] / qp.factor[row, k * size + k]
+        qp.vectors[row, WORK * size + k] = y
+        for a in range(k + 1, num):
+            f = qp.factor[row, k * size + a]
+            qp.vectors[row, WORK * size + a] = qp.vectors[row, WORK * size + a] - f * y
+    for back in range(num):
+        a = num - 1 - back
+        total = qp.vectors[row, WORK * size + a]
+        for k in range(a + 1, num):
+            total -= qp.factor[row, a * size + k] * qp.vectors[row, WORK * size + k]
+        total = total / qp.factor[row, a * size + a]
+        qp.vectors[row, WORK * size + a] = total
+        qp.vectors[row, X * size + qp.free[row, a]] = total
+    for j in range(size):
+        x = qp.vectors[row, X * size + j]
+        if x != _zero:
+            for i in range(size):
+                w = qp.matrix[row, i * size + j]
+                qp.vectors[row, SLOPE * size + i] = qp.vectors[row, SLOPE * size + i] + w * x
 
 
 @wp.func
@@ -139,12 +158,14 @@ def wanted_side(
 def box_qp(
     row: int,
     size: int,
+    known: int,
     small_x: wp.float64,
     small_w: wp.float64,
     qp: BoxProgram,
 ):
     """Solve from the sides given; -> 1 if the conditions hold within small_x and small_w, 0 after MAX_PIVOTS changes.
 
+    known: 1 where `factor` is what the call before left, which solved a problem of the same W, and no side has changed since.
     With lo = hi an index may be on any side: a multiplier of either sign is fine, and it stays where it is.
     """
     fewest = size + 1
@@ -153,7 +174,8 @@ def box_qp(
     count = int(0)
     while done == 0 and count < _pivots:
         count += 1
-        factorise(row, size, qp)
+        if known == 0 or count > 1:
+            factorise(row, size, qp)
         solve_free(row, size, qp)
         wrong = int(0)
         last = int(-1)

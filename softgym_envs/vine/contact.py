@@ -195,11 +195,12 @@ def widen_cones(
 ):
     """Bounds of the tangents <- mu x normal impulse, blended with those before; they overshoot (blend > 1) upwards only.
 
-    -> largest change over largest bound.
+    -> largest change over largest bound, how many tangents are free from now on.
     """
     size = 2 * count + 2
     change = wp.float64(0.0)
     largest = wp.float64(0.0)
+    freed = int(0)
     for c in range(count):
         t = count + c
         before = qp.vectors[row, HIGH * size + t]
@@ -214,7 +215,8 @@ def widen_cones(
         qp.vectors[row, HIGH * size + t] = bound
         if before == _zero and bound > _zero:
             qp.side[row, t] = 0
-    return change / wp.max(largest, _small_x)
+            freed += 1
+    return change / wp.max(largest, _small_x), freed
 
 
 @wp.func
@@ -282,23 +284,27 @@ def solve_contacts(
     """
     size = 2 * count + 2
     soften(row, size, qp)
-    good = box_qp(row, size, _small_x, _small_w, qp)
+    good = box_qp(row, size, 0, _small_x, _small_w, qp)
     if mu > _zero:
         round = int(0)
         while round < _rounds and good == 1:
+            known = int(1)
             blend = wp.float64(1.0)
             if round >= _damped:
                 blend = _half
             if round >= _plain and round % 2 == 0:
+                known = 0
                 if tie_cones(row, count, mu, qp) == 0:
                     blend = _beyond
             if round == _reopened:
                 blend = _wide_open
-            change = widen_cones(row, count, mu, blend, qp)
+            change, freed = widen_cones(row, count, mu, blend, qp)
+            if freed > 0:
+                known = 0
             if change < _settled:
                 round = _rounds
             else:
-                good = good * box_qp(row, size, _small_x, _small_w, qp)
+                good = good * box_qp(row, size, known, _small_x, _small_w, qp)
                 round += 1
     return good
 

@@ -43,7 +43,7 @@ def force_kernel(
     body = read_body(constants, b, size.radius)
     place_world(b, world, state, work)
     asked = wp.clamp(growth[b], _zero, size.max_growth)
-    _growth, _fastest, count = solve_velocities(b, size.dt, size.dt, asked, body, world, state, work)
+    _growth, _fastest, count = solve_velocities(b, size.dt, size.dt, asked, 0, _zero, body, world, state, work)
     for c in range(count):
         contact = work.contacts[b, c]
         force = contact.normal / size.dt

@@ -227,19 +227,28 @@ def solve_velocities(
     h: wp.float64,
     lag: wp.float64,
     asked: wp.float64,
+    read: int,
+    bends: wp.float64,
     body: Body,
     world: World,
     state: wp.array2d(dtype=wp.float64),
     work: Workspace,
 ):
-    """Steps 1 to 4 of the module docstring. -> growth speed, largest speed [m/s], number of contacts (-1 if not solved)."""
+    """Steps 1 to 4 of the module docstring. -> growth speed, largest speed [m/s], number of contacts (-1 if not solved).
+
+    read: 1 where `overlaps` has read the links as they are now, with the sum `bends`.
+    """
     size = world.size
     length = state[row, 2 * size.links]
     tip = tip_link(length, size)
-    bends, fastest = free_velocities(row, tip, h, lag, size, body, state, work)
+    bent = bends + _zero
+    if read == 0:
+        bent = read_links(row, tip, lag, size, body, state, work.links)
+    sweep_back(row, tip, h, size, body, state, work)
+    fastest = sweep_forward(row, tip, work.gains, work.motions)
     growth = state[row, 2 * size.links + 1]
     goal = wp.min(asked, (size.full - length) / h)
-    push = h * growth_force(bends, length, body)
+    push = h * growth_force(bent, length, body)
     mobility = _one / (_two * body.rho * length)
     count = find_contacts(row, links_up_to(tip), _least_reach + _two * h * (fastest + goal), world, work)
     if count > 0:
@@ -253,26 +262,40 @@ def solve_velocities(
 
 @wp.func
 def overlaps(row: int, lag: wp.float64, body: Body, world: World, state: wp.array2d(dtype=wp.float64), work: Workspace):
-    """Whether the robot now overlaps an obstacle by more than `OVERLAP`."""
+    """Whether the robot now overlaps an obstacle by more than `OVERLAP`; and the sum of |bends| [rad]."""
     tip = tip_link(state[row, 2 * world.size.links], world.size)
-    read_links(row, tip, lag, world.size, body, state, work.links)
-    return find_contacts(row, links_up_to(tip), _overlap, world, work) > 0
+    bends = read_links(row, tip, lag, world.size, body, state, work.links)
+    return find_contacts(row, links_up_to(tip), _overlap, world, work) > 0, bends
 
 
 @wp.func
 def step_row(
-    row: int, spare: int, asked: wp.float64, body: Body, world: World, state: wp.array2d(dtype=wp.float64), work: Workspace
+    row: int,
+    spare: int,
+    asked: wp.float64,
+    known: int,
+    total: wp.float64,
+    body: Body,
+    world: World,
+    state: wp.array2d(dtype=wp.float64),
+    work: Workspace,
 ):
-    """One step of dt, in halves of halves where a contact moves far. -> 1, or 0 if a program was not solved."""
+    """One step of dt, in halves of halves where a contact moves far. -> 1, or 0 if a program was not solved; read, bends.
+
+    `known` and `total` are what the step before gave as read and bends, see `solve_velocities`.
+    """
     size = world.size
     good = int(1)
+    read = known + 0
+    bends = total + _zero
     rest = wp.float64(1.0)
     share = wp.float64(1.0)
     lag = size.dt + _zero
     while rest > _zero:
         h = share * size.dt
         tip = tip_link(state[row, 2 * size.links], size)
-        growth, fastest, count = solve_velocities(row, h, lag, asked, body, world, state, work)
+        growth, fastest, count = solve_velocities(row, h, lag, asked, read, bends, body, world, state, work)
+        read = 0
         if count < 0:
             good = 0
         may_overlap = h * (fastest + growth) > _safe_move and share > _least_share and count != 0
@@ -281,14 +304,18 @@ def step_row(
         move(row, tip, h, growth, size, body, work.motions, state)
         redo = bool(False)
         if may_overlap:
-            redo = overlaps(row, lag, body, world, state, work)
+            redo, bends = overlaps(row, lag, body, world, state, work)
         if redo:
             copy_motion(spare, row, size, state)
             share = _half * share
         else:
             rest = rest - share
+            if may_overlap and lag == h:
+                read = 1
             lag = h + _zero
-    return good
+    if lag < size.dt:  # the next step begins with dt
+        read = 0
+    return good, read, bends
 
 
 @wp.func
@@ -337,6 +364,8 @@ def rollout_kernel(
     place_world(b, world, state, work)
     mark_diverged(b, size.links, 2 * size.links + 2, _limit, state, status)
     own_mass = body.tip_mass + _zero
+    read = int(0)
+    bends = wp.float64(0.0)
     for t in range(horizon):
         if size.max_load > _zero:
             body.tip_mass = own_mass + wp.clamp(controls[b, t, 1 + 2 * size.sections], _zero, size.max_load)
@@ -344,7 +373,8 @@ def rollout_kernel(
             if status[b] == _zero:
                 fill_muscles(b, t, constants[b, LAG], size, controls, state)
                 asked = wp.clamp(controls[b, t, 0], _zero, size.max_growth)
-                if step_row(b, spare, asked, body, world, state, work) == 0:
+                good, read, bends = step_row(b, spare, asked, read, bends, body, world, state, work)
+                if good == 0:
                     status[b] = _one
         record(b, t, size.links, 2 * size.links + 2, _limit, state, states, status)
 

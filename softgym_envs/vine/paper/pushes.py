@@ -145,5 +145,5 @@ def solve_pushes(
             needed = 1
     good = int(1)
     if needed == 1:
-        good = 2 * box_qp(row, count, _small_x, _small_w, work.qp)
+        good = 2 * box_qp(row, count, 0, _small_x, _small_w, work.qp)
     return good
