@@ -126,3 +126,10 @@ def test_what_is_no_layout_is_refused() -> None:
         Field("", 1, ("x y z", "-", QUATERNION))
     with pytest.raises(StructureError, match="'x0'"):
         StateLayout(Field("", 2, ("x", "m")), Field("", 1, ("x", "m")))
+
+
+def test_a_quaternion_is_taken_as_a_whole() -> None:
+    flags = np.zeros(MIXED.nx, dtype=np.bool_)
+    flags[[0, MIXED.offsets["rod1.qz"]]] = True
+    found = MIXED.whole(flags)
+    assert [MIXED.names[i] for i in np.flatnonzero(found)] == ["rod0.x", "rod1.qw", "rod1.qx", "rod1.qy", "rod1.qz"]

@@ -21,7 +21,7 @@ from softgym_envs.rigid.recipe import BLOCK, PARTICLES
 from sysid import FitProblem, ShootingOptions, noise_of, single_shooting
 from sysid.judgement.verdicts import TOLD
 from sysid.judgement.whiteness import ALARM, whiteness
-from sysid.least_squares.segments import cut
+from sysid.least_squares.cutting import cut
 from sysid.methods.innovations import explained
 from sysid.methods.progressive import fit_stage, stage_problem
 

@@ -15,7 +15,7 @@ from softgym_envs.rigid.model import BlockModel, ParticleModel
 from softgym_envs.rigid.parameters import BlockParameters, ParticleParameters
 from softgym_envs.rigid.recipe import BLOCK
 from sysid import FitProblem, HorizonOptions, Measurement, online
-from sysid.least_squares.segments import cut
+from sysid.least_squares.cutting import cut
 from sysid.least_squares.system import ShootingSystem
 from sysid.methods.box import _hit_and_run
 from sysid.methods.collocation import Collocation, _accumulate, window_of

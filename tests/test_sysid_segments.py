@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.simulator import finite_differences
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from sysid import FitProblem, Measurement
-from sysid.least_squares.segments import cut
+from sysid.least_squares.cutting import cut
 from sysid.least_squares.system import ShootingSystem
 
 TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
@@ -81,6 +82,16 @@ def test_the_chain_equals_differences(make: Any, steps: int | None, free: bool) 
     np.testing.assert_allclose(a.starts, b.starts, atol=2e-7)
     assert np.abs(a.constants[..., :2]).max() > 1e-5  # the comparison is of something
     assert a.starts.shape[-1] == (problem.simulator.n if free else 0)
+
+
+def test_differences_along_starts_to_one_side() -> None:
+    problem = position_problem()
+    both = cut(problem, problem.split.train, 7, free=True, exact=False)
+    theta = problem.encode(problem.constants)
+    a, b = (segments.derivative(theta, both.starts) for segments in (replace(both, one_sided=True), both))
+    np.testing.assert_array_equal(a.constants, b.constants)
+    np.testing.assert_allclose(a.starts, b.starts, atol=1e-4)
+    assert not np.array_equal(a.starts, b.starts)
 
 
 def test_a_derivative_at_a_bound_is_one_sided_and_right() -> None:

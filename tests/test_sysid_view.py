@@ -16,8 +16,8 @@ from softgym_envs.core.sensors import Sensor
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from sysid import METHODS, FitProblem, Measurement, ShootingOptions, View, multiple_shooting, noise_of, single_shooting
 from sysid.data.view import POSE, delayed
+from sysid.least_squares.cutting import cut
 from sysid.least_squares.levenberg import LevenbergOptions
-from sysid.least_squares.segments import cut
 from sysid.least_squares.system import ShootingSystem
 from sysid.methods.outliers import HUBER
 from sysid.methods.suspects import conditional, suspected

@@ -17,7 +17,11 @@ from softgym_envs.rooms import room
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.model import prism, superball
 from softgym_envs.tensegrity.recipe import RECIPE, first_state
-from sysid import run_recipe
+from sysid import FitProblem, run_recipe
+from sysid.least_squares.cutting import cut
+from sysid.least_squares.system import ShootingSystem
+from sysid.methods.growing import Growing
+from sysid.methods.progressive import stage_problem
 
 ROBOT = TensegritySimulator(prism(), contact="patch")
 GROUND = {
@@ -46,23 +50,49 @@ def test_a_throw_begins_with_rods_that_turn_about_themselves_as_the_robot_does(m
 
 
 def test_contact_comes_from_throws_that_a_camera_saw() -> None:
-    """Two throws of half a second, the body known: within five standard deviations, another throw told ten times as well.
-
-    Five, as intervals do not allow for how rods turn about themselves after they met the ground, which nothing shows.
-    """
+    """Two throws of half a second, the body known: within three standard deviations, another told twenty times as well."""
     rng = np.random.default_rng(0)
     seen = tuple(SENSORS["camera"](thrown(seed), ROBOT, RECIPE, rng).for_timestep(ROBOT.dt) for seed in (2, 3))
     found = run_recipe(RECIPE.by_camera, ROBOT, TrajectorySet(seen), stages=STAGES, start=ROBOT.default_parameters)
     last = found.stages[-1].fit
-    assert last is not None and last.converged and not found.unusable
+    assert last is not None and last.converged and last.explained and not found.unusable
     truth = ROBOT.default_parameters.replace(**GROUND)
     for estimate in last.estimates:
         std = (estimate.interval[1] - estimate.interval[0]) / (2 * 1.96)
-        assert abs(estimate.value - getattr(truth, estimate.name)) < 5.0 * std, estimate.text()
+        assert abs(estimate.value - getattr(truth, estimate.name)) < 3.0 * std, estimate.text()
     assert abs(found.parameters.friction - truth.friction) < 0.02
     new = thrown(7)
     misses = [miss(new, constants) for constants in (found.parameters, ROBOT.default_parameters)]
-    assert misses[0] < 0.1 * misses[1]
+    assert misses[0] < 0.05 * misses[1]
+
+
+def seen_throw() -> FitProblem:
+    seen = SENSORS["camera"](thrown(2, 300), ROBOT, RECIPE, np.random.default_rng(0)).for_timestep(ROBOT.dt)
+    return stage_problem(RECIPE, STAGES[-1], ROBOT, TrajectorySet((seen,)), start=ROBOT.default_parameters)
+
+
+def test_segments_of_a_throw_begin_at_poses_and_take_over_how_rods_turn() -> None:
+    """A guess of a quaternion is no mixture with a simulation; what no marker shows goes on from the segment before."""
+    problem = seen_throw()
+    segments = cut(problem, problem.split.train, 10, free=True, exact=False)
+    for q in ROBOT.model.split(segments.starts)[1].reshape(-1, 4):
+        assert abs(np.linalg.norm(q) - 1.0) < 1e-12
+    states, good = segments.rollout(np.repeat(problem.encode(problem.constants)[None], 3, axis=0), segments.starts)
+    spins = ROBOT.model.split(states)[3][..., 2]
+    assert good.all() and np.array_equal(spins[1:, 0], spins[:-1, -1]) and np.abs(spins[1:, 0] - spins[0, 0]).max() > 1e-3
+
+
+def test_starts_of_longer_segments_come_from_shorter_ones() -> None:
+    """The first fit is of starts alone, at other constants than the truth's; of the squares a fifth is left at most."""
+    problem = seen_throw()
+    grown = Growing((5,), exact=False, epsilon=1e-5, one_sided=True, robust=True).begin(problem)
+    assert grown.states is not None
+    np.testing.assert_allclose(grown.problem.constants.to_vector(), problem.constants.to_vector(), rtol=1e-12)
+    theta, costs = problem.encode(problem.constants), []
+    for states in (None, grown.states):
+        segments = cut(problem, problem.split.train, 10, free=True, exact=False, states=states)
+        costs.append(ShootingSystem(segments, np.ones(18)).cost(theta, segments.starts))
+    assert costs[1] < 0.2 * costs[0]
 
 
 def miss(throw: Trajectory, constants: Any) -> float:
@@ -76,8 +106,8 @@ def miss(throw: Trajectory, constants: Any) -> float:
     ("names", "stages"),
     [
         (("air",), ("beginning", "begun", "seen")),
-        (("air", "throws"), ("beginning", "begun", "seen", "landing", "landed")),
-        (("throws",), ("beginning", "begun", "seen", "landing", "landed")),
+        (("air", "throws"), ("beginning", "begun", "seen", "landed")),
+        (("throws",), ("beginning", "begun", "seen", "landed")),
     ],
 )
 def test_stages_of_what_nobody_recorded_are_left_out_and_that_is_said(

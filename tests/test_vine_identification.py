@@ -21,8 +21,8 @@ from softgym_envs.vine.parameters import VineParameters
 from softgym_envs.vine.recipe import BODY, GUESS, RECIPE, TUBE, along_body, first_state, infer_controls, measurement
 from sysid import FitProblem, ShootingOptions, multiple_shooting, run_recipe, single_shooting
 from sysid.least_squares import segments
+from sysid.least_squares.cutting import cut
 from sysid.least_squares.levenberg import LevenbergOptions
-from sysid.least_squares.segments import cut
 
 TRUTH = VineTwinParameters(bending_stiffness=0.03, bending_damping=5e-4, drag=0.0)
 ROUGH = ShootingOptions(levenberg=LevenbergOptions(cost_tolerance=1e-5), reweight=1)

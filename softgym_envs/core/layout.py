@@ -254,6 +254,13 @@ class StateLayout:
             jacobian[:, column, row] = value
         return jacobian
 
+    def whole(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Flags of a state's entries (nx,), where a quaternion has all of its four if it has one."""
+        found = flags.copy()
+        for part, row, _, kind in self._places(flags[None].astype(np.float64)):
+            found[row] = part.any() if kind is QUATERNION else flags[row]
+        return found
+
     @cached_property
     def _shapes(self) -> tuple[_Shape, ...]:
         return tuple((at, field.count, field.width) for at, field in zip(self.slices, self.fields, strict=True))

@@ -206,6 +206,8 @@ class Recipe:
     """Patterns of tangent coordinates that are as `first_state` says when a recording begins, or do not matter: no unknowns."""
     driven: tuple[str, ...] = ()
     """Patterns of state entries that commands alone drive, whatever the robot does: no unknowns within a recording."""
+    carried: tuple[str, ...] = ()
+    """Patterns of state entries among `known_start` that matter: a segment takes them over from the prediction before it."""
     markers: Callable[[Any], tuple[str, ...]] | None = None
     """Simulator -> columns of `measurement` that a laboratory's camera would see; None: lengths and angles of the state."""
     finer: Callable[[Any], Any] | None = None

@@ -32,7 +32,7 @@ from softgym_envs.rigid.experiments import record
 from softgym_envs.rigid.model import ParticleModel
 from softgym_envs.rigid.symbolic import complementarity_form
 from sysid.data.problem import FitProblem
-from sysid.least_squares.segments import cut
+from sysid.least_squares.cutting import cut
 from sysid.methods.mpec import MpecOptions, MpecSolution, solve
 
 LEVELS = (5e-5, 5e-4, 5e-3, 5e-2, 5e-1)

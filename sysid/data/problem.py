@@ -78,6 +78,9 @@ class FitProblem:
     """Patterns of state entries that commands alone drive, whatever the robot does (muscles that fill). Where states are
     measured in part, they are unknown at a recording's first row only: within it, segments start with what the simulation from
     `initial_state` makes of them. A recording of several segments must begin as that says, or long before they are over."""
+    carried: tuple[str, ...] = ()
+    """Patterns of state entries among `known_start` that matter, though no measurement shows them. Where states are measured in
+    part, a segment within a recording takes them over from where the prediction of the segment before it ends."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, DataSplit):
@@ -277,17 +280,21 @@ class FitProblem:
     @cached_property
     def driven_entries(self) -> NDArray[np.intp]:
         """(d,) places in the state of what commands alone drive; see `driven`. None, where all are measured."""
-        return self._driven_among(self.simulator.state_names)
+        return self._among(self.driven, self.simulator.state_names)
+
+    @cached_property
+    def carried_entries(self) -> NDArray[np.intp]:
+        """Places in the state of what segments take over from each other; see `carried`. None, where all are measured."""
+        return self._among(self.carried, self.simulator.state_names)
 
     @cached_property
     def driven_tangent(self) -> NDArray[np.intp]:
         """(d,) places of the same in the tangent."""
         layout = self.simulator.layout if isinstance(self.simulator, BaseSimulator) else None
-        return self._driven_among(layout.tangent_names if layout else ())
+        return self._among(self.driven, layout.tangent_names if layout else ())
 
-    def _driven_among(self, names: tuple[str, ...]) -> NDArray[np.intp]:
-        patterns = () if self.full else self.driven
-        return np.flatnonzero([any(fnmatchcase(name, pattern) for pattern in patterns) for name in names])
+    def _among(self, patterns: tuple[str, ...], names: tuple[str, ...]) -> NDArray[np.intp]:
+        return np.flatnonzero([not self.full and any(fnmatchcase(name, pattern) for pattern in patterns) for name in names])
 
     def guess(self, trajectory: Trajectory) -> Array:
         """Initial state of a recording, (nx,): measured, given, or the rest state with the measured entries put in."""
@@ -356,7 +363,7 @@ class FitProblem:
         noise = sorted((self.noise or {}).items())
         described = [type(self.simulator).__name__, self.spec, _plain_fields(self.simulator), self.constants, self.free]
         described += [self.column_names, noise, sorted(self.prior.items()), self.estimates_initial, self.view, self.known_start]
-        described += [self.driven]
+        described += [self.driven, self.carried]
         digest.update(repr(described).encode())
         return digest.hexdigest()
 

@@ -146,7 +146,7 @@ def _identifiable(
     by_noise = found.covariance / max(variance, 1e-300)
     if errors == "clustered" and found.seen.shape[1]:
         covariance = clustered_covariance(weighted.jacobian, weighted.residual, weighted.cluster, found.seen)
-        if problem.noisy:  # starts that follow the residuals, too, leave each cluster less than noise does
+        if weighted.basis.shape[2]:  # starts that follow the residuals, too, leave each cluster less than noise does
             least, own = np.diag(found.covariance), np.diag(covariance)
             grown = np.sqrt(np.maximum(least / np.where(own > 0, own, np.inf), 1.0))
             covariance = covariance * np.outer(grown, grown)

@@ -17,8 +17,8 @@ from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
+from ..least_squares.cutting import cut
 from ..least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
-from ..least_squares.segments import cut
 from ..least_squares.system import ShootingSystem, channel_scale
 
 Array = NDArray[np.float64]

@@ -22,9 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.core.errors import DataError, OptionError
+from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
 from ..data.view import POSE
@@ -76,6 +75,8 @@ class Segments:
     """Where recordings begin, as `FitProblem.guess` says, (recordings, nx)."""
     driven: NDArray[np.intp]
     """(d,) entries of the state that commands alone drive; see the module docstring."""
+    carried: NDArray[np.intp]
+    """Entries of the state that no measurement shows, which a segment takes over from the prediction before it."""
     free: bool
     """Whether the starts are unknowns."""
     substeps: int
@@ -83,6 +84,8 @@ class Segments:
     """Derivatives by `Simulator.linearize` instead of differences."""
     epsilon: float = 1e-5
     """Step of the differences [fit coordinate, tangent]."""
+    one_sided: bool = False
+    """Differences along starts to one side: half the rollouts."""
 
     @property
     def first(self) -> int:
@@ -98,19 +101,41 @@ class Segments:
 
     def rollout(self, theta: Array, starts: Array) -> tuple[Array, NDArray[np.bool_]]:
         """Predictions for constants (R, p) and starts (R, nx) of rows R = i S + s: states (R, L+1, nx), success (R,)."""
-        simulator, count = self.problem.simulator, len(self.starts)
-        rows = max(1, MAX_NUMBERS // ((self.horizon + 1) * simulator.nx))
-        vectors, kind = self.problem.vectors(theta), type(self.problem.constants)
+        count = len(self.starts)
+        rows = max(1, MAX_NUMBERS // ((self.horizon + 1) * self.problem.simulator.nx))
+        if len(self.carried):
+            rows = max(rows // count, 1) * count
         parts, good = [], []
         for begin in range(0, len(theta), rows):
             some = slice(begin, min(begin + rows, len(theta)))
             which = np.arange(some.start, some.stop) % count
-            begin_at, known = self._begun(which, theta[some], starts[some])
-            constants: Parameters = kind.from_vector(vectors[some])
-            states, status = simulator.rollout(begin_at, self._acting(which, theta[some]), constants, substeps=self.substeps)
+            predict = self._in_turn if len(self.carried) else self._at_once
+            states, fine = predict(which, theta[some], starts[some])
             parts.append(states)
-            good.append((status == 0) & known)
+            good.append(fine)
         return np.concatenate(parts), np.concatenate(good)
+
+    def _at_once(self, which: NDArray[np.intp], theta: Array, starts: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """Predictions of segments (R,), as `rollout` gives them."""
+        begin_at, known = self._begun(which, theta, starts)
+        constants: Parameters = type(self.problem.constants).from_vector(self.problem.vectors(theta))
+        acting = self._acting(which, theta)
+        states, status = self.problem.simulator.rollout(begin_at, acting, constants, substeps=self.substeps)
+        return states, (status == 0) & known
+
+    def _in_turn(self, which: NDArray[np.intp], theta: Array, starts: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """The same of whole recordings, each segment begun with `carried` entries as the prediction before it ends."""
+        turn, starts = self.begins[which] // self.horizon, starts.copy()
+        states, good = np.empty((len(which), self.horizon + 1, starts.shape[1])), np.ones(len(which), dtype=np.bool_)
+        for k in range(int(turn.max()) + 1):
+            now = np.flatnonzero(turn == k)
+            if k > 0:
+                good[now] = good[now - 1]
+                there = now[good[now]]
+                starts[np.ix_(there, self.carried)] = states[there - 1, -1][:, self.carried]
+            states[now], fine = self._at_once(which[now], theta[now], starts[now])
+            good[now] &= fine
+        return states, good
 
     def _acting(self, which: NDArray[np.intp], theta: Array) -> Array:
         """Controls of segments (R,) at constants (R, p), (R, L, nu)."""
@@ -183,6 +208,7 @@ class Segments:
         """
         each = np.repeat(theta[None], len(starts), axis=0)
         states, good = self.rollout(each, starts)
+        starts = states[:, 0] if len(self.carried) else starts
         if not good.all():
             raise DataError(
                 f"the simulation diverges in {int((~good).sum())} of {len(good)} segments at {self.problem.decode(theta)}"
@@ -203,21 +229,21 @@ class Segments:
         where it has died out, the rest is zero.
         """
         p, simulator = len(theta), self.problem.simulator
-        unknown = self._felt(theta, starts, states) if self.free else np.zeros(0, dtype=np.intp)
+        apart = replace(self, carried=np.zeros(0, dtype=np.intp))
+        unknown = apart._felt(theta, starts, states) if self.free else np.zeros(0, dtype=np.intp)
         along_starts = np.zeros((*residual.shape, simulator.n if self.free else 0))
         part, lasting = self.horizon // 4, unknown
         if part >= SHORTEST_PART and len(unknown):
-            short = replace(self, controls=self.controls[:, :part], values=self.values[:, : part + 1])
-            seen = short._along_unknowns(theta, starts, [int(p + j) for j in unknown], residual[:, : part + 1 - self.first])
+            short = replace(apart, controls=self.controls[:, :part], values=self.values[:, : part + 1])
+            seen = short._along_starts(theta, starts, unknown, residual[:, : part + 1 - self.first])
             along_starts[:, : seen.shape[1], :, unknown] = seen
             size = np.abs(seen).max(axis=(0, 2))
             lasting = unknown[size[-part // 5 :].max(axis=0) > GONE * size.max(axis=0)]
-        places = [*range(p), *(int(p + j) for j in lasting)]
-        derivative = self._along_unknowns(theta, starts, places, residual)
-        along_starts[..., lasting] = derivative[..., p:]
+        constants = self._along_unknowns(theta, starts, list(range(p)), residual)
+        along_starts[..., lasting] = apart._along_starts(theta, starts, lasting, residual)
         size = np.abs(along_starts).max(axis=(0, 1, 2), initial=0.0)
         along_starts[..., size < NOTHING * size.max(initial=0.0)] = 0.0  # rounding: no step may be made for it
-        return derivative[..., :p], along_starts
+        return constants, along_starts
 
     def _felt(self, theta: Array, starts: Array, states: Array) -> NDArray[np.intp]:
         """Unknowns of the starts that change what is seen there or, bit by bit, the state a row later: it holds all there is.
@@ -237,15 +263,20 @@ class Segments:
                 felt[place] = not (same and np.array_equal(self.problem.observe(moved), seen, equal_nan=True))
         return unknown[felt]
 
-    def _along_unknowns(self, theta: Array, starts: Array, places: list[int], residual: Array) -> Array:
+    def _along_starts(self, theta: Array, starts: Array, unknown: NDArray[np.intp], residual: Array) -> Array:
+        """Derivatives along some tangent coordinates of the starts, (S, L', m, q)."""
+        places = [int(len(theta) + j) for j in unknown]
+        return self._along_unknowns(theta, starts, places, residual, (1.0,) if self.one_sided else (-1.0, 1.0))
+
+    def _along_unknowns(
+        self, theta: Array, starts: Array, places: list[int], residual: Array, signs: tuple[float, ...] = (-1.0, 1.0)
+    ) -> Array:
         """Derivatives along some unknowns, constants first, (S, L', m, q)."""
-        each = max(1, MAX_NUMBERS // (2 * len(starts) * (self.horizon + 1) * self.problem.simulator.nx))
+        each = max(1, MAX_NUMBERS // (len(signs) * len(starts) * (self.horizon + 1) * self.problem.simulator.nx))
         parts = [np.zeros((*residual.shape, 0))]
         for begin in range(0, len(places), each):
             unknowns = places[begin : begin + each]
-            parts.append(
-                self._columns([self._moved(theta, starts, j, sign) for j in unknowns for sign in (-1.0, 1.0)], residual)
-            )
+            parts.append(self._columns([[self._moved(theta, starts, j, sign) for sign in signs] for j in unknowns], residual))
         return np.concatenate(parts, axis=-1)
 
     def _moved(self, theta: Array, starts: Array, j: int, sign: float) -> tuple[Array, Array, float]:
@@ -259,17 +290,19 @@ class Segments:
         step[:, j - len(theta)] = sign * self.epsilon
         return theta, self.problem.simulator.retract(starts, step), sign * self.epsilon
 
-    def _columns(self, ends: list[tuple[Array, Array, float]], centre: Array) -> Array:
-        """Derivatives along q unknowns from their lower and upper ends (2 q of them), (S, L', m, q)."""
-        count = len(centre)
+    def _columns(self, moved: list[list[tuple[Array, Array, float]]], centre: Array) -> Array:
+        """Derivatives along q unknowns from where each was moved, to both sides or to one, (S, L', m, q)."""
+        count, ends = len(centre), [end for sides in moved for end in sides]
         thetas = np.concatenate([np.repeat(theta[None], count, axis=0) for theta, _, _ in ends])
         states, good = self.rollout(thetas, np.concatenate([starts for _, starts, _ in ends]))
-        residual, good = self.compare(states, thetas).reshape(-1, 2, *centre.shape), good.reshape(-1, 2, count)
+        residual = self.compare(states, thetas).reshape(len(moved), -1, *centre.shape)
+        good = good.reshape(len(moved), -1, count)
         if (~good).all(axis=1).any():
             raise DataError("the simulation diverges on both sides of the point where it is to be differentiated")
         residual = np.where(good[..., None, None], residual, centre)
-        width = np.where(good, np.array([offset for _, _, offset in ends]).reshape(-1, 2, 1), 0.0)
-        slope = (residual[:, 1] - residual[:, 0]) / (width[:, 1] - width[:, 0])[..., None, None]
+        width = np.where(good, np.array([offset for _, _, offset in ends]).reshape(len(moved), -1, 1), 0.0)
+        low, below = (centre, 0.0) if residual.shape[1] == 1 else (residual[:, 0], width[:, 0])
+        slope = (residual[:, -1] - low) / (width[:, -1] - below)[..., None, None]
         return np.moveaxis(slope, 0, -1)
 
     def _by_chain(self, theta: Array, starts: Array, states: Array, residual: Array) -> tuple[Array, Array]:
@@ -335,65 +368,3 @@ class Segments:
             A = found.A.reshape(end - begin, count, *found.A.shape[1:])
             C = found.C[:, :, problem.columns].reshape(end - begin, count, simulator.n, -1) * slopes
             yield from zip(A, C, strict=True)
-
-
-def cut(
-    problem: FitProblem, trajectories: TrajectorySet, steps: int | None, *, free: bool, exact: bool, epsilon: float = 1e-5
-) -> Segments:
-    """Cut recordings into segments of `steps` (None: whole recordings).
-
-    Where states are measured in part, a segment starts from the simulation of the whole recording at the start constants.
-
-    Raises:
-        OptionError: `steps` is not positive, or short segments of partly measured states have no free starts.
-    """
-    if steps is not None and steps < 1:
-        raise OptionError(f"segment_steps is {steps}, expected >= 1")
-    horizon = min(steps or max(t.num_steps for t in trajectories), max(t.num_steps for t in trajectories))
-    if not problem.full and not free and problem.initial_state is None and horizon < max(t.num_steps for t in trajectories):
-        raise OptionError(
-            "the recordings hold only part of the state: short segments need free_initial=True, or fit single_shooting"
-        )
-    pieces = [piece for index, trajectory in enumerate(trajectories) for piece in _pieces(problem, trajectory, horizon, index)]
-    starts, controls, values, recording, begins = (list(column) for column in zip(*pieces, strict=True))
-    driven = problem.driven_entries if free and any(begins) else np.zeros(0, dtype=np.intp)
-    return Segments(
-        problem, np.stack(starts), np.stack(controls), np.stack(values), np.array(recording, dtype=np.intp),
-        np.array(begins, dtype=np.intp), tuple(problem.controls(t) for t in trajectories),
-        np.stack([problem.guess(t) for t in trajectories]), driven, free, trajectories[0].substeps, exact, epsilon,
-    )  # fmt: skip
-
-
-def _start_states(problem: FitProblem, trajectory: Trajectory, horizon: int) -> Array:
-    """States (T+1, nx) to start segments from: measured, or simulated, with what the rows at a segment's start tell of it."""
-    if problem.full:
-        return problem.values(trajectory)
-    start = problem.guess(trajectory)[None]
-    if horizon >= trajectory.num_steps:
-        return start
-    controls = problem.controls(trajectory)[None]
-    states, _ = problem.simulator.rollout(start, controls, problem.constants, substeps=trajectory.substeps)
-    simulated, rest = states[0].copy(), problem.simulator.initial_state(1)[0]
-    for begin in range(horizon, trajectory.num_steps, horizon) if problem.initial_state is not None else ():
-        told = problem.guess(trajectory.window(trajectory.times[begin], trajectory.times[-1]))
-        # What a guess leaves at rest (a motor's filter) it does not know.
-        simulated[begin] = np.where(told != rest, told, simulated[begin])
-    return np.asarray(simulated)
-
-
-def _pieces(
-    problem: FitProblem, trajectory: Trajectory, horizon: int, index: int
-) -> Iterator[tuple[Array, Array, Array, int, int]]:
-    """Start (nx,), controls (L, nu), values (L+1, ny), recording and first row of each segment; the last one is padded."""
-    states, controls, values = (
-        _start_states(problem, trajectory, horizon),
-        problem.controls(trajectory),
-        problem.values(trajectory),
-    )
-    for begin in range(0, trajectory.num_steps, horizon):
-        count = min(horizon, trajectory.num_steps - begin)
-        # A recording's last segment runs on under its last control; what it predicts there is compared with nothing.
-        held = np.repeat(controls[-1:], horizon - count, axis=0)
-        empty = np.full((horizon - count, values.shape[1]), np.nan)
-        piece = np.concatenate([values[begin : begin + count + 1], empty])
-        yield states[begin], np.concatenate([controls[begin : begin + count], held]), piece, index, begin

@@ -23,8 +23,9 @@ from ..data.problem import FitProblem
 from ..judgement.judge import Ending, judge
 from ..judgement.residuals import estimated_noise
 from ..judgement.result import FitResult
+from ..least_squares.cutting import cut
 from ..least_squares.levenberg import IterLog
-from ..least_squares.segments import Segments, cut
+from ..least_squares.segments import Segments
 from ..least_squares.system import ShootingSystem, channel_scale
 from .shooting import uses_exact_derivatives
 

@@ -18,8 +18,8 @@ from softgym_envs.core.errors import MissingDependencyError, OptionError
 from ..data.problem import FitProblem
 from ..judgement.judge import Ending, judge
 from ..judgement.result import FitResult
+from ..least_squares.cutting import cut
 from ..least_squares.levenberg import IterLog
-from ..least_squares.segments import cut
 from ..least_squares.system import ShootingSystem, channel_scale
 
 Array = NDArray[np.float64]

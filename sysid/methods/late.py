@@ -19,7 +19,7 @@ from softgym_envs.core.trajectory import TrajectorySet
 
 from ..data.problem import FitProblem
 from ..judgement.residuals import estimated_noise
-from ..least_squares.segments import cut
+from ..least_squares.cutting import cut
 from ..least_squares.system import ShootingSystem, channel_scale
 
 SECONDS = 1.0

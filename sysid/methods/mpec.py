@@ -35,8 +35,8 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from ..data.problem import FitProblem
 from ..judgement.judge import Ending, judge
 from ..judgement.result import FitResult
+from ..least_squares.cutting import cut
 from ..least_squares.levenberg import IterLog, LevenbergOptions, levenberg_marquardt, start_state
-from ..least_squares.segments import cut
 from ..least_squares.system import ShootingSystem
 from .box import box_posterior
 from .collocation import Collocation, Point, window_of

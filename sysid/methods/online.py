@@ -30,7 +30,8 @@ from softgym_envs.core.simulator import is_exact
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
-from ..least_squares.segments import Segments, cut
+from ..least_squares.cutting import cut
+from ..least_squares.segments import Segments
 from .mpec import solve
 
 Array = NDArray[np.float64]

@@ -196,6 +196,7 @@ def stage_problem(
         "free": free, "start": start, "measurement": measurement, "initial_state": first,
         "noise": stage.noise_of(train.names), "free_motion": stage.free_motion, "free_initial": stage.free_initial,
         "prior": stage.prior_of(free), "known_start": recipe.known_start, "driven": recipe.driven,
+        "carried": recipe.carried,
     }  # fmt: skip
     problem = FitProblem(simulator, DataSplit(train, validation, test), **{**fields, **more})
     return problem.with_told_noise() if stage.told_noise and problem.noise is None else problem

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, TextIO, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,16 +30,19 @@ from ..judgement.judge import Ending, judge
 from ..judgement.residuals import estimated_noise, is_rounding
 from ..judgement.result import FitResult, provenance_of
 from ..judgement.step import in_half_steps
+from ..least_squares.cutting import cut
 from ..least_squares.levenberg import IterLog, LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
-from ..least_squares.segments import Segments, cut
+from ..least_squares.segments import Segments
 from ..least_squares.system import ShootingSystem, channel_scale
 from . import checkpoint
 from .checkpoint import Journal
+from .growing import Beginning, Growing
 from .outliers import FAR, HUBER, Cleaned, spread, without_outliers
 from .suspects import left
 
 Array = NDArray[np.float64]
 
+Jacobian = Literal["auto", "exact", "differences", "one_sided"]
 LOWER = 0.95
 """Of the squared residuals another minimum must leave at most, to be another one."""
 BRIEF = LevenbergOptions(max_iterations=10, cost_tolerance=1e-3)
@@ -56,12 +59,16 @@ class ShootingOptions:
         OptionError: A value is not allowed.
     """
 
-    jacobian: Literal["auto", "exact", "differences"] = "auto"
+    jacobian: Jacobian = "auto"
     """Derivatives from `Simulator.linearize`, or central differences of rollouts; auto: exact where the simulator offers it and
     it is not slower: reverse mode costs n backward passes, differences two rollouts per unknown. Starts of noisy full
-    states do not count: backward passes take five times as long there (SUPERball)."""
+    states do not count: backward passes take five times as long there (SUPERball). "one_sided": differences that are central
+    along the constants only, in half the time where starts are unknown."""
     epsilon: float = 1e-5
     """Step of the differences [fit coordinate, tangent]."""
+    secant: float = 0.0
+    """The same of the differences that errors are told by, where it is larger: steps of a simulator make predictions jump where
+    a contact begins, which over a short step passes for a slope, and for knowledge; 0: `epsilon`."""
     segment_steps: int = 100
     """Rows per segment of `multiple_shooting`; the other methods have segments of their own length."""
     reweight: int = 6
@@ -81,6 +88,9 @@ class ShootingOptions:
     shorter: int = 0
     """A fit begins at what a few iterations over segments of so many rows give, from constants that are far off; 0: at the
     start constants. Either way it is judged beside these."""
+    grow: tuple[int, ...] = ()
+    """A fit begins at the constants and states that fits over segments of so many rows leave, one after the other; see
+    `.growing`. Where states are measured in part."""
     scan: bool = True
     """Ask what the model's own error leaves open (`sysid.judgement.scan`): not where a fit is only a start of the next."""
     halve: bool = False
@@ -94,14 +104,16 @@ class ShootingOptions:
     levenberg: LevenbergOptions = field(default_factory=LevenbergOptions)
 
     def __post_init__(self) -> None:
-        if self.jacobian not in ("auto", "exact", "differences"):
-            raise OptionError(f"jacobian is {self.jacobian!r}, allowed are 'auto', 'exact' and 'differences'")
+        if self.jacobian not in get_args(Jacobian):
+            raise OptionError(f"jacobian is {self.jacobian!r}, allowed are {', '.join(map(repr, get_args(Jacobian)))}")
         if self.loss not in ("squares", "robust"):
             raise OptionError(f"loss is {self.loss!r}, allowed are 'squares' and 'robust'")
         if self.errors not in ("independent", "clustered"):
             raise OptionError(f"errors is {self.errors!r}, allowed are 'independent' and 'clustered'")
         if self.segment_steps < 1:
             raise OptionError(f"segment_steps is {self.segment_steps}, expected >= 1")
+        if self.secant < 0 or any(length < 1 for length in self.grow):
+            raise OptionError(f"secant {self.secant} must be >= 0, and lengths in grow {self.grow} >= 1")
         if self.near < 0 or self.shorter < 0:
             raise OptionError(f"near {self.near} and shorter {self.shorter} must be >= 0")
         if not self.epsilon > 0 or self.reweight < 0 or self.starts < 1:
@@ -162,15 +174,12 @@ def _again(problem: FitProblem, method: str, steps: int | None, options: Shootin
     Better than a minimum is a lower one; better than none is one that is no higher.
     """
     plain = replace(options, starts=1, checkpoint=None, resume=False)
-    if options.shorter:
-        found = _from_shorter(problem, method, steps, options)
-    else:
-        found = _from_measured(problem, method, steps, options) if problem.noisy else _fit(problem, method, steps, options)
+    found = _begun(problem, method, steps, options)
     if (found.converged and found.explained) or not options.near:
         return found
     try:
         short = _fit(problem, "short", options.near, replace(plain, scan=False, halve=False))
-        again = _fit(problem, method, steps, plain, problem.replace(start=short.parameters, view=short.view))
+        again = _fit(problem, method, steps, plain, Beginning(problem.replace(start=short.parameters, view=short.view)))
     except (DataError, OptionError):
         return found
     if not again.converged or left(again, found) > (LOWER if found.converged else 1.0):
@@ -181,34 +190,40 @@ def _again(problem: FitProblem, method: str, steps: int | None, options: Shootin
     return replace(again, seconds=seconds).with_verdict("note", said)
 
 
-def _from_shorter(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions) -> FitResult:
-    """The fit, begun at what `options.shorter` says."""
-    once = replace(options, starts=1, checkpoint=None, resume=False, scan=False, halve=False, levenberg=BRIEF)
-    short = _fit(problem, "short", options.shorter, once)
-    found = _fit(problem, method, steps, options, problem.replace(start=short.parameters, view=short.view))
-    return replace(found, seconds=short.seconds + found.seconds)
-
-
-def _from_measured(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions) -> FitResult:
-    """The fit with unknown starts, begun at what measured ones give: biased a little, but soon there from far."""
+def _begun(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions) -> FitResult:
+    """The fit, begun at what another one leaves that is soon there from far, if that one can be made."""
+    begin = time.perf_counter()
     once = replace(options, checkpoint=None, resume=False, scan=False, halve=False)
+    first, costs = Beginning(problem), tuple[float, ...]()
     try:
-        near = _fit(problem.replace(free_initial=False), "measured", steps, once)
+        if options.grow and not problem.full:
+            exact, sides = uses_exact_derivatives(problem, options.jacobian), options.jacobian == "one_sided"
+            first = Growing(options.grow, exact, options.epsilon, sides, options.loss == "robust").begin(problem)
+        elif options.shorter:
+            short = _fit(problem, "short", options.shorter, replace(once, starts=1, levenberg=BRIEF))
+            first = Beginning(problem.replace(start=short.parameters, view=short.view))
+        elif problem.noisy:  # measured starts: biased a little
+            near = _fit(problem.replace(free_initial=False), "measured", steps, once)
+            first, costs = Beginning(problem.replace(start=near.parameters, view=near.view)), near.start_costs
+            options = replace(options, starts=1)
     except DataError:
-        return _fit(problem, method, steps, options)
-    found = _fit(problem, method, steps, replace(options, starts=1), problem.replace(start=near.parameters, view=near.view))
-    return replace(found, start_costs=near.start_costs, seconds=near.seconds + found.seconds)
+        pass
+    found = _fit(problem, method, steps, options, first)
+    return replace(found, start_costs=costs or found.start_costs, seconds=time.perf_counter() - begin)
 
 
 def _fit(
-    problem: FitProblem, method: str, steps: int | None, options: ShootingOptions, first: FitProblem | None = None
+    problem: FitProblem, method: str, steps: int | None, options: ShootingOptions, beginning: Beginning | None = None
 ) -> FitResult:
-    """Minimise and judge; `first` is the problem with other constants, from which the first minimisation begins."""
-    begin, first = time.perf_counter(), first or problem
+    """Minimise and judge; `beginning` is where the first minimisation begins."""
+    begin, (first, states) = time.perf_counter(), beginning or Beginning(problem)
     exact = uses_exact_derivatives(problem, options.jacobian)
     # Two noisy rows tell no state and no constants: single steps begin where they were measured, unless it is asked for.
     free = problem.estimates_initial and not (steps == 1 and problem.noisy)
-    segments = cut(first, problem.split.train, steps, free=free, exact=exact, epsilon=options.epsilon)
+    one_sided = options.jacobian == "one_sided"
+    segments = cut(
+        first, problem.split.train, steps, free=free, exact=exact, epsilon=options.epsilon, one_sided=one_sided, states=states
+    )
     scale, robust = channel_scale(segments), options.loss == "robust" and not problem.full
     known = problem.known_noise
     system = ShootingSystem(segments, scale if known is None else known, HUBER if robust else np.inf)
@@ -241,8 +256,9 @@ def _fit(
         method, last.theta, last.blocks, outcome.converged, outcome.message, log, costs, time.perf_counter() - begin
     )
     own = cleaned.problem if first is problem else cleaned.problem.replace(start=problem.start, view=problem.view)
+    judged = replace(cleaned.segments, epsilon=options.secant or options.epsilon)
     found = judge(
-        own, ShootingSystem(cleaned.segments, journal.sigma), ending,
+        own, ShootingSystem(judged, journal.sigma), ending,
         errors=options.errors, scanned=options.scan, varied=in_half_steps(cleaned.segments) if options.halve else None,
     )  # fmt: skip
     if cleaned.share == 0.0:

@@ -1,0 +1,97 @@
+"""Recordings cut into segments: where each starts, what acts in it, what was measured.
+
+Legend: T rows, L steps, nx state, nu controls, ny measured columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.base import BaseSimulator
+from softgym_envs.core.errors import OptionError
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+
+from ..data.problem import FitProblem
+from .segments import Segments
+
+Array = NDArray[np.float64]
+
+
+def cut(
+    problem: FitProblem,
+    trajectories: TrajectorySet,
+    steps: int | None,
+    *,
+    free: bool,
+    exact: bool,
+    epsilon: float = 1e-5,
+    one_sided: bool = False,
+    states: Sequence[Array] | None = None,
+) -> Segments:
+    """Cut recordings into segments of `steps` (None: whole recordings).
+
+    Segments start from `states` of every recording, (T+1, nx); None: from measured ones, or where states are measured in part,
+    from the simulation of the whole recording at the start constants.
+
+    Raises:
+        OptionError: `steps` is not positive, or short segments of partly measured states have no free starts.
+    """
+    if steps is not None and steps < 1:
+        raise OptionError(f"segment_steps is {steps}, expected >= 1")
+    horizon = min(steps or max(t.num_steps for t in trajectories), max(t.num_steps for t in trajectories))
+    if not problem.full and not free and problem.initial_state is None and horizon < max(t.num_steps for t in trajectories):
+        raise OptionError(
+            "the recordings hold only part of the state: short segments need free_initial=True, or fit single_shooting"
+        )
+    known = states or [_start_states(problem, trajectory, horizon) for trajectory in trajectories]
+    parts = enumerate(zip(trajectories, known, strict=True))
+    pieces = [piece for index, (recording, begun) in parts for piece in _pieces(problem, recording, begun, horizon, index)]
+    starts, controls, values, recording, begins = (list(column) for column in zip(*pieces, strict=True))
+    none = np.zeros(0, dtype=np.intp)
+    driven, carried = (problem.driven_entries, problem.carried_entries) if free and any(begins) else (none, none)
+    return Segments(
+        problem, np.stack(starts), np.stack(controls), np.stack(values), np.array(recording, dtype=np.intp),
+        np.array(begins, dtype=np.intp), tuple(problem.controls(t) for t in trajectories),
+        np.stack([problem.guess(t) for t in trajectories]), driven, carried, free,
+        trajectories[0].substeps, exact and not len(carried), epsilon, one_sided,
+    )  # fmt: skip
+
+
+def _start_states(problem: FitProblem, trajectory: Trajectory, horizon: int) -> Array:
+    """States (T+1, nx) to start segments from: measured, or simulated, with what the rows at a segment's start tell of it."""
+    if problem.full:
+        return problem.values(trajectory)
+    start = problem.guess(trajectory)[None]
+    if horizon >= trajectory.num_steps:
+        return start
+    controls = problem.controls(trajectory)[None]
+    states, _ = problem.simulator.rollout(start, controls, problem.constants, substeps=trajectory.substeps)
+    simulated, rest = states[0].copy(), problem.simulator.initial_state(1)[0]
+    for begin in range(horizon, trajectory.num_steps, horizon) if problem.initial_state is not None else ():
+        told = problem.guess(trajectory.window(trajectory.times[begin], trajectory.times[-1]))
+        # What a guess leaves at rest (a motor's filter) it does not know; a number of a quaternion is at rest by chance.
+        known = told != rest
+        if isinstance(problem.simulator, BaseSimulator):
+            known = problem.simulator.layout.whole(known)
+        simulated[begin] = np.where(known, told, simulated[begin])
+    return np.asarray(simulated)
+
+
+def _pieces(
+    problem: FitProblem, trajectory: Trajectory, states: Array, horizon: int, index: int
+) -> Iterator[tuple[Array, Array, Array, int, int]]:
+    """Start (nx,), controls (L, nu), values (L+1, ny), recording and first row of each segment; the last one is padded."""
+    controls, values = problem.controls(trajectory), problem.values(trajectory)
+    for begin in range(0, trajectory.num_steps, horizon):
+        count = min(horizon, trajectory.num_steps - begin)
+        # A recording's last segment runs on under its last control; what it predicts there is compared with nothing.
+        held = np.repeat(controls[-1:], horizon - count, axis=0)
+        empty = np.full((horizon - count, values.shape[1]), np.nan)
+        piece = np.concatenate([values[begin : begin + count + 1], empty])
+        yield states[begin], np.concatenate([controls[begin : begin + count], held]), piece, index, begin
+
+
+__all__ = ["cut"]

@@ -1,0 +1,125 @@
+"""A fit that grows: brief fits over ever longer segments, each begun at the constants and states that the one before left.
+
+Where states are measured in part, the start of every segment is unknown, and a guess of it from a few rows is off by more than
+the noise. Over a quarter of a second of contacts no minimisation finds back from there, not even at the true constants: where
+a contact begins a step of the simulator earlier, predictions jump, and the cost has many minima. Over a few rows it does; and
+what it predicts there are starts of longer segments, off by about the noise. The first fit is of starts alone: over a few rows
+the constants say little, and would make up for starts that are far off.
+Legend: S segments, M recordings, T rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from softgym_envs.core.errors import DataError
+
+from ..data.problem import FitProblem
+from ..least_squares.cutting import cut
+from ..least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
+from ..least_squares.segments import Segments
+from ..least_squares.system import ShootingSystem, channel_scale
+from .outliers import HUBER, spread
+
+Array = NDArray[np.float64]
+
+BRIEF = LevenbergOptions(max_iterations=15, cost_tolerance=3e-3)
+"""Of every fit but the last."""
+
+
+class Beginning(NamedTuple):
+    """Where a fit begins."""
+
+    problem: FitProblem
+    """With constants to begin at."""
+    states: tuple[Array, ...] | None = None
+    """Of every recording, (T+1, nx); None: as the recordings tell."""
+
+
+@dataclass(frozen=True)
+class Growing:
+    """How a fit grows; see the module docstring."""
+
+    lengths: Sequence[int]
+    """Rows of the segments, one fit after the other."""
+    exact: bool
+    """As in `cut`, and so are the next two."""
+    epsilon: float
+    one_sided: bool
+    robust: bool
+    """Huber's loss instead of squares."""
+
+    def begin(self, problem: FitProblem) -> Beginning:
+        """What the last of the brief fits leaves.
+
+        Raises:
+            DataError: The simulation diverges at the start constants.
+        """
+        found = Beginning(problem)
+        for length in self.lengths:
+            found = self._grown(found, length)
+        return found
+
+    def _grown(self, found: Beginning, length: int) -> Beginning:
+        """What one of them leaves."""
+        problem = found.problem
+        segments = cut(
+            problem, problem.split.train, length, free=True, exact=self.exact, epsilon=self.epsilon, one_sided=self.one_sided,
+            states=found.states,
+        )  # fmt: skip
+        theta, starts = problem.encode(problem.constants), segments.starts
+        known = 0.0 if problem.known_noise is None else problem.known_noise
+        sigma = np.maximum(known, spread(segments, theta, channel_scale(segments)))
+        system = ShootingSystem(segments, sigma, HUBER if self.robust else np.inf)
+        if not np.isfinite(system.cost(theta, starts)):
+            raise DataError(f"the simulation diverges at the start constants {problem.constants}")
+        if found.states is None:
+            alone, none = _StartsAlone(system, theta), np.zeros(0)
+            starts = levenberg_marquardt(alone, start_state(alone, none, starts, BRIEF), (none, none), options=BRIEF).blocks
+        else:
+            end = levenberg_marquardt(system, start_state(system, theta, starts, BRIEF), problem.theta_bounds, options=BRIEF)
+            theta, starts = end.theta, end.blocks
+        begun = problem.replace(start=problem.decode(theta), view=problem.view_at(theta))
+        return Beginning(begun, _states(segments, theta, starts))
+
+
+@dataclass(frozen=True, eq=False)
+class _StartsAlone:
+    """A `levenberg.System` whose constants are held: theta is empty."""
+
+    system: ShootingSystem
+    held: Array
+    """(p,)"""
+
+    def cost(self, theta: Array, blocks: Array) -> float:
+        """See `levenberg.System`."""
+        del theta
+        return self.system.cost(self.held, blocks)
+
+    def compress(self, theta: Array, blocks: Array) -> Array:
+        """See `levenberg.System`."""
+        del theta
+        rows = self.system.compress(self.held, blocks)
+        return np.delete(rows, np.s_[-1 - len(self.held) : -1], axis=2)
+
+    def move(self, blocks: Array, step: Array) -> Array:
+        """See `levenberg.System`."""
+        return self.system.move(blocks, step)
+
+
+def _states(segments: Segments, theta: Array, starts: Array) -> tuple[Array, ...]:
+    """Predicted states of whole recordings, (T+1, nx) each; where segments meet, those of the later one."""
+    predicted, _ = segments.rollout(np.repeat(theta[None], len(starts), axis=0), starts)
+    found = [np.empty((t.num_steps + 1, predicted.shape[-1])) for t in segments.problem.split.train]
+    for states, index, begin in zip(predicted, segments.recording, segments.begins, strict=True):
+        part = found[index][begin : begin + len(states)]
+        part[:] = states[: len(part)]
+    return tuple(found)
+
+
+__all__ = ["Beginning", "Growing"]
