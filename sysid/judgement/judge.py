@@ -113,7 +113,7 @@ def judge(
         problem, found, estimates, converged, message, chi2, weighted.dof,
         0.0 if rounding else correlation_in_time(weighted.in_time), errors, ending.start_costs,
         pressed(problem, ending.theta, found), loop, compatible,
-        tested, sides, opened, problem.full and not system.segments.free,
+        tested, sides, opened, problem.full and not system.segments.free, _carried(problem, ending),
     )  # fmt: skip
     covariance = widened(found.covariance, theta, quantile, compatible, unsure)
     return FitResult(
@@ -126,6 +126,11 @@ def judge(
         seconds=ending.seconds, provenance=provenance_of(problem),
         spec=problem.spec, misfit=misfit(evidence), view=view,
     )  # fmt: skip
+
+
+def _carried(problem: FitProblem, ending: Ending) -> tuple[str, ...]:
+    """Patterns of what segments within a recording took over from each other."""
+    return problem.carried if len(problem.carried_entries) and len(ending.starts) > len(problem.split.train) else ()
 
 
 def _noise_level(problem: FitProblem, weighted: WeightedResiduals) -> tuple[float, float, float]:

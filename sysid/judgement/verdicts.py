@@ -62,6 +62,8 @@ class Evidence:
     """What choices of the model leave open."""
     from_measured: bool = False
     """Predictions that were fitted began at recorded states."""
+    carried: tuple[str, ...] = ()
+    """Patterns of state entries that nothing shows, and that segments take over from each other."""
 
 
 def verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
@@ -82,6 +84,7 @@ def verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
     found += [
         *_assumed(evidence),
         *_opened(evidence),
+        *_carried(evidence),
         *_weak(evidence),
         *_noise(evidence),
         *_correlation(evidence),
@@ -158,6 +161,15 @@ def _opened(evidence: Evidence) -> list[Verdict]:
             said += f"intervals{'' if allowed else ' do not'} allow for it"
             found.append(Verdict("warning" if more else "note", said))
     return found
+
+
+def _carried(evidence: Evidence) -> list[Verdict]:
+    """What no column shows, and is predicted from a recording's start on."""
+    if not evidence.carried:
+        return []
+    what = ", ".join(evidence.carried)
+    text = f"{what}, which these data do not show, are predicted from where recordings begin: intervals do not allow for that"
+    return [Verdict("warning", text)]
 
 
 def _amount(evidence: Evidence, place: int, reach: float) -> str:
