@@ -41,7 +41,7 @@ STAGES = ("seen", "begun")
 class Args:
     """What to run."""
 
-    seeds: tuple[int, ...] = tuple(range(301, 321))
+    seeds: tuple[int, ...] = tuple(range(401, 421))
     """Of recordings, and of hand-built robots."""
     level: int = 0
     """Of the hard twin, which has a latency of its own beside the sensor's."""
