@@ -70,6 +70,9 @@ def test_vines_of_all_lengths_change_no_bit_of_each_other_and_move_as_beside_a_f
     assert status.nonzero()[0].tolist() == [3, 10] and np.isfinite(states).all()
     order = rng.permutation(ROWS)
     np.testing.assert_array_equal(simulator.rollout(state[order], controls[order], substeps=10)[0], states[order])
+    engine = simulator.engine
+    unsorted = replace(engine, program=replace(engine.program, size=None))
+    np.testing.assert_array_equal(unsorted.rollout(state, controls, simulator.constants(None, ROWS), 10)[0], states)
     alone = [simulator.rollout(state[b : b + 1], controls[b : b + 1], substeps=10)[0] for b in range(ROWS)]
     np.testing.assert_array_equal(np.concatenate(alone), states)
     beside = replace(simulator, model=replace(simulator.model, obstacles=(circle(50.0, 0.0, 0.1),)))
@@ -80,6 +83,19 @@ def test_vines_of_all_lengths_change_no_bit_of_each_other_and_move_as_beside_a_f
     np.testing.assert_array_equal(failed, status)
     expected = general[status == 0][:, :, columns]
     np.testing.assert_allclose(states[status == 0], expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("count, shards", [(2, 1), (19, 1), (19, 2), (32, 3)])
+def test_rows_of_like_size_share_a_thread_and_every_shard_has_all_sizes(count, shards) -> None:
+    engine = VINES["linear"].engine
+    state = VINES["linear"].initial_state(count)
+    length = state[:, engine.program.size]
+    length[:] = np.random.default_rng(count).permutation(np.linspace(0.1, 1.0, count))
+    order = engine._order(state, shards)
+    assert sorted(order) == list(range(count))
+    groups = np.argsort(np.argsort(length))[order][: count // LANES * LANES].reshape(-1, LANES) // LANES
+    assert (groups == groups[:, :1]).all()
+    assert np.abs(np.diff(groups[:, 0])).max(initial=0) <= max(shards, count // LANES)
 
 
 @pytest.mark.parametrize("name", SIMULATORS)

@@ -37,6 +37,8 @@ class Program:
     """(name, value) of each option of Warp's compiler; None: `FORWARD` and `RECORDED`."""
     lanes: bool = False
     """The kernel keeps to the rules of `warp_lanes`: forward, the CPU runs it four rows at once, but one row as it is."""
+    size: int | None = None
+    """Number of the state that says how long a row takes, for `lanes`: rows of like values stand beside each other."""
 
     @property
     def forward(self) -> Any:

@@ -38,6 +38,7 @@ from typing import Any
 
 import numpy as np
 import warp as wp
+from numpy.typing import NDArray
 
 from . import warp_check
 from .errors import OptionError
@@ -113,14 +114,20 @@ class WarpEngine:
             return self._forward(state, controls, constants, substeps)
         parts = len(state) * self._forward_bytes(controls.shape[1]) // FORWARD_BYTES
         shards = self._shards(len(state), controls.shape[1] * substeps, parts)
-        if len(shards) == 1:
+        order = self._order(state, len(shards))
+        if order is None and len(shards) == 1:
             return self._forward(state, controls, constants, substeps)
 
         def run(rows: slice) -> tuple[Array, IntArray]:
-            return self._forward(state[rows], controls[rows], constants[rows], substeps)
+            chosen = rows if order is None else order[rows]
+            return self._forward(state[chosen], controls[chosen], constants[chosen], substeps)
 
-        results = list(_pool(os.getpid(), self.threads).map(run, shards))
-        return np.concatenate([r[0] for r in results]), np.concatenate([r[1] for r in results])
+        results = list(_pool(os.getpid(), self.threads).map(run, shards) if len(shards) > 1 else map(run, shards))
+        states, status = (np.concatenate(parts) for parts in zip(*results, strict=True))
+        if order is None:
+            return states, status
+        back = np.argsort(order)
+        return states[back], status[back]
 
     def vjp(self, state: Array, controls: Array, constants: Array, substeps: int, cotangent: Array) -> Gradient:
         """Rollout and pull-back of `cotangent` (B, T+1, nx); see `Gradient`. Rows that fail have gradient NaN."""
@@ -166,6 +173,14 @@ class WarpEngine:
                 du[:, t : t + 1] = du_t
                 dp += dp_t
         return Gradient(states, status, *_without_failed(status, dx, du, dp))
+
+    def _order(self, state: Array, shards: int) -> NDArray[np.intp] | None:
+        """The rows so that each group of LANES is of like size, and each shard has groups of all sizes; None: as they stand."""
+        if not self.in_lanes or self.program.size is None:
+            return None
+        order = np.argsort(state[:, self.program.size])
+        groups = order[: len(order) // LANES * LANES].reshape(-1, LANES)
+        return np.concatenate([*(groups[k::shards].ravel() for k in range(shards)), order[groups.size :]])
 
     def _record_bytes(self, rows: int, steps: int) -> int:
         tape = self.program.tape

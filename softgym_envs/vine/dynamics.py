@@ -90,5 +90,6 @@ class VineSimulator(WarpSimulator):
         if self.model.obstacles:
             program = Program(rollout_kernel, workspace=workspace(self.model, self.max_contacts))
         else:
-            program = Program(free_kernel, workspace=workspace(self.model, 0), lanes=True)
+            length = self.state_names.index("length")
+            program = Program(free_kernel, workspace=workspace(self.model, 0), lanes=True, size=length)
         return WarpEngine(program, [world], self.nx, self.nu, len(VineParameters.names()), self.device)
