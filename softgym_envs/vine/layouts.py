@@ -17,7 +17,7 @@ from ..core.errors import OptionError
 from .model import VineModel, with_obstacles
 from .obstacles import Circle, Obstacle, Polygon, Shape, segment_distance, to_local
 from .paper.model import cluttered_scene
-from .ways import Way, random_ways
+from .ways import random_ways
 
 Array = NDArray[np.float64]
 
@@ -127,8 +127,9 @@ class Doors:
             poses = hidden(len(model.obstacles), rng)
             for k, station in enumerate(self.stations[:number]):
                 poses[2 * k : 2 * k + 2] = self._barrier(*way.at(station), width)
-            if is_free(model, poses, way.all_axes(model)):
-                scatter(model, way, poses, range(2 * len(self.stations), len(poses)), rng)
+            axes = way.all_axes(model)
+            if is_free(model, poses, axes):
+                scatter(model, axes, poses, range(2 * len(self.stations), len(poses)), rng)
                 return Drawn(poses, way.goal)
         raise OptionError(f"no way through doors of {width:.3g} m was found")
 
@@ -160,7 +161,7 @@ class Clutter:
         """Blocks beside a way, which ends at the goal."""
         way = next(random_ways(model, rng, self.lengths, self.curvature))
         poses = hidden(self.most, rng)
-        scatter(model, way, poses, range(min(self.most, round(4 * level))), rng)
+        scatter(model, way.all_axes(model), poses, range(min(self.most, round(4 * level))), rng)
         return Drawn(poses, way.goal)
 
 
@@ -293,12 +294,11 @@ def blocks(count: int) -> list[Shape]:
     return [Circle(size) if m % 2 == 0 else box(size, 1.6 * size) for m, size in enumerate(sizes)]
 
 
-def scatter(model: VineModel, way: Way, poses: Array, places: range, rng: np.random.Generator) -> None:
-    """Put some of the obstacles beside a way; one for which no place is found stays where it is. In place."""
-    axes = way.all_axes(model)
+def scatter(model: VineModel, axes: Array, poses: Array, places: range, rng: np.random.Generator) -> None:
+    """Put some of the obstacles beside a way, `Way.all_axes`; one for which no place is found stays where it is. In place."""
     for m in places:
         for _ in range(20):
-            near = way.axis[rng.integers(len(way.axis) // 3, len(way.axis))] + rng.uniform(-0.2, 0.2, 2)
+            near = axes[-1, rng.integers(axes.shape[1] // 3, axes.shape[1])] + rng.uniform(-0.2, 0.2, 2)
             pose = np.array([*near, rng.uniform(-np.pi, np.pi)])
             if apart(model.obstacles[m].shape, pose, axes) > model.radius + 2 * CLEAR:
                 poses[m] = pose

@@ -48,6 +48,9 @@ def segment_distances(corners, a, b, found):  # type: ignore[no-untyped-def]
     """
     for i in range(len(a)):
         ax, ay, bx, by = a[i, 0], a[i, 1], b[i, 0], b[i, 1]
+        if i > 0 and ax == a[i - 1, 0] and ay == a[i - 1, 1] and bx == b[i - 1, 0] and by == b[i - 1, 1]:
+            found[i] = found[i - 1]  # links beyond a tip all lie there
+            continue
         if len(corners) == 1:
             found[i] = _reach(corners[0, 0], corners[0, 1], ax, ay, bx, by)
             continue

@@ -185,8 +185,11 @@ class ReachGoal:
         """A robot of about the initial length, at rest with a little pressure in its muscles; obstacles; and its goal."""
         level = check_number("level", start.options.get("level", self.level), low=1.0, high=MAX_LEVEL)
         first, control = self._first(start)
-        self._require_free(first)
-        drawn = [self.layout.draw(self.model, rng, level) for rng in start.rngs]
+        try:
+            drawn = [self.layout.draw(self.model, rng, level) for rng in start.rngs]
+        except OptionError:
+            self._require_free(first)
+            raise
         if start.state is None:
             self.model.split(first).obstacles[:] = [scene.poses for scene in drawn]
             self._require_free(first)
