@@ -199,7 +199,8 @@ _ROUGH = {**_FILMED, "reweight": 1, "scan": False, "levenberg": {"max_iterations
 _SEEN = {**_FILMED, "halve": True, "levenberg": {"max_iterations": 30, "cost_tolerance": 1e-5}}
 _HELD = {"fixed_rod": 0}
 _LANDED = {
-    **_FILMED, "jacobian": "one_sided", "errors": "clustered", "secant": 1e-3, "grow": (5, 10, 15), "segment_steps": 25,
+    **_FILMED, "jacobian": "one_sided", "errors": "clustered", "secant": 1e-3, "grow": (5, 10, 15),
+    "otherwise": (5, 7, 10, 13, 17, 21), "segment_steps": 25,
     "levenberg": {"max_iterations": 30, "cost_tolerance": 3e-4},
 }  # fmt: skip
 

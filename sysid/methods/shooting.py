@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TextIO, get_args
 
@@ -39,6 +40,7 @@ from .checkpoint import Journal
 from .growing import Beginning, Growing
 from .outliers import FAR, HUBER, Cleaned, spread, without_outliers
 from .suspects import left
+from .ways import OTHER_STEP, by_two_ways
 
 Array = NDArray[np.float64]
 
@@ -91,6 +93,9 @@ class ShootingOptions:
     grow: tuple[int, ...] = ()
     """A fit begins at the constants and states that fits over segments of so many rows leave, one after the other; see
     `.growing`. Where states are measured in part."""
+    otherwise: tuple[int, ...] = ()
+    """Lengths of a second way to grow, by differences over `OTHER_STEP` times the step: the lower of both ends is kept, and
+    intervals allow for the other; see `.ways`. (): there is none."""
     scan: bool = True
     """Ask what the model's own error leaves open (`sysid.judgement.scan`): not where a fit is only a start of the next."""
     halve: bool = False
@@ -112,8 +117,8 @@ class ShootingOptions:
             raise OptionError(f"errors is {self.errors!r}, allowed are 'independent' and 'clustered'")
         if self.segment_steps < 1:
             raise OptionError(f"segment_steps is {self.segment_steps}, expected >= 1")
-        if self.secant < 0 or any(length < 1 for length in self.grow):
-            raise OptionError(f"secant {self.secant} must be >= 0, and lengths in grow {self.grow} >= 1")
+        if self.secant < 0 or any(length < 1 for length in (*self.grow, *self.otherwise)):
+            raise OptionError(f"secant {self.secant} must be >= 0, lengths in {self.grow} and {self.otherwise} >= 1")
         if self.near < 0 or self.shorter < 0:
             raise OptionError(f"near {self.near} and shorter {self.shorter} must be >= 0")
         if not self.epsilon > 0 or self.reweight < 0 or self.starts < 1:
@@ -191,7 +196,11 @@ def _again(problem: FitProblem, method: str, steps: int | None, options: Shootin
 
 
 def _begun(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions) -> FitResult:
-    """The fit, begun at what another one leaves that is soon there from far, if that one can be made."""
+    """The fit, begun at what another one leaves that is soon there from far, if there is one; of two ways the better."""
+    if options.otherwise and options.grow and not problem.full:
+        one, step = replace(options, otherwise=()), OTHER_STEP * options.epsilon
+        two = replace(one, grow=options.otherwise, epsilon=step, checkpoint=None, resume=False)
+        return by_two_ways(problem, *(partial(_begun, problem, method, steps, way) for way in (one, two)))
     begin = time.perf_counter()
     once = replace(options, checkpoint=None, resume=False, scan=False, halve=False)
     first, costs = Beginning(problem), tuple[float, ...]()

@@ -1,0 +1,86 @@
+"""Two ways to the same data: a fit is made again by other means, and constants are no better known than these two agree.
+
+Where contacts begin a step of the simulator earlier or later, predictions jump, and the squares have many minima of nearly the
+same depth. Curvature tells how wide one of them is, which may be ten times less than how far they lie apart. With the ends
+theta, theta' [fit coordinate] of two fits the lower is kept; of constant j its interval reaches `REACH` |theta_j - theta'_j|
+farther, and the posterior with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from softgym_envs.core.errors import DataError
+
+from ..data.problem import FitProblem
+from ..judgement.intervals import widened
+from ..judgement.result import Estimate, FitResult, Verdict
+from ..judgement.uncertainty import PosteriorParameters
+from ..judgement.verdicts import NORMAL
+from .suspects import left
+
+REACH = 2.0
+"""Times the distance of two ends: of two draws from a normal law one standard deviation is 0.7 of their distance on average."""
+HARDLY = 1.05
+"""Times the squares of what is no minimum: up to there a minimum is better."""
+OTHER_STEP = 10.0
+"""Times the step of differences on the second way: over a longer one fewer jumps of the predictions pass for slopes."""
+
+
+def by_two_ways(problem: FitProblem, first: Callable[[], FitResult], second: Callable[[], FitResult]) -> FitResult:
+    """What two fits of a problem tell of its constants; the first alone, where the simulation diverges on the second way.
+
+    Raises:
+        DataError: So it does on the first.
+    """
+    one = first()
+    try:
+        return either(problem, one, second())
+    except DataError:
+        return one
+
+
+def either(problem: FitProblem, one: FitResult, other: FitResult) -> FitResult:
+    """The better of two fits of one problem, with intervals and a posterior that reach towards the other; see the module.
+
+    The better is the lower one; a minimum that is hardly higher than what is none is better than that.
+    """
+    best, second = sorted((one, other), key=lambda fit: left(fit, one))
+    if second.converged and not best.converged and left(second, best) < HARDLY:
+        best, second = second, best
+    best = replace(best, seconds=one.seconds + other.seconds)
+    ends = [problem.replace(view=fit.view).encode(fit.parameters) for fit in (best, second)]
+    apart = np.abs(ends[0] - ends[1])
+    estimates = tuple(
+        _reaching(problem, place, estimate, REACH * apart[place]) for place, estimate in enumerate(best.estimates)
+    )
+    posterior, places = best.posterior, [problem.free.index(name) for name in best.posterior.names]
+    covariance = widened(posterior.covariance, posterior.mean, NORMAL, (), REACH * apart[places])
+    moved = [
+        f"{e.name} {getattr(second.parameters, e.name):.3g}"
+        for e in best.estimates
+        if e.name in problem.own and not e.hidden and not e.interval[0] <= getattr(second.parameters, e.name) <= e.interval[1]
+    ]
+    found = replace(best, estimates=estimates, posterior=PosteriorParameters(posterior.names, posterior.mean, covariance))
+    if not moved:
+        return found
+    headline, *others = found.verdicts
+    if headline.level == "ok":
+        headline = Verdict("warning", f"{headline.text.partition(';')[0]}, with reservations")
+    told = f"another way to the same data ends at {', '.join(moved)}, farther off than noise explains: intervals allow for it"
+    return replace(found, verdicts=(headline, *others)).with_verdict("warning", told)
+
+
+def _reaching(problem: FitProblem, place: int, estimate: Estimate, reach: float) -> Estimate:
+    """The estimate with an interval that reaches farther [fit coordinate], within its bounds."""
+    spec = problem.specs[place]
+    ends = spec.encode(np.array(estimate.interval)) + np.array([-reach, reach])
+    low, high = np.clip(spec.decode(ends), *spec.bounds)
+    std = estimate.std if estimate.hidden else float(high - low) / (2.0 * NORMAL)
+    return replace(estimate, interval=(float(low), float(high)), std=std)
+
+
+__all__ = ["OTHER_STEP", "REACH", "by_two_ways", "either"]
