@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -22,6 +21,7 @@ from .base import RolledSimulator, pull_back
 from .kernel_cache import CheckedCache
 from .parameters import Parameters
 from .simulator import Array, Gradient, IntArray, Linearization
+from .threads import in_threads
 
 MINIMUM_WORK_PER_THREAD = 100
 """Physics steps (over all rows) below which another thread does not pay."""
@@ -138,11 +138,4 @@ def spread(run: Callable[[slice], None], rows: int, work_per_row: int, threads: 
         run(slice(0, rows))
         return
     edges = np.linspace(0, rows, min(PIECES * count, rows) + 1).astype(int)
-    list(_pool(os.getpid(), threads).map(run, [slice(a, b) for a, b in pairwise(edges)]))
-
-
-@cache
-def _pool(process: int, threads: int) -> ThreadPoolExecutor:
-    """The pool of this process: threads do not survive a fork."""
-    del process
-    return ThreadPoolExecutor(threads, thread_name_prefix="softgym-numba")
+    in_threads(run, [slice(a, b) for a, b in pairwise(edges)], threads)

@@ -29,9 +29,8 @@ import ctypes
 import os
 import sys
 from collections import OrderedDict
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -45,6 +44,7 @@ from .errors import OptionError
 from .fork import ForkLock
 from .kernel_cache import load_whole, spare_folder
 from .simulator import Array, Gradient, IntArray
+from .threads import in_threads
 from .warp_buffers import RECORDED, Buffers, LaneBuffers, Program
 from .warp_lanes import LANES
 
@@ -104,7 +104,7 @@ class WarpEngine:
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
 
     def __post_init__(self) -> None:
-        self._buffers: OrderedDict[tuple[int, ...], Any] = OrderedDict()
+        self._buffers: OrderedDict[tuple[int, ...], list[Any]] = OrderedDict()
         self._lock = ForkLock()
         self.in_lanes = self.program.lanes and wp.get_device(self.device).is_cpu
 
@@ -122,7 +122,7 @@ class WarpEngine:
             chosen = rows if order is None else order[rows]
             return self._forward(state[chosen], controls[chosen], constants[chosen], substeps)
 
-        results = list(_pool(os.getpid(), self.threads).map(run, shards) if len(shards) > 1 else map(run, shards))
+        results = in_threads(run, shards, self.threads)
         states, status = (np.concatenate(parts) for parts in zip(*results, strict=True))
         if order is None:
             return states, status
@@ -138,7 +138,7 @@ class WarpEngine:
         def run(rows: slice) -> Gradient:
             return self._vjp(state[rows], controls[rows], constants[rows], substeps, cotangent[rows])
 
-        results = list(_pool(os.getpid(), self.threads).map(run, shards))
+        results = in_threads(run, shards, self.threads)
         return Gradient(*(np.concatenate(parts) for parts in zip(*results, strict=True)))
 
     def rows_recorded_at_once(self, substeps: int, copies: int) -> int:
@@ -253,14 +253,15 @@ def launch(kernel: Any, **keywords: Any) -> None:
 
 
 class _Borrowed:
-    """Takes the buffers of one shape out of the engine's cache (or makes them) and puts them back."""
+    """Takes buffers of one shape out of the engine's cache, or makes them, and puts them back; every thread has its own."""
 
     def __init__(self, engine: WarpEngine, *key: int) -> None:
         self.engine, self.key = engine, key
 
     def __enter__(self) -> Any:
         with self.engine._lock:
-            found = self.engine._buffers.pop(self.key, None)
+            spare = self.engine._buffers.get(self.key)
+            found = spare.pop() if spare else None
         if found is None:
             found = self._new()
         self.buffers = found
@@ -282,16 +283,10 @@ class _Borrowed:
 
     def __exit__(self, *_: object) -> None:
         with self.engine._lock:
-            self.engine._buffers[self.key] = self.buffers
+            self.engine._buffers.setdefault(self.key, []).append(self.buffers)
+            self.engine._buffers.move_to_end(self.key)
             while len(self.engine._buffers) > CACHED_SHAPES:
                 self.engine._buffers.popitem(last=False)
-
-
-@cache
-def _pool(process: int, threads: int) -> ThreadPoolExecutor:
-    """The pool of this process: threads do not survive a fork."""
-    del process
-    return ThreadPoolExecutor(threads, thread_name_prefix="softgym")
 
 
 def _without_failed(status: IntArray, *gradients: Array) -> list[Array]:

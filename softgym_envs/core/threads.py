@@ -1,0 +1,55 @@
+"""A batch in pieces, one to each thread that is free; the thread that asks is one of them."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache
+from typing import TypeVar
+
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+
+
+def in_threads(run: Callable[[Piece], Result], pieces: Sequence[Piece], threads: int) -> list[Result]:
+    """`run` of every piece, in their order, by `threads` threads; what `run` calls has to let go of Python's lock.
+
+    The caller works as well: a system wakes a thread beside one that is busy at once, but may let it wait some milliseconds
+    on the processor of one that has just gone to sleep.
+
+    Raises:
+        Exception: What `run` raised first, after all threads have stopped.
+    """
+    results: dict[int, Result] = {}
+    waiting = deque(enumerate(pieces))
+
+    def work() -> None:
+        while True:
+            try:
+                k, piece = waiting.popleft()
+            except IndexError:
+                return
+            results[k] = run(piece)
+
+    count = min(threads, len(pieces)) - 1
+    others = [_pool(os.getpid(), threads).submit(work) for _ in range(count)]
+    try:
+        work()
+    except BaseException:
+        waiting.clear()
+        raise
+    finally:
+        begun = [other for other in others if not other.cancel()]
+        wait(begun)
+    for other in begun:
+        other.result()
+    return [results[k] for k in range(len(pieces))]
+
+
+@cache
+def _pool(process: int, threads: int) -> ThreadPoolExecutor:
+    """The pool of this process: threads do not survive a fork."""
+    del process
+    return ThreadPoolExecutor(max(1, threads - 1), thread_name_prefix="softgym")
