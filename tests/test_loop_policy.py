@@ -1,24 +1,32 @@
-"""The committed policy of LoopReach opens by plain PPO.load and reaches goals in both backends, with noise and delay too."""
+"""The committed policies of the loop's tasks open by plain PPO.load and succeed in both backends, with noise and delay too."""
+
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
+from agents.learning.policy import observed_with
 from softgym_envs.core.files import read_json
 
-POLICY = "results/loop_reach/policy.zip"
+POLICIES = {
+    "LoopReach-v0": "results/loop_reach/policy.zip",
+    "LoopBend-v0": "results/policies/LoopBend-v0.zip",
+    "LoopPeg-v0": "results/policies/LoopPeg-v0.zip",
+}
 ROWS = 8
 
 
-def reached(seed, **keywords):
-    """How many of `ROWS` episodes succeed within 120 steps of 200."""
+def succeeded(env_id, seed, **keywords):
+    """How many of `ROWS` episodes do."""
     from stable_baselines3 import PPO
 
-    model = PPO.load(POLICY, device="cpu")
-    envs = gym.make_vec("softgym_envs:LoopReach-v0", num_envs=ROWS, **keywords)
+    file = Path(POLICIES[env_id])
+    model = PPO.load(file, device="cpu")
+    envs = gym.make_vec(f"softgym_envs:{env_id}", num_envs=ROWS, **observed_with(file), **keywords)
     observation, _ = envs.reset(seed=seed)
     done = np.zeros(ROWS, dtype=bool)
-    for _ in range(120):
+    for _ in range(200):
         action, _ = model.predict(observation, deterministic=True)
         observation, _, _, _, info = envs.step(action)
         done |= info["is_success"]
@@ -27,11 +35,19 @@ def reached(seed, **keywords):
     return int(done.sum())
 
 
+@pytest.mark.parametrize("env_id", POLICIES)
 @pytest.mark.parametrize("keywords", [{}, {"backend": "mujoco"}, {"sensor_noise": 0.02, "action_delay": 1}])
-def test_the_policy_reaches_goals(keywords):
+def test_the_policy_succeeds(env_id, keywords):
     """One that succeeds in 90 % of the episodes fails in four or more of eight with a chance of 0.5 %."""
     pytest.importorskip("stable_baselines3")
-    assert reached(40, **keywords) >= ROWS - 3
+    assert succeeded(env_id, 40, **keywords) >= ROWS - 3
+
+
+@pytest.mark.parametrize("env_id", ["LoopBend-v0", "LoopPeg-v0"])
+def test_two_steps_late(env_id):
+    """As they learned, and as the cards state."""
+    pytest.importorskip("stable_baselines3")
+    assert succeeded(env_id, 41, sensor_noise=0.02, action_delay=2) >= ROWS - 3
 
 
 def test_what_is_stated_of_it():
