@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from transfer_case import room_case
 from agents.study.case import RoomCase
 from agents.study.conditions import CONDITIONS
 from agents.study.document import read_study
-from softgym_envs.core.errors import OptionError
+from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.task import load
 from softgym_envs.rooms import room, rooms
 from softgym_envs.vine.obstacles import to_local
@@ -98,6 +99,28 @@ def test_a_vine_study_identifies_the_twin_and_ends_in_a_report(monkeypatch, tmp_
     arguments = {"workers": 1, "seeds": 1, "starts": 1, "conditions": ("zero", "nominal", "truth"), "video": False}
     assert script.main(script.Args(study=short, out=tmp_path / "out", **arguments)) == 0
     assert "nearest [m]" in (tmp_path / "out" / "table.md").read_text()
+
+
+@pytest.mark.parametrize("task", ["TensegrityRoll-v0", "VineGrow-v0"])
+def test_frames_of_a_camera_that_are_no_whole_number_of_steps(task):
+    """120 Hz: the engine that is fitted has other steps. What is of the recordings, as their latency, is drawn for no robot."""
+    fitted = []
+
+    def identify(recipe, simulator, data, *, start, stages):
+        fitted.append(simulator)
+        raise DataError("not here")
+
+    case, rng = room_case(task, sensor=("lab",)), np.random.default_rng(0)
+    case = replace(case, identify=identify)
+    data = case.record(rng, 400)
+    with pytest.raises(DataError, match="not here"):
+        case.fit(data)
+    assert all(t.period == pytest.approx(1 / 120) for t in data.train)
+    assert all(t.substeps * fitted[0].dt == pytest.approx(t.period, rel=1e-9) for t in data.train)
+    assert 0 < fitted[0].dt <= case.native().dt
+    for known in (case.wide().sample(rng, case.default()), dict.fromkeys(case.identified)):
+        assert known and set(known) <= set(case.default().names())
+    assert case.drawn(rng, 2.0) != case.best()
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*/study.toml")), ids=lambda path: path.parent.name)

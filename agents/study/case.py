@@ -21,12 +21,13 @@ from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.objective import Objective
 from softgym_envs.core.parameters import ParameterDistribution, Parameters, UniformParameters
 from softgym_envs.core.recipe import EXPERIMENT, Recipe, Stage
+from softgym_envs.core.recordings import part_of
 from softgym_envs.core.room import Room
 from softgym_envs.core.scenario import BatchPolicy, Scenario, Scene, around_rest, by_name, held_at_random, kick_of
 from softgym_envs.core.sensors import sensor_from_text
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.task import load
-from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
+from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet, is_whole
 
 from ..planning.cost import Cost, FeatureCost
 from ..planning.plan import random_controls
@@ -258,9 +259,10 @@ class RoomCase:
 
     @cached_property
     def identified(self) -> tuple[str, ...]:
-        """Constants that the recipe fits."""
+        """Constants of the robot that the recipe fits; a latency of the recordings, say, is none."""
         engine = self.native()
-        return tuple(dict.fromkeys(name for stage in self.recipe.stages for name in stage.free_of(engine)))
+        known = engine.default_parameters.names()
+        return tuple(dict.fromkeys(name for s in self.recipe.stages for name in s.free_of(engine) if name in known))
 
     def drawn(self, rng: np.random.Generator, factor: float) -> Parameters:
         """See `Case`."""
@@ -313,8 +315,8 @@ class RoomCase:
         if not self.sensor:
             return found
         sensor, native = sensor_from_text(self.sensor), self.native()
-        seen = (sensor(t, native, self.recipe, rng).for_timestep(native.dt) for t in found.train)
-        return found._replace(train=TrajectorySet(tuple(seen)))
+        seen = (sensor(t, native, self.recipe, rng) for t in found.train)
+        return found._replace(train=TrajectorySet(tuple(t.for_timestep(self._engine_for(t).dt) for t in seen)))
 
     def states(self, rng: np.random.Generator, steps: int) -> DataSplit:
         """See `Case`: one row for every command, where they are held."""
@@ -333,8 +335,17 @@ class RoomCase:
 
     def fit(self, data: DataSplit) -> Identified:
         """See `Case`: the recipe's stages."""
-        found = self.identify(self.recipe, self.native(), data.train, start=self.default(), stages=self.recipe.stages)
+        engine = self._engine_for(data.train[0])
+        found = self.identify(self.recipe, engine, data.train, start=self.default(), stages=self.recipe.stages)
         return Identified(found.parameters, found.distribution(), found.verdict, bool(found.unusable))
+
+    def _engine_for(self, recording: Trajectory) -> Simulator:
+        """Our engine; where rows are no whole number of its steps, as frames of a camera, in steps of which they are."""
+        native, period = self.native(), recording.period
+        if is_whole(period, native.dt):
+            return native
+        dt = part_of(period, self.recipe.longest_step or native.dt)
+        return self.room.simulator(self.model, dt=dt, options=self.scenario.options)
 
     def residual(self, data: DataSplit, fit: Identified, rng: np.random.Generator) -> Corrected:
         """See `Case`: a correction that the engine has of its own, or one around it; learned on what is recorded."""

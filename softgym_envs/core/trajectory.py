@@ -174,7 +174,7 @@ class Trajectory:
             DataError: The period is no whole multiple of `dt` [s].
         """
         count = max(round(self.period / dt), 1)
-        if abs(count * dt - self.period) > 1e-4 * self.period:
+        if not is_whole(self.period, dt):
             raise DataError(
                 f"rows are {self.period:.6g} s apart, no whole multiple of the simulator's dt = {dt:g} s; "
                 f"build the simulator with dt = {self.period / count:.6g} s ({count} substeps)"
@@ -312,6 +312,15 @@ class TrajectorySet(Sequence[Trajectory]):
         if found.sha256 != expected:
             raise FileFormatError(f"{path} is damaged: its numbers do not have the hash it was saved with")
         return found
+
+
+def is_whole(period: float, dt: float) -> bool:
+    """Whether a period is a whole number of physics steps, within 1e-4 of it.
+
+    >>> is_whole(0.01, 0.001), is_whole(1 / 120, 0.001)
+    (True, False)
+    """
+    return abs(max(round(period / dt), 1) * dt - period) <= 1e-4 * period
 
 
 def _frozen(array: Array) -> Array:
