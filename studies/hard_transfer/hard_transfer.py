@@ -1,6 +1,6 @@
 """Share of the oracle's gain against the level of the hard twin: table and plot of the studies in this folder.
 
-    softgym-envs transfer studies/hard_transfer/vine_2.toml --out results/hard_transfer/vine_2
+    softgym-envs transfer studies/hard_transfer/fresh_vine_2.toml --out results/hard_transfer/fresh_vine_2
     python studies/hard_transfer/hard_transfer.py                   # what is there, side by side
 
 Shares are paired: every seed's cost against that of no control and of the oracle of the same level and seed. Up to six runs are
