@@ -36,6 +36,8 @@ class Args:
     """policy.zip of PPO, A2C or SAC with an MLP."""
     id: Annotated[str, tyro.conf.Positional]
     """Environment that it was trained in, e.g. VineGrow-v0."""
+    model: str | None = None
+    """The robot, a name or TOML file; none: the id's own."""
     params: Path | None = None
     """TOML file of a fit: constants of the native backend."""
     sensor_noise: float = 0.0
@@ -71,7 +73,8 @@ def main(args: Args) -> int:
     try:
         policy = load_policy(args.policy)
         shared: dict[str, Any] = {"sensor_noise": args.sensor_noise, "action_delay": args.action_delay}
-        shared |= observed_with(args.policy) | ({"action_memory": args.action_memory} if args.action_memory else {})
+        shared |= observed_with(args.policy)
+        shared |= {key: given for key in ("model", "action_memory") if (given := getattr(args, key))}
         native = {} if args.params is None else {"params": args.params}
         report: dict[str, Any] = {"command": {k: str(v) for k, v in asdict(args).items()}, "commit": git_commit()}
         for backend, keywords in (("native", native), ("mujoco", {})):

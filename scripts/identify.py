@@ -328,7 +328,7 @@ def world(args: Args, room: Room) -> tuple[Recipe, Simulator, TrajectorySet]:
     found = read(args)
     dt = timestep(args, recipe, simulator.dt, found[0])
     simulator = simulator if dt == simulator.dt else room.simulator(model, dt=dt, options=options)
-    found = tuple(t if says_substeps(t) else t.for_timestep(dt) for t in found)
+    found = tuple(t if says_substeps(t) and args.dt is None else t.for_timestep(dt) for t in found)
     if args.stage is None and not set(found[0].names) <= set(simulator.state_names):
         recipe = filmed(recipe.by_camera, experiments_of(recipe, simulator, found))
     found = labelled(recipe, simulator, found)

@@ -19,7 +19,8 @@ import tyro
 from softgym_envs.core.errors import OptionError, SoftgymError
 from softgym_envs.core.files import git_commit
 from softgym_envs.core.recipe import EXPERIMENT, Recipe
-from softgym_envs.core.room import options_from_text
+from softgym_envs.core.recordings import part_of
+from softgym_envs.core.room import NATIVE, options_from_text
 from softgym_envs.core.sensors import sensor_from_text
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import TrajectorySet
@@ -39,7 +40,7 @@ class Args:
     option: tuple[str, ...] = ()
     """Structural choices of the world, as contact=patch."""
     dt: float | None = None
-    """Physics step [s]; none: the world's own."""
+    """Physics step [s]; none: the world's own, of our engine before a camera a whole part of a frame, as fits choose it."""
     params: Path | None = None
     """TOML file of the world's constants; none: its defaults."""
     experiment: tuple[str, ...] = ()
@@ -70,13 +71,14 @@ def record(args: Args) -> TrajectorySet:
         raise OptionError(f"room {room.name!r} has no recipe: nothing says what to record")
     recipe: Recipe = load(room.recipe)
     drawn = room.simulator(args.model, constants=args.params)
+    filmed, sensor, dt = bool(args.sensor), sensor_from_text(args.sensor), args.dt
+    if dt is None and sensor.rate and args.backend == NATIVE:
+        dt = part_of(1.0 / sensor.rate, recipe.longest_step or drawn.dt)
     truth = room.simulator(
-        args.model, backend=args.backend, dt=args.dt, options=options_from_text(args.option), constants=args.params
+        args.model, backend=args.backend, dt=dt, options=options_from_text(args.option), constants=args.params
     )
     own = truth.default_parameters
     constants = type(own).load(args.params, own) if args.params else None
-    filmed = bool(args.sensor)
-    sensor = sensor_from_text(args.sensor)
     if args.budget is not None:
         found = recipe.record(truth, rng, steps=args.budget, parameters=constants, filmed=filmed).train
     else:

@@ -46,6 +46,8 @@ class Args:
     """Which algorithm."""
     backend: Literal["native", "mujoco"] = "native"
     """What is trained in."""
+    model: str | None = None
+    """The robot, a name or TOML file; none: the id's own."""
     params: Path | None = None
     """TOML file of a fit; none: the backend's defaults."""
     disturbance: float = 0.0
@@ -77,8 +79,8 @@ def folder_of(args: Args) -> Path:
 
 def training_of(args: Args) -> Training:
     """What the arguments ask for."""
-    keywords: dict[str, Any] = {"backend": args.backend}
-    keywords |= {name: getattr(args, name) for name in ("disturbance", "sensor_noise", "action_delay")} | observed_by(args)
+    keywords: dict[str, Any] = {"backend": args.backend, **robot_of(args)}
+    keywords |= {name: getattr(args, name) for name in ("disturbance", "sensor_noise", "action_delay")}
     if args.params is not None:
         keywords["params"] = args.params
     return Training(
@@ -170,14 +172,14 @@ def finish(points: list[LearningPoint], reached: dict[str, Evaluation], out: Pat
     draw(points, reached, out / "curve.png")
 
 
-def observed_by(args: Args) -> dict[str, Any]:
-    """Keywords that change what is observed."""
-    return {"action_memory": args.action_memory} if args.action_memory else {}
+def robot_of(args: Args) -> dict[str, Any]:
+    """Keywords that say which robot it is, and change what is observed."""
+    return {name: given for name in ("model", "action_memory") if (given := getattr(args, name))}
 
 
 def evaluations(args: Args) -> dict[str, dict[str, Any]]:
     """Both backends; constants of our engine mean nothing to the other."""
-    found: dict[str, dict[str, Any]] = {name: {"backend": name, **observed_by(args)} for name in ("native", "mujoco")}
+    found: dict[str, dict[str, Any]] = {name: {"backend": name, **robot_of(args)} for name in ("native", "mujoco")}
     if args.params is not None:
         found[args.backend]["params"] = args.params
     return found

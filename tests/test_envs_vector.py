@@ -106,7 +106,10 @@ def test_next_step_and_same_step_tell_the_same_story():
         assert b[3].all() and b[4]["_final_obs"].all()
         np.testing.assert_array_equal(a[0], np.stack(list(b[4]["final_obs"])))
         equal(a[4], b[4]["final_info"])
-        np.testing.assert_array_equal(later.step(actions)[0], b[0])
+        begun = later.step(actions)
+        np.testing.assert_array_equal(begun[0], b[0])
+        for name, value in begun[4].items():  # as in Gymnasium's own environments: the info of what is observed
+            np.testing.assert_array_equal(b[4][name], value, err_msg=name)
 
 
 def test_rows_may_end_apart():

@@ -146,3 +146,18 @@ def test_form_finding_converges_however_tight_the_cables_are(model: TensegrityMo
     assert np.abs(force[::2] + force[1::2]).max() < 1e-6 * tension.max()
     assert np.abs(np.cross(along, force[1::2] - force[::2])).max() < 1e-6 * tension.max()
     np.testing.assert_allclose(found.rod_lengths, model.rod_lengths, atol=1e-9)
+
+
+def test_a_robot_of_my_own_is_trained_and_evaluated(tmp_path: Path) -> None:
+    """By the commands, with the fit of that robot: for the id's own robot it is refused."""
+    pytest.importorskip("stable_baselines3")
+    mine = written(tmp_path / "my.toml", prism(rod_length=0.4), SMALL)
+    fit = room("tensegrity").simulator(str(mine))
+    fit.default_parameters.save(tmp_path / "fit.toml", simulator=SimulatorSpec.of(fit).table())
+    train, judge = load_script("scripts/train.py"), load_script("scripts/evaluate.py")
+    given = {"params": tmp_path / "fit.toml", "episodes": 1}
+    asked = train.Args("TensegrityRoll-v0", steps=64, num_envs=2, model=str(mine), out=tmp_path / "run", **given)
+    assert train.main(asked) == 0
+    policy = tmp_path / "run" / "policy.zip"
+    assert judge.main(judge.Args(policy, "TensegrityRoll-v0", model=str(mine), **given)) == 0
+    assert judge.main(judge.Args(policy, "TensegrityRoll-v0", **given)) == 2

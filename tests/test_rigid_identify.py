@@ -153,6 +153,16 @@ def test_evolution_takes_the_same_file(script, tmp_path):
     assert abs(found["mpec"]["value"] - 0.2) < 4 * found["mpec"]["std"]
 
 
+def test_evolution_tells_the_noise_that_nobody_states(script, tmp_path):
+    """Metres and radians of a block that slides: weighed by what their columns show, judged by what the fit leaves."""
+    path, out = camera_file(tmp_path / "camera.csv", pulled(0.3), BLOCK_UNITS), tmp_path / "out"
+    assert run_script(script, "block", "--data", path, "--method", "cma_es", "--out", out) == 0
+    found = json.loads((out / "fit.json").read_text())
+    low, high = found["estimates"][0]["interval"]
+    assert found["explained"] and low < 0.3 < high
+    assert all(found["noise"][name] == pytest.approx(sigma, rel=0.3) for name, sigma in CAMERA.items())
+
+
 def test_nothing_slides_no_number(script, tmp_path, capsys):
     """The weight is too light for this table: the camera sees a block at rest, and its noise."""
     path, out = camera_file(tmp_path / "camera.csv", pulled(0.9), BLOCK_UNITS), tmp_path / "out"

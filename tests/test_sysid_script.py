@@ -195,6 +195,14 @@ def test_a_camera_decides_the_physics_step(script: Any, tmp_path: Path) -> None:
         assert script.timestep(args, RECIPE, 0.015, script.read(args)[0]) == pytest.approx(expected, rel=1e-12)
 
 
+def test_recordings_are_fitted_in_finer_steps_than_they_were_made_in(script: Any, tmp_path: Path) -> None:
+    record(Spring(), TRUTH, count=2).save(tmp_path / "data.h5")
+    arguments = ("--data", str(tmp_path / "data.h5"), "--method", "multiple_shooting", "--out", str(tmp_path / "out"))
+    assert run_script(script, SPRING, *arguments, "--dt", str(0.5 * Spring().dt)) == 0
+    found = json.loads((tmp_path / "out" / "fit.json").read_text())
+    assert f"dt = {0.5 * Spring().dt:g} s, 2 substeps" in found["provenance"]["simulator"]
+
+
 def test_a_checkpoint_of_another_simulator_is_refused_in_one_sentence(tmp_path: Path) -> None:
     class Stream:
         def write(self, text: str) -> None:

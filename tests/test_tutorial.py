@@ -131,6 +131,12 @@ start[:, :3] += [[0.1, 1.0, 0.1], [0.0, -0.5, 0.0]]
 controls = np.random.default_rng(0).uniform(-5, 5, (2, 20, 1))
 a, b = (s.rollout(start, controls, substeps=50)[0] for s in (twin, mine))
 print(float(np.abs(a - b).max()))
+push, rest = np.random.default_rng(1).uniform(-5, 5, (1, 30, 1)), np.zeros((1, 1, 1))
+for backend in ("mine.toml", "flag.toml"):
+    one, other = (found.simulator(backend=backend, options={"effects": e}) for e in ({}, {"latency": 0.01}))
+    prompt = one.rollout(one.initial_state(), np.concatenate([rest, push], axis=1), substeps=5)[0]
+    late = other.rollout(other.initial_state(), np.concatenate([push, rest], axis=1), substeps=5)[0]
+    print(float(np.abs(late[..., : one.nx] - prompt).max()), float(np.ptp(prompt[0, :, 0])))
 for backend in ("mine.toml", "flag.toml", "elastic_pendulum.mujoco:PendulumTwin"):
     env = gym.make("ElasticCatch-v0", backend=backend)
     observation, _ = env.reset(seed=0)
@@ -146,7 +152,7 @@ for backend in ("bad.toml", "elastic_pendulum.mujoco:Nothing", "json:dumps", "bu
 
 
 def test_worlds_of_the_users(package, tmp_path):
-    """A mapped MJCF equals the twin that it describes; of one that has more, tasks see ours; a bad one ends in a sentence."""
+    """A mapped MJCF equals the twin that it describes, has a ladder of effects too; of one that has more, tasks see ours."""
     (tmp_path / "mine.xml").write_text(MJCF.format(more=""), encoding="utf-8")
     (tmp_path / "flag.xml").write_text(MJCF.format(more=FLAG), encoding="utf-8")
     (tmp_path / "mine.toml").write_text(MAPPING, encoding="utf-8")
@@ -154,7 +160,10 @@ def test_worlds_of_the_users(package, tmp_path):
     (tmp_path / "bad.toml").write_text(MAPPING.replace("qvel:spring", "qvel:sprung"), encoding="utf-8")
     said = run(package, sys.executable, "-c", WORLDS, cwd=tmp_path).splitlines()
     assert float(said[0]) < 1e-9
-    shapes = {line.split(" (")[0]: line for line in said[1:4]}
+    for line in said[1:3]:  # commands that act 10 ms late are the same commands, and they move the robot
+        apart, moved = map(float, line.split())
+        assert apart < 1e-9 < 1e-3 < moved
+    shapes = {line.split(" (")[0]: line for line in said[3:6]}
     assert "(6,) (6,)" in shapes["mine.toml"] and "(6,) (8,)" in shapes["flag.toml"]
     refused = [line for line in said if line.startswith("refused")]
     assert len(refused) == 4

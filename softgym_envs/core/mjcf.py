@@ -90,7 +90,7 @@ class MjcfTruth(MujocoTwin):
             write_constants=lambda model, row: None,
         )
 
-    def _step(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+    def _held(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
         theirs, status = self.engine.step((state - self._offset) / self._scale, control, constants, substeps)
         return theirs * self._scale + self._offset, status
 

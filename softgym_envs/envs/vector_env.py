@@ -214,7 +214,7 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
         return outcome.observation, outcome.reward, outcome.terminated, truncated, with_masks(step_info(self.episodes, outcome))
 
     def _reset_at_once(self, observation: Observation, info: dict[str, Any], done: BoolArray) -> Observation:
-        """SAME_STEP: the ended rows' last observation and info go to the info, their first observation takes the place."""
+        """SAME_STEP: the ended rows' last observation and info go to the info, those of their reset take the place."""
         final = np.full(self.num_envs, None, dtype=object)
         for row in np.flatnonzero(done):
             final[row] = observation[row].copy()
@@ -222,6 +222,8 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
         info.update(final_obs=final, _final_obs=done.copy(), final_info=last, _final_info=done.copy())
         observation = observation.copy()
         observation[done] = self.episodes.reset(np.flatnonzero(done))
+        for name, value in reset_info(self.episodes).items():
+            info[name][done] = value[done]
         return observation
 
     def get_state(self) -> dict[str, Any]:

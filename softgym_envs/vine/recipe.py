@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import theilslopes
 
 from ..core.errors import MissingDependencyError, OptionError
 from ..core.parameters import Parameters
@@ -45,6 +46,8 @@ STEADY = 0.01
 """[m]"""
 FIRST = 8
 """Rows at the start of a recording that give the guess of shape and rates."""
+STRAY, LEAST = 10.0, 1e-4
+"""Times its usual distance from its line [m], or this one, at which a point of the first rows is none of the robot's."""
 MARKERS = 11
 """Points along the body that a camera tracks."""
 SMOOTH = (4, 2, 2)
@@ -124,7 +127,8 @@ def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory]
 
     def guess(trajectory: Trajectory) -> Array:
         rows = min(FIRST, len(trajectory.times))
-        return _state_of(model, trajectory.times[:rows] - trajectory.times[0], _points(picks, trajectory, rows))
+        times = trajectory.times[:rows] - trajectory.times[0]
+        return _state_of(model, times, _without_strays(times, _points(picks, trajectory, rows)))
 
     return guess
 
@@ -203,6 +207,20 @@ def _points(picks: list[tuple[str, int, int]], trajectory: Trajectory, rows: int
     return points
 
 
+def _without_strays(times: Array, points: Array) -> Array:
+    """Points of the first rows (rows, P, 2), NaN where one is far from the line that it moves along (Theil 1950, Sen 1968)."""
+    found = points.copy()
+    for point in np.moveaxis(found, 1, 0):
+        for column in point.T:
+            seen = np.isfinite(column)
+            if seen.sum() > 2:
+                slope = theilslopes(column[seen], times[seen]).slope
+                off = column - slope * times
+                off = np.abs(off - np.median(off[seen]))
+                point[off > STRAY * max(float(np.median(off[seen])), LEAST)] = np.nan
+    return found
+
+
 def _lengths(points: Array) -> Array:
     """Length of the line of points in every row, gaps bridged, (rows, P, 2) -> (rows,) [m]."""
     lengths = np.full(len(points), np.nan)
@@ -273,8 +291,8 @@ RECIPE = Recipe(
         # left them (`driven`), either tells the lag.
         Stage(
             "seen", "pressures", (*BODY, "base_turn"), "multiple_shooting",
-            {"segment_steps": 125, "shorter": 20, "errors": "clustered", "levenberg": _PATIENT},
-            prior={"base_turn": (0.0, BY_EYE)}, told_noise=True,
+            {"segment_steps": 125, "shorter": 20, "loss": "robust", "errors": "clustered", "levenberg": _PATIENT},
+            prior={"base_turn": (0.0, BY_EYE)}, told_noise=True, suspects={"frames or commands that are late": ("latency",)},
         ),
     ),
     laboratory=Stage(

@@ -3,6 +3,7 @@
     python studies/policies/policies.py                          # every id that has a planner
     python studies/policies/policies.py --ids VineWall-v0 --rounds 20
     python studies/policies/policies.py --ids TensegrityRoll-v0       # 20 minutes of a processor; goes on where it was stopped
+    python studies/policies/policies.py --ids SlidingBlock-v0         # 45 minutes
 
 Pupils learn with 2 % sensor noise and actions that come two control steps late (`agents.learning.imitation`), those of `OWN`
 with all delays up to that. Those of `LEARNED` are taught so, and then learn more by PPO; those of `CARRIED` are another id's
@@ -27,7 +28,7 @@ import gymnasium as gym
 import tyro
 
 from agents.learning.carried import carried
-from agents.learning.evaluation import Controller
+from agents.learning.evaluation import Controller, zero
 from agents.learning.imitation import Imitation, foreseeing, imitate
 from agents.learning.policy import load_policy, observed_with, save_policy
 from agents.learning.rl import LearningPoint, Training, train
@@ -79,6 +80,8 @@ class Learned(NamedTuple):
 
     imitation: Imitation
     training: Training
+    teacher: Path | None = None
+    """Another policy, learned without noise and delay; none: the room's controller."""
 
 
 LEARNED = {
@@ -97,11 +100,28 @@ LEARNED = {
             },
             critic_first=40_000,
         ),
+        ROLLING,
+    ),
+    "SlidingBlock-v0": Learned(
+        Imitation(
+            "softgym_envs:SlidingBlock-v0", rounds=14, steps=150, num_envs=96, hidden=(256, 256), updates=600, keywords=SEEN,
+            delays=DELAYS,
+        ),
+        Training(
+            "softgym_envs:SlidingBlock-v0", 8_000_000, num_envs=96, keywords=SEEN,
+            variants=tuple({"action_delay": delay} for delay in DELAYS),
+            overrides={
+                "n_steps": 100, "batch_size": 2400, "n_epochs": 6, "learning_rate": 5e-4, "final_rate": 5e-5, "gamma": 0.99,
+                "gae_lambda": 0.95,
+                "policy_kwargs": {"net_arch": {"pi": [256, 256], "vf": [256, 256]}, "log_std_init": -1.5},
+            },
+            critic_first=60_000, checkpoint_every=500_000,
+        ),
     ),
 }  # fmt: skip
-"""Id -> who imitates `ROLLING`, foreseeing, and how PPO goes on from there: in the usual constants and in the twin's.
+"""Id -> who imitates, foreseeing, and how PPO goes on from there: TensegrityRoll in the usual constants and in the twin's.
 
-On to 480 000 steps, with a rate that falls to zero, success in the twin's constants fell again (looks every 60 000 steps)."""
+On to 480 000 steps of it, with a rate that falls to zero, success in the twin's constants fell again (a look every 60 000)."""
 
 CARRIED: dict[str, tuple[str, dict[str, tuple[str, float]]]] = {
     "TensegrityWaypoint-v0": (
@@ -140,17 +160,15 @@ class Args:
 def teach(which: str, args: Args) -> None:
     """Write <id>.zip and <id>.json, or <id+option>.zip and .json, if the id has a teacher."""
     task_id, own = which.partition("+")[0], OWN.get(which)
-    controllers = room_of_task(task_id).controllers_of(task_id)
-    name = next((name for name in TEACHERS if name in controllers), None)
-    if name is None:
+    name, controller = controller_of(task_id)
+    if not name:
         return
-    controller = controllers[name]
     run = Imitation(f"softgym_envs:{task_id}", rounds=args.rounds, steps=args.steps, keywords=NOISY, seed=args.seed)
     if own is not None:
         keywords = {"sensor_noise": NOISY["sensor_noise"], **own.observed}
         run = replace(run, rounds=own.rounds, updates=own.updates, num_envs=own.num_envs, hidden=own.hidden)
         run = replace(run, keywords=keywords, delays=DELAYS)
-        name, controller = taught_by(own, name, controller)
+        name, controller = taught_by(own.teacher, name, controller)
     errors: list[float] = []
     began = time.process_time()
 
@@ -183,14 +201,15 @@ def learn(task_id: str, args: Args) -> None:
     def learned(point: LearningPoint) -> None:
         print(f"{task_id:24s} {point.steps:8d} steps  return {point.mean_return:8.3f}", flush=True)
 
-    resume, teacher = any(folder.glob("policy_*_steps.zip")), load_policy(ROLLING)
-    pupil = None if resume else imitate(imitation, foreseeing(lambda envs: teacher), taught)
+    name, teacher = taught_by(LEARNED[task_id].teacher, *controller_of(task_id))
+    resume = any(folder.glob("policy_*_steps.zip"))
+    pupil = None if resume else imitate(imitation, teacher, taught)
     model = train(training, folder, resume=resume, report=learned, pupil=pupil).model
     save_policy(model, args.out / f"{task_id}.zip")
     steps = imitation.rounds * imitation.steps * imitation.num_envs + training.steps
     variants = [dict(variant) for variant in training.variants]
     document = {
-        "teacher": f"{ROLLING}, foreseeing; then PPO", "control_steps": steps,
+        "teacher": f"{name}; then PPO", "control_steps": steps,
         "observed": {"action_memory": SEEN["action_memory"]}, "environment": SEEN, "variants": variants, **provenance(),
     }  # fmt: skip
     write_json(args.out / f"{task_id}.json", document)
@@ -207,12 +226,19 @@ def carry(task_id: str, args: Args) -> None:
     print(f"{task_id:24s} carried over from {other}", flush=True)
 
 
-def taught_by(own: Own, name: str, controller: Controller) -> tuple[str, Controller]:
-    """Name and controller of who teaches, told what will be when an action takes effect."""
-    if own.teacher is None:
+def controller_of(task_id: str) -> tuple[str, Controller]:
+    """Name and controller of the room's that teaches; "" without one."""
+    controllers = room_of_task(task_id).controllers_of(task_id)
+    name = next((name for name in TEACHERS if name in controllers), "")
+    return name, controllers.get(name, zero)
+
+
+def taught_by(other: Path | None, name: str, controller: Controller) -> tuple[str, Controller]:
+    """Name and controller of who teaches, another policy if there is one, told what will be when an action takes effect."""
+    if other is None:
         return f"{name}, foreseeing", foreseeing(controller)
-    policy = load_policy(own.teacher)
-    return f"{own.teacher}, foreseeing", foreseeing(lambda envs: policy)
+    policy = load_policy(other)
+    return f"{other}, foreseeing", foreseeing(lambda envs: policy)
 
 
 def main(args: Args) -> int:

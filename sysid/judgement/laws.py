@@ -8,7 +8,8 @@ the range of speeds) at the same constants, one Gauss-Newton step
 
 .. math:: \delta = -(J^T J + P)^{-1} J^T (r' - r)
 
-is by how much the constants move (P: what was known before; unknown starts are projected out). With none of it they move by
+is by how much the constants move (P: what was known before; unknown starts are projected out; where that is far, they are
+fitted again). With none of it they move by
 delta / s, where it acts to first order, and by less where it is of a higher one.
 
 What a model takes to be alike, as the springs of a chain, may differ by factors exp(e_f) of chance, of standard deviation s.
@@ -19,16 +20,24 @@ standard deviation of s |M_i|.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
 from ..least_squares.segments import Segments
 from ..least_squares.system import ShootingSystem
 from .uncertainty import quantile_95
 
 Array = NDArray[np.float64]
+
+FAR = 0.02
+"""[fit coordinate] A step that moves a constant by more is not taken at its word: starts that data hardly tell may turn a small
+change of the model into any move; the other model is fitted instead."""
+AGAIN = LevenbergOptions(max_iterations=30, cost_tolerance=1e-6)
+"""Of that fit."""
 
 
 class Varied(NamedTuple):
@@ -88,7 +97,24 @@ def left_open(
     change = (ends[1][0][0] - ends[0][0][0]) / system.sigma
     present = segments.present.reshape(-1)
     rows = project(np.where(segments.present, change, 0.0).reshape(len(change), -1, 1)).reshape(-1)[present]
-    return np.asarray(np.abs(inverse @ (jacobian.T @ rows)) / varied.share)
+    moved = np.abs(inverse @ (jacobian.T @ rows))
+    if segments.free and moved.max(initial=0.0) > FAR:
+        end = _fitted_again(system, varied, theta)
+        moved = np.abs(end - theta) if end is not None else moved
+    return np.asarray(moved / varied.share)
+
+
+def _fitted_again(system: ShootingSystem, varied: Varied, theta: Array) -> Array | None:
+    """Constants (p,) that the other model is given, from those that were fitted; None where that ends at no minimum.
+
+    It begins at starts as they were guessed: fast modes in fitted ones, which data do not show, mean nothing to it.
+    """
+    other, bounds = replace(system, segments=varied.segments), system.segments.problem.theta_bounds
+    begin = varied.segments.starts
+    if not np.isfinite(other.cost(theta, begin)):
+        return None
+    end = levenberg_marquardt(other, start_state(other, theta, begin, AGAIN), bounds, options=AGAIN)
+    return end.theta if end.outcome is not None and end.outcome.converged else None
 
 
 def by_chance(

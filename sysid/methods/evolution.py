@@ -13,10 +13,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.core.errors import MissingDependencyError, OptionError
+from softgym_envs.core.errors import DataError, MissingDependencyError, OptionError
 
+from ..data.noise import noise_of
 from ..data.problem import FitProblem
 from ..judgement.judge import Ending, judge
+from ..judgement.residuals import estimated_noise
 from ..judgement.result import FitResult
 from ..least_squares.cutting import cut
 from ..least_squares.levenberg import IterLog
@@ -66,7 +68,8 @@ def cma_es(problem: FitProblem, options: EvolutionOptions | None = None) -> FitR
         raise MissingDependencyError('evolution needs cma: pip install "softgym-envs[sysid]"') from error
     options, begin = options or EvolutionOptions(), time.perf_counter()
     segments = cut(problem, problem.split.train, None, free=problem.estimates_initial, exact=False)
-    sigma = channel_scale(segments) if problem.known_noise is None else problem.known_noise
+    scale = channel_scale(segments)
+    sigma = _noise(problem, scale)
     system, (low, high) = ShootingSystem(segments, sigma), problem.theta_bounds
     p, count, n = len(low), len(segments.starts), problem.simulator.n if segments.free else 0
     width = np.concatenate([options.spread * (high - low), np.full(count * n, options.start_spread)])
@@ -98,7 +101,20 @@ def cma_es(problem: FitProblem, options: EvolutionOptions | None = None) -> FitR
     message = f"evolution stopped by {stopped}" + ("" if done else ": raise generations")
     seconds = time.perf_counter() - begin
     ending = Ending("cma_es", theta, starts, done, message, tuple(log), (log[-1].cost,), seconds)
+    if problem.known_noise is None:
+        system = system.with_sigma(estimated_noise(segments, theta, starts, scale))
     return judge(problem, system, ending, errors=options.errors)
+
+
+def _noise(problem: FitProblem, scale: Array) -> Array:
+    """Weights (m,): known noise, else what columns show of theirs; a scale of each where they show none."""
+    if problem.known_noise is not None or problem.full:
+        return scale if problem.known_noise is None else problem.known_noise
+    try:
+        told = noise_of(problem.split.train, problem.column_names)
+    except DataError:
+        return scale
+    return np.array([told[name] for name in problem.column_names])
 
 
 def _moved(system: ShootingSystem, steps: Array) -> Array:
