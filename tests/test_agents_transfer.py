@@ -18,7 +18,7 @@ from agents.study.models import SHORT_HORIZON, build_model
 from agents.study.planned import PlanWorker
 from agents.study.report import headline, markdown, write_report
 from agents.study.statistics import Interval
-from agents.study.summary import summarise
+from agents.study.summary import Verdict, summarise
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.files import read_json, write_json
 from softgym_envs.core.trajectory import DataSplit, TrajectorySet
@@ -155,6 +155,13 @@ def test_thresholds_cannot_be_changed_afterwards(tmp_path):
         register(replace(STUDY, thresholds=STUDY.thresholds[:1]), "pendulum", tmp_path, provenance={})
     with pytest.raises(OptionError, match="case"):
         register(STUDY, "another", tmp_path, provenance={})
+
+
+def test_one_run_tells_no_interval():
+    threshold = STUDY.thresholds[0]
+    said = [Verdict(threshold, Interval(1.0, low, high), True).text for low, high in ((1.0, 1.0), (0.5, 1.5))]
+    assert said[0].endswith("found 1 (runs that do not differ tell no interval)")
+    assert "found 1 [0.5, 1.5]" in said[1]
 
 
 def test_unusable_data_and_failing_runs_are_results(tmp_path):

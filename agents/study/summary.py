@@ -80,6 +80,8 @@ class Verdict:
         if self.found is None:
             return f"NOT JUDGED: {self.threshold.text}: runs are missing"
         word = "passed" if self.passed else "FAILED"
+        if self.found.low == self.found.high:
+            return f"{word}: {self.threshold.text}: found {self.found.value:.3g} (runs that do not differ tell no interval)"
         clear = self.found.low >= self.threshold.limit or self.found.high < self.threshold.limit
         return f"{word}: {self.threshold.text}: found {self.found}" + ("" if clear else " (the interval holds the limit)")
 
