@@ -3,7 +3,7 @@
     python studies/policies/policies.py                          # every id that has a planner
     python studies/policies/policies.py --ids VineWall-v0 --rounds 20
     python studies/policies/policies.py --ids TensegrityRoll-v0       # 20 minutes of a processor; goes on where it was stopped
-    python studies/policies/policies.py --ids SlidingBlock-v0         # 45 minutes
+    python studies/policies/policies.py --ids SlidingBlock-v0         # 35 minutes
 
 Pupils learn with 2 % sensor noise and actions that come two control steps late (`agents.learning.imitation`), those of `OWN`
 with all delays up to that. Those of `LEARNED` are taught so, and then learn more by PPO; those of `CARRIED` are another id's
