@@ -154,7 +154,7 @@ def test_scenes_are_read_from_files(tmp_path):
 
 @pytest.mark.parametrize("keywords", [{}, {"backend": "mujoco"}, {"sensor_noise": 0.02, "action_delay": 2}])
 def test_the_committed_policy_parks(keywords):
-    """Opened by plain PPO.load. One that succeeds in 90 % of the episodes fails in four or more of eight with a chance of 0.5 %."""
+    """By plain PPO.load. One that succeeds in 90 % of the episodes fails in four or more of eight with a chance of 0.5 %."""
     policies = pytest.importorskip("stable_baselines3").PPO
     model, rows = policies.load("results/policies/SlidingBlock-v0.zip", device="cpu"), 8
     envs = gym.make_vec(ID, num_envs=rows, action_memory=3, **keywords)
