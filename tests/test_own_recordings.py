@@ -209,6 +209,12 @@ def test_a_fit_that_creeps_at_its_optimum_may_be_used() -> None:
         assert hurried.log[-1].iteration == most and hurried.converged == usable
     moved = abs(hurried.parameters.stiffness - patient.parameters.stiffness) / patient.std["stiffness"]
     assert moved < 0.2 and "do not use" not in hurried.summary()
+    near = found.replace(start=truth.replace(stiffness=44.5, damping=0.74))
+    one = single_shooting(near, ShootingOptions(reweight=0, levenberg=LevenbergOptions(max_iterations=1, cost_tolerance=1e-15)))
+    assert one.converged and "intervals reach so much farther" in one.verdicts[0].text
+    for wide, plain in zip(one.estimates, patient.estimates, strict=True):  # by as much as it may be off
+        reach = np.log(wide.interval[1] / wide.value) - np.log(plain.interval[1] / plain.value)
+        assert reach == pytest.approx(abs(np.log(plain.value / wide.value)), rel=0.5, abs=1e-4)
 
 
 # --- a vine without its tip --------------------------------------------------------------------------------------------

@@ -40,8 +40,9 @@ Array = NDArray[np.float64]
 
 NEGLIGIBLE = 0.05
 """Of the half width that noise gives: a smaller error of the model opens nothing."""
-CREEP = 0.1
-"""Standard deviations by which one more step may still move the constants where a method stopped at its last iteration."""
+CREEP, SLOWLY = 0.1, 1.0
+"""Standard deviations by which one more step may still move the constants where a method stopped at its last iteration: up to
+the first one nothing is said, up to the other one intervals reach so much farther."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +93,7 @@ def judge(
     rounding = is_rounding(weighted.in_time * system.sigma, channel_scale(system.segments))
     chi2, variance, quantile = _noise_level(problem, weighted)
     found, by_noise = _identifiable(problem, weighted, variance, errors)
-    converged, message = _at_minimum(problem, ending, weighted, rounding)
+    converged, message, crept = _at_minimum(problem, ending, weighted, rounding, by_noise)
     theta, starts = _back_along_null(problem, system, ending, found), ending.starts
     noise = quantile * np.sqrt(variance)
     compatible = _compatible(system, theta, starts, weighted, rounding, noise) if scanned else ()
@@ -103,7 +104,7 @@ def judge(
         else one_sided(system, theta, starts, variance=variance, doubted=doubts)
     )
     opened = () if rounding else _left_open(system, varied or {}, alike or {}, theta, starts, weighted, by_noise)
-    unsure = np.sum([np.zeros(len(theta)), *(each.reach for each in opened if each.allowed)], axis=0)
+    unsure = np.sum([crept, *(each.reach for each in opened if each.allowed)], axis=0)
     estimates = estimates_of(problem, theta, found, quantile, compatible, sides, unsure)
     parameters, view = problem.decode(theta), problem.view_at(theta)
     viewed = problem.replace(view=view) if view != problem.view else problem
@@ -181,30 +182,44 @@ def _of_the_robot(problem: FitProblem, theta: Array, covariance: Array) -> Poste
     return PosteriorParameters(problem.own, theta[places], covariance[np.ix_(places, places)])
 
 
-def _at_minimum(problem: FitProblem, ending: Ending, weighted: WeightedResiduals, rounding: bool) -> tuple[bool, str]:
-    """Whether the method converged, and why not: a Gauss-Newton step must not lower the cost by more than 1 %.
+def _at_minimum(
+    problem: FitProblem, ending: Ending, weighted: WeightedResiduals, rounding: bool, inverse: Array
+) -> tuple[bool, str, Array]:
+    """Whether the method converged, why not, and how far it may be from there (p,): a Gauss-Newton step must win 1 % at most.
 
-    A method that stopped at its largest number of iterations has converged if such a step is far inside of the noise (`CREEP`).
+    A method that stopped at its largest number of iterations has converged if such a step is inside of the noise (`CREEP`,
+    `SLOWLY`).
+
+    Args:
+        problem: What was fitted.
+        ending: Where.
+        weighted: Residuals there.
+        rounding: Whether they are nothing else.
+        inverse: (p, p), (J'J + P)^-1 where the data see something.
     """
+    nothing = np.zeros(len(ending.theta))
     gradient = weighted.jacobian.T @ weighted.residual
     lower, upper = problem.theta_bounds
     pushed = ((ending.theta <= lower) & (gradient > 0)) | ((ending.theta >= upper) & (gradient < 0))
     free = weighted.jacobian[:, ~pushed]
     if rounding or problem.prior or free.shape[1] == 0:
-        return ending.converged, ending.message
+        return ending.converged, ending.message, nothing
     size = float(weighted.residual @ weighted.residual)
     q, _ = np.linalg.qr(free / np.maximum(np.linalg.norm(free, axis=0), 1e-300))
     share = float(np.sum((q.T @ weighted.residual) ** 2)) / max(size, 1e-300)
     if not ending.converged:
         variance = 1.0 if problem.known_noise is not None else size / max(weighted.dof, 1)
         deviations = float(np.sqrt(share * size / variance))
-        if deviations > CREEP:
-            return False, ending.message
-        return True, f"converged: one more step would move the constants by {deviations:.1g} of their standard deviation"
+        if deviations > SLOWLY:
+            return False, ending.message, nothing
+        said = f"converged: one more step would move the constants by {deviations:.1g} of their standard deviation"
+        if deviations <= CREEP:
+            return True, said, nothing
+        return True, f"{said}, and intervals reach so much farther", np.abs(inverse @ gradient)
     # By chance alone the step lowers the cost by p / dof.
     if share > 0.01 + 10 * len(gradient) / max(weighted.dof, 1):
-        return False, f"stopped away from a minimum: one more step would lower the cost by {100 * share:.0f} %"
-    return True, ending.message
+        return False, f"stopped away from a minimum: one more step would lower the cost by {100 * share:.0f} %", nothing
+    return True, ending.message, nothing
 
 
 def _prior_jacobian(problem: FitProblem) -> Array:
