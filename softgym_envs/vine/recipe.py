@@ -46,7 +46,7 @@ STEADY = 0.01
 """[m]"""
 FIRST = 8
 """Rows at the start of a recording that give the guess of shape and rates."""
-STRAY, LEAST = 10.0, 1e-4
+STRAY, LEAST = 10.0, 1e-3
 """Times its usual distance from its line [m], or this one, at which a point of the first rows is none of the robot's."""
 MARKERS = 11
 """Points along the body that a camera tracks."""
