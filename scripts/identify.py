@@ -23,7 +23,7 @@ import tyro
 from softgym_envs.core.errors import OptionError, SoftgymError
 from softgym_envs.core.files import git_commit
 from softgym_envs.core.recipe import EXPERIMENT, Recipe, Stage
-from softgym_envs.core.recordings import UNWRAPPED, flip_y, part_of, read_csv, read_recordings, with_controls_of
+from softgym_envs.core.recordings import UNWRAPPED, flip_y, read_csv, read_recordings, with_controls_of
 from softgym_envs.core.room import Room, options_from_text
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.task import load
@@ -132,12 +132,12 @@ def timestep(args: Args, recipe: Recipe, own: float, recording: Trajectory) -> f
     if args.dt is not None:
         return args.dt
     if args.fps is not None:
-        return part_of(1.0 / args.fps, recipe.longest_step or own)
+        return recipe.step_of(1.0 / args.fps, own)
     if EXPERIMENT in recording.metadata and says_substeps(recording):
         return recording.period / recording.substeps
     if says_substeps(recording):
         return own
-    step = part_of(recording.period, recipe.longest_step or own)
+    step = recipe.step_of(recording.period, own)
     return own if abs(step - own) < 1e-4 * own else step
 
 

@@ -19,7 +19,6 @@ import tyro
 from softgym_envs.core.errors import OptionError, SoftgymError
 from softgym_envs.core.files import git_commit
 from softgym_envs.core.recipe import EXPERIMENT, Recipe
-from softgym_envs.core.recordings import part_of
 from softgym_envs.core.room import NATIVE, options_from_text
 from softgym_envs.core.sensors import sensor_from_text
 from softgym_envs.core.task import load
@@ -73,7 +72,7 @@ def record(args: Args) -> TrajectorySet:
     drawn = room.simulator(args.model, constants=args.params)
     filmed, sensor, dt = bool(args.sensor), sensor_from_text(args.sensor), args.dt
     if dt is None and sensor.rate and args.backend == NATIVE:
-        dt = part_of(1.0 / sensor.rate, recipe.longest_step or drawn.dt)
+        dt = recipe.step_of(1.0 / sensor.rate, drawn.dt)
     truth = room.simulator(
         args.model, backend=args.backend, dt=dt, options=options_from_text(args.option), constants=args.params
     )

@@ -21,7 +21,6 @@ from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.objective import Objective
 from softgym_envs.core.parameters import ParameterDistribution, Parameters, UniformParameters
 from softgym_envs.core.recipe import EXPERIMENT, Recipe, Stage
-from softgym_envs.core.recordings import part_of
 from softgym_envs.core.room import Room
 from softgym_envs.core.scenario import BatchPolicy, Scenario, Scene, around_rest, by_name, held_at_random, kick_of
 from softgym_envs.core.sensors import sensor_from_text
@@ -344,8 +343,7 @@ class RoomCase:
         native, period = self.native(), recording.period
         if is_whole(period, native.dt):
             return native
-        dt = part_of(period, self.recipe.longest_step or native.dt)
-        return self.room.simulator(self.model, dt=dt, options=self.scenario.options)
+        return self.room.simulator(self.model, dt=self.recipe.step_of(period, native.dt), options=self.scenario.options)
 
     def residual(self, data: DataSplit, fit: Identified, rng: np.random.Generator) -> Corrected:
         """See `Case`: a correction that the engine has of its own, or one around it; learned on what is recorded."""

@@ -17,6 +17,7 @@ from .complementarity import ComplementarityForm
 from .errors import DataError, OptionError
 from .hard import seen
 from .parameters import Parameters
+from .recordings import part_of
 from .simulator import Array, Simulator
 from .trajectory import DataSplit, Trajectory, TrajectorySet
 
@@ -238,6 +239,10 @@ class Recipe:
     def guess_of(self, simulator: Simulator) -> dict[str, float]:
         """Constants before identification with this simulator that are not its defaults."""
         return dict(self.guess(simulator) if callable(self.guess) else self.guess)
+
+    def step_of(self, period: float, own: float) -> float:
+        """Longest physics step [s] that is a whole part of a period, at most `longest_step`, or else the simulator's own."""
+        return part_of(period, self.longest_step or own)
 
     @property
     def all_stages(self) -> tuple[Stage, ...]:

@@ -8,9 +8,9 @@ the range of speeds) at the same constants, one Gauss-Newton step
 
 .. math:: \delta = -(J^T J + P)^{-1} J^T (r' - r)
 
-is by how much the constants move (P: what was known before; unknown starts are projected out; where that is far, they are
-fitted again). With none of it they move by
-delta / s, where it acts to first order, and by less where it is of a higher one.
+is by how much the constants move (P: what was known before; unknown starts are projected out). Where that is far, the other
+robot is fitted instead. With none of it they move by delta / s, where it acts to first order, and by less where it is of a
+higher one.
 
 What a model takes to be alike, as the springs of a chain, may differ by factors exp(e_f) of chance, of standard deviation s.
 With the derivatives D of the residuals by e the constants move by M e, M = -(J^T J + P)^{-1} J^T D, so constant i by a
