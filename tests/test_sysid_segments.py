@@ -187,3 +187,5 @@ def test_what_commands_drive_is_no_unknown_within_a_recording(exact: bool) -> No
     later, size = rows.begins > 0, np.abs(derivative.starts).max(axis=(1, 2))
     assert (size[later, 1] == 0).all() and (size[~later, 1] > 0.1).all() and (size[:, 0] > 0.5).all()
     assert rows.unknowns == 2 * len(starts) - later.sum() and (rows.begins == 0).sum() == len(given.split.train)
+    told = replace(rows, problem=given.replace(known_start=("mass.v*",)))
+    assert told.unknowns == len(starts)  # what is known where a recording begins is no unknown to be left out once more

@@ -24,9 +24,7 @@ from softgym_envs.core.trajectory import Trajectory
 
 from ..data.problem import FitProblem
 from ..data.wrong_units import quantities
-from .starts import FEWEST as SHORTEST
-from .starts import estimate_start, rows_of_start, start_from, starts_of
-from .validation import predicted
+from .starts import predicted, rows_of_start, starts_of
 
 Array = NDArray[np.float64]
 
@@ -37,8 +35,6 @@ FEWEST = 9
 """Windows below which no error is large enough for the next one."""
 MOST, MOST_ESTIMATED = 40, 12
 """Windows per recording; where their starts have to be estimated."""
-LOOK = 0.25
-"""[s] At the beginning of a window that its start is estimated from, where states are not measured."""
 ROWS = 3
 """Rows before a horizon's end whose median counts: one outlier of a camera decides nothing."""
 
@@ -91,20 +87,16 @@ def scores(problem: FitProblem, parameters: Parameters, trajectory: Trajectory) 
         trajectory: Any recording of the problem's columns.
     """
     period, total = trajectory.period, trajectory.num_steps
-    look = rows_of_start(problem, trajectory) if problem.full else max(round(LOOK / period), SHORTEST)
+    look = rows_of_start(problem, trajectory)
     aheads = {horizon: round(horizon / period) for horizon in HORIZONS}
     shortest = look + min(aheads.values())
     errors: dict[float, list[list[float]]] = {horizon: [] for horizon in HORIZONS}
-    if total >= shortest and (problem.full or problem.estimates_initial):
+    if total >= shortest and (problem.full or look):
         most = MOST_ESTIMATED if look else MOST
         stride = max(min(aheads.values()) // 2, -(-(total - shortest) // (most - 1)), 1)
         first = np.arange(0, total - shortest + 1, stride)
         values = problem.values(trajectory)
-        starts = (
-            starts_of(problem, trajectory, parameters, first)
-            if problem.full
-            else _estimated(problem, parameters, trajectory, first, look)
-        )
+        starts = starts_of(problem, trajectory, parameters, first)
         for horizon, ahead in aheads.items():
             end = look + ahead
             chosen = np.arange(0, len(first), max(-(-ahead // (2 * stride)), 1))
@@ -119,22 +111,6 @@ def scores(problem: FitProblem, parameters: Parameters, trajectory: Trajectory) 
                 for run, row, went in zip(states, first[chosen], good, strict=True)
             ]
     return {horizon: np.array(found).reshape(-1, len(_kinds(problem))) for horizon, found in errors.items()}
-
-
-def _estimated(
-    problem: FitProblem, parameters: Parameters, trajectory: Trajectory, first: NDArray[np.intp], look: int
-) -> Array:
-    """States (W, nx) at rows `first`, each fitted to the rows behind it, from where one run through the recording is there.
-
-    What these rows do not show (pressures, motors) so stays what the commands before them made of it.
-    """
-    begin = estimate_start(problem, trajectory, parameters)
-    (run,), (good,) = predicted(problem, parameters, trajectory, np.array([0]), begin[None], trajectory.num_steps)
-    stretches = [trajectory.window(trajectory.times[row], trajectory.times[row + look]) for row in first]
-    guesses = [run[row] if good else problem.guess(stretch) for row, stretch in zip(first, stretches, strict=True)]
-    return np.stack(
-        [start_from(problem, stretch, parameters, guess) for stretch, guess in zip(stretches, guesses, strict=True)]
-    )
 
 
 def _error(problem: FitProblem, states: Array, measured: Array, good: bool) -> list[float]:

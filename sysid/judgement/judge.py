@@ -107,8 +107,7 @@ def judge(
     unsure = np.sum([crept, *(each.reach for each in opened if each.allowed)], axis=0)
     estimates = estimates_of(problem, theta, found, quantile, compatible, sides, unsure)
     parameters, view = problem.decode(theta), problem.view_at(theta)
-    viewed = problem.replace(view=view) if view != problem.view else problem
-    loop = open_loop(viewed, parameters)
+    loop = open_loop(problem, parameters, view=view)
     tested = None if rounding else whiteness(weighted.in_time, lambda noise: weighted.left(noise, found.seen), unit=unit)
     evidence = Evidence(
         problem, found, estimates, converged, message, chi2, weighted.dof,
@@ -123,7 +122,7 @@ def judge(
         posterior=_of_the_robot(problem, theta, covariance),
         noise=dict(_noise(problem, system)), noise_known=problem.known_noise is not None, reduced_chi2=chi2, dof=weighted.dof,
         singular_values=tuple(float(s) for s in found.singular_values), verdicts=verdicts(evidence), log=ending.log,
-        start_costs=ending.start_costs, converged=converged, open_loop=loop, trace=trace(viewed, parameters),
+        start_costs=ending.start_costs, converged=converged, open_loop=loop, trace=trace(problem, parameters, view),
         seconds=ending.seconds, provenance=provenance_of(problem),
         spec=problem.spec, misfit=misfit(evidence), view=view,
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 States that are measured with noise are no place to begin: an error of 1 degree/s is one of a degree after a second, whatever
 the constants are, so that errors of predictions would tell of the noise instead of the model. Where states are exact,
-predictions begin at them. Legend: W windows, nx state, n tangent.
+predictions begin at them. Legend: W windows, T rows, nx state, n tangent.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
+from ..data.view import delayed
 from ..least_squares.cutting import cut
 from ..least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
 from ..least_squares.system import ShootingSystem, channel_scale
@@ -29,6 +30,8 @@ FEWEST = 10
 """Rows, at least."""
 LOOK = 0.1
 """[s] That a start is estimated from where states are measured with noise: `FEWEST` rows at least, half a recording at most."""
+LOOK_IN_PART = 0.25
+"""[s] The same where states are measured in part."""
 HUBER = 2.0
 """Standard deviations from which on a residual pulls no harder."""
 NEARLY = 4
@@ -38,21 +41,57 @@ LEAST = 1e-4
 
 
 def rows_of_start(problem: FitProblem, trajectory: Trajectory) -> int:
-    """Rows behind its beginning that a prediction of full states is begun with; 0 where it begins at a recorded one."""
-    if not (problem.full and problem.estimates_initial):
+    """Rows behind its beginning that a prediction's start is estimated from; 0 where it begins at a recorded one.
+
+    So it is, too, where states are measured in part and a recording's begin is given, or it is too short to have windows.
+    """
+    if not problem.estimates_initial:
         return 0
-    return min(max(round(LOOK / trajectory.period), FEWEST), trajectory.num_steps // 2)
+    look = max(round((LOOK if problem.full else LOOK_IN_PART) / trajectory.period), FEWEST)
+    half = trajectory.num_steps // 2
+    return min(look, half) if problem.full else look if look <= half else 0
 
 
 def starts_of(problem: FitProblem, trajectory: Trajectory, parameters: Parameters, first: NDArray[np.intp]) -> Array:
-    """States (W, nx) at rows `first` of a recording: measured, or estimated; of one that is measured in part, of row 0 only."""
-    if not problem.full:
-        return estimate_start(problem, trajectory, parameters)[None]
-    look, values = rows_of_start(problem, trajectory), problem.values(trajectory)
+    """States (W, nx) at rows `first` of a recording: measured, or estimated; where `rows_of_start` is 0, in part: of row 0."""
+    look = rows_of_start(problem, trajectory)
     if look == 0:
-        return np.asarray(values[first])
+        return (
+            np.asarray(problem.values(trajectory)[first])
+            if problem.full
+            else estimate_start(problem, trajectory, parameters)[None]
+        )
     stretches = [trajectory.window(trajectory.times[row], trajectory.times[row + look]) for row in first]
-    return np.stack([start_from(problem, stretch, parameters) for stretch in stretches])
+    alone = problem.full or not first.any()
+    guesses = [None] * len(first) if alone else _passed(problem, trajectory, parameters, first, stretches)
+    return np.stack([start_from(problem, part, parameters, guess) for part, guess in zip(stretches, guesses, strict=True)])
+
+
+def _passed(
+    problem: FitProblem, trajectory: Trajectory, parameters: Parameters, first: NDArray[np.intp], stretches: list[Trajectory]
+) -> list[Array]:
+    """Where one run through the recording is at rows `first`, (nx,) each; where it diverges, the problem's guesses.
+
+    What the rows of a stretch do not show (pressures, motors) so stays what the commands before them made of it.
+    """
+    begin = estimate_start(problem, trajectory, parameters)
+    (run,), (good,) = predicted(problem, parameters, trajectory, np.array([0]), begin[None], trajectory.num_steps)
+    return [run[row] if good else problem.guess(stretch) for row, stretch in zip(first, stretches, strict=True)]
+
+
+def predicted(
+    problem: FitProblem, parameters: Parameters, trajectory: Trajectory, first: NDArray[np.intp], starts: Array, length: int
+) -> tuple[Array, NDArray[np.bool_]]:
+    """States (W, length + 1, nx) from `starts` (W, nx) at rows `first`, and what went through (W,); latency is the problem's.
+
+    Beyond the recording's end its last command goes on.
+    """
+    rows = first[:, None] + np.arange(length)
+    late = np.full(len(first), problem.view.latency / trajectory.period)
+    given = problem.controls(trajectory)
+    controls = delayed(given, rows, late) if problem.view.latency != 0.0 else given[np.minimum(rows, len(given) - 1)]
+    states, status = problem.simulator.rollout(starts, controls, parameters, substeps=trajectory.substeps)
+    return states, np.asarray(status == 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,4 +143,4 @@ def start_from(problem: FitProblem, part: Trajectory, parameters: Parameters, gu
     return np.asarray(levenberg_marquardt(system, state, (nothing, nothing), options=options).blocks[0])
 
 
-__all__ = ["estimate_start", "rows_of_start", "start_from", "starts_of"]
+__all__ = ["estimate_start", "predicted", "rows_of_start", "start_from", "starts_of"]

@@ -20,16 +20,16 @@ from softgym_envs.core.recipe import Measurement
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
-from ..data.view import delayed
+from ..data.view import View
 from ..data.wrong_units import quantities
-from .starts import rows_of_start, starts_of
+from .starts import estimate_start, predicted, rows_of_start, starts_of
 
 Array = NDArray[np.float64]
 
 HORIZONS = (0.1, 0.5, 1.0, 2.0, 5.0)
 """[s]"""
 WINDOWS, ESTIMATED = 10, 4
-"""Largest number of starts per recording; where each has to be estimated."""
+"""Largest number of starts per recording; where each has to be estimated: of all of them, where states are measured in part."""
 
 
 @dataclass(frozen=True)
@@ -70,14 +70,16 @@ def open_loop(
     problem: FitProblem,
     parameters: Parameters,
     *,
+    view: View | None = None,
     horizons: tuple[float, ...] = HORIZONS,
     measurement: Measurement | None = None,
 ) -> tuple[HorizonError, ...]:
     """Errors on train, validation and test recordings; horizons longer than a recording are left out.
 
     Args:
-        problem: Simulator and data.
+        problem: Simulator, data, and the constants before the fit.
         parameters: Constants to judge.
+        view: Those of the recordings to judge with them; None: the problem's.
         horizons: [s]
         measurement: Judge this function of the state (a CoM, say) instead of the fitted columns; needs fully measured states.
 
@@ -89,19 +91,31 @@ def open_loop(
     found: list[HorizonError] = []
     for part, trajectories in zip(("train", "validation", "test"), problem.split, strict=True):
         if len(trajectories):
-            found += _part_errors(problem, parameters, part, trajectories, horizons, measurement)
+            found += _part_errors(_pair(problem, parameters, view), part, trajectories, horizons, measurement)
     return tuple(found)
 
 
+Judged = tuple[FitProblem, Parameters]
+"""Constants, and the problem whose recordings are seen as they say."""
+
+
+def _pair(problem: FitProblem, parameters: Parameters, view: View | None) -> tuple[Judged, Judged]:
+    """What is judged, and the constants before it: each as their own constants of the recordings say."""
+    fitted = problem if view is None or view == problem.view else problem.replace(view=view)
+    return (fitted, parameters), (problem, problem.constants)
+
+
 def _part_errors(
-    problem: FitProblem, parameters: Parameters, part: str, trajectories: TrajectorySet, horizons: tuple[float, ...],
+    pair: tuple[Judged, Judged], part: str, trajectories: TrajectorySet, horizons: tuple[float, ...],
     measurement: Measurement | None,
 ) -> list[HorizonError]:  # fmt: skip
+    problem, _ = pair[0]
     names = measurement.names if measurement else problem.column_names
     units = ("SI",) * len(names) if measurement else trajectories[0].select(names).units
     kind = np.array(quantities(problem.simulator, names, units))
     steps = sorted({round(h / trajectories[0].period) for h in horizons} - {0})
-    windows = [_windows(problem, parameters, t, steps, measurement) for t in trajectories]
+    estimated = ESTIMATED if problem.full else max(ESTIMATED // len(trajectories), 1)
+    windows = [_windows(pair, t, steps, measurement, estimated) for t in trajectories]
     found = []
     for place, count in enumerate(steps):
         errors = np.concatenate([w[:, place] for w in windows])  # (W, 3, ny)
@@ -123,16 +137,25 @@ def _rms(errors: Array) -> float:
 
 
 def _windows(
-    problem: FitProblem, parameters: Parameters, trajectory: Trajectory, steps: list[int], measurement: Measurement | None
+    pair: tuple[Judged, Judged],
+    trajectory: Trajectory,
+    steps: list[int],
+    measurement: Measurement | None,
+    estimated: int,
 ) -> Array:
     """Errors (W, horizons, 3 predictors, ny): NaN past the end or where nothing was measured, infinity where diverged."""
+    problem, _ = pair[0]
     total, look = trajectory.num_steps, rows_of_start(problem, trajectory)
-    longest, last = min(look + max(steps), total), max(total - look - min(steps), 0) if problem.full else 0
-    most = ESTIMATED if look else WINDOWS
-    first = np.unique(np.linspace(0, last, most).astype(int)) if problem.full else np.array([0])
+    windowed = problem.full or look > 0
+    longest, last = min(look + max(steps), total), max(total - look - min(steps), 0) if windowed else 0
+    most = (estimated if look else WINDOWS) if windowed else 1
+    first = np.unique(np.linspace(0, last, most).astype(int))
     data = problem.values(trajectory)
-    predictions = [_predict(problem, p, trajectory, first, longest) for p in (parameters, problem.constants)]
-    observe = measurement.function if measurement else _seen_by(problem)
+    predictions = [
+        predicted(viewed, constants, trajectory, first, starts_of(viewed, trajectory, constants, first), longest)
+        for viewed, constants in pair
+    ]
+    observers = [measurement.function if measurement else _seen_by(viewed) for viewed, _ in pair]
     width = len(measurement.names) if measurement else data.shape[1]
     errors = np.full((len(first), len(steps), 3, width), np.nan)
     for w, begin in enumerate(first):
@@ -140,10 +163,10 @@ def _windows(
             now, then = begin + look, begin + look + count
             if then > total:
                 continue
-            for predictor, (states, good) in enumerate(predictions):
+            for predictor, ((states, good), observe) in enumerate(zip(predictions, observers, strict=True)):
                 error = _error(problem, states[w, look + count], data[then], observe)
                 errors[w, place, predictor] = error if good[w] else np.inf
-            still = _error(problem, data[now], data[then], observe) if problem.full else data[then] - data[now]
+            still = _error(problem, data[now], data[then], observers[0]) if problem.full else data[then] - data[now]
             errors[w, place, 2] = still
     return errors
 
@@ -160,36 +183,21 @@ def _error(problem: FitProblem, state: Array, data: Array, observe: Callable[[Ar
     return np.asarray(observe(state[None])[0] - data)
 
 
-def _predict(
-    problem: FitProblem, parameters: Parameters, trajectory: Trajectory, first: NDArray[np.intp], length: int
-) -> tuple[Array, NDArray[np.bool_]]:
-    return predicted(problem, parameters, trajectory, first, starts_of(problem, trajectory, parameters, first), length)
-
-
-def predicted(
-    problem: FitProblem, parameters: Parameters, trajectory: Trajectory, first: NDArray[np.intp], starts: Array, length: int
-) -> tuple[Array, NDArray[np.bool_]]:
-    """States (W, length + 1, nx) from `starts` (W, nx) at rows `first`, and what went through (W,); latency is the problem's.
-
-    Beyond the recording's end its last command goes on.
-    """
-    rows = first[:, None] + np.arange(length)
-    late = np.full(len(first), problem.view.latency / trajectory.period)
-    given = problem.controls(trajectory)
-    controls = delayed(given, rows, late) if problem.view.latency != 0.0 else given[np.minimum(rows, len(given) - 1)]
-    states, status = problem.simulator.rollout(starts, controls, parameters, substeps=trajectory.substeps)
-    return states, np.asarray(status == 0)
-
-
-def trace(problem: FitProblem, parameters: Parameters) -> Trace:
-    """The first test (else validation, else train) recording beside its prediction over its whole length."""
+def trace(problem: FitProblem, parameters: Parameters, view: View | None = None) -> Trace:
+    """The first test (else validation, else train) recording beside its prediction over its whole length; see `open_loop`."""
     parts = (("test", problem.split.test), ("validation", problem.split.validation), ("train", problem.split.train))
     label, trajectories = next((label, t) for label, t in parts if len(t))
     trajectory = trajectories[0]
     columns = []
-    for constants in (parameters, problem.constants):
-        states, _ = _predict(problem, constants, trajectory, np.array([0]), trajectory.num_steps)
-        columns.append(_seen_by(problem)(states[0]))
+    for viewed, constants in _pair(problem, parameters, view):
+        first = np.array([0])
+        at_first = (
+            starts_of(viewed, trajectory, constants, first)
+            if viewed.full
+            else estimate_start(viewed, trajectory, constants)[None]
+        )
+        states, _ = predicted(viewed, constants, trajectory, first, at_first, trajectory.num_steps)
+        columns.append(_seen_by(viewed)(states[0]))
     measured = problem.values(trajectory)
     return Trace(label, trajectory.times - trajectory.times[0], problem.column_names, measured, columns[0], columns[1])
 

@@ -52,12 +52,19 @@ def cut(
     starts, controls, values, recording, begins = (list(column) for column in zip(*pieces, strict=True))
     none = np.zeros(0, dtype=np.intp)
     driven, carried = (problem.driven_entries, problem.carried_entries) if free and any(begins) else (none, none)
+    if all(_undriven(problem, recording, begun[:, driven]) for recording, begun in zip(trajectories, known, strict=True)):
+        driven = none
     return Segments(
         problem, np.stack(starts), np.stack(controls), np.stack(values), np.array(recording, dtype=np.intp),
         np.array(begins, dtype=np.intp), tuple(problem.controls(t) for t in trajectories),
         np.stack([problem.guess(t) for t in trajectories]), driven, carried, free,
         trajectories[0].substeps, exact and not len(carried), epsilon, one_sided,
     )  # fmt: skip
+
+
+def _undriven(problem: FitProblem, trajectory: Trajectory, entries: Array) -> bool:
+    """Whether there is no command, and what commands drive stays where it is, (T+1, d)."""
+    return not problem.controls(trajectory).any() and bool((entries == entries[0]).all())
 
 
 def _start_states(problem: FitProblem, trajectory: Trajectory, horizon: int) -> Array:

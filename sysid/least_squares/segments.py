@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +33,8 @@ Array = NDArray[np.float64]
 
 MAX_NUMBERS = 1_000_000
 """Largest number of state entries that one call of the simulator returns."""
+MOST_KNOWN = 100
+"""Constants whose `driven_starts` are remembered, about."""
 
 
 NOTHING = 1e-7
@@ -86,6 +88,8 @@ class Segments:
     """Step of the differences [fit coordinate, tangent]."""
     one_sided: bool = False
     """Differences along starts to one side: half the rollouts."""
+    _commanded: dict[bytes, tuple[Array, NDArray[np.bool_]]] = field(default_factory=dict, init=False, repr=False)
+    """Constants -> what `driven_starts` found of them: starts are moved one by one at the same ones."""
 
     @property
     def first(self) -> int:
@@ -158,14 +162,26 @@ class Segments:
 
     def driven_starts(self, thetas: Array) -> tuple[Array, NDArray[np.bool_]]:
         """What commands made of driven entries until segments start, for candidates (K, p): (K, S, d), success (K, S)."""
-        states, good = followed(self.problem, self.commands, self.origins, thetas, int(self.begins.max()), self.substeps)
-        return states[:, self.recording, self.begins][..., self.driven], good[:, self.recording]
+        keys = [theta.tobytes() for theta in thetas]
+        found = {key: self._commanded[key] for key in keys if key in self._commanded}
+        new = [k for k, key in enumerate(keys) if key not in found]
+        if new:
+            states, good = followed(
+                self.problem, self.commands, self.origins, thetas[new], int(self.begins.max()), self.substeps
+            )
+            entries, fine = states[:, self.recording, self.begins][..., self.driven], good[:, self.recording]
+            found.update((keys[k], (entries[i], fine[i])) for i, k in enumerate(new))
+            if len(self._commanded) > MOST_KNOWN:
+                self._commanded.clear()
+            self._commanded.update(found)
+        return np.stack([found[key][0] for key in keys]), np.stack([found[key][1] for key in keys])
 
     @property
     def unknowns(self) -> int:
         """How many numbers of all starts are unknown."""
-        each = len(self.problem.unknown_start) * len(self.starts)
-        return each - len(self.driven) * int((self.begins > 0).sum()) if self.free else 0
+        unknown, later = self.problem.unknown_start, int((self.begins > 0).sum())
+        known = np.isin(self.problem.driven_tangent, unknown).sum() if len(self.driven) else 0
+        return len(unknown) * len(self.starts) - int(known) * later if self.free else 0
 
     def compare(self, states: Array, theta: Array | None = None) -> Array:
         """Residuals (i S, L', m) of states (i S, L+1, nx) against the measurements; zero where there are none.

@@ -291,11 +291,12 @@ def _solved(
     told = {**found.provenance, "stage": stage.name, "identity": identity}
     found = replace(found, provenance=told, spec=replace(found.spec, model=model))
     judged = compare(found.open_loop)
-    said = judged.text(found.converged)
+    better = judged.better or found.explained  # what leaves nothing but noise is worse by chance only
+    said = "" if better and not judged.better else judged.text(found.converged)
     if said:
         others = found.verdicts[1:] if found.verdicts[0].text == NOT_CONVERGED else found.verdicts
         found = replace(found, verdicts=others).with_verdict("failure", said)
-    if not judged.better:
+    if not better:
         found = replace(
             found,
             parameters=found.start,
