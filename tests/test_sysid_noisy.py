@@ -106,7 +106,7 @@ def test_commands_that_are_not_late_are_not_called_so() -> None:
     data = late(0, noise=0.002)[0]
     bent = Trajectory(**{**vars(data), "values": data.values + 0.05 * np.sin(9.0 * data.times)[:, None] * [1.0, 9.0]})
     explained, said = asked(TrajectorySet((bent,)))
-    assert not explained and "is unknown: none of commands that act late" in said
+    assert not explained and "is unknown; tried: commands that act late" in said
 
 
 def test_what_a_fit_to_rounding_leaves_is_little() -> None:

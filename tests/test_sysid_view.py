@@ -127,7 +127,9 @@ def test_the_likeliest_cause_is_named() -> None:
     said = suspected(SUSPECTS, single_shooting, given, blind).verdicts[-1].text
     assert not blind.explained and "is a turned camera: turn = 0.0" in said and "the data are explained" in said
     none = suspected({"commands that act late": ("latency",)}, single_shooting, given, blind).verdicts[-1].text
-    assert "unknown: none of commands that act late is why" in none
+    assert none.endswith("is unknown; tried: commands that act late")
+    alone = suspected({"a turned camera": ("turn",)}, single_shooting, given, blind).verdicts[-1].text
+    assert "the likeliest cause (no other was tried) is a turned camera" in alone
     right = single_shooting(given.replace(free=(*FREE, "turn")))
     assert suspected(SUSPECTS, single_shooting, given, right) is right  # nothing to explain
 

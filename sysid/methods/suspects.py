@@ -53,11 +53,13 @@ def suspected(
             found[words] = (left(again, result), again, more)
     listed = ", ".join(tried)
     if not found or min(share for share, _, _ in found.values()) > WORTH:
-        return result.with_verdict("note", f"why the model does not explain the data is unknown: none of {listed} is why")
+        return result.with_verdict("note", f"why the model does not explain the data is unknown; tried: {listed}")
     words, (share, again, more) = min(found.items(), key=lambda item: item[1][0])
     told = "; ".join(e.text() for e in again.estimates if e.name in more)
     rest = "and then the data are explained" if again.explained else f"{100 * share:.0f} % of the squared residuals are left"
-    text = f"the likeliest cause of those tried ({listed}) is {words}: {told}; {rest}. Fit it, too: --free ... {' '.join(more)}"
+    among = f"of those tried ({listed}) " if len(tried) > 1 else "(no other was tried) "
+    cause = f"the likeliest cause {among}is {words}"
+    text = f"{cause}: {told}; {rest}. Fit it, too: --free ... {' '.join(more)}"
     return result.with_verdict("warning", text)
 
 
