@@ -180,7 +180,7 @@ class BaseSimulator(ABC):
     def options(self) -> dict[str, Option]:
         """Choices that identified constants belong to: written with them, and made by `gym.make(..., params=file)`."""
         values = {name: getattr(self, name) for name in self.option_names}
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items() if v != ()}
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items() if v not in ((), False)}
 
     # --- states ----------------------------------------------------------------------------------------------------
 

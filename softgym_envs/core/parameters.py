@@ -27,6 +27,8 @@ from .errors import FileFormatError, ParameterError, shown
 from .files import check_entries, number_in, read_toml, write_atomically
 
 Array = NDArray[np.float64]
+LARGEST = 700.0
+"""Coordinate on a log scale beyond which there is no number; intervals of what nothing measures end there."""
 Option = str | float | list[float]
 """Value of a simulator's structural choice, as it stands in a file of constants."""
 
@@ -57,7 +59,9 @@ class ParameterSpec:
     def decode(self, coordinate: Array | float) -> Array:
         """Inverse of `encode`."""
         coordinate = np.asarray(coordinate, dtype=np.float64)
-        return np.exp(coordinate) if self.scale == "log" else coordinate * (self.bounds[1] - self.bounds[0])
+        if self.scale == "log":
+            return np.exp(np.minimum(coordinate, LARGEST))
+        return coordinate * (self.bounds[1] - self.bounds[0])
 
     def slope(self, value: Array | float) -> Array:
         """d value / d coordinate at `value`."""

@@ -11,6 +11,9 @@ from .rods import Body, Rod, rotation_of, z_axis
 _C = {name: wp.constant(TensegrityParameters.index(name)) for name in TensegrityParameters.names()}
 STIFFNESS, DAMPING, REST, MOTOR_GAIN = (_C[name] for name in ("cable_stiffness", "cable_damping", "rest_length", "motor_gain"))
 
+FACTORS = wp.constant(len(TensegrityParameters.names()))
+"""Column of the first cable's factor on the stiffness, where cables have their own."""
+
 _zero = wp.constant(wp.float64(0.0))
 _one = wp.constant(wp.float64(1.0))
 _two = wp.constant(wp.float64(2.0))
@@ -28,13 +31,14 @@ class Cable:
 
 @wp.struct
 class Link:
-    """What a cable is: its nodes, its motor or -1, and its factors on stiffness (and damping) and on rest length."""
+    """What a cable is: its nodes, its motor or -1, its factors on stiffness (and damping), rest length and motor gain."""
 
     node0: int
     node1: int
     motor: int
     stiffness: wp.float64
     rest: wp.float64
+    gain: wp.float64
 
 
 @wp.struct
@@ -77,6 +81,30 @@ def cable_constants(constants: wp.array2d(dtype=wp.float64), b: int):
 
 
 @wp.func
+def own_factor(constants: wp.array2d(dtype=wp.float64), b: int, place: int, own: int):
+    """Factor in row b, of those behind the constants; 1 where no cable has its own."""
+    factor = _one
+    if own > 0:
+        factor = constants[b, FACTORS + place]
+    return factor
+
+
+@wp.func
+def link_of(links: wp.array(dtype=Link), cable: int, own: int, constants: wp.array2d(dtype=wp.float64), b: int):
+    """A cable as row b has it: factors of its own, where there are any (`parameters.factor_names`), times the structure's."""
+    link = links[cable]
+    place = wp.min(cable, own - 1)  # what pads a group of four has no stiffness
+    out = Link()
+    out.node0 = link.node0
+    out.node1 = link.node1
+    out.motor = link.motor
+    out.stiffness = link.stiffness * own_factor(constants, b, place, own)
+    out.rest = link.rest * own_factor(constants, b, own + place, own)
+    out.gain = link.gain * own_factor(constants, b, 2 * own + wp.max(link.motor, 0), own)
+    return out
+
+
+@wp.func
 def cable_tension(length: wp.float64, rate: wp.float64, rest: wp.float64, stiffness: wp.float64, damping: wp.float64):
     """T = max(0, k (l - l_rest) + c dl/dt): a Kelvin-Voigt cable that only pulls."""
     return wp.max(_zero, stiffness * (length - rest) + damping * rate)
@@ -115,5 +143,5 @@ def adj_pull_along(d: wp.vec3d, dv: wp.vec3d, rest: wp.float64, stiffness: wp.fl
 @wp.func
 def pull_between(e0: Node, e1: Node, motor: wp.float64, link: Link, cable: Cable):
     """Pull of a cable on its first node (a vector towards the second), with l_rest = rest_length + b w, eqs (7)-(8)."""
-    rest = cable.rest * link.rest + cable.gain * motor
+    rest = cable.rest * link.rest + cable.gain * link.gain * motor
     return pull_along(e1.p - e0.p, e1.v - e0.v, rest, cable.stiffness * link.stiffness, cable.damping * link.stiffness)

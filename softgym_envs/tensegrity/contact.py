@@ -50,7 +50,7 @@ _one = wp.constant(wp.float64(1.0))
 
 @wp.struct
 class Contact:
-    """Constants of all contacts."""
+    """Constants of all contacts; the weights of a learned correction begin in column `learned`, 0: there is none."""
 
     beta: wp.float64
     restitution: wp.float64
@@ -64,6 +64,7 @@ class Contact:
     reach: wp.float64
     cap_radius: wp.float64
     rod_radius: wp.float64
+    learned: int
 
 
 @wp.struct
@@ -99,7 +100,13 @@ class Footing:
 
 @wp.func
 def contact_constants(
-    constants: wp.array2d(dtype=wp.float64), b: int, dt: wp.float64, mode: int, cap: wp.float64, rod: wp.float64
+    constants: wp.array2d(dtype=wp.float64),
+    b: int,
+    dt: wp.float64,
+    mode: int,
+    cap: wp.float64,
+    rod: wp.float64,
+    learned: int,
 ):
     """Row b's constants of the contacts."""
     contact = Contact()
@@ -115,6 +122,7 @@ def contact_constants(
     contact.reach = constants[b, PIVOT_FRICTION]
     contact.cap_radius = cap
     contact.rod_radius = rod
+    contact.learned = learned
     return contact
 
 

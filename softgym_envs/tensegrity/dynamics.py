@@ -27,7 +27,7 @@ from .cables import Link
 from .contact import MODES
 from .memory import World, tape, workspace
 from .model import TensegrityModel, superball
-from .parameters import TensegrityParameters
+from .parameters import TensegrityParameters, own_parameters
 from .patch_stepping import patch_kernel
 from .residual import check_weights
 from .rods import Body, Rod
@@ -53,8 +53,7 @@ class TensegritySimulator(AdjointSimulator):
     """
 
     room = "tensegrity"
-    parameters_class = TensegrityParameters
-    option_names = ("contact", "residual")
+    option_names = ("contact", "own_cables", "residual")
 
     model: TensegrityModel = None  # type: ignore[assignment]
     """Structure; None stands for `superball()`."""
@@ -66,6 +65,8 @@ class TensegritySimulator(AdjointSimulator):
     """A rod that is held where it is, as in the paper's identification in the air (V-A)."""
     device: str = "cpu"
     """"cpu", or a CUDA device of Warp."""
+    own_cables: bool = False
+    """Cables have factors of their own among the constants: on stiffness (and damping), rest length and motor gain."""
     residual: tuple[float, ...] = ()
     """Weights of the learned correction of contact, see the module `residual`; () for none."""
 
@@ -74,6 +75,8 @@ class TensegritySimulator(AdjointSimulator):
             object.__setattr__(self, "model", superball())
         if self.contact not in tuple(MODES):
             raise OptionError(f"contact is {self.contact!r}, allowed are {', '.join(MODES)}")
+        if not isinstance(self.own_cables, bool):
+            raise OptionError(f"own_cables is {self.own_cables!r}, allowed are True and False")
         if self.fixed_rod is not None and not 0 <= self.fixed_rod < self.model.num_rods:
             raise StructureError(f"fixed_rod is {self.fixed_rod}, rods are 0 ... {self.model.num_rods - 1}")
         self.check_options()
@@ -91,6 +94,11 @@ class TensegritySimulator(AdjointSimulator):
         """As `vjp`, for the weights of `residual`: states (B, T+1, nx), status (B,), and every row's gradient (B, W)."""
         found = self._pull(state, controls, cotangent, parameters, substeps)
         return found.states, found.status, found.constants[:, found.constants.shape[1] - len(self.weights) :]
+
+    @property
+    def parameters_class(self) -> type[TensegrityParameters]:
+        """With factors, if every cable has its own."""
+        return own_parameters(self.model.num_cables, self.model.nu) if self.own_cables else TensegrityParameters
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -111,12 +119,12 @@ class TensegritySimulator(AdjointSimulator):
     @cached_property
     def default_parameters(self) -> TensegrityParameters:
         """Constants before identification: those of the model's file, where it has some."""
-        return TensegrityParameters(**self.model.constants)
+        return self.parameters_class(**self.model.constants)
 
     @cached_property
     def engine(self) -> WarpEngine:
         """The Warp side of this simulator."""
-        count, num_constants = self.model.num_rods, len(TensegrityParameters.names()) + len(self.residual)
+        count, num_constants = self.model.num_rods, len(self.parameters_class.names()) + len(self.residual)
         patch = self.contact == "patch"
         kernel = patch_kernel if patch else rollout_kernel
         program = Program(kernel, tape(count, patch=patch), workspace(count, patch=patch), lanes=not patch)
@@ -138,6 +146,8 @@ class TensegritySimulator(AdjointSimulator):
         world.terrain.rough = int(not terrain.is_plane)
         world.rod_radius, world.cap_radius = model.rod_radius, model.cap_radius
         world.control_limit, world.mode, world.dt = model.control_limit, MODES[self.contact], self.dt
+        world.own_cables = model.num_cables if self.own_cables else 0
+        world.learned = len(self.parameters_class.names()) if self.residual else 0
         return world
 
     def _padded_cables(self) -> Any:
@@ -149,4 +159,5 @@ class TensegritySimulator(AdjointSimulator):
         links["motor"][list(model.actuated)] = np.arange(model.nu)
         links["stiffness"][:count] = model.stiffness_ratio or 1.0
         links["rest"][:count] = model.rest_ratio or 1.0
+        links["gain"] = 1.0
         return links

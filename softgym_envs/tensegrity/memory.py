@@ -29,6 +29,10 @@ class World:
     control_limit: wp.float64
     mode: int
     dt: wp.float64
+    own_cables: int
+    """Cables with factors of their own among the constants, see `cables.link_of`; 0: all are alike."""
+    learned: int
+    """See `contact.Contact`."""
 
 
 @wp.struct

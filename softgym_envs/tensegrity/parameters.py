@@ -6,7 +6,8 @@ gain 1000 and "speed 10" there are gain 100 (motor_gain 0.01 m) and 1 m/s here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
+from functools import cache
 
 from ..core.parameters import Parameters, param
 
@@ -41,6 +42,39 @@ class TensegrityParameters(TensegrityBody):
     pivot_friction: float = param(
         1.0, unit="m", bounds=(1e-3, 5.0), scale="log", source="patch contact, l: largest moment over normal force"
     )
+
+
+_FACTOR = {"unit": "-", "bounds": (0.1, 10.0), "scale": "log", "source": "1: as all cables"}
+
+
+def factor_names(cables: int, motors: int) -> tuple[str, ...]:
+    """Constants of cables of their own: factors on stiffness and damping, on rest length, and on the gain of every motor.
+
+    >>> factor_names(2, 1)
+    ('stiffness_factor0', 'stiffness_factor1', 'rest_factor0', 'rest_factor1', 'gain_factor0')
+    """
+    kinds = {"stiffness": cables, "rest": cables, "gain": motors}
+    return tuple(f"{kind}_factor{number}" for kind, count in kinds.items() for number in range(count))
+
+
+@cache
+def own_parameters(cables: int, motors: int) -> type[TensegrityParameters]:
+    """`TensegrityParameters`, and behind them the factors of so many cables and motors."""
+    return make_dataclass(
+        f"{TensegrityParameters.__name__}{cables}x{motors}",
+        [(name, float, param(1.0, **_FACTOR)) for name in factor_names(cables, motors)],  # type: ignore[arg-type]
+        bases=(TensegrityParameters,),
+        frozen=True,
+        namespace={"__module__": __name__},
+    )
+
+
+def __getattr__(name: str) -> type[TensegrityParameters]:
+    """Classes of `own_parameters`, by name: so that they can be pickled."""
+    counts = name.removeprefix(TensegrityParameters.__name__).split("x")
+    if name.startswith(TensegrityParameters.__name__) and len(counts) == 2 and all(count.isdecimal() for count in counts):
+        return own_parameters(int(counts[0]), int(counts[1]))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 CONTACT = {

@@ -20,12 +20,14 @@ from ..core.recipe import Experiment, Measurement, Recipe, Stage
 from ..core.trajectory import Trajectory
 from .experiments import record_in_air, record_throw
 from .model import TensegrityModel
-from .parameters import CONTACT
+from .parameters import CONTACT, factor_names
 
 Array = NDArray[np.float64]
 
 BODY = ("cable_stiffness", "cable_damping", "motor_speed", "motor_gain")
 """Constants that a recording in the air shows (with the rods' mass known)."""
+ALIKE = {"stiffness_factor*": (1.0, 0.1), "rest_factor*": (1.0, 0.02), "gain_factor*": (1.0, 0.1)}
+"""How far cables of one kind are from each other, mean and standard deviation: what is taken to be known before."""
 GUESS = {"cable_stiffness": 3000.0, "cable_damping": 400.0, "motor_speed": 3.0, "motor_gain": 0.03}
 """Constants before identification: a factor of about three off, as from a data sheet."""
 HOLD = 0.1
@@ -65,6 +67,16 @@ def markers(simulator: Any) -> tuple[str, ...]:
 def throw(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
     """The robot rolls over the ground, motors off."""
     return record_throw(truth, rng, duration=steps * truth.dt, parameters=parameters)
+
+
+def body(simulator: Any) -> tuple[str, ...]:
+    """Constants of the body; with factors of every cable, where they have their own."""
+    return (*BODY, *(factor_names(simulator.model.num_cables, simulator.model.nu) if simulator.own_cables else ()))
+
+
+def filmed_body(simulator: Any) -> tuple[str, ...]:
+    """The same, and how late commands act."""
+    return (*body(simulator), "latency")
 
 
 def contact_constants(simulator: Any) -> tuple[str, ...]:
@@ -215,8 +227,8 @@ RECIPE = Recipe(
         Stage("body", "air", BODY, "one_step", _PRECISE, simulator={"fixed_rod": 0}),
         # Single steps shrink the stiffness by a hundred where cables differ by 2 %; predictions over 0.1 s do not.
         Stage(
-            "refine", "air", BODY, "multiple_shooting",
-            {**_PRECISE, "segment_steps": 100}, simulator={"fixed_rod": 0},
+            "refine", "air", body, "multiple_shooting",
+            {**_PRECISE, "segment_steps": 100}, simulator={"fixed_rod": 0}, prior=ALIKE,
             suspects={"commands that act late": ("latency",)},
         ),
         # No friction at all is a local minimum: the search from four starts sees only the beginning of every throw.
@@ -236,7 +248,7 @@ RECIPE = Recipe(
         Stage("begun", "air", (*BODY, "latency"), "single_shooting", _ROUGH, simulator=_HELD, window=1.0),
         # In a few seconds of swinging a hand-built robot goes other ways than any model with cables that are alike: fitted as a
         # whole, a recording of 5 s ended at constants 10 times off. Segments of a second follow it.
-        Stage("seen", "air", (*BODY, "latency"), "multiple_shooting", _SEEN, simulator=_HELD, told_noise=True,
+        Stage("seen", "air", filmed_body, "multiple_shooting", _SEEN, simulator=_HELD, told_noise=True, prior=ALIKE,
               suspects={"a tilted camera": ("tilt",), "lengths on another scale": ("scale",)}),
         # What six frames tell of the rods is off by a millimetre, which passes for soft contact and hides friction: poses and
         # velocities are unknowns from the start, of segments that grow. Over a quarter of a second friction shows beside the

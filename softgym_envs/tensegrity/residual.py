@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from ..core.errors import OptionError
 from .contact import CONTACT_MARGIN, Footing, Surface
 from .impulses import lever_of_end
-from .parameters import TensegrityParameters
 from .rods import Lever, Twist, point_velocity, resist, spin_up
 
 Array = NDArray[np.float64]
@@ -45,7 +44,6 @@ GATE_SPEED = 0.02
 DEPTH = 0.01
 """[m] unit of the gap among the features."""
 
-_first = wp.constant(len(TensegrityParameters.names()))
 _bound, _lever, _depth = (wp.constant(wp.float64(value)) for value in (BOUND, LEVER, DEPTH))
 _gate2 = wp.constant(wp.float64(GATE_SPEED**2))
 _margin = wp.constant(wp.float64(CONTACT_MARGIN))
@@ -115,16 +113,16 @@ def features(
 
 
 @wp.func
-def coefficients(x: Any, weights: wp.array2d(dtype=wp.float64), b: int):
+def coefficients(x: Any, weights: wp.array2d(dtype=wp.float64), first: int, b: int):
     """C = BOUND tanh(W_2 tanh(W_1 x + b_1) + b_2)."""
-    last = _first + wp.static(UNITS * (FEATURES + 1 + COEFFICIENTS))
+    last = first + wp.static(UNITS * (FEATURES + 1 + COEFFICIENTS))
     total = _vector_c(
         weights[b, last], weights[b, last + 1], weights[b, last + 2], weights[b, last + 3], weights[b, last + 4],
         weights[b, last + 5], weights[b, last + 6],
     )  # fmt: skip
     for j in range(wp.static(UNITS)):
-        at = _first + j * wp.static(FEATURES + 1)
-        out = _first + wp.static(UNITS * (FEATURES + 1)) + j * wp.static(COEFFICIENTS)
+        at = first + j * wp.static(FEATURES + 1)
+        out = first + wp.static(UNITS * (FEATURES + 1)) + j * wp.static(COEFFICIENTS)
         inner = _vector_x(
             weights[b, at], weights[b, at + 1], weights[b, at + 2], weights[b, at + 3], weights[b, at + 4],
             weights[b, at + 5], weights[b, at + 6], weights[b, at + 7], weights[b, at + 8], weights[b, at + 9],
@@ -151,6 +149,7 @@ def correction_at(
     both: wp.float64,
     dt: wp.float64,
     weights: wp.array2d(dtype=wp.float64),
+    first: int,
     b: int,
 ):
     """Change of the rod's twist by the correction at a cap that touches; `outward` points along the rod."""
@@ -159,7 +158,7 @@ def correction_at(
     w = before.w
     start = point_velocity(predicted, lever)
     change = point_velocity(after, lever) - start
-    c = coefficients(features(u, w, start - u, change, outward, surface, dt, both), weights, b)
+    c = coefficients(features(u, w, start - u, change, outward, surface, dt, both), weights, first, b)
     s2 = wp.dot(u, u) + _lever * _lever * wp.dot(w, w)
     gate = s2 / (s2 + _gate2)
     share = gate * wp.sqrt(wp.dot(change, change) / (s2 + _tiny2) + _tiny2)
@@ -185,13 +184,14 @@ def cap_correction(
     foot: Footing,
     dt: wp.float64,
     weights: wp.array2d(dtype=wp.float64),
+    first: int,
     b: int,
 ):
     """Change of the rod's twist by the correction at the cap at side h z; zero where it does not touch."""
     out = Twist()
     if surface.gap < _margin:
         lever = lever_of_end(side, surface, foot, foot.mobility.along)
-        out = correction_at(before, predicted, after, lever, side * foot.z, surface, both, dt, weights, b)
+        out = correction_at(before, predicted, after, lever, side * foot.z, surface, both, dt, weights, first, b)
     return out
 
 
@@ -203,14 +203,15 @@ def corrected(
     foot: Footing,
     dt: wp.float64,
     weights: wp.array2d(dtype=wp.float64),
+    first: int,
     b: int,
 ):
-    """Twist of a rod after the contact law and the correction; `weights` (B, P + NUM_WEIGHTS) follow the constants."""
+    """Twist of a rod after the contact law and the correction; its weights are columns of `weights` from `first` on."""
     both = _zero
     if foot.s0.gap < _margin and foot.s1.gap < _margin:
         both = _one
-    d0 = cap_correction(before, predicted, after, -_one, foot.s0, both, foot, dt, weights, b)
-    d1 = cap_correction(before, predicted, after, _one, foot.s1, both, foot, dt, weights, b)
+    d0 = cap_correction(before, predicted, after, -_one, foot.s0, both, foot, dt, weights, first, b)
+    d1 = cap_correction(before, predicted, after, _one, foot.s1, both, foot, dt, weights, first, b)
     out = Twist()
     out.v = after.v + d0.v + d1.v
     out.w = after.w + d0.w + d1.w

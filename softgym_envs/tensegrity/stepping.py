@@ -25,7 +25,7 @@ from typing import Any
 import warp as wp
 
 from ..core.warp_memory import stage
-from .cables import Cable, Link, Node, cable_constants, node_at, node_of, pull_between
+from .cables import Cable, Link, Node, cable_constants, link_of, node_at, node_of, pull_between
 from .contact import CONTACT_MARGIN, Contact, Footing, contact_constants, footing_of, ground
 from .impulses import point_contact, rod_impulse
 from .meetings import Meeting, are_apart, meeting_of
@@ -56,7 +56,6 @@ _C = {name: wp.constant(TensegrityParameters.index(name)) for name in Tensegrity
 MASS, MOTOR_SPEED, GRAVITY, TERRAIN_SCALE = (_C[name] for name in ("rod_mass", "motor_speed", "gravity", "terrain_scale"))
 
 ROD = wp.constant(ROD_WIDTH)
-_count = wp.constant(len(TensegrityParameters.names()))
 _limit = wp.constant(wp.float64(SPEED_LIMIT))
 _margin = wp.constant(wp.float64(CONTACT_MARGIN))
 _zero = wp.constant(wp.float64(0.0))
@@ -70,7 +69,7 @@ def row_of(b: int, world: World, constants: wp.array2d(dtype=wp.float64)):
     row = Row()
     row.b = b
     row.cable = cable_constants(constants, b)
-    row.contact = contact_constants(constants, b, world.dt, world.mode, world.cap_radius, world.rod_radius)
+    row.contact = contact_constants(constants, b, world.dt, world.mode, world.cap_radius, world.rod_radius, world.learned)
     row.inverse_mass = _one / constants[b, MASS]
     row.motor_rate = constants[b, MOTOR_SPEED] * world.dt
     row.terrain_scale = constants[b, TERRAIN_SCALE]
@@ -133,14 +132,16 @@ def pull_ends(link: Link, pull: wp.vec3d, now: int, forces: wp.array2d(dtype=wp.
 
 
 @stage
-def pull_cables(now: int, row: Row, world: World, state: wp.array2d(dtype=wp.float64), tape: Tape):
+def pull_cables(
+    now: int, row: Row, world: World, constants: wp.array2d(dtype=wp.float64), state: wp.array2d(dtype=wp.float64), tape: Tape
+):
     """Forces of all cables, four at a time so that the processor can overlap them."""
     first = ROD * world.rods.shape[0]
     for group in range(world.links.shape[0] // 4):
-        l0 = world.links[4 * group]
-        l1 = world.links[4 * group + 1]
-        l2 = world.links[4 * group + 2]
-        l3 = world.links[4 * group + 3]
+        l0 = link_of(world.links, 4 * group, world.own_cables, constants, row.b)
+        l1 = link_of(world.links, 4 * group + 1, world.own_cables, constants, row.b)
+        l2 = link_of(world.links, 4 * group + 2, world.own_cables, constants, row.b)
+        l3 = link_of(world.links, 4 * group + 3, world.own_cables, constants, row.b)
         pull0 = pull_of(l0, now, first, row.cable, state, tape.nodes)
         pull1 = pull_of(l1, now, first, row.cable, state, tape.nodes)
         pull2 = pull_of(l2, now, first, row.cable, state, tape.nodes)
@@ -185,8 +186,8 @@ def after_contact(law: Any) -> Any:
         before = twist_of(body)
         predicted = in_world(free, q)
         twist = law(before, predicted, foot, contact)
-        if constants.shape[1] > _count:
-            twist = corrected(before, predicted, twist, foot, contact.dt, constants, b)
+        if contact.learned > 0:
+            twist = corrected(before, predicted, twist, foot, contact.dt, constants, contact.learned, b)
         return in_frame(twist, q)
 
     return after
@@ -370,7 +371,7 @@ def step_kernel(name: str, meet: Any, last_twist: Any) -> Callable[..., None]:
                     new = (t * substeps + s + 1) % slots * batch + b
                     kinematics(now, world, tape)
                     turn_motors(t, now, new, row, world, controls, state)
-                    pull_cables(now, row, world, state, tape)
+                    pull_cables(now, row, world, constants, state, tape)
                     meet(now, row, world, constants, tape, work)
                     integrate(now, new, world, tape)
             record(b, t, (t + 1) * substeps % slots * batch + b, state, tape, states, status)
@@ -391,7 +392,7 @@ def tension_kernel(
 ):
     """Tension of cable c in row b; `bodies` is the rods' part of `state`."""
     b, c = wp.tid()
-    link = world.links[c]
+    link = link_of(world.links, c, world.own_cables, constants, b)
     motor = _zero
     if link.motor >= 0:
         motor = state[b, ROD * world.rods.shape[0] + link.motor]

@@ -21,12 +21,12 @@ def widened(covariance: Array, theta: Array, quantile: float, compatible: tuple[
     """Covariance whose 95 % intervals reach as far as the compatible values, and farther by what choices leave open."""
     if not compatible and not unsure.any():
         return covariance
-    own = quantile * np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+    own = quantile * np.sqrt(np.maximum(np.diag(covariance), 0.0))
     reach = own.copy()
     if compatible:
         reach = np.maximum(reach, [max(c.high - t, t - c.low) for c, t in zip(compatible, theta, strict=True)])
-    factor = (reach + unsure) / own
-    return np.where(covariance != 0, covariance * np.outer(factor, factor), 0.0)
+    factor = np.divide(reach + unsure, own, out=np.ones(len(own)), where=own > 0)  # a constant that is held has no covariance
+    return np.asarray(covariance * np.outer(factor, factor))
 
 
 def estimates_of(
