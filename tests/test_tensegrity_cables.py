@@ -1,4 +1,4 @@
-"""Cables with factors of their own among the constants: against structures that have them, by differences, from markers."""
+"""Cables with factors of their own among the constants: against structures that have them, by differences, and from a file."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def test_their_class_is_kept() -> None:
         TensegritySimulator(own_cables=1)  # type: ignore[arg-type]
 
 
-def after_a_second(env: gym.Env[Any, Any], constants: dict[str, float]) -> Any:
-    """What is observed ten steps after a reset with such constants."""
+def after_ten_steps(env: gym.Env[Any, Any], constants: dict[str, float]) -> Any:
+    """What is observed after a reset with such constants."""
     env.reset(seed=0, options={"constants": constants})
     return [env.step(np.zeros(24))[0] for _ in range(10)][-1]
 
@@ -96,9 +96,9 @@ def test_a_fit_of_them_opens_as_an_environment(tmp_path: Path) -> None:
         opened = env.unwrapped.simulator  # type: ignore[attr-defined]
         assert opened.own_cables and opened.parameters_class is type(constants)
         ends = [
-            after_a_second(env, {}),
-            after_a_second(env, {"rest_factor3": 1.01}),
-            after_a_second(env, {"rest_factor3": 1.0}),
+            after_ten_steps(env, {}),
+            after_ten_steps(env, {"rest_factor3": 1.01}),
+            after_ten_steps(env, {"rest_factor3": 1.0}),
         ]
         assert (ends[0] == ends[1]).all() and (ends[0] != ends[2]).any()  # the file's own value acts
 

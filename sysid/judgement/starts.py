@@ -2,7 +2,7 @@
 
 States that are measured with noise are no place to begin: an error of 1 degree/s is one of a degree after a second, whatever
 the constants are, so that errors of predictions would tell of the noise instead of the model. Where states are exact,
-predictions begin at them. Legend: W windows, T rows, nx state, n tangent.
+predictions begin at them. Legend: W windows, nx state, n tangent.
 """
 
 from __future__ import annotations
