@@ -385,7 +385,8 @@ def _exists(path: Path) -> bool:
 
 def note_path(what: str = "") -> Path:
     """Where it is noted that this version of Warp passed on this machine."""
-    sources = (Path(__file__).read_bytes(), Path(__file__).with_name("lanes.h").read_bytes())
+    here = Path(__file__)
+    sources = (here.read_bytes(), *(here.with_name(name).read_bytes() for name in ("plain.h", "lanes.h")))
     parts = (wp.__version__, platform.node(), platform.machine(), wp.config.cpu_compiler_flags, what, *sources)
     return Path(wp.config.kernel_cache_dir) / f"softgym_envs_{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}.checked"
 

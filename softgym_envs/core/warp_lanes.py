@@ -34,9 +34,9 @@ HEADER = Path(__file__).with_name("lanes.h")
 _Number = ctypes.c_double * LANES
 
 
-def compiler_options(flags: str, level: int) -> tuple[tuple[str, Any], ...]:
-    """Options of Warp's compiler for a kernel that runs LANES rows at once: the header stands in front of it."""
-    header = wp.ModuleBuildOptions(extra_cpu_preamble=f"#define SOFTGYM_LANES {LANES}\n{HEADER.read_text()}")
+def compiler_options(flags: str, level: int, before: str) -> tuple[tuple[str, Any], ...]:
+    """Options of Warp's compiler for a kernel that runs LANES rows at once: `before` stands in front of it, then the header."""
+    header = wp.ModuleBuildOptions(extra_cpu_preamble=f"{before}\n#define SOFTGYM_LANES {LANES}\n{HEADER.read_text()}")
     return (("cpu_compiler_flags", f"{flags} -std=c++20"), ("optimization_level", level), ("extra_build_options", header))
 
 

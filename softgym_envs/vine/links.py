@@ -48,6 +48,19 @@ def links_up_to(tip: wp.float64) -> int:  # type: ignore[empty-body]
     """n for the tip link n - 1; of rows that run beside each other, the largest."""
 
 
+@wp.func_native(
+    """
+#ifdef SOFTGYM_LANES
+    return wp::float64(i) <= tip;
+#else
+    return true;
+#endif
+    """
+)
+def is_there(i: int, tip: wp.float64) -> bool:  # type: ignore[empty-body]
+    """Whether link i of the first `links_up_to(tip)` is the row's: of one row each is, which spares it every choice."""
+
+
 @wp.func
 def count_links(length: wp.float64, size: Size):
     """n = floor(L / l) in 1 ... N, of one row."""
@@ -102,7 +115,7 @@ def read_links(
         links[row, i] = link
         p = p + length * link.t
         e = e + arm
-        if wp.float64(i) <= tip:
+        if is_there(i, tip):
             bends = bends + wp.abs(theta - before)
         before = theta
     return bends

@@ -38,7 +38,7 @@ from .chain import Gain, Motion, Value, backward, feedback, forward, mark_diverg
 from .contact import apply_impulses, build_matrix, set_rows, solve_contacts
 from .gaps import find_contacts
 from .geometry import place_obstacles
-from .links import links_up_to, read_links, stage_of, tip_link
+from .links import is_there, links_up_to, read_links, stage_of, tip_link
 from .memory import Size, Workspace, World
 from .parameters import VineParameters
 from .tube import Body, growth_force, read_body
@@ -81,7 +81,7 @@ def sweep_back(
         gain = feedback(value, stage)
         work.gains[row, i] = gain
         before = backward(value, stage, gain)
-        if wp.float64(i) <= tip:
+        if is_there(i, tip):
             value = before
 
 
@@ -94,7 +94,7 @@ def sweep_forward(row: int, tip: wp.float64, gains: wp.array2d(dtype=Gain), moti
     for i in range(links_up_to(tip)):
         x = forward(x, gains[row, i])
         motions[row, i + 1] = x
-        if wp.float64(i) <= tip:
+        if is_there(i, tip):
             fastest = wp.max(fastest, wp.dot(x.e, x.e))
     return wp.sqrt(fastest)
 
