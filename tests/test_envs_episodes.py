@@ -281,6 +281,49 @@ def test_bad_saved_states_and_batches():
         envs.step(np.zeros(3))
 
 
+OUT_OF_RANGE = [
+    ("TensegrityCrawl-v0", {}, "motor6", 150.0, "motor6 = 150 -, allowed is .-100, 100."),
+    ("VineGrow-v0", {}, "length", 5.0, "length = 5 m, allowed is .0.03, 1.2."),
+    ("VineGrow-v0", {}, "length", -0.2, "length = -0.2 m"),
+    ("VineGrow-v0", {}, "left0", -10e3, "left0 = -10000 Pa, allowed is .0, 20000."),
+    ("ArmReach-v0", {}, "biceps", 2.0, "biceps = 2 -, allowed is .0, 1."),
+    ("UpperBodyReach-v0", {"muscles": True}, -1, -0.5, "= -0.5 -, allowed is .0, 1."),
+]
+
+
+@pytest.mark.parametrize(("env_id", "keywords", "entry", "value", "message"), OUT_OF_RANGE)
+def test_states_that_no_robot_gets_into_are_refused(env_id, keywords, entry, value, message):
+    """By both doors, and what the robot gets into passes bit for bit."""
+    env = gym.make(env_id, **keywords).unwrapped
+    env.reset(seed=0)
+    env.step(np.ones(env.action_space.shape))
+    saved, state = env.get_state(), env.state
+    state[env.simulator.state_names.index(entry) if isinstance(entry, str) else entry] = value
+    with pytest.raises(OptionError, match=f"option 'state': .*{message}"):
+        env.reset(options={"state": state})
+    with pytest.raises(OptionError, match=f"saved 'state': .*{message}"):
+        env.set_state({**saved, "state": state[None]})
+    env.set_state(saved)
+    np.testing.assert_array_equal(env.state, saved["state"][0])
+    env.reset(options={"state": saved["state"][0]})
+    np.testing.assert_array_equal(env.state, saved["state"][0])
+
+
+@pytest.mark.parametrize("backend", ["native", "mujoco"])
+def test_quaternions_of_another_length_are_refused(backend):
+    env = gym.make(CRAWL, backend=backend).unwrapped
+    env.reset(seed=0)
+    saved, first = env.get_state(), env.state
+    halved, rounded = first.copy(), first.astype(np.float32).astype(np.float64)
+    halved[3:7] *= 0.5
+    with pytest.raises(ShapeError, match=r"option 'state': the quaternion rod0.qw to rod0.qz has length 0.5, expected 1"):
+        env.reset(options={"state": halved})
+    with pytest.raises(ShapeError, match="saved 'state': the quaternion"):
+        env.set_state({**saved, "state": halved[None]})
+    env.reset(options={"state": rounded})
+    assert abs(np.linalg.norm(env.state[3:7]) - 1.0) < 1e-12
+
+
 @pytest.mark.parametrize("env_id", [entry.id for owner in rooms().values() for entry in owner.tasks[:1]])
 def test_a_physics_step_that_is_far_too_small_is_refused(env_id):
     with pytest.raises(OptionError, match="at most 10000 are allowed, since nothing can interrupt them"):

@@ -129,6 +129,11 @@ class ElbowModel:
         """Excitations, each (2,)."""
         return np.zeros(2), np.ones(2)
 
+    @cached_property
+    def state_bounds(self) -> tuple[Array, Array]:
+        """Ranges of the activations, each (4,); angle and speed have none."""
+        return np.array([-np.inf, -np.inf, 0.0, 0.0]), np.array([np.inf, np.inf, 1.0, 1.0])
+
     @property
     def limits(self) -> tuple[float, float]:
         """Range of the elbow [rad]."""

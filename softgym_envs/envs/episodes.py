@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.base import BaseSimulator
+from ..core.base import BaseSimulator, check_state
 from ..core.errors import OptionError, ShapeError, SimulationWarning, shown
 from ..core.parameters import Parameters
 from ..core.simulator import IntArray, Simulator, Status, as_numbers, check_array
@@ -120,7 +120,7 @@ class Episodes:
         Raises:
             OptionError: An option is unknown or not allowed, or no finite observation follows.
             ParameterError: The option "constants" names an unknown constant or a value out of bounds.
-            ShapeError: The option "state" has the wrong shape or is not finite.
+            ShapeError: The option "state" has the wrong shape, is not finite, or has a quaternion far from unit length.
         """
         given = check_options(self.task, options)
         state = self._given_state(given.pop("state", None), rows)
@@ -184,8 +184,10 @@ class Episodes:
         if value is None:
             return None
         if as_numbers("option 'state'", value).ndim == 1:
-            return np.tile(check_array("option 'state'", value, (self.simulator.nx,)), (len(rows), 1))
-        return check_array("option 'state'", value, (self._rows, self.simulator.nx))[rows]
+            state = np.tile(check_array("option 'state'", value, (self.simulator.nx,)), (len(rows), 1))
+        else:
+            state = check_array("option 'state'", value, (self._rows, self.simulator.nx))[rows]
+        return check_state("option 'state'", state, self.simulator)
 
     def _draw_constants(self, rows: NDArray[np.intp], chosen: Any, options: Mapping[str, Any]) -> Array:
         """Constants of new episodes, (k, P): nominal, then randomised, then what the options say."""
@@ -339,7 +341,9 @@ class Episodes:
         if not ((arrays["steps"] >= 0) & (arrays["steps"] % 1 == 0)).all():
             raise OptionError("saved 'steps' holds other than whole numbers >= 0")
         parameters = self._parameters_of(arrays["constants"], np.arange(self._rows))
-        for rng, state in zip(self.rngs, self._checked_rngs(saved["rng"]), strict=True):
+        generators = self._checked_rngs(saved["rng"])
+        arrays["state"] = check_state("saved 'state'", arrays["state"], self.simulator)
+        for rng, state in zip(self.rngs, generators, strict=True):
             rng.bit_generator.state = state
         for name, array in arrays.items():
             setattr(self, name, array.astype(getattr(self, name).dtype))
