@@ -108,7 +108,7 @@ class ElbowModel:
         for name in MUSCLES:
             muscle = self.muscle(name)
             values[f"{name}_radius"] = self.muscles.surface(muscle.surfaces[0]).size[0]
-            known = [what for what in (*KINDS[self.kind], "slack") if getattr(muscle, what) and what != "pressure"]
+            known = [what for what in (*KINDS[self.kind], "slack") if getattr(muscle, what) is not None and what != "pressure"]
             values |= {f"{name}_{what}": getattr(muscle, what) for what in known}
         damping = hinge_of(self.tree).damping
         if not isinstance(damping, str):
