@@ -1,5 +1,6 @@
 """What an episode is made of: constants, noise, delay, disturbance, keywords, actions, saved states."""
 
+import re
 import warnings
 from pathlib import Path
 
@@ -65,6 +66,17 @@ def test_constants_of_the_other_backend_are_refused():
         gym.make(CRAWL, params=twin)
     with pytest.raises(ParameterError, match=r"3 rows.*1"):
         gym.make(CRAWL, params=gym.make(CRAWL).unwrapped.simulator.default_parameters.replace(rod_mass=np.full(3, 9.0)))
+
+
+@pytest.mark.parametrize("backend", ["native", "mujoco"])
+def test_a_constant_that_is_named_wins_over_the_task(backend):
+    """What a file says of it does not, and what a mapping does not name stays the task's."""
+    for env_id, name, value in ((CRAWL, "gravity", 5.0), ("TensegrityTerrain-v0", "terrain_scale", 2.0)):
+        env = gym.make(env_id, backend=backend, params={name: value}).unwrapped
+        env.reset(seed=0)
+        assert getattr(env.episodes.parameters, name) == value
+    other = gym.make(CRAWL, backend=backend, params={"friction": 0.4}).unwrapped.episodes.nominal
+    assert (other.gravity, other.friction) == (0.981, 0.4)
 
 
 def spec_of(room: str = "tensegrity", dt: float = 1e-3, **options: str) -> dict[str, object]:
@@ -203,6 +215,30 @@ def test_bad_keywords(keywords, error, message):
     assert isinstance(caught.value, SoftgymError)
 
 
+BAD_OF_OTHERS = [
+    ("UpperBodyReach-v0", {"muscles": "no"}, "muscles is 'no', expected True or False"),
+    ("VineNavigate-v0", {"clutter": "paper", "level": 2}, "level is 2, but obstacles that always stand alike have no levels"),
+]
+
+
+@pytest.mark.parametrize(("env_id", "keywords", "message"), BAD_OF_OTHERS)
+def test_bad_keywords_of_other_tasks(env_id, keywords, message):
+    with pytest.raises(OptionError, match=message):
+        gym.make(env_id, **keywords)
+
+
+def test_nothing_is_to_be_held_for_longer_than_an_episode(recwarn):
+    """Gymnasium may lengthen the episodes of a single environment behind its back: that one warns."""
+    message = "hold_time is 10 s, but an episode has 100 control steps of 0.02 s, 2 s"
+    with pytest.raises(OptionError, match=message):
+        gym.make_vec("ArmReach-v0", num_envs=2, hold_time=10.0)
+    gym.make_vec("ArmReach-v0", num_envs=2, hold_time=10.0, max_episode_steps=500)
+    gym.make("ArmHold-v0")
+    assert not recwarn.list
+    gym.make("ArmReach-v0", hold_time=10.0)
+    assert message in str(recwarn.pop().message)
+
+
 def test_numbers_of_numpy_are_numbers():
     env = gym.make(ROLL, sensor_noise=np.float32(0.1), action_delay=np.int64(1), heading=np.float64(1.0))
     assert env.reset(seed=0)[0].shape == (100,)
@@ -273,8 +309,19 @@ def test_bad_saved_states_and_batches():
         gym.make_vec(CRAWL, num_envs=0)
     with pytest.raises(OptionError, match="autoreset_mode is 'never'"):
         gym.make_vec(CRAWL, num_envs=2, autoreset_mode="never")
+    for steps in ("3", 2.5, True, 0):
+        with pytest.raises(OptionError, match=r"max_episode_steps is .*expected a whole number \[control steps\] >= 1"):
+            gym.make_vec(CRAWL, num_envs=2, max_episode_steps=steps)
     with pytest.raises(OptionError, match=r"1 seeds.*2 rows"):
         gym.make_vec(CRAWL, num_envs=2).reset(seed=[1])
+    for seed, message in (
+        ([1, None], "seed[1] is None"),
+        ([1, -2], "seed[1] is -2"),
+        ([1, 2.5], "seed[1] is 2.5"),
+        ("12", "seed is"),
+    ):
+        with pytest.raises(OptionError, match=re.escape(message)):
+            gym.make_vec(CRAWL, num_envs=2).reset(seed=seed)
     with pytest.raises(ShapeError, match=r"action has shape \(3,\), expected \(2, 3\)"):
         envs = gym.make_vec(CRAWL, num_envs=2)
         envs.reset()
@@ -340,6 +387,14 @@ def test_bounds_that_the_usual_step_cannot_integrate_are_named(name, side):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         env.step(np.ones(24))  # said once
+
+
+def test_a_speed_limit_that_is_reached_is_named():
+    env = gym.make("SlidingBlock-v0", disturbance=1e3).unwrapped
+    env.reset(seed=0)
+    with pytest.warns(SimulationWarning, match="went beyond its speed limit.*the fastest before was .* m/s"):
+        while not env.step(np.ones(2))[4]["sim_failed"]:
+            pass
 
 
 def test_actions_given_last_are_observed():

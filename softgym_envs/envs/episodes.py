@@ -83,7 +83,7 @@ class Episodes:
                 f"control_period is {settings.control_period:g} s: {self.substeps} physics steps of dt = {simulator.dt:g} s, "
                 f"at most {MOST_SUBSTEPS} are allowed, since nothing can interrupt them"
             )
-        self.nominal = _with(nominal_constants(simulator, settings.params, len(rngs)), task.constants)
+        self.nominal = _with(nominal_constants(simulator, settings.params, len(rngs)), task.constants, settings.params)
         self.distribution = distribution(self.nominal, settings.randomize)
         entries, na = task.entries, len(task.action_names)
         known = settings.action_memory * na  # of the actions given last
@@ -274,8 +274,17 @@ class Episodes:
         ]
         why = Status(status or Status.DIVERGED).message
         step = self.settings.control_period / self.substeps
-        told = ", ".join([f"dt is {step:g} s", *(changed or ["all constants are the usual ones"])])
+        told = ", ".join([f"dt is {step:g} s", *(changed or ["all constants are the usual ones"]), *self._fastest(row)])
         warnings.warn(f"row {row}: {why}; {told}", SimulationWarning, stacklevel=4)
+
+    def _fastest(self, row: int) -> list[str]:
+        """The entry of the last good state that moves fastest, where states have speeds."""
+        units, values = self.simulator.state_units, self.state[row]
+        speeds = [k for k, unit in enumerate(units) if unit in ("m/s", "rad/s")]
+        if not speeds:
+            return []
+        k = max(speeds, key=lambda k: abs(values[k]))
+        return [f"the fastest before was {self.simulator.state_names[k]} = {values[k]:.3g} {units[k]}"]
 
     def applied(self, action: Array) -> Array:
         """The action that takes effect now, after the delay."""
@@ -365,6 +374,7 @@ class Episodes:
 _SAVED = ("state", "context", "queue", "given", "constants", "observed", "steps")
 
 
-def _with(nominal: Parameters, constants: Mapping[str, float]) -> Parameters:
-    """Constants with those that a task fixes, as far as this world has them."""
-    return nominal.replace(**{name: value for name, value in constants.items() if name in nominal.names()})
+def _with(nominal: Parameters, constants: Mapping[str, float], given: Any) -> Parameters:
+    """Constants with those that a task fixes, as far as this world has them and a mapping `given` does not name them."""
+    own = given if isinstance(given, Mapping) else ()
+    return nominal.replace(**{name: value for name, value in constants.items() if name in nominal.names() and name not in own})
