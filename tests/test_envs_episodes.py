@@ -234,6 +234,7 @@ def test_nothing_is_to_be_held_for_longer_than_an_episode(recwarn):
         gym.make_vec("ArmReach-v0", num_envs=2, hold_time=10.0)
     gym.make_vec("ArmReach-v0", num_envs=2, hold_time=10.0, max_episode_steps=500)
     gym.make("ArmHold-v0")
+    gym.make_vec("ArmHold-v0", num_envs=2, max_episode_steps=8)  # a short look, at what nobody has asked for
     assert not recwarn.list
     gym.make("ArmReach-v0", hold_time=10.0)
     assert message in str(recwarn.pop().message)

@@ -279,7 +279,7 @@ def check_options(task: Task, options: Mapping[str, Any] | None) -> dict[str, An
 
 
 def check_time(task: Task, steps: int | None) -> None:
-    """Refuse a task that no episode of so many control steps is long enough for; None: it has no end.
+    """Refuse a task that an episode of so many control steps is too short for; None: it has no end.
 
     Raises:
         OptionError: What is to be held, is to be held for longer.
