@@ -94,6 +94,8 @@ class Episodes:
         self._all_seen = self._seen == simulator.nx
         beyond = simulator.n - len(task.disturbance_scale)
         self._kick = settings.disturbance * np.pad(task.disturbance_scale, (0, beyond))
+        named = enumerate(zip(simulator.state_names, simulator.state_units, strict=False))
+        self._speeds = {k: f"{name} = {{:.3g}} {unit}" for k, (name, unit) in named if unit in ("m/s", "rad/s")}
         self._rows, self._na = len(rngs), na
         self.state = np.zeros((self._rows, simulator.nx))
         self.context = np.zeros((self._rows, len(task.context_names)))
@@ -279,12 +281,10 @@ class Episodes:
 
     def _fastest(self, row: int) -> list[str]:
         """The entry of the last good state that moves fastest, where states have speeds."""
-        units, values = self.simulator.state_units, self.state[row]
-        speeds = [k for k, unit in enumerate(units) if unit in ("m/s", "rad/s")]
-        if not speeds:
+        if not self._speeds:
             return []
-        k = max(speeds, key=lambda k: abs(values[k]))
-        return [f"the fastest before was {self.simulator.state_names[k]} = {values[k]:.3g} {units[k]}"]
+        k = max(self._speeds, key=lambda k: abs(self.state[row, k]))
+        return [f"the fastest before was {self._speeds[k].format(self.state[row, k])}"]
 
     def applied(self, action: Array) -> Array:
         """The action that takes effect now, after the delay."""
