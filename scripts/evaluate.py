@@ -2,6 +2,7 @@
 
     python scripts/evaluate.py results/policies/VineGrow-v0.zip VineGrow-v0
     python scripts/evaluate.py results/policies/VineGrow-v0.zip VineGrow-v0 --out runs/evaluation.json
+    python scripts/evaluate.py results/policies/VineNavigate-v0.zip VineNavigate-v0 --keyword level=3
 
 Episode i begins from seed + i in both backends. The policy is used without noise.
 """
@@ -13,7 +14,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before PyTorch, see train.py
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +22,7 @@ import gymnasium as gym
 import numpy as np
 import tyro
 
-from agents.learning.evaluation import Evaluation, evaluate
+from agents.learning.evaluation import Evaluation, evaluate, task_keywords
 from agents.learning.policy import load_policy, observed_with
 from agents.study.statistics import Interval, share
 from softgym_envs.core.errors import SoftgymError
@@ -38,6 +39,8 @@ class Args:
     """Environment that it was trained in, e.g. VineGrow-v0."""
     model: str | None = None
     """The robot, a name or TOML file; none: the id's own."""
+    keyword: tuple[str, ...] = ()
+    """Keywords of the task, key=value: level=3."""
     params: Path | None = None
     """TOML file of a fit: constants of the native backend."""
     sensor_noise: float = 0.0
@@ -75,6 +78,7 @@ def main(args: Args) -> int:
         shared: dict[str, Any] = {"sensor_noise": args.sensor_noise, "action_delay": args.action_delay}
         shared |= observed_with(args.policy)
         shared |= {key: given for key in ("model", "action_memory") if (given := getattr(args, key))}
+        shared |= task_keywords(args.keyword, ["backend", *(field.name for field in fields(args))])
         native = {} if args.params is None else {"params": args.params}
         report: dict[str, Any] = {"command": {k: str(v) for k, v in asdict(args).items()}, "commit": git_commit()}
         for backend, keywords in (("native", native), ("mujoco", {})):

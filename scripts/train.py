@@ -2,10 +2,12 @@
 
     python scripts/train.py TensegrityRoll-v0 --params results/fit/fit.toml --steps 3000000
     python scripts/train.py TensegrityRoll-v0 --params results/fit/fit.toml --steps 6000000 --resume
+    python scripts/train.py VineNavigate-v0 --keyword level=3
 
 The folder (results/train/<id>_<algorithm>_<backend>_<seed>) gets policy.zip, checkpoints, progress.csv, TensorBoard files
-(`tensorboard --logdir results/train`), curve.json, curve.png and evaluation.json. Ctrl-C stops it; `--resume` goes on
-from the newest checkpoint that is whole, and refuses one of another id, seed, algorithm or other settings.
+(`tensorboard --logdir results/train`), curve.json, curve.png and evaluation.json. Ctrl-C stops it and
+leaves a checkpoint; `--resume` goes on from the newest one that is whole, and refuses one of another id, seed, algorithm or
+other settings.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before PyTorch: its threads and
 
 import io
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,10 +27,10 @@ import numpy as np
 import tyro
 
 from agents.learning.checkpoints import newest_checkpoint, steps_of
-from agents.learning.evaluation import Evaluation, evaluate
+from agents.learning.evaluation import Evaluation, evaluate, task_keywords
 from agents.learning.policy import policy_of
 from agents.learning.rl import LearningPoint, Training, train
-from softgym_envs.core.errors import SoftgymError
+from softgym_envs.core.errors import FileFormatError, SoftgymError
 from softgym_envs.core.files import git_commit, read_json, write_atomically, write_json
 from softgym_envs.core.page import BLUE, plain_axes
 from softgym_envs.rooms import room_of_task
@@ -48,6 +50,8 @@ class Args:
     """What is trained in."""
     model: str | None = None
     """The robot, a name or TOML file; none: the id's own."""
+    keyword: tuple[str, ...] = ()
+    """Keywords of the task, key=value: level=3."""
     params: Path | None = None
     """TOML file of a fit; none: the backend's defaults."""
     disturbance: float = 0.0
@@ -108,6 +112,14 @@ def earlier_points(args: Args, out: Path) -> list[LearningPoint]:
     return [point for p in read_json(out / "curve.json")["points"] if (point := LearningPoint(*p)).steps <= last]
 
 
+def what_is_kept(out: Path) -> str:
+    """How an interrupted training goes on."""
+    try:
+        return f"the same command with --resume goes on from {newest_checkpoint(out).name}"
+    except FileFormatError:
+        return "nothing was learned yet: the same command begins anew"
+
+
 def draw(points: list[LearningPoint], reached: dict[str, Evaluation], path: Path) -> None:
     """Return against control steps, and the evaluations at the end."""
     from matplotlib.figure import Figure
@@ -150,7 +162,7 @@ def main(args: Args) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted; the same command with --resume goes on", file=sys.stderr)
+        print(f"interrupted; {what_is_kept(out)}", file=sys.stderr)
         return 130
     return 0
 
@@ -173,8 +185,9 @@ def finish(points: list[LearningPoint], reached: dict[str, Evaluation], out: Pat
 
 
 def robot_of(args: Args) -> dict[str, Any]:
-    """Keywords that say which robot it is, and change what is observed."""
-    return {name: given for name in ("model", "action_memory") if (given := getattr(args, name))}
+    """Keywords that say which robot it is and what it is to do, and change what is observed."""
+    own = {name: given for name in ("model", "action_memory") if (given := getattr(args, name))}
+    return own | task_keywords(args.keyword, [field.name for field in fields(args)])
 
 
 def evaluations(args: Args) -> dict[str, dict[str, Any]]:

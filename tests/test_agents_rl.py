@@ -390,3 +390,57 @@ def test_the_script_trains_resumes_and_draws(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(script, "draw", lambda *_: write_atomically(Path("/dev/null/curve.png"), b""))  # no room at the end
     assert script.main(script.Args(steps=512, resume=True, **arguments)) == 2
     assert "error: cannot write" in capsys.readouterr().err
+
+
+def test_a_policy_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(FileFormatError, match=r"gone.zip: no such file"):
+        load_policy(tmp_path / "gone.zip")
+
+
+def test_a_training_that_is_interrupted_leaves_a_checkpoint(tmp_path, capsys, monkeypatch):
+    script = load_script("scripts/train.py")
+    arguments = {"id": "TensegrityCrawl-v0", "num_envs": 4, "episodes": 1, "out": tmp_path}
+    learn, steps = PPO.learn, 0
+
+    def interrupted(model, *args, **keywords):
+        step = model.env.step_wait
+
+        def step_wait():
+            nonlocal steps
+            steps += 1
+            if steps > 3:
+                raise KeyboardInterrupt
+            return step()
+
+        monkeypatch.setattr(model.env, "step_wait", step_wait)
+        return learn(model, *args, **keywords)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PPO, "learn", interrupted)
+        assert script.main(script.Args(steps=256, **arguments)) == 130
+    assert "the same command with --resume goes on from policy_12_steps.zip" in capsys.readouterr().err
+    assert script.main(script.Args(steps=256, resume=True, **arguments)) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(script, "train", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert script.main(script.Args(steps=256, **{**arguments, "out": tmp_path / "new"})) == 130
+    assert "nothing was learned yet: the same command begins anew" in capsys.readouterr().err
+
+
+def test_commands_take_keywords_of_the_task(tmp_path, capsys):
+    """By name, as TOML says them; those of the command stay options."""
+    script, trained = load_script("scripts/evaluate.py"), load_script("scripts/train.py")
+    args = trained.Args(id="VineNavigate-v0", keyword=("level=3", "clutter=scattered"))
+    assert {"level": 3, "clutter": "scattered"}.items() <= trained.training_of(args).keywords.items()
+    assert all({"level": 3, "clutter": "scattered"}.items() <= world.items() for world in trained.evaluations(args).values())
+    policy, out = Path("results/policies/VineNavigate-v0.zip"), tmp_path / "found.json"
+    arguments = {"policy": policy, "id": "VineNavigate-v0", "episodes": 1}
+    assert script.main(script.Args(keyword=("level=3",), out=out, **arguments)) == 0
+    for word, message in (
+        ("level", "keyword is 'level', expected key=value, as level=3"),
+        ("level=9", "level is 9"),
+        ("colour=1", "unknown keyword 'colour'"),
+        ("sensor_noise=1", "keyword sensor_noise is the command's own"),
+        ("backend=x", "keyword backend is the command's own"),
+    ):
+        assert script.main(script.Args(keyword=(word,), **arguments)) == 2
+        assert message in capsys.readouterr().err

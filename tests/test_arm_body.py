@@ -16,7 +16,7 @@ from softgym_envs.arm.body_mujoco import BodyTwin
 from softgym_envs.arm.body_recipe import RECIPE
 from softgym_envs.arm.directors import Directors
 from softgym_envs.arm.steps import DirectorSteps
-from softgym_envs.core.errors import StructureError
+from softgym_envs.core.errors import OptionError, StructureError
 from softgym_envs.mechanics import Mechanism
 from sysid import run_recipe
 
@@ -159,3 +159,16 @@ def test_a_users_arm_reaches_too():
     path = Path(__file__).parent / "data/models/upper_body.toml"
     for backend in ("native", "mujoco"):
         assert success(backend, reach, rows=16, model=str(path)) >= 0.8
+
+
+def test_goals_are_as_far_and_as_light_as_asked_or_refused():
+    """Also where few poses will do; the task says what it cannot meet when it is made."""
+    task = gym.make("softgym_envs:UpperBodyReach-v0", goal_effort=0.2, goal_distance=0.3).unwrapped.task
+    for seed in range(10):
+        assert np.linalg.norm(task._goal(np.random.default_rng(seed)) - task.hanging) >= 0.3
+    for keywords, message in (
+        ({"goal_effort": 0.01}, "goal_effort 0.01: .*none is held at all"),
+        ({"goal_distance": 3.0}, "goal_distance is 3 m and .* the farthest that is held is 1"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            gym.make("softgym_envs:UpperBodyReach-v0", **keywords)

@@ -163,7 +163,7 @@ def test_muscles_that_make_no_sense_are_named():
     assert MODEL.muscles is not None
     first = MODEL.muscles.muscles[0]
     with pytest.raises(StructureError, match=f"muscle '{first.name}' has no force"):
-        BodyModel(MODEL.tree, Muscles(MODEL.muscles.surfaces, (replace(first, force=0.0),))).routes  # noqa: B018
+        BodyModel(MODEL.tree, Muscles(MODEL.muscles.surfaces, (replace(first, force=None),))).routes  # noqa: B018
     with pytest.raises(StructureError, match="nobody"):
         BodyModel(MODEL.tree, Muscles(MODEL.muscles.surfaces, (replace(first, origin_body="nobody"),))).routes  # noqa: B018
     deltoid = replace(first, origin=(0.005, -0.19, 0.0))

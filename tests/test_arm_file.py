@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,6 +109,9 @@ BAD = {
     "sides = [[0.15, 0.1, 0.0]]": ("sides = [[-0.15, 0.1, 0.0]]", "'triceps' pulls the wrong way"),
     "rest_angle = 0.3\ngravity = [0.0, 9.81, 0.0]": ("rest_angle = 0.3", "in the plane of x and z"),
     'kind = "prismatic"': ('kind = "revolute"', "an elbow has one hinge"),
+    "force = 0.0": ("force = 1059.9", "'biceps': force is 0, expected a number > 0, or no entry"),
+    "optimal = 0": ("optimal = 0.1157", "'biceps': optimal is 0"),
+    "slack = 0.0": ("slack = 0.148", "biceps_slack = 0.0 m, allowed is"),
     "size = 5": ("size = [0.022]", "surface 'pulley' lacks an entry, or has one of another kind"),
 }
 
@@ -179,6 +183,19 @@ def random_states(count: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(4)
     states = np.column_stack([rng.uniform(0.2, 2.3, count), rng.normal(size=count), rng.uniform(0.05, 1, (count, 2))])
     return states, rng.uniform(0, 1, (count, 2))
+
+
+def test_a_pneumatic_muscle_may_have_no_tendon(tmp_path: Path):
+    """A slack of 0 is one that is said, not one that is missing."""
+    text = re.sub("force = .*\noptimal = .*\nslack = .*", "slack = 0.0", MINE.read_text()).replace('kind = "hill"\n', "")
+    file = tmp_path / "air.toml"
+    file.write_text(text.replace("[[muscle]]", '[[muscle]]\nkind = "pneumatic"\npressure = 5e5'))
+    found = read_elbow(file).parameters
+    assert (found.biceps_slack, found.triceps_slack) == (0.0, 0.0)
+    assert found.biceps_turns == PneumaticElbowParameters().biceps_turns
+    file.write_text(file.read_text().replace("slack = 0.0", "turns = 0.0"))
+    with pytest.raises(SoftgymError, match="turns is 0"):
+        read_elbow(file)
 
 
 def test_pressure_fills_with_a_lag_and_derivatives_are_exact():

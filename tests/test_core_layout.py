@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from softgym_envs.core import lie
-from softgym_envs.core.errors import StructureError
+from softgym_envs.core.errors import ShapeError, StructureError
 from softgym_envs.core.layout import QUATERNION, Field, StateLayout
 from softgym_envs.rigid.model import BlockModel, ParticleModel
 from softgym_envs.tensegrity.model import TensegrityModel, prism, superball
@@ -133,3 +133,16 @@ def test_a_quaternion_is_taken_as_a_whole() -> None:
     flags[[0, MIXED.offsets["rod1.qz"]]] = True
     found = MIXED.whole(flags)
     assert [MIXED.names[i] for i in np.flatnonzero(found)] == ["rod0.x", "rod1.qw", "rod1.qx", "rod1.qy", "rod1.qz"]
+
+
+def test_quaternions_are_made_unit_where_they_are_nearly_so() -> None:
+    x = states(MIXED)
+    assert np.array_equal(MIXED.unit("x", x), x), "bit for bit"
+    off = x.copy()
+    off[2, 28:] *= 1.0 + 1e-6
+    found = MIXED.unit("x", off)
+    np.testing.assert_allclose(found, x, rtol=0, atol=1e-15)
+    assert np.array_equal(np.delete(found, 2, axis=0), np.delete(x, 2, axis=0))
+    off[3, 28:] *= 0.5
+    with pytest.raises(ShapeError, match=r"my state: the quaternion base.q0 to base.q3 has length 0.5, expected 1"):
+        MIXED.unit("my state", off)

@@ -1,5 +1,6 @@
 """What an episode is made of: constants, noise, delay, disturbance, keywords, actions, saved states."""
 
+import re
 import warnings
 from pathlib import Path
 
@@ -65,6 +66,17 @@ def test_constants_of_the_other_backend_are_refused():
         gym.make(CRAWL, params=twin)
     with pytest.raises(ParameterError, match=r"3 rows.*1"):
         gym.make(CRAWL, params=gym.make(CRAWL).unwrapped.simulator.default_parameters.replace(rod_mass=np.full(3, 9.0)))
+
+
+@pytest.mark.parametrize("backend", ["native", "mujoco"])
+def test_a_constant_that_is_named_wins_over_the_task(backend):
+    """What a file says of it does not, and what a mapping does not name stays the task's."""
+    for env_id, name, value in ((CRAWL, "gravity", 5.0), ("TensegrityTerrain-v0", "terrain_scale", 2.0)):
+        env = gym.make(env_id, backend=backend, params={name: value}).unwrapped
+        env.reset(seed=0)
+        assert getattr(env.episodes.parameters, name) == value
+    other = gym.make(CRAWL, backend=backend, params={"friction": 0.4}).unwrapped.episodes.nominal
+    assert (other.gravity, other.friction) == (0.981, 0.4)
 
 
 def spec_of(room: str = "tensegrity", dt: float = 1e-3, **options: str) -> dict[str, object]:
@@ -203,6 +215,31 @@ def test_bad_keywords(keywords, error, message):
     assert isinstance(caught.value, SoftgymError)
 
 
+BAD_OF_OTHERS = [
+    ("UpperBodyReach-v0", {"muscles": "no"}, "muscles is 'no', expected True or False"),
+    ("VineNavigate-v0", {"clutter": "paper", "level": 2}, "level is 2, but obstacles that always stand alike have no levels"),
+]
+
+
+@pytest.mark.parametrize(("env_id", "keywords", "message"), BAD_OF_OTHERS)
+def test_bad_keywords_of_other_tasks(env_id, keywords, message):
+    with pytest.raises(OptionError, match=message):
+        gym.make(env_id, **keywords)
+
+
+def test_nothing_is_to_be_held_for_longer_than_an_episode(recwarn):
+    """Gymnasium may lengthen the episodes of a single environment behind its back: that one warns."""
+    message = "hold_time is 10 s, but an episode has 100 control steps of 0.02 s, 2 s"
+    with pytest.raises(OptionError, match=message):
+        gym.make_vec("ArmReach-v0", num_envs=2, hold_time=10.0)
+    gym.make_vec("ArmReach-v0", num_envs=2, hold_time=10.0, max_episode_steps=500)
+    gym.make("ArmHold-v0")
+    gym.make_vec("ArmHold-v0", num_envs=2, max_episode_steps=8)  # a short look, at what nobody has asked for
+    assert not recwarn.list
+    gym.make("ArmReach-v0", hold_time=10.0)
+    assert message in str(recwarn.pop().message)
+
+
 def test_numbers_of_numpy_are_numbers():
     env = gym.make(ROLL, sensor_noise=np.float32(0.1), action_delay=np.int64(1), heading=np.float64(1.0))
     assert env.reset(seed=0)[0].shape == (100,)
@@ -273,12 +310,66 @@ def test_bad_saved_states_and_batches():
         gym.make_vec(CRAWL, num_envs=0)
     with pytest.raises(OptionError, match="autoreset_mode is 'never'"):
         gym.make_vec(CRAWL, num_envs=2, autoreset_mode="never")
+    for steps in ("3", 2.5, True, 0):
+        with pytest.raises(OptionError, match=r"max_episode_steps is .*expected a whole number \[control steps\] >= 1"):
+            gym.make_vec(CRAWL, num_envs=2, max_episode_steps=steps)
     with pytest.raises(OptionError, match=r"1 seeds.*2 rows"):
         gym.make_vec(CRAWL, num_envs=2).reset(seed=[1])
+    for seed, message in (
+        ([1, None], "seed[1] is None"),
+        ([1, -2], "seed[1] is -2"),
+        ([1, 2.5], "seed[1] is 2.5"),
+        ("12", "seed is"),
+    ):
+        with pytest.raises(OptionError, match=re.escape(message)):
+            gym.make_vec(CRAWL, num_envs=2).reset(seed=seed)
     with pytest.raises(ShapeError, match=r"action has shape \(3,\), expected \(2, 3\)"):
         envs = gym.make_vec(CRAWL, num_envs=2)
         envs.reset()
         envs.step(np.zeros(3))
+
+
+OUT_OF_RANGE = [
+    ("TensegrityCrawl-v0", {}, "motor6", 150.0, "motor6 = 150 -, allowed is .-100, 100."),
+    ("VineGrow-v0", {}, "length", 5.0, "length = 5 m, allowed is .0.03, 1.2."),
+    ("VineGrow-v0", {}, "length", -0.2, "length = -0.2 m"),
+    ("VineGrow-v0", {}, "left0", -10e3, "left0 = -10000 Pa, allowed is .0, 20000."),
+    ("ArmReach-v0", {}, "biceps", 2.0, "biceps = 2 -, allowed is .0, 1."),
+    ("UpperBodyReach-v0", {"muscles": True}, -1, -0.5, "= -0.5 -, allowed is .0, 1."),
+]
+
+
+@pytest.mark.parametrize(("env_id", "keywords", "entry", "value", "message"), OUT_OF_RANGE)
+def test_states_that_no_robot_gets_into_are_refused(env_id, keywords, entry, value, message):
+    """By both doors, and what the robot gets into passes bit for bit."""
+    env = gym.make(env_id, **keywords).unwrapped
+    env.reset(seed=0)
+    env.step(np.ones(env.action_space.shape))
+    saved, state = env.get_state(), env.state
+    state[env.simulator.state_names.index(entry) if isinstance(entry, str) else entry] = value
+    with pytest.raises(OptionError, match=f"option 'state': .*{message}"):
+        env.reset(options={"state": state})
+    with pytest.raises(OptionError, match=f"saved 'state': .*{message}"):
+        env.set_state({**saved, "state": state[None]})
+    env.set_state(saved)
+    np.testing.assert_array_equal(env.state, saved["state"][0])
+    env.reset(options={"state": saved["state"][0]})
+    np.testing.assert_array_equal(env.state, saved["state"][0])
+
+
+@pytest.mark.parametrize("backend", ["native", "mujoco"])
+def test_quaternions_of_another_length_are_refused(backend):
+    env = gym.make(CRAWL, backend=backend).unwrapped
+    env.reset(seed=0)
+    saved, first = env.get_state(), env.state
+    halved, rounded = first.copy(), first.astype(np.float32).astype(np.float64)
+    halved[3:7] *= 0.5
+    with pytest.raises(ShapeError, match=r"option 'state': the quaternion rod0.qw to rod0.qz has length 0.5, expected 1"):
+        env.reset(options={"state": halved})
+    with pytest.raises(ShapeError, match="saved 'state': the quaternion"):
+        env.set_state({**saved, "state": halved[None]})
+    env.reset(options={"state": rounded})
+    assert abs(np.linalg.norm(env.state[3:7]) - 1.0) < 1e-12
 
 
 @pytest.mark.parametrize("env_id", [entry.id for owner in rooms().values() for entry in owner.tasks[:1]])
@@ -297,6 +388,14 @@ def test_bounds_that_the_usual_step_cannot_integrate_are_named(name, side):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         env.step(np.ones(24))  # said once
+
+
+def test_a_speed_limit_that_is_reached_is_named():
+    env = gym.make("SlidingBlock-v0", disturbance=1e3).unwrapped
+    env.reset(seed=0)
+    with pytest.warns(SimulationWarning, match="went beyond its speed limit.*the fastest before was .* m/s"):
+        while not env.step(np.ones(2))[4]["sim_failed"]:
+            pass
 
 
 def test_actions_given_last_are_observed():

@@ -1,6 +1,7 @@
 """What Gymnasium and its friends ask of an environment: copies, specs, infos, videos, data sets, learners, tensors."""
 
 import copy
+import functools
 import json
 import os
 import pickle
@@ -70,6 +71,17 @@ def test_model_objects_are_copied_with_the_environment():
 
 
 # --- Specs ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_spec_of_an_object_of_constants_keeps_what_the_task_fixes():
+    """The mapping that JSON holds would win over it."""
+    parameters = gym.make("TensegrityCrawl-v0").unwrapped.simulator.default_parameters.replace(friction=0.4, gravity=9.0)
+    for make in (gym.make, functools.partial(gym.make_vec, num_envs=2)):
+        env = make("TensegrityCrawl-v0", params=parameters)
+        again = make(EnvSpec.from_json(env.spec.to_json()))
+        assert {(e.unwrapped.episodes.nominal.gravity, e.unwrapped.episodes.nominal.friction) for e in (env, again)} == {
+            (0.981, 0.4)
+        }
 
 
 @pytest.mark.parametrize("kind", ["object", "mapping", "string", "path"])

@@ -310,3 +310,10 @@ def test_waypoints_are_visited_in_order_and_progress_adds_up():
     assert terms["reached"] == 2.0
     assert terms["progress"] == pytest.approx(first + start - end, abs=1e-9)
     assert env.task.success(state, before).tolist() == [True]
+
+
+def test_robots_of_any_size_stand_on_their_faces():
+    for make in (superball, prism):
+        usual = stable_faces(make())
+        for length in (0.5, 3.0, 10.0):
+            np.testing.assert_allclose(stable_faces(make(rod_length=length)), usual, atol=1e-6)

@@ -104,10 +104,12 @@ def _read_policy(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Weights by name, and settings.
 
     Raises:
-        FileFormatError: There are none in the file, or more than weights.
+        FileFormatError: There is no such file, there are none in it, or more than weights.
     """
+    if not Path(path).is_file():
+        raise FileFormatError(f"{path}: no such file")
     try:
-        with zipfile.ZipFile(path) as archive:  # of a .zip that does not exist, the message says so
+        with zipfile.ZipFile(path) as archive:
             for part in ("policy.pth", "data"):
                 if archive.getinfo(part).file_size > MOST_BYTES:
                     raise FileFormatError(f"{path}: {part} is larger than {MOST_BYTES / 2**20:.0f} MB")

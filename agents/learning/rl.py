@@ -242,6 +242,8 @@ def train(
 ) -> Trained:
     """Train a policy; the same training gives the same policy on one machine.
 
+    Ctrl-C leaves a checkpoint in `folder`, and is passed on.
+
     Args:
         training: What to train on, and for how long.
         folder: Where checkpoints, logs and the policy go; None keeps the policy in memory.
@@ -274,7 +276,14 @@ def train(
         if folder is not None:
             model.set_logger(_logger(folder, model.num_timesteps))
             callbacks.append(_Checkpoints(max(training.checkpoint_every // training.rows, 1), folder, run))
-        model.learn(max(training.steps - model.num_timesteps, 0), callback=callbacks, reset_num_timesteps=checkpoint is None)
+        try:
+            model.learn(
+                max(training.steps - model.num_timesteps, 0), callback=callbacks, reset_num_timesteps=checkpoint is None
+            )
+        except KeyboardInterrupt:
+            if folder is not None and model.num_timesteps:
+                save_checkpoint(model, folder, run)
+            raise
         if folder is not None:
             save_checkpoint(model, folder, run)  # the last one lacks PPO's last update
             save_policy(model, folder / "policy.zip")

@@ -130,6 +130,12 @@ class BodyModel:
         return np.concatenate([np.zeros(count), -effort]), np.concatenate([np.ones(count), effort])
 
     @cached_property
+    def state_bounds(self) -> tuple[Array, Array]:
+        """Ranges of the activations, each (nx,); angles and speeds have none."""
+        free, count = np.full(2 * self.n, np.inf), len(self.muscle_names)
+        return np.concatenate([-free, np.zeros(count)]), np.concatenate([free, np.ones(count)])
+
+    @cached_property
     def limits(self) -> tuple[Array, Array]:
         """Lowest and highest angles, each (n,) [rad]; tasks and planners keep to them, the mechanics does not."""
         return np.array([j.lower for j in self.tree.moving]), np.array([j.upper for j in self.tree.moving])

@@ -131,14 +131,15 @@ def add_muscles(spec: mujoco.MjSpec, muscles: Muscles) -> None:
         )  # fmt: skip
     for muscle in muscles.muscles:
         _add_tendon(spec, muscles, muscle)
+        force, optimal, slack = muscle.numbers
         made = spec.add_actuator(name=muscle.name, target=muscle.name, trntype=mujoco.mjtTrn.mjTRN_TENDON)
         made.set_to_muscle(
-            timeconst=[RISE, FALL], tausmooth=SMOOTH, range=[part + ACTIVE.shift for part in RANGE], force=muscle.force,
+            timeconst=[RISE, FALL], tausmooth=SMOOTH, range=[part + ACTIVE.shift for part in RANGE], force=force,
             scale=200.0, lmin=ACTIVE.lmin, lmax=ACTIVE.lmax, vmax=SHORTENING * SPEED, fpmax=PASSIVE.force, fvmax=LENGTHENING,
         )  # fmt: skip
         made.biasprm[:2] = [part + PASSIVE.shift for part in RANGE]
         made.biasprm[5] = PASSIVE.lmax
-        made.lengthrange = [muscle.slack + part * muscle.optimal for part in RANGE]
+        made.lengthrange = [slack + part * optimal for part in RANGE]
 
 
 def _add_tendon(spec: mujoco.MjSpec, muscles: Muscles, muscle: Muscle) -> None:

@@ -53,6 +53,7 @@ def muscle_torques(model: BodyModel, rounding: float = 0.0) -> Any:
     rates, pulls = slopes @ v, []
     with symbols():
         for i, muscle in enumerate(muscles.muscles):
-            fibre, speed = (lengths[i] - muscle.slack) / muscle.optimal, rates[i] / (SPEED * muscle.optimal)
-            pulls.append(muscle.force * tension(a[i], fibre, speed))
+            force, optimal, slack = muscle.numbers
+            fibre, speed = (lengths[i] - slack) / optimal, rates[i] / (SPEED * optimal)
+            pulls.append(force * tension(a[i], fibre, speed))
     return ca.Function("torques", [q, v, a], [-slopes.T @ ca.vertcat(*pulls)])

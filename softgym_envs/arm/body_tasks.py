@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..core.errors import OptionError
 from ..core.simulator import Array, check_number
 from ..core.task import BaseTask, BoolArray, Entry, Start
 from .body_model import HAND, BodyModel
@@ -25,7 +26,9 @@ DISTANCE, HELD, REACHED = 3, 4, 5
 SEEN_COLUMNS = np.array([0, 1, 2, 6, 7, 8])
 """The goal, and the way to it."""
 TRIES = 20
-"""Goals that are drawn at most until one will do."""
+"""Goals that are drawn at once; the first that will do is taken."""
+SEARCHED = 1000
+"""Goals that are drawn at most."""
 MISSING = 0.5
 """Torque that muscles may lack where they hold a goal [N m]."""
 
@@ -36,6 +39,9 @@ class UpperBodyReach(BaseTask):
 
     A goal is the hand's place in a pose that is drawn within the joints' limits, and that `goal_effort` of the torques,
     or of the muscles, holds.
+
+    Raises:
+        OptionError: A number is not allowed, or no goal is so far and held by so little.
     """
 
     model: BodyModel
@@ -64,6 +70,7 @@ class UpperBodyReach(BaseTask):
             check_number(name, getattr(self, name), low=0.0)
         for name in ("goal_effort", "tolerance", "hold_time"):
             check_number(name, getattr(self, name), positive=True)
+        self._goal(np.random.default_rng(0))
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
@@ -98,14 +105,39 @@ class UpperBodyReach(BaseTask):
         return state, context
 
     def _goal(self, rng: np.random.Generator) -> Array:
-        """A point (3,) that can be held, and is far enough from where the hand hangs; the farthest of some if none is."""
+        """A point (3,) that can be held, and is far enough from where the hand hangs.
+
+        Raises:
+            OptionError: There is none.
+        """
+        for _ in range(SEARCHED // TRIES):
+            places, distance, held = self._drawn(rng, TRIES)
+            good = np.flatnonzero(held & (distance >= self.goal_distance))
+            if len(good):
+                return np.asarray(places[good[0]])
+        return np.asarray(self._known[rng.integers(len(self._known))])
+
+    @cached_property
+    def _known(self) -> Array:
+        """Goals (k, 3) that will do, for draws in which none does."""
+        places, distance, held = self._drawn(np.random.default_rng(0), SEARCHED)
+        found = places[held & (distance >= self.goal_distance)]
+        if not len(found):
+            farthest = (
+                f"the farthest that is held is {distance[held].max():.3g} m away" if held.any() else "none is held at all"
+            )
+            raise OptionError(
+                f"goal_distance is {self.goal_distance:g} m and goal_effort {self.goal_effort:g}: of {SEARCHED} poses none "
+                f"brings the hand so far and is held by so much of the torques or muscles; {farthest}"
+            )
+        return np.asarray(found)
+
+    def _drawn(self, rng: np.random.Generator, count: int) -> tuple[Array, Array, BoolArray]:
+        """Poses within the joints' limits: places of the hand (count, 3), how far they are [m], and whether they are held."""
         low, high = self.model.limits
-        poses = low + (high - low) * rng.uniform(0.1, 0.9, (TRIES, self.model.n))
+        poses = low + (high - low) * rng.uniform(0.1, 0.9, (count, self.model.n))
         places = self.model.hand(poses)
-        distance = np.linalg.norm(places - self.hanging, axis=1)
-        held = self._effort(poses) <= self.goal_effort
-        good = np.flatnonzero(held & (distance >= self.goal_distance))
-        return np.asarray(places[good[0] if len(good) else int(np.argmax(np.where(held, distance, -1.0)))])
+        return places, np.linalg.norm(places - self.hanging, axis=1), self._effort(poses) <= self.goal_effort
 
     def _effort(self, poses: Array) -> Array:
         """Largest share of a torque or muscle that holds poses (B, n); infinite where muscles cannot."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..core.errors import StructureError
-from ..core.simulator import Simulator
+from ..core.simulator import Simulator, check_flag
 from ..core.task import Task
 from .body_model import BodyModel, muscled
 from .body_tasks import UpperBodyReach
@@ -118,6 +118,6 @@ def upper_body_reach(
         muscles: Whether 14 muscles move the right arm, by their excitations, in place of its torques. Those of a
             file do in any case.
     """
-    model = muscled(model) if muscles else model
+    model = muscled(model) if check_flag("muscles", muscles) else model
     task = UpperBodyReach(model, control_period, goal_distance, goal_effort, tolerance, hold_time, effort_weight)
     return task, simulate(model)

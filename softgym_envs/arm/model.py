@@ -108,7 +108,7 @@ class ElbowModel:
         for name in MUSCLES:
             muscle = self.muscle(name)
             values[f"{name}_radius"] = self.muscles.surface(muscle.surfaces[0]).size[0]
-            known = [what for what in (*KINDS[self.kind], "slack") if getattr(muscle, what) and what != "pressure"]
+            known = [what for what in (*KINDS[self.kind], "slack") if getattr(muscle, what) is not None and what != "pressure"]
             values |= {f"{name}_{what}": getattr(muscle, what) for what in known}
         damping = hinge_of(self.tree).damping
         if not isinstance(damping, str):
@@ -128,6 +128,11 @@ class ElbowModel:
     def control_bounds(self) -> tuple[Array, Array]:
         """Excitations, each (2,)."""
         return np.zeros(2), np.ones(2)
+
+    @cached_property
+    def state_bounds(self) -> tuple[Array, Array]:
+        """Ranges of the activations, each (4,); angle and speed have none."""
+        return np.array([-np.inf, -np.inf, 0.0, 0.0]), np.array([np.inf, np.inf, 1.0, 1.0])
 
     @property
     def limits(self) -> tuple[float, float]:

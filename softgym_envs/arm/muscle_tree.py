@@ -78,7 +78,7 @@ def muscle_tree(routes: Routes) -> MuscleTree:
     for k, muscle in enumerate(muscles.muscles):
         if muscle.kind != "hill":
             raise StructureError(f"muscle {muscle.name!r} is {muscle.kind}; a body's are hill, only an elbow's may be others")
-        if not (muscle.force > 0 and muscle.optimal > 0):
+        if muscle.force is None or muscle.optimal is None:
             raise StructureError(f"muscle {muscle.name!r} has no force or no optimal length")
         for piece in range(len(muscle.points) - 1):
             around = muscle.around(piece)
@@ -102,7 +102,7 @@ def muscle_tree(routes: Routes) -> MuscleTree:
         np.array(bodies), np.array(points), np.array(pieces), np.array([index[s.body] for s in surfaces], dtype=np.int64),
         np.array([s.xyz for s in surfaces]).reshape(-1, 3), np.array([rotation(s.rpy) for s in surfaces]).reshape(-1, 3, 3),
         np.array([s.size[0] for s in surfaces]), np.array(sides),
-        np.array([(m.force, m.optimal, m.slack) for m in muscles.muscles]),
+        np.array([m.numbers for m in muscles.muscles]),
     )  # fmt: skip
 
 

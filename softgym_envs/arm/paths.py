@@ -54,18 +54,18 @@ class Muscle:
     """What the muscle always passes from origin to insertion: a body and a point in its frame [m]."""
     spans: tuple[int, ...] = ()
     """For every surface the piece of the path that goes around it, 0: from the origin to the first via point; (): the last."""
-    force: float = 0.0
-    """Largest isometric force [N]; 0: not said."""
-    optimal: float = 0.0
-    """Optimal length of the fibres [m]; 0: not said."""
-    slack: float = 0.0
-    """Length of the tendon, which does not stretch [m]."""
+    force: float | None = None
+    """Largest isometric force [N]; None: not said."""
+    optimal: float | None = None
+    """Optimal length of the fibres [m]; None: not said."""
+    slack: float | None = None
+    """Length of the tendon, which does not stretch [m]; None: not said, of a body's muscle 0."""
     kind: str = "hill"
     """One of `KINDS`."""
-    thread: float = 0.0
-    """Length of a thread of the braid [m]; 0: not said."""
-    turns: float = 0.0
-    """How often it goes around [-]; 0: not said."""
+    thread: float | None = None
+    """Length of a thread of the braid [m]; None: not said."""
+    turns: float | None = None
+    """How often it goes around [-]; None: not said."""
     pressure: float = 0.0
     """Of the supply, above the air's [Pa]."""
 
@@ -88,17 +88,24 @@ class Muscle:
         """Raises a StructureError for an unknown kind, and for numbers that it has not or that are missing."""
         if self.kind not in KINDS:
             raise StructureError(f"{where}: kind is {self.kind!r}, expected one of {', '.join(KINDS)}")
-        check_values(where, "force, optimal, slack", self.force, self.optimal, self.slack, count=3)
-        check_values(where, "thread, turns, pressure", self.thread, self.turns, self.pressure, count=3)
-        for kind, names in KINDS.items():
-            for name in names:
-                value = getattr(self, name)
-                if value < 0 or self.slack < 0:
-                    raise StructureError(f"{where}: {name if value < 0 else 'slack'} is below 0")
-                if kind != self.kind and value != 0:
-                    raise StructureError(f"{where}: {name} is of {kind} muscles, this one is {self.kind}")
+        for kind, name in [(self.kind, "slack"), *((kind, name) for kind, names in KINDS.items() for name in names)]:
+            value = getattr(self, name)
+            if value is None:
+                continue
+            check_values(where, name, value)
+            if value < 0:
+                raise StructureError(f"{where}: {name} is below 0")
+            if kind != self.kind and value != 0:
+                raise StructureError(f"{where}: {name} is of {kind} muscles, this one is {self.kind}")
+            if value == 0 and name not in ("slack", "pressure"):
+                raise StructureError(f"{where}: {name} is 0, expected a number > 0, or no entry")
         if self.kind == "pneumatic" and self.pressure == 0:
             raise StructureError(f"{where}: is pneumatic, but says no pressure of its supply [Pa]")
+
+    @property
+    def numbers(self) -> tuple[float, float, float]:
+        """Force, optimal length and slack length of a hill muscle, 0 where they are not said."""
+        return self.force or 0.0, self.optimal or 0.0, self.slack or 0.0
 
     @property
     def points(self) -> tuple[tuple[str, Triple], ...]:

@@ -12,12 +12,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import ParameterError
+from .errors import OptionError, ParameterError
 from .layout import Field, StateLayout
 from .parameters import Option, Parameters
 from .simulator import (
@@ -32,6 +32,8 @@ from .simulator import (
     finite_differences,
 )
 
+SLACK = 0.02
+"""States may be out of a range by this share of its larger end: the limits of twins are soft."""
 MOST_SUBSTEPS = 1_000_000
 """Physics steps per control step: a kernel cannot be interrupted."""
 
@@ -62,6 +64,39 @@ class Structure(Protocol):
     def rest_state(self) -> Array:
         """Where the robot rests, (nx,)."""
         ...
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """A model whose states have ranges; what has none is infinite."""
+
+    @property
+    def state_bounds(self) -> tuple[Array, Array]:
+        """Lowest and highest state that the robot can get into, each (nx,)."""
+        ...
+
+
+def check_state(name: str, state: Array, simulator: Simulator) -> Array:
+    """States (B, nx) that a simulator can be in, quaternions made unit where they are nearly so.
+
+    Raises:
+        ShapeError: A quaternion is far from unit length.
+        OptionError: An entry is out of the range that the model knows (`Bounded`).
+    """
+    if not isinstance(simulator, BaseSimulator):
+        return state
+    state = simulator.layout.unit(name, state)
+    if isinstance(simulator.model, Bounded):
+        low, high = simulator.model.state_bounds
+        largest = np.maximum(np.abs(low), np.abs(high))
+        slack = np.where(np.isfinite(largest), SLACK * largest, 0.0)
+        seen = state[:, : len(low)]
+        wrong = np.argwhere((seen < low - slack) | (seen > high + slack))
+        if len(wrong):
+            row, k = wrong[0]
+            what = f"{simulator.state_names[k]} = {seen[row, k]:.6g} {simulator.state_units[k]}"
+            raise OptionError(f"{name}: {what}, allowed is [{low[k]:g}, {high[k]:g}]")
+    return state
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import lie
-from .errors import StructureError
+from .errors import ShapeError, StructureError
 from .units import SI_UNITS
 
 Array = NDArray[np.float64]
@@ -40,6 +40,8 @@ class Kind(Enum):
 
 VECTOR, QUATERNION = Kind.VECTOR, Kind.QUATERNION
 _ROTATION = ("rx", "ry", "rz")
+EXACT, NEARLY = 1e-9, 1e-3
+"""Quaternions whose length is within these of 1 stay as they are, and are made unit; others are refused."""
 
 
 class Entry(NamedTuple):
@@ -253,6 +255,25 @@ class StateLayout:
             value = 2.0 * np.swapaxes(lie.right_matrix(q), 1, 2) if kind is QUATERNION else np.eye(row.stop - row.start)
             jacobian[:, column, row] = value
         return jacobian
+
+    def unit(self, name: str, state: Array) -> Array:
+        """States (B, nx) with quaternions of unit length; those that have it to rounding stay bit for bit.
+
+        Raises:
+            ShapeError: A quaternion is far from unit length; `name` says what the states are.
+        """
+        found = state.copy()
+        for q, row, _, kind in self._places(state):
+            length = np.linalg.norm(q, axis=1) if kind is QUATERNION else np.ones(len(q))
+            off = np.abs(length - 1.0)
+            if (off > NEARLY).any():
+                worst, names = int(np.argmax(off)), f"{self.names[row.start]} to {self.names[row.stop - 1]}"
+                raise ShapeError(
+                    f"{name}: the quaternion {names} has length {length[worst]:.4g}, expected 1, to {NEARLY:g} at least"
+                )
+            change = off > EXACT
+            found[change, row] = q[change] / length[change, None]
+        return found
 
     def whole(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Flags of a state's entries (nx,), where a quaternion has all of its four if it has one."""

@@ -224,8 +224,8 @@ def _name(kind: Any) -> str:
     return str(getattr(kind, "__name__", None) or getattr(kind, "func", kind).__name__)
 
 
-def options_from_text(words: Sequence[str]) -> dict[str, Any]:
-    """Keywords of a simulator from words "key=value"; values as in TOML, or text.
+def options_from_text(words: Sequence[str], what: str = "option", example: str = "contact=patch") -> dict[str, Any]:
+    """Keywords from words "key=value"; values as in TOML, or text. `what` and `example` are for the message.
 
     >>> options_from_text(["contact=patch", "max_contacts=12"])
     {'contact': 'patch', 'max_contacts': 12}
@@ -237,7 +237,7 @@ def options_from_text(words: Sequence[str]) -> dict[str, Any]:
     for word in words:
         key, equals, value = word.partition("=")
         if not (key and equals and value):
-            raise OptionError(f"option is {word!r}, expected key=value, as contact=patch")
+            raise OptionError(f"{what} is {word!r}, expected key=value, as {example}")
         try:
             options[key] = parse_toml(f"value = {value}")["value"]
         except ValueError:

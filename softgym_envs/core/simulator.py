@@ -49,7 +49,7 @@ class Status(IntEnum):
         """One sentence for people."""
         return (
             "ok",
-            "the simulation diverged: use a smaller dt, less damping or smaller controls",
+            "the simulation diverged, or went beyond its speed limit: use a smaller dt, less damping or smaller controls",
             "the contact forces could not be computed: use a smaller dt, or masses and geometry of similar size",
         )[self]
 
@@ -303,6 +303,17 @@ def check_number(
     allowed = f" in [{low:g}, {high:g}]" if isfinite(low) and isfinite(high) and not positive else " and".join(limits)
     kind = "a whole number" if whole else "a number"
     raise OptionError(f"{name} is {shown(value)}, expected {kind}{f' [{unit}]' if unit else ''}{allowed}")
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """`value`, True or False (Python's or NumPy's).
+
+    Raises:
+        OptionError: It is neither.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise OptionError(f"{name} is {shown(value)}, expected True or False")
+    return bool(value)
 
 
 def finite_differences(

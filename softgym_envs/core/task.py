@@ -85,6 +85,21 @@ class RemembersControls(Protocol):
 
 
 @runtime_checkable
+class Holds(Protocol):
+    """A task that succeeds when something has been held for some time."""
+
+    @property
+    def control_period(self) -> float:
+        """Time between actions [s]."""
+        ...
+
+    @property
+    def hold_time(self) -> float:
+        """How long something is to be held [s]."""
+        ...
+
+
+@runtime_checkable
 class Task(Protocol):
     """See the module docstring."""
 
@@ -261,6 +276,22 @@ def check_options(task: Task, options: Mapping[str, Any] | None) -> dict[str, An
         if isinstance(value, int) and abs(value) > LARGEST:
             raise OptionError(f"option {name!r} is {shown(value)}, which is too large to compute with")
     return dict(options or {})
+
+
+def check_time(task: Task, steps: int | None) -> None:
+    """Refuse a task that an episode of so many control steps is too short for; None: it has no end.
+
+    Raises:
+        OptionError: What is to be held, is to be held for longer.
+    """
+    if steps is None or steps < 1 or not isinstance(task, Holds):
+        return
+    seconds = steps * task.control_period
+    if task.hold_time > seconds + 1e-9:
+        raise OptionError(
+            f"hold_time is {task.hold_time:g} s, but an episode has {steps} control steps of {task.control_period:g} s, "
+            f"{seconds:g} s: hold for a shorter time, or give more max_episode_steps"
+        )
 
 
 EXTRAS = {"mujoco": "mujoco", "casadi": "sysid", "torch": "learn", "stable_baselines3": "learn", "matplotlib": "report"}

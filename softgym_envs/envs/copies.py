@@ -15,6 +15,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from ..core.parameters import Parameters
+from .episodes import Episodes
 
 
 def frozen(env: Any) -> dict[str, Any]:
@@ -33,8 +34,8 @@ def frozen(env: Any) -> dict[str, Any]:
 def thaw(env: Any, state: Mapping[str, Any]) -> None:
     """Continue in a newly built environment where `frozen` was taken."""
     env.spec = state["spec"]
-    env.set_state(state["saved"])
-    env.episodes.begun = state["begun"]
+    if state["begun"]:  # before the first reset there is no state yet
+        env.set_state(state["saved"])
     env.episodes.rngs = state["rngs"]
     env._np_random, env._np_random_seed = state["generator"], state["seed"]
 
@@ -42,6 +43,7 @@ def thaw(env: Any, state: Mapping[str, Any]) -> None:
 class Copied:
     """An environment that can be copied, and whose spec JSON can hold: a mixin, before Gymnasium's own class."""
 
+    episodes: Episodes
     built: dict[str, Any]
     """Arguments that it was made with."""
     _spec: EnvSpec | None = None
@@ -60,15 +62,21 @@ class Copied:
 
     @spec.setter
     def spec(self, spec: EnvSpec | None) -> None:
-        self._spec = plain_spec(spec)
+        self._spec = plain_spec(spec, self.episodes.task.constants)
 
 
-def plain_spec(spec: EnvSpec | None) -> EnvSpec | None:
-    """The spec with keywords that JSON can hold: constants as {name: value}, paths as text, arrays as lists."""
+def plain_spec(spec: EnvSpec | None, fixed: Mapping[str, float]) -> EnvSpec | None:
+    """The spec with keywords that JSON can hold: constants as {name: value}, paths as text, arrays as lists.
+
+    An object of constants becomes a mapping without those that the task fixes, over which a mapping would win.
+    """
     if spec is None:
         return None
     spec = copy.copy(spec)
+    given = spec.kwargs.get("params")
     spec.kwargs = _plain(spec.kwargs)
+    if isinstance(given, Parameters):
+        spec.kwargs["params"] = {name: value for name, value in spec.kwargs["params"].items() if name not in fixed}
     return spec
 
 

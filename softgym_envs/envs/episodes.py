@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.base import BaseSimulator
+from ..core.base import BaseSimulator, check_state
 from ..core.errors import OptionError, ShapeError, SimulationWarning, shown
 from ..core.parameters import Parameters
 from ..core.simulator import IntArray, Simulator, Status, as_numbers, check_array
@@ -83,7 +83,7 @@ class Episodes:
                 f"control_period is {settings.control_period:g} s: {self.substeps} physics steps of dt = {simulator.dt:g} s, "
                 f"at most {MOST_SUBSTEPS} are allowed, since nothing can interrupt them"
             )
-        self.nominal = _with(nominal_constants(simulator, settings.params, len(rngs)), task.constants)
+        self.nominal = _with(nominal_constants(simulator, settings.params, len(rngs)), task.constants, settings.params)
         self.distribution = distribution(self.nominal, settings.randomize)
         entries, na = task.entries, len(task.action_names)
         known = settings.action_memory * na  # of the actions given last
@@ -94,6 +94,8 @@ class Episodes:
         self._all_seen = self._seen == simulator.nx
         beyond = simulator.n - len(task.disturbance_scale)
         self._kick = settings.disturbance * np.pad(task.disturbance_scale, (0, beyond))
+        named = enumerate(zip(simulator.state_names, simulator.state_units, strict=False))
+        self._speeds = {k: f"{name} = {{:.3g}} {unit}" for k, (name, unit) in named if unit in ("m/s", "rad/s")}
         self._rows, self._na = len(rngs), na
         self.state = np.zeros((self._rows, simulator.nx))
         self.context = np.zeros((self._rows, len(task.context_names)))
@@ -120,7 +122,7 @@ class Episodes:
         Raises:
             OptionError: An option is unknown or not allowed, or no finite observation follows.
             ParameterError: The option "constants" names an unknown constant or a value out of bounds.
-            ShapeError: The option "state" has the wrong shape or is not finite.
+            ShapeError: The option "state" has the wrong shape, is not finite, or has a quaternion far from unit length.
         """
         given = check_options(self.task, options)
         state = self._given_state(given.pop("state", None), rows)
@@ -184,8 +186,10 @@ class Episodes:
         if value is None:
             return None
         if as_numbers("option 'state'", value).ndim == 1:
-            return np.tile(check_array("option 'state'", value, (self.simulator.nx,)), (len(rows), 1))
-        return check_array("option 'state'", value, (self._rows, self.simulator.nx))[rows]
+            state = np.tile(check_array("option 'state'", value, (self.simulator.nx,)), (len(rows), 1))
+        else:
+            state = check_array("option 'state'", value, (self._rows, self.simulator.nx))[rows]
+        return check_state("option 'state'", state, self.simulator)
 
     def _draw_constants(self, rows: NDArray[np.intp], chosen: Any, options: Mapping[str, Any]) -> Array:
         """Constants of new episodes, (k, P): nominal, then randomised, then what the options say."""
@@ -272,8 +276,15 @@ class Episodes:
         ]
         why = Status(status or Status.DIVERGED).message
         step = self.settings.control_period / self.substeps
-        told = ", ".join([f"dt is {step:g} s", *(changed or ["all constants are the usual ones"])])
+        told = ", ".join([f"dt is {step:g} s", *(changed or ["all constants are the usual ones"]), *self._fastest(row)])
         warnings.warn(f"row {row}: {why}; {told}", SimulationWarning, stacklevel=4)
+
+    def _fastest(self, row: int) -> list[str]:
+        """The entry of the last good state that moves fastest, where states have speeds."""
+        if not self._speeds:
+            return []
+        k = max(self._speeds, key=lambda k: abs(self.state[row, k]))
+        return [f"the fastest before was {self._speeds[k].format(self.state[row, k])}"]
 
     def applied(self, action: Array) -> Array:
         """The action that takes effect now, after the delay."""
@@ -339,7 +350,9 @@ class Episodes:
         if not ((arrays["steps"] >= 0) & (arrays["steps"] % 1 == 0)).all():
             raise OptionError("saved 'steps' holds other than whole numbers >= 0")
         parameters = self._parameters_of(arrays["constants"], np.arange(self._rows))
-        for rng, state in zip(self.rngs, self._checked_rngs(saved["rng"]), strict=True):
+        generators = self._checked_rngs(saved["rng"])
+        arrays["state"] = check_state("saved 'state'", arrays["state"], self.simulator)
+        for rng, state in zip(self.rngs, generators, strict=True):
             rng.bit_generator.state = state
         for name, array in arrays.items():
             setattr(self, name, array.astype(getattr(self, name).dtype))
@@ -361,6 +374,7 @@ class Episodes:
 _SAVED = ("state", "context", "queue", "given", "constants", "observed", "steps")
 
 
-def _with(nominal: Parameters, constants: Mapping[str, float]) -> Parameters:
-    """Constants with those that a task fixes, as far as this world has them."""
-    return nominal.replace(**{name: value for name, value in constants.items() if name in nominal.names()})
+def _with(nominal: Parameters, constants: Mapping[str, float], given: Any) -> Parameters:
+    """Constants with those that a task fixes, as far as this world has them and a mapping `given` does not name them."""
+    own = given if isinstance(given, Mapping) else ()
+    return nominal.replace(**{name: value for name, value in constants.items() if name in nominal.names() and name not in own})

@@ -41,7 +41,8 @@ class Settings:
     """Time between actions [s], a multiple of the simulator's dt; some ids have another default."""
     params: GivenConstants | None = None
     """Constants, {name: value} of those that differ from the simulator's defaults, or the TOML file of a fit; None takes the
-    defaults. A file says which room, structure, options and dt it belongs to, and is refused with others."""
+    defaults. What a task fixes (gravity, the level of the ground) wins over a file or an object, not over a name in a mapping.
+    A file says which room, structure, options and dt it belongs to, and is refused with others."""
     randomize: Mapping[str, tuple[float, float]] | ParameterDistribution | None = None
     """Constants drawn anew for every episode: name -> (low, high), or a distribution."""
     sensor_noise: float = 0.0

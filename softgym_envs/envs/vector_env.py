@@ -13,8 +13,8 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from ..core.errors import OptionError, ShapeError, shown
-from ..core.simulator import Simulator
-from ..core.task import BoolArray, Task
+from ..core.simulator import Simulator, check_number
+from ..core.task import BoolArray, Task, check_time
 from ..rooms import room as load_room
 from .checks import checked_action
 from .copies import Copied
@@ -78,8 +78,10 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
     ) -> None:
         if isinstance(num_envs, bool) or not isinstance(num_envs, (int, np.integer)) or num_envs < 1:
             raise OptionError(f"num_envs is {num_envs!r}, expected a whole number >= 1")
-        if max_episode_steps is not None and max_episode_steps < 1:
-            raise OptionError(f"max_episode_steps is {max_episode_steps}, expected >= 1 or None")
+        if max_episode_steps is not None:
+            max_episode_steps = int(
+                check_number("max_episode_steps", max_episode_steps, low=1, whole=True, unit="control steps")
+            )
         mode = autoreset_mode if isinstance(autoreset_mode, AutoresetMode) else AUTORESET_MODES.get(str(autoreset_mode).lower())
         if mode is None:
             raise OptionError(f"autoreset_mode is {autoreset_mode!r}, allowed are {', '.join(AUTORESET_MODES)}")
@@ -92,6 +94,8 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
         self.render_mode = checked_render_mode(render_mode)
         generators = _generators(int(self.np_random_seed or 0), self.num_envs)
         self.episodes = make_episodes(load_room(room), task, generators, keywords)
+        if "hold_time" in keywords:
+            check_time(self.episodes.task, max_episode_steps)
         self.metadata = {
             **metadata(self.episodes),
             "render_modes": ["rgb_array"],
@@ -163,10 +167,13 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
         if isinstance(seed, (int, np.integer)):
             super().reset(seed=int(seed))
             return _generators(int(seed), self.num_envs)
+        if not isinstance(seed, (Sequence, np.ndarray)) or isinstance(seed, str):
+            raise OptionError(f"seed is {shown(seed)}, expected a whole number >= 0, one for each row, or None")
         if len(seed) != self.num_envs:
             raise OptionError(f"seed holds {len(seed)} seeds, expected one for each of the {self.num_envs} rows")
-        super().reset(seed=int(seed[0]))
-        return [seeding.np_random(int(s))[0] for s in seed]
+        seeds = [_checked_seed(f"seed[{row}]", one) for row, one in enumerate(seed)]
+        super().reset(seed=seeds[0])
+        return [seeding.np_random(one)[0] for one in seeds]
 
     def step(self, actions: Any) -> Step:  # type: ignore[override]  # flags are booleans, as Gymnasium's own are
         """One control period in every row.
@@ -263,6 +270,17 @@ def with_masks(info: dict[str, Any]) -> dict[str, Any]:
     """Copies, for the caller to keep; by Gymnasium's convention "_key" says which rows have "key": here all have."""
     rows, kept = len(next(iter(info.values()))), {name: value.copy() for name, value in info.items()}
     return {**kept, **{f"_{name}": np.ones(rows, dtype=np.bool_) for name in info}}
+
+
+def _checked_seed(name: str, seed: Any) -> int:
+    """A seed.
+
+    Raises:
+        OptionError: It is none.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise OptionError(f"{name} is {shown(seed)}, expected a whole number >= 0")
+    return int(seed)
 
 
 def _generators(seed: int, rows: int) -> list[np.random.Generator]:

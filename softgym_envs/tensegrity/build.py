@@ -73,7 +73,7 @@ def crawl(
         target_speed: Commanded speed [m/s], or an interval to draw it from.
         heading: Commanded direction, angle from the x axis [rad]; None draws a new one for every episode.
         control_weight: Weight of the mean squared action.
-        gravity: [m/s^2]; wins over a file given as params.
+        gravity: [m/s^2]; wins over a file given as params, not over a mapping that names it.
         actuated: Cables that have a motor, of the prism 0-2 bottom, 3-5 top, 6-8 saddles; None: as the model says (6-8).
     """
     if actuated is not None:
@@ -146,7 +146,7 @@ def terrain(
         control_weight: Weight of the mean squared action.
         ground: "rubble", "steps" or "slope".
         level: 0 is flat, 1 is rubble of 0.3 m, steps of 0.2 m or a slope of 8 degrees; up to 3 times that. An option of
-            `reset` as well; it is the constant terrain_scale, which `randomize` can draw.
+            `reset` as well; it is the constant terrain_scale, which `randomize` can draw, and `params` can name instead.
         ground_seed: Which rubble.
     """
     model = with_terrain(model, uneven_ground(ground, ground_seed))

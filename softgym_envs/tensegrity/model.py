@@ -147,6 +147,13 @@ class TensegrityModel:
         return -self.control_limit * np.ones(self.nu), self.control_limit * np.ones(self.nu)
 
     @cached_property
+    def state_bounds(self) -> tuple[Array, Array]:
+        """Ranges of the motors, each (nx,); nothing else has one."""
+        high = np.full(self.layout.nx, np.inf)
+        self.split(high)[-1][...] = self.control_limit
+        return -high, high
+
+    @cached_property
     def rod_lengths(self) -> Array:
         """Length of every rod, (R,) [m]."""
         return np.asarray(np.linalg.norm(self.nodes[1::2] - self.nodes[::2], axis=1))

@@ -18,6 +18,8 @@ from .model import TensegrityModel
 
 Array = NDArray[np.float64]
 
+FLAT = 4e-6
+"""Nodes are in a face if they are so near to its plane, over the robot's radius: normals are rounded to 1e-6."""
 DROP_GAP = 0.01
 """[m] Height of the lowest cap over the ground before the robot settles."""
 
@@ -47,22 +49,32 @@ def stable_faces(model: TensegrityModel, *, margin: float = 0.02) -> Array:
     Raises:
         StructureError: All nodes lie in a plane, or the robot stands on no face.
     """
-    try:
-        hull = ConvexHull(model.nodes)
-    except QhullError as error:
-        raise StructureError(f"the nodes of {model.name!r} span no volume: it cannot stand on the ground") from error
+    hull = _hull(model.nodes, f"the nodes of {model.name!r} span no volume: it cannot stand on the ground")
     center = model.nodes.mean(axis=0)
+    flat = FLAT * float(np.linalg.norm(model.nodes - center, axis=1).max())
     rotations = []
     for normal in np.unique(np.round(hull.equations[:, :3], 6) + 0.0, axis=0):
         reach = model.nodes @ normal
         down = lie.conjugate(lie.from_z_axis(-normal))
-        footprint = lie.rotate(down, model.nodes[reach > reach.max() - 1e-6] - center)[:, :2]
-        edges = ConvexHull(footprint).equations
+        footprint = lie.rotate(down, model.nodes[reach > reach.max() - flat] - center)[:, :2]
+        edges = _hull(footprint, f"a face of {model.name!r} is too thin to stand on").equations
         if (-edges[:, 2]).min() >= margin:
             rotations.append(down)
     if not rotations:
         raise StructureError(f"{model.name!r} stands on no face of its convex hull: the centre of mass is outside of all")
     return np.array(rotations)
+
+
+def _hull(points: Array, otherwise: str) -> ConvexHull:
+    """The convex hull of points (N, 2) or (N, 3).
+
+    Raises:
+        StructureError: They span none; `otherwise` is the message.
+    """
+    try:
+        return ConvexHull(points)
+    except QhullError as error:
+        raise StructureError(otherwise) from error
 
 
 def random_states(model: TensegrityModel, faces: Array, spread: Spread, start: Start, settle_time: float) -> Array:

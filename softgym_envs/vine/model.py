@@ -179,6 +179,15 @@ class VineModel:
         return np.zeros(self.nu), np.array(high)
 
     @cached_property
+    def state_bounds(self) -> tuple[Array, Array]:
+        """Ranges of length and pressures, each (nx,); nothing else has one."""
+        low, high = np.full((2, self.layout.nx), [[-np.inf], [np.inf]])
+        first, last = self.split(low), self.split(high)
+        first.length[...], last.length[...] = self.link_length, self.max_length
+        first.pressure[...], last.pressure[...] = 0.0, self.max_steering
+        return low, high
+
+    @cached_property
     def control_names(self) -> tuple[str, ...]:
         """One name per control."""
         muscles = (f"{side}{k}" for k in range(self.num_sections) for side in ("left", "right"))

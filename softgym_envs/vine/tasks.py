@@ -115,7 +115,8 @@ class ReachGoal:
             raise OptionError(f"obs_mode is {self.obs_mode!r}, allowed are {', '.join(OBS_MODES)}")
         check_number("control_weight", self.control_weight, low=0.0)
         check_number("tolerance", self.tolerance, positive=True, unit="m")
-        check_number("level", self.level, low=1.0, high=MAX_LEVEL)
+        if check_number("level", self.level, low=1.0, high=MAX_LEVEL) != 1.0 and not self.layout.levels:
+            raise OptionError(f"level is {self.level:g}, but obstacles that always stand alike have no levels; leave it out")
 
     @property
     def option_names(self) -> tuple[str, ...]:
