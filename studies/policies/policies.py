@@ -135,9 +135,9 @@ CARRIED: dict[str, tuple[str, dict[str, Told]]] = {
     "TensegrityTerrain-v0": ("TensegrityRoll-v0", {"velocity_error.along": ("mean_velocity_error.along", 0.1, 4.0)}),
 }
 """Id -> id whose policy it has, and what that reads in place of its own entries (see `carried`): it rolls at 1 m/s towards the
-next waypoint; on uneven ground, which it does not feel, it hurries and brakes as its
-mean velocity asks for. Of 64 episodes in the usual constants and in `FIT`, factor and offset 4 and 0.1 did 60 and 59, 3
-and 0.15 57 and 60, 4 and 0 55 and 58, 3 and 0 36 and 59; with the velocity's error itself, 3 and 0.3 did 30 and 23 of 32."""
+next waypoint; on uneven ground, which it does not feel, it hurries and brakes as its mean velocity asks for. Of 64 episodes
+in the usual constants and in `FIT`, factor and offset 4 and 0.1 did 60 and 59, 3 and 0.15 57 and 60, 4 and 0 55 and 58, 3 and 0
+36 and 59; with the velocity's error itself, 3 and 0.3 did 30 and 23 of 32."""
 
 
 @dataclass(frozen=True)
