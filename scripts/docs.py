@@ -187,7 +187,8 @@ and speeds stand with the [rooms](environments.md). Made by `studies/task_cards/
 """
 ASKED = """
 Asked of every id: zero below 5 %, random below 20 %, on every world and level; at the first level somebody who knows the robot
-in 90 % and who is blind in half of that at most; nobody does better at a higher level than chance allows. """
+in 90 % and who is blind in half of that at most; nobody does better at a higher level than chance allows; who succeeds in most
+episodes earns more than zero. """
 
 
 def cards_page() -> str:

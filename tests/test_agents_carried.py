@@ -35,10 +35,11 @@ def task(names, given=0, actions=24):
 def test_a_carried_policy_acts_as_its_source_where_both_observe_the_same():
     """Entries in another order, one with an offset, one that the source does not know; the actions given last stay last."""
     names = [f"e{i}" for i in range(100)]
-    source, target = task(names, 72), task(["new", *names[::-1][:-1], "moved"], 72)
-    model = carried(ROLL, source, target, {"e0": ("moved", -1.5)})
+    source, target = task(names, 72), task(["new", *names[:1:-1], "moved", "halved"], 72)
+    model = carried(ROLL, source, target, {"e0": ("moved", -1.5), "e1": ("halved", 0.5, 2.0)})
     seen = np.random.default_rng(0).normal(size=(5, 172)).astype(np.float32)
-    other = np.concatenate([np.full((5, 1), 7.0), seen[:, 99:0:-1], seen[:, :1] + 1.5, seen[:, 100:]], axis=1)
+    moved, halved = seen[:, :1] + 1.5, (seen[:, 1:2] - 0.5) / 2
+    other = np.concatenate([np.full((5, 1), 7.0), seen[:, 99:1:-1], moved, halved, seen[:, 100:]], axis=1)
     np.testing.assert_allclose(policy_of(model)(other), load_policy(ROLL)(seen), atol=1e-4)
 
 
@@ -51,8 +52,10 @@ def test_what_the_target_does_not_observe_is_named():
         carried(ROLL, task(names), task(names, actions=3))
 
 
-@pytest.mark.parametrize("env_id, offset", [("TensegrityWaypoint-v0", -1.0), ("TensegrityTerrain-v0", -0.25)])
-def test_the_files_are_the_roll_policy(env_id, offset):
+@pytest.mark.parametrize(
+    "env_id, entry, offset, factor", [("TensegrityWaypoint-v0", 97, -1.0, 1.0), ("TensegrityTerrain-v0", 100, 0.1, 4.0)]
+)
+def test_the_files_are_the_roll_policy(env_id, entry, offset, factor):
     """The committed files act as that policy does when it is told the same."""
     file = RESULTS / f"{env_id}.zip"
     envs = gym.make_vec(f"softgym_envs:{env_id}", num_envs=3, **observed_with(file)).unwrapped
@@ -60,7 +63,7 @@ def test_the_files_are_the_roll_policy(env_id, offset):
     seen = np.asarray(seen, dtype=np.float32)
     entries = len(envs.task.entries)
     told = np.concatenate([seen[:, :100], seen[:, entries:]], axis=1)
-    told[:, 97] += offset
+    told[:, 97] = factor * seen[:, entry] + offset
     np.testing.assert_allclose(load_policy(file)(seen), load_policy(ROLL)(told), atol=1e-4)
 
 

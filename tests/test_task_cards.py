@@ -50,10 +50,10 @@ def test_everybody_has_been_tried_everywhere(env_id):
         assert here <= lines(env_id, "mujoco", 3.0)
 
 
-def run(controller, success, level=None, backend="native"):
+def run(controller, success, level=None, backend="native", earned=None):
     return {
         "controller": controller, "level": level, "backend": backend, "success": success,
-        "success_95": (success - 0.1, success + 0.1),
+        "success_95": (success - 0.1, success + 0.1), "return": success if earned is None else earned,
     }  # fmt: skip
 
 
@@ -70,3 +70,14 @@ def test_a_card_falls_short_in_a_sentence():
     assert "succeeds in 95 %, at level 1 in 90 %" not in str(shortfalls([run("mpc", 0.9, 1.0), run("mpc", 0.95, 3.0)]))
     assert "at level 2 in 60 %" in shortfalls([run("mpc", 0.9, 1.0), run("mpc", 0.6, 2.0), run("mpc", 0.85, 3.0)])[0]
     assert shortfalls([*good, run("muscles: planner", 0.5)])[0].startswith("muscles: on native, nobody")
+
+
+def test_who_succeeds_earns_more_than_who_does_nothing():
+    """Reward and success agree, on every world and level by itself."""
+    zero, standing = run("zero", 0.0, earned=-25.0), run("zero", 0.0, backend="mujoco", earned=-60.0)
+    good = [run("heuristic", 1.0, earned=-7.0), run("blind", 0.4, earned=-50.0)]
+    there = run("heuristic", 1.0, backend="mujoco", earned=-50.0)
+    assert shortfalls([zero, standing, *good, there]) == []
+    assert shortfalls([zero, *good, run("policy", 0.96, earned=-59.6)]) == [
+        'on native, "policy" succeeds in 96 % and earns -59.6, doing nothing -25'
+    ]

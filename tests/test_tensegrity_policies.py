@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agents.learning.evaluation import evaluate, evaluate_controller
-from agents.learning.policy import observed_with, policy_of
+from agents.learning.evaluation import evaluate, evaluate_controller, zero
+from agents.learning.policy import load_policy, observed_with, policy_of
 from softgym_envs.rooms import room
 
 ROWS = 24
@@ -25,6 +26,30 @@ def test_the_policy_rolls(keywords):
     found = evaluate(policy, "softgym_envs:TensegrityRoll-v0", episodes=ROWS, seed=50, keywords=given)
     assert not found.failed.any()
     assert int(found.success.sum()) >= ROWS - 6
+
+
+@pytest.mark.parametrize(("speed", "least"), [(0.9, ROWS - 6), (1.4, ROWS - 6), (0.5, 0)])
+def test_the_policy_rolls_at_about_one_metre_per_second(speed, least):
+    """Told 0.9 to 1.5 m/s it does what it is told; told half as much it rolls on at 1.1 m/s, and does not succeed."""
+    file = Path("results/policies/TensegrityRoll-v0.zip")
+    given = observed_with(file) | {"target_speed": speed}
+    found = evaluate(load_policy(file), "softgym_envs:TensegrityRoll-v0", episodes=ROWS, seed=50, keywords=given)
+    assert int(found.success.sum()) >= least if least else int(found.success.sum()) <= 6
+
+
+@pytest.mark.parametrize(
+    ("env_id", "speed"),
+    [("TensegrityRoll-v0", 0.3), ("TensegrityRoll-v0", 0.6), ("TensegrityRoll-v0", 0.0), ("TensegrityTerrain-v0", 0.5)],
+)
+def test_the_heuristic_keeps_the_commanded_speed(env_id, speed):
+    """Success, and more reward than for standing still, where the reward averages over the jerks; also at rest."""
+    heuristic = room("tensegrity").controllers_of(env_id)["heuristic"]
+    given: dict[str, Any] = {"episodes": 12, "seed": 50, "keywords": {"target_speed": speed, "averaging_time": 1.0}}
+    found = evaluate_controller(heuristic, f"softgym_envs:{env_id}", **given)
+    standing = evaluate_controller(zero, f"softgym_envs:{env_id}", **given)
+    assert int(found.success.sum()) >= 9
+    assert int(standing.success.sum()) == (12 if speed == 0 else 0)
+    assert speed == 0 or (found.returns > standing.returns).all()
 
 
 @pytest.mark.parametrize("keywords", [{}, {"params": "results/rl_roll/fit.toml"}, TWIN])

@@ -42,7 +42,7 @@ def test_tasks_take_their_options():
         )
         assert env.episodes.constants[0, env.episodes.nominal.index("terrain_scale")] == level
     assert np.abs(heights[0]).max() == 0 and np.abs(heights[1]).max() > 1e-3
-    assert {gym.make(TERRAIN, ground=g).reset(seed=0)[0].shape for g in ("rubble", "steps", "slope")} == {(108,)}
+    assert {gym.make(TERRAIN, ground=g).reset(seed=0)[0].shape for g in ("rubble", "steps", "slope")} == {(111,)}
     assert gym.make(ROLL, target_speed=(0.5, 1.5), heading=None).unwrapped.reset(seed=0)
 
 
@@ -66,6 +66,8 @@ def test_headings_and_speeds_are_drawn():
         (WAYPOINT, {"radius": 0}, OptionError, "radius is 0"),
         (WAYPOINT, {"leg": (0.0, 1.0)}, OptionError, "leg is 0"),
         (TERRAIN, {"ground_seed": "a"}, OptionError, "ground_seed is 'a'"),
+        (TERRAIN, {"averaging_time": -1.0}, OptionError, "averaging_time is -1.0"),
+        (ROLL, {"averaging_time": "a"}, OptionError, "averaging_time is 'a'"),
         (TERRAIN, {"level": 4}, OptionError, r"level is 4, expected a number in \[0, 3\]"),
     ],
 )
@@ -275,7 +277,10 @@ def push(env, velocity, seconds):
         ((0.6, 0.0), 3.0, True),
         ((0.6, 0.0), 1.5, False),
         ((0.4, 0.0), 3.0, False),
-        ((0.6, 0.7), 3.0, False),
+        ((1.4, 0.0), 3.0, True),
+        ((1.6, 0.0), 3.0, False),
+        ((1.4, -0.4), 3.0, True),
+        ((1.0, 0.6), 3.0, False),
         ((-0.6, 0.0), 3.0, False),
     ],
 )
@@ -284,6 +289,60 @@ def test_roll_success_is_what_the_sentence_says(velocity, seconds, expected):
     env.reset(seed=0)
     assert "2 s" in env.task.success_definition
     assert env.task.success(*push(env, velocity, seconds)).tolist() == [expected]
+
+
+@pytest.mark.parametrize(
+    ("speed", "velocity", "expected"),
+    [(0.0, 0.0, True), (0.0, 0.03, True), (0.0, -0.06, False), (0.0, 0.85, False), (0.03, 0.0, True), (0.3, 0.0, False)],
+)
+def test_a_command_of_zero_is_held_within_a_decimetre(speed, velocity, expected):
+    """Who stands still has held no command but (nearly) zero, and who rolls away has not held that."""
+    env = gym.make(ROLL, target_speed=speed).unwrapped
+    env.reset(seed=0)
+    for direction in ((velocity, 0.0), (0.0, velocity)) if speed == 0 else ((velocity, 0.0),):
+        assert env.task.success(*push(env, direction, 3.0)).tolist() == [expected]
+
+
+@pytest.mark.parametrize("env_id", [ROLL, CRAWL, TERRAIN])
+def test_standing_still_is_no_success_and_a_robot_at_its_command_succeeds(env_id):
+    env = gym.make(env_id, heading=0.0).unwrapped
+    env.reset(seed=0)
+    assert env.task.success(*push(env, (0.0, 0.0), 3.0)).tolist() == [False]
+    assert env.task.success(*push(env, (env.task.target_speed[0], 0.0), 3.0)).tolist() == [True]
+
+
+def test_the_velocity_of_the_reward_is_averaged():
+    """u' = a u + (1 - a) v with a = exp(-0.1 / 0.4), from 0; u - v* is observed behind all that is observed without it."""
+    env, plain = (gym.make(ROLL, averaging_time=time, control_weight=0.0).unwrapped for time in (0.4, 0.0))
+    np.testing.assert_array_equal(env.reset(seed=0)[0], [*plain.reset(seed=0)[0], -1.0, 0.0, 0.0])
+    mean, keep = np.zeros(3), np.exp(-0.1 / 0.4)
+    for action in actions_of(env, 5):
+        observation, reward, *_ = env.step(action)
+        mean = keep * mean + (1 - keep) * env.simulator.model.com_velocity(env.state)
+        error = mean - np.array([1.0, 0.0, 0.0])
+        np.testing.assert_allclose(observation, [*plain.step(action)[0], *error], atol=1e-6)
+        assert reward == pytest.approx(-error @ np.diag([1.0, 0.5, 0.1]) @ error, rel=1e-9)
+
+
+def test_rolling_in_jerks_is_worth_more_than_standing_still():
+    """A robot at 0.5 m/s on average, as a SUPERball is: at rest for 0.3 s, then at 1.25 m/s for 0.2 s, and on."""
+    env = gym.make(TERRAIN, heading=0.0).unwrapped
+    env.reset(seed=0)
+    model, still = env.simulator.model, np.zeros((1, env.simulator.nu))
+
+    def earned(speeds):
+        state, before, total = env.episodes.state.copy(), env.episodes.context, 0.0
+        for speed in speeds:
+            state[:, [13 * r + 7 + k for r in range(model.num_rods) for k in range(3)]] = [speed, 0.0, 0.0] * model.num_rods
+            moved = model.move(state[0], translation=np.array([0.1 * speed, 0.0, 0.0]))[None]
+            after = env.task.update(before, moved)
+            total += sum(float(term[0]) for term in env.task.reward(state, moved, still, before, after).values())
+            state, before = moved, after
+        return total, bool(env.task.success(state, before)[0])
+
+    (rolling, held), (standing, stood) = earned([0.0, 0.0, 0.0, 1.25, 1.25] * 20), earned([0.0] * 100)
+    assert held and not stood
+    assert standing == pytest.approx(-25.0) and rolling > -10.0
 
 
 def test_waypoints_are_visited_in_order_and_progress_adds_up():

@@ -13,12 +13,16 @@ from softgym_envs.core.errors import OptionError
 
 from .policy import load_policy
 
+Told = tuple[str, float] | tuple[str, float, float]
+"""Entry, what is added to it, and what it is multiplied by before; see `carried`."""
 
-def carried(path: Path, source: Any, target: Any, told: Mapping[str, tuple[str, float]] | None = None) -> PPO:
+
+def carried(path: Path, source: Any, target: Any, told: Mapping[str, Told] | None = None) -> PPO:
     """A PPO model of `target` that acts as the policy of `path` does in `source`; its critic is untrained.
 
     An entry that the policy observes is the target's of the same name, or told[name] = (entry of the target, what is added to
-    it). It does not see what else the target observes. Actions that were given last follow the entries in both.
+    it, and what it is multiplied by before, 1 if left out). It does not see what else the target observes. Actions that were
+    given last follow the entries in both.
 
     Args:
         path: Policy of `source`, an MLP with tanh.
@@ -34,10 +38,10 @@ def carried(path: Path, source: Any, target: Any, told: Mapping[str, tuple[str, 
         raise OptionError(f"{path} is no policy of PPO with tanh")
     if source.single_action_space != target.single_action_space:
         raise OptionError(f"the actions differ: {source.single_action_space} and {target.single_action_space}")
-    columns, added = _read(_names(source), _names(target), told or {})
+    columns, added, factors = _read(_names(source), _names(target), told or {})
     (weight, bias), *others = network.layers
     first = torch.zeros(len(weight), len(_names(target)))
-    first[:, columns] = weight
+    first[:, columns] = weight * torch.as_tensor(factors, dtype=torch.float32)
     layers = [(first, bias + weight @ torch.as_tensor(added, dtype=torch.float32)), *others]
     widths = [len(bias) for _, bias in layers[:-1]]
     keywords = {"net_arch": {"pi": widths, "vf": [128, 128]}, "ortho_init": False, "log_std_init": -2.0}
@@ -60,10 +64,10 @@ def _names(envs: Any) -> list[str]:
     return names + [f"action given {k}" for k in range(envs.single_observation_space.shape[0] - len(names))]
 
 
-def _read(source: list[str], target: list[str], told: Mapping[str, tuple[str, float]]) -> tuple[list[int], list[float]]:
-    """Columns of the target, and what is added to them."""
-    pairs = [told.get(name, (name, 0.0)) for name in source]
-    missing = [name for name, _ in pairs if name not in target]
+def _read(source: list[str], target: list[str], told: Mapping[str, Told]) -> tuple[list[int], list[float], list[float]]:
+    """Columns of the target, what is added to them, and what they are multiplied by before."""
+    read = [(*told.get(name, (name, 0.0)), 1.0)[:3] for name in source]
+    missing = [name for name, *_ in read if name not in target]
     if missing:
         raise OptionError(f"the target does not observe {', '.join(missing[:4])}")
-    return [target.index(name) for name, _ in pairs], [offset for _, offset in pairs]
+    return [target.index(name) for name, *_ in read], [added for _, added, _ in read], [factor for *_, factor in read]

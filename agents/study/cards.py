@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,9 +20,11 @@ SURE = 0.9
 """Success of the best of them at the first level."""
 BLIND = 0.5
 """Success of who is blind at the first level, over that of the best of them, at most."""
+MOST = 0.5
+"""Who succeeds more often than that earns more than "zero" does there."""
 
 Run = Mapping[str, Any]
-"""A line of a card: backend, controller, level, success, success_95."""
+"""A line of a card: backend, controller, level, success, success_95, return."""
 
 
 def is_blind(controller: str) -> bool:
@@ -47,7 +50,10 @@ def shortfalls(runs: Sequence[Run]) -> list[str]:
             for before, _, name in [run["controller"].rpartition(": ")]
             if before == option
         ]
-        found += [f"{option}: {text}" if option else text for text in (*_limits(own), *_references(own), *_levels(own))]
+        found += [
+            f"{option}: {text}" if option else text
+            for text in (*_limits(own), *_references(own), *_levels(own), *_returns(own))
+        ]
     return found
 
 
@@ -99,6 +105,18 @@ def _levels(runs: Sequence[Run]) -> Iterator[str]:
         if same and (low["level"] or 0) < (high["level"] or 0) and low["success_95"][1] < high["success_95"][0]:
             was = f"at level {low['level']:g} in {_percent(low)}"
             yield f'on {_world(high)}, "{high["controller"]}" succeeds in {_percent(high)}, {was}'
+
+
+def _returns(runs: Sequence[Run]) -> Iterator[str]:
+    """Somebody succeeds in most episodes and earns no more than who does nothing."""
+    still = {(run["backend"], run["level"]): run["return"] for run in runs if run["controller"] == "zero"}
+    for run in runs:
+        least = still.get((run["backend"], run["level"]), -math.inf)
+        if run["success"] > MOST and run["return"] <= least:
+            yield (
+                f'on {_world(run)}, "{run["controller"]}" succeeds in {_percent(run)} and earns {run["return"]:.3g}, '
+                f"doing nothing {least:.3g}"
+            )
 
 
 def _world(run: Run) -> str:

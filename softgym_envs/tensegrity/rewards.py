@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core.numba_engine import inner, kernel
-from .task_kernels import APPROACHED, DISTANCE, REACHED, V_ACROSS, V_ALONG, V_UP
+from .task_kernels import APPROACHED, DISTANCE, MEAN_ACROSS, MEAN_ALONG, MEAN_UP, REACHED
 
 
 @inner
@@ -16,11 +16,11 @@ def _squares(action, b):  # type: ignore[no-untyped-def]
 
 @kernel
 def follow_terms(action, after, weights, effort, found):  # type: ignore[no-untyped-def]
-    """Minus the weighted squares of the velocity's error along, across, up; effort |action|^2: (4, B)."""
+    """Minus the weighted squares of the velocity's averaged error along, across, up; effort |action|^2: (4, B)."""
     for b in range(len(action)):
-        found[0, b] = -weights[0] * after[b, V_ALONG] ** 2
-        found[1, b] = -weights[1] * after[b, V_ACROSS] ** 2
-        found[2, b] = -weights[2] * after[b, V_UP] ** 2
+        found[0, b] = -weights[0] * after[b, MEAN_ALONG] ** 2
+        found[1, b] = -weights[1] * after[b, MEAN_ACROSS] ** 2
+        found[2, b] = -weights[2] * after[b, MEAN_UP] ** 2
         found[3, b] = effort * _squares(action, b)
 
 

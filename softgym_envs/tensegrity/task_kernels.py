@@ -16,6 +16,10 @@ from .model import ROD_WIDTH
 
 SUCCESS_TIME = 2.0
 """[s] A commanded velocity must be held so long."""
+SUCCESS_SHARE = 0.5
+"""How far the way may be from the commanded one, along it and across, over the commanded one."""
+SUCCESS_WAY = 0.1
+"""[m] So far it always may, that a commanded velocity of zero can be held."""
 
 FRAME_NAMES = (
     *("heading_x", "heading_y", "terrain_scale", "along", "v_along", "across", "v_across"),
@@ -30,7 +34,8 @@ ROD = wp.constant(ROD_WIDTH)
 
 _zero = wp.constant(wp.float64(0.0))
 _one = wp.constant(wp.float64(1.0))
-_half = wp.constant(wp.float64(0.5))
+_share = wp.constant(wp.float64(SUCCESS_SHARE))
+_way = wp.constant(wp.float64(SUCCESS_WAY))
 _tiny = wp.constant(wp.float64(1e-9))
 _enough = wp.constant(wp.float64(SUCCESS_TIME - 1e-9))
 
@@ -116,17 +121,22 @@ OBSERVE = wp.kernel(observe_kernel, enable_backward=False)
 # --- follow a velocity -------------------------------------------------------------------------------------------------
 
 # Further columns of the context.
-START_ALONG, TARGET_ALONG, START_ACROSS, TARGET_ACROSS, ELAPSED, SUCCESS, GROUND = map(wp.constant, range(12, 19))
+START_ALONG, TARGET_ALONG, START_ACROSS, TARGET_ACROSS, ELAPSED, SUCCESS = map(wp.constant, range(12, 18))
+MEAN_ALONG, MEAN_ACROSS, MEAN_UP, GROUND = map(wp.constant, range(18, 22))
 
 
 def follow_kernel(
     num_rods: int,
     seconds: wp.float64,
+    gain: wp.float64,
     state: wp.array2d(dtype=wp.float64),
     before: wp.array2d(dtype=wp.float64),
     after: wp.array2d(dtype=wp.float64),
 ):
-    """Context after `seconds`: motion relative to start and target, and whether `FollowVelocity.success_definition` holds."""
+    """Context after `seconds`: motion relative to start and target, and whether `FollowVelocity.success_definition` holds.
+
+    The averaged error of the velocity becomes (1 - gain) of itself + gain of the error.
+    """
     b = wp.tid()
     for c in range(before.shape[1]):
         after[b, c] = before[b, c]
@@ -140,9 +150,15 @@ def follow_kernel(
     after[b, ACROSS] = across
     after[b, V_ALONG] = after[b, V_ALONG] - before[b, TARGET_ALONG]
     after[b, V_ACROSS] = after[b, V_ACROSS] - before[b, TARGET_ACROSS]
+    keep = _one - gain
+    after[b, MEAN_ALONG] = keep * before[b, MEAN_ALONG] + gain * after[b, V_ALONG]
+    after[b, MEAN_ACROSS] = keep * before[b, MEAN_ACROSS] + gain * after[b, V_ACROSS]
+    after[b, MEAN_UP] = keep * before[b, MEAN_UP] + gain * after[b, V_UP]
     after[b, ELAPSED] = elapsed
     after[b, SUCCESS] = _zero
-    if elapsed >= _enough and along >= _half * elapsed * before[b, TARGET_ALONG] and wp.abs(across) <= along:
+    asked = elapsed * before[b, TARGET_ALONG]
+    allowed = wp.max(_share * asked, _way)
+    if elapsed >= _enough and wp.abs(along - asked) <= allowed and wp.abs(across) <= allowed:
         after[b, SUCCESS] = _one
 
 

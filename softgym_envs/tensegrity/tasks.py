@@ -6,7 +6,7 @@ Legend: B batch, N nodes, C cables.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -30,6 +30,9 @@ from .task_kernels import (
     GROUND,
     HX,
     HY,
+    MEAN_ACROSS,
+    MEAN_ALONG,
+    MEAN_UP,
     SCALE,
     START_ACROSS,
     START_ALONG,
@@ -51,10 +54,11 @@ PATCH = np.array([(0.0, 0.0), *((np.cos(angle), np.sin(angle)) for angle in 0.25
 
 @dataclass(frozen=True, eq=False)
 class FollowVelocity(TensegrityTask):
-    r"""Track a commanded velocity v* of the centre of mass: reward -(w_x (v_x - v*)^2 + w_y v_y^2 + w_z v_z^2) - control.
+    r"""Track a commanded velocity v* of the centre of mass: reward -(w_x (u_x - v*)^2 + w_y u_y^2 + w_z u_z^2) - control.
 
-    v is the velocity of the centre of mass at the end of the control step, in the command frame. The objective of [Wang2020]
-    V-C (`ROLL`) or V-D (`CRAWL`), as named terms.
+    u averages the velocity v of the centre of mass at the end of each control step, in the command frame:
+    u_k = a u_{k-1} + (1 - a) v_k, u_0 = 0, a = exp(-control_period / averaging_time); u - v* is observed, too. With
+    averaging_time 0, u = v: the objective of [Wang2020] V-C (`ROLL`) or V-D (`CRAWL`), as named terms.
     """
 
     objective: Objective = ROLL
@@ -65,16 +69,19 @@ class FollowVelocity(TensegrityTask):
     """Commanded direction, angle from the world's x axis [rad]; None draws a new one for every episode."""
     uneven: bool = False
     """Whether eight heights of the ground around the robot are observed, and `reset` takes the option "level"."""
+    averaging_time: float = 0.0
+    """Time over which the velocity of the reward is averaged [s]; see the class."""
 
     @cached_property
     def context_names(self) -> tuple[str, ...]:
-        """Command, motion, start and target, time, success; heights of the ground under and around the robot."""
+        """Command, motion, start and target, time, success, averaged velocity error; ground under and around the robot."""
         names = ("start_along", "target_along", "start_across", "target_across", "elapsed", "success")
-        return (*FRAME_NAMES, *names, *(f"ground{i}" for i in range(9 if self.uneven else 0)))
+        mean = ("mean_along", "mean_across", "mean_up")
+        return (*FRAME_NAMES, *names, *mean, *(f"ground{i}" for i in range(9 if self.uneven else 0)))
 
     success_definition = (
-        "At least 2 s have passed, and since the start the centre of mass has moved along the command by at least half of "
-        "target speed x elapsed time, and sideways by no more than it moved along."
+        "At least 2 s have passed, and the way of the centre of mass since the start is, along the command and across, within "
+        "half of the commanded way, target speed x elapsed time, of that way, or within 0.1 m where that is more."
     )
 
     def __post_init__(self) -> None:
@@ -84,6 +91,7 @@ class FollowVelocity(TensegrityTask):
         low, high = self.target_speed
         if not 0 <= low <= high < np.inf:
             raise OptionError(f"target_speed is {self.target_speed} m/s, expected 0 <= low <= high")
+        check_number("averaging_time", self.averaging_time, low=0.0, unit="s")
 
     @property
     def option_names(self) -> tuple[str, ...]:
@@ -95,6 +103,7 @@ class FollowVelocity(TensegrityTask):
         """See `Task`; the velocity error is in the command frame ("sensors") or the world frame ("state")."""
         names = ("along", "across", "up") if self.obs_mode == "sensors" else ("x", "y", "z")
         error = [Entry(f"velocity_error.{name}", "m/s", -SPEED_BOUND, SPEED_BOUND) for name in names]
+        error += [replace(entry, name=f"mean_{entry.name}") for entry in error] if self.averaging_time else []
         ground = [Entry(f"ground{45 * i}deg", "m", -10.0, 10.0) for i in range(8)] if self.uneven else []
         return (*self.body_entries, *error, *ground)
 
@@ -113,6 +122,7 @@ class FollowVelocity(TensegrityTask):
         context[:, TARGET_ALONG] = low + (high - low) * uniform[:, 1]
         if "velocity" in start.options:
             self._command(context, start.options["velocity"])
+        context[:, MEAN_ALONG] = -context[:, TARGET_ALONG]
         context[:, SCALE] = start.constants["terrain_scale"]
         for column, start_column in ((ALONG, START_ALONG), (ACROSS, START_ACROSS)):
             context[:, start_column] = self._begin(state, context)[:, column]
@@ -137,11 +147,17 @@ class FollowVelocity(TensegrityTask):
 
     def _advance_by(self, seconds: float) -> RowKernel:
         size = len(self.context_names)
-        return RowKernel(FOLLOW, (self.model.num_rods, seconds), (self.model.layout.nx, size), size)
+        keep = np.exp(-seconds / self.averaging_time) if self.averaging_time else float(seconds == 0.0)
+        return RowKernel(FOLLOW, (self.model.num_rods, seconds, float(1.0 - keep)), (self.model.layout.nx, size), size)
 
     @cached_property
     def _observer(self) -> RowKernel:
-        return self.body.observer((*VELOCITY, *range(GROUND + 1, len(self.context_names))), len(self.context_names))
+        return self.body.observer((*self._errors, *range(GROUND + 1, len(self.context_names))), len(self.context_names))
+
+    @cached_property
+    def _errors(self) -> tuple[int, ...]:
+        """Columns of the observed errors, three for each."""
+        return (*VELOCITY, MEAN_ALONG, MEAN_ACROSS, MEAN_UP) if self.averaging_time else (*VELOCITY,)
 
     def _grounded(self, context: Array) -> Array:
         """With the heights of the ground, where it is uneven. In place."""
@@ -157,8 +173,9 @@ class FollowVelocity(TensegrityTask):
         """See `entries`."""
         if self.obs_mode == "sensors":
             return self._observer(state, context)
-        error = context.take(VELOCITY, axis=1)
-        error[:, :2] = to_world(error[:, :2], context[:, HEADING])
+        error = context.take(self._errors, axis=1)
+        for i in range(0, len(self._errors), 3):
+            error[:, i : i + 2] = to_world(error[:, i : i + 2], context[:, HEADING])
         return np.concatenate([state, error, context[:, GROUND + 1 :]], axis=1)
 
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
