@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers import load_script
 
-LADDER = load_script("studies/hard_truths/ladder.py")
+from softgym_envs.core.task import load
+from softgym_envs.rooms import room
+
+LADDER, CASES = (load_script(f"studies/hard_truths/{name}.py") for name in ("ladder", "cases"))
 
 
 @pytest.mark.parametrize("name", ["vine", "arm"])
@@ -18,3 +22,20 @@ def test_a_truth_of_the_models_own_class_is_explained_and_no_number_is_false(nam
     # Intervals of 95 %: three half widths are left by one of 10^8.
     assert not row["false"] and sum(row["inside"].values()) >= len(row["inside"]) - 1
     assert row["room"] in LADDER.table_of([row])
+
+
+def test_no_superball_of_the_ladder_chatters_from_step_to_step() -> None:
+    """Changes of velocities in consecutive steps are alike; where cables are damped too much for the step they alternate."""
+    engine, recipe = room("tensegrity").simulator(), load(room("tensegrity").recipe)
+    rates = [i for i, unit in enumerate(engine.state_units) if unit in ("m/s", "rad/s")]
+
+    def alike(**true: float) -> float:
+        constants = engine.default_parameters.replace(**true)
+        found = recipe.record_one("air", engine, np.random.default_rng(3), steps=200, parameters=constants, filmed=True)
+        change = np.diff(found.values[:, rates], axis=0)
+        return float((change[1:] * change[:-1]).sum() / (change**2).sum())
+
+    drawn = [CASES.tensegrity("tensegrity", "own", seed, np.random.default_rng(seed)).true for seed in range(8)]
+    stiffest = {"cable_stiffness": 14000.0, "cable_damping": CASES.BEARS}
+    assert min(alike(**true) for true in [*drawn, stiffest]) > 0.9
+    assert alike(cable_damping=1300.0) < -0.9

@@ -20,7 +20,7 @@ from softgym_envs.rigid.model import BlockModel
 from softgym_envs.rigid.recipe import BLOCK, PARTICLES
 from sysid import FitProblem, ShootingOptions, noise_of, single_shooting
 from sysid.judgement.verdicts import TOLD
-from sysid.judgement.whiteness import ALARM, whiteness
+from sysid.judgement.whiteness import ALARM, WINDOWS, skewness, statistic, weights_of, whiteness
 from sysid.least_squares.cutting import cut
 from sysid.methods.innovations import explained
 from sysid.methods.progressive import fit_stage, stage_problem
@@ -49,6 +49,26 @@ def test_white_noise_is_called_wrong_as_seldom_as_stated(rows: int, unknowns: in
     basis = polynomials(rows, unknowns) if unknowns else None
     found = alarms(np.random.default_rng(0).standard_normal((100, rows, 2)), basis)
     assert found <= stats.binom.ppf(0.999, 100, ALARM)
+
+
+def test_white_noise_in_a_hundred_columns_is_called_wrong_as_seldom_as_stated() -> None:
+    """As many numbers as full states of a SUPERball have. With a normal law's limit 5 of 100 were."""
+    found = alarms(np.random.default_rng(0).standard_normal((250, 601, 100)))
+    assert found <= stats.binom.ppf(0.999, 250, ALARM)
+
+
+def test_skewness_of_sums_of_lagged_products_is_that_of_their_quadratic_form() -> None:
+    """With A as a dense matrix; and far out the law is gamma: counts beyond it are Poisson's."""
+    for window, unit in ((1, False), (3, False), (10, False), (10, True)):
+        weights, form = weights_of(window, unit), np.zeros((40, 40))
+        for lag, weight in enumerate(weights, 1):
+            form += 0.5 * weight * (np.eye(40, k=lag) + np.eye(40, k=-lag))
+        dense = 8.0 * 3 * np.trace(form @ form @ form) / (2.0 * 3 * np.trace(form @ form)) ** 1.5
+        assert skewness(3, 40, weights) == pytest.approx(dense, abs=1e-12)
+    z = statistic(np.random.default_rng(1).standard_normal((1, 601, 20000)))  # of three windows the largest
+    tails = {c: sum(stats.pearson3.sf(c, skewness(1, 601, weights_of(w, False))) for w in WINDOWS) for c in (3.0, 3.5)}
+    for limit, tail in tails.items():
+        assert stats.poisson.ppf(1e-4, 0.5 * len(z) * tail) <= np.sum(z > limit) <= stats.poisson.ppf(1 - 1e-4, len(z) * tail)
 
 
 def test_an_error_that_lasts_is_seen_long_before_half_of_everything_is_correlated() -> None:

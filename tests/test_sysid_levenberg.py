@@ -122,6 +122,38 @@ def test_eliminating_blocks_equals_solving_the_whole_system() -> None:
     np.testing.assert_allclose(end.blocks.ravel(), solution[3:], atol=1e-8)
 
 
+@dataclass(frozen=True)
+class Creeping(Blocks):
+    """Derivatives along blocks are five times too large, as across a kink: blocks go a fifth of their way per step."""
+
+    def compress(self, theta: Any, blocks: Any) -> Any:
+        return np.concatenate([5.0 * self.k, self.j, self.residual(theta, blocks)[..., None]], axis=2)
+
+
+def test_where_only_blocks_creep_a_fit_ends_with_constants_inside_of_their_errors() -> None:
+    """What is wrong along blocks spans the same space, so constants are right at once; errors are the whole problem's."""
+    rng = np.random.default_rng(3)
+    system = Creeping(rng.standard_normal((5, 30, 3)), rng.standard_normal((5, 30, 4)), 3.0 + rng.standard_normal((5, 30)))
+    whole = np.zeros((150, 3 + 20))
+    for s in range(5):
+        whole[30 * s : 30 * s + 30, :3] = system.j[s]
+        whole[30 * s : 30 * s + 30, 3 + 4 * s : 7 + 4 * s] = system.k[s]
+    solution = np.linalg.lstsq(whole, system.t.ravel(), rcond=None)[0][:3]
+    errors = np.sqrt(np.diag(np.linalg.inv(whole.T @ whole)))[:3]
+    bounds, ends = (np.full(3, -np.inf), np.full(3, np.inf)), {}
+    for deviations in (0.0, 0.01):
+        options = LevenbergOptions(cost_tolerance=1e-7, deviations=deviations)
+        state = start_state(system, np.full(3, 50.0), np.zeros((5, 4)), options)
+        ends[deviations] = levenberg_marquardt(system, state, bounds, options=options)
+        assert np.all(np.abs(ends[deviations].theta - solution) < 0.01 * errors)
+    assert ends[0.01].outcome is Outcome.NOISE and ends[0.01].outcome.converged
+    assert 2 * len(ends[0.01].log) < len(ends[0.0].log)
+    unseen = LevenbergOptions(deviations=0.01)  # of a constant that nothing shows no error is small enough
+    blind = Blocks(np.concatenate([system.j[..., :2], np.zeros((5, 30, 1))], axis=2), system.k, system.t)
+    end = levenberg_marquardt(blind, start_state(blind, np.zeros(3), np.zeros((5, 4)), unseen), bounds, options=unseen)
+    assert end.outcome is not Outcome.NOISE
+
+
 def test_only_block_unknowns_can_be_fitted() -> None:
     rng = np.random.default_rng(2)
     system = Blocks(np.zeros((2, 6, 0)), rng.standard_normal((2, 6, 3)), rng.standard_normal((2, 6)))
@@ -169,5 +201,7 @@ def test_running_out_of_iterations_is_said() -> None:
 def test_bad_settings_and_starts_are_refused() -> None:
     with pytest.raises(OptionError, match="max_iterations is 0"):
         LevenbergOptions(max_iterations=0)
+    with pytest.raises(OptionError, match="deviations is -1"):
+        LevenbergOptions(deviations=-1.0)
     with pytest.raises(ShapeError, match="not finite at the start"):
         minimise(lambda x: np.array([np.nan, x[0]]), [1.0, 1.0], (-FREE, FREE))

@@ -34,6 +34,7 @@ class Outcome(str, Enum):
 
     COST = "cost"
     STEP = "step"
+    NOISE = "noise"
     GRADIENT = "gradient"
     ZERO = "zero"
     ITERATIONS = "iterations"
@@ -50,6 +51,7 @@ class Outcome(str, Enum):
         return {
             "cost": "converged: the cost no longer falls",
             "step": "converged: the constants no longer move",
+            "noise": "converged: the constants move by nothing beside their errors",
             "gradient": "converged: the gradient vanishes",
             "zero": "converged: the residual is zero to rounding",
             "iterations": "stopped at the largest number of iterations: raise max_iterations",
@@ -93,11 +95,16 @@ class LevenbergOptions:
     """Stop when no constant moves by more than this [fit coordinate]."""
     gradient_tolerance: float = 1e-12
     """Stop when the cosine between residual and every free column of J is below this."""
+    deviations: float = 0.0
+    """Stop when a step is accepted at no more than the first damping where the linear problem has its minimum within this many
+    standard deviations of every constant (residuals of unit variance): what still falls is of the block unknowns. 0: never."""
 
     def __post_init__(self) -> None:
         for name in ("max_iterations", "damping", "cost_tolerance", "step_tolerance", "gradient_tolerance"):
             if not getattr(self, name) > 0:
                 raise OptionError(f"{name} is {getattr(self, name)}, expected > 0")
+        if not self.deviations >= 0:
+            raise OptionError(f"deviations is {self.deviations}, expected >= 0")
 
 
 @dataclass(frozen=True)
@@ -151,6 +158,8 @@ class _Step(NamedTuple):
     blocks: Array
     predicted: float
     """By how much the step lowers the cost of the linear model."""
+    reduced: Array
+    """[J r] (N, p + 1) of the constants, damped block unknowns eliminated."""
 
 
 def start_state(system: System, theta: Array, blocks: Array, options: LevenbergOptions) -> LevenbergState:
@@ -225,6 +234,8 @@ def _iterate(
         time.perf_counter() - begin,
     )
     outcome = _outcome(state, cost, predicted, max(size, float(np.abs(step.blocks).max(initial=0.0))), accepted, options)
+    if outcome is None and accepted and options.deviations > 0 and state.damping <= options.damping:
+        outcome = Outcome.NOISE if _deviations(step.reduced) <= options.deviations else None
     if accepted:
         damping = max(state.damping * max(1 / 3, 1 - (2 * ratio - 1) ** 3), 1e-12)
         moved = replace(state, theta=theta, blocks=blocks, cost=cost, damping=damping, growth=2.0)
@@ -297,7 +308,20 @@ def _solve(rows: Array, state: LevenbergState, bounds: tuple[Array, Array]) -> _
         right = factors[:, :n, n : n + p] @ step + factors[:, :n, -1]
         blocks = -np.linalg.solve(factors[:, :n, :n], right[..., None])[..., 0]
     model = rows[:, :, -1] + rows[:, :, n : n + p] @ step + np.einsum("sqn,sn->sq", rows[:, :, :n], blocks)
-    return _Step(step, blocks, 0.5 * float(np.sum(rows[:, :, -1] ** 2) - np.sum(model**2)))
+    return _Step(step, blocks, 0.5 * float(np.sum(rows[:, :, -1] ** 2) - np.sum(model**2)), reduced)
+
+
+def _deviations(rows: Array) -> float:
+    """Largest distance of a constant from the minimum for rows [J r] (N, p + 1), in its standard deviations.
+
+    That is |R^-1 z|_j over the length of row j of R^-1, with J = Q R and z = Q' r; infinite where J does not show a constant.
+    """
+    p = rows.shape[1] - 1
+    factor = triangle(rows)
+    if len(factor) < p or not np.all(np.abs(np.diag(factor[:p, :p])) > 0):
+        return np.inf
+    inverse = np.linalg.inv(factor[:p, :p])
+    return float((np.abs(inverse @ factor[:p, p]) / np.linalg.norm(inverse, axis=1)).max(initial=0.0))
 
 
 def triangle(rows: Array) -> Array:

@@ -51,6 +51,9 @@ BRIEF = LevenbergOptions(max_iterations=10, cost_tolerance=1e-3)
 """Of what a fit begins with over shorter segments."""
 NOISE_STAYS = 1e-7
 """Share of the cost that a step must win, where states are noisy: what is left of it is noise, which no step takes away."""
+STAYS = 0.01
+"""Standard deviations within which constants are where they belong, there: what still falls is of the states where segments
+start, as where a cable begins to pull the sooner or later."""
 
 
 @dataclass(frozen=True)
@@ -320,7 +323,8 @@ def _run_phase(
     reporter.phase(on_start)
     bounds, levenberg = segments.problem.theta_bounds, options.levenberg
     if segments.problem.noisy and segments.free:
-        levenberg = replace(levenberg, cost_tolerance=max(levenberg.cost_tolerance, NOISE_STAYS))
+        tolerance = max(levenberg.cost_tolerance, NOISE_STAYS)
+        levenberg = replace(levenberg, cost_tolerance=tolerance, deviations=levenberg.deviations or STAYS)
     end = levenberg_marquardt(weighted, state, bounds, options=levenberg, on_iteration=on_iteration)
     return Journal(journal.phase + 1, sigma, (*journal.done, end), None)
 
