@@ -121,6 +121,22 @@ def test_what_sticks_bounds_friction_from_below(friction: float, seed: int) -> N
     assert not any("no effect" in v.text for v in fit.verdicts) and "within 0.5" in estimate.text()
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_what_lies_still_tells_no_friction(seed: int) -> None:
+    """Nobody knows its start velocities: a small friction with them, or a large one without, explain the noise as well."""
+    pytest.importorskip("casadi")
+    simulator, rng = BlockSimulator(BlockModel(pulley=None)), np.random.default_rng(seed)
+    noise = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
+    start = simulator.initial_state()[0] * np.repeat([1.0, 0.0], 3)
+    recording = film(simulator, start, np.zeros((48, 2)), noise=noise, rng=rng)
+    labelled = TrajectorySet((replace(recording, metadata={EXPERIMENT: ""}),))
+    assert BLOCK.laboratory is not None
+    problem = stage_problem(BLOCK, BLOCK.laboratory, simulator, labelled, start=simulator.default_parameters)
+    fit = fit_stage(BLOCK, BLOCK.laboratory, problem, folder=None, resume=False, progress=None)
+    assert fit.estimates[0].hidden and not fit.usable and fit.estimates[0].interval[1] == fit.estimates[0].bounds[1]
+    assert any("one side only" in v.text or "is not identifiable" in v.text for v in fit.verdicts)
+
+
 def test_what_slides_has_two_sides() -> None:
     pytest.importorskip("casadi")
     fit = fitted(0.3, 4)

@@ -93,6 +93,12 @@ def weighted_residuals(system: ShootingSystem, theta: Array, starts: Array) -> W
     return raw._replace(jacobian=jacobian.reshape(-1, p)[rows])
 
 
+def rank_of_starts(system: ShootingSystem, theta: Array, starts: Array) -> int:
+    """How many unknowns of the starts have an effect of their own."""
+    along = system.segments.derivative(theta, starts).starts / system.sigma[:, None]
+    return _column_space(along.reshape(len(along), along.shape[1] * along.shape[2], -1))[1]
+
+
 def _column_space(columns: Array) -> tuple[Array, int]:
     """Orthonormal basis of the columns (S, N, n) of every block, zero where they are dependent, and the rank of all."""
     if columns.shape[2] == 0:

@@ -7,7 +7,10 @@ degree of freedom,
 
 .. math:: 2\,(C_j(v) - C^*) > 3.84\, s^2
 
-A side is *open* if not even its bound is excluded. Legend: S segments, p constants.
+Where starts, too, lose their effect with that value (a block that sticks has no use for the velocity that it began with), the
+fit had so many unknowns more to follow noise with, and the quantile is that of one degree of freedom more for each of them, at
+99 %: with a velocity in the plane and a rate of turning, 13.3. A side is *open* if not even its bound is excluded; where both
+are open, all values explain the data. Legend: S segments, p constants.
 """
 
 from __future__ import annotations
@@ -17,38 +20,45 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
-from ..least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
+from ..least_squares.levenberg import LevenbergOptions, LevenbergState, levenberg_marquardt, start_state
 from ..least_squares.system import ShootingSystem
+from .residuals import rank_of_starts
 
 Array = NDArray[np.float64]
 
-QUANTILE = 3.84
-"""95 %, chi square of one degree of freedom."""
-NEAR = 30.0
-"""With all others held, a bound that costs more than so many times the quantile is taken as excluded."""
+LEVEL, STILL = 0.95, 0.99
+"""Of chi square; the second where starts lose their effect: an interval would be of a motion that is none."""
+NEAR, NEARER = 30.0, 300.0
+"""With all others held, a bound that costs more than so many times the quantile is taken as excluded; the second, where starts
+lose their effect there, so that starts that are held say little of it."""
 HALVINGS = 8
 """Of the way from the estimate to the closed bound."""
 _OPTIONS = LevenbergOptions(max_iterations=15, cost_tolerance=1e-6)
 
 
 class OneSided(NamedTuple):
-    """What the data say of a constant that they bound on one side."""
+    """What the data say of a constant that they bound on one side, or on none."""
 
     open: str
-    """"upper" or "lower": the side that they leave open."""
+    """"upper" or "lower": the side that they leave open; "both": any value explains them."""
     limit: float
-    """[fit coordinate] of the other side, 95 %."""
+    """[fit coordinate] of the other side, 95 %; NaN where both are open."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Profile:
-    """Twice the smallest cost with one constant held."""
+    """The smallest cost with one constant held, beside the fit's."""
 
     system: ShootingSystem
     theta: Array
     starts: Array
     place: int
+    own: float
+    """Cost of the fit."""
+    variance: float
+    """s^2."""
 
     def held(self, value: float) -> Array:
         """Constants (p,) with this one moved."""
@@ -56,21 +66,55 @@ class _Profile:
         theta[self.place] = value
         return theta
 
-    def __call__(self, value: float) -> float:
-        """Refitted; infinite where the simulation diverges."""
+    def end(self, value: float) -> LevenbergState | None:
+        """Where the refit with this value ended; None where the simulation diverges."""
         theta = self.held(value)
         if not np.isfinite(self.system.cost(theta, self.starts)):
-            return float("inf")
+            return None
         lower, upper = (bound.copy() for bound in self.system.segments.problem.theta_bounds)
         lower[self.place] = upper[self.place] = value
         state = start_state(self.system, theta, self.starts, _OPTIONS)
-        return 2.0 * levenberg_marquardt(self.system, state, (lower, upper), options=_OPTIONS).cost
+        return levenberg_marquardt(self.system, state, (lower, upper), options=_OPTIONS)
+
+    def rise(self, value: float) -> float:
+        """Twice the cost above the fit's, over what is allowed: a value is excluded above 1."""
+        end = self.end(value)
+        if end is None:
+            return float("inf")
+        rise = 2.0 * (end.cost - self.own) / self.variance
+        if not self.quantile() < rise <= self.quantile(self.system.segments.unknowns):
+            return rise / self.quantile()
+        lost = self.unknowns() - rank_of_starts(self.system, end.theta, end.blocks)
+        return rise / self.quantile(max(lost, 0))
+
+    def unknowns(self) -> int:
+        """How many unknowns of the starts have an effect at the fit, or at a bound."""
+        bounds = [self.held(float(bound[self.place])) for bound in self.system.segments.problem.theta_bounds]
+        possible = [theta for theta in bounds if np.isfinite(self.system.cost(theta, self.starts))]
+        return max(rank_of_starts(self.system, theta, self.starts) for theta in (self.theta, *possible))
+
+    def excludes(self, value: float) -> bool:
+        """Whether the data exclude a value."""
+        return self.rise(value) > 1.0
+
+    def near(self, value: float) -> bool:
+        """Whether a refit with this value may be as good as the fit, by its cost with all others held."""
+        theta = self.held(value)
+        rise = 2.0 * (self.system.cost(theta, self.starts) - self.own) / (self.quantile() * self.variance)
+        if NEAR < rise <= NEARER and self.system.segments.free:
+            return rank_of_starts(self.system, theta, self.starts) < self.unknowns()
+        return rise <= NEAR
+
+    @staticmethod
+    def quantile(lost: int = 0) -> float:
+        """Of chi square, where so many unknowns of the starts have no effect."""
+        return float(stats.chi2.ppf(STILL if lost else LEVEL, 1 + lost))
 
 
 def one_sided(
     system: ShootingSystem, theta: Array, starts: Array, *, variance: float, doubted: tuple[tuple[bool, bool], ...]
 ) -> tuple[OneSided | None, ...]:
-    """Per constant, the side that is open, if just one is.
+    """Per constant, the side that is open, or that both are; None where it has two sides.
 
     Args:
         system: Segments and weights.
@@ -80,37 +124,37 @@ def one_sided(
         doubted: Per constant, whether its lower and its upper bound are asked for: beyond the interval, so far.
     """
     lower, upper = system.segments.problem.theta_bounds
-    limit, own = QUANTILE * variance, 2.0 * system.cost(theta, starts)
+    own = system.cost(theta, starts)
     found: list[OneSided | None] = []
-    for place, (low, high) in enumerate(doubted):
-        profile = _Profile(system, theta, starts, place)
-        ends = np.stack([profile.held(lower[place]), profile.held(upper[place])])
-        near = 2.0 * system.costs(ends, starts) - own <= NEAR * limit
-        open_low, open_high = (
-            bool(asked and close) and profile(bound) - own <= limit
-            for asked, close, bound in ((low, near[0], lower[place]), (high, near[1], upper[place]))
-        )
-        if open_low == open_high:
-            found.append(None)
-            continue
-        closed = float(upper[place] if open_low else lower[place])
-        if profile(closed) - own <= limit:
-            found.append(None)  # nothing is known of it: what is hidden is said elsewhere
-            continue
-        found.append(OneSided("lower" if open_low else "upper", _edge(profile, float(theta[place]), closed, own + limit)))
+    for place, asked in enumerate(doubted):
+        profile = _Profile(system, theta, starts, place, own, variance)
+        bounds = (float(lower[place]), float(upper[place]))
+        opened = [
+            bool(doubt) and profile.near(bound) and not profile.excludes(bound)
+            for doubt, bound in zip(asked, bounds, strict=True)
+        ]
+        found.append(_side(profile, opened, bounds) if any(opened) else None)
     return tuple(found)
 
 
-def _edge(profile: _Profile, inside: float, outside: float, highest: float) -> float:
-    """Where the profile passes `highest` between a value that is compatible and one that is not: the outer of both ends."""
-    if profile(inside) > highest:
+def _side(profile: _Profile, opened: list[bool], bounds: tuple[float, float]) -> OneSided:
+    """What is left where one bound, at least, is not excluded."""
+    closed = bounds[1] if opened[0] else bounds[0]
+    if all(opened) or not profile.excludes(closed):
+        return OneSided("both", float("nan"))
+    return OneSided("lower" if opened[0] else "upper", _edge(profile, float(profile.theta[profile.place]), closed))
+
+
+def _edge(profile: _Profile, inside: float, outside: float) -> float:
+    """Where values begin to be excluded between one that is compatible and one that is not: the outer of both ends."""
+    if profile.excludes(inside):
         return inside
     for _ in range(HALVINGS):
         middle = 0.5 * (inside + outside)
-        if profile(middle) <= highest:
-            inside = middle
-        else:
+        if profile.excludes(middle):
             outside = middle
+        else:
+            inside = middle
     return outside
 
 

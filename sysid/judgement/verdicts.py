@@ -110,10 +110,13 @@ def _headline(evidence: Evidence, found: list[Verdict]) -> Verdict:
 
 
 def _one_sided(evidence: Evidence) -> list[Verdict]:
-    """What is known of constants that data bound on one side."""
+    """What is known of constants that data bound on one side, or on none."""
     found = []
     for e, side in zip(evidence.estimates, evidence.sides, strict=bool(evidence.sides)):
-        if side is not None:
+        if side is not None and side.open == "both":
+            text = f"{e.name} is not identifiable: with others fitted anew, every value that is allowed explains these data"
+            found.append(Verdict("warning", text))
+        elif side is not None:
             sign, limit = (">=", e.interval[0]) if side.open == "upper" else ("<=", e.interval[1])
             text = f"{e.name} {sign} {limit:.3g}{e.suffix} (95 %) is all that these data say of it: they bound one side only"
             found.append(Verdict("warning", text))

@@ -28,6 +28,9 @@ from softgym_envs.core.errors import OptionError, ShapeError
 
 Array = NDArray[np.float64]
 
+ROUNDING = 1e-12
+"""Share of the largest column below which a column is none: damped by its own length, its step would be without bounds."""
+
 
 class Outcome(str, Enum):
     """Why the solver stopped; each says what to do about it."""
@@ -268,9 +271,9 @@ def _rescale(state: LevenbergState, rows: Array) -> LevenbergState:
 
 
 def _positive(scale: Array) -> Array:
-    """Scale with zeros replaced by the largest entry, or one."""
+    """Scale with what is rounding (`ROUNDING`) replaced by the largest entry, or one."""
     largest = scale.max(initial=0.0)
-    return np.where(scale > 0, scale, largest if largest > 0 else 1.0)
+    return np.where(scale > ROUNDING * largest, scale, largest if largest > 0 else 1.0)
 
 
 def _stationary(state: LevenbergState, rows: Array, bounds: tuple[Array, Array], options: LevenbergOptions) -> bool:
