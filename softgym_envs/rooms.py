@@ -21,6 +21,7 @@ LIST = [
     "softgym_envs.vine:ROOM",
     "softgym_envs.rigid:BLOCK",
     "softgym_envs.rigid:PARTICLES",
+    "softgym_envs.box:ROOM",
     "softgym_envs.tensegrity:ROOM",
     "softgym_envs.loop:ROOM",
     "softgym_envs.arm:ROOM",

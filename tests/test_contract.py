@@ -150,6 +150,7 @@ WAYS = {
     "upper_body": Ways(substeps=5, share=0.3, rounding=4000.0),
     "block": Ways(sliding_states),
     "particles": Ways(sliding_states),
+    "box": Ways(varied="gravity"),
 }
 PAPER = Ways(paper_states, varied="joint_stiffness")
 SPECIAL: dict[str, tuple[Ways, Callable[[], Any]]] = {

@@ -1,0 +1,138 @@
+r"""Numba functions of impulses at several corners, with Coulomb's law exactly: round cones, no penalty.
+
+With impulses over the body's mass, rows J of contact Jacobians and M of mass 1,
+
+.. math::
+   v^+ = v + M^{-1} J^T \lambda, \quad 0 \le \lambda_n \perp v_n^+ + b \ge 0, \quad
+   \lambda_t = \operatorname{proj}_{|\cdot| \le \mu \lambda_n} (\lambda_t - s \, v_t^+)
+
+for every corner; b = e v_n of a corner that comes with v_n < 0 is Newton's law of restitution [Moreau 1988]. Solved corner by
+corner until nothing changes (projected Gauss-Seidel, [Jourdan, Alart, Jean 1998]): one body alone is well conditioned, and four
+corners of a face, whose shares of a load nothing decides, do not matter to it. On complex numbers decisions are by real parts
+and the iteration goes on until imaginary parts stand still, too: then these are the derivative. Legend: k corners that touch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..core.numba_engine import inner
+from ..core.simulator import Status
+
+OK, UNSOLVED = int(Status.OK), int(Status.UNSOLVED)
+STILL, CREEPING, SLOPE_STILL = 1e-11, 1e-7, 1e-7
+"""[m/s] Change of impulses over mass in a round below which they stand still, at once or after `ENOUGH` rounds: corners that
+just stick turn their friction ever more slowly; of derivatives, relative to the largest."""
+MOST_ROUNDS, ENOUGH = 4000, 300
+"""Rounds; after `ENOUGH` derivatives need not stand still."""
+EVERY, ALIKE = 8, 1e-3
+"""Rounds between two looks at whether normal impulses drift, and how much of a change two rounds then differ by at most."""
+
+
+@inner
+def impulses(J, weights, bias, friction, v, after):  # type: ignore[no-untyped-def]
+    """Velocities after contact, into `after`; -> status.
+
+    Args:
+        J: (k, 3, nv) rows of every corner along z, x, y.
+        weights: (nv,) inverse masses.
+        bias: (k,) b.
+        friction: mu.
+        v: (nv,) velocities without contact.
+        after: (nv,) result.
+    """
+    k = len(bias)
+    impulse, steps = np.zeros((k, 3), after.dtype), np.empty((k, 2))
+    changes = np.zeros((2, k, 3), after.dtype)
+    for i in range(len(v)):
+        after[i] = v[i]
+    for c in range(k):
+        _step_lengths(J[c], weights, steps[c])
+    for turn in range(MOST_ROUNDS):
+        change = changes[turn % 2]
+        for c in range(k):
+            _one_corner(J[c], weights, bias[c], friction, steps[c], impulse[c], change[c], after)
+        size, slope_change, slope = 0.0, 0.0, 0.0
+        for c in range(k):
+            for i in range(3):
+                size = max(size, abs(change[c, i].real))
+                slope_change = max(slope_change, abs(change[c, i].imag))
+                slope = max(slope, abs(impulse[c, i].imag))
+        if not np.isfinite(size):
+            return UNSOLVED
+        if (size < STILL and slope_change <= SLOPE_STILL * slope) or (turn > ENOUGH and size < CREEPING):
+            return OK
+        if turn % EVERY == EVERY - 1:
+            _skip(J, weights, change, changes[1 - turn % 2], impulse, after)
+    return UNSOLVED
+
+
+@inner
+def _one_corner(J, weights, bias, friction, steps, impulse, change, after):  # type: ignore[no-untyped-def]
+    """One corner's part of a round, in place; `change` is what its impulse changes by."""
+    normal = impulse[0] - steps[0] * (_speed(J[0], after) + bias)
+    if normal.real < 0.0:
+        normal = 0.0 * bias
+    change[0] = normal - impulse[0]
+    _apply(J[0], weights, change[0], after)
+    x = impulse[1] - steps[1] * _speed(J[1], after)
+    y = impulse[2] - steps[1] * _speed(J[2], after)
+    limit, size = friction * normal, np.sqrt(x * x + y * y)
+    if size.real > limit.real:
+        x, y = x * limit / size, y * limit / size
+    change[1], change[2] = x - impulse[1], y - impulse[2]
+    _apply(J[1], weights, change[1], after)
+    _apply(J[2], weights, change[2], after)
+    impulse[0], impulse[1], impulse[2] = normal, x, y
+
+
+@inner
+def _skip(J, weights, change, before, impulse, after):  # type: ignore[no-untyped-def]
+    """Carries on normal impulses that drift evenly, as of four corners that cannot all hold, until one lets go."""
+    rounds, size = 0.0 * impulse[0, 0] + np.inf, 0.0
+    for c in range(len(impulse)):
+        size = max(size, abs(change[c, 0].real))
+    if size < CREEPING:
+        return
+    for c in range(len(impulse)):
+        if abs((change[c, 0] - before[c, 0]).real) > ALIKE * size:
+            return
+        if change[c, 0].real < 0.0:
+            until = -impulse[c, 0] / change[c, 0]
+            if until.real < rounds.real:
+                rounds = until
+    if not rounds.real < np.inf:
+        return
+    for c in range(len(impulse)):
+        impulse[c, 0] += rounds * change[c, 0]
+        _apply(J[c, 0], weights, rounds * change[c, 0], after)
+
+
+@inner
+def _step_lengths(rows, weights, steps):  # type: ignore[no-untyped-def]
+    """Inverse of what one impulse changes its own speed: along z, and at most in the table's plane, into steps (2,)."""
+    xx, yy, xy, zz = 0.0, 0.0, 0.0, 0.0
+    for i in range(len(weights)):
+        weight = weights[i].real
+        zz += weight * rows[0, i].real ** 2
+        xx += weight * rows[1, i].real ** 2
+        yy += weight * rows[2, i].real ** 2
+        xy += weight * rows[1, i].real * rows[2, i].real
+    steps[0] = 1.0 / zz
+    steps[1] = 1.0 / (0.5 * (xx + yy) + np.sqrt(0.25 * (xx - yy) ** 2 + xy**2))
+
+
+@inner
+def _speed(row, v):  # type: ignore[no-untyped-def]
+    """Speed of a corner along one direction."""
+    speed = 0.0 * v[0]
+    for i in range(len(v)):
+        speed += row[i] * v[i]
+    return speed
+
+
+@inner
+def _apply(row, weights, impulse, v):  # type: ignore[no-untyped-def]
+    """Velocities after an impulse along one direction, in place."""
+    for i in range(len(v)):
+        v[i] += weights[i] * row[i] * impulse

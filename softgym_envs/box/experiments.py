@@ -1,0 +1,133 @@
+"""Throws for identification: poses as cameras see them, and how a box was let go.
+
+Legend: T rows, nx state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import lie
+from ..core.errors import DataError, OptionError
+from ..core.parameters import Parameters
+from ..core.trajectory import Trajectory
+
+Array = NDArray[np.float64]
+
+PERIOD = 1 / 148
+"""[s] Between two frames; [Pfrommer2020]'s cameras."""
+NOISE, TURN_NOISE = 2e-4, 2e-3
+"""[m, rad] Standard deviation of a recorded pose."""
+FIRST = 6
+"""Rows that tell how a box was let go."""
+HEIGHT, SPEED, SPIN = (0.03, 0.12), 0.7, 4.0
+"""Of the lowest corner over the table [m]; standard deviations of velocities [m/s, rad/s] when a throw is let go."""
+
+
+def tossed(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
+    """One throw over the table, any side up, seen by cameras.
+
+    Raises:
+        OptionError: The world's physics step is no part of a frame, or its simulation fails.
+    """
+    substeps = round(PERIOD / truth.dt)
+    if substeps < 1 or abs(substeps * truth.dt - PERIOD) > 1e-9:
+        raise OptionError(f"dt is {truth.dt} s, expected a whole part of a frame of {PERIOD:.6g} s")
+    rows = max(round(steps / substeps), 4)
+    start = thrown(truth, rng, parameters)
+    controls = np.zeros((rows, truth.nu))
+    states, status = truth.rollout(start[None], controls[None], parameters, substeps=substeps)
+    if status[0] != 0:
+        raise OptionError("the simulation of the throw fails: other constants")
+    model = truth.model
+    layout = model.layout
+    poses = layout.nx - layout.nx // 2 if model.planar else 7
+    noise = np.zeros((rows + 1, layout.n))
+    noise[:, : 2 if model.planar else 3] = NOISE * rng.standard_normal((rows + 1, 2 if model.planar else 3))
+    turned = slice(2, 3) if model.planar else slice(3, 6)
+    noise[:, turned] = TURN_NOISE * rng.standard_normal((rows + 1, turned.stop - turned.start))
+    seen = layout.retract(states[0, :, : layout.nx], noise)
+    return Trajectory(
+        times=PERIOD * np.arange(rows + 1),
+        controls=controls,
+        values=seen[:, :poses],
+        names=layout.names[:poses],
+        units=layout.units[:poses],
+        control_names=truth.control_names,
+        control_units=truth.model.control_units,
+        substeps=substeps,
+    )
+
+
+def thrown(truth: Any, rng: np.random.Generator, parameters: Parameters | None = None) -> Array:
+    """State of a box that was just let go, any side up, over the table, (nx,)."""
+    model, layout = truth.model, truth.model.layout
+    start = truth.initial_state()[0]
+    moved = np.zeros(layout.n)
+    turns, speeds = (1, 2) if model.planar else (3, 3)
+    moved[speeds : speeds + turns] = np.pi * rng.uniform(-1.0, 1.0, turns)
+    velocities = np.concatenate([SPEED * rng.standard_normal(speeds), SPIN * rng.standard_normal(turns)])
+    moved[speeds + turns : 2 * (speeds + turns)] = velocities
+    start[: layout.nx] = layout.retract(start[: layout.nx], moved)
+    table = truth.constants(parameters, 1)[0, truth.parameters_class.index("table")]
+    lowest = model.corners(start[: layout.nx])[:, 2].min()
+    start[1 if model.planar else 2] += table + rng.uniform(*HEIGHT) - lowest
+    return np.asarray(start)
+
+
+def posed(simulator: Any, recording: Trajectory) -> Trajectory:
+    """The poses of a recording alone, quaternions unit and of one sign from row to row.
+
+    Velocities that were recorded are left out: those that trackers difference backwards lag by half a frame.
+
+    Raises:
+        DataError: A column of the pose is missing.
+    """
+    names = simulator.model.measured
+    lacking = [name for name in names if name not in recording.names]
+    if lacking:
+        raise DataError(f"the recording lacks {', '.join(lacking)}; a box is identified from its pose: {', '.join(names)}")
+    found = recording.select(names)
+    if simulator.model.planar:
+        return found
+    values = found.values.copy()
+    values[:, 3:] = _unit(values[:, 3:])
+    return replace(found, values=values)
+
+
+def first_state(recording: Trajectory, simulator: Any) -> Array:
+    """State (nx,) at the first row, by parabolas through the first poses that were seen, `FIRST` of them or fewer.
+
+    Raises:
+        DataError: Nothing was seen.
+    """
+    seen = posed(simulator, recording)
+    there = np.flatnonzero(np.isfinite(seen.values).all(axis=1))[:FIRST]
+    if len(there) == 0:
+        raise DataError(f"a box is identified from its pose, and no row has all of {', '.join(seen.names)}")
+    values, times = seen.values[there], seen.times[there] - seen.times[0]
+    if simulator.model.planar:
+        return np.concatenate(_lines(times, values))
+    place, speed = _lines(times, values[:, :3])
+    turn, spin = _lines(times, lie.difference(values[:, 3:], np.broadcast_to(values[0, 3:], (len(there), 4))))
+    return np.concatenate([place, lie.retract(values[0, 3:], turn), speed, spin])
+
+
+def _lines(times: Array, values: Array) -> tuple[Array, Array]:
+    """Values and slopes at time zero of the parabola, or line, or point that fits best, (k,) each."""
+    coefficients = np.polynomial.polynomial.polyfit(times, values, min(2, len(times) - 1))
+    return coefficients[0], coefficients[1] if len(times) > 1 else np.zeros_like(coefficients[0])
+
+
+def _unit(q: Array) -> Array:
+    """Unit quaternions (T, 4), each on the side of the last one that was seen; NaN where there is none."""
+    q, last = q / np.linalg.norm(q, axis=1, keepdims=True), None
+    for row in q:
+        if np.isfinite(row).all():
+            row *= -1.0 if last is not None and row @ last < 0 else 1.0
+            last = row
+    return np.asarray(q)

@@ -1,0 +1,69 @@
+"""How a box is recorded and identified: throws that cameras saw, and the constants of contact.
+
+A recording holds poses in the table's frame: "x", "y", "z" of the centre and the attitude "qw", "qx", "qy", "qz" (in a plane
+"x", "z" and "theta"). Without control columns no force acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..core.recipe import Experiment, Recipe, Stage
+from ..core.simulator import Array
+from ..core.trajectory import Trajectory
+from .experiments import first_state, posed, tossed
+
+CONTACT = ("friction", "restitution", "inertia", "gravity", "table", "rounding")
+GRAVITY = (9.81, 0.3)
+"""[m/s^2] Mean and standard deviation beforehand: it is known, but cameras' lengths and times are not exact."""
+
+
+def infer_controls(simulator: Any, trajectory: Trajectory) -> Trajectory:
+    """No force where none is recorded."""
+    if trajectory.control_names:
+        return trajectory
+    still = np.zeros((trajectory.num_steps, simulator.nu))
+    return trajectory.with_controls(still, simulator.control_names, simulator.model.control_units)
+
+
+def released(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory], Array]:
+    """How a box was let go in a recording."""
+    return partial(first_state, simulator=simulator)
+
+
+def thrown(simulator: Any, trajectory: Trajectory) -> str:
+    """Whatever a laboratory records of a box is a throw."""
+    return "tossed"
+
+
+def _stage(name: str, window: float | None, step: float, free: tuple[str, ...] = CONTACT) -> Stage:
+    """Whole predictions over `window` [s] from how the box was let go: a strike or two, before throws go their own ways.
+
+    Differences along constants are over `step` [fit coordinate]: where a start is far off, outcomes of a strike jump, and over
+    a short one jumps pass for slopes.
+    """
+    options = {
+        "loss": "robust", "errors": "clustered", "scan": False, "jacobian": "differences", "epsilon": step, "secant": step,
+    }  # fmt: skip
+    return Stage(
+        name, "tossed", free, "single_shooting", options, prepare=posed, free_motion=True, window=window,
+        prior={"gravity": GRAVITY} if "gravity" in free else {},
+    )  # fmt: skip
+
+
+RECIPE = Recipe(
+    experiments=(Experiment("tossed", tossed, 207, enough=207),),
+    stages=(
+        _stage("struck", 0.2, 1e-2),
+        _stage("contact", 0.25, 2e-3),
+        # Strikes tell friction of a real box otherwise than sliding does, which decides where it comes to rest.
+        _stage("slid", None, 1e-2, ("friction",)),
+    ),
+    infer_controls=infer_controls,
+    first_state=released,
+    experiment_of=thrown,
+)

@@ -1,0 +1,78 @@
+"""What the two sets of real throws hold, and how they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from softgym_envs.box.experiments import FIRST
+from softgym_envs.box.model import cube, square
+from softgym_envs.core.errors import DataError
+from softgym_envs.core.trajectory import Trajectory
+
+
+@dataclass(frozen=True)
+class Set:
+    """One set."""
+
+    model: str
+    rate: float
+    """[Hz]"""
+    dt: float
+    """Physics step of ours, and of MuJoCo's twin [s]."""
+    twin_dt: float
+    poses: int
+    width: float
+    """[m] What errors of place are measured by."""
+    turned: float
+    """[rad] Of the recorded angle at rest on a face: the marker was put on like that; 0 where attitudes are quaternions."""
+    literature: Mapping[str, float]
+    """Constants that are known of it."""
+
+
+SETS = {
+    "cube": Set("cube", 148.0, 1 / 296, 1 / 1480, 7, 0.1048, 0.0, {"friction": 0.18, "restitution": 0.125, "inertia": 1.196}),
+    "square": Set("square", 250.0, 1 / 500, 1 / 2500, 3, 0.06, -0.0334, {}),
+}
+
+
+def read(path: Path, kind: Set) -> list[Trajectory]:
+    """Poses of every throw, in the order of their names' numbers.
+
+    Raises:
+        DataError: No such file, or an array that is no throw of this set.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: np.asarray(file[name], dtype=np.float64) for name in file.files}
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is no npz of throws: {error}") from None
+    names = sorted(arrays, key=lambda name: (len(name), name))
+    return [_throw(path, name, arrays[name], kind) for name in names]
+
+
+def _throw(path: Path, name: str, rows: np.ndarray, kind: Set) -> Trajectory:
+    if rows.ndim != 2 or rows.shape[1] < kind.poses or len(rows) <= FIRST or not np.isfinite(rows[:, : kind.poses]).all():
+        raise DataError(
+            f"{path}: {name} has shape {rows.shape}, expected more than {FIRST} rows of {kind.poses} columns or more"
+        )
+    model = cube() if kind.model == "cube" else square()
+    poses, layout = rows[:, : kind.poses].copy(), model.layout
+    if kind.turned:
+        poses[:, 2] -= kind.turned
+    else:
+        turns = poses[:, 3:]
+        turns *= np.cumprod(np.concatenate([[1.0], np.where((turns[1:] * turns[:-1]).sum(axis=1) < 0, -1.0, 1.0)]))[:, None]
+    return Trajectory(
+        times=np.arange(len(poses)) / kind.rate,
+        controls=np.zeros((len(poses) - 1, len(model.control_names))),
+        values=poses,
+        names=layout.names[: kind.poses],
+        units=layout.units[: kind.poses],
+        control_names=model.control_names,
+        control_units=model.control_units,
+        substeps=round(1.0 / (kind.rate * kind.dt)),
+    )

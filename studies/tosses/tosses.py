@@ -1,0 +1,143 @@
+"""Real throws: a cube on a table [Pfrommer2020] and a square between two panes [Fazeli2017], fitted, and others predicted.
+
+    python studies/tosses/tosses.py fit --data cube_tosses.npz               # -> results/real/tosses/cube
+    python studies/tosses/tosses.py predict --data other.npz --out out       # any file of the same form, by that fit
+    python studies/tosses/tosses.py fit --set square --data planar_drops.npz # -> results/real/tosses/square
+
+`fit` identifies the constants of contact by the documented command from some throws drawn by seed, those of the MuJoCo twin by
+the same method from the same throws, and predicts all others. `predict` takes of a throw its first six poses, in flight, and
+predicts the rest; it writes result.json, table.md and plot.png. Files are npz with one array per throw (x y z qw qx qy qz ...
+at 148 Hz, or x z theta ... at 250 Hz); of them poses alone are read. Recordings: BSD 3-clause, not part of this repository.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import tyro
+from toss_errors import Errors, errors_of, plot, table
+from toss_sets import SETS, Set, read
+
+from softgym_envs.box.mujoco import BoxTwinParameters
+from softgym_envs.box.parameters import BoxParameters
+from softgym_envs.box.recipe import CONTACT, RECIPE
+from softgym_envs.core.errors import SoftgymError
+from softgym_envs.core.files import provenance, write_atomically, write_json
+from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.recipe import EXPERIMENT
+from softgym_envs.core.simulator import Simulator
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from softgym_envs.rooms import room
+from sysid import run_recipe
+
+IDENTIFY = Path(__file__).parents[2] / "scripts" / "identify.py"
+RESULTS = Path("results/real/tosses")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Fit the constants to some throws, and predict the others."""
+
+    data: Path
+    """npz."""
+    set: Literal["cube", "square"] = "cube"
+    train: int = 40
+    """Throws that are fitted."""
+    seed: int = 0
+    """Which."""
+    out: Path | None = None
+    """Folder; none: results/real/tosses/SET."""
+    runs: Path = Path("runs/tosses")
+    """Where recordings are written in the form that `softgym-envs identify box` reads."""
+
+
+@dataclass(frozen=True)
+class Predict:
+    """Predict the throws of a file."""
+
+    data: Path
+    """npz."""
+    set: Literal["cube", "square"] = "cube"
+    params: Path | None = None
+    """Folder of fit.toml and twin.toml; none: results/real/tosses/SET."""
+    out: Path = Path("runs/tosses/predicted")
+
+
+def fit(args: Fit) -> None:
+    """Both engines from the same throws, and what they predict."""
+    kind, out = SETS[args.set], args.out or RESULTS / args.set
+    throws = read(args.data, kind)
+    order = np.random.default_rng(args.seed).permutation(len(throws))
+    train = TrajectorySet(tuple(throws[i] for i in order[: args.train]))
+    out.mkdir(parents=True, exist_ok=True)
+    recordings = args.runs / f"{args.set}.h5"
+    recordings.parent.mkdir(parents=True, exist_ok=True)
+    train.save(recordings)
+    structure = Path(__file__).parent / f"{args.set}.toml"
+    command = [
+        sys.executable, str(IDENTIFY), "box", "--model", str(structure), "--data", str(recordings), "--dt", repr(kind.dt),
+        "--out", str(args.runs / args.set),
+    ]  # fmt: skip
+    print(" ".join(command[1:]), flush=True)
+    subprocess.run(command, check=False)  # its exit code is the verdict's, which fit.json says, too
+    for name in ("fit.toml", "slid/fit.json"):
+        write_atomically(out / Path(name).name, (args.runs / args.set / name).read_bytes())
+    verdict = _fit_twin(structure, kind, train, args.runs / f"{args.set}_twin")
+    write_atomically(out / "twin.toml", (args.runs / f"{args.set}_twin" / "fit.toml").read_bytes())
+    test = [throws[i] for i in order[args.train :]]
+    _report(test, structure, kind, out, out, {"train": args.train, "seed": args.seed, "verdict of the twin": verdict})
+
+
+def _fit_twin(structure: Path, kind: Set, train: TrajectorySet, out: Path) -> str:
+    """The same recipe on MuJoCo's constants; -> its verdict."""
+    twin = room("box").simulator(structure, backend="mujoco", dt=kind.twin_dt)
+    free = (*(name for name in CONTACT if name != "restitution"), "contact_timeconst", "contact_dampratio")
+    stages = tuple(replace(stage, free=free) if stage.free == CONTACT else stage for stage in RECIPE.stages)
+    recordings = tuple(replace(t.for_timestep(twin.dt), metadata={EXPERIMENT: "tossed"}) for t in train)
+    return run_recipe(RECIPE, twin, TrajectorySet(recordings), stages=stages, out=out, announce=print).verdict
+
+
+def predict(args: Predict) -> None:
+    """Errors of both engines on every throw of a file."""
+    kind, params = SETS[args.set], args.params or RESULTS / args.set
+    args.out.mkdir(parents=True, exist_ok=True)
+    _report(read(args.data, kind), Path(__file__).parent / f"{args.set}.toml", kind, params, args.out, {})
+
+
+def _report(throws: list[Trajectory], structure: Path, kind: Set, params: Path, out: Path, more: dict[str, Any]) -> None:
+    """Predictions by both engines: result.json, table.md and plot.png in `out`."""
+    engine = room("box").simulator(structure, dt=kind.dt)
+    twin = room("box").simulator(structure, backend="mujoco", dt=kind.twin_dt)
+    found: dict[str, Errors] = {}
+    worlds: dict[str, tuple[Simulator, Parameters]] = {
+        "identified": (engine, BoxParameters.load(params / "fit.toml")),
+        "MuJoCo's twin, fitted by the same method": (twin, BoxTwinParameters.load(params / "twin.toml")),
+    }
+    if kind.literature:
+        worlds["its authors' constants"] = (engine, BoxParameters(**kind.literature))
+    for name, (simulator, constants) in worlds.items():
+        found[name] = errors_of(simulator, constants, throws, kind)
+        print(f"{name}: {found[name].line()}", flush=True)
+    summaries = {name: errors.summary() for name, errors in found.items()}
+    command = " ".join(["studies/tosses/tosses.py", *sys.argv[1:]])
+    write_json(out / "result.json", {**provenance(command=command), **more, "throws": len(throws), **summaries})
+    write_atomically(out / "table.md", table(found, len(throws)).encode())
+    plot(found, kind, out / "plot.png")
+
+
+def main() -> None:
+    """Run."""
+    args = tyro.cli(Fit | Predict)  # type: ignore[arg-type]
+    try:
+        fit(args) if isinstance(args, Fit) else predict(args)
+    except SoftgymError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

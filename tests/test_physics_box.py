@@ -1,0 +1,185 @@
+"""The box against closed forms, another integrator, conserved quantities and differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.integrate import solve_ivp
+
+from softgym_envs.box.dynamics import BoxSimulator
+from softgym_envs.box.experiments import thrown
+from softgym_envs.box.model import BoxModel, cube, square
+from softgym_envs.box.mujoco import BoxTwin
+from softgym_envs.box.parameters import BoxParameters
+from softgym_envs.core.errors import OptionError, StructureError
+from softgym_envs.core.simulator import finite_differences
+
+Array = NDArray[np.float64]
+G = 9.81
+
+
+def run(simulator: BoxSimulator, start: Array, rows: int, parameters: BoxParameters | None = None) -> Array:
+    states, status = simulator.rollout(start[None], np.zeros((1, rows, simulator.nu)), parameters)
+    assert status.tolist() == [0]
+    return np.asarray(states[0])
+
+
+@pytest.mark.parametrize("dt", [1 / 100, 1 / 296, 1 / 1000])
+def test_flight_is_a_parabola_whatever_the_step(dt: float) -> None:
+    simulator = BoxSimulator(dt=dt)
+    start = simulator.initial_state()[0]
+    start[2], start[7:10], start[10:] = 2.0, (0.3, -0.2, 1.0), (2.0, -1.0, 3.0)
+    end = run(simulator, start, round(0.3 / dt))[-1]
+    t = round(0.3 / dt) * dt
+    np.testing.assert_allclose(end[:3], [0.3 * t, -0.2 * t, 2.0 + t - 0.5 * G * t**2], atol=1e-12)
+    np.testing.assert_allclose(end[10:], [2.0, -1.0, 3.0], atol=1e-12)  # a cube keeps its angular velocity
+
+
+@pytest.mark.parametrize("restitution", [0.0, 0.3, 0.8])
+def test_a_face_that_falls_flat_bounces_by_newtons_law_at_the_moment_of_the_strike(restitution: float) -> None:
+    simulator = BoxSimulator(square(), dt=0.01)
+    start = simulator.initial_state()[0]
+    start[1] += 0.2
+    states = run(simulator, start, 60, BoxParameters(restitution=restitution, friction=0.5))
+    t0, v = np.sqrt(2 * 0.2 / G), np.sqrt(2 * 0.2 * G)
+    times = 0.01 * np.arange(61)
+    up = (times > t0) & (times < t0 + 2 * restitution * v / G)
+    late = times[up] - t0
+    np.testing.assert_allclose(states[up, 1], 0.03 + restitution * v * late - 0.5 * G * late**2, atol=1e-9)
+    np.testing.assert_allclose(states[:, 2], 0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("friction", [0.1, 0.4])
+def test_a_face_slides_as_far_as_coulomb_says(friction: float) -> None:
+    simulator = BoxSimulator(dt=1e-3)
+    start = simulator.initial_state()[0]
+    start[7:9] = 0.6, 0.8  # 1 m/s
+    end = run(simulator, start, 2000, BoxParameters(friction=friction))[-1]
+    way = 0.5 / (friction * G)
+    np.testing.assert_allclose(end[:2], [0.6 * way, 0.8 * way], atol=2e-3 * way)  # of first order in dt: v h / way
+    np.testing.assert_allclose(end[7:], 0.0, atol=1e-6)
+
+
+def test_a_box_on_its_corner_falls_as_a_pendulum_does() -> None:
+    """Without slip the square turns about its corner: I_c theta'' = m g r cos(angle of the centre over the corner)."""
+    simulator = BoxSimulator(square(), dt=2e-4)
+    tilt = 0.6  # over the left corner, towards the right
+    start = simulator.initial_state()[0]
+    start[2] = tilt
+    start[1] = -simulator.model.corners(start)[:, 2].min() + start[1]
+    r, inertia = np.hypot(0.03, 0.03), (2 * 0.03**2) / 3.0 + 2 * 0.03**2
+    # the lowest corner is the one at (+x, -z) turned; the centre stands over it at the angle phi from the horizontal
+    lowest = simulator.model.corners(start)[np.argmin(simulator.model.corners(start)[:, 2])]
+    phi = np.arctan2(start[1] - lowest[2], start[0] - lowest[0])
+    answer = solve_ivp(lambda t, y: [y[1], -G * r * np.cos(y[0]) / inertia], (0.0, 0.06), [phi, 0.0], rtol=1e-10, atol=1e-12)
+    end = run(simulator, start, 300, BoxParameters(friction=1.5))[-1]
+    assert end[2] - tilt == pytest.approx(answer.y[0, -1] - phi, abs=2e-4)
+
+
+def test_an_impact_at_one_corner_is_the_closed_form() -> None:
+    """Without friction lambda = -(1 + e) v_n / (n' M^-1 n), and it turns the square by lambda a_x / k^2."""
+    simulator, e = BoxSimulator(square(), dt=1e-3), 0.4
+    start = simulator.initial_state()[0]
+    start[2], start[4] = 0.5, -1.0
+    lowest = simulator.model.corners(start)[:, 2].min()
+    start[1] += 1e-9 - lowest
+    arm = simulator.model.corners(start)[np.argmin(simulator.model.corners(start)[:, 2])][0] - start[0]
+    k2 = 2 * 0.03**2 / 3.0
+    impulse = (1 + e) * 1.0 / (1.0 + arm**2 / k2)
+    end = run(simulator, start, 1, BoxParameters(friction=0.0, restitution=e, gravity=0.0))[-1]
+    np.testing.assert_allclose(end[3:], [0.0, impulse - 1.0, impulse * arm / k2], atol=1e-8)
+
+
+def throws(model: BoxModel, count: int, dt: float = 1 / 296) -> tuple[BoxSimulator, Array]:
+    simulator = BoxSimulator(model, dt=dt)
+    rng = np.random.default_rng(5)
+    return simulator, np.array([thrown(simulator, rng) for _ in range(count)])
+
+
+@pytest.mark.parametrize("model", [cube(), square(), BoxModel((0.05, 0.03, 0.02))])
+@pytest.mark.parametrize(("friction", "restitution"), [(0.0, 0.5), (0.2, 0.12), (0.8, 0.6), (0.5, 0.95)])
+def test_nothing_fails_nor_gets_through_nor_wins_energy(model: BoxModel, friction: float, restitution: float) -> None:
+    simulator, starts = throws(model, 40)
+    parameters = BoxParameters(friction=friction, restitution=restitution)
+    states, status = simulator.rollout(starts, np.zeros((40, 300, simulator.nu)), parameters)
+    assert (status == 0).all()
+    assert model.corners(states)[..., 2].min() > -3e-5  # `TOUCHING` is 2e-5
+    nq, height = simulator.scene.nq, 1 if model.planar else 2
+    energy = 0.5 * np.sum(simulator.scene.uniform * states[..., nq:] ** 2, axis=-1) + G * states[..., height]
+    assert np.diff(energy, axis=1).max() < G * 2e-5 + 1e-9 + (2e-4 if len(set(model.half_size)) > 1 else 0.0)
+
+
+def test_impacts_keep_to_coulombs_cone() -> None:
+    """What a strike gives sideways is at most mu times what it gives upwards (one corner strikes)."""
+    simulator, starts = throws(cube(), 60, dt=1e-3)
+    parameters, checked = BoxParameters(friction=0.3, restitution=0.3, gravity=0.0), 0
+    states, _ = simulator.rollout(starts, np.zeros((60, 400, 3)), parameters)
+    change = np.diff(states[..., 7:10], axis=1)
+    up, side = change[..., 2], np.linalg.norm(change[..., :2], axis=-1)
+    struck = up > 1e-6
+    checked = int(struck.sum())
+    assert checked > 40
+    assert (side[struck] <= 0.3 * up[struck] + 1e-9).all()
+    assert (side[~struck] <= 1e-9).all()
+
+
+def test_the_free_spin_of_a_brick_keeps_energy_and_momentum_to_second_order() -> None:
+    model, errors = BoxModel((0.05, 0.03, 0.02)), []
+    for dt in (2e-3, 1e-3):
+        simulator = BoxSimulator(model, dt=dt)
+        start = simulator.initial_state()[0]
+        start[2], start[10:] = 50.0, (1.0, 6.0, 0.5)
+        end = run(simulator, start, round(0.4 / dt), BoxParameters(gravity=0.0))[-1]
+        moments = model.uniform_inertia
+        errors.append(abs(moments @ end[10:] ** 2 - moments @ start[10:] ** 2))
+    assert errors[0] / errors[1] > 3.0
+
+
+def test_what_comes_after_a_strike_is_smooth_in_what_was_before() -> None:
+    """Derivatives of 12 steps with a strike in them, its moment included, against central differences."""
+    simulator, starts = throws(cube(), 30)
+    states, _ = simulator.rollout(starts, np.zeros((30, 60, 3)))
+    low = simulator.model.corners(states)[..., 2].min(axis=2)
+    rows = []
+    for throw in range(30):
+        first = int(np.argmax(np.diff(states[throw, :, 9]) > 1e-3))
+        if first > 3 and low[throw, first - 2] > 1e-3:
+            rows.append(states[throw, first - 2])
+    x = np.array(rows)
+    assert len(x) > 15
+    u = np.zeros((len(x), 3))
+    ours, theirs = simulator.linearize(x, u, substeps=4), finite_differences(simulator, x, u, substeps=4, epsilon=1e-7)
+    error = np.abs(ours.A - theirs.A).max(axis=(1, 2)) / np.abs(theirs.A).max(axis=(1, 2))
+    assert np.quantile(error, 0.8) < 1e-5  # the others strike twice, or begin to slip, within a difference
+
+
+def test_the_twin_flies_alike_and_lands_alike() -> None:
+    simulator, starts = throws(cube(), 20)
+    twin = BoxTwin()
+    ours, _ = simulator.rollout(starts, np.zeros((20, 30, 3)), substeps=2)
+    theirs, _ = twin.rollout(starts, np.zeros((20, 30, 3)), substeps=10)
+    apart = np.linalg.norm(ours[..., :3] - theirs[..., :3], axis=-1)
+    flying = ours[..., 2] > 0.0524 * np.sqrt(3) + 2e-3
+    assert apart[flying].max() < G * 0.2 * twin.dt  # Euler's error of a fall
+    assert np.median(apart[:, -1]) < 0.1 * 0.1048  # widths, 0.2 s later: soft contact against rigid
+
+
+def test_forces_push_and_constants_move_the_table() -> None:
+    simulator = BoxSimulator()
+    start = simulator.initial_state()
+    start[0, 2] += 0.1
+    parameters = BoxParameters(mass=0.5, table=0.1, friction=0.2)
+    states, _ = simulator.rollout(start, np.tile([5.0, 0.0, 0.0], (1, 30, 1)), parameters)
+    t, pushed = 30 / 296, 5.0 / 0.5 - 0.2 * G
+    assert states[0, -1, 0] == pytest.approx(0.5 * pushed * t**2, rel=1e-6)
+    assert states[0, -1, 2] == pytest.approx(0.1524, abs=1e-6)
+
+
+def test_bad_boxes_are_refused() -> None:
+    with pytest.raises(StructureError, match="half_size"):
+        BoxModel((0.1,))
+    with pytest.raises(OptionError, match="half_size"):
+        BoxModel((0.1, -0.1))
+    with pytest.raises(OptionError, match="dt"):
+        BoxSimulator(dt=0.0)
