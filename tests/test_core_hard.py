@@ -44,6 +44,9 @@ def motion(twin: Any) -> np.ndarray:
         state[:, 1] = 0.0  # on the ground
     names = [n.split(".")[-1] for n in twin.state_names]
     state[:, [n in ("vx", "vz", "vheight") for n in names]], state[:, [n == "vy" for n in names]] = 0.3, -0.3
+    if twin.room == "box":  # strikes the table while it turns
+        state[:, 9:13], controls = (-0.5, 3.0, -2.0, 1.0), 0.2 * controls
+        state[:, 2] += 0.03
     states, status = twin.rollout(state, controls[None], substeps=max(1, round(0.04 / twin.dt)))
     assert not status.any()
     return states[0, :, : twin.model.layout.nx]

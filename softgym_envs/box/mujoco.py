@@ -106,7 +106,7 @@ class BoxTwin(MujocoTwin):
         table.friction, table.contype, table.conaffinity, table.condim = [0.0, 0.0, 0.0], 1, 2, 3
         body = spec.worldbody.add_body(name="box")
         body.explicitinertial, body.mass, body.inertia = True, 1.0, [1.0, 1.0, 1.0]
-        body.ipos = [0.0, 0.0, 0.0]
+        body.ipos, body.simple = [0.0, 0.0, 0.0], 0  # a hard twin's centre of mass is elsewhere
         if model.planar:
             body.add_joint(name="x", type=mujoco.mjtJoint.mjJNT_SLIDE, axis=[1, 0, 0])
             body.add_joint(name="z", type=mujoco.mjtJoint.mjJNT_SLIDE, axis=[0, 0, 1])

@@ -40,7 +40,7 @@ def thrown(simulator: Any, trajectory: Trajectory) -> str:
     return "tossed"
 
 
-def _stage(name: str, window: float | None, step: float, free: tuple[str, ...] = CONTACT) -> Stage:
+def _stage(name: str, window: float | None, step: float, free: tuple[str, ...] = CONTACT, **more: Any) -> Stage:
     """Whole predictions over `window` [s] from how the box was let go: a strike or two, before throws go their own ways.
 
     Differences along constants are over `step` [fit coordinate]: where a start is far off, outcomes of a strike jump, and over
@@ -51,7 +51,7 @@ def _stage(name: str, window: float | None, step: float, free: tuple[str, ...] =
     }  # fmt: skip
     return Stage(
         name, "tossed", free, "single_shooting", options, prepare=posed, free_motion=True, window=window,
-        prior={"gravity": GRAVITY} if "gravity" in free else {},
+        prior={"gravity": GRAVITY} if "gravity" in free else {}, **more,
     )  # fmt: skip
 
 
@@ -61,7 +61,7 @@ RECIPE = Recipe(
         _stage("struck", 0.2, 1e-2),
         _stage("contact", 0.25, 2e-3),
         # Strikes tell friction of a real box otherwise than sliding does, which decides where it comes to rest.
-        _stage("slid", None, 1e-2, ("friction",)),
+        _stage("slid", None, 1e-2, ("friction",), free_initial=False),
     ),
     infer_controls=infer_controls,
     first_state=released,
