@@ -7,6 +7,7 @@ import pytest
 
 from softgym_envs.core.base import pull_back
 from softgym_envs.core.errors import OptionError, StructureError
+from softgym_envs.loop.arm_task import INCREMENT
 from softgym_envs.loop.dynamics import LoopSimulator
 from softgym_envs.loop.model import LoopModel, baxter6, baxter12, baxter24
 from softgym_envs.loop.parameters import LoopParameters
@@ -59,6 +60,44 @@ def test_the_adjoint_is_the_chain_of_linearizations():
         np.testing.assert_allclose(ours, expected, rtol=1e-9, atol=1e-10 * np.abs(expected).max())
     nothing = simulator.vjp(start, controls[:, :0], cotangent[:, :1])
     assert np.array_equal(nothing.state, cotangent[:, 0])
+
+
+def test_steps_that_have_no_solution_are_taken_in_parts():
+    simulator = LoopSimulator(LoopModel(**SERVO))
+    signs = np.sign(np.random.default_rng(5).uniform(-1, 1, (24, 24, 7)))
+    controls = simulator.model.hold + np.repeat(signs, 5, axis=1) * INCREMENT
+    controls = np.clip(controls, *simulator.control_bounds)
+    states, status = simulator.rollout(simulator.initial_state(24), controls, substeps=5)
+    fine, good = replace(simulator, dt=0.0025).rollout(simulator.initial_state(24), controls[:, :40], substeps=20)
+    assert not status.any() and not good.any()
+    assert np.median(np.abs(states[:, 40, :7] - fine[:, 40, :7]).max(axis=1)) < 0.01
+    flat, torques = states[:, :-1].reshape(-1, simulator.nx), controls.reshape(-1, 1, 7)
+    motion = simulator.mechanism.simulate(simulator.momentum(flat), np.repeat(torques, 5, axis=1), simulator.tree_constants())
+    parted = np.flatnonzero(motion.status)
+    assert len(parted) > 2
+    _check_slopes(simulator, flat[parted], torques[parted])
+
+
+def _check_slopes(simulator, state, controls):
+    """Forward and adjoint derivatives against differences, but for steps at the edge of where they are taken in parts."""
+    rng, eps = np.random.default_rng(0), 1e-7
+    dx, du, cotangent = (
+        rng.normal(size=state.shape),
+        rng.normal(size=controls.shape),
+        rng.normal(size=(len(state), 2, simulator.nx)),
+    )
+    cotangent[:, 0] = 0.0
+    after, before = (simulator.rollout(state + e * dx, controls + e * du, substeps=5)[0][:, 1] for e in (eps, -eps))
+    expected, (A, B, _) = (after - before) / (2 * eps), simulator.linearize(state, controls[:, 0], substeps=5)
+    found = np.einsum("bij,bj->bi", A, dx) + np.einsum("bij,bj->bi", B, du[:, 0])
+    close = np.abs(found - expected).max(axis=1) < 1e-5 * np.abs(found).max(axis=1)
+    assert close.mean() > 0.6
+    pulled = simulator.vjp(state, controls, cotangent, substeps=5)
+    ours, theirs = (
+        (pulled.state * dx).sum(axis=1) + (pulled.controls * du).sum(axis=(1, 2)),
+        (found * cotangent[:, 1]).sum(axis=1),
+    )
+    np.testing.assert_allclose(ours[close], theirs[close], rtol=1e-6, atol=1e-6 * np.abs(theirs[close]).max())
 
 
 def test_too_little_damping_for_the_step_is_warned_of():

@@ -93,7 +93,7 @@ def _solved_blocks(s, w, d):
     _force_columns(s, w, d)
     _gravity_columns(s, w, d)
     for columns in (d.rc, d.pc):
-        add_contact_columns(s, w.values, w.mid, 0.5 * s.dt, columns)
+        add_contact_columns(s, w.values, w.mid, 0.5 * w.length[0], columns)
     if len(w.h) > 0:
         _gap_columns(s, w, d)
     _mass_columns(s, w, d)
@@ -107,7 +107,7 @@ def _solved_blocks(s, w, d):
 @lean
 def _midpoint_blocks(s, w, d):
     """Add r_q, set p_q and p_+ of the Lagrangian, without damping. Entries of unrelated coordinates are and stay zero."""
-    n, h = len(s.parent), s.dt
+    n, h = len(s.parent), w.length[0]
     S, ww, rq, pq, pn = w.mid.S, w.mid.w, d.rq, d.pq, d.pn
     for i in range(n):
         a, b, t, j = screw(w.mid.a, i), screw(w.mid.b, i), vec(w.mid.t, i), i
@@ -133,7 +133,7 @@ def _midpoint_blocks(s, w, d):
 def _contact_blocks(s, w, d):
     """Contacts' share of the blocks."""
     w.touch[:] = 0.0
-    if add_contact_curvature(s, w.values, w.mid, 0.25 * s.dt, w.touch):
+    if add_contact_curvature(s, w.values, w.mid, 0.25 * w.length[0], w.touch):
         for blocks in (d.rq, d.pq, d.pn):
             blocks += w.touch
 
@@ -166,7 +166,7 @@ def _newton_matrix(s, w, d):
 @lean
 def _force_columns(s, w, d):
     """By stiffness, rest, damping, armature, offset and dry friction of the joints."""
-    n, h = len(s.parent), s.dt
+    n, h = len(s.parent), w.length[0]
     for i in range(n):
         slopes = (w.values[n + i] - w.q[i], w.values[i], -w.v[i], w.v[i], 1.0)
         for kind in range(5):
@@ -196,7 +196,7 @@ def _gravity_columns(s, w, d):
         c = s.place[5 * n + k]
         if c >= 0:
             for i in range(n):
-                slope = 0.5 * s.dt * lift(w.mid, i)[k]
+                slope = 0.5 * w.length[0] * lift(w.mid, i)[k]
                 d.rc[i, c] += slope
                 d.pc[i, c] += slope
 
@@ -215,8 +215,8 @@ def _mass_columns(s, w, d):
             gather_momentum(s, d.scales, w.mid)
             body_slopes(s, g, w.mid, w.Lq, w.Lv)
             for i in range(n):
-                d.rc[i, c] += 0.5 * s.dt * w.Lq[i] - w.Lv[i]
-                d.pc[i, c] += 0.5 * s.dt * w.Lq[i] + w.Lv[i]
+                d.rc[i, c] += 0.5 * w.length[0] * w.Lq[i] - w.Lv[i]
+                d.pc[i, c] += 0.5 * w.length[0] * w.Lq[i] + w.Lv[i]
 
 
 @lean

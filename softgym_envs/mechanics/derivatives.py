@@ -28,7 +28,7 @@ _OK = int(Status.OK)
 @lean
 def push_forward(s, w, d, dx, du, dc, X, dx1):
     """dx1 = A dx + B du + C dc, matrices (2 n, k), (nu, k), (P, k); X (n + m, k) is memory. -> dx1 (2 n, k)."""
-    n, m, columns = len(s.parent), len(w.h), dx.shape[1]
+    n, m, columns, h = len(s.parent), len(w.h), dx.shape[1], w.length[0]
     X[:] = 0.0
     dx1[:] = 0.0
     for i in range(n):
@@ -43,8 +43,8 @@ def push_forward(s, w, d, dx, du, dc, X, dx1):
     for c in range(len(s.actuated)):
         i = s.actuated[c]
         for k in range(columns):
-            X[s.slot[i], k] -= s.early * s.dt * du[c, k]
-            dx1[n + i, k] += (1.0 - s.early) * s.dt * du[c, k]
+            X[s.slot[i], k] -= s.early * h * du[c, k]
+            dx1[n + i, k] += (1.0 - s.early) * h * du[c, k]
     solve_columns(w.K, w.order, X)
     for i in range(n):
         for k in range(columns):
@@ -66,7 +66,7 @@ def add_row(row, X, factor, out):
 @lean
 def pull_back(s, w, d, mu, nu, gradient):
     """mu (2 n,) <- A' mu; nu (nu,) += B' mu; gradient (P,) += C' mu."""
-    n, m, b = len(s.parent), len(w.h), w.b
+    n, m, b, h = len(s.parent), len(w.h), w.b, w.length[0]
     for i in range(n):
         w.q[i] = mu[i]
     for i in range(n):
@@ -76,7 +76,7 @@ def pull_back(s, w, d, mu, nu, gradient):
         add_scaled(d.pq[i], mu[n + i], mu)
         add_scaled(d.pc[i], mu[n + i], gradient)
     for c in range(len(s.actuated)):
-        nu[c] += (1.0 - s.early) * s.dt * mu[n + s.actuated[c]]
+        nu[c] += (1.0 - s.early) * h * mu[n + s.actuated[c]]
     for i in range(n):
         b[s.slot[i]] = w.q[i]
     for r in range(m):
@@ -90,7 +90,7 @@ def pull_back(s, w, d, mu, nu, gradient):
     for r in range(m):
         add_scaled(d.hc[r], -b[s.slot[n + r]], gradient)
     for c in range(len(s.actuated)):
-        nu[c] += s.early * s.dt * mu[n + s.actuated[c]]
+        nu[c] += s.early * h * mu[n + s.actuated[c]]
 
 
 @lean

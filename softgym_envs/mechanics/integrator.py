@@ -58,10 +58,10 @@ _OK, _DIVERGED, _UNSOLVED = int(Status.OK), int(Status.DIVERGED), int(Status.UNS
 @lean
 def evaluate(s, q, q1, w):
     """L_q and L_v at the midpoint and h at q1; -> whether all is finite and slow enough."""
-    n, slow = len(s.parent), True
+    n, h, slow = len(s.parent), w.length[0], True
     for i in range(n):
         w.q[i] = 0.5 * (q[i] + q1[i])
-        w.v[i] = (q1[i] - q[i]) / s.dt
+        w.v[i] = (q1[i] - q[i]) / h
         slow = slow and abs(w.v[i]) < SPEED_LIMIT
     place_links(s, w.q, w.mid)
     slopes(s, w.values, w.scales, w.q, w.v, w.mid, w.Lq, w.Lv)
@@ -77,7 +77,7 @@ def newton_matrix(s, w, secant):
 
     `secant`: dry friction has the slope of its secant through rest.
     """
-    n, h, K, A, slot = len(s.parent), s.dt, w.K, w.rows, s.slot
+    n, h, K, A, slot = len(s.parent), w.length[0], w.K, w.rows, s.slot
     prepare_curvature(s, w.values, w.scales, w.mid)
     K[:] = 0.0
     for j in range(n):
@@ -132,9 +132,9 @@ def put_gap_slopes(s, w):
 @lean
 def remainders(s, p, w, lam):
     """w.r <- r from what `evaluate` left."""
-    n = len(s.parent)
+    n, h = len(s.parent), w.length[0]
     for i in range(n):
-        w.r[i] = p[i] + 0.5 * s.dt * w.Lq[i] - w.Lv[i] + s.early * s.dt * force(s, w, i)
+        w.r[i] = p[i] + 0.5 * h * w.Lq[i] - w.Lv[i] + s.early * h * force(s, w, i)
     for k in range(len(lam)):
         for i in range(n):
             w.r[i] -= w.G[k, i] * lam[k]
@@ -270,11 +270,11 @@ def largest(h):
 @lean
 def finish(s, p, w, lam, x1):
     """p^+ from what `evaluate` left, and the r that Newton's method left: so it cannot leak conserved momentum."""
-    n = len(s.parent)
+    n, h = len(s.parent), w.length[0]
     remainders(s, p, w, lam)
     for i in range(n):
-        late = (1.0 - s.early) * s.dt * force(s, w, i)
-        x1[n + i] = 0.5 * s.dt * w.Lq[i] + w.Lv[i] + late + w.r[i]
+        late = (1.0 - s.early) * h * force(s, w, i)
+        x1[n + i] = 0.5 * h * w.Lq[i] + w.Lv[i] + late + w.r[i]
 
 
 @lean

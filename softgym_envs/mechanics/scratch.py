@@ -17,7 +17,7 @@ from .linear import SPARE
 
 
 class Scratch(NamedTuple):
-    """Memory of one row's step; `values`, `scales` and `tau` are set before it, the rest is left behind by it."""
+    """Memory of one row's step; `values`, `scales`, `tau` and `length` are set before it, the rest is left behind by it."""
 
     mid: Links
     """At q_m."""
@@ -29,6 +29,8 @@ class Scratch(NamedTuple):
     """(nb,)"""
     tau: Array
     """(n,) B u + offset."""
+    length: Array
+    """(1,) of the step [s]: dt, unless it is a part of one."""
     q: Array
     """(n,) q_m."""
     v: Array
@@ -63,9 +65,9 @@ def new_scratch(s):
     n, m = len(s.parent), s.row[-1]
     nt = n if len(s.peg) > 0 else 0
     return Scratch(
-        new_links(s), new_links(s), np.zeros(len(s.base)), np.zeros(len(s.body)), np.zeros(n), np.zeros(n), np.zeros(n),
-        np.zeros(n), np.zeros(n), np.zeros(m), np.zeros((m, n)), np.zeros((m, n)), np.zeros((n + m, n + m + SPARE)),
-        np.zeros(n + m, np.int64), np.zeros(n + m), np.zeros(n), np.zeros((14, n)),
+        new_links(s), new_links(s), np.zeros(len(s.base)), np.zeros(len(s.body)), np.zeros(n), np.full(1, s.dt), np.zeros(n),
+        np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(m), np.zeros((m, n)), np.zeros((m, n)),
+        np.zeros((n + m, n + m + SPARE)), np.zeros(n + m, np.int64), np.zeros(n + m), np.zeros(n), np.zeros((14, n)),
         np.zeros((nt, nt)),
     )  # fmt: skip
 

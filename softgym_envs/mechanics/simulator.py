@@ -74,6 +74,11 @@ class TreeSimulator(NumbaSimulator):
         dc = self._by_constants(found.constants + np.einsum("bnp,bn->bp", by_constant, dp), constants)
         for gradient in (dx, du, dc):
             gradient[status != 0] = np.nan
+        parted = (status == 0) & (motion.status != 0)  # steps in parts, which a motion of (q, p) does not have; see `stepping`
+        if parted.any():
+            given = self.parameters_class.from_vector(constants[parted])
+            some = super().vjp(state[parted], controls[parted], cotangent[parted], given, substeps=K)
+            dx[parted], du[parted], dc[parted] = some.state, some.controls, some.constants
         return Gradient(states, status, dx, du, dc)
 
     def _momenta(self, state: Array, columns: Array) -> tuple[Array, Array, Array, Any]:

@@ -5,6 +5,11 @@ v is the speed of the physics step that led to q, so that with q_0 = q - h v and
 .. math:: p = \tfrac h2 L_q + L_v, \qquad v^+ = (q^+ - q) / h
 
 (forces act at the beginning of a step, as in the paper). A control step starts from (q, v) alone, whatever came before.
+
+*Parts.* The equations of a step may have no solution: where fast modes move far in it, the branch of solutions q^+(h) that
+begins at h = 0 turns back before h = dt, and Newton's method, damped or not, ends where K is singular. Such a step is taken in
+parts of dt/2, dt/4, ..., the largest that have solutions, from (q, p) to (q, p) under the same forces. v stays the speed of the
+whole step, so a state means the same however it was reached; derivatives are those of the parts that were taken.
 Legend: B batch, T control steps, n coordinates, m constraint rows, nu controls, P constants; state x = (q, v), length 2 n.
 """
 
@@ -16,8 +21,11 @@ from ..core.numba_engine import inner, kernel, lean
 from ..core.simulator import Status
 from .blocks import differentiate, differentiate_here, new_blocks
 from .derivatives import push_forward
-from .integrator import evaluate, go_on, step
+from .integrator import evaluate, go_on, step, still
 from .scratch import new_scratch, set_constants, set_forces
+
+LEAST_PART = 1 / 16
+"""Of a step: smaller parts are not tried."""
 
 _OK, _DIVERGED = int(Status.OK), int(Status.DIVERGED)
 
@@ -35,11 +43,42 @@ def with_momentum(s, x, w, now, before):
     return slow
 
 
+@lean
+def take_part(s, x, w, x1, lam, part):
+    """x1 and lambda of x after `part` of a step, or half, a quarter, ... of that; -> the part that was taken, 0 if none can be.
+
+    `w` keeps the part's length.
+    """
+    while part >= LEAST_PART:
+        w.length[0] = part * s.dt
+        still(x, x1, lam)
+        if step(s, x, w, x1, lam, False) == _OK:
+            return part
+        part *= 0.5
+    return 0.0
+
+
+@lean
+def take_parts(s, x, w, x1, lam, here):
+    """x1 of x after a whole step in parts; here (2 n,) is memory; -> whether there is one."""
+    for i in range(len(x)):
+        here[i] = x[i]
+    done, part = 0.0, 0.5
+    while part > 0.0 and done < 1.0:
+        part = take_part(s, here, w, x1, lam, part)
+        for i in range(len(x)):
+            here[i] = x1[i]
+        done += part
+    w.length[0] = s.dt
+    return done == 1.0
+
+
 @kernel
 def forward(s, state, controls, constants, substeps, states, status):
     """See `core.numba_engine.NumbaEngine`."""
     n = len(s.parent)
     w, lam, now, then, before = new_scratch(s), np.zeros(s.row[-1]), np.empty(2 * n), np.empty(2 * n), np.empty(n)
+    here = np.empty(2 * n)
     for row in range(len(state)):
         set_constants(s, constants[row], w)
         states[row, 0] = state[row]
@@ -50,11 +89,17 @@ def forward(s, state, controls, constants, substeps, states, status):
             set_forces(s, controls[row, t], w)
             if not with_momentum(s, states[row, t], w, now, before):
                 status[row] = _DIVERGED
-            lam[:] = 0.0
-            for k in range(substeps):
+            lam[:], behind = 0.0, False
+            for _ in range(substeps):
                 if status[row] == _OK:
                     go_on(before, now, then)
-                    status[row] = step(s, now, w, then, lam, k > 0)
+                    status[row] = step(s, now, w, then, lam, behind)
+                    if status[row] != _OK and behind:  # as `derivative` begins
+                        go_on(before, now, then)
+                        status[row] = step(s, now, w, then, lam, False)
+                    behind = status[row] == _OK
+                    if not behind and take_parts(s, now, w, then, lam, here):
+                        status[row] = _OK
                     before[:], now[:] = now[:n], then
             if status[row] == _OK:
                 for i in range(n):
@@ -104,11 +149,17 @@ def derivative(s, state, control, constants, substeps, A, B, C):
             momentum_slopes(s, before, w, d, dx, dc)
         for _ in range(substeps):
             go_on(before, x, x1)
-            good = good and step(s, x, w, x1, lam, False) == _OK and differentiate_here(s, x[:n], x1[:n], lam, w, d)
-            if good:
-                push_forward(s, w, d, dx, du, dc, X, dx1)
-                old[:], before[:] = dx[:n], x[:n]
-                x[:], dx[:] = x1, dx1
+            old[:], before[:], done = dx[:n], x[:n], 0.0
+            part = 1.0 if good and step(s, x, w, x1, lam, False) == _OK else 0.5
+            while good and done < 1.0:
+                if part < 1.0:
+                    part = take_part(s, x, w, x1, lam, part)
+                good = part > 0.0 and differentiate_here(s, x[:n], x1[:n], lam, w, d)
+                if good:
+                    push_forward(s, w, d, dx, du, dc, X, dx1)
+                    x[:], dx[:] = x1, dx1
+                    done += part
+            w.length[0] = s.dt
         if good:
             dx[n:] = (dx[:n] - old) / s.dt
         else:
