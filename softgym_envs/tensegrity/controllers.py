@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .crawling import crawling
 from .model import TensegrityModel
 
 Array = NDArray[np.float64]
@@ -135,6 +136,12 @@ def hold_first(envs: Any) -> Policy:
     return lambda observation: first
 
 
+def crawl(envs: Any) -> Policy:
+    """Crawls as told, by what obs_mode "sensors" observes."""
+    model = envs.simulator.model
+    return lambda observation: crawling(model, observation)
+
+
 def wave(envs: Any) -> Policy:
     """Pulls one motor after the other, twice a second, whatever it feels."""
     phase = 2 * np.pi * np.arange(envs.simulator.nu) / envs.simulator.nu
@@ -148,7 +155,7 @@ def wave(envs: Any) -> Policy:
 
 CONTROLLERS: dict[str, dict[str, Callable[[Any], Policy]]] = {
     "TensegrityRoll-v0": {"heuristic": follow, "blind": hold_first},
-    "TensegrityCrawl-v0": {"blind": wave},
+    "TensegrityCrawl-v0": {"heuristic": crawl, "blind": wave},
     "TensegrityWaypoint-v0": {"heuristic": roll, "blind": roll_along_x},
     "TensegrityTerrain-v0": {"heuristic": follow, "blind": follow_along_x},
 }
