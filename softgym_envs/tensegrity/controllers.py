@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .crawling import crawling
 from .model import TensegrityModel
 
 Array = NDArray[np.float64]
@@ -136,12 +135,6 @@ def hold_first(envs: Any) -> Policy:
     return lambda observation: first
 
 
-def crawl(envs: Any) -> Policy:
-    """Crawls as told, by what obs_mode "sensors" observes."""
-    model = envs.simulator.model
-    return lambda observation: crawling(model, observation)
-
-
 def wave(envs: Any) -> Policy:
     """Pulls one motor after the other, twice a second, whatever it feels."""
     phase = 2 * np.pi * np.arange(envs.simulator.nu) / envs.simulator.nu
@@ -155,7 +148,7 @@ def wave(envs: Any) -> Policy:
 
 CONTROLLERS: dict[str, dict[str, Callable[[Any], Policy]]] = {
     "TensegrityRoll-v0": {"heuristic": follow, "blind": hold_first},
-    "TensegrityCrawl-v0": {"heuristic": crawl, "blind": wave},
+    "TensegrityCrawl-v0": {"blind": wave},
     "TensegrityWaypoint-v0": {"heuristic": roll, "blind": roll_along_x},
     "TensegrityTerrain-v0": {"heuristic": follow, "blind": follow_along_x},
 }

@@ -61,7 +61,6 @@ OWN = {
     "ArmHold-v0": Own({"action_memory": 3}),
     "LoopBend-v0": Own({"action_memory": 3}),
     "LoopPeg-v0": Own({"action_memory": 3}),
-    "TensegrityCrawl-v0": Own({"action_memory": 3}, rounds=14, updates=800, hidden=(256, 256)),
     "UpperBodyReach-v0": Own({}, rounds=14, updates=1000, num_envs=192, hidden=(256, 256)),
     "UpperBodyReach-v0+muscles": Own({"muscles": True}, rounds=14, updates=1000, num_envs=144, hidden=(256, 256)),
 }
