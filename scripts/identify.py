@@ -358,7 +358,7 @@ def labelled(recipe: Recipe, simulator: Simulator, recordings: tuple[Trajectory,
     names = experiments_of(recipe, simulator, recordings)
     if "" in names or not {stage.experiment for stage in recipe.stages} <= set(names):
         return recordings
-    print(f"taken for: {', '.join(names)}")
+    print(f"taken for: {', '.join(names) if len(set(names)) > 1 else names[0]}")
     return tuple(replace(t, metadata={**t.metadata, EXPERIMENT: name}) for t, name in zip(recordings, names, strict=True))
 
 
