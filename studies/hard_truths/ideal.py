@@ -104,7 +104,7 @@ def main(args: Args) -> None:
     rows: list[dict[str, Any]] = []
     for seed in range(args.first, args.first + args.seeds):
         problem, theta, end, errors = ideal(seed)
-        row = {"seed": seed, "ideal": (end - theta) / errors}
+        row: dict[str, Any] = {"seed": seed, "ideal": (end - theta) / errors}
         if seed in fitted:
             row["command"] = (problem.encode(problem.constants.replace(**fitted[seed])) - theta) / errors
         rows.append({name: value if name == "seed" else [round(float(z), 3) for z in value] for name, value in row.items()})
