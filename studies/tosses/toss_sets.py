@@ -48,8 +48,8 @@ def read(path: Path, kind: Set) -> list[Trajectory]:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: np.asarray(file[name], dtype=np.float64) for name in file.files}
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} is no npz of throws: {error}") from None
+    except (OSError, ValueError, EOFError):
+        raise DataError(f"{path} is no npz file of arrays of numbers, or cannot be read") from None
     names = sorted(arrays, key=lambda name: (len(name), name))
     return [_throw(path, name, arrays[name], kind) for name in names]
 

@@ -12,6 +12,7 @@ at 148 Hz, or x z theta ... at 250 Hz); of them poses alone are read. Recordings
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -70,7 +71,7 @@ class Predict:
 
 def fit(args: Fit) -> None:
     """Both engines from the same throws, and what they predict."""
-    kind, out = SETS[args.set], args.out or RESULTS / args.set
+    kind, out, structure = SETS[args.set], args.out or RESULTS / args.set, _structure(args.set)
     throws = read(args.data, kind)
     order = np.random.default_rng(args.seed).permutation(len(throws))
     train = TrajectorySet(tuple(throws[i] for i in order[: args.train]))
@@ -78,7 +79,6 @@ def fit(args: Fit) -> None:
     recordings = args.runs / f"{args.set}.h5"
     recordings.parent.mkdir(parents=True, exist_ok=True)
     train.save(recordings)
-    structure = Path(__file__).parent / f"{args.set}.toml"
     command = [
         sys.executable, str(IDENTIFY), "box", "--model", str(structure), "--data", str(recordings), "--dt", repr(kind.dt),
         "--out", str(args.runs / args.set),
@@ -102,11 +102,16 @@ def _fit_twin(structure: Path, kind: Set, train: TrajectorySet, out: Path) -> st
     return run_recipe(RECIPE, twin, TrajectorySet(recordings), stages=stages, out=out, announce=print).verdict
 
 
+def _structure(name: str) -> Path:
+    """The file of a set's box, as seen from here: fit.toml names it."""
+    return Path(os.path.relpath(Path(__file__).parent / f"{name}.toml"))
+
+
 def predict(args: Predict) -> None:
     """Errors of both engines on every throw of a file."""
     kind, params = SETS[args.set], args.params or RESULTS / args.set
     args.out.mkdir(parents=True, exist_ok=True)
-    _report(read(args.data, kind), Path(__file__).parent / f"{args.set}.toml", kind, params, args.out, {})
+    _report(read(args.data, kind), _structure(args.set), kind, params, args.out, {})
 
 
 def _report(throws: list[Trajectory], structure: Path, kind: Set, params: Path, out: Path, more: dict[str, Any]) -> None:
