@@ -57,12 +57,9 @@ def _stage(name: str, window: float | None, step: float, free: tuple[str, ...] =
 
 RECIPE = Recipe(
     experiments=(Experiment("tossed", tossed, 207, enough=207),),
-    stages=(
-        _stage("struck", 0.2, 1e-2),
-        _stage("contact", 0.25, 2e-3),
-        # Strikes tell friction of a real box otherwise than sliding does, which decides where it comes to rest.
-        _stage("slid", None, 1e-2, ("friction",), free_initial=False),
-    ),
+    stages=(_stage("struck", 0.2, 1e-2), _stage("contact", 0.25, 2e-3)),
+    # By --stage: strikes tell friction of a real box otherwise than sliding does, which decides where it comes to rest.
+    laboratory=_stage("slid", None, 1e-2, ("friction",), free_initial=False),
     infer_controls=infer_controls,
     first_state=released,
     experiment_of=thrown,

@@ -79,14 +79,15 @@ def fit(args: Fit) -> None:
     recordings = args.runs / f"{args.set}.h5"
     recordings.parent.mkdir(parents=True, exist_ok=True)
     train.save(recordings)
-    command = [
+    runs = args.runs / args.set
+    words = [
         sys.executable, str(IDENTIFY), "box", "--model", str(structure), "--data", str(recordings), "--dt", repr(kind.dt),
-        "--out", str(args.runs / args.set),
     ]  # fmt: skip
-    print(" ".join(command[1:]), flush=True)
-    subprocess.run(command, check=False)  # its exit code is the verdict's, which fit.json says, too
-    for name in ("fit.toml", "slid/fit.json"):
-        write_atomically(out / Path(name).name, (args.runs / args.set / name).read_bytes())
+    for more in (["--out", str(runs)], ["--stage", "slid", "--start", str(runs / "fit.toml"), "--out", str(runs / "slid")]):
+        print(" ".join([*words[1:], *more]), flush=True)
+        subprocess.run([*words, *more], check=False)  # the exit code is the verdict's, which fit.json says, too
+    for name in ("fit.toml", "fit.json"):
+        write_atomically(out / name, (runs / "slid" / name).read_bytes())
     verdict = _fit_twin(structure, kind, train, args.runs / f"{args.set}_twin")
     write_atomically(out / "twin.toml", (args.runs / f"{args.set}_twin" / "fit.toml").read_bytes())
     test = [throws[i] for i in order[args.train :]]
@@ -97,7 +98,7 @@ def _fit_twin(structure: Path, kind: Set, train: TrajectorySet, out: Path) -> st
     """The same recipe on MuJoCo's constants; -> its verdict."""
     twin = room("box").simulator(structure, backend="mujoco", dt=kind.twin_dt)
     free = (*(name for name in CONTACT if name != "restitution"), "contact_timeconst", "contact_dampratio")
-    stages = tuple(replace(stage, free=free) if stage.free == CONTACT else stage for stage in RECIPE.stages)
+    stages = tuple(replace(stage, free=free) if stage.free == CONTACT else stage for stage in RECIPE.all_stages)
     recordings = tuple(replace(t.for_timestep(twin.dt), metadata={EXPERIMENT: "tossed"}) for t in train)
     return run_recipe(RECIPE, twin, TrajectorySet(recordings), stages=stages, out=out, announce=print).verdict
 
