@@ -3,7 +3,7 @@
     python tests/make_golden.py                    add what the file lacks (a new id, a new engine)
     python tests/make_golden.py TensegrityRoll-v0  make these again, where numbers change on purpose (a line in CHANGELOG.md)
 
-Each entry "name/made" says in JSON which commit, day, and MuJoCo it comes from.
+The entry "made" says in JSON of every name which commit, day, and MuJoCo its numbers come from.
 """
 
 from __future__ import annotations
@@ -70,24 +70,26 @@ def everything() -> dict[str, Callable[[], Arrays]]:
     return makers
 
 
-def origin() -> str:
-    """Commit of the package that is measured, today, and the version of MuJoCo, as JSON."""
+def origin() -> dict[str, str]:
+    """Commit of the package that is measured, today, and the version of MuJoCo."""
     folder = Path(softgym_envs.__file__).parent
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
     today = datetime.now(timezone.utc).date().isoformat()
-    return json.dumps({"commit": commit, "date": today, "mujoco": mujoco.__version__})
+    return {"commit": commit, "date": today, "mujoco": mujoco.__version__}
 
 
 def write(makers: dict[str, Callable[[], Arrays]], renewed: list[str], path: Path = FILE) -> None:
     """Add what is missing; make again what begins with one of `renewed`."""
     stored: Arrays = dict(np.load(path)) if path.exists() else {}
+    origins: dict[str, dict[str, str]] = json.loads(str(stored.pop("made", "{}")))
     for name, make in makers.items():
-        if f"{name}/made" in stored and not any(name.startswith(start) for start in renewed):
+        if name in origins and not any(name.startswith(start) for start in renewed):
             continue
         stored = {key: value for key, value in stored.items() if not key.startswith(f"{name}/")}
         stored |= {f"{name}/{key}": value for key, value in make().items()}
-        stored[f"{name}/made"] = np.array(origin())
+        origins[name] = origin()
         print("made", name)
+    stored["made"] = np.array(json.dumps(origins))
     with zipfile.ZipFile(path, "w") as file:  # as np.savez_compressed, but smaller
         for name, value in stored.items():
             content = io.BytesIO()

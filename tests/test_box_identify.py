@@ -60,6 +60,21 @@ def test_the_state_at_the_start_is_told_from_poses() -> None:
     np.testing.assert_allclose(found[10:], start[10:], atol=1e-2)  # turns are not parabolas
 
 
+def test_a_start_is_guessed_from_whatever_was_seen() -> None:
+    """Outliers become gaps, column by column: fits once ended where no row of a stretch had the whole pose."""
+    for model in (cube(), square()):
+        simulator, recording = BoxSimulator(model), throws(model, 1)[0]
+        whole, places = first_state(recording, simulator), 2 if model.planar else 3
+        lost = recording.values.copy()
+        lost[:, -1] = np.nan
+        found = first_state(replace(recording, values=lost), simulator)
+        np.testing.assert_array_equal(found[:places], whole[:places])
+        assert np.isfinite(found).all()
+        lost[:] = np.nan
+        nothing = first_state(replace(recording, values=lost), simulator)
+        np.testing.assert_array_equal(nothing, simulator.initial_state()[0])
+
+
 def test_velocities_are_left_out_and_quaternions_keep_their_side() -> None:
     simulator, recording = BoxSimulator(), throws(cube(), 1)[0]
     flipped = recording.values.copy()

@@ -1,4 +1,4 @@
-r"""Numba functions of impulses at several corners, with Coulomb's law exactly: round cones, no penalty.
+r"""Numba functions of impulses at several corners, with Coulomb's law: round cones, no penalty.
 
 With impulses over the body's mass, rows J of contact Jacobians and M of mass 1,
 
@@ -7,9 +7,10 @@ With impulses over the body's mass, rows J of contact Jacobians and M of mass 1,
    \lambda_t = \operatorname{proj}_{|\cdot| \le \mu \lambda_n} (\lambda_t - s \, v_t^+)
 
 for every corner; b = e v_n of a corner that comes with v_n < 0 is Newton's law of restitution [Moreau 1988]. Solved corner by
-corner until nothing changes (projected Gauss-Seidel, [Jourdan, Alart, Jean 1998]): one body alone is well conditioned, and four
-corners of a face, whose shares of a load nothing decides, do not matter to it. On complex numbers decisions are by real parts
-and the iteration goes on until imaginary parts stand still, too: then these are the derivative. Legend: k corners that touch.
+corner until nothing changes by more than `STILL`, or creeps by less than `CREEPING` (projected Gauss-Seidel, [Jourdan, Alart,
+Jean 1998]): one body alone is well conditioned, and four corners of a face, whose shares of a load nothing decides, do not
+matter to it. On complex numbers decisions are by real parts and the iteration goes on until imaginary parts stand still, too:
+then these are the derivative. Legend: k corners that touch.
 """
 
 from __future__ import annotations

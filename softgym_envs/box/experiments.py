@@ -43,13 +43,11 @@ def tossed(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Para
     states, status = truth.rollout(start[None], controls[None], parameters, substeps=substeps)
     if status[0] != 0:
         raise OptionError("the simulation of the throw fails: other constants")
-    model = truth.model
-    layout = model.layout
-    poses = layout.nx - layout.nx // 2 if model.planar else 7
+    layout, poses = truth.model.layout, len(truth.model.measured)
     noise = np.zeros((rows + 1, layout.n))
-    noise[:, : 2 if model.planar else 3] = NOISE * rng.standard_normal((rows + 1, 2 if model.planar else 3))
-    turned = slice(2, 3) if model.planar else slice(3, 6)
-    noise[:, turned] = TURN_NOISE * rng.standard_normal((rows + 1, turned.stop - turned.start))
+    for unit, std in (("m", NOISE), ("rad", TURN_NOISE)):
+        columns = [name == unit for name in layout.tangent_units]
+        noise[:, columns] = std * rng.standard_normal((rows + 1, sum(columns)))
     seen = layout.retract(states[0, :, : layout.nx], noise)
     return Trajectory(
         times=PERIOD * np.arange(rows + 1),
@@ -100,21 +98,30 @@ def posed(simulator: Any, recording: Trajectory) -> Trajectory:
 
 
 def first_state(recording: Trajectory, simulator: Any) -> Array:
-    """State (nx,) at the first row, by parabolas through the first poses that were seen, `FIRST` of them or fewer.
+    """State (nx,) at the first row, by parabolas through the first rows that were seen, `FIRST` of them or fewer.
 
-    Raises:
-        DataError: Nothing was seen.
+    Place and attitude are told apart, as a camera may have lost one of them; where nothing of one was seen, it is that at rest.
     """
-    seen = posed(simulator, recording)
-    there = np.flatnonzero(np.isfinite(seen.values).all(axis=1))[:FIRST]
-    if len(there) == 0:
-        raise DataError(f"a box is identified from its pose, and no row has all of {', '.join(seen.names)}")
-    values, times = seen.values[there], seen.times[there] - seen.times[0]
-    if simulator.model.planar:
-        return np.concatenate(_lines(times, values))
-    place, speed = _lines(times, values[:, :3])
-    turn, spin = _lines(times, lie.difference(values[:, 3:], np.broadcast_to(values[0, 3:], (len(there), 4))))
-    return np.concatenate([place, lie.retract(values[0, 3:], turn), speed, spin])
+    seen, state = posed(simulator, recording), simulator.initial_state(1)[0].copy()
+    times, axes = seen.times - seen.times[0], 2 if simulator.model.planar else 3
+    place, turn = seen.values[:, :axes], seen.values[:, axes:]
+    rates = axes + turn.shape[1]
+    there = _seen(place)
+    if len(there):
+        state[:axes], state[rates : rates + axes] = _lines(times[there], place[there])
+    there = _seen(turn)
+    if len(there) and simulator.model.planar:
+        state[axes:rates], state[rates + axes :] = _lines(times[there], turn[there])
+    elif len(there):
+        first = turn[there[0]]
+        way, state[rates + axes : rates + 2 * axes] = _lines(times[there], lie.difference(turn[there], first))
+        state[axes:rates] = lie.retract(first, way)
+    return np.asarray(state)
+
+
+def _seen(values: Array) -> NDArray[np.intp]:
+    """The first rows, `FIRST` at most, in which everything was seen."""
+    return np.flatnonzero(np.isfinite(values).all(axis=1))[:FIRST]
 
 
 def _lines(times: Array, values: Array) -> tuple[Array, Array]:

@@ -27,7 +27,7 @@ from toss_sets import SETS, Set, read
 from softgym_envs.box.mujoco import BoxTwinParameters
 from softgym_envs.box.parameters import BoxParameters
 from softgym_envs.box.recipe import CONTACT, RECIPE
-from softgym_envs.core.errors import SoftgymError
+from softgym_envs.core.errors import DataError, SoftgymError
 from softgym_envs.core.files import provenance, write_atomically, write_json
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.recipe import EXPERIMENT
@@ -86,6 +86,8 @@ def fit(args: Fit) -> None:
     for more in (["--out", str(runs)], ["--stage", "slid", "--start", str(runs / "fit.toml"), "--out", str(runs / "slid")]):
         print(" ".join([*words[1:], *more]), flush=True)
         subprocess.run([*words, *more], check=False)  # the exit code is the verdict's, which fit.json says, too
+    if not (runs / "slid" / "fit.toml").is_file():
+        raise DataError("no fit was made; the commands above say why")
     for name in ("fit.toml", "fit.json"):
         write_atomically(out / name, (runs / "slid" / name).read_bytes())
     verdict = _fit_twin(structure, kind, train, args.runs / f"{args.set}_twin")
