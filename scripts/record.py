@@ -18,6 +18,7 @@ import tyro
 
 from softgym_envs.core.errors import OptionError, SoftgymError
 from softgym_envs.core.files import git_commit
+from softgym_envs.core.parameters import warn_of_file
 from softgym_envs.core.recipe import EXPERIMENT, Recipe
 from softgym_envs.core.room import NATIVE, options_from_text
 from softgym_envs.core.sensors import sensor_from_text
@@ -78,6 +79,8 @@ def record(args: Args) -> TrajectorySet:
     )
     own = truth.default_parameters
     constants = type(own).load(args.params, own) if args.params else None
+    if args.params:
+        warn_of_file(args.params)
     if args.budget is not None:
         found = recipe.record(truth, rng, steps=args.budget, parameters=constants, filmed=filmed).train
     else:

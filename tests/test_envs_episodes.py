@@ -10,7 +10,15 @@ import pytest
 from helpers import equal
 
 import softgym_envs  # noqa: F401  (registers the ids)
-from softgym_envs.core.errors import FileFormatError, OptionError, ParameterError, ShapeError, SimulationWarning, SoftgymError
+from softgym_envs.core.errors import (
+    FileFormatError,
+    FitWarning,
+    OptionError,
+    ParameterError,
+    ShapeError,
+    SimulationWarning,
+    SoftgymError,
+)
 from softgym_envs.core.spec import SimulatorSpec
 from softgym_envs.rooms import room, rooms
 from softgym_envs.tensegrity.parameters import TensegrityParameters
@@ -116,6 +124,16 @@ def test_a_file_with_a_bad_simulator_table_is_refused(tmp_path):
     (tmp_path / "fit.toml").write_text("simulator = 3\n[constants]\nrod_mass = 10.0\n")
     with pytest.raises(FileFormatError, match=r"simulator is 3, expected a table \[simulator\]"):
         gym.make(ROLL, params=tmp_path / "fit.toml")
+
+
+def test_constants_that_their_own_fit_warns_of_are_not_taken_in_silence(tmp_path: Path) -> None:
+    path = TensegrityParameters().save(tmp_path / "fit.toml", provenance={"do_not_use": "the fit says: NOT CONVERGED"})
+    with pytest.warns(FitWarning, match=r"fit.toml: the fit says: NOT CONVERGED"):
+        gym.make(ROLL, params=path)
+    TensegrityParameters().save(path, provenance={"method": "one_step"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FitWarning)
+        gym.make(ROLL, params=path)
 
 
 # --- Noise, delay, disturbance ----------------------------------------------------------------------------------------

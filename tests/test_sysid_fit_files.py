@@ -13,6 +13,7 @@ from spring_fits import START, TRUTH, problem
 from sysid_systems import Spin, Spring, SpringParameters, record
 
 from softgym_envs.core.errors import DataError, FileFormatError, OptionError
+from softgym_envs.core.files import read_toml
 from sysid import (
     AdamOptions,
     FitProblem,
@@ -83,9 +84,10 @@ def test_bad_options_are_refused() -> None:
         one_step(problem(measured=("mass.x",)))
 
 
-def test_stopping_early_is_a_failure() -> None:
+def test_stopping_early_is_a_failure_and_its_file_says_so(tmp_path: Path) -> None:
     result = one_step(problem(), ShootingOptions(reweight=0, levenberg=LevenbergOptions(max_iterations=2)))
     assert not result.converged and result.verdicts[0].text.startswith("NOT CONVERGED")
+    assert "NOT CONVERGED" in read_toml(save(result, tmp_path) / "fit.toml")["provenance"]["do_not_use"]
 
 
 def test_weights_of_a_minimisation_that_ended_far_off_do_not_reach_the_result() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from sysid_systems import Spring, SpringParameters, record
 
+from softgym_envs.core.files import read_toml
 from softgym_envs.core.recipe import EXPERIMENT, Experiment, Recipe, Stage
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from sysid import FitProblem, run_recipe
@@ -88,10 +90,14 @@ def test_a_stage_starts_from_what_predicts_best_and_its_result_is_used_only_if_b
     assert found.unusable == () and found.parameters.stiffness == pytest.approx(35.0, rel=1e-6)
 
 
-def test_constants_that_no_stage_found_are_named() -> None:
-    stages = (Stage("all", "pushed", ("paint",), "one_step"),)
-    found = run_recipe(Recipe(stages, PUSHED), Spring(), TrajectorySet((long_recording(),)))
-    assert found.unusable == ("paint",)
+@pytest.mark.parametrize(("free", "unusable"), [("paint", ("paint",)), ("stiffness", ())])
+def test_constants_that_no_stage_found_are_named_also_in_the_file(free: str, unusable: tuple[str, ...], tmp_path: Path) -> None:
+    stages = (Stage("all", "pushed", (free,), "multiple_shooting", {"segment_steps": 20}),)
+    found = run_recipe(Recipe(stages, PUSHED), Spring(), TrajectorySet((long_recording(),)), out=tmp_path)
+    assert found.unusable == unusable
+    provenance = read_toml(tmp_path / "fit.toml")["provenance"]
+    assert provenance.get("do_not_use") == ("the fit says: no stage found paint" if unusable else None)
+    assert SpringParameters.load(tmp_path / "fit.toml") == found.parameters
 
 
 def test_a_fit_that_is_used_though_it_did_not_converge_says_so_in_its_headline_and_in_the_recipes_verdict() -> None:

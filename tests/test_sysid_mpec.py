@@ -368,6 +368,18 @@ def test_online_estimates_say_where_nothing_slides_and_what_is_not_the_models():
     assert online(problem.replace(data=TrajectorySet((unknown,))), FORM).excess.max() > 1
 
 
+@pytest.mark.parametrize("told", [False, True])
+def test_residuals_beyond_the_noise_are_said_whoever_told_the_noise(told):
+    """A push that turns, unknown to the model; by its own push it is explained."""
+    problem = falling(5e-3, 0)
+    push = np.where(np.arange(100) < 50, 5.0, -1.0)[:, None]
+    turned = record(PARTICLE, START, push, noise=dict(problem.noise), rng=np.random.default_rng(0))
+    (recording,) = problem.split.train
+    for data, explained in ((turned, True), (replace(turned, controls=recording.controls), False)):
+        found = solve(problem.replace(data=TrajectorySet((data,)), told=told), FORM, MpecOptions())
+        assert found.accepted == explained
+
+
 def test_bad_input_of_the_horizon_is_named():
     problem = falling(5e-3, 0)
     with pytest.raises(OptionError, match="window 1"):

@@ -71,5 +71,9 @@ class SimulationWarning(UserWarning):
     """A simulation broke down; the environment goes on with the penalty of a failure."""
 
 
+class FitWarning(UserWarning):
+    """A file of constants says itself that the fit that wrote it must not be used."""
+
+
 class DependencyError(SoftgymError, RuntimeError):
     """A library is installed in a version that does not do what this package relies on."""

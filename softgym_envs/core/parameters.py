@@ -13,6 +13,7 @@ randomisation). Values are checked on construction. Legend: B batch, P number of
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -23,7 +24,7 @@ import numpy as np
 import tomli_w
 from numpy.typing import NDArray
 
-from .errors import FileFormatError, ParameterError, shown
+from .errors import FileFormatError, FitWarning, ParameterError, shown
 from .files import check_entries, number_in, read_toml, write_atomically
 
 Array = NDArray[np.float64]
@@ -31,6 +32,9 @@ LARGEST = 700.0
 """Coordinate on a log scale beyond which there is no number; intervals of what nothing measures end there."""
 Option = str | float | list[float]
 """Value of a simulator's structural choice, as it stands in a file of constants."""
+
+UNUSABLE = "do_not_use"
+"""Entry of a file's table [provenance]: why its constants are no result; a file without it has nothing against them."""
 
 P = TypeVar("P", bound="Parameters")
 
@@ -269,6 +273,17 @@ class Parameters:
         if unit is not None and unit != expected:
             raise ParameterError(f"{path}: {name} is given in {shown(unit)}, expected {expected!r}")
         return number
+
+
+def warn_of_file(path: str | Path) -> None:
+    """A `FitWarning` where a file of constants says that they must not be used.
+
+    Raises:
+        FileFormatError: No such file, or not TOML.
+    """
+    provenance = read_toml(path).get("provenance")
+    if isinstance(provenance, dict) and UNUSABLE in provenance:
+        warnings.warn(f"{path}: {provenance[UNUSABLE]}", FitWarning, stacklevel=2)
 
 
 GivenConstants = Parameters | Mapping[str, float] | str | Path

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import OptionError, ParameterError, ShapeError, shown
-from ..core.parameters import GivenConstants, ParameterDistribution, Parameters, UniformParameters
+from ..core.parameters import GivenConstants, ParameterDistribution, Parameters, UniformParameters, warn_of_file
 from ..core.room import NATIVE
 from ..core.simulator import Simulator, as_numbers, check_number
 
@@ -85,6 +85,8 @@ def nominal_constants(simulator: Simulator, given: GivenConstants | None, rows: 
     kind = type(simulator.default_parameters)
     if given is None:
         return simulator.default_parameters
+    if isinstance(given, (str, Path)):
+        warn_of_file(given)
     parameters = kind.load(given, simulator.default_parameters) if isinstance(given, (str, Path)) else given
     if isinstance(parameters, Mapping):
         parameters = simulator.default_parameters.replace(**parameters)

@@ -6,7 +6,7 @@ Shared by every method. Legend: S segments, L' compared rows, m channels, p cons
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from ..least_squares.levenberg import IterLog
 from ..least_squares.system import ShootingSystem, channel_scale
 from .intervals import doubted, estimates_of, pressed, widened
 from .laws import LeftOpen, Unlike, Varied, by_chance, left_open
+from .longer import longer
 from .residuals import WeightedResiduals, is_rounding, weighted_residuals
 from .result import FitResult, provenance_of
 from .scan import Compatible, model_error, scan
@@ -71,6 +72,7 @@ def judge(
     varied: Mapping[str, Varied] | None = None,
     alike: Mapping[str, Unlike] | None = None,
     unit: bool = False,
+    lengthened: bool = False,
 ) -> FitResult:
     """Assemble the result.
 
@@ -83,6 +85,7 @@ def judge(
         alike: What the model takes to be alike in words -> what comes of it where it is not (`.laws`).
         errors: "independent" residuals, or "clustered" in time: wider, right also for a model that is structurally wrong.
         unit: Noise was taken off what moves the model, so that residuals lack power where all is right (`.whiteness`).
+        lengthened: Whether a fit that short segments explain is tested over longer ones (`.longer`).
 
     Raises:
         OptionError: Unknown `errors`.
@@ -115,6 +118,8 @@ def judge(
         pressed(problem, ending.theta, found), loop, compatible,
         tested, sides, opened, problem.full and not system.segments.free, _carried(problem, ending),
     )  # fmt: skip
+    if lengthened and converged and tested is not None and misfit(evidence) <= 1.0:
+        evidence = replace(evidence, longer=longer(system, theta, starts, halved=bool(varied)))
     covariance = widened(found.covariance, theta, quantile, compatible, unsure)
     return FitResult(
         method=ending.method, parameters=parameters, start=problem.constants, estimates=estimates,

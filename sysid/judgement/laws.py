@@ -90,18 +90,26 @@ def left_open(
         jacobian: (N, p) of what was measured, weighted and projected.
         inverse: (p, p), (J'J + P)^-1 where the data see something.
     """
-    segments = system.segments
-    ends = [some.residuals(theta[None], starts) for some in (segments, varied.segments)]
-    if not all(good.all() for _, good in ends):
+    rows = change(system, varied, theta, starts, project)
+    if rows is None:
         return np.zeros(len(theta))
-    change = (ends[1][0][0] - ends[0][0][0]) / system.sigma
-    present = segments.present.reshape(-1)
-    rows = project(np.where(segments.present, change, 0.0).reshape(len(change), -1, 1)).reshape(-1)[present]
     moved = np.abs(inverse @ (jacobian.T @ rows))
-    if segments.free and moved.max(initial=0.0) > FAR:
+    if system.segments.free and moved.max(initial=0.0) > FAR:
         end = _fitted_again(system, varied, theta)
         moved = np.abs(end - theta) if end is not None else moved
     return np.asarray(moved / varied.share)
+
+
+def change(
+    system: ShootingSystem, varied: Varied, theta: Array, starts: Array, project: Callable[[Array], Array]
+) -> Array | None:
+    """r' - r (N,), projected, of the other model; None where one of them diverges. Arguments are those of `left_open`."""
+    segments = system.segments
+    ends = [some.residuals(theta[None], starts) for some in (segments, varied.segments)]
+    if not all(good.all() for _, good in ends):
+        return None
+    rows = np.where(segments.present, (ends[1][0][0] - ends[0][0][0]) / system.sigma, 0.0)
+    return np.asarray(project(rows.reshape(len(rows), -1, 1)).reshape(-1)[segments.present.reshape(-1)])
 
 
 def _fitted_again(system: ShootingSystem, varied: Varied, theta: Array) -> Array | None:
@@ -134,4 +142,4 @@ def by_chance(
     return np.asarray(quantile_95(True, 1) * unlike.spread * np.linalg.norm(moved, axis=1))
 
 
-__all__ = ["LeftOpen", "Unlike", "Varied", "by_chance", "left_open"]
+__all__ = ["LeftOpen", "Unlike", "Varied", "by_chance", "change", "left_open"]

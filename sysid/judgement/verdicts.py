@@ -8,6 +8,7 @@ import numpy as np
 
 from ..data.problem import FitProblem
 from .laws import LeftOpen
+from .longer import Longer
 from .result import Estimate, Verdict
 from .scan import Compatible
 from .sides import OneSided
@@ -28,6 +29,7 @@ NOT_CONVERGED = "NOT CONVERGED: do not use these numbers"
 def misfit(evidence: Evidence) -> float:
     """See `FitResult.misfit`."""
     lasting = 0.0 if evidence.whiteness is None else evidence.whiteness.share
+    lasting = max(lasting, 0.0 if evidence.longer is None else evidence.longer.share)
     return max(lasting, evidence.chi2 / _largest(evidence) if evidence.problem.known_noise is not None else 0.0)
 
 
@@ -64,6 +66,8 @@ class Evidence:
     """Predictions that were fitted began at recorded states."""
     carried: tuple[str, ...] = ()
     """Patterns of state entries that nothing shows, and that segments take over from each other."""
+    longer: Longer | None = None
+    """What segments longer than the fitted ones say; None: nothing."""
 
 
 def verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
@@ -88,6 +92,7 @@ def verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
         *_weak(evidence),
         *_noise(evidence),
         *_correlation(evidence),
+        *_over_longer(evidence),
         *_starts(evidence),
         *_held_out(evidence),
     ]
@@ -228,6 +233,18 @@ def _correlation(evidence: Evidence) -> list[Verdict]:
         text = f"{text}; use longer segments with free_initial=True"
         return [Verdict("warning", text)]
     return []
+
+
+def _over_longer(evidence: Evidence) -> list[Verdict]:
+    """An error that short segments hide."""
+    test = evidence.longer
+    if test is None or test.share <= 1.0:
+        return []
+    column, chance = evidence.problem.channel_names[test.column], f"by chance in {100 * ALARM:g} of 100 fits"
+    text = f"over segments of {test.rows} rows ({test.seconds:.3g} s) no constants follow {column}: residuals are "
+    text += f"{test.growth:.3g} times as large ({chance}); "
+    text += f"{test.cause} is why: halve it" if test.cause else "shorter segments hide an error of the model"
+    return [Verdict("warning", text)]
 
 
 def _starts(evidence: Evidence) -> list[Verdict]:

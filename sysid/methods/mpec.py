@@ -35,6 +35,7 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from ..data.problem import FitProblem
 from ..judgement.judge import Ending, judge
 from ..judgement.result import FitResult
+from ..judgement.verdicts import TOLD
 from ..least_squares.cutting import cut
 from ..least_squares.levenberg import IterLog, LevenbergOptions, levenberg_marquardt, start_state
 from ..least_squares.system import ShootingSystem
@@ -145,7 +146,7 @@ def mpec(problem: FitProblem, form: ComplementarityForm, options: MpecOptions | 
     solution = solve(problem, form, options)
     system = whole_recordings(problem)
     tried = ", ".join(f"{a.method}: {a.objective:.4g}" for a in solution.attempts)
-    explained = "" if solution.accepted or problem.told else "; the noise does not explain the residuals"
+    explained = "" if solution.accepted else "; the noise does not explain the residuals"
     log = tuple(
         IterLog(i, 0.5 * a.objective, 0.0, float("nan"), 0.0, a.accepted, a.seconds) for i, a in enumerate(solution.attempts)
     )
@@ -183,7 +184,7 @@ def solve(problem: FitProblem, form: ComplementarityForm, options: MpecOptions |
     box = box_posterior(problem, system, theta, starts) if options.box and best.accepted else None
     if box is not None:
         theta, starts, samples = box.theta, box.starts, box.samples
-    attempts, limit = tuple(one[0] for one in tried), gate(system, options)
+    attempts, limit = tuple(one[0] for one in tried), gate(system, options, told=problem.told)
     objective = 2.0 * system.cost(*least)
     return MpecSolution(theta, starts, objective, limit, attempts, least, samples, time.perf_counter() - begin)
 
@@ -206,10 +207,10 @@ def _inside(problem: FitProblem, solution: MpecSolution, result: FitResult) -> F
     return found.with_verdict("note", f"constants are the mean of what noise within {_SIDES} allows, intervals 95 % of it")
 
 
-def gate(system: ShootingSystem, options: MpecOptions) -> float:
-    """n + 4 sqrt(kappa n), for n measured numbers."""
+def gate(system: ShootingSystem, options: MpecOptions, *, told: bool = False) -> float:
+    """n + 4 sqrt(kappa n), for n measured numbers; kappa is larger where recordings told the noise, which has an error."""
     count = float(system.segments.present.sum())
-    return count + 4.0 * float(np.sqrt((0.8 if options.box else 2.0) * count))
+    return count + 4.0 * float(np.sqrt(((0.8 if options.box else 2.0) + TOLD * told) * count))
 
 
 _SIDES = "1.73 standard deviations"

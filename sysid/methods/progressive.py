@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from softgym_envs.core.errors import DataError, FileFormatError, OptionError
-from softgym_envs.core.files import read_json, write_atomically
+from softgym_envs.core.files import read_json
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.recipe import EXPERIMENT, Recipe, Stage
 from softgym_envs.core.simulator import Simulator
@@ -25,7 +25,7 @@ from ..data.view import View
 from ..judgement.result import FitResult
 from ..judgement.uncertainty import JointParameters, PosteriorParameters
 from ..judgement.verdicts import NOT_CONVERGED
-from ..report.files import load_distribution, save
+from ..report.files import copy_constants, load_distribution, save
 from .finer import blamed
 from .guard import better_start, compare, kept_back
 from .mislabelled import unmasked
@@ -149,9 +149,10 @@ def run_recipe(
         more: dict[str, Any] = {"identity": identity, "model": model, "last": last}
         done.append(earlier or _solved(recipe, stage, problem, folder, resume, progress, **more))
         current, view = done[-1].parameters, done[-1].view
+    found = RecipeResult(tuple(done))
     if out is not None:
-        write_atomically(out / FIT, (out / chosen[-1].name / FIT).read_bytes())
-    return RecipeResult(tuple(done))
+        copy_constants(out / chosen[-1].name / FIT, out / FIT, found.unusable)
+    return found
 
 
 def stage_problem(

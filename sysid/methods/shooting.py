@@ -272,6 +272,7 @@ def _fit(
     found = judge(
         own, ShootingSystem(judged, journal.sigma), ending,
         errors=options.errors, scanned=options.scan, varied=in_half_steps(cleaned.segments) if options.halve else None,
+        lengthened=options.scan and not (options.grow or options.near),
     )  # fmt: skip
     if cleaned.share == 0.0:
         return found

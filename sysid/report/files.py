@@ -1,11 +1,14 @@
-"""A fit on disk: fit.toml (what `gym.make(..., params=)` takes), fit.json (for machines) and report.html (for people)."""
+"""A fit on disk: fit.toml (what `gym.make(..., params=)` takes; says where numbers must not be used), fit.json, report.html."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import tomli_w
+
 from softgym_envs.core.errors import FileFormatError
-from softgym_envs.core.files import read_json, write_atomically, write_json
+from softgym_envs.core.files import read_json, read_toml, write_atomically, write_json
+from softgym_envs.core.parameters import UNUSABLE
 
 from ..judgement.result import FitResult
 from ..judgement.uncertainty import PosteriorParameters
@@ -23,12 +26,24 @@ def save(result: FitResult, directory: str | Path) -> Path:
     result.parameters.save(
         directory / "fit.toml",
         std={name: result.std[name] for name in result.posterior.names},
-        provenance={"method": result.method, **result.provenance},
+        provenance={"method": result.method, **({} if result.usable else _mark(result.verdicts[0].text)), **result.provenance},
         simulator=result.spec.table(),
     )
     write_json(directory / "fit.json", result.to_json())
     write_atomically(directory / "report.html", page.encode())
     return directory
+
+
+def copy_constants(source: Path, target: Path, unusable: tuple[str, ...]) -> None:
+    """Copy a fit.toml as the result of all stages, marked where no stage found some; it appears whole or not at all."""
+    document = read_toml(source)
+    provenance = {name: value for name, value in document["provenance"].items() if name != UNUSABLE}
+    provenance |= _mark(f"no stage found {', '.join(unusable)}") if unusable else {}
+    write_atomically(target, tomli_w.dumps({**document, "provenance": provenance}).encode())
+
+
+def _mark(why: str) -> dict[str, str]:
+    return {UNUSABLE: f"the fit says: {why}"}
 
 
 def load_distribution(path: str | Path) -> PosteriorParameters:

@@ -1,0 +1,209 @@
+r"""Do constants hold over longer segments? An error that lasts hides in short ones, where free starts follow it.
+
+Ten rows with a start of their own tell little of dry friction that a model lacks: a wrong damping and wrong velocities make up
+for it. So where the residuals of short segments look like noise, constants and starts are fitted once more over segments twice,
+4 and 8 times as long, each from where the one before ended. The constants move with them: what short segments leave open is no
+error of the model. Fewer starts follow less of the noise, too, by as much as their number tells; asked is for the residuals'
+growth beyond that,
+
+.. math:: z = \log \frac{|r_{long}|^2 / \nu_{long}}{|r_{short}|^2 / \nu_{short}}
+
+against the z of simulated white noise, projected as the residuals of both were. The noise need not be known: short segments
+tell it. The first length that fails decides. Where residuals pass without their part along the effect of half the simulator's
+step, the step is why: it is named, or nothing fails where intervals allow for it. Nothing is said from a refit that ended at no
+minimum, or so far off that it may be a wrong one (a throw, a contact).
+
+Legend: S segments, T rows, m channels, p constants, D draws.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from softgym_envs.core.errors import DataError, OptionError
+
+from ..least_squares.cutting import cut
+from ..least_squares.levenberg import LevenbergOptions, LevenbergState, levenberg_marquardt, start_state
+from ..least_squares.segments import Segments
+from ..least_squares.system import ShootingSystem, channel_scale
+from .laws import change
+from .residuals import WeightedResiduals, weighted_residuals
+from .step import in_half_steps
+from .uncertainty import analyse
+from .whiteness import ALARM, DRAWS, NUMBERS
+
+Array = NDArray[np.float64]
+
+FACTORS = (2, 4, 8)
+"""Of the length that was fitted."""
+FAR = 0.3
+"""Residuals of a larger share of what there is to predict may be those of a wrong minimum."""
+_OPTIONS = LevenbergOptions(max_iterations=15, cost_tolerance=1e-6)
+
+
+class Longer(NamedTuple):
+    """What a length says; the first that fails, or the last."""
+
+    rows: int
+    seconds: float
+    column: int
+    """Whose residuals grew most."""
+    growth: float
+    """Of that column's residuals, beyond that of noise: a ratio of standard deviations."""
+    z: float
+    """See the module docstring, less its mean and in standard deviations of the simulated."""
+    cause: str
+    """Where z is beyond its limit by the simulator's step only: "the simulator's step of 2 ms"; else empty."""
+    limit: float
+    """What z stays below but for `ALARM` of fits, all lengths together, if the model is right."""
+
+    @property
+    def share(self) -> float:
+        """Of the limit, with a limit below 1 moved to 1: the model explains up to 1."""
+        return 1.0 + (self.z - self.limit) / max(self.limit, 1.0)
+
+
+def longer(system: ShootingSystem, theta: Array, starts: Array, *, halved: bool) -> Longer | None:
+    """Test longer segments; None where there are none, or nothing can be said.
+
+    Args:
+        system: Segments and weights of a fit that is explained.
+        theta: (p,) where it ended.
+        starts: (S, nx) likewise.
+        halved: Whether intervals allow for the simulator's step.
+    """
+    segments, found = system.segments, None
+    longest = max(len(commands) for commands in segments.commands)
+    if not segments.free:
+        return None
+    short, begun = weighted_residuals(system, theta, starts), system
+    for factor in FACTORS:
+        if begun.segments.horizon >= longest or short.dof < 1:
+            break
+        try:
+            begun = _lengthened(begun, starts, factor * segments.horizon)
+            end = _fitted(begun, theta)
+        except DataError:
+            return found
+        if end is None:
+            return found
+        theta, starts = end.theta, end.blocks
+        weighted = weighted_residuals(begun, theta, starts)
+        if not _may_be_judged(begun, weighted):
+            return found
+        found = _tested(system, short, begun, weighted)
+        if found.share > 1.0:
+            found = _by_step(system, short, begun, weighted, end, found, halved)
+        if found.share > 1.0:
+            return found
+    return found
+
+
+def _lengthened(system: ShootingSystem, starts: Array, rows: int) -> ShootingSystem:
+    """The same recordings in longer segments, begun at states (S, nx) of the shorter ones."""
+    short = system.segments
+    known = {(int(r), int(b)): start for r, b, start in zip(short.recording, short.begins, starts, strict=True)}
+    problem = short.problem
+    cuts: Segments = cut(
+        problem, problem.split.train, rows, free=True, exact=short.exact, epsilon=short.epsilon, one_sided=short.one_sided
+    )
+    begun = [known[int(r), int(b)] for r, b in zip(cuts.recording, cuts.begins, strict=True)]
+    return replace(system, segments=replace(cuts, starts=np.stack(begun)))
+
+
+def _fitted(system: ShootingSystem, theta: Array) -> LevenbergState | None:
+    """Constants and starts; None where the minimisation ends at no minimum."""
+    blocks = system.segments.starts
+    if not np.isfinite(system.cost(theta, blocks)):
+        return None
+    state = start_state(system, theta, blocks, _OPTIONS)
+    end = levenberg_marquardt(system, state, system.segments.problem.theta_bounds, options=_OPTIONS)
+    return end if end.outcome is not None and end.outcome.converged else None
+
+
+def _may_be_judged(system: ShootingSystem, weighted: WeightedResiduals) -> bool:
+    """Whether residuals are small beside the motion, and one more step would not win more than noise does."""
+    segments = system.segments
+    present = np.maximum(segments.present.sum(axis=(0, 1)), 1)
+    rms = np.sqrt(np.sum(weighted.in_time**2, axis=(0, 1)) / present) * system.sigma
+    lengths = np.linalg.norm(weighted.jacobian, axis=0)
+    if weighted.dof < 1 or (rms > np.maximum(FAR * channel_scale(segments), 3.0 * system.sigma)).any():
+        return False
+    q, _ = np.linalg.qr(weighted.jacobian / np.where(lengths > 0, lengths, 1.0))
+    won = float(np.sum((q.T @ weighted.residual) ** 2))
+    return won <= max(1.0, float(weighted.residual @ weighted.residual) / weighted.dof)
+
+
+def _by_step(
+    system: ShootingSystem, short: WeightedResiduals, other: ShootingSystem, long: WeightedResiduals, end: LevenbergState,
+    found: Longer, halved: bool,
+) -> Longer:  # fmt: skip
+    """The test again without the effect of the simulator's step, for it alone may be why; as it was, where it is not."""
+    try:
+        ((cause, varied),) = in_half_steps(other.segments).items()
+    except OptionError:
+        return found
+    rows = change(other, varied, end.theta, end.blocks, long.project)
+    if rows is None or not rows.any():
+        return found
+    q, _ = np.linalg.qr(np.column_stack([long.jacobian, rows]))
+    along = q[:, -1]
+    without = long._replace(
+        residual=long.residual - along * (along @ long.residual),
+        jacobian=np.column_stack([long.jacobian, rows]),
+        dof=long.dof - 1,
+    )
+    again = _tested(system, short, other, without)
+    if again.share > 1.0:
+        return found
+    return again if halved else found._replace(cause=cause)
+
+
+def _tested(system: ShootingSystem, short: WeightedResiduals, other: ShootingSystem, long: WeightedResiduals) -> Longer:
+    """The residuals' growth, against that of noise."""
+    drawn = _drawn(system.segments, short, other.segments, long)
+    mean, spread = float(drawn.mean()), float(drawn.std())
+    limit = float(np.quantile(drawn, 1.0 - ALARM / len(FACTORS), method="higher"))
+    z = np.log(long.residual @ long.residual / long.dof) - np.log(short.residual @ short.residual / short.dof)
+    sizes = [np.sum(each.in_time**2, axis=(0, 1)) / each.dof for each in (long, short)]
+    growth = np.sqrt(sizes[0] / np.maximum(sizes[1], 1e-300))
+    column, problem = int(np.argmax(growth)), system.segments.problem
+    rows = other.segments.horizon
+    seconds = rows * problem.split.train[0].period
+    return Longer(rows, seconds, column, float(growth[column]), (float(z) - mean) / spread, "", (limit - mean) / spread)
+
+
+def _drawn(segments: Segments, short: WeightedResiduals, other: Segments, long: WeightedResiduals) -> Array:
+    """z (D,) of white noise in the recordings, as both fits leave it."""
+    rng, found = np.random.default_rng(0), []
+    specs, some = segments.problem.specs, max(1, NUMBERS // (short.in_time.size + long.in_time.size))
+    p = len(specs)
+    seen = [
+        linalg.block_diag(analyse(each.jacobian[:, :p], 1.0, specs).seen, np.eye(each.jacobian.shape[1] - p))
+        for each in (short, long)
+    ]
+    for begin in range(0, DRAWS, some):
+        count = min(some, DRAWS - begin)
+        noise = [rng.standard_normal((len(c) + 1, short.in_time.shape[2], count)) for c in segments.commands]
+        parts = zip((segments, other), (short, long), seen, strict=True)
+        left = [each.left(_in_segments(cuts, noise), s) for cuts, each, s in parts]
+        sizes = [np.sum(each**2, axis=(0, 1, 2)) for each in left]
+        found.append(np.log(sizes[1] / long.dof) - np.log(sizes[0] / short.dof))
+    return np.concatenate(found)
+
+
+def _in_segments(segments: Segments, noise: list[Array]) -> Array:
+    """Noise (T + 1, m, D) of recordings as rows of segments (S, L + 1, m, D), zero where nothing was measured."""
+    rows = segments.horizon + 1
+    cuts = zip(segments.recording, segments.begins, strict=True)
+    parts = [noise[int(recording)][int(begin) : int(begin) + rows] for recording, begin in cuts]
+    padded = [np.pad(part, ((0, rows - len(part)), (0, 0), (0, 0))) for part in parts]
+    return np.stack(padded) * segments.present[..., None]
+
+
+__all__ = ["Longer", "longer"]

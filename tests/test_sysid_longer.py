@@ -1,0 +1,101 @@
+"""What short segments hide is seen in longer ones; what is right, or off by the simulator's step only, is not called wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+from sysid_systems import record
+
+from softgym_envs.core.base import PlainStructure, SteppedSimulator
+from softgym_envs.core.layout import Field, StateLayout
+from softgym_envs.core.parameters import Parameters, param
+from softgym_envs.core.trajectory import TrajectorySet
+from sysid import FitProblem, FitResult, ShootingOptions, multiple_shooting
+
+Array = NDArray[np.float64]
+
+PERIOD = 0.02
+"""Of the camera [s]."""
+
+
+@dataclass(frozen=True)
+class PendulumParameters(Parameters):
+    """I a'' + c a' + f sign(a') + g sin(a) = u."""
+
+    inertia: float = param(0.035, unit="kg m^2", bounds=(1e-3, 1.0), scale="log")
+    weight: float = param(0.8, unit="N m", bounds=(0.01, 10.0), scale="log")
+    damping: float = param(0.02, unit="N m s/rad", bounds=(1e-4, 1.0), scale="log")
+    friction: float = param(0.0, unit="N m", bounds=(0.0, 1.0))
+
+
+HINGE = PlainStructure(
+    StateLayout(Field("", None, ("angle", "rad"), ("rate", "rad/s"))),
+    ("torque",), ("N m",), (np.array([-0.6]), np.array([0.6])), np.zeros(2),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Pendulum(SteppedSimulator):
+    """By semi-implicit Euler, of first order in its step; friction sets in over 5 mrad/s."""
+
+    parameters_class = PendulumParameters
+
+    model: Any = HINGE
+    dt: float = PERIOD / 10
+
+    def _step(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, NDArray[np.int32]]:
+        inertia, weight, damping, friction = constants.T
+        angle, rate = state.T
+        for _ in range(substeps):
+            force = control[:, 0] - weight * np.sin(angle) - damping * rate - friction * np.tanh(rate / 5e-3)
+            rate = rate + self.dt * force / inertia
+            angle = angle + self.dt * rate
+        return np.stack([angle, rate], axis=1), np.zeros(len(state), dtype=np.int32)
+
+
+def filmed(dt: float, seed: int, **constants: float) -> TrajectorySet:
+    """Six seconds of a pendulum that moves in steps of `dt`, seen in 50 frames per second with 5 mrad of noise."""
+    truth = PendulumParameters(**constants)
+    found = record(Pendulum(dt=dt), truth, steps=300, seed=seed, noise={"angle": 5e-3}, substeps=round(PERIOD / dt))
+    return TrajectorySet(tuple(t.select(("angle",)) for t in found))
+
+
+def fitted(data: TrajectorySet, substeps: int = 10, **options: Any) -> FitResult:
+    """Segments of ten rows, from starts that are off, by a simulator of so many steps per frame."""
+    start, free = PendulumParameters(inertia=0.05, weight=1.0, damping=0.05), ("inertia", "weight", "damping")
+    taken = TrajectorySet(tuple(replace(t, substeps=substeps) for t in data))
+    problem = FitProblem(Pendulum(dt=PERIOD / substeps), taken, free, start=start, measured=("angle",))
+    return multiple_shooting(problem, ShootingOptions(segment_steps=10, **options))
+
+
+def said(fit: FitResult, words: str) -> bool:
+    """Whether a verdict has these words."""
+    return any(words in verdict.text for verdict in fit.verdicts)
+
+
+def test_dry_friction_that_ten_rows_hide_is_seen_in_longer_segments() -> None:
+    """Ten rows alone call a damping that is several times off `[ok]`; the limit is a quantile of 1e-4 at a power of 0.9."""
+    fits = [fitted(filmed(PERIOD / 10, seed, friction=0.08)) for seed in range(8)]
+    assert sum(not fit.explained for fit in fits) >= stats.binom.ppf(1e-4, len(fits), 0.9)
+    hidden = [fit for fit in fits if not said(fit, "correlated")]
+    assert hidden and all(said(fit, "over segments of") for fit in hidden if not fit.explained)
+    assert all(fit.estimates[2].value > 1.5 * 0.02 for fit in hidden)
+
+
+def test_right_models_pass_over_longer_segments_too() -> None:
+    """Two tests of a rate of 1 in 100 each: the limit is a quantile of 1e-4."""
+    fits = [fitted(filmed(PERIOD / 10, seed)) for seed in range(24)]
+    assert sum(fit.explained for fit in fits) >= stats.binom.ppf(1e-4, len(fits), 0.98)
+
+
+def test_the_simulators_step_is_named_and_is_no_error_where_intervals_allow_for_it() -> None:
+    """Of a truth in steps of 0.1 ms, a simulator in steps of 5 ms is off by some of the noise in a second."""
+    films = [filmed(PERIOD / 200, seed) for seed in range(6)]
+    plain, halved = ([fitted(film, substeps=4, halve=halve) for film in films] for halve in (False, True))
+    named = [said(fit, "the simulator's step of 5 ms is why: halve it") for fit in plain]
+    assert sum(named) >= 2 and not any(fit.explained for fit, is_named in zip(plain, named, strict=True) if is_named)
+    assert sum(fit.explained for fit in halved) >= stats.binom.ppf(1e-4, len(films), 0.98)
