@@ -90,6 +90,7 @@ def test_a_block_is_followed_row_by_row(script, tmp_path, capsys):
         flags = ("--model", tmp_path / "block.toml", "--dt", 0.005, "--online", "--out", tmp_path)
         codes.append(run_script(script, "block", "--data", path, *flags, "--noise", "x", 1e-3, "y", 1e-3, "theta", 5e-3))
     said = capsys.readouterr().out
+    assert "the same command says without --online" in said
     assert codes == [0, 2] and "friction = 0.4" in said.replace("0.39", "0.4") and "not identifiable so far" in said
     rows = np.genfromtxt(tmp_path / "online.csv", delimiter=",", names=True)
     assert len(rows) == 11 and rows["friction"].shape == (11,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -150,3 +151,20 @@ def test_correlation_in_time() -> None:
     assert correlation_in_time(noise[:, 1:] - noise[:, :-1]) == pytest.approx(-0.5, abs=0.03)
     assert correlation_in_time(np.swapaxes(noise[:, 1:] - noise[:, :-1], 0, 1)) == pytest.approx(-0.5, abs=0.03)
     assert correlation_in_time(np.cumsum(noise, axis=1)) > 0.95
+
+
+def test_an_interval_that_ends_where_a_constant_may_not_go_says_so() -> None:
+    found = single_shooting(problem(data=record(Spring(), TRUTH, steps=60, noise=0.02), free=("offset",), free_initial=True))
+    narrow = found.estimates[0]
+    assert "allowed" not in narrow.text()
+    text = replace(narrow, value=4.9, interval=(4.7, narrow.bounds[1])).text()
+    assert text.endswith("95 % [4.7, 5] (as far as it is allowed: 5)")
+
+
+def test_what_data_bound_on_one_side_was_not_pressed_there_by_a_wrong_model() -> None:
+    """Damping of 0.012 N s/m, allowed from 0.01 on: sixty noisy rows say that it is small."""
+    truth = TRUTH.replace(damping=0.012)
+    data = record(Spring(), truth, steps=60, noise=0.02)
+    found = single_shooting(problem(data=data, free=("damping",), start=truth, free_initial=True))
+    assert found.estimates[0].hidden and levels(found, "damping <= ") == ["warning"]
+    assert not levels(found, "was pressed to")

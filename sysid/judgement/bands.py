@@ -140,7 +140,7 @@ def told(found: tuple[Band, ...], explained: bool) -> str:
     parts = []
     for horizon in dict.fromkeys(band.horizon for band in found):
         sizes = ", ".join(f"{band.size:.2g} {band.kind}".removesuffix(" -") for band in found if band.horizon == horizon)
-        parts.append(f"{horizon:g} s ahead within {sizes}")
+        parts.append(f"{horizon:.3g} s ahead within {sizes}")
     few = min(found, key=lambda band: band.windows)
     right = f"right {'; '.join(parts)} ({few.windows} windows"
     if few.fitted == 0:

@@ -69,6 +69,9 @@ class Estimate:
             return f"{self.name}: not identifiable"
         bound = f" (at its {self.at_bound} bound)" if self.at_bound else " (mostly as known before)" if self.assumed else ""
         low, high = self.interval
+        clipped = [bound for bound, end in zip(self.bounds, self.interval, strict=True) if end == bound]
+        if clipped and not bound:
+            bound = f" (as far as it is allowed: {' ... '.join(f'{end:.4g}' for end in clipped)})"
         digits = next((d for d in range(6, 11) if f"{low:.{d}g}" != f"{high:.{d}g}"), 6)  # enough to see the interval
         return f"{self.name} = {self.value:.{digits}g}{self.suffix}, 95 % [{low:.{digits}g}, {high:.{digits}g}]{bound}"
 

@@ -79,7 +79,9 @@ def verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
     if not evidence.converged:
         found.append(Verdict("failure", evidence.message))
     found += [
-        Verdict("warning", f"{text}: the model does not fit these data with any value inside") for text in evidence.pressed
+        Verdict("warning", f"{text}, where nothing of it shows: check the model, or start it elsewhere")
+        for text in evidence.pressed
+        if text.partition(" was ")[0] not in bounded
     ]
     for e in evidence.estimates:
         if e.at_bound:
@@ -265,9 +267,9 @@ def _held_out(evidence: Evidence) -> list[Verdict]:
     if all(e.start < 1e-6 * e.persistence for e in last):
         found.append(Verdict("note", "the start constants predicted the held-out recordings already"))
     elif all(e.fitted > 0.95 * e.start for e in last):
-        found.append(Verdict("warning", f"NO IMPROVEMENT on held-out recordings over the start constants at {longest:g} s"))
+        found.append(Verdict("warning", f"NO IMPROVEMENT on held-out recordings over the start constants at {longest:.3g} s"))
     useless = [e.kind for e in last if e.fitted >= e.persistence > 0]
     if useless:
-        text = f"at {longest:g} s the prediction ({', '.join(useless)}) is no better than standing still"
+        text = f"at {longest:.3g} s the prediction ({', '.join(useless)}) is no better than standing still"
         found.append(Verdict("warning", text))
     return found

@@ -21,7 +21,7 @@ def save_rows(found: HorizonResult, state_names: tuple[str, ...], path: Path) ->
 
 
 def rows_in_words(found: HorizonResult) -> str:
-    """A line per constant, what a row takes, and how often the model does not explain a window."""
+    """A line per constant, what a row takes, how often the model does not explain a window, and what that does not tell."""
     lines = [
         f"{name} = {value:.4g}, standard deviation {std:.2g}" if told else f"{name}: not identifiable so far"
         for name, value, std, told in zip(found.names, found.mean[-1], found.std[-1], found.told, strict=True)
@@ -34,4 +34,8 @@ def rows_in_words(found: HorizonResult) -> str:
     missed = int((found.excess > 1.0).sum())
     if missed:
         lines += [f"in {missed} of {len(found.times)} rows the noise does not explain the residuals: model error"]
+    if not missed:
+        lines += [
+            "each row asks its window alone: whether the model explains the whole, the same command says without --online"
+        ]
     return "\n".join(lines)
