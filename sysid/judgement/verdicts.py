@@ -81,7 +81,7 @@ def verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
     found += [
         Verdict("warning", f"{text}, where nothing of it shows: check the model, or start it elsewhere")
         for text in evidence.pressed
-        if text.partition(" was ")[0] not in bounded
+        if text.partition(" was ")[0] not in bounded or misfit(evidence) > 1.0
     ]
     for e in evidence.estimates:
         if e.at_bound:
