@@ -73,13 +73,23 @@ HEADER = "time [s], x [m]\n"
         (HEADER + "0, 1\n", DataError, "1 points of time, expected at least 2"),
         (HEADER + "0, 1\n2, 2\n1, 3\n", DataError, "times must increase, but 1 s follows 2 s (frame 2)"),
         (HEADER + "0, 1\n1, 2\n2.3, 3\n3, 1\n", DataError, "times are not uniform"),
-        (HEADER + "0, 1\n1, 2\n3, 3\n4, 1\n", DataError, "1 lines are missing between 0 and 4 s"),
+        (
+            "time [s], x [m], control:u [V]\n0, 1, 1\n1, 2, 1\n3, 3, 1\n4, 1, 1\n",
+            DataError,
+            "1 lines are missing between 0 and 4 s, and nobody knows what acted there; write a line for each, with 'control:u'",
+        ),
         ("time [s], x [m], control:u [V]\n0, 1, 1\n1, 2,\n2, 2, 1\n", DataError, "line 3: control 'u' is missing"),
     ],
 )
 def test_malformed_csv(csv, text, error, message):
     with raises(error, message):
         read_csv(csv(text))
+
+
+def test_lines_that_are_missing_are_gaps_where_nothing_acts(csv):
+    run = read_csv(csv(HEADER + "0, 1\n1, 2\n3, 3\n4, 1\n"))
+    np.testing.assert_array_equal(run.values[:, 0], [1, 2, np.nan, 3, 1])
+    np.testing.assert_allclose(run.times, np.arange(5.0), atol=1e-12)
 
 
 def test_csv_that_is_no_text(tmp_path):

@@ -12,7 +12,7 @@ from sysid_systems import Spin, SpinParameters, Spring, SpringParameters, record
 
 from softgym_envs.core.errors import DataError, OptionError, ParameterError, ShapeError
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
-from sysid import FitProblem, Measurement
+from sysid import FitProblem, Measurement, single_shooting
 
 TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
 
@@ -163,3 +163,16 @@ def test_another_control_period_is_refused() -> None:
 def test_bad_problems_are_refused(changes: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         problem(good(), **changes)
+
+
+def test_a_third_of_all_frames_may_be_missing() -> None:
+    truth = SpringParameters(stiffness=35.0)
+    (clean,) = record(Spring(), truth, steps=300, noise=0.01)
+    values = clean.select(("mass.x",)).values.copy()
+    values[np.random.default_rng(0).random(len(values)) < 0.33] = np.nan
+    seen = replace(clean.select(("mass.x",)), values=values)
+    problem = FitProblem(
+        Spring(), TrajectorySet((seen,)), ("stiffness",), start=truth.replace(stiffness=25.0), measured=("mass.x",)
+    )
+    (stiffness,) = single_shooting(problem).estimates
+    assert abs(stiffness.value - 35.0) < 4.0 * stiffness.std < 3.0

@@ -33,7 +33,8 @@ def read_csv(
 
     Columns whose name begins with `control:` are controls; each acts until the next line, the last line's are not used.
     Everything is converted to SI. Angles that jump by more than half a turn from one line to the next are unwrapped; the
-    metadata name them. See `core.tables` for what a file may look like.
+    metadata name them. Lines that are not there become rows of NaN, where nothing acts. See `core.tables` for what a file may
+    look like.
 
     Args:
         path: The file.
@@ -43,19 +44,25 @@ def read_csv(
 
     Raises:
         FileFormatError: No such file, or not such a table; the message names line and column.
-        DataError: Unknown units, times not uniform, controls missing.
+        DataError: Unknown units, times not uniform, controls missing, or lines of a file that has controls.
     """
     table = read_table(path)
     stamps = table.times(fps)
     times, index = uniform_grid(stamps, where=str(path), fps=fps)
-    if len(times) != len(index):
-        raise DataError(f"{path}: {len(times) - len(index)} lines are missing between {stamps[0]:g} and {stamps[-1]:g} s")
+    acted = [name for name in table.names if name.startswith("control:")]
+    if len(times) != len(index) and acted:
+        raise DataError(
+            f"{path}: {len(times) - len(index)} lines are missing between {stamps[0]:g} and {stamps[-1]:g} s, and nobody knows "
+            f"what acted there; write a line for each, with {acted[0]!r} and empty cells for what was not measured"
+        )
     controls: list[tuple[str, Array, str]] = []
     measured: list[tuple[str, Array, str]] = []
     turned: list[str] = []
     for name in table.names:
         if name not in ("time", "frame"):
-            values, unit = table.si(name, meters_per_pixel=meters_per_pixel)
+            seen, unit = table.si(name, meters_per_pixel=meters_per_pixel)
+            values = np.full(len(times), np.nan)
+            values[index] = seen
             if unit == "rad" and not name.startswith("control:") and _unwrap(values):
                 turned.append(name)
             (controls if name.startswith("control:") else measured).append((name.removeprefix("control:"), values, unit))

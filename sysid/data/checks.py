@@ -147,8 +147,6 @@ def _check_missing(problem: Checked, where: str, trajectory: Trajectory) -> None
         raise DataError(
             f"{where}: {problem.column_names[worst]} is NaN in {share:.0f} % of the rows, allowed is 50 %; leave it out"
         )
-    if absent.all(axis=1).mean() > 0.1:
-        raise DataError(f"{where}: {100 * absent.all(axis=1).mean():.0f} % of the rows are NaN throughout, allowed is 10 %")
 
 
 def _check_excitation(problem: Checked) -> None:

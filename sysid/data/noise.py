@@ -100,8 +100,10 @@ def noise_of(recordings: TrajectorySet, names: tuple[str, ...]) -> dict[str, flo
     for name in names:
         size = _third_differences(recordings, name)
         if len(size) < FEWEST:
-            rows = f"{len(size)} rows without gaps, {FEWEST} are needed"
-            raise DataError(f"noise is not given, and that of {name} cannot be told from {rows}")
+            raise DataError(
+                f"noise is not given, and that of {name} cannot be told from {len(size)} stretches of four rows without a gap, "
+                f"{FEWEST} are needed"
+            )
         sigma = _deviation(size) / np.sqrt(20.0)
         largest = max(float(np.nanmax(np.abs(recording.select((name,)).values))) for recording in recordings)
         if sigma <= 1e-12 * max(largest, 1e-12):
