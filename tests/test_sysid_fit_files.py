@@ -24,6 +24,7 @@ from sysid import (
     save,
     single_shooting,
 )
+from sysid.report import Seldom
 
 
 @pytest.mark.parametrize("after", [3, 9, 14])
@@ -156,3 +157,12 @@ def test_along_null_directions_the_posterior_keeps_the_ratio() -> None:
     values = np.log([d["stiffness"] / d["mass"] for d in drawn])
     assert np.std(values) == pytest.approx(ratio.relative_std, rel=0.1)
     assert ratio.interval[0] < 15.0 < ratio.interval[1]
+
+
+def test_a_log_file_gets_a_line_now_and_then_and_no_bar() -> None:
+    log, often = io.StringIO(), io.StringIO()
+    for stream, every in ((log, 1e9), (often, 0.0)):
+        one_step(problem(), ShootingOptions(progress=Seldom(stream, every)))
+    assert not log.getvalue()
+    lines = often.getvalue().splitlines()
+    assert "minimisation 1" in lines[0] and any("cost" in line for line in lines) and "\r" not in often.getvalue()

@@ -2,5 +2,6 @@
 
 from .files import load_distribution, save
 from .rows import rows_in_words, save_rows
+from .seldom import Seldom
 
-__all__ = ["load_distribution", "rows_in_words", "save", "save_rows"]
+__all__ = ["Seldom", "load_distribution", "rows_in_words", "save", "save_rows"]
