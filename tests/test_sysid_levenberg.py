@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 
-from softgym_envs.core.errors import OptionError, ShapeError
+from softgym_envs.core.errors import DataError, OptionError, ShapeError
 from sysid.least_squares.levenberg import LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
 
 NO_BLOCKS = np.zeros((1, 0))
@@ -191,6 +191,28 @@ def test_a_gain_below_rounding_is_the_end_whatever_its_sign() -> None:
         end = levenberg_marquardt(system, state, (-FREE, FREE))
         assert end.outcome is Outcome.COST
         assert sum(not entry.accepted for entry in end.log[-5:]) <= 1, [entry.line() for entry in end.log]
+
+
+@dataclass(frozen=True)
+class Cliff(Function):
+    """Without a derivative where the first constant is above 1.1, though costs are finite there."""
+
+    def compress(self, theta: Any, blocks: Any) -> Any:
+        if theta[0] > 1.1:
+            raise DataError("no derivative")
+        return super().compress(theta, blocks)
+
+
+def test_a_step_to_where_there_is_no_derivative_is_rejected() -> None:
+    """Steps of Gauss and Newton would end at 1.58, beyond the minimum at 1, where costs are lower; a start there is refused."""
+    options = LevenbergOptions(damping=1e-9)
+    steep = Cliff(lambda x: np.array([np.arctan(2.0 * (x[0] - 1.0))]))
+    state = start_state(steep, np.array([0.35]), NO_BLOCKS, options)
+    end = levenberg_marquardt(steep, state, (np.array([0.0]), np.array([9.0])), options=options)
+    assert end.theta[0] == pytest.approx(1.0, abs=1e-6)
+    assert any(not entry.accepted for entry in end.log)
+    with pytest.raises(DataError):
+        levenberg_marquardt(steep, start_state(steep, np.array([2.0]), NO_BLOCKS, options), (-FREE[:1], FREE[:1]))
 
 
 def test_running_out_of_iterations_is_said() -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import stats
 from sysid_systems import Spin, SpinParameters, Spring, SpringParameters, record
 
+from softgym_envs.core.simulator import IntArray
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from sysid import FitProblem, ShootingOptions, multiple_shooting, one_step, open_loop
-from sysid.judgement.starts import rows_of_start, starts_of
+from sysid.judgement.starts import estimate_start, rows_of_start, starts_of
 from sysid.methods.late import searched
 from sysid.methods.suspects import left, suspected
+
+Array = NDArray[np.float64]
 
 TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=1.8, gain=20.0)
 FREE = ("stiffness", "damping", "gain")
@@ -114,3 +119,22 @@ def test_what_a_fit_to_rounding_leaves_is_little() -> None:
     data = late(0)
     wrong, right = (multiple_shooting(problem(data, free=free), SEGMENTS) for free in (("stiffness",), FREE))
     assert left(right, wrong) < 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Brittle(Spring):
+    """Goes nowhere but from one state, from rest if that is not said."""
+
+    only: Any = None
+
+    def _rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
+        states, status = super()._rollout(state, controls, constants, substeps)
+        begin = np.zeros(2) if self.only is None else self.only
+        return states, np.where((state != begin).any(axis=1), 1, status).astype(np.int32)
+
+
+def test_where_no_state_around_the_guess_can_be_simulated_predictions_begin_there() -> None:
+    data = record(Spring(), TRUTH, steps=100, noise=NOISE)
+    guess = FitProblem(Brittle(), data, FREE, start=TRUTH, measured=("mass.x",)).guess(data[0])
+    given = FitProblem(Brittle(only=guess), data, FREE, start=TRUTH, measured=("mass.x",))
+    np.testing.assert_array_equal(estimate_start(given, data[0], TRUTH), guess)

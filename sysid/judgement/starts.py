@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
@@ -140,7 +141,10 @@ def start_from(problem: FitProblem, part: Trajectory, parameters: Parameters, gu
         return np.asarray(segments.starts[0])
     options = LevenbergOptions(max_iterations=NEARLY if problem.full else 20, cost_tolerance=1e-3)
     state = start_state(system, nothing, segments.starts, options)
-    return np.asarray(levenberg_marquardt(system, state, (nothing, nothing), options=options).blocks[0])
+    try:
+        return np.asarray(levenberg_marquardt(system, state, (nothing, nothing), options=options).blocks[0])
+    except DataError:  # constants at the edge of what can be simulated: no state around the guess can
+        return np.asarray(segments.starts[0])
 
 
 __all__ = ["estimate_start", "predicted", "rows_of_start", "start_from", "starts_of"]

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 
-from softgym_envs.core.errors import OptionError, ShapeError
+from softgym_envs.core.errors import DataError, OptionError, ShapeError
 
 Array = NDArray[np.float64]
 
@@ -73,6 +73,9 @@ class System(Protocol):
         """Rows [K_s J_s r_s] of every block, or any orthogonal transform of them, (S, q, n + p + 1).
 
         A loss that is no square gives rows whose J_s' r_s is its gradient.
+
+        Raises:
+            DataError: The model can be simulated there, but not around it: such a trial is rejected, too.
         """
         ...
 
@@ -197,17 +200,21 @@ def levenberg_marquardt(
 
     Returns:
         The last state, with `outcome`.
+
+    Raises:
+        DataError: There is no derivative where it begins.
     """
     options = options or LevenbergOptions()
     begin = time.perf_counter() - state.log[-1].seconds
-    rows: Array | None = None
+    rows = system.compress(state.theta, state.blocks) if state.outcome is None else np.zeros(0)
     while state.outcome is None:
-        if rows is None:  # moved since the last linearisation
-            rows = system.compress(state.theta, state.blocks)
-            state = _rescale(state, rows)
-        state, moved = _iterate(system, state, rows, bounds, options, begin)
-        if moved:
-            rows = None
+        state = _rescale(state, rows)
+        before, (state, moved) = state, _iterate(system, state, rows, bounds, options, begin)
+        if moved and state.outcome is None:
+            try:
+                rows = system.compress(state.theta, state.blocks)
+            except DataError:
+                state = _taken_back(before, state)
         if on_iteration is not None:
             on_iteration(state)
     return state
@@ -245,6 +252,12 @@ def _iterate(
     else:
         moved = replace(state, damping=state.damping * state.growth, growth=2 * state.growth)
     return replace(moved, log=(*state.log, entry), outcome=outcome), accepted
+
+
+def _taken_back(before: LevenbergState, state: LevenbergState) -> LevenbergState:
+    """The state before an accepted step, as if that had been rejected."""
+    entry = replace(state.log[-1], cost=before.cost, ratio=-np.inf, accepted=False)
+    return replace(before, damping=before.damping * before.growth, growth=2 * before.growth, log=(*before.log, entry))
 
 
 def _outcome(
