@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
 from softgym_envs.rigid.experiments import record
 from softgym_envs.rigid.model import BlockModel, ParticleModel
 from softgym_envs.rigid.parameters import BlockParameters
+from softgym_envs.rigid.recipe import first_state
 from softgym_envs.rigid.scene_file import load_block
 from sysid import noise_of
 
@@ -161,6 +163,47 @@ def test_evolution_tells_the_noise_that_nobody_states(script, tmp_path):
     low, high = found["estimates"][0]["interval"]
     assert found["explained"] and low < 0.3 < high
     assert all(found["noise"][name] == pytest.approx(sigma, rel=0.3) for name, sigma in CAMERA.items())
+
+
+def thrown(friction: float, velocity: tuple[float, float, float], seed: int = 0) -> Trajectory:
+    """0.8 s of a block that a hand let go, with a round cone, seen at 60 Hz."""
+    simulator = BlockSimulator(BlockModel(num_directions=128, pulley=None), dt=1 / 240)
+    constants, rng = BlockParameters(friction=friction), np.random.default_rng(seed)
+    start = np.concatenate([np.zeros(3), velocity])
+    return record(simulator, start, np.zeros((48, 2)), constants, noise=CAMERA, rng=rng, period=1 / 60)
+
+
+@pytest.mark.parametrize("method", ["mpec", "single_shooting", "multiple_shooting"])
+def test_a_block_that_a_hand_threw(script, tmp_path, method):
+    """It is in motion when the recording begins: fits that began at rest ended in "no effect on what was measured"."""
+    (tmp_path / "block.toml").write_text("[block]\n")
+    path, out = camera_file(tmp_path / "camera.csv", thrown(0.25, (1.2, 0.3, 2.0)), BLOCK_UNITS), tmp_path / "out"
+    given = ("--model", tmp_path / "block.toml", "--data", path, "--fps", 60, "--method", method)
+    assert run_script(script, "block", *given, "--out", out) == 0
+    found = json.loads((out / "fit.json").read_text())
+    assert found["explained"] and abs(found["estimates"][0]["value"] - 0.25) < 4 * found["estimates"][0]["std"] < 0.01
+
+
+def test_the_first_state_is_read_from_the_first_rows():
+    """Of a throw with a lost row as well as least squares can from so noisy ones, and of two rows; particles by their names."""
+    simulator, start = BlockSimulator(), np.array([0, 0, 0, 1.2, 0.3, 2.0])
+    sigma, rows = np.array(list(CAMERA.values())), np.delete(np.arange(10) / 60, 3)
+    powers = rows[:, None] ** np.arange(3)
+    place, speed, _ = np.sqrt(np.diag(np.linalg.inv(powers.T @ powers)))
+    for seed in range(5):
+        seen = thrown(0.25, tuple(start[3:]), seed)
+        guess, values = first_state(simulator, seen.names), seen.values.copy()
+        values[3] = np.nan
+        seen = replace(seen, values=values)
+        assert (np.abs(guess(seen) - start) < 4 * np.concatenate([place * sigma, speed * sigma])).all()
+        late = seen.window(seen.times[1], seen.times[2])
+        assert abs(guess(late)[3] - 1.2) < 4 * 60 * np.sqrt(2) * sigma[0] + 0.25 * 9.81 / 40  # it has slid 1 / 40 s by then
+    names, times = ("particle1.y", "particle0.x"), 0.05 * np.arange(4)
+    moving = Trajectory(times, np.zeros((3, 0)), times[:, None] * [2.0, -1.0], names, ("m", "m"), (), ())
+    particles = ParticleSimulator(ParticleModel(2))
+    state = dict(zip(particles.state_names, first_state(particles, names)(moving), strict=True))
+    assert (state["particle0.vx"], state["particle1.vy"]) == (pytest.approx(-1.0), pytest.approx(2.0))
+    assert first_state(simulator, ("vx",)) is None
 
 
 def test_nothing_slides_no_number(script, tmp_path, capsys):
