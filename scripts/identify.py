@@ -363,10 +363,11 @@ def labelled(recipe: Recipe, simulator: Simulator, recordings: tuple[Trajectory,
 
 
 def tells_more(recipe: Recipe, simulator: Simulator) -> bool:
-    """Whether the recipe's only stage frees constants that the one for a laboratory's recordings holds."""
+    """Whether the recipe's only stage is of the engine as it is, or frees constants that the laboratory's stage holds."""
     if recipe.laboratory is None or len(recipe.stages) > 1:
         return False
-    return not set(recipe.stages[0].free_of(simulator)) <= set(recipe.laboratory.free_of(simulator))
+    own, laboratory = recipe.stages[0], recipe.laboratory
+    return laboratory.adapt is not None or not set(own.free_of(simulator)) <= set(laboratory.free_of(simulator))
 
 
 def says_substeps(recording: Trajectory) -> bool:
