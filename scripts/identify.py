@@ -116,6 +116,9 @@ def read(args: Args) -> tuple[Trajectory, ...]:
     """
     if not (*args.files, *args.data):
         raise OptionError("no recordings are given; name files after the robot's name, or after --data")
+    same = [file for file in {f.resolve() for f in (*args.files, *args.data)} if _times(args, file) > 1]
+    if same:
+        raise OptionError(f"{same[0].name} is given twice: the last recording is held out as a test, which it would not be")
     found = read_recordings((*args.files, *args.data), meters_per_pixel=args.meters_per_pixel, fps=args.fps)
     if args.flip_y:
         found = tuple(flip_y(recording) for recording in found)
@@ -125,6 +128,11 @@ def read(args: Args) -> tuple[Trajectory, ...]:
         return found
     given = read_csv(args.controls, fps=args.fps)
     return tuple(with_controls_of(trajectory, given) for trajectory in found)
+
+
+def _times(args: Args, path: Path) -> int:
+    """How often a file is given."""
+    return sum(given.resolve() == path for given in (*args.files, *args.data))
 
 
 def timestep(args: Args, recipe: Recipe, own: float, recording: Trajectory) -> float:
@@ -292,6 +300,8 @@ def refuse_idle(args: Args) -> None:
 def row_by_row(args: Args, recipe: Recipe, simulator: Simulator, recordings: TrajectorySet) -> int:
     """Estimate online and report; 0 if every constant is told by now."""
     method_of("mpec").check(recipe)
+    if len(recordings) > 1:
+        raise OptionError(f"--online follows one recording; there are {len(recordings)}: give one")
     assert recipe.complementarity is not None
     problem = problem_of(args, recipe, stage_of(replace(args, method="mpec"), recipe), simulator, recordings)
     found = online(problem, recipe.complementarity(problem.simulator))
