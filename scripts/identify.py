@@ -30,7 +30,7 @@ from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from softgym_envs.rooms import room as room_named
 from sysid import METHODS, FitProblem, online, run_recipe, save
-from sysid.methods.progressive import fit_stage, stage_problem
+from sysid.methods.progressive import CHECKPOINT, FIT, fit_stage, stage_problem
 from sysid.methods.table import Method, method_of
 from sysid.report import rows_in_words, save_rows
 
@@ -157,9 +157,11 @@ def stage_of(args: Args, recipe: Recipe) -> Stage:
     """
     stage = recipe.stage(args.stage) if args.stage else recipe.laboratory or recipe.stages[-1]
     method = method_of(args.method or stage.method)
-    options = dict(stage.options if method.name == stage.method else recipe.settings.get(method.name, {}))
-    if method.name != stage.method and method.takes("starts"):
-        options["starts"] = 3
+    options = dict(stage.options)
+    if method.name != stage.method:
+        options = {name: value for name, value in options.items() if method.takes(name)}
+        more = {"starts": 3} if method.takes("starts") else {}
+        options = {**more, **options, **recipe.settings.get(method.name, {})}
     given = {name: getattr(args, name) for name in ("segment_steps", "errors", "jacobian", "starts", "seed")}
     options.update({name: value for name, value in given.items() if value is not None})
     if args.bounded:
@@ -261,6 +263,13 @@ def one_stage(args: Args, recipe: Recipe, simulator: Simulator, recordings: Traj
     if args.resume and not method_of(stage.method).leaves_checkpoint:
         leaving = ", ".join(name for name, method in METHODS.items() if method.leaves_checkpoint)
         raise OptionError(f"--resume: {stage.method} leaves no checkpoint; those that do are {leaving}")
+    if args.resume and (args.out / FIT).exists() and not (args.out / CHECKPOINT).exists():
+        raise OptionError(
+            f"--resume: the fit in {args.out} has ended, with its constants in {FIT}: there is nothing to go on from"
+        )
+    own = recipe.stage(args.stage) if args.stage else recipe.laboratory or recipe.stages[-1]
+    if lost := [name for name in own.options if not method_of(stage.method).takes(name)]:
+        print(f"note: options of stage {own.name} that {stage.method} has not: {', '.join(lost)}")
     problem = problem_of(args, recipe, stage, simulator, recordings)
     print(f"{len(recordings)} recordings, {recordings.num_steps} steps; fitting {', '.join(problem.free)} by {stage.method}")
     if not args.columns and unused(problem, recordings):
