@@ -30,7 +30,7 @@ from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from softgym_envs.rooms import room as room_named
 from sysid import METHODS, FitProblem, online, run_recipe, save
-from sysid.methods.progressive import fit_stage, stage_problem
+from sysid.methods.progressive import CHECKPOINT, FIT, fit_stage, stage_problem
 from sysid.methods.table import Method, method_of
 from sysid.report import Seldom, rows_in_words, save_rows
 
@@ -116,6 +116,9 @@ def read(args: Args) -> tuple[Trajectory, ...]:
     """
     if not (*args.files, *args.data):
         raise OptionError("no recordings are given; name files after the robot's name, or after --data")
+    same = [file for file in {f.resolve() for f in (*args.files, *args.data)} if _times(args, file) > 1]
+    if same:
+        raise OptionError(f"{same[0].name} is given twice: the last recording is held out as a test, which it would not be")
     found = read_recordings((*args.files, *args.data), meters_per_pixel=args.meters_per_pixel, fps=args.fps)
     if args.flip_y:
         found = tuple(flip_y(recording) for recording in found)
@@ -125,6 +128,11 @@ def read(args: Args) -> tuple[Trajectory, ...]:
         return found
     given = read_csv(args.controls, fps=args.fps)
     return tuple(with_controls_of(trajectory, given) for trajectory in found)
+
+
+def _times(args: Args, path: Path) -> int:
+    """How often a file is given."""
+    return sum(given.resolve() == path for given in (*args.files, *args.data))
 
 
 def timestep(args: Args, recipe: Recipe, own: float, recording: Trajectory) -> float:
@@ -149,9 +157,11 @@ def stage_of(args: Args, recipe: Recipe) -> Stage:
     """
     stage = recipe.stage(args.stage) if args.stage else recipe.laboratory or recipe.stages[-1]
     method = method_of(args.method or stage.method)
-    options = dict(stage.options if method.name == stage.method else recipe.settings.get(method.name, {}))
-    if method.name != stage.method and method.takes("starts"):
-        options["starts"] = 3
+    options = dict(stage.options)
+    if method.name != stage.method:
+        options = {name: value for name, value in options.items() if method.takes(name)}
+        more = {"starts": 3} if method.takes("starts") else {}
+        options = {**more, **options, **recipe.settings.get(method.name, {})}
     given = {name: getattr(args, name) for name in ("segment_steps", "errors", "jacobian", "starts", "seed")}
     options.update({name: value for name, value in given.items() if value is not None})
     if args.bounded:
@@ -253,6 +263,13 @@ def one_stage(args: Args, recipe: Recipe, simulator: Simulator, recordings: Traj
     if args.resume and not method_of(stage.method).leaves_checkpoint:
         leaving = ", ".join(name for name, method in METHODS.items() if method.leaves_checkpoint)
         raise OptionError(f"--resume: {stage.method} leaves no checkpoint; those that do are {leaving}")
+    if args.resume and (args.out / FIT).exists() and not (args.out / CHECKPOINT).exists():
+        raise OptionError(
+            f"--resume: the fit in {args.out} has ended, with its constants in {FIT}: there is nothing to go on from"
+        )
+    own = recipe.stage(args.stage) if args.stage else recipe.laboratory or recipe.stages[-1]
+    if lost := [name for name in own.options if not method_of(stage.method).takes(name)]:
+        print(f"note: options of stage {own.name} that {stage.method} has not: {', '.join(lost)}")
     problem = problem_of(args, recipe, stage, simulator, recordings)
     print(f"{len(recordings)} recordings, {recordings.num_steps} steps; fitting {', '.join(problem.free)} by {stage.method}")
     if not args.columns and unused(problem, recordings):
@@ -292,6 +309,8 @@ def refuse_idle(args: Args) -> None:
 def row_by_row(args: Args, recipe: Recipe, simulator: Simulator, recordings: TrajectorySet) -> int:
     """Estimate online and report; 0 if every constant is told by now."""
     method_of("mpec").check(recipe)
+    if len(recordings) > 1:
+        raise OptionError(f"--online follows one recording; there are {len(recordings)}: give one")
     assert recipe.complementarity is not None
     problem = problem_of(args, recipe, stage_of(replace(args, method="mpec"), recipe), simulator, recordings)
     found = online(problem, recipe.complementarity(problem.simulator))
@@ -363,10 +382,11 @@ def labelled(recipe: Recipe, simulator: Simulator, recordings: tuple[Trajectory,
 
 
 def tells_more(recipe: Recipe, simulator: Simulator) -> bool:
-    """Whether the recipe's only stage frees constants that the one for a laboratory's recordings holds."""
+    """Whether the recipe's only stage is of the engine as it is, or frees constants that the laboratory's stage holds."""
     if recipe.laboratory is None or len(recipe.stages) > 1:
         return False
-    return not set(recipe.stages[0].free_of(simulator)) <= set(recipe.laboratory.free_of(simulator))
+    own, laboratory = recipe.stages[0], recipe.laboratory
+    return laboratory.adapt is not None or not set(own.free_of(simulator)) <= set(laboratory.free_of(simulator))
 
 
 def says_substeps(recording: Trajectory) -> bool:

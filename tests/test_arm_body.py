@@ -133,7 +133,7 @@ def test_a_controller_does_it_and_nothing_does_not():
 
 
 def test_constants_are_found_in_recordings_of_ones_own_and_of_the_twin():
-    for truth, steps, tolerance in ((BodySimulator(), 600, 1e-6), (BodyTwin(), 1000, 0.1)):
+    for truth, steps, tolerance in ((BodySimulator(), 600, 1e-6), (BodyTwin(dt=BodySimulator().dt), 1000, 0.1)):
         data = RECIPE.record(truth, np.random.default_rng(0), steps=steps, tests=1)
         found = run_recipe(RECIPE, BodySimulator(), data).parameters
         values = np.array([float(getattr(found, name)) for name in CONSTANTS])

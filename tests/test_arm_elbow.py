@@ -184,7 +184,7 @@ def test_constants_are_found_in_recordings_of_ones_own():
 
 def test_identification_on_the_twin_predicts_what_it_has_not_seen():
     """From 3 s. MuJoCo's curves are other ones; constants make up for a part: predictions of 0.5 s are better than before."""
-    fits, test = found_in(ElbowTwin(), 600)
+    fits, test = found_in(ElbowTwin(dt=ElbowSimulator().dt), 600)
     simulator, starts = ElbowSimulator(), np.arange(0, len(test.controls) - 50, 20)
     controls = np.stack([test.controls[i : i + 50] for i in starts])
     errors = []

@@ -268,3 +268,11 @@ def test_every_unit_leads_to_si():
     for unit, (si, factor) in UNITS.items():
         assert UNITS[si] == (si, 1.0), unit
         assert factor > 0
+
+
+@pytest.mark.parametrize("frames", [10, 30, 100])
+def test_rounded_stamps_of_a_whole_rate_are_those_of_it(tmp_path, frames):
+    """120 Hz with three decimals: files of any length have one rate, so that one physics step fits all."""
+    lines = "\n".join(f"{frame / 120:.3f},0.1" for frame in range(frames))
+    (tmp_path / "seen.csv").write_text(f"time [s],x [m]\n{lines}\n")
+    assert read_csv(tmp_path / "seen.csv").period == pytest.approx(1 / 120, rel=1e-12)

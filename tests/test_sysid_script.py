@@ -158,6 +158,14 @@ def test_advice_is_given_as_flags_and_unused_columns_are_named(
     assert said.err == ""  # no progress bar where nobody watches
 
 
+def test_another_method_keeps_the_options_of_a_stage_that_it_has(script: Any) -> None:
+    """A vine's laboratory stage lets intervals allow for half a step; an evolution strategy has no such option."""
+    recipe = load(room("vine").recipe)
+    shooting, evolution = (script.stage_of(script.Args("vine", method=m), recipe) for m in ("multiple_shooting", "cma_es"))
+    assert shooting.options["halve"] and shooting.options["near"] == 24
+    assert "halve" not in evolution.options
+
+
 def test_what_was_recorded_goes_through_the_whole_recipe_and_resumes(
     script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -178,6 +186,8 @@ def test_what_was_recorded_goes_through_the_whole_recipe_and_resumes(
     assert run_script(script, *arguments, "--stage", "elastic", "--free", "stiffness", "damping", "gain") == 0
     assert SpringParameters.load(out / "fit.toml").stiffness == pytest.approx(45.0, rel=1e-8)
     capsys.readouterr()
+    assert run_script(script, *arguments, "--stage", "elastic", "--resume") == 2
+    assert "has ended, with its constants in fit.toml" in capsys.readouterr().err
     assert run_script(script, *arguments, "--stage", "plastic") == 2
     assert "unknown stage 'plastic'; there are elastic, all, laboratory" in capsys.readouterr().err
     assert run_script(record_script, SPRING, "--experiment", "drop", "--out", str(file)) == 2

@@ -31,7 +31,7 @@ FREE = BodyParameters.names()
 
 def moved(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
     """Random torques, held for 0.05 to 0.3 s, of every joint for itself; rows are 10 ms apart."""
-    substeps, rows = max(round(PERIOD / truth.dt), 1), max(steps // 2, 10)
+    substeps, rows = max(round(PERIOD / truth.dt), 1), max(round(steps * truth.dt / PERIOD), 10)
     controls = np.zeros((rows, truth.nu))
     for joint in range(truth.nu):
         begin = 0

@@ -48,9 +48,9 @@ def unknown(simulator: Any) -> tuple[str, ...]:
 def excited(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
     """Random excitations, held for 0.08 to 0.4 s, more often of one muscle than of both: the elbow visits its whole range.
 
-    Rows are 10 ms apart, whatever steps the truth takes; `steps` are physics steps of 5 ms.
+    Rows are 10 ms apart, whatever steps the truth takes.
     """
-    substeps, rows = max(round(PERIOD / truth.dt), 1), max(steps // 2, 10)
+    substeps, rows = max(round(PERIOD / truth.dt), 1), max(round(steps * truth.dt / PERIOD), 10)
     controls = np.zeros((rows, 2))
     begin = 0
     while begin < rows:

@@ -68,7 +68,7 @@ class Experiment:
     name: str
     record: Recorder
     longest: int
-    """Physics steps of one recording at most; what a recording has unless a budget is given."""
+    """Physics steps of one recording at most; what a recording has without a budget; of other worlds see `steps_on`."""
     share: float = 1.0
     """Share of a budget of physics steps; the last experiment gets what the others leave."""
     most: int | None = None
@@ -288,6 +288,15 @@ class Recipe:
         filmed: bool = False,
     ) -> Trajectory:
         """One recording, labelled with its experiment; what is a world's own memory is left out.
+
+        Args:
+            name: The experiment.
+            truth: The world that is recorded.
+            rng: Of poses and commands.
+            steps: Physics steps of the world; None: `longest` of them, which last less on a world of shorter steps than our
+                engine's (`Experiment.steps_on`).
+            parameters: Constants of the world; None: its defaults.
+            filmed: Whether a camera will have to follow; see `Experiment.filmed`.
 
         Raises:
             OptionError: No such experiment.

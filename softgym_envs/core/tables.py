@@ -163,8 +163,9 @@ def read_table(path: str | Path) -> Table:
 def uniform_grid(times: Array, *, where: str, fps: float | None = None) -> tuple[Array, IntArray]:
     """Uniform grid under increasing time stamps, (frames,) [s], and the place of each stamp in it, (rows,).
 
-    Stamps may be rounded (see `JITTER`) and frames may be missing: the grid is t_k = t_0 + k h, with h = 1 / fps, or fitted by
-    least squares. Stamps that are uniform already are returned as they are.
+    Stamps may be rounded (see `JITTER`) and frames may be missing: the grid is t_k = t_0 + k h, with h = 1 / fps, or of a whole
+    number of frames per second where rounded stamps are those of it, or else fitted by least squares. Stamps that are uniform
+    already are returned as they are.
 
     Raises:
         DataError: Fewer than two stamps, not increasing, or not on a uniform grid; or the grid would be nearly empty, as after
@@ -189,8 +190,9 @@ def uniform_grid(times: Array, *, where: str, fps: float | None = None) -> tuple
         )
     index = index.astype(np.int64)
     period, start = np.polyfit(index.astype(np.float64), times, 1)
-    if fps is not None:
-        period, start = 1.0 / fps, float(np.mean(times - index / fps))
+    rate = fps or _whole_rate(times, index, period)
+    if rate is not None:
+        period, start = 1.0 / rate, float(np.mean(times - index / rate))
     distance = np.abs(start + period * index - times) / period
     worst = int(np.argmax(distance))
     allowed = min(JITTER + 0.5 * _rounded_to(times) / period, MOST)
@@ -202,6 +204,12 @@ def uniform_grid(times: Array, *, where: str, fps: float | None = None) -> tuple
         )
     complete = len(index) == index[-1] + 1
     return (times if complete and distance[worst] < 1e-9 else start + period * np.arange(index[-1] + 1.0)), index
+
+
+def _whole_rate(times: Array, index: IntArray, period: float) -> float | None:
+    """The whole number of frames per second nearest to a fitted period [s], if rounded stamps are exactly those of it."""
+    rate, step = round(1.0 / period) if period > 0 else 0, _rounded_to(times)
+    return float(rate) if rate > 0 and np.ptp(times - index / rate) <= step * (1 + 1e-6) else None
 
 
 def checked_rate(fps: float, where: str) -> float:

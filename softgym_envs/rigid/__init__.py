@@ -16,7 +16,7 @@ BLOCK = Room(
     picture="softgym_envs.rigid.picture:BLOCK",
     recipe="softgym_envs.rigid.recipe:BLOCK",
     controllers="softgym_envs.rigid.controllers:CONTROLLERS",
-    free_structure=("attachment", "pulley", "handle", "force_limit", "half_size"),
+    free_structure=("attachment", "pulley", "handle", "force_limit", "half_size", "num_directions"),
 )
 PARTICLES = Room(
     name="particles",

@@ -6,6 +6,7 @@ are several). Without control columns no force was applied but weight and string
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from ..core.complementarity import ComplementarityForm
 from ..core.parameters import Parameters
 from ..core.recipe import Experiment, Recipe, Stage
+from ..core.simulator import Array
 from ..core.trajectory import Trajectory
 from .experiments import record
 from .model import BlockModel
@@ -28,6 +30,12 @@ PERIOD, SHORT_PERIOD = 0.02, 0.01
 """[s] Between two frames; of particles on a world with shorter steps."""
 PUSH = 5.0
 """[N] On a particle."""
+RATES = {"x": "vx", "y": "vy", "theta": "omega"}
+"""Measured entry -> its rate."""
+BEGIN, ROWS = 0.15, 6
+"""[s] Of a recording tell its initial state, but so many rows at least."""
+SURE = 6.0
+"""Standard deviations by which a speed must differ from zero: a start at rest is guessed better as such than by its noise."""
 
 
 def pulled(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
@@ -56,6 +64,49 @@ def infer_controls(simulator: Any, trajectory: Trajectory) -> Trajectory:
     return trajectory.with_controls(still, simulator.control_names, ("N",) * simulator.nu)
 
 
+def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory], Array] | None:
+    """Recording -> pose and speed (nx,) by a parabola through its first rows: throws begin in motion.
+
+    A line where rows are few; at rest where no speed is told from zero; None where only speeds are seen.
+    """
+    places = {name: simulator.state_names.index(name) for name in names if name.split(".")[-1] in RATES}
+    rates = {name: simulator.state_names.index(_rate(name)) for name in places}
+    if not places:
+        return None
+
+    def guess(trajectory: Trajectory) -> Array:
+        rest: Array = simulator.initial_state(1)[0].copy()
+        rows = max(round(BEGIN / trajectory.period) + 1, ROWS)
+        times, values = trajectory.times[:rows] - trajectory.times[0], trajectory.select(tuple(places)).values[:rows]
+        moving, moves = rest.copy(), False
+        for name, column in zip(places, values.T, strict=True):
+            if np.isfinite(column[0]):
+                rest[places[name]] = moving[places[name]] = column[0]
+            seen = np.isfinite(column)
+            if seen.sum() > 1:
+                place, speed, error = _begun(times[seen], column[seen])
+                moving[places[name]], moving[rates[name]] = place, speed
+                moves = moves or abs(speed) > SURE * error
+        return moving if moves else rest
+
+    return guess
+
+
+def _begun(times: Array, column: Array) -> tuple[float, float, float]:
+    """Place and speed at time zero, and the standard deviation of the speed; zero where no row is left to tell it."""
+    powers = np.vander(times, 3 if len(times) >= ROWS else 2, increasing=True)
+    found, *_ = np.linalg.lstsq(powers, column, rcond=None)
+    spare = len(times) - powers.shape[1]
+    variance = float(np.sum((column - powers @ found) ** 2)) / spare if spare else 0.0
+    return float(found[0]), float(found[1]), float(np.sqrt(variance * np.linalg.inv(powers.T @ powers)[1, 1]))
+
+
+def _rate(name: str) -> str:
+    """Of a position: "particle0.x" -> "particle0.vx"."""
+    body, dot, entry = name.rpartition(".")
+    return f"{body}{dot}{RATES[entry]}"
+
+
 def complementarity(simulator: Any) -> ComplementarityForm:
     """The physics step for `sysid.mpec`; the block's with a cone of at most `COARSE` edges.
 
@@ -78,12 +129,21 @@ def finer(simulator: Any) -> Any:
     return replace(simulator, model=model, dt=0.5 * simulator.dt)
 
 
+def rounder(simulator: Any) -> Any:
+    """A block on a friction cone that is nearly round, unless its file asks for another: no table has edges."""
+    model = simulator.model
+    if not isinstance(model, BlockModel) or model.num_directions != BlockModel.num_directions:
+        return simulator
+    return replace(simulator, model=replace(model, num_directions=FINE))
+
+
 def _recipe(experiment: Experiment) -> Recipe:
     """Both scenes move by themselves, so constant controls are no objection to a recording."""
     return Recipe(
         experiments=(experiment,),
         stages=(Stage("friction", experiment.name, frictions, "mpec", free_motion=True),),
-        laboratory=Stage("laboratory", "", frictions, "mpec", free_motion=True),
+        laboratory=Stage("laboratory", "", frictions, "mpec", adapt=rounder, free_motion=True),
+        first_state=first_state,
         infer_controls=infer_controls,
         complementarity=complementarity,
         finer=finer,

@@ -177,7 +177,8 @@ def arm(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
     )
     constants = truth.default_parameters.replace(**true)
     noise = dict(zip(engine.state_names, (*list(ELBOW.values())[:2], *[ELBOW["activation"]] * 2), strict=True))
-    clean = [recipe.record_one("excited", truth, rng, parameters=constants) for _ in range(3)]
+    steps = recipe.experiment("excited").steps_on(truth, engine)
+    clean = [recipe.record_one("excited", truth, rng, steps=steps, parameters=constants) for _ in range(3)]
     noisy = tuple(recording.with_noise(rng, noise) for recording in clean)
 
     def miss(found: Parameters) -> float:

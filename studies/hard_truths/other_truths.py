@@ -71,7 +71,7 @@ def swinging(seed: int) -> Asked:
     bob = f'<body><joint axis="0 -1 0"/>{inertial}</body></body></body>'
     world = mujoco.MjModel.from_xml_string(twin._xml().replace("</body>\n</body>", bob))
     twin._write(world, twin.constants(None, 1)[0])
-    data = tuple(_moved(world, excited(twin, rng, steps=1600)).with_noise(rng, _noise(twin)) for _ in range(2))
+    data = tuple(_moved(world, excited(twin, rng, steps=round(8.0 / twin.dt))).with_noise(rng, _noise(twin)) for _ in range(2))
     own: Any = twin.default_parameters
     free = [n for n in own.names() if n.endswith("force") or n in ("damping", "rise_time", "fall_time")]
     return Asked("arm", data, {name: float(getattr(own, name)) for name in free}, csv=False)
