@@ -163,8 +163,9 @@ def test_a_step_that_is_too_long_is_named() -> None:
     recording = film(fine, fine.initial_state()[0], np.zeros((40, 2)), noise=noise, rng=rng, period=0.02)
     labelled = TrajectorySet((replace(recording, metadata={EXPERIMENT: ""}, substeps=2),))
     assert BLOCK.laboratory is not None
-    problem = stage_problem(BLOCK, BLOCK.laboratory, BlockSimulator(), labelled, start=BlockSimulator().default_parameters)
-    fit = fit_stage(BLOCK, BLOCK.laboratory, problem, folder=None, resume=False, progress=None)
+    stage = replace(BLOCK.laboratory, adapt=None)  # which would take 128 edges by itself
+    problem = stage_problem(BLOCK, stage, BlockSimulator(), labelled, start=BlockSimulator().default_parameters)
+    fit = fit_stage(BLOCK, stage, problem, folder=None, resume=False, progress=None)
     assert not fit.explained and any("step of 0.01 s is why" in v.text and "friction = 0.3" in v.text for v in fit.verdicts)
 
 

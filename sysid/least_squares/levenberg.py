@@ -157,6 +157,8 @@ class LevenbergState:
     """(S, n) E."""
     log: tuple[IterLog, ...]
     outcome: Outcome | None = None
+    edge: bool = False
+    """A step was rejected for want of a derivative; none has been accepted at no more than the first damping since."""
 
 
 class _Step(NamedTuple):
@@ -244,6 +246,9 @@ def _iterate(
         time.perf_counter() - begin,
     )
     outcome = _outcome(state, cost, predicted, max(size, float(np.abs(step.blocks).max(initial=0.0))), accepted, options)
+    edge = state.edge and not (accepted and state.damping <= options.damping)
+    if edge and outcome is not None:
+        outcome = Outcome.EDGE
     if outcome is None and accepted and options.deviations > 0 and state.damping <= options.damping:
         outcome = Outcome.NOISE if _deviations(step.reduced) <= options.deviations else None
     if accepted:
@@ -251,13 +256,14 @@ def _iterate(
         moved = replace(state, theta=theta, blocks=blocks, cost=cost, damping=damping, growth=2.0)
     else:
         moved = replace(state, damping=state.damping * state.growth, growth=2 * state.growth)
-    return replace(moved, log=(*state.log, entry), outcome=outcome), accepted
+    return replace(moved, log=(*state.log, entry), outcome=outcome, edge=edge), accepted
 
 
 def _taken_back(before: LevenbergState, state: LevenbergState) -> LevenbergState:
     """The state before an accepted step, as if that had been rejected."""
     entry = replace(state.log[-1], cost=before.cost, ratio=-np.inf, accepted=False)
-    return replace(before, damping=before.damping * before.growth, growth=2 * before.growth, log=(*before.log, entry))
+    damping, growth = before.damping * before.growth, 2 * before.growth
+    return replace(before, damping=damping, growth=growth, log=(*before.log, entry), edge=True)
 
 
 def _outcome(

@@ -70,7 +70,7 @@ def read(path: Path, identity: str, spec: SimulatorSpec) -> Journal:
 def _state_to_json(state: LevenbergState) -> dict[str, Any]:
     arrays = {name: getattr(state, name).tolist() for name in ("theta", "blocks", "scale", "block_scale")}
     shapes = {"block_scale_shape": list(state.block_scale.shape)}
-    numbers = {"cost": state.cost, "damping": state.damping, "growth": state.growth}
+    numbers = {"cost": state.cost, "damping": state.damping, "growth": state.growth, "edge": state.edge}
     return {
         **arrays,
         **shapes,
@@ -94,6 +94,7 @@ def _state_from_json(entry: dict[str, Any]) -> LevenbergState:
         cost=float(entry["cost"]),
         damping=float(entry["damping"]),
         growth=float(entry["growth"]),
+        edge=bool(entry["edge"]),
         log=tuple(_entry_from_json(line) for line in entry["log"]),
         outcome=None if entry["outcome"] is None else Outcome(entry["outcome"]),
     )

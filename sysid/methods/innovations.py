@@ -177,20 +177,13 @@ def _minimum(
 
 
 def minimised(system: ShootingSystem, theta: Array, options: LevenbergOptions) -> LevenbergState:
-    """Where Levenberg and Marquardt end with this filter, from theta (p,), or before the model has no derivatives any more.
+    """Where Levenberg and Marquardt end with this filter, from theta (p,).
 
     Raises:
-        DataError: It has none at theta.
+        DataError: The model has no derivatives at theta.
     """
-    problem = system.segments.problem
-    states = [start_state(system, theta, system.segments.starts, options)]
-    try:
-        return levenberg_marquardt(system, states[0], problem.theta_bounds, options=options, on_iteration=states.append)
-    except DataError:
-        inside = [state for state in states if not np.array_equal(state.theta, states[-1].theta)]
-        if not inside:
-            raise
-        return replace(inside[-1], outcome=Outcome.EDGE)
+    state = start_state(system, theta, system.segments.starts, options)
+    return levenberg_marquardt(system, state, system.segments.problem.theta_bounds, options=options)
 
 
 def begun(problem: FitProblem, trackers: list[Tracker], noise: Mapping[str, float], options: InnovationOptions) -> FitProblem:
