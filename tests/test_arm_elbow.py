@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import gymnasium as gym
@@ -9,6 +10,7 @@ import mujoco
 import numpy as np
 import pytest
 
+from softgym_envs.arm.build import MOVE
 from softgym_envs.arm.controllers import blind, reflex
 from softgym_envs.arm.dynamics import ElbowSimulator
 from softgym_envs.arm.elbow import inertia, net_torque
@@ -16,7 +18,9 @@ from softgym_envs.arm.model import ElbowModel, muscle_path
 from softgym_envs.arm.mujoco import ElbowTwin
 from softgym_envs.arm.parameters import ElbowParameters
 from softgym_envs.arm.recipe import RECIPE
+from softgym_envs.arm.tasks import HELD, NEXT, REACHED
 from softgym_envs.core.errors import OptionError
+from softgym_envs.core.task import Start
 from softgym_envs.mechanics import Mechanism
 from sysid import run_recipe
 
@@ -162,6 +166,31 @@ def test_a_reflex_does_it_and_nothing_does_not(env_id: str):
     for idle in (lambda o: np.zeros((len(o), 2)), lambda o: -np.ones((len(o), 2)), lambda o: rng.uniform(-1, 1, (len(o), 2))):
         assert success(env_id, "native", lambda envs, idle=idle: idle) <= 0.05
     assert success(env_id, "native", blind) < 0.3
+
+
+def test_no_constant_excitation_holds_both_angles():
+    for constant in itertools.product(np.linspace(-1.0, 1.0, 7), repeat=2):
+        assert success("ArmHold-v0", "native", lambda envs, held=constant: lambda o: np.tile(held, (len(o), 1))) < 0.1, constant
+
+
+def test_the_next_angle_comes_when_the_first_has_been_held():
+    """Both lie in the range, at least MOVE apart; each is held for half of the time."""
+    task = gym.make("softgym_envs:ArmHold-v0").unwrapped.task
+    rngs = [np.random.default_rng(seed) for seed in range(300)]
+    _, context = task.reset(Start(rngs, {}, {}, lambda state, control, seconds: state))
+    first, following = context[:, 0], context[:, NEXT]
+    assert (np.abs(following - first) >= MOVE).all()
+    assert min(following) >= task.targets[0] and max(following) <= task.targets[1]
+    assert np.ptp(following) > 0.9 * np.ptp(task.targets)
+    state = np.zeros((300, 4))
+    for angle, reached in ((first, 0.0), (following, 1.0)):
+        state[:, 0] = angle
+        for _ in range(round(0.5 * task.hold_time / task.control_period) - 1):
+            context = task.update(context, state)
+            assert (context[:, HELD] > 0).all() and not context[:, REACHED].any()
+        context = task.update(context, state)
+        np.testing.assert_array_equal(context[:, 0], following)
+        np.testing.assert_array_equal(context[:, REACHED], reached)
 
 
 # --- identification -------------------------------------------------------------------------------------------------------

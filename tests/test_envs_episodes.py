@@ -1,5 +1,8 @@
 """What an episode is made of: constants, noise, delay, disturbance, keywords, actions, saved states."""
 
+import dataclasses
+import inspect
+import itertools
 import re
 import warnings
 from pathlib import Path
@@ -20,7 +23,9 @@ from softgym_envs.core.errors import (
     SoftgymError,
 )
 from softgym_envs.core.spec import SimulatorSpec
-from softgym_envs.rooms import room, rooms
+from softgym_envs.core.task import load
+from softgym_envs.envs.settings import Settings
+from softgym_envs.rooms import room, room_of_task, rooms, tasks
 from softgym_envs.tensegrity.parameters import TensegrityParameters
 
 ROLL, CRAWL = "TensegrityRoll-v0", "TensegrityCrawl-v0"
@@ -256,6 +261,31 @@ def test_nothing_is_to_be_held_for_longer_than_an_episode(recwarn):
     assert not recwarn.list
     gym.make("ArmReach-v0", hold_time=10.0)
     assert message in str(recwarn.pop().message)
+    with pytest.raises(OptionError, match=r"duration is 11 s, but an episode has 200 control steps of 0\.05 s, 10 s"):
+        gym.make_vec("LoopBend-v0", num_envs=2, duration=11.0)
+
+
+ODD = ["x", "", True, object(), [1], {}, {"a": 1}, (1, 2, 3), (True, False), float("nan"), np.zeros(3)]
+"""What hardly any keyword takes."""
+
+
+@pytest.mark.parametrize("env_id", [task.id for task in tasks()])
+def test_odd_keywords_are_refused_by_name_or_taken(env_id):
+    """No other error comes out, and what is refused is named (of files and of constants, what is in them)."""
+    own = inspect.signature(load(room_of_task(env_id).task(env_id).build)).parameters
+    shared = [field.name for field in dataclasses.fields(Settings)]
+    for name, value in itertools.product({*own, *shared} - {"simulate", "model"}, ODD):
+        try:
+            gym.make(env_id, **{name: value})
+        except SoftgymError as error:
+            assert name in str(error) or name in ("params", "randomize"), (name, value, error)
+
+
+@pytest.mark.parametrize(("name", "values"), [("handle", [(True, False)]), ("simulator_options", [0, "", False])])
+def test_what_is_no_value_is_not_taken(name, values):
+    for value in values:
+        with pytest.raises(OptionError, match=name):
+            gym.make("SlidingBlock-v0", **{name: value})
 
 
 def test_numbers_of_numpy_are_numbers():

@@ -3,10 +3,13 @@
 import gymnasium as gym
 import numpy as np
 
+from softgym_envs.envs.drawing import scene_of
+from softgym_envs.loop.bend import PERIOD, TIME
 from softgym_envs.loop.build import held
 from softgym_envs.loop.model import LoopModel
 from softgym_envs.loop.parameters import LoopParameters
 from softgym_envs.loop.picture import clamp_force, loop_scene
+from softgym_envs.rendering import PygameRenderer, default_camera
 from softgym_envs.rendering.colors import FORCE
 
 
@@ -33,3 +36,20 @@ def test_scenes_show_force_goal_and_peg():
     env = gym.make("softgym_envs:LoopPeg-v0", render_mode="rgb_array")
     env.reset(seed=0)
     assert env.render().std() > 5.0
+
+
+def test_the_profile_that_is_to_be_bent_along_is_drawn_over_the_hand():
+    """From where the hand starts to its place in the middle of a period, half a period of the goal's own way."""
+    env = gym.make("softgym_envs:LoopBend-v0").unwrapped
+    env.reset(seed=0)
+    task, context = env.task, env.context
+    way = task.draw_hints(context)["way"]
+    np.testing.assert_allclose(way[0], task.draw_hints(context)["goal"], atol=1e-9)
+    context[TIME] = 0.5 * context[PERIOD]
+    np.testing.assert_allclose(way[-1], task.draw_hints(context)["goal"], atol=1e-9)
+    assert np.linalg.norm(way[-1] - way[0]) > 0.01
+    shown, bare = (PygameRenderer().rgb(scene_of(env.simulator, env.state, hints)) for hints in ({"way": way}, {}))
+    changed = (shown != bare).any(axis=-1)
+    camera = default_camera(scene_of(env.simulator, env.state))
+    pixels = np.round(camera.project(way, (640, 480))[0]).astype(int)
+    assert changed[pixels[:, 1], pixels[:, 0]].all()

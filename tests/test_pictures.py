@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
+from itertools import combinations
 
 import gymnasium as gym
 import numpy as np
@@ -13,9 +15,11 @@ from softgym_envs.core.errors import OptionError, ShapeError
 from softgym_envs.core.task import load
 from softgym_envs.envs.drawing import overlay_scene, picture_of, render_state, scene_of
 from softgym_envs.envs.player import Player, PlayOptions
-from softgym_envs.rendering import Picture, PointOverlay, PygameRenderer
+from softgym_envs.rendering import Hud, Picture, PointOverlay, PygameRenderer, default_camera
 from softgym_envs.rendering.colors import PAPER
+from softgym_envs.rendering.scene import Segment, Sphere
 from softgym_envs.rooms import rooms, tasks
+from softgym_envs.vine.picture import RAY
 
 SIZE = (160, 120)
 IDS = [task.id for task in tasks()]
@@ -80,6 +84,39 @@ def test_every_environment_is_played_and_its_trail_is_within_its_picture(name):
     scene = scene_of(player.simulator, player.state, {}, parameters=player.inner.episodes.parameters)
     assert all(np.linalg.norm(point - scene.look_at) < scene.extent for point in player.trail)
     assert all(f"{key} {what}" in player.hud().help[0] for key, what in player.picture.keys.items())
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_the_robot_stays_in_the_picture(name):
+    """Whatever it does: actions at their limits, changed now and then; every bar and ball but the ends of range readings."""
+    env, rng = make(name, "native"), np.random.default_rng(0)
+    for step in range(160):
+        if step % 40 == 0:
+            action = rng.choice([-1.0, 1.0], env.action_space.shape) if step else env.action_space.high
+        _, _, terminated, _, _ = env.step(action)
+        if step % 4 == 0:
+            scene = scene_of(env.simulator, env.state, env.task.draw_hints(env.context))
+            bodies = [part for part in scene.primitives if getattr(part, "color", None) != RAY]
+            points = [end for part in bodies if isinstance(part, Segment) for end in (part.start, part.end)]
+            points += [part.center for part in bodies if isinstance(part, Sphere)]
+            pixels, _ = default_camera(scene).project(np.array(points), SIZE)
+            assert (pixels > 0).all() and (pixels < np.array(SIZE)).all()
+        if terminated:
+            env.reset()
+
+
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("size", [(320, 240), (640, 480)])
+def test_text_of_players_is_whole_and_overprints_nothing(name, size):
+    """Nothing in the outermost columns: a line that is cut ends there. Numbers, legend and key help lie apart."""
+    player = Player(gym.make(f"softgym_envs:{name}"), PlayOptions(headless_frames=2, size=size))
+    player.run()
+    scene, hud, renderer = scene_of(player.simulator, player.state), player.hud(), PygameRenderer(size)
+    bare, nothing = renderer.rgb(scene), replace(scene, legend=None)
+    alone = [(nothing, replace(hud, help=())), (scene, Hud(help=(" ",) * len(hud.help))), (nothing, Hud(help=hud.help))]
+    masks = [(renderer.rgb(what, hud=text) != bare).any(axis=-1) for what, text in alone]
+    assert not any(mask[:, [0, 1, -2, -1]].any() for mask in masks)
+    assert not any((a & b).any() for a, b in combinations(masks, 2))
 
 
 @pytest.mark.parametrize("name, backend", [world for world in WORLDS if world[1] != "native"])

@@ -125,6 +125,15 @@ def test_crossing_bars_hide_each_other_where_each_is_nearer():
         assert (red > blue) == red_is_near
 
 
+def test_a_goal_is_seen_through_what_hides_it_up_to_its_front():
+    camera = Camera(distance=4.0, azimuth=0.0, elevation=0.0)
+    for front, seen in ((0.0, False), (0.3, False), (0.5, True)):
+        image = picture(
+            Sphere(np.zeros(3), 0.1, RED, front=front), Sphere(np.array([0.4, 0, 0]), 0.3, BLUE), camera=camera
+        ).astype(int)
+        assert (image[120, 160, 0] > image[120, 160, 2]) == seen
+
+
 def test_what_lies_behind_a_hill_is_hidden():
     ground = GroundGrid(lambda x, y: np.where(np.abs(x - 1.0) < 0.2, 2.0, 0.0), (0.0, 0.0), 4.0)
     camera = Camera(distance=5.0, azimuth=0.0, elevation=0.1)

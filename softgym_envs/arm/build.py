@@ -16,6 +16,9 @@ from .tasks import ArmReach
 LOADS: Mapping[str, tuple[float, float]] = {"payload": (0.0, 3.0)}
 """[kg] What the hand carries in ArmHold, drawn for every episode."""
 
+MOVE = 0.5
+"""[rad] How far the second angle of ArmHold is from the first, at least: no constant excitation holds both."""
+
 
 def targets_of(model: ElbowModel) -> tuple[float, float]:
     """Range of target angles [rad]: those of the drawn arm, less where a user's elbow turns less far.
@@ -65,10 +68,10 @@ def hold(
     disturbance: float = 0.15,
     randomize: Mapping[str, tuple[float, float]] = LOADS,
     tolerance: float = 0.15,
-    hold_time: float = 2.0,
+    hold_time: float = 1.2,
     effort_weight: float = 0.05,
 ) -> tuple[Task, Simulator]:
-    """Biceps and triceps hold the forearm at an angle against kicks, with an unknown load of 0 to 3 kg in the hand.
+    """Biceps and triceps hold the forearm at one angle, then at another, against kicks, with an unknown load of 0 to 3 kg.
 
     Args:
         model: The arm.
@@ -77,7 +80,7 @@ def hold(
         disturbance: Standard deviation of kicks before every action [rad/s].
         randomize: Constants drawn for every episode, which are not observed.
         tolerance: Error that counts as held [rad].
-        hold_time: How long it is to be held [s].
+        hold_time: How long angles are to be held, half of it each [s].
         effort_weight: Weight of the mean squared excitation.
     """
     task = ArmReach(
@@ -88,6 +91,7 @@ def hold(
         tolerance=tolerance,
         hold_time=hold_time,
         effort_weight=effort_weight,
+        move=MOVE,
     )
     return task, simulate(model)
 

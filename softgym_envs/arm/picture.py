@@ -10,9 +10,9 @@ import numpy as np
 
 from ..core.parameters import Parameters
 from ..core.simulator import Array, check_array
-from ..rendering.colors import CAP, GOAL, ROD, TRAIL, Color
+from ..rendering.colors import CAP, GOAL, OBSTACLE, ROD, TRAIL, Color
 from ..rendering.picture import BasePicture, shown
-from ..rendering.scene import GroundGrid, Primitive, Scene, Segment, Sphere, Trail
+from ..rendering.scene import GroundGrid, Primitive, Scene, Segment, Sphere, Trail, extent_of
 from .body_model import BodyModel
 from .body_muscles import lengths_and_arms
 from .elbow import Wrapped
@@ -20,8 +20,10 @@ from .model import MUSCLES, ElbowModel, muscle_path
 
 OFF, ON = np.array([214.0, 178.0, 170.0]), np.array([176.0, 24.0, 32.0])
 """Colours of a muscle without and with full activation."""
-FLOOR = -0.5
+FLOOR = -0.42
 """[m]"""
+STAND = np.array([-0.15, 0.0, 0.0])
+"""Of the post that carries the shoulder, from there [m]."""
 THICK = (0.016, 0.036)
 """Drawn width of a muscle without and with full activation [m]."""
 
@@ -69,8 +71,10 @@ def arm_scene(
     """
     state = check_array("state", state, (None,))
     places, structure = model.places(float(state[0])), model.structure(1.0)
+    post = places["shoulder"] + STAND
     parts: list[Primitive] = [
         GroundGrid(lambda x, y: np.full_like(np.asarray(x, dtype=np.float64), FLOOR), (0.1, 0.0), 2.0, 0.25),
+        Segment(np.array([*post[:2], FLOOR]), post, 0.03, OBSTACLE), Segment(post, places["shoulder"], 0.03, OBSTACLE),
         Segment(places["shoulder"], places["elbow"], 0.024, ROD),
         Segment(places["elbow"], places["hand"], 0.022, ROD),
         Sphere(places["shoulder"], 0.03, CAP), Sphere(places["elbow"], 0.014, CAP), Sphere(places["hand"], 0.035, CAP),
@@ -81,10 +85,10 @@ def arm_scene(
         ends = places[f"{muscle.name}_origin"], places[f"{muscle.name}_insertion"]
         parts += _muscle(wrapped, ends, radius, float(state[0]), float(np.clip(state[2 + i], 0.0, 1.0)))
     if goal is not None:
-        parts.append(Sphere(check_array("goal", goal, (3,)), 0.028, GOAL))
+        parts.append(Sphere(check_array("goal", goal, (3,)), 0.02, GOAL, front=0.1))
     if trail is not None:
         parts.append(Trail(check_array("trail", trail, (None, 3)), 0.01, TRAIL))
-    return Scene(tuple(parts), np.array([0.08, 0.0, -0.02]), 0.44, None, azimuth=-0.5 * np.pi, elevation=0.1)
+    return Scene(tuple(parts), np.array([0.06, 0.0, -0.06]), 0.46, None, azimuth=-0.42 * np.pi, elevation=0.4)
 
 
 def _muscle(wrapped: Wrapped, ends: tuple[Array, Array], radius: float, angle: float, activation: float) -> list[Primitive]:
@@ -98,7 +102,7 @@ def _muscle(wrapped: Wrapped, ends: tuple[Array, Array], radius: float, angle: f
 
 # --- upper body ---------------------------------------------------------------------------------------------------------
 
-BODY_FLOOR = -0.95
+BODY_FLOOR = -0.9
 """[m]"""
 
 
@@ -152,17 +156,21 @@ def body_scene(model: BodyModel, state: Array, *, trail: Array | None = None, go
     ]
     if any(body.name == "torso" for body in model.tree.bodies):
         neck, hips = np.array([0.0, 0.0, 0.02]), np.array([0.0, 0.0, -0.5])
+        parts.append(Segment(np.array([0.0, 0.0, BODY_FLOOR]), hips, 0.06, OBSTACLE))
         parts += [Segment(hips, neck, 0.14, ROD), Sphere(np.array([0.0, 0.0, 0.2]), 0.1, CAP)]
-    parts += _bones(model, q)
+    bones = _bones(model, q)
+    parts += bones
     if model.muscles is not None:
         parts += _muscles(model, q, state[2 * model.n :])
     hand = model.hand(q)[0]
     parts.append(Sphere(hand, 0.035, tuple(int(value) for value in ON)))  # type: ignore[arg-type]
     if goal is not None:
-        parts.append(Sphere(check_array("goal", goal, (3,)), 0.03, GOAL))
+        parts.append(Sphere(check_array("goal", goal, (3,)), 0.025, GOAL, front=0.1))
     if trail is not None:
         parts.append(Trail(check_array("trail", trail, (None, 3)), 0.01, TRAIL))
-    return Scene(tuple(parts), np.array([0.1, 0.0, -0.25]), 0.75, None, azimuth=-0.2 * np.pi, elevation=0.15)
+    look_at = np.array([0.1, 0.0, -0.28])
+    extent = extent_of(np.array([part.center for part in bones if isinstance(part, Sphere)]), look_at, 0.78)
+    return Scene(tuple(parts), look_at, extent, None, azimuth=-0.2 * np.pi, elevation=0.4)
 
 
 def _bones(model: BodyModel, q: Array) -> list[Primitive]:

@@ -1,4 +1,4 @@
-r"""Tasks of the elbow: bring the forearm to an angle, or hold it there against kicks with an unknown load in the hand.
+r"""Tasks of the elbow: bring the forearm to an angle, or hold it at two against kicks with an unknown load in the hand.
 
 Actions are the muscles' excitations, -1: none, 1: full. Observation ("sensors"): angle, speed, both activations, and the error.
 No target is near an angle where the arm rests by itself when both muscles are half excited, an action of zero.
@@ -19,7 +19,7 @@ from .elbow import net_torque
 from .model import ElbowModel
 from .sight import joined
 
-ERROR, HELD, REACHED = 1, 2, 3
+ERROR, HELD, REACHED, NEXT = 1, 2, 3, 4
 """Places in the context, behind the target."""
 SEEN_COLUMNS, NOTHING = np.array([ERROR]), np.zeros(1)
 TRIES = 12
@@ -40,7 +40,7 @@ class ArmReach(BaseTask):
     tolerance: float = 0.05
     """Error within which the target counts as reached [rad]."""
     hold_time: float = 0.3
-    """How long it is to be held [s]."""
+    """How long it is to be held [s]; where it moves, half of that before and half after."""
     effort_weight: float = 0.05
     """Weight of the mean squared excitation."""
     bonus: float = 5.0
@@ -48,11 +48,14 @@ class ArmReach(BaseTask):
     idle_distance: float = 0.25
     """Least distance of a target from where the arm rests when both muscles are half excited, an action of zero [rad]."""
 
-    context_names = ("target", "error", "held", "reached")
-    success_definition = "The elbow has been within `tolerance` of the target for `hold_time`."
+    move: float = 0.0
+    """How far the target moves once it has been held, at least, as far as its range allows [rad]; 0: it stays."""
+
+    context_names = ("target", "error", "held", "reached", "next")
+    success_definition = "The elbow has been within `tolerance` of the target, and of the next one, for `hold_time` in all."
 
     def __post_init__(self) -> None:
-        for name in ("effort_weight", "bonus", "idle_distance"):
+        for name in ("effort_weight", "bonus", "idle_distance", "move"):
             check_number(name, getattr(self, name), low=0.0)
         for name in ("tolerance", "hold_time"):
             check_number(name, getattr(self, name), positive=True)
@@ -75,14 +78,14 @@ class ArmReach(BaseTask):
 
     def reset(self, start: Start) -> tuple[Array, Array]:
         """See `Task`: still, muscles nearly off, at a drawn distance from the target."""
-        state, context = np.zeros((len(start.rngs), 4)), np.zeros((len(start.rngs), 4))
+        state, context = np.zeros((len(start.rngs), 4)), np.zeros((len(start.rngs), len(self.context_names)))
         low, high = self.model.limits
         for row, rng in enumerate(start.rngs):
             target = self._far(rng)
             away = rng.uniform(*self.start_error) * rng.choice([-1.0, 1.0])
             state[row, 0] = target + away if low < target + away < high else np.clip(target - away, low, high)
             state[row, 2:] = rng.uniform(0.0, 0.2, 2)
-            context[row, 0] = target
+            context[row, 0], context[row, NEXT] = target, self._moved(target, rng)
         state = state if start.state is None else start.state
         context[:, ERROR] = context[:, 0] - state[:, 0]
         return state, context
@@ -107,10 +110,21 @@ class ArmReach(BaseTask):
                 break
         return best
 
+    def _moved(self, target: float, rng: np.random.Generator) -> float:
+        """A target `move` away or farther; by half of the range at most, so that there is one."""
+        if self.move == 0.0:
+            return target
+        low, high = self.targets
+        least = min(self.move, 0.5 * (high - low))
+        below, above = max(target - least - low, 0.0), max(high - target - least, 0.0)
+        share = rng.uniform(0.0, below + above)
+        return low + share if share < below else target + least + share - below
+
     def update(self, context: Array, state: Array) -> Array:
         """Error, how long it has been small, and whether that was long enough."""
         after = np.empty_like(context)
-        progress(context, state, self.tolerance, self.control_period, self.hold_time, after)
+        hold = self.hold_time if self.move == 0.0 else 0.5 * self.hold_time
+        progress(context, state, self.tolerance, self.control_period, hold, after)
         return after
 
     def observe(self, state: Array, context: Array) -> Array:
@@ -144,10 +158,15 @@ class ArmReach(BaseTask):
 def progress(context, state, tolerance, period, hold_time, after):
     """See `ArmReach.update`: a dozen NumPy calls on a row cost more than the physics."""
     for row in range(len(context)):
-        error = context[row, 0] - state[row, 0]
-        held = context[row, HELD] + period if abs(error) <= tolerance else 0.0
-        after[row, 0], after[row, ERROR], after[row, HELD] = context[row, 0], error, held
-        after[row, REACHED] = max(context[row, REACHED], 1.0 if held >= hold_time - 1e-9 else 0.0)
+        target, following, reached = context[row, 0], context[row, NEXT], context[row, REACHED]
+        held = context[row, HELD] + period if abs(target - state[row, 0]) <= tolerance else 0.0
+        if held >= hold_time - 1e-9:
+            if target == following:
+                reached = 1.0
+            else:
+                target, held = following, 0.0
+        after[row, 0], after[row, ERROR], after[row, HELD] = target, target - state[row, 0], held
+        after[row, REACHED], after[row, NEXT] = reached, following
 
 
 @kernel

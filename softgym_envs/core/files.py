@@ -11,18 +11,20 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from .errors import FileFormatError, StorageError, shown
+from .errors import FileFormatError, OptionError, StorageError, StructureError, shown
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
+T = TypeVar("T")
 PACKAGES = ("softgym-envs", "numpy", "scipy", "warp-lang", "mujoco")
 """Distributions whose versions decide numbers."""
 
@@ -129,6 +131,33 @@ def check_entries(where: str, table: Any, allowed: Iterable[str]) -> dict[str, A
         if name not in names:
             raise FileFormatError(f"{where}: unknown entry {shown(name)}; allowed are {', '.join(names)}")
     return table
+
+
+def read_one_table(path: str | Path, name: str, kind: Callable[..., T], **absent: Any) -> T:
+    """What a dataclass makes of the one table of a TOML file, lists as tuples; `absent` is what entries that it lacks mean.
+
+    Raises:
+        FileFormatError: No such file, not TOML, other tables, unknown entries, entries that hold no numbers.
+        StructureError: The class refuses it, as for OptionError.
+        OptionError: See there.
+    """
+    document = read_toml(path)
+    if set(document) != {name} or not isinstance(document[name], dict):
+        raise FileFormatError(f"{path}: it has {', '.join(document) or 'nothing'}; expected one table [{name}]")
+    table = check_entries(f"{path}: [{name}]", document[name], (f.name for f in fields(kind)))  # type: ignore[arg-type]
+    values = {key: _numbers(f"{path}: [{name}] {key}", value) for key, value in table.items()}
+    try:
+        return kind(**{**absent, **values})
+    except (StructureError, OptionError) as error:
+        raise type(error)(f"{path}: {error}") from None
+
+
+def _numbers(where: str, value: Any) -> Any:
+    """Lists as tuples of numbers, all the way down; numbers as they are."""
+    if isinstance(value, list):
+        return tuple(_numbers(where, entry) for entry in value)
+    number_in(where, value)
+    return value
 
 
 def number_in(where: str, value: Any) -> float:

@@ -172,7 +172,7 @@ class Room:
             keywords["dt"] = dt
         if "device" in allowed:
             keywords["device"] = device
-        elif device != "cpu":
+        elif not isinstance(device, str) or device != "cpu":
             raise OptionError(f"device is {device!r}, backend {backend!r} of {self.name} runs on 'cpu'")
         if backend in (NATIVE, *self.truths):
             made: Simulator = kind(model=model, **keywords)

@@ -16,7 +16,7 @@ What only some simulators offer is a protocol of its own, asked for by isinstanc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from math import isfinite
 from numbers import Integral, Real
@@ -303,6 +303,17 @@ def check_number(
     allowed = f" in [{low:g}, {high:g}]" if isfinite(low) and isfinite(high) and not positive else " and".join(limits)
     kind = "a whole number" if whole else "a number"
     raise OptionError(f"{name} is {shown(value)}, expected {kind}{f' [{unit}]' if unit else ''}{allowed}")
+
+
+def check_choice(name: str, value: Any, allowed: Iterable[str]) -> str:
+    """`value`, one of the names allowed.
+
+    Raises:
+        OptionError: It is none of them.
+    """
+    if not (isinstance(value, str) and value in allowed):
+        raise OptionError(f"{name} is {shown(value)}, allowed are {', '.join(allowed)}")
+    return value
 
 
 def check_flag(name: str, value: Any) -> bool:

@@ -32,6 +32,8 @@ BoolArray = NDArray[np.bool_]
 LARGEST = 2**63
 """Integers of Python may be larger than any float."""
 _ONE = np.array(1.0)  # NumPy computes with an array faster than with a number
+LASTING = ("hold_time", "duration")
+"""Keywords of tasks: times [s] after which alone they succeed."""
 SHARED_OPTIONS = ("state", "constants")
 """Options of `reset` that every task has: the first state (nx,) or (B, nx), and constants by name."""
 
@@ -81,21 +83,6 @@ class RemembersControls(Protocol):
 
     def update_after(self, context: Array, control: Array, state: Array) -> Array:
         """`update` after a step under a control (B, nu), in the simulator's units; `update` itself leaves the last one."""
-        ...
-
-
-@runtime_checkable
-class Holds(Protocol):
-    """A task that succeeds when something has been held for some time."""
-
-    @property
-    def control_period(self) -> float:
-        """Time between actions [s]."""
-        ...
-
-    @property
-    def hold_time(self) -> float:
-        """How long something is to be held [s]."""
         ...
 
 
@@ -278,20 +265,18 @@ def check_options(task: Task, options: Mapping[str, Any] | None) -> dict[str, An
     return dict(options or {})
 
 
-def check_time(task: Task, steps: int | None) -> None:
-    """Refuse a task that an episode of so many control steps is too short for; None: it has no end.
+def check_time(keywords: Mapping[str, Any], period: float, steps: int | None) -> None:
+    """Refuse keywords that ask for more time than an episode of so many control steps has; None: it has no end.
 
     Raises:
-        OptionError: What is to be held, is to be held for longer.
+        OptionError: One of `LASTING` is longer.
     """
-    if steps is None or steps < 1 or not isinstance(task, Holds):
-        return
-    seconds = steps * task.control_period
-    if task.hold_time > seconds + 1e-9:
-        raise OptionError(
-            f"hold_time is {task.hold_time:g} s, but an episode has {steps} control steps of {task.control_period:g} s, "
-            f"{seconds:g} s: hold for a shorter time, or give more max_episode_steps"
-        )
+    for name in LASTING:
+        if steps and keywords.get(name, 0.0) > steps * period + 1e-9:
+            raise OptionError(
+                f"{name} is {keywords[name]:g} s, but an episode has {steps} control steps of {period:g} s, "
+                f"{steps * period:g} s: take a shorter time, or give more max_episode_steps"
+            )
 
 
 EXTRAS = {"mujoco": "mujoco", "casadi": "sysid", "torch": "learn", "stable_baselines3": "learn", "matplotlib": "report"}

@@ -303,6 +303,6 @@ def check_device(device: str) -> str:
         OptionError: No such device on this machine; the message lists those there are.
     """
     known = [str(d) for d in wp.get_devices()]
-    if device not in known and not (device == "cuda" and wp.is_cuda_available()):
+    if not isinstance(device, str) or (device not in known and not (device == "cuda" and wp.is_cuda_available())):
         raise OptionError(f"device is {device!r}, this machine has {', '.join(known)}")
     return device

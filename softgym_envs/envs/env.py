@@ -53,11 +53,10 @@ class SoftgymEnv(Copied, gym.Env[Observation, NDArray[np.float32]]):
     def __init__(self, room: str, task: str, *, render_mode: str | None = None, **keywords: Any) -> None:
         self.built = {"room": room, "task": task, "render_mode": render_mode, **keywords}
         self.episodes = make_episodes(load_room(room), task, [self.np_random], keywords)
-        if "hold_time" in keywords:
-            try:
-                check_time(self.task, load_room(room).task(task).max_episode_steps)
-            except OptionError as error:  # Gymnasium's TimeLimit, which nobody sees here, may be a longer one
-                gym.logger.warn(str(error))
+        try:
+            check_time(keywords, self.episodes.settings.control_period, load_room(room).task(task).max_episode_steps)
+        except OptionError as error:  # Gymnasium's TimeLimit, which nobody sees here, may be a longer one
+            gym.logger.warn(str(error))
         self.render_mode = checked_render_mode(render_mode)
         self.metadata = metadata(self.episodes)
         self.observation_space, self.action_space = spaces_of(self.episodes)

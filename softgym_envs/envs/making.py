@@ -65,8 +65,6 @@ def make_episodes(room: Room, task_id: str, rngs: Sequence[np.random.Generator],
 def _simulator(room: Room, model: Any, settings: Settings, spec: SimulatorSpec | None) -> Simulator:
     """The world that the settings ask for; our engine with the options and dt that a file of constants belongs to."""
     options, dt = settings.simulator_options, settings.dt
-    if not isinstance(options or {}, Mapping):
-        raise OptionError(f"simulator_options is {options!r}, expected a mapping of keywords to values")
     if spec is not None and settings.backend == NATIVE:
         if spec.room == room.name:
             options, dt = {**spec.options, **(options or {})}, _near(spec.dt, settings.control_period) if dt is None else dt

@@ -56,6 +56,9 @@ class Settings:
     """Standard deviation [m/s] of random velocity kicks on every body before every control step."""
 
     def __post_init__(self) -> None:
+        check_number("control_period", self.control_period, positive=True, unit="s")
+        if not (self.simulator_options is None or isinstance(self.simulator_options, Mapping)):
+            raise OptionError(f"simulator_options is {shown(self.simulator_options)}, expected a mapping of keywords to values")
         for name in ("sensor_noise", "disturbance"):
             check_number(name, getattr(self, name), low=0.0)
         for name in ("action_delay", "action_memory"):

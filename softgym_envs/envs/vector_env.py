@@ -94,8 +94,7 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
         self.render_mode = checked_render_mode(render_mode)
         generators = _generators(int(self.np_random_seed or 0), self.num_envs)
         self.episodes = make_episodes(load_room(room), task, generators, keywords)
-        if "hold_time" in keywords:
-            check_time(self.episodes.task, max_episode_steps)
+        check_time(keywords, self.episodes.settings.control_period, max_episode_steps)
         self.metadata = {
             **metadata(self.episodes),
             "render_modes": ["rgb_array"],

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import OptionError, StructureError
-from ..core.simulator import Array, Status
+from ..core.errors import StructureError
+from ..core.simulator import Array, Status, check_choice
 from ..core.task import BaseTask, BoolArray, Entry, Start
 from .model import ARM, LoopModel
 from .sight import arm_terms, feel
@@ -40,8 +40,7 @@ class ArmTask(BaseTask):
     action_names = ARM
 
     def __post_init__(self) -> None:
-        if self.obs_mode not in OBS_MODES:
-            raise OptionError(f"obs_mode is {self.obs_mode!r}, allowed are {', '.join(OBS_MODES)}")
+        check_choice("obs_mode", self.obs_mode, OBS_MODES)
         for name, torque, effort in zip(ARM, self.hold, self.model.control_bounds[1], strict=True):
             if abs(torque) > effort:
                 raise StructureError(

@@ -38,7 +38,7 @@ CONTEXT = ("stretch", "bend_x", "bend_y", "twist", "period", "time", "error", "t
 PERIOD, TIME, ERROR, TOTAL, KEPT, OFF = range(4, 10)
 SHORTEST = np.array(1e-9)  # [s]; NumPy computes with an array faster than with a number
 SEEN_COLUMNS, NOTHING = np.arange(OFF, OFF + len(SEEN)), np.zeros(len(SEEN))
-TRIES = 20
+TRIES, WAY = 20, 9
 BUDGET = 0.8
 """Largest entry of the action that holds the profile's far end."""
 
@@ -186,8 +186,10 @@ class LoopBend(ArmTask):
         return {"error": context[:, ERROR], "mean_error": context[:, TOTAL] / np.maximum(context[:, TIME], SHORTEST)}
 
     def draw_hints(self, context: Array) -> dict[str, Array]:
-        """Where the hand should be."""
-        return {"goal": self._hand(self.profile(context[None]))[1][0]}
+        """Where the hand should be, and where it is to go: its places from the start to the profile's far end."""
+        share = np.linspace(0.0, 1.0, WAY)[:, None]
+        way = self._start + share * (self._directions @ context[:PERIOD])
+        return {"goal": self._hand(self.profile(context[None]))[1][0], "way": self._hand(way)[1]}
 
 
 def rotation_vector(R: Array) -> Array:

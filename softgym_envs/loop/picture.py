@@ -26,6 +26,8 @@ FORCE_SCALE, LEAST_FORCE = 0.02, 0.5
 CLOSED = 5e-3
 """[m, -] Gap up to which a loop counts as closed. Welds of the twin give way by 1e-3; the polygon of an elastic rod, which
 twists, by 0.3, and closing that would take ten times the force that there is."""
+FRONT = 0.1
+"""A way that the hand is to go is seen through what is nearer by up to this [m]: the hand would hide it."""
 THICKNESS = (0.11, 0.11, 0.09, 0.09, 0.07, 0.07, 0.05)
 """Of the arm's drawn parts, from each joint to the next [m]."""
 
@@ -36,10 +38,10 @@ class LoopPicture:
     keys: ClassVar[Mapping[str, str]] = {"arrows": "move the hand that way", "1-6": "turn joints back", "space": "let go"}
 
     def scene(self, simulator: Any, state: Array, hints: Mapping[str, Array], parameters: Parameters) -> Scene:
-        """Arm, loop, clamp and table, with the hints "trail" and "goal"."""
+        """Arm, loop, clamp and table, with the hints "trail", "goal" and "way"."""
         told, there = simulator.model.parameters_class, parameters.names()
         known = told(**{name: getattr(parameters, name) for name in told.names() if name in there})
-        return loop_scene(simulator.model, state, known, **shown(hints, "trail", "goal"))
+        return loop_scene(simulator.model, state, known, **shown(hints, "trail", "goal", "way"))
 
     def followed(self, model: LoopModel, state: Array) -> Array:
         """The hand, (3,) [m]."""
@@ -91,6 +93,7 @@ def loop_scene(
     *,
     trail: Array | None = None,
     goal: Array | None = None,
+    way: Array | None = None,
 ) -> Scene:
     """Everything visible.
 
@@ -100,6 +103,7 @@ def loop_scene(
         parameters: Constants of this row.
         trail: Earlier places of the hand (k, 3) [m], oldest first.
         goal: A point (3,) [m].
+        way: The hand's way from its start to where it is to turn back (k, 3) [m].
 
     Raises:
         ShapeError: An argument has the wrong shape, or is not finite.
@@ -109,7 +113,7 @@ def loop_scene(
     pose = model.tree_constants(parameters.to_matrix(1))[0, [CONSTANTS.index(name) for name in CLAMP]]
     clamp = pose[:3] if not model.hanging else grip - np.array([0.0, 0.0, model.height + 0.15])
     table = clamp[2] - BELOW
-    middle = np.array([0.55 * clamp[0], 0.55 * clamp[1], 0.3 * clamp[2] + 0.7 * grip[2]])
+    middle = np.array([0.6 * clamp[0], 0.55 * clamp[1], 0.2 * clamp[2] + 0.8 * grip[2]])
     parts: list[Primitive] = [GroundGrid(lambda x, y: np.full_like(np.asarray(x, dtype=np.float64), table), _flat(middle), 3.0)]
     foot = np.array([origins[0, 0], origins[0, 1], table])
     joints = [foot, *origins[: len(ARM)], grip]
@@ -118,8 +122,8 @@ def loop_scene(
             parts.append(Segment(start, end, width, ROD))
     parts += [Sphere(place, 0.55 * width, CAP) for place, width in zip(joints[1:-1], THICKNESS, strict=True)]
     if model.hanging:
-        way = PEG_LENGTH * rotation(pose[3:].tolist())[:, 2]
-        parts += [*_ring(model, state), Segment(pose[:3], pose[:3] + way, 2 * PEG_RADIUS, OBSTACLE)]
+        peg = PEG_LENGTH * rotation(pose[3:].tolist())[:, 2]
+        parts += [*_ring(model, state), Segment(pose[:3], pose[:3] + peg, 2 * PEG_RADIUS, OBSTACLE)]
         parts.append(Sphere(pose[:3], PEG_RADIUS, CAP))
     else:
         block = np.array([0.0, 0.0, BELOW])
@@ -129,12 +133,17 @@ def loop_scene(
             end = clamp + FORCE_SCALE * force
             parts += [Segment(clamp, end, 0.025, FORCE), Sphere(end, 0.025, FORCE)]
     parts.append(Sphere(grip, 0.03, RING))
+    if way is not None:
+        points = check_array("way", way, (None, 3))
+        parts += [Sphere(place, 0.012, GOAL, front=FRONT) for place in points]
     if goal is not None:
         place = check_array("goal", goal, (3,))
-        parts += [Marker(place, 0.035, GOAL), Sphere(place, 0.04, GOAL)]
+        ball = Sphere(place, 0.04, GOAL) if way is None else Sphere(place, 0.022, GOAL, front=FRONT)
+        parts += [Marker(place, 0.035, GOAL), ball]
     if trail is not None:
         parts.append(Trail(check_array("trail", trail, (None, 3)), 0.01, TRAIL))
-    return Scene(tuple(parts), middle, 1.0, None, azimuth=-0.47 * np.pi)
+    extent = 1.0 if model.hanging else 0.8
+    return Scene(tuple(parts), middle, extent, None, azimuth=-0.47 * np.pi)
 
 
 def _ring(model: LoopModel, state: Array) -> list[Primitive]:

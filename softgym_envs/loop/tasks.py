@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..core.errors import OptionError
 from ..core.numba_engine import plain
-from ..core.simulator import Array, check_number
+from ..core.simulator import Array, check_choice, check_number
 from ..core.task import BoolArray, Entry, Start
 from .arm_task import ArmTask, motion_entries, rest_under, tree_constants
 from .model import ARM
@@ -62,8 +62,7 @@ class LoopReach(ArmTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.goal not in GOALS:
-            raise OptionError(f"goal is {self.goal!r}, allowed are {', '.join(GOALS)}")
+        check_choice("goal", self.goal, GOALS)
         for name in ("control_weight", "bonus"):
             check_number(name, getattr(self, name), low=0.0)
         if self.goal_distance is not None:

@@ -11,6 +11,8 @@ from .colors import FAINT, INK, PAPER, Color, tension_colors, to_ints
 from .scene import Bar, Hud, Legend
 
 MARGIN = 10
+ROOM = (640, 480)
+"""Pixels that text and bars need; in a smaller picture they are drawn at this size and made smaller."""
 BAR_WIDTH = 70
 POSITIVE: Color = (52, 142, 108)
 NEGATIVE: Color = (196, 88, 78)
@@ -37,6 +39,14 @@ def _panel(surface: pygame.Surface, rect: pygame.Rect, alpha: int = 205) -> None
 
 def draw_hud(surface: pygame.Surface, hud: Hud, legend: Legend | None) -> None:
     """Title, lines and bars at the upper left, badge at the upper right, legend and key help below."""
+    size = surface.get_size()
+    scale = max(1.0, ROOM[0] / size[0], ROOM[1] / size[1])
+    if scale > 1.0:
+        sheet = pygame.Surface([round(scale * side) for side in size], pygame.SRCALPHA)
+        sheet.fill((*PAPER, 0))
+        draw_hud(sheet, hud, legend)
+        surface.blit(pygame.transform.smoothscale(sheet, size), (0, 0))
+        return
     _draw_table(surface, hud)
     bottom = _draw_help(surface, hud.help)
     if legend is not None:

@@ -17,10 +17,10 @@ from .scene import Scene
 
 Array = NDArray[np.float64]
 
-HINTS = ("goal", "velocity", "trail", "pose", "rays")
+HINTS = ("goal", "velocity", "trail", "pose", "rays", "way")
 """What a scene may show beside the robot: a point (3,) [m], a velocity (3,) [m/s], earlier positions (k, 3) [m],
-a pose on the table (3,) [m, m, rad], range readings from where to where (k, 2, 3) [m]. A picture shows those that
-mean something for its robot."""
+a pose on the table (3,) [m, m, rad], range readings from where to where (k, 2, 3) [m], a way to follow (k, 3) [m]. A picture
+shows those that mean something for its robot."""
 
 
 @runtime_checkable

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .camera import NEAR, Camera
 from .colors import PAPER, mix, to_ints
 from .ground import draw_arrow, draw_ground, draw_marker, draw_prisms, draw_shadow, hidden_by_ground
-from .scene import Arrow, GroundGrid, Marker, Prism, Scene, Segment, Sphere, Trail
+from .scene import Arrow, GroundGrid, Marker, Primitive, Prism, Scene, Segment, Sphere, Trail
 
 Array = NDArray[np.float64]
 
@@ -30,6 +30,7 @@ HALO = 2.0
 
 Polygon = tuple[list[int], list[list[float]]]
 """Colour and corners in pixels."""
+_Row = tuple[Array, Array, Array, Array, bool]
 
 
 class _Pieces(NamedTuple):
@@ -40,6 +41,7 @@ class _Pieces(NamedTuple):
     radius: Array  # (M,) [m]
     color: Array  # (M, 3)
     solid: NDArray[np.bool_]  # (M,): casts a shadow and has a rim
+    front: Array  # (M,) [m]: hides what is not nearer by more than this
 
 
 def render(scene: Scene, camera: Camera, size: tuple[int, int]) -> pygame.Surface:
@@ -67,25 +69,28 @@ def render(scene: Scene, camera: Camera, size: tuple[int, int]) -> pygame.Surfac
 
 def _collect(scene: Scene) -> _Pieces:
     """All bars, balls, trails and goal pins as pieces."""
-    rows: list[tuple[Array, Array, Array, Array, bool]] = []
-    for p in scene.primitives:
-        if isinstance(p, Segment):
-            rows.append(_cut(p))
-        elif isinstance(p, Sphere):
-            rows.append((p.center[None], p.center[None], np.array([p.radius]), np.array([p.color], dtype=float), True))
-        elif isinstance(p, Trail) and len(p.points) > 1:
-            share = np.linspace(0.15, 1.0, len(p.points) - 1)
-            rows.append((p.points[:-1], p.points[1:], np.full(len(share), 0.5 * p.width), mix(PAPER, p.color, share), False))
-        elif isinstance(p, Marker):
-            rows.extend(_pin(p))
+    rows = [(row, getattr(p, "front", 0.0)) for p in scene.primitives for row in _rows(p)]
     if not rows:
-        return _Pieces(np.zeros((0, 3)), np.zeros((0, 3)), np.zeros(0), np.zeros((0, 3)), np.zeros(0, dtype=bool))
-    solid = np.concatenate([np.full(len(row[0]), row[4]) for row in rows])
-    start, end, radius, color = (np.concatenate([row[i] for row in rows]) for i in range(4))
-    return _Pieces(start, end, radius, color, solid)
+        return _Pieces(np.zeros((0, 3)), np.zeros((0, 3)), np.zeros(0), np.zeros((0, 3)), np.zeros(0, dtype=bool), np.zeros(0))
+    solid = np.concatenate([np.full(len(row[0]), row[4]) for row, _ in rows])
+    front = np.concatenate([np.full(len(row[0]), value) for row, value in rows])
+    start, end, radius, color = (np.concatenate([row[i] for row, _ in rows]) for i in range(4))
+    return _Pieces(start, end, radius, color, solid, front)
 
 
-def _cut(bar: Segment) -> tuple[Array, Array, Array, Array, bool]:
+def _rows(p: Primitive) -> list[_Row]:
+    """Start, end, radius, colour and whether they are solid, of a primitive's pieces; none of what lies on the ground."""
+    if isinstance(p, Segment):
+        return [_cut(p)]
+    if isinstance(p, Sphere):
+        return [(p.center[None], p.center[None], np.array([p.radius]), np.array([p.color], dtype=float), True)]
+    if isinstance(p, Trail) and len(p.points) > 1:
+        share = np.linspace(0.15, 1.0, len(p.points) - 1)
+        return [(p.points[:-1], p.points[1:], np.full(len(share), 0.5 * p.width), mix(PAPER, p.color, share), False)]
+    return _pin(p) if isinstance(p, Marker) else []
+
+
+def _cut(bar: Segment) -> _Row:
     """A bar in pieces of at most PIECE [m]; of a dashed one every second half piece."""
     length = float(np.linalg.norm(bar.end - bar.start))
     count = max(1, math.ceil(length / PIECE)) if not bar.dashed else 2 * max(1, math.ceil(length / (0.6 * PIECE))) + 1
@@ -95,7 +100,7 @@ def _cut(bar: Segment) -> tuple[Array, Array, Array, Array, bool]:
     return start, end, np.full(len(start), 0.5 * bar.width), np.tile(np.array(bar.color, dtype=float), (len(start), 1)), True
 
 
-def _pin(marker: Marker) -> list[tuple[Array, Array, Array, Array, bool]]:
+def _pin(marker: Marker) -> list[_Row]:
     """A thin pole with a ball over the goal."""
     top = marker.position + np.array([0.0, 0.0, 1.6 * marker.radius])
     pole = _cut(Segment(marker.position, top, 0.05 * marker.radius, marker.color))
@@ -103,7 +108,8 @@ def _pin(marker: Marker) -> list[tuple[Array, Array, Array, Array, bool]]:
 
 
 def _take(pieces: _Pieces, keep: NDArray[np.bool_]) -> _Pieces:
-    return _Pieces(pieces.start[keep], pieces.end[keep], pieces.radius[keep], pieces.color[keep], pieces.solid[keep])
+    start, end, radius, color, solid, front = pieces
+    return _Pieces(start[keep], end[keep], radius[keep], color[keep], solid[keep], front[keep])
 
 
 def _draw_pieces(surface: pygame.Surface, camera: Camera, pieces: _Pieces) -> None:
@@ -120,7 +126,7 @@ def _draw_pieces(surface: pygame.Surface, camera: Camera, pieces: _Pieces) -> No
     color = mix(pieces.color, PAPER, np.clip(0.10 * (depth - camera.distance) / (0.3 * camera.distance), 0.0, 0.35))
     ball = pieces.solid & (p0 == p1).all(axis=1)
     strips = _strips(p0, p1, r0, r1, color, np.where(pieces.solid, HALO * unit, 0.0))
-    for i in np.argsort(-depth, kind="stable").tolist():
+    for i in np.argsort(pieces.front - depth, kind="stable").tolist():
         if ball[i]:
             _draw_ball(surface, p0[i], r0[i], color[i])
         else:

@@ -42,6 +42,8 @@ class Sphere:
     radius: float
     """[m]"""
     color: Color
+    front: float = 0.0
+    """Drawn over what is not nearer to the camera by more than this [m]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +55,8 @@ class Trail:
     width: float
     """[m]"""
     color: Color
+    front: float = 0.0
+    """As of a `Sphere`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,3 +161,8 @@ class Scene:
     """From where a camera sees it best [rad]; None for the default, as for `elevation`. See `Camera`."""
     elevation: float | None = None
     """[rad]"""
+
+
+def extent_of(points: Array, look_at: Array, least: float) -> float:
+    """The extent [m] at which points (k, 3) are within the picture of a scene that looks at `look_at`, at least `least`."""
+    return max(least, 1.15 * float(np.linalg.norm(points - look_at, axis=1).max()))

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..core.errors import OptionError
-from ..core.simulator import Simulator
+from ..core.errors import OptionError, shown
+from ..core.simulator import Simulator, check_number
 from ..core.task import Task
 from .model import BlockModel
 from .tasks import ReachPose
@@ -70,9 +70,7 @@ def _pair(name: str, value: Any) -> tuple[float, float]:
         OptionError: Anything else.
     """
     try:
-        a, b = (float(end) for end in value)
+        a, b = value
     except (TypeError, ValueError):
-        a = b = float("nan")
-    if not (abs(a) < float("inf") and abs(b) < float("inf")):
-        raise OptionError(f"{name} is {value!r}, expected two numbers")
-    return a, b
+        raise OptionError(f"{name} is {shown(value)}, expected two numbers") from None
+    return check_number(f"{name}[0]", a), check_number(f"{name}[1]", b)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
-from ..core.errors import FileFormatError, OptionError, StructureError
-from ..core.files import read_toml
+from ..core.files import read_one_table
 from .model import BlockModel, ParticleModel
 
 
@@ -25,8 +22,7 @@ def load_block(path: str | Path) -> BlockModel:
         FileFormatError: No such file, not TOML, unknown entries, entries of the wrong kind.
         StructureError: The centre of mass is not between the supports.
     """
-    model: BlockModel = _read(path, "block", BlockModel, {"pulley": None})
-    return model
+    return read_one_table(path, "block", BlockModel, pulley=None)
 
 
 def load_particles(path: str | Path) -> ParticleModel:
@@ -36,32 +32,4 @@ def load_particles(path: str | Path) -> ParticleModel:
         FileFormatError: No such file, not TOML, unknown entries, entries of the wrong kind.
         OptionError: The number is not allowed.
     """
-    model: ParticleModel = _read(path, "particles", ParticleModel, {})
-    return model
-
-
-def _read(path: str | Path, name: str, kind: Any, absent: dict[str, Any]) -> Any:
-    """A model from the one table of a file; `absent` is what entries that it lacks mean."""
-    document = read_toml(path)
-    table = document.get(name)
-    if set(document) != {name} or not isinstance(table, dict):
-        raise FileFormatError(f"{path}: it has {', '.join(document) or 'nothing'}; expected one table [{name}]")
-    allowed = [f.name for f in fields(kind)]
-    for key in table:
-        if key not in allowed:
-            raise FileFormatError(f"{path}: [{name}] has {key!r}; allowed are {', '.join(allowed)}")
-    try:
-        return kind(**{**absent, **{key: _points(value) for key, value in table.items()}})
-    except (StructureError, OptionError) as error:
-        raise type(error)(f"{path}: {error}") from None
-    except TypeError as error:
-        raise FileFormatError(f"{path}: [{name}] has {error}") from None
-
-
-def _points(value: Any) -> Any:
-    """Lists as tuples of numbers, all the way down; numbers as they are."""
-    if isinstance(value, list):
-        return tuple(_points(entry) for entry in value)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{value!r}, which is no number")
-    return value
+    return read_one_table(path, "particles", ParticleModel)

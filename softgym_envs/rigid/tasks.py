@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..core.errors import OptionError
 from ..core.numba_engine import inner, kernel
-from ..core.simulator import check_number
+from ..core.simulator import check_choice, check_number
 from ..core.task import BoolArray, Entry, Start
 from .model import BlockModel
 
@@ -68,8 +68,7 @@ class ReachPose:
     success_definition = "The block rests at the goal, within `tolerance` in place and angle, at the end of a control step."
 
     def __post_init__(self) -> None:
-        if self.obs_mode not in OBS_MODES:
-            raise OptionError(f"obs_mode is {self.obs_mode!r}, allowed are {', '.join(OBS_MODES)}")
+        check_choice("obs_mode", self.obs_mode, OBS_MODES)
         check_number("control_weight", self.control_weight, low=0.0)
         for name, value in zip(("tolerance in place", "tolerance in angle"), self.tolerance, strict=True):
             check_number(name, value, positive=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import OptionError, ShapeError
-from ..core.simulator import Simulator, as_numbers, check_number
+from ..core.errors import OptionError, ShapeError, shown
+from ..core.simulator import Simulator, as_numbers, check_choice, check_number
 from ..core.task import Task
 from .model import TensegrityModel, with_terrain
 from .poses import Spread
@@ -86,6 +86,8 @@ def crawl(
         actuated: Cables that have a motor, of the prism 0-2 bottom, 3-5 top, 6-8 saddles; None: as the model says (6-8).
     """
     if actuated is not None:
+        if not isinstance(actuated, (Sequence, np.ndarray)):
+            raise OptionError(f"actuated is {shown(actuated)}, expected numbers of cables")
         model = replace(model, actuated=tuple(actuated))
     task = FollowVelocity(
         model,
@@ -185,6 +187,7 @@ def uneven_ground(kind: str, seed: int = 0) -> Terrain:
     Raises:
         OptionError: Unknown kind, or no seed.
     """
+    check_choice("ground", kind, ("rubble", "steps", "slope"))
     check_number("ground_seed", seed, low=0, whole=True)
     if kind == "rubble":
         rubble = Terrain.rubble(height=0.3, seed=seed)
@@ -193,10 +196,8 @@ def uneven_ground(kind: str, seed: int = 0) -> Terrain:
         return Terrain(heights=share * rubble.heights, cell=rubble.cell)
     if kind == "steps":
         return Terrain.steps(height=0.2)
-    if kind == "slope":
-        x = np.arange(-10.0, 11.0)
-        return Terrain(heights=np.repeat(np.tan(np.deg2rad(8.0)) * x[:, None], len(x), axis=1), cell=1.0)
-    raise OptionError(f"ground is {kind!r}, allowed are rubble, steps, slope")
+    x = np.arange(-10.0, 11.0)
+    return Terrain(heights=np.repeat(np.tan(np.deg2rad(8.0)) * x[:, None], len(x), axis=1), cell=1.0)
 
 
 def _interval(name: str, value: Range) -> tuple[float, float]:

@@ -98,7 +98,7 @@ class TensegrityModel:
         if not self.control_limit > 0:
             raise StructureError(f"control_limit is {self.control_limit}, expected > 0")
         for index in self.actuated:
-            if not isinstance(index, (int, np.integer)):
+            if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
                 raise StructureError(f"actuated holds {index!r}, expected numbers of cables, 0 ... {len(self.cables) - 1}")
             if not 0 <= index < len(self.cables):
                 raise StructureError(f"actuated cable {index} does not exist; cables are 0 ... {len(self.cables) - 1}")

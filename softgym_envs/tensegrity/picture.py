@@ -15,7 +15,7 @@ from ..core.parameters import Parameters
 from ..core.simulator import check_array
 from ..rendering.colors import CAP, COMMAND, GOAL, ROD, SLACK, TRAIL, VELOCITY, as_color, tension_colors
 from ..rendering.picture import shown
-from ..rendering.scene import Arrow, GroundGrid, Legend, Marker, Primitive, Scene, Segment, Sphere, Trail
+from ..rendering.scene import Arrow, GroundGrid, Legend, Marker, Primitive, Scene, Segment, Sphere, Trail, extent_of
 from .controllers import rolling
 from .model import TensegrityModel
 from .terrain import Terrain
@@ -117,7 +117,8 @@ def tensegrity_scene(
     level = _mean_height(ground, com, 0.5 * extent) + 0.42 * extent
     legend = Legend("tension [N]", 0.0, max_tension, note="dashed: slack")
     middle, seen = _view(com, goal, extent)
-    return Scene(tuple(parts), np.array([*middle, level]), seen, legend)
+    look_at = np.array([*middle, level])
+    return Scene(tuple(parts), look_at, extent_of(model.node_positions(state), look_at, seen), legend)
 
 
 def _view(com: Array, goal: Array | None, extent: float) -> tuple[Array, float]:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.errors import OptionError, ShapeError, shown
-from ..core.simulator import as_numbers, check_number
+from ..core.simulator import as_numbers, check_choice, check_number
 from ..core.task import BoolArray, Entry, Start
 from . import poses
 from .features import Body
@@ -52,8 +52,7 @@ class TensegrityTask:
     """Constants that the task fixes."""
 
     def __post_init__(self) -> None:
-        if self.obs_mode not in OBS_MODES:
-            raise OptionError(f"obs_mode is {self.obs_mode!r}, allowed are {', '.join(OBS_MODES)}")
+        check_choice("obs_mode", self.obs_mode, OBS_MODES)
         if not self.model.nu:
             raise OptionError("actuated is empty: a task needs a robot with at least one motor")
         check_number("control_weight", self.control_weight, low=0.0)

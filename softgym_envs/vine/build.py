@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.errors import OptionError
-from ..core.simulator import Simulator
+from ..core.simulator import Simulator, check_choice
 from ..core.task import Task
 from .layouts import Clutter, Doors, Gap, Layout, Open, PaperClutter, Plate
 from .model import VineModel
@@ -63,9 +63,7 @@ def navigate(
         tolerance: The goal is reached within this distance of the tip [m].
         control_weight: Weight of the mean squared action.
     """
-    if clutter not in CLUTTERS:
-        raise OptionError(f"clutter is {clutter!r}, allowed are {', '.join(CLUTTERS)}")
-    layout, constants = CLUTTERS[clutter]
+    layout, constants = CLUTTERS[check_choice("clutter", clutter, CLUTTERS)]
     layout, model = furnished(model, layout)
     task = ReachGoal(
         model, control_period, obs_mode, control_weight, tolerance=tolerance, layout=layout, level=level, constants=constants

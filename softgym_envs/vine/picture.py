@@ -110,7 +110,7 @@ def vine_scene(
         ShapeError: An argument has the wrong shape, or is not finite.
     """
     state = check_array("state", state, (model.layout.nx,))
-    middle, extent = _view(model, goal)
+    middle, extent = _view(model, state, goal)
     ground = GroundGrid(_flat, (float(middle[0]), float(middle[1])), 3.0 * extent, spacing=0.1)
     parts: list[Primitive] = [ground, *_obstacles(model, state), *_tube(model, state), *_arrows(model, forces)]
     if trail is not None:
@@ -126,10 +126,11 @@ def vine_scene(
     return Scene(tuple(parts), np.array([*middle, 0.0]), extent, legend, azimuth=-0.5 * np.pi, elevation=ELEVATION)
 
 
-def _view(model: VineModel, goal: Array | None) -> tuple[Array, float]:
-    """Middle (2,) and half height [m] of a picture that holds the base, the way ahead, and the goal."""
+def _view(model: VineModel, state: Array, goal: Array | None) -> tuple[Array, float]:
+    """Middle (2,) and half height [m] of a picture that holds the robot, the way ahead, and the goal."""
     base, ahead = np.array(model.base[:2]), np.array([np.cos(model.base[2]), np.sin(model.base[2])])
-    points = np.array([base, base + 0.84 * model.max_length * ahead, *([] if goal is None else [goal[:2]])])
+    tube = model.points(state)[: int(model.num_active(model.split(state).length)) + 1, :2]
+    points = np.array([base, base + 0.84 * model.max_length * ahead, *tube, *([] if goal is None else [goal[:2]])])
     low, high = points.min(axis=0), points.max(axis=0)
     extent = max(0.52 * model.max_length, 0.45 * (high[0] - low[0]) + 0.1, 0.62 * (high[1] - low[1]) + 0.15)
     return 0.5 * (low + high), float(extent)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ..core.errors import OptionError
 from ..core.objective import Objective
 from ..core.row_kernel import RowKernel
-from ..core.simulator import check_number
+from ..core.simulator import check_choice, check_number
 from ..core.task import BoolArray, Entry, Start
 from .geometry import shape_arrays
 from .layouts import Layout, Open
@@ -111,8 +111,7 @@ class ReachGoal:
     )
 
     def __post_init__(self) -> None:
-        if self.obs_mode not in OBS_MODES:
-            raise OptionError(f"obs_mode is {self.obs_mode!r}, allowed are {', '.join(OBS_MODES)}")
+        check_choice("obs_mode", self.obs_mode, OBS_MODES)
         check_number("control_weight", self.control_weight, low=0.0)
         check_number("tolerance", self.tolerance, positive=True, unit="m")
         if check_number("level", self.level, low=1.0, high=MAX_LEVEL) != 1.0 and not self.layout.levels:
