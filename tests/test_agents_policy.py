@@ -49,5 +49,5 @@ def test_a_policy_of_another_environment_is_refused(tmp_path):
     sb3 = pytest.importorskip("stable_baselines3")
     sb3.PPO("MlpPolicy", gym.make("softgym_envs:TensegrityCrawl-v0"), device="cpu").save(tmp_path / "crawl.zip")
     policy = load_policy(tmp_path / "crawl.zip")
-    with pytest.raises(ShapeError, match=r"takes 43 observed numbers, the environment has shape \(1, 100\)"):
+    with pytest.raises(ShapeError, match=r"takes 46 observed numbers, the environment has shape \(1, 100\)"):
         policy(np.zeros((1, 100), dtype=np.float32))

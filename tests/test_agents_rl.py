@@ -200,7 +200,7 @@ def test_nothing_of_ours_is_inside_a_saved_policy(tmp_path):
 
 def test_a_saved_policy_acts_as_the_trained_one_and_starts_a_new_optimiser(tmp_path):
     done = train(training(128), tmp_path).model
-    observation = np.random.default_rng(0).normal(size=(5, 43)).astype(np.float32)
+    observation = np.random.default_rng(0).normal(size=(5, 46)).astype(np.float32)
     ours = load_policy(tmp_path / "policy.zip")
     np.testing.assert_allclose(ours(observation), policy_of(done)(observation), atol=1e-6)  # float32
     plain = PPO.load(tmp_path / "policy.zip")

@@ -324,11 +324,12 @@ def test_the_velocity_of_the_reward_is_averaged():
         assert reward == pytest.approx(-error @ np.diag([1.0, 0.5, 0.1]) @ error, rel=1e-9)
 
 
-def test_rolling_in_jerks_is_worth_more_than_standing_still():
-    """A robot at 0.5 m/s on average, as a SUPERball is: at rest for 0.3 s, then at 1.25 m/s for 0.2 s, and on."""
-    env = gym.make(TERRAIN, heading=0.0).unwrapped
+@pytest.mark.parametrize(("env_id", "told", "still", "least"), [(TERRAIN, 0.5, -25.0, -10.0), (CRAWL, 0.2, -100.0, -40.0)])
+def test_moving_in_jerks_is_worth_more_than_standing_still(env_id, told, still, least):
+    """A robot that is as fast as told on average, as a SUPERball is: at rest for 0.3 s, then 2.5 times as fast for 0.2 s."""
+    env = gym.make(env_id, heading=0.0).unwrapped
     env.reset(seed=0)
-    model, still = env.simulator.model, np.zeros((1, env.simulator.nu))
+    model, action = env.simulator.model, np.zeros((1, env.simulator.nu))
 
     def earned(speeds):
         state, before, total = env.episodes.state.copy(), env.episodes.context, 0.0
@@ -336,13 +337,13 @@ def test_rolling_in_jerks_is_worth_more_than_standing_still():
             state[:, [13 * r + 7 + k for r in range(model.num_rods) for k in range(3)]] = [speed, 0.0, 0.0] * model.num_rods
             moved = model.move(state[0], translation=np.array([0.1 * speed, 0.0, 0.0]))[None]
             after = env.task.update(before, moved)
-            total += sum(float(term[0]) for term in env.task.reward(state, moved, still, before, after).values())
+            total += sum(float(term[0]) for term in env.task.reward(state, moved, action, before, after).values())
             state, before = moved, after
         return total, bool(env.task.success(state, before)[0])
 
-    (rolling, held), (standing, stood) = earned([0.0, 0.0, 0.0, 1.25, 1.25] * 20), earned([0.0] * 100)
+    (moving, held), (standing, stood) = earned([0.0, 0.0, 0.0, 2.5 * told, 2.5 * told] * 20), earned([0.0] * 100)
     assert held and not stood
-    assert standing == pytest.approx(-25.0) and rolling > -10.0
+    assert standing == pytest.approx(still) and moving > least
 
 
 def test_waypoints_are_visited_in_order_and_progress_adds_up():

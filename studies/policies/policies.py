@@ -82,7 +82,21 @@ class Learned(NamedTuple):
     training: Training
     teacher: Path | None = None
     """Another policy, learned without noise and delay; none: the room's controller."""
+    later: Training | None = None
+    """PPO goes on once more, so."""
 
+
+SOFT: dict[str, Any] = {"params": FIT}
+CRAWLING = Training(
+    "softgym_envs:TensegrityCrawl-v0", 1_996_800, num_envs=128, keywords=SEEN,
+    variants=tuple({"action_delay": delay, **world} for delay in (0, 2) for world in ({}, SOFT)),
+    overrides={
+        "n_steps": 75, "batch_size": 2400, "n_epochs": 5, "learning_rate": 5e-4, "final_rate": 3.5e-4, "gamma": 0.98,
+        "gae_lambda": 0.95, "policy_kwargs": {"net_arch": {"pi": [256, 256], "vf": [256, 256]}, "log_std_init": -1.2},
+    },
+    critic_first=80_000, checkpoint_every=400_000,
+)  # fmt: skip
+"""Half of the rows have the usual contacts, half those of the twin."""
 
 LEARNED = {
     "TensegrityRoll-v0": Learned(
@@ -116,6 +130,19 @@ LEARNED = {
                 "policy_kwargs": {"net_arch": {"pi": [256, 256], "vf": [256, 256]}, "log_std_init": -1.5},
             },
             critic_first=60_000, checkpoint_every=500_000,
+        ),
+    ),
+    "TensegrityCrawl-v0": Learned(
+        Imitation(
+            "softgym_envs:TensegrityCrawl-v0", rounds=10, steps=100, num_envs=96, hidden=(256, 256), updates=400, keywords=SEEN,
+            delays=(0, 2),
+        ),
+        CRAWLING,
+        later=replace(
+            CRAWLING,
+            steps=4_000_000,
+            variants=tuple({"action_delay": delay, **world} for delay in (0, 2) for world in ({}, SOFT, SOFT, SOFT)),
+            overrides={**CRAWLING.overrides, "final_rate": 5e-5},
         ),
     ),
 }  # fmt: skip
@@ -190,11 +217,11 @@ def teach(which: str, args: Args) -> None:
 
 def learn(task_id: str, args: Args) -> None:
     """Write <id>.zip and <id>.json: a pupil, and PPO from there on, or from the newest checkpoint if there is one."""
-    imitation, training = (
-        replace(LEARNED[task_id].imitation, seed=args.seed),
-        replace(LEARNED[task_id].training, seed=args.seed),
-    )
-    folder = args.runs / task_id
+    found = LEARNED[task_id]
+    imitation, folder = replace(found.imitation, seed=args.seed), args.runs / task_id
+    stages = [(replace(found.training, seed=args.seed), folder)]
+    if found.later is not None:
+        stages.append((replace(found.later, seed=args.seed), folder / "later"))
 
     def taught(number: int, error: float) -> None:
         print(f"{task_id:24s} round {number:2d}  mean squared error {error:.4f}", flush=True)
@@ -202,13 +229,14 @@ def learn(task_id: str, args: Args) -> None:
     def learned(point: LearningPoint) -> None:
         print(f"{task_id:24s} {point.steps:8d} steps  return {point.mean_return:8.3f}", flush=True)
 
-    name, teacher = taught_by(LEARNED[task_id].teacher, *controller_of(task_id))
-    resume = any(folder.glob("policy_*_steps.zip"))
-    pupil = None if resume else imitate(imitation, teacher, taught)
-    model = train(training, folder, resume=resume, report=learned, pupil=pupil).model
+    name, teacher = taught_by(found.teacher, *controller_of(task_id))
+    model: Any = None if any(folder.glob("policy_*_steps.zip")) else imitate(imitation, teacher, taught)
+    for training, into in stages:
+        resume = any(into.glob("policy_*_steps.zip"))
+        model = train(training, into, resume=resume, report=learned, pupil=model).model
     save_policy(model, args.out / f"{task_id}.zip")
-    steps = imitation.rounds * imitation.steps * imitation.num_envs + training.steps
-    variants = [dict(variant) for variant in training.variants]
+    steps = imitation.rounds * imitation.steps * imitation.num_envs + sum(training.steps for training, _ in stages)
+    variants = [dict(variant) for training, _ in stages for variant in training.variants]
     document = {
         "teacher": f"{name}; then PPO", "control_steps": steps,
         "observed": {"action_memory": SEEN["action_memory"]}, "environment": SEEN, "variants": variants, **provenance(),
