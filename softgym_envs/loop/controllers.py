@@ -35,14 +35,13 @@ RAMP = 0.5
 
 def excite(envs: Any) -> Policy:
     """Goes from pose to pose of `EXCITATION`, spread over the episode, whatever it feels."""
-    task, step = envs.episodes.task, iter(range(10**9))
+    episodes, last = envs.episodes, len(EXCITATION) - 1
 
     def act(observation: Array) -> Array:
-        place = min(next(step) / task.steps * (len(EXCITATION) - 1), len(EXCITATION) - 1 - 1e-9)
-        first = int(place)
-        share = 0.5 - 0.5 * np.cos(np.pi * min((place - first) / RAMP, 1.0))
-        action = (1.0 - share) * EXCITATION[first] + share * EXCITATION[first + 1]
-        return np.tile(action, (len(observation), 1)).astype(np.float32)
+        place = np.minimum(episodes.steps / episodes.task.steps * last, last - 1e-9)
+        first = place.astype(int)
+        share = (0.5 - 0.5 * np.cos(np.pi * np.minimum((place - first) / RAMP, 1.0)))[:, None]
+        return ((1.0 - share) * EXCITATION[first] + share * EXCITATION[first + 1]).astype(np.float32)
 
     return act
 

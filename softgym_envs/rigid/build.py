@@ -30,6 +30,7 @@ def sliding_block(
 
     Its friction is not observed. With randomize={"friction": (0.15, 0.5)} every episode has its own, and a policy that finds it
     out has an advantage (docs/rigid.md); handle=(0, 0) with goal_turn=0 is the easier task of shoving it to a place.
+    The table has no edge.
 
     Args:
         model: The robot.
