@@ -135,6 +135,18 @@ def test_a_lost_row_learns_nothing_and_the_others_do():
     assert np.isfinite(estimator.pack(later)).all()
 
 
+def test_the_poses_begin_anew_with_every_episode():
+    envs = gym.make_vec(f"softgym_envs:{ID.removeprefix('softgym_envs:')}", num_envs=2, duration=0.2)
+    act, episodes, (observation, _) = excite(envs.unwrapped), [], envs.reset(seed=0)
+    for _ in range(2):
+        episodes.append([])
+        for _ in range(11):  # the step after an episode's last one begins the next
+            episodes[-1].append(act(observation))
+            observation = envs.step(episodes[-1][-1])[0]
+    np.testing.assert_array_equal(*episodes)
+    assert np.ptp(episodes[0], axis=0).max() > 1.0
+
+
 @pytest.mark.parametrize(
     "keywords", [{"angle_noise": 0.0}, {"duration": -1.0}, {"duration": 1e9}, {"tolerance": "x"}, {"obs_mode": "pixels"}]
 )

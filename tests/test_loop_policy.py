@@ -13,6 +13,7 @@ POLICIES = {
     "LoopReach-v0": "results/loop_reach/policy.zip",
     "LoopBend-v0": "results/policies/LoopBend-v0.zip",
     "LoopPeg-v0": "results/policies/LoopPeg-v0.zip",
+    "LoopIdentify-v0": "results/policies/LoopIdentify-v0.zip",
 }
 ROWS = 8
 
