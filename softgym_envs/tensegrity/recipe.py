@@ -244,7 +244,7 @@ RECIPE = Recipe(
         # From where the markers were at first, without unknowns there, from any constants; then with the first state unknown.
         # Cables damped three times too much are too fast for steps of 1 ms: no prediction is left to improve.
         Stage("beginning", "air", BODY, "single_shooting", _ROUGH, simulator=_HELD, free_initial=False, window=1.0,
-              begin={"motor_gain": TAME, "cable_damping": GUESS["cable_damping"]}),
+              begin={"motor_gain": TAME, **{name: GUESS[name] for name in ("cable_stiffness", "cable_damping")}}),
         Stage("begun", "air", (*BODY, "latency"), "single_shooting", _ROUGH, simulator=_HELD, window=1.0),
         # In a few seconds of swinging a hand-built robot goes other ways than any model with cables that are alike: fitted as a
         # whole, a recording of 5 s ended at constants 10 times off. Segments of a second follow it.
