@@ -27,6 +27,7 @@ from agents.learning.policy import load_policy, observed_with
 from agents.study.statistics import Interval, share
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import git_commit, write_json
+from softgym_envs.rooms import room_of_task
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,9 @@ def main(args: Args) -> int:
         shared |= task_keywords(args.keyword, ["backend", *(field.name for field in fields(args))])
         native = {} if args.params is None else {"params": args.params}
         report: dict[str, Any] = {"command": {k: str(v) for k, v in asdict(args).items()}, "commit": git_commit()}
-        for backend, keywords in (("native", native), ("mujoco", {})):
+        truths = room_of_task(name).truths
+        truth = "mujoco" if "mujoco" in truths else next(iter(truths), "")
+        for backend, keywords in (("native", native), (truth, {}))[: 1 + bool(truth)]:
             both = {"backend": backend, **shared, **keywords}
             found = evaluate(policy, name, episodes=args.episodes, seed=args.seed, keywords=both)
             success = share(int(found.success.sum()), args.episodes)

@@ -69,6 +69,8 @@ def record(args: Args) -> TrajectorySet:
     room, rng = room_named(args.room), np.random.default_rng(args.seed)
     if not room.recipe:
         raise OptionError(f"room {room.name!r} has no recipe: nothing says what to record")
+    if args.steps is not None and args.steps < 1:
+        raise OptionError(f"--steps is {args.steps}, expected >= 1")
     recipe: Recipe = load(room.recipe)
     drawn = room.simulator(args.model, constants=args.params)
     filmed, sensor, dt = bool(args.sensor), sensor_from_text(args.sensor), args.dt

@@ -103,7 +103,8 @@ def rooms_by_path() -> dict[str, Room]:
             try:
                 _FOUND[entry.value] = _load(entry.value)
             except Exception as error:  # somebody else's package must not break ours
-                warnings.warn(f"room {entry.value!r} of another package is left out: {error}", stacklevel=2)
+                why = "import softgym_envs before its package" if "partially initialized" in str(error) else str(error)
+                warnings.warn(f"room {entry.value!r} of another package is left out: {why}", stacklevel=2)
     return _FOUND
 
 

@@ -168,6 +168,17 @@ def test_a_reflex_does_it_and_nothing_does_not(env_id: str):
     assert success(env_id, "native", blind) < 0.3
 
 
+def test_a_load_that_is_named_is_not_drawn():
+    for randomize, drawn in ((None, False), ({"payload": (0.5, 1.0)}, True)):
+        keywords = {} if randomize is None else {"randomize": randomize}
+        env = gym.make("softgym_envs:ArmHold-v0", params={"payload": 2.0}, **keywords).unwrapped
+        place, loads = env.simulator.default_parameters.names().index("payload"), set()
+        for seed in range(3):
+            env.reset(seed=seed)
+            loads.add(float(env.episodes.constants[0, place]))
+        assert (len(loads) == 3 and max(loads) <= 1.0) if drawn else loads == {2.0}
+
+
 def test_no_constant_excitation_holds_both_angles():
     for constant in itertools.product(np.linspace(-1.0, 1.0, 7), repeat=2):
         assert success("ArmHold-v0", "native", lambda envs, held=constant: lambda o: np.tile(held, (len(o), 1))) < 0.1, constant

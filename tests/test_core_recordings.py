@@ -92,6 +92,22 @@ def test_lines_that_are_missing_are_gaps_where_nothing_acts(csv):
     np.testing.assert_allclose(run.times, np.arange(5.0), atol=1e-12)
 
 
+def test_rough_stamps_are_put_on_the_grid_of_a_known_rate(csv):
+    """100 frames per second, stamps off by 0.5 ms (one standard deviation), one by 2.4 ms; by another rate they are refused."""
+    rng = np.random.default_rng(0)
+    stamps = 0.01 * np.arange(400) + 1.0 + np.clip(5e-4 * rng.normal(size=400), -1.5e-3, 1.5e-3)
+    stamps[200] += 2.4e-3 - (stamps[200] - 3.0)
+    text = "time [s], x [m]\n" + "".join(f"{stamp:.5f}, {k}\n" for k, stamp in enumerate(stamps))
+    with raises(DataError, "say fps=... if the stamps are rough"):
+        read_csv(csv(text))
+    run = read_csv(csv(text), fps=100.0)
+    np.testing.assert_array_equal(run.values[:, 0], np.arange(400))
+    assert run.period == pytest.approx(0.01, rel=1e-9)
+    for wrong in (90.0, 105.0, 120.0, 200.0 / 3):
+        with raises(DataError, "is it another rate?"):
+            read_csv(csv(text), fps=wrong)
+
+
 def test_csv_that_is_no_text(tmp_path):
     with raises(FileFormatError, "cannot read"):
         read_csv(tmp_path / "absent.csv")

@@ -68,7 +68,7 @@ def test_environments_side_by_side_are_the_same_as_each_alone():
         last = [info.get("terminal_observation") for info in found[3]]
         wanted = [info.get("terminal_observation") for part in expected for info in part[3]]
         assert all(np.array_equal(a, b) for a, b in zip(last, wanted, strict=True))
-    assert found[0].shape == (5, 43) and both.get_attr("num_envs") == [2, 2, 3, 3, 3]
+    assert found[0].shape == (5, 46) and both.get_attr("num_envs") == [2, 2, 3, 3, 3]
     assert both.get_attr("num_envs", indices=[4, 0]) == [3, 2]
     with pytest.raises(OptionError, match="for rows 0 alone"):
         both.env_method("render", indices=0)

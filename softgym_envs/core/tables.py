@@ -28,7 +28,7 @@ MOST_MISSING, EMPTIEST = 10_000, 20
 JITTER = 0.05
 """Largest distance of a time stamp from its uniform grid, as a share of the period, beside half of what it is rounded to."""
 MOST = 0.3
-"""The same, however roughly stamps are rounded: beyond it a frame can be taken for its neighbour."""
+"""The same, however roughly stamps are rounded, or where fps says the rate: beyond it a frame may pass for its neighbour."""
 
 
 @dataclass(frozen=True)
@@ -182,6 +182,9 @@ def uniform_grid(times: Array, *, where: str, fps: float | None = None) -> tuple
     typical = np.sort(steps)[(len(steps) - 1) // 2] if fps is None else 1.0 / checked_rate(fps, where)
     with np.errstate(over="ignore"):
         index = np.concatenate([[0], np.cumsum(np.maximum(np.rint(steps / typical), 1))])
+        if fps is not None:  # each stamp for itself: a rough one does not move those after it
+            places = np.rint((times - times[0]) * fps - np.median(((times - times[0]) * fps + 0.5) % 1.0 - 0.5))
+            index = places - places[0] if (np.diff(places) > 0).all() else index
     if not index[-1] < MOST_MISSING + EMPTIEST * len(times):
         at = int(np.argmax(steps)) + 1
         raise DataError(
@@ -195,7 +198,7 @@ def uniform_grid(times: Array, *, where: str, fps: float | None = None) -> tuple
         period, start = 1.0 / rate, float(np.mean(times - index / rate))
     distance = np.abs(start + period * index - times) / period
     worst = int(np.argmax(distance))
-    allowed = min(JITTER + 0.5 * _rounded_to(times) / period, MOST)
+    allowed = min(JITTER + 0.5 * _rounded_to(times) / period, MOST) if fps is None else MOST
     if distance[worst] > allowed:
         advice = "say fps=... if the stamps are rough, or resample the data" if fps is None else "is it another rate?"
         raise DataError(

@@ -47,6 +47,8 @@ def make_episodes(room: Room, task_id: str, rngs: Sequence[np.random.Generator],
         if name not in (*shared, *own):
             raise OptionError(f"unknown keyword {name!r}; allowed are render_mode, {', '.join(sorted((*shared, *own)))}")
     defaults = {name: signature[name].default for name in shared if name in signature and name != "model"}
+    if isinstance(defaults.get("randomize"), Mapping) and isinstance(keywords.get("params"), Mapping):  # who names one means it
+        defaults["randomize"] = {k: v for k, v in defaults["randomize"].items() if k not in keywords["params"]}
     settings = Settings(**{**defaults, **{name: value for name, value in keywords.items() if name in shared}})
     spec = SimulatorSpec.read(settings.params) if isinstance(settings.params, (str, Path)) else None
 

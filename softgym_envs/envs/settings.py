@@ -71,6 +71,8 @@ def whole_steps(name: str, seconds: float, dt: float) -> int:
     Raises:
         OptionError: Not a whole number >= 1.
     """
+    if not isinstance(dt, (int, float, np.number)) or isinstance(dt, bool) or not 0 < dt < np.inf:
+        raise OptionError(f"dt is {shown(dt)}, expected a number of seconds > 0")
     number = isinstance(seconds, (int, float, np.number)) and not isinstance(seconds, bool)
     steps = round(seconds / dt) if number and 0 < seconds < LONGEST else 0
     if steps < 1 or abs(steps * dt - seconds) > 1e-6 * seconds:

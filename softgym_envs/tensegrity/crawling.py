@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .model import TensegrityModel
-from .task_kernels import NODE
 
 Array = NDArray[np.float64]
 
+NODE = 6
+"""Numbers of a node that are observed: place and velocity."""
 AXES = "hyz"
 UPPER = tuple((i, j) for i in range(3) for j in range(i, 3))
 ALL = tuple((i, j) for i in range(3) for j in range(3))

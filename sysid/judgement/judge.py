@@ -112,11 +112,12 @@ def judge(
     parameters, view = problem.decode(theta), problem.view_at(theta)
     loop = open_loop(problem, parameters, view=view)
     tested = None if rounding else whiteness(weighted.in_time, lambda noise: weighted.left(noise, found.seen), unit=unit)
+    from_measured = problem.full and not system.segments.free
     evidence = Evidence(
         problem, found, estimates, converged, message, chi2, weighted.dof,
         0.0 if rounding else correlation_in_time(weighted.in_time), errors, ending.start_costs,
         pressed(problem, ending.theta, found), loop, compatible,
-        tested, sides, opened, problem.full and not system.segments.free, _carried(problem, ending),
+        tested, sides, opened, from_measured and system.segments.horizon == 1, from_measured, _carried(problem, ending),
     )  # fmt: skip
     if lengthened and converged and tested is not None and misfit(evidence) <= 1.0:
         evidence = replace(evidence, longer=longer(system, theta, starts, halved=bool(varied)))

@@ -62,6 +62,8 @@ class Evidence:
     """What is bounded on one side only, per constant."""
     opened: tuple[LeftOpen, ...] = ()
     """What choices of the model leave open."""
+    single: bool = False
+    """Predictions that were fitted are single steps from recorded states."""
     from_measured: bool = False
     """Predictions that were fitted began at recorded states."""
     carried: tuple[str, ...] = ()
@@ -95,6 +97,7 @@ def verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
         *_noise(evidence),
         *_correlation(evidence),
         *_over_longer(evidence),
+        *_single_steps(evidence),
         *_starts(evidence),
         *_held_out(evidence),
     ]
@@ -246,6 +249,14 @@ def _over_longer(evidence: Evidence) -> list[Verdict]:
     text = f"over segments of {test.rows} rows ({test.seconds:.3g} s) no constants follow {column}: residuals are "
     text += f"{test.growth:.3g} times as large ({chance}); "
     text += f"{test.cause} is why: halve it" if test.cause else "shorter segments hide an error of the model"
+    return [Verdict("warning", text)]
+
+
+def _single_steps(evidence: Evidence) -> list[Verdict]:
+    """What single steps do not show."""
+    if not evidence.single or evidence.whiteness is None or misfit(evidence) > 1.0:
+        return []
+    text = "single steps from recorded states show no error that lasts: a start, no measurement; use multiple_shooting"
     return [Verdict("warning", text)]
 
 
