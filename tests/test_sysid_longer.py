@@ -57,10 +57,10 @@ class Pendulum(SteppedSimulator):
         return np.stack([angle, rate], axis=1), np.zeros(len(state), dtype=np.int32)
 
 
-def filmed(dt: float, seed: int, **constants: float) -> TrajectorySet:
-    """Six seconds of a pendulum that moves in steps of `dt`, seen in 50 frames per second with 5 mrad of noise."""
+def filmed(dt: float, seed: int, noise: float = 5e-3, **constants: float) -> TrajectorySet:
+    """Six seconds of a pendulum that moves in steps of `dt`, seen in 50 frames per second with `noise` [rad]."""
     truth = PendulumParameters(**constants)
-    found = record(Pendulum(dt=dt), truth, steps=300, seed=seed, noise={"angle": 5e-3}, substeps=round(PERIOD / dt))
+    found = record(Pendulum(dt=dt), truth, steps=300, seed=seed, noise={"angle": noise}, substeps=round(PERIOD / dt))
     return TrajectorySet(tuple(t.select(("angle",)) for t in found))
 
 
@@ -99,3 +99,14 @@ def test_the_simulators_step_is_named_and_is_no_error_where_intervals_allow_for_
     named = [said(fit, "the simulator's step of 5 ms is why: halve it") for fit in plain]
     assert sum(named) >= 2 and not any(fit.explained for fit, is_named in zip(plain, named, strict=True) if is_named)
     assert sum(fit.explained for fit in halved) >= stats.binom.ppf(1e-4, len(films), 0.98)
+
+
+def test_the_step_alone_makes_no_model_wrong_where_intervals_allow_for_it() -> None:
+    """With 0.1 mrad of noise the error of steps of 2 ms shows in ten rows already; dry friction shows beside it."""
+    right: list[FitResult] = []
+    wrong: list[FitResult] = []
+    for seed in range(4):
+        for into, friction in ((right, 0.0), (wrong, 0.03)):
+            into.append(fitted(filmed(PERIOD / 200, seed, 1e-4, friction=friction), halve=True))
+    assert sum(fit.explained for fit in right) >= stats.binom.ppf(1e-4, len(right), 0.98)
+    assert not any(fit.explained for fit in wrong)

@@ -18,7 +18,7 @@ from ..data.problem import FitProblem
 from ..least_squares.levenberg import IterLog
 from ..least_squares.system import ShootingSystem, channel_scale
 from .intervals import doubted, estimates_of, pressed, widened
-from .laws import LeftOpen, Unlike, Varied, by_chance, left_open
+from .laws import LeftOpen, Unlike, Varied, by_chance, change, left_open
 from .longer import longer
 from .residuals import WeightedResiduals, is_rounding, weighted_residuals
 from .result import FitResult, provenance_of
@@ -35,7 +35,7 @@ from .uncertainty import (
 )
 from .validation import open_loop, trace
 from .verdicts import TOLD, Evidence, misfit, verdicts
-from .whiteness import whiteness
+from .whiteness import Whiteness, whiteness
 
 Array = NDArray[np.float64]
 
@@ -112,6 +112,8 @@ def judge(
     parameters, view = problem.decode(theta), problem.view_at(theta)
     loop = open_loop(problem, parameters, view=view)
     tested = None if rounding else whiteness(weighted.in_time, lambda noise: weighted.left(noise, found.seen), unit=unit)
+    if tested is not None and not tested.white and varied and not unit:
+        tested = _without(system, varied, theta, starts, weighted, found.seen) or tested
     from_measured = problem.full and not system.segments.free
     evidence = Evidence(
         problem, found, estimates, converged, message, chi2, weighted.dof,
@@ -179,6 +181,26 @@ def _left_open(
     found = [LeftOpen(cause, left_open(system, other, theta, starts, **given)) for cause, other in varied.items()]
     found += [LeftOpen(cause, by_chance(system, unlike, **given), allowed=False) for cause, unlike in alike.items()]
     return tuple(found)
+
+
+def _without(
+    system: ShootingSystem, varied: Mapping[str, Varied], theta: Array, starts: Array, weighted: WeightedResiduals, seen: Array
+) -> Whiteness | None:
+    """The test without what choices move that intervals allow for; None where residuals last all the same, or one diverges."""
+    moved = [change(system, other, theta, starts, weighted.project) for other in varied.values()]
+    columns = [rows for rows in moved if rows is not None]
+    if len(columns) < len(moved):
+        return None
+    q, _ = np.linalg.qr(np.column_stack([weighted.jacobian @ seen, *columns]))
+    along, there = q[:, seen.shape[1] :], weighted.present
+
+    def less(rows: Array) -> Array:
+        flat = rows.reshape(len(there), -1).copy()
+        flat[there] -= along @ (along.T @ flat[there])
+        return flat.reshape(rows.shape)
+
+    found = whiteness(less(weighted.in_time), lambda noise: less(weighted.left(noise, seen)))
+    return found if found.white else None
 
 
 def _of_the_robot(problem: FitProblem, theta: Array, covariance: Array) -> PosteriorParameters:
