@@ -56,7 +56,9 @@ REACH = Objective(hand, weights=(30.0,) * 3 + (0.05,) * 12, target=(0.35, -0.15,
 RECIPE = Recipe(
     experiments=(Experiment("moved", moved, LONGEST),),
     stages=(Stage("body", "moved", FREE, "one_step"),),
-    laboratory=Stage("laboratory", "", FREE, "multiple_shooting"),
+    laboratory=Stage(
+        "laboratory", "", FREE, "multiple_shooting", suspects={"commands that act late": ("latency",)}
+    ),
     guess={
         "upper_arm_scale": 0.8, "forearm_scale": 1.2, "payload": 0.1, "armature": 0.05, "shoulder_stiffness": 6.0,
         "elbow_stiffness": 6.0, "forearm_stiffness": 1.0, "wrist_stiffness": 1.0, "shoulder_damping": 1.0,

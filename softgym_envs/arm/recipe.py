@@ -70,6 +70,8 @@ def bend(model: ElbowModel, states: Array) -> Array:
     return np.stack([states[..., 0], 0.1 * states[..., 1]], axis=-1)
 
 
+SUSPECTS = {"another payload": ("payload",), "commands that act late": ("latency",)}
+"""See `Stage.suspects`."""
 REACH = Objective(bend, weights=(1.0, 0.2), target=(1.5, 0.0), control_weight=0.002)
 """Bring the elbow to 1.5 rad and to rest."""
 
@@ -77,7 +79,7 @@ RECIPE = Recipe(
     experiments=(Experiment("excited", excited, LONGEST),),
     stages=(Stage("muscles", "excited", unknown, "one_step"),),
     # Measured states are noisy: predictions that begin there carry their noise along, and look like those of a wrong model.
-    laboratory=Stage("laboratory", "", unknown, "multiple_shooting", {"near": 20}, free_initial=True),
+    laboratory=Stage("laboratory", "", unknown, "multiple_shooting", {"near": 20}, free_initial=True, suspects=SUSPECTS),
     guess=guess,
 )
 

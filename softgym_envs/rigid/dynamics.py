@@ -191,6 +191,6 @@ class BlockSimulator(_ContactSimulator):
         """See `Scene`."""
         model, taut = self.model, self.model.pulley is not None
         points = np.array([model.attachment, model.pulley or (0.0, 0.0), model.handle, (float(taut), 0.0)], dtype=np.float64)
-        place = np.arange(5, dtype=np.int64)[None]
+        place = np.arange(len(BlockParameters.names()), dtype=np.int64)[None]
         supports = np.array(model.supports, dtype=np.float64)
         return Scene(BLOCK, 1, float(self.dt), 3, 2, place, points, supports, model.shares, model.directions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import mujoco
+import numpy as np
 
 from ..core.hard import Effect, HardTwin, Ladder, transmission
 
@@ -40,21 +41,24 @@ def refinement(twin: HardTwin) -> int:
     return 2 if twin.sizes["half_steps"] else 1
 
 
-def harden(twin: HardTwin, mj: mujoco.MjModel, sliding: int) -> None:
-    """Effects that both have, over constants that were written before; the first `sliding` joints feel drag."""
+def harden(twin: HardTwin, mj: mujoco.MjModel, sliding: int, drag: float = 0.0) -> None:
+    """Effects that both have, over constants that were written before; the first `sliding` joints feel more than this drag."""
     mj.opt.gravity[:] = -mj.opt.gravity[2] * twin.down
     mass = 1.0 + float(twin.spread("mass"))
     mj.body_mass[1:] *= mass
     mj.body_inertia[1:] *= mass
     mj.geom_solref[:, 0] *= 2.0 ** float(twin.spread("softness"))
     mj.geom_solref[:, 1] *= 1.0 - min(twin.amount("bounce"), 0.95)
-    drag = twin.amount("drag")
+    drag = drag + twin.amount("drag")
     mj.dof_damping[:sliding] = drag if mj.dof_damping.ndim == 1 else [drag, *[0.0] * (mj.dof_damping.shape[1] - 1)]
 
 
-def harden_block(twin: HardTwin, mj: mujoco.MjModel, string: bool) -> None:
-    """Effects of the block alone."""
-    harden(twin, mj, 2)
+def harden_block(twin: HardTwin, mj: mujoco.MjModel, string: bool, drag: float, tilt: tuple[float, float]) -> None:
+    """Effects of the block alone; its drag and its table's tilts, about y and then about x, are constants, too."""
+    harden(twin, mj, 2, drag)
+    (sx, sy), (cx, cy), (x, y, z) = np.sin(tilt), np.cos(tilt), mj.opt.gravity
+    x, z = cx * x - sx * z, cx * z + sx * x
+    mj.opt.gravity[:] = (x, cy * y - sy * z, cy * z + sy * y)
     mj.geom_friction[1:, 0] *= 1.0 + twin.spread("foot_spread", mj.ngeom - 1)
     mj.body_ipos[1, :2] = twin.spread("centre", 2)
     if string:

@@ -231,7 +231,7 @@ class BlockTwin(MujocoTwin):
         if self.model.pulley is not None:
             mj.tendon_armature[0] = c["weight"]
             mj.actuator_biasprm[2, 0] = -c["weight"] * c["gravity"]
-        harden_block(self, mj, self.model.pulley is not None)
+        harden_block(self, mj, self.model.pulley is not None, c["drag"], (c["tilt_x"], c["tilt_y"]))
 
 
 def _empty_spec(dt: float) -> mujoco.MjSpec:

@@ -59,6 +59,9 @@ class BlockBody(Parameters):
     )
     weight: float = param(0.5, unit="kg", bounds=(0.0, 50.0), source="mass that hangs at the string; chosen")
     gravity: float = param(9.81, unit="m/s^2", bounds=(0.1, 30.0), source="Earth")
+    drag: float = param(0.0, unit="N s/m", bounds=(0.0, 100.0), source="viscous, on the centre of mass; [Berard2008] has none")
+    tilt_x: float = param(0.0, unit="rad", bounds=(-0.5, 0.5), source="the table falls towards x; [Berard2008]: level")
+    tilt_y: float = param(0.0, unit="rad", bounds=(-0.5, 0.5), source="and, turned about x after that, towards y")
 
 
 @dataclass(frozen=True)

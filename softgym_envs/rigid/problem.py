@@ -86,20 +86,25 @@ def _block(scene, x, u, p, problem):  # type: ignore[no-untyped-def]
     Tension eliminated, with s = w(q-)' nu the speed of the weight at the beginning of the step (q- = q - h nu):
 
     .. math::
-       M (\nu^+ - \nu) + m_w w(q) (w(q)^T \nu^+ - s) = h (\sum_i J_i^T D^T \lambda_i + m_w g w(q) + B u)
+       M (\nu^+ - \nu) + m_w w(q) (w(q)^T \nu^+ - s) = h (\sum_i J_i^T D^T \lambda_i + m_w g w(q) + B u + f)
+
+    f: drag -c v+ at the centre of mass, and weight along a table that is not level.
     """
     A, b, W, K, C, d = problem
-    friction, mass, inertia, weight, gravity = p[0], p[1], p[2], p[3], p[4]
+    friction, mass, inertia, weight, gravity, drag = p[0], p[1], p[2], p[3], p[4], p[5]
     h = scene.dt
+    level_x, level_y = np.cos(p[6]), np.cos(p[7])
+    fall_x, fall_y = np.sin(p[6]), level_x * np.sin(p[7])
     c, s = np.cos(x[2]), np.sin(x[2])
     hx, hy = scene.points[2, 0], scene.points[2, 1]
     fx, fy = c * u[0] - s * u[1], s * u[0] + c * u[1]
     for i in range(3):
         for j in range(3):
             A[i, j] = 0.0
-    A[0, 0] = A[1, 1] = mass
+    A[0, 0] = A[1, 1] = mass + h * drag
     A[2, 2] = inertia
-    b[0], b[1] = mass * x[3] + h * fx, mass * x[4] + h * fy
+    b[0] = mass * x[3] + h * (fx + mass * gravity * fall_x)
+    b[1] = mass * x[4] + h * (fy + mass * gravity * fall_y)
     b[2] = inertia * x[5] + h * (hx * u[1] - hy * u[0])
     if scene.points[3, 0] > 0:
         wx, wy, wt, length = pull(scene.points, x[0], x[1], x[2])
@@ -117,7 +122,7 @@ def _block(scene, x, u, p, problem):  # type: ignore[no-untyped-def]
         rx = c * scene.supports[i, 0] - s * scene.supports[i, 1]
         ry = s * scene.supports[i, 0] + c * scene.supports[i, 1]
         slack = 3 * count + i
-        d[slack] = h * friction * gravity * scene.shares[i]
+        d[slack] = h * friction * gravity * level_x * level_y * scene.shares[i]
         for k in range(count):
             row = i * count + k
             dx, dy = scene.directions[k, 0], scene.directions[k, 1]

@@ -6,7 +6,7 @@ are several). Without control columns no force was applied but weight and string
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +34,11 @@ RATES = {"x": "vx", "y": "vy", "theta": "omega"}
 """Measured entry -> its rate."""
 BEGIN, ROWS = 0.15, 6
 """[s] Of a recording tell its initial state, but so many rows at least."""
+BLOCK_SUSPECTS = {
+    "drag": ("drag",), "a table that is not level": ("tilt_x", "tilt_y"), "lengths on another scale": ("scale",),
+}  # fmt: skip
+PARTICLE_SUSPECTS = {"another mass": ("mass",), "lengths on another scale": ("scale",), "forces that act late": ("latency",)}
+"""See `Stage.suspects`."""
 SURE = 6.0
 """Standard deviations by which a speed must differ from zero: a start at rest is guessed better as such than by its noise."""
 
@@ -137,12 +142,12 @@ def rounder(simulator: Any) -> Any:
     return replace(simulator, model=replace(model, num_directions=FINE))
 
 
-def _recipe(experiment: Experiment) -> Recipe:
+def _recipe(experiment: Experiment, suspects: Mapping[str, tuple[str, ...]]) -> Recipe:
     """Both scenes move by themselves, so constant controls are no objection to a recording."""
     return Recipe(
         experiments=(experiment,),
-        stages=(Stage("friction", experiment.name, frictions, "mpec", free_motion=True),),
-        laboratory=Stage("laboratory", "", frictions, "mpec", adapt=rounder, free_motion=True),
+        stages=(Stage("friction", experiment.name, frictions, "mpec", free_motion=True, suspects=suspects),),
+        laboratory=Stage("laboratory", "", frictions, "mpec", adapt=rounder, free_motion=True, suspects=suspects),
         first_state=first_state,
         infer_controls=infer_controls,
         complementarity=complementarity,
@@ -150,5 +155,5 @@ def _recipe(experiment: Experiment) -> Recipe:
     )
 
 
-BLOCK = _recipe(Experiment("pulled", pulled, 80))
-PARTICLES = _recipe(Experiment("slid", slid, 100))
+BLOCK = _recipe(Experiment("pulled", pulled, 80), BLOCK_SUSPECTS)
+PARTICLES = _recipe(Experiment("slid", slid, 100), PARTICLE_SUSPECTS)

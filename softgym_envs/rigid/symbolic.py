@@ -64,9 +64,12 @@ def _block(model: BlockModel, h: float, x: ca.SX, u: ca.SX, p: dict[str, ca.SX],
     """The block: z = (forces at support 0, 1, 2 along all directions, slack speeds), tension eliminated."""
     d = model.num_directions
     q, v, after = x[:3], x[3:], y[3:]
-    loads = [p["mass"] * p["gravity"] * float(share) for share in model.shares]
+    level = ca.cos(p["tilt_x"])
+    down = [ca.sin(p["tilt_x"]), level * ca.sin(p["tilt_y"]), level * ca.cos(p["tilt_y"])]
+    along_x, along_y, normal = (p["mass"] * p["gravity"] * share for share in down)
+    loads = [normal * float(share) for share in model.shares]
     directions = ca.DM(model.directions.T)  # (2, d)
-    total: ca.SX = ca.SX.zeros(3)
+    total: ca.SX = ca.vertcat(along_x - p["drag"] * after[0], along_y - p["drag"] * after[1], 0.0)
     sliding, cones = [], []
     for i, support in enumerate(model.supports):
         jacobian = _point_jacobian(q, support)

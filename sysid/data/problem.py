@@ -78,6 +78,9 @@ class FitProblem:
     """Patterns of state entries that commands alone drive, whatever the robot does (muscles that fill). Where states are
     measured in part, they are unknown at a recording's first row only: within it, segments start with what the simulation from
     `initial_state` makes of them. A recording of several segments must begin as that says, or long before they are over."""
+    suspects: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Cause in words -> held constants of the robot or of the recordings that may be otherwise: residuals are asked along what
+    they would change."""
     carried: tuple[str, ...] = ()
     """Patterns of state entries among `known_start` that matter, though no measurement shows them. Where states are measured in
     part, a segment within a recording takes them over from where the prediction of the segment before it ends."""
@@ -198,6 +201,10 @@ class FitProblem:
                 value, width = self.prior[spec.name]
                 mean[place], std[place] = float(spec.encode(value)), width / float(spec.slope(value))
         return mean, std
+
+    def given(self, name: str) -> float:
+        """A constant of the robot or of the recordings, before the fit."""
+        return float(getattr(self.constants if name in self.constants.names() else self.view, name))
 
     # --- what is measured ------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from softgym_envs.core.errors import OptionError
 from ..data.problem import FitProblem
 from ..least_squares.levenberg import IterLog
 from ..least_squares.system import ShootingSystem, channel_scale
+from .held import held
 from .intervals import doubted, estimates_of, pressed, widened
 from .laws import LeftOpen, Unlike, Varied, by_chance, change, left_open
 from .longer import longer
@@ -121,6 +122,10 @@ def judge(
         pressed(problem, ending.theta, found), loop, compatible,
         tested, sides, opened, from_measured and system.segments.horizon == 1, from_measured, _carried(problem, ending),
     )  # fmt: skip
+    if problem.suspects and converged and tested is not None and misfit(evidence) <= 1.0:
+        reach = quantile * np.sqrt(np.maximum(np.diag(found.covariance), 0.0))
+        told = held(system, theta, starts, weighted, found.seen, varied or {}, inverse=by_noise, half_width=reach, noise=noise)
+        evidence = replace(evidence, held=told)
     if lengthened and converged and tested is not None and misfit(evidence) <= 1.0:
         evidence = replace(evidence, longer=longer(system, theta, starts, halved=bool(varied)))
     covariance = widened(found.covariance, theta, quantile, compatible, unsure)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..data.problem import FitProblem
+from .held import Held
 from .laws import LeftOpen
 from .longer import Longer
 from .result import Estimate, Verdict
@@ -29,7 +30,8 @@ NOT_CONVERGED = "NOT CONVERGED: do not use these numbers"
 def misfit(evidence: Evidence) -> float:
     """See `FitResult.misfit`."""
     lasting = 0.0 if evidence.whiteness is None else evidence.whiteness.share
-    lasting = max(lasting, 0.0 if evidence.longer is None else evidence.longer.share)
+    for each in (evidence.longer, evidence.held):
+        lasting = max(lasting, 0.0 if each is None else each.share)
     return max(lasting, evidence.chi2 / _largest(evidence) if evidence.problem.known_noise is not None else 0.0)
 
 
@@ -70,6 +72,8 @@ class Evidence:
     """Patterns of state entries that nothing shows, and that segments take over from each other."""
     longer: Longer | None = None
     """What segments longer than the fitted ones say; None: nothing."""
+    held: Held | None = None
+    """What residuals say of constants that are held; None: nothing."""
 
 
 def verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
@@ -97,6 +101,7 @@ def verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
         *_noise(evidence),
         *_correlation(evidence),
         *_over_longer(evidence),
+        *_of_held(evidence),
         *_single_steps(evidence),
         *_starts(evidence),
         *_held_out(evidence),
@@ -250,6 +255,31 @@ def _over_longer(evidence: Evidence) -> list[Verdict]:
     text += f"{test.growth:.3g} times as large ({chance}); "
     text += f"{test.cause} is why: halve it" if test.cause else "shorter segments hide an error of the model"
     return [Verdict("warning", text)]
+
+
+def _of_held(evidence: Evidence) -> list[Verdict]:
+    """A held constant that is otherwise."""
+    test, found = evidence.held, list[Verdict]()
+    if test is None:
+        return []
+    if test.share > 1.0:
+        chance = f"by chance in {100 * ALARM:g} of 100 fits"
+        return [Verdict("warning", f"residuals hide an error that moves the constants, as of {test.cause} ({chance})")]
+    std = np.sqrt(np.maximum(np.diag(evidence.identifiability.covariance), 0.0))
+    for name, amount, moved in test.untold if misfit(evidence) <= 1.0 else ():
+        spec = evidence.problem.known_specs[name]
+        unit = "" if spec.unit == "-" else f" {spec.unit}"
+        places = [i for i, e in enumerate(evidence.estimates) if not e.hidden and moved[i] > NORMAL * std[i]]
+        names = [evidence.estimates[i].name for i in places]
+        text = f"intervals are for {name} = {evidence.problem.given(name):.3g}{unit}"
+        if places and np.isinf(amount):
+            found.append(Verdict("note", f"{text}: these data cannot tell it from {', '.join(names)}"))
+        elif places:
+            moves = [f"{each} by {_amount(evidence, i, float(moved[i]))}" for each, i in zip(names, places, strict=True)]
+            found.append(
+                Verdict("note", f"{text}: these data tell it only to {amount:.2g}{unit}, which moves {', '.join(moves)}")
+            )
+    return found
 
 
 def _single_steps(evidence: Evidence) -> list[Verdict]:

@@ -197,7 +197,7 @@ def stage_problem(
         "free": free, "start": start, "measurement": measurement, "initial_state": first,
         "noise": stage.noise_of(train.names), "free_motion": stage.free_motion, "free_initial": stage.free_initial,
         "prior": stage.prior_of(free), "known_start": recipe.known_start, "driven": recipe.driven,
-        "carried": recipe.carried,
+        "carried": recipe.carried, "suspects": stage.suspects,
     }  # fmt: skip
     problem = FitProblem(simulator, DataSplit(train, validation, test), **{**fields, **more})
     return problem.with_told_noise() if stage.told_noise and problem.noise is None else problem
@@ -264,15 +264,17 @@ def _fitted(
         where["progress"] = progress
     result = unmasked(problem, method.fit(problem, method.settings({**stage.options, **where}), recipe))
     result = blamed(recipe, problem, result)
-    if not ((stage.suspects or stage.doubtful) and method.views):
+    there = set(problem.known_specs if method.views else problem.constants.names())
+    able = {cause: names for cause, names in stage.suspects.items() if set(names) <= there}
+    if not able and not stage.doubtful:
         return result
-    once = {name: 0 for name in ("near", "shorter") if name in stage.options}  # these begin where the fit ended
-    plain = method.settings({**stage.options, "starts": 1, **once})
+    once = {"starts": 1, "near": 0, "shorter": 0}  # these begin where the fit ended
+    plain = method.settings({**stage.options, **{name: value for name, value in once.items() if method.takes(name)}})
 
     def again(given: FitProblem) -> FitResult:
         return method.fit(given, plain, recipe)
 
-    return conditional(stage.doubtful, again, problem, suspected(stage.suspects, again, problem, result))
+    return conditional(stage.doubtful, again, problem, suspected(able, again, problem, result))
 
 
 def _solved(

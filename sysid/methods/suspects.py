@@ -2,8 +2,8 @@
 
 Where a stage's fit leaves more than noise, it is repeated from where it ended with the constants of every suspect freed beside
 its own: a camera that is tilted or has another scale, commands that act late, a base that is turned. The one that lowers the
-residuals most is named, and whether it explains the data; below `WORTH` the cause is unknown, and so it is where the interval
-of what was freed holds the value that it had been given. Constants stay those of the fit.
+residuals most is named, if it explains the data or is worth it (`WORTH`); else the cause is unknown, and so it is where the
+interval of what was freed holds the value that it had been given. Constants stay those of the fit.
 
 Where it leaves noise alone, a wrong value of a held constant may hide in the fitted ones: so drag in damping. Then the fit is
 repeated with such constants freed, and what moves is said to be of their value.
@@ -25,7 +25,7 @@ from .late import searched
 WIDER = 2.0
 """Times the interval that a fit gave: so much wider ones, where a held constant is freed, hang on its value."""
 WORTH = 0.7
-"""Of the squared residuals must be left at most, for a suspect to be named."""
+"""Of the squared residuals must be left at most, for a suspect to be named that does not explain the data."""
 
 
 def suspected(
@@ -52,7 +52,7 @@ def suspected(
         if again.converged and any(_matters(problem, result, e) for e in again.estimates if e.name in more):
             found[words] = (left(again, result), again, more)
     listed = ", ".join(tried)
-    if not found or min(share for share, _, _ in found.values()) > WORTH:
+    if not any(share <= WORTH or again.explained for share, again, _ in found.values()):
         return result.with_verdict("note", f"why the model does not explain the data is unknown; tried: {listed}")
     words, (share, again, more) = min(found.items(), key=lambda item: item[1][0])
     told = "; ".join(e.text() for e in again.estimates if e.name in more)

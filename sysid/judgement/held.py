@@ -1,0 +1,157 @@
+r"""Is a held constant otherwise? Residuals that pass for noise are asked along what it would change (Rao 1948).
+
+A drag of the table moves a slide by less than the noise of a row, and so no test that knows nothing of drag sees it, while it
+moves friction by a fifth. With weighted residuals r of N numbers, and the columns D of what k constants would change in them,
+less what the free constants, unknown starts and allowed choices of the model can do,
+
+.. math:: F = \frac{|P_D r|^2 / k}{(|r|^2 - |P_D r|^2) / (\nu - k)}
+
+is Fisher's F(k, nu - k) for white noise of any size, whatever D is. The constants that are asked for are those of
+`FitProblem.suspects`; the rate of false alarms is that of all of them together.
+
+What the data do not tell of such a constant, the free ones hang on: where its own effect d beside theirs leaves it a standard
+deviation of sigma / |d|, they move by as much as it moves them, (J^T J + P)^{-1} J^T D times that. A table that is not level
+cannot be told from friction in one straight slide.
+
+Legend: N measured numbers, p constants, k constants of one cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from ..least_squares.segments import Segments
+from ..least_squares.system import ShootingSystem
+from .laws import Varied, change
+from .residuals import WeightedResiduals
+from .whiteness import ALARM
+
+Array = NDArray[np.float64]
+
+FIRST, LARGEST = 1e-3, 0.1
+"""[fit coordinate] Change of a constant that is tried first, and at most."""
+SMALL = 0.01
+"""By which the second one moves all predictions, in standard deviations of the noise of one number."""
+SAME = 1e-6
+"""Share of an effect that is left of it where it is that of the free constants, but for rounding."""
+
+
+class Untold(NamedTuple):
+    """A held constant of which the data tell too little."""
+
+    name: str
+    amount: float
+    """[its unit] By how much it may be otherwise, 95 %; infinite where nothing of it is told beside the free constants."""
+    moved: Array
+    """(p,) by how much that moves these [fit coordinate]."""
+
+
+class Held(NamedTuple):
+    """What residuals say of all suspects."""
+
+    cause: str
+    """That they follow most, in words."""
+    share: float
+    """Of the limit, as a ratio of standard deviations: explained up to 1."""
+    untold: tuple[Untold, ...]
+    """What moves a free constant by more than its interval."""
+
+
+def held(
+    system: ShootingSystem,
+    theta: Array,
+    starts: Array,
+    weighted: WeightedResiduals,
+    seen: Array,
+    varied: Mapping[str, Varied],
+    *,
+    inverse: Array,
+    half_width: Array,
+    noise: float,
+) -> Held | None:
+    """Test every suspect of the problem; None where there is none, or none of them changes anything.
+
+    Args:
+        system: Segments and weights.
+        theta: (p,) where the fit ended.
+        starts: (S, nx) likewise.
+        weighted: Residuals there.
+        seen: (p, r) directions of the constants that residuals tell.
+        varied: Choices of the model that intervals allow for.
+        inverse: (p, p), (J'J + P)^-1 where the data see something.
+        half_width: (p,) of the intervals [fit coordinate].
+        noise: Of weighted residuals, times the quantile of 95 %.
+    """
+    problem = system.segments.problem
+    allowed = [change(system, other, theta, starts, weighted.project) for other in varied.values()]
+    q, _ = np.linalg.qr(np.column_stack([weighted.jacobian @ seen, *(rows for rows in allowed if rows is not None)]))
+    open_to = set(problem.known_specs) - set(problem.free)
+    tried = {cause: names for cause, names in problem.suspects.items() if set(names) <= open_to}
+    shares, untold = {}, []
+    for cause, names in tried.items():
+        effects = {name: _effect(system, name, theta, starts, weighted) for name in names}
+        there = {name: rows for name, rows in effects.items() if rows is not None}
+        basis = _beside(q, list(there.values()))[:, q.shape[1] :]
+        k, dof = basis.shape[1], weighted.dof
+        if there and k < dof:
+            along = float(np.sum((basis.T @ weighted.residual) ** 2))
+            rest = float(weighted.residual @ weighted.residual) - along
+            limit = float(stats.f.isf(ALARM / len(tried), max(k, 1), dof - k))
+            shares[cause] = float(np.sqrt(along / max(k, 1) / (rest / (dof - k)) / limit))
+        for name, rows in there.items():
+            left, per_unit = float(np.linalg.norm(rows - q @ (q.T @ rows))), inverse @ (weighted.jacobian.T @ rows)
+            spec = problem.known_specs[name]
+            most = float(spec.encode(spec.bounds[1]) - spec.encode(spec.bounds[0]))
+            reach = noise / max(left, SAME * float(np.linalg.norm(rows)))
+            moved = np.abs(per_unit) * min(reach, most)
+            if (moved > half_width).any():
+                amount = np.inf if reach >= most else reach * abs(float(spec.slope(problem.given(name))))
+                untold.append(Untold(name, amount, moved))
+    if not shares:
+        return None
+    cause = max(shares, key=lambda one: shares[one])
+    return Held(cause, shares[cause], tuple(untold))
+
+
+def _effect(system: ShootingSystem, name: str, theta: Array, starts: Array, weighted: WeightedResiduals) -> Array | None:
+    """What a held constant does to the residuals (N,), per fit coordinate; None: nothing, or a simulation diverges."""
+    spec = system.segments.problem.known_specs[name]
+    value = system.segments.problem.given(name)
+    low, at, high = (float(spec.encode(each)) for each in (spec.bounds[0], value, spec.bounds[1]))
+    sign, room = (1.0, high - at) if high - at >= at - low else (-1.0, at - low)
+    step, rows = min(FIRST, room), None
+    for _ in range(2):
+        other = Varied(step, _at(system.segments, name, float(spec.decode(at + sign * step))))
+        rows = change(system, other, theta, starts, weighted.project)
+        if rows is None or not rows.any():
+            return None
+        rows = sign / step * rows
+        step = min(SMALL / float(np.linalg.norm(rows)), LARGEST, room)
+    return rows
+
+
+def _at(segments: Segments, name: str, value: float) -> Segments:
+    """The segments, predicted with another value of it."""
+    problem = segments.problem
+    if name in problem.view.names():
+        return replace(segments, problem=problem.replace(view=problem.view.replace(**{name: value})))
+    return replace(segments, problem=problem.replace(start=problem.constants.replace(**{name: value})))
+
+
+def _beside(q: Array, effects: list[Array]) -> Array:
+    """Orthonormal columns (N, k) of effects (N,) beside the columns q; fewer, where they are the same but for rounding."""
+    for rows in effects:
+        across = rows - q @ (q.T @ rows)
+        across -= q @ (q.T @ across)
+        if np.linalg.norm(across) > SAME * np.linalg.norm(rows):
+            q = np.column_stack([q, across / np.linalg.norm(across)])
+    return q
+
+
+__all__ = ["Held", "held"]

@@ -1,0 +1,71 @@
+"""Residuals tell a held constant that is otherwise as often as theory says, and what they do not tell of it is said."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from scipy import stats
+from sysid_systems import Spring, SpringParameters, record
+
+from softgym_envs.core.trajectory import TrajectorySet
+from sysid import Estimate, FitProblem, FitResult, single_shooting
+from sysid.judgement.whiteness import ALARM
+
+NOISE = 0.02
+"""Of the place of the mass [m]; nobody states it."""
+DAMPING = 1.5
+"""That the mass is said to have [N s/m]."""
+
+
+def fitted(free: tuple[str, ...], suspects: dict[str, tuple[str, ...]], seed: int = 0, damping: float = DAMPING) -> FitResult:
+    """Four seconds of the same forces on a spring, seen with other noise."""
+    (moved,) = record(Spring(), SpringParameters(damping=damping), steps=200)
+    seen = moved.select(("mass.x",)).with_noise(np.random.default_rng(seed), {"mass.x": NOISE})
+    return single_shooting(FitProblem(Spring(), TrajectorySet((seen,)), free, measured=("mass.x",), suspects=suspects))
+
+
+def estimate(fit: FitResult, name: str) -> Estimate:
+    """Of a constant."""
+    return next(e for e in fit.estimates if e.name == name)
+
+
+def note(fit: FitResult) -> str:
+    """What is said of a held constant that moves others; "" for nothing."""
+    return next((verdict.text for verdict in fit.verdicts if verdict.text.startswith("intervals are for")), "")
+
+
+def test_a_held_constant_is_told_as_often_as_theory_says() -> None:
+    """At least as by Fisher's F, not central where the damping is 3 of its own standard deviations off; else by chance only."""
+    both, fits = fitted(("stiffness", "damping"), {}), 40
+    known = estimate(both, "damping").std * NOISE / both.noise["mass.x"]  # beside stiffness and start
+    limit, suspects = stats.f.isf(ALARM, 1, both.dof), {"another damping": ("damping",)}
+    wrong = [fitted(("stiffness",), suspects, seed, DAMPING + 3.0 * known) for seed in range(fits)]
+    right = [fitted(("stiffness",), suspects, seed) for seed in range(fits)]
+    assert sum(not fit.explained for fit in wrong) >= stats.binom.ppf(1e-3, fits, stats.ncf.sf(limit, 1, both.dof, 9.0))
+    assert any("as of another damping" in verdict.text for fit in wrong for verdict in fit.verdicts)
+    assert sum(not fit.explained for fit in right) <= stats.binom.ppf(1 - 1e-3, fits, 2 * ALARM)  # two tests
+
+
+def test_what_is_not_told_of_a_held_constant_is_what_a_joint_fit_leaves_open() -> None:
+    """Its interval there, and by how much more the fitted one is open there."""
+    fit, both = fitted(("gain",), {"another damping": ("damping",)}), fitted(("gain", "damping"), {})
+    said = r"intervals are for damping = 1.5 N s/m: these data tell it only to (\S+) N s/m, which moves gain by (\S+) %"
+    words = re.fullmatch(said, note(fit))
+    assert words
+    assert float(words[1]) == pytest.approx(1.96 * estimate(both, "damping").std, rel=0.15)  # both are of the first order
+    narrow, wide = (estimate(each, "gain").std / estimate(each, "gain").value for each in (fit, both))
+    assert float(words[2]) == pytest.approx(196 * np.sqrt(wide**2 - narrow**2), rel=0.15)
+
+
+def test_what_cannot_be_told_apart_and_what_changes_nothing() -> None:
+    """All of mass, damping, stiffness and gain times two moves alike; paint moves nothing."""
+    fit = fitted(("stiffness", "damping", "gain"), {"another mass": ("mass",), "another paint": ("paint",)})
+    assert note(fit) == "intervals are for mass = 2 kg: these data cannot tell it from stiffness, damping, gain"
+    assert fit.explained and not any("paint" in verdict.text for verdict in fit.verdicts)
+
+
+def test_what_is_told_well_is_not_mentioned() -> None:
+    fit = fitted(("offset",), {"another mass": ("mass",)})
+    assert fit.explained and not note(fit)
