@@ -157,6 +157,8 @@ def test_a_frame_shows_the_robot_before_its_stamp() -> None:
     np.testing.assert_allclose(found.values[:, 0], np.sin(3 * found.times), atol=2e-6)
     # Row 0 is stamped 50 ms after the motion that it shows began: the command logged with it is that of 50 ms.
     np.testing.assert_allclose(found.controls[:3, 0], np.floor([50, 50 + 1000 / 120, 50 + 2000 / 120]))
+    # What acts until then was given before: in the motion's first six frames.
+    np.testing.assert_allclose(found.before[:, 0], np.floor(np.arange(6) * 1000 / 120))
 
 
 def test_noise_gaps_outliers_and_pose_have_their_sizes() -> None:

@@ -64,6 +64,16 @@ def test_window_keeps_controls_with_their_rows():
         trajectory.window(0.12, 0.24)
 
 
+def test_a_window_of_a_window_knows_all_commands_before_it():
+    trajectory = make()
+    part = trajectory.window(0.1, 0.5).window(0.3, 0.5)
+    np.testing.assert_array_equal(part.before, trajectory.controls[:3])
+    assert trajectory.before.shape == (0, 2) and part.select(["a"]).before.shape == (3, 2)
+    assert part.with_controls(np.zeros((2, 1)), ("u",), ("N",)).before.shape == (0, 1)
+    with raises(ShapeError, "before has shape (3, 1), expected (any, 2)"):
+        make(before=np.zeros((3, 1)))
+
+
 def test_thinned_keeps_rows_at_which_commands_change():
     commands = np.repeat([[1.0], [3.0], [2.0]], 4, axis=0)[:11]
     dense = Trajectory(np.arange(12) * 0.1, commands, np.arange(12.0)[:, None], ("a",), ("m",), ("u",), ("N",), substeps=5)
@@ -136,6 +146,8 @@ def test_hash_sees_all_data_and_nothing_else():
         make(1, times=0.1 * np.arange(6) + 1),
         make(1, controls=make(2).controls),
         make(1, control_names=("left", "top")),
+        make(1, before=np.zeros((1, 2))),
+        make(1, before=np.ones((1, 2))),
     ]
     one = [TrajectorySet((run,)).sha256 for run in (make(1), *changed)]
     assert len(set(one)) == len(one)

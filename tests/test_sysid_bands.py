@@ -1,16 +1,17 @@
-"""Bands of predictions hold what they say on recordings that were not seen, also where the model is wrong."""
+"""Bands of predictions hold what they say on new recordings, also where the model is wrong or commands act late."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
-from sysid import FitProblem, multiple_shooting
+from sysid import FitProblem, View, multiple_shooting, open_loop
 from sysid.judgement.bands import SHARE, bands, scores
 from sysid.methods.predictions import INTERVALS, banded
 
@@ -46,6 +47,63 @@ def test_what_was_not_measured_does_not_count() -> None:
     errors = scores(of_positions(TrajectorySet((gone,))), WRONG, gone)[0.5]
     assert np.isnan(errors[-1]).all() and np.isfinite(errors[0]).all()
     assert all(band.windows < len(errors) for band in bands(of_positions(TrajectorySet((gone,))), WRONG) if band.horizon == 0.5)
+
+
+LOOSE = SpringParameters(stiffness=0.1, damping=0.3, offset=0.0, gain=20.0)
+"""Nothing pulls it back: an error of its velocity is one of its place that grows."""
+LATE = 6
+"""Rows of 20 ms."""
+
+
+def driven(seeds: range, late: int, noise: float, columns: tuple[str, ...]) -> TrajectorySet:
+    """Eight seconds each, the same motion and noise whenever its commands were given: so many rows earlier."""
+    found = []
+    for seed in seeds:
+        known = record(Spring(), LOOSE, steps=400 + LATE, seed=seed)[0]
+        shown, acting = known.window(0.0, 400 * known.period), known.controls
+        given = replace(shown, controls=acting[late : 400 + late], before=acting[:late])
+        found.append(given.with_noise(np.random.default_rng([seed, 1]), noise).select(columns))
+    return TrajectorySet(tuple(found))
+
+
+def late_problem(data: TrajectorySet | DataSplit, late: int, noise: float, columns: tuple[str, ...]) -> FitProblem:
+    """At the true constants; noise is known, or there is none."""
+    known = dict.fromkeys(columns, noise) if noise else None
+    return FitProblem(
+        Spring(), data, ("gain",), start=LOOSE, measured=columns, noise=known, view=View(latency=late * Spring().dt)
+    )
+
+
+@pytest.mark.parametrize("columns", [("mass.x", "mass.vx"), ("mass.x",)])
+def test_commands_before_a_window_act_within_it_where_they_are_late(columns: tuple[str, ...]) -> None:
+    """Starts are estimated from rows in which they act: bands are those of commands that act at once."""
+    sizes = []
+    for late in (0, LATE):
+        data = driven(range(4), late, 1e-3, columns)
+        found = bands(late_problem(data, late, 1e-3, columns), LOOSE)
+        sizes.append([band.size for band in found])
+    np.testing.assert_allclose(sizes[1], sizes[0], rtol=1e-6)
+
+
+def test_bands_of_late_commands_hold_nine_of_ten_predictions_and_do_not_shrink_with_the_horizon() -> None:
+    """One prediction of every new recording counts, so that they are independent; limits are quantiles of 1e-4."""
+    columns = ("mass.x",)
+    problem = late_problem(driven(range(20), LATE, 1e-3, columns), LATE, 1e-3, columns)
+    near, far = (band.size for band in bands(problem, LOOSE))
+    assert 1e-3 < near < far
+    new = [scores(problem, LOOSE, run.window(2.0, 4.0)) for run in driven(range(100, 180), LATE, 1e-3, columns)]
+    for horizon, size in ((0.5, near), (1.0, far)):
+        held = sum(bool(errors[horizon][0, 0] <= size) for errors in new)
+        assert stats.binom.ppf(1e-4, len(new), SHARE) <= held <= stats.binom.ppf(1 - 1e-4, len(new), SHARE)
+
+
+def test_what_is_kept_back_begins_under_the_commands_before_it() -> None:
+    """Constants are the true ones and states exact: errors of predictions are none, where a part of a recording begins, too."""
+    columns = ("mass.x", "mass.vx")
+    runs = driven(range(2), LATE, 0.0, columns)
+    train, test = (TrajectorySet(tuple(t.window(*ends) for t in runs)) for ends in ((0.0, 4.0), (4.0, 8.0)))
+    errors = open_loop(late_problem(DataSplit(train, TrajectorySet(()), test), LATE, 0.0, columns), LOOSE)
+    assert {e.part for e in errors} == {"train", "test"} and max(e.fitted for e in errors) < 1e-9
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from softgym_envs.core.recipe import Recipe
 from softgym_envs.core.sensors import Sensor
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from sysid import METHODS, FitProblem, Measurement, ShootingOptions, View, multiple_shooting, noise_of, single_shooting
-from sysid.data.view import POSE, delayed
+from sysid.data.view import POSE, Commands, delayed
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.levenberg import LevenbergOptions
 from sysid.least_squares.system import ShootingSystem
@@ -73,7 +73,9 @@ def test_a_delayed_command_is_the_mean_over_its_row() -> None:
         fine = np.repeat(controls, 100, axis=0)
         instants = 100 * rows[:, None] + np.arange(100) - round(100 * late)
         expected = fine[np.clip(instants, 0, len(fine) - 1)].mean(axis=1)
-        np.testing.assert_allclose(delayed(controls, rows[None], np.array([late]))[0], expected, atol=1e-12)
+        np.testing.assert_allclose(
+            delayed(Commands(controls, controls[:0]), rows[None], np.array([late]))[0], expected, atol=1e-12
+        )
 
 
 POINT = StateLayout(Field("mass", None, ("x", "m"), ("vx", "m/s")))

@@ -87,7 +87,10 @@ class Sensor:
         return replace(framed, values=values, metadata={**framed.metadata, "sensor": str(self)})
 
     def _framed(self, recording: Trajectory) -> Trajectory:
-        """Frames by interpolation between rows; the command of a frame is the one that is given at its time."""
+        """Frames by interpolation between rows; the command of a frame is the one that is given at its time.
+
+        Those given until the first frame come before the recording: they act within it.
+        """
         if self.rate == 0 and self.latency == 0:
             return recording
         begin, end = recording.times[0], recording.times[-1]
@@ -104,11 +107,15 @@ class Sensor:
         angle = np.array([unit == "rad" for unit in recording.units])
         smooth = np.where(angle, np.unwrap(np.where(angle, recording.values, 0.0), axis=0), recording.values)
         values = np.stack([np.interp(times - self.latency, recording.times, column) for column in smooth.T], axis=1)
-        held = np.searchsorted(recording.times, times[:-1] + 1e-9, side="right") - 1
+        given = np.concatenate([begin + period * np.arange(round((first - begin) / period)), times[:-1]])
+        held = np.searchsorted(recording.times, given + 1e-9, side="right") - 1
         controls = recording.controls[np.clip(held, 0, len(recording.controls) - 1)]
+        before, controls = np.split(controls, [len(given) - count])
         # "source": as from a file of a laboratory, the simulator's step is to be chosen by whoever fits.
         metadata = {**recording.metadata, "source": "sensor"}
-        return replace(recording, times=times - times[0], values=values, controls=controls, substeps=1, metadata=metadata)
+        return replace(
+            recording, times=times - times[0], values=values, controls=controls, before=before, substeps=1, metadata=metadata
+        )
 
     def _posed(self, values: Array, recording: Trajectory) -> Array:
         """Columns as seen in the camera's frame."""

@@ -29,6 +29,9 @@ from .units import SI_UNITS
 
 Array = NDArray[np.float64]
 
+UNKNOWN: Array = np.zeros((0, 0))
+"""Commands before a recording's first row, where nobody knows them."""
+
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
@@ -57,6 +60,8 @@ class Trajectory:
     """Physics steps of the simulator per row."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     """What else is known: robot, date, seed, ..."""
+    before: Array = field(default_factory=lambda: UNKNOWN)
+    """(E, nu) commands of the rows before the first one, in their order: late ones act within the recording."""
 
     def __post_init__(self) -> None:
         def set_(name: str, value: object) -> None:
@@ -69,6 +74,8 @@ class Trajectory:
         rows = len(times)
         set_("times", _frozen(times))
         set_("controls", _frozen(check_array("controls", self.controls, (rows - 1, len(self.control_names)))))
+        before = self.before if len(self.before) else np.zeros((0, len(self.control_names)))
+        set_("before", _frozen(check_array("before", before, (None, len(self.control_names)))))
         set_("values", _frozen(check_array("values", self.values, (rows, len(self.names)), finite=False)))
         if np.isinf(self.values).any():
             raise ShapeError("values holds infinity; use NaN where nothing was measured")
@@ -122,7 +129,7 @@ class Trajectory:
         return replace(self, values=self.values[:, places], names=tuple(names), units=tuple(self.units[i] for i in places))
 
     def window(self, start: float, stop: float) -> Trajectory:
-        """Rows with start <= time <= stop [s]; their times stay as they are.
+        """Rows with start <= time <= stop [s]; their times stay as they are, and commands before them go into `before`.
 
         Raises:
             DataError: Fewer than two rows are left.
@@ -133,10 +140,11 @@ class Trajectory:
             there = f"{self.times[0]:g} ... {self.times[-1]:g} s"
             raise DataError(f"window {start:g} ... {stop:g} s holds {len(rows)} rows of {there}, expected at least 2")
         first, last = rows[0], rows[-1]
-        return replace(self, times=self.times[rows], values=self.values[rows], controls=self.controls[first:last])
+        controls, before = self.controls[first:last], np.concatenate([self.before, self.controls[:first]])
+        return replace(self, times=self.times[rows], values=self.values[rows], controls=controls, before=before)
 
     def thinned(self, rows: int) -> Trajectory:
-        """One row of every `rows`; what is left at the end is left out.
+        """One row of every `rows`; what is left at the end is left out, and commands before the first row are.
 
         Raises:
             DataError: Controls change between them, or no two are left.
@@ -147,8 +155,9 @@ class Trajectory:
             raise DataError(f"one row of {rows}: controls change in between, or {self.num_steps} rows are too few")
         kept = slice(0, count * rows + 1, rows)
         return replace(
-            self, times=self.times[kept], values=self.values[kept], controls=parts[:, 0], substeps=rows * self.substeps
-        )
+            self, times=self.times[kept], values=self.values[kept], controls=parts[:, 0], before=UNKNOWN,
+            substeps=rows * self.substeps,
+        )  # fmt: skip
 
     def with_noise(self, rng: np.random.Generator, std: float | Mapping[str, float]) -> Trajectory:
         """Values plus independent Gaussian noise: one std for all, or name -> std (the others stay exact) [SI].
@@ -164,8 +173,8 @@ class Trajectory:
         return replace(self, values=self.values + sigma * rng.standard_normal(self.values.shape))
 
     def with_controls(self, controls: Array, names: Sequence[str], units: Sequence[str]) -> Trajectory:
-        """The same measurements with other controls, (T, nu), and their names and SI units."""
-        return replace(self, controls=controls, control_names=tuple(names), control_units=tuple(units))
+        """The same measurements with other controls, (T, nu), and their names and SI units; none before the first row."""
+        return replace(self, controls=controls, control_names=tuple(names), control_units=tuple(units), before=UNKNOWN)
 
     def for_timestep(self, dt: float) -> Trajectory:
         """The same data with `substeps` such that substeps * dt is the period.
@@ -209,7 +218,7 @@ class Trajectory:
         labels = (self.names, self.units, self.control_names, self.control_units, (str(self.substeps),))
         for text in ("\0".join(group) for group in labels):
             digest.update(f"{len(text)}:{text}".encode())
-        for array in (self.times, self.controls, self.values):
+        for array in (self.times, self.controls, self.values, *((self.before,) if len(self.before) else ())):
             # one bit pattern for NaN, one for zero, so that equal data hash equally on every machine
             plain = np.where(np.isnan(array), np.nan, array) + 0.0
             digest.update(f"{array.shape}".encode() + plain.astype("<f8").tobytes())

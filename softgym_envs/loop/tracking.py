@@ -23,7 +23,7 @@ from scipy.interpolate import CubicSpline
 
 from ..core.errors import DataError
 from ..core.simulator import Array
-from ..core.trajectory import Trajectory
+from ..core.trajectory import UNKNOWN, Trajectory
 from ..mechanics.following import Following
 from ..mechanics.innovations import Innovations, innovations, smoothed
 from .manipulation import STIFF, STILL
@@ -120,7 +120,15 @@ def thinned(trajectory: Trajectory, count: int) -> Trajectory:
     reach = count // 2  # a torque acts until the next row: `count` of them, half before and half after
     controls = np.array([trajectory.controls[max(row - reach, 0) : row - reach + count].mean(axis=0) for row in rows[:-1]])
     metadata = {**trajectory.metadata, TORQUES: "sampled"}
-    return replace(trajectory, times=trajectory.times[rows], values=values, controls=controls, substeps=1, metadata=metadata)
+    return replace(
+        trajectory,
+        times=trajectory.times[rows],
+        values=values,
+        controls=controls,
+        before=UNKNOWN,
+        substeps=1,
+        metadata=metadata,
+    )
 
 
 def _middle(values: Array, row: int, reach: int) -> Array:

@@ -27,7 +27,7 @@ from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 
 from . import checks
 from .noise import noise_of, noisy_states, roughness
-from .view import POSE, View
+from .view import POSE, Commands, View
 
 Array = NDArray[np.float64]
 
@@ -248,7 +248,12 @@ class FitProblem:
 
     def controls(self, trajectory: Trajectory) -> Array:
         """Controls in the simulator's order, (T, nu)."""
-        return trajectory.controls[:, [trajectory.control_names.index(name) for name in self.simulator.control_names]]
+        return self.commands(trajectory).own
+
+    def commands(self, trajectory: Trajectory) -> Commands:
+        """The same, and those before the first row where the recording has them."""
+        places = [trajectory.control_names.index(name) for name in self.simulator.control_names]
+        return Commands(trajectory.controls[:, places], trajectory.before[:, places])
 
     def observe(self, states: Array) -> Array:
         """The fitted columns of states, (..., nx) -> (..., ny)."""

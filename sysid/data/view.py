@@ -1,11 +1,12 @@
 """Constants of a recording, not of the robot: when and from where a camera saw it; and commands that act late.
 
-`FitProblem` fits them beside the robot's constants: their names may stand in `free`. Legend: T rows, nu controls, ny columns.
+`FitProblem` fits them beside the robot's constants: their names may stand in `free`. Legend: T rows, nu controls.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,22 +30,33 @@ POSE = ("turn", "tilt", "scale")
 """Constants of `View` that change what is seen; latency changes what is done."""
 
 
-def delayed(controls: Array, rows: NDArray[np.intp], rates: Array) -> Array:
+class Commands(NamedTuple):
+    """Of a recording."""
+
+    own: Array
+    """(T, nu), each held for its row."""
+    before: Array
+    """(E, nu) those of the rows before the first one; (0, nu) where these are unknown."""
+
+
+def delayed(commands: Commands, rows: NDArray[np.intp], rates: Array) -> Array:
     """What acts on average in some rows, if commands act late: (R, L, nu).
 
     A command that acts d rows late, d = m + f with 0 <= f < 1, gives row k the mean f u[k - m - 1] + (1 - f) u[k - m]: for what
-    follows commands slowly, as exact as the exact moment. Before the first row and after the last one commands are as there.
+    follows commands slowly, as exact as the exact moment. Before the first command and after the last one they are as there.
 
     Args:
-        controls: (T, nu), each held for its row.
+        commands: Of a recording.
         rows: (R, L) row numbers.
         rates: (R,) d.
 
-    >>> delayed(np.array([[0.0], [1.0], [1.0]]), np.array([[0, 1, 2]]), np.array([0.25]))[0, :, 0].tolist()
-    [0.0, 0.75, 1.0]
+    >>> given = Commands(np.array([[0.0], [1.0], [1.0]]), before=np.array([[4.0]]))
+    >>> delayed(given, np.array([[0, 1, 2]]), np.array([0.25]))[0, :, 0].tolist()
+    [1.0, 0.75, 1.0]
     """
     whole = np.floor(rates).astype(np.intp)
     share = (rates - whole)[:, None, None]
-    last = len(controls) - 1
-    now, before = (controls[np.clip(rows - whole[:, None] - back, 0, last)] for back in (0, 1))
+    all_of_them = np.concatenate([commands.before, commands.own])
+    first, last = rows - whole[:, None] + len(commands.before), len(all_of_them) - 1
+    now, before = (all_of_them[np.clip(first - back, 0, last)] for back in (0, 1))
     return np.asarray(share * before + (1.0 - share) * now)

@@ -89,8 +89,7 @@ def predicted(
     """
     rows = first[:, None] + np.arange(length)
     late = np.full(len(first), problem.view.latency / trajectory.period)
-    given = problem.controls(trajectory)
-    controls = delayed(given, rows, late) if problem.view.latency != 0.0 else given[np.minimum(rows, len(given) - 1)]
+    controls = delayed(problem.commands(trajectory), rows, late)
     states, status = problem.simulator.rollout(starts, controls, parameters, substeps=trajectory.substeps)
     return states, np.asarray(status == 0)
 

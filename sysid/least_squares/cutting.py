@@ -56,7 +56,7 @@ def cut(
         driven = none
     return Segments(
         problem, np.stack(starts), np.stack(controls), np.stack(values), np.array(recording, dtype=np.intp),
-        np.array(begins, dtype=np.intp), tuple(problem.controls(t) for t in trajectories),
+        np.array(begins, dtype=np.intp), tuple(problem.commands(t) for t in trajectories),
         np.stack([problem.guess(t) for t in trajectories]), driven, carried, free,
         trajectories[0].substeps, exact and not len(carried), epsilon, one_sided,
     )  # fmt: skip

@@ -11,21 +11,21 @@ from numpy.typing import NDArray
 from softgym_envs.core.parameters import Parameters
 
 from ..data.problem import FitProblem
-from ..data.view import delayed
+from ..data.view import Commands, delayed
 
 Array = NDArray[np.float64]
 
 
 def commanded(
     problem: FitProblem,
-    commands: tuple[Array, ...],
+    commands: tuple[Commands, ...],
     recording: NDArray[np.intp],
     rows: NDArray[np.intp],
     theta: Array,
     substeps: int,
 ) -> Array:
     """What acts in rows (R, L) of recordings (R,) at constants (R, p), commands late as those say: (R, L, nu)."""
-    found = np.empty((*rows.shape, commands[0].shape[1]))
+    found = np.empty((*rows.shape, commands[0].own.shape[1]))
     rates = problem.views(theta)["latency"] / (problem.simulator.dt * substeps)
     for index, given in enumerate(commands):
         own = recording == index
@@ -34,13 +34,13 @@ def commanded(
 
 
 def followed(
-    problem: FitProblem, commands: tuple[Array, ...], origins: Array, thetas: Array, steps: int, substeps: int
+    problem: FitProblem, commands: tuple[Commands, ...], origins: Array, thetas: Array, steps: int, substeps: int
 ) -> tuple[Array, NDArray[np.bool_]]:
     """Recordings simulated for so many rows from their origins (M, nx), commands after their ends going on.
 
     Args:
         problem: Whose simulator follows.
-        commands: Of every recording, (T, nu) each.
+        commands: Of every recording.
         origins: Where they begin.
         thetas: Candidates (K, p).
         steps: Rows T.

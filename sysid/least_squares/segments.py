@@ -26,7 +26,7 @@ from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import Parameters
 
 from ..data.problem import FitProblem
-from ..data.view import POSE
+from ..data.view import POSE, Commands
 from .driven import commanded, followed
 
 Array = NDArray[np.float64]
@@ -71,8 +71,8 @@ class Segments:
     """(S,) which recording each is from."""
     begins: NDArray[np.intp]
     """(S,) its row of that recording."""
-    commands: tuple[Array, ...]
-    """Controls of whole recordings, (T, nu) each."""
+    commands: tuple[Commands, ...]
+    """Controls of whole recordings."""
     origins: Array
     """Where recordings begin, as `FitProblem.guess` says, (recordings, nx)."""
     driven: NDArray[np.intp]
