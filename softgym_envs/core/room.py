@@ -23,6 +23,9 @@ from .task import load
 NATIVE = "native"
 """The backend that is our own engine; every other one is a truth."""
 
+WHEN_MADE: list[Callable[[Room], None]] = []
+"""Called with every room that is made; see `envs.registry`."""
+
 
 @dataclass(frozen=True)
 class TaskId:
@@ -87,6 +90,10 @@ class Room:
     """A tuple of `SoakCase`; "": every id, on one row and on many."""
     free_structure: tuple[str, ...] = ()
     """Fields of the model that identified constants do not depend on; all others must be as where they were identified."""
+
+    def __post_init__(self) -> None:
+        for tell in WHEN_MADE:
+            tell(self)
 
     def task(self, task_id: str) -> TaskId:
         """The id's entry.
