@@ -61,6 +61,8 @@ class Args:
 
     id: Annotated[str, tyro.conf.Positional]
     """Environment id whose room declares a study of it."""
+    backend: str = ""
+    """The truth: one of the room's, "package.module:function" or a .toml file; none: the room's first."""
     seed: int = 0
     """Seed of recordings and planning."""
     iterations: int = 8
@@ -209,7 +211,7 @@ def main(args: Args) -> int:
 def run(args: Args, progress: Progress) -> None:
     """What `main` does, telling where it is."""
     print(f"seed {args.seed}, commit {git_commit()}", flush=True)
-    case = RoomCase(room_of_task(args.id), args.id.rpartition(":")[2], run_recipe, fit_residual)
+    case = RoomCase(room_of_task(args.id), args.id.rpartition(":")[2], run_recipe, fit_residual, args.backend)
     rng = np.random.default_rng(args.seed)
     parameters, stages, steps = identified(case, rng, args.out, progress)
     progress.say("planning in the identified engine")

@@ -51,3 +51,8 @@ def test_the_demo_says_what_it_is_at_while_it_works(demo, monkeypatch, capfd):
 def test_an_id_without_a_study_is_refused(demo, tmp_path, capsys):
     assert demo.main(demo.Args(id="SlidingBlock-v0", out=tmp_path)) == 2
     assert "declares no study of 'SlidingBlock-v0'" in capsys.readouterr().err
+
+
+def test_a_truth_that_the_room_has_not_is_refused(demo, tmp_path, capsys):
+    assert demo.main(demo.Args(id="VineGrow-v0", backend="bullet", out=tmp_path)) == 2
+    assert "backend is 'bullet', allowed are native, mujoco, " in capsys.readouterr().err

@@ -186,6 +186,20 @@ class Room:
             return made
         return self._truth(backend, kind, {"model": model, **keywords})
 
+    def truth(self, backend: str = "") -> str:
+        """The backend that is the truth: the given one, or the first of `truths`.
+
+        Raises:
+            OptionError: There is no such backend, or none is given and the room has no truth.
+        """
+        if not (backend or self.truths):
+            raise OptionError(
+                f"room {self.name!r} has no truth: give a backend, 'package.module:function' or a .toml file of your own"
+            )
+        found = backend or next(iter(self.truths))
+        self._door(found)
+        return found
+
     def _door(self, backend: str) -> Callable[..., Any]:
         """What makes a simulator of this backend."""
         if not isinstance(backend, (str, Path)):
