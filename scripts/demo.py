@@ -167,7 +167,7 @@ def transferred(case: RoomCase, args: Args, plan: Plan, parameters: Parameters, 
     """The plan in both worlds, with feedback, replanned, and nothing at all."""
     engine, truth, constants = case.native(), case.truth(), case.truth_parameters()
     substeps, start = round(args.period / engine.dt), plan.states[:1]
-    options = SamplingOptions(samples=16, knots=4, noise=0.6, iterations=2)
+    options = SamplingOptions(samples=16, knots=min(4, args.horizon), noise=0.6, iterations=2)
     mpc = SamplingController(engine, case.cost(engine), min(8, args.horizon), rng, substeps, parameters, options)
     return {
         OURS: run_open_loop(plan, engine, start, parameters),

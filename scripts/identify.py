@@ -264,10 +264,13 @@ def one_stage(args: Args, recipe: Recipe, simulator: Simulator, recordings: Traj
     if args.resume and not method_of(stage.method).leaves_checkpoint:
         leaving = ", ".join(name for name, method in METHODS.items() if method.leaves_checkpoint)
         raise OptionError(f"--resume: {stage.method} leaves no checkpoint; those that do are {leaving}")
-    if args.resume and (args.out / FIT).exists() and not (args.out / CHECKPOINT).exists():
-        raise OptionError(
-            f"--resume: the fit in {args.out} has ended, with its constants in {FIT}: there is nothing to go on from"
-        )
+    under_way = (args.out / CHECKPOINT).exists()
+    if args.resume and not under_way:
+        if (args.out / FIT).exists():
+            raise OptionError(
+                f"--resume: the fit in {args.out} has ended, with its constants in {FIT}: there is nothing to go on from"
+            )
+        print(f"note: {args.out} has nothing to go on from yet: the fit begins anew")
     own = recipe.stage(args.stage) if args.stage else recipe.laboratory or recipe.stages[-1]
     if lost := [name for name in own.options if not method_of(stage.method).takes(name)]:
         print(f"note: options of stage {own.name} that {stage.method} has not: {', '.join(lost)}")
@@ -275,7 +278,7 @@ def one_stage(args: Args, recipe: Recipe, simulator: Simulator, recordings: Traj
     print(f"{len(recordings)} recordings, {recordings.num_steps} steps; fitting {', '.join(problem.free)} by {stage.method}")
     if not args.columns and unused(problem, recordings):
         print(unused(problem, recordings))
-    result = fit_stage(recipe, stage, problem, folder=args.out, resume=args.resume, progress=progress)
+    result = fit_stage(recipe, stage, problem, folder=args.out, resume=args.resume and under_way, progress=progress)
     result = replace(result, spec=replace(result.spec, model=args.model or ""))
     save(result, args.out)
     if args.gif is not None:

@@ -227,6 +227,15 @@ def test_a_structure_that_is_not_the_recorded_one_is_named(
     assert "recorded of" not in capsys.readouterr().out
 
 
+def test_a_fit_that_was_interrupted_before_its_first_checkpoint_begins_anew(
+    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(Spring(), TRUTH, count=2).save(tmp_path / "data.h5")
+    arguments = ("--data", str(tmp_path / "data.h5"), "--method", "single_shooting", "--out", str(tmp_path / "out"))
+    assert run_script(script, SPRING, *arguments, "--resume") == 0
+    assert "out has nothing to go on from yet: the fit begins anew" in capsys.readouterr().out
+
+
 def test_a_camera_decides_the_physics_step(script: Any, tmp_path: Path) -> None:
     """50 Hz are two steps of 10 ms for a room whose own step is 15 ms; --fps says what rounded times hide."""
     lines = ["time [s],mass.x [m],control:force [-]", *(f"{0.02 * k:.4f},{np.sin(0.1 * k)},0.0" for k in range(30))]
