@@ -37,11 +37,12 @@ from agents import (
     run_policy,
 )
 from agents.study.case import RoomCase
-from softgym_envs.core.errors import SoftgymError
+from softgym_envs.core.errors import OptionError, SoftgymError
 from softgym_envs.core.files import git_commit, write_atomically, write_json
 from softgym_envs.core.page import Section, embed, embed_image, new_figure, plain_axes, render_sections
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.simulator import Simulator
+from softgym_envs.core.simulator import Simulator, check_number
+from softgym_envs.core.trajectory import is_whole
 from softgym_envs.envs.drawing import render_state
 from softgym_envs.rendering import PygameRenderer
 from softgym_envs.rendering.video import side_by_side, write_gif
@@ -52,6 +53,10 @@ Array = NDArray[np.float64]
 
 BEAT = 5.0
 """[s] Between two lines of progress."""
+KNOTS = 10
+"""Of the random controls that a plan begins with."""
+FASTEST = 50.0
+"""[1/s] Frames of a GIF."""
 OURS, THEIRS, AGAIN = "identified engine", "truth, open loop", "truth, replanned"
 
 
@@ -61,6 +66,8 @@ class Args:
 
     id: Annotated[str, tyro.conf.Positional]
     """Environment id whose room declares a study of it."""
+    backend: str = ""
+    """The truth: one of the room's, "package.module:function" or a .toml file; none: the room's first."""
     seed: int = 0
     """Seed of recordings and planning."""
     iterations: int = 8
@@ -108,6 +115,20 @@ class Progress:
                 print(f"[{self.seconds:5.1f} s] ... {self._what}", flush=True)
 
 
+def check(args: Args, dt: float) -> None:
+    """Refuse numbers before anything is recorded; `dt` is the physics step [s].
+
+    Raises:
+        OptionError: One is not allowed.
+    """
+    check_number("--seed", args.seed, low=0, whole=True)
+    for name in ("iterations", "restarts", "horizon"):
+        check_number(f"--{name}", getattr(args, name), low=1, whole=True)
+    check_number("--period", args.period, positive=True, unit="s")
+    if not is_whole(args.period, dt):
+        raise OptionError(f"--period is {args.period:g} s, expected a whole number of physics steps of {dt:g} s")
+
+
 def identified(
     case: RoomCase, rng: np.random.Generator, out: Path, progress: Progress
 ) -> tuple[Parameters, tuple[str, ...], int]:
@@ -129,9 +150,11 @@ def planned(case: RoomCase, args: Args, parameters: Parameters, rng: np.random.G
     """The cheapest of some plans in the identified engine."""
     engine, start = case.native(), case.starts(np.random.default_rng(args.seed), 1)[0]
     options = ILQGOptions(max_iterations=args.iterations, trust=0.3, difference_step=case.scenario.difference_step)
+    knots = min(KNOTS, args.horizon)
     plans = [
         plan_ilqg(
-            engine, case.cost(engine), start, controls=random_controls(engine, args.horizon, rng=rng, amplitude=0.5, knots=10),
+            engine, case.cost(engine), start,
+            controls=random_controls(engine, args.horizon, rng=rng, amplitude=0.5, knots=knots),
             substeps=round(args.period / engine.dt), parameters=parameters, options=options,
             callback=lambda entry: print(f"  {entry}", flush=True),
         )
@@ -144,7 +167,7 @@ def transferred(case: RoomCase, args: Args, plan: Plan, parameters: Parameters, 
     """The plan in both worlds, with feedback, replanned, and nothing at all."""
     engine, truth, constants = case.native(), case.truth(), case.truth_parameters()
     substeps, start = round(args.period / engine.dt), plan.states[:1]
-    options = SamplingOptions(samples=16, knots=4, noise=0.6, iterations=2)
+    options = SamplingOptions(samples=16, knots=min(4, args.horizon), noise=0.6, iterations=2)
     mpc = SamplingController(engine, case.cost(engine), min(8, args.horizon), rng, substeps, parameters, options)
     return {
         OURS: run_open_loop(plan, engine, start, parameters),
@@ -209,7 +232,8 @@ def main(args: Args) -> int:
 def run(args: Args, progress: Progress) -> None:
     """What `main` does, telling where it is."""
     print(f"seed {args.seed}, commit {git_commit()}", flush=True)
-    case = RoomCase(room_of_task(args.id), args.id.rpartition(":")[2], run_recipe, fit_residual)
+    case = RoomCase(room_of_task(args.id), args.id.rpartition(":")[2], run_recipe, fit_residual, args.backend)
+    check(args, case.native().dt)
     rng = np.random.default_rng(args.seed)
     parameters, stages, steps = identified(case, rng, args.out, progress)
     progress.say("planning in the identified engine")
@@ -225,7 +249,7 @@ def run(args: Args, progress: Progress) -> None:
         print("  " + "   ".join(f"{cell:>12s}" for cell in row))
     progress.say("drawing")
     films = [film(case, world, runs[name].states[0]) for world, name in ((case.native(), OURS), (case.truth(), AGAIN))]
-    write_gif(args.out / "demo.gif", side_by_side(films[0], films[1], (OURS, AGAIN)), fps=round(1 / args.period))
+    write_gif(args.out / "demo.gif", side_by_side(films[0], films[1], (OURS, AGAIN)), fps=min(1.0 / args.period, FASTEST))
     seconds = progress.seconds
     write_json(
         args.out / "demo.json", {"id": args.id, "rows": rows, "seconds": seconds, "truth_steps": steps, "seed": args.seed}

@@ -82,8 +82,7 @@ def main(args: Args) -> int:
         shared |= task_keywords(args.keyword, ["backend", *(field.name for field in fields(args))])
         native = {} if args.params is None else {"params": args.params}
         report: dict[str, Any] = {"command": {k: str(v) for k, v in asdict(args).items()}, "commit": git_commit()}
-        truths = room_of_task(name).truths
-        truth = "mujoco" if "mujoco" in truths else next(iter(truths), "")
+        truth = next(iter(room_of_task(name).truths), "")
         for backend, keywords in (("native", native), (truth, {}))[: 1 + bool(truth)]:
             both = {"backend": backend, **shared, **keywords}
             found = evaluate(policy, name, episodes=args.episodes, seed=args.seed, keywords=both)

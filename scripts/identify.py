@@ -26,6 +26,7 @@ from softgym_envs.core.recipe import EXPERIMENT, Recipe, Stage
 from softgym_envs.core.recordings import UNWRAPPED, flip_y, read_csv, read_recordings, with_controls_of
 from softgym_envs.core.room import Room, options_from_text
 from softgym_envs.core.simulator import Simulator
+from softgym_envs.core.spec import SimulatorSpec
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from softgym_envs.rooms import room as room_named
@@ -263,10 +264,13 @@ def one_stage(args: Args, recipe: Recipe, simulator: Simulator, recordings: Traj
     if args.resume and not method_of(stage.method).leaves_checkpoint:
         leaving = ", ".join(name for name, method in METHODS.items() if method.leaves_checkpoint)
         raise OptionError(f"--resume: {stage.method} leaves no checkpoint; those that do are {leaving}")
-    if args.resume and (args.out / FIT).exists() and not (args.out / CHECKPOINT).exists():
-        raise OptionError(
-            f"--resume: the fit in {args.out} has ended, with its constants in {FIT}: there is nothing to go on from"
-        )
+    under_way = (args.out / CHECKPOINT).exists()
+    if args.resume and not under_way:
+        if (args.out / FIT).exists():
+            raise OptionError(
+                f"--resume: the fit in {args.out} has ended, with its constants in {FIT}: there is nothing to go on from"
+            )
+        print(f"note: {args.out} has nothing to go on from yet: the fit begins anew")
     own = recipe.stage(args.stage) if args.stage else recipe.laboratory or recipe.stages[-1]
     if lost := [name for name in own.options if not method_of(stage.method).takes(name)]:
         print(f"note: options of stage {own.name} that {stage.method} has not: {', '.join(lost)}")
@@ -274,7 +278,7 @@ def one_stage(args: Args, recipe: Recipe, simulator: Simulator, recordings: Traj
     print(f"{len(recordings)} recordings, {recordings.num_steps} steps; fitting {', '.join(problem.free)} by {stage.method}")
     if not args.columns and unused(problem, recordings):
         print(unused(problem, recordings))
-    result = fit_stage(recipe, stage, problem, folder=args.out, resume=args.resume, progress=progress)
+    result = fit_stage(recipe, stage, problem, folder=args.out, resume=args.resume and under_way, progress=progress)
     result = replace(result, spec=replace(result.spec, model=args.model or ""))
     save(result, args.out)
     if args.gif is not None:
@@ -345,6 +349,7 @@ def world(args: Args, room: Room) -> tuple[Recipe, Simulator, TrajectorySet]:
     simulator = room.simulator(model, options=options)
     method_of(args.method or stage_of(args, recipe).method).check(recipe)
     found = read(args)
+    compare_robots(args, room, simulator, found)
     dt = timestep(args, recipe, simulator.dt, found[0])
     simulator = simulator if dt == simulator.dt else room.simulator(model, dt=dt, options=options)
     found = tuple(t if says_substeps(t) and args.dt is None else t.for_timestep(dt) for t in found)
@@ -354,6 +359,28 @@ def world(args: Args, room: Room) -> tuple[Recipe, Simulator, TrajectorySet]:
     if recipe.infer_controls is not None:
         found = tuple(recipe.infer_controls(simulator, t) for t in found)
     return recipe, simulator, TrajectorySet(found)
+
+
+def compare_robots(args: Args, room: Room, simulator: Simulator, recordings: tuple[Trajectory, ...]) -> None:
+    """Says where recordings are of a robot with another structure than the simulator's.
+
+    Raises:
+        OptionError: They are of another room, or `record` wrote them of a robot with other controls.
+    """
+    name, notes = Path(args.model or next(iter(room.models))).name, set()
+    for recording in recordings:
+        theirs, ours = SimulatorSpec.recorded(recording.metadata), SimulatorSpec.of(simulator, name)
+        if theirs is not None and theirs.room != ours.room:
+            raise OptionError(f"the recordings are of a robot of room {theirs.room!r}, this is {ours.room!r}")
+        if EXPERIMENT in recording.metadata and recording.control_names not in ((), simulator.control_names):
+            there, here = len(recording.control_names), len(simulator.control_names)
+            of = theirs.model if theirs is not None else "another robot"
+            raise OptionError(
+                f"the recordings are of {of}, with {there} controls; {name}, which is to be fitted, has {here}: say --model"
+            )
+        if theirs is not None and theirs.model != name and (differs := theirs.differences(ours)):
+            notes.add(f"note: recorded of model {theirs.model}, to be fitted is {name} (--model): {differs}")
+    print(*sorted(notes), sep="\n", end="\n" if notes else "")
 
 
 def experiments_of(recipe: Recipe, simulator: Simulator, recordings: tuple[Trajectory, ...]) -> list[str]:

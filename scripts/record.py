@@ -8,8 +8,9 @@ writes one HDF5 file; every recording says which experiment it is of, so that `i
 
 from __future__ import annotations
 
+import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,7 @@ from softgym_envs.core.parameters import warn_of_file
 from softgym_envs.core.recipe import EXPERIMENT, Recipe
 from softgym_envs.core.room import NATIVE, options_from_text
 from softgym_envs.core.sensors import sensor_from_text
+from softgym_envs.core.spec import ROBOT, SimulatorSpec
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.rooms import room as room_named
@@ -101,9 +103,10 @@ def record(args: Args) -> TrajectorySet:
                 for _ in range(args.count)
             )
         )
-    if not filmed:
-        return found
-    return TrajectorySet(tuple(sensor(recording, drawn, recipe, rng) for recording in found))  # markers as drawn
+    if filmed:
+        found = TrajectorySet(tuple(sensor(recording, drawn, recipe, rng) for recording in found))  # markers as drawn
+    robot = json.dumps(SimulatorSpec.of(drawn, Path(args.model or next(iter(room.models))).name).table())
+    return TrajectorySet(tuple(replace(t, metadata={**t.metadata, ROBOT: robot}) for t in found))
 
 
 def main(args: Args) -> int:

@@ -1,4 +1,4 @@
-"""Train PPO or SAC on any id and backend, evaluate on both backends, draw the learning curve.
+"""Train PPO or SAC on any id and backend, evaluate on our engine and the truth, draw the learning curve.
 
     python scripts/train.py TensegrityRoll-v0 --params results/fit/fit.toml --steps 3000000
     python scripts/train.py TensegrityRoll-v0 --params results/fit/fit.toml --steps 6000000 --resume
@@ -46,8 +46,8 @@ class Args:
     """Control steps of all rows together."""
     algorithm: Literal["ppo", "sac"] = "ppo"
     """Which algorithm."""
-    backend: Literal["native", "mujoco"] = "native"
-    """What is trained in."""
+    backend: str = "native"
+    """What is trained in: our engine, a truth of the room, "package.module:function" or a .toml file."""
     model: str | None = None
     """The robot, a name or TOML file; none: the id's own."""
     keyword: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class Args:
     seed: int = 0
     """Seed of everything."""
     episodes: int = 50
-    """Episodes of each evaluation; the same on both backends."""
+    """Episodes of each evaluation; the same on all backends."""
     checkpoint_every: int = 100_000
     """Control steps."""
     resume: bool = False
@@ -78,7 +78,8 @@ class Args:
 
 def folder_of(args: Args) -> Path:
     """Where the results go."""
-    return args.out or Path("results") / "train" / f"{args.id.rpartition(':')[2]}_{args.algorithm}_{args.backend}_{args.seed}"
+    task, backend = args.id.rpartition(":")[2], Path(args.backend).name
+    return args.out or Path("results") / "train" / f"{task}_{args.algorithm}_{backend}_{args.seed}"
 
 
 def training_of(args: Args) -> Training:
@@ -127,7 +128,7 @@ def draw(points: list[LearningPoint], reached: dict[str, Evaluation], path: Path
     figure = Figure(figsize=(7, 3.6), layout="constrained")
     axes = figure.add_subplot()
     axes.plot([p.steps for p in points], [p.mean_return for p in points], color=BLUE, label="training, last 100 episodes")
-    for marker, (name, found) in zip("os", reached.items(), strict=False):
+    for marker, (name, found) in zip("osd", reached.items(), strict=False):
         end = points[-1].steps if points else 0
         axes.errorbar(end, found.returns.mean(), found.returns.std(), fmt=marker, capsize=4, label=f"{name}: mean and std")
     axes.set_xlabel("control steps")
@@ -191,8 +192,9 @@ def robot_of(args: Args) -> dict[str, Any]:
 
 
 def evaluations(args: Args) -> dict[str, dict[str, Any]]:
-    """Both backends; constants of our engine mean nothing to the other."""
-    found: dict[str, dict[str, Any]] = {name: {"backend": name, **robot_of(args)} for name in ("native", "mujoco")}
+    """Our engine, the room's first truth and what was trained in; constants of one mean nothing to another."""
+    names = dict.fromkeys(("native", *list(room_of_task(args.id).truths)[:1], args.backend))
+    found: dict[str, dict[str, Any]] = {name: {"backend": name, **robot_of(args)} for name in names}
     if args.params is not None:
         found[args.backend]["params"] = args.params
     return found

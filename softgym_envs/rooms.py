@@ -32,6 +32,9 @@ LIST = [
 _FOUND: dict[str, Room] = {}
 """Path of a room -> the room, in the order of the list."""
 
+_AWAITED: set[str] = set()
+"""Paths of entry points whose package is still being imported, and imports ours before its room is there."""
+
 
 def rooms() -> dict[str, Room]:
     """Every room by its name."""
@@ -97,15 +100,25 @@ def add(path: str) -> Room:
 
 def rooms_by_path() -> dict[str, Room]:
     """Every room by the path where it is declared; one of another package that cannot be loaded is left out with a warning."""
+    paths = sorted(_AWAITED)
     if not _FOUND:
         _FOUND.update({path: _load(path) for path in LIST})
-        for entry in metadata.entry_points(group=GROUP):
-            try:
-                _FOUND[entry.value] = _load(entry.value)
-            except Exception as error:  # somebody else's package must not break ours
-                why = "import softgym_envs before its package" if "partially initialized" in str(error) else str(error)
-                warnings.warn(f"room {entry.value!r} of another package is left out: {why}", stacklevel=2)
+        paths = [entry.value for entry in metadata.entry_points(group=GROUP)]
+    for path in paths:
+        try:
+            _FOUND[path] = _load(path)
+        except Exception as error:  # somebody else's package must not break ours
+            if "partially initialized" in str(error):
+                _AWAITED.add(path)
+                continue
+            warnings.warn(f"room {path!r} of another package is left out: {error}", stacklevel=2)
+        _AWAITED.discard(path)
     return _FOUND
+
+
+def awaits_rooms() -> bool:
+    """Whether a package that declares a room is still being imported."""
+    return bool(_AWAITED)
 
 
 def _load(path: str) -> Room:

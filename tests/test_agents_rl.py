@@ -444,3 +444,9 @@ def test_commands_take_keywords_of_the_task(tmp_path, capsys):
     ):
         assert script.main(script.Args(keyword=(word,), **arguments)) == 2
         assert message in capsys.readouterr().err
+
+
+def test_a_training_in_any_truth_is_evaluated_there_too():
+    script = load_script("scripts/train.py")
+    assert list(script.evaluations(script.Args("LoopReach-v0"))) == ["native", "mujoco"]
+    assert list(script.evaluations(script.Args("LoopReach-v0", backend="rod"))) == ["native", "mujoco", "rod"]

@@ -51,3 +51,25 @@ def test_the_demo_says_what_it_is_at_while_it_works(demo, monkeypatch, capfd):
 def test_an_id_without_a_study_is_refused(demo, tmp_path, capsys):
     assert demo.main(demo.Args(id="SlidingBlock-v0", out=tmp_path)) == 2
     assert "declares no study of 'SlidingBlock-v0'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"horizon": 0}, "--horizon is 0, expected a whole number >= 1"),
+        ({"iterations": 0}, "--iterations is 0, expected a whole number >= 1"),
+        ({"restarts": -1}, "--restarts is -1, expected a whole number >= 1"),
+        ({"seed": -1}, "--seed is -1, expected a whole number >= 0"),
+        ({"period": 0.0}, "--period is 0.0, expected a number [s] > 0"),
+        ({"period": 0.0015}, "--period is 0.0015 s, expected a whole number of physics steps of "),
+    ],
+)
+def test_numbers_are_refused_before_anything_is_recorded(demo, tmp_path, capsys, given, message):
+    assert demo.main(demo.Args(id="VineGrow-v0", out=tmp_path, **given)) == 2
+    said = capsys.readouterr()
+    assert message in said.err and "recording" not in said.out
+
+
+def test_a_truth_that_the_room_has_not_is_refused(demo, tmp_path, capsys):
+    assert demo.main(demo.Args(id="VineGrow-v0", backend="bullet", out=tmp_path)) == 2
+    assert "backend is 'bullet', allowed are native, mujoco, " in capsys.readouterr().err

@@ -250,6 +250,30 @@ def test_bad_keywords_of_other_tasks(env_id, keywords, message):
         gym.make(env_id, **keywords)
 
 
+@pytest.mark.parametrize(
+    ("env_id", "keywords", "message"),
+    [
+        ("VineGrow-v0", {"tolerance": 1e9}, r"tolerance is 1000000000.0, expected a number [m] > 0 and <= 1.2"),
+        ("VineWall-v0", {"tolerance": 5.0}, r"tolerance is 5.0, expected a number [m] > 0 and <= "),
+        ("SlidingBlock-v0", {"tolerance": (20.0, 0.1)}, "tolerance in place is 20.0, expected a number [m] > 0 and <= 10"),
+        ("SlidingBlock-v0", {"tolerance": (0.1, 4.0)}, "tolerance in angle is 4.0, expected a number [rad] > 0 and <= 3.14"),
+        ("LoopReach-v0", {"tolerance": 1.0}, "tolerance is 1.0, expected a number [m] <= 0.1"),
+        ("LoopBend-v0", {"tolerance": 0.1}, "tolerance is 0.1, expected a number [m] > 0 and <= 0.025"),
+        ("LoopIdentify-v0", {"tolerance": 2.0}, "tolerance is 2.0, expected a number > 0 and <= 1"),
+        ("LoopIdentify-v0", {"angle_noise": 4.0}, "angle_noise is 4.0, expected a number [rad] > 0 and <= 3.14"),
+        ("ArmReach-v0", {"tolerance": 3.0}, "tolerance is 3.0, expected a number [rad] > 0 and <= 2.6"),
+        ("UpperBodyReach-v0", {"tolerance": 3.0}, "tolerance is 3.0, expected a number [m] <= 1."),
+        ("UpperBodyReach-v0", {"goal_effort": 2.0}, "goal_effort is 2.0, expected a number > 0 and <= 1"),
+        ("TensegrityWaypoint-v0", {"radius": 4.0}, "radius is 4.0, expected a number [m] > 0 and <= 3"),
+        ("TensegrityWaypoint-v0", {"num_waypoints": 10**9}, "num_waypoints is 1000000000, expected a whole number in [1, "),
+        ("TensegrityWaypoint-v0", {"leg": (1.0, 1e9)}, "leg is 1000000000.0, expected a number [m] <= 3333"),
+    ],
+)
+def test_numbers_beyond_what_a_keyword_can_mean_are_refused(env_id, keywords, message):
+    with pytest.raises(OptionError, match=re.escape(message)):
+        gym.make(env_id, **keywords)
+
+
 def test_nothing_is_to_be_held_for_longer_than_an_episode(recwarn):
     """Gymnasium may lengthen the episodes of a single environment behind its back: that one warns."""
     message = "hold_time is 10 s, but an episode has 100 control steps of 0.02 s, 2 s"

@@ -1,6 +1,7 @@
 """Vector environments: every id and world equals single environments, row by row; how rows end and begin."""
 
 import copy
+import re
 
 import gymnasium as gym
 import numpy as np
@@ -9,6 +10,7 @@ from gymnasium.vector import AutoresetMode
 from helpers import EVERY_ID, EVERY_WORLD, absurd, actions_of, equal, noisy
 
 import softgym_envs  # noqa: F401  (registers the ids)
+from softgym_envs.core.errors import ShapeError
 from softgym_envs.envs.episodes import FAILURE_PENALTY
 
 CRAWL = "TensegrityCrawl-v0"
@@ -145,3 +147,16 @@ def test_infos_are_the_callers_to_keep():
     envs.reset(seed=2)
     for info, before in zip(told, kept, strict=True):
         equal(info, before)
+
+
+@pytest.mark.parametrize(
+    ("rows", "each"),
+    [(None, ""), (1, ""), (3, ", or one for each of the 3 rows")],
+)
+def test_wrong_shapes_of_options_name_the_shape_of_one_row(rows, each):
+    env = gym.make("SlidingBlock-v0") if rows is None else gym.make_vec("SlidingBlock-v0", num_envs=rows)
+    for state in (np.zeros(4), np.zeros((2, 6))):
+        with pytest.raises(ShapeError, match=re.escape(f"option 'state' has shape {state.shape}, expected (6,){each}") + "$"):
+            env.reset(options={"state": state})
+    with pytest.raises(ShapeError, match=f"constant 'friction' holds 2 numbers, expected one{each}$"):
+        env.reset(options={"constants": {"friction": [0.2, 0.3]}})

@@ -16,7 +16,9 @@ from softgym_envs.core.errors import DataError
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
 from softgym_envs.rigid.experiments import record as record_rigid
+from softgym_envs.rigid.model import BlockModel
 from softgym_envs.rigid.parameters import BlockParameters
+from softgym_envs.rigid.recipe import first_state
 from softgym_envs.vine import VineModel
 from softgym_envs.vine.dynamics import VineSimulator
 from softgym_envs.vine.parameters import VineParameters
@@ -136,6 +138,19 @@ def test_a_wrong_label_of_a_free_motion_is_named(factors: tuple[float, ...], wor
     found = unmasked(given, single_shooting(given))
     assert found.verdicts[0].text.startswith(f"wrong units: the {words}; with that factor")
     assert "(friction = 0.39" in found.verdicts[0].text and not found.usable
+
+
+def test_a_factor_is_no_certainty_where_the_robot_is_another_one() -> None:
+    """Centimetres of a block without a string, called metres, and fitted with one: decimetres explain them best, but badly."""
+    free, string = BlockSimulator(BlockModel(pulley=None)), BlockSimulator()
+    start, constants = np.array([0.0, 0.0, 0.0, -1.0, 0.3, 1.0]), BlockParameters(friction=0.1, weight=0.0)
+    run = record_rigid(free, start, np.zeros((40, 2)), constants, noise=CAMERA, rng=np.random.default_rng(0), period=0.02)
+    wrong = replace(run, values=run.values * [100.0, 100.0, 1.0])
+    for simulator, sure in ((free, True), (string, False)):
+        given = problem(wrong, simulator).replace(initial_state=first_state(simulator, wrong.names)).with_told_noise()
+        text = unmasked(given, single_shooting(given)).verdicts[0].text
+        assert ("given in cm (100 x too large); with" in text) == sure == ("it may be another factor" not in text)
+        assert "wrong units" in text
 
 
 def test_a_wrong_label_is_named_whatever_noise_is_stated() -> None:

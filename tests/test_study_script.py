@@ -172,6 +172,18 @@ def test_a_case_needs_a_declared_study_and_stages_of_the_recipe():
     assert room_case("VineGrow-v0", structure={"num_links": 7}).native().model.num_links == 7
 
 
+def test_the_truth_is_the_rooms_first_whatever_its_name():
+    vine = room("vine")
+    owner = replace(vine, truths={"bullet": vine.truths["mujoco"], "late": vine.truths["mujoco"]})
+    case = RoomCase(owner, "VineGrow-v0", run_recipe, fit_residual)
+    assert case.truth_keywords == {"backend": "bullet"} and case.truth().state_names == case.native().state_names
+    assert RoomCase(owner, "VineGrow-v0", run_recipe, fit_residual, "late").backend == "late"
+    with pytest.raises(OptionError, match="backend is 'mujoco', allowed are native, bullet, late, "):
+        RoomCase(owner, "VineGrow-v0", run_recipe, fit_residual, "mujoco")
+    with pytest.raises(OptionError, match="room 'vine' has no truth: give a backend"):
+        RoomCase(replace(vine, truths={}), "VineGrow-v0", run_recipe, fit_residual)
+
+
 def test_a_study_gives_its_truth_other_constants_and_registers_them():
     case = room_case("VineGrow-v0", truth_constants={"bending_stiffness": 0.05})
     assert case.truth_parameters().bending_stiffness == 0.05 == case.best().bending_stiffness

@@ -113,7 +113,8 @@ def test_tracked_points_in_millimetres_are_found_by_the_robot_at_rest() -> None:
         return problem(points, measurement=measurement)
 
     assert not make(1.0).full
-    with pytest.raises(DataError, match=r"spread over 400, the robot over 0.4"):
+    named = r"spread over 400, the robot over 0\.4 \(1e\+03 times\), as if they were given in mm \(1000 x too large\); use SI"
+    with pytest.raises(DataError, match=named):
         make(1000.0)
 
 

@@ -194,6 +194,48 @@ def test_what_was_recorded_goes_through_the_whole_recipe_and_resumes(
     assert "unknown experiment 'drop'; there are pushed" in capsys.readouterr().err
 
 
+def test_recordings_of_another_robot_are_refused_before_any_stage(
+    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By what `record` says of the robot; of files from before it said so, by their controls."""
+    file, out = tmp_path / "throws.h5", ("--out", str(tmp_path / "out"))
+    arguments = ("tensegrity", "--model", "prism", "--experiment", "throws", "--steps", "20", "--out", str(file))
+    assert run_script(load_script("scripts/record.py"), *arguments) == 0
+    assert run_script(script, "tensegrity", "--data", str(file), *out) == 2
+    assert "of prism, with 3 controls; superball, which is to be fitted, has 24: say --model" in capsys.readouterr().err
+    assert run_script(script, "block", "--data", str(file), *out) == 2
+    assert "of a robot of room 'tensegrity', this is 'block'" in capsys.readouterr().err
+    old = (replace(t, metadata={"experiment": "throws"}) for t in TrajectorySet.load(file))
+    TrajectorySet(tuple(old)).save(file)
+    assert run_script(script, "tensegrity", "--data", str(file), *out) == 2
+    assert "of another robot, with 3 controls; superball" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_structure_that_is_not_the_recorded_one_is_named(
+    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, file = tmp_path / "thrown.toml", tmp_path / "thrown.h5"
+    model.write_text("[block]\n")  # no string
+    recorded = ("block", "--model", str(model), "--steps", "20", "--out", str(file))
+    assert run_script(load_script("scripts/record.py"), *recorded) == 0
+    arguments = ("block", "--data", str(file), "--out", str(tmp_path / "out"))
+    run_script(script, *arguments)
+    named = "note: recorded of model thrown.toml, to be fitted is block (--model): pulley null -> [1.2, 0.3]"
+    assert named in capsys.readouterr().out
+    run_script(script, *arguments, "--model", str(model))
+    assert "recorded of" not in capsys.readouterr().out
+
+
+def test_a_fit_that_was_interrupted_before_its_first_checkpoint_begins_anew(
+    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(Spring(), TRUTH, count=2).save(tmp_path / "data.h5")
+    arguments = ("--data", str(tmp_path / "data.h5"), "--method", "single_shooting", "--out", str(tmp_path / "out"))
+    assert run_script(script, SPRING, *arguments, "--resume") == 0
+    assert "out has nothing to go on from yet: the fit begins anew" in capsys.readouterr().out
+
+
 def test_a_camera_decides_the_physics_step(script: Any, tmp_path: Path) -> None:
     """50 Hz are two steps of 10 ms for a room whose own step is 15 ms; --fps says what rounded times hide."""
     lines = ["time [s],mass.x [m],control:force [-]", *(f"{0.02 * k:.4f},{np.sin(0.1 * k)},0.0" for k in range(30))]

@@ -62,7 +62,7 @@ def test_headings_and_speeds_are_drawn():
         (CRAWL, {"actuated": ()}, OptionError, "actuated is empty"),
         (CRAWL, {"actuated": "678"}, StructureError, r"actuated holds '6', expected numbers of cables, 0 \.\.\. 8"),
         (CRAWL, {"actuated": (6.5,)}, StructureError, "actuated holds 6.5"),
-        (WAYPOINT, {"num_waypoints": 2.5}, OptionError, "num_waypoints is 2.5, expected a whole number >= 1"),
+        (WAYPOINT, {"num_waypoints": 2.5}, OptionError, r"num_waypoints is 2.5, expected a whole number in \[1, 1000\]"),
         (WAYPOINT, {"radius": 0}, OptionError, "radius is 0"),
         (WAYPOINT, {"leg": (0.0, 1.0)}, OptionError, "leg is 0"),
         (TERRAIN, {"ground_seed": "a"}, OptionError, "ground_seed is 'a'"),

@@ -99,6 +99,23 @@ def test_its_physics_and_its_environment(package, tmp_path):
     assert same == "True"
 
 
+FIRST = """
+import warnings
+warnings.simplefilter("error")
+import elastic_pendulum
+import gymnasium as gym
+for name in ("ElasticCatch-v0", "softgym_envs:ElasticCatch-v0"):
+    print(gym.make(name).reset(seed=0)[0].shape, gym.make_vec(name, num_envs=2).reset(seed=0)[0].shape)
+from softgym_envs.rooms import awaits_rooms, room
+print(room("elastic_pendulum") is elastic_pendulum.ROOM, awaits_rooms())
+"""
+
+
+def test_its_package_may_be_imported_before_ours(package, tmp_path):
+    said = run(package, sys.executable, "-c", FIRST, cwd=tmp_path).splitlines()
+    assert said == 2 * ["(6,) (2, 6)"] + ["True False"]
+
+
 MJCF = """<mujoco><option timestep="0.002" gravity="0 0 -9.81"/><worldbody>
 <body><inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/><joint name="rail" type="slide" axis="1 0 0"/>
 <body><inertial pos="0 0 0" mass="1e-6" diaginertia="1e-6 1e-6 1e-6"/><joint name="swing" axis="0 1 0"/>

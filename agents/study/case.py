@@ -82,7 +82,8 @@ class RoomCase:
     """A task of a room as an `agents.study.protocol.Case`.
 
     Raises:
-        OptionError: The room declares no study of this task, its model no such field, or its truth no such constant.
+        OptionError: The room declares no study of this task, or has no such truth; its model has no such field, or its
+            truth no such constant.
     """
 
     room: Room
@@ -91,8 +92,8 @@ class RoomCase:
     identify: Identifier
     correct: Any
     """Learns a correction of an engine that has one of its own, as `sysid.fit_residual` does."""
-    backend: str = "mujoco"
-    """Which world is the truth."""
+    backend: str = ""
+    """Which world is the truth; "": the room's first truth."""
     truth_options: Mapping[str, Any] = field(default_factory=dict)
     """Its keywords, as level and seed of a hard twin."""
     recorded_task: str = ""
@@ -114,6 +115,7 @@ class RoomCase:
             if task not in known:
                 there = ", ".join(known) or "none"
                 raise OptionError(f"room {self.room.name!r} declares no study of {task!r}; there are {there}")
+        object.__setattr__(self, "backend", self.room.truth(self.backend))
         declared: Recipe = load(self.room.recipe) if self.room.recipe else Recipe(stages=())
         for name in (*self.stages, *self.only):
             declared.stage(name)

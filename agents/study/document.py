@@ -38,7 +38,7 @@ class CaseTable:
 
     room: str
     task: str
-    backend: str = "mujoco"
+    backend: str = ""
     structure: dict[str, Any] = field(default_factory=dict)
     truth_options: dict[str, Any] = field(default_factory=dict)
     truth_constants: dict[str, float] = field(default_factory=dict)

@@ -68,9 +68,13 @@ class UpperBodyReach(BaseTask):
     def __post_init__(self) -> None:
         for name in ("goal_distance", "effort_weight", "bonus", "spread"):
             check_number(name, getattr(self, name), low=0.0)
-        for name in ("goal_effort", "tolerance", "hold_time"):
-            check_number(name, getattr(self, name), positive=True)
+        check_number("goal_effort", self.goal_effort, positive=True, high=1.0)
+        check_number("hold_time", self.hold_time, positive=True, unit="s")
+        check_number("tolerance", self.tolerance, positive=True, unit="m")
         self._goal(np.random.default_rng(0))
+        if self.tolerance > self.goal_distance:
+            farthest = self._drawn(np.random.default_rng(0), SEARCHED)[1].max()
+            check_number("tolerance", self.tolerance, high=farthest, unit="m")
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:

@@ -22,6 +22,8 @@ from .sight import joined
 ERROR, HELD, REACHED, NEXT = 1, 2, 3, 4
 """Places in the context, behind the target."""
 SEEN_COLUMNS, NOTHING = np.array([ERROR]), np.zeros(1)
+LARGEST = 2.6
+"""[rad] Target angles, and distances from them, are so large at most."""
 TRIES = 12
 """Targets that are drawn at most until one is far enough."""
 
@@ -57,11 +59,11 @@ class ArmReach(BaseTask):
     def __post_init__(self) -> None:
         for name in ("effort_weight", "bonus", "idle_distance", "move"):
             check_number(name, getattr(self, name), low=0.0)
-        for name in ("tolerance", "hold_time"):
-            check_number(name, getattr(self, name), positive=True)
+        check_number("tolerance", self.tolerance, positive=True, high=LARGEST, unit="rad")
+        check_number("hold_time", self.hold_time, positive=True, unit="s")
         for name in ("targets", "start_error"):
             low, high = getattr(self, name)
-            check_number(f"{name}[1]", check_number(f"{name}[0]", low, low=0.0) and high, low=low, high=2.6)
+            check_number(f"{name}[1]", check_number(f"{name}[0]", low, low=0.0) and high, low=low, high=LARGEST)
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:

@@ -23,6 +23,9 @@ from .task import load
 NATIVE = "native"
 """The backend that is our own engine; every other one is a truth."""
 
+WHEN_MADE: list[Callable[[Room], None]] = []
+"""Called with every room that is made; see `envs.registry`."""
+
 
 @dataclass(frozen=True)
 class TaskId:
@@ -87,6 +90,10 @@ class Room:
     """A tuple of `SoakCase`; "": every id, on one row and on many."""
     free_structure: tuple[str, ...] = ()
     """Fields of the model that identified constants do not depend on; all others must be as where they were identified."""
+
+    def __post_init__(self) -> None:
+        for tell in WHEN_MADE:
+            tell(self)
 
     def task(self, task_id: str) -> TaskId:
         """The id's entry.
@@ -178,6 +185,20 @@ class Room:
             made: Simulator = kind(model=model, **keywords)
             return made
         return self._truth(backend, kind, {"model": model, **keywords})
+
+    def truth(self, backend: str = "") -> str:
+        """The backend that is the truth: the given one, or the first of `truths`.
+
+        Raises:
+            OptionError: There is no such backend, or none is given and the room has no truth.
+        """
+        if not (backend or self.truths):
+            raise OptionError(
+                f"room {self.name!r} has no truth: give a backend, 'package.module:function' or a .toml file of your own"
+            )
+        found = backend or next(iter(self.truths))
+        self._door(found)
+        return found
 
     def _door(self, backend: str) -> Callable[..., Any]:
         """What makes a simulator of this backend."""

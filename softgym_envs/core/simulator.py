@@ -259,8 +259,8 @@ def check_array(name: str, value: Any, shape: tuple[int | None, ...], *, finite:
     if array.ndim != len(shape) or array.shape != tuple(
         [a if s is None else s for a, s in zip(array.shape, shape, strict=True)]
     ):
-        expected = "(" + ", ".join("any" if s is None else str(s) for s in shape) + ")"
-        raise ShapeError(f"{name} has shape {array.shape}, expected {expected}")
+        sizes = ["any" if s is None else str(s) for s in shape]
+        raise ShapeError(f"{name} has shape {array.shape}, expected ({', '.join(sizes)}{',' * (len(sizes) == 1)})")
     # A finite sum of squares proves it at a third of the time; it may overflow.
     if finite and not isfinite(np.vdot(array, array)) and not np.isfinite(array).all():
         raise ShapeError(f"{name} holds NaN or infinity at index {tuple(int(i[0]) for i in np.nonzero(~np.isfinite(array)))}")

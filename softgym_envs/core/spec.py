@@ -21,6 +21,8 @@ from .errors import FileFormatError, shown
 from .files import number_in, read_toml
 from .parameters import Option
 
+ROBOT = "robot"
+"""Key of a recording's metadata: the spec of our engine of the recorded robot, as JSON."""
 LONGEST = 60
 """Characters of a field's value that are written out; a longer one is written as its hash."""
 
@@ -77,6 +79,14 @@ class SimulatorSpec:
             raise FileFormatError(f"{path}: [simulator] needs room and dt")
         return cls(**{**table, "dt": number_in(f"{path}: [simulator] dt", table["dt"])})
 
+    @classmethod
+    def recorded(cls, metadata: Mapping[str, str]) -> SimulatorSpec | None:
+        """The spec in a recording's metadata; None where they say nothing of it, or nothing that can be read."""
+        try:
+            return cls(**json.loads(metadata[ROBOT]))
+        except (KeyError, TypeError, ValueError):
+            return None
+
     def table(self) -> dict[str, Any]:
         """For a TOML file."""
         return {name: value for name, value in asdict(self).items() if value != ""}
@@ -101,6 +111,15 @@ class SimulatorSpec:
                 named = f" (model {self.model})" if self.model else ""
                 return f"they were identified for another {name}{named}: {self.structure[name]}, here {other.structure[name]}"
         return ""
+
+    def differences(self, other: SimulatorSpec) -> str:
+        """Fields of the structure that differ, with this one's value and the other's where they are short."""
+        names = [name for name in self.structure if self.structure[name] != other.structure.get(name)]
+        pairs = {name: (self.structure[name], other.structure.get(name, "nothing")) for name in names}
+        return ", ".join(
+            name if any(value.startswith("sha256:") for value in pair) else f"{name} {' -> '.join(pair)}"
+            for name, pair in pairs.items()
+        )
 
 
 def short(value: Any) -> str:

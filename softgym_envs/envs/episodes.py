@@ -185,10 +185,11 @@ class Episodes:
     def _given_state(self, value: Any, rows: NDArray[np.intp]) -> Array | None:
         if value is None:
             return None
-        if as_numbers("option 'state'", value).ndim == 1:
-            state = np.tile(check_array("option 'state'", value, (self.simulator.nx,)), (len(rows), 1))
-        else:
-            state = check_array("option 'state'", value, (self._rows, self.simulator.nx))[rows]
+        array, nx = as_numbers("option 'state'", value), self.simulator.nx
+        if array.shape not in ((nx,), (self._rows, nx)):
+            each = "" if self._rows == 1 else f", or one for each of the {self._rows} rows"
+            raise ShapeError(f"option 'state' has shape {array.shape}, expected ({nx},){each}")
+        state = np.broadcast_to(check_array("option 'state'", array, array.shape), (self._rows, nx))[rows]
         return check_state("option 'state'", state, self.simulator)
 
     def _draw_constants(self, rows: NDArray[np.intp], chosen: Any, options: Mapping[str, Any]) -> Array:
@@ -203,7 +204,10 @@ class Episodes:
             raise OptionError(f"option 'constants' is {shown(chosen)}, expected a mapping of names to numbers")
         for name, value in {**self.task.option_constants(options), **(chosen or {})}.items():
             place, values = kind.index(name), as_numbers(f"constant {name!r}", value).ravel()
-            check_array(f"constant {name!r}", values, (1,) if values.size == 1 else (self._rows,))
+            if values.size not in (1, self._rows):
+                each = "" if self._rows == 1 else f", or one for each of the {self._rows} rows"
+                raise ShapeError(f"constant {name!r} holds {values.size} numbers, expected one{each}")
+            check_array(f"constant {name!r}", values, values.shape)
             constants[:, place] = np.broadcast_to(values, (self._rows,))[rows]
         return constants
 

@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import gymnasium as gym
 
-from ..core.room import Room
-from ..rooms import add, rooms_by_path
+from ..core.room import WHEN_MADE, Room
+from ..rooms import add, awaits_rooms, rooms_by_path
 
 
 def register() -> None:
     """Register the ids of all rooms; ids that Gymnasium knows already stay as they are."""
+    if _register_awaited not in WHEN_MADE:
+        WHEN_MADE.append(_register_awaited)
     for path, room in rooms_by_path().items():
         register_room(path, room)
+
+
+def _register_awaited(room: Room) -> None:
+    """Register a room by its name while its package, imported before ours, goes on: its path leads nowhere until that ends."""
+    if awaits_rooms():
+        register_room(room.name, room)
 
 
 def add_room(path: str) -> Room:
@@ -37,7 +45,7 @@ def register_room(path: str, room: Room) -> None:
     Entry points and keywords are strings, so that nothing heavy is imported and a spec can be written as JSON.
 
     Args:
-        path: "package.module:ROOM", where the room is declared.
+        path: "package.module:ROOM", where the room is declared, or its name.
         room: The room.
     """
     for entry in room.tasks:

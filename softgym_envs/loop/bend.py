@@ -64,8 +64,8 @@ class LoopBend(ArmTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("duration", "tolerance"):
-            check_number(name, getattr(self, name), positive=True)
+        check_number("duration", self.duration, positive=True, unit="s")
+        check_number("tolerance", self.tolerance, positive=True, high=self.least, unit="m")
         check_number("the longest of periods", self.periods[1], low=0.5, unit="s")
         check_number("the shortest of periods", self.periods[0], low=0.5, high=self.periods[1], unit="s")
         for name in ("least", "control_weight", "bonus"):

@@ -67,8 +67,9 @@ class LoopIdentify(ArmTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("duration", "angle_noise", "tolerance"):
-            check_number(name, getattr(self, name), positive=True)
+        check_number("duration", self.duration, positive=True, unit="s")
+        check_number("angle_noise", self.angle_noise, positive=True, high=np.pi, unit="rad")
+        check_number("tolerance", self.tolerance, positive=True, high=1.0)
         for name in ("control_weight", "bonus"):
             check_number(name, getattr(self, name), low=0.0)
         check_number("duration", self.duration, high=MOST_STEPS * self.control_period, unit="s")

@@ -69,8 +69,10 @@ class LoopReach(ArmTask):
             check_number("goal_distance", self.goal_distance, low=0.0, unit="m")
         for name in ("goal_action", "spread"):
             check_number(name, getattr(self, name), low=0.0, high=1.0)
-        for name in ("tolerance", "hold_time"):
-            check_number(name, getattr(self, name), positive=True)
+        check_number("hold_time", self.hold_time, positive=True, unit="s")
+        check_number("tolerance", self.tolerance, positive=True, unit="m")
+        if self.tolerance > FAR_GOAL:
+            check_number("tolerance", self.tolerance, high=self._reach, unit="m")
 
     @cached_property
     def wanted(self) -> np.ndarray:

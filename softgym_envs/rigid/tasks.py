@@ -31,6 +31,8 @@ CONTEXT = ("goal_x", "goal_y", "goal_theta", "reached", "distance", "turn", "cos
 GOAL_X, GOAL_Y, GOAL_THETA, REACHED, DISTANCE, TURN, COST = range(len(CONTEXT))
 LEVER = 0.1
 """[m/rad] A radian off is as bad as this distance."""
+FARTHEST = 10.0
+"""[m] Goals are so far at most."""
 REST = 0.05
 """[m/s] Speed of the block's corners at which it counts as at rest."""
 
@@ -70,10 +72,10 @@ class ReachPose:
     def __post_init__(self) -> None:
         check_choice("obs_mode", self.obs_mode, OBS_MODES)
         check_number("control_weight", self.control_weight, low=0.0)
-        for name, value in zip(("tolerance in place", "tolerance in angle"), self.tolerance, strict=True):
-            check_number(name, value, positive=True)
+        check_number("tolerance in place", self.tolerance[0], positive=True, high=FARTHEST, unit="m")
+        check_number("tolerance in angle", self.tolerance[1], positive=True, high=np.pi, unit="rad")
         check_number("goal_distance", self.goal_distance[0], low=0.0, high=self.goal_distance[1], unit="m")
-        check_number("goal_distance", self.goal_distance[1], high=10.0, unit="m")
+        check_number("goal_distance", self.goal_distance[1], high=FARTHEST, unit="m")
         check_number("goal_turn", self.goal_turn, low=0.0, high=np.pi, unit="rad")
 
     @cached_property

@@ -36,6 +36,11 @@ from .task_kernels import (
 
 Array = NDArray[np.float64]
 
+FARTHEST = 1e4
+"""[m] A waypoint is observed up to this distance."""
+MOST_WAYPOINTS = 1000
+"""Waypoints of an episode, at most."""
+
 
 @dataclass(frozen=True, eq=False)
 class VisitWaypoints(TensegrityTask):
@@ -59,9 +64,10 @@ class VisitWaypoints(TensegrityTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_number("num_waypoints", self.num_waypoints, low=1, whole=True)
-        check_number("radius", self.radius, positive=True, unit="m")
+        check_number("num_waypoints", self.num_waypoints, low=1, high=MOST_WAYPOINTS, whole=True)
         check_number("leg", self.leg[0], positive=True, high=self.leg[1], unit="m")
+        check_number("leg", self.leg[1], high=FARTHEST / self.num_waypoints, unit="m")
+        check_number("radius", self.radius, positive=True, high=self.leg[1], unit="m")
 
     @cached_property
     def context_names(self) -> tuple[str, ...]:
@@ -73,9 +79,9 @@ class VisitWaypoints(TensegrityTask):
     def entries(self) -> tuple[Entry, ...]:
         """See `Task`."""
         if self.obs_mode == "state":
-            return (*self.body_entries, *(Entry(f"waypoint.{axis}", "m", -1e4, 1e4) for axis in "xy"))
+            return (*self.body_entries, *(Entry(f"waypoint.{axis}", "m", -FARTHEST, FARTHEST) for axis in "xy"))
         velocity = (Entry(f"com.v_{name}", "m/s", -SPEED_BOUND, SPEED_BOUND) for name in ("along", "across", "up"))
-        return (*self.body_entries, *velocity, Entry("waypoint.distance", "m", 0.0, 1e4))
+        return (*self.body_entries, *velocity, Entry("waypoint.distance", "m", 0.0, FARTHEST))
 
     def option_constants(self, options: Mapping[str, Any]) -> Mapping[str, float]:
         """None."""

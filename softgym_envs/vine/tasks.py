@@ -113,7 +113,7 @@ class ReachGoal:
     def __post_init__(self) -> None:
         check_choice("obs_mode", self.obs_mode, OBS_MODES)
         check_number("control_weight", self.control_weight, low=0.0)
-        check_number("tolerance", self.tolerance, positive=True, unit="m")
+        check_number("tolerance", self.tolerance, positive=True, high=self.model.max_length, unit="m")
         if check_number("level", self.level, low=1.0, high=MAX_LEVEL) != 1.0 and not self.layout.levels:
             raise OptionError(f"level is {self.level:g}, but obstacles that always stand alike have no levels; leave it out")
 

@@ -37,6 +37,8 @@ FACTORS = {
 """Factors that are tried on lengths, and what they mean."""
 UNLIKELY = {1e2: "hm (100 x too small)"}
 """Tried after all others: centimetres that are called metres in velocities alone look the same."""
+SIZE_SLACK, MOTION_SLACK = 0.75, 1.0
+"""Decades by which a robot's size, and how it moves, may differ from the simulator's: units within them may be meant."""
 
 
 def check_units(problem: Checked) -> None:
@@ -108,6 +110,20 @@ def hypotheses(kind: NDArray[np.str_]) -> list[tuple[str, Array]]:
     return found
 
 
+def looks_like(unit: str, ratio: float, slack: float) -> str:
+    """Units that columns which are so many times too large may be in, the nearest first, as half a sentence.
+
+    >>> looks_like("m", 950.0, 0.75)
+    ', as if they were given in mm (1000 x too large)'
+    >>> looks_like("m", 300.0, 0.75)
+    ', as if they were given in cm (100 x too large) or mm (1000 x too large)'
+    """
+    tried = {"m": FACTORS, "rad": {np.pi / 180: "degrees"}}.get(unit, {})
+    distances = {meaning: abs(np.log10(ratio * factor)) for factor, meaning in tried.items()}
+    near = [meaning for meaning in sorted(distances, key=distances.__getitem__) if distances[meaning] <= slack]
+    return f", as if they were given in {' or '.join(near)}" if near else ""
+
+
 def _prediction_error(problem: Checked, constants: Parameters, factors: Array, horizon: int) -> float:
     """Median over channels of RMS prediction error / RMS change over `horizon` steps, from at most 40 recorded states."""
     trajectory = problem.split.train[0]
@@ -142,7 +158,7 @@ def _by_rest(problem: Checked) -> str:
             continue
         model, data = np.ptp(rest[here]), float(np.nanmedian(np.ptp(values[:, here], axis=1)))
         if model > 1e-9 and not 1 / 30 < data / model < 30:
-            ratio = f"({data / model:.3g} times)"
+            ratio = f"({data / model:.3g} times){looks_like(chosen, data / model, SIZE_SLACK)}"
             return f"wrong units: the columns in {chosen} spread over {data:.3g}, the robot over {model:.3g} {ratio}; use SI"
     return ""
 
@@ -169,7 +185,7 @@ def _by_bending(problem: Checked, constants: Parameters) -> str:
         if size > 1e-9 and data > BENDING * size:
             return (
                 f"wrong units: the columns in {chosen} accelerate by {data:.3g} {chosen}/s^2, the simulator's by at most "
-                f"{size:.3g} under the same controls; use SI"
+                f"{size:.3g} under the same controls{looks_like(chosen, data / size, MOTION_SLACK)}; use SI"
             )
     return ""
 
@@ -202,5 +218,6 @@ def _by_motion(problem: Checked, constants: Parameters) -> str:
         size, seen = float(np.ptp(model[:, kind == chosen], axis=0).max()), float(data[kind == chosen].max())
         if size > 1e-9 and seen > TRAVEL * size:
             travel = f"travel over {seen:.3g}, the simulator's over {size:.3g} under the same controls"
+            travel += looks_like(chosen, seen / size, MOTION_SLACK)
             return f"wrong units: the columns in {chosen} {travel}; use SI, or say free_motion=True if it was thrown"
     return ""

@@ -23,6 +23,10 @@ LARGE = 5.0
 """Times the recordings' noise: smaller residuals are other errors of a model, and cost no further fits."""
 BETTER = 5.0
 """Times smaller residuals, relative to the noise, make a unit guilty."""
+ALIKE = 1.5
+"""Times the smallest residuals: other labels that explain so well may be meant as well."""
+TOLD = 2.0
+"""Times the noise: larger residuals have another cause beside, which may pass for a factor."""
 
 
 def unmasked(problem: FitProblem, result: FitResult) -> FitResult:
@@ -44,10 +48,13 @@ def unmasked(problem: FitProblem, result: FitResult) -> FitResult:
             found.append((again.reduced_chi2, words, again))
     if not found:
         return result
-    chi2, words, again = min(found, key=lambda entry: entry[0])
+    found.sort(key=lambda entry: entry[0])
+    chi2, words, again = found[0]
+    words += "".join(f", or the {other}" for value, other, _ in found[1:] if value <= ALIKE**2 * chi2)
     told = "; ".join(estimate.text() for estimate in again.estimates)
     gain = f"residuals are {np.sqrt(chi2):.2g} times the noise, not {np.sqrt(result.reduced_chi2):.3g} times ({told})"
-    return result.with_verdict("failure", f"wrong units: the {words}; with that factor {gain}. Convert to SI")
+    beside = "" if chi2 <= TOLD**2 else ". Something else is wrong, too (another robot or model?), so it may be another factor"
+    return result.with_verdict("failure", f"wrong units: the {words}; with that factor {gain}{beside}. Convert to SI")
 
 
 def relabelled(problem: FitProblem, factors: Array) -> FitProblem:
