@@ -17,6 +17,7 @@ from softgym_envs.core.errors import OptionError
 from ..data.problem import FitProblem
 from ..least_squares.levenberg import IterLog
 from ..least_squares.system import ShootingSystem, channel_scale
+from .elsewhere import elsewhere
 from .held import held
 from .intervals import doubted, estimates_of, pressed, widened
 from .laws import LeftOpen, Unlike, Varied, by_chance, change, left_open
@@ -126,6 +127,8 @@ def judge(
         reach = quantile * np.sqrt(np.maximum(np.diag(found.covariance), 0.0))
         told = held(system, theta, starts, weighted, found.seen, varied or {}, inverse=by_noise, half_width=reach, noise=noise)
         evidence = replace(evidence, held=told)
+    if converged and tested is not None and misfit(evidence) <= 1.0:
+        evidence = replace(evidence, elsewhere=elsewhere(system, theta, weighted))
     if lengthened and converged and tested is not None and misfit(evidence) <= 1.0:
         evidence = replace(evidence, longer=longer(system, theta, starts, halved=bool(varied)))
     covariance = widened(found.covariance, theta, quantile, compatible, unsure)

@@ -95,21 +95,24 @@ def predicted(
 
 
 @dataclass(frozen=True, eq=False)
-class _OnlyStarts:
+class OnlyStarts:
     """`levenberg.System` with the constants held: what remains unknown are the initial states."""
 
     system: ShootingSystem
     theta: Array
 
     def cost(self, theta: Array, blocks: Array) -> float:
+        """See `System`."""
         return self.system.cost(self.theta, blocks)
 
     def compress(self, theta: Array, blocks: Array) -> Array:
+        """See `System`."""
         rows = self.system.compress(self.theta, blocks)
         n = rows.shape[2] - len(self.theta) - 1
         return np.ascontiguousarray(np.concatenate([rows[:, :, :n], rows[:, :, -1:]], axis=2))
 
     def move(self, blocks: Array, step: Array) -> Array:
+        """See `System`."""
         return self.system.move(blocks, step)
 
 
@@ -134,7 +137,7 @@ def start_from(problem: FitProblem, part: Trajectory, parameters: Parameters, gu
     sigma = problem.known_noise if problem.known_noise is not None else channel_scale(segments)
     if problem.full:
         sigma = np.maximum(problem.rough_noise, LEAST * sigma)
-    system = _OnlyStarts(ShootingSystem(segments, sigma, HUBER), problem.encode(parameters))
+    system = OnlyStarts(ShootingSystem(segments, sigma, HUBER), problem.encode(parameters))
     nothing = np.zeros(0)
     if not np.isfinite(system.cost(nothing, segments.starts)):
         return np.asarray(segments.starts[0])
@@ -146,4 +149,4 @@ def start_from(problem: FitProblem, part: Trajectory, parameters: Parameters, gu
         return np.asarray(segments.starts[0])
 
 
-__all__ = ["estimate_start", "predicted", "rows_of_start", "start_from", "starts_of"]
+__all__ = ["OnlyStarts", "estimate_start", "predicted", "rows_of_start", "start_from", "starts_of"]

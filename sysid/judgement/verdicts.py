@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..data.problem import FitProblem
+from .elsewhere import Elsewhere
 from .held import Held
 from .laws import LeftOpen
 from .longer import Longer
@@ -74,6 +75,8 @@ class Evidence:
     """What segments longer than the fitted ones say; None: nothing."""
     held: Held | None = None
     """What residuals say of constants that are held; None: nothing."""
+    elsewhere: Elsewhere | None = None
+    """Residuals of recordings that were kept back, where they are too large."""
 
 
 def verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
@@ -305,6 +308,11 @@ def _held_out(evidence: Evidence) -> list[Verdict]:
     longest = max(e.horizon for e in judged)
     last = [e for e in judged if e.horizon == longest]
     found = []
+    if evidence.elsewhere is not None:
+        column, ratio = evidence.elsewhere
+        text = f"of recordings that were held out residuals are {ratio:.3g} times as large, most in "
+        text += f"{evidence.problem.channel_names[column]}: made with another robot or load, or the model is wrong there"
+        found.append(Verdict("warning", text))
     if all(e.start < 1e-6 * e.persistence for e in last):
         found.append(Verdict("note", "the start constants predicted the held-out recordings already"))
     elif all(e.fitted > 0.95 * e.start for e in last):

@@ -15,6 +15,9 @@ from ..judgement.result import FitResult
 from ..judgement.step import in_finer_steps
 from .shooting import single_shooting
 
+WORTH = 0.8
+"""Of the misfit must be left at most: a test that fails by a little may pass in finer steps by chance."""
+
 
 def blamed(recipe: Recipe, problem: FitProblem, result: FitResult) -> FitResult:
     """The result, with a sentence where finer steps explain what it does not; constants stay those of its own simulator."""
@@ -28,7 +31,7 @@ def blamed(recipe: Recipe, problem: FitProblem, result: FitResult) -> FitResult:
         again = single_shooting(in_finer_steps(problem, simulator).replace(start=start))
     except DataError:
         return result
-    if not (again.explained and again.usable):
+    if not (again.usable and again.misfit <= min(1.0, WORTH * result.misfit)):
         return result
     told = "; ".join(e.text() for e in again.estimates)
     return result.with_verdict(

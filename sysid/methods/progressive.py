@@ -31,7 +31,7 @@ from .guard import better_start, compare, kept_back
 from .mislabelled import unmasked
 from .predictions import banded
 from .suspects import conditional, suspected
-from .table import method_of
+from .table import METHODS, method_of
 
 CHECKPOINT, FIT = "checkpoint.json", "fit.toml"
 """Files of a fit under way and of its constants, in the folder of a stage."""
@@ -264,17 +264,17 @@ def _fitted(
         where["progress"] = progress
     result = unmasked(problem, method.fit(problem, method.settings({**stage.options, **where}), recipe))
     result = blamed(recipe, problem, result)
-    there = set(problem.known_specs if method.views else problem.constants.names())
-    able = {cause: names for cause, names in stage.suspects.items() if set(names) <= there}
-    if not able and not stage.doubtful:
+    if not stage.suspects and not stage.doubtful:
         return result
-    once = {"starts": 1, "near": 0, "shorter": 0}  # these begin where the fit ended
-    plain = method.settings({**stage.options, **{name: value for name, value in once.items() if method.takes(name)}})
 
     def again(given: FitProblem) -> FitResult:
-        return method.fit(given, plain, recipe)
+        freed = given.free != given.own
+        chosen, options = (METHODS["single_shooting"], {}) if freed and not method.views else (method, stage.options)
+        once = {"starts": 1, "near": 0, "shorter": 0}  # these begin where the fit ended
+        plain = {**options, **{name: value for name, value in once.items() if chosen.takes(name)}}
+        return chosen.fit(given, chosen.settings(plain), recipe)
 
-    return conditional(stage.doubtful, again, problem, suspected(able, again, problem, result))
+    return conditional(stage.doubtful, again, problem, suspected(stage.suspects, again, problem, result))
 
 
 def _solved(

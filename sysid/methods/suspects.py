@@ -39,7 +39,8 @@ def suspected(
         problem: As it was fitted.
         result: Where it ended.
     """
-    tried = {words: names for words, names in suspects.items() if not set(names) <= set(problem.free)}
+    there = set(problem.known_specs)
+    tried = {words: names for words, names in suspects.items() if set(names) <= there and not set(names) <= set(problem.free)}
     if result.explained or not result.usable or not tried:
         return result
     found = {}
@@ -55,12 +56,19 @@ def suspected(
     if not any(share <= WORTH or again.explained for share, again, _ in found.values()):
         return result.with_verdict("note", f"why the model does not explain the data is unknown; tried: {listed}")
     words, (share, again, more) = min(found.items(), key=lambda item: item[1][0])
-    told = "; ".join(e.text() for e in again.estimates if e.name in more)
+    told = _told(again, more)
     rest = "and then the data are explained" if again.explained else f"{100 * share:.0f} % of the squared residuals are left"
+    also = [f"{other}: {_told(fit, names)}" for other, (_, fit, names) in found.items() if other != words and fit.explained]
     among = f"of those tried ({listed}) " if len(tried) > 1 else "(no other was tried) "
     cause = f"the likeliest cause {among}is {words}"
     text = f"{cause}: {told}; {rest}. Fit it, too: --free ... {' '.join(more)}"
+    text += f". As well explained by {', or '.join(also)}" if also else ""
     return result.with_verdict("warning", text)
+
+
+def _told(fit: FitResult, names: tuple[str, ...]) -> str:
+    """Constants in words."""
+    return "; ".join(e.text() for e in fit.estimates if e.name in names)
 
 
 def _matters(problem: FitProblem, result: FitResult, found: Estimate) -> bool:

@@ -1,0 +1,43 @@
+"""Recordings that were kept back are of the same robot, or it is said that they are not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+from sysid_systems import Spring, SpringParameters, record
+
+from softgym_envs.core.trajectory import DataSplit, TrajectorySet
+from sysid import FitProblem, FitResult, ShootingOptions, multiple_shooting, single_shooting
+from sysid.judgement.whiteness import ALARM
+
+NOISE = 0.01
+"""Of the place of the mass [m]."""
+
+
+def fitted(other: float, seed: int, *, segments: int | None = None) -> FitResult:
+    """Stiffness from a recording of 20 N/m; another one of `other` N/m is kept back."""
+    parts = []
+    for stiffness, which in ((20.0, seed), (other, seed + 1000)):
+        (moved,) = record(Spring(), SpringParameters(stiffness=stiffness), seed=which)
+        seen = moved.select(("mass.x",)).with_noise(np.random.default_rng(which), {"mass.x": NOISE})
+        parts.append(TrajectorySet((seen,)))
+    split = DataSplit(parts[0], TrajectorySet(()), parts[1])
+    problem = FitProblem(Spring(), split, ("stiffness",), measured=("mass.x",))
+    return single_shooting(problem) if segments is None else multiple_shooting(problem, ShootingOptions(segment_steps=segments))
+
+
+def said(fit: FitResult) -> str:
+    """What is said of residuals that were held out."""
+    return next((v.text for v in fit.verdicts if "of recordings that were held out residuals are" in v.text), "")
+
+
+@pytest.mark.parametrize("segments", [None, 50])
+def test_another_robot_that_was_kept_back_is_said_to_be_one(segments: int | None) -> None:
+    fit = fitted(35.0, 0, segments=segments)
+    assert fit.explained and fit.verdicts[0].text.endswith("with reservations") and "most in mass.x" in said(fit)
+
+
+def test_the_same_robot_is_not_called_another_one() -> None:
+    fits = [fitted(20.0, seed) for seed in range(30)]
+    assert sum(bool(said(fit)) for fit in fits) <= stats.binom.ppf(1 - 1e-3, len(fits), ALARM)
