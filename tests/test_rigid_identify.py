@@ -57,7 +57,7 @@ BLOCK_UNITS = {"x": 1e3, "y": 1e3, "theta": 180 / np.pi}
 
 def test_a_block_on_camera_becomes_its_friction(script, tmp_path, capsys):
     """With nothing but the file: no controls, no noise, no start."""
-    path, out = camera_file(tmp_path / "camera.csv", pulled(0.4), BLOCK_UNITS), tmp_path / "out"
+    path, out = camera_file(tmp_path / "camera.csv", pulled(0.4, seed=1), BLOCK_UNITS), tmp_path / "out"
     assert run_script(script, "block", "--data", path, "--method", "mpec", "--out", out) == 0
     said = capsys.readouterr().out
     assert "1 of 1 constants identified (friction)" in said and "noise by third differences [SI]: x 0.00" in said

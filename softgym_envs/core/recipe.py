@@ -117,6 +117,8 @@ class Stage:
     """Constants that are fitted from here, whatever was found before: where the robot moves so little that fits follow."""
     adapt: Callable[[Any], Any] | None = None
     """Simulator -> the one that is fitted, where a field's new value follows from others."""
+    instead: Callable[[Any], Any] | None = None
+    """Simulator -> another one, whose fit is taken where it explains the data and this one's does not."""
     prepare: Callable[[Any, Trajectory], Trajectory] | None = None
     """(adapted simulator, recording) -> the recording as that simulator follows it."""
     free_initial: bool | None = None

@@ -142,12 +142,22 @@ def rounder(simulator: Any) -> Any:
     return replace(simulator, model=replace(model, num_directions=FINE))
 
 
+def edged(simulator: Any) -> Any:
+    """A block on the room's own friction cone: what our engine made by itself has its edges."""
+    model = simulator.model
+    if not isinstance(model, BlockModel) or model.num_directions != FINE:
+        return simulator
+    return replace(simulator, model=replace(model, num_directions=BlockModel.num_directions))
+
+
 def _recipe(experiment: Experiment, suspects: Mapping[str, tuple[str, ...]]) -> Recipe:
     """Both scenes move by themselves, so constant controls are no objection to a recording."""
     return Recipe(
         experiments=(experiment,),
         stages=(Stage("friction", experiment.name, frictions, "mpec", free_motion=True, suspects=suspects),),
-        laboratory=Stage("laboratory", "", frictions, "mpec", adapt=rounder, free_motion=True, suspects=suspects),
+        laboratory=Stage(
+            "laboratory", "", frictions, "mpec", adapt=rounder, instead=edged, free_motion=True, suspects=suspects
+        ),
         first_state=first_state,
         infer_controls=infer_controls,
         complementarity=complementarity,
@@ -155,5 +165,5 @@ def _recipe(experiment: Experiment, suspects: Mapping[str, tuple[str, ...]]) -> 
     )
 
 
-BLOCK = _recipe(Experiment("pulled", pulled, 80), BLOCK_SUSPECTS)
+BLOCK = _recipe(Experiment("pulled", pulled, 100), BLOCK_SUSPECTS)
 PARTICLES = _recipe(Experiment("slid", slid, 100), PARTICLE_SUSPECTS)

@@ -20,8 +20,8 @@ from .whiteness import ALARM, Whiteness
 
 NORMAL = 1.96
 """Standard deviations of a 95 % interval."""
-UNEXPLAINED = "but THE MODEL DOES NOT EXPLAIN these data: they are its own, not the robot's"
-"""End of the headline where residuals are not noise."""
+UNEXPLAINED = "THE MODEL DOES NOT EXPLAIN these data"
+"""Beginning of the headline where residuals are not noise."""
 TOLD = 7.0
 """Relative variance of a variance that third differences tell, times the rows (`sysid.data.noise`; measured)."""
 NOT_CONVERGED = "NOT CONVERGED: do not use these numbers"
@@ -121,7 +121,9 @@ def _headline(evidence: Evidence, found: list[Verdict]) -> Verdict:
         return Verdict("failure", NOT_CONVERGED)
     count = f"{len(known)} of {len(evidence.estimates)} constants identified ({', '.join(known)})"
     if misfit(evidence) > 1.0:
-        return Verdict("warning", f"{count}, {UNEXPLAINED}")
+        return Verdict(
+            "warning", f"{UNEXPLAINED}: {', '.join(known)} {'are' if len(known) > 1 else 'is'} its own, not the robot's"
+        )
     if any(v.level in ("warning", "failure") for v in found):
         return Verdict("warning", f"{count}, with reservations")
     return Verdict("ok", f"{count}; {evidence.message}")

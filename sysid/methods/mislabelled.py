@@ -1,4 +1,4 @@
-"""Is a unit wrong? Where a free motion is explained not nearly, one factor on its lengths or angles may mend that.
+"""Is a label wrong? One factor on lengths or angles, y that points down, or two columns exchanged may mend a bad fit.
 
 Before a fit only accelerations that no force can cause are refused (`data.wrong_units`): too small ones may be friction. After
 it, recordings whose residuals are many times their noise are fitted again, from the simulator's own constants, as if every
@@ -7,9 +7,12 @@ label in question had been another one.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
@@ -25,6 +28,8 @@ BETTER = 5.0
 """Times smaller residuals, relative to the noise, make a unit guilty."""
 ALIKE = 1.5
 """Times the smallest residuals: other labels that explain so well may be meant as well."""
+MOST_PAIRS = 6
+"""Of columns that may have been exchanged: with more of them nothing is tried."""
 TOLD = 2.0
 """Times the noise: larger residuals have another cause beside, which may pass for a factor."""
 
@@ -39,36 +44,62 @@ def unmasked(problem: FitProblem, result: FitResult) -> FitResult:
         return result
     kind = np.array(quantities(problem.simulator, problem.column_names, problem.column_units))
     found = []
-    for words, factors in hypotheses(kind):
+    for words, remedy, meant in [*_units(kind), *_axes(problem.column_names, kind)]:
         try:
-            again = single_shooting(relabelled(problem, factors))
+            again = single_shooting(relabelled(problem, meant))
         except SoftgymError:
             continue
         if again.converged and BETTER**2 * again.reduced_chi2 < result.reduced_chi2:
-            found.append((again.reduced_chi2, words, again))
+            found.append((again.reduced_chi2, words, remedy, again))
     if not found:
         return result
     found.sort(key=lambda entry: entry[0])
-    chi2, words, again = found[0]
-    words += "".join(f", or the {other}" for value, other, _ in found[1:] if value <= ALIKE**2 * chi2)
+    chi2, words, remedy, again = found[0]
+    words += "".join(f", or {other.partition(': ')[2]}" for value, other, _, _ in found[1:] if value <= ALIKE**2 * chi2)
     told = "; ".join(estimate.text() for estimate in again.estimates)
     gain = f"residuals are {np.sqrt(chi2):.2g} times the noise, not {np.sqrt(result.reduced_chi2):.3g} times ({told})"
-    beside = "" if chi2 <= TOLD**2 else ". Something else is wrong, too (another robot or model?), so it may be another factor"
-    return result.with_verdict("failure", f"wrong units: the {words}; with that factor {gain}{beside}. Convert to SI")
+    beside = "" if chi2 <= TOLD**2 else ". Something else is wrong, too (another robot or model?), so it may be another label"
+    return result.with_verdict("failure", f"{words}; so read, {gain}{beside}. {remedy}")
 
 
-def relabelled(problem: FitProblem, factors: Array) -> FitProblem:
-    """The problem with every fitted column times a factor, the noise that it then tells, and the simulator's own constants.
+def _units(kind: NDArray[np.str_]) -> Iterator[tuple[str, str, Array]]:
+    """Another unit: in words, what to do, and the matrix (ny, ny) of columns as they may have been meant."""
+    for words, factors in hypotheses(kind):
+        yield f"wrong units: the {words}", "Convert to SI", np.diag(factors)
 
-    A stated noise is no help: nobody knows in which unit it was meant.
+
+def _axes(names: tuple[str, ...], kind: NDArray[np.str_]) -> Iterator[tuple[str, str, Array]]:
+    """Image coordinates, y down, of a motion in a plane; two columns of one unit exchanged."""
+    axes = [name.split(".")[-1] for name in names]
+    turned = np.array([axis == "y" for axis in axes]) | (kind == "rad")
+    if "y" in axes and "z" not in axes:
+        words = "wrong axes: y and angles look as if they were in image coordinates, y down"
+        yield words, "Give --flip-y", np.diag(np.where(turned, -1.0, 1.0))
+    pairs = [(i, j) for i, j in itertools.combinations(range(len(names)), 2) if kind[i] == kind[j]]
+    for i, j in pairs if len(pairs) <= MOST_PAIRS else ():
+        order = np.arange(len(names))
+        order[[i, j]] = j, i
+        yield f"wrong columns: {names[i]} and {names[j]} look exchanged", "Exchange them", np.eye(len(names))[order]
+
+
+def relabelled(problem: FitProblem, meant: Array) -> FitProblem:
+    """The problem with columns as they may have been meant, the noise that they then tell, the simulator's own constants.
+
+    A stated noise is no help: nobody knows of what it was meant.
+
+    Args:
+        problem: As it was given.
+        meant: (ny, ny), one entry of each row is not zero.
     """
-    scale = dict(zip(problem.column_names, factors.tolist(), strict=True))
+    names, source = problem.column_names, np.argmax(np.abs(meant), axis=1)
 
-    def scaled(recording: Trajectory) -> Trajectory:
-        columns = np.array([scale.get(name, 1.0) for name in recording.names])
-        return replace(recording, values=recording.values * columns)
+    def read(recording: Trajectory) -> Trajectory:
+        values, there = recording.values.copy(), [recording.names.index(name) for name in names]
+        factors = meant[np.arange(len(names)), source]
+        values[:, there] = recording.values[:, [there[k] for k in source]] * factors
+        return replace(recording, values=values)
 
-    parts = (TrajectorySet(tuple(scaled(recording) for recording in part)) for part in problem.split)
+    parts = (TrajectorySet(tuple(read(recording) for recording in part)) for part in problem.split)
     changed = problem.replace(data=DataSplit(*parts), start=problem.simulator.default_parameters)
     return changed.with_told_noise()
 

@@ -262,10 +262,16 @@ def _fitted(
         where = {"checkpoint": folder / CHECKPOINT, "resume": resume}
     if method.takes("progress"):
         where["progress"] = progress
-    result = unmasked(problem, method.fit(problem, method.settings({**stage.options, **where}), recipe))
-    result = blamed(recipe, problem, result)
-    if not stage.suspects and not stage.doubtful:
-        return result
+    settings = method.settings({**stage.options, **where})
+    result = unmasked(problem, method.fit(problem, settings, recipe))
+    if not result.explained and stage.instead is not None:
+        instead = problem.replace(simulator=stage.instead(problem.simulator))
+        other = method.fit(instead, settings, recipe)
+        if other.explained and other.usable:
+            return other.with_verdict("note", f"explained by another simulator only: {problem.spec.differences(instead.spec)}")
+    by_step = blamed(recipe, problem, result)
+    if by_step is not result or not (stage.suspects or stage.doubtful):
+        return by_step
 
     def again(given: FitProblem) -> FitResult:
         freed = given.free != given.own
