@@ -144,6 +144,17 @@ def test_particles_on_camera_become_their_frictions(script, tmp_path):
     assert (found.friction0, found.friction1) == (pytest.approx(0.1, abs=2e-4), pytest.approx(0.4, abs=2e-4))
 
 
+def test_steps_that_are_much_too_long_are_named_though_half_of_them_would_not_do(script, tmp_path, capsys):
+    """A particle of our own engine that is pushed to and fro, in steps of 1.25 ms, fitted in steps of 50 ms."""
+    simulator, rng = ParticleSimulator(dt=0.00125), np.random.default_rng(3)
+    controls = np.where(np.arange(200) // 20 % 2 == 0, 6.0, -6.0)[:, None]
+    constants, noise = simulator.default_parameters.replace(friction=0.3), {"x": 1e-3, "y": 1e-3}
+    run = record(simulator, np.array([0.0, 0.0, 1.0, 0.0]), controls, constants, noise=noise, rng=rng, period=0.05)
+    TrajectorySet((run.for_timestep(0.05),)).save(tmp_path / "run.h5")
+    assert run_script(script, "particles", "--data", tmp_path / "run.h5", "--out", tmp_path / "out") == 0
+    assert "the simulator's own step of 0.05 s is a part of why" in capsys.readouterr().out
+
+
 def test_evolution_takes_the_same_file(script, tmp_path):
     """Without derivatives to where the homotopy ends: the difference is a tenth of a standard deviation."""
     noise = {"x": 3e-3, "y": 3e-3}

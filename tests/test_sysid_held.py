@@ -12,6 +12,7 @@ from sysid_systems import Spring, SpringParameters, record
 from softgym_envs.core.trajectory import TrajectorySet
 from sysid import Estimate, FitProblem, FitResult, single_shooting
 from sysid.judgement.whiteness import ALARM
+from sysid.methods.suspects import suspected
 
 NOISE = 0.02
 """Of the place of the mass [m]; nobody states it."""
@@ -69,3 +70,14 @@ def test_what_cannot_be_told_apart_and_what_changes_nothing() -> None:
 def test_what_is_told_well_is_not_mentioned() -> None:
     fit = fitted(("offset",), {"another mass": ("mass",)})
     assert fit.explained and not note(fit)
+
+
+def test_causes_that_explain_as_well_are_named_too() -> None:
+    """Two names of one constant: neither is likelier."""
+    two = {"another damping": ("damping",), "oil": ("damping",)}
+    (moved,) = record(Spring(), SpringParameters(damping=2.0), steps=200)
+    seen = moved.select(("mass.x",)).with_noise(np.random.default_rng(0), {"mass.x": NOISE})
+    problem = FitProblem(Spring(), TrajectorySet((seen,)), ("stiffness",), measured=("mass.x",), suspects=two)
+    text = suspected(two, single_shooting, problem, single_shooting(problem)).verdicts[-1].text
+    assert "and then the data are explained" in text
+    assert re.search(r"As well explained by (oil|another damping): damping = ", text)
