@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from helpers import load_script, run_script
 
+from softgym_envs.core.errors import DataError
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
 from softgym_envs.rigid.experiments import record
@@ -288,3 +289,12 @@ def test_noise_is_told_through_kinks_and_gaps():
     seen[rng.random(1001) < 0.05] = np.nan
     recording = Trajectory(times, np.zeros((1000, 0)), seen[:, None], ("x",), ("m",), (), ())
     assert noise_of(TrajectorySet((recording,)), ("x",))["x"] == pytest.approx(2e-3, rel=0.16)
+
+
+def test_a_sensor_that_hangs_is_said_to():
+    """From a row on one value: no noise is told, and none should be made up for it."""
+    run = pulled(0.3)
+    values = run.values.copy()
+    values[12:, 2] = values[12, 2]
+    with pytest.raises(DataError, match=r"theta shows none \(it stays at .* from row 12 on: does its sensor hang\?\)"):
+        noise_of(TrajectorySet((replace(run, values=values),)), run.names)

@@ -107,9 +107,20 @@ def noise_of(recordings: TrajectorySet, names: tuple[str, ...]) -> dict[str, flo
         sigma = _deviation(size) / np.sqrt(20.0)
         largest = max(float(np.nanmax(np.abs(recording.select((name,)).values))) for recording in recordings)
         if sigma <= 1e-12 * max(largest, 1e-12):
-            raise DataError(f"noise is not given, and {name} shows none: give what is known of it")
+            raise DataError(f"noise is not given, and {name} shows none{_hung(recordings, name)}: give what is known of it")
         found[name] = float(sigma)
     return found
+
+
+def _hung(recordings: TrajectorySet, name: str) -> str:
+    """Where most of a recording's column is one value for good, as half a sentence; "" for none."""
+    for recording in recordings:
+        values = recording.select((name,)).values[:, 0]
+        changed = np.flatnonzero(np.diff(values) != 0)
+        last = int(changed[-1]) + 1 if len(changed) else 0
+        if 0 < last < len(values) // 2:
+            return f" (it stays at {values[last]:.6g} from row {last} on: does its sensor hang?)"
+    return ""
 
 
 def _third_differences(recordings: TrajectorySet, name: str) -> Array:
