@@ -89,13 +89,24 @@ def add(path: str) -> Room:
     """Put a room on the list; `softgym_envs.add_room` registers its ids too.
 
     Raises:
-        OptionError: Nothing is there, it is no room, or another room has its name.
+        OptionError: Nothing is there, it is no room, or another room has its name or one of its ids.
     """
+    if not isinstance(path, str):
+        raise OptionError(f"path is a {type(path).__name__}, expected text that says where the room is: 'package.module:ROOM'")
     found = _load(path)
-    if rooms().get(found.name, found) is not found:
-        raise OptionError(f"room {found.name!r} of {path} has the name of another room")
+    _check_names(path, found, rooms_by_path())
     rooms_by_path()[path] = found
     return found
+
+
+def _check_names(path: str, found: Room, others: dict[str, Room]) -> None:
+    """Raise `OptionError` if another room has the name of this one, or one of its ids."""
+    for other in others.values():
+        if other is not found and other.name == found.name:
+            raise OptionError(f"room {found.name!r} of {path} has the name of another room")
+        taken = {task.id for task in other.tasks} & {task.id for task in found.tasks}
+        if other is not found and taken:
+            raise OptionError(f"room {found.name!r} of {path} has an id of room {other.name!r}: {', '.join(sorted(taken))}")
 
 
 def rooms_by_path() -> dict[str, Room]:
@@ -106,7 +117,9 @@ def rooms_by_path() -> dict[str, Room]:
         paths = [entry.value for entry in metadata.entry_points(group=GROUP)]
     for path in paths:
         try:
-            _FOUND[path] = _load(path)
+            found = _load(path)
+            _check_names(path, found, _FOUND)
+            _FOUND[path] = found
         except Exception as error:  # somebody else's package must not break ours
             if "partially initialized" in str(error):
                 _AWAITED.add(path)

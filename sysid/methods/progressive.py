@@ -274,8 +274,7 @@ def _fitted(
         return by_step
 
     def again(given: FitProblem) -> FitResult:
-        freed = given.free != given.own
-        chosen, options = (METHODS["single_shooting"], {}) if freed and not method.views else (method, stage.options)
+        chosen, options = (method, stage.options) if method.views else (METHODS["single_shooting"], dict[str, Any]())
         once = {"starts": 1, "near": 0, "shorter": 0}  # these begin where the fit ended
         plain = {**options, **{name: value for name, value in once.items() if chosen.takes(name)}}
         return chosen.fit(given, chosen.settings(plain), recipe)
