@@ -74,7 +74,7 @@ def test_bad_recipes_are_named():
 
 
 @pytest.mark.parametrize(
-    ("name", "seconds"), [("block", 0.8), ("particles", 5.0), ("loop", 20.0), ("arm", 8.0), ("upper_body", 8.0)]
+    ("name", "seconds"), [("block", 1.0), ("particles", 5.0), ("loop", 20.0), ("arm", 8.0), ("upper_body", 8.0)]
 )
 def test_the_verb_records_as_long_on_a_truth_of_short_steps(name, seconds):
     script = load_script("scripts/record.py")
