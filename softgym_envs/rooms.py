@@ -101,11 +101,11 @@ def add(path: str) -> Room:
 
 def _check_names(path: str, found: Room, others: dict[str, Room]) -> None:
     """Raise `OptionError` if another room has the name of this one, or one of its ids."""
-    for other in others.values():
-        if other is not found and other.name == found.name:
+    for other in (room for room in others.values() if room is not found):
+        if other.name == found.name:
             raise OptionError(f"room {found.name!r} of {path} has the name of another room")
         taken = {task.id for task in other.tasks} & {task.id for task in found.tasks}
-        if other is not found and taken:
+        if taken:
             raise OptionError(f"room {found.name!r} of {path} has an id of room {other.name!r}: {', '.join(sorted(taken))}")
 
 

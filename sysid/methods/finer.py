@@ -7,8 +7,6 @@ the room's recipe names `finer`, from where it ended, and in finer ones while th
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from softgym_envs.core.errors import DataError
@@ -26,15 +24,13 @@ PART = 0.5
 """Of the misfit, for steps to be named as a part of the reason."""
 MOST, LESS = 4, 0.5
 """Times that steps get finer at most, while less than this share of the misfit is left by each."""
-SECONDS = 20.0
-"""[s] Of the clock that finer steps may take, but for the first ones."""
 
 
 def blamed(recipe: Recipe, problem: FitProblem, result: FitResult) -> FitResult:
     """The result, with a sentence where finer steps explain what it does not; constants stay those of its own simulator."""
     if result.explained or recipe.finer is None or not result.usable:
         return result
-    simulator, again, misfit, begin = problem.simulator, result, np.inf, time.perf_counter()
+    simulator, again, misfit = problem.simulator, result, np.inf
     for _ in range(MOST):
         simulator, misfit = recipe.finer(simulator), again.misfit
         start = simulator.default_parameters.replace(
@@ -44,7 +40,7 @@ def blamed(recipe: Recipe, problem: FitProblem, result: FitResult) -> FitResult:
             again = single_shooting(in_finer_steps(problem, simulator).replace(start=start))
         except DataError:
             return result
-        if again.explained or again.misfit > LESS * misfit or time.perf_counter() - begin > SECONDS:
+        if again.explained or again.misfit > LESS * misfit:
             break
     if not again.usable or again.misfit > (WORTH if again.explained else PART) * result.misfit:
         return result

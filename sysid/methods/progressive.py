@@ -262,24 +262,35 @@ def _fitted(
         where = {"checkpoint": folder / CHECKPOINT, "resume": resume}
     if method.takes("progress"):
         where["progress"] = progress
-    settings = method.settings({**stage.options, **where})
-    result = unmasked(problem, method.fit(problem, settings, recipe))
-    if not result.explained and stage.instead is not None:
-        instead = problem.replace(simulator=stage.instead(problem.simulator))
-        other = method.fit(instead, settings, recipe)
-        if other.explained and other.usable:
-            return other.with_verdict("note", f"explained by another simulator only: {problem.spec.differences(instead.spec)}")
+    result = unmasked(problem, method.fit(problem, method.settings({**stage.options, **where}), recipe))
+    other = _otherwise(recipe, stage, problem, result)
+    if other is not None:
+        return other
     by_step = blamed(recipe, problem, result)
     if by_step is not result or not (stage.suspects or stage.doubtful):
         return by_step
 
     def again(given: FitProblem) -> FitResult:
-        chosen, options = (method, stage.options) if method.views else (METHODS["single_shooting"], dict[str, Any]())
-        once = {"starts": 1, "near": 0, "shorter": 0}  # these begin where the fit ended
-        plain = {**options, **{name: value for name, value in once.items() if chosen.takes(name)}}
-        return chosen.fit(given, chosen.settings(plain), recipe)
+        if not method.views:  # a search of its own, which knows no constants of recordings
+            shooting = METHODS["single_shooting"]
+            return shooting.fit(given, shooting.settings({"starts": 3}), recipe)
+        once = {name: 0 for name in ("near", "shorter") if name in stage.options}  # these begin where the fit ended
+        return method.fit(given, method.settings({**stage.options, "starts": 1, **once}), recipe)
 
     return conditional(stage.doubtful, again, problem, suspected(stage.suspects, again, problem, result))
+
+
+def _otherwise(recipe: Recipe, stage: Stage, problem: FitProblem, result: FitResult) -> FitResult | None:
+    """The fit of the stage's other simulator, where it explains what this result does not; no checkpoint is written."""
+    if result.explained or stage.instead is None:
+        return None
+    method, instead = method_of(stage.method), problem.replace(simulator=stage.instead(problem.simulator))
+    try:
+        other = method.fit(instead, method.settings(stage.options), recipe)
+    except DataError:
+        return None
+    told = f"explained by another simulator only: {problem.spec.differences(instead.spec)}"
+    return other.with_verdict("note", told) if other.explained and other.usable else None
 
 
 def _solved(

@@ -50,7 +50,7 @@ def suspected(
             again = fit(searched(problem.replace(free=(*problem.free, *more), start=result.parameters, view=result.view)))
         except DataError:
             continue
-        if again.converged and any(_matters(problem, result, e) for e in again.estimates if e.name in more):
+        if again.converged and any(_matters(problem, e) for e in again.estimates if e.name in more):
             found[words] = (left(again, result), again, more)
     listed = ", ".join(tried)
     if not any(share <= WORTH or again.explained for share, again, _ in found.values()):
@@ -71,10 +71,9 @@ def _told(fit: FitResult, names: tuple[str, ...]) -> str:
     return "; ".join(e.text() for e in fit.estimates if e.name in names)
 
 
-def _matters(problem: FitProblem, result: FitResult, found: Estimate) -> bool:
+def _matters(problem: FitProblem, found: Estimate) -> bool:
     """Whether a freed constant is elsewhere than where it was held."""
-    held = getattr(result.parameters if found.name in problem.constants.names() else result.view, found.name)
-    return not (found.hidden or found.interval[0] <= held <= found.interval[1])
+    return not (found.hidden or found.interval[0] <= problem.given(found.name) <= found.interval[1])
 
 
 def left(after: FitResult, before: FitResult) -> float:
