@@ -12,7 +12,10 @@ from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from sysid import FitProblem, View, multiple_shooting, open_loop
+from sysid.data.view import Commands, delayed
 from sysid.judgement.bands import SHARE, bands, scores
+from sysid.judgement.starts import rows_unknown
+from sysid.judgement.validation import trace
 from sysid.methods.predictions import INTERVALS, banded
 
 WRONG = SpringParameters(stiffness=26.0, damping=2.5)
@@ -104,6 +107,43 @@ def test_what_is_kept_back_begins_under_the_commands_before_it() -> None:
     train, test = (TrajectorySet(tuple(t.window(*ends) for t in runs)) for ends in ((0.0, 4.0), (4.0, 8.0)))
     errors = open_loop(late_problem(DataSplit(train, TrajectorySet(()), test), LATE, 0.0, columns), LOOSE)
     assert {e.part for e in errors} == {"train", "test"} and max(e.fitted for e in errors) < 1e-9
+
+
+def whole(runs: TrajectorySet) -> TrajectorySet:
+    """Recordings as they are made: nobody knows what was commanded before them."""
+    return TrajectorySet(tuple(replace(run, before=np.zeros((0, 1))) for run in runs))
+
+
+@pytest.mark.parametrize("columns", [("mass.x", "mass.vx"), ("mass.x",)])
+def test_predictions_begin_where_it_is_known_what_acts(columns: tuple[str, ...]) -> None:
+    """Constants are the true ones: what is known later is no error of theirs, in bands, in horizons and in the trace."""
+    runs = driven(range(3), LATE, 0.0, columns)
+    problem = late_problem(whole(runs), LATE, 0.0, columns)
+    begin = LATE * Spring().dt
+    cut = late_problem(TrajectorySet(tuple(run.window(begin, 8.0) for run in runs)), LATE, 0.0, columns)
+    for mine, known in zip(problem.split.train, cut.split.train, strict=True):
+        assert (rows_unknown(problem, mine), rows_unknown(cut, known)) == (LATE, 0)
+        for horizon, errors in scores(problem, LOOSE, mine).items():
+            np.testing.assert_array_equal(errors, scores(cut, LOOSE, known)[horizon])
+            assert len(errors) and errors.max() < 1e-6
+    assert max(e.fitted for e in open_loop(problem, LOOSE)) < 1e-6
+    shown = trace(problem, LOOSE)
+    assert shown.times[0] == pytest.approx(begin) and np.abs(shown.fitted - shown.measured).max() < 1e-6
+
+
+@pytest.mark.parametrize(("late", "there", "unknown"), [(0.0, 0, 0), (5.3, 0, 6), (6.0, 2, 4), (6.0, 9, 0), (-2.0, 0, 0)])
+def test_rows_are_unknown_up_to_the_latency(late: float, there: int, unknown: int) -> None:
+    """Bit by bit: what acts from there on does not hang on what nobody knows."""
+    (run,) = driven(range(1), LATE, 0.0, ("mass.x", "mass.vx"))
+    problem = late_problem(TrajectorySet((run,)), 0, 0.0, run.names).replace(view=View(latency=late * Spring().dt))
+    given = replace(run, before=np.zeros((there, 1)))
+    assert rows_unknown(problem, given) == unknown
+    rows = np.arange(run.num_steps)[None]
+    acting = [
+        delayed(Commands(run.controls, np.concatenate([np.full((20, 1), earlier), given.before])), rows, np.array([late]))[0]
+        for earlier in (-1.0, 1.0)
+    ]
+    np.testing.assert_array_equal(np.flatnonzero(acting[0] != acting[1]), np.arange(unknown))
 
 
 @dataclass(frozen=True, eq=False)

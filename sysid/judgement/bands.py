@@ -7,9 +7,9 @@ than the k-th of them,
 
 .. math:: k = \lceil 0.9\,(n + 1) \rceil
 
-in nine of ten cases (split conformal prediction: Vovk et al. 2005). Windows begin every half of their horizon. Those of
-kept-back recordings count alone where there are enough; else those of the fitted ones, too: constants are few beside rows.
-Legend: W windows, L rows, nx state, ny columns.
+in nine of ten cases (split conformal prediction: Vovk et al. 2005). Windows begin every half of their horizon, the first one in
+the row from which it is known what acts. Those of kept-back recordings count alone where there are enough; else those of the
+fitted ones, too: constants are few beside rows. Legend: W windows, L rows, nx state, ny columns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from softgym_envs.core.trajectory import Trajectory
 
 from ..data.problem import FitProblem
 from ..data.wrong_units import quantities
-from .starts import predicted, rows_of_start, starts_of
+from .starts import predicted, rows_of_start, rows_unknown, starts_of, without_first
 
 Array = NDArray[np.float64]
 
@@ -86,6 +86,7 @@ def scores(problem: FitProblem, parameters: Parameters, trajectory: Trajectory) 
         parameters: Constants to judge.
         trajectory: Any recording of the problem's columns.
     """
+    trajectory = without_first(trajectory, rows_unknown(problem, trajectory))
     period, total = trajectory.period, trajectory.num_steps
     look = rows_of_start(problem, trajectory)
     aheads = {horizon: round(horizon / period) for horizon in HORIZONS}

@@ -2,8 +2,9 @@
 
 A fit that explains one recording says nothing of another robot, or of another load. So the recordings for testing are cut into
 segments as those for training were, their unknown starts are fitted with the constants held, and what is left is compared with
-what the fit left: a ratio of 1 but for chance, if robot, model and noise are the same. The largest `OUTLIERS` of the numbers of
-either are no matter. Nothing is said where starts end at no minimum.
+what the fit left: a ratio of 1 but for chance, if robot, model and noise are the same. Rows in which nobody
+knows what acts (`.starts.rows_unknown`) are left out, and the largest `OUTLIERS` of the numbers of either are no matter.
+Nothing is said where starts end at no minimum.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from softgym_envs.core.errors import DataError
+from softgym_envs.core.trajectory import TrajectorySet
 
 from ..least_squares.cutting import cut
 from ..least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
 from ..least_squares.system import ShootingSystem
 from .residuals import WeightedResiduals, rank_of_starts
-from .starts import OnlyStarts
+from .starts import OnlyStarts, rows_unknown, without_first
 from .whiteness import ALARM
 
 Array = NDArray[np.float64]
@@ -55,9 +57,11 @@ def elsewhere(system: ShootingSystem, theta: Array, weighted: WeightedResiduals)
     problem, whole = segments.problem, max(t.num_steps for t in segments.problem.split.train) <= segments.horizon
     if not len(problem.split.test):
         return None
+    late = problem.replace(view=problem.view_at(theta))
+    known = TrajectorySet(tuple(without_first(t, rows_unknown(late, t)) for t in problem.split.test))
     try:
         cuts = cut(
-            problem, problem.split.test, None if whole else segments.horizon, free=segments.free, exact=segments.exact,
+            problem, known, None if whole else segments.horizon, free=segments.free, exact=segments.exact,
             epsilon=segments.epsilon, one_sided=segments.one_sided,
         )  # fmt: skip
         other = replace(system, segments=cuts)

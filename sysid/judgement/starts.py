@@ -2,7 +2,8 @@
 
 States that are measured with noise are no place to begin: an error of 1 degree/s is one of a degree after a second, whatever
 the constants are, so that errors of predictions would tell of the noise instead of the model. Where states are exact,
-predictions begin at them. Legend: W windows, nx state, n tangent.
+predictions begin at them. In neither case before the first row in which it is known what acts. Legend: W windows, nx state,
+n tangent.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ HUBER = 2.0
 """Standard deviations from which on a residual pulls no harder."""
 NEARLY = 4
 """Iterations at most from a recorded state, which is nearly there; more would follow what constants that are off ask for."""
+WHOLE = 1e-6
+"""Of a row: a latency that is farther beyond a whole number of rows is more than that."""
 LEAST = 1e-4
 """Noise of a channel, as a share of what it does, that is believed at least: others may be exact."""
 
@@ -51,6 +54,23 @@ def rows_of_start(problem: FitProblem, trajectory: Trajectory) -> int:
     look = max(round((LOOK if problem.full else LOOK_IN_PART) / trajectory.period), FEWEST)
     half = trajectory.num_steps // 2
     return min(look, half) if problem.full else look if look <= half else 0
+
+
+def rows_unknown(problem: FitProblem, trajectory: Trajectory) -> int:
+    """First rows in which late commands act that were given before the recording, by the problem's latency of d rows.
+
+    d, rounded up, less the rows of `Trajectory.before`. 0 where no start can be had behind them: measured in part, and not
+    estimated.
+    """
+    if not trajectory.controls.shape[1] or not (problem.full or problem.estimates_initial):
+        return 0
+    late = int(np.ceil(problem.view.latency / trajectory.period - WHOLE))
+    return min(max(late - len(trajectory.before), 0), trajectory.num_steps - 1)
+
+
+def without_first(trajectory: Trajectory, rows: int) -> Trajectory:
+    """The recording behind so many rows, whose commands stand before it."""
+    return trajectory.window(trajectory.times[rows], trajectory.times[-1]) if rows else trajectory
 
 
 def starts_of(problem: FitProblem, trajectory: Trajectory, parameters: Parameters, first: NDArray[np.intp]) -> Array:
@@ -149,4 +169,13 @@ def start_from(problem: FitProblem, part: Trajectory, parameters: Parameters, gu
         return np.asarray(segments.starts[0])
 
 
-__all__ = ["OnlyStarts", "estimate_start", "predicted", "rows_of_start", "start_from", "starts_of"]
+__all__ = [
+    "OnlyStarts",
+    "estimate_start",
+    "predicted",
+    "rows_of_start",
+    "rows_unknown",
+    "start_from",
+    "starts_of",
+    "without_first",
+]

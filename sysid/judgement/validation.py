@@ -1,8 +1,9 @@
 """How well a fit predicts what it has not seen: open-loop errors against the horizon, beside two reference predictors.
 
 A prediction starts from a recorded state and sees only the controls; where states are measured in part, or with noise, from an
-estimated one (`.starts`). Errors are RMS over the columns of one physical kind. Reference predictors: *persistence*
-(everything stays as it is at the start of the window) and the constants before the fit. Legend: W windows, L steps, ny columns.
+estimated one (`.starts`). None begins before the row from which it is known what acts. Errors are RMS over the columns of one
+physical kind. Reference predictors: *persistence* (everything stays as it is at the start of the window) and the constants
+before the fit. Legend: W windows, L steps, ny columns.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from ..data.problem import FitProblem
 from ..data.view import View
 from ..data.wrong_units import quantities
-from .starts import estimate_start, predicted, rows_of_start, starts_of
+from .starts import estimate_start, predicted, rows_of_start, rows_unknown, starts_of, without_first
 
 Array = NDArray[np.float64]
 
@@ -56,7 +57,7 @@ class Trace(NamedTuple):
 
     label: str
     times: Array
-    """(T+1,) [s]"""
+    """(T+1,) [s] Since the recording began."""
     names: tuple[str, ...]
     measured: Array
     """(T+1, ny)"""
@@ -115,7 +116,7 @@ def _part_errors(
     kind = np.array(quantities(problem.simulator, names, units))
     steps = sorted({round(h / trajectories[0].period) for h in horizons} - {0})
     estimated = ESTIMATED if problem.full else max(ESTIMATED // len(trajectories), 1)
-    windows = [_windows(pair, t, steps, measurement, estimated) for t in trajectories]
+    windows = [_windows(pair, _known(pair, t), steps, measurement, estimated) for t in trajectories]
     found = []
     for place, count in enumerate(steps):
         errors = np.concatenate([w[:, place] for w in windows])  # (W, 3, ny)
@@ -129,6 +130,11 @@ def _part_errors(
                     HorizonError(part, str(chosen), count * trajectories[0].period, rms[0], rms[1], rms[2], len(some), failed)
                 )
     return found
+
+
+def _known(pair: tuple[Judged, Judged], trajectory: Trajectory) -> Trajectory:
+    """The recording from where it is known what acts, as late as either says."""
+    return without_first(trajectory, max(rows_unknown(viewed, trajectory) for viewed, _ in pair))
 
 
 def _rms(errors: Array) -> float:
@@ -184,12 +190,12 @@ def _error(problem: FitProblem, state: Array, data: Array, observe: Callable[[Ar
 
 
 def trace(problem: FitProblem, parameters: Parameters, view: View | None = None) -> Trace:
-    """The first test (else validation, else train) recording beside its prediction over its whole length; see `open_loop`."""
+    """The first test (else validation, else train) recording beside its prediction to its end; see `open_loop`."""
     parts = (("test", problem.split.test), ("validation", problem.split.validation), ("train", problem.split.train))
     label, trajectories = next((label, t) for label, t in parts if len(t))
-    trajectory = trajectories[0]
-    columns = []
-    for viewed, constants in _pair(problem, parameters, view):
+    pair, columns = _pair(problem, parameters, view), []
+    trajectory = _known(pair, trajectories[0])
+    for viewed, constants in pair:
         first = np.array([0])
         at_first = (
             starts_of(viewed, trajectory, constants, first)
@@ -199,7 +205,7 @@ def trace(problem: FitProblem, parameters: Parameters, view: View | None = None)
         states, _ = predicted(viewed, constants, trajectory, first, at_first, trajectory.num_steps)
         columns.append(_seen_by(viewed)(states[0]))
     measured = problem.values(trajectory)
-    return Trace(label, trajectory.times - trajectory.times[0], problem.column_names, measured, columns[0], columns[1])
+    return Trace(label, trajectory.times - trajectories[0].times[0], problem.column_names, measured, columns[0], columns[1])
 
 
 def held_out(errors: tuple[HorizonError, ...]) -> tuple[HorizonError, ...]:
