@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from scipy import stats
 from sysid_systems import record
@@ -15,6 +16,12 @@ from softgym_envs.core.layout import Field, StateLayout
 from softgym_envs.core.parameters import Parameters, param
 from softgym_envs.core.trajectory import TrajectorySet
 from sysid import FitProblem, FitResult, ShootingOptions, multiple_shooting
+from sysid.judgement import longer
+from sysid.judgement.residuals import WeightedResiduals, weighted_residuals
+from sysid.judgement.whiteness import ALARM, DRAWS, gamma_limit
+from sysid.least_squares.cutting import cut
+from sysid.least_squares.segments import Segments
+from sysid.least_squares.system import ShootingSystem
 
 Array = NDArray[np.float64]
 
@@ -110,3 +117,28 @@ def test_the_step_alone_makes_no_model_wrong_where_intervals_allow_for_it() -> N
             into.append(fitted(filmed(PERIOD / 200, seed, 1e-4, friction=friction), halve=True))
     assert sum(fit.explained for fit in right) >= stats.binom.ppf(1e-4, len(right), 0.98)
     assert not any(fit.explained for fit in wrong)
+
+
+def left_over(problem: FitProblem, rows: int) -> tuple[Segments, WeightedResiduals]:
+    """Segments of so many rows, and what the truth leaves of their data."""
+    segments = cut(problem, problem.split.train, rows, free=True, exact=False)
+    system = ShootingSystem(segments, np.array([5e-3]))
+    return segments, weighted_residuals(system, problem.encode(problem.constants), segments.starts)
+
+
+def test_the_limit_of_longer_segments_is_that_of_its_rate_of_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise is the same at all lengths, so that at most the sum of three rates fails; the limit is steadier than a quantile."""
+    sets, alarm = 50, ALARM / len(longer.FACTORS)
+    monkeypatch.setattr(longer, "DRAWS", sets * DRAWS)
+    monkeypatch.setattr(longer, "NUMBERS", 10**12)  # all draws at once, in one order
+    (film,) = filmed(PERIOD / 10, 0)
+    taken = TrajectorySet((replace(film.window(0.0, 2.4), substeps=10),))
+    problem = FitProblem(Pendulum(), taken, ("inertia", "weight", "damping"), measured=("angle",))
+    short = left_over(problem, 10)
+    drawn = np.stack([longer._drawn(*short, *left_over(problem, 10 * factor)) for factor in longer.FACTORS])
+    parts = drawn.reshape(len(drawn), sets, DRAWS)
+    limits = np.array([[gamma_limit(draws, alarm) for draws in part] for part in parts])
+    failed = np.mean([(drawn > limit[:, None]).any(axis=0).mean() for limit in limits.T])
+    assert ALARM / 2 < failed <= ALARM
+    quantiles = np.quantile(parts, 1.0 - alarm, axis=2, method="higher")
+    assert stats.f.cdf(np.mean(limits.var(axis=1) / quantiles.var(axis=1)), sets - 1, sets - 1) < 0.01

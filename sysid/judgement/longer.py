@@ -8,8 +8,9 @@ growth beyond that,
 
 .. math:: z = \log \frac{|r_{long}|^2 / \nu_{long}}{|r_{short}|^2 / \nu_{short}}
 
-against the z of simulated white noise, projected as the residuals of both were. The noise need not be known: short segments
-tell it. The first length that fails decides. Where residuals pass without their part along the effect of half the simulator's
+against the z of simulated white noise, projected as the residuals of both were: the limit is that of a gamma distribution of
+their mean, spread and skewness, for far out there are few of them. The noise need not be known: short segments tell it. The
+first length that fails decides. Where residuals pass without their part along the effect of half the simulator's
 step, the step is why: it is named, or nothing fails where intervals allow for it. Nothing is said from a refit that ended at no
 minimum, or so far off that it may be a wrong one (a throw, a contact).
 
@@ -35,7 +36,7 @@ from .laws import change
 from .residuals import WeightedResiduals, weighted_residuals
 from .step import in_half_steps
 from .uncertainty import analyse
-from .whiteness import ALARM, DRAWS, NUMBERS
+from .whiteness import ALARM, DRAWS, NUMBERS, gamma_limit
 
 Array = NDArray[np.float64]
 
@@ -168,7 +169,7 @@ def _tested(system: ShootingSystem, short: WeightedResiduals, other: ShootingSys
     """The residuals' growth, against that of noise."""
     drawn = _drawn(system.segments, short, other.segments, long)
     mean, spread = float(drawn.mean()), float(drawn.std())
-    limit = float(np.quantile(drawn, 1.0 - ALARM / len(FACTORS), method="higher"))
+    limit = gamma_limit(drawn, ALARM / len(FACTORS))
     z = np.log(long.residual @ long.residual / long.dof) - np.log(short.residual @ short.residual / short.dof)
     sizes = [np.sum(each.in_time**2, axis=(0, 1)) / each.dof for each in (long, short)]
     growth = np.sqrt(sizes[0] / np.maximum(sizes[1], 1e-300))

@@ -133,6 +133,11 @@ def _far_out(shape: tuple[int, ...], unit: bool) -> float:
     return float(brentq(lambda z: columns * sum(stats.pearson3.sf(z, skew) for skew in skewed) - ALARM, 0.0, 100.0))
 
 
+def gamma_limit(drawn: Array, alarm: float) -> float:
+    """What all but a share `alarm` stay below, of the gamma distribution (Pearson's type III) that has the moments of (D,)."""
+    return float(stats.pearson3.isf(alarm, stats.skew(drawn), drawn.mean(), drawn.std()))
+
+
 def skewness(count: int, length: int, weights: Array) -> float:
     """gamma_L of the module docstring, of S segments of L' rows; the trace of A^3 is a sum over triangles of three lags."""
     top = len(weights)
@@ -146,4 +151,4 @@ def skewness(count: int, length: int, weights: Array) -> float:
     return float(8.0 * cube / (2.0 * square) ** 1.5 / np.sqrt(count))
 
 
-__all__ = ["ALARM", "Whiteness", "whiteness"]
+__all__ = ["ALARM", "Whiteness", "gamma_limit", "whiteness"]
