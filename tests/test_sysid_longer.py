@@ -18,7 +18,7 @@ from softgym_envs.core.trajectory import TrajectorySet
 from sysid import FitProblem, FitResult, ShootingOptions, multiple_shooting
 from sysid.judgement import longer
 from sysid.judgement.residuals import WeightedResiduals, weighted_residuals
-from sysid.judgement.whiteness import ALARM, DRAWS, gamma_limit
+from sysid.judgement.whiteness import ALARM, gamma_limit
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.segments import Segments
 from sysid.least_squares.system import ShootingSystem
@@ -128,16 +128,16 @@ def left_over(problem: FitProblem, rows: int) -> tuple[Segments, WeightedResidua
 
 def test_the_limit_of_longer_segments_is_that_of_its_rate_of_false_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise is the same at all lengths, so that at most the sum of three rates fails; the limit is steadier than a quantile."""
-    sets, alarm = 50, ALARM / len(longer.FACTORS)
-    monkeypatch.setattr(longer, "DRAWS", sets * DRAWS)
+    sets, draws, alarm = 50, longer.DRAWS, ALARM / len(longer.FACTORS)
+    monkeypatch.setattr(longer, "DRAWS", sets * draws)
     monkeypatch.setattr(longer, "NUMBERS", 10**12)  # all draws at once, in one order
     (film,) = filmed(PERIOD / 10, 0)
     taken = TrajectorySet((replace(film.window(0.0, 2.4), substeps=10),))
     problem = FitProblem(Pendulum(), taken, ("inertia", "weight", "damping"), measured=("angle",))
     short = left_over(problem, 10)
     drawn = np.stack([longer._drawn(*short, *left_over(problem, 10 * factor)) for factor in longer.FACTORS])
-    parts = drawn.reshape(len(drawn), sets, DRAWS)
-    limits = np.array([[gamma_limit(draws, alarm) for draws in part] for part in parts])
+    parts = drawn.reshape(len(drawn), sets, draws)
+    limits = np.array([[gamma_limit(some, alarm) for some in part] for part in parts])
     failed = np.mean([(drawn > limit[:, None]).any(axis=0).mean() for limit in limits.T])
     assert ALARM / 2 < failed <= ALARM
     quantiles = np.quantile(parts, 1.0 - alarm, axis=2, method="higher")

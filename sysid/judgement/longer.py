@@ -36,12 +36,13 @@ from .laws import change
 from .residuals import WeightedResiduals, weighted_residuals
 from .step import in_half_steps
 from .uncertainty import analyse
-from .whiteness import ALARM, DRAWS, NUMBERS, gamma_limit
+from .whiteness import ALARM, NUMBERS, gamma_limit
 
 Array = NDArray[np.float64]
 
 FACTORS = (2, 4, 8)
 """Of the length that was fitted."""
+DRAWS = 999
 FAR = 0.3
 """Residuals of a larger share of what there is to predict may be those of a wrong minimum."""
 _OPTIONS = LevenbergOptions(max_iterations=15, cost_tolerance=1e-6)
