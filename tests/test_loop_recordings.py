@@ -20,6 +20,7 @@ from softgym_envs.loop.recipe import DAMPING, OFFSETS, RECIPE, STIFFNESS, manipu
 from softgym_envs.loop.tracking import held, named, pulled, resting_rows, thinned, tracker
 from softgym_envs.mechanics.following import Following
 from softgym_envs.mechanics.innovations import innovations, smoothed
+from sysid.methods.progressive import fit_stage, stage_problem
 
 TRUTH = LoopParameters(theta_stiffness=3.2, psi_stiffness=1.3, loop_damping=0.035, arm_damping=1.1)
 NOISE = {**dict.fromkeys(ARM, 2e-3), **{f"control:{name}": 0.2 for name in ARM}}
@@ -134,6 +135,7 @@ def test_slopes_are_differences():
         ("offset_e1", 1e-4),
         ("clamp_pitch", 1e-5),
         ("torque_delay", 1e-4),
+        ("torque_gain", 1e-4),
     ):
         way = np.eye(len(names))[:, [names.index(name)]]
         ahead, behind = (errors.errors((constants + side * step * way[:, 0])[None])[0][0] for side in (1, -1))
@@ -218,3 +220,18 @@ def test_smoothing_keeps_motion_and_takes_noise_away():
     found = smoothed(motion + noise * rng.standard_normal(motion.shape), noise)
     assert (np.std(found - motion, axis=0) < 0.5 * noise).all()
     np.testing.assert_allclose(smoothed(motion, np.full(2, 1e-9)), motion, atol=1e-6)
+
+
+def test_torque_sensors_of_another_gain_are_named():
+    """Stiffness takes up what they do not measure, and residuals pass for noise but along their gain."""
+    recording = disturbed(native(), 0)
+    weak = replace(recording, controls=0.9 * recording.controls)
+    stage = replace(RECIPE.laboratory, free=(*STIFFNESS, *DAMPING, *OFFSETS))
+    cause = "torque sensors of another gain: torque_gain = "
+    for seen, said in ((recording, "intervals are for torque_gain = 1"), (weak, cause)):
+        problem = stage_problem(RECIPE, stage, LoopSimulator(), TrajectorySet((seen,)), start=LoopParameters())
+        found = fit_stage(RECIPE, stage, problem, folder=None, resume=False, progress=None)
+        assert found.explained == (seen is recording)
+        (text,) = (verdict.text for verdict in found.verdicts if said in verdict.text)
+    low, high = map(float, text.split("95 % [")[1].split("]")[0].split(", "))
+    assert low < 0.9 < high and high - low < 0.1, text

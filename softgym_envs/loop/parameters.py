@@ -62,10 +62,13 @@ class LoopParameters(Parameters):
     torque_delay: float = param(
         0.0, unit="s", bounds=(-0.02, 0.1), source="of recorded torques behind angles (`tracking`); a simulation has none"
     )
+    torque_gain: float = param(
+        1.0, unit="-", bounds=(0.5, 2.0), scale="log", source="of recorded torques over those that act (`tracking`)"
+    )
 
 
-DELAY = LoopParameters.names().index("torque_delay")
-"""Place of the one constant that no tree has."""
+DELAY, GAIN = (LoopParameters.names().index(name) for name in ("torque_delay", "torque_gain"))
+"""Places of the constants that no tree has."""
 _FACTOR = {"unit": "-", "bounds": (0.05, 20.0), "scale": "log", "source": "1: as stiff as the loop"}
 
 

@@ -161,7 +161,11 @@ def unknown(simulator: Any) -> tuple[str, ...]:
     return (*(factor_names(parts) or STIFFNESS), *EVERYTHING[len(STIFFNESS) :], *twist)
 
 
-FOLLOWED: dict[str, Any] = {"prior": {**KNOWN, **FACTORS}, "adapt": held, "prepare": pulled, "free_initial": False}
+SUSPECTS = {"torque sensors of another gain": ("torque_gain",), "a loop of another mass": ("loop_scale",)}
+"""See `Stage.suspects`."""
+FOLLOWED: dict[str, Any] = {
+    "prior": {**KNOWN, **FACTORS}, "adapt": held, "prepare": pulled, "free_initial": False, "suspects": SUSPECTS,
+}  # fmt: skip
 RECIPE = Recipe(
     experiments=(Experiment("manipulation", manipulation, round(LONGEST / PERIOD)),),
     stages=(Stage("manipulation", "manipulation", unknown, "innovations", FITTED, **FOLLOWED),),

@@ -28,7 +28,7 @@ from ..mechanics.following import Following
 from ..mechanics.innovations import Innovations, innovations, smoothed
 from .manipulation import STIFF, STILL
 from .model import ARM, LoopModel
-from .parameters import DELAY
+from .parameters import DELAY, GAIN
 
 PERIOD = 0.01
 """[s] Baxter's 100 Hz, and the longest step that the loop bears."""
@@ -202,8 +202,15 @@ class LoopTracker:
         early = 0.5 * self.trajectory.period if self.trajectory.metadata.get(TORQUES) == HELD else 0.0
         late = 0.5 * (calm.period - calm.mechanism.dt)  # the middle of a row's impulses, one at the beginning of every step
         calm = undelayed(calm, late - early)  # they stand for torques about them
-        found = innovations(undelayed(calm, constants[DELAY]), self.sensed.values, tree, force=force, angle=angle)
+        acting = acted(calm, constants[DELAY], constants[GAIN])
+        found = innovations(acting, self.sensed.values, tree, force=force / constants[GAIN], angle=angle)
         return LoopErrors(model, calm, found)
+
+
+def acted(following: Following, delay: float, gain: float) -> Following:
+    """With forces as they acted, of which the recorded ones are `gain` times as much, `delay` [s] later."""
+    found = undelayed(following, delay)
+    return replace(found, forces=found.forces / gain)
 
 
 def undelayed(following: Following, delay: float) -> Following:
@@ -223,34 +230,37 @@ def _by_delay(following: Following, delay: float) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class LoopErrors:
-    """See `sysid.methods.innovations.Whitened`: `Innovations` of `LoopParameters`, one of which is the torques' delay."""
+    """See `sysid.methods.innovations.Whitened`: `Innovations` of `LoopParameters`, two of which are the torque sensors'."""
 
     model: LoopModel
     recorded: Following
     """Smoothed, with forces when they were recorded."""
     innovations: Innovations
-    _latest: dict[float, Innovations] = field(default_factory=dict, init=False, repr=False)
+    _latest: dict[tuple[float, float], Innovations] = field(default_factory=dict, init=False, repr=False)
 
     def errors(self, constants: Array) -> tuple[Array, NDArray[np.bool_]]:
         """See `sysid.methods.innovations.Whitened`."""
-        tree, delays = self.model.tree_constants(constants), constants[:, DELAY]
-        if (delays == delays[:1]).all():
-            return self._at(delays[0]).errors(tree)
-        found = [self._at(delay).errors(row[None]) for row, delay in zip(tree, delays, strict=True)]
+        tree, sensors = self.model.tree_constants(constants), constants[:, [DELAY, GAIN]]
+        if (sensors == sensors[:1]).all():
+            return self._at(*sensors[0]).errors(tree)
+        found = [self._at(*sensor).errors(row[None]) for row, sensor in zip(tree, sensors, strict=True)]
         return np.concatenate([errors for errors, _ in found]), np.concatenate([good for _, good in found])
 
     def slopes(self, constants: Array, directions: Array) -> Array:
         """See `sysid.methods.innovations.Whitened`."""
         tree, ways = self.model.tree_constants(constants[None])[0], self.model.tree_slopes(constants[None])[0] @ directions
-        pushes = _by_delay(self.recorded, constants[DELAY])[..., None] * directions[DELAY]
-        return self._at(constants[DELAY]).slopes(tree, ways, pushes)
+        delay, gain = constants[[DELAY, GAIN]]
+        latest = self._at(delay, gain)
+        pushes = _by_delay(self.recorded, delay)[..., None] * directions[DELAY] / gain
+        pushes = pushes - latest.following.forces[..., None] * directions[GAIN] / gain
+        return latest.slopes(tree, ways, pushes)
 
-    def _at(self, delay: float) -> Innovations:
-        """The latest delay is kept, and so is its motion."""
-        if delay not in self._latest:
+    def _at(self, delay: float, gain: float) -> Innovations:
+        """The latest delay and gain are kept, and so is their motion."""
+        if (delay, gain) not in self._latest:
             self._latest.clear()
-            self._latest[delay] = replace(self.innovations, following=undelayed(self.recorded, delay))
-        return self._latest[delay]
+            self._latest[delay, gain] = replace(self.innovations, following=acted(self.recorded, delay, gain))
+        return self._latest[delay, gain]
 
 
 def resting_rows(trajectory: Trajectory) -> int:

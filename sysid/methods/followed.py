@@ -66,6 +66,7 @@ class Followed:
     """(1, T, m) what was measured, recording after recording."""
     whitened: tuple[Whitened, ...]
     free = False
+    unknowns = 0
     starts = np.zeros((1, 0))
 
     @property

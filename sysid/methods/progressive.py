@@ -271,11 +271,12 @@ def _fitted(
         return by_step
 
     def again(given: FitProblem) -> FitResult:
-        if not method.views:  # a search of its own, which knows no constants of recordings
-            shooting = METHODS["single_shooting"]
-            return shooting.fit(given, shooting.settings({"starts": 3}), recipe)
-        once = {name: 0 for name in ("near", "shorter") if name in stage.options}  # these begin where the fit ended
-        return method.fit(given, method.settings({**stage.options, "starts": 1, **once}), recipe)
+        if method.repeated:
+            other = METHODS[method.repeated]
+            return other.fit(given, other.settings({"starts": 3}), recipe)
+        once = {"starts": 1, "near": 0, "shorter": 0}  # it begins where the fit ended
+        once = {name: value for name, value in once.items() if method.takes(name)}
+        return method.fit(given, method.settings({**stage.options, **once}), recipe)
 
     return conditional(stage.doubtful, again, problem, suspected(stage.suspects, again, problem, result))
 

@@ -44,6 +44,8 @@ class Method:
     """The noise of every column must be known; where it is not, it is estimated from the recordings."""
     views: bool = False
     """Constants of the recordings may be free, or be other than those of a camera that is placed as drawn."""
+    repeated: str = ""
+    """Method that repeats a fit from where it ended, with more constants free; empty: this one."""
 
     @property
     def leaves_checkpoint(self) -> bool:
@@ -135,7 +137,15 @@ METHODS: dict[str, Method] = {
         Method("single_shooting", "whole recordings", ShootingOptions, lambda p, o, _: single_shooting(p, o), views=True),
         Method("adam", "stochastic gradients on single steps, as in [Wang2020]", AdamOptions, lambda p, o, _: adam(p, o)),
         Method("cma_es", "an evolution strategy, without derivatives", EvolutionOptions, lambda p, o, _: cma_es(p, o)),
-        Method("mpec", "complementarity: states and contact forces too", MpecOptions, _mpec, "complementarity", True),
+        Method(
+            "mpec",
+            "complementarity: states and contact forces too",
+            MpecOptions,
+            _mpec,
+            "complementarity",
+            True,
+            repeated="single_shooting",
+        ),
         Method(
             "simultaneous",
             "states and constants in one nonlinear program",
@@ -143,6 +153,7 @@ METHODS: dict[str, Method] = {
             _simultaneous,
             "program",
             True,
+            repeated="single_shooting",
         ),
         Method(
             "innovations",
