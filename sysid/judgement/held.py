@@ -74,6 +74,7 @@ def held(
     inverse: Array,
     half_width: Array,
     noise: float,
+    least: float = 0.0,
 ) -> Held | None:
     """Test every suspect of the problem; None where there is none, or none of them changes anything.
 
@@ -87,6 +88,7 @@ def held(
         inverse: (p, p), (J'J + P)^-1 where the data see something.
         half_width: (p,) of the intervals [fit coordinate].
         noise: Of weighted residuals, times the quantile of 95 %.
+        least: Variance of weighted residuals that is believed at least: of some the noise was taken off.
     """
     problem = system.segments.problem
     allowed = [change(system, other, theta, starts, weighted.project) for other in varied.values()]
@@ -103,7 +105,7 @@ def held(
             along = float(np.sum((basis.T @ weighted.residual) ** 2))
             rest = float(weighted.residual @ weighted.residual) - along
             limit = float(stats.f.isf(ALARM / len(tried), max(k, 1), dof - k))
-            shares[cause] = float(np.sqrt(along / max(k, 1) / (rest / (dof - k)) / limit))
+            shares[cause] = float(np.sqrt(along / max(k, 1) / max(rest / (dof - k), least) / limit))
         for name, rows in there.items():
             left, per_unit = float(np.linalg.norm(rows - q @ (q.T @ rows))), inverse @ (weighted.jacobian.T @ rows)
             spec = problem.known_specs[name]

@@ -125,7 +125,10 @@ def judge(
     )  # fmt: skip
     if problem.suspects and converged and tested is not None and misfit(evidence) <= 1.0:
         reach = quantile * np.sqrt(np.maximum(np.diag(found.covariance), 0.0))
-        told = held(system, theta, starts, weighted, found.seen, varied or {}, inverse=by_noise, half_width=reach, noise=noise)
+        told = held(
+            system, theta, starts, weighted, found.seen, varied or {},
+            inverse=by_noise, half_width=reach, noise=noise, least=float(unit),
+        )  # fmt: skip
         evidence = replace(evidence, held=told)
     if converged and tested is not None and misfit(evidence) <= 1.0:
         evidence = replace(evidence, elsewhere=elsewhere(system, theta, weighted))
