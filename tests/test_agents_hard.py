@@ -114,6 +114,9 @@ def test_a_camera_sees_the_training_and_states_judge() -> None:
     assert data.train[0].period == pytest.approx(0.01) and data.train[0].substeps == 2
     assert case.recipe.stages != plain.recipe.stages and case.identified == (*plain.identified, "base_turn")
     wide = case.wide().intervals  # a clamp's heading is within two standard deviations of what setting it by eye gives
+    half = case.around(case.default().replace(base_turn=0.01), 2.0).intervals  # half of that way, by logarithms
+    assert half["base_turn"] == pytest.approx((-0.01, 0.03))
+    assert np.array(half["steering_gain"]) == pytest.approx(case.default().steering_gain * np.array([0.5, 2.0]))
     assert wide["base_turn"] == (-0.04, 0.04) and {n: wide[n] for n in plain.identified} == plain.wide().intervals
     assert "sensor" not in plain.description and case.description["sensor"] == ["camera"]
 

@@ -31,7 +31,7 @@ STUDIES = Path(__file__).parents[1] / "studies"
 STUDY = Study(
     "pendulum",
     "plan",
-    ("zero", "guess", "nominal", "wide", "forces", "identified", "posterior", "true_constants", "truth_budget", "truth"),
+    ("zero", "guess", "nominal", "wide", "forces", "identified", "posterior", "around", "true_constants", "truth_budget", "truth"),
     (60, 30),
     curve=("identified",),
     datasets=2,

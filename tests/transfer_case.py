@@ -59,6 +59,9 @@ class PendulumCase:
     def wide(self):
         return UniformParameters({"gain": (0.2, 5.0)})
 
+    def around(self, center, factor):
+        return UniformParameters({"gain": (center.gain / factor, center.gain * factor)})
+
     def cost(self, simulator):
         def angle(x):
             return np.stack([x[..., 0], x[..., 1], 0.1 * x[..., 2]], axis=-1)

@@ -272,21 +272,29 @@ class RoomCase:
         return best.replace(**{name: float(np.clip(value, *specs[name].bounds)) for name, value in turned.items()})
 
     def wide(self) -> UniformParameters:
-        """See `Case`: what the recipe fits, where it is known to be, else within `FACTOR` or `SHARE` of the guess."""
-        default, engine = self.default(), self.native()
-        known = {name: said for stage in self.recipe.stages for name, said in stage.prior_of(stage.free_of(engine)).items()}
+        """See `Case`: within `FACTOR` of the guess, of what the recipe knows, of that."""
+        means = {name: mean for name, (mean, _) in self._known().items() if name in self.identified}
+        return self.around(self.default().replace(**means), FACTOR)
+
+    def around(self, center: Parameters, factor: float) -> UniformParameters:
+        """See `Case`: on a linear scale as large a part of `SHARE`, or of what is known before, as the factor is of `FACTOR`."""
+        known, part = self._known(), float(np.log(factor) / np.log(FACTOR))
         intervals = {}
         for name in self.identified:
-            spec, value = default.specs()[name], float(getattr(default, name))
+            spec, value = center.specs()[name], float(getattr(center, name))
             low, high = spec.bounds
-            if name in known:
-                mean, std = known[name]
-                intervals[name] = (max(mean - 2.0 * std, low), min(mean + 2.0 * std, high))
-            elif spec.scale == "log":
-                intervals[name] = (max(value / FACTOR, low), min(value * FACTOR, high))
+            if spec.scale == "log" and name not in known:
+                ends = (value / factor, value * factor)
             else:
-                intervals[name] = (max(value - SHARE * (high - low), low), min(value + SHARE * (high - low), high))
+                reach = part * (2.0 * known[name][1] if name in known else SHARE * (high - low))
+                ends = (value - reach, value + reach)
+            intervals[name] = (max(ends[0], low), min(ends[1], high))
         return UniformParameters(intervals)
+
+    def _known(self) -> dict[str, tuple[float, float]]:
+        """Constants of which the recipe knows something before: mean and standard deviation."""
+        engine = self.native()
+        return {name: said for stage in self.recipe.stages for name, said in stage.prior_of(stage.free_of(engine)).items()}
 
     def cost(self, simulator: Simulator) -> Cost:
         """See `Case`."""

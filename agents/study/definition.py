@@ -25,7 +25,8 @@ class Condition:
     learns: bool = True
     """Has a counterpart in reinforcement learning."""
     factor: float = 1.0
-    """Model "drawn": every constant that is identified is so many times the truth's, or its reciprocal, by a coin per seed."""
+    """Model "drawn": every constant that is identified is so many times the truth's, or its reciprocal, by a coin per seed;
+    "around": each is anywhere between these."""
 
 
 @dataclass(frozen=True)

@@ -110,4 +110,6 @@ def build_model(case: Case, study: Study, job: Job, condition: Condition, out: P
     rows = record.parameters
     if condition.model == "posterior":
         rows = type(rows).from_vector(record.samples.to_matrix(POSTERIOR_SAMPLES)[: study.ensemble])
+    if condition.model == "around":
+        rows = draw(record.parameters, case.around(record.parameters, condition.factor), study.ensemble, rng)
     return Model(native, rows, cost, study.substeps, record.truth_steps)

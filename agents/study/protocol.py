@@ -92,6 +92,10 @@ class Case(Protocol):
         """What one would randomise who has no data."""
         ...
 
+    def around(self, center: Parameters, factor: float) -> ParameterDistribution:
+        """What one would randomise about constants that were identified in a model that may be wrong."""
+        ...
+
     def cost(self, simulator: Simulator) -> Cost:
         """The task, on this simulator's states."""
         ...
