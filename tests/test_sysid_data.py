@@ -54,6 +54,11 @@ BAD = {
         lambda: replace(good(), controls=1000 * good().controls),
         "the limits are -1 ... 1: wrong unit",
     ),
+    "frames given twice": (
+        lambda: with_values(lambda v: np.repeat(v[::2], 2, axis=0)[: len(v)]),
+        r"\d+ rows repeat the row before",
+    ),
+    "50 frames in 60 rows": (lambda: with_values(lambda v: v[np.arange(len(v)) * 5 // 6]), r"\d+ rows repeat the row before"),
     "times in milliseconds": (lambda: replace(good(), times=1000 * good().times), "are the times in seconds"),
     "other columns": (lambda: replace(good(), names=("a", "b")), "missing columns: the recordings hold a, b"),
     "other controls": (lambda: replace(good(), control_names=("push",)), "control 'force' is not recorded"),
@@ -65,6 +70,16 @@ def test_unusable_data_end_in_a_verdict(name: str) -> None:
     make, verdict = BAD[name]
     with pytest.raises(DataError, match=verdict):
         problem(make())
+
+
+def test_an_encoder_that_moves_slowly_repeats_no_frames() -> None:
+    """Nor does one that moves by as much in every other row."""
+    quantum = 1.05 * np.abs(np.diff(good().values, axis=0)).max(axis=0)  # no row moves by more
+    coarse = with_values(lambda v: quantum * np.round(v / quantum))
+    assert (np.diff(coarse.values, axis=0) == 0).all(axis=1).mean() > 0.1
+    assert problem(coarse).full
+    steady = np.round(np.arange(201) / 2.5)[:, None] * [0.01, 0.01]
+    assert problem(with_values(lambda v: steady), measured=("mass.x",)).column_names == ("mass.x",)
 
 
 def test_degrees_are_found_on_rotating_robots() -> None:

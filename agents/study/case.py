@@ -277,7 +277,7 @@ class RoomCase:
         return self.around(self.default().replace(**means), FACTOR)
 
     def around(self, center: Parameters, factor: float) -> UniformParameters:
-        """See `Case`: on a linear scale as large a part of `SHARE`, or of what is known before, as the factor is of `FACTOR`."""
+        """See `Case`: on a linear scale as large a part of `SHARE`, or of what is known, as the factor is of `FACTOR`."""
         known, part = self._known(), float(np.log(factor) / np.log(FACTOR))
         intervals = {}
         for name in self.identified:

@@ -24,6 +24,10 @@ Array = NDArray[np.float64]
 
 MIN_STEPS = 10
 """Smallest number of steps per recording."""
+REPEATS, REPEATED = 10, 0.1
+"""Rows, and their share of those from the first to the last motion, that repeat the row before: fewer may be chance."""
+STEPS = 4
+"""Changes of some column come in so many sizes at least: those of an encoder that moves slowly come in one or two."""
 
 
 class Checked(Protocol):
@@ -124,6 +128,7 @@ def _check_recording(problem: Checked, where: str, trajectory: Trajectory) -> No
             f"{where} has {trajectory.substeps} substeps, the first {problem.split.train[0].substeps}; fit them apart"
         )
     _check_missing(problem, where, trajectory)
+    _check_repeats(problem, where, trajectory)
     lower, upper = problem.simulator.control_bounds
     controls, slack = problem.controls(trajectory), 1e-6 * (upper - lower)
     if ((controls < lower - slack) | (controls > upper + slack)).any():
@@ -146,6 +151,24 @@ def _check_missing(problem: Checked, where: str, trajectory: Trajectory) -> None
         share = 100 * absent[:, worst].mean()
         raise DataError(
             f"{where}: {problem.column_names[worst]} is NaN in {share:.0f} % of the rows, allowed is 50 %; leave it out"
+        )
+
+
+def _check_repeats(problem: Checked, where: str, trajectory: Trajectory) -> None:
+    """No frames that were given several times, as by a file of more rows per second than its camera: they look like noise."""
+    values = problem.values(trajectory)
+    steps = np.diff(values[np.isfinite(values).all(axis=1)], axis=0)
+    moved = np.flatnonzero((steps != 0).any(axis=1))
+    if len(moved) < REPEATS:
+        return
+    still = np.diff(moved) - 1  # rows without motion between two with
+    repeats = int(still.sum())
+    regular = np.ptp(still) <= 1 and repeats >= max(REPEATS, REPEATED * (moved[-1] - moved[0]))
+    sizes = np.abs(steps[moved]) / np.abs(steps).max(axis=0).clip(1e-300)
+    if regular and max(len(np.unique(column.round(6))) for column in sizes.T) >= STEPS:
+        raise DataError(
+            f"{where}: {repeats} rows repeat the row before in all columns while it moves: frames that were given twice? Give "
+            f"each once, with its own time ({len(moved) + 1} of {len(values)} rows)"
         )
 
 
