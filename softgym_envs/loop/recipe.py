@@ -161,7 +161,7 @@ def unknown(simulator: Any) -> tuple[str, ...]:
     return (*(factor_names(parts) or STIFFNESS), *EVERYTHING[len(STIFFNESS) :], *twist)
 
 
-SUSPECTS = {"torque sensors of another gain": ("torque_gain",), "a loop of another mass": ("loop_scale",)}
+SUSPECTS = {"torque sensors of another gain": ("torque_gain",)}
 """See `Stage.suspects`."""
 FOLLOWED: dict[str, Any] = {
     "prior": {**KNOWN, **FACTORS}, "adapt": held, "prepare": pulled, "free_initial": False, "suspects": SUSPECTS,
