@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +47,8 @@ def test_a_kernel_is_announced_when_it_is_to_be_compiled(tmp_path, monkeypatch, 
     monkeypatch.setattr(warp_engine, "believe_lanes", lambda: None)
     monkeypatch.setattr(warp_engine.wp.config, "kernel_cache_dir", str(tmp_path))
     warp_engine._Borrowed(engine, 1, 1, 1, recorded)._new()
-    assert words in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert words in said and said.count("compiling") == 1  # not what is not needed
     folder = tmp_path / f"wp_{kernel.module.name}_0123456"
     folder.mkdir()
     (folder / "m.meta").write_text("")
@@ -72,6 +74,41 @@ def test_flipped_bits_and_truncation_of_a_warp_module_are_repaired(tmp_path, for
     (warp.folder / kernel_cache.NOTE).unlink()
     (warp.folder / "m.o").write_bytes(CODE[:100])  # of a process that was killed before it could note anything
     assert load_whole(tmp_path, "m", warp) == CODE
+
+
+ROWS = """
+import numpy as np, warp as wp
+from softgym_envs.core import row_kernel
+row_kernel.believe_warp = lambda _: None  # the known answer has files of its own
+
+@wp.kernel(enable_backward=False)
+def double(x: wp.array2d(dtype=wp.float64), out: wp.array2d(dtype=wp.float64)):
+    b = wp.tid()
+    out[b, 0] = x[b, 0] + x[b, 0]
+
+print(row_kernel.RowKernel(double, (), (1,), 1)(np.ones((3, 1)))[:, 0].tolist())
+"""
+
+
+def test_damaged_files_of_warp_itself_are_compiled_anew(tmp_path):
+    """A task's kernel, with Warp's own files: whole, cut short, and with a flipped bit in every 64th byte of code."""
+
+    def run():
+        done = subprocess.run(
+            [sys.executable, "rows.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        return done.stdout.splitlines()[-1:], "is damaged" in done.stderr, done.stderr
+
+    (tmp_path / "rows.py").write_text(ROWS)
+    root = str(Path(__file__).parent.parent)
+    environment = {**os.environ, "WARP_CACHE_PATH": str(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join([root, *sys.path])}
+    assert run()[:2] == run()[:2] == (["[2.0, 2.0, 2.0]"], False)
+    flipped = bytes([1, *bytes(63)])
+    for damage in (lambda code: code[: len(code) // 2], lambda code: bytes(a ^ b for a, b in zip(code, cycle(flipped)))):
+        (path,) = (tmp_path / "cache").rglob("*.o")
+        path.write_bytes(damage(path.read_bytes()))
+        found = run()
+        assert found[:2] == (["[2.0, 2.0, 2.0]"], True), found
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path, forgetful):

@@ -6,6 +6,8 @@ A dozen NumPy calls on one row cost more than all the arithmetic in them; a kern
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from .fork import ForkLock
+from .kernel_cache import load_whole
 from .warp_buffers import Packed
 from .warp_engine import LOADING, believe_warp
 
@@ -59,9 +62,11 @@ class RowKernel:
             self._capacity = 0  # until all is there: a launch may fail, or the process fork meanwhile
             self._arrays = [_on_host(np.zeros((rows, width))) for width in self._widths]
             inputs = [*self._structure, *self._arrays]
+            start = partial(wp.launch, self._kernel, dim=rows, inputs=inputs, device="cpu", record_cmd=True)
             with LOADING:
                 believe_warp(())
-                self._launch = Packed(wp.launch(self._kernel, dim=rows, inputs=inputs, device="cpu", record_cmd=True))
+                launch = load_whole(Path(wp.config.kernel_cache_dir), self._kernel.module.name, start)
+                self._launch = Packed(launch)
             self._capacity = rows
         self._launch.resize(rows)
         self._views = [array.numpy()[:rows] for array in self._arrays]
