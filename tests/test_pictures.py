@@ -16,8 +16,9 @@ from softgym_envs.core.task import load
 from softgym_envs.envs.drawing import overlay_scene, picture_of, render_state, scene_of
 from softgym_envs.envs.player import Player, PlayOptions
 from softgym_envs.rendering import Hud, Picture, PointOverlay, PygameRenderer, default_camera
+from softgym_envs.rendering import hud as huds
 from softgym_envs.rendering.colors import PAPER
-from softgym_envs.rendering.scene import Segment, Sphere
+from softgym_envs.rendering.scene import GroundGrid, Segment, Sphere
 from softgym_envs.rooms import rooms, tasks
 from softgym_envs.vine.picture import RAY
 
@@ -106,8 +107,26 @@ def test_the_robot_stays_in_the_picture(name):
 
 
 @pytest.mark.parametrize("name", IDS)
+def test_what_is_to_be_reached_is_in_the_picture_and_grids_are_as_fine_as_the_robot(name):
+    """Goals, poses and ways at the beginning of ten episodes; a grid line every 1/20 of the picture to every picture's half."""
+    env = make(name, "native")
+    for seed in range(10):
+        env.reset(seed=seed)
+        hints = env.task.draw_hints(env.context)
+        scene = scene_of(env.simulator, env.state, hints)
+        points = [hints["goal"]] if "goal" in hints else []
+        points += [np.append(hints["pose"][:2], 0.0)] if "pose" in hints else []
+        points += list(hints.get("way", ()))
+        if points:
+            pixels, _ = default_camera(scene).project(np.array(points), SIZE)
+            assert (pixels > 0).all() and (pixels < np.array(SIZE)).all()
+    (grid,) = (part for part in scene.primitives if isinstance(part, GroundGrid))
+    assert 0.05 < grid.spacing / scene.extent < 1.0
+
+
+@pytest.mark.parametrize("name", IDS)
 @pytest.mark.parametrize("size", [(320, 240), (640, 480)])
-def test_text_of_players_is_whole_and_overprints_nothing(name, size):
+def test_text_of_players_is_whole_and_overprints_nothing(name, size, monkeypatch):
     """Nothing in the outermost columns: a line that is cut ends there. Numbers, legend and key help lie apart."""
     player = Player(gym.make(f"softgym_envs:{name}"), PlayOptions(headless_frames=2, size=size))
     player.run()
@@ -115,6 +134,10 @@ def test_text_of_players_is_whole_and_overprints_nothing(name, size):
     bare, nothing = renderer.rgb(scene), replace(scene, legend=None)
     alone = [(nothing, replace(hud, help=())), (scene, Hud(help=(" ",) * len(hud.help))), (nothing, Hud(help=hud.help))]
     masks = [(renderer.rgb(what, hud=text) != bare).any(axis=-1) for what, text in alone]
+    write, places = huds._text, []
+    monkeypatch.setattr(huds, "_text", lambda *given: places.append(write(*given)) or places[-1])
+    renderer.rgb(scene, hud=hud)
+    assert len(places) > 6 and not any(a.colliderect(b) for a, b in combinations(places, 2))  # legend and its note, too
     assert not any(mask[:, [0, 1, -2, -1]].any() for mask in masks)
     assert not any((a & b).any() for a, b in combinations(masks, 2))
 

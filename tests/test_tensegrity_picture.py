@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
 from softgym_envs.core.errors import ShapeError
+from softgym_envs.rendering import PygameRenderer
 from softgym_envs.rendering.colors import SLACK, tension_colors
 from softgym_envs.rendering.ground import _mesh
-from softgym_envs.rendering.scene import GroundGrid, Segment, Sphere
+from softgym_envs.rendering.scene import Arrow, GroundGrid, Segment, Sphere
 from softgym_envs.rendering.teleop import ramp
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.model import prism, superball
@@ -38,6 +40,35 @@ def test_the_drawn_ground_is_the_ground_of_the_physics(terrain):
 def _sides(mesh, i):
     """Edges of quads along x: straight lines in the picture, and so in a ground that bends at grid lines only."""
     return [(mesh.points[i, j], mesh.points[i + 1, j]) for j in range(len(mesh.y))]
+
+
+def test_rubble_is_seen():
+    """The ground of the first level beside the same one made even: a tenth of the picture differs by 5 grey levels."""
+    env = gym.make("softgym_envs:TensegrityTerrain-v0").unwrapped
+    renderer = PygameRenderer((160, 120))
+    for seed in range(3):
+        env.reset(seed=seed, options={"level": 1.0})
+        model, given = env.simulator.model, {"max_tension": 2000.0}
+        lying = env.state
+        rough, even = (
+            renderer.rgb(tensegrity_scene(model, lying, np.zeros(model.num_cables), terrain_scale=scale, **given))
+            for scale in (1.0, 0.0)
+        )
+        assert (np.abs(rough.astype(float) - even).mean(axis=-1) > 5.0).mean() > 0.1
+
+
+def test_grid_and_arrows_are_as_large_as_the_robot():
+    """One of a tenth of the size, and as slow: a like number of grid lines, arrows of the same share of the picture."""
+    seen = []
+    for size in (1.0, 0.1):
+        model = prism(rod_length=size)
+        speed = np.array([0.1 * size, 0.0, 0.0])
+        scene = tensegrity_scene(model, resting(model), np.zeros(model.num_cables), max_tension=1.0, velocity=speed)
+        (ground,) = (part for part in scene.primitives if isinstance(part, GroundGrid))
+        (command, *_) = (part for part in scene.primitives if isinstance(part, Arrow))
+        seen.append((ground.radius / ground.spacing, np.linalg.norm(command.end - command.start) / scene.extent))
+    (lines, arrow), (few, short) = seen
+    assert 0.4 < lines / few < 2.5 and arrow == pytest.approx(short, rel=0.2) and arrow > 0.2
 
 
 def test_slack_cables_are_dashed_and_gray_and_tight_ones_are_not():

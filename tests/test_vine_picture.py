@@ -6,7 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from softgym_envs.rendering.colors import FORCE, TUBE
+from softgym_envs.rendering.colors import FORCE, RING, TUBE, as_color, tension_colors
 from softgym_envs.rendering.scene import Arrow, Marker, Prism, Segment, Sphere
 from softgym_envs.vine.dynamics import VineSimulator
 from softgym_envs.vine.model import VineModel
@@ -27,6 +27,22 @@ def test_the_tube_ends_at_the_tip_and_obstacles_are_drawn():
     np.testing.assert_allclose(PICTURE.followed(model, state)[:2], model.tip(state)[:2])
     assert all(ball.radius == model.radius for ball in balls)
     assert len(kinds(scene, Prism)) == 2 and len(kinds(scene, Marker)) == 1 and not kinds(scene, Arrow)
+
+
+def test_length_and_pressures_are_seen():
+    """The note and a ring every 0.1 m say the length; muscles have the colours of their pressures, left and right."""
+    model = VineModel()
+    state = model.straight_state(0.85)
+    pressure = model.split(state).pressure.reshape(-1, 2)
+    pressure[0], pressure[1] = [model.max_steering, 0.0], [0.0, 0.5 * model.max_steering]
+    scene = vine_scene(model, state, NO_FORCES)
+    assert scene.legend.note.startswith("length 0.85 m") and len(kinds(scene, Segment, RING)) == 8
+    for section, (left, right) in enumerate(pressure / model.max_steering):
+        first = int(np.flatnonzero(model.section_of_joint == section)[0])
+        for share, side in ((left, 1.0), (right, -1.0)):
+            place = model.points(state)[first] + np.array([0.0, 0.8 * side * model.radius])
+            (muscle,) = (part for part in kinds(scene, Segment) if np.allclose(part.start[:2], place))
+            assert muscle.color == as_color(tension_colors(np.array([share]))[0])
 
 
 def test_a_robot_that_leans_on_an_obstacle_shows_the_force():
