@@ -3,6 +3,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
+from scipy.optimize import least_squares
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core.errors import OptionError, StructureError
@@ -198,6 +199,46 @@ def test_no_free_motion_leads_behind_the_wall():
         local = to_local(axes[np.linalg.norm(axes[:, -1] - goal, axis=1) < 0.03], poses[0])
         gaps = segment_distance(model.obstacles[0].shape, local[:, :-1], local[:, 1:]).min(axis=1)
         assert len(gaps) > 10 and gaps.max() < model.radius
+
+
+def test_no_free_motion_passes_the_gap():
+    """Of shapes with one bend per section that end at the goal, 1 % pass between the jaws without touching them (level 1)."""
+    layout, rng = Gap(), np.random.default_rng(0)
+    model = layout.furnish(VineModel())
+    axes = np.concatenate([[way.axis for way in random_ways(model, rng, (0.8, 1.2), 3.0)] for _ in range(20)])
+    tried = free = 0
+    for seed in range(12):
+        poses, goal = layout.draw(model, np.random.default_rng(seed), 1.0)
+        there = axes[np.linalg.norm(axes[:, -1] - goal, axis=1) < 0.03]
+        gaps = np.full(len(there), np.inf)
+        for obstacle, pose in zip(model.obstacles, poses, strict=True):
+            local = to_local(there, pose)
+            gaps = np.minimum(gaps, segment_distance(obstacle.shape, local[:, :-1], local[:, 1:]).min(axis=1))
+        tried += len(there)
+        free += int((gaps > model.radius).sum())
+    assert tried > 300 and free <= 0.03 * tried
+
+
+@pytest.mark.parametrize(
+    "layout", [Open(), Open(lengths=(0.4, 0.6)), Doors(), Clutter(), Gap()], ids=["open", "near", "doors", "clutter", "gap"]
+)
+def test_goals_are_within_reach(layout):
+    """A robot no longer than it grows, with muscles bent no more than the layout says, ends there: found by least squares."""
+    model = layout.furnish(VineModel(max_length=0.65) if layout == Open(lengths=(0.4, 0.6)) else VineModel())
+    low, high = np.array([0.3, *[-layout.curvature] * 2]), np.array([model.max_length, *[layout.curvature] * 2])
+    starts = [np.array([0.6, a, b]) for a in (-1.5, 1.5) for b in (-1.5, 1.5)]
+    for seed in range(6):
+        _, goal = layout.draw(model, np.random.default_rng(seed), 3.0 if layout.levels else 1.0)
+        miss = (
+            least_squares(
+                lambda given: bent_axes(model, given[:1], given[None, 1:])[0, -1] - goal,  # noqa: B023
+                start,
+                bounds=(low, high),
+                diff_step=1e-4,
+            )
+            for start in starts
+        )
+        assert min(np.linalg.norm(found.fun) for found in miss) < 2e-3
 
 
 @pytest.mark.parametrize("env_id", ["VineNavigate-v0", "VineWall-v0"])
