@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import io
 import json
 import random
@@ -66,8 +67,8 @@ class Draw:
         return values[self.choose(len(values))]
 
     def nasty(self) -> Any:
-        """A value that nobody expects."""
-        return self.of(NASTY)
+        """A value that nobody expects, which may be changed."""
+        return copy.deepcopy(self.of(NASTY))
 
     def bytes(self, seed: bytes) -> bytes:
         """A good file with up to three wounds."""
@@ -177,6 +178,24 @@ def constants_file(room: Room, folder: Path, draw: Draw) -> None:
         env = gym.make(room.tasks[0].id, params=path)
         env.reset(seed=0)
         env.step(np.zeros(env.action_space.shape))
+
+
+MJCF = b"""<mujoco><option timestep="0.01"/><worldbody><body><inertial pos="0 0 0" mass="0.5" diaginertia="1e-3 1e-3 1e-3"/>
+<joint name="along" type="slide" axis="1 0 0"/><joint name="across" type="slide" axis="0 1 0"/><joint name="turn" axis="0 0 1"/>
+</body></worldbody><actuator><motor name="ahead" joint="along"/><motor name="aside" joint="across"/></actuator></mujoco>"""
+MAPPING: dict[str, Any] = {
+    "mjcf": "mine.xml", "dt": 0.01, "held": {"entries": ["omega"]}, "controls": {"force_x": "ahead", "force_y": "aside"},
+    "states": {"x": "qpos:along", "y": "qpos:across", "theta": {"qpos": "turn", "scale": -1.0, "offset": 0.1},
+               "vx": "qvel:along", "vy": {"qvel": "across", "scale": 1.0}},
+}  # fmt: skip
+
+
+def truth_file(folder: Path, draw: Draw) -> None:
+    """A user's own MJCF under the block's tasks, and the file that maps it."""
+    (folder / "mine.xml").write_bytes(MJCF if draw.choose(4) else draw.bytes(MJCF))
+    path = folder / "mine.toml"
+    path.write_bytes(wounded(draw, MAPPING, toml))
+    drive(rooms()["block"].simulator(backend=str(path)))
 
 
 WIDE = b"time [s], tip.x [mm], tip.y [mm], control:valve [-]\n" + b"".join(
@@ -354,7 +373,8 @@ def simulator_of(name: str) -> Any:
 def doors() -> dict[str, Callable[[Path, Draw], None]]:
     """Every door by its name."""
     found: dict[str, Callable[[Path, Draw], None]] = {
-        "recording.csv": table_file, "recording.h5": hdf5_file, "study": study_file, "policy.zip": policy_file
+        "recording.csv": table_file, "recording.h5": hdf5_file, "study": study_file, "policy.zip": policy_file,
+        "truth.toml": truth_file,
     }  # fmt: skip
     for room in rooms().values():
         if room.read_model:

@@ -16,7 +16,7 @@ import mujoco
 import numpy as np
 
 from .errors import FileFormatError, StructureError
-from .files import read_toml
+from .files import check_entries, doubled, number_in, read_toml
 from .layout import Field
 from .mujoco_engine import Index, MujocoEngine, MujocoTwin
 from .parameters import Parameters
@@ -63,7 +63,7 @@ class MjcfTruth(MujocoTwin):
 
     def __post_init__(self) -> None:
         compiled = self._compiled
-        object.__setattr__(self, "dt", float(self.dt or self._document.get("dt", 0.0) or compiled.opt.timestep))
+        object.__setattr__(self, "dt", float(self.dt or self._own_dt or compiled.opt.timestep))
         compiled.opt.timestep = self.dt
         size, taken = compiled.nq + compiled.nv + compiled.na, {place.index for place in self._places.values()}
         rest = [index for index in range(size) if index not in taken]
@@ -117,19 +117,42 @@ class MjcfTruth(MujocoTwin):
         except (ValueError, OSError) as error:
             raise FileFormatError(f"{self.path}: MuJoCo cannot load {source}: {error}") from error
 
+    @property
+    def _own_dt(self) -> float:
+        """The file's [s]; 0: it says none."""
+        dt = number_in(f"{self.path}: dt", self._document.get("dt", 0.0))
+        if dt < 0 or (dt == 0 and "dt" in self._document):
+            raise FileFormatError(f"{self.path}: dt is {dt:g}, expected a number [s] > 0")
+        return dt
+
+    @property
+    def _held_entries(self) -> list[str]:
+        table = check_entries(f"{self.path}: held", self._document.get("held", {}), ("entries",))
+        names = table.get("entries", [])
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise FileFormatError(f"{self.path}: entries of [held] is {names!r}, expected a list of names")
+        return names
+
     @cached_property
     def _places(self) -> dict[str, Place]:
         """Entry of ours -> place; every entry of the model's layout that is not held."""
         found: dict[str, Place] = {}
         for name, where in self._document["states"].items():
             found.update(self._read(name, where))
-        names, held = self.model.layout.names, self._document.get("held", {}).get("entries", [])
+        names, held = self.model.layout.names, self._held_entries
         for name in (*found, *held):
             if name not in names:
                 raise StructureError(f"{self.path}: {name!r} is no state entry of {self.room}; there are {_some(names)}")
         missing = [name for name in names if name not in found and name not in held]
         if missing:
             raise StructureError(f"{self.path}: state entry {missing[0]!r} is neither mapped nor held ({len(missing)} missing)")
+        twice = doubled((*found, *held))
+        if twice is not None:
+            raise StructureError(f"{self.path}: state entry {twice!r} is both mapped and held, or held twice")
+        owner: dict[int, str] = {}
+        for name, place in found.items():
+            if owner.setdefault(place.index, name) != name:
+                raise StructureError(f"{self.path}: {owner[place.index]} and {name} are the same place of the MJCF")
         return found
 
     def _read(self, name: str, where: Any) -> dict[str, Place]:
@@ -137,13 +160,16 @@ class MjcfTruth(MujocoTwin):
         scale, offset = 1.0, 0.0
         if isinstance(where, Mapping):
             given = dict(where)
-            scale, offset = float(given.pop("scale", 1.0)), float(given.pop("offset", 0.0))
+            scale, offset = (
+                number_in(f"{self.path}: {what} of {name}", given.pop(what, usual))
+                for what, usual in (("scale", 1.0), ("offset", 0.0))
+            )
             kind, target = next(iter(given.items())) if len(given) == 1 else ("", "")
         else:
             kind, _, target = str(where).partition(":")
         if kind == "body":
             return self._free_body(name, str(target))
-        if kind not in ("qpos", "qvel", "act") or not np.isfinite([scale, offset]).all() or scale == 0:
+        if kind not in ("qpos", "qvel", "act") or scale == 0:
             raise FileFormatError(
                 f"{self.path}: {name} is {where!r}, expected 'qpos:joint', 'qvel:joint', 'act:actuator' or 'body:name'"
             )
@@ -181,13 +207,16 @@ class MjcfTruth(MujocoTwin):
     @cached_property
     def _actuators(self) -> Index:
         """Actuator of every control of ours."""
-        found = []
+        found: list[int] = []
+        check_entries(f"{self.path}: controls", self._document["controls"], self.model.control_names)
         for name in self.model.control_names:
             if name not in self._document["controls"]:
                 raise StructureError(f"{self.path}: control {name!r} is not mapped; ours are {_some(self.model.control_names)}")
             index = mujoco.mj_name2id(self._compiled, mujoco.mjtObj.mjOBJ_ACTUATOR, str(self._document["controls"][name]))
             if index < 0:
                 raise StructureError(f"{self.path}: the MJCF has no actuator {self._document['controls'][name]!r}")
+            if index in found:
+                raise StructureError(f"{self.path}: actuator {self._document['controls'][name]!r} has two of our controls")
             found.append(index)
         return np.array(found, dtype=np.intp)
 

@@ -1,0 +1,64 @@
+"""The file that maps a user's own MJCF to our state: what it says wrongly is named, not taken."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import fuzz
+import pytest
+
+from softgym_envs.core.errors import SoftgymError
+from softgym_envs.rooms import room
+
+pytest.importorskip("mujoco")
+
+
+def simulator(folder: Path, **changes: Any) -> Any:
+    """The block on the MJCF of `fuzz.py`; changes of its mapping: table__name=value, or name=value."""
+    document = copy.deepcopy(fuzz.MAPPING)
+    for name, value in changes.items():
+        table, _, entry = name.rpartition("__")
+        (document[table] if table else document)[entry] = value
+    (folder / "mine.xml").write_bytes(fuzz.MJCF)
+    (folder / "mine.toml").write_bytes(fuzz.toml(document))
+    return room("block").simulator(backend=str(folder / "mine.toml"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dt": float("nan")}, "dt is nan, expected a number"),
+        ({"dt": -0.01}, r"dt is -0.01, expected a number \[s\] > 0"),
+        ({"dt": 0}, r"dt is 0, expected a number \[s\] > 0"),
+        ({"held__entries": 3}, r"entries of \[held\] is 3, expected a list of names"),
+        ({"held__entries": "omega"}, r"entries of \[held\] is 'omega', expected a list of names"),
+        ({"held__entry": ["omega"]}, "held: unknown entry 'entry'; allowed are entries"),
+        ({"held__entries": ["omega", "spin"]}, "'spin' is no state entry of block"),
+        ({"held__entries": []}, "state entry 'omega' is neither mapped nor held"),
+        ({"states__omega": "qvel:turn"}, "state entry 'omega' is both mapped and held"),
+        ({"states__y": "qpos:along"}, "x and y are the same place of the MJCF"),
+        ({"states__y": "qpos:nowhere"}, "the MJCF has no joint 'nowhere'"),
+        ({"states__theta": {"qpos": "turn", "scale": "-1"}}, "scale of theta is '-1', expected a number"),
+        ({"states__theta": {"qpos": "turn", "scale": True}}, "scale of theta is True, expected a number"),
+        ({"states__theta": {"qpos": "turn", "scale": 0}}, "expected 'qpos:joint'"),
+        ({"states__theta": {"qpos": "turn", "offset": 10**400}}, "offset of theta is 1000"),
+        ({"controls__force_z": "ahead"}, "controls: unknown entry 'force_z'; allowed are force_x, force_y"),
+        ({"controls__force_y": "ahead"}, "actuator 'ahead' has two of our controls"),
+        ({"mjcf": "none.xml"}, "MuJoCo cannot load"),
+    ],
+    ids=str,
+)
+def test_what_a_mapping_says_wrongly_is_named(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(SoftgymError, match=message):
+        simulator(tmp_path, **changes)
+
+
+def test_a_mapping_that_is_right_moves_the_block(tmp_path: Path) -> None:
+    """A force of 1 N along x for 1 s on 0.5 kg: 1 m in semi-implicit steps of 10 ms, and half a step more; omega is held."""
+    found = simulator(tmp_path)
+    states, status = found.rollout(found.initial_state(), [[[1.0, 0.0]] * 100])
+    assert not status.any() and found.dt == 0.01
+    assert states[0, -1, 0] == pytest.approx(0.5 * 2.0 * (1.0 + 0.01)) and states[0, -1, 3] == pytest.approx(2.0)
+    assert states[0, -1, 5] == 0.0
