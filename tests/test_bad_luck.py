@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import HUNG
 
 from agents.study.definition import Study
 from agents.study.fits import FitRecord
@@ -41,6 +42,10 @@ if __name__ == "__main__":
     jobs = [Job("zero", 0, 0, seed) for seed in range(20)]
     print(len(run_jobs(jobs, worker, OUT, executor="processes", workers=2, progress=lambda line: None)), "failed")
 """
+
+
+RUN = 600
+"""[s] Length of a run that is interrupted; twenty take ten times as long with two workers."""
 
 
 def alive(pid):
@@ -73,14 +78,14 @@ def began(tmp_path, *arguments):
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda sign: sign.name)
 def test_a_study_that_is_interrupted_ends_at_once_with_all_its_workers(tmp_path, sign):
     """The signal reaches the main process only, while two of twenty runs of ten minutes are under way."""
-    main = began(tmp_path, 600, -1)
+    main = began(tmp_path, RUN, -1)
     try:
-        assert within(120, lambda: len(list(tmp_path.glob("pid_*"))) == 2), main.communicate()
+        assert within(HUNG, lambda: len(list(tmp_path.glob("pid_*"))) == 2), main.communicate()
         main.send_signal(sign)
-        main.communicate(timeout=60)
+        main.communicate(timeout=RUN / 2)
         assert main.returncode != 0
         workers = [int(path.name[4:]) for path in tmp_path.glob("pid_*")]
-        assert within(30, lambda: not any(map(alive, workers)))
+        assert within(RUN / 2, lambda: not any(map(alive, workers)))
         assert len(workers) == 2 and not list(tmp_path.glob("runs/*"))
     finally:
         main.kill()
@@ -88,7 +93,7 @@ def test_a_study_that_is_interrupted_ends_at_once_with_all_its_workers(tmp_path,
 
 def test_a_worker_that_is_killed_is_a_failed_run(tmp_path):
     main = began(tmp_path, 0, 3)
-    said, complaint = main.communicate(timeout=120)
+    said, complaint = main.communicate(timeout=HUNG)
     assert main.returncode == 0 and int(said.split()[0]) >= 1, complaint
 
 

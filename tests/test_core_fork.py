@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from helpers import HUNG
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
@@ -101,7 +102,7 @@ def test_a_forked_child_computes_while_another_thread_holds_every_lock(setup, tm
     script.write_text(FORK.format(setup=setup))
     with subprocess.Popen([sys.executable, str(script)], stderr=subprocess.PIPE, start_new_session=True, text=True) as process:
         try:
-            _, errors = process.communicate(timeout=600)
+            _, errors = process.communicate(timeout=HUNG)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 9)  # the child, too
             raise

@@ -1,12 +1,12 @@
 """What stands before kernels in place of Warp's own loops and arrays (`core/plain.h`)."""
 
-import subprocess
 import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import warp as wp
+from helpers import run_limited
 
 from softgym_envs.core.warp_buffers import EXACT, FORWARD, PLAIN
 from softgym_envs.core.warp_engine import WarpEngine
@@ -68,7 +68,7 @@ def walled_rollouts():
 
 @pytest.mark.parametrize("what", ["inside", "-1", "3"])
 def test_indices_are_inside_their_arrays_and_one_outside_is_noticed_where_asked(what):
-    run = subprocess.run([sys.executable, __file__, what], capture_output=True, text=True, timeout=300)
+    run = run_limited([sys.executable, __file__, what], seconds=300)
     noticed = run.returncode != 0 and "inside(a, 1, j)" in run.stderr
     assert run.returncode == 0 if what == "inside" else noticed, run.stderr
 

@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 import pytest
+from helpers import HUNG
 
 from softgym_envs.core import warp_check, warp_engine
 from softgym_envs.core.threads import in_threads
@@ -23,7 +24,7 @@ def test_every_piece_once_and_in_order(threads, count):
 
 
 def test_threads_work_at_once_and_the_caller_is_one():
-    both = threading.Barrier(2, timeout=20)
+    both = threading.Barrier(2, timeout=HUNG)
 
     def run(_):
         both.wait()
@@ -60,7 +61,7 @@ def test_an_error_is_raised_when_all_have_stopped(bad):
 
 def test_every_thread_finds_its_buffers_again(monkeypatch):
     """A batch in two pieces of one shape: whoever came second used to make its buffers anew in every call."""
-    made, both = [], threading.Barrier(2, timeout=20)
+    made, both = [], threading.Barrier(2, timeout=HUNG)
 
     class Watched(warp_engine.Buffers):
         """Both threads are inside at once."""

@@ -306,6 +306,13 @@ def test_ci_runs_what_a_person_runs():
     assert os.access(ROOT / ".ci/run", os.X_OK)
 
 
+def test_no_test_ends_by_the_clock_of_a_busy_machine():
+    """But after `helpers.HUNG`, for what waits for ever; other limits are of processor time, or shares of a sleep."""
+    for path in (ROOT / "tests").glob("*.py"):
+        found = re.findall(r"timeout=[\d.]+", path.read_text(encoding="utf-8"))
+        assert not found, f"{path.name}: {found}"
+
+
 def test_makefile_is_short_and_describes_each_target():
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 60

@@ -12,6 +12,7 @@ from typing import Any
 import mujoco
 import numpy as np
 import pytest
+from helpers import HUNG
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import OptionError, ParameterError, StructureError
@@ -305,10 +306,10 @@ def test_copies_pickles_and_forks_go_on_alike() -> None:
     process = context.Process(target=child, args=(twin, state, queue))
     process.start()  # threads do not survive a fork: a pool taken over from the parent would wait for ever
     try:
-        assert np.array_equal(queue.get(timeout=600), after)
+        assert np.array_equal(queue.get(timeout=HUNG), after)
     finally:
-        process.join(timeout=10)
         process.kill()
+        process.join()
 
 
 def test_bad_input_is_named() -> None:
