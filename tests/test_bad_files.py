@@ -1,12 +1,16 @@
 """Files that are damaged, mistyped, or made to hurt: one sentence each, within time and memory."""
 
+import copy
 import os
 import resource
 import time
+from functools import reduce
+from operator import getitem
 
 import h5py
 import numpy as np
 import pytest
+from fuzz import MODELS, toml
 from helpers import ROOT, load_script, run_script
 
 from softgym_envs.core.errors import DataError, FileFormatError, ParameterError, SoftgymError, StorageError, StructureError
@@ -180,6 +184,35 @@ def test_typos_in_a_structure_are_named(tmp_path, old, new, error, message):
     path = written(tmp_path, structure(change=(old, new)), "robot.toml")
     with pytest.raises(error, match=message):
         room("tensegrity").model(path)
+
+
+def places(document, path=()):
+    """Where something stands in a document, and what."""
+    for key, value in list(document.items() if isinstance(document, dict) else enumerate(document)):
+        yield (*path, key), value
+        if isinstance(value, (dict, list)):
+            yield from places(value, (*path, key))
+
+
+@pytest.mark.parametrize("owner", [room.name for room in rooms().values() if room.read_model])
+def test_every_typo_and_no_number_in_a_model_file_is_refused(tmp_path, owner):
+    """An "s" behind any name, True and NaN in the place of any number."""
+    seed, file, tried = read_toml(MODELS / f"{owner}.toml"), tmp_path / "model.toml", 0
+    for place, value in places(seed):
+        numeric = isinstance(value, (int, float)) and not isinstance(value, bool)
+        for wrong in (*([True, float("nan")] if numeric else []), *(["s"] if isinstance(place[-1], str) else [])):
+            document = copy.deepcopy(seed)
+            table = reduce(getitem, place[:-1], document)
+            if wrong == "s":
+                table[f"{place[-1]}s"] = table.pop(place[-1])
+            else:
+                table[place[-1]] = wrong
+            file.write_bytes(toml(document))
+            tried += 1
+            with pytest.raises(SoftgymError):
+                room(owner).model(file)
+                pytest.fail(f"{place} taken with {wrong}")
+    assert tried > 3
 
 
 @pytest.mark.parametrize("owner", rooms())

@@ -116,7 +116,7 @@ def test_a_scene_file_is_read(tmp_path):
         ("[robot]\nnum_links = 0", StructureError, r"scene.toml: num_links is 0, expected a whole number in \[1, 2000\]"),
         ("[robot]\ninitial_length = 9.0", StructureError, "initial_length is 9.0"),
         ("[robot]\ncolour = 1", FileFormatError, "'colour'; allowed are num_links"),
-        ("[robot]\nradius = nan", StructureError, "radius is nan"),
+        ("[robot]\nradius = nan", FileFormatError, "radius is nan"),
         ("base = 3", FileFormatError, "unknown entry 'base'"),
         ("[robot", FileFormatError, "not valid TOML"),
     ],

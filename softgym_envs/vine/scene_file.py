@@ -68,8 +68,11 @@ def _read_robot(path: str | Path, table: object) -> dict[str, Any]:
         if key not in ROBOT:
             raise FileFormatError(f"{path}: [robot] has {key!r}; allowed are {', '.join(ROBOT)}")
     values: dict[str, Any] = dict(table)
-    if "base" in values:
-        values["base"] = tuple(_numbers(path, "base", values["base"], 3))
+    for key, value in values.items():
+        if key == "base":
+            values[key] = tuple(_numbers(path, key, value, 3))
+        else:
+            number_in(f"{path}: {key}", value)
     return values
 
 
