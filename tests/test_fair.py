@@ -10,6 +10,7 @@ from helpers import load_script
 
 from softgym_envs.core.files import read_json, read_toml
 from softgym_envs.core.room import SoakCase
+from softgym_envs.rooms import tasks
 
 ROOT = Path(__file__).parents[1]
 CRAWL = "softgym_envs:TensegrityCrawl-v0"
@@ -30,6 +31,18 @@ def test_the_vine_and_its_twin_are_timed_as_one_robot_that_leans_on_something():
 def test_the_committed_ratio_is_of_a_robot_in_contact():
     shares = read_json(ROOT / "results/vine.json")["speed"]["mujoco_twin_over_lab_model"]["share_of_control_steps_in_contact"]
     assert set(shares) == {"lab_model", "mujoco_twin"} and min(shares.values()) > 0.5
+
+
+def test_the_committed_speeds_are_what_was_asked():
+    """Batches twice as fast as once in every round, the block five times its twin, four ids beyond 40 us beside the physics."""
+    rows = read_json(ROOT / "results/rows_between.json")["rows"]
+    assert len({row["id"] for row in rows}) == 9 and min(row["lowest"] for row in rows) >= 2.0
+    speed = read_json(ROOT / "results/task_cards/SlidingBlock-v0.json")["speed"]
+    assert speed["native"]["single"] >= 5 * speed["mujoco"]["single"]
+    steps = read_json(ROOT / "results/steps.json")["rows"]
+    assert {row["id"] for row in steps} == {task.id for task in tasks()}
+    slow = {row["id"] for row in steps if row["beside"] > 40.0}
+    assert slow <= {"TensegrityWaypoint-v0", "LoopBend-v0", "LoopPeg-v0", "LoopIdentify-v0"}
 
 
 def test_soak_runs_whole_episodes_and_says_when_it_did_not():
