@@ -157,8 +157,9 @@ def test_goals_are_outside_of_obstacles_and_away_from_the_robot(layout):
 
 def test_doors_are_off_the_ways_that_the_goal_suggests_and_there_is_a_way_through():
     """The barriers block the suggested ways; one of many random ways to the goal passes all doors freely."""
-    layout = Doors()
+    layout, rng = Doors(), np.random.default_rng(0)
     model = layout.furnish(VineModel())
+    axes = np.concatenate([[way.axis for way in random_ways(model, rng, (1.0, 1.15), 3.0)] for _ in range(20)])
     for seed in range(8):
         for level in (1.0, 3.0):
             poses, goal = layout.draw(model, np.random.default_rng(seed), level)
@@ -171,6 +172,12 @@ def test_doors_are_off_the_ways_that_the_goal_suggests_and_there_is_a_way_throug
             assert min(apart(shape, pose, arc) for shape, pose in boards) < model.radius
             width = np.linalg.norm(poses[0, :2] - poses[1, :2]) - layout.board[1]
             assert width == pytest.approx(layout.width / level**layout.narrower)
+            there = axes[np.linalg.norm(axes[:, -1] - goal, axis=1) < 0.03]
+            free = np.ones(len(there), dtype=bool)
+            for shape, pose in ((o.shape, pose) for o, pose in zip(model.obstacles, poses, strict=True) if pose[0] > BEHIND):
+                local = to_local(there, pose)
+                free &= segment_distance(shape, local[:, :-1], local[:, 1:]).min(axis=1) > model.radius
+            assert free.any()
 
 
 def test_the_gap_is_a_little_wider_than_the_tube_and_less_so_at_higher_levels():
