@@ -5,7 +5,7 @@
     python scripts/train.py VineNavigate-v0 --keyword level=3
 
 The folder (results/train/<id>_<algorithm>_<backend>_<seed>) gets policy.zip, checkpoints, progress.csv, TensorBoard files
-(`tensorboard --logdir results/train`), curve.json, curve.png and evaluation.json. Ctrl-C stops it and
+(`tensorboard --logdir results/train`), curve.json, curve.png and evaluation.json. It holds one training. Ctrl-C stops it and
 leaves a checkpoint; `--resume` goes on from the newest one that is whole, and refuses one of another id, seed, algorithm or
 other settings.
 """
@@ -26,7 +26,7 @@ import gymnasium as gym
 import numpy as np
 import tyro
 
-from agents.learning.checkpoints import newest_checkpoint, steps_of
+from agents.learning.checkpoints import newest_checkpoint, require_run, steps_of
 from agents.learning.evaluation import Evaluation, evaluate, task_keywords
 from agents.learning.policy import policy_of
 from agents.learning.rl import LearningPoint, Training, train
@@ -43,7 +43,7 @@ class Args:
     id: Annotated[str, tyro.conf.Positional]
     """Environment, e.g. TensegrityRoll-v0."""
     steps: int = 3_000_000
-    """Control steps of all rows together."""
+    """Control steps of all rows together, rounded up to what is collected for a whole update."""
     algorithm: Literal["ppo", "sac"] = "ppo"
     """Which algorithm."""
     backend: str = "native"
@@ -105,12 +105,30 @@ def env_id(name: str) -> str:
     return name if ":" in name else f"softgym_envs:{name}"
 
 
-def earlier_points(args: Args, out: Path) -> list[LearningPoint]:
+def begun(training: Training, args: Args, out: Path) -> int:
+    """Control steps that are done: those of the checkpoint that a resumed training goes on from; says what is to do.
+
+    Raises:
+        FileFormatError: There is no checkpoint to go on from, or it belongs to another run.
+    """
+    done = 0
+    if args.resume:
+        newest = newest_checkpoint(out)
+        require_run(newest, training.run)
+        done = steps_of(newest)
+    end = training.steps_after(done)
+    if end == done:
+        print(f"nothing is left to train: {newest.name} has {done} steps, --steps is {args.steps}", flush=True)
+    elif end != args.steps:
+        print(f"trains up to {end} steps, --steps is {args.steps}: it learns from {training.collected} at a time", flush=True)
+    return done
+
+
+def earlier_points(done: int, out: Path) -> list[LearningPoint]:
     """The curve up to the checkpoint that a resumed training goes on from."""
-    if not args.resume or not (out / "curve.json").exists():
+    if not done or not (out / "curve.json").exists():
         return []
-    last = steps_of(newest_checkpoint(out))
-    return [point for p in read_json(out / "curve.json")["points"] if (point := LearningPoint(*p)).steps <= last]
+    return [point for p in read_json(out / "curve.json")["points"] if (point := LearningPoint(*p)).steps <= done]
 
 
 def what_is_kept(out: Path) -> str:
@@ -146,7 +164,7 @@ def main(args: Args) -> int:
     print(f"seed {args.seed}, commit {git_commit()}, folder {out}", flush=True)
     try:
         training = training_of(args)
-        points = earlier_points(args, out)
+        points = earlier_points(begun(training, args, out), out)
 
         def report(point: LearningPoint) -> None:
             points.append(point)

@@ -175,8 +175,38 @@ def test_progress_is_continued_after_the_checkpoint(tmp_path):
     assert [row["time/total_timesteps"] for row in rows] == ["64", "128", "192", "256"]
     assert [{name: row[name] for name in first[0]} for row in rows[:2]] == first[:2]
     assert all(None not in row and None not in row.values() for row in rows)
-    train(training(64), tmp_path)
-    assert [row["time/total_timesteps"] for row in progress(tmp_path)] == ["64"]  # begun anew
+    train(training(64), tmp_path / "new")
+    assert [row["time/total_timesteps"] for row in progress(tmp_path / "new")] == ["64"]
+
+
+def test_a_folder_holds_one_training(tmp_path):
+    """A shorter one of the same run would find the checkpoints of the longer one, and resume them as its own."""
+    train(training(128), tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for steps in (64, 256):
+        with pytest.raises(
+            OptionError, match=r"holds a training already \(policy.zip\): resume that one, or give another folder"
+        ):
+            train(training(steps), tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    (tmp_path / "policy.zip").unlink()
+    with pytest.raises(OptionError, match=r"already \(policy_128_steps.zip\)"):
+        train(training(64), tmp_path)
+    assert training(64, critic_first=8).run != training(64).run
+
+
+@pytest.mark.parametrize("algorithm, own, begun", [("ppo", QUICK, 0), ("ppo", QUICK, 12), ("sac", {"learning_starts": 4}, 0)])
+def test_steps_are_rounded_up_to_whole_updates(tmp_path, algorithm, own, begun):
+    asked = training(65, algorithm=algorithm, overrides=own)
+    envs = asked.make()
+    try:
+        model = new_model(asked, envs)
+        model.num_timesteps = begun
+        model.learn(asked.steps - begun, reset_num_timesteps=not begun)
+        assert model.num_timesteps == asked.steps_after(begun) >= asked.steps
+    finally:
+        envs.close()
+    assert asked.steps_after(asked.steps) == asked.steps and asked.steps_after(500) == 500
 
 
 OURS = ("softgym", "agents.", "SB3VecEnv", "SharedPolicy")
@@ -379,6 +409,7 @@ def test_the_script_trains_resumes_and_draws(tmp_path, capsys, monkeypatch):
     script = load_script("scripts/train.py")
     arguments = {"id": "TensegrityCrawl-v0", "num_envs": 4, "episodes": 1, "checkpoint_every": 128, "out": tmp_path}
     assert script.main(script.Args(steps=256, **arguments)) == 0
+    assert "trains up to 256" not in capsys.readouterr().out
     assert script.main(script.Args(steps=512, resume=True, **arguments)) == 0
     assert newest_checkpoint(tmp_path).name == "policy_512_steps.zip"
     evaluation = json.loads((tmp_path / "evaluation.json").read_text())
@@ -389,7 +420,14 @@ def test_the_script_trains_resumes_and_draws(tmp_path, capsys, monkeypatch):
     assert "no checkpoint" in capsys.readouterr().err
     monkeypatch.setattr(script, "draw", lambda *_: write_atomically(Path("/dev/null/curve.png"), b""))  # no room at the end
     assert script.main(script.Args(steps=512, resume=True, **arguments)) == 2
-    assert "error: cannot write" in capsys.readouterr().err
+    found = capsys.readouterr()
+    assert "error: cannot write" in found.err
+    assert "nothing is left to train: policy_512_steps.zip has 512 steps, --steps is 512" in found.out
+    assert script.main(script.Args(steps=256, **arguments)) == 2
+    assert "holds a training already (policy.zip): resume that one" in capsys.readouterr().err
+    monkeypatch.setattr(script, "train", lambda *_, **__: (_ for _ in ()).throw(OptionError("enough")))
+    assert script.main(script.Args(steps=600, resume=True, **arguments)) == 2
+    assert "trains up to 768 steps, --steps is 600: it learns from 256 at a time" in capsys.readouterr().out
 
 
 def test_a_policy_that_is_not_there_is_named(tmp_path):

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from softgym_envs.core.errors import FileFormatError, MissingDependencyError
+from softgym_envs.core.errors import FileFormatError, MissingDependencyError, OptionError
 from softgym_envs.core.files import write_atomically
 from softgym_envs.core.spec import plain, short
 
@@ -90,10 +90,22 @@ def checkpoint_of(folder: Path, run: Mapping[str, str]) -> Path:
         FileFormatError: There is none, or it belongs to another run.
     """
     path, damaged = _newest(folder)
-    _require_run(path, run)
+    require_run(path, run)
     for other in damaged:
         print(f"softgym_envs: {other} is damaged, going on from {path.name}", file=sys.stderr)
     return path
+
+
+def require_unused(folder: Path) -> None:
+    """Refuse a folder in which a training would mix with another one.
+
+    Raises:
+        OptionError: It holds a checkpoint or a policy.
+    """
+    used = sorted((path for path in folder.glob("policy_*_steps.zip") if steps_of(path) >= 0), key=steps_of)
+    used += [path for path in (folder / "policy.zip",) if path.exists()]
+    if used:
+        raise OptionError(f"{folder} holds a training already ({used[-1].name}): resume that one, or give another folder")
 
 
 def _newest(folder: Path) -> tuple[Path, list[Path]]:
@@ -131,7 +143,7 @@ def described(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return found
 
 
-def _require_run(path: Path, run: Mapping[str, str]) -> None:
+def require_run(path: Path, run: Mapping[str, str]) -> None:
     """Compare what the checkpoint says about itself with `run`.
 
     Raises:

@@ -34,7 +34,7 @@ try:
 except ImportError as error:
     raise MissingDependencyError('agents.learning.rl needs stable-baselines3: pip install "softgym-envs[learn]"') from error
 
-from .checkpoints import ProgressFile, checkpoint_of, described, load_checkpoint, save_checkpoint
+from .checkpoints import ProgressFile, checkpoint_of, described, load_checkpoint, require_unused, save_checkpoint
 from .policy import save_policy
 from .shared_policy import SharedPolicy, views_of
 from .vec_env import SB3VecEnv, SideBySide
@@ -90,7 +90,7 @@ class Training:
     env_id: str
     """"package:Id-v0" or "Id-v0"."""
     steps: int
-    """Control steps of all rows together."""
+    """Control steps of all rows together, rounded up to whole collections (`steps_after`)."""
     algorithm: Literal["ppo", "sac"] = "ppo"
     keywords: Mapping[str, Any] = field(default_factory=dict)
     """Keywords of `gym.make_vec`: backend, params, randomize, disturbance, ..."""
@@ -120,6 +120,16 @@ class Training:
     def rows(self) -> int:
         """Rows of the batched environment."""
         return self.num_envs or NUM_ENVS[self.algorithm]
+
+    def steps_after(self, begun: int = 0) -> int:
+        """Control steps in all once a training ends that goes on from so many: it learns from `collected` at a time."""
+        return begun + max(-(-(self.steps - begun) // self.collected), 0) * self.collected
+
+    @property
+    def collected(self) -> int:
+        """Control steps of all rows from one update to the next."""
+        found = settings(self.algorithm, self.overrides)
+        return self.rows * int(found["n_steps" if self.algorithm == "ppo" else "train_freq"])
 
     def make(self) -> SB3VecEnv | SideBySide:
         """The environments."""
@@ -157,6 +167,7 @@ class Training:
                 "rows": self.rows,
                 "keywords": read(self.keywords),
                 **variants,
+                **({"critic_first": self.critic_first} if self.critic_first else {}),
                 "hyperparameters": settings(self.algorithm, self.overrides),
             }
         )
@@ -246,19 +257,21 @@ def train(
 
     Args:
         training: What to train on, and for how long.
-        folder: Where checkpoints, logs and the policy go; None keeps the policy in memory.
-        resume: Go on from the newest checkpoint in `folder` until `training.steps` are reached.
+        folder: Where checkpoints, logs and the policy go, one training's alone; None keeps the policy in memory.
+        resume: Go on from the newest checkpoint in `folder` until `training.steps` are reached; none are taken if they are.
         report: Called with points of the learning curve.
         pupil: Whose actor PPO begins with, if there is no checkpoint: a model of `.imitation`, say.
 
     Raises:
-        OptionError: `resume` without a folder.
+        OptionError: `resume` without a folder, or a folder that holds a training already without `resume`.
         FileFormatError: There is no checkpoint to go on from, or it belongs to another run.
     """
     if resume and folder is None:
         raise OptionError("resume needs the folder of the training that is to go on")
     run = training.run if folder is not None else {}
     checkpoint = checkpoint_of(folder, run) if resume and folder is not None else None
+    if folder is not None and not resume:
+        require_unused(folder)
     envs = training.make()
     envs.seed(training.seed)
     curve = _Curve(report)
