@@ -139,6 +139,8 @@ def test_planning_times_are_statistics_of_the_clock():
 def test_bad_sampling_options_are_named(name):
     with pytest.raises(OptionError, match=name):
         SamplingOptions(**{name: -1})
+    with pytest.raises(OptionError, match=name):
+        SamplingOptions(**{name: np.inf})
 
 
 def test_bad_controllers_are_named():

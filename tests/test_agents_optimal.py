@@ -14,7 +14,7 @@ from softgym_envs.arm.dynamics import ElbowSimulator
 from softgym_envs.arm.parameters import ElbowParameters
 from softgym_envs.core.base import PlainStructure, SteppedSimulator
 from softgym_envs.core.complementarity import ComplementarityForm
-from softgym_envs.core.errors import OptionError
+from softgym_envs.core.errors import OptionError, ShapeError
 from softgym_envs.core.layout import Field, StateLayout
 from softgym_envs.rigid.dynamics import ParticleSimulator
 
@@ -178,10 +178,27 @@ def test_what_cannot_be_done_is_said():
         Manoeuvre(np.zeros(1), np.array([2.9]), 5, (np.zeros(1), np.ones(1)), (np.array([-1.0]), np.array([2.6])))
     with pytest.raises(OptionError, match="start has shape"):
         plan_motion(ElbowSimulator(), Manoeuvre(np.zeros(3), np.zeros(3), 5, (np.zeros(2), np.ones(2))))
+    with pytest.raises(OptionError, match=r"control_bounds have shape \(1,\), expected \(2,\)"):
+        plan_motion(ElbowSimulator(), Manoeuvre(np.zeros(4), np.zeros(4), 5, (np.zeros(1), np.ones(1))))
     with pytest.raises(OptionError, match="no symbolic step"):
         from softgym_envs.arm.mujoco import ElbowTwin
 
         plan_motion(ElbowTwin(), bend(5))  # type: ignore[arg-type]
+
+
+def test_lists_are_taken_and_what_is_no_number_is_named():
+    plain = Manoeuvre([0, 0], [1, np.nan], 5, ([-1], [1]), ([-2, -3], [2, 3]))
+    arrays = Manoeuvre(np.zeros(2), np.array([1, np.nan]), 5, (-np.ones(1), np.ones(1)), np.array([[-2.0, -3.0], [2.0, 3.0]]))
+    for a, b in zip(plain.bounds(), arrays.bounds(), strict=True):
+        np.testing.assert_array_equal(a, b)
+    for wrong, message in (
+        ({"start": "here"}, "start is not an array of numbers"),
+        ({"control_bounds": ([1.0], [-1.0])}, "control_bounds is"),
+        ({"control_bounds": 3}, "control_bounds is 3"),
+        ({"state_bounds": ([0.0], [1.0])}, r"state_bounds have shape \(1,\)"),
+    ):
+        with pytest.raises((OptionError, ShapeError), match=message):
+            Manoeuvre(**({"start": [0, 0], "end": [1, 0], "steps": 5, "control_bounds": ([-1], [1])} | wrong))
 
 
 def test_paths_are_resampled_and_start_with_least_jerk():

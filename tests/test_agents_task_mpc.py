@@ -46,8 +46,13 @@ def test_imagined_returns_are_those_of_the_environment(env_id, changed):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("samples", 1), ("horizon", 1), ("knots", 1), ("iterations", 0), ("replan_every", 0)]
-)
+    ("name", "value"),
+    [
+        ("samples", 1), ("horizon", 1), ("knots", 1), ("iterations", 0), ("replan_every", 0), ("temperature", -0.1),
+        ("temperature", np.nan), ("noise", -0.5), ("noise", np.inf), ("noise", "much"), ("knots", 21), ("replan_every", 21),
+        ("samples", 8.5),
+    ],
+)  # fmt: skip
 def test_settings_out_of_range_are_refused(name, value):
     with pytest.raises(OptionError, match=name):
         TaskMpc(**{name: value})

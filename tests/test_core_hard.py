@@ -131,6 +131,19 @@ def test_bad_switches_are_named() -> None:
         _ = twin_of("tensegrity", effects={"wind": 1.0}).sizes
     with pytest.raises(OptionError, match="level is 4"):
         _ = twin_of("tensegrity", level=4).sizes
+    for effect, size, message in (
+        ("tilt", 2.0, r"effects: tilt is 2.0, expected a number \[rad\] in \[0, 1.5708\]"),
+        ("dead_zone", 2, r"effects: dead_zone is 2, expected a number in \[0, 0.95\]"),
+        ("latency", 1e9, r"effects: latency is .* \[s\] in \[0, 1\]"),
+        ("mass_spread", 1.5, "effects: mass_spread"),
+        ("hysteresis", 1e9, "effects: hysteresis"),
+        ("payload", -1.0, "effects: payload"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            _ = twin_of("tensegrity", effects={effect: size}).sizes
+    for seed in (-1, 0.5, "one"):
+        with pytest.raises(OptionError, match="seed is"):
+            twin_of("tensegrity", level=1, seed=seed).initial_state()
 
 
 # --- sensors ------------------------------------------------------------------------------------------------------------

@@ -68,6 +68,8 @@ def test_unknown_names_are_listed():
     for act in (lambda: Spring().replace(strength=1.0), lambda: Spring.index("strength")):
         with raises(ParameterError, "unknown constant 'strength'; Spring has stiffness, offset"):
             act()
+    with raises(ParameterError, "unknown constant 'mass'; Parameters has none"):
+        Parameters.check_names(["mass"])
 
 
 def test_errors_are_of_one_tree():

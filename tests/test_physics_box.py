@@ -13,7 +13,7 @@ from softgym_envs.box.model import BoxModel, cube, square
 from softgym_envs.box.mujoco import BoxTwin
 from softgym_envs.box.parameters import BoxParameters
 from softgym_envs.core.errors import OptionError, StructureError
-from softgym_envs.core.simulator import finite_differences
+from softgym_envs.core.simulator import Status, finite_differences
 
 Array = NDArray[np.float64]
 G = 9.81
@@ -174,6 +174,15 @@ def test_forces_push_and_constants_move_the_table() -> None:
     t, pushed = 30 / 296, 5.0 / 0.5 - 0.2 * G
     assert states[0, -1, 0] == pytest.approx(0.5 * pushed * t**2, rel=1e-6)
     assert states[0, -1, 2] == pytest.approx(0.1524, abs=1e-6)
+
+
+def test_a_box_without_an_attitude_fails_and_stays_where_it_is() -> None:
+    simulator = BoxSimulator()
+    start = simulator.initial_state(2)
+    start[0, 3:7] = 0.0
+    states, status = simulator.rollout(start, np.zeros((2, 3, 3)))
+    assert status[0] == Status.DIVERGED and status[1] == Status.OK
+    np.testing.assert_array_equal(states[0], np.repeat(start[:1], 4, axis=0))
 
 
 def test_bad_boxes_are_refused() -> None:

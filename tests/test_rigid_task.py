@@ -105,6 +105,7 @@ def test_finding_friction_out_pays():
         ({"supports": "three"}, StructureError, "supports"),
         ({"supports": [[0.1, 0], [0.2, 0.1], [0.2, -0.1]]}, StructureError, "centre of mass"),
         ({"handle": 0.1}, OptionError, "handle is 0.1"),
+        ({"handle": (100, 0)}, StructureError, "handle is 100 m from the centre of mass, allowed is 0.781 m"),
         ({"goal_distance": (0.4, 0.1)}, OptionError, "goal_distance"),
         ({"tolerance": (0.0, 0.1)}, OptionError, "tolerance in place"),
         ({"tolerance": 0.01}, OptionError, "tolerance is 0.01"),

@@ -68,6 +68,8 @@ def test_headings_and_speeds_are_drawn():
         (TERRAIN, {"ground_seed": "a"}, OptionError, "ground_seed is 'a'"),
         (TERRAIN, {"averaging_time": -1.0}, OptionError, "averaging_time is -1.0"),
         (ROLL, {"averaging_time": "a"}, OptionError, "averaging_time is 'a'"),
+        (CRAWL, {"averaging_time": 1e9}, OptionError, r"averaging_time is .*, expected a number \[s\] in \[0, 60\]"),
+        (ROLL, {"target_speed": 1e9}, OptionError, "target_speed is .* expected 0 <= low <= high <= 10"),
         (TERRAIN, {"level": 4}, OptionError, r"level is 4, expected a number in \[0, 3\]"),
     ],
 )
@@ -83,6 +85,7 @@ def test_bad_keywords_of_one_task(env_id, keywords, error, message):
         (ROLL, {"level": 1}, OptionError, "'level'"),
         (ROLL, {"velocity": [1.0, 2.0, 3.0]}, OptionError, "'velocity'"),
         (ROLL, {"velocity": [np.nan, 0.0]}, OptionError, "'velocity'"),
+        (ROLL, {"velocity": [1e9, 0.0]}, OptionError, "'velocity' is .* <= 10"),
         (ROLL, {"state": np.zeros(3)}, ShapeError, r"option 'state' has shape \(3,\), expected \(102"),
         (ROLL, {"state": np.full(102, np.nan)}, ShapeError, "option 'state' holds NaN"),
         (ROLL, {"constants": {"colour": 1.0}}, ParameterError, "'colour'"),

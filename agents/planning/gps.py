@@ -22,9 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.core.errors import OptionError
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.simulator import Simulator
+from softgym_envs.core.simulator import Simulator, check_number
 
 from .cost import Cost, Expansion
 from .linear_gaussian import Controller, FittedDynamics, fit_dynamics, kl_bounded_step, predict
@@ -35,7 +34,6 @@ from .plan import (
     Plan,
     Run,
     UnstablePlanError,
-    check_options,
     check_start,
     control_scale,
     roll_policy,
@@ -69,11 +67,10 @@ class GPSOptions:
     """
 
     def __post_init__(self) -> None:
-        check_options("iterations", self.iterations, 1)
-        check_options("rollouts", self.rollouts, MINIMUM_ROLLOUTS)
+        check_number("iterations", self.iterations, low=1, whole=True)
+        check_number("rollouts", self.rollouts, low=MINIMUM_ROLLOUTS, whole=True)
         for name in ("noise", "kl_step"):
-            if not 0 < getattr(self, name) < np.inf:
-                raise OptionError(f"{name} is {getattr(self, name)}, allowed is > 0")
+            check_number(name, getattr(self, name), positive=True)
 
 
 def plan_gps(

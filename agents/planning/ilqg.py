@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.simulator import Simulator
+from softgym_envs.core.simulator import Simulator, check_number
 
 from .backward import LocalModel, Step, Trajectories, backward_pass
 from .cost import Cost
@@ -32,7 +32,6 @@ from .plan import (
     Outcome,
     Plan,
     UnstablePlanError,
-    check_options,
     check_start,
     control_scale,
     roll_policy,
@@ -71,12 +70,12 @@ class ILQGOptions:
     """Differences are those of whole runs by their controls, whose width this step is in half ranges: see `run_slopes`."""
 
     def __post_init__(self) -> None:
-        check_options("max_iterations", self.max_iterations, 1)
-        check_options("trials", self.trials, 1)
-        check_options("tolerance", self.tolerance, 0.0)
-        check_options("damping", self.damping, DAMPING_RANGE[0])
-        if self.difference_step is not None and not 0 < self.difference_step < np.inf:
-            raise OptionError(f"difference_step is {self.difference_step}, allowed is None or > 0")
+        for name in ("max_iterations", "trials"):
+            check_number(name, getattr(self, name), low=1, whole=True)
+        check_number("tolerance", self.tolerance, low=0.0)
+        check_number("damping", self.damping, low=DAMPING_RANGE[0])
+        if self.difference_step is not None:
+            check_number("difference_step", self.difference_step, positive=True)
         if self.whole_runs and self.difference_step is None:
             raise OptionError("whole_runs needs a difference_step")
         if not self.trust > 0:

@@ -16,9 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.core.errors import OptionError
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.simulator import Simulator, check_array
+from softgym_envs.core.simulator import Simulator, check_array, check_number
 
 from .cost import Cost
 from .ilqg import ILQGOptions, plan_ilqg
@@ -27,7 +26,7 @@ from .plan import (
     Plan,
     StepCount,
     UnstablePlanError,
-    check_options,
+    check_splines,
     control_scale,
     own_entries,
     spline_matrix,
@@ -102,7 +101,7 @@ class ILQGController:
 
     def __post_init__(self) -> None:
         self.controls = check_array("controls", self.controls, (None, self.simulator.nu))
-        _check_period(self.replan_every, len(self.controls))
+        check_splines(len(self.controls), 1, self.replan_every)
         self._age = 0
 
     def reset(self) -> None:
@@ -167,8 +166,10 @@ class SamplingOptions:
     """Rounds of sampling per plan"""
 
     def __post_init__(self) -> None:
-        for name, lowest in (("samples", 2), ("knots", 1), ("iterations", 1), ("noise", 0.0), ("temperature", 0.0)):
-            check_options(name, getattr(self, name), lowest)
+        for name, lowest in (("samples", 2), ("knots", 1), ("iterations", 1)):
+            check_number(name, getattr(self, name), low=lowest, whole=True)
+        for name in ("noise", "temperature"):
+            check_number(name, getattr(self, name), low=0.0)
 
 
 def mix(knots: Array, costs: Array, temperature: float) -> Array:
@@ -217,9 +218,7 @@ class SamplingController:
     """Wall time of every plan"""
 
     def __post_init__(self) -> None:
-        _check_period(self.replan_every, self.horizon)
-        if self.options.knots > self.horizon:
-            raise OptionError(f"knots is {self.options.knots}, allowed is 1 ... horizon = {self.horizon}")
+        check_splines(self.horizon, self.options.knots, self.replan_every)
         self._spline = spline_matrix(self.horizon, self.options.knots)
         self.reset()
 
@@ -284,8 +283,3 @@ class SamplingController:
     def times(self) -> PlanningTimes:
         """Planning time since the last reset."""
         return planning_times(self.seconds, self.replan_every * self.substeps * self.simulator.dt)
-
-
-def _check_period(replan_every: int, horizon: int) -> None:
-    if not 1 <= replan_every <= horizon:
-        raise OptionError(f"replan_every is {replan_every}, allowed is 1 ... horizon = {horizon}")

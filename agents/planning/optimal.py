@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.complementarity import ComplementarityForm
-from softgym_envs.core.errors import OptionError
+from softgym_envs.core.errors import OptionError, ShapeError, shown
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.simulator import Symbolic, check_array, check_number
+from softgym_envs.core.simulator import Symbolic, as_numbers, check_array, check_number
 from softgym_envs.core.transcription import Arc, Decisions, Symbols, Transcription, casadi
 
 from .first_guess import driving_controls, minimum_jerk, rates_of, resample
@@ -47,9 +47,10 @@ WORDS = {
 
 @dataclass(frozen=True, eq=False)
 class Manoeuvre:
-    """What is asked for.
+    """What is asked for; lists of numbers are taken for arrays.
 
     Raises:
+        ShapeError: Something is no array of numbers.
         OptionError: Shapes do not fit together, or the start or end is outside of the bounds.
     """
 
@@ -76,12 +77,19 @@ class Manoeuvre:
             check_number(name, getattr(self, name), low=0.0)
         if not self.end_weight > 0:
             raise OptionError(f"end_weight is {self.end_weight}, expected a number > 0, or infinity")
-        if self.start.shape != self.end.shape or not np.isfinite(self.start).all():
+        for name in ("start", "end"):
+            object.__setattr__(self, name, as_numbers(name, getattr(self, name)))
+        for name in ("control_bounds", "state_bounds"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _sides(name, getattr(self, name)))
+        if self.start.shape != self.end.shape or self.start.ndim != 1 or not np.isfinite(self.start).all():
             raise OptionError(
                 f"start has shape {self.start.shape}, end {self.end.shape}; expected two states, the first one finite"
             )
         if self.state_bounds is not None:
             low, high = self.state_bounds
+            if low.shape != self.start.shape:
+                raise OptionError(f"state_bounds have shape {low.shape}, expected {self.start.shape} each, as the states")
             for name, state in (("start", self.start), ("end", self.end)):
                 outside = np.flatnonzero((state < low - 1e-9) | (state > high + 1e-9))
                 if len(outside):
@@ -101,6 +109,21 @@ class Manoeuvre:
                 rows[-1] = np.where(np.isfinite(self.end), self.end, rows[-1])
             sides.append(rows)
         return sides[0], sides[1]
+
+
+def _sides(name: str, value: Any) -> tuple[Array, Array]:
+    """Lower and upper bounds of one shape.
+
+    Raises:
+        OptionError: They are not.
+    """
+    try:
+        low, high = (as_numbers(name, side) for side in value)
+    except (TypeError, ValueError, ShapeError):
+        low, high = np.zeros(0), np.zeros(1)
+    if low.shape != high.shape or low.ndim != 1 or not (low <= high).all():
+        raise OptionError(f"{name} is {shown(value)}, expected (lowest, highest), as many numbers each")
+    return low, high
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +175,8 @@ def plan_motion(
         raise OptionError(f"{type(simulator).__name__} has no symbolic step; optimal control needs one")
     if manoeuvre.start.shape != (simulator.nx,):
         raise OptionError(f"start has shape {manoeuvre.start.shape}, expected {(simulator.nx,)}")
+    if manoeuvre.control_bounds[0].shape != (simulator.nu,):
+        raise OptionError(f"control_bounds have shape {manoeuvre.control_bounds[0].shape}, expected {(simulator.nu,)} each")
     began = time.process_time()
     form = simulator.symbolic_step()
     constants = (parameters or simulator.default_parameters).to_matrix(1)[0]

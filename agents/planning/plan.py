@@ -17,7 +17,7 @@ from softgym_envs.core.base import BaseSimulator
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.hard import seen
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.simulator import IntArray, Linearization, Simulator, check_array, finite_differences
+from softgym_envs.core.simulator import IntArray, Linearization, Simulator, check_array, check_number, finite_differences
 
 Array = NDArray[np.float64]
 
@@ -314,11 +314,11 @@ def random_controls(
     Raises:
         OptionError: horizon < 1, knots not in 1 ... T, or amplitude not in [0, inf).
     """
-    check_options("horizon", horizon, 1)
+    check_number("horizon", horizon, low=1, whole=True)
     count = horizon if knots is None else knots
     if not 1 <= count <= horizon:
         raise OptionError(f"knots is {knots}, allowed is 1 ... horizon = {horizon}")
-    check_options("amplitude", amplitude, 0.0)
+    check_number("amplitude", amplitude, low=0.0)
     values = amplitude * control_scale(simulator) * rng.standard_normal((count, simulator.nu))
     return np.clip(spline_matrix(horizon, count) @ values, *simulator.control_bounds)
 
@@ -329,10 +329,13 @@ def spline_matrix(horizon: int, knots: int) -> Array:
     return np.maximum(0.0, 1.0 - np.abs(place[:, None] - np.arange(knots)))
 
 
-def check_options(name: str, value: float, lowest: float) -> None:
-    """Raise `OptionError` unless value >= lowest (NaN fails)."""
-    if not value >= lowest:
-        raise OptionError(f"{name} is {value}, allowed is >= {lowest:g}")
+def check_splines(horizon: int, knots: int, replan_every: int) -> None:
+    """Raise `OptionError` unless a plan over T control steps has so many knots, and lasts until the next one."""
+    for name, value, low in (("horizon", horizon, 1), ("knots", knots, 1), ("replan_every", replan_every, 1)):
+        check_number(name, value, low=low, whole=True)
+    for name, value in (("knots", knots), ("replan_every", replan_every)):
+        if value > horizon:
+            raise OptionError(f"{name} is {value}, allowed is 1 ... horizon = {horizon}")
 
 
 def check_start(simulator: Simulator, state: Array, controls: Array) -> tuple[Array, Array]:
@@ -344,5 +347,5 @@ def check_start(simulator: Simulator, state: Array, controls: Array) -> tuple[Ar
     """
     state = check_array("state", state, (simulator.nx,))
     controls = check_array("controls", controls, (None, simulator.nu))
-    check_options("number of control steps", len(controls), 1)
+    check_number("number of control steps", len(controls), low=1)
     return state, np.clip(controls, *simulator.control_bounds)

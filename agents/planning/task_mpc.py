@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.parameters import Parameters
-from softgym_envs.core.simulator import Simulator
+from softgym_envs.core.simulator import Simulator, check_number
 from softgym_envs.core.task import RemembersControls, Task
 
 from .mpc import mix
-from .plan import check_options, spline_matrix
+from .plan import check_splines, spline_matrix
 
 Array = NDArray[np.float64]
 Policy = Callable[[Any], Array]
@@ -50,8 +50,11 @@ class TaskMpc:
     """See `.mpc.mix`."""
 
     def __post_init__(self) -> None:
-        for name, lowest in (("horizon", 2), ("knots", 2), ("samples", 2), ("iterations", 1), ("replan_every", 1)):
-            check_options(name, getattr(self, name), lowest)
+        for name, lowest in (("horizon", 2), ("knots", 2), ("samples", 2), ("iterations", 1)):
+            check_number(name, getattr(self, name), low=lowest, whole=True)
+        for name in ("noise", "temperature"):
+            check_number(name, getattr(self, name), low=0.0)
+        check_splines(self.horizon, self.knots, self.replan_every)
 
     def controller(self, envs: Any, engine: Simulator, parameters: Parameters | None = None) -> Policy:
         """The policy of a `SoftgymVectorEnv`, which plans in `engine` with these constants; None: the usual ones."""

@@ -63,6 +63,8 @@ def step(scene, x, u, p, y):  # type: ignore[no-untyped-def]
             break
         left = left - when
     for i in range(nq):
+        if q[i] != q[i]:  # a quaternion without length
+            return DIVERGED
         y[i] = q[i]
     for i in range(nv):
         y[nq + i] = v[i]

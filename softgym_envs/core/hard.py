@@ -44,14 +44,26 @@ class Effect(NamedTuple):
     """At levels 1, 2, 3; 0: none."""
     text: str
     """What the size means."""
+    high: float | None = None
+    """Largest size that has a meaning; None: `LARGEST` of the unit."""
+
+
+LARGEST = {"-": 1.0, "rad": 0.5 * np.pi, "s": 1.0, "m": 1.0, "kg": 100.0, "octaves": 10.0, "decades": 10.0}
+"""Unit -> largest size of an effect: all of a quantity, a right angle, more than any robot has."""
+STRONGEST = 1000.0
+"""Of other units [N, N m, N s/m]."""
+DEAF = 0.95
+"""Largest dead zone and backlash: with 1, no command moves anything."""
 
 
 def transmission(latency: tuple[float, float, float], zone: tuple[float, float, float]) -> tuple[Effect, ...]:
     """Effects between commands and robot: latency [s]; dead zone and backlash [half of a control's range]."""
     return (
         Effect("latency", "s", latency, "commands act so much later"),
-        Effect("dead_zone", "-", zone, "a command counts from this share of half its range on"),
-        Effect("backlash", "-", zone, "a command that turns around moves nothing over twice this share of half its range"),
+        Effect("dead_zone", "-", zone, "a command counts from this share of half its range on", DEAF),
+        Effect(
+            "backlash", "-", zone, "a command that turns around moves nothing over twice this share of half its range", DEAF
+        ),
     )
 
 
@@ -81,16 +93,19 @@ class Ladder:
         {'latency': 0.01, 'dead_zone': 0.0, 'backlash': 0.05}
 
         Raises:
-            OptionError: There is no such level or effect, or a size is negative.
+            OptionError: There is no such level or effect, or a size is negative or too large to mean anything.
         """
         check_number("level", level, low=0, whole=True)
         if level >= LEVELS:
             raise OptionError(f"level is {level}, allowed are 0 ... {LEVELS - 1}")
-        found = {effect.name: float(effect.sizes[level - 1]) if level else 0.0 for effect in self.effects}
+        known = {effect.name: effect for effect in self.effects}
+        found = {name: float(effect.sizes[level - 1]) if level else 0.0 for name, effect in known.items()}
         for name, size in changes.items():
             if name not in found:
                 raise OptionError(f"effects has {name!r}; there are {', '.join(found)}")
-            check_number(f"effects: {name}", size, low=0.0)
+            unit, high = known[name].unit, known[name].high
+            high = LARGEST.get(unit, STRONGEST) if high is None else high
+            check_number(f"effects: {name}", size, low=0.0, high=high, unit=unit.strip("-"))
             found[name] = float(size)
         return found
 
@@ -120,7 +135,12 @@ class HardTwin(SteppedSimulator):
 
     @cached_property
     def sizes(self) -> dict[str, float]:
-        """Effect -> size."""
+        """Effect -> size.
+
+        Raises:
+            OptionError: No such level or effect, a size that is not allowed, or no seed.
+        """
+        check_number("seed", self.seed, low=0, whole=True)
         return self.ladder.sizes(self.level, self.effects)
 
     @cached_property

@@ -146,7 +146,7 @@ class Parameters:
         """Raise `ParameterError` for the first name that is no constant of this class."""
         for name in names:
             if name not in cls.names():
-                raise ParameterError(f"unknown constant {name!r}; {cls.__name__} has {', '.join(cls.names())}")
+                raise ParameterError(f"unknown constant {name!r}; {cls.__name__} has {', '.join(cls.names()) or 'none'}")
 
     @property
     def batch(self) -> int | None:

@@ -26,6 +26,9 @@ from ..core.simulator import check_number
 Array = NDArray[np.float64]
 Point = tuple[float, float]
 
+LONGEST_LEVER = 10.0
+"""Handle and string may be so many times as far from the centre of mass as the farthest support."""
+
 
 @dataclass(frozen=True, eq=False)
 class ParticleModel:
@@ -87,7 +90,7 @@ class BlockModel:
     """The block; see the module docstring. Points are in the block's frame, from its centre of mass.
 
     Raises:
-        StructureError: The centre of mass is not inside the triangle of supports, or the string has no length.
+        StructureError: The centre of mass is not inside the triangle of supports, the string has no length, or a lever is long.
         OptionError: A number is not allowed.
     """
 
@@ -116,6 +119,13 @@ class BlockModel:
             if not (_are_points(points, 3 if name == "supports" else None) or (points is None and name == "pulley")):
                 expected = "three points (x, y)" if name == "supports" else "a point (x, y)"
                 raise StructureError(f"{name} is {points}, expected {expected} of finite numbers [m]")
+        reach = LONGEST_LEVER * max(float(np.hypot(*support)) for support in self.supports)
+        for name in ("handle", "attachment"):
+            if (far := float(np.hypot(*getattr(self, name)))) > reach:
+                raise StructureError(
+                    f"{name} is {far:g} m from the centre of mass, allowed is {reach:.3g} m: "
+                    f"{LONGEST_LEVER:g} times as far as the supports"
+                )
         if not (np.isfinite(self.shares).all() and (self.shares > 0).all()):
             raise StructureError(f"the centre of mass is not inside the triangle of supports {self.supports}")
         if self.pulley is not None and np.hypot(*np.subtract(self.pulley, self.attachment)) < 0.01:

@@ -48,6 +48,10 @@ CRAWL = Objective(TensegrityModel.com_velocity, weights=(25.0, 12.5, 2.5), targe
 """As `ROLL`, over 0.2 m/s squared: the paper gives no target for the prism."""
 LEVELS = (0.0, 3.0)
 """Allowed levels of uneven ground: the constant terrain_scale."""
+FASTEST = 10.0
+"""[m/s] Largest commanded speed: several times what a robot of the room reaches."""
+LONGEST_MEAN = 60.0
+"""[s] Largest averaging time: episodes last 10 to 20 s."""
 PATCH = np.array([(0.0, 0.0), *((np.cos(angle), np.sin(angle)) for angle in 0.25 * np.pi * np.arange(8))])
 """(9, 2) [m]: where the ground is felt, in the command frame: under the centre of mass, then around it counter-clockwise."""
 
@@ -89,9 +93,9 @@ class FollowVelocity(TensegrityTask):
         if self.heading is not None:
             check_number("heading", self.heading, unit="rad")
         low, high = self.target_speed
-        if not 0 <= low <= high < np.inf:
-            raise OptionError(f"target_speed is {self.target_speed} m/s, expected 0 <= low <= high")
-        check_number("averaging_time", self.averaging_time, low=0.0, unit="s")
+        if not 0 <= low <= high <= FASTEST:
+            raise OptionError(f"target_speed is {self.target_speed} m/s, expected 0 <= low <= high <= {FASTEST:g}")
+        check_number("averaging_time", self.averaging_time, low=0.0, high=LONGEST_MEAN, unit="s")
 
     @property
     def option_names(self) -> tuple[str, ...]:
@@ -132,7 +136,7 @@ class FollowVelocity(TensegrityTask):
         v = plane_vectors("velocity", velocity, "(2,) [m/s]")
         if v.shape != (2,):
             raise OptionError(f"option 'velocity' has shape {v.shape}, expected (2,) [m/s]")
-        speed = float(np.hypot(v[0], v[1]))
+        speed = check_number("speed of option 'velocity'", float(np.hypot(v[0], v[1])), high=FASTEST, unit="m/s")
         context[:, TARGET_ALONG] = speed
         if speed > 0:
             context[:, HX], context[:, HY] = v[0] / speed, v[1] / speed

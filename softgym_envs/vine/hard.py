@@ -22,7 +22,7 @@ LADDER = Ladder(
         Effect("hysteresis", "N m", (0.0, 1e-4, 5e-4), "dry friction of every joint"),
         Effect("steering_spread", "-", (0.05, 0.15, 0.2), "gain of every joint's muscles, plus or minus this share"),
         Effect("density", "-", (0.02, 0.05, 0.1), "linear density, plus or minus this share"),
-        Effect("drag", "-", (0.1, 0.5, 1.0), "more drag, by this share"),
+        Effect("drag", "-", (0.1, 0.5, 1.0), "more drag, by this share", 100.0),
         Effect("payload", "kg", (0.0, 0.0, 2e-3), "a mass at the tip"),
         Effect("base", "rad", (0.002, 0.01, 0.03), "the base is turned, either way"),
         Effect("friction", "-", (0.1, 0.3, 0.3), "friction, plus or minus this share"),
