@@ -36,6 +36,7 @@ from agents import (
     run_open_loop,
     run_policy,
 )
+from agents.planning.plan import check_world
 from agents.study.case import RoomCase
 from softgym_envs.core.errors import OptionError, SoftgymError
 from softgym_envs.core.files import git_commit, write_atomically, write_json
@@ -115,18 +116,22 @@ class Progress:
                 print(f"[{self.seconds:5.1f} s] ... {self._what}", flush=True)
 
 
-def check(args: Args, dt: float) -> None:
-    """Refuse numbers before anything is recorded; `dt` is the physics step [s].
+def check(args: Args, case: RoomCase) -> None:
+    """Refuse numbers, and a truth that cannot be made, before anything is recorded.
 
     Raises:
-        OptionError: One is not allowed.
+        OptionError: A number is not allowed.
+        SoftgymError: What making the truth says.
     """
+    dt = case.native().dt
     check_number("--seed", args.seed, low=0, whole=True)
     for name in ("iterations", "restarts", "horizon"):
         check_number(f"--{name}", getattr(args, name), low=1, whole=True)
     check_number("--period", args.period, positive=True, unit="s")
     if not is_whole(args.period, dt):
         raise OptionError(f"--period is {args.period:g} s, expected a whole number of physics steps of {dt:g} s")
+    check_world(case.native(), case.truth())
+    case.truth_parameters()
 
 
 def identified(
@@ -233,7 +238,7 @@ def run(args: Args, progress: Progress) -> None:
     """What `main` does, telling where it is."""
     print(f"seed {args.seed}, commit {git_commit()}", flush=True)
     case = RoomCase(room_of_task(args.id), args.id.rpartition(":")[2], run_recipe, fit_residual, args.backend)
-    check(args, case.native().dt)
+    check(args, case)
     rng = np.random.default_rng(args.seed)
     parameters, stages, steps = identified(case, rng, args.out, progress)
     progress.say("planning in the identified engine")

@@ -1,8 +1,9 @@
-"""Evaluate a policy on both backends: the same episodes, success with its 95 % interval, returns.
+"""Evaluate a policy on our engine and a truth: the same episodes, success with its 95 % interval, returns.
 
     python scripts/evaluate.py results/policies/VineGrow-v0.zip VineGrow-v0
     python scripts/evaluate.py results/policies/VineGrow-v0.zip VineGrow-v0 --out runs/evaluation.json
     python scripts/evaluate.py results/policies/VineNavigate-v0.zip VineNavigate-v0 --keyword level=3
+    python scripts/evaluate.py results/policies/SlidingBlock-v0.zip SlidingBlock-v0 --backend my_block.toml
 
 Episode i begins from seed + i in both backends. The policy is used without noise.
 """
@@ -27,6 +28,7 @@ from agents.learning.policy import load_policy, observed_with
 from agents.study.statistics import Interval, share
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import git_commit, write_json
+from softgym_envs.core.room import NATIVE
 from softgym_envs.rooms import room_of_task
 
 
@@ -38,6 +40,8 @@ class Args:
     """policy.zip of PPO, A2C or SAC with an MLP."""
     id: Annotated[str, tyro.conf.Positional]
     """Environment that it was trained in, e.g. VineGrow-v0."""
+    backend: str = ""
+    """The truth: one of the room's, "package.module:function" or a .toml file; none: the room's first."""
     model: str | None = None
     """The robot, a name or TOML file; none: the id's own."""
     keyword: tuple[str, ...] = ()
@@ -79,11 +83,11 @@ def main(args: Args) -> int:
         shared: dict[str, Any] = {"sensor_noise": args.sensor_noise, "action_delay": args.action_delay}
         shared |= observed_with(args.policy)
         shared |= {key: given for key in ("model", "action_memory") if (given := getattr(args, key))}
-        shared |= task_keywords(args.keyword, ["backend", *(field.name for field in fields(args))])
+        shared |= task_keywords(args.keyword, [field.name for field in fields(args)])
         native = {} if args.params is None else {"params": args.params}
         report: dict[str, Any] = {"command": {k: str(v) for k, v in asdict(args).items()}, "commit": git_commit()}
-        truth = next(iter(room_of_task(name).truths), "")
-        for backend, keywords in (("native", native), (truth, {}))[: 1 + bool(truth)]:
+        truth = args.backend or next(iter(room_of_task(name).truths), NATIVE)
+        for backend, keywords in {truth: {}, NATIVE: native}.items():
             both = {"backend": backend, **shared, **keywords}
             found = evaluate(policy, name, episodes=args.episodes, seed=args.seed, keywords=both)
             success = share(int(found.success.sum()), args.episodes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ from agents.planning.plan import Outcome, Plan, StepCount, run_closed_loop, run_
 from agents.study.case import RoomCase
 from agents.study.definition import Job, Study
 from agents.study.planned import PlanWorker
-from softgym_envs.core.errors import OptionError, ShapeError
+from softgym_envs.core.errors import OptionError, ParameterError, ShapeError
 from softgym_envs.core.hard import HardTwin
+from softgym_envs.core.mjcf import NoParameters
 from softgym_envs.core.sensors import markers_of
 from softgym_envs.core.task import load
 from softgym_envs.rooms import room, rooms
@@ -94,6 +96,17 @@ def test_a_plan_that_knows_more_than_the_world_is_refused() -> None:
     late = room("block").simulator(backend="mujoco", options={"effects": {"latency": 0.05}})
     with pytest.raises(OptionError, match="do not begin with"):
         run_closed_loop(plan, late, first(engine))
+
+
+def test_a_world_without_constants_is_as_it_was_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mapped MJCF has none: what the scenario says of the truth (gravity of the crawling prism) is left to it."""
+    case = RoomCase(room("tensegrity"), "TensegrityCrawl-v0", run_recipe, fit_residual)
+    assert float(case.truth_parameters().gravity) == 0.981  # type: ignore[attr-defined]
+    monkeypatch.setattr(RoomCase, "truth", lambda self: SimpleNamespace(default_parameters=NoParameters()))
+    assert case.truth_parameters() == NoParameters()
+    object.__setattr__(case, "truth_constants", {"gravity": 1.0})
+    with pytest.raises(ParameterError, match="unknown constant 'gravity'; NoParameters has none"):
+        case.truth_parameters()
 
 
 def test_drawn_constants_are_the_factor_off_in_both_directions() -> None:

@@ -484,6 +484,23 @@ def test_commands_take_keywords_of_the_task(tmp_path, capsys):
         assert message in capsys.readouterr().err
 
 
+def test_a_policy_is_evaluated_in_any_truth(tmp_path, capsys):
+    """By name or path; what is not there is refused before an episode is run."""
+    script, out = load_script("scripts/evaluate.py"), tmp_path / "found.json"
+    arguments = {"policy": RESULTS / "policies/SlidingBlock-v0.zip", "id": "SlidingBlock-v0", "episodes": 1, "out": out}
+    for backend, expected in (
+        ("", ["mujoco", "native"]),
+        ("native", ["native"]),
+        ("softgym_envs.rigid.mujoco:BlockTwin", ["softgym_envs.rigid.mujoco:BlockTwin", "native"]),
+    ):
+        assert script.main(script.Args(backend=backend, **arguments)) == 0
+        assert [name for name in json.loads(out.read_text()) if name not in ("command", "commit")] == expected
+        capsys.readouterr()
+    assert script.main(script.Args(backend="nofile.toml", **arguments)) == 2
+    said = capsys.readouterr()
+    assert "nofile.toml" in said.err and "success" not in said.out
+
+
 def test_a_training_in_any_truth_is_evaluated_there_too():
     script = load_script("scripts/train.py")
     assert list(script.evaluations(script.Args("LoopReach-v0"))) == ["native", "mujoco"]

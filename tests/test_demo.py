@@ -62,9 +62,10 @@ def test_an_id_without_a_study_is_refused(demo, tmp_path, capsys):
         ({"seed": -1}, "--seed is -1, expected a whole number >= 0"),
         ({"period": 0.0}, "--period is 0.0, expected a number [s] > 0"),
         ({"period": 0.0015}, "--period is 0.0015 s, expected a whole number of physics steps of "),
+        ({"backend": "nofile.toml"}, "nofile.toml"),
     ],
 )
-def test_numbers_are_refused_before_anything_is_recorded(demo, tmp_path, capsys, given, message):
+def test_what_cannot_be_is_refused_before_anything_is_recorded(demo, tmp_path, capsys, given, message):
     assert demo.main(demo.Args(id="VineGrow-v0", out=tmp_path, **given)) == 2
     said = capsys.readouterr()
     assert message in said.err and "recording" not in said.out

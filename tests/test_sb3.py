@@ -6,6 +6,7 @@ import zipfile
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode
 from stable_baselines3 import PPO
 
 from agents.learning.vec_env import SB3VecEnv, SideBySide
@@ -16,7 +17,8 @@ STEPS = 4
 
 
 def make(num_envs=3, **keywords):
-    return SB3VecEnv(gym.make_vec(ID, num_envs=num_envs, autoreset_mode="same_step", max_episode_steps=STEPS, **keywords))
+    given = {"autoreset_mode": "same_step", "max_episode_steps": STEPS, **keywords}
+    return SB3VecEnv(gym.make_vec(ID, num_envs=num_envs, **given))
 
 
 def test_equals_single_environments_over_two_episodes():
@@ -114,4 +116,36 @@ def test_refuses_another_autoreset_mode_and_single_rows():
     assert envs.env_is_wrapped(gym.Wrapper) == [False, False]
     assert envs.get_attr("num_envs", [0]) == [2]
     with pytest.raises(OptionError, match="all 2 rows"):
-        envs.env_method("get_state", indices=[1])
+        envs.env_method("render", indices=[1])
+
+
+@pytest.mark.parametrize("mode", ["SameStep", "same_step", "SAME_STEP", AutoresetMode.SAME_STEP])
+def test_every_spelling_of_gymnasium_is_taken(mode):
+    envs = make(2, autoreset_mode=mode)
+    assert envs.envs.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
+    envs.close()
+    with pytest.raises(OptionError, match=r"autoreset_mode is .*, allowed are next_step, same_step, disabled"):
+        make(2, autoreset_mode="at_once")
+
+
+def test_states_of_rows_are_those_of_environments_of_their_own():
+    """A row's state goes on in a single environment, and comes back into any row, of one batch or of several."""
+    rng, single = np.random.default_rng(0), gym.make(ID, max_episode_steps=STEPS).unwrapped
+    for envs in (make(3), SideBySide([make(1), make(2)])):
+        envs.seed(1)
+        envs.reset()
+        envs.step(rng.uniform(-1, 1, (3, 3)).astype(np.float32))
+        first, last = envs.env_method("get_state", indices=[0, 2])
+        action = rng.uniform(-1, 1, (3, 3)).astype(np.float32)
+        after = envs.step(action)[0]
+        single.reset(seed=0)
+        single.set_state(last)
+        np.testing.assert_array_equal(single.step(action[2])[0], after[2])
+        assert envs.env_method("set_state", first, indices=[2]) == [None]
+        again = envs.step(np.repeat(action[:1], 3, axis=0))[0]
+        np.testing.assert_array_equal(again[2], after[0])
+        assert not np.array_equal(again[1], after[1])  # it went on
+        with pytest.raises(OptionError, match="expected that of one row"):
+            envs.env_method("set_state", envs.parts[1].envs.get_state() if isinstance(envs, SideBySide) else {}, indices=[2])
+        assert len(envs.env_method("get_state")) == 3
+        envs.close()

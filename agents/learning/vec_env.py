@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -20,6 +20,10 @@ except ImportError as error:
     raise MissingDependencyError(
         'agents.learning.vec_env needs stable-baselines3: pip install "softgym-envs[learn]"'
     ) from error
+
+
+ROW_BY_ROW = ("get_state", "set_state")
+"""Methods that `env_method` calls for single rows, as of environments of their own."""
 
 
 class SB3VecEnv(VecEnv):
@@ -45,7 +49,7 @@ class SB3VecEnv(VecEnv):
 
     def __init__(self, envs: gym.vector.VectorEnv[Any, Any, Any]) -> None:
         mode = envs.metadata.get("autoreset_mode")
-        if mode is not AutoresetMode.SAME_STEP:
+        if mode not in (AutoresetMode.SAME_STEP, AutoresetMode.SAME_STEP.value):
             raise OptionError(f'the environment resets by {mode}; make it with gym.make_vec(..., autoreset_mode="same_step")')
         self.envs = envs
         super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
@@ -122,12 +126,31 @@ class SB3VecEnv(VecEnv):
     def env_method(self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any) -> list[Any]:
         """Call a method of the batched environment once; its result, once per row.
 
+        "get_state" gives, and "set_state" takes, the state of one row, as of an environment of its own.
+
         Raises:
-            OptionError: Only some rows are meant.
+            OptionError: Only some rows are meant, of another method than these.
         """
+        if method_name in ROW_BY_ROW:
+            return self._row_by_row(method_name, list(self._get_indices(indices)), *method_args, **method_kwargs)
         _require_all(self, f"call {method_name}", indices)
         method: Callable[..., Any] = getattr(self.envs, method_name)
         return [method(*method_args, **method_kwargs)] * self.num_envs
+
+    def _row_by_row(self, method_name: str, rows: list[int], saved: Mapping[str, Any] | None = None) -> list[Any]:
+        """See `env_method`."""
+        envs: Any = self.envs
+        everything = envs.get_state()
+        if method_name == "get_state":
+            return [{name: value[row : row + 1] for name, value in everything.items()} for row in rows]
+        for name, value in everything.items():
+            given = (saved or {}).get(name, [False] if name == "done" else [])
+            if np.shape(given)[:1] != (1,):
+                raise OptionError(f"the saved state has {name!r} of length {len(given)}, expected that of one row")
+            for row in rows:
+                value[row] = given[0]
+        envs.set_state(everything)
+        return [None] * len(rows)
 
     def env_is_wrapped(self, wrapper_class: Any, indices: VecEnvIndices = None) -> list[bool]:
         """No row is wrapped on its own."""
@@ -180,9 +203,18 @@ class SideBySide(VecEnv):
             part.set_attr(attr_name, value)
 
     def env_method(self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any) -> list[Any]:
-        """Call a method of every environment once; its results, once per row. Of some rows alone: `OptionError`."""
-        _require_all(self, f"call {method_name}", indices)
-        return list(chain(*(part.env_method(method_name, *method_args, **method_kwargs) for part in self.parts)))
+        """Call a method of every environment once; its results, once per row, see `SB3VecEnv.env_method`."""
+        rows = list(self._get_indices(indices))
+        found: dict[int, Any] = {}
+        if method_name not in ROW_BY_ROW:
+            _require_all(self, f"call {method_name}", indices)
+        for part, end in zip(self.parts, self._ends, strict=True):
+            own = [row for row in rows if 0 <= row - end + part.num_envs < part.num_envs]
+            inside = [int(row - end + part.num_envs) for row in own]
+            if own:
+                results = part.env_method(method_name, *method_args, indices=inside, **method_kwargs)
+                found |= dict(zip(own, results, strict=True))
+        return [found[row] for row in rows]
 
     def env_is_wrapped(self, wrapper_class: Any, indices: VecEnvIndices = None) -> list[bool]:
         """No row is wrapped on its own."""

@@ -231,9 +231,11 @@ class RoomCase:
         return self.room.simulator(self.model, backend=self.backend, dt=self.native().dt, options=self.truth_options)
 
     def truth_parameters(self) -> Parameters:
-        """See `Case`."""
-        own = {**self.scenario.constants, **self.scenario.truth_constants, **self.truth_constants}
-        return self.truth().default_parameters.replace(**own)
+        """See `Case`; a world of one's own may lack what the scenario says, and is as it was built."""
+        default = self.truth().default_parameters
+        declared = {**self.scenario.constants, **self.scenario.truth_constants}
+        own = {name: value for name, value in declared.items() if name in default.names()}
+        return default.replace(**own, **self.truth_constants)
 
     def recorded(self) -> RoomCase:
         """See `Case`."""

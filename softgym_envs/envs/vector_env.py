@@ -35,6 +35,7 @@ Array = NDArray[np.float64]
 Step = tuple[Observation, Array, BoolArray, BoolArray, dict[str, Any]]
 
 AUTORESET_MODES = {mode.name.lower(): mode for mode in AutoresetMode}
+"""Our spelling, "same_step"; Gymnasium's own, "SameStep", is the same but for capitals and underlines."""
 
 
 class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.float32], Array]):
@@ -54,7 +55,7 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
         autoreset_mode: "next_step" (the step after an episode's last one ignores its action and returns the first
             observation of the next, with reward 0), "same_step" (the last step returns it at once, with `final_obs` and
             `final_info` in the info), "disabled" (rows that have ended wait for `reset(options={"reset_mask": ...})`), or
-            Gymnasium's `AutoresetMode`.
+            Gymnasium's `AutoresetMode`, also by its value: "SameStep".
         render_mode: None or "rgb_array".
         **keywords: As for `SoftgymEnv`.
 
@@ -82,9 +83,7 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
             max_episode_steps = int(
                 check_number("max_episode_steps", max_episode_steps, low=1, whole=True, unit="control steps")
             )
-        mode = autoreset_mode if isinstance(autoreset_mode, AutoresetMode) else AUTORESET_MODES.get(str(autoreset_mode).lower())
-        if mode is None:
-            raise OptionError(f"autoreset_mode is {autoreset_mode!r}, allowed are {', '.join(AUTORESET_MODES)}")
+        mode = _autoreset_mode(autoreset_mode)
         if render_mode == "human":
             raise OptionError("render_mode is 'human', a vector environment allows None and 'rgb_array'")
         own = {"num_envs": num_envs, "max_episode_steps": max_episode_steps, "autoreset_mode": mode, "render_mode": render_mode}
@@ -269,6 +268,22 @@ def with_masks(info: dict[str, Any]) -> dict[str, Any]:
     """Copies, for the caller to keep; by Gymnasium's convention "_key" says which rows have "key": here all have."""
     rows, kept = len(next(iter(info.values()))), {name: value.copy() for name, value in info.items()}
     return {**kept, **{f"_{name}": np.ones(rows, dtype=np.bool_) for name in info}}
+
+
+def _autoreset_mode(given: Any) -> AutoresetMode:
+    """Gymnasium's member for one of its names or values, however it is written.
+
+    >>> _autoreset_mode("SameStep") is _autoreset_mode("same_step") is AutoresetMode.SAME_STEP
+    True
+
+    Raises:
+        OptionError: There is none.
+    """
+    word = str(getattr(given, "value", given)).lower().replace("_", "")
+    for name, mode in AUTORESET_MODES.items():
+        if word == name.replace("_", ""):
+            return mode
+    raise OptionError(f"autoreset_mode is {shown(given)}, allowed are {', '.join(AUTORESET_MODES)}")
 
 
 def _checked_seed(name: str, seed: Any) -> int:
