@@ -14,8 +14,6 @@
 from __future__ import annotations
 
 import sys
-import threading
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -49,11 +47,10 @@ from softgym_envs.rendering import PygameRenderer
 from softgym_envs.rendering.video import side_by_side, write_gif
 from softgym_envs.rooms import room_of_task
 from sysid import fit_residual, run_recipe
+from sysid.report import Beat
 
 Array = NDArray[np.float64]
 
-BEAT = 5.0
-"""[s] Between two lines of progress."""
 KNOTS = 10
 """Of the random controls that a plan begins with."""
 FASTEST = 50.0
@@ -83,39 +80,6 @@ class Args:
     """Where the report goes."""
 
 
-class Progress:
-    """Lines that say since when what is going on: at every change, and every `BEAT` seconds."""
-
-    def __init__(self) -> None:
-        self._begin, self._what, self._end = time.perf_counter(), "", threading.Event()
-        self._thread = threading.Thread(target=self._beat, daemon=True)
-
-    def __enter__(self) -> Progress:
-        """Begin."""
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End."""
-        self._end.set()
-        self._thread.join()
-
-    @property
-    def seconds(self) -> float:
-        """Since the beginning."""
-        return time.perf_counter() - self._begin
-
-    def say(self, what: str) -> None:
-        """One line of progress."""
-        print(f"[{self.seconds:5.1f} s] {what}", flush=True)
-        self._what = what
-
-    def _beat(self) -> None:
-        while not self._end.wait(BEAT):
-            if self._what:
-                print(f"[{self.seconds:5.1f} s] ... {self._what}", flush=True)
-
-
 def check(args: Args, case: RoomCase) -> None:
     """Refuse numbers, and a truth that cannot be made, before anything is recorded.
 
@@ -134,9 +98,7 @@ def check(args: Args, case: RoomCase) -> None:
     case.truth_parameters()
 
 
-def identified(
-    case: RoomCase, rng: np.random.Generator, out: Path, progress: Progress
-) -> tuple[Parameters, tuple[str, ...], int]:
+def identified(case: RoomCase, rng: np.random.Generator, out: Path, progress: Beat) -> tuple[Parameters, tuple[str, ...], int]:
     """Constants of the case, names of the stages that found them, and the truth's steps that it took."""
     source, recipe = case.recorded(), case.recipe
     steps = sum(experiment.longest for experiment in recipe.experiments)
@@ -226,7 +188,7 @@ def meaning(case: RoomCase) -> str:
 def main(args: Args) -> int:
     """Record, identify, plan, transfer, report; 2 for bad input or a full disk."""
     try:
-        with Progress() as progress:
+        with Beat(sys.stdout) as progress:
             run(args, progress)
     except SoftgymError as error:
         print(error, file=sys.stderr)
@@ -234,7 +196,7 @@ def main(args: Args) -> int:
     return 0
 
 
-def run(args: Args, progress: Progress) -> None:
+def run(args: Args, progress: Beat) -> None:
     """What `main` does, telling where it is."""
     print(f"seed {args.seed}, commit {git_commit()}", flush=True)
     case = RoomCase(room_of_task(args.id), args.id.rpartition(":")[2], run_recipe, fit_residual, args.backend)

@@ -33,7 +33,7 @@ from softgym_envs.rooms import room as room_named
 from sysid import METHODS, FitProblem, online, run_recipe, save
 from sysid.methods.progressive import CHECKPOINT, FIT, fit_stage, stage_problem
 from sysid.methods.table import Method, method_of
-from sysid.report import Seldom, rows_in_words, save_rows
+from sysid.report import Beat, Seldom, rows_in_words, save_rows
 
 
 @dataclass(frozen=True)
@@ -424,7 +424,12 @@ def says_substeps(recording: Trajectory) -> bool:
 def main(args: Args) -> int:
     """Fit and report; 0 if numbers came out, 2 if there are none, or some that must not be used, 130 if interrupted."""
     print(f"seed {args.seed or 0}, commit {git_commit()}")
-    progress = sys.stderr if sys.stderr.isatty() else Seldom(sys.stderr)
+    with Beat(sys.stderr if sys.stderr.isatty() else Seldom(sys.stderr)) as progress:
+        return identify(args, progress)
+
+
+def identify(args: Args, progress: TextIO) -> int:
+    """What `main` does, with a line of progress every few seconds."""
     try:
         refuse_idle(args)
         recipe, simulator, recordings = world(args, room_named(args.room))

@@ -16,7 +16,8 @@ from softgym_envs.core.base import PlainStructure, SteppedSimulator
 from softgym_envs.core.complementarity import ComplementarityForm
 from softgym_envs.core.errors import OptionError, ShapeError
 from softgym_envs.core.layout import Field, StateLayout
-from softgym_envs.rigid.dynamics import ParticleSimulator
+from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
+from softgym_envs.rigid.model import BlockModel
 
 FREE = np.nan
 
@@ -184,6 +185,18 @@ def test_what_cannot_be_done_is_said():
         from softgym_envs.arm.mujoco import ElbowTwin
 
         plan_motion(ElbowTwin(), bend(5))  # type: ignore[arg-type]
+
+
+def test_a_block_slides_to_a_pose_through_stick_and_slip():
+    """27 pairs a step: its friction is loosened, then driven to the law; the engine moves as the program says."""
+    simulator = BlockSimulator(BlockModel(num_directions=8, pulley=None))
+    asked = Manoeuvre([0] * 6, [0.1, 0.05, 0.3, 0, 0, 0], 40, simulator.control_bounds)
+    found = plan_motion(simulator, asked)
+    assert found.solved and found.error < 1e-7, found.message
+    states, _ = simulator.rollout(found.states[:1], found.controls[None])
+    np.testing.assert_allclose(states[0, -1], asked.end, atol=2e-3)
+    late = plan_motion(simulator, asked, seconds=0.05)
+    assert not late.solved and "not solved in so many seconds: allow more" in late.message and "as much time" in late.message
 
 
 def test_lists_are_taken_and_what_is_no_number_is_named():

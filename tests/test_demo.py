@@ -1,11 +1,15 @@
 """The demo runs any id whose room declares a study of it, and ends in a page."""
 
+import io
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 from helpers import ROOT, load_script
+
+from sysid.report import Beat
 
 PEAK = """\
 import resource, subprocess, sys
@@ -37,15 +41,18 @@ def test_a_vine_is_recorded_identified_planned_and_transferred_in_a_gigabyte(tmp
     assert page.count("data:image/") == 2 and 'href="body/report.html"' in page
 
 
-def test_the_demo_says_what_it_is_at_while_it_works(demo, monkeypatch, capfd):
+def test_the_demo_says_what_it_is_at_while_it_works():
     """A line at every change, and others for as long as nothing changes; none after its end."""
-    monkeypatch.setattr(demo, "BEAT", 1e-3)
-    said = ""
-    with demo.Progress() as progress:
+    said = io.StringIO()
+    with Beat(said, 1e-3) as progress:
         progress.say("planning")
-        while said.count("... planning") < 3:  # for ever, if there are none
-            said += capfd.readouterr().out
-    assert said.splitlines()[0].endswith("s] planning") and not progress._thread.is_alive()
+        while said.getvalue().count("... planning") < 3:  # for ever, if there are none
+            time.sleep(1e-3)
+        progress.write("drawing\n")
+        progress.write("\r 10 %|#         |")  # a bar
+        while said.getvalue().count("s] ... drawing\n") < 3:
+            time.sleep(1e-3)
+    assert said.getvalue().splitlines()[0].endswith("s] planning") and not progress._thread.is_alive()
 
 
 def test_an_id_without_a_study_is_refused(demo, tmp_path, capsys):

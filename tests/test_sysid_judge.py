@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -181,7 +182,10 @@ def test_a_step_that_is_too_long_is_named() -> None:
     assert BLOCK.laboratory is not None
     stage = replace(BLOCK.laboratory, adapt=None)  # which would take 128 edges by itself
     problem = stage_problem(BLOCK, stage, BlockSimulator(), labelled, start=BlockSimulator().default_parameters)
-    fit = fit_stage(BLOCK, stage, problem, folder=None, resume=False, progress=None)
+    progress = io.StringIO()
+    fit = fit_stage(BLOCK, stage, problem, folder=None, resume=False, progress=progress)
+    first, *tried, last = progress.getvalue().splitlines()
+    assert first == "fitting friction by mpec" and "trying steps of 0.005 s" in tried[0] and last.startswith("how well")
     assert not fit.explained and any("step of 0.01 s is why" in v.text and "friction = 0.3" in v.text for v in fit.verdicts)
 
 

@@ -126,7 +126,9 @@ def turned() -> FitProblem:
 def test_the_likeliest_cause_is_named() -> None:
     given = turned()
     blind = single_shooting(given)
-    said = suspected(SUSPECTS, single_shooting, given, blind).verdicts[-1].text
+    trying: list[str] = []
+    said = suspected(SUSPECTS, single_shooting, given, blind, trying.append).verdicts[-1].text
+    assert len(trying) > 1 and trying == [f"the model does not explain the data; trying {words}" for words in SUSPECTS]
     assert not blind.explained and "is a turned camera: turn = 0.0" in said and "the data are explained" in said
     none = suspected({"commands that act late": ("latency",)}, single_shooting, given, blind).verdicts[-1].text
     assert none.endswith("is unknown; tried: commands that act late")
@@ -140,7 +142,9 @@ def test_a_number_that_hangs_on_a_held_constant_is_said_to() -> None:
     """Only ratios to the mass move a spring: with another one held, the same data are explained by other numbers."""
     given = problem(driven(Sensor(rate=40.0, noise=2e-3)), free=FREE)
     found = single_shooting(given)
-    told = conditional(("mass",), single_shooting, given, found)
+    trying: list[str] = []
+    told = conditional(("mass",), single_shooting, given, found, trying.append)
+    assert trying == ["the data are explained; trying with mass free, too"]
     assert found.explained and told.verdicts[0].level == "warning" and told.estimates == found.estimates
     assert "stiffness, damping, gain: only for mass = 3, which is held" in told.verdicts[-1].text
     assert conditional(("paint",), single_shooting, given, found) is found  # it has no effect

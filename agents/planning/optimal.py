@@ -35,11 +35,14 @@ MOST_NODES = 90_000
 """Of expressions of all steps that are written out; longer programs take longer to build than it saves in solving them."""
 NEAREST, MISSED = 1e4, 1e-2
 """Weight of an end that cannot be met; error that counts as missed."""
+LOOSENING = (1e-2, 1e-3, 1e-4, 1e-6, 1e-8)
+"""Largest products of a pair, one program after the other: with the last one at once, a block of 99 pairs is not solved."""
 WORDS = {
     "Solve Succeeded": "solved",
     "Solved To Acceptable Level": "solved, to a looser tolerance",
     "Infeasible Problem Detected": "no motion meets these conditions",
     "Maximum Iterations Exceeded": "not solved in so many iterations: allow more, or start from a better guess",
+    "Maximum CpuTime Exceeded": "not solved in so many seconds: allow more, or ask for fewer steps (a larger dt)",
     "Restoration Failed": "no motion was found that obeys the equations: start from a better guess",
 }
 """IPOPT's status -> one sentence for people."""
@@ -158,6 +161,7 @@ def plan_motion(
     parameters: Parameters | None = None,
     guess: OptimalMotion | None = None,
     iterations: int = 500,
+    seconds: float = 60.0,
 ) -> OptimalMotion:
     """The optimal motion of a simulator of any room.
 
@@ -167,6 +171,7 @@ def plan_motion(
         parameters: Constants, one row; None: the defaults.
         guess: A motion on any grid to start from; None: minimum jerk.
         iterations: Of IPOPT at most.
+        seconds: Of IPOPT's processor time at most; as much again may go into saying why an end is not reached.
 
     Raises:
         OptionError: The simulator has no symbolic step, or `manoeuvre` does not fit it.
@@ -185,20 +190,29 @@ def plan_motion(
         path = resample(guess.states, manoeuvre.steps + 1)
     driving = driving_controls(form, path, constants, manoeuvre.control_bounds) if guess is None else None
     controls = driving if guess is None else resample(guess.controls, manoeuvre.steps)
-    found = solve_form(form, manoeuvre, simulator.dt, constants, path, controls, iterations=iterations, began=began)
+    limits: dict[str, Any] = {"iterations": iterations, "seconds": seconds}
+    found = solve_form(form, manoeuvre, simulator.dt, constants, path, controls, began=began, **limits)
     if found.solved or not np.isinf(manoeuvre.end_weight):
         return found
-    said = f"{found.message}; {verdict(simulator, manoeuvre, parameters=parameters, iterations=iterations)}"
-    return replace(found, message=said)
+    return replace(found, message=f"{found.message}; {verdict(simulator, manoeuvre, parameters=parameters, **limits)}")
 
 
-def verdict(simulator: Symbolic, manoeuvre: Manoeuvre, *, parameters: Parameters | None = None, iterations: int = 500) -> str:
+def verdict(
+    simulator: Symbolic,
+    manoeuvre: Manoeuvre,
+    *,
+    parameters: Parameters | None = None,
+    iterations: int = 500,
+    seconds: float = 60.0,
+) -> str:
     """In words, whether the end can be reached: how near to it a motion comes, and which controls are at their limits then."""
     soft = replace(manoeuvre, end_weight=NEAREST)
     idle = np.tile(np.clip(0.0, *manoeuvre.control_bounds), (manoeuvre.steps, 1))
     states, _ = simulator.rollout(manoeuvre.start[None], idle[None], parameters)  # obeys the equations, whatever the end
     guess = OptimalMotion(states[0], idle, np.zeros((0, 0)), np.inf, False, "", 0, 0.0, 0.0, np.inf, simulator.dt)
-    found = plan_motion(simulator, soft, parameters=parameters, guess=guess, iterations=iterations)
+    found = plan_motion(simulator, soft, parameters=parameters, guess=guess, iterations=iterations, seconds=seconds)
+    if found.message.startswith(WORDS["Maximum CpuTime Exceeded"]):
+        return "nor was it found in as much time how near to the end a motion comes"
     if not found.solved:
         return "nor was a motion found that ends near: the start or the bounds on the way may be at fault"
     missed = np.where(np.isfinite(manoeuvre.end), found.states[-1] - manoeuvre.end, 0.0)
@@ -224,8 +238,9 @@ def solve_form(
     controls: Array | None = None,
     *,
     pairs: Array | None = None,
-    taus: Sequence[float] = (1e-8,),
+    taus: Sequence[float] = LOOSENING,
     iterations: int = 500,
+    seconds: float = np.inf,
     began: float | None = None,
     cost: Callable[[Symbols], Any] | None = None,
 ) -> OptimalMotion:
@@ -241,6 +256,7 @@ def solve_form(
         pairs: (K, nz) guess.
         taus: Largest products of a pair, one program after the other.
         iterations: Of IPOPT per program at most.
+        seconds: Of processor time of all programs at most.
         began: When the building began, if not now.
         cost: What is minimised; None: the manoeuvre's effort, smoothness and weighed end.
     """
@@ -260,7 +276,7 @@ def solve_form(
     expand = form.step.n_nodes() * steps < MOST_NODES
     program = Transcription(form, (arc,), objective, decisions=nothing, nominal=constants, expand=expand)
     built = time.process_time()
-    found = program.solve(taus, iterations=iterations)
+    found = program.solve(taus, iterations=iterations, seconds=seconds)
     solved, piece = time.process_time(), found.pieces[0]
     rows = np.tile(constants, (steps, 1))
     g, f = form.evaluate(piece.states[:-1], piece.controls, rows, piece.states[1:], piece.pairs)

@@ -34,6 +34,10 @@ DERIVATIVES = {"grad_f": "grad_f", "jac_g": "jac_g", "hess_lag": "hess_l"}
 """Option of a solver -> the function of an earlier one that is used again."""
 ROUNDS = 4
 """Modes that are tried at most."""
+LATE = "Maximum_CpuTime_Exceeded"
+"""IPOPT's word for no more time."""
+SHORTEST = 1e-3
+"""[s] It wants some."""
 
 
 def casadi() -> Any:
@@ -200,7 +204,7 @@ class Transcription:
     ) -> None:
         self.ca, self.form, self.arcs, self.objective = casadi(), form, tuple(arcs), objective
         self.decisions, self.nominal, self.expand = decisions, nominal, expand
-        self.build_seconds = 0.0
+        self.build_seconds, self._end = 0.0, np.inf
         """Processor time that making solvers took so far."""
         self.nx = int(form.step.size1_in(0))
         shapes = [(len(arc.controls), form.nz) for arc in self.arcs]
@@ -210,18 +214,19 @@ class Transcription:
         self.modes = [form.modes(arc.path[:-1]) for arc in self.arcs]
         self._build()
 
-    def solve(self, taus: Sequence[float], *, iterations: int) -> Solution:
+    def solve(self, taus: Sequence[float], *, iterations: int, seconds: float = np.inf) -> Solution:
         """From the guess through all taus; again at the last one while modes change.
 
         Args:
             taus: Largest products of a pair, one program after the other; only the last counts where there is nothing to find.
             iterations: Of IPOPT per program, at most.
+            seconds: Of processor time in all, at most.
         """
-        unknowns, used = self.first_guess(taus[0]), 0
+        unknowns, used, self._end = self.first_guess(taus[0]), 0, time.process_time() + seconds
         for _ in range(ROUNDS):
             unknowns, more, stats = self._search(unknowns, taus, iterations)
             used, taus = used + more, taus[-1:]
-            if not self._take_modes(unknowns):
+            if stats["return_status"] == LATE or not self._take_modes(unknowns):
                 message = str(stats["return_status"]).replace("_", " ")
                 return self._solution(unknowns, used, bool(stats["success"]), message)
         return self._solution(unknowns, used, False, f"modes change for the {ROUNDS}th time")
@@ -344,6 +349,8 @@ class Transcription:
         for tau in taus if found else taus[-1:]:
             unknowns, duals, stats = self._run(unknowns, duals, tau, limit)
             iterations += int(stats["iter_count"])
+            if stats["return_status"] == LATE:
+                break
         return unknowns, iterations, stats
 
     def _take_modes(self, unknowns: Array) -> bool:
@@ -358,6 +365,8 @@ class Transcription:
     def _run(self, unknowns: Array, duals: dict[str, Array], tau: float, limit: int) -> tuple[Array, dict[str, Array], Any]:
         """One program from a guess; warm where there are multipliers."""
         settings = {"print_level": 0, "sb": "yes", "max_iter": limit, "tol": 1e-8}
+        if np.isfinite(self._end):
+            settings["max_cpu_time"] = max(self._end - time.process_time(), SHORTEST)
         if duals:
             settings |= {"warm_start_init_point": "yes", "mu_init": min(0.1 * tau, 1e-2)}
         began = time.process_time()

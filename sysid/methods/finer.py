@@ -7,6 +7,8 @@ the room's recipe names `finer`, from where it ended, and in finer ones while th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from softgym_envs.core.errors import DataError
@@ -26,13 +28,17 @@ MOST, LESS = 4, 0.5
 """Times that steps get finer at most, while less than this share of the misfit is left by each."""
 
 
-def blamed(recipe: Recipe, problem: FitProblem, result: FitResult) -> FitResult:
-    """The result, with a sentence where finer steps explain what it does not; constants stay those of its own simulator."""
+def blamed(recipe: Recipe, problem: FitProblem, result: FitResult, say: Callable[[str], None] = lambda what: None) -> FitResult:
+    """The result, with a sentence where finer steps explain what it does not; constants stay those of its own simulator.
+
+    `say` is told every try as it begins.
+    """
     if result.explained or recipe.finer is None or not result.usable:
         return result
     simulator, again, misfit = problem.simulator, result, np.inf
     for _ in range(MOST):
         simulator, misfit = recipe.finer(simulator), again.misfit
+        say(f"the model does not explain the data; trying steps of {simulator.dt:g} s")
         start = simulator.default_parameters.replace(
             **{name: getattr(again.parameters, name) for name in again.parameters.names()}
         )

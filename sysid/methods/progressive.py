@@ -249,24 +249,37 @@ def fit_stage(
         OptionError: The method does not suit the room, or does not have one of the options.
         DataError: The recordings do not suit the method.
     """
-    return banded(problem, _fitted(recipe, stage, problem, folder=folder, resume=resume, progress=progress))
+    found = _fitted(recipe, stage, problem, folder=folder, resume=resume, progress=progress)
+    _saying(progress)("how well such recordings are predicted")
+    return banded(problem, found)
+
+
+def _saying(progress: TextIO | None) -> Callable[[str], None]:
+    """What writes a line of progress, if there is a place for it."""
+
+    def say(what: str) -> None:
+        if progress is not None:
+            progress.write(f"{what}\n")
+
+    return say
 
 
 def _fitted(
     recipe: Recipe, stage: Stage, problem: FitProblem, *, folder: Path | None, resume: bool, progress: TextIO | None
 ) -> FitResult:
     """`fit_stage` without what is said of predictions."""
-    method = method_of(stage.method)
+    method, say = method_of(stage.method), _saying(progress)
     where: dict[str, Any] = {}
     if folder is not None and method.leaves_checkpoint:
         where = {"checkpoint": folder / CHECKPOINT, "resume": resume}
     if method.takes("progress"):
         where["progress"] = progress
+    say(f"fitting {', '.join(problem.free)} by {method.name}")
     result = unmasked(problem, method.fit(problem, method.settings({**stage.options, **where}), recipe))
-    other = _otherwise(recipe, stage, problem, result)
+    other = _otherwise(recipe, stage, problem, result, say)
     if other is not None:
         return other
-    by_step = blamed(recipe, problem, result)
+    by_step = blamed(recipe, problem, result, say)
     if by_step is not result or not (stage.suspects or stage.doubtful):
         return by_step
 
@@ -278,14 +291,17 @@ def _fitted(
         once = {name: value for name, value in once.items() if method.takes(name)}
         return method.fit(given, method.settings({**stage.options, **once}), recipe)
 
-    return conditional(stage.doubtful, again, problem, suspected(stage.suspects, again, problem, result))
+    return conditional(stage.doubtful, again, problem, suspected(stage.suspects, again, problem, result, say), say)
 
 
-def _otherwise(recipe: Recipe, stage: Stage, problem: FitProblem, result: FitResult) -> FitResult | None:
+def _otherwise(
+    recipe: Recipe, stage: Stage, problem: FitProblem, result: FitResult, say: Callable[[str], None]
+) -> FitResult | None:
     """The fit of the stage's other simulator, where it explains what this result does not; no checkpoint is written."""
     if result.explained or stage.instead is None:
         return None
     method, instead = method_of(stage.method), problem.replace(simulator=stage.instead(problem.simulator))
+    say(f"the model does not explain the data; trying another simulator: {problem.spec.differences(instead.spec)}")
     try:
         other = method.fit(instead, method.settings(stage.options), recipe)
     except DataError:
@@ -323,6 +339,8 @@ def _solved(
             view=problem.view,
             posterior=replace(found.posterior, mean=_encoded(found.start, problem)),
         )
+    if last:
+        _saying(progress)("how well such recordings are predicted")
     if last:  # others are there for the next one
         found = banded(problem, found)
     if folder is not None:

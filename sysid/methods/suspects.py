@@ -29,7 +29,11 @@ WORTH = 0.7
 
 
 def suspected(
-    suspects: Mapping[str, tuple[str, ...]], fit: Callable[[FitProblem], FitResult], problem: FitProblem, result: FitResult
+    suspects: Mapping[str, tuple[str, ...]],
+    fit: Callable[[FitProblem], FitResult],
+    problem: FitProblem,
+    result: FitResult,
+    say: Callable[[str], None] = lambda what: None,
 ) -> FitResult:
     """The result, with a sentence on what is likeliest wrong where it does not explain its data.
 
@@ -38,6 +42,7 @@ def suspected(
         fit: As the fit was made, by a method that knows constants of recordings.
         problem: As it was fitted.
         result: Where it ended.
+        say: Told every try as it begins.
     """
     there = set(problem.known_specs)
     tried = {words: names for words, names in suspects.items() if set(names) <= there and not set(names) <= set(problem.free)}
@@ -46,6 +51,7 @@ def suspected(
     found = {}
     for words, names in tried.items():
         more = tuple(name for name in names if name not in problem.free)
+        say(f"the model does not explain the data; trying {words}")
         try:
             again = fit(searched(problem.replace(free=(*problem.free, *more), start=result.parameters, view=result.view)))
         except DataError:
@@ -83,7 +89,11 @@ def left(after: FitResult, before: FitResult) -> float:
 
 
 def conditional(
-    doubtful: tuple[str, ...], fit: Callable[[FitProblem], FitResult], problem: FitProblem, result: FitResult
+    doubtful: tuple[str, ...],
+    fit: Callable[[FitProblem], FitResult],
+    problem: FitProblem,
+    result: FitResult,
+    say: Callable[[str], None] = lambda what: None,
 ) -> FitResult:
     """The result, with a reservation on constants that these data tell only with the value that held ones are given.
 
@@ -92,10 +102,12 @@ def conditional(
         fit: As the fit was made.
         problem: As it was fitted.
         result: Where it ended.
+        say: Told what is tried.
     """
     more = tuple(name for name in doubtful if name not in problem.free)
     if not more or not result.explained or not result.usable:
         return result
+    say(f"the data are explained; trying with {', '.join(more)} free, too")
     try:
         again = fit(problem.replace(free=(*problem.free, *more), start=result.parameters, view=result.view))
     except DataError:

@@ -1,7 +1,8 @@
 """Fits on disk and as pages."""
 
+from .beat import Beat
 from .files import load_distribution, save
 from .rows import rows_in_words, save_rows
 from .seldom import Seldom
 
-__all__ = ["Seldom", "load_distribution", "rows_in_words", "save", "save_rows"]
+__all__ = ["Beat", "Seldom", "load_distribution", "rows_in_words", "save", "save_rows"]

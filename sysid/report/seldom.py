@@ -6,7 +6,7 @@ import io
 import time
 from typing import TextIO
 
-EVERY = 20.0
+EVERY = 5.0
 """[s] Between two lines."""
 
 

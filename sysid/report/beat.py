@@ -1,0 +1,75 @@
+"""Progress that does not fall silent: what was said last is said again while the work goes on."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+from typing import TextIO
+
+EVERY = 5.0
+"""[s] Of silence."""
+
+
+class Beat(io.StringIO):
+    """What is written to it goes on; while nothing is, the last whole line is repeated with the time that has passed.
+
+    >>> import sys
+    >>> with Beat(sys.stdout) as progress:
+    ...     progress.say("planning")
+    [  0.0 s] planning
+    """
+
+    def __init__(self, stream: TextIO, every: float = EVERY) -> None:
+        """`stream` is where lines go, `every` the longest silence [s]."""
+        super().__init__()
+        self._stream, self._every, self._what = stream, every, ""
+        self._begin = self._last = time.perf_counter()
+        self._end, self._thread = threading.Event(), threading.Thread(target=self._beat, daemon=True)
+
+    def __enter__(self) -> Beat:
+        """Begin."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        self._end.set()
+        self._thread.join()
+
+    @property
+    def seconds(self) -> float:
+        """Since it was made."""
+        return time.perf_counter() - self._begin
+
+    def say(self, what: str) -> None:
+        """A line with the time."""
+        self.write(f"[{self.seconds:5.1f} s] {what}\n")
+        self._what = what
+
+    def write(self, text: str) -> int:
+        """See the class; bars, which overwrite themselves, are no lines."""
+        self._last = time.perf_counter()
+        if text.strip() and "\r" not in text:
+            self._what = text.strip().rpartition("\n")[2]
+        self._stream.write(text)
+        self._stream.flush()
+        return len(text)
+
+    def isatty(self) -> bool:
+        """As the stream."""
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        """Of the stream."""
+        return self._stream.fileno()
+
+    def _beat(self) -> None:
+        while not self._end.wait(max(self._last + self._every - time.perf_counter(), 0.1 * self._every)):
+            if self._what and time.perf_counter() >= self._last + self._every:
+                self._last = time.perf_counter()
+                self._stream.write(f"[{self.seconds:5.1f} s] ... {self._what}\n")
+                self._stream.flush()
+
+
+__all__ = ["Beat"]
