@@ -8,12 +8,13 @@ import pytest
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core.errors import ShapeError
+from softgym_envs.core.mjcf import NoParameters
 from softgym_envs.envs.drawing import scene_of
 from softgym_envs.rendering import PygameRenderer
-from softgym_envs.rendering.scene import Prism, Sphere
+from softgym_envs.rendering.scene import Arrow, GroundGrid, Prism, Sphere
 from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
-from softgym_envs.rigid.model import ParticleModel
-from softgym_envs.rigid.picture import BLOCK, PARTICLES, block_scene
+from softgym_envs.rigid.model import BlockModel, ParticleModel
+from softgym_envs.rigid.picture import BLOCK, HEIGHT, PARTICLES, block_scene
 
 
 def test_pictures_show_block_string_and_goal():
@@ -32,6 +33,26 @@ def test_pictures_show_block_string_and_goal():
     assert len(balls) == 3
     with pytest.raises(ShapeError, match="pose"):
         block_scene(simulator.model, np.zeros(6), pose=np.zeros(2))
+
+
+@pytest.mark.parametrize("tilts", [(0.3, 0.0), (0.0, -0.3), (-0.25, 0.25)])
+def test_a_table_that_is_not_level_falls_where_the_block_slides(tilts: tuple[float, float]):
+    simulator = BlockSimulator(BlockModel(pulley=None))
+    constants = simulator.default_parameters.replace(friction=0.1, tilt_x=tilts[0], tilt_y=tilts[1])
+    state = np.array([0.2, -0.1, 0.4, 0.0, 0.0, 0.0])
+    slid = simulator.rollout(state[None], np.zeros((1, 30, 2)), constants)[0][0, -1, :2] - state[:2]
+    way = slid / np.linalg.norm(slid)
+    scene = scene_of(simulator, state, {"pose": np.array([0.5, 0.1, 0.5])}, parameters=constants)
+    (ground,) = [p for p in scene.primitives if isinstance(p, GroundGrid)]
+    (block,) = [p for p in scene.primitives if isinstance(p, Prism)]
+    assert ground.height(*way) < ground.height(0.0, 0.0) - 0.2 and block.floor is ground.height
+    downhill = next(p for p in scene.primitives if isinstance(p, Arrow))
+    along = (downhill.end - downhill.start)[:2]
+    np.testing.assert_allclose(along / np.linalg.norm(along), way, atol=0.02)
+    for ball in (p for p in scene.primitives if isinstance(p, Sphere)):
+        assert ball.center[2] == pytest.approx(ground.height(*ball.center[:2]) + HEIGHT)
+    without = scene_of(simulator, state, parameters=NoParameters())
+    assert len([p for p in without.primitives if isinstance(p, Arrow)]) == 1  # where the block's front is
 
 
 def test_a_pushed_block_goes_where_the_arrow_points():

@@ -216,10 +216,10 @@ def draw_arrow(surface: pygame.Surface, camera: Camera, arrow: Arrow) -> None:
 def draw_prisms(surface: pygame.Surface, camera: Camera, prisms: list[Prism]) -> None:
     """Blocks as sides and top, far ones first. Bodies are drawn over them: meant for low blocks seen from above."""
     size = surface.get_size()
-    where = [float(np.linalg.norm(np.append(p.outline.mean(axis=0), 0.0) - camera.position)) for p in prisms]
+    feet = [np.column_stack([p.outline, p.floor(p.outline[:, 0], p.outline[:, 1])]) for p in prisms]
+    where = [float(np.linalg.norm(foot.mean(axis=0) - camera.position)) for foot in feet]
     for index in np.argsort([-d for d in where], kind="stable").tolist():
-        prism = prisms[index]
-        low = np.column_stack([prism.outline, np.zeros(len(prism.outline))])
+        prism, low = prisms[index], feet[index]
         high = low + np.array([0.0, 0.0, prism.height])
         following = np.roll(np.arange(len(low)), -1)
         sides = np.stack([low, low[following], high[following], high], axis=1)

@@ -19,6 +19,11 @@ Height = Callable[[Array, Array], Array]
 """Ground height [m] at points x, y [m] of any shape."""
 
 
+def level(x: Array, y: Array) -> Array:
+    """The height of the plane z = 0."""
+    return np.zeros_like(np.asarray(x, dtype=np.float64))
+
+
 @dataclass(frozen=True, eq=False)
 class Segment:
     """A round bar from `start` to `end`."""
@@ -102,13 +107,15 @@ class GroundGrid:
 
 @dataclass(frozen=True, eq=False)
 class Prism:
-    """A block that stands on the plane z = 0."""
+    """A block that stands on a plane."""
 
     outline: Array
     """(k, 2) [m]: its corners, convex."""
     height: float
     """[m]"""
     color: Color
+    floor: Height = level
+    """Of the plane."""
 
 
 @dataclass(frozen=True)

@@ -301,7 +301,7 @@ def _otherwise(
     if result.explained or stage.instead is None:
         return None
     method, instead = method_of(stage.method), problem.replace(simulator=stage.instead(problem.simulator))
-    say(f"the model does not explain the data; trying another simulator: {problem.spec.differences(instead.spec)}")
+    say("the model does not explain the data; trying the stage's other simulator")
     try:
         other = method.fit(instead, method.settings(stage.options), recipe)
     except DataError:
