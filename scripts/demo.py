@@ -55,7 +55,7 @@ KNOTS = 10
 """Of the random controls that a plan begins with."""
 FASTEST = 50.0
 """[1/s] Frames of a GIF."""
-OURS, THEIRS, AGAIN = "identified engine", "truth, open loop", "truth, replanned"
+OURS, THEIRS, AGAIN, IDLE = "identified engine", "truth, open loop", "truth, replanned", "truth, no control"
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def transferred(case: RoomCase, args: Args, plan: Plan, parameters: Parameters, 
         THEIRS: run_open_loop(plan, truth, start, constants),
         "truth, with feedback": run_closed_loop(plan, truth, start, constants),
         AGAIN: run_policy(mpc, truth, start[0], steps=args.horizon, substeps=substeps, parameters=constants),
-        "truth, no control": run_open_loop(replace(plan, controls=0.0 * plan.controls), truth, start, constants),
+        IDLE: run_open_loop(replace(plan, controls=0.0 * plan.controls), truth, start, constants),
     }
 
 
@@ -185,6 +185,13 @@ def meaning(case: RoomCase) -> str:
     )
 
 
+def idle_note(task: str, costs: dict[str, Array]) -> str:
+    """A line where the plan is worth nothing; costs are those of every control step of every run."""
+    if costs[IDLE].sum() > costs[THEIRS].sum():
+        return ""
+    return f"note: doing nothing costs no more than the plan: does {task} begin at its goal? See `starts` of `Scenario`\n"
+
+
 def main(args: Args) -> int:
     """Record, identify, plan, transfer, report; 2 for bad input or a full disk."""
     try:
@@ -214,6 +221,7 @@ def run(args: Args, progress: Beat) -> None:
     rows = tuple((name, f"{costs[name].sum():.2f}", *(f"{float(v[0]):.2f}" for v in measured[name].values())) for name in runs)
     for row in rows:
         print("  " + "   ".join(f"{cell:>12s}" for cell in row))
+    print(idle_note(args.id, costs), end="")
     progress.say("drawing")
     films = [film(case, world, runs[name].states[0]) for world, name in ((case.native(), OURS), (case.truth(), AGAIN))]
     write_gif(args.out / "demo.gif", side_by_side(films[0], films[1], (OURS, AGAIN)), fps=min(1.0 / args.period, FASTEST))

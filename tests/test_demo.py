@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 from helpers import ROOT, load_script
 
@@ -76,6 +77,12 @@ def test_what_cannot_be_is_refused_before_anything_is_recorded(demo, tmp_path, c
     assert demo.main(demo.Args(id="VineGrow-v0", out=tmp_path, **given)) == 2
     said = capsys.readouterr()
     assert message in said.err and "recording" not in said.out
+
+
+def test_a_plan_that_is_worth_nothing_is_said_to_be(demo):
+    still, moving = np.zeros(5), np.ones(5)
+    assert "does ElasticCatch-v0 begin at its goal" in demo.idle_note("ElasticCatch-v0", {demo.IDLE: still, demo.THEIRS: still})
+    assert demo.idle_note("ElasticCatch-v0", {demo.IDLE: moving, demo.THEIRS: still}) == ""
 
 
 def test_a_truth_that_the_room_has_not_is_refused(demo, tmp_path, capsys):

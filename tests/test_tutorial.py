@@ -1,5 +1,6 @@
 """docs/add_a_robot.md: its robot is built as the page says, in a package of its own; its commands run one after the other."""
 
+import json
 import os
 import re
 import shlex
@@ -65,6 +66,8 @@ def test_every_command_of_the_page_runs(package, tmp_path):
             run(package, sys.executable, str(ROOT / "scripts"), *words[1:], cwd=tmp_path)
     for name in re.findall(r"^\| `([^`]+)` \|", PAGE, flags=re.MULTILINE):
         assert (tmp_path / name).exists(), name
+    costs = {row[0]: float(row[1]) for row in json.loads((tmp_path / "demo" / "demo.json").read_text())["rows"]}
+    assert costs["truth, open loop"] < 0.5 * costs["truth, no control"]  # it has something to do
 
 
 CHECK = """

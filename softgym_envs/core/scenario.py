@@ -84,7 +84,7 @@ class Scenario:
     """Always the same one; None: the task's own model, and the objective's own target."""
     starts: Callable[[Simulator, Parameters, np.random.Generator, int], Array] | None = None
     """(our engine, its best constants, rng, count) -> (count, nx): perturbed starts, the first one unperturbed; None: around
-    the rest state, every tangent coordinate by a standard deviation of `SPREAD`."""
+    the rest state, every tangent coordinate by a standard deviation of `SPREAD`: not where that is the goal."""
     first_policy: Callable[[Any, np.random.Generator], BatchPolicy] | None = None
     """(model, rng) -> a policy that gives planners their first controls; None: random controls, held for a while."""
     force_scale: Callable[[Any], Array] | None = None
