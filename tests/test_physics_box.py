@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -12,6 +15,7 @@ from softgym_envs.box.experiments import thrown
 from softgym_envs.box.model import BoxModel, cube, square
 from softgym_envs.box.mujoco import BoxTwin
 from softgym_envs.box.parameters import BoxParameters
+from softgym_envs.core import lie
 from softgym_envs.core.errors import OptionError, StructureError
 from softgym_envs.core.simulator import Status, finite_differences
 
@@ -89,6 +93,104 @@ def test_an_impact_at_one_corner_is_the_closed_form() -> None:
     impulse = (1 + e) * 1.0 / (1.0 + arm**2 / k2)
     end = run(simulator, start, 1, BoxParameters(friction=0.0, restitution=e, gravity=0.0))[-1]
     np.testing.assert_allclose(end[3:], [0.0, impulse - 1.0, impulse * arm / k2], atol=1e-8)
+
+
+def struck(friction: float, e: float, tilt: float, slip: float, parts: int) -> tuple[Array, float, float]:
+    """Velocities of the square after a strike that it begins turned, at -1 m/s and `slip`; arm and height of its centre."""
+    simulator = BoxSimulator(square(), dt=1e-7, strike_parts=parts)
+    start = simulator.initial_state()[0]
+    start[2], start[4] = tilt, -1.0
+    corners = simulator.model.corners(start)
+    start[1] += 1e-9 - corners[:, 2].min()
+    start[3] = slip
+    end = run(simulator, start, 1, BoxParameters(friction=friction, restitution=e, gravity=0.0))[-1]
+    return end[3:], float(corners[np.argmin(corners[:, 2]), 0] - start[0]), float(start[1])
+
+
+def routh(friction: float, e: float, arm: float, height: float, slip: float) -> tuple[Array, float, str]:
+    """Velocities after a strike at (arm, -height) from the centre by [Routh 1905]; its normal impulse; what became of slip.
+
+    Per normal impulse P and friction F: vx' = F, vz' = 1, w' = (arm + height F) / k^2; with slip s, F = -mu sign(s), and where
+    s gets to zero the F that holds it if the cone does, else -mu sign(s) of the slip that begins.
+    """
+    k2, v, total, became = 2 * 0.03**2 / 3.0, np.array([slip, -1.0, 0.0]), 0.0, "goes on"
+
+    def phase(F: float) -> tuple[Array, float, float]:
+        rate = np.array([F, 1.0, (arm + height * F) / k2])
+        return rate, rate[0] + height * rate[2], rate[1] + arm * rate[2]  # of slip, of the normal velocity
+
+    F = -friction * np.sign(slip)
+    rate, of_slip, of_normal = phase(F)
+    until = (1.0 + e) / of_normal
+    stops = -slip / of_slip if of_slip * slip < 0 else np.inf
+    if stops < until:
+        v, total = v + stops * rate, stops
+        hold = -(arm * height / k2) / (1.0 + height**2 / k2)
+        became = "sticks" if abs(hold) <= friction else "reverses"
+        rate, _, of_normal = phase(hold if abs(hold) <= friction else friction * np.sign(hold))
+        until = (e - (v[1] + arm * v[2])) / of_normal
+    return v + until * rate, total + until, became
+
+
+STRIKES = [
+    (0.1, 0.5, 0.5, 3.0, "goes on"),
+    (0.9, 0.5, 0.5, 0.3, "sticks"),
+    (0.15, 0.5, 0.3, 0.05, "reverses"),
+    (0.1, 0.5, 0.5, 1.0, "reverses"),
+]
+
+
+@pytest.mark.parametrize(("friction", "e", "tilt", "slip", "became"), STRIKES)
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_a_strike_is_rouths(friction: float, e: float, tilt: float, slip: float, became: str, side: float) -> None:
+    """All parts but the one in which slip stops are exact, so the error is of first order in a part; none where slip ends."""
+    errors = {}
+    for parts in (1, 2, 8, 32, 128, 1024):
+        found, arm, height = struck(friction, e, side * tilt, side * slip, parts)
+        exact, impulse, happened = routh(friction, e, arm, height, side * slip)
+        assert happened == became
+        errors[parts] = np.abs(found - exact)
+        k2 = 2 * 0.03**2 / 3.0
+        off = 2.0 * friction * impulse / parts  # of the friction of one part, at most; the rest answers it in kind
+        assert (errors[parts] <= 2.0 * off * np.array([1.0, 1.0, height / k2]) + 1e-7).all(), parts
+    if became == "reverses":
+        assert errors[1].max() > 20 * errors[1024].max()
+    else:
+        assert max(error.max() for error in errors.values()) < 1e-7
+
+
+def test_every_part_of_a_strike_keeps_coulombs_law_at_its_own_slip() -> None:
+    """With e = k / 5 - 1 a strike of k parts is the first k parts of one of 8 with e = 0.6, which gives them one by one."""
+    simulator, starts = throws(cube(), 60, dt=1e-3)
+    parameters = BoxParameters(friction=0.3, restitution=0.6, gravity=0.0)
+    states, _ = simulator.rollout(starts, np.zeros((60, 400, 3)), parameters)
+    turned, checked = [], 0
+    for row in states:
+        hit = int(np.argmax(np.diff(row[:, 9]) > 0.05))
+        corners = simulator.model.corners(row[hit])
+        lowest = int(np.argmin(corners[:, 2]))
+        if hit == 0 or np.sort(corners[:, 2])[1] - corners[lowest, 2] < 5e-3:
+            continue
+        before = row[hit].copy()
+        before[2] -= corners[lowest, 2] - 1e-9
+        after = [
+            run(replace(simulator, strike_parts=k, dt=1e-7), before, 1, replace(parameters, restitution=k / 5 - 1.0))[-1]
+            for k in (5, 6, 7, 8)
+        ]
+        arm, slips = corners[lowest] - row[hit, :3], []
+        for one, other in pairwise(after):
+            change = other[7:10] - one[7:10]
+            slip = (other[7:10] + np.cross(lie.rotate(before[3:7], other[10:]), arm))[:2]
+            assert np.linalg.norm(change[:2]) <= 0.3 * change[2] + 1e-7
+            if np.linalg.norm(slip) > 1e-3:
+                np.testing.assert_allclose(change[:2], -0.3 * change[2] * slip / np.linalg.norm(slip), atol=1e-5)
+                slips.append(slip)
+                checked += 1
+        if len(slips) == 3:
+            cosine = slips[0] @ slips[2] / np.linalg.norm(slips[0]) / np.linalg.norm(slips[2])
+            turned.append(np.degrees(np.arccos(np.clip(cosine, -1.0, 1.0))))
+    assert checked > 30
+    assert max(turned) > 3.0  # or else parts would not matter
 
 
 def throws(model: BoxModel, count: int, dt: float = 1 / 296) -> tuple[BoxSimulator, Array]:
@@ -192,3 +294,5 @@ def test_bad_boxes_are_refused() -> None:
         BoxModel((0.1, -0.1))
     with pytest.raises(OptionError, match="dt"):
         BoxSimulator(dt=0.0)
+    with pytest.raises(OptionError, match="strike_parts"):
+        BoxSimulator(strike_parts=0)

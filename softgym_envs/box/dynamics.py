@@ -10,12 +10,16 @@ the step stops it at that moment; impulses there obey Newton's law v_n^+ >= -e v
 1988], and the rest of the step follows. So steps may be as long as a camera's frame: an impact happens when it happens, and
 what comes after depends smoothly on when.
 
+While a strike lasts, friction turns the slip, stops it or reverses it. Hence the normal velocity goes from v_n^- to -e v_n^- in
+`strike_parts` equal parts, each with Coulomb's law at the slip of its end: Routh's integral along the impulse, to first order.
+
 *Derivatives* are exact, of the impacts' times too: complex steps through the same code, whose decisions (which corners touch,
 stick, slide) are by real parts. Where a decision changes they are one-sided.
 
 Sources: [Pfrommer2020] "ContactNets", CoRL 2020, the cube; [Fazeli2017] "Empirical evaluation of common contact models for
 planar impact", ICRA 2017, the square; [Stewart, Trinkle 1996]; [Moreau 1988] "Unilateral contact and dry friction in finite
-freedom dynamics". Legend: B batch, T horizon, P constants.
+freedom dynamics"; [Routh 1905] "Dynamics of a system of rigid bodies", part I; [Keller 1986] "Impact with friction". Legend: B
+batch, T horizon, P constants.
 """
 
 from __future__ import annotations
@@ -45,7 +49,7 @@ class BoxSimulator(NumbaSimulator):
     (0.0524, [0])
 
     Raises:
-        OptionError: dt is not positive.
+        OptionError: dt is not positive, or `strike_parts` no positive whole number.
     """
 
     room = "box"
@@ -55,9 +59,12 @@ class BoxSimulator(NumbaSimulator):
     """Geometry."""
     dt: float = 1 / 296
     """Physics step [s]; half a frame of [Pfrommer2020]'s cameras."""
+    strike_parts: int = 8
+    """Equal parts of a strike, each with Coulomb's law at its own slip; 1: as if slip kept its direction."""
 
     def __post_init__(self) -> None:
         check_number("dt", self.dt, positive=True, unit="s")
+        check_number("strike_parts", self.strike_parts, low=1, whole=True)
 
     @cached_property
     def scene(self) -> Scene:
@@ -73,6 +80,7 @@ class BoxSimulator(NumbaSimulator):
             signs=model.signs,
             uniform=np.concatenate([np.ones(still), model.uniform_inertia]),
             settle_speed=float(model.settle_speed),
+            strike_parts=int(self.strike_parts),
             force_columns=np.arange(still),
         )
 

@@ -1,4 +1,4 @@
-"""Throws for identification: poses as cameras see them, and how a box was let go.
+"""Throws for identification: poses as cameras see them.
 
 Legend: T rows, nx state.
 """
@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import lie
 from ..core.errors import DataError, OptionError
 from ..core.parameters import Parameters
 from ..core.trajectory import Trajectory
@@ -22,8 +21,6 @@ PERIOD = 1 / 148
 """[s] Between two frames; [Pfrommer2020]'s cameras."""
 NOISE, TURN_NOISE = 2e-4, 2e-3
 """[m, rad] Standard deviation of a recorded pose."""
-FIRST = 6
-"""Rows that tell how a box was let go."""
 HEIGHT, SPEED, SPIN = (0.03, 0.12), 0.7, 4.0
 """Of the lowest corner over the table [m]; standard deviations of velocities [m/s, rad/s] when a throw is let go."""
 
@@ -95,39 +92,6 @@ def posed(simulator: Any, recording: Trajectory) -> Trajectory:
     values = found.values.copy()
     values[:, 3:] = _unit(values[:, 3:])
     return replace(found, values=values)
-
-
-def first_state(recording: Trajectory, simulator: Any) -> Array:
-    """State (nx,) at the first row, by parabolas through the first rows that were seen, `FIRST` of them or fewer.
-
-    Place and attitude are told apart, as a camera may have lost one of them; where nothing of one was seen, it is that at rest.
-    """
-    seen, state = posed(simulator, recording), simulator.initial_state(1)[0].copy()
-    times, axes = seen.times - seen.times[0], 2 if simulator.model.planar else 3
-    place, turn = seen.values[:, :axes], seen.values[:, axes:]
-    rates = axes + turn.shape[1]
-    there = _seen(place)
-    if len(there):
-        state[:axes], state[rates : rates + axes] = _lines(times[there], place[there])
-    there = _seen(turn)
-    if len(there) and simulator.model.planar:
-        state[axes:rates], state[rates + axes :] = _lines(times[there], turn[there])
-    elif len(there):
-        first = turn[there[0]]
-        way, state[rates + axes : rates + 2 * axes] = _lines(times[there], lie.difference(turn[there], first))
-        state[axes:rates] = lie.retract(first, way)
-    return np.asarray(state)
-
-
-def _seen(values: Array) -> NDArray[np.intp]:
-    """The first rows, `FIRST` at most, in which everything was seen."""
-    return np.flatnonzero(np.isfinite(values).all(axis=1))[:FIRST]
-
-
-def _lines(times: Array, values: Array) -> tuple[Array, Array]:
-    """Values and slopes at time zero of the parabola, or line, or point that fits best, (k,) each."""
-    coefficients = np.polynomial.polynomial.polyfit(times, values, min(2, len(times) - 1))
-    return coefficients[0], coefficients[1] if len(times) > 1 else np.zeros_like(coefficients[0])
 
 
 def _unit(q: Array) -> Array:

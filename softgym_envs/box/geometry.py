@@ -32,6 +32,7 @@ class Scene(NamedTuple):
     uniform: Array
     """(nv,): of translation 1, of turns the moments of a uniform box over its mass."""
     settle_speed: float
+    strike_parts: int
     force_columns: NDArray[np.int64]
     """(nu,): velocities that the controls push."""
 

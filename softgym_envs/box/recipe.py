@@ -15,7 +15,8 @@ import numpy as np
 from ..core.recipe import Experiment, Recipe, Stage
 from ..core.simulator import Array
 from ..core.trajectory import Trajectory
-from .experiments import first_state, posed, tossed
+from .experiments import posed, tossed
+from .flight import first_state
 
 CONTACT = ("friction", "restitution", "inertia", "gravity", "table", "rounding")
 GRAVITY = (9.81, 0.3)

@@ -108,30 +108,51 @@ def _down(rows, v):  # type: ignore[no-untyped-def]
 
 @inner
 def _bounce(scene, J, weights, p, v, after):  # type: ignore[no-untyped-def]
-    """Velocities after an impact: Newton's law e v_n where any corner is faster than `settle_speed`; -> status."""
-    bias, fastest = np.zeros(len(J), J.dtype), 0.0
+    """Velocities after a strike: Newton's law e v_n where any corner is faster than `settle_speed`; -> status."""
+    fastest = 0.0
     for c in range(len(J)):
-        speed = _down(J[c], v)
-        fastest = min(fastest, speed.real)
-        if speed.real < 0.0:
-            bias[c] = p[RESTITUTION] * speed
+        fastest = min(fastest, _down(J[c], v).real)
     if fastest > -scene.settle_speed:
-        bias[:] = 0.0
-    status = impulses(J, weights, bias, p[FRICTION], v, after)
+        return _strike(J, weights, p, 0.0 * p[RESTITUTION], 1, v, after)
+    status = _strike(J, weights, p, p[RESTITUTION], scene.strike_parts, v, after)
     before = _energy(weights, v, v)
-    if status != OK or fastest > -scene.settle_speed or _energy(weights, after, after).real <= before.real:
+    if status != OK or _energy(weights, after, after).real <= before.real:
         return status
-    return _dampen(J, weights, p, v, before, after)
+    return _dampen(scene, J, weights, p, v, before, after)
 
 
 @inner
-def _dampen(J, weights, p, v, before, after):  # type: ignore[no-untyped-def]
-    """Of the velocities between an impact without bounce and `after`, those that keep the energy, into `after`; -> status.
+def _strike(J, weights, p, restitution, parts, v, after):  # type: ignore[no-untyped-def]
+    """Velocities after a strike in equal `parts`, from v_n to -e v_n, each with Coulomb's law at its own slip; -> status.
 
-    Newton's law with friction can win energy [Kane 1984]; without bounce no impact does, and all between keep within the cones.
+    Slip turns and may stop or reverse while corners press, and friction with it [Routh 1905; Keller 1986].
     """
-    still, bias = np.empty(len(v), J.dtype), np.zeros(len(J), J.dtype)
-    status = impulses(J, weights, bias, p[FRICTION], v, still)
+    arriving, bias, now = np.zeros(len(J), J.dtype), np.zeros(len(J), J.dtype), np.empty(len(v), J.dtype)
+    for c in range(len(J)):
+        speed = _down(J[c], v)
+        if speed.real < 0.0:
+            arriving[c] = speed
+    for i in range(len(v)):
+        after[i] = v[i]
+    for part in range(parts):
+        for i in range(len(v)):
+            now[i] = after[i]
+        for c in range(len(J)):
+            bias[c] = arriving[c] * ((1.0 + restitution) * (part + 1) / parts - 1.0)
+        status = impulses(J, weights, bias, p[FRICTION], now, after)
+        if status != OK:
+            return status
+    return OK
+
+
+@inner
+def _dampen(scene, J, weights, p, v, before, after):  # type: ignore[no-untyped-def]
+    """Of the velocities between a strike without bounce and `after`, those that keep the energy, into `after`; -> status.
+
+    Newton's law with friction can win energy [Kane 1984]; without bounce no strike does, and all between keep within the cones.
+    """
+    still = np.empty(len(v), J.dtype)
+    status = _strike(J, weights, p, 0.0 * p[RESTITUTION], scene.strike_parts, v, still)
     for i in range(len(v)):
         after[i] -= still[i]
     a, b, c = _energy(weights, after, after), _energy(weights, still, after), _energy(weights, still, still) - before

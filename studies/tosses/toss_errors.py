@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from toss_sets import Set
 
-from softgym_envs.box.experiments import FIRST, first_state
+from softgym_envs.box.flight import FIRST, first_state
+from softgym_envs.box.parameters import BoxBody
 from softgym_envs.core import lie
-from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.trajectory import Trajectory
 
 Array = NDArray[np.float64]
@@ -60,12 +60,13 @@ def _interval(values: Array, of: Any) -> tuple[float, float, float]:
     return float(of(values)), float(low), float(high)
 
 
-def errors_of(simulator: Any, constants: Parameters, throws: list[Trajectory], kind: Set) -> Errors:
+def errors_of(simulator: Any, constants: BoxBody, throws: list[Trajectory], kind: Set) -> Errors:
     """Predictions from the first poses of every throw, beside what happened."""
     substeps, planar = round(1.0 / (kind.rate * simulator.dt)), kind.poses == 3
     longest = max(len(t.values) for t in throws)
     starts = simulator.initial_state(len(throws))
-    starts[:, : simulator.model.layout.nx] = [first_state(t, simulator) for t in throws]
+    first = [throw.window(0.0, (FIRST - 1) / kind.rate) for throw in throws]
+    starts[:, : simulator.model.layout.nx] = [first_state(poses, simulator, constants.gravity) for poses in first]
     states, _ = simulator.rollout(starts, np.zeros((len(throws), longest - 1, simulator.nu)), constants, substeps=substeps)
     place, turn = [], []
     for predicted, throw in zip(states, throws, strict=True):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from softgym_envs.box.experiments import FIRST
+from softgym_envs.box.flight import FIRST
 from softgym_envs.box.model import cube, square
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.trajectory import Trajectory

@@ -25,11 +25,10 @@ from toss_errors import Errors, errors_of, plot, table
 from toss_sets import SETS, Set, read
 
 from softgym_envs.box.mujoco import BoxTwinParameters
-from softgym_envs.box.parameters import BoxParameters
+from softgym_envs.box.parameters import BoxBody, BoxParameters
 from softgym_envs.box.recipe import CONTACT, RECIPE
 from softgym_envs.core.errors import DataError, SoftgymError
 from softgym_envs.core.files import provenance, write_atomically, write_json
-from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.recipe import EXPERIMENT
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
@@ -122,7 +121,7 @@ def _report(throws: list[Trajectory], structure: Path, kind: Set, params: Path, 
     engine = room("box").simulator(structure, dt=kind.dt)
     twin = room("box").simulator(structure, backend="mujoco", dt=kind.twin_dt)
     found: dict[str, Errors] = {}
-    worlds: dict[str, tuple[Simulator, Parameters]] = {
+    worlds: dict[str, tuple[Simulator, BoxBody]] = {
         "identified": (engine, BoxParameters.load(params / "fit.toml")),
         "MuJoCo's twin, fitted by the same method": (twin, BoxTwinParameters.load(params / "twin.toml")),
     }

@@ -1,0 +1,104 @@
+"""How a box was let go: the flight that fits the poses best that were seen before it first struck.
+
+In flight the centre keeps its speed sideways and falls evenly, and the attitude turns free of torque, I w' = I w x w, which
+takes the ratios of moments alone. Legend: T rows, nx state, K turns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import lie
+from ..core.trajectory import Trajectory
+from .experiments import posed
+
+Array = NDArray[np.float64]
+
+FIRST = 6
+"""Rows that are taken for flight, however early a box strikes, or where nothing tells when."""
+NEAR = 0.1
+"""Height over where a corner comes to lie, over the smallest half edge, below which it may have struck."""
+ROUNDS, STEP = 3, 1e-5
+"""Of Gauss and Newton, for turns, and their differences [rad, rad/s]."""
+
+
+def first_state(recording: Trajectory, simulator: Any, gravity: float | None = None) -> Array:
+    """State (nx,) at the first row, from the rows before the first strike.
+
+    Place and attitude are told apart, as a camera may have lost one of them; where nothing of one was seen, it is that at rest.
+
+    Args:
+        recording: Poses.
+        simulator: Of the box.
+        gravity: What it falls with [m/s^2]; None: told by the same rows.
+    """
+    seen, state = posed(simulator, recording), simulator.initial_state(1)[0].copy()
+    planar, pushed = simulator.model.planar, bool(np.any(recording.controls))
+    axes, rows = 2 if planar else 3, flying(simulator, seen)
+    times = seen.times[:rows] - seen.times[0]
+    place, turn = seen.values[:rows, :axes], seen.values[:rows, axes:]
+    rates = axes + turn.shape[1]
+    there = np.isfinite(place).all(axis=1)
+    if there.any():
+        t, fallen = times[there], 0.5 * (gravity or 0.0) * times[there] ** 2
+        for axis in range(axes):
+            falls = axis == axes - 1
+            curve = pushed or (falls and gravity is None)
+            values = place[there, axis] + (fallen if falls and not pushed else 0.0)
+            state[axis], state[rates + axis] = _begin(t, values, 2 if curve else 1)
+    there = np.isfinite(turn).all(axis=1)
+    if there.any() and planar:
+        state[axes], state[rates + axes] = _begin(times[there], turn[there, 0], 1)
+    elif there.any():
+        spin = slice(rates + axes, rates + 2 * axes)
+        state[axes:rates], state[spin] = _spinning(simulator.model.uniform_inertia, times[there], turn[there])
+    return np.asarray(state)
+
+
+def flying(simulator: Any, seen: Trajectory) -> int:
+    """Rows before the lowest corner may first strike where it comes to lie, at least `FIRST`."""
+    model, poses = simulator.model, seen.values
+    low = model.corners(np.hstack([poses, np.zeros((len(poses), model.layout.nx - poses.shape[1]))]))[..., 2].min(axis=1)
+    if np.isnan(low).all():
+        return FIRST
+    soon = low + np.fmin(np.diff(low, prepend=low[:1]), 0.0)  # a row later
+    near = soon < np.nanquantile(low, 0.05) + NEAR * min(model.half_size)
+    return max(int(np.argmax(near)) + 1, FIRST)
+
+
+def _begin(times: Array, values: Array, degree: int) -> tuple[float, float]:
+    """Value and slope at time zero of the polynomial that fits best."""
+    found = np.polynomial.polynomial.polyfit(times, values, min(degree, len(times) - 1))
+    return float(found[0]), float(found[1]) if len(found) > 1 else 0.0
+
+
+def _spinning(moments: Array, times: Array, turns: Array) -> tuple[Array, Array]:
+    """Attitude (4,) at time zero and angular velocity (3,) with which a turn free of torque fits attitudes (T, 4) best."""
+    q, spin = turns[0], np.zeros(3)
+    if len(times) < 2:
+        return q, spin
+    spin = np.median(lie.difference(turns[1:], turns[:-1]) / np.diff(times)[:, None], axis=0)
+    tried = np.vstack([np.zeros(6), STEP * np.eye(6)])
+    for _ in range(ROUNDS):
+        off = lie.difference(_turned(moments, times, lie.retract(q, tried[:, :3]), spin + tried[:, 3:]), turns[:, None])
+        slopes = (off[:, 1:] - off[:, :1]) / STEP  # (T, 6, 3)
+        change = np.asarray(np.linalg.lstsq(slopes.transpose(0, 2, 1).reshape(-1, 6), -off[:, 0].ravel(), rcond=None)[0], float)
+        q, spin = lie.retract(q, change[:3]), spin + change[3:]
+    return q, spin
+
+
+def _turned(moments: Array, times: Array, q: Array, spin: Array) -> Array:
+    """Attitudes (T, K, 4) of K turns free of torque, by the midpoint rule from row to row."""
+
+    def rate(w: Array) -> Array:
+        return np.asarray(np.cross(moments * w, w) / moments)
+
+    found, now = [], 0.0
+    for time in times:
+        middle = spin + 0.5 * (time - now) * rate(spin)
+        q, spin, now = lie.retract(q, (time - now) * middle), spin + (time - now) * rate(middle), time
+        found.append(q)
+    return np.array(found)
