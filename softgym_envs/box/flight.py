@@ -6,6 +6,7 @@ takes the ratios of moments alone. Legend: T rows, nx state, K turns.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ Array = NDArray[np.float64]
 FIRST = 6
 """Rows that are taken for flight, however early a box strikes, or where nothing tells when."""
 NEAR = 0.1
-"""Height over where a corner comes to lie, over the smallest half edge, below which it may have struck."""
+"""Over the smallest half edge: height over where a corner comes to lie below which it may have struck, and size of a jolt."""
 ROUNDS, STEP = 3, 1e-5
 """Of Gauss and Newton, for turns, and their differences [rad, rad/s]."""
 
@@ -59,14 +60,27 @@ def first_state(recording: Trajectory, simulator: Any, gravity: float | None = N
 
 
 def flying(simulator: Any, seen: Trajectory) -> int:
-    """Rows before the lowest corner may first strike where it comes to lie, at least `FIRST`."""
+    """Rows before the lowest corner comes near where it comes to lie, or a jolt upwards; at least `FIRST`."""
     model, poses = simulator.model, seen.values
     low = model.corners(np.hstack([poses, np.zeros((len(poses), model.layout.nx - poses.shape[1]))]))[..., 2].min(axis=1)
     if np.isnan(low).all():
         return FIRST
     soon = low + np.fmin(np.diff(low, prepend=low[:1]), 0.0)  # a row later
-    near = soon < np.nanquantile(low, 0.05) + NEAR * min(model.half_size)
-    return max(int(np.argmax(near)) + 1, FIRST)
+    margin = NEAR * min(model.half_size)
+    there = soon < np.nanquantile(low, 0.05) + margin
+    there[:-2] |= np.diff(poses[:, 1 if model.planar else 2], 2) > margin  # as where frames are lost in a strike
+    return max(int(np.argmax(there)) + 1, FIRST)
+
+
+def begun(simulator: Any, recording: Trajectory, share: float, fewest: int = 12) -> Trajectory:
+    """Poses from when a box was let go until `share` times as long as it flew before the first strike, `fewest` rows at least.
+
+    Raises:
+        DataError: A column of the pose is missing.
+    """
+    seen = posed(simulator, recording)
+    last = min(max(math.ceil(share * flying(simulator, seen)), fewest), seen.num_steps)
+    return seen.window(seen.times[0], seen.times[last])
 
 
 def _begin(times: Array, values: Array, degree: int) -> tuple[float, float]:

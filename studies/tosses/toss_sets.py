@@ -31,11 +31,14 @@ class Set:
     """[rad] Of the recorded angle at rest on a face: the marker was put on like that; 0 where attitudes are quaternions."""
     literature: Mapping[str, float]
     """Constants that are known of it."""
+    stages: tuple[str, ...]
+    """Of the recipe, that are run one by one; none: the recipe, then `slid`."""
 
 
+KNOWN = {"friction": 0.18, "restitution": 0.125, "inertia": 1.196}
 SETS = {
-    "cube": Set("cube", 148.0, 1 / 296, 1 / 1480, 7, 0.1048, 0.0, {"friction": 0.18, "restitution": 0.125, "inertia": 1.196}),
-    "square": Set("square", 250.0, 1 / 500, 1 / 2500, 3, 0.06, -0.0334, {}),
+    "cube": Set("cube", 148.0, 1 / 296, 1 / 1480, 7, 0.1048, 0.0, KNOWN, ()),
+    "square": Set("square", 250.0, 1 / 500, 1 / 2500, 3, 0.06, -0.0334, {}, ("strike", "slid")),
 }
 
 

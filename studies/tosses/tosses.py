@@ -5,9 +5,10 @@
     python studies/tosses/tosses.py fit --set square --data planar_drops.npz # -> results/real/tosses/square
 
 `fit` identifies the constants of contact by the documented command from some throws drawn by seed, those of the MuJoCo twin by
-the same method from the same throws, and predicts all others. `predict` takes of a throw its first six poses, in flight, and
-predicts the rest; it writes result.json, table.md and plot.png. Files are npz with one array per throw (x y z qw qx qy qz ...
-at 148 Hz, or x z theta ... at 250 Hz); of them poses alone are read. Recordings: BSD 3-clause, not part of this repository.
+the same method from the same throws, and predicts all others (`--looked`: but those that were looked at). `predict` takes of a
+throw its first six poses, in flight, and predicts the rest; it writes result.json, table.md and plot.png. Files are npz with
+one array per throw (x y z qw qx qy qz ... at 148 Hz, or x z theta ... at 250 Hz); of them poses alone are read. Recordings:
+BSD 3-clause, not part of this repository.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from toss_sets import SETS, Set, read
 
 from softgym_envs.box.mujoco import BoxTwinParameters
 from softgym_envs.box.parameters import BoxBody, BoxParameters
-from softgym_envs.box.recipe import CONTACT, RECIPE
+from softgym_envs.box.recipe import RECIPE
 from softgym_envs.core.errors import DataError, SoftgymError
 from softgym_envs.core.files import provenance, write_atomically, write_json
 from softgym_envs.core.recipe import EXPERIMENT
@@ -48,6 +49,8 @@ class Fit:
     set: Literal["cube", "square"] = "cube"
     train: int = 40
     """Throws that are fitted."""
+    looked: int = 0
+    """Throws that were looked at while the model was made, those that are fitted first among them; they are not predicted."""
     seed: int = 0
     """Which."""
     out: Path | None = None
@@ -82,26 +85,37 @@ def fit(args: Fit) -> None:
     words = [
         sys.executable, str(IDENTIFY), "box", "--model", str(structure), "--data", str(recordings), "--dt", repr(kind.dt),
     ]  # fmt: skip
-    for more in (["--out", str(runs)], ["--stage", "slid", "--start", str(runs / "fit.toml"), "--out", str(runs / "slid")]):
-        print(" ".join([*words[1:], *more]), flush=True)
-        subprocess.run([*words, *more], check=False)  # the exit code is the verdict's, which fit.json says, too
-    if not (runs / "slid" / "fit.toml").is_file():
+    found = runs / "fit.toml"
+    for stage in kind.stages or ("", "slid"):
+        begin = ["--start", str(found)] if stage != (kind.stages or ("",))[0] else []
+        one = [*(["--stage", stage] if stage else []), *begin, "--out", str(runs / stage)]
+        print(" ".join([*words[1:], *one]), flush=True)
+        subprocess.run([*words, *one], check=False)  # the exit code is the verdict's, which fit.json says, too
+        found = runs / stage / "fit.toml"
+    if not found.is_file():
         raise DataError("no fit was made; the commands above say why")
     for name in ("fit.toml", "fit.json"):
-        write_atomically(out / name, (runs / "slid" / name).read_bytes())
+        write_atomically(out / name, (found.parent / name).read_bytes())
     verdict = _fit_twin(structure, kind, train, args.runs / f"{args.set}_twin")
     write_atomically(out / "twin.toml", (args.runs / f"{args.set}_twin" / "fit.toml").read_bytes())
-    test = [throws[i] for i in order[args.train :]]
-    _report(test, structure, kind, out, out, {"train": args.train, "seed": args.seed, "verdict of the twin": verdict})
+    test = [throws[i] for i in order[max(args.train, args.looked) :]]
+    more = {"train": args.train, "looked": args.looked, "seed": args.seed, "verdict of the twin": verdict}
+    _report(test, structure, kind, out, out, more)
 
 
 def _fit_twin(structure: Path, kind: Set, train: TrajectorySet, out: Path) -> str:
     """The same recipe on MuJoCo's constants; -> its verdict."""
     twin = room("box").simulator(structure, backend="mujoco", dt=kind.twin_dt)
-    free = (*(name for name in CONTACT if name != "restitution"), "contact_timeconst", "contact_dampratio")
-    stages = tuple(replace(stage, free=free) if stage.free == CONTACT else stage for stage in RECIPE.all_stages)
+    chosen = tuple(RECIPE.stage(name) for name in kind.stages) or RECIPE.all_stages
+    stages = tuple(replace(stage, free=_of_twin(stage.free_of(twin))) for stage in chosen)
     recordings = tuple(replace(t.for_timestep(twin.dt), metadata={EXPERIMENT: "tossed"}) for t in train)
     return run_recipe(RECIPE, twin, TrajectorySet(recordings), stages=stages, out=out, announce=print).verdict
+
+
+def _of_twin(free: tuple[str, ...]) -> tuple[str, ...]:
+    """MuJoCo's contact in place of restitution."""
+    soft = ("contact_timeconst", "contact_dampratio") if "restitution" in free else ()
+    return (*(name for name in free if name != "restitution"), *soft)
 
 
 def _structure(name: str) -> Path:
