@@ -7,7 +7,6 @@ A recording holds poses in the table's frame: "x", "y", "z" of the centre and th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,8 +19,11 @@ from .experiments import posed, tossed
 from .flight import begun, first_state
 
 CONTACT = ("friction", "restitution", "inertia", "gravity", "table", "rounding")
-GRAVITY = (9.81, 0.3)
-"""[m/s^2] Mean and standard deviation beforehand: it is known, but cameras' lengths and times are not exact."""
+KNOWN = {"gravity": (9.81, 0.3), "friction": (0.4, 0.4)}
+"""Means and standard deviations beforehand: cameras' lengths and times are not exact [m/s^2]; friction of most things. Where
+every corner sticks nothing tells it, and steps of a fit would know no bounds."""
+ROWS = (6, 8, 10, 14, 20, 28)
+"""Of the segments that a fit grows over: a strike or none, then one more at a time."""
 
 
 def infer_controls(simulator: Any, trajectory: Trajectory) -> Trajectory:
@@ -46,35 +48,36 @@ STRUCK = 1.5
 """How long `strike` looks, over how long a box flew before."""
 
 
-def _stage(name: str, window: float | None, step: float, free: tuple[str, ...] = CONTACT, **more: Any) -> Stage:
-    """Whole predictions over `window` [s] from how the box was let go: a strike or two, before throws go their own ways.
-
-    Differences along constants are over `step` [fit coordinate]: where a start is far off, outcomes of a strike jump, and over
-    a short one jumps pass for slopes.
-    """
-    options = {
-        "loss": "robust", "errors": "clustered", "scan": False, "jacobian": "differences", "epsilon": step, "secant": step,
-    }  # fmt: skip
-    return Stage(
-        name, "tossed", free, "single_shooting", options, prepare=posed, free_motion=True, window=window,
-        prior={"gravity": GRAVITY} if "gravity" in free else {}, **more,
-    )  # fmt: skip
+def _stage(name: str, free: tuple[str, ...], options: dict[str, Any], **more: Any) -> Stage:
+    """Whole predictions, from how the box was let go."""
+    shared = {"loss": "robust", "errors": "clustered", "scan": False}
+    given = {"prepare": posed, "free_motion": True, **more}
+    return Stage(name, "tossed", free, "single_shooting", {**shared, **options}, **given)
 
 
-def _first_strike() -> Stage:
-    """The first strike alone, by Huber's loss to the end: however far constants are off, a box still strikes there.
+def _differences(step: float) -> dict[str, Any]:
+    """Slopes over a step [fit coordinate]: far off outcomes of strikes jump, and jumps pass for slopes over a short one."""
+    return {"jacobian": "differences", "epsilon": step, "secant": step}
 
-    Real boxes' later strikes, and lost frames, spoil no start; and so short a flight says less of gravity than is known.
-    """
-    stage = _stage("strike", None, 1e-2, tuple(name for name in CONTACT if name != "gravity"))
-    return replace(stage, prepare=partial(begun, share=STRUCK), options={**stage.options, "reweight": 0})
 
+# By --stage: the first strike alone, by Huber's loss to the end: however far constants are off, a box still strikes there. Real
+# boxes' later strikes, and lost frames, spoil no start; and so short a flight says less of gravity than is known.
+STRIKE = _stage(
+    "strike", tuple(name for name in CONTACT if name != "gravity"), {**_differences(1e-2), "reweight": 0},
+    prepare=partial(begun, share=STRUCK),
+)  # fmt: skip
+# A few strikes, before throws go their own ways; differences are of the twin, whose derivatives are not exact.
+GROWN = _stage(
+    "contact", CONTACT, {"epsilon": 2e-3, "grow": ROWS, "levenberg": {"cost_tolerance": 1e-6}}, window=0.25, prior=KNOWN
+)
+# By --stage: strikes tell friction of a real box otherwise than sliding does, which decides where it comes to rest.
+SLID = _stage("slid", ("friction",), _differences(1e-2), free_initial=False)
 
 RECIPE = Recipe(
     experiments=(Experiment("tossed", tossed, 207, enough=207),),
-    stages=(_first_strike(), _stage("struck", 0.2, 1e-2), _stage("contact", 0.25, 2e-3)),
-    # By --stage: strikes tell friction of a real box otherwise than sliding does, which decides where it comes to rest.
-    laboratory=_stage("slid", None, 1e-2, ("friction",), free_initial=False),
+    stages=(GROWN,),
+    laboratory=SLID,
+    others=(STRIKE,),
     infer_controls=infer_controls,
     first_state=released,
     experiment_of=thrown,

@@ -191,6 +191,8 @@ class Recipe:
     """Instead of `stages`, for experiments that a camera recorded; (): these cannot be identified from what a camera sees."""
     laboratory: Stage | None = None
     """What `identify` fits to recordings that are of no experiment; None: the last stage."""
+    others: tuple[Stage, ...] = ()
+    """Stages that are fitted by their name only (`identify --stage`)."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Structural choices of our engine that describe recordings best; `identify` makes them unless the user makes others."""
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -248,8 +250,8 @@ class Recipe:
 
     @property
     def all_stages(self) -> tuple[Stage, ...]:
-        """The stages, those for a camera, and the laboratory's."""
-        stages = (*self.stages, *self.filmed)
+        """The stages, those for a camera, those by name only, and the laboratory's."""
+        stages = (*self.stages, *self.filmed, *self.others)
         return stages if self.laboratory is None else (*stages, self.laboratory)
 
     @property

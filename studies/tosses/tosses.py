@@ -106,7 +106,7 @@ def fit(args: Fit) -> None:
 def _fit_twin(structure: Path, kind: Set, train: TrajectorySet, out: Path) -> str:
     """The same recipe on MuJoCo's constants; -> its verdict."""
     twin = room("box").simulator(structure, backend="mujoco", dt=kind.twin_dt)
-    chosen = tuple(RECIPE.stage(name) for name in kind.stages) or RECIPE.all_stages
+    chosen = tuple(RECIPE.stage(name) for name in kind.stages) or (*RECIPE.stages, RECIPE.stage("slid"))
     stages = tuple(replace(stage, free=_of_twin(stage.free_of(twin))) for stage in chosen)
     recordings = tuple(replace(t.for_timestep(twin.dt), metadata={EXPERIMENT: "tossed"}) for t in train)
     return run_recipe(RECIPE, twin, TrajectorySet(recordings), stages=stages, out=out, announce=print).verdict

@@ -242,6 +242,21 @@ class FitProblem:
         """Whether states are measured in full, with noise that nobody has said how to take (`free_initial`)."""
         return self.full and self.free_initial is None and (self.noise is not None or noisy_states(self))
 
+    @cached_property
+    def quaternions(self) -> tuple[NDArray[np.intp], ...]:
+        """Places among the channels of quaternions that are seen whole, where states are measured in part: (4,) each.
+
+        They are unit: four numbers hold three errors.
+        """
+        if self.full or self.measurement is not None or not isinstance(self.simulator, BaseSimulator):
+            return ()
+        places, layout, found = np.arange(self.simulator.nx), self.simulator.layout, list[NDArray[np.intp]]()
+        for column in self.state_columns:
+            whole = np.flatnonzero(layout.whole(places == column))
+            if whole[0] == column and len(whole) > 1 and np.isin(whole, self.state_columns).all():
+                found.append(np.flatnonzero(np.isin(self.state_columns, whole)))
+        return tuple(found)
+
     def values(self, trajectory: Trajectory) -> Array:
         """The fitted columns, (T+1, ny)."""
         return trajectory.select(self.column_names).values

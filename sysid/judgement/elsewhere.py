@@ -78,7 +78,7 @@ def elsewhere(system: ShootingSystem, theta: Array, weighted: WeightedResiduals)
     found, good = cuts.residuals(theta[None], starts)
     if not good.all():
         return None
-    dof = int(cuts.present.sum()) - rank
+    dof = cuts.measured - rank
     ours, theirs = _left(found[0] / system.sigma, cuts.present), _left(weighted.in_time, segments.present)
     if dof < 1 or weighted.dof < 1:
         return None

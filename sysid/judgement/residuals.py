@@ -66,14 +66,17 @@ def is_rounding(residual: Array, scale: Array) -> bool:
 
 
 def estimated_noise(segments: Segments, theta: Array, starts: Array, scale: Array) -> Array:
-    """Standard deviation of the residuals per channel (m,), unbiased by the number of unknowns; at least 1e-12 of `scale`."""
+    """Standard deviation of the residuals per channel (m,), unbiased by the number of unknowns; at least 1e-12 of `scale`.
+
+    Errors of an attitude are across its quaternion, three in four numbers: these have one standard deviation, 4/3 of the mean
+    square, with which the four weigh as the three do.
+    """
     residual, _ = segments.residuals(theta[None], starts)
-    present = segments.present
-    count = np.maximum(present.sum(axis=(0, 1)), 1)
-    unknowns = len(theta) + segments.unknowns
-    total = int(present.sum())
-    correction = total / max(total - unknowns, 1)
-    return np.asarray(np.maximum(np.sqrt(np.sum(residual[0] ** 2, axis=(0, 1)) / count * correction), 1e-12 * scale))
+    square = np.sum(residual[0] ** 2, axis=(0, 1)) / np.maximum(segments.present.sum(axis=(0, 1)), 1)
+    for four in segments.problem.quaternions:
+        square[four] = square[four].sum() / 3.0
+    correction = segments.measured / max(segments.measured - len(theta) - segments.unknowns, 1)
+    return np.asarray(np.maximum(np.sqrt(square * correction), 1e-12 * scale))
 
 
 def weighted_residuals(system: ShootingSystem, theta: Array, starts: Array) -> WeightedResiduals:
@@ -86,7 +89,7 @@ def weighted_residuals(system: ShootingSystem, theta: Array, starts: Array) -> W
     stretch = np.arange(count * length) * CLUSTERS // (count * length)
     cluster = np.repeat(stretch, channels)[rows].astype(np.intp)
     basis, rank = _column_space((derivative.starts * weight[:, None]).reshape(count, length * channels, -1))
-    dof = int(rows.sum()) - p - rank
+    dof = segments.measured - p - rank
     raw = WeightedResiduals(in_time.reshape(-1)[rows], np.zeros((0, p)), cluster, in_time, basis, dof, rows)
     jacobian = raw.project((derivative.constants * weight[:, None]).reshape(count, -1, p))
     jacobian = _refined(system, theta, starts, raw, jacobian)

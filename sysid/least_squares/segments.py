@@ -206,6 +206,12 @@ class Segments:
             return np.broadcast_to(seen.all(axis=2, keepdims=True), (*seen.shape[:2], self.problem.simulator.n))
         return seen
 
+    @property
+    def measured(self) -> int:
+        """How many independent numbers were measured: three of a unit quaternion."""
+        present = self.present
+        return int(present.sum()) - sum(int(present[..., four].all(axis=2).sum()) for four in self.problem.quaternions)
+
     def residuals(self, thetas: Array, starts: Array) -> tuple[Array, NDArray[np.bool_]]:
         """Unweighted residuals for candidates (K, p), one set of starts (S, nx): (K, S, L', m), success (K, S)."""
         count = len(starts)
