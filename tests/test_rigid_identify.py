@@ -156,6 +156,19 @@ def test_steps_that_are_much_too_long_are_named_though_half_of_them_would_not_do
     assert "the simulator's own step of 0.05 s is a part of why" in capsys.readouterr().out
 
 
+def test_particles_of_no_engines_step_are_explained(script, tmp_path, capsys):
+    """Simulated in steps of 0.25 ms, seen at 100 Hz: nobody says in which steps to fit them."""
+    simulator, rng = ParticleSimulator(dt=0.00025), np.random.default_rng(5)
+    controls = np.where(np.arange(120) // 25 % 2 == 0, 6.0, -6.0)[:, None]
+    constants, noise = simulator.default_parameters.replace(friction=0.31), {"x": 1e-3, "y": 1e-3}
+    run = record(simulator, np.array([0.0, 0.5, 1.5, 0.0]), controls, constants, noise=noise, rng=rng, period=0.01)
+    path = camera_file(tmp_path / "camera.csv", run, dict.fromkeys(run.names, 1.0), controls=True)
+    assert run_script(script, "particles", "--data", path, "--out", tmp_path / "out") == 0
+    fit = json.loads((tmp_path / "out" / "fit.json").read_text())
+    (friction,) = fit["estimates"]
+    assert fit["explained"] and abs(friction["value"] - 0.31) < 3.5 * friction["std"], capsys.readouterr().out
+
+
 def test_evolution_takes_the_same_file(script, tmp_path):
     """Without derivatives to where the homotopy ends: the difference is a tenth of a standard deviation."""
     noise = {"x": 3e-3, "y": 3e-3}

@@ -60,6 +60,10 @@ BAD = {
     ),
     "50 frames in 60 rows": (lambda: with_values(lambda v: v[np.arange(len(v)) * 5 // 6]), r"\d+ rows repeat the row before"),
     "times in milliseconds": (lambda: replace(good(), times=1000 * good().times), "are the times in seconds"),
+    "times in milliseconds said to be seconds": (
+        lambda: replace(good(), times=1000 * good().times).for_timestep(Spring().dt),
+        "rows 20 s apart, .* are the times in ms",
+    ),
     "other columns": (lambda: replace(good(), names=("a", "b")), "missing columns: the recordings hold a, b"),
     "other controls": (lambda: replace(good(), control_names=("push",)), "control 'force' is not recorded"),
 }

@@ -24,6 +24,8 @@ Array = NDArray[np.float64]
 
 MIN_STEPS = 10
 """Smallest number of steps per recording."""
+MOST_STEPS, LONGEST_ROW = 1000, 1.0
+"""Physics steps, and [s], of a row that lasts longer than both by mistake."""
 REPEATS, REPEATED = 10, 0.1
 """Rows, and their share of those from the first to the last motion, that repeat the row before: fewer may be chance."""
 STEPS = 4
@@ -122,6 +124,11 @@ def _check_recording(problem: Checked, where: str, trajectory: Trajectory) -> No
         raise DataError(
             f"{where} has rows {trajectory.period:.6g} s apart, but dt x substeps = {expected:.6g} s; are the times in "
             "seconds? If so use trajectory.for_timestep(simulator.dt)"
+        )
+    if trajectory.substeps >= MOST_STEPS and trajectory.period > LONGEST_ROW:
+        raise DataError(
+            f"{where} has rows {trajectory.period:.4g} s apart, {trajectory.substeps} physics steps: are the times in ms? "
+            f"If not, record more often than every {LONGEST_ROW:g} s"
         )
     if trajectory.substeps != problem.split.train[0].substeps:
         raise DataError(

@@ -23,6 +23,7 @@ from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from ..data.problem import FitProblem
 from ..data.view import View
 from ..judgement.result import FitResult
+from ..judgement.step import in_steps_of
 from ..judgement.uncertainty import JointParameters, PosteriorParameters
 from ..judgement.verdicts import NOT_CONVERGED
 from ..report.files import copy_constants, load_distribution, save
@@ -300,9 +301,10 @@ def _otherwise(
     """The fit of the stage's other simulator, where it explains what this result does not; no checkpoint is written."""
     if result.explained or stage.instead is None:
         return None
-    method, instead = method_of(stage.method), problem.replace(simulator=stage.instead(problem.simulator))
+    method, simulator = method_of(stage.method), stage.instead(problem.simulator)
     say("the model does not explain the data; trying the stage's other simulator")
     try:
+        instead = in_steps_of(problem, simulator)
         other = method.fit(instead, method.settings(stage.options), recipe)
     except DataError:
         return None
