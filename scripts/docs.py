@@ -172,8 +172,19 @@ def _card(entry: TaskId) -> list[str]:
     return [
         "Success in % with its 95 % interval, and mean return, of 100 episodes or as many as said:\n",
         f"| controller | {' | '.join(head)} |", f"| --- |{' --- |' * len(head)}", *rows, "",
+        *_planner(card["runs"]),
         f"Control steps/s of processor time under random actions (on a busy machine): {speed}.\n" if speed else "",
     ]  # fmt: skip
+
+
+def _planner(runs: Sequence[dict[str, Any]]) -> list[str]:
+    """Settings of MPC, and the processor time of a control step."""
+    told = [run for run in runs if "settings" in run]
+    if not told:
+        return []
+    settings = ", ".join(f"{name} {value:g}" for name, value in told[0]["settings"].items())
+    seconds = "; ".join(f"{run['backend']} {run['seconds_per_step']:g} s" for run in told)
+    return [f"MPC's settings (`agents.planning.task_mpc`): {settings}. Processor time per control step: {seconds}.\n"]
 
 
 CARDS_INTRO = """\

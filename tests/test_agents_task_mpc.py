@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from agents.learning.evaluation import evaluate_controller, zero
-from agents.planning.task_mpc import TaskMpc, World
+from agents.planning.task_mpc import TaskMpc, World, with_drawn
 from softgym_envs.core.errors import OptionError
 from softgym_envs.rooms import room_of_task
 
-ARM = "ArmReach-v0"
+ARM, BLOCK = "ArmReach-v0", "SlidingBlock-v0"
 
 
 def controller(envs):
@@ -45,12 +45,67 @@ def test_imagined_returns_are_those_of_the_environment(env_id, changed):
     envs.close()
 
 
+def test_later_rewards_weigh_less_with_a_discount():
+    envs = gym.make_vec(f"softgym_envs:{ARM}", num_envs=3)
+    envs.reset(seed=2)
+    inner = envs.unwrapped
+    actions = np.random.default_rng(0).uniform(-1, 1, (3, 6, 2)).astype(np.float32)
+    world = World(inner.task, inner.simulator, inner.episodes.substeps, inner.simulator.default_parameters)
+    imagined = world.returns(inner.state, inner.context, actions.astype(np.float64), 0.7)
+    real = sum(0.7**t * envs.step(actions[:, t])[1] for t in range(6))
+    np.testing.assert_allclose(imagined, real, rtol=1e-9)
+    envs.close()
+
+
+@pytest.mark.parametrize("backend", ["native", "mujoco"])
+def test_constants_that_episodes_draw_are_known(backend):
+    """The load in the hand, in both worlds; all others are the planner's own."""
+    envs = gym.make_vec("softgym_envs:ArmHold-v0", num_envs=3, backend=backend)
+    envs.reset(seed=2)
+    episodes, engine = envs.unwrapped.episodes, room_of_task("ArmHold-v0").simulator()
+    own = engine.default_parameters.replace(damping=0.2)
+    known = with_drawn(own, episodes, 2)
+    loads = episodes.constants[:, episodes.nominal.index("payload")]
+    np.testing.assert_array_equal(known.payload, np.repeat(loads, 2))
+    assert len(set(loads)) == 3 and known.replace(payload=own.payload).to_vector().tolist() == own.to_vector().tolist()
+    envs.close()
+
+
+def test_a_round_without_noise_keeps_the_plan():
+    """So rounds that narrow to nothing are none."""
+    envs = gym.make_vec(f"softgym_envs:{ARM}", num_envs=2)
+    observation, _ = envs.reset(seed=2)
+    engine = room_of_task(ARM).simulator()
+    once, twice, wide = (
+        TaskMpc(samples=8, horizon=5, iterations=rounds, narrowing=narrowing).controller(envs.unwrapped, engine)(observation)
+        for rounds, narrowing in ((1, 1.0), (2, 0.0), (2, 1.0))
+    )
+    np.testing.assert_array_equal(twice, once)
+    assert not np.array_equal(wide, once)
+    envs.close()
+
+
+def test_parks_the_block():
+    """In 3 s. Without a discount and rounds that narrow, it spun the block about its handle and did 0 of 8 in 10 s."""
+    settings = TaskMpc(
+        horizon=24, knots=7, samples=64, noise=0.4, iterations=4, narrowing=0.5, temperature=0.05, discount=0.95
+    )
+    found = evaluate_controller(
+        lambda envs: settings.controller(envs, envs.simulator),
+        f"softgym_envs:{BLOCK}",
+        episodes=4,
+        seed=5,
+        keywords={"max_episode_steps": 30},
+    )
+    assert found.success.sum() >= 2
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
         ("samples", 1), ("horizon", 1), ("knots", 1), ("iterations", 0), ("replan_every", 0), ("temperature", -0.1),
         ("temperature", np.nan), ("noise", -0.5), ("noise", np.inf), ("noise", "much"), ("knots", 21), ("replan_every", 21),
-        ("samples", 8.5),
+        ("samples", 8.5), ("narrowing", 1.5), ("narrowing", -0.1), ("discount", 1.01), ("discount", np.nan),
     ],
 )  # fmt: skip
 def test_settings_out_of_range_are_refused(name, value):

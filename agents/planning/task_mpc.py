@@ -1,15 +1,19 @@
 """Receding-horizon control of any id by its own reward: sampled action splines, all rows of a batch side by side.
 
 For every row, action splines are drawn around the plan so far, rolled out in our engine, and mixed by
-their sums of rewards (`.mpc.mix`). It sees the full state and the task's context; it may drive another world than it plans in.
+their sums of rewards (`.mpc.mix`). It sees the full state, the task's context, and the constants that the episode drew; it
+may drive another world than it plans in.
 
-Legend: B rows, S samples, T horizon, P knots, na actions.
+Where rewards are progress, their sum says only where a plan ends. Discounted, progress counts on the way too:
+sum g^t (c_t - c_t+1) = c_0 - (1 - g) sum g^t c_t+1 - ..., so that a plan which strays and comes back is worse than one which stays.
+
+Legend: B rows, S samples, T horizon, P knots, na actions, g discount, c what progress is measured by.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,20 +48,29 @@ class TaskMpc:
     """Standard deviation of a knot; actions are in -1 ... 1."""
     iterations: int = 1
     """Rounds of sampling per plan."""
+    narrowing: float = 1.0
+    """Factor of the noise from one round to the next; below 1 the last rounds refine."""
     replan_every: int = 2
     """Control steps between plans."""
     temperature: float = 0.1
     """See `.mpc.mix`."""
+    discount: float = 1.0
+    """Weight of a reward, relative to the one a control step before; see the module docstring."""
 
     def __post_init__(self) -> None:
         for name, lowest in (("horizon", 2), ("knots", 2), ("samples", 2), ("iterations", 1)):
             check_number(name, getattr(self, name), low=lowest, whole=True)
         for name in ("noise", "temperature"):
             check_number(name, getattr(self, name), low=0.0)
+        for name in ("narrowing", "discount"):
+            check_number(name, getattr(self, name), low=0.0, high=1.0)
         check_splines(self.horizon, self.knots, self.replan_every)
 
     def controller(self, envs: Any, engine: Simulator, parameters: Parameters | None = None) -> Policy:
-        """The policy of a `SoftgymVectorEnv`, which plans in `engine` with these constants; None: the usual ones."""
+        """The policy of a `SoftgymVectorEnv`, which plans in `engine` with these constants; None: the usual ones.
+
+        Constants that an episode draws replace those of their name.
+        """
         task, rows, size = envs.task, envs.num_envs, envs.action_space.shape[1]
         rng, spline = np.random.default_rng(0), spline_matrix(self.horizon, self.knots)
         plan, age = np.zeros((rows, self.horizon, size)), self.replan_every
@@ -69,8 +82,9 @@ class TaskMpc:
             if age >= self.replan_every:
                 state, context = envs.state[:, : engine.nx], envs.context
                 plan[envs.episodes.steps == 0] = 0.0
-                for _ in range(self.iterations):
-                    plan = self._better(model, state, context, plan, rng, spline)
+                known = replace(model, nominal=with_drawn(model.nominal, envs.episodes, self.samples))
+                for k in range(self.iterations):
+                    plan = self._better(known, state, context, plan, self.noise * self.narrowing**k * spline, rng)
                 age = 0
             action = plan[:, 0].copy()
             plan = np.concatenate([plan[:, 1:], plan[:, -1:]], axis=1)
@@ -80,17 +94,29 @@ class TaskMpc:
         return act
 
     def _better(
-        self, model: World, state: Array, context: Array, plan: Array, rng: np.random.Generator, spline: Array
+        self, model: World, state: Array, context: Array, plan: Array, spline: Array, rng: np.random.Generator
     ) -> Array:
-        """Plans (B, T, na) after a round of sampling around those given."""
+        """Plans (B, T, na) after a round of sampling around those given; `spline` (T, P) is that of a standard normal knot."""
         rows, _, size = plan.shape
-        noise = self.noise * rng.standard_normal((rows, self.samples, self.knots, size))
+        noise = rng.standard_normal((rows, self.samples, self.knots, size))
         noise[:, 0] = 0.0
         tried = np.clip(plan[:, None] + np.einsum("tp,bspj->bstj", spline, noise), -1.0, 1.0)
         flat = tried.reshape(rows * self.samples, self.horizon, size)
-        costs = -model.returns(np.repeat(state, self.samples, axis=0), np.repeat(context, self.samples, axis=0), flat)
-        costs = costs.reshape(rows, self.samples)
+        states, contexts = np.repeat(state, self.samples, axis=0), np.repeat(context, self.samples, axis=0)
+        costs = -model.returns(states, contexts, flat, self.discount).reshape(rows, self.samples)
         return np.array([mix(tried[row], costs[row], self.temperature) for row in range(rows)])
+
+
+def with_drawn(constants: Parameters, episodes: Any, repeats: int) -> Parameters:
+    """Constants, but for those that episodes drew: then (B * repeats,), each row's as often; what has no such name stays."""
+    usual = episodes.nominal.to_matrix(len(episodes.constants))
+    drawn = {}
+    for k, name in enumerate(episodes.nominal.names()):
+        own = episodes.constants[:, k] != usual[:, k]
+        if own.any() and name in constants.names():
+            values = np.where(own, episodes.constants[:, k], getattr(constants, name))
+            drawn[name] = np.repeat(values, repeats)
+    return constants.replace(**drawn) if drawn else constants
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,14 +127,14 @@ class World:
     engine: Simulator
     substeps: int
     nominal: Parameters
-    """Constants, but for those that the task fixes."""
+    """Constants, of all rows or of each, but for those that the task fixes."""
 
-    def returns(self, state: Array, context: Array, actions: Array) -> Array:
-        """Sums of rewards until the episode ends, (R,), of actions (R, T, na); minus infinity where the simulation fails."""
+    def returns(self, state: Array, context: Array, actions: Array, discount: float = 1.0) -> Array:
+        """Sums of discounted rewards until the episode ends, (R,), of actions (R, T, na); minus infinity where the simulation fails."""
         fixed = {name: value for name, value in self.task.constants.items() if name in self.nominal.names()}
         constants = self.nominal.replace(**fixed)
         total, alive, good = np.zeros(len(state)), np.ones(len(state), dtype=np.bool_), np.ones(len(state), dtype=np.bool_)
-        for action in actions.swapaxes(0, 1):
+        for t, action in enumerate(actions.swapaxes(0, 1)):
             control = self.task.scale_action(action)
             after, status = self.engine.step(state, control, constants, substeps=self.substeps)
             if isinstance(self.task, RemembersControls):
@@ -116,7 +142,7 @@ class World:
             else:
                 then = self.task.update(context, after)
             terms = self.task.reward(state, after, action, context, then)
-            total += np.where(alive, np.sum(list(terms.values()), axis=0), 0.0)
+            total += np.where(alive, discount**t * np.sum(list(terms.values()), axis=0), 0.0)
             good &= (np.asarray(status) == 0) | ~alive
             alive &= ~self.task.terminated(after, then)
             state, context = after, then

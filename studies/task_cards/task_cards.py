@@ -5,7 +5,7 @@
 
 Controllers are no action ("zero"), actions at random ("random"), those that the room declares (`Room.controllers`), sampling
 MPC by the task's own reward ("mpc", which plans in our engine, with the driven world's constants and kind of contact where the
-room says what those are in our engine), and the policies of results/, plainly and with sensor noise and delay. Episode i begins
+room says what those are in our engine, and with the constants that each episode draws; a line says its settings), and the policies of results/, plainly and with sensor noise and delay. Episode i begins
 from the same seed for all of them. Writes results/task_cards/<id>.json, line by line, and <id>.png, an episode of the best of
 them; `make docs` makes docs/task_cards.md and the tables of docs/rooms from both.
 """
@@ -21,7 +21,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,11 +54,14 @@ OPTIONS: dict[str, dict[str, dict[str, Any]]] = {"UpperBodyReach-v0": {"muscles"
 MPC = {
     "ArmHold-v0": TaskMpc(horizon=15),
     "ArmReach-v0": TaskMpc(horizon=15),
-    "SlidingBlock-v0": TaskMpc(horizon=32, knots=9, samples=64, noise=0.4, iterations=2, replan_every=4),
+    "SlidingBlock-v0": TaskMpc(
+        horizon=24, knots=7, noise=0.4, samples=64, iterations=4, narrowing=0.5, temperature=0.05, discount=0.95
+    ),
     "TensegrityCrawl-v0": TaskMpc(horizon=30, knots=7, samples=64, iterations=2),
     "TensegrityRoll-v0": TaskMpc(),
     "TensegrityTerrain-v0": TaskMpc(),
     "TensegrityWaypoint-v0": TaskMpc(),
+    "UpperBodyReach-v0": TaskMpc(horizon=12, knots=2, iterations=3, narrowing=0.4, temperature=0.05),
     "VineGrow-v0": TaskMpc(),
     "VineNavigate-v0": TaskMpc(),
     "VineSqueeze-v0": TaskMpc(),
@@ -167,6 +170,23 @@ def entries(task_id: str, backends: tuple[str, ...]) -> Iterator[Entry]:
                 yield Entry(backend, name, level, {"backend": backend, **given, **keywords}, drive)
 
 
+def timed(drive: Controller, spent: list[float]) -> Controller:
+    """The same, which notes the processor time of every call of its policy, all rows together [s]."""
+
+    def make(envs: Any) -> Callable[[Any], Any]:
+        policy = drive(envs)
+
+        def act(observation: Any) -> Any:
+            began = time.process_time()
+            action = policy(observation)
+            spent.append(time.process_time() - began)
+            return action
+
+        return act
+
+    return make
+
+
 def described(found: Evaluation) -> dict[str, Any]:
     """Success with its Wilson interval, mean return with 1.96 standard errors."""
     success, count = share(int(found.success.sum()), len(found.success)), len(found.returns)
@@ -201,13 +221,15 @@ def measure(task_id: str, args: Args, wanted: Callable[[str], bool]) -> None:
         wrong = entry.level is not None and entry.level not in (args.levels or LEVELS)
         if wrong or not wanted(entry.controller) or (not args.again and _without(read_card(task_id, args), key)[1]):
             continue
-        episodes = args.episodes if entry.backend == NATIVE else args.truth_episodes
+        episodes, spent = args.episodes if entry.backend == NATIVE else args.truth_episodes, list[float]()
         if entry.controller == "mpc":
             episodes = min(episodes, args.mpc_episodes)
         found = evaluate_controller(
-            entry.drive, f"softgym_envs:{task_id}", episodes=episodes, seed=args.seed, keywords=entry.keywords
+            timed(entry.drive, spent), f"softgym_envs:{task_id}", episodes=episodes, seed=args.seed, keywords=entry.keywords
         )
         run = {**key, **described(found)}
+        if entry.controller == "mpc":
+            run |= {"settings": asdict(MPC[task_id]), "seconds_per_step": float(f"{np.mean(spent) / episodes:.2g}")}
         print(f"{task_id:24s} {entry.backend:8s} {entry.level or '':3} {entry.controller:26s} success {run['success']:.2f}"
               f"  return {run['return']:9.3f}", flush=True)  # fmt: skip
         card = read_card(task_id, args)  # again: another process may have written
