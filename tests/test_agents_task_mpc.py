@@ -87,9 +87,7 @@ def test_a_round_without_noise_keeps_the_plan():
 
 def test_parks_the_block():
     """In 3 s. Without a discount and rounds that narrow, it spun the block about its handle and did 0 of 8 in 10 s."""
-    settings = TaskMpc(
-        horizon=24, knots=7, samples=64, noise=0.4, iterations=4, narrowing=0.5, temperature=0.05, discount=0.95
-    )
+    settings = TaskMpc(horizon=24, knots=7, samples=64, noise=0.4, iterations=4, narrowing=0.5, temperature=0.05, discount=0.95)
     found = evaluate_controller(
         lambda envs: settings.controller(envs, envs.simulator),
         f"softgym_envs:{BLOCK}",

@@ -184,6 +184,22 @@ def test_no_constant_excitation_holds_both_angles():
         assert success("ArmHold-v0", "native", lambda envs, held=constant: lambda o: np.tile(held, (len(o), 1))) < 0.1, constant
 
 
+def test_to_let_the_target_move_pays_at_once():
+    """Also where the next angle is as far as can be, and half a second away: it was worth more to leave the first in time."""
+    task = gym.make("softgym_envs:ArmHold-v0").unwrapped.task
+    low, high = task.targets
+    context, state, idle = np.zeros((1, 5)), np.array([[low, 0.0, 0.0, 0.0]]), -np.ones((1, 2))
+    context[0, [0, NEXT]] = low, high
+    total = 0.0
+    for step in range(round((0.5 * task.hold_time + 0.5) / task.control_period)):
+        state[0, 0] = low + max(0.0, step * task.control_period - 0.5 * task.hold_time) / 0.5 * (high - low)
+        after = task.update(context, state)
+        total += sum(float(term[0]) for term in task.reward(state, state, idle, context, after).values())
+        context = after
+    assert context[0, 0] == high and context[0, NEXT] == high
+    assert total > 0.0  # what staying at the first angle could earn at most
+
+
 def test_the_next_angle_comes_when_the_first_has_been_held():
     """Both lie in the range, at least MOVE apart; each is held for half of the time."""
     task = gym.make("softgym_envs:ArmHold-v0").unwrapped.task

@@ -4,8 +4,9 @@ For every row, action splines are drawn around the plan so far, rolled out in ou
 their sums of rewards (`.mpc.mix`). It sees the full state, the task's context, and the constants that the episode drew; it
 may drive another world than it plans in.
 
-Where rewards are progress, their sum says only where a plan ends. Discounted, progress counts on the way too:
-sum g^t (c_t - c_t+1) = c_0 - (1 - g) sum g^t c_t+1 - ..., so that a plan which strays and comes back is worse than one which stays.
+Where rewards are progress, their sum says only where a plan ends. Discounted, progress counts on the way too,
+sum g^t (c_t - c_t+1) = c_0 - (1 - g) sum g^t c_t+1 - ..., so that a plan which strays and comes back is worse than one
+which stays.
 
 Legend: B rows, S samples, T horizon, P knots, na actions, g discount, c what progress is measured by.
 """
@@ -108,7 +109,7 @@ class TaskMpc:
 
 
 def with_drawn(constants: Parameters, episodes: Any, repeats: int) -> Parameters:
-    """Constants, but for those that episodes drew: then (B * repeats,), each row's as often; what has no such name stays."""
+    """Constants, but those that episodes drew are (B * repeats,), each row's as often; what has no such name stays."""
     usual = episodes.nominal.to_matrix(len(episodes.constants))
     drawn = {}
     for k, name in enumerate(episodes.nominal.names()):
@@ -130,7 +131,7 @@ class World:
     """Constants, of all rows or of each, but for those that the task fixes."""
 
     def returns(self, state: Array, context: Array, actions: Array, discount: float = 1.0) -> Array:
-        """Sums of discounted rewards until the episode ends, (R,), of actions (R, T, na); minus infinity where the simulation fails."""
+        """Sums of discounted rewards until the episode ends, (R,), of actions (R, T, na); -inf where the simulation fails."""
         fixed = {name: value for name, value in self.task.constants.items() if name in self.nominal.names()}
         constants = self.nominal.replace(**fixed)
         total, alive, good = np.zeros(len(state)), np.ones(len(state), dtype=np.bool_), np.ones(len(state), dtype=np.bool_)

@@ -30,7 +30,10 @@ TRIES = 12
 
 @dataclass(frozen=True, eq=False)
 class ArmReach(BaseTask):
-    """Bring the elbow to a target angle and keep it there: reward = -|error| [rad] + bonus - effort."""
+    """Bring the elbow to a target angle and keep it there: reward = -|error| [rad] + bonus - effort.
+
+    Where the target moves, the bonus is paid for either angle, or whoever looks ahead a little would not let it move.
+    """
 
     model: ElbowModel
     control_period: float = 0.02
@@ -46,7 +49,7 @@ class ArmReach(BaseTask):
     effort_weight: float = 0.05
     """Weight of the mean squared excitation."""
     bonus: float = 5.0
-    """Reward for having held the target."""
+    """Reward for having held the target, and the next one."""
     idle_distance: float = 0.25
     """Least distance of a target from where the arm rests when both muscles are half excited, an action of zero [rad]."""
 
@@ -176,5 +179,6 @@ def terms(action, before, after, bonus, weight, found):
     """See `ArmReach.reward`."""
     for row in range(len(action)):
         found[0, row] = -abs(after[row, ERROR])
-        found[1, row] = bonus * (after[row, REACHED] - before[row, REACHED])
+        moved = 1.0 if after[row, 0] != before[row, 0] else 0.0
+        found[1, row] = bonus * (after[row, REACHED] - before[row, REACHED] + moved)
         found[2, row] = -weight * ((action[row, 0] + 1.0) ** 2 + (action[row, 1] + 1.0) ** 2)

@@ -5,9 +5,10 @@
 
 Controllers are no action ("zero"), actions at random ("random"), those that the room declares (`Room.controllers`), sampling
 MPC by the task's own reward ("mpc", which plans in our engine, with the driven world's constants and kind of contact where the
-room says what those are in our engine, and with the constants that each episode draws; a line says its settings), and the policies of results/, plainly and with sensor noise and delay. Episode i begins
-from the same seed for all of them. Writes results/task_cards/<id>.json, line by line, and <id>.png, an episode of the best of
-them; `make docs` makes docs/task_cards.md and the tables of docs/rooms from both.
+room says what those are in our engine, and with the constants that each episode draws; a line says its settings), and the
+policies of results/, plainly and with sensor noise and delay. Episode i begins from the same seed for all of them.
+Writes results/task_cards/<id>.json, line by line, and <id>.png, an episode of the best of them; `make docs` makes
+docs/task_cards.md and the tables of docs/rooms from both.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ BLIND = {"VineNavigate-v0": "VineGrow-v0", "VineSqueeze-v0": "VineGrow-v0", "Vin
 OPTIONS: dict[str, dict[str, dict[str, Any]]] = {"UpperBodyReach-v0": {"muscles": {"muscles": True}}}
 """Id -> option -> keywords that choose it; lines say "option: controller", the policy is results/policies/<id>+<option>.zip."""
 MPC = {
-    "ArmHold-v0": TaskMpc(horizon=15),
+    "ArmHold-v0": TaskMpc(horizon=12, knots=4, samples=32, iterations=3, narrowing=0.4, replan_every=1, temperature=0.05),
     "ArmReach-v0": TaskMpc(horizon=15),
     "SlidingBlock-v0": TaskMpc(
         horizon=24, knots=7, noise=0.4, samples=64, iterations=4, narrowing=0.5, temperature=0.05, discount=0.95
