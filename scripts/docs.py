@@ -192,9 +192,10 @@ CARDS_INTRO = """\
 
 What every id is worth to whom: nobody ("zero" and "random" actions), who is blind to what the task is about ("blind", "policy
 of" another id), who knows the robot ("heuristic", "planner": the room's `controllers`), sampling MPC by the task's own reward
-in our engine ("mpc", told the full state and the constants that the episode drew), and the policies in results/. Success in %,
-on our engine and on the MuJoCo twin, at the first and the last level where an id has levels; what is empty has not been
-measured. Intervals, numbers of episodes, returns, other levels and speeds stand with the [rooms](environments.md). Made by `studies/task_cards/task_cards.py`.
+in our engine ("mpc", told the full state and the constants that the episode drew), and the policies in results/. Success in
+%, on our engine and on the MuJoCo twin, at the first and the last level where an id has levels; what is empty has not been
+measured. Intervals, numbers of episodes, returns, other levels and speeds stand with the [rooms](environments.md).
+Made by `studies/task_cards/task_cards.py`.
 """
 ASKED = """
 Asked of every id: zero below 5 %, random below 20 %, on every world and level; at the first level somebody who knows the robot

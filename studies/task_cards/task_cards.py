@@ -55,20 +55,25 @@ OPTIONS: dict[str, dict[str, dict[str, Any]]] = {"UpperBodyReach-v0": {"muscles"
 MPC = {
     "ArmHold-v0": TaskMpc(horizon=12, knots=4, samples=32, iterations=3, narrowing=0.4, replan_every=1, temperature=0.05),
     "ArmReach-v0": TaskMpc(horizon=15),
+    "LoopBend-v0": TaskMpc(horizon=8, knots=2, noise=0.3, iterations=5, narrowing=0.5, temperature=0.02),
+    "LoopPeg-v0": TaskMpc(horizon=24, samples=32, iterations=3, narrowing=0.4, replan_every=4, temperature=0.05),
+    "LoopReach-v0": TaskMpc(horizon=10, knots=3, samples=24, iterations=2, narrowing=0.4, replan_every=4, temperature=0.05),
     "SlidingBlock-v0": TaskMpc(
         horizon=24, knots=7, noise=0.4, samples=64, iterations=4, narrowing=0.5, temperature=0.05, discount=0.95
     ),
     "TensegrityCrawl-v0": TaskMpc(horizon=30, knots=7, samples=64, iterations=2),
     "TensegrityRoll-v0": TaskMpc(),
     "TensegrityTerrain-v0": TaskMpc(),
-    "TensegrityWaypoint-v0": TaskMpc(),
+    "TensegrityWaypoint-v0": TaskMpc(
+        horizon=12, knots=3, samples=24, iterations=2, narrowing=0.5, replan_every=4, temperature=0.05
+    ),
     "UpperBodyReach-v0": TaskMpc(horizon=12, knots=2, iterations=3, narrowing=0.4, temperature=0.05),
     "VineGrow-v0": TaskMpc(),
     "VineNavigate-v0": TaskMpc(),
     "VineSqueeze-v0": TaskMpc(),
     "VineWall-v0": TaskMpc(),
 }
-"""Id -> settings of its planner, where one is affordable."""
+"""Id -> settings of its planner, where one is affordable. TensegrityWaypoint's and Terrain's do not know the twin's contacts."""
 FIRST = ("zero", "random")
 """What users try at once: measured for every id before the rest."""
 ROWS = 64
