@@ -73,7 +73,8 @@ MPC = {
     "VineSqueeze-v0": TaskMpc(),
     "VineWall-v0": TaskMpc(),
 }
-"""Id -> settings of its planner, where one is affordable. TensegrityWaypoint's and Terrain's do not know the twin's contacts."""
+"""Id -> settings of its planner, where one is affordable. Those of TensegrityWaypoint and Terrain do not know the twin's
+contacts."""
 FIRST = ("zero", "random")
 """What users try at once: measured for every id before the rest."""
 ROWS = 64
