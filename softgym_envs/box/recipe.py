@@ -76,8 +76,7 @@ SLID = _stage("slid", ("friction",), _differences(1e-2), free_initial=False)
 RECIPE = Recipe(
     experiments=(Experiment("tossed", tossed, 207, enough=207),),
     stages=(GROWN,),
-    laboratory=SLID,
-    others=(STRIKE,),
+    others=(STRIKE, SLID),
     infer_controls=infer_controls,
     first_state=released,
     experiment_of=thrown,
