@@ -71,7 +71,7 @@ def _read_robot(path: str | Path, table: object) -> dict[str, Any]:
     for key, value in values.items():
         if key == "base":
             values[key] = tuple(_numbers(path, key, value, 3))
-        else:
+        elif key != "viscoelastic":  # the model asks for true or false
             number_in(f"{path}: {key}", value)
     return values
 

@@ -80,6 +80,11 @@ class Followed:
         return np.ones(self.values.shape, dtype=np.bool_)
 
     @property
+    def measured(self) -> int:
+        """How many numbers were measured."""
+        return self.values.size
+
+    @property
     def sigma(self) -> Array:
         """(m,) noise of the columns."""
         assert self.problem.known_noise is not None
