@@ -22,6 +22,8 @@ FIRST = 6
 """Rows that are taken for flight, however early a box strikes, or where nothing tells when."""
 NEAR = 0.1
 """Over the smallest half edge: height over where a corner comes to lie below which it may have struck, and size of a jolt."""
+FEWEST = 12
+"""Rows that a first strike is seen in, at least."""
 ROUNDS, STEP = 3, 1e-5
 """Of Gauss and Newton, for turns, and their differences [rad, rad/s]."""
 
@@ -72,14 +74,14 @@ def flying(simulator: Any, seen: Trajectory) -> int:
     return max(int(np.argmax(there)) + 1, FIRST)
 
 
-def begun(simulator: Any, recording: Trajectory, share: float, fewest: int = 12) -> Trajectory:
-    """Poses from when a box was let go until `share` times as long as it flew before the first strike, `fewest` rows at least.
+def begun(simulator: Any, recording: Trajectory, share: float) -> Trajectory:
+    """Poses from when a box was let go until `share` times as long as it flew before the first strike, `FEWEST` rows at least.
 
     Raises:
         DataError: A column of the pose is missing.
     """
     seen = posed(simulator, recording)
-    last = min(max(math.ceil(share * flying(simulator, seen)), fewest), seen.num_steps)
+    last = min(max(math.ceil(share * flying(simulator, seen)), FEWEST), seen.num_steps)
     return seen.window(seen.times[0], seen.times[last])
 
 

@@ -200,7 +200,7 @@ class Recipe:
     guess: Mapping[str, float] | Callable[[Any], Mapping[str, float]] = field(default_factory=dict)
     """Constants before identification, as from a data sheet, or the simulator -> these; the others have their defaults."""
     longest_step: float | None = None
-    """[s] Longest physics step at which a camera's recordings are fitted; None: the simulator's own."""
+    """[s] Longest physics step in which files of a laboratory or a camera are fitted; None: the simulator's own."""
     measurement: Callable[[Any, tuple[str, ...]], Measurement | None] | None = None
     """(simulator, names of all recorded columns) -> those that are no state entries; None if there are none."""
     first_state: Callable[[Any, tuple[str, ...]], Callable[[Trajectory], Array] | None] | None = None
