@@ -28,8 +28,8 @@ CAMERA = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
 """[m, m, rad] Standard deviation of a camera's noise."""
 PERIOD, SHORT_PERIOD = 0.02, 0.01
 """[s] Between two frames; of particles on a world with shorter steps."""
-FINE_STEP = 5e-4
-"""[s] Steps in which a laboratory's particles are fitted: in those of 10 ms a slide is off by up to 18 mm, in 1 ms by 1.5."""
+FINE_STEP = 2e-4
+"""[s] Steps in which a laboratory's particles are fitted: in those of 10 ms a slide is off by up to 18 mm."""
 PUSH = 5.0
 """[N] On a particle."""
 RATES = {"x": "vx", "y": "vy", "theta": "omega"}
@@ -168,7 +168,15 @@ def _recipe(
         experiments=(experiment,),
         stages=(Stage("friction", experiment.name, frictions, "mpec", free_motion=True, suspects=suspects),),
         laboratory=Stage(
-            "laboratory", "", frictions, "mpec", adapt=rounder, instead=instead, free_motion=True, suspects=suspects
+            "laboratory",
+            "",
+            frictions,
+            "mpec",
+            {"halve": True},
+            adapt=rounder,
+            instead=instead,
+            free_motion=True,
+            suspects=suspects,
         ),
         first_state=first_state,
         infer_controls=infer_controls,

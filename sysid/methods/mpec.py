@@ -35,6 +35,7 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from ..data.problem import FitProblem
 from ..judgement.judge import Ending, judge
 from ..judgement.result import FitResult
+from ..judgement.step import in_half_steps
 from ..judgement.verdicts import TOLD
 from ..least_squares.cutting import cut
 from ..least_squares.levenberg import IterLog, LevenbergOptions, levenberg_marquardt, start_state
@@ -75,6 +76,8 @@ class MpecOptions:
     """Constants that the first fallback tries; 0: none."""
     errors: Literal["independent", "clustered"] = "independent"
     """What the covariance assumes of the residuals; see `judge`."""
+    halve: bool = False
+    """Whether intervals allow for the simulator's step: half of it is tried (`judgement.laws`)."""
 
     def __post_init__(self) -> None:
         if not (0 < self.last < self.tau < np.inf and 0 < self.factor < 1):
@@ -153,7 +156,8 @@ def mpec(problem: FitProblem, form: ComplementarityForm, options: MpecOptions | 
     message = f"objective {solution.objective:.4g} of at most {solution.limit:.4g} ({tried}){explained}"
     costs = (0.5 * solution.objective,)
     ending = Ending("mpec", *solution.least, True, message, log, costs, solution.seconds)
-    result = judge(problem, system, ending, errors=options.errors)
+    varied = in_half_steps(system.segments) if options.halve else None
+    result = judge(problem, system, ending, errors=options.errors, varied=varied)
     return _inside(problem, solution, result) if options.box else result
 
 
