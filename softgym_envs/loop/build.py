@@ -112,12 +112,12 @@ def identify(
     obs_mode: str = "sensors",
     duration: float = 4.0,
     angle_noise: float = 0.008,
-    tolerance: float = 0.02,
+    tolerance: float = 0.03,
     control_weight: float = 0.005,
 ) -> tuple[Task, Simulator]:
     """An arm moves a clamped loop so as to learn its stiffness from its own angles and torques; the reward is information.
 
-    Both stiffnesses (1 to 8 and 0.3 to 3 N m/rad) and the offsets of its torque sensors (0.2 N m) are hidden; angles are noisy.
+    Both stiffnesses (1 to 8 and 0.3 to 3 N m/rad) and the offsets of its torque sensors (1 N m) are hidden; angles are noisy.
 
     Args:
         model: The robot.
@@ -127,7 +127,7 @@ def identify(
         obs_mode: "sensors" (measured angles, torques, and what is known by now) or "state" (true angles and speeds too).
         duration: Length of an episode [s]; a shorter limit of the episode ends it before, without an answer.
         angle_noise: Standard deviation of a measured angle [rad].
-        tolerance: Relative error of either stiffness up to which it counts as known.
+        tolerance: Relative error of either stiffness up to which it counts as known, and half width of its 95 % interval.
         control_weight: Weight of the mean squared action.
     """
     model = held(model)

@@ -22,13 +22,13 @@ EXCITATION = np.array(
         [0, 0, 0, 0, 0, 0, 0],
         [-1, -1, -1, -1, -1, -1, 1],
         [-1, 1, -1, -1, 1, -1, 1],
-        [1, -1, 1, 1, 1, 1, 1],
+        [1, -1, 1, 1, 1, 1, -1],
         [1, 1, -1, 1, -1, 1, -1],
         [1, -1, 1, 1, 1, 1, -1],
     ],
     dtype=np.float64,
 )
-"""Poses that tell the stiffnesses apart: of 209 sequences, drawn and changed, that with the smallest standard deviations."""
+"""Poses that tell the stiffnesses apart: of some 500 sequences, drawn and changed, that with the smallest deviations."""
 RAMP = 0.5
 """Share of the time between two poses that is spent on the way: jumps are more than a soft loop bears."""
 

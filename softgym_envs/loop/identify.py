@@ -6,7 +6,8 @@ step what is known by now. The reward is the information gained about both stiff
 
 .. math:: \tfrac12 \Delta \log \det (P^{-1})_{\theta\psi} - \text{control}, \qquad \text{and a bonus for a good estimate}
 
-where P is the estimator's covariance, offsets marginalised. The truth is used for nothing but success.
+where P is the estimator's covariance, offsets marginalised. The truth is used for nothing but success, for which an
+estimate must not only be right, but known to be: what is right by luck is not learned.
 
 Observation ("sensors"): measured angles from the start, torques of the motors, the estimate and its standard deviation, and the
 time that is left. "state" gives the true angles and speeds of arm and loop too.
@@ -33,7 +34,7 @@ from .model import ARM
 
 THETA, PSI = (1.0, 8.0), (0.3, 3.0)
 """[N m/rad] Least and largest stiffness about both axes."""
-OFFSET = 0.2
+OFFSET = 1.0
 """[N m] Largest offset of a torque sensor."""
 HIDDEN = UniformParameters({STIFFNESS[0]: THETA, STIFFNESS[1]: PSI, **dict.fromkeys(OFFSETS, (-OFFSET, OFFSET))})
 """What is drawn for every episode; stiffness log-uniform."""
@@ -58,12 +59,14 @@ class LoopIdentify(ArmTask):
     """Length of an episode [s]."""
     angle_noise: float = 0.008
     """Standard deviation of a measured angle [rad]."""
-    tolerance: float = 0.02
-    """Relative error of either stiffness up to which it counts as known."""
+    tolerance: float = 0.03
+    """Relative error of either stiffness up to which it counts as known, and half width of its 95 % interval."""
     control_weight: float = 0.005
     """Weight of the mean squared action."""
 
-    success_definition = "At the end, the estimates of both stiffnesses are within `tolerance` of the truth."
+    success_definition = (
+        "At the end, both stiffnesses are within `tolerance` of the truth, their 95 % intervals no wider to either side."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

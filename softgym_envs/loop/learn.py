@@ -145,6 +145,8 @@ def correct_rows(gauge, first, k, angles, rows):
 
 TIME, TORQUE, MEASURED, TRUTH, INFORMATION, KNOWN, BELIEF = 0, 1, 8, 15, 17, 18, 19
 """Where their columns begin; noise to come stands behind the belief."""
+WIDTH = 1.96
+"""Standard deviations from the estimate to an end of its 95 % interval."""
 
 
 class Course(NamedTuple):
@@ -156,7 +158,7 @@ class Course(NamedTuple):
     duration: float
     """[s]"""
     tolerance: float
-    """Relative error of either stiffness up to which it counts as known."""
+    """Relative error of either stiffness up to which it counts as known, and half width of its 95 % interval."""
     noise: int
     """Where noise to come begins."""
 
@@ -181,7 +183,9 @@ def measure(gauge, course, k, state, context, period):
         row[INFORMATION] = -0.5 * np.log(P[0, 0] * P[1, 1] - P[0, 1] * P[1, 0])
         known = row[TIME] >= episode.duration - 1e-9 and not lost
         for i in range(2):
-            known = known and abs(np.exp(theta[i]) / row[TRUTH + i] - 1.0) <= episode.tolerance
+            half_width = WIDTH * np.sqrt(P[i, i])
+            error = abs(np.exp(theta[i]) / row[TRUTH + i] - 1.0)
+            known = known and error <= episode.tolerance and half_width <= episode.tolerance
         row[KNOWN] = 1.0 if known else 0.0
 
 
