@@ -125,10 +125,24 @@ def begun(training: Training, args: Args, out: Path) -> int:
 
 
 def earlier_points(done: int, out: Path) -> list[LearningPoint]:
-    """The curve up to the checkpoint that a resumed training goes on from."""
-    if not done or not (out / "curve.json").exists():
+    """The curve up to the checkpoint that a resumed training goes on from.
+
+    Raises:
+        FileFormatError: The file of the curve is damaged.
+    """
+    path = out / "curve.json"
+    if not done or not path.exists():
         return []
-    return [point for p in read_json(out / "curve.json")["points"] if (point := LearningPoint(*p)).steps <= done]
+    points = read_json(path).get("points")
+    if not isinstance(points, list) or not all(_is_point(point) for point in points):
+        raise FileFormatError(f"{path} holds no learning curve: remove it, and the training goes on without what was before")
+    return [point for p in points if (point := LearningPoint(*p)).steps <= done]
+
+
+def _is_point(point: Any) -> bool:
+    """Whether a file's entry is a `LearningPoint`."""
+    whole = isinstance(point, list) and len(point) == len(LearningPoint._fields)
+    return whole and all(isinstance(number, (int, float)) and abs(number) < sys.float_info.max for number in point)
 
 
 def what_is_kept(out: Path) -> str:

@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import tyro
 
 from agents.study.case import RoomCase
@@ -29,10 +28,10 @@ from agents.study.conditions import CONDITIONS, check_study, possible
 from agents.study.definition import Study
 from agents.study.document import read_study
 from agents.study.jobs import Failure, register, run_jobs
-from agents.study.planned import PlanWorker
+from agents.study.planned import PlanWorker, read_replay
 from agents.study.report import write_report
 from softgym_envs.core.errors import OptionError, SoftgymError
-from softgym_envs.core.files import git_commit, read_json
+from softgym_envs.core.files import git_commit
 from softgym_envs.rooms import room, rooms
 from sysid import fit_residual, run_recipe
 
@@ -135,7 +134,7 @@ def film(case: RoomCase, out: Path) -> tuple[str, ...]:
         if not replays:
             return ()
         renderer = PygameRenderer(size=(320, 240))
-        states = np.array(read_json(replays[0])["states"])
+        states = read_replay(replays[0], truth.nx)
         skip = -(-len(states) // FILM_FRAMES)
         drawable: Any = truth
         pictures = [render_state(drawable, x, case.hints, renderer) for x in states[::skip]]

@@ -27,26 +27,38 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import gymnasium as gym
 import numpy as np
 import tomli_w
+from helpers import load_script, urdf
 
 import softgym_envs  # noqa: F401  (registers the ids)
-from agents.study.definition import Study
+from agents.study.conditions import CONDITIONS
+from agents.study.definition import Study, Threshold
 from agents.study.document import read_study
 from agents.study.fits import FitRecord
 from agents.study.jobs import read_record, register
+from agents.study.planned import read_replay
+from agents.study.report import write_report
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import read_json, read_toml
+from softgym_envs.core.recipe import EXPERIMENT, Stage
 from softgym_envs.core.recordings import read_recordings
 from softgym_envs.core.room import Room
-from softgym_envs.core.spec import SimulatorSpec
+from softgym_envs.core.spec import ROBOT, SimulatorSpec
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from softgym_envs.loop.model import ARM, ARM_FILE
+from softgym_envs.mechanics.tree_file import load_tree
 from softgym_envs.rooms import rooms
+from sysid.least_squares.levenberg import IterLog, LevenbergState, Outcome
+from sysid.methods import checkpoint, progressive
+from sysid.methods.checkpoint import Journal
 from sysid.report.files import load_distribution
 
 MODELS = Path(__file__).parent / "data/models"
+LEARNED = "SlidingBlock-v0"
 SECONDS, MEGABYTES = 5.0, 400
 """What one input may take: processor time, and memory beyond what the process has had before."""
 ALLOWED = (SoftgymError, gym.error.Error)
@@ -109,6 +121,47 @@ class Draw:
             else:
                 owner[key] = self.nasty()
         return document
+
+    def xml(self, seed: bytes) -> bytes:
+        """A good XML file with up to two changes, as a document or as bytes."""
+        if not self.choose(3):
+            return self.bytes(seed)
+        root = ElementTree.fromstring(seed)
+        for _ in range(1 + self.choose(2)):
+            owner = self.of(tuple(element for element in root.iter() if len(element)))
+            element, kind = self.of(tuple(owner)), self.choose(5)
+            if kind == 0:
+                owner.remove(element)
+            elif kind == 1:
+                owner.append(copy.deepcopy(element))
+            elif kind == 2:
+                element.tag = self.of(("mimic", "link", "joint", "robot", "origin"))
+            elif element.attrib:
+                name, words = (
+                    self.of(tuple(element.attrib)),
+                    ("", "a", "nan", "1e999", "-1", "1 2", "world", "base", "9" * 5000),
+                )
+                element.set(name, self.of(words)) if kind == 3 else element.attrib.pop(name)
+        return ElementTree.tostring(root)
+
+    def archive(self, seed: bytes) -> bytes:
+        """A good .zip with a wound: anywhere, or in a member whose check sum is right, or a member that is gone."""
+        if not self.choose(4):
+            return self.bytes(seed)
+        with zipfile.ZipFile(io.BytesIO(seed)) as source:
+            members = {name: source.read(name) for name in source.namelist()}
+        name = self.of(tuple(members))
+        content, kind = members.pop(name), self.choose(5)
+        if kind:
+            if zipfile.is_zipfile(io.BytesIO(content)):
+                members[name] = self.archive(content)
+            else:
+                members[name] = wounded(self, json.loads(content), as_json) if content[:1] == b"{" else self.bytes(content)
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as target:
+            for name, content in members.items():
+                target.writestr(name, content)
+        return buffer.getvalue()
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -259,6 +312,110 @@ def study_file(folder: Path, draw: Draw) -> None:
     register(study, {}, folder / "out", provenance={})
 
 
+FOLDER = Study("s", "plan", ("zero", "nominal", "identified", "truth"), (100,), datasets=1, seeds=2, thresholds=(
+    Threshold("identified", "share", 0.5), Threshold("identified", "improvement", 0.5, "nominal"),
+))  # fmt: skip
+
+
+def study_folder(folder: Path, draw: Draw) -> None:
+    """What a study leaves, and its report."""
+    register(FOLDER, {}, folder, provenance={"commit": "c"})
+    jobs = FOLDER.jobs(CONDITIONS)
+    files = {f"runs/{job.name}.json": {**RECORD, **job._asdict(), "cost": 9.0 - k} for k, job in enumerate(jobs)}
+    fit = {"names": ["a"], "note": "", "failed": False, "errors": {"nominal": [[0.1, 1.0], [0.5, 2.0]]}}
+    files |= {"fits/b100_d0.json": fit, "study.json": read_json(folder / "study.json")}
+    hurt = draw.of(tuple(files))
+    for name, document in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(wounded(draw, document, as_json) if name == hurt else as_json(document))
+    register(FOLDER, {}, folder, provenance={})
+    write_report(FOLDER, folder)
+
+
+def replay_file(folder: Path, draw: Draw) -> None:
+    """What a study keeps for its film."""
+    path = folder / "replay.json"
+    path.write_bytes(wounded(draw, {"states": [[0.0] * 3] * 2, "controls": [[0.0]]}, as_json))
+    assert read_replay(path, 3).ndim == 2
+
+
+def transfer_file(folder: Path, draw: Draw) -> None:
+    """A study of a room, up to its first run."""
+    script = load_script("scripts/transfer.py")
+    path = folder / "study.toml"
+    path.write_bytes(wounded(draw, read_toml(draw.of(script._bundled())), toml))
+    case, study = script.chosen(script.Args(path))
+    register(study, case.description, folder / "out", provenance={})
+    assert study.jobs(CONDITIONS) and case.native().nx <= case.truth().nx
+
+
+IDENTITY, SPEC = "data method", SimulatorSpec("block", 0.01)
+
+
+@cache
+def checkpoint_seed() -> dict[str, Any]:
+    """Where an interrupted fit stands."""
+    log = (IterLog(0, 1.0, 1e-3, float("nan"), 0.0, True, 1.0),)
+    state = LevenbergState(np.ones(2), np.ones((1, 2)), 1.0, 1e-3, 2.0, np.ones(2), np.ones((1, 2)), log, Outcome.COST)
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint.save(Path(folder) / "a.json", IDENTITY, SPEC, Journal(1, np.ones(3), (state,), state))
+        return read_json(Path(folder) / "a.json")
+
+
+def fit_checkpoint(folder: Path, draw: Draw) -> None:
+    """Where an interrupted fit stands."""
+    path = folder / "checkpoint.json"
+    path.write_bytes(wounded(draw, checkpoint_seed(), as_json))
+    checkpoint.read(path, IDENTITY, SPEC)
+
+
+def stage_folder(folder: Path, draw: Draw) -> None:
+    """What an earlier run left of a stage; nothing is taken from what is damaged."""
+    kind = simulator_of("block").default_parameters
+    fit = {
+        "provenance": {"identity": IDENTITY}, "verdicts": [{"level": "ok", "text": "good"}], "estimates": [{"name": "mass"}],
+        "posterior": {"names": ["mass"], "mean": [1.0], "covariance": [[1.0]]}, "view": {"latency": 0.0},
+    }  # fmt: skip
+    hurt = draw.choose(2)
+    (folder / "fit.json").write_bytes(wounded(draw, fit, as_json) if hurt else as_json(fit))
+    constants = constants_seed("block")
+    (folder / "fit.toml").write_bytes(toml(constants) if hurt else wounded(draw, constants, toml))
+    progressive._earlier(Stage("s", "e", ("mass",), "shooting"), folder, IDENTITY, kind)
+
+
+def recorded_robot(folder: Path, draw: Draw) -> None:
+    """What a recording says of its robot and its experiment."""
+    script, entry = load_script("scripts/identify.py"), rooms()["block"]
+    simulator = simulator_of("block")
+    robot = SimulatorSpec.of(simulator, "one").table()
+    metadata = {ROBOT: wounded(draw, robot, as_json).decode("utf-8", "replace"), EXPERIMENT: draw.of(("pulled", "", "x"))}
+    shape = ((4, simulator.nu), (5, simulator.nx))
+    one = Trajectory(
+        np.arange(5.0), np.zeros(shape[0]), np.ones(shape[1]), simulator.state_names, simulator.state_units,
+        simulator.control_names, ("N",) * simulator.nu, metadata=metadata,
+    )  # fmt: skip
+    found = read_recordings([TrajectorySet((one,)).save(folder / "a.h5")])
+    with contextlib.redirect_stdout(io.StringIO()):
+        script.compare_robots(script.Args("block"), entry, simulator, found)
+
+
+@cache
+def arm_seed() -> bytes:
+    """An arm as URDF."""
+    return urdf(load_tree(ARM_FILE)).encode()
+
+
+def arm_file(folder: Path, draw: Draw) -> None:
+    """A user's arm under the loop, as URDF or TOML."""
+    name, hurt = draw.of(("arm.urdf", "arm.toml")), draw.choose(4)
+    good = {"links": 6, "arm": {"file": name, "hand": "gripper", "hand_xyz": [0.0] * 3, "joints": list(ARM)}}
+    (folder / "loop.toml").write_bytes(toml(good) if hurt else wounded(draw, good, toml))
+    (folder / "arm.urdf").write_bytes(draw.xml(arm_seed()) if hurt else arm_seed())
+    (folder / "arm.toml").write_bytes(wounded(draw, read_toml(ARM_FILE), toml) if hurt else toml(read_toml(ARM_FILE)))
+    model = rooms()["loop"].model(folder / "loop.toml")
+    assert np.isfinite(model.rest_state()).all()
+
+
 def fit_record(room: Room, folder: Path, draw: Draw) -> None:
     """A fit of a study, and the posterior of a fit."""
     default = room.simulator().default_parameters
@@ -274,10 +431,11 @@ def fit_record(room: Room, folder: Path, draw: Draw) -> None:
 
 @cache
 def policy_seed() -> bytes:
-    """A policy.zip."""
+    """A policy.zip of `LEARNED`."""
     import torch
 
-    layers = {"mlp_extractor.policy_net.0": (4, 3), "action_net": (2, 4)}
+    env = made(LEARNED)
+    layers = {"mlp_extractor.policy_net.0": (4, *env.observation_space.shape), "action_net": (*env.action_space.shape, 4)}
     weights = {f"{name}.weight": torch.zeros(shape) for name, shape in layers.items()}
     weights |= {f"{name}.bias": torch.zeros(shape[0]) for name, shape in layers.items()}
     buffer, inner = io.BytesIO(), io.BytesIO()
@@ -289,12 +447,46 @@ def policy_seed() -> bytes:
 
 
 def policy_file(folder: Path, draw: Draw) -> None:
-    """A policy."""
-    from agents.learning.policy import load_policy
+    """A policy, and the file beside it that says what it observes, in an episode."""
+    from agents.learning.evaluation import evaluate
+    from agents.learning.policy import load_policy, observed_with
 
-    path = folder / "policy.zip"
-    path.write_bytes(draw.bytes(policy_seed()))
-    assert load_policy(path)(np.zeros((1, 3))).shape == (1, 2)
+    path, wound = folder / "policy.zip", draw.choose(3)
+    path.write_bytes(draw.archive(policy_seed()) if wound else policy_seed())
+    observed = {"observed": {"action_memory": 0, "obs_mode": "full"}}
+    (folder / "policy.json").write_bytes(as_json(observed) if wound else wounded(draw, observed, as_json))
+    found = evaluate(load_policy(path), f"softgym_envs:{LEARNED}", episodes=1, seed=0, keywords=observed_with(path))
+    assert np.isfinite(found.returns).all()
+
+
+@cache
+def trained() -> tuple[Any, dict[str, bytes]]:
+    """A short training, and what it leaves in its folder."""
+    from agents.learning.rl import Training, train
+
+    small = {"n_steps": 4, "policy_kwargs": {"net_arch": [4]}}
+    training = Training(f"softgym_envs:{LEARNED}", 16, num_envs=2, checkpoint_every=8, overrides=small)
+    with tempfile.TemporaryDirectory() as folder:
+        train(training, Path(folder))
+        files = {path.name: path.read_bytes() for path in Path(folder).iterdir() if "tfevents" not in path.name}
+    return training, {**files, "curve.json": as_json({"points": [[8, 0.1, 1.0], [16, 0.2, 2.0]]})}
+
+
+def training_folder(folder: Path, draw: Draw) -> None:
+    """The folder of a training that is to go on."""
+    from agents.learning.rl import train
+
+    training, files = trained()
+    hurt, script = draw.of(tuple(sorted(files))), load_script("scripts/train.py")
+    for name, content in files.items():
+        if name == hurt:
+            kinds = {".zip": draw.archive, ".json": lambda good: wounded(draw, json.loads(good), as_json)}
+            content = kinds.get(Path(name).suffix, draw.bytes)(content)
+        (folder / name).write_bytes(content)
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        args = script.Args(LEARNED, training.steps, resume=True)
+        script.draw(script.earlier_points(script.begun(training, args, folder), folder), {}, folder / "curve.png")
+        train(training, folder, resume=True)
 
 
 # --- doors: calls -----------------------------------------------------------------------------------------------------
@@ -347,6 +539,17 @@ def episode(env_id: str, folder: Path, draw: Draw) -> None:
         assert all(np.array_equal(after[key], saved[key]) for key in saved), "a refused state has changed something"
 
 
+PATHS = ("math:pi", "builtins:dict", "numpy:array", "os:path", "no:such", "a b:c", "a\0b:c", ":", "..:x", "softgym_envs:rooms")
+
+
+def backend_path(folder: Path, draw: Draw) -> None:
+    """A world by its path."""
+    found, entry = tuple(rooms().values()), draw.of(tuple(rooms().values()))
+    paths = tuple(path for other in found for path in (other.engine, *other.truths.values()))
+    simulator = entry.simulator(backend=draw.of((*PATHS, *paths)))
+    assert type(simulator).room == entry.name
+
+
 def simulation(room: Room, folder: Path, draw: Draw) -> None:
     """States, controls, constants and substeps of a simulator."""
     simulator = simulator_of(room.name)
@@ -374,7 +577,9 @@ def doors() -> dict[str, Callable[[Path, Draw], None]]:
     """Every door by its name."""
     found: dict[str, Callable[[Path, Draw], None]] = {
         "recording.csv": table_file, "recording.h5": hdf5_file, "study": study_file, "policy.zip": policy_file,
-        "truth.toml": truth_file,
+        "truth.toml": truth_file, "arm": arm_file, "training": training_folder, "study folder": study_folder,
+        "replay": replay_file, "transfer": transfer_file, "fit checkpoint": fit_checkpoint, "stage folder": stage_folder,
+        "recorded robot": recorded_robot, "backend": backend_path,
     }  # fmt: skip
     for room in rooms().values():
         if room.read_model:
@@ -420,7 +625,13 @@ def warm_up() -> None:
             env = made(task.id)
             env.reset(seed=0)
             env.step(np.zeros(env.action_space.shape))
-    policy_seed()
+    for door in (policy_file, training_folder, arm_file, study_folder):
+        with tempfile.TemporaryDirectory() as folder, contextlib.suppress(*ALLOWED):
+            door(Path(folder), Draw(lambda count: count - 1))
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in (("arm.urdf", arm_seed()), ("loop.toml", toml({"arm": {"file": "arm.urdf", "hand": "gripper"}}))):
+            (Path(folder) / name).write_bytes(content)
+        rooms()["loop"].model(Path(folder) / "loop.toml").rest_state()
 
 
 def main(arguments: list[str]) -> int:

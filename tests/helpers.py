@@ -85,6 +85,27 @@ def run_limited(command: Sequence[Any], *, seconds: int, **options: Any) -> subp
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=HUNG, preexec_fn=limit, **options)
 
 
+def urdf(tree: Any) -> str:
+    """A tree as URDF; its hand is its last body."""
+    lines = ['<robot name="arm">', '<link name="base"/>']
+    for body in tree.bodies:
+        moments = " ".join(
+            f'i{k}="{v}"' for k, v in zip(("xx", "yy", "zz", "xy", "xz", "yz"), (*body.inertia, 0, 0, 0), strict=False)
+        )
+        origin = f'<origin xyz="{" ".join(map(str, body.com))}"/>'
+        inertial = f'<inertial>{origin}<mass value="{body.mass}"/><inertia {moments}/></inertial>'
+        lines.append(f'<link name="{body.name}">{inertial if body.mass else ""}</link>')
+    for joint in tree.joints:
+        parent = "base" if joint.parent == "world" else joint.parent
+        limit = f'<limit lower="{joint.lower}" upper="{joint.upper}" effort="{joint.effort}" velocity="{joint.velocity}"/>'
+        lines.append(
+            f'<joint name="{joint.name}" type="{joint.kind}"><parent link="{parent}"/><child link="{joint.child}"/>'
+            f'<origin xyz="{" ".join(map(str, joint.xyz))}" rpy="{" ".join(map(str, joint.rpy))}"/>'
+            f'<axis xyz="{" ".join(map(str, joint.axis))}"/>{limit if joint.kind != "fixed" else ""}</joint>'
+        )
+    return "\n".join([*lines, "</robot>"])
+
+
 @cache
 def load_script(path: str) -> ModuleType:
     """A script as a module, e.g. "scripts/play.py"; as when it runs, it finds the files beside it."""

@@ -101,6 +101,20 @@ def test_names_of_thousands_of_digits_are_names(tmp_path):
     assert read_points_csv(written(tmp_path, text)).num_steps == 1
 
 
+@pytest.mark.parametrize("read", [read_csv, read_points_csv, lambda path: read_recordings([path])])
+@pytest.mark.parametrize(("encoding", "named"), [("latin-1", "Latin-1"), ("utf-16", "UTF-16")])
+def test_another_encoding_is_named(tmp_path, read, encoding, named):
+    path = tmp_path / "a.csv"
+    path.write_bytes("# by Jürgen\ntime [s], angle [°]\n0.0, 1\n0.1, 2\n".encode(encoding))
+    with pytest.raises(FileFormatError, match=rf"a\.csv is not UTF-8 text: byte 0x(fc|ff) in line 1 \(is it {named}"):
+        read(path)
+
+
+def test_tracked_points_may_begin_with_a_comment(tmp_path):
+    text = "# by hand\n\ntime [s], point, x [m], y [m]\n" + "".join(f"{t}, 0, 1, 2\n" for t in (0, 1))
+    assert read_recordings([written(tmp_path, text)])[0].names == ("point0.x", "point0.y")
+
+
 # --- TOML and JSON ----------------------------------------------------------------------------------------------------
 
 BAD_TOML = {

@@ -13,12 +13,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import HUNG
+from helpers import HUNG, load_script
 
 from agents.study.definition import Study
+from agents.study.document import read_study
 from agents.study.fits import FitRecord
 from agents.study.jobs import read_record, register
+from agents.study.planned import read_replay
 from softgym_envs.core.errors import FileFormatError, SoftgymError
+from softgym_envs.core.spec import ROBOT, SimulatorSpec
 from softgym_envs.rooms import rooms
 
 # --- Studies that are interrupted -------------------------------------------------------------------------------------
@@ -112,7 +115,7 @@ GOOD = {
 @pytest.mark.parametrize(
     "change",
     [{"cost": None}, {"cost": "1"}, {"cost": 1e999}, {"truth_steps": 3}, {"truth_steps": {"train": "x"}},
-     {"measures": {"m": [[]]}}, {"measures": None}, {"seconds": {}}, {"model_cost": []}],
+     {"truth_steps": {"train": [1, 2]}}, {"measures": {"m": [[]]}}, {"measures": None}, {"seconds": {}}, {"model_cost": []}],
     ids=str,
 )  # fmt: skip
 def test_a_record_that_lacks_a_number_is_refused(tmp_path, change):
@@ -141,9 +144,46 @@ def test_a_damaged_fit_is_refused():
         default, type(default).from_vector(np.stack([vector] * 2)), "", False, {"train": 1}, {"nominal": [[0.1, 1.0]]}
     )
     assert FitRecord.from_json(good.to_json(), type(default)).errors == good.errors
-    for change in ({"parameters": None}, {"parameters": [1.0]}, {"samples": "x"}, {"truth_steps": 3}, {"errors": {"a": [1]}}):
+    for change in ({"parameters": None}, {"parameters": [1.0]}, {"samples": "x"}, {"truth_steps": 3}, {"errors": {"a": [1]}},
+                   {"errors": {"a": [[1, "nan"]]}}):  # fmt: skip
         with pytest.raises(SoftgymError):
             FitRecord.from_json({**good.to_json(), **change}, type(default))
+
+
+@pytest.mark.parametrize("stage", ["3", "inf", "[]"])
+def test_a_stage_of_a_study_that_is_no_table_is_named(tmp_path, stage):
+    path = tmp_path / "study.toml"
+    head = 'name = "s"\nkind = "plan"\nconditions = ["zero"]\nbudgets = [1]\n'
+    path.write_text(f'{head}[case]\nroom = "block"\ntask = "t"\n[case.stages]\nbody = {stage}\n')
+    with pytest.raises(SoftgymError, match=r"stages\.body is"):
+        read_study(path)
+
+
+def test_a_study_with_a_number_that_is_not_finite_is_refused(tmp_path):
+    with pytest.raises(SoftgymError, match="not finite"):
+        register(Study("s", "plan", ("zero",), (100,), trust=float("inf")), {}, tmp_path, provenance={})
+
+
+@pytest.mark.parametrize("states", [None, 3, [1.0], [[1.0], [1.0, 2.0]], [[1.0, 2.0]], [["nan"] * 3]], ids=str)
+def test_a_damaged_replay_is_refused(tmp_path, states):
+    path = tmp_path / "replay.json"
+    path.write_text(json.dumps({"states": states}))
+    with pytest.raises(FileFormatError, match=r"replay\.json"):
+        read_replay(path, 3)
+
+
+@pytest.mark.parametrize("content", ["{}", '{"points": 3}', '{"points": [[1, 2]]}', '{"points": [[1, 2, "x"]]}'])
+def test_a_damaged_learning_curve_is_refused(tmp_path, content):
+    pytest.importorskip("stable_baselines3")
+    script = load_script("scripts/train.py")
+    (tmp_path / "curve.json").write_text(content)
+    with pytest.raises(FileFormatError, match=r"curve\.json holds no learning curve"):
+        script.earlier_points(10, tmp_path)
+
+
+def test_a_recording_that_says_nonsense_of_its_robot_says_nothing():
+    for spec in ({"room": "r", "dt": 1.0, "structure": {"a": 3}}, {"room": "r", "dt": 1.0, "structure": [1]}):
+        assert SimulatorSpec.recorded({ROBOT: json.dumps(spec)}) is None
 
 
 # --- Policies ---------------------------------------------------------------------------------------------------------

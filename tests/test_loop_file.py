@@ -3,6 +3,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
+from helpers import urdf
 
 from softgym_envs.core.errors import OptionError, SoftgymError
 from softgym_envs.loop.loop_file import read_model
@@ -25,28 +26,6 @@ def own_arm(folder, text=""):
     return folder / "loop.toml"
 
 
-def urdf(folder):
-    """The same arm as a URDF, whose hand is its last body."""
-    tree = load_tree(ARM_FILE)
-    lines = ['<robot name="arm">', '<link name="base"/>']
-    for body in tree.bodies:
-        moments = " ".join(
-            f'i{k}="{v}"' for k, v in zip(("xx", "yy", "zz", "xy", "xz", "yz"), (*body.inertia, 0, 0, 0), strict=False)
-        )
-        origin = f'<origin xyz="{" ".join(map(str, body.com))}"/>'
-        inertial = f'<inertial>{origin}<mass value="{body.mass}"/><inertia {moments}/></inertial>'
-        lines.append(f'<link name="{body.name}">{inertial if body.mass else ""}</link>')
-    for joint in tree.joints:
-        parent = "base" if joint.parent == "world" else joint.parent
-        limit = f'<limit lower="{joint.lower}" upper="{joint.upper}" effort="{joint.effort}" velocity="{joint.velocity}"/>'
-        lines.append(
-            f'<joint name="{joint.name}" type="{joint.kind}"><parent link="{parent}"/><child link="{joint.child}"/>'
-            f'<origin xyz="{" ".join(map(str, joint.xyz))}" rpy="{" ".join(map(str, joint.rpy))}"/>'
-            f'<axis xyz="{" ".join(map(str, joint.axis))}"/>{limit if joint.kind != "fixed" else ""}</joint>'
-        )
-    (folder / "arm.urdf").write_text("\n".join([*lines, "</robot>"]), encoding="utf-8")
-
-
 def test_the_same_arm_under_other_names_is_the_same(tmp_path):
     model, ours = read_model(own_arm(tmp_path)), LoopModel(6, mass=0.2)
     assert model.links == 6 and model.own_arm is not None and model.tree.coordinates == ours.tree.coordinates
@@ -55,7 +34,7 @@ def test_the_same_arm_under_other_names_is_the_same(tmp_path):
 
 
 def test_an_arm_from_urdf_is_the_same_too(tmp_path):
-    urdf(tmp_path)
+    (tmp_path / "arm.urdf").write_text(urdf(load_tree(ARM_FILE)), encoding="utf-8")
     path = own_arm(tmp_path, '[arm]\nfile = "arm.urdf"\nhand = "gripper"\n')
     np.testing.assert_allclose(read_model(path).hold, LoopModel().hold, rtol=1e-9)
 

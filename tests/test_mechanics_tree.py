@@ -214,3 +214,9 @@ def test_bad_urdf_is_refused(tmp_path, old, new, message):
         load_urdf(path)
     with pytest.raises(FileFormatError, match="cannot read"):
         load_urdf(tmp_path / "nowhere.urdf")
+    for encoding in ("no-such", "big5"):
+        path.write_text(f'<?xml version="1.0" encoding="{encoding}"?><robot/>')
+        with pytest.raises(FileFormatError, match="is not valid XML"):
+            load_urdf(path)
+    with pytest.raises(FileFormatError, match="cannot read"):
+        load_urdf("/dev/zero")

@@ -41,3 +41,21 @@ def test_a_room_that_is_no_path_is_refused() -> None:
     wrong: Any = room("vine")
     with pytest.raises(OptionError, match="path is a Room, expected text"):
         softgym_envs.add_room(wrong)
+
+
+OTHER = [path for entry in rooms().values() for path in (entry.engine, *entry.truths.values())]
+
+
+@pytest.mark.parametrize("name", rooms())
+def test_a_simulator_of_another_room_is_no_backend(name: str) -> None:
+    """Before, some were taken, with the names of the model that they were given; others ended in an AttributeError."""
+    own = room(name)
+    for path in set(OTHER) - {own.engine, *own.truths.values()}:
+        with pytest.raises(OptionError, match=f"is a simulator of room '[a-z_]+', this is {name!r}"):
+            own.simulator(backend=path)
+
+
+@pytest.mark.parametrize("path", ["math:pi", "os:path", "builtins:dict", "builtins:print", "numpy:array", "operator:neg"])
+def test_what_makes_no_simulator_is_no_backend(path: str) -> None:
+    with pytest.raises(OptionError, match=f"backend '{path}'"):
+        room("block").simulator(backend=path)

@@ -1,13 +1,18 @@
 """The stable-baselines3 adapter: same numbers as the environment it wraps, ends of episodes as stable-baselines3 wants them."""
 
 import json
+import warnings
 import zipfile
 
 import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
+from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from stable_baselines3 import PPO
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import DummyVecEnv
 
 from agents.learning.vec_env import SB3VecEnv, SideBySide
 from softgym_envs.core.errors import OptionError
@@ -73,14 +78,14 @@ def test_environments_side_by_side_are_the_same_as_each_alone():
     assert found[0].shape == (5, 46) and both.get_attr("num_envs") == [2, 2, 3, 3, 3]
     assert both.get_attr("num_envs", indices=[4, 0]) == [3, 2]
     with pytest.raises(OptionError, match="for rows 0 alone"):
-        both.env_method("render", indices=0)
+        both.env_method("close", indices=0)
     both.close()
 
 
 def test_a_failed_simulation_is_not_a_time_limit():
     envs = make(2)
     envs.reset()
-    state = envs.get_attr("state")[0]
+    state = np.array(envs.get_attr("state"))
     state[0, 7] = 1e6  # m/s
     envs.set_options({"state": state})
     envs.reset()
@@ -115,8 +120,53 @@ def test_refuses_another_autoreset_mode_and_single_rows():
     envs = make(2)
     assert envs.env_is_wrapped(gym.Wrapper) == [False, False]
     assert envs.get_attr("num_envs", [0]) == [2]
-    with pytest.raises(OptionError, match="all 2 rows"):
-        envs.env_method("render", indices=[1])
+    for indices in ([1], [1, 1]):
+        with pytest.raises(OptionError, match="all 2 rows"):
+            envs.env_method("close", indices=indices)
+        with pytest.raises(OptionError, match="all 2 rows"):
+            envs.set_attr("mark", 1, indices=indices)
+    with pytest.raises(OptionError, match=r"call reset\(\) itself"):
+        envs.env_method("reset")
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_answers_what_environments_of_their_own_answer(several):
+    """Attributes, methods and pictures of rows, by index, as DummyVecEnv gives them of single environments."""
+    keywords = {"max_episode_steps": STEPS, "render_mode": "rgb_array"}
+    dummy = DummyVecEnv([lambda: Monitor(gym.make(ID, **keywords)) for _ in range(3)])
+    wrapped = RecordEpisodeStatistics(gym.make_vec(ID, num_envs=3, autoreset_mode="same_step", **keywords))
+    envs = SideBySide([make(1, **keywords), make(2, **keywords)]) if several else SB3VecEnv(wrapped)
+    for each in (dummy, envs):
+        each.seed(5)
+        each.reset()
+        each.step(np.full((3, 3), 0.5, dtype=np.float32))
+    for indices in (None, 1, -1, [2, 0], np.array([1]), []):
+        for name in ("state", "context"):
+            np.testing.assert_array_equal(envs.get_attr(name, indices), dummy.get_attr(name, indices))
+        for name in ("observation_space", "action_space", "render_mode", "backend"):
+            assert envs.get_attr(name, indices) == dummy.get_attr(name, indices)
+        pictures, expected = (each.env_method("render", indices=indices) for each in (envs, dummy))
+        np.testing.assert_array_equal(pictures, expected)
+        assert envs.env_is_wrapped(Monitor, indices) == dummy.env_is_wrapped(Monitor, indices)
+        saved, alike = (each.env_method("get_state", indices=indices) for each in (envs, dummy))
+        assert all(np.array_equal(a["state"][0], b["state"][0]) for a, b in zip(saved, alike, strict=True))
+    for each in (dummy, envs):
+        each.set_attr("mark", 7)
+        assert each.get_attr("mark", [1]) == [7] and each.has_attr("mark") and not each.has_attr("nothing")
+        for call in (each.get_attr, each.env_method):
+            with pytest.raises(IndexError):
+                call("state" if call == each.get_attr else "get_state", indices=[3])
+        with pytest.raises(AttributeError, match="nothing"):
+            each.env_method("nothing")
+        each.close()
+
+
+def test_evaluation_finds_its_monitor_and_films_their_pace():
+    envs, model = make(2, render_mode="rgb_array"), PPO("MlpPolicy", make(2), n_steps=8, device="cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(evaluate_policy(model, envs, 4, return_episode_rewards=True)[1]) == 4
+    assert envs.metadata["render_fps"] == envs.get_attr("metadata")[0]["render_fps"] == 10
 
 
 @pytest.mark.parametrize("mode", ["SameStep", "same_step", "SAME_STEP", AutoresetMode.SAME_STEP])

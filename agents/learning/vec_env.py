@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from softgym_envs.core.errors import MissingDependencyError, OptionError
 
 try:
+    from stable_baselines3.common.monitor import Monitor
     from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvIndices, VecEnvStepReturn
 except ImportError as error:
     raise MissingDependencyError(
@@ -22,7 +23,9 @@ except ImportError as error:
     ) from error
 
 
-ROW_BY_ROW = ("get_state", "set_state")
+OWN = ("state", "context")
+"""Attributes of which every row has its own."""
+ROW_BY_ROW = ("get_state", "set_state", "render")
 """Methods that `env_method` calls for single rows, as of environments of their own."""
 
 
@@ -53,6 +56,7 @@ class SB3VecEnv(VecEnv):
             raise OptionError(f'the environment resets by {mode}; make it with gym.make_vec(..., autoreset_mode="same_step")')
         self.envs = envs
         super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
+        self.metadata["render_fps"] = envs.metadata.get("render_fps", 30)
         self._actions: Any = None
         self._start = time.perf_counter()
         self._returns = np.zeros(self.num_envs)
@@ -107,18 +111,29 @@ class SB3VecEnv(VecEnv):
         return [None] * self.num_envs if frames is None else list(frames)
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        """An attribute of the batched environment, once per row.
+        """An attribute of every row: its own state, context and spaces; of anything else that of the batched environment.
 
         Raises:
             AttributeError: It has none of this name.
+            IndexError: There is no such row.
         """
-        return [getattr(self.envs, attr_name)] * len(list(self._get_indices(indices)))
+        rows, envs = rows_of(self, indices), self._with(attr_name)
+        value = getattr(envs, f"single_{attr_name}", getattr(envs, attr_name))
+        return [value[row] if attr_name in OWN else value for row in rows]
+
+    def _with(self, name: str) -> Any:
+        """The outermost environment or wrapper that has an attribute of this name; without one the environment itself."""
+        envs: Any = self.envs
+        while not hasattr(envs, name) and isinstance(envs, gym.vector.VectorWrapper):
+            envs = envs.env
+        return envs
 
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
         """Set an attribute of the batched environment.
 
         Raises:
             OptionError: Only some rows are meant.
+            AttributeError: It cannot be set, as "state"; see `env_method`.
         """
         _require_all(self, f"set {attr_name}", indices)
         setattr(self.envs, attr_name, value)
@@ -126,20 +141,26 @@ class SB3VecEnv(VecEnv):
     def env_method(self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any) -> list[Any]:
         """Call a method of the batched environment once; its result, once per row.
 
-        "get_state" gives, and "set_state" takes, the state of one row, as of an environment of its own.
+        "get_state" gives, and "set_state" takes, the state of one row, "render" gives its picture, as of an environment of its
+        own.
 
         Raises:
-            OptionError: Only some rows are meant, of another method than these.
+            OptionError: Only some rows are meant, of another method than these; or "reset" or "step".
         """
+        if method_name in ("reset", "step"):
+            raise OptionError(f"cannot {method_name} by env_method: all rows do so at once; call {method_name}() itself")
         if method_name in ROW_BY_ROW:
-            return self._row_by_row(method_name, list(self._get_indices(indices)), *method_args, **method_kwargs)
+            return self._row_by_row(method_name, rows_of(self, indices), *method_args, **method_kwargs)
         _require_all(self, f"call {method_name}", indices)
-        method: Callable[..., Any] = getattr(self.envs, method_name)
+        method: Callable[..., Any] = getattr(self._with(method_name), method_name)
         return [method(*method_args, **method_kwargs)] * self.num_envs
 
     def _row_by_row(self, method_name: str, rows: list[int], saved: Mapping[str, Any] | None = None) -> list[Any]:
         """See `env_method`."""
-        envs: Any = self.envs
+        if method_name == "render":
+            images = self.get_images()
+            return [images[row] for row in rows]
+        envs: Any = self.envs.unwrapped
         everything = envs.get_state()
         if method_name == "get_state":
             return [{name: value[row : row + 1] for name, value in everything.items()} for row in rows]
@@ -153,8 +174,8 @@ class SB3VecEnv(VecEnv):
         return [None] * len(rows)
 
     def env_is_wrapped(self, wrapper_class: Any, indices: VecEnvIndices = None) -> list[bool]:
-        """No row is wrapped on its own."""
-        return [False] * len(list(self._get_indices(indices)))
+        """No row is wrapped on its own; what Monitor notes of episodes is there, so that nobody asks for it."""
+        return [wrapper_class is Monitor for _ in rows_of(self, indices)]
 
 
 class SideBySide(VecEnv):
@@ -194,7 +215,7 @@ class SideBySide(VecEnv):
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
         """An attribute of the environments, once per row."""
         found = list(chain(*(part.get_attr(attr_name) for part in self.parts)))
-        return [found[row] for row in self._get_indices(indices)]
+        return [found[row] for row in rows_of(self, indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
         """Set an attribute of all environments; of some rows alone: `OptionError`."""
@@ -204,7 +225,7 @@ class SideBySide(VecEnv):
 
     def env_method(self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any) -> list[Any]:
         """Call a method of every environment once; its results, once per row, see `SB3VecEnv.env_method`."""
-        rows = list(self._get_indices(indices))
+        rows = rows_of(self, indices)
         found: dict[int, Any] = {}
         if method_name not in ROW_BY_ROW:
             _require_all(self, f"call {method_name}", indices)
@@ -217,16 +238,25 @@ class SideBySide(VecEnv):
         return [found[row] for row in rows]
 
     def env_is_wrapped(self, wrapper_class: Any, indices: VecEnvIndices = None) -> list[bool]:
-        """No row is wrapped on its own."""
-        return [False] * len(list(self._get_indices(indices)))
+        """See `SB3VecEnv.env_is_wrapped`."""
+        return [wrapper_class is Monitor for _ in rows_of(self, indices)]
 
     def _shares(self, rows: Any) -> list[Any]:
         """Of every part, its rows."""
         return [rows[end - part.num_envs : end] for part, end in zip(self.parts, self._ends, strict=True)]
 
 
+def rows_of(envs: VecEnv, indices: VecEnvIndices) -> list[int]:
+    """Rows that are named, None: all; as in a list, -1 is the last one.
+
+    Raises:
+        IndexError: There is no such row.
+    """
+    return [range(envs.num_envs)[row] for row in envs._get_indices(indices)]
+
+
 def _require_all(envs: VecEnv, what: str, indices: VecEnvIndices) -> None:
-    if len(list(envs._get_indices(indices))) != envs.num_envs:
+    if len(set(rows_of(envs, indices))) != envs.num_envs:
         raise OptionError(f"cannot {what} for rows {indices} alone: all {envs.num_envs} rows are one environment")
 
 

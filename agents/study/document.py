@@ -69,6 +69,9 @@ def read_study(path: Path) -> StudyFile:
         raise OptionError(f"{path}: thresholds is {thresholds!r}, expected [[thresholds]] tables")
     promised = tuple(_made(Threshold, f"{path}: thresholds", entry) for entry in thresholds)
     case = _made(CaseTable, f"{path}: case", document.pop("case", {}))
+    for name, stage in case.stages.items():
+        if not isinstance(stage, Mapping):
+            raise OptionError(f"{path}: case: stages.{name} is {stage!r}, expected a table of options")
     return StudyFile(_made(Study, str(path), document, thresholds=promised), case)
 
 

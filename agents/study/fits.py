@@ -103,8 +103,11 @@ class FitRecord:
 
 
 def read_errors(table: Any) -> dict[str, list[list[float]]]:
-    """Prediction errors of a file; `ValueError`, `TypeError` or `AttributeError` if it holds none."""
-    return {str(name): [[float(horizon), float(error)] for horizon, error in pairs] for name, pairs in table.items()}
+    """Prediction errors of a file; `ValueError`, `TypeError`, `AttributeError` or `OverflowError` if it holds none."""
+    found = {str(name): [[float(horizon), float(error)] for horizon, error in pairs] for name, pairs in table.items()}
+    if not all(np.isfinite(pair).all() for pairs in found.values() for pair in pairs):
+        raise ValueError("an error of prediction is no finite number")
+    return found
 
 
 def recordings(case: Case, study: Study, budget: int, dataset: int) -> DataSplit:

@@ -48,11 +48,14 @@ def register(study: Study, case: Any, out: Path, *, provenance: dict[str, str]) 
     """Write the study and its thresholds before the first run.
 
     Raises:
-        OptionError: Another study, or the same with other thresholds, was registered in this folder.
+        OptionError: Another study, or the same with other thresholds, was registered in this folder; or a number is not finite.
         FileFormatError: The file that is there cannot be read.
     """
     path = out / "study.json"
-    described = json.loads(json.dumps({"case": case, **asdict(study)}))
+    try:
+        described = json.loads(json.dumps({"case": case, **asdict(study)}, allow_nan=False))
+    except ValueError as error:
+        raise OptionError(f"the study {study.name!r} has a number that is not finite: {error}") from error
     if not path.exists():
         write_json(path, {"study": described, "provenance": provenance})
         return
@@ -206,7 +209,8 @@ def read_record(path: Path) -> dict[str, Any]:
     record = read_json(path)
     numbers = [record.get(name) for name in ("cost", "failed")]
     numbers += [record[name] for name in ("model_cost", "seconds") if record.get(name) is not None]
-    numbers += _values(record.get("truth_steps")) + _values(record.get("measures"))
+    numbers += _values(record.get("measures"))
+    numbers += record["truth_steps"].values() if isinstance(record.get("truth_steps"), dict) else [None]
     if not all(isinstance(number, (int, float)) and abs(number) < sys.float_info.max for number in numbers):
         raise FileFormatError(f"{path} is no record of a run: it lacks a number; remove it, and the same command runs it again")
     return record

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from softgym_envs.core.files import write_json
+from softgym_envs.core.errors import FileFormatError
+from softgym_envs.core.files import read_json, write_json
 from softgym_envs.core.simulator import Simulator
 
 from ..planning.plan import Run, total_cost
@@ -58,6 +60,21 @@ class PlanWorker:
         """States (T+1, nx) and controls (T, nu) on the truth from the unperturbed start, for pictures."""
         kept = {"states": run.states[0].tolist(), "controls": run.controls[0].tolist()}
         write_json(self.out / "replays" / f"{job.name}.json", kept)
+
+
+def read_replay(path: Path, entries: int) -> NDArray[np.float64]:
+    """States (T+1, nx) that a worker kept, of so many entries.
+
+    Raises:
+        FileFormatError: The file cannot be read, or holds no such states.
+    """
+    try:
+        states = np.array(read_json(path).get("states"), dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise error if isinstance(error, FileFormatError) else FileFormatError(f"{path} holds no states: {error}") from error
+    if states.ndim != 2 or states.shape[1] != entries or not np.isfinite(states).all():
+        raise FileFormatError(f"{path} has states of shape {states.shape}, expected finite ones of {entries} entries")
+    return states
 
 
 def score(case: Case, study: Study, truth: Simulator, run: Run) -> dict[str, Any]:

@@ -254,7 +254,7 @@ def _fits(study: Study, out: Path) -> tuple[dict[str, list[list[float]]], tuple[
             document = read_json(path)
             errors = read_errors(document["errors"])
             notes.append(FitNote(budget, dataset, bool(document["failed"]), str(document["note"])))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise FileFormatError(f"{path} is no fit of a study: {error!r}") from error
         for name, pairs in errors.items() if budget == study.budget else ():
             for horizon, size in pairs:

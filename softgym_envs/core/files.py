@@ -101,7 +101,7 @@ def read_text(path: str | Path, kind: str) -> str:
     """A text file in UTF-8, with or without byte order mark, of at most `MOST_BYTES[kind]`.
 
     Raises:
-        FileFormatError: No such file, too large, or no such text.
+        FileFormatError: No such file, too large, or in another encoding.
     """
     try:
         size = Path(path).stat().st_size
@@ -113,7 +113,11 @@ def read_text(path: str | Path, kind: str) -> str:
     except OSError as error:
         raise FileFormatError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise FileFormatError(f"{path} is not UTF-8 text: {error.reason}; save it as {kind} in UTF-8") from error
+        line, byte = error.object.count(b"\n", 0, error.start) + 1, error.object[error.start]
+        other = "UTF-16" if error.object[:2] in (b"\xff\xfe", b"\xfe\xff") else "Latin-1 or Windows-1252"
+        raise FileFormatError(
+            f"{path} is not UTF-8 text: byte 0x{byte:02x} in line {line} (is it {other}?); save it as {kind} in UTF-8"
+        ) from error
     except ValueError as error:  # a null character in the path, or one of ours
         raise error if isinstance(error, FileFormatError) else FileFormatError(f"cannot read {shown(path)}: {error}") from error
 

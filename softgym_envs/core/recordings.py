@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import DataError, FileFormatError
-from .tables import read_table, uniform_grid
+from .tables import header_names, read_table, uniform_grid
 from .trajectory import Trajectory, TrajectorySet
 
 Array = NDArray[np.float64]
@@ -221,7 +221,7 @@ def read_recordings(
         if path.suffix.lower() in (".h5", ".hdf5"):
             found += TrajectorySet.load(path)
         elif path.suffix.lower() == ".csv":
-            long = _holds_points(path)
+            long = "point" in header_names(path)
             points += [len(found)] if long else []
             found.append((read_points_csv if long else read_csv)(path, meters_per_pixel=meters_per_pixel, fps=fps))
         else:
@@ -229,16 +229,6 @@ def read_recordings(
     for place, aligned in zip(points, align_points([found[place] for place in points]), strict=True):
         found[place] = aligned
     return tuple(found)
-
-
-def _holds_points(path: Path) -> bool:
-    """Whether the file is in long form: its header has a column `point`."""
-    try:
-        with path.open(encoding="utf-8-sig") as stream:
-            header = [name.strip() for name in stream.readline().split(",")]
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
-    return "point" in header
 
 
 def with_controls_of(trajectory: Trajectory, given: Trajectory) -> Trajectory:

@@ -211,7 +211,7 @@ class Room:
         if str(backend).endswith(".toml"):
             return partial(load("softgym_envs.core.mjcf:MjcfTruth"), room=self.name, path=Path(backend))
         if ":" in str(backend):
-            return load(str(backend))  # type: ignore[no-any-return]
+            return _called(str(backend))
         allowed = ", ".join((NATIVE, *self.truths))
         raise OptionError(
             f"backend is {backend!r}, allowed are {allowed}, 'package.module:function' or a .toml file of your own"
@@ -221,11 +221,14 @@ class Room:
         """A world of the user's: it must have our states first, and our controls.
 
         Raises:
-            OptionError: It cannot be called like this, is no Simulator, or has other states or controls.
+            OptionError: It is of another room, cannot be called like this, is no Simulator, or has other states or controls.
         """
+        theirs = getattr(kind, "room", self.name)
+        if theirs != self.name:
+            raise OptionError(f"backend {backend!r} is a simulator of room {theirs!r}, this is {self.name!r}")
         try:
             made = kind(**keywords)
-        except TypeError as error:
+        except (AttributeError, TypeError) as error:
             raise OptionError(f"backend {backend!r} cannot be called with {', '.join(keywords)}: {error}") from error
         if not isinstance(made, Simulator):
             raise OptionError(f"backend {backend!r} made {type(made).__name__}, expected a Simulator; see core/simulator.py")
@@ -239,6 +242,20 @@ class Room:
                 said = f"lacks {wrong!r}" if wrong else f"has another order than {', '.join(expected[:4])}, ..."
                 raise OptionError(f"backend {backend!r}: its {what} must begin as our engine's do; it {said}")
         return made
+
+
+def _called(path: str) -> Callable[..., Any]:
+    """The class or function that a user's path names.
+
+    Raises:
+        OptionError: It names none whose arguments are known.
+    """
+    found = load(path)
+    try:
+        inspect.signature(found)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"backend {path!r} names {shown(found)}, expected a class or function of your own") from error
+    return found  # type: ignore[no-any-return]
 
 
 def _name(kind: Any) -> str:

@@ -83,9 +83,11 @@ class SimulatorSpec:
     def recorded(cls, metadata: Mapping[str, str]) -> SimulatorSpec | None:
         """The spec in a recording's metadata; None where they say nothing of it, or nothing that can be read."""
         try:
-            return cls(**json.loads(metadata[ROBOT]))
-        except (KeyError, TypeError, ValueError):
+            found = cls(**json.loads(metadata[ROBOT]))
+        except (KeyError, TypeError, ValueError, RecursionError):
             return None
+        tables = isinstance(found.options, dict) and isinstance(found.structure, dict)
+        return found if tables and all(isinstance(value, str) for value in found.structure.values()) else None
 
     def table(self) -> dict[str, Any]:
         """For a TOML file."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -138,8 +138,7 @@ def read_table(path: str | Path) -> Table:
     Raises:
         FileFormatError: No such file, not UTF-8 text, other separators, no rows, doubled columns, rows of another length.
     """
-    lines = enumerate(read_text(path, "CSV").splitlines(), 1)
-    numbered = [(number, line) for number, line in lines if line.strip() and not line.startswith("#")]
+    numbered = list(_lines(path))
     if len(numbered) < 2:
         raise FileFormatError(f"{path} has {len(numbered)} lines, expected a header and at least one row")
     header = numbered[0][1]
@@ -158,6 +157,21 @@ def read_table(path: str | Path) -> Table:
             )
         rows.append(row)
     return Table(str(path), names, units, tuple(line for line, _ in numbered[1:]), tuple(rows))
+
+
+def header_names(path: str | Path) -> list[str]:
+    """Names of the columns, as far as the first line can be read as a header.
+
+    Raises:
+        FileFormatError: No such file, or not UTF-8 text.
+    """
+    return [cell.split("[")[0].strip() for cell in next(_lines(path), (0, ""))[1].split(",")]
+
+
+def _lines(path: str | Path) -> Iterator[tuple[int, str]]:
+    """Header and rows with their numbers in the file, without comments and empty lines."""
+    lines = enumerate(read_text(path, "CSV").splitlines(), 1)
+    return ((number, line) for number, line in lines if line.strip() and not line.startswith("#"))
 
 
 def uniform_grid(times: Array, *, where: str, fps: float | None = None) -> tuple[Array, IntArray]:

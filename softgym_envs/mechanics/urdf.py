@@ -70,11 +70,13 @@ def _with_frames(placed: list[tuple[Body, Triple]], root: str) -> tuple[tuple[Bo
 def _parse(path: str | Path) -> Element:
     """The outermost element."""
     try:
+        if not Path(path).is_file():
+            raise FileFormatError(f"cannot read {path}: there is no such file")
+        if Path(path).stat().st_size > LARGEST_FILE:
+            raise FileFormatError(f"{path} has more than {LARGEST_FILE} bytes")
         content = Path(path).read_bytes()
     except OSError as error:
         raise FileFormatError(f"cannot read {path}: {error.strerror}") from error
-    if len(content) > LARGEST_FILE:
-        raise FileFormatError(f"{path} has {len(content)} bytes, more than {LARGEST_FILE}")
     builder, parser = TreeBuilder(), expat.ParserCreate()
 
     def refuse(*_: object) -> None:
@@ -85,8 +87,8 @@ def _parse(path: str | Path) -> Element:
     parser.StartDoctypeDeclHandler = refuse
     try:
         parser.Parse(content, True)
-    except (expat.ExpatError, RecursionError) as error:
-        raise FileFormatError(f"{path} is not valid XML: {error}") from error
+    except (expat.ExpatError, RecursionError, LookupError, ValueError) as error:  # the last two of an unknown encoding
+        raise error if isinstance(error, FileFormatError) else FileFormatError(f"{path} is not valid XML: {error}") from error
     return builder.close()
 
 

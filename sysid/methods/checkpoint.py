@@ -61,7 +61,7 @@ def read(path: Path, identity: str, spec: SimulatorSpec) -> Journal:
         done = tuple(_state_from_json(entry) for entry in document["done"])
         state = None if document["state"] is None else _state_from_json(document["state"])
         return Journal(int(document["phase"]), np.array(document["sigma"], dtype=np.float64), done, state)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         if isinstance(error, OptionError):
             raise
         raise FileFormatError(f"{path} is no checkpoint: {error!r}") from error

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from softgym_envs.core.errors import DataError, FileFormatError, OptionError
+from softgym_envs.core.errors import DataError, OptionError, SoftgymError
 from softgym_envs.core.files import read_json
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.recipe import EXPERIMENT, Recipe, Stage
@@ -371,5 +371,5 @@ def _earlier(stage: Stage, folder: Path, identity: str, kind: Parameters) -> Sta
             stage.name, names, parameters, posterior, headline["text"], "\n".join(verdicts), None,
             headline["level"] != "failure", View(**document["view"]),
         )  # fmt: skip
-    except (FileFormatError, KeyError, IndexError, TypeError):
+    except (SoftgymError, KeyError, IndexError, TypeError, AttributeError):
         return None
