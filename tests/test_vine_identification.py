@@ -1,5 +1,6 @@
 """Fitting a vine robot to tracked points: the room's offer, recovery from the twin's recordings, the script on a lab's file."""
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from helpers import load_script
 
+from scripts.identify import Args, main
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.recordings import read_points_csv, read_recordings
 from softgym_envs.core.sensors import SENSORS
@@ -165,6 +167,29 @@ def test_the_script_fits_a_labs_file(tmp_path):
     path.write_text("time [s],point,x [mm]\n0.0,0,1.0\n")
     bad = subprocess.run(command, capture_output=True, text=True, check=False)
     assert bad.returncode == 2 and "expected time, point, x, y" in bad.stderr
+
+
+def test_a_vine_that_wrinkles_is_told_from_one_that_does_not(tmp_path, capsys):
+    """Let go from arcs whose wall is slack, in steps a quarter of the fit's: the linear law explains nothing."""
+    truth, rng, paths = VineParameters(bending_stiffness=0.032, bending_damping=4.5e-4), np.random.default_rng(4), []
+    simulator = VineSimulator(BEAM, 1 / (120 * 16), "wrinkling")
+    for k, bend in enumerate((3.0, -2.5)):
+        states, _ = simulator.rollout(BEAM.straight_state(curvature=bend)[None], np.zeros((1, 72, 1)), truth, substeps=16)
+        points = along_body(BEAM, states[0], np.linspace(0.0, 1.0, 11))
+        points += NOISE * rng.standard_normal(points.shape)
+        names = tuple(f"point{i}.{axis}" for i in range(11) for axis in "xy")
+        run = Trajectory.from_rollout(simulator, states[0], np.zeros((72, 1)), substeps=16)
+        seen = replace(run, values=points.reshape(73, -1), names=names, units=("m",) * len(names))
+        paths.append(write_points(seen, tmp_path / f"{k}.csv"))
+    (tmp_path / "robot.toml").write_text(scene_text(BEAM))
+    truth.replace(bending_stiffness=0.016, bending_damping=1e-3).save(tmp_path / "start.toml")
+    given = Args("vine", model=str(tmp_path / "robot.toml"), data=tuple(paths), fps=120.0, free_motion=True)
+    assert main(replace(given, start=tmp_path / "start.toml", out=tmp_path / "fit")) == 0
+    assert "explained by another simulator only: bending linear -> wrinkling" in capsys.readouterr().out
+    for estimate in json.loads((tmp_path / "fit" / "fit.json").read_text())["estimates"]:
+        low, high = estimate["interval"]
+        middle, width, value = 0.5 * (low + high), 0.5 * (high - low), getattr(truth, estimate["name"])
+        assert abs(value - middle) < 1.5 * width and width < 0.05 * value, estimate
 
 
 def test_what_record_wrote_is_fitted_by_the_stage_that_it_was_recorded_for(tmp_path):

@@ -123,6 +123,18 @@ class SimulatorSpec:
             for name, pair in pairs.items()
         )
 
+    def changes(self, other: SimulatorSpec) -> str:
+        """`differences`, and options and steps that differ.
+
+        >>> SimulatorSpec("vine", 0.002, {"bending": "linear"}).changes(SimulatorSpec("vine", 0.001, {"bending": "wrinkling"}))
+        'bending linear -> wrinkling, steps of 2 ms -> 1 ms'
+        """
+        names = [name for name in self.options if self.options[name] != other.options.get(name)]
+        told = [f"{name} {self.options[name]} -> {other.options.get(name, 'nothing')}" for name in names]
+        if abs(self.dt - other.dt) > 1e-9 * self.dt:
+            told.append(f"steps of {1e3 * self.dt:.3g} ms -> {1e3 * other.dt:.3g} ms")
+        return ", ".join(part for part in (self.differences(other), *told) if part)
+
 
 def short(value: Any) -> str:
     """JSON of a value made `plain`, or its hash where that is long."""

@@ -308,7 +308,7 @@ def _otherwise(
         other = method.fit(instead, method.settings(stage.options), recipe)
     except DataError:
         return None
-    told = f"explained by another simulator only: {problem.spec.differences(instead.spec)}"
+    told = f"explained by another simulator only: {problem.spec.changes(instead.spec)}"
     return other.with_verdict("note", told) if other.explained and other.usable else None
 
 
