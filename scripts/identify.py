@@ -23,7 +23,7 @@ import tyro
 from softgym_envs.core.errors import OptionError, SoftgymError
 from softgym_envs.core.files import git_commit
 from softgym_envs.core.recipe import EXPERIMENT, Recipe, Stage
-from softgym_envs.core.recordings import UNWRAPPED, flip_y, read_csv, read_recordings, with_controls_of
+from softgym_envs.core.recordings import UNWRAPPED, flip_y, in_order_of, read_csv, read_recordings, with_controls_of
 from softgym_envs.core.room import Room, options_from_text
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.spec import SimulatorSpec
@@ -358,7 +358,7 @@ def world(args: Args, room: Room) -> tuple[Recipe, Simulator, TrajectorySet]:
     found = labelled(recipe, simulator, found)
     if recipe.infer_controls is not None:
         found = tuple(recipe.infer_controls(simulator, t) for t in found)
-    return recipe, simulator, TrajectorySet(found)
+    return recipe, simulator, TrajectorySet(tuple(in_order_of(found[0], t) for t in found))
 
 
 def compare_robots(args: Args, room: Room, simulator: Simulator, recordings: tuple[Trajectory, ...]) -> None:

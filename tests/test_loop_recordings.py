@@ -60,8 +60,10 @@ def write(path, recording, *, shuffled):
 
 @pytest.mark.parametrize(("period", "shuffled"), [(0.01, False), (0.001, True)])
 def test_csv_of_the_twin_with_noise_and_bias_is_fitted_by_one_command(tmp_path, capsys, period, shuffled):
+    """The second file, whose columns stand in another order, is held out."""
     path = write(tmp_path / "run.csv", disturbed(twin(period), 0), shuffled=shuffled)
-    assert main(Args("loop", files=(path,), free=(*STIFFNESS, *DAMPING, *OFFSETS), out=tmp_path)) == 0
+    other = write(tmp_path / "other.csv", disturbed(twin(period), 1), shuffled=not shuffled)
+    assert main(Args("loop", files=(path, other), free=(*STIFFNESS, *DAMPING, *OFFSETS), out=tmp_path)) == 0
     said = capsys.readouterr().out
     headline = next(line for line in said.splitlines() if line.startswith(("[ok]", "[warning]", "[failure]")))
     assert all(name in headline for name in (*STIFFNESS, *DAMPING, *OFFSETS)) and (tmp_path / "report.html").exists()

@@ -11,7 +11,8 @@ the step stops it at that moment; impulses there obey Newton's law v_n^+ >= -e v
 what comes after depends smoothly on when.
 
 While a strike lasts, friction turns the slip, stops it or reverses it. Hence the normal velocity goes from v_n^- to -e v_n^- in
-`strike_parts` equal parts, each with Coulomb's law at the slip of its end: Routh's integral along the impulse, to first order.
+equal parts, each with Coulomb's law at the slip of its end: Routh's integral along the impulse, to first order. `strike_parts`
+and twice as many are extrapolated to second order, but for the one part in which slip stops.
 
 *Derivatives* are exact, of the impacts' times too: complex steps through the same code, whose decisions (which corners touch,
 stick, slide) are by real parts. Where a decision changes they are one-sided.
@@ -59,8 +60,8 @@ class BoxSimulator(NumbaSimulator):
     """Geometry."""
     dt: float = 1 / 296
     """Physics step [s]; half a frame of [Pfrommer2020]'s cameras."""
-    strike_parts: int = 8
-    """Equal parts of a strike, each with Coulomb's law at its own slip; 1: as if slip kept its direction."""
+    strike_parts: int = 32
+    """Equal parts of a strike, each with Coulomb's law at its own slip, extrapolated; 1: as if slip kept its direction."""
 
     def __post_init__(self) -> None:
         check_number("dt", self.dt, positive=True, unit="s")

@@ -123,10 +123,23 @@ def _bounce(scene, J, weights, p, v, after):  # type: ignore[no-untyped-def]
 
 @inner
 def _strike(J, weights, p, restitution, parts, v, after):  # type: ignore[no-untyped-def]
-    """Velocities after a strike in equal `parts`, from v_n to -e v_n, each with Coulomb's law at its own slip; -> status.
+    """Velocities after a strike from v_n to -e v_n; -> status. Of more than one part to second order: 2 v(2 parts) - v(parts).
 
     Slip turns and may stop or reverse while corners press, and friction with it [Routh 1905; Keller 1986].
     """
+    status = _strike_in(J, weights, p, restitution, parts, v, after)
+    if status != OK or parts == 1:
+        return status
+    coarse = after.copy()
+    status = _strike_in(J, weights, p, restitution, 2 * parts, v, after)
+    for i in range(len(v)):
+        after[i] = 2.0 * after[i] - coarse[i]
+    return status
+
+
+@inner
+def _strike_in(J, weights, p, restitution, parts, v, after):  # type: ignore[no-untyped-def]
+    """Velocities after a strike in equal `parts`, each with Coulomb's law at the slip of its end; -> status."""
     arriving, bias, now = np.zeros(len(J), J.dtype), np.zeros(len(J), J.dtype), np.empty(len(v), J.dtype)
     for c in range(len(J)):
         speed = _down(J[c], v)

@@ -231,6 +231,20 @@ def read_recordings(
     return tuple(found)
 
 
+def in_order_of(first: Trajectory, other: Trajectory) -> Trajectory:
+    """Quantities and controls in the order of the first recording's, each if they are the same."""
+    if set(other.names) == set(first.names):
+        other = other.select(first.names)
+    if set(other.control_names) != set(first.control_names):
+        return other
+    places = [other.control_names.index(name) for name in first.control_names]
+    units = tuple(other.control_units[place] for place in places)
+    return replace(
+        other, controls=other.controls[:, places], control_names=first.control_names, control_units=units,
+        before=other.before[:, places] if len(other.before) else other.before,
+    )  # fmt: skip
+
+
 def with_controls_of(trajectory: Trajectory, given: Trajectory) -> Trajectory:
     """A recording with the controls of another one of the same times.
 

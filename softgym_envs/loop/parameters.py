@@ -9,7 +9,11 @@ from ..core.parameters import Parameters, param
 from .springs import factor_names
 
 _PAPER = "[Caldwell2014], section V: identified on Baxter with 12 links"
-_OFFSET = {"unit": "N m", "bounds": (-5.0, 5.0), "source": "of the torque sensor; 0.2 N m spoil psi_stiffness by a quarter"}
+_OFFSET = {
+    "unit": "N m",
+    "bounds": (-5.0, 5.0),
+    "source": "to be added to what the torque sensor says; 0.2 N m spoil psi_stiffness by a quarter",
+}
 _FRICTION = {
     "unit": "N m",
     "bounds": (-0.2, 10.0),

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import theilslopes
 
-from ..core.errors import MissingDependencyError, OptionError
+from ..core.errors import DataError, MissingDependencyError, OptionError
 from ..core.parameters import Parameters
 from ..core.recipe import Experiment, Measurement, Program, Recipe, Stage
 from ..core.trajectory import Trajectory
@@ -250,7 +250,14 @@ def _state_of(model: VineModel, times: Array, points: Array) -> Array:
     """State whose links follow points (rows, P, 2), which may hold NaN.
 
     Least squares of heading(s, t) = base + s (p(s) + t q(s) + t^2 r(s)) with polynomials in the share s of the length.
+
+    Raises:
+        DataError: No row shows two points.
     """
+    shown = np.isfinite(points).all(axis=2).sum(axis=1) > 1
+    if not shown.any():
+        raise DataError(f"no two points are seen in any of the first {len(points)} rows: begin the recording later")
+    times, points = times[shown], points[shown]
     samples, lengths = [], []
     for time, row in zip(times, points, strict=True):
         seen = np.isfinite(row).all(axis=1)

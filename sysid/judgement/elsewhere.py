@@ -4,7 +4,7 @@ A fit that explains one recording says nothing of another robot, or of another l
 segments as those for training were, their unknown starts are fitted with the constants held, and what is left is compared with
 what the fit left: a ratio of 1 but for chance, if robot, model and noise are the same. Rows in which nobody
 knows what acts (`.starts.rows_unknown`) are left out, and the largest `OUTLIERS` of the numbers of either are no matter.
-Nothing is said where starts end at no minimum.
+Nothing is said where starts end at no minimum, nor of recordings that are followed by a filter, which fits no starts.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from softgym_envs.core.trajectory import TrajectorySet
 
 from ..least_squares.cutting import cut
 from ..least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
+from ..least_squares.segments import Segments
 from ..least_squares.system import ShootingSystem
 from .residuals import WeightedResiduals, rank_of_starts
 from .starts import OnlyStarts, rows_unknown, without_first
@@ -54,6 +55,8 @@ def elsewhere(system: ShootingSystem, theta: Array, weighted: WeightedResiduals)
         weighted: Residuals there.
     """
     segments = system.segments
+    if not isinstance(segments, Segments):
+        return None
     problem, whole = segments.problem, max(t.num_steps for t in segments.problem.split.train) <= segments.horizon
     if not len(problem.split.test):
         return None

@@ -51,7 +51,8 @@ def blamed(recipe: Recipe, problem: FitProblem, result: FitResult, say: Callable
     if not again.usable or again.misfit > (WORTH if again.explained else PART) * result.misfit:
         return result
     told, step = "; ".join(e.text() for e in again.estimates), f"the simulator's own step of {problem.simulator.dt:g} s"
-    fine = f"in steps of {simulator.dt:g} s"
+    changed = problem.spec.differences(again.spec)
+    fine = f"in steps of {simulator.dt:g} s" + (f" ({changed})" if changed else "")
     if again.explained:
         return result.with_verdict("warning", f"{step} is why: {fine} the data are explained: {told}")
     rest = f"{100 * left(again, result):.2g} % of the squared residuals are left"
