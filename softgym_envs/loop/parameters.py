@@ -12,7 +12,7 @@ _PAPER = "[Caldwell2014], section V: identified on Baxter with 12 links"
 _OFFSET = {
     "unit": "N m",
     "bounds": (-5.0, 5.0),
-    "source": "to be added to what the torque sensor says; 0.2 N m spoil psi_stiffness by a quarter",
+    "source": "added to what a torque sensor says; 0.2 N m spoil psi_stiffness by a quarter",
 }
 _FRICTION = {
     "unit": "N m",
