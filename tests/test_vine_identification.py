@@ -253,6 +253,24 @@ def test_growth_is_told_from_the_points():
     assert (infer_controls(VineSimulator(BEAM, 1 / 480, "linear"), bare).controls == 0).all()
 
 
+def test_growth_is_told_from_points_that_scatter_and_are_lost():
+    """A line of points 2 mm off each, 2 % of them elsewhere: speeds are told to a tenth (differences of 9 rows: a third)."""
+    rng, times = np.random.default_rng(8), np.arange(145) / 60.0
+    model = VineModel(num_links=20, max_length=0.9, initial_length=0.5, num_sections=0)
+    lengths, speeds = 0.5 + 0.09 * times, []
+    for _ in range(5):
+        line = np.zeros((145, 12, 2))
+        line[..., 0] = lengths[:, None] * np.linspace(0.0, 1.0, 12)
+        line += 2e-3 * rng.standard_normal(line.shape)
+        line[rng.random((145, 12)) < 0.02] += 0.05
+        line[20] = np.nan
+        names = tuple(f"point{k}.{axis}" for k in range(12) for axis in "xy")
+        none = np.zeros((144, 0))
+        run = Trajectory(times, none, line.reshape(145, -1), names, ("m",) * 24, (), (), 8, {})
+        speeds.append(infer_controls(VineSimulator(model, 1 / 480), run).controls[:, 0])
+    assert np.sqrt(np.mean((np.array(speeds) - 0.09) ** 2)) < 0.1 * 0.09
+
+
 def test_links_that_are_not_there_yet_cost_no_rollouts_and_change_no_derivative(monkeypatch):
     """Of a robot of 16 links that has grown four, unknown headings and rates of the others do nothing."""
     simulator = VineSimulator(VineModel(num_links=16))

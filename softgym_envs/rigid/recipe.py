@@ -25,7 +25,7 @@ COARSE = 8
 FINE = 128
 """Edges of a friction cone that is nearly round."""
 FINEST = 512
-"""Edges that are tried where those explain nothing: a pushed block that turned was off by 1.5 mm with 128, by 0.2 mm with these."""
+"""Edges that are tried where those explain nothing: a block that turned was off by 1.5 mm with 128, by 0.2 mm with these."""
 CAMERA = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
 """[m, m, rad] Standard deviation of a camera's noise."""
 PERIOD, SHORT_PERIOD = 0.02, 0.01

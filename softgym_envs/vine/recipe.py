@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.interpolate import make_smoothing_spline
 from scipy.stats import theilslopes
 
 from ..core.errors import DataError, MissingDependencyError, OptionError
@@ -41,8 +42,10 @@ LONGEST = 1000
 """Physics steps of the longest recording: after 5 s at half speed the robot is 0.6 m long."""
 LONGEST_STEP = 2.5e-3
 """[s] Physics steps are whole parts of a frame, at most this long."""
-WINDOW = 9
-"""Frames over which a growth speed is taken."""
+FAR = 6.0
+"""Times the median distance from its smooth course, but `LEAST`, at which a length is none of the robot's: four deviations."""
+LEAST_OF_SPLINE = 5
+"""Rows that a smoothing spline needs."""
 STEADY = 0.01
 """[m]"""
 FIRST = 8
@@ -172,7 +175,7 @@ def program(simulator: Any, names: tuple[str, ...]) -> Program:
 
 
 def infer_controls(simulator: Any, trajectory: Trajectory) -> Trajectory:
-    """Growth speed from the length of the line of points, smoothed over `WINDOW` frames; muscles empty.
+    """Growth speed from the length of the line of points, by a spline that cross-validation smooths; muscles empty.
 
     A length that changes by less than `STEADY` does not grow; nor does a robot that is seen by markers at its tip.
     """
@@ -184,12 +187,19 @@ def infer_controls(simulator: Any, trajectory: Trajectory) -> Trajectory:
     lengths = _lengths(_points(picks, trajectory, len(trajectory.times)))
     controls = np.zeros((trajectory.num_steps, model.nu))
     if np.ptp(lengths) > STEADY:
-        half, steps = WINDOW // 2, np.arange(trajectory.num_steps)
-        low, high = np.maximum(steps - half, 0), np.minimum(steps + 1 + half, trajectory.num_steps)
-        speed = (lengths[high] - lengths[low]) / ((high - low) * trajectory.period)
-        controls[:, 0] = np.clip(speed, 0.0, model.max_growth)
+        controls[:, 0] = np.clip(np.diff(_smooth(trajectory.times, lengths)) / trajectory.period, 0.0, model.max_growth)
     units = ("m/s", *["Pa"] * (model.nu - 1))
     return trajectory.with_controls(controls, model.control_names, units)
+
+
+def _smooth(times: Array, lengths: Array) -> Array:
+    """Lengths (T+1,) by a cubic spline whose smoothness cross-validation chooses, once more without those far off it."""
+    if len(times) < LEAST_OF_SPLINE:
+        return np.asarray(np.polyval(np.polyfit(times, lengths, 1), times))
+    found = make_smoothing_spline(times, lengths)(times)
+    off = np.abs(lengths - found)
+    near = off <= max(FAR * float(np.median(off)), LEAST)
+    return np.asarray(make_smoothing_spline(times[near], lengths[near])(times))
 
 
 def _not_growing(model: VineModel, trajectory: Trajectory) -> Trajectory:
