@@ -10,9 +10,11 @@ import pytest
 from softgym_envs.core.recipe import EXPERIMENT
 from softgym_envs.core.recordings import part_of
 from softgym_envs.core.sensors import SENSORS, Sensor
+from softgym_envs.core.simulator import Status
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
-from softgym_envs.tensegrity.recipe import RECIPE, first_state
+from softgym_envs.tensegrity.parameters import TensegrityParameters
+from softgym_envs.tensegrity.recipe import GUESS, RECIPE, first_state, tame
 from sysid import run_recipe
 
 ROBOT = TensegritySimulator(contact="patch")
@@ -63,3 +65,13 @@ def test_the_body_and_its_latency_come_from_markers() -> None:
         truth = 0.02 if estimate.name == "latency" else getattr(ROBOT.default_parameters, estimate.name)
         assert abs(estimate.value - truth) < max(5.0 * estimate.std, 0.02 * truth), estimate.text()
     assert last.reduced_chi2 == pytest.approx(1.0, abs=0.15)
+
+
+def test_a_robot_whose_rods_are_light_follows_the_constants_that_its_fit_begins_with():
+    """Cables of SUPERball's guess are too fast for steps of 1 ms where a rod has 350 g."""
+    simulator, light = TensegritySimulator(contact="patch"), TensegrityParameters(rod_mass=0.35)
+    commands = np.random.default_rng(0).uniform(-1.0, 1.0, (1, 300, simulator.nu))
+    heavy = {**tame(light), "cable_stiffness": GUESS["cable_stiffness"], "cable_damping": GUESS["cable_damping"]}
+    failed = [simulator.rollout(simulator.initial_state(1), commands, light.replace(**at))[1][0] for at in (heavy, tame(light))]
+    assert failed == [Status.DIVERGED, Status.OK]
+    assert tame(TensegrityParameters())["cable_stiffness"] == GUESS["cable_stiffness"]

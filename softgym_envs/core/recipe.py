@@ -113,7 +113,7 @@ class Stage:
     """Options of the method; a mapping where the option is a dataclass."""
     simulator: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the simulator that are changed for this stage."""
-    begin: Mapping[str, float] = field(default_factory=dict)
+    begin: Mapping[str, float] | Callable[[Parameters], Mapping[str, float]] = field(default_factory=dict)
     """Constants that are fitted from here, whatever was found before: where the robot moves so little that fits follow."""
     adapt: Callable[[Any], Any] | None = None
     """Simulator -> the one that is fitted, where a field's new value follows from others."""
@@ -141,6 +141,10 @@ class Stage:
     def free_of(self, simulator: Simulator) -> tuple[str, ...]:
         """Constants that are fitted with this simulator."""
         return self.free(simulator) if callable(self.free) else self.free
+
+    def begin_of(self, parameters: Parameters) -> Mapping[str, float]:
+        """Constants that are fitted from other values than these."""
+        return self.begin(parameters) if callable(self.begin) else self.begin
 
     def prior_of(self, free: tuple[str, ...]) -> dict[str, tuple[float, float]]:
         """What is known beforehand of free constants.

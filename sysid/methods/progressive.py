@@ -141,7 +141,7 @@ def run_recipe(
         if announce is not None:
             announce(stage.name)
         folder = None if out is None else out / stage.name
-        before = current.replace(**stage.begin)
+        before = current.replace(**stage.begin_of(current))
         problem = guarded(stage_problem(recipe, stage, simulator, data, start=before, view=view))
         problem = problem if stage.begin else better_start(problem, first)
         identity = hashlib.sha256(f"{problem.fingerprint} {stage.method} {sorted(stage.options.items())}".encode()).hexdigest()
