@@ -208,6 +208,8 @@ def test_bad_studies_are_refused():
         replace(STUDY, curve=("network",))
     with pytest.raises(OptionError, match="seeds"):
         replace(STUDY, seeds=0)
+    with pytest.raises(OptionError, match="seeds is 1000000000, allowed are at most"):
+        replace(STUDY, seeds=10**9)
     with pytest.raises(OptionError, match="quantity"):
         Threshold("identified", "luck", 0.5)
     with pytest.raises(OptionError, match="'truth'"):

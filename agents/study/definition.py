@@ -29,6 +29,10 @@ class Condition:
     "around": each is anywhere between these."""
 
 
+MOST = 10_000
+"""Data sets, and seeds, of a study."""
+
+
 @dataclass(frozen=True)
 class Threshold:
     """A promise: `quantity` of `condition` will be at least `limit`.
@@ -112,6 +116,9 @@ class Study:
         for name in positive:
             if getattr(self, name) < 1:
                 raise OptionError(f"{name} is {getattr(self, name)}, allowed is >= 1")
+        for name in ("datasets", "seeds"):
+            if getattr(self, name) > MOST:
+                raise OptionError(f"{name} is {getattr(self, name)}, allowed are at most {MOST}")
         if not self.budgets or min(self.budgets) < 1:
             raise OptionError(f"budgets are {self.budgets}, expected at least one, all >= 1")
         if self.kind not in ("plan", "gps", "mpc", "rl") or (self.kind == "rl" and self.train_steps < 1):
