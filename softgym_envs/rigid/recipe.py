@@ -131,10 +131,11 @@ def complementarity(simulator: Any) -> ComplementarityForm:
 
 
 def finer(simulator: Any) -> Any:
-    """Half the step, and a friction cone that is rounder than any that is fitted."""
+    """Half the step, and a rounder friction cone."""
     model = simulator.model
     if isinstance(model, BlockModel):
-        model = replace(model, num_directions=max(FINEST, model.num_directions))
+        edges = FINE if model.num_directions < FINE else max(FINEST, model.num_directions)
+        model = replace(model, num_directions=edges)
     return replace(simulator, model=model, dt=0.5 * simulator.dt)
 
 

@@ -306,7 +306,7 @@ def _otherwise(
     try:
         instead = in_steps_of(problem, simulator)
         other = method.fit(instead, method.settings(stage.options), recipe)
-    except DataError:
+    except (DataError, OptionError):  # a method may not know what the other simulator does
         return None
     told = f"explained by another simulator only: {problem.spec.changes(instead.spec)}"
     return other.with_verdict("note", told) if other.explained and other.usable else None
