@@ -185,8 +185,8 @@ def test_a_step_that_is_too_long_is_named() -> None:
     progress = io.StringIO()
     fit = fit_stage(BLOCK, stage, problem, folder=None, resume=False, progress=progress)
     first, *tried, last = progress.getvalue().splitlines()
-    assert first == "fitting friction by mpec" and "trying the stage's other simulator" in tried[0]
-    assert "trying steps of 0.005 s" in tried[1] and last.startswith("how well")
+    assert first == "fitting friction by mpec" and "other simulator" not in progress.getvalue()  # it would be the same one
+    assert "trying steps of 0.005 s" in tried[0] and last.startswith("how well")
     assert not fit.explained and any("step of 0.01 s is why" in v.text and "friction = 0.3" in v.text for v in fit.verdicts)
 
 

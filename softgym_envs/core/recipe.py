@@ -118,7 +118,7 @@ class Stage:
     adapt: Callable[[Any], Any] | None = None
     """Simulator -> the one that is fitted, where a field's new value follows from others."""
     instead: Callable[[Any], Any] | None = None
-    """Simulator -> another one, whose fit is taken where it explains the data and this one's does not."""
+    """Simulator -> another one, whose fit is taken where it explains the data and this one's does not; or the same: none."""
     prepare: Callable[[Any, Trajectory], Trajectory] | None = None
     """(adapted simulator, recording) -> the recording as that simulator follows it."""
     free_initial: bool | None = None

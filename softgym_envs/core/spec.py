@@ -123,17 +123,18 @@ class SimulatorSpec:
             for name, pair in pairs.items()
         )
 
-    def changes(self, other: SimulatorSpec) -> str:
-        """`differences`, and options and steps that differ.
 
-        >>> SimulatorSpec("vine", 0.002, {"bending": "linear"}).changes(SimulatorSpec("vine", 0.001, {"bending": "wrinkling"}))
-        'bending linear -> wrinkling, steps of 2 ms -> 1 ms'
-        """
-        names = [name for name in self.options if self.options[name] != other.options.get(name)]
-        told = [f"{name} {self.options[name]} -> {other.options.get(name, 'nothing')}" for name in names]
-        if abs(self.dt - other.dt) > 1e-9 * self.dt:
-            told.append(f"steps of {1e3 * self.dt:.3g} ms -> {1e3 * other.dt:.3g} ms")
-        return ", ".join(part for part in (self.differences(other), *told) if part)
+def changes(one: Any, other: Any) -> str:
+    """What differs between two simulators of a kind: of their models' structure, and of their own numbers and names.
+
+    >>> from softgym_envs.vine.dynamics import VineSimulator
+    >>> changes(VineSimulator(bending="linear"), VineSimulator(bending="wrinkling", dt=0.005))
+    'dt 0.01 -> 0.005, bending linear -> wrinkling'
+    """
+    pairs = {f.name: (getattr(one, f.name), getattr(other, f.name)) for f in fields(one)}
+    told = [f"{name} {a:g} -> {b:g}" if isinstance(a, float) else f"{name} {a} -> {b}"
+            for name, (a, b) in pairs.items() if isinstance(a, str | int | float) and a != b]  # fmt: skip
+    return ", ".join(part for part in (SimulatorSpec.of(one).differences(SimulatorSpec.of(other)), *told) if part)
 
 
 def short(value: Any) -> str:

@@ -18,6 +18,7 @@ from softgym_envs.core.files import read_json
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.recipe import EXPERIMENT, Recipe, Stage
 from softgym_envs.core.simulator import Simulator
+from softgym_envs.core.spec import changes
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
@@ -302,13 +303,15 @@ def _otherwise(
     if result.explained or stage.instead is None:
         return None
     method, simulator = method_of(stage.method), stage.instead(problem.simulator)
+    if simulator is problem.simulator:
+        return None
     say("the model does not explain the data; trying the stage's other simulator")
     try:
         instead = in_steps_of(problem, simulator)
         other = method.fit(instead, method.settings(stage.options), recipe)
     except (DataError, OptionError):  # a method may not know what the other simulator does
         return None
-    told = f"explained by another simulator only: {problem.spec.changes(instead.spec)}"
+    told = f"explained by another simulator only: {changes(problem.simulator, instead.simulator)}"
     return other.with_verdict("note", told) if other.explained and other.usable else None
 
 
