@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import stats
 from sysid_systems import Spring, SpringParameters, record
 
+from softgym_envs.core.recipe import Recipe, Stage
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from sysid import FitProblem, View, multiple_shooting, open_loop
 from sysid.data.view import Commands, delayed
@@ -17,6 +19,7 @@ from sysid.judgement.bands import SHARE, bands, scores
 from sysid.judgement.starts import rows_unknown
 from sysid.judgement.validation import trace
 from sysid.methods.predictions import INTERVALS, banded
+from sysid.methods.progressive import fit_stage
 
 WRONG = SpringParameters(stiffness=26.0, damping=2.5)
 """Of a model that predicts as badly as standing still for a while; the truth is `SpringParameters()`."""
@@ -50,6 +53,32 @@ def test_what_was_not_measured_does_not_count() -> None:
     errors = scores(of_positions(TrajectorySet((gone,))), WRONG, gone)[0.5]
     assert np.isnan(errors[-1]).all() and np.isfinite(errors[0]).all()
     assert all(band.windows < len(errors) for band in bands(of_positions(TrajectorySet((gone,))), WRONG) if band.horizon == 0.5)
+
+
+@dataclass(frozen=True)
+class Leaning(Spring):
+    """A spring on a slope that no constant tells."""
+
+    slope: float = 0.0
+
+    def _maps(self, constants: NDArray[np.float64], substeps: int) -> NDArray[np.float64]:
+        leaning = constants.copy()
+        leaning[:, 4] += self.slope
+        return super()._maps(leaning, substeps)
+
+
+def test_where_another_simulator_explains_the_data_bands_are_of_its_predictions() -> None:
+    """They were of the one that explains nothing, with the other one's constants."""
+    noise = 0.002
+    data, simulator = record(Leaning(slope=5.0), steps=400, noise=noise), Leaning()
+    stage = Stage(
+        "all", "", ("stiffness",), "multiple_shooting", instead=lambda robot: replace(robot, slope=5.0), free_initial=True
+    )
+    problem = FitProblem(simulator, data, ("stiffness",), start=SpringParameters(stiffness=26.0), free_initial=True)
+    found = fit_stage(Recipe((stage,)), stage, problem, folder=None, resume=False, progress=None)
+    assert found.explained and any("slope 0 -> 5" in verdict.text for verdict in found.verdicts)
+    sizes = [band.size for band in found.bands if band.kind == "m"]
+    assert len(sizes) == 2 and max(sizes) < 4 * noise, sizes
 
 
 LOOSE = SpringParameters(stiffness=0.1, damping=0.3, offset=0.0, gain=20.0)

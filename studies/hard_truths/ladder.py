@@ -2,6 +2,7 @@
 
     python studies/hard_truths/ladder.py                     # 20 truths per level and room
     python studies/hard_truths/ladder.py --truths 5 --rooms particles --levels own 2
+    python studies/hard_truths/ladder.py --jobs 16           # as many at a time; the first ones compile the kernels
 
 A truth is our engine ("own": the model's own class) or the hard twin of a level, its constants drawn by seed (cases.py). It is
 recorded as a laboratory would, with noise that nobody states, and identified by `softgym-envs identify ROOM --data FILE --start
@@ -27,8 +28,11 @@ import json
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +63,8 @@ class Args:
     """"own": our engine."""
     first: int = 500
     """Seed of the first truth."""
+    jobs: int = 1
+    """Processes."""
     out: Path = Path("results/hard_truths")
     """Folder."""
 
@@ -108,6 +114,12 @@ def one(name: str, level: str, seed: int, folder: Path) -> dict[str, Any]:
         "bands": held,
         "verdicts": [verdict["text"] for verdict in fit["verdicts"]],
     }
+
+
+def alone(name: str, level: str, seed: int) -> dict[str, Any]:
+    """`one` in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        return one(name, level, seed, Path(folder))
 
 
 def inside_bands(args: Any, more: Path, constants: Any, fit: dict[str, Any]) -> dict[str, list[int]]:
@@ -187,16 +199,15 @@ def main(args: Args) -> None:
     """All truths."""
     path = args.out / "ladder.json"
     done = {key_of(row) for row in read(path) if not older(row)}
-    for seed in range(args.first, args.first + args.truths):
-        for name in args.rooms:
-            for level in args.levels:
-                if (name, level, seed) in done:
-                    continue
-                with tempfile.TemporaryDirectory() as folder:
-                    row = one(name, level, seed, Path(folder))
-                rows = [other for other in read(path) if key_of(other) != key_of(row)] + [row]  # others may write, too
-                write_atomically(path, as_text(rows).encode())
-                write_atomically(args.out / "ladder.md", table_of(rows).encode())
+    seeds = range(args.first, args.first + args.truths)
+    keys = [key for key in product(args.rooms, args.levels, seeds) if key not in done]
+    with ProcessPoolExecutor(args.jobs, get_context("spawn")) as pool:
+        for ended in as_completed([pool.submit(alone, *key) for key in sorted(keys, key=lambda key: key[2])]):
+            row = ended.result()
+            rows = [other for other in read(path) if key_of(other) != key_of(row)] + [row]  # others may write, too
+            write_atomically(path, as_text(rows).encode())
+            write_atomically(args.out / "ladder.md", table_of(rows).encode())
+            print(f"{row['room']} {row['level']} {row['seed']}: {row['seconds']} s", flush=True)
     print(table_of(read(path)))
 
 

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from softgym_envs.core.errors import DataError, OptionError, SoftgymError
 from softgym_envs.core.files import read_json
@@ -251,9 +251,9 @@ def fit_stage(
         OptionError: The method does not suit the room, or does not have one of the options.
         DataError: The recordings do not suit the method.
     """
-    found = _fitted(recipe, stage, problem, folder=folder, resume=resume, progress=progress)
+    fitted, found = _fitted(recipe, stage, problem, folder=folder, resume=resume, progress=progress)
     _saying(progress)("how well such recordings are predicted")
-    return banded(problem, found)
+    return banded(fitted, found)
 
 
 def _saying(progress: TextIO | None) -> Callable[[str], None]:
@@ -266,9 +266,16 @@ def _saying(progress: TextIO | None) -> Callable[[str], None]:
     return say
 
 
+class _Fitted(NamedTuple):
+    """A problem, perhaps in another simulator than was asked for, and its fit."""
+
+    problem: FitProblem
+    result: FitResult
+
+
 def _fitted(
     recipe: Recipe, stage: Stage, problem: FitProblem, *, folder: Path | None, resume: bool, progress: TextIO | None
-) -> FitResult:
+) -> _Fitted:
     """`fit_stage` without what is said of predictions."""
     method, say = method_of(stage.method), _saying(progress)
     where: dict[str, Any] = {}
@@ -282,8 +289,8 @@ def _fitted(
     if other is not None:
         return other
     by_step = blamed(recipe, problem, result, say)
-    if by_step is not result or not (stage.suspects or stage.doubtful):
-        return by_step
+    if by_step is not result:
+        return _Fitted(problem, by_step)
 
     def again(given: FitProblem) -> FitResult:
         if method.repeated:
@@ -293,12 +300,13 @@ def _fitted(
         once = {name: value for name, value in once.items() if method.takes(name)}
         return method.fit(given, method.settings({**stage.options, **once}), recipe)
 
-    return conditional(stage.doubtful, again, problem, suspected(stage.suspects, again, problem, result, say), say)
+    result = suspected(stage.suspects, again, problem, result, say)
+    return _Fitted(problem, conditional(stage.doubtful, again, problem, result, say))
 
 
 def _otherwise(
     recipe: Recipe, stage: Stage, problem: FitProblem, result: FitResult, say: Callable[[str], None]
-) -> FitResult | None:
+) -> _Fitted | None:
     """The fit of the stage's other simulator, where it explains what this result does not; no checkpoint is written."""
     if result.explained or stage.instead is None:
         return None
@@ -312,7 +320,7 @@ def _otherwise(
     except (DataError, OptionError):  # a method may not know what the other simulator does
         return None
     told = f"explained by another simulator only: {changes(problem.simulator, instead.simulator)}"
-    return other.with_verdict("note", told) if other.explained and other.usable else None
+    return _Fitted(instead, other.with_verdict("note", told)) if other.explained and other.usable else None
 
 
 def _solved(
@@ -328,7 +336,7 @@ def _solved(
     last: bool,
 ) -> StageResult:
     under_way = resume and folder is not None and (folder / CHECKPOINT).exists()
-    found = _fitted(recipe, stage, problem, folder=folder, resume=under_way, progress=progress)
+    fitted, found = _fitted(recipe, stage, problem, folder=folder, resume=under_way, progress=progress)
     told = {**found.provenance, "stage": stage.name, "identity": identity}
     found = replace(found, provenance=told, spec=replace(found.spec, model=model))
     judged = compare(found.open_loop)
@@ -347,7 +355,7 @@ def _solved(
     if last:
         _saying(progress)("how well such recordings are predicted")
     if last:  # others are there for the next one
-        found = banded(problem, found)
+        found = banded(fitted, found)
     if folder is not None:
         save(found, folder)
     return StageResult(
