@@ -25,7 +25,7 @@ from softgym_envs.core.files import git_commit
 from softgym_envs.core.recipe import EXPERIMENT, Recipe, Stage
 from softgym_envs.core.recordings import UNWRAPPED, flip_y, in_order_of, read_csv, read_recordings, with_controls_of
 from softgym_envs.core.room import Room, options_from_text
-from softgym_envs.core.simulator import Simulator
+from softgym_envs.core.simulator import Simulator, check_number
 from softgym_envs.core.spec import SimulatorSpec
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
@@ -275,7 +275,11 @@ def one_stage(args: Args, recipe: Recipe, simulator: Simulator, recordings: Traj
     if lost := [name for name in own.options if not method_of(stage.method).takes(name)]:
         print(f"note: options of stage {own.name} that {stage.method} has not: {', '.join(lost)}")
     problem = problem_of(args, recipe, stage, simulator, recordings)
-    print(f"{len(recordings)} recordings, {recordings.num_steps} steps; fitting {', '.join(problem.free)} by {stage.method}")
+    kept = sum(len(part) for part in split_of(args, recordings)[1:])
+    held = f" (the last {f'{kept} are' if kept > 1 else 'one is'} held out)" if kept else ""
+    print(
+        f"{len(recordings)} recordings{held}, {recordings.num_steps} steps; fitting {', '.join(problem.free)} by {stage.method}"
+    )
     if not args.columns and unused(problem, recordings):
         print(unused(problem, recordings))
     result = fit_stage(recipe, stage, problem, folder=args.out, resume=args.resume and under_way, progress=progress)
@@ -432,6 +436,7 @@ def identify(args: Args, progress: TextIO) -> int:
     """What `main` does, with a line of progress every few seconds."""
     try:
         refuse_idle(args)
+        check_number("--seed", args.seed or 0, low=0, whole=True)
         recipe, simulator, recordings = world(args, room_named(args.room))
         if args.online:
             return row_by_row(args, recipe, simulator, recordings)

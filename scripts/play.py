@@ -19,9 +19,9 @@ from typing import Annotated, Any
 import gymnasium as gym
 import tyro
 
-from softgym_envs.core.errors import OptionError, SoftgymError
+from softgym_envs.core.errors import SoftgymError
 from softgym_envs.envs.player import Player, PlayOptions
-from softgym_envs.rooms import tasks
+from softgym_envs.rooms import room_of_task
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,7 @@ def play(args: Args) -> None:
         FileFormatError: The file of the policy holds none.
     """
     name = args.env.removeprefix("softgym_envs:")
-    known = sorted(task.id for task in tasks())
-    if name not in known:
-        raise OptionError(f"unknown environment {name!r}; there are {', '.join(known)}")
+    room_of_task(name)
     args.options.check()
     policy, observed = None, {}
     if args.policy is not None:

@@ -23,9 +23,10 @@ from softgym_envs.core.parameters import warn_of_file
 from softgym_envs.core.recipe import EXPERIMENT, Recipe
 from softgym_envs.core.room import NATIVE, options_from_text
 from softgym_envs.core.sensors import sensor_from_text
+from softgym_envs.core.simulator import check_number
 from softgym_envs.core.spec import ROBOT, SimulatorSpec
 from softgym_envs.core.task import load
-from softgym_envs.core.trajectory import TrajectorySet
+from softgym_envs.core.trajectory import TrajectorySet, check_ending
 from softgym_envs.rooms import room as room_named
 
 
@@ -65,14 +66,18 @@ def record(args: Args) -> TrajectorySet:
     """The recordings.
 
     Raises:
-        OptionError: No such room, model, backend or experiment.
+        OptionError: No such room, model, backend or experiment, or a number is too small.
+        FileFormatError: The file is to end otherwise than HDF5's.
         ParameterError: Constants of another world.
     """
+    check_number("--seed", args.seed, low=0, whole=True)
+    for name in ("count", "steps", "budget"):
+        if getattr(args, name) is not None:
+            check_number(f"--{name}", getattr(args, name), low=1, whole=True)
+    check_ending(args.out)
     room, rng = room_named(args.room), np.random.default_rng(args.seed)
     if not room.recipe:
         raise OptionError(f"room {room.name!r} has no recipe: nothing says what to record")
-    if args.steps is not None and args.steps < 1:
-        raise OptionError(f"--steps is {args.steps}, expected >= 1")
     recipe: Recipe = load(room.recipe)
     drawn = room.simulator(args.model, constants=args.params)
     filmed, sensor, dt = bool(args.sensor), sensor_from_text(args.sensor), args.dt

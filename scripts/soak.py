@@ -27,9 +27,10 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from softgym_envs.core.errors import SoftgymError
+from softgym_envs.core.errors import FileFormatError, SoftgymError
 from softgym_envs.core.files import git_commit, read_json, write_atomically
 from softgym_envs.core.room import NATIVE, Room, SoakCase
+from softgym_envs.core.simulator import check_number
 from softgym_envs.core.task import load
 from softgym_envs.rooms import room, rooms
 
@@ -129,6 +130,9 @@ def resident_mib() -> float:
 
 def soak(args: Args) -> Iterator[dict[str, Any]]:
     """The figures so far, after every round."""
+    check_number("--seed", args.seed, low=0, whole=True)
+    for name in ("steps", "rounds"):
+        check_number(f"--{name}", getattr(args, name), low=1, whole=True)
     listed, memory = [Tally(case) for case in cases(args.room)], []
     share = -(-args.steps // (args.rounds * len(listed)))
     begin, commit = time.perf_counter(), git_commit()
@@ -166,20 +170,32 @@ def figures_of(listed: list[Tally], memory: list[float], seconds: float, args: A
     }
 
 
-def merged(figures: dict[str, Any], args: Args) -> dict[str, Any]:
+def earlier(path: Path) -> dict[str, Any]:
+    """What the file holds before.
+
+    Raises:
+        FileFormatError: It is no file of figures.
+    """
+    found = read_json(path) if path.exists() else {}
+    if not isinstance(found, dict) or not isinstance(found.get("rooms", {}), dict):
+        raise FileFormatError(f"{path} holds no figures of a soak; name another file")
+    return found
+
+
+def merged(figures: dict[str, Any], before: dict[str, Any], room: str) -> dict[str, Any]:
     """The file's new content: figures of all rooms at its top, those of single rooms under "rooms"."""
-    before = read_json(args.out) if args.out.exists() else {}
     rooms = before.get("rooms", {})
-    if args.room:
-        return {**before, "rooms": {**rooms, args.room: figures}}
+    if room:
+        return {**before, "rooms": {**rooms, room: figures}}
     return {**figures, "rooms": rooms} if rooms else figures
 
 
 def main(args: Args) -> int:
     """Run, print, save; 1 if anything was wrong, 2 for bad input."""
     try:
+        before = earlier(args.out)
         for figures in soak(args):
-            write_atomically(args.out, json.dumps(merged(figures, args), indent=1).encode())
+            write_atomically(args.out, json.dumps(merged(figures, before, args.room), indent=1).encode())
     except SoftgymError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -100,9 +100,7 @@ def chosen(args: Args) -> tuple[RoomCase, Study]:
         conditions=conditions,
         curve=tuple(c for c in study.curve if c in conditions),
         thresholds=tuple(t for t in study.thresholds if {t.condition, t.versus or t.condition} <= set(conditions)),
-        seeds=args.seeds or study.seeds,
-        datasets=args.datasets or study.datasets,
-        starts=args.starts or study.starts,
+        **{name: given for name in ("seeds", "datasets", "starts") if (given := getattr(args, name)) is not None},
     )
     check_study(study, case)
     return case, study

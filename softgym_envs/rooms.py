@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import warnings
+from difflib import get_close_matches
 from importlib import metadata
 from typing import Any
 
@@ -82,7 +83,10 @@ def room_of_task(task_id: str) -> Room:
     for found in rooms_by_path().values():
         if any(task.id == name for task in found.tasks):
             return found
-    raise OptionError(f"unknown environment {task_id!r}; there are {', '.join(task.id for task in tasks())}")
+    there = [task.id for task in tasks()]
+    like = get_close_matches(name, there, n=1)
+    meant = f": is it {like[0]}?" if like else ""
+    raise OptionError(f"unknown environment {name!r}{meant} There are {', '.join(there)}")
 
 
 def add(path: str) -> Room:

@@ -291,6 +291,45 @@ def test_commands_that_cannot_write_end_in_a_sentence(tmp_path, capsys):
     assert "error: cannot write" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("verb", "words", "said"),
+    [
+        ("record", ("block", "--count", 0), "--count is 0, expected a whole number >= 1"),
+        ("record", ("block", "--budget", -5), "--budget is -5"),
+        ("record", ("block", "--seed", -1), "--seed is -1, expected a whole number >= 0"),
+        ("record", ("block", "--out", "y.csv"), "y.csv ends in '.csv', expected .h5 or .hdf5"),
+        ("identify", ("block", "--data", "y.h5", "--seed", -1), "--seed is -1"),
+        ("train", ("VineGrow-v0", "--seed", -1), "seed is -1"),
+        ("train", ("VineGrow-v0", "--seed", 2**32), "seed is 4294967296"),
+        ("evaluate", (ROOT / "results/policies/VineGrow-v0.zip", "VineGrow-v0", "--seed", -1), "seed is -1"),
+        ("soak", ("--seed", -1), "--seed is -1"),
+        ("soak", ("--rounds", 0), "--rounds is 0"),
+        ("transfer", (ROOT / "studies/vine_grow_mpc/study.toml", "--seeds", 0), "seeds"),
+    ],
+)
+def test_numbers_that_no_run_can_use_are_refused(tmp_path, capsys, monkeypatch, verb, words, said):
+    """Tracebacks, recordings of nothing, and a study of its own number of seeds where 0 were asked for."""
+    if verb in ("train", "evaluate"):
+        pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    assert run_script(load_script(f"scripts/{verb}.py"), *words) == 2
+    assert said in capsys.readouterr().err and not list(tmp_path.rglob("*.h5"))
+
+
+@pytest.mark.parametrize("content", ["[1]", '{"rooms": 3}', "{"])
+def test_a_soak_does_not_begin_where_its_file_holds_something_else(tmp_path, capsys, content):
+    """It was found out after the first round, which was lost."""
+    path = written(tmp_path, content, "soak.json")
+    assert run_script(load_script("scripts/soak.py"), "--out", path) == 2
+    assert "soak.json" in capsys.readouterr().err and path.read_text() == content
+
+
+def test_a_file_without_recordings_is_named(tmp_path):
+    path = TrajectorySet(()).save(tmp_path / "none.h5")
+    with pytest.raises(FileFormatError, match=r"none\.h5 holds no recordings"):
+        read_recordings([path])
+
+
 def test_recordings_need_a_known_ending(tmp_path):
     with pytest.raises(FileFormatError, match=r"ends in '\.txt'"):
         read_recordings([written(tmp_path, "", "a.txt")])

@@ -9,12 +9,7 @@ import pytest
 from agents.learning.policy import observed_with
 from softgym_envs.core.files import read_json
 
-POLICIES = {
-    "LoopReach-v0": "results/loop_reach/policy.zip",
-    "LoopBend-v0": "results/policies/LoopBend-v0.zip",
-    "LoopPeg-v0": "results/policies/LoopPeg-v0.zip",
-    "LoopIdentify-v0": "results/policies/LoopIdentify-v0.zip",
-}
+IDS = ("LoopReach-v0", "LoopBend-v0", "LoopPeg-v0", "LoopIdentify-v0")
 ROWS = 8
 
 
@@ -22,7 +17,7 @@ def succeeded(env_id, seed, **keywords):
     """How many of `ROWS` episodes do."""
     from stable_baselines3 import PPO
 
-    file = Path(POLICIES[env_id])
+    file = Path(f"results/policies/{env_id}.zip")
     model = PPO.load(file, device="cpu")
     envs = gym.make_vec(f"softgym_envs:{env_id}", num_envs=ROWS, **observed_with(file), **keywords)
     observation, _ = envs.reset(seed=seed)
@@ -36,7 +31,7 @@ def succeeded(env_id, seed, **keywords):
     return int(done.sum())
 
 
-@pytest.mark.parametrize("env_id", POLICIES)
+@pytest.mark.parametrize("env_id", IDS)
 @pytest.mark.parametrize("keywords", [{}, {"backend": "mujoco"}, {"sensor_noise": 0.02, "action_delay": 1}])
 def test_the_policy_succeeds(env_id, keywords):
     """One that succeeds in 90 % of the episodes fails in four or more of eight with a chance of 0.5 %."""

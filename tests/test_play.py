@@ -145,5 +145,5 @@ def test_the_packages_prefix_is_taken_as_in_gym_make(play, tmp_path):
 
 
 def test_an_unknown_environment_is_answered_with_the_known_ones(play):
-    with pytest.raises(OptionError, match=r"unknown environment 'Roll'; there are .*TensegrityRoll-v0"):
-        play.play(play.Args(env="Roll"))
+    with pytest.raises(OptionError, match=r"unknown environment 'TensegrityRol-v0': is it TensegrityRoll-v0\? There"):
+        play.play(play.Args(env="softgym_envs:TensegrityRol-v0"))

@@ -12,12 +12,12 @@ from softgym_envs.envs.player import PlayOptions
 from softgym_envs.rooms import tasks
 
 ROOT = Path(__file__).parents[1]
-POLICIES = [*sorted((ROOT / "results/policies").glob("*.zip")), ROOT / "results/loop_reach/policy.zip"]
+POLICIES = sorted((ROOT / "results/policies").glob("*.zip"))
 
 
 def id_of(path: Path) -> str:
     """Of the environment that it drives."""
-    return "LoopReach-v0" if path.stem == "policy" else path.stem.partition("+")[0]
+    return path.stem.partition("+")[0]
 
 
 def test_every_id_has_a_policy() -> None:

@@ -243,6 +243,18 @@ def test_the_script_fits_a_labs_file_by_one_nonlinear_program(tmp_path):
     assert done.returncode == 2 and "simultaneous does not suit this room: it offers no symbolic step" in done.stderr
 
 
+def test_points_that_are_numbered_from_one_end_in_a_sentence():
+    """Fits of these ended at no minimum, without a hint; a point 0 that a camera does not see is another matter."""
+    simulator, (recording,) = oscillations(0.8)
+    columns = [name for name in recording.names if not name.startswith("point20.")]
+    renamed = tuple(f"point{int(name[5:-2]) + 1}{name[-2:]}" for name in columns)
+    one_on = replace(recording.select(tuple(columns)), names=renamed)
+    with pytest.raises(DataError, match="number the points from 0"):
+        first_state(simulator, renamed)(one_on)
+    hidden = recording.select(tuple(name for name in recording.names if not name.startswith("point0.")))
+    first_state(simulator, hidden.names)(hidden)
+
+
 def test_growth_is_told_from_the_points():
     recording, model = record_wall(TRUTH, np.random.default_rng(3), seconds=1.0)
     bare = replace(recording, controls=np.zeros((recording.num_steps, 0)), control_names=(), control_units=())

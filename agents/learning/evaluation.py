@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.room import options_from_text
+from softgym_envs.core.simulator import check_number
 
 from .policy import Policy
 
@@ -78,10 +79,10 @@ def evaluate_controller(
         keywords: Of `gym.make_vec`, e.g. backend="mujoco".
 
     Raises:
-        OptionError: `episodes` is not positive, or the environment does not end by itself.
+        OptionError: `episodes` is not positive, `seed` is negative, or the environment does not end by itself.
     """
-    if episodes < 1:
-        raise OptionError(f"episodes is {episodes}, allowed is >= 1")
+    check_number("episodes", episodes, low=1, whole=True)
+    check_number("seed", seed, low=0, whole=True)
     envs = gym.make_vec(env_id, num_envs=episodes, autoreset_mode="next_step", **dict(keywords or {}))
     try:
         limit = None if envs.spec is None else envs.spec.max_episode_steps

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import MissingDependencyError, OptionError
 from softgym_envs.core.files import write_json
+from softgym_envs.core.simulator import check_number
 
 try:
     from stable_baselines3 import PPO, SAC
@@ -61,6 +62,8 @@ all actuators share one network (`.shared_policy`); the task must then say what 
 
 OBSERVED = ("action_memory", "obs_mode")
 """Keywords of environments that change what is observed."""
+MOST_SEED = 2**32 - 1
+"""NumPy's random numbers of old, which Stable-Baselines3 seeds, take no larger one."""
 NUM_ENVS = {"ppo": 64, "sac": 16}
 """Rows of the batched environment."""
 
@@ -84,7 +87,7 @@ class Training:
     """One training run.
 
     Raises:
-        OptionError: Unknown algorithm, or a count that is not positive.
+        OptionError: Unknown algorithm, a count that is not positive, or a seed that PyTorch and NumPy do not both take.
     """
 
     env_id: str
@@ -111,6 +114,7 @@ class Training:
         for name in ("steps", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise OptionError(f"{name} is {getattr(self, name)}, allowed is >= 1")
+        check_number("seed", self.seed, low=0, high=MOST_SEED, whole=True)
         if self.num_envs is not None and self.num_envs < 1:
             raise OptionError(f"num_envs is {self.num_envs}, allowed is None or >= 1")
         if self.rows % max(len(self.variants), 1):

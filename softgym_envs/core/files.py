@@ -54,6 +54,8 @@ def write_atomically(path: Path, content: bytes) -> None:
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
+    except StorageError:
+        raise
     except OSError as error:
         raise StorageError(
             f"cannot write {path}: {error.strerror or error}; free some space there, or name another folder"

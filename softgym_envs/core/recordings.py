@@ -219,7 +219,10 @@ def read_recordings(
     points: list[int] = []
     for path in map(Path, paths):
         if path.suffix.lower() in (".h5", ".hdf5"):
-            found += TrajectorySet.load(path)
+            inside = TrajectorySet.load(path)
+            if not len(inside):
+                raise FileFormatError(f"{path} holds no recordings")
+            found += inside
         elif path.suffix.lower() == ".csv":
             long = "point" in header_names(path)
             points += [len(found)] if long else []

@@ -301,7 +301,12 @@ class TrajectorySet(Sequence[Trajectory]):
         return DataSplit(*(TrajectorySet(tuple(self.trajectories[i] for i in part)) for part in parts))
 
     def save(self, path: str | Path) -> Path:
-        """Write an HDF5 file, one group per trajectory; the file appears whole or not at all."""
+        """Write an HDF5 file, one group per trajectory; the file appears whole or not at all.
+
+        Raises:
+            FileFormatError: The path does not end in .h5 or .hdf5: it would not be read again.
+        """
+        check_ending(Path(path))
         return write(Path(path), self.sha256, self.trajectories)
 
     @classmethod
@@ -321,6 +326,12 @@ class TrajectorySet(Sequence[Trajectory]):
         if found.sha256 != expected:
             raise FileFormatError(f"{path} is damaged: its numbers do not have the hash it was saved with")
         return found
+
+
+def check_ending(path: Path) -> None:
+    """Raises FileFormatError: the path does not end as an HDF5 file's does."""
+    if path.suffix.lower() not in (".h5", ".hdf5"):
+        raise FileFormatError(f"{path} ends in {path.suffix!r}, expected .h5 or .hdf5")
 
 
 def is_whole(period: float, dt: float) -> bool:

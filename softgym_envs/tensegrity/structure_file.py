@@ -33,6 +33,8 @@ def load_structure(path: str | Path) -> TensegrityModel:
         [constants]                        # optional, of `TensegrityBody`, in its units; they replace the defaults
         rest_length = 0.3
         rod_mass = 0.5
+        cable_stiffness = 500.0            # light rods bear no stiff cables in steps of 1 ms
+        cable_damping = 10.0
 
         [nodes]
         a = [0.0, 0.0, 0.0]

@@ -131,10 +131,21 @@ def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory]
 
     def guess(trajectory: Trajectory) -> Array:
         rows = min(FIRST, len(trajectory.times))
+        _check_numbering(model, picks, trajectory)
         times = trajectory.times[:rows] - trajectory.times[0]
         return _state_of(model, times, _without_strays(times, _points(picks, trajectory, rows)))
 
     return guess
+
+
+def _check_numbering(model: VineModel, picks: list[tuple[str, int, int]], trajectory: Trajectory) -> None:
+    """Raises DataError: there is no point 0, and point 1 is where the robot begins."""
+    if min(k for _, k, _ in picks) != 1:
+        return
+    points = _points(picks, trajectory, len(trajectory.times))
+    away = np.nanmedian(np.linalg.norm(points[:, 1] - np.asarray(model.base[:2]), axis=1)) if points.shape[1] > 2 else np.inf
+    if away < 0.5 * np.nanmedian(np.linalg.norm(points[:, 2] - points[:, 1], axis=1)):
+        raise DataError("point1 is where the robot begins, and there is no point0: number the points from 0, at the base")
 
 
 def _held_state(model: VineModel, trajectory: Trajectory) -> Array:

@@ -46,8 +46,6 @@ LEVELS = (1.0, 2.0, 3.0)
 """Where an id has levels; the truths play the first and the last one, MPC the first."""
 NOISY = {"sensor_noise": 0.02, "action_delay": 2}
 """Conditions under which policies are judged too."""
-POLICIES = {"LoopReach-v0": "results/loop_reach/policy.zip"}
-"""Id -> its policy, where it is not results/policies/<id>.zip."""
 BLIND = {"VineNavigate-v0": "VineGrow-v0", "VineSqueeze-v0": "VineGrow-v0", "VineWall-v0": "VineGrow-v0"}
 """Id -> id whose policy sees the first entries of its observation only, and nothing of what is in the way."""
 OPTIONS: dict[str, dict[str, dict[str, Any]]] = {"UpperBodyReach-v0": {"muscles": {"muscles": True}}}
@@ -119,7 +117,7 @@ class Entry(NamedTuple):
 
 def policy_file(task_id: str) -> Path | None:
     """The id's policy, if there is one."""
-    path = Path(POLICIES.get(task_id, f"results/policies/{task_id}.zip"))
+    path = Path(f"results/policies/{task_id}.zip")
     return path if path.is_file() else None
 
 
