@@ -19,6 +19,7 @@ import tyro
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import write_json
 from softgym_envs.core.room import NATIVE, Room, TaskId
+from softgym_envs.core.simulator import check_number
 from softgym_envs.core.timing import Rate, alone, compare, machine, table
 from softgym_envs.rooms import room, rooms
 
@@ -88,8 +89,10 @@ def measure(found: Room, args: Args) -> list[Rate]:
 
 
 def main(args: Args) -> int:
-    """Measure, print, save; 2 if there is no such room."""
+    """Measure, print, save; 2 for bad input."""
     try:
+        for name in ("rounds", "steps", "rows"):
+            check_number(f"--{name}", getattr(args, name), low=1, whole=True)
         chosen = [room(args.room)] if args.room else list(rooms().values())
         rates = [rate for found in chosen for rate in measure(found, args)]
     except SoftgymError as error:

@@ -200,6 +200,9 @@ def main(args: Args) -> int:
     except SoftgymError as error:
         print(error, file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"interrupted; {args.out} has what was done", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -76,7 +76,7 @@ def described(found: Evaluation, success: Interval) -> dict[str, Any]:
 
 
 def main(args: Args) -> int:
-    """Evaluate, print, write; 0 if all went well, 2 for bad input."""
+    """Evaluate, print, write; 0 if all went well, 2 for bad input, 130 if interrupted."""
     name = args.id if ":" in args.id else f"softgym_envs:{args.id}"
     try:
         policy = load_policy(args.policy)
@@ -98,6 +98,9 @@ def main(args: Args) -> int:
     except (SoftgymError, gym.error.Error) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("interrupted; nothing is written", file=sys.stderr)
+        return 130
     return 0
 
 

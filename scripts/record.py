@@ -115,7 +115,7 @@ def record(args: Args) -> TrajectorySet:
 
 
 def main(args: Args) -> int:
-    """Record; 0, or 2 for bad input."""
+    """Record; 0, 2 for bad input, or 130 if interrupted."""
     print(f"seed {args.seed}, commit {git_commit()}")
     try:
         recordings = record(args)
@@ -123,6 +123,9 @@ def main(args: Args) -> int:
     except SoftgymError as error:
         print(f"nothing recorded: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("interrupted; nothing is written", file=sys.stderr)
+        return 130
     for recording in recordings:
         seconds = recording.times[-1] - recording.times[0]
         print(

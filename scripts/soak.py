@@ -191,7 +191,7 @@ def merged(figures: dict[str, Any], before: dict[str, Any], room: str) -> dict[s
 
 
 def main(args: Args) -> int:
-    """Run, print, save; 1 if anything was wrong, 2 for bad input."""
+    """Run, print, save; 1 if anything was wrong, 2 for bad input, 130 if interrupted."""
     try:
         before = earlier(args.out)
         for figures in soak(args):
@@ -199,6 +199,9 @@ def main(args: Args) -> int:
     except SoftgymError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"interrupted; {args.out} has the rounds that were done", file=sys.stderr)
+        return 130
     for case in figures["cases"]:
         print("  {env_id} x{num_envs} {actions}: {steps} steps, {episodes} episodes, {sim_failed} failed".format(**case))
     wrong = f"{figures['not_finite']} not finite, {figures['out_of_space']} out of space"

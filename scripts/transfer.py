@@ -142,7 +142,11 @@ def film(case: RoomCase, out: Path) -> tuple[str, ...]:
 
 
 def main(args: Args) -> int:
-    """Register the study, run what is missing, write the report; 0 if all runs are there, 1 if some failed, 2 for bad input."""
+    """Register the study, run what is missing, write the report; an exit code.
+
+    0 if all runs are there, 1 if some failed, 2 for bad input, 130 if interrupted.
+    """
+    stopped = False
     try:
         case, study = chosen(args)
         out = args.out or Path("results") / f"transfer_{study.name}"
@@ -152,7 +156,6 @@ def main(args: Args) -> int:
             print(f"  threshold: {threshold.text}")
         executor: Literal["serial", "processes", "ray"] = "ray" if args.ray else "serial" if args.workers == 1 else "processes"
         failures: tuple[Failure, ...] = ()
-        stopped = False
         run = worker(case, study, out)
         try:
             jobs = study.jobs(CONDITIONS)
@@ -163,7 +166,7 @@ def main(args: Args) -> int:
         summary = write_report(study, out, images=film(case, out) if args.video else ())
     except SoftgymError as error:
         print(error, file=sys.stderr)
-        return 2
+        return 130 if stopped else 2
     except KeyboardInterrupt:
         print("interrupted; the same command goes on", file=sys.stderr)
         return 130

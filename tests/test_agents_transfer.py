@@ -1,6 +1,7 @@
 """The transfer protocol: whole studies, what they count, refuse and resume; models of constants near the best."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,6 +95,17 @@ def test_a_broken_promise_is_printed_as_such(finished):
     page = (finished / "report.html").read_text()
     assert "http" not in page.replace("http://www.w3.org", "") and page.count("data:image/svg") == 4
     assert len(json.loads((finished / "summary.json").read_text())["runs"]) == len(STUDY.jobs(CONDITIONS))
+
+
+def test_a_study_that_was_stopped_before_a_run_of_its_curve_has_a_report(finished, tmp_path):
+    """Ctrl-C ended in a traceback: an axis of budgets without one above 0 has no logarithm."""
+    shutil.copytree(finished, tmp_path / "out")
+    for record in (tmp_path / "out" / "runs").glob("*.json"):
+        if json.loads(record.read_text())["budget"]:
+            record.unlink()
+    summary = write_report(STUDY, tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert not summary.complete and 1 <= page.count("data:image/svg") < 4
 
 
 def test_an_oracle_that_is_beaten_is_told(finished):

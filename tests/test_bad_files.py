@@ -304,6 +304,7 @@ def test_commands_that_cannot_write_end_in_a_sentence(tmp_path, capsys):
         ("evaluate", (ROOT / "results/policies/VineGrow-v0.zip", "VineGrow-v0", "--seed", -1), "seed is -1"),
         ("soak", ("--seed", -1), "--seed is -1"),
         ("soak", ("--rounds", 0), "--rounds is 0"),
+        ("bench", ("--room", "block", "--rounds", 0), "--rounds is 0"),
         ("transfer", (ROOT / "studies/vine_grow_mpc/study.toml", "--seeds", 0), "seeds"),
     ],
 )

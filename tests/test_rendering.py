@@ -344,3 +344,13 @@ def test_without_a_display_the_error_says_what_to_do(monkeypatch):
     with pytest.raises(OptionError, match=r"no window can be opened here \(No available video device\).*--headless-frames"):
         renderer._open()
     renderer.close()
+
+
+def test_a_window_that_nobody_sees_is_none(monkeypatch):
+    """Without a display SDL draws into memory: `play` went on for ever, and said nothing."""
+    renderer = PygameRenderer((160, 120), mode="human")
+    monkeypatch.delenv("SDL_VIDEODRIVER")
+    monkeypatch.setattr(pygame.display, "get_driver", lambda: "offscreen")
+    monkeypatch.setattr(pygame.display, "init", lambda: None)
+    with pytest.raises(OptionError, match=r"no window can be opened here \(no display.*--headless-frames"):
+        renderer._open()

@@ -61,7 +61,8 @@ def draw_profile(summary: Summary) -> Any:
 
 def draw_curve(summary: Summary) -> Any:
     """Cost against the training steps of the truth."""
-    if len(summary.study.budgets) < 2 or not summary.study.curve:
+    drawn = [a for a in summary.conditions if a.condition in summary.study.curve and a.budget > 0]
+    if len(summary.study.budgets) < 2 or not drawn:  # an interrupted study may have none yet
         return None
     figure = new_figure(9, 3.4)
     axes = figure.add_subplot()

@@ -26,6 +26,8 @@ STILL, CREEPING, SLOPE_STILL = 1e-11, 1e-7, 1e-7
 just stick turn their friction ever more slowly; of derivatives, relative to the largest."""
 MOST_ROUNDS, ENOUGH = 4000, 300
 """Rounds; after `ENOUGH` derivatives need not stand still."""
+PATIENCE, LESS = 400, 0.5
+"""Rounds after which a corner takes only this share of its step, again and again: friction above 1 may swing for ever."""
 EVERY, ALIKE = 8, 1e-3
 """Rounds between two looks at whether normal impulses drift, and how much of a change two rounds then differ by at most."""
 
@@ -49,10 +51,13 @@ def impulses(J, weights, bias, friction, v, after):  # type: ignore[no-untyped-d
         after[i] = v[i]
     for c in range(k):
         _step_lengths(J[c], weights, steps[c])
+    share = 1.0
     for turn in range(MOST_ROUNDS):
         change = changes[turn % 2]
+        if turn % PATIENCE == PATIENCE - 1:
+            share *= LESS
         for c in range(k):
-            _one_corner(J[c], weights, bias[c], friction, steps[c], impulse[c], change[c], after)
+            _one_corner(J[c], weights, bias[c], friction, steps[c], share, impulse[c], change[c], after)
         size, slope_change, slope = 0.0, 0.0, 0.0
         for c in range(k):
             for i in range(3):
@@ -69,11 +74,13 @@ def impulses(J, weights, bias, friction, v, after):  # type: ignore[no-untyped-d
 
 
 @inner
-def _one_corner(J, weights, bias, friction, steps, impulse, change, after):  # type: ignore[no-untyped-def]
-    """One corner's part of a round, in place; `change` is what its impulse changes by."""
+def _one_corner(J, weights, bias, friction, steps, share, impulse, change, after):  # type: ignore[no-untyped-def]
+    """One corner's part of a round, a share of its step, in place; `change` is what its impulse changes by."""
     normal = impulse[0] - steps[0] * (_speed(J[0], after) + bias)
     if normal.real < 0.0:
         normal = 0.0 * bias
+    if share < 1.0:
+        normal = impulse[0] + share * (normal - impulse[0])
     change[0] = normal - impulse[0]
     _apply(J[0], weights, change[0], after)
     x = impulse[1] - steps[1] * _speed(J[1], after)
@@ -81,6 +88,8 @@ def _one_corner(J, weights, bias, friction, steps, impulse, change, after):  # t
     limit, size = friction * normal, np.sqrt(x * x + y * y)
     if size.real > limit.real:
         x, y = x * limit / size, y * limit / size
+    if share < 1.0:
+        x, y = impulse[1] + share * (x - impulse[1]), impulse[2] + share * (y - impulse[2])
     change[1], change[2] = x - impulse[1], y - impulse[2]
     _apply(J[1], weights, change[1], after)
     _apply(J[2], weights, change[2], after)

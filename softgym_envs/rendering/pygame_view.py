@@ -134,6 +134,8 @@ class PygameRenderer:
         if self._window is None:
             try:
                 self._pygame.display.init()  # not pygame.init(): no sound device is wanted
+                if self._pygame.display.get_driver() == "offscreen" and "SDL_VIDEODRIVER" not in os.environ:
+                    raise self._pygame.error("no display: SDL would draw where nobody sees it")
                 self._window = self._pygame.display.set_mode(self.size)
             except self._pygame.error as error:
                 raise OptionError(
