@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sysid_systems import Spring, SpringParameters
+from sysid_systems import Spring, SpringParameters, record
 
+from softgym_envs.core.base import PlainStructure
 from softgym_envs.core.errors import OptionError, ParameterError
 from softgym_envs.core.layout import Field, StateLayout
 from softgym_envs.core.recipe import Recipe
@@ -108,10 +109,48 @@ def test_a_cameras_pose_is_found() -> None:
     seen = Trajectory(recording.times, recording.controls, values, in_space().names, ("m",) * 3, ("force",), ("N",))
     camera = Sensor(noise=1e-3, turn=0.05, tilt=-0.03, scale=1.02)
     made = camera(seen, Spring(), Recipe(stages=(), markers=None), np.random.default_rng(0))
-    found = single_shooting(problem(TrajectorySet((made,)), free=POSE, start=TRUTH, measurement=in_space()))
+    found = single_shooting(problem(TrajectorySet((made,)), free=POSE[:3], start=TRUTH, measurement=in_space()))
     for name, value in (("turn", 0.05), ("tilt", -0.03), ("scale", 1.02)):
         low, high = found.intervals[name]
         assert abs(getattr(found.view, name) - value) < 1e-3 and high - low < 0.01
+
+
+TORSION = PlainStructure(
+    StateLayout(Field("mass", None, ("x", "rad"), ("vx", "rad/s"))),
+    ("torque",),
+    ("N m",),
+    (-np.ones(1), np.ones(1)),
+    np.zeros(2),
+)
+SENSED_SUSPECTS = {"another zero": ("angle_offset",), "another gain": ("angle_gain",), "commands that act late": ("latency",)}
+
+
+@pytest.mark.parametrize("columns", [("mass.x", "mass.vx"), ("mass.x",)])
+@pytest.mark.parametrize(("cause", "name", "value"), [("zero", "angle_offset", 0.05), ("gain", "angle_gain", 1.04)])
+def test_a_sensor_of_angles_that_is_off_is_named(columns: tuple[str, ...], cause: str, name: str, value: float) -> None:
+    """A torsion spring; how strongly commands act is known, so that the gain is told from it. Chances are 1e-4 or less."""
+    spring = Spring(model=TORSION)
+    exact = record(spring, TRUTH, steps=300, noise={"mass.x": 0.004, "mass.vx": 0.02})[0]
+    seen = Sensor(**{name: value})._posed(exact.values, exact)
+    data = TrajectorySet((replace(exact, values=seen).select(columns),))
+    start = TRUTH.replace(stiffness=60.0, damping=1.2)
+    given = FitProblem(spring, data, ("stiffness", "damping"), start=start, free_initial=True, measured=columns)
+    fit = lambda p: multiple_shooting(p, ShootingOptions(segment_steps=100))  # noqa: E731
+    blind = fit(given)
+    said = suspected(SENSED_SUSPECTS, fit, given, blind).verdicts[-1].text
+    assert not blind.explained and f"is another {cause}: {name} = " in said and "the data are explained" in said
+    found = fit(given.replace(free=("stiffness", "damping", name)))
+    low, high = found.intervals[name]
+    assert abs(value - 0.5 * (low + high)) < 2.0 * (high - low) and high - low < 0.02
+
+
+def test_a_sensor_of_angles_is_not_freed_where_predictions_begin_at_what_it_says() -> None:
+    spring = Spring(model=TORSION)
+    data = record(spring, TRUTH, steps=100, noise=0.004)
+    with pytest.raises(
+        OptionError, match="angle_gain is free: predictions must not begin at measured angles; free_initial=True"
+    ):
+        FitProblem(spring, data, ("stiffness", "angle_gain"), start=TRUTH, free_initial=False)
 
 
 def turned() -> FitProblem:

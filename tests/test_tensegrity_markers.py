@@ -7,11 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from softgym_envs.core.errors import DataError
 from softgym_envs.core.recipe import EXPERIMENT
 from softgym_envs.core.recordings import part_of
 from softgym_envs.core.sensors import SENSORS, Sensor
 from softgym_envs.core.simulator import Status
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from softgym_envs.tensegrity import superball
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.parameters import TensegrityParameters
 from softgym_envs.tensegrity.recipe import GUESS, RECIPE, first_state, tame
@@ -32,6 +34,30 @@ def test_flights_and_throws_are_told_apart() -> None:
     rolls = seen("throws", SENSORS["lab"], steps=1500)
     driven = replace(rolls, controls=np.random.default_rng(0).uniform(-1.0, 1.0, rolls.controls.shape))
     assert RECIPE.experiment_of(ROBOT, driven) == ""  # driven, but nothing is held
+
+
+@pytest.mark.parametrize(
+    ("order", "signs", "said"),
+    [
+        ([2, 3, 0, 1, *range(4, 12)], (1, 1, 1), None),  # rods of one length in another order: nothing to see
+        ([1, 2, 3, 0, *range(4, 12)], (1, 1, 1), r"nodes \d+ and \d+ begin \d+ % of rod \d's length apart"),
+        (list(range(12)), (1, -1, -1), "all nodes begin under the ground"),
+    ],
+)
+def test_markers_of_no_such_robot_end_in_a_sentence(order: list[int], signs: tuple[int, int, int], said: str | None) -> None:
+    """Simulations of these diverged, which is what was said, with all constants, and nothing of markers."""
+    model = superball()
+    nodes = (model.nodes - model.nodes.min(axis=0) + 0.1)[order] * signs
+    names = tuple(f"node{k}.{axis}" for k in range(12) for axis in "xyz")
+    values = np.tile(nodes.reshape(1, -1), (20, 1))
+    seen = Trajectory(0.01 * np.arange(20), np.zeros((19, 0)), values, names, ("m",) * 36, (), ())
+    guess = first_state(ROBOT, names)
+    assert guess is not None
+    if said is None:
+        guess(seen)
+        return
+    with pytest.raises(DataError, match=said):
+        guess(seen)
 
 
 def test_outliers_do_not_move_the_first_state() -> None:

@@ -73,7 +73,12 @@ def bend(model: ElbowModel, states: Array) -> Array:
     return np.stack([states[..., 0], 0.1 * states[..., 1]], axis=-1)
 
 
-SUSPECTS = {"another payload": ("payload",), "commands that act late": ("latency",)}
+SUSPECTS = {
+    "another payload": ("payload",),
+    "commands that act late": ("latency",),
+    "another zero of the angle's sensor": ("angle_offset",),
+    "another gain of the angle's sensor": ("angle_gain",),
+}
 """See `Stage.suspects`."""
 REACH = Objective(bend, weights=(1.0, 0.2), target=(1.5, 0.0), control_weight=0.002)
 """Bring the elbow to 1.5 rad and to rest."""

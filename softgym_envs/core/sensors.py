@@ -58,13 +58,18 @@ class Sensor:
     """[rad] ... and, in space, about its x axis."""
     scale: float = 1.0
     """Measured lengths over true ones."""
+    angle_offset: float = 0.0
+    """[rad] Measured angles less true ones."""
+    angle_gain: float = 1.0
+    """Measured angles and rates over true ones."""
 
     def __post_init__(self) -> None:
         for name in ("rate", "noise", "angle_noise", "outlier_size", "latency"):
             check_number(name, getattr(self, name), low=0.0)
         for name in ("dropout", "outliers"):
             check_number(name, getattr(self, name), low=0.0, high=1.0)
-        check_number("scale", self.scale, positive=True)
+        for name in ("scale", "angle_gain"):
+            check_number(name, getattr(self, name), positive=True)
 
     def __call__(self, recording: Trajectory, simulator: Any, recipe: Recipe, rng: np.random.Generator) -> Trajectory:
         """The recording as this sensor saw it.
@@ -119,12 +124,25 @@ class Sensor:
 
     def _posed(self, values: Array, recording: Trajectory) -> Array:
         """Columns as seen in the camera's frame."""
-        pose = (np.full(1, number) for number in (self.turn, self.tilt, self.scale))
+        told = (self.turn, self.tilt, self.scale, self.angle_offset, self.angle_gain)
+        pose = (np.full(1, number) for number in told)
         return np.asarray(posed(values[None], recording.names, recording.units, *pose)[0])
 
 
-def posed(values: Array, names: Sequence[str], units: Sequence[str], turn: Array, tilt: Array, scale: Array) -> Array:
-    """Columns (R, T, ny) as seen by cameras that are turned, tilted and scaled, each (R,); in a plane, angles turn, too."""
+def posed(
+    values: Array,
+    names: Sequence[str],
+    units: Sequence[str],
+    turn: Array,
+    tilt: Array,
+    scale: Array,
+    angle_offset: Array,
+    angle_gain: Array,
+) -> Array:
+    """Columns (R, T, ny) as seen by cameras that are turned, tilted and scaled, each (R,); in a plane, angles turn, too.
+
+    Then angles and their rates are as sensors of that offset and gain tell them.
+    """
     (c, s), (ct, st), none = (np.cos(turn), np.sin(turn)), (np.cos(tilt), np.sin(tilt)), np.zeros_like(turn)
     about = np.stack([np.stack([c, -s, none], -1), np.stack([s, c, none], -1), np.stack([none, none, none + 1.0], -1)], -2)
     over = np.stack([np.stack([none + 1.0, none, none], -1), np.stack([none, ct, -st], -1), np.stack([none, st, ct], -1)], -2)
@@ -135,6 +153,14 @@ def posed(values: Array, names: Sequence[str], units: Sequence[str], turn: Array
         found[:, :, group] = found[:, :, group] @ np.swapaxes(matrix, 1, 2)
     if all(len(group) == 2 for group in groups):
         found[:, :, [unit == "rad" for unit in units]] += turn[:, None, None]
+    return sensed(found, units, angle_offset, angle_gain)
+
+
+def sensed(values: Array, units: Sequence[str], angle_offset: Array, angle_gain: Array) -> Array:
+    """Columns (R, T, ny) as told by sensors of angles of an offset and a gain, each (R,)."""
+    found, angles = values.copy(), [unit == "rad" for unit in units]
+    found[:, :, [unit in ("rad", "rad/s") for unit in units]] *= angle_gain[:, None, None]
+    found[:, :, angles] += angle_offset[:, None, None]
     return found
 
 
@@ -204,4 +230,4 @@ def points_of(names: Sequence[str]) -> list[list[int]]:
     return list(groups.values())
 
 
-__all__ = ["SENSORS", "Sensor", "markers_of", "points_of", "posed", "sensor_from_text"]
+__all__ = ["SENSORS", "Sensor", "markers_of", "points_of", "posed", "sensed", "sensor_from_text"]

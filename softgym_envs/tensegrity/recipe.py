@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.stats import theilslopes
 
 from ..core import lie
-from ..core.errors import OptionError
+from ..core.errors import DataError, OptionError
 from ..core.parameters import Parameters
 from ..core.recipe import Experiment, Measurement, Recipe, Stage
 from ..core.trajectory import Trajectory
@@ -44,6 +44,10 @@ ROLLED = 1.0
 """[s] After which a throw that a camera saw lies still."""
 STILL = 0.01
 """[m] What is held moves less, in half of a recording's rows, and what is driven more."""
+MISLABELLED = 1.3
+"""Times as far apart as another rod's, by its length, are ends of no rod."""
+UNDER = 0.05
+"""[m]"""
 FIRST = 6
 """Rows at the start of a recording that give the guess of positions and velocities."""
 
@@ -118,9 +122,28 @@ def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory]
         for name, node, axis in picks:
             column = trajectory.select((name,)).values[: FIRST + 1, 0]
             position[node, axis], velocity[node, axis] = _line(trajectory.times[: FIRST + 1], column)
+        _check_markers(model, position)
         return _state_of(model, position, velocity)
 
     return guess
+
+
+def _check_markers(model: TensegrityModel, position: Array) -> None:
+    """Look at where nodes (N, 3) begin, NaN where unseen.
+
+    Raises:
+        DataError: Ends of a rod are as far apart as its model is not, in another proportion than another's, or all nodes are
+            under the ground.
+    """
+    rods = np.linalg.norm(position[1::2] - position[::2], axis=1) / np.linalg.norm(model.nodes[1::2] - model.nodes[::2], axis=1)
+    if np.isfinite(rods).sum() > 1 and np.nanmax(rods) > MISLABELLED * np.nanmin(rods):
+        worst = int(np.nanargmax(np.abs(np.log(rods / np.nanmedian(rods)))))
+        raise DataError(
+            f"nodes {2 * worst} and {2 * worst + 1} begin {100 * rods[worst]:.0f} % of rod {worst}'s length apart, others "
+            f"{100 * np.nanmedian(rods):.0f} %: label markers as the robot's nodes, 2 r and 2 r + 1 the ends of rod r"
+        )
+    if np.nanmax(position[:, 2], initial=-np.inf) < -UNDER:
+        raise DataError(f"all nodes begin under the ground, z < {-UNDER:g} m: expected z upwards from the ground")
 
 
 def _picks(model: TensegrityModel, names: tuple[str, ...]) -> list[tuple[str, int, int]]:

@@ -20,14 +20,14 @@ from softgym_envs.core.base import BaseSimulator
 from softgym_envs.core.errors import OptionError, ParameterError
 from softgym_envs.core.parameters import Parameters, ParameterSpec
 from softgym_envs.core.recipe import Measurement
-from softgym_envs.core.sensors import posed
+from softgym_envs.core.sensors import posed, sensed
 from softgym_envs.core.simulator import Simulator, check_array
 from softgym_envs.core.spec import SimulatorSpec
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 
 from . import checks
 from .noise import noise_of, noisy_states, roughness
-from .view import POSE, Commands, View
+from .view import POSE, SENSED, Commands, View
 
 Array = NDArray[np.float64]
 
@@ -92,6 +92,9 @@ class FitProblem:
         object.__setattr__(self, "start", self.start or self.simulator.default_parameters)
         self._check_constants()
         checks.check_data(self)
+        for name in SENSED:
+            if name in self.free and not self.estimates_initial:
+                raise OptionError(f"{name} is free: predictions must not begin at measured angles; free_initial=True")
 
     def _check_constants(self) -> None:
         if type(self.constants) is not type(self.simulator.default_parameters):
@@ -285,8 +288,15 @@ class FitProblem:
             view: Constants of the recordings, each (R,); None: `self.view`.
         """
         if self.full:
-            return self.simulator.difference(states, np.broadcast_to(values, states.shape))
+            return self.simulator.difference(self._sensed(states, view), np.broadcast_to(values, states.shape))
         return self.seen(states, view) - values
+
+    def _sensed(self, states: Array, view: Mapping[str, Array] | None) -> Array:
+        """Full states (R, L, nx) as sensors of angles tell them."""
+        given = {name: np.full(len(states), getattr(self.view, name)) for name in SENSED} if view is None else view
+        if all((given[name] == getattr(View(), name)).all() for name in SENSED):
+            return states
+        return sensed(states, self.simulator.state_units, *(given[name] for name in SENSED))
 
     def seen(self, states: Array, view: Mapping[str, Array] | None = None) -> Array:
         """The fitted columns of states (R, L, nx) as the camera sees them, (R, L, ny); see `compare`."""

@@ -1,4 +1,4 @@
-"""Constants of a recording, not of the robot: when and from where a camera saw it; and commands that act late.
+"""Constants of a recording, not of the robot: when and from where a camera saw it, sensors of angles, commands that act late.
 
 `FitProblem` fits them beside the robot's constants: their names may stand in `free`. Legend: T rows, nu controls.
 """
@@ -24,10 +24,14 @@ class View(Parameters):
     turn: float = param(0.0, unit="rad", bounds=(-0.5, 0.5), source="the camera's frame about the vertical")
     tilt: float = param(0.0, unit="rad", bounds=(-0.5, 0.5), source="and, in space, about its x axis")
     scale: float = param(1.0, unit="-", bounds=(0.5, 2.0), scale="log", source="measured lengths over true ones")
+    angle_offset: float = param(0.0, unit="rad", bounds=(-0.5, 0.5), source="measured angles less true ones: a sensor's zero")
+    angle_gain: float = param(1.0, unit="-", bounds=(0.8, 1.25), scale="log", source="measured angles and rates over true ones")
 
 
-POSE = ("turn", "tilt", "scale")
+POSE = ("turn", "tilt", "scale", "angle_offset", "angle_gain")
 """Constants of `View` that change what is seen; latency changes what is done."""
+SENSED = ("angle_offset", "angle_gain")
+"""Those that matter where full states are measured."""
 
 
 class Commands(NamedTuple):

@@ -278,7 +278,7 @@ def _of_held(evidence: Evidence) -> list[Verdict]:
         names = [evidence.estimates[i].name for i in places]
         text = f"intervals are for {name} = {evidence.problem.given(name):.3g}{unit}"
         if places and np.isinf(amount):
-            found.append(Verdict("note", f"{text}: these data cannot tell it from {', '.join(names)}"))
+            found.append(Verdict("warning", f"{text}: these data cannot tell it from {', '.join(names)}"))
         elif places:
             moves = [f"{each} by {_amount(evidence, i, float(moved[i]))}" for each, i in zip(names, places, strict=True)]
             found.append(

@@ -24,8 +24,9 @@ from .late import searched
 
 WIDER = 2.0
 """Times the interval that a fit gave: so much wider ones, where a held constant is freed, hang on its value."""
-WORTH = 0.7
-"""Of the squared residuals must be left at most, for a suspect to be named that does not explain the data."""
+WORTH = 0.5
+"""Of the squared residuals must be left at most, for a suspect to be named that does not explain the data: freed constants of
+another kind take off as much as a third, or a little less than half, of what has nothing to do with them (measured)."""
 
 
 def suspected(
@@ -60,7 +61,11 @@ def suspected(
             found[words] = (left(again, result), again, more)
     listed = ", ".join(tried)
     if not any(share <= WORTH or again.explained for share, again, _ in found.values()):
-        return result.with_verdict("note", f"why the model does not explain the data is unknown; tried: {listed}")
+        text = f"why the model does not explain the data is unknown; tried: {listed}"
+        if found:
+            words, (share, again, more) = min(found.items(), key=lambda item: item[1][0])
+            text += f". Most is taken off by {words} ({_told(again, more)}), which leaves {100 * share:.0f} % of the squares"
+        return result.with_verdict("note", text)
     words, (share, again, more) = min(found.items(), key=lambda item: item[1][0])
     told = _told(again, more)
     rest = "and then the data are explained" if again.explained else f"{100 * share:.0f} % of the squared residuals are left"
