@@ -484,3 +484,13 @@ def test_actions_given_last_are_observed():
     after = env.step(np.zeros(size))[0]
     env.set_state(saved)
     assert (env.step(np.zeros(size))[0] == after).all()
+
+
+def test_the_last_waypoint_ends_the_episode():
+    """Three quarters of an episode were left to do nothing in, which earned more than the policy."""
+    env = gym.make("softgym_envs:TensegrityWaypoint-v0", num_waypoints=2)
+    env.reset(seed=0)
+    here = env.unwrapped.simulator.model.center_of_mass(env.unwrapped.state)[..., :2].reshape(2)
+    env.reset(seed=0, options={"goal": np.stack([here, here + 0.1])})
+    ends = [env.step(np.zeros(env.action_space.shape))[2] for _ in range(2)]
+    assert ends == [False, True]

@@ -142,6 +142,10 @@ class VisitWaypoints(TensegrityTask):
         visit_terms(action, before, after, self.bonus, self.minus_weight, found)
         return {"progress": found[0], "reached": found[1], "control": found[2]}
 
+    def terminated(self, state: Array, context: Array) -> BoolArray:
+        """At the last waypoint."""
+        return self.success(state, context)
+
     def success(self, state: Array, context: Array) -> BoolArray:
         """See `success_definition`."""
         return np.asarray(context[:, REACHED] >= context[:, COUNT])
