@@ -74,6 +74,20 @@ def test_a_camera_of_any_rate_that_counts_frames_and_has_y_down_shows_friction(
     assert BlockParameters.load(tmp_path / "fit" / "fit.toml").friction == pytest.approx(0.4, abs=0.01)
 
 
+def test_noise_that_is_stated_too_small_is_named_and_no_axis_is_blamed(
+    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Residuals by the stated noise were held against residuals by the recordings' own: y was said to point down."""
+    pytest.importorskip("casadi")
+    run = slide(100.0, seed=2)
+    x, y, theta = run.values.T
+    path = table(tmp_path / "a.csv", [f"{t:.3f}" for t in run.times], {"x [m]": x, "y [m]": y, "theta [rad]": theta})
+    noise = [word for name, std in CAMERA.items() for word in (name, std / 80.0)]
+    assert run_script(script, "block", "--data", path, "--free-motion", "--noise", *noise, "--out", tmp_path / "fit") == 0
+    said = capsys.readouterr().out
+    assert "times smaller than the recordings' own" in said and "--flip-y" not in said
+
+
 def test_frames_without_a_rate_end_in_a_sentence_that_names_the_flag(
     script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

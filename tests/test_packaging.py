@@ -253,6 +253,9 @@ def test_every_verb_tells_its_options():
             assert "usage: softgym-envs" in run(sys.executable, "scripts", path.stem, "--help", cwd=ROOT, COLUMNS="200")
     unknown = subprocess.run([sys.executable, "scripts", "grow"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert unknown.returncode == 2 and "unknown verb 'grow'" in unknown.stderr
+    words = [sys.executable, "scripts", "identify", "block", "--data", "a.csv", "--data", "b.csv"]
+    twice = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert twice.returncode == 2 and "--data is given twice" in twice.stderr  # b.csv alone was fitted
 
 
 def documented_commands():

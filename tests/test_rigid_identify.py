@@ -262,7 +262,7 @@ def test_the_first_state_is_read_from_the_first_rows():
     names, times = ("particle1.y", "particle0.x"), 0.05 * np.arange(4)
     moving = Trajectory(times, np.zeros((3, 0)), times[:, None] * [2.0, -1.0], names, ("m", "m"), (), ())
     particles = ParticleSimulator(ParticleModel(2))
-    state = dict(zip(particles.state_names, first_state(particles, names)(moving), strict=True))
+    state = dict(zip(particles.state_names, first_state(particles, (*names, "theta"))(moving), strict=True))
     assert (state["particle0.vx"], state["particle1.vy"]) == (pytest.approx(-1.0), pytest.approx(2.0))
     assert first_state(simulator, ("vx",)) is None
 

@@ -42,6 +42,8 @@ def test_flights_and_throws_are_told_apart() -> None:
         ([2, 3, 0, 1, *range(4, 12)], (1, 1, 1), None),  # rods of one length in another order: nothing to see
         ([0, 4, 2, 3, 1, *range(5, 12)], (1, 1, 1), r"nodes \d+ and \d+ begin \d+ % of rod \d's length apart"),
         (list(range(12)), (1, -1, -1), "all nodes begin under the ground"),
+        (list(range(12)), (1000, 1000, 1000), r"begin 1e\+03 times as far apart"),
+        ([*range(4), 5, 4, *range(6, 12)], (1, 1, 1), "nodes 4 and 5, the ends of rod 2, look exchanged"),
     ],
 )
 def test_markers_of_no_such_robot_end_in_a_sentence(order: list[int], signs: tuple[int, int, int], said: str | None) -> None:

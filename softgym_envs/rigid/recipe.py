@@ -78,7 +78,8 @@ def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory]
 
     A line where rows are few; at rest where no speed is told from zero; None where only speeds are seen.
     """
-    places = {name: simulator.state_names.index(name) for name in names if name.split(".")[-1] in RATES}
+    there = [name for name in names if name in simulator.state_names and name.split(".")[-1] in RATES]
+    places = {name: simulator.state_names.index(name) for name in there}
     rates = {name: simulator.state_names.index(_rate(name)) for name in places}
     if not places:
         return None

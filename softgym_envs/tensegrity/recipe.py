@@ -46,6 +46,10 @@ STILL = 0.01
 """[m] What is held moves less, in half of a recording's rows, and what is driven more."""
 MISLABELLED = 1.3
 """Times as far apart as another rod's, by its length, are ends of no rod."""
+ANOTHER = 1.5
+"""Times as long as the model's are rods of another robot, or lengths in another unit."""
+EXCHANGED = 0.1, 0.5
+"""Share of a rod's length by which nodes lie off the rest shape, and share of that which is left with two ends exchanged."""
 UNDER = 0.05
 """[m]"""
 FIRST = 6
@@ -132,8 +136,8 @@ def _check_markers(model: TensegrityModel, position: Array) -> None:
     """Look at where nodes (N, 3) begin, NaN where unseen.
 
     Raises:
-        DataError: Ends of a rod are as far apart as its model is not, in another proportion than another's, or all nodes are
-            under the ground.
+        DataError: Ends of rods are not as far apart as the model's, all alike or one of them; ends of a rod look exchanged; or
+            all nodes are under the ground.
     """
     rods = np.linalg.norm(position[1::2] - position[::2], axis=1) / np.linalg.norm(model.nodes[1::2] - model.nodes[::2], axis=1)
     if np.isfinite(rods).sum() > 1 and np.nanmax(rods) > MISLABELLED * np.nanmin(rods):
@@ -142,8 +146,36 @@ def _check_markers(model: TensegrityModel, position: Array) -> None:
             f"nodes {2 * worst} and {2 * worst + 1} begin {100 * rods[worst]:.0f} % of rod {worst}'s length apart, others "
             f"{100 * np.nanmedian(rods):.0f} %: label markers as the robot's nodes, 2 r and 2 r + 1 the ends of rod r"
         )
+    if np.isfinite(rods).any() and not 1 / ANOTHER < np.nanmedian(rods) < ANOTHER:
+        raise DataError(
+            f"ends of rods begin {np.nanmedian(rods):.3g} times as far apart as the model's rods are long: another unit of "
+            "length (mm called m?), or another robot?"
+        )
+    _check_ends(model, position)
     if np.nanmax(position[:, 2], initial=-np.inf) < -UNDER:
         raise DataError(f"all nodes begin under the ground, z < {-UNDER:g} m: expected z upwards from the ground")
+
+
+def _check_ends(model: TensegrityModel, position: Array) -> None:
+    """Raises DataError: nodes (N, 3), laid onto the rest shape, fit it much better with the ends of one rod exchanged."""
+    tracked = np.asarray(np.isfinite(position).all(axis=1))
+    if tracked.sum() < 6:
+        return
+
+    def off(order: NDArray[np.intp]) -> float:
+        seen = tracked[order]
+        laid = _laid_onto(model.nodes, np.where(seen[:, None], position[order], np.nan), seen, everywhere=True)
+        return float(np.sqrt(np.mean(np.sum((laid - position[order])[seen] ** 2, axis=1))))
+
+    plain = np.arange(len(position))
+    given, length = off(plain), float(np.linalg.norm(model.nodes[1] - model.nodes[0]))
+    if given < EXCHANGED[0] * length:
+        return
+    for rod in range(model.num_rods):
+        order = plain.copy()
+        order[[2 * rod, 2 * rod + 1]] = 2 * rod + 1, 2 * rod
+        if off(order) < EXCHANGED[1] * given:
+            raise DataError(f"nodes {2 * rod} and {2 * rod + 1}, the ends of rod {rod}, look exchanged: label them otherwise")
 
 
 def _picks(model: TensegrityModel, names: tuple[str, ...]) -> list[tuple[str, int, int]]:
@@ -205,12 +237,16 @@ def _spin(position: Array, velocity: Array) -> Array:
     return np.asarray(np.linalg.lstsq(inertia, np.cross(arms, moving).sum(axis=0), rcond=None)[0])
 
 
-def _laid_onto(rest: Array, position: Array, tracked: NDArray[np.bool_]) -> Array:
-    """`position` (N, 3), completed by the rest shape turned and shifted onto it (Kabsch 1976: SVD of the covariance)."""
+def _laid_onto(rest: Array, position: Array, tracked: NDArray[np.bool_], everywhere: bool = False) -> Array:
+    """`position` (N, 3), completed by the rest shape turned and shifted onto it (Kabsch 1976: SVD of the covariance).
+
+    `everywhere`: the rest shape alone.
+    """
     from_mean, to_mean = rest[tracked].mean(axis=0), position[tracked].mean(axis=0)
     u, _, vt = np.linalg.svd((rest[tracked] - from_mean).T @ (position[tracked] - to_mean))
     turn = vt.T @ np.diag([1.0, 1.0, np.sign(np.linalg.det(vt.T @ u.T))]) @ u.T
-    return np.where(tracked[:, None], position, (rest - from_mean) @ turn.T + to_mean)
+    laid = (rest - from_mean) @ turn.T + to_mean
+    return laid if everywhere else np.where(tracked[:, None], position, laid)
 
 
 def experiment_of(simulator: Any, recording: Trajectory) -> str:

@@ -43,13 +43,24 @@ def unmasked(problem: FitProblem, result: FitResult) -> FitResult:
     if result.explained or not suspicious:
         return result
     kind = np.array(quantities(problem.simulator, problem.column_names, problem.column_units))
+    as_given = result
+    if not problem.told:  # with what other labels are held against: the noise that the recordings tell
+        try:
+            as_given = single_shooting(relabelled(problem, np.eye(len(kind))))
+        except SoftgymError:
+            return result
+        if as_given.reduced_chi2 <= LARGE**2:
+            times = np.sqrt(result.reduced_chi2 / as_given.reduced_chi2)
+            return result.with_verdict(
+                "warning", f"the stated noise is some {times:.2g} times smaller than the recordings' own"
+            )
     found = []
     for words, remedy, meant in [*_units(kind), *_axes(problem.column_names, kind)]:
         try:
             again = single_shooting(relabelled(problem, meant))
         except SoftgymError:
             continue
-        if again.converged and BETTER**2 * again.reduced_chi2 < result.reduced_chi2:
+        if again.converged and BETTER**2 * again.reduced_chi2 < as_given.reduced_chi2:
             found.append((again.reduced_chi2, words, remedy, again))
     if not found:
         return result
@@ -57,7 +68,7 @@ def unmasked(problem: FitProblem, result: FitResult) -> FitResult:
     chi2, words, remedy, again = found[0]
     words += "".join(f", or {other.partition(': ')[2]}" for value, other, _, _ in found[1:] if value <= ALIKE**2 * chi2)
     told = "; ".join(estimate.text() for estimate in again.estimates)
-    gain = f"residuals are {np.sqrt(chi2):.2g} times the noise, not {np.sqrt(result.reduced_chi2):.3g} times ({told})"
+    gain = f"residuals are {np.sqrt(chi2):.2g} times the noise, not {np.sqrt(as_given.reduced_chi2):.3g} times ({told})"
     beside = "" if chi2 <= TOLD**2 else ". Something else is wrong, too (another robot or model?), so it may be another label"
     return result.with_verdict("failure", f"{words}; so read, {gain}{beside}. {remedy}")
 
