@@ -46,6 +46,7 @@ from softgym_envs.core.recipe import EXPERIMENT
 from softgym_envs.rooms import room
 from sysid.data.view import View
 from sysid.judgement.bands import scores
+from sysid.judgement.step import in_steps_of
 from sysid.methods.progressive import stage_problem
 
 WITHOUT_BANDS = ("loop",)
@@ -140,7 +141,11 @@ def inside_bands(args: Any, more: Path, constants: Any, fit: dict[str, Any]) -> 
     if len(recipe.stages) > 1 and all(EXPERIMENT in recording.metadata for recording in fitted):  # as the command decides
         problem = stage_problem(recipe, recipe.stages[-1], simulator, fitted, start=constants)
     else:
-        problem = module.problem_of(args, recipe, module.stage_of(args, recipe), simulator, fitted)
+        stage = module.stage_of(args, recipe)
+        problem = module.problem_of(args, recipe, stage, simulator, fitted)
+        if any("another simulator only" in verdict["text"] for verdict in fit["verdicts"]):
+            problem = in_steps_of(problem, stage.instead(problem.simulator))
+            unseen = [replace(recording, substeps=problem.split.train[0].substeps) for recording in unseen]
     problem = problem.replace(view=View(**fit["view"]))
     kinds = [band["kind"] for band in fit["bands"] if band["horizon"] == fit["bands"][0]["horizon"]]
     for recording in unseen:
