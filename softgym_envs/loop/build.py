@@ -145,7 +145,7 @@ def peg(
     randomize: ParameterDistribution = PEGS,
     obs_mode: str = "sensors",
     depth: float = 0.01,
-    hold_time: float = 0.5,
+    hold_time: float = 1.0,
     control_weight: float = 0.01,
 ) -> tuple[Task, Simulator]:
     """An arm slips a flexible loop, which hangs from its hand, over a peg and keeps it there; loop and peg touch.

@@ -100,16 +100,18 @@ def _resting(task: Any, goal: Array) -> Array:
     return action
 
 
-INNER, AWAY, BEYOND = 0.26, 0.06, 0.06
+INNER, AWAY, BEYOND = 0.03, 0.05, 0.1
 """[m] How near the loop's middle the peg is to be, how far before the tip the loop waits for that, how far it goes then."""
-SPEED = 0.15
+SPEED = 0.2
 """Of the hand [m/s]."""
+TURNED, LEAK = 0.1, 0.012
+"""[m/rad] What a turn of the hand counts for; [m] what an action of 1 does."""
 
 
 def slip(envs: Any, *, sees: bool = True) -> Policy:
     """Moves the hand aside until the peg is within the loop, and then forward; without `sees`, forward only.
 
-    The hand may only nod; the torques are those that hold the arm where it is wanted, with a rigid loop.
+    The hand nods rather than turns otherwise; the torques are those that hold the arm where it is wanted, with a rigid loop.
     """
     episodes = envs.episodes
     task, model = episodes.task, episodes.task.model
@@ -139,7 +141,10 @@ def slip(envs: Any, *, sees: bool = True) -> Policy:
 
 
 def _follow(model: Any, axes: Array, arm: Array, move: Array) -> Array:
-    """Change of the arm's angles (B, 7) that moves the hand by `move` (B, 3) [m] and turns it about axes[:, 0] only."""
+    """Change of the arm's angles (B, 7) that moves the hand by `move` (B, 3) [m], turning it about axes[:, 0] at most.
+
+    Damped least squares, which keep the arm from where its torques are at their limits.
+    """
     step, rows = 1e-6, len(arm)
     q = np.zeros((len(ARM) + 1, rows, model.n))
     q[:, :, : len(ARM)] = arm
@@ -148,9 +153,10 @@ def _follow(model: Any, axes: Array, arm: Array, move: Array) -> Array:
     R, p = R.reshape(-1, rows, 3, 3), p.reshape(-1, rows, 3)
     W = (R[1:] - R[0]) @ R[0].swapaxes(1, 2) / step
     turns = np.stack([W[..., 2, 1], W[..., 0, 2], W[..., 1, 0]], axis=2) @ axes[:, 1:]
-    slopes = np.concatenate([(p[1:] - p[0]) / step, turns], axis=2)
-    inverse = np.linalg.pinv(slopes.transpose(1, 2, 0), rcond=0.02)
-    return np.asarray((inverse[:, :, :3] @ move[..., None])[..., 0])
+    slopes = np.concatenate([(p[1:] - p[0]) / step, TURNED * turns], axis=2).transpose(1, 0, 2)
+    spring = (LEAK * np.array(model.servo_stiffness) / INCREMENT) ** 2
+    force = (slopes[:, :, :3] @ move[..., None])[..., 0] - spring * (arm - np.array(model.start))
+    return np.asarray(np.linalg.solve(slopes @ slopes.transpose(0, 2, 1) + np.diag(spring), force[..., None])[..., 0])
 
 
 def thrust(envs: Any) -> Policy:

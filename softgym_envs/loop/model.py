@@ -56,7 +56,7 @@ START = (0.0, -1.0, 0.0, 1.5, 0.0, pi / 2 - 0.5, 0.0)
 """[rad] The hand points down; holding arm and loop takes 38 of s1's 50 N m."""
 
 
-AHEAD = 0.06
+AHEAD = 0.05
 """How far the tip of the peg is in front of the loop [m]."""
 PEG_LENGTH, PEG_RADIUS = 0.5, 0.02
 """[m]"""
@@ -360,8 +360,8 @@ def baxter12() -> LoopModel:
 
 
 def hanging12() -> LoopModel:
-    """The loop of 12 links, not clamped, in front of a peg."""
-    return LoopModel(12, hanging=True)
+    """A small loop of 12 links, not clamped, in front of a peg."""
+    return LoopModel(12, radius=0.07, hanging=True)
 
 
 def baxter24() -> LoopModel:

@@ -1,7 +1,7 @@
 r"""Task LoopPeg: a loop that hangs from the hand is slipped over a peg and kept there.
 
 The peg is horizontal, its tip in front of the loop and off its rim, at a place that is drawn for every episode. So the hand has
-to go sideways or down first, and then forward; where it comes too early the loop runs against the tip and bends. Inside means:
+to go up or sideways first, and then forward; where it comes too early the loop runs against the tip and bends. Inside means:
 seen along the peg's axis, the loop winds around it once,
 
 .. math:: \tfrac{1}{2 \pi} \sum_i \angle(r_i, r_{i+1}) = \pm 1
@@ -43,23 +43,24 @@ SEEN_COLUMNS = np.array([*range(7), *range(13, 16)])
 
 @dataclass(frozen=True)
 class PegPlaces:
-    """Where pegs are: off the rim of the loop, aside or below. A `core.parameters.ParameterDistribution`."""
+    """Where pegs are: off the rim of the loop, all around but not below it. A `core.parameters.ParameterDistribution`.
+
+    The loop covers a tenth of where they are, so that who does not look for the peg misses it.
+    """
 
     heading: float = 0.75 * np.pi
     """Of the horizontal line in the loop's plane, about z; by the mount of Baxter's left arm [rad]."""
-    rim: float = 0.355
-    """Radius of the loop [m]."""
-    outside: tuple[float, float] = (0.01, 0.05)
-    """Least and largest distance from the rim [m]."""
-    angle: tuple[float, float] = (0.35 * np.pi, 0.6 * np.pi)
-    """From straight below, to either side [rad]."""
+    off: tuple[float, float] = (0.12, 0.3)
+    """Least and largest distance from the loop's middle [m]; as many per area everywhere between."""
+    angle: float = 0.65 * np.pi
+    """From straight above, to either side, at most [rad]: so far as the arm reaches."""
 
     def sample(self, rng: np.random.Generator, nominal: Parameters) -> dict[str, float]:
         """Shifts of the tip from the loop's middle [m]."""
-        reach = self.rim + rng.uniform(*self.outside)
-        turn = rng.choice([-1.0, 1.0]) * rng.uniform(*self.angle)
-        aside, down = reach * np.sin(turn), reach * np.cos(turn)
-        return {"clamp_x": aside * np.cos(self.heading), "clamp_y": aside * np.sin(self.heading), "clamp_z": -down}
+        low, high = self.off
+        far, turn = np.sqrt(rng.uniform(low**2, high**2)), rng.uniform(-self.angle, self.angle)
+        aside, up = far * np.sin(turn), far * np.cos(turn)
+        return {"clamp_x": aside * np.cos(self.heading), "clamp_y": aside * np.sin(self.heading), "clamp_z": up}
 
 
 @dataclass(frozen=True, eq=False)
