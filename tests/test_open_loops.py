@@ -9,7 +9,7 @@ import pytest
 from agents.learning.policy import load_policy, observed_with
 
 IDS = ("LoopPeg-v0",)
-ROWS, REPLAYS, SHARE = 16, 3, 0.4
+ROWS, REPLAYS, SHARE = 48, 3, 0.4
 
 
 def episodes(envs, seed, act, steps):
