@@ -8,8 +8,8 @@ import pytest
 
 from agents.learning.policy import load_policy, observed_with
 
-IDS = ("LoopPeg-v0",)
-ROWS, REPLAYS, SHARE = 48, 3, 0.4
+IDS = ("LoopPeg-v0", "LoopReach-v0")
+ROWS, REPLAYS, SHARE = 64, 3, 0.3
 
 
 def episodes(envs, seed, act, steps):

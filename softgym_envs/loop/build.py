@@ -36,9 +36,9 @@ def reach(
     obs_mode: str = "sensors",
     goal: str = "point",
     goal_distance: float | None = None,
-    goal_action: float = 0.8,
+    goal_action: float = 1.0,
     tolerance: float = 0.02,
-    hold_time: float = 0.5,
+    hold_time: float = 2.0,
     control_weight: float = 0.01,
 ) -> tuple[Task, Simulator]:
     """An arm that feels only its own joints brings a clamped loop to a goal: a point of it, or its whole shape.

@@ -72,7 +72,7 @@ class LoopPeg(ArmTask):
 
     depth: float = 0.01
     """How far all joints of the loop must be beyond the tip [m]."""
-    hold_time: float = 0.5
+    hold_time: float = 1.0
     """How long it is to be kept [s]."""
     goal_depth: float = 0.05
     """Where the reward wants the middle of the loop, beyond the tip [m]."""

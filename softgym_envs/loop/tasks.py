@@ -49,11 +49,11 @@ class LoopReach(ArmTask):
 
     None: `FAR_GOAL` of a point, and of the whole shape the farthest of `TRIES`.
     """
-    goal_action: float = 0.8
+    goal_action: float = 1.0
     """Largest entry of the constant action that reaches the goal."""
     tolerance: float = 0.02
     """Mean distance at which the goal counts as reached [m]."""
-    hold_time: float = 0.5
+    hold_time: float = 2.0
     """How long it is to be held [s]."""
     spread: float = 0.2
     """First states rest under actions of up to this."""
