@@ -6,11 +6,16 @@ step what is known by now. The reward is the information gained about both stiff
 
 .. math:: \tfrac12 \Delta \log \det (P^{-1})_{\theta\psi} - \text{control}, \qquad \text{and a bonus for a good estimate}
 
-where P is the estimator's covariance, offsets marginalised. The truth is used for nothing but success, for which an
-estimate must not only be right, but known to be: what is right by luck is not learned.
+where P is the estimator's covariance, offsets marginalised. A loop kinks, and the episode fails, where a joint's moment,
+stiffness times angle, exceeds `LIMIT` about either axis; and a stiffness counts at its load only: moments about both axes must
+have come to `PROOF` of that. So the arm has to bend gently first, and then as far as the loop bears by what is known of it;
+the bends of another episode kink stiffer loops, and load softer ones too little.
 
-Observation ("sensors"): measured angles from the start, torques of the motors, the estimate and its standard deviation, and the
-time that is left. "state" gives the true angles and speeds of arm and loop too.
+The truth is used for nothing but this and success, for which an estimate must not only be right, but known to be: what is right
+by luck is not learned.
+
+Observation ("sensors"): measured angles from the start, torques of the motors, the estimate and its standard deviation, moments
+by the estimate, and the time that is left. "state" gives the true angles and speeds of arm and loop too.
 
 Legend: B batch, T control steps of an episode.
 """
@@ -29,35 +34,44 @@ from ..core.simulator import Array, check_number
 from ..core.task import BoolArray, Entry, Start
 from .arm_task import ArmTask, motion_entries, rest_under, tree_constants
 from .estimate import NUM_FREE, OFFSETS, STIFFNESS, Belief, Estimator
-from .learn import BELIEF, INFORMATION, KNOWN, MEASURED, TIME, TORQUE, TRUTH, Course, gains, measure, sense
+from .learn import BELIEF, INFORMATION, KNOWN, MEASURED, MOMENT, TIME, TORQUE, TRUTH, Course, gains, measure, sense
 from .model import ARM
 
-THETA, PSI = (1.0, 8.0), (0.3, 3.0)
+THETA, PSI = (1.0, 8.0), (0.4, 2.4)
 """[N m/rad] Least and largest stiffness about both axes."""
-OFFSET = 1.0
+OFFSET = 0.2
 """[N m] Largest offset of a torque sensor."""
+LIMIT = (0.7, 0.25)
+"""[N m] Largest moments about both axes that a joint of the loop bears."""
+PROOF = 0.8
+"""Share of `LIMIT` that moments must have come to."""
 HIDDEN = UniformParameters({STIFFNESS[0]: THETA, STIFFNESS[1]: PSI, **dict.fromkeys(OFFSETS, (-OFFSET, OFFSET))})
 """What is drawn for every episode; stiffness log-uniform."""
-HEAD = ("time", *(f"torque.{name}" for name in ARM), *(f"measured.{name}" for name in ARM), *STIFFNESS, "information", "known")
+HEAD = (
+    "time", *(f"torque.{name}" for name in ARM), *(f"measured.{name}" for name in ARM), *STIFFNESS, "information", "known",
+    "moment_theta", "moment_psi",
+)  # fmt: skip
 MOST_STEPS = 10_000
 """Control steps of an episode, at most: their noise is drawn beforehand."""
 TORQUES, TRUTHS, LOGS = slice(TORQUE, MEASURED), slice(TRUTH, INFORMATION), slice(BELIEF, BELIEF + len(STIFFNESS))
-SEEN = ("log_theta", "log_psi", "deviation_theta", "deviation_psi", "left")
-"""Estimate of the log stiffnesses and its standard deviations, time that is left [s]."""
+MOMENTS = slice(MOMENT, BELIEF)
+SEEN = ("log_theta", "log_psi", "deviation_theta", "deviation_psi", "load_theta", "load_psi", "left")
+"""Estimate of the log stiffnesses, its standard deviations, largest moments now by it over `LIMIT`, time that is left [s]."""
 
 
 @dataclass(frozen=True, eq=False)
 class LoopIdentify(ArmTask):
     """Learn both stiffnesses by moving: reward = information gained [nat] + bonus at the end, if they are known, - control.
 
-    The episode ends when its time is over. See `loop.identify` for the definition, `loop.estimate` for the estimate.
+    The episode ends when its time is over, or the loop kinks. See `loop.identify` for the definition, `loop.estimate` for the
+    estimate.
     """
 
     control_period: float = 0.02
     """[s]"""
     duration: float = 4.0
     """Length of an episode [s]."""
-    angle_noise: float = 0.008
+    angle_noise: float = 0.001
     """Standard deviation of a measured angle [rad]."""
     tolerance: float = 0.03
     """Relative error of either stiffness up to which it counts as known, and half width of its 95 % interval."""
@@ -65,7 +79,8 @@ class LoopIdentify(ArmTask):
     """Weight of the mean squared action."""
 
     success_definition = (
-        "At the end, both stiffnesses are within `tolerance` of the truth, their 95 % intervals no wider to either side."
+        "At the end, both stiffnesses are within `tolerance` of the truth, their 95 % intervals no wider to either side, "
+        f"and the largest moments about both axes were {100 * PROOF:.0f} to 100 % of what the loop bears."
     )
 
     def __post_init__(self) -> None:
@@ -89,7 +104,7 @@ class LoopIdentify(ArmTask):
 
     @cached_property
     def context_names(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Time [s], torques, measured angles, true stiffnesses, information, whether they are known; belief; noise to come."""
+        """Time [s], torques, measured angles, true stiffnesses, information, whether they are known; moments; belief; noise."""
         belief = (f"belief{i}" for i in range(self.estimator.size))
         return (*HEAD, *belief, *(f"noise{t}.{name}" for t in range(self.steps + 1) for name in ARM))
 
@@ -98,7 +113,7 @@ class LoopIdentify(ArmTask):
         """See the module docstring."""
         angles = [Entry(f"measured.{name}", "rad", -10.0, 10.0, 0.1) for name in ARM]
         torques = [Entry(f"torque.{name}", "N m", -200.0, 200.0, 5.0) for name in ARM]
-        units = ("-", "-", "-", "-", "s")
+        units = (*("-",) * (len(SEEN) - 1), "s")
         seen = [Entry(name, unit, -100.0, 100.0, 0.1) for name, unit in zip(SEEN, units, strict=True)]
         true = motion_entries(self.model, "state") if self.obs_mode == "state" else []
         return (*angles, *torques, *seen, *true)
@@ -127,9 +142,9 @@ class LoopIdentify(ArmTask):
 
     @cached_property
     def _course(self) -> Any:
-        return plain(
-            Course(float(self.control_period), self.steps, float(self.duration), float(self.tolerance), self._noise.start)
-        )
+        period, duration, tolerance = float(self.control_period), float(self.duration), float(self.tolerance)
+        load = (np.array(LIMIT), PROOF, self.model.turns)
+        return plain(Course(period, self.steps, duration, tolerance, *load, self._noise.start))
 
     def belief(self, context: Array) -> Belief:
         """What is known by now."""
@@ -150,14 +165,10 @@ class LoopIdentify(ArmTask):
         self.estimator.predict_rows(context, BELIEF, torques)
         return self._measured(context, state, self.control_period)
 
-    def _over(self, context: Array) -> BoolArray:
-        return np.asarray(context[:, TIME] >= self.duration - 1e-9)
-
     def observe(self, state: Array, context: Array) -> Array:
         """See `entries`."""
         found = np.empty((len(state), len(self.entries)))
-        stiffness, damping, n = self._servo, float(self.model.servo_damping), self.model.n
-        sense(self._start, stiffness, damping, float(self.duration), n, NUM_FREE, state, context, found)
+        sense(self._start, self._servo, float(self.model.servo_damping), self._course, NUM_FREE, state, context, found)
         return found
 
     @cached_property
@@ -171,14 +182,15 @@ class LoopIdentify(ArmTask):
         return {"information": found[0], "known": found[1], "control": found[2]}
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
-        """When the time is over."""
-        return self._over(context)
+        """When the time is over, or the loop has kinked."""
+        return np.asarray((context[:, TIME] >= self.duration - 1e-9) | (context[:, MOMENTS] > 1.0).any(axis=1))
 
     def success(self, state: Array, context: Array) -> BoolArray:
         """See `success_definition`."""
         return context[:, KNOWN].astype(np.bool_)
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
-        """Relative errors of the estimates, and what is known [nat]."""
+        """Relative errors of the estimates, what is known [nat], and the largest moments so far, over `LIMIT`."""
         error = np.abs(np.exp(context[:, LOGS]) / context[:, TRUTHS] - 1.0)
-        return {"theta_error": error[:, 0], "psi_error": error[:, 1], "information": context[:, INFORMATION]}
+        moments = {"theta_moment": context[:, MOMENT], "psi_moment": context[:, MOMENT + 1]}
+        return {"theta_error": error[:, 0], "psi_error": error[:, 1], "information": context[:, INFORMATION], **moments}

@@ -143,8 +143,8 @@ def correct_rows(gauge, first, k, angles, rows):
 
 # --- Contexts of `loop.identify` ---------------------------------------------------------------------------------------
 
-TIME, TORQUE, MEASURED, TRUTH, INFORMATION, KNOWN, BELIEF = 0, 1, 8, 15, 17, 18, 19
-"""Where their columns begin; noise to come stands behind the belief."""
+TIME, TORQUE, MEASURED, TRUTH, INFORMATION, KNOWN, MOMENT, BELIEF = 0, 1, 8, 15, 17, 18, 19, 21
+"""Where their columns begin; MOMENT: largest true moments so far, over what the loop bears. Behind the belief: noise."""
 WIDTH = 1.96
 """Standard deviations from the estimate to an end of its 95 % interval."""
 
@@ -159,8 +159,23 @@ class Course(NamedTuple):
     """[s]"""
     tolerance: float
     """Relative error of either stiffness up to which it counts as known, and half width of its 95 % interval."""
+    limit: Array
+    """(2,) moments that the loop bears [N m]."""
+    proof: float
+    """Share of them that moments must have come to."""
+    turns: int
+    """Angles of a joint of the loop."""
     noise: int
     """Where noise to come begins."""
+
+
+@lean
+def bent(x, first, end, turns):
+    """Largest angle of the loop's joints about an axis, which stand in x from `first` to `end`."""
+    found = 0.0
+    for i in range(first, end, turns):
+        found = max(found, abs(x[i]))
+    return found
 
 
 @kernel
@@ -186,6 +201,9 @@ def measure(gauge, course, k, state, context, period):
             half_width = WIDTH * np.sqrt(P[i, i])
             error = abs(np.exp(theta[i]) / row[TRUTH + i] - 1.0)
             known = known and error <= episode.tolerance and half_width <= episode.tolerance
+            moment = row[TRUTH + i] * bent(state[b], arm + i, n // 2, episode.turns)
+            row[MOMENT + i] = max(row[MOMENT + i], moment / episode.limit[i])
+            known = known and episode.proof <= row[MOMENT + i] <= 1.0
         row[KNOWN] = 1.0 if known else 0.0
 
 
@@ -201,10 +219,11 @@ def gains(action, before, after, bonus, weight, found):
 
 
 @kernel
-def sense(start, stiffness, damping, duration, n, k, state, context, found):
+def sense(start, stiffness, damping, course, k, state, context, found):
     """Observations (B, no) of `loop.identify` by an arm of springs (7,) and a damping; what fits of the state behind them."""
-    arm = len(start)
-    behind = 2 * arm + 5
+    arm, episode = len(start), Course(*course)
+    behind, at = 2 * arm + 7, BELIEF + k + k * k
+    n = (episode.noise - at - 1) // (1 + k) // 2
     for b in range(len(context)):
         row, seen = context[b], found[b]
         for i in range(arm):
@@ -212,6 +231,8 @@ def sense(start, stiffness, damping, duration, n, k, state, context, found):
             seen[i], seen[arm + i] = off, row[TORQUE + i] - stiffness[i] * off - damping * state[b, n + i]
         for i in range(2):
             seen[2 * arm + i], seen[2 * arm + 2 + i] = row[BELIEF + i], np.sqrt(row[BELIEF + k + i * (k + 1)])
-        seen[behind - 1] = duration - row[TIME]
+            moment = np.exp(row[BELIEF + i]) * bent(row[at : at + n], arm + i, n, episode.turns)
+            seen[2 * arm + 4 + i] = moment / episode.limit[i]
+        seen[behind - 1] = episode.duration - row[TIME]
         for i in range(len(seen) - behind):
             seen[behind + i] = state[b, i] - start[i] if i < arm else state[b, i]
