@@ -45,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given[0] not in verbs():
         print(f"unknown verb {given[0]!r}\n\n{usage()}", file=sys.stderr)
         return 2
-    twice = [word for word in dict.fromkeys(given) if word.startswith("--") and given.count(word) > 1]
+    flags = [word.partition("=")[0] for word in given if word.startswith("--")]
+    twice = [flag for flag in dict.fromkeys(flags) if flags.count(flag) > 1]
     if twice:  # the last one alone would count
         print(f"{twice[0]} is given twice: name all its values after one", file=sys.stderr)
         return 2

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from dataclasses import asdict
@@ -123,17 +123,29 @@ def _serial(jobs: Sequence[Job], worker: Worker, out: Path, workers: int) -> Res
 
 
 def _processes(jobs: Sequence[Job], worker: Worker, out: Path, workers: int) -> Results:
+    with closing(in_processes(run_one, [(job, worker, out) for job in jobs], workers)) as ended:
+        for (job, *_), future in ended:
+            try:
+                problem = future.result()
+            except BrokenProcessPool:
+                problem = "a worker process was killed: is there enough memory?"
+            yield job, problem
+
+
+def in_processes(
+    function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], workers: int
+) -> Generator[tuple[tuple[Any, ...], Future[Any]], None, None]:
+    """Calls of a picklable function in processes of this machine: their arguments, and what came of them, as they end.
+
+    Who stops asking, or is interrupted, waits for none of them; workers end with this process, however that ends.
+    """
     context = multiprocessing.get_context("spawn")
     reader, writer = context.Pipe(duplex=False)
     with _one_thread(), writer, ProcessPoolExecutor(workers, context, _end_with_parent, (reader,)) as pool:
-        futures = {pool.submit(run_one, job, worker, out): job for job in jobs}
+        futures = {pool.submit(function, *call): call for call in calls}
         try:
             for future in as_completed(futures):
-                try:
-                    problem = future.result()
-                except BrokenProcessPool:
-                    problem = "a worker process was killed: is there enough memory?"
-                yield futures[future], problem
+                yield futures[future], future
         except BaseException:  # interrupted, or nobody asks for more: what runs is not waited for
             writer.close()
             pool.shutdown(wait=False, cancel_futures=True)

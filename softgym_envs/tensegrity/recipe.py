@@ -163,9 +163,8 @@ def _check_ends(model: TensegrityModel, position: Array) -> None:
         return
 
     def off(order: NDArray[np.intp]) -> float:
-        seen = tracked[order]
-        laid = _laid_onto(model.nodes, np.where(seen[:, None], position[order], np.nan), seen, everywhere=True)
-        return float(np.sqrt(np.mean(np.sum((laid - position[order])[seen] ** 2, axis=1))))
+        seen, moved = tracked[order], position[order]
+        return float(np.sqrt(np.mean(np.sum((_laid_onto(model.nodes, moved, seen) - moved)[seen] ** 2, axis=1))))
 
     plain = np.arange(len(position))
     given, length = off(plain), float(np.linalg.norm(model.nodes[1] - model.nodes[0]))
@@ -217,7 +216,7 @@ def _state_of(model: TensegrityModel, position: Array, velocity: Array) -> Array
     tracked = np.asarray(np.isfinite(position).all(axis=1))
     if tracked.sum() < 3:
         return np.asarray(model.state_from_nodes(model.nodes))
-    nodes = _laid_onto(model.nodes, position, tracked)
+    nodes = np.where(tracked[:, None], position, _laid_onto(model.nodes, position, tracked))
     moving = np.where(tracked[:, None], velocity, velocity[tracked].mean(axis=0))
     state = model.state_from_nodes(nodes)
     _, turn, speed, rate, _ = model.split(state)
@@ -237,16 +236,12 @@ def _spin(position: Array, velocity: Array) -> Array:
     return np.asarray(np.linalg.lstsq(inertia, np.cross(arms, moving).sum(axis=0), rcond=None)[0])
 
 
-def _laid_onto(rest: Array, position: Array, tracked: NDArray[np.bool_], everywhere: bool = False) -> Array:
-    """`position` (N, 3), completed by the rest shape turned and shifted onto it (Kabsch 1976: SVD of the covariance).
-
-    `everywhere`: the rest shape alone.
-    """
+def _laid_onto(rest: Array, position: Array, tracked: NDArray[np.bool_]) -> Array:
+    """The rest shape (N, 3), turned and shifted onto the tracked of `position` (N, 3) (Kabsch 1976: SVD of the covariance)."""
     from_mean, to_mean = rest[tracked].mean(axis=0), position[tracked].mean(axis=0)
     u, _, vt = np.linalg.svd((rest[tracked] - from_mean).T @ (position[tracked] - to_mean))
     turn = vt.T @ np.diag([1.0, 1.0, np.sign(np.linalg.det(vt.T @ u.T))]) @ u.T
-    laid = (rest - from_mean) @ turn.T + to_mean
-    return laid if everywhere else np.where(tracked[:, None], position, laid)
+    return np.asarray((rest - from_mean) @ turn.T + to_mean)
 
 
 def experiment_of(simulator: Any, recording: Trajectory) -> str:

@@ -28,11 +28,9 @@ import json
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +39,7 @@ import tyro
 from cases import CASES, files
 from roc import table_of as roc_of
 
+from agents.study.jobs import in_processes
 from softgym_envs.core.files import git_commit, write_atomically
 from softgym_envs.core.recipe import EXPERIMENT
 from softgym_envs.rooms import room
@@ -206,8 +205,8 @@ def main(args: Args) -> None:
     done = {key_of(row) for row in read(path) if not older(row)}
     seeds = range(args.first, args.first + args.truths)
     keys = [key for key in product(args.rooms, args.levels, seeds) if key not in done]
-    with ProcessPoolExecutor(args.jobs, get_context("spawn")) as pool:
-        for ended in as_completed([pool.submit(alone, *key) for key in sorted(keys, key=lambda key: key[2])]):
+    with contextlib.closing(in_processes(alone, sorted(keys, key=lambda key: key[2]), args.jobs)) as found:
+        for _, ended in found:
             row = ended.result()
             rows = [other for other in read(path) if key_of(other) != key_of(row)] + [row]  # others may write, too
             write_atomically(path, as_text(rows).encode())
@@ -217,4 +216,7 @@ def main(args: Args) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Args, description=__doc__))
+    try:
+        main(tyro.cli(Args, description=__doc__))
+    except KeyboardInterrupt:
+        sys.exit("interrupted; the same command goes on")

@@ -24,9 +24,9 @@ from .late import searched
 
 WIDER = 2.0
 """Times the interval that a fit gave: so much wider ones, where a held constant is freed, hang on its value."""
-WORTH = 0.5
-"""Of the squared residuals must be left at most, for a suspect to be named that does not explain the data: freed constants of
-another kind take off as much as a third, or a little less than half, of what has nothing to do with them (measured)."""
+WORTH, SAID = 0.5, 0.8
+"""Of the squared residuals must be left at most, for a suspect to be named that does not explain the data, and for what it
+leaves to be told all the same: constants that have nothing to do with the cause left 53 and 57 % (measured)."""
 
 
 def suspected(
@@ -60,19 +60,17 @@ def suspected(
         if again.converged and any(_matters(problem, e) for e in again.estimates if e.name in more):
             found[words] = (left(again, result), again, more)
     listed = ", ".join(tried)
-    if not any(share <= WORTH or again.explained for share, again, _ in found.values()):
+    words, (share, again, more) = min(found.items(), key=lambda item: item[1][0], default=("", (1.0, result, ())))
+    if not any(left_over <= WORTH or fit.explained for left_over, fit, _ in found.values()):
         text = f"why the model does not explain the data is unknown; tried: {listed}"
-        if found:
-            words, (share, again, more) = min(found.items(), key=lambda item: item[1][0])
+        if share < SAID:
             text += f". Most is taken off by {words} ({_told(again, more)}), which leaves {100 * share:.0f} % of the squares"
         return result.with_verdict("note", text)
-    words, (share, again, more) = min(found.items(), key=lambda item: item[1][0])
-    told = _told(again, more)
     rest = "and then the data are explained" if again.explained else f"{100 * share:.0f} % of the squared residuals are left"
     also = [f"{other}: {_told(fit, names)}" for other, (_, fit, names) in found.items() if other != words and fit.explained]
     among = f"of those tried ({listed}) " if len(tried) > 1 else "(no other was tried) "
     cause = f"the likeliest cause {among}is {words}"
-    text = f"{cause}: {told}; {rest}. Fit it, too: --free ... {' '.join(more)}"
+    text = f"{cause}: {_told(again, more)}; {rest}. Fit it, too: --free ... {' '.join(more)}"
     text += f". As well explained by {', or '.join(also)}" if also else ""
     return result.with_verdict("warning", text)
 
