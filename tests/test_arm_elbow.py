@@ -17,12 +17,14 @@ from softgym_envs.arm.elbow import inertia, net_torque
 from softgym_envs.arm.model import ElbowModel, muscle_path
 from softgym_envs.arm.mujoco import ElbowTwin
 from softgym_envs.arm.parameters import ElbowParameters
-from softgym_envs.arm.recipe import RECIPE
+from softgym_envs.arm.recipe import RECIPE, excited
 from softgym_envs.arm.tasks import HELD, NEXT, REACHED
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.task import Start
+from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.mechanics import Mechanism
-from sysid import run_recipe
+from sysid import FitProblem, ShootingOptions, multiple_shooting, run_recipe
+from sysid.methods.suspects import suspected
 
 CONSTANTS = ElbowParameters().to_matrix(1)[0]
 
@@ -54,12 +56,41 @@ def test_the_symbolic_step_is_the_step():
 def test_bones_are_those_of_the_tree_mechanics():
     """The same inertia and weight as the tree of the TOML file, by another formulation."""
     model, (damping, payload) = ElbowModel(), (0.2, 1.3)
-    tree = Mechanism(model.tree, 0.01, ("damping", "payload"))
+    tree = Mechanism(model.tree, 0.01, ("damping", "friction", "payload"))
     structure, q = model.structure(0.01), np.array([[0.4], [1.7]])
-    slopes = tree.slopes(q, np.zeros_like(q), (damping, payload))
+    slopes = tree.slopes(q, np.zeros_like(q), (damping, 0.0, payload))
     np.testing.assert_allclose(slopes.vv[:, 0, 0], structure.inertia + payload * structure.reach**2, rtol=1e-12)
     weight = (structure.moment[0] + payload * structure.load[0]) * structure.gravity * np.sin(q[:, 0])
     np.testing.assert_allclose(slopes.q[:, 0], -weight, rtol=1e-12)
+
+
+@pytest.mark.parametrize("friction", [0.0, 0.05, 0.4, 3.0])
+def test_an_arm_without_muscles_moves_as_that_of_the_tree_mechanics(friction):
+    """Thrown upwards, it turns, and falls or is held by its dry friction; the other formulation's steps are midpoint steps, too."""
+    dt, rows, names = 0.005, 120, ("damping", "friction", "payload")
+    constants = ElbowParameters(damping=0.02, friction=friction, payload=1.0).to_matrix(1)
+    constants[:, [0, 4]] = 0.0  # muscles of no force
+    found, status = ElbowSimulator(dt=dt).engine.rollout(np.array([[0.8, 4.0, 0, 0]]), np.zeros((1, rows, 2)), constants, 1)
+    tree, values = Mechanism(ElbowModel().tree, dt, names, force_split="symmetric"), (0.02, friction, 1.0)
+    theirs = tree.simulate(tree.state([[0.8]], [[4.0]], constants=values), np.zeros((1, rows, tree.nu)), values)
+    free = np.cumprod(found[0, :, 0] > 0.7) > 0  # until the elbow's soft stops, which are not the tree's
+    assert not status.any() and free.sum() > 60 and found[0, free, 1].min() < 1e-3
+    np.testing.assert_allclose(found[0, free, 0], theirs.states[0, free, 0], atol=1e-10)
+
+
+def test_dry_friction_is_told_by_who_suspects_it():
+    """0.1 N m that a fit of damping and strength does not know, seen as a laboratory sees it."""
+    truth, seen = ElbowSimulator(), ElbowParameters(friction=0.1)
+    noise = {"elbow": 2e-3, "velbow": 0.02, "biceps": 0.01, "triceps": 0.01}
+    recording = excited(truth, np.random.default_rng(0), steps=600, parameters=seen).with_noise(np.random.default_rng(1), noise)
+    free, suspects = ("damping", "biceps_force", "triceps_force"), {"dry friction": ("friction",)}
+    given = FitProblem(truth, TrajectorySet((recording,)), free, free_initial=True, suspects=suspects)
+    fit = lambda problem: multiple_shooting(problem, ShootingOptions(segment_steps=20))  # noqa: E731
+    blind = fit(given)
+    said = suspected(suspects, fit, given, blind).verdicts[-1].text
+    assert not blind.explained and "is dry friction: friction = " in said and "the data are explained" in said
+    found = next(e for e in fit(given.replace(free=(*free, "friction"))).estimates if e.name == "friction")
+    assert abs(found.value - 0.1) < 4.0 * found.std < 0.04
 
 
 def test_lengths_and_moment_arms_are_those_of_the_twins_tendons():

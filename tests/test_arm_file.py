@@ -100,6 +100,7 @@ BAD = {
     "xyz = [0.0, 0.0, -0.3]": ("xyz = [0.0, 0.0, -0.29]\nrpy = [0.0", "expected the elbow in the world's origin"),
     "lower = -9.0": ("lower = 0.0", "expected limits"),
     'damping = "drag"': ("damping = 0.05", "uses constants .*drag"),
+    'damping = 0.05\nfriction = "damping"': ("damping = 0.05", "uses constants damping as friction"),
     'scale = "muscle"': ('scale = "payload"', "uses constants .*muscle"),
     'name = "wrist2"': ('name = "hand"', "hand"),
     'kind = "sphere"': ('kind = "cylinder"\nbody = "ulna"', "must wrap around a cylinder about the elbow's axis"),
@@ -257,7 +258,7 @@ def test_pneumatic_constants_are_found_in_recordings():
     data = RECIPE.record(truth, np.random.default_rng(0), steps=600, tests=1)
     fits = run_recipe(RECIPE, truth, data, start=AIR.parameters.replace(**first))
     names = RECIPE.stages[0].free_of(truth)
-    assert set(names) == set(PneumaticElbowParameters.names()) - {"payload"}
+    assert set(names) == set(PneumaticElbowParameters.names()) - {"payload", "friction"}
     np.testing.assert_allclose(
         [getattr(fits.parameters, n) for n in names], [getattr(AIR.parameters, n) for n in names], rtol=1e-5
     )

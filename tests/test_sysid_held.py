@@ -52,12 +52,14 @@ def test_a_held_constant_is_told_as_often_as_theory_says() -> None:
 def test_what_is_not_told_of_a_held_constant_is_what_a_joint_fit_leaves_open() -> None:
     """Its interval there, and by how much more the fitted one is open there."""
     fit, both = fitted(("gain",), {"another damping": ("damping",)}), fitted(("gain", "damping"), {})
-    said = r"intervals are for damping = 1.5 N s/m: these data tell it only to (\S+) N s/m, which moves gain by (\S+) %"
-    words = re.fullmatch(said, note(fit))
+    said = r"intervals are for damping = 1.5 N s/m: these data tell it only to (\S+) N s/m, which moves gain by ([0-9.]+) %"
+    words = re.fullmatch(said + r", (\S+) times its interval: measure damping, fit it, too, or record what tells it", note(fit))
     assert words
     assert float(words[1]) == pytest.approx(1.96 * estimate(both, "damping").std, rel=0.15)  # both are of the first order
     narrow, wide = (estimate(each, "gain").std / estimate(each, "gain").value for each in (fit, both))
     assert float(words[2]) == pytest.approx(196 * np.sqrt(wide**2 - narrow**2), rel=0.15)
+    assert float(words[3]) == pytest.approx(np.sqrt(wide**2 - narrow**2) / narrow, rel=0.15)
+    assert fit.verdicts[0].text.endswith("with reservations")  # a number that may be three half widths off is not [ok]
 
 
 def test_what_cannot_be_told_apart_and_what_changes_nothing() -> None:

@@ -23,7 +23,7 @@ from ..core.complementarity import ComplementarityForm
 from ..core.simulator import check_number
 from ..core.transcription import casadi
 from .directors import Directors
-from .elbow import DAMPING, Elbow, Wrapped, activations, muscle_force, stop_torque
+from .elbow import Elbow, Wrapped, activations, muscle_force, resistance, stop_torque
 from .model import MUSCLES, ElbowModel, muscle_path
 from .muscle import SPEED, around_circle, symbols
 from .parameters import ElbowParameters, PneumaticElbowParameters
@@ -57,7 +57,7 @@ class DirectorElbow:
     @cached_property
     def steps(self) -> DirectorSteps:
         """The bones."""
-        values = {"damping": 0.0, "payload": float(self.parameters.payload)}
+        values = {"damping": 0.0, "friction": 0.0, "payload": float(self.parameters.payload)}
         return DirectorSteps(Directors(self.model.tree, values), self.dt)
 
     @cached_property
@@ -98,7 +98,7 @@ class DirectorElbow:
         q1 = directors.reparametrisation(2 * ca.tan(0.5 * (y[0] - x[0])), q)
         first, second = self.steps.slopes(q, q1)
         before, after = directors.null_space(q).T @ first, directors.null_space(q1).T @ second
-        joint = h * (stop_torque(self.structure, middle) - c[DAMPING] * (y[0] - x[0]) / h)
+        joint = h * (stop_torque(self.structure, middle) - resistance(self.structure, c, (y[0] - x[0]) / h))
         early, late = joint / 2, joint / 2
         rows, gaps = [], []
         for k in range(2):

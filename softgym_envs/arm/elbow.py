@@ -1,9 +1,10 @@
 r"""The elbow's equations, stage by stage, as `muscle` has its own: one source for kernels, numbers and symbols.
 
 .. math:: J \ddot q = \sum_m -\frac{\partial \ell_m}{\partial q} F_m - (m c + m_L r) g \sin q - (m c' + m_L r') g \cos q
-   - d \dot q + \tau_{stop}(q)
+   - d \dot q - f \tanh(\dot q / w_0) + \tau_{stop}(q)
 
-where F is a Hill muscle's (`muscle`) or a pneumatic one's (`pneumatic`); c' and r' are 0 where it hangs straight down.
+where F is a Hill muscle's (`muscle`) or a pneumatic one's (`pneumatic`); c' and r' are 0 where it hangs straight down. Dry
+friction f creeps below w_0 (`mechanics.tree.Joint.friction_speed`).
 
 One step is the midpoint rule, which with a constant J is the midpoint variational integrator: w = (q^+ - q)/h solves
 
@@ -23,7 +24,7 @@ from numba.extending import register_jitable
 from .muscle import SPEED, activated, around_circle, switch, tension
 from .pneumatic import braid_force, filled
 
-BICEPS, TRICEPS, DAMPING, LOAD, RISE, FALL = 0, 4, 8, 9, 10, 11
+BICEPS, TRICEPS, DAMPING, LOAD, RISE, FALL, FRICTION = 0, 4, 8, 9, 10, 11, -1
 """Where the constants stand; a muscle's are force, optimal length, slack length, radius."""
 TURNS, THREAD, SLACK, RADIUS, LAG = 0, 1, 2, 3, RISE
 """A pneumatic muscle's, and the lag of both."""
@@ -64,6 +65,8 @@ class Elbow(NamedTuple):
     lower: float
     """Range of the elbow [rad]."""
     upper: float
+    creep: float
+    """Speed below which dry friction is like damping [rad/s]."""
     dt: float
     """Physics step [s]."""
 
@@ -100,12 +103,20 @@ def stop_torque(g, q):
 
 
 @register_jitable
+def resistance(g, c, w):
+    """Of damping and dry friction, against a speed w [N m]."""
+    fading = np.exp(-2.0 * switch(w, w, -w) / g.creep)  # NumPy's tanh of complex numbers overflows
+    share = (1.0 - fading) / (1.0 + fading)
+    return c[DAMPING] * w + c[FRICTION] * switch(w, share, -share)
+
+
+@register_jitable
 def net_torque(g, c, q, w, first, second):
     """All torques at angle q, speed w and activations of biceps and triceps [N m]."""
     muscles = muscle_torque(g.biceps, c, BICEPS, q, w, first) + muscle_torque(g.triceps, c, TRICEPS, q, w, second)
     along, across = g.moment[0] + c[LOAD] * g.load[0], g.moment[1] + c[LOAD] * g.load[1]
     weight = g.gravity * (along * np.sin(q) + across * np.cos(q))
-    return muscles - weight - c[DAMPING] * w + stop_torque(g, q)
+    return muscles - weight - resistance(g, c, w) + stop_torque(g, q)
 
 
 @register_jitable

@@ -22,8 +22,8 @@ from .paths import Muscle, Muscles
 
 HAND = "hand"
 """Frame that is shown, and whose way is followed."""
-TREE_CONSTANTS = ("damping", "payload")
-"""What may stand for the hinge's damping, and for the load's `scale`."""
+TREE_CONSTANTS = ("damping", "friction", "payload")
+"""What may stand for the hinge's damping and dry friction, and for the load's `scale`."""
 SLIGHT = 1e-9
 """What counts as zero, of directions [-] and places [m]."""
 
@@ -32,7 +32,8 @@ def hinge_of(tree: Tree) -> Joint:
     """The elbow.
 
     Raises:
-        StructureError: It is not the only joint that moves, not a hinge about -y in the origin, or has more than damping.
+        StructureError: It is not the only joint that moves, not a hinge about -y in the origin, or has more than damping
+            and dry friction.
     """
     where = f"tree {tree.name!r}"
     moving = [joint.name for joint in tree.moving]
@@ -46,13 +47,18 @@ def hinge_of(tree: Tree) -> Joint:
             f"{where}: hinge {hinge.name!r} turns about {axis.round(4).tolist()} at {place.round(4).tolist()}; expected the "
             "elbow in the world's origin, about [0, -1, 0]: x forwards, z upwards"
         )
-    if any((hinge.friction, hinge.stiffness, hinge.armature, hinge.offset)):
-        raise StructureError(f"{where}: hinge {hinge.name!r} has friction, stiffness, armature or offset; an elbow has damping")
+    if any((hinge.stiffness, hinge.armature, hinge.offset)):
+        raise StructureError(
+            f"{where}: hinge {hinge.name!r} has stiffness, armature or offset; an elbow has damping and dry friction"
+        )
     if not -np.pi < hinge.lower < hinge.upper < np.pi:
         raise StructureError(f"{where}: hinge {hinge.name!r} turns from {hinge.lower} to {hinge.upper}; expected limits [rad]")
     unknown = [name for name in tree.constants if name not in TREE_CONSTANTS]
-    if unknown or hinge.damping == "payload":
-        raise StructureError(f"{where} uses constants {unknown or 'payload as damping'}; there are {', '.join(TREE_CONSTANTS)}")
+    for what in ("damping", "friction"):
+        if isinstance(getattr(hinge, what), str) and getattr(hinge, what) != what:
+            unknown.append(f"{getattr(hinge, what)} as {what}")
+    if unknown:
+        raise StructureError(f"{where} uses constants {', '.join(unknown)}; there are {', '.join(TREE_CONSTANTS)}")
     return hinge
 
 
@@ -126,7 +132,16 @@ def elbow_numbers(tree: Tree, muscles: tuple[Wrapped, Wrapped], dt: float) -> El
     down, load = np.array([numbers[0], numbers[2]]) / gravity, forearm.load[[0, 2]]
     moment = _parts(forearm.mass * forearm.com, down)
     return Elbow(
-        *muscles, forearm.inertia, moment, _parts(load, down), float(np.hypot(*load)), gravity, hinge.lower, hinge.upper, dt
+        *muscles,
+        inertia=forearm.inertia,
+        moment=moment,
+        load=_parts(load, down),
+        reach=float(np.hypot(*load)),
+        gravity=gravity,
+        lower=hinge.lower,
+        upper=hinge.upper,
+        creep=hinge.friction_speed,
+        dt=dt,
     )
 
 

@@ -67,7 +67,7 @@ class ElbowModel:
     rest_angle: float = 0.3
     """Where an arm at rest hangs, muscles off [rad]."""
     tree: Tree = field(default_factory=lambda: _drawn().tree)
-    """Bones and load, with the constants `damping` and `payload`."""
+    """Bones and load, with the constants `damping`, `friction` and `payload`."""
     muscles: Muscles = field(default_factory=_drawn_muscles)
     """Paths of both muscles, and their numbers where the class of constants is not to say them."""
     constants: tuple[tuple[str, float], ...] = ()
@@ -110,10 +110,9 @@ class ElbowModel:
             values[f"{name}_radius"] = self.muscles.surface(muscle.surfaces[0]).size[0]
             known = [what for what in (*KINDS[self.kind], "slack") if getattr(muscle, what) is not None and what != "pressure"]
             values |= {f"{name}_{what}": getattr(muscle, what) for what in known}
-        damping = hinge_of(self.tree).damping
-        if not isinstance(damping, str):
-            values["damping"] = damping
-        return values
+        hinge = hinge_of(self.tree)
+        own = {"damping": hinge.damping, "friction": hinge.friction}
+        return values | {name: value for name, value in own.items() if not isinstance(value, str)}
 
     def muscle(self, name: str) -> Muscle:
         """A muscle by its name."""

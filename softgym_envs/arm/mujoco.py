@@ -33,7 +33,7 @@ from ..core.mujoco_engine import MujocoEngine, MujocoTwin
 from ..core.parameters import Parameters
 from ..core.simulator import Array, check_number
 from ..mechanics.structure import rotation
-from .elbow import DAMPING, FALL, LAG, LOAD, RISE, STOP_STIFFNESS
+from .elbow import DAMPING, FALL, FRICTION, LAG, LOAD, RISE, STOP_STIFFNESS
 from .elbow_shape import forearm_of, stand
 from .model import JOINT, MUSCLES, ElbowModel
 from .muscle import SPEED
@@ -109,7 +109,7 @@ class ElbowTwin(MujocoTwin):
     def _write(self, compiled: mujoco.MjModel, row: Array) -> None:
         """One row of constants into a compiled model, and the effects of a hard twin."""
         compiled.dof_damping[0] = row[DAMPING]
-        compiled.dof_frictionloss[0] = self.amount("dry_friction")
+        compiled.dof_frictionloss[0] = max(row[FRICTION], 0.0) + self.amount("dry_friction")
         compiled.body_mass[compiled.body("load").id] = row[LOAD] + self.amount("held")
         stronger, wider = 1.0 + self.spread("force_spread", 2), 1.0 + self.spread("radius_spread", 2)
         longer = 1.0 + self.spread("length_spread", 4).reshape(2, 2)

@@ -6,6 +6,11 @@ from dataclasses import dataclass
 
 from ..core.parameters import Parameters, param
 
+_FRICTION = {
+    "unit": "N m",
+    "bounds": (-0.2, 5.0),
+    "source": "dry friction of the elbow; an estimate of none may be below 0 by chance",
+}
 _SLACK = "chosen: fibres are at their optimal length in the middle of the elbow's range"
 _RADIUS = {"unit": "m", "scale": "log", "source": "of the cylinder about the elbow that the muscle wraps around, as in arm26"}
 
@@ -30,6 +35,7 @@ class ElbowParameters(Parameters):
     payload: float = param(0.5, unit="kg", bounds=(0.0, 6.0), source="what the hand carries")
     rise_time: float = param(0.015, unit="s", bounds=(0.004, 0.06), scale="log", source="[DeGroote2016]: activation")
     fall_time: float = param(0.06, unit="s", bounds=(0.015, 0.25), scale="log", source="[DeGroote2016]: deactivation")
+    friction: float = param(0.0, **_FRICTION)  # type: ignore[arg-type]
 
 
 _THREAD = {"unit": "m", "bounds": (0.05, 0.8), "scale": "log"}
@@ -56,3 +62,4 @@ class PneumaticElbowParameters(Parameters):
     damping: float = param(0.5, unit="N m s/rad", bounds=(1e-3, 5.0), scale="log", source="chosen: braids rub on themselves")
     payload: float = param(0.5, unit="kg", bounds=(0.0, 6.0), source="what the hand carries")
     lag: float = param(0.05, unit="s", bounds=(0.003, 1.0), scale="log", source="chosen: of a valve and its hose")
+    friction: float = param(0.0, **_FRICTION)  # type: ignore[arg-type]

@@ -44,8 +44,8 @@ def guess(simulator: Any) -> dict[str, float]:
 
 
 def unknown(simulator: Any) -> tuple[str, ...]:
-    """All constants but the payload."""
-    return tuple(name for name in simulator.default_parameters.names() if name != "payload")
+    """All constants but the payload and dry friction."""
+    return tuple(name for name in simulator.default_parameters.names() if name not in ("payload", "friction"))
 
 
 def excited(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
@@ -75,6 +75,7 @@ def bend(model: ElbowModel, states: Array) -> Array:
 
 SUSPECTS = {
     "another payload": ("payload",),
+    "dry friction": ("friction",),
     "commands that act late": ("latency",),
     "another zero of the angle's sensor": ("angle_offset",),
     "another gain of the angle's sensor": ("angle_gain",),

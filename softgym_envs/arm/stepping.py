@@ -27,12 +27,15 @@ _OK, _DIVERGED, _UNSOLVED = int(Status.OK), int(Status.DIVERGED), int(Status.UNS
 
 @inner
 def solve(g, c, q, v, first, second):
-    """w of a step, the slope of its equation there, and the status."""
-    w, slope = v, 0.0
+    """w of a step, the slope of its equation there, and the status. Where dry friction throws it back and forth, half as far."""
+    w, slope, last = v, 0.0, 0.0
     for _ in range(MAX_ITERATIONS):
         value = balance(g, c, g.dt, q, v, w + TINY * 1j, first, second)
         slope = value.imag / TINY
         change = value.real / slope
+        if change * last < 0.0 and abs(change) > 0.5 * abs(last):
+            change *= 0.5
+        last = change
         w -= change
         if not abs(w) < SPEED_LIMIT:
             return w, slope, _DIVERGED

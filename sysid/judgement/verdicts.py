@@ -20,6 +20,8 @@ from .whiteness import ALARM, Whiteness
 
 NORMAL = 1.96
 """Standard deviations of a 95 % interval."""
+FAR = 3.0
+"""Half widths of its interval by which a number is wrong, not unlucky: no `[ok]` where a held constant may move it so far."""
 UNEXPLAINED = "THE MODEL DOES NOT EXPLAIN these data"
 """Beginning of the headline where residuals are not noise."""
 TOLD = 7.0
@@ -281,10 +283,19 @@ def _of_held(evidence: Evidence) -> list[Verdict]:
             found.append(Verdict("warning", f"{text}: these data cannot tell it from {', '.join(names)}"))
         elif places:
             moves = [f"{each} by {_amount(evidence, i, float(moved[i]))}" for each, i in zip(names, places, strict=True)]
-            found.append(
-                Verdict("note", f"{text}: these data tell it only to {amount:.2g}{unit}, which moves {', '.join(moves)}")
-            )
+            text += f": these data tell it only to {amount:.2g}{unit}, which moves {', '.join(moves)}"
+            times = max(_half_widths(evidence, i, float(moved[i])) for i in places)
+            if times > FAR:
+                text += f", {times:.2g} times its interval: measure {name}, fit it, too, or record what tells it"
+            found.append(Verdict("warning" if times > FAR else "note", text))
     return found
+
+
+def _half_widths(evidence: Evidence, place: int, reach: float) -> float:
+    """A change of a constant, in half widths of its interval."""
+    e = evidence.estimates[place]
+    low, high = e.interval
+    return 2.0 * abs(float(evidence.problem.specs[place].slope(e.value))) * reach / (high - low) if high > low else np.inf
 
 
 def _single_steps(evidence: Evidence) -> list[Verdict]:

@@ -57,7 +57,7 @@ def suspected(
             again = fit(searched(problem.replace(free=(*problem.free, *more), start=result.parameters, view=result.view)))
         except DataError:
             continue
-        if again.converged and any(_matters(problem, e) for e in again.estimates if e.name in more):
+        if (again.converged or again.explained) and any(_matters(problem, e) for e in again.estimates if e.name in more):
             found[words] = (left(again, result), again, more)
     listed = ", ".join(tried)
     words, (share, again, more) = min(found.items(), key=lambda item: item[1][0], default=("", (1.0, result, ())))
