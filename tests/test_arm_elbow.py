@@ -66,7 +66,7 @@ def test_bones_are_those_of_the_tree_mechanics():
 
 @pytest.mark.parametrize("friction", [0.0, 0.05, 0.4, 3.0])
 def test_an_arm_without_muscles_moves_as_that_of_the_tree_mechanics(friction):
-    """Thrown upwards, it turns, and falls or is held by its dry friction; the other formulation's steps are midpoint steps, too."""
+    """Thrown upwards, it turns, and falls or is held by dry friction, as midpoint steps of the tree do."""
     dt, rows, names = 0.005, 120, ("damping", "friction", "payload")
     constants = ElbowParameters(damping=0.02, friction=friction, payload=1.0).to_matrix(1)
     constants[:, [0, 4]] = 0.0  # muscles of no force

@@ -27,7 +27,7 @@ _OK, _DIVERGED, _UNSOLVED = int(Status.OK), int(Status.DIVERGED), int(Status.UNS
 
 @inner
 def solve(g, c, q, v, first, second):
-    """w of a step, the slope of its equation there, and the status. Where dry friction throws it back and forth, half as far."""
+    """w of a step, the slope of its equation there, and the status; thrown back and forth by dry friction, half as far."""
     w, slope, last = v, 0.0, 0.0
     for _ in range(MAX_ITERATIONS):
         value = balance(g, c, g.dt, q, v, w + TINY * 1j, first, second)
