@@ -53,7 +53,8 @@ def test_what_is_not_told_of_a_held_constant_is_what_a_joint_fit_leaves_open() -
     """Its interval there, and by how much more the fitted one is open there."""
     fit, both = fitted(("gain",), {"another damping": ("damping",)}), fitted(("gain", "damping"), {})
     said = r"intervals are for damping = 1.5 N s/m: these data tell it only to (\S+) N s/m, which moves gain by ([0-9.]+) %"
-    words = re.fullmatch(said + r", (\S+) times its interval: measure damping, fit it, too, or record what tells it", note(fit))
+    said += r", (\S+) half widths of its interval: measure damping, fit it, too, or record what tells it"
+    words = re.fullmatch(said, note(fit))
     assert words
     assert float(words[1]) == pytest.approx(1.96 * estimate(both, "damping").std, rel=0.15)  # both are of the first order
     narrow, wide = (estimate(each, "gain").std / estimate(each, "gain").value for each in (fit, both))

@@ -20,8 +20,9 @@ from .whiteness import ALARM, Whiteness
 
 NORMAL = 1.96
 """Standard deviations of a 95 % interval."""
-FAR = 3.0
-"""Half widths of its interval by which a number is wrong, not unlucky: no `[ok]` where a held constant may move it so far."""
+FAR, MUCH = 3.0, 0.01
+"""Half widths of its interval and share of its value by which a number is wrong, not unlucky, and it matters: no `[ok]` where a
+held constant may move it by both."""
 UNEXPLAINED = "THE MODEL DOES NOT EXPLAIN these data"
 """Beginning of the headline where residuals are not noise."""
 TOLD = 7.0
@@ -286,16 +287,16 @@ def _of_held(evidence: Evidence) -> list[Verdict]:
             text += f": these data tell it only to {amount:.2g}{unit}, which moves {', '.join(moves)}"
             times = max(_half_widths(evidence, i, float(moved[i])) for i in places)
             if times > FAR:
-                text += f", {times:.2g} times its interval: measure {name}, fit it, too, or record what tells it"
+                text += f", {times:.2g} half widths of its interval: measure {name}, fit it, too, or record what tells it"
             found.append(Verdict("warning" if times > FAR else "note", text))
     return found
 
 
 def _half_widths(evidence: Evidence, place: int, reach: float) -> float:
-    """A change of a constant, in half widths of its interval."""
+    """A change of a constant that is more than `MUCH` of it, in half widths of its interval; 0 for a smaller one."""
     e = evidence.estimates[place]
-    low, high = e.interval
-    return 2.0 * abs(float(evidence.problem.specs[place].slope(e.value))) * reach / (high - low) if high > low else np.inf
+    (low, high), change = e.interval, abs(float(evidence.problem.specs[place].slope(e.value))) * reach
+    return 2.0 * change / max(high - low, np.finfo(float).tiny) if change > MUCH * abs(e.value) else 0.0
 
 
 def _single_steps(evidence: Evidence) -> list[Verdict]:
