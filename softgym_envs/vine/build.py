@@ -113,7 +113,7 @@ def wall(
     obs_mode: str = "sensors",
     level: float = 1.0,
     tolerance: float = TOLERANCE,
-    hold_time: float = 1.0,
+    hold_time: float = 1.5,
     control_weight: float = REACH.control_weight,
 ) -> tuple[Task, Simulator]:
     """A vine robot grows along a wall to its end ([Jitosho2021] IV-B2), and leans on the edge to reach a goal behind it.

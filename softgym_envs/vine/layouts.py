@@ -227,17 +227,17 @@ class Plate:
 
     distance: tuple[float, float] = (0.4, 0.5)
     """Along the x axis [m]."""
-    end: tuple[float, float] = (0.04, 0.09)
+    end: tuple[float, float] = (0.03, 0.1)
     """How far aside the wall ends at level 1 [m]; `further` more per level."""
     further: float = 0.015
     """[m]"""
     tilt: float = 0.3
     """Largest angle of the wall from a right angle to the way [rad]."""
-    behind: tuple[float, float] = (0.22, 0.36)
+    behind: tuple[float, float] = (0.2, 0.36)
     """From the wall to the goal, along x [m]."""
     free: ClassVar[float] = 4.0
     """Bend of a section without leaning, at most [1/m]."""
-    leaning: ClassVar[float] = 2.4
+    leaning: ClassVar[float] = 2.6
     """Bend from the end of the wall on, at most [1/m]."""
     size: ClassVar[tuple[float, float]] = (0.03, 0.6)
     """Thickness and length of the wall [m]."""
