@@ -118,7 +118,7 @@ def wall(
 ) -> tuple[Task, Simulator]:
     """A vine robot grows along a wall to its end ([Jitosho2021] IV-B2), and leans on the edge to reach a goal behind it.
 
-    The wall ends on one side, which the range readings show; no free motion leads to the goal.
+    Where it ends, on one side, the range readings show; no free motion leads to the goal, where the tip is to stay.
 
     Args:
         model: The robot.

@@ -110,7 +110,7 @@ def straight_through(model: VineModel, state: Array, goal: Array) -> Array:
 
 
 def round_the_end(envs: Any) -> Policy:
-    """To the free end of the wall; once past it, all sections bend towards the goal."""
+    """To the free end of the wall; once past it, all sections bend towards the goal, and growth ends there."""
     model: VineModel = envs.simulator.model
     half = 0.5 * np.ptp(np.asarray(model.obstacles[0].shape.vertices), axis=0)  # type: ignore[union-attr]
 

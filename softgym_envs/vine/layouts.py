@@ -220,7 +220,8 @@ class Plate:
     """A wall across the way that ends near the axis on one side; the goal is behind it, where no free motion leads.
 
     The robot grows along the wall to its end ([Jitosho2021] IV-B2), and leans on the edge to bend back behind it. The goal is
-    anywhere between the sharpest turn around the end without leaning, and one that only leaning allows.
+    anywhere between the sharpest turn around the end without leaning and the sharpest with it, so that who does not look at
+    wall and goal misses it.
     """
 
     levels: ClassVar[bool] = True
@@ -236,9 +237,9 @@ class Plate:
     behind: tuple[float, float] = (0.2, 0.36)
     """From the wall to the goal, along x [m]."""
     free: ClassVar[float] = 4.0
-    """Bend of a section without leaning, at most [1/m]."""
+    """Largest bend of a section that touches nothing [1/m]."""
     leaning: ClassVar[float] = 2.6
-    """Bend from the end of the wall on, at most [1/m]."""
+    """Largest mean bend from the end of the wall to the goal [1/m]."""
     size: ClassVar[tuple[float, float]] = (0.03, 0.6)
     """Thickness and length of the wall [m]."""
 
@@ -254,11 +255,12 @@ class Plate:
         along = side * np.array([-np.sin(angle), np.cos(angle)])
         place = np.array([x, side * end]) - 0.5 * self.size[1] * along
         behind = rng.uniform(*self.behind)
-        aside = rng.uniform(end - 0.5 * self.leaning * behind**2, self._free(model, x, end, behind))
+        free = self._free(model, x, end, behind)
+        aside = rng.uniform(min(free, end - 0.5 * self.leaning * behind**2), free)
         return Drawn(np.array([(*place, angle)]), np.array([x + behind, side * aside]))
 
     def _free(self, model: VineModel, x: float, end: float, behind: float) -> float:
-        """How far aside the way is that just touches the end and then turns back as it can [m]."""
+        """How far aside a way is, `behind` the wall, whose first section leads to the end and whose second turns back [m]."""
         bend = np.array([[2.0 * end / (x**2 + end**2), -self.free]])
         way = bent_axes(model, np.array([model.max_length]), bend)[0]
         first = way[: np.argmax(way[:, 0]) + 1]

@@ -119,8 +119,8 @@ class ReachGoal:
     @property
     def success_definition(self) -> str:
         """See `Task`."""
-        there = "The tip has been within `tolerance` of the goal, no faster than 0.15 m/s, at the end of"
-        return f"{there} every control step for `hold_time`." if self.hold_time > 0.0 else f"{there} a control step."
+        when = "every control step for `hold_time`" if self.hold_time > 0.0 else "a control step"
+        return f"The tip has been within `tolerance` of the goal, no faster than 0.15 m/s, at the end of {when}."
 
     @property
     def option_names(self) -> tuple[str, ...]:
