@@ -230,7 +230,7 @@ class Plate:
     """Along the x axis [m]."""
     end: tuple[float, float] = (0.03, 0.1)
     """How far aside the wall ends at level 1 [m]; `further` more per level."""
-    further: float = 0.015
+    further: float = 0.025
     """[m]"""
     tilt: float = 0.3
     """Largest angle of the wall from a right angle to the way [rad]."""
