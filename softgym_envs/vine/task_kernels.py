@@ -17,9 +17,10 @@ CONTEXT_NAMES = (
     *("goal_x", "goal_y", "reached", "held", "tip_x", "tip_y", "cos", "sin", "v_x", "v_y"),
     *("distance", "approached", "ahead", "aside"),
 )
-"""Columns of every context: goal; 1 once it has been reached; how long it has been held [s]; tip, its heading and velocity; distance from the goal now and one
-step ago; the goal in the frame of the tip. Then the range readings."""
-GOAL_X, GOAL_Y, REACHED, HELD, TIP_X, TIP_Y, COS, SIN, V_X, V_Y, DISTANCE, APPROACHED, AHEAD, ASIDE = map(wp.constant, range(14))
+"""Columns of every context: goal; 1 once it has been reached; how long it has been held [s]; tip, its heading and velocity;
+distance from the goal now and one step ago; the goal in the frame of the tip. Then the range readings."""
+GOAL_X, GOAL_Y, REACHED, HELD, TIP_X, TIP_Y, COS, SIN, V_X, V_Y = map(wp.constant, range(10))
+DISTANCE, APPROACHED, AHEAD, ASIDE = map(wp.constant, range(10, 14))
 RANGES = wp.constant(len(CONTEXT_NAMES))
 
 _zero = wp.constant(wp.float64(0.0))

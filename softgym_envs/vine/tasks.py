@@ -244,7 +244,8 @@ class ReachGoal:
     def _track(self) -> RowKernel:
         around = shape_arrays(self.model.obstacles, "cpu")
         rays = np.stack([np.cos(RAYS), np.sin(RAYS)], axis=1)[: self.num_rays]
-        structure = (make_size(self.model, 1.0, 0), *around, rays, RANGE, self.tolerance, SLOW, self.control_period, self.hold_time)
+        wanted = (self.tolerance, SLOW, self.control_period, self.hold_time)
+        structure = (make_size(self.model, 1.0, 0), *around, rays, RANGE, *wanted)
         width = len(self.context_names)
         return RowKernel(TRACK, structure, (self.model.layout.nx, width), width)
 
