@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from agents.learning.policy import load_policy, observed_with
+from agents.study.statistics import share
 
-IDS = ("LoopPeg-v0", "LoopReach-v0")
+IDS = ("LoopPeg-v0", "LoopReach-v0", "VineWall-v0")
 ROWS, REPLAYS, SHARE = 64, 3, 0.3
 
 
@@ -41,3 +42,29 @@ def test_replays_fail(env_id):
         kept = actions[: length[row], row]
         again = episodes(envs, 7000, lambda t, _: np.tile(kept[min(t, len(kept) - 1)], (ROWS, 1)), steps)[0]  # noqa: B023
         assert again.mean() <= SHARE, f"actions of episode {row} succeed in {again.sum()} of {ROWS} others"
+
+
+@pytest.mark.parametrize("level", [1.0, 2.0, 3.0])
+def test_replays_that_know_which_way_the_wall_ends_fail(level):
+    """What is done is mirrored where the wall ends on the other side: read once, at the reset."""
+    pytest.importorskip("stable_baselines3")
+    file = Path("results/policies/VineWall-v0.zip")
+    envs = gym.make_vec("softgym_envs:VineWall-v0", num_envs=ROWS, level=level, **observed_with(file))
+    policy, steps = load_policy(file), envs.spec.max_episode_steps
+
+    def mirror():
+        """(B, 3): of actions, where the wall ends to the right."""
+        world = envs.unwrapped
+        side = -np.sign(world.simulator.model.split(world.state).obstacles[:, 0, 1])  # the wall's middle is on the other one
+        return np.stack([np.ones(ROWS), side, side], axis=1)
+
+    envs.reset(seed=60)
+    before = mirror()
+    success, length, actions = episodes(envs, 60, lambda t, observation: policy(observation), steps)
+    envs.reset(seed=7000)
+    after = mirror()
+    for row in np.flatnonzero(success)[:REPLAYS]:
+        kept = actions[: length[row], row] * before[row]
+        again = episodes(envs, 7000, lambda t, _: kept[min(t, len(kept) - 1)] * after, steps)[0]  # noqa: B023
+        found = share(int(again.sum()), ROWS)
+        assert found.high <= 0.35, f"actions of episode {row} succeed in {found} of others"

@@ -11,7 +11,7 @@ from softgym_envs.vine import VineModel
 from softgym_envs.vine.controllers import CONTROLLERS, ONWARD, OUT, straight_through
 from softgym_envs.vine.layouts import AWAY, BEHIND, CLEAR, Clutter, Doors, Gap, Open, Plate, apart
 from softgym_envs.vine.obstacles import rectangle, segment_distance, to_local
-from softgym_envs.vine.tasks import RANGE, RAYS, SLOW
+from softgym_envs.vine.tasks import RANGE, RAYS, SLOW, TOLERANCE
 from softgym_envs.vine.ways import bent_axes, random_ways, suggested
 
 IDS = ["VineGrow-v0", "VineNavigate-v0", "VineSqueeze-v0", "VineWall-v0"]
@@ -121,6 +121,33 @@ def test_a_tip_that_sweeps_over_the_goal_has_not_reached_it():
         assert env.task.success(state[None], env.task.update(context, state[None]))[0] == reached
 
 
+def test_the_tip_stays_behind_the_wall_for_the_hold_time():
+    """It is set on the goal, leaves it once, and comes back."""
+    env = make("VineWall-v0", hold_time=0.5)
+    env.reset(seed=0)
+    there, away = env.context[None].copy(), env.context[None].copy()
+    there[:, :2] = env.simulator.model.tip(env.state)[:2]
+    seen, context = [], there
+    for place in (there, there, there, there, away, there, there, there, there, there):
+        context = context.copy()
+        context[:, :2] = place[:, :2]
+        context = env.task.update(context, env.state[None])
+        seen.append(bool(env.task.success(env.state[None], context)[0]))
+    assert seen == [False] * 9 + [True]
+    assert "hold_time" in env.task.success_definition and "hold_time" not in make("VineGrow-v0").task.success_definition
+
+
+def test_goals_behind_the_wall_are_on_both_sides_whichever_way_it_ends():
+    """Neither side nor sign of the goal tells the other; goals of one side spread over many widths of `TOLERANCE`."""
+    layout = Plate()
+    model = layout.furnish(VineModel())
+    drawn = [layout.draw(model, np.random.default_rng(seed), 1.0) for seed in range(200)]
+    side = np.array([-np.sign(scene.poses[0, 1]) for scene in drawn])
+    aside = side * np.array([scene.goal[1] for scene in drawn])
+    assert 0.35 < (side > 0).mean() < 0.65 and 0.15 < (aside < 0).mean() < 0.5
+    assert np.ptp(aside) > 8 * TOLERANCE and aside.std() > 2 * TOLERANCE
+
+
 def test_zero_action_is_rest_and_growth_is_linear_in_the_action():
     task = make("VineGrow-v0").task
     control = task.scale_action(np.array([[-1.0, 0, 0], [0.0, 0, 0], [0.5, 0, 0], [1.0, 0, 0]]))
@@ -197,12 +224,12 @@ def test_the_gap_is_a_little_wider_than_the_tube_and_less_so_at_higher_levels():
 
 
 def test_no_free_motion_leads_behind_the_wall():
-    """Among 20 000 shapes with one bend per section, none ends at the goal without passing through the wall."""
+    """Among 40 000 shapes with one bend per section, none ends at the goal without passing through the wall."""
     layout, rng = Plate(), np.random.default_rng(0)
     model = layout.furnish(VineModel())
-    axes = np.concatenate([[way.axis for way in random_ways(model, rng, (0.6, 1.2), 4.0)] for _ in range(20)])
-    for seed in range(4):
-        poses, goal = layout.draw(model, np.random.default_rng(seed), 1.0)
+    axes = np.concatenate([[way.axis for way in random_ways(model, rng, (0.6, 1.2), 4.0)] for _ in range(40)])
+    for seed in range(24):
+        poses, goal = layout.draw(model, np.random.default_rng(seed), 1.0 + seed % 3)
         local = to_local(axes[np.linalg.norm(axes[:, -1] - goal, axis=1) < 0.03], poses[0])
         gaps = segment_distance(model.obstacles[0].shape, local[:, :-1], local[:, 1:]).min(axis=1)
         assert len(gaps) > 10 and gaps.max() < model.radius
@@ -318,6 +345,7 @@ def test_layouts_refuse_robots_that_they_are_not_made_for(env_id):
         ("VineNavigate-v0", {"level": 4}, r"level is 4, expected a number in \[1, 3\]"),
         ("VineNavigate-v0", {"clutter": "none"}, "random, scattered, paper"),
         ("VineSqueeze-v0", {"control_weight": -1}, "control_weight is -1"),
+        ("VineWall-v0", {"hold_time": -1.0}, "hold_time is -1"),
     ],
 )
 def test_bad_keywords(env_id, keywords, message):

@@ -113,11 +113,12 @@ def wall(
     obs_mode: str = "sensors",
     level: float = 1.0,
     tolerance: float = TOLERANCE,
+    hold_time: float = 1.5,
     control_weight: float = REACH.control_weight,
 ) -> tuple[Task, Simulator]:
     """A vine robot grows along a wall to its end ([Jitosho2021] IV-B2), and leans on the edge to reach a goal behind it.
 
-    The wall ends on one side, which the range readings show; no free motion leads to the goal.
+    Where it ends, on one side, the range readings show; no free motion leads to the goal, where the tip is to stay.
 
     Args:
         model: The robot.
@@ -125,11 +126,14 @@ def wall(
         control_period: Time between actions [s].
         obs_mode: "sensors" or "state".
         level: The wall ends farther aside, from 1 to 3. An option of `reset` as well.
-        tolerance: The goal is reached within this distance of the tip [m].
+        tolerance: The tip is to stay within this distance of the goal [m].
+        hold_time: How long it is to stay there [s].
         control_weight: Weight of the mean squared action.
     """
     layout, model = furnished(model, Plate())
-    task = ReachGoal(model, control_period, obs_mode, control_weight, tolerance=tolerance, layout=layout, level=level)
+    task = ReachGoal(
+        model, control_period, obs_mode, control_weight, tolerance=tolerance, hold_time=hold_time, layout=layout, level=level
+    )
     return task, simulate(model)
 
 

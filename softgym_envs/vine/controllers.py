@@ -110,7 +110,7 @@ def straight_through(model: VineModel, state: Array, goal: Array) -> Array:
 
 
 def round_the_end(envs: Any) -> Policy:
-    """To the free end of the wall; once past it, all sections bend towards the goal."""
+    """To the free end of the wall; once past it, all sections bend towards the goal, and growth ends there."""
     model: VineModel = envs.simulator.model
     half = 0.5 * np.ptp(np.asarray(model.obstacles[0].shape.vertices), axis=0)  # type: ignore[union-attr]
 
@@ -127,10 +127,10 @@ def round_the_end(envs: Any) -> Policy:
         x, y, angle = np.moveaxis(model.split(envs.state).obstacles[:, 0], -1, 0)
         tip = model.tip(envs.state)
         past = np.cos(angle) * (tip[:, 0] - x) + np.sin(angle) * (tip[:, 1] - y) > half[0] + PAST
-        bearing = np.arctan2(context[:, ASIDE], context[:, AHEAD])
+        bearing = np.arctan2(context[:, ASIDE], np.maximum(context[:, AHEAD], CLOSE))
         pressure = model.split(envs.state).pressure / model.max_steering
         now = (pressure[:, 0::2] - pressure[:, 1::2]).mean(axis=1)
-        growth = np.clip(1.5 - np.abs(bearing) / ASKEW, 0.0, 1.0)
+        growth = np.clip(1.5 - np.abs(bearing) / ASKEW, 0.0, 1.0) * np.clip(context[:, AHEAD] / NEAR, 0.0, 1.0)
         back = np.stack([growth, *[np.clip(now + TURN * bearing, -1.0, 1.0)] * model.num_sections], axis=1)
         return np.where(past[:, None], back, action)
 
@@ -143,6 +143,8 @@ TURN = 0.3
 """[1/rad] Change of the muscles' pressure, over their range, that is asked for per bearing of the goal."""
 ASKEW = 0.3
 """[rad] Bearing of the goal at which growth slows down."""
+NEAR, CLOSE = 0.04, 0.12
+"""[m] From the goal: where growth slows down; its bearing is taken from so far at least, so that the tip comes to rest."""
 MARGIN = 0.03
 """[m] Beside the end of the wall."""
 PAST = 0.02

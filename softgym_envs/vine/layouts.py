@@ -17,7 +17,7 @@ from ..core.errors import OptionError
 from .model import VineModel, with_obstacles
 from .obstacles import Circle, Obstacle, Polygon, Shape, segment_distance, to_local
 from .paper.model import cluttered_scene
-from .ways import random_ways
+from .ways import bent_axes, random_ways
 
 Array = NDArray[np.float64]
 
@@ -219,23 +219,27 @@ class Gap:
 class Plate:
     """A wall across the way that ends near the axis on one side; the goal is behind it, where no free motion leads.
 
-    The robot grows along the wall to its end ([Jitosho2021] IV-B2), and leans on the edge to bend back behind it.
+    The robot grows along the wall to its end ([Jitosho2021] IV-B2), and leans on the edge to bend back behind it. The goal is
+    anywhere between the sharpest turn around the end without leaning and the sharpest with it, so that who does not look at
+    wall and goal misses it.
     """
 
     levels: ClassVar[bool] = True
 
-    distance: tuple[float, float] = (0.4, 0.46)
+    distance: tuple[float, float] = (0.4, 0.5)
     """Along the x axis [m]."""
-    end: tuple[float, float] = (0.05, 0.07)
+    end: tuple[float, float] = (0.03, 0.1)
     """How far aside the wall ends at level 1 [m]; `further` more per level."""
-    further: float = 0.015
+    further: float = 0.025
     """[m]"""
-    tilt: float = 0.1
+    tilt: float = 0.3
     """Largest angle of the wall from a right angle to the way [rad]."""
-    behind: tuple[float, float] = (0.3, 0.36)
+    behind: tuple[float, float] = (0.2, 0.36)
     """From the wall to the goal, along x [m]."""
-    aside: float = 0.04
-    """Largest sideways place of the goal [m]."""
+    free: ClassVar[float] = 4.0
+    """Largest bend of a section that touches nothing [1/m]."""
+    leaning: ClassVar[float] = 2.6
+    """Largest mean bend from the end of the wall to the goal [1/m]."""
     size: ClassVar[tuple[float, float]] = (0.03, 0.6)
     """Thickness and length of the wall [m]."""
 
@@ -250,8 +254,17 @@ class Plate:
         angle = rng.uniform(-self.tilt, self.tilt)
         along = side * np.array([-np.sin(angle), np.cos(angle)])
         place = np.array([x, side * end]) - 0.5 * self.size[1] * along
-        goal = np.array([x + rng.uniform(*self.behind), rng.uniform(-self.aside, self.aside)])
-        return Drawn(np.array([(*place, angle)]), goal)
+        behind = rng.uniform(*self.behind)
+        free = self._free(model, x, end, behind)
+        aside = rng.uniform(min(free, end - 0.5 * self.leaning * behind**2), free)
+        return Drawn(np.array([(*place, angle)]), np.array([x + behind, side * aside]))
+
+    def _free(self, model: VineModel, x: float, end: float, behind: float) -> float:
+        """How far aside a way is, `behind` the wall, whose first section leads to the end and whose second turns back [m]."""
+        bend = np.array([[2.0 * end / (x**2 + end**2), -self.free]])
+        way = bent_axes(model, np.array([model.max_length]), bend)[0]
+        first = way[: np.argmax(way[:, 0]) + 1]
+        return float(np.interp(x + behind, first[:, 0], first[:, 1]))
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from .links import count_links
 from .memory import Size
 
 CONTEXT_NAMES = (
-    *("goal_x", "goal_y", "reached", "tip_x", "tip_y", "cos", "sin", "v_x", "v_y"),
+    *("goal_x", "goal_y", "reached", "held", "tip_x", "tip_y", "cos", "sin", "v_x", "v_y"),
     *("distance", "approached", "ahead", "aside"),
 )
-"""Columns of every context: goal; 1 once it has been reached; tip, its heading and velocity; distance from the goal now and one
-step ago; the goal in the frame of the tip. Then the range readings."""
-GOAL_X, GOAL_Y, REACHED, TIP_X, TIP_Y, COS, SIN, V_X, V_Y, DISTANCE, APPROACHED, AHEAD, ASIDE = map(wp.constant, range(13))
+"""Columns of every context: goal; 1 once it has been reached; how long it has been held [s]; tip, its heading and velocity;
+distance from the goal now and one step ago; the goal in the frame of the tip. Then the range readings."""
+GOAL_X, GOAL_Y, REACHED, HELD, TIP_X, TIP_Y, COS, SIN, V_X, V_Y = map(wp.constant, range(10))
+DISTANCE, APPROACHED, AHEAD, ASIDE = map(wp.constant, range(10, 14))
 RANGES = wp.constant(len(CONTEXT_NAMES))
 
 _zero = wp.constant(wp.float64(0.0))
@@ -115,13 +116,15 @@ def track_kernel(
     limit: wp.float64,
     tolerance: wp.float64,
     slow: wp.float64,
+    period: wp.float64,
+    hold: wp.float64,
     state: wp.array2d(dtype=wp.float64),
     before: wp.array2d(dtype=wp.float64),
     after: wp.array2d(dtype=wp.float64),
 ):
     """Context of a state: tip, goal, ranges. rays (R, 2): cosine and sine of the range readings' angles from the tip's heading.
 
-    The goal is reached within `tolerance` [m] at a speed of at most `slow` [m/s].
+    The goal is reached within `tolerance` [m] at a speed of at most `slow` [m/s], one `period` after the other for `hold` [s].
     """
     b = wp.tid()
     for x in range(before.shape[1]):
@@ -153,8 +156,11 @@ def track_kernel(
     after[b, DISTANCE] = distance
     after[b, AHEAD] = wp.dot(way, t)
     after[b, ASIDE] = way[1] * t[0] - way[0] * t[1]
+    after[b, HELD] = _zero
     if distance <= tolerance and wp.length(v) <= slow:
-        after[b, REACHED] = _one
+        after[b, HELD] = before[b, HELD] + period
+        if after[b, HELD] > hold - _tiny:
+            after[b, REACHED] = _one
     read_ranges(b, p, t, limit, size, shapes, local, rays, state, after)
 
 

@@ -95,6 +95,8 @@ class ReachGoal:
     """Weight of the mean squared action."""
     tolerance: float = TOLERANCE
     """[m]"""
+    hold_time: float = 0.0
+    """How long the tip is to stay at the goal [s]; 0: it is enough to come there."""
     bonus: float = 1.0
     """Reward for reaching the goal."""
     layout: Layout = field(default_factory=Open)
@@ -106,16 +108,19 @@ class ReachGoal:
     constants: Mapping[str, float] = field(default_factory=dict)
     """Constants that the task fixes."""
 
-    success_definition = (
-        "The tip has been within `tolerance` of the goal, no faster than 0.15 m/s, at the end of a control step."
-    )
-
     def __post_init__(self) -> None:
         check_choice("obs_mode", self.obs_mode, OBS_MODES)
         check_number("control_weight", self.control_weight, low=0.0)
         check_number("tolerance", self.tolerance, positive=True, high=self.model.max_length, unit="m")
+        check_number("hold_time", self.hold_time, low=0.0, unit="s")
         if check_number("level", self.level, low=1.0, high=MAX_LEVEL) != 1.0 and not self.layout.levels:
             raise OptionError(f"level is {self.level:g}, but obstacles that always stand alike have no levels; leave it out")
+
+    @property
+    def success_definition(self) -> str:
+        """See `Task`."""
+        when = "every control step for `hold_time`" if self.hold_time > 0.0 else "a control step"
+        return f"The tip has been within `tolerance` of the goal, no faster than 0.15 m/s, at the end of {when}."
 
     @property
     def option_names(self) -> tuple[str, ...]:
@@ -239,7 +244,8 @@ class ReachGoal:
     def _track(self) -> RowKernel:
         around = shape_arrays(self.model.obstacles, "cpu")
         rays = np.stack([np.cos(RAYS), np.sin(RAYS)], axis=1)[: self.num_rays]
-        structure = (make_size(self.model, 1.0, 0), *around, rays, RANGE, self.tolerance, SLOW)
+        wanted = (self.tolerance, SLOW, self.control_period, self.hold_time)
+        structure = (make_size(self.model, 1.0, 0), *around, rays, RANGE, *wanted)
         width = len(self.context_names)
         return RowKernel(TRACK, structure, (self.model.layout.nx, width), width)
 

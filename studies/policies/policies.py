@@ -1,7 +1,7 @@
 """Policies of results/policies: networks that see sensors only, taught by who sees the state (planners), or learned by PPO.
 
     python studies/policies/policies.py                          # every id that has a planner
-    python studies/policies/policies.py --ids VineWall-v0 --rounds 20
+    python studies/policies/policies.py --ids VineWall-v0 --rounds 24
     python studies/policies/policies.py --ids TensegrityRoll-v0       # 20 minutes of a processor; goes on where it was stopped
     python studies/policies/policies.py --ids SlidingBlock-v0         # 35 minutes
 
