@@ -332,7 +332,7 @@ RECIPE = Recipe(
     ),
     laboratory=Stage(
         "laboratory", "", TUBE, "single_shooting",
-        {"starts": 3, "halve": True, "near": 24, "levenberg": {"cost_tolerance": 1e-6}},
+        {"starts": 3, "halve": True, "near": 24, "loss": "robust", "levenberg": {"cost_tolerance": 1e-6}},
         simulator={"bending": "linear"},
         instead=wrinkling,
         suspects={"another drag": ("drag",), "a base that is turned": ("base_turn",), "a mass at the tip": ("tip_mass",)},
