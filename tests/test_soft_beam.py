@@ -85,6 +85,15 @@ def test_files_that_cannot_be_used_are_refused(tmp_path: Path):
     (tmp_path / "other.csv").write_text("t_s,Base - 1_x,Base - 1_y,Base - 1_z\n0,0,0,0\n0.01,0,0,0\n")
     with pytest.raises(FileFormatError, match="names begin with Tip"):
         STUDY.read(tmp_path / "other.csv", 0.0)
+    for text in ("", "t_s,Tip - 1_x,Tip - 1_y,Tip - 1_z\n"):
+        (tmp_path / "empty.csv").write_text(text)
+        with pytest.raises(FileFormatError, match="expected columns t_s"):
+            STUDY.read(tmp_path / "empty.csv", 0.0)
+    head, *rows = filmed(tmp_path / "mm.csv", 0.0, TRUTH).read_text().splitlines()
+    cells = [[float(cell) * (1e3 if k else 1.0) for k, cell in enumerate(row.split(","))] for row in rows]
+    (tmp_path / "mm.csv").write_text("\n".join([head, *(",".join(map(str, row)) for row in cells)]))
+    with pytest.raises(DataError, match=r"m apart, 0.096 in this beam: are its columns in m\?"):
+        STUDY.read(tmp_path / "mm.csv", 0.0)
     still = filmed(tmp_path / "still.csv", 0.0, TRUTH).read_text().splitlines()
     (tmp_path / "still.csv").write_text("\n".join(still[:45]))
     with pytest.raises(DataError, match="must be held still"):

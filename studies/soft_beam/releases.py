@@ -24,8 +24,10 @@ REFERENCE = {
 """Where the base's markers were in beam_gravity_V2_a.csv, (z, x) [m]."""
 PERIOD = 0.01
 """[s]"""
-MOVED = 0.02
-"""Share of its whole way that the tip has gone when it is said to move."""
+AWAY = 0.096
+"""[m] From a marker of the base to those of the tip that is held; in files in m within a factor of 2."""
+MOVED, SHAKEN, LEAST = 0.02, 5.0, 1e-4
+"""Share of its whole way that the tip has gone when it is said to move, standard deviations of what is held, and [m]."""
 HELD = 0.25
 """[s] The place where the tip is held is the median over so long."""
 DISTURBED = 14
@@ -62,7 +64,7 @@ def read(path: Path, load: float) -> Release:
 
     Raises:
         FileFormatError: No such file, or no such columns.
-        DataError: Nobody lets go of a beam in it.
+        DataError: Nobody lets go of a beam in it, or it is not in m.
     """
     times, tracks = _tracks(path)
     tips = {name: track for name, track in tracks.items() if name.lower().startswith("tip")}
@@ -72,7 +74,11 @@ def read(path: Path, load: float) -> Release:
     shift = np.median(moves, axis=0) if moves else np.zeros(2)
     paths = np.stack(list(tips.values()), axis=1) - shift
     heights = paths[:, :, 1].mean(axis=1)
-    moving = np.flatnonzero(np.abs(heights - heights[:10].mean()) > MOVED * np.ptp(heights))
+    away = float(np.hypot(*(paths[:10].mean(axis=(0, 1)) - REFERENCE["Base - 1"])))
+    if not 0.5 * AWAY < away < 2.0 * AWAY:
+        raise DataError(f"{path}: tip and base are {away:.4g} m apart, {AWAY:g} in this beam: are its columns in m?")
+    limit = max(MOVED * np.ptp(heights), SHAKEN * heights[:10].std(), LEAST)
+    moving = np.flatnonzero(np.abs(heights - heights[:10].mean()) > limit)
     if not len(moving) or times[moving[0]] < times[0] + 0.1 or len(times) - moving[0] < 100:
         raise DataError(f"{path}: the beam must be held still for 0.1 s, and be seen for a second after it is let go")
     first = int(moving[0])
@@ -87,9 +93,10 @@ def read(path: Path, load: float) -> Release:
 def _tracks(path: Path) -> tuple[Array, dict[str, Array]]:
     """Times (T,) and (z, x) of every marker, (T, 2) [m]."""
     try:
-        names = path.read_text(encoding="utf-8").splitlines()[0].split(",")
-        table = np.genfromtxt(path, delimiter=",", skip_header=1)
-    except (OSError, ValueError, IndexError, UnicodeDecodeError) as error:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        names = lines[0].split(",") if lines else []
+        table = np.genfromtxt(lines, delimiter=",", skip_header=1) if len(lines) > 1 else np.empty(0)
+    except (OSError, ValueError, UnicodeDecodeError) as error:
         raise FileFormatError(f"cannot read {path}: {error}") from None
     column = {name.strip(): k for k, name in enumerate(names)}
     labels = [name[:-2] for name in column if name.endswith("_x") and f"{name[:-2]}_z" in column]

@@ -57,6 +57,8 @@ GUESS = {"relaxation_time": 0.036, "creep_time": 0.6}
 FILES = (("beam_gravity_V2_a.csv", 0.0), ("beam_gravity_V2_b.csv", 0.0), ("beam_load52_V2_a.csv", 0.052))
 USED = DISTURBED + 20
 """Rows that tell a prediction's start."""
+HEAVIEST = 0.1
+"""[kg] Twice the load that was fitted: beyond it predictions are extrapolated, as is said."""
 FREQUENCY, DECAY = 0.01, 0.2
 """Shares by which a prediction may be off."""
 LOUD = 0.3
@@ -224,6 +226,8 @@ def run_predict(args: Predict) -> int:
     """Predict, compare, and write."""
     if not 0 <= args.load <= 1000:
         raise OptionError(f"--load is {args.load:g}, expected 0 to 1000 (g)")
+    if 1e-3 * args.load > HEAVIEST:
+        print(f"note: {args.load:g} g is far from the loads that were fitted, 0 and 52 g: an extrapolation")
     constants = VineParameters.load(args.params)
     args.out.mkdir(parents=True, exist_ok=True)
     if args.data is None:

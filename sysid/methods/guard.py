@@ -68,7 +68,7 @@ class Comparison:
         """One sentence; "" where there is nothing to say."""
         if not self.better:
             many = f"{self.ratio:.3g} times as large"
-            return f"KEPT the constants before this stage: with those after it, errors on {self.data} are {many}"
+            return f"KEPT the constants before this stage, not those below: with these, errors on {self.data} are {many}"
         if not converged:
             share = f"errors on {self.data} are {100 * self.ratio:.3g} % of those before"
             return f"NOT CONVERGED, but used to predict, as {share}: no measurement of these constants"
