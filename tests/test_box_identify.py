@@ -43,7 +43,7 @@ HOLDING = BoxParameters(friction=0.65, restitution=0.17, inertia=0.76, gravity=1
 @pytest.mark.parametrize(("model", "truth"), [(cube(), TRUTH), (square(), TRUTH), (cube(), HOLDING)])
 def test_throws_tell_the_constants_of_contact(model: Any, truth: BoxParameters) -> None:
     """By chance one of five is off by more than 2.5 half widths of its 95 % interval once in 10^5 fits."""
-    simulator, data, start = BoxSimulator(model), throws(model, 10, truth=truth), BoxParameters()
+    simulator, data, start = BoxSimulator(model), throws(model, 6, truth=truth), BoxParameters()
     for stage in RECIPE.stages:
         problem = stage_problem(RECIPE, stage, simulator, data, start=start)
         result = fit_stage(RECIPE, stage, problem, folder=None, resume=False, progress=None)

@@ -5,7 +5,7 @@ import pytest
 
 from softgym_envs.core.complementarity import ComplementarityForm
 from softgym_envs.core.errors import OptionError
-from softgym_envs.core.transcription import Arc, Decisions, Transcription, linearized_steps
+from softgym_envs.core.transcription import Arc, Decisions, Transcription, evaluated_steps, linearized_steps
 
 ca = pytest.importorskip("casadi")
 
@@ -128,6 +128,7 @@ def test_derivatives_of_many_steps_are_those_of_differences():
     rng, form = np.random.default_rng(0), cart()
     inputs = tuple(rng.uniform(0.5, 1.5, (4, size)) for size in (2, 1, 1, 2, 0))
     value, jacobian = linearized_steps(form, inputs)
+    np.testing.assert_array_equal(value, evaluated_steps(form, inputs))
     np.testing.assert_array_equal(value, form.evaluate(*inputs)[0])
     column = 0
     for place in (0, 3, 4, 2):

@@ -111,10 +111,10 @@ def test_a_file_given_twice_and_a_second_one_to_follow_are_refused(script, tmp_p
 
 
 def test_a_stated_bound_is_used_and_a_missed_one_is_said(script, tmp_path, capsys):
-    """Uniform noise of 5 mm on a particle; then a bound of half of it."""
+    """Uniform noise of 5 mm on a particle; then a bound of nine tenths of it, which so few rows would not tell by their sum."""
     simulator, rng = ParticleSimulator(), np.random.default_rng(0)
     noise = {"x": 5e-3 / np.sqrt(3), "y": 5e-3 / np.sqrt(3)}
-    seen = record(simulator, simulator.initial_state()[0], np.full((100, 1), 5.0), noise=noise, rng=rng, uniform=True)
+    seen = record(simulator, simulator.initial_state()[0], np.full((30, 1), 5.0), noise=noise, rng=rng, uniform=True)
     path = camera_file(tmp_path / "camera.csv", seen, {"x": 1e3, "y": 1e3}, controls=True)
     for share in (1.0, 0.9):
         stated = ("--noise", "x", share * noise["x"], "y", share * noise["y"])
@@ -135,12 +135,8 @@ def test_particles_on_camera_become_their_frictions(script, tmp_path):
     recording = record(simulator, start, controls, truth, noise={"x": 3e-3, "y": 3e-3}, rng=np.random.default_rng(0))
     path = camera_file(tmp_path / "camera.csv", recording, dict.fromkeys(recording.names, 1.0), controls=True)
     (tmp_path / "two.toml").write_text("[particles]\ncount = 2\n")
-    assert (
-        run_script(
-            script, "particles", "--model", tmp_path / "two.toml", "--data", path, "--method", "mpec", "--out", tmp_path / "out"
-        )
-        == 0
-    )
+    given = ("--model", tmp_path / "two.toml", "--data", path, "--dt", 0.05, "--method", "mpec")
+    assert run_script(script, "particles", *given, "--out", tmp_path / "out") == 0
     found = simulator.parameters_class.load(tmp_path / "out" / "fit.toml")
     assert (found.friction0, found.friction1) == (pytest.approx(0.1, abs=2e-4), pytest.approx(0.4, abs=2e-4))
 
@@ -178,12 +174,8 @@ def test_evolution_takes_the_same_file(script, tmp_path):
     found = {}
     for method in ("mpec", "cma_es"):
         out = tmp_path / method
-        assert (
-            run_script(
-                script, "particles", "--data", path, "--method", method, "--noise", "x", "0.003", "y", "0.003", "--out", out
-            )
-            == 0
-        )
+        given = ("--data", path, "--dt", 0.05, "--noise", "x", 0.003, "y", 0.003)
+        assert run_script(script, "particles", *given, "--method", method, "--out", out) == 0
         (found[method],) = json.loads((out / "fit.json").read_text())["estimates"]
     assert found["mpec"]["value"] == pytest.approx(found["cma_es"]["value"], abs=0.1 * found["mpec"]["std"])
     assert abs(found["mpec"]["value"] - 0.2) < 4 * found["mpec"]["std"]

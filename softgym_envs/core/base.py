@@ -378,7 +378,11 @@ def repeat_steps(
     """
     states = np.repeat(state[:, None], controls.shape[1] + 1, axis=1)
     status = np.full(len(state), Status.OK, dtype=np.int32)
+    every = np.arange(len(state))
     for t in range(controls.shape[1]):
+        if len(every) and not status.any():  # all of them: without picking rows
+            states[:, t + 1], status[:] = advance(every, states[:, t].copy(), controls[:, t].copy())
+            continue
         alive = np.flatnonzero(status == Status.OK)
         states[:, t + 1] = states[:, t]
         if len(alive):

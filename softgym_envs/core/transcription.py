@@ -56,6 +56,19 @@ def casadi() -> Any:
 # --- derivatives of many steps ------------------------------------------------------------------------------------------
 
 
+def evaluated_steps(form: ComplementarityForm, inputs: tuple[Array, ...]) -> Array:
+    """[g; f] of K steps (K, nx + nz): the same numbers as of `linearized_steps`, without the derivative.
+
+    Args:
+        form: The physics step, without modes.
+        inputs: x (K, nx), u (K, nu), p (K, P), x+ (K, nx), z (K, nz).
+    """
+    function, steps = _mapped(form, len(inputs[0]), False), len(inputs[0])
+    value = np.empty((steps, function.size1_out(0)))
+    _fill(function, inputs, value)
+    return value
+
+
 def linearized_steps(form: ComplementarityForm, inputs: tuple[Array, ...]) -> tuple[Array, Array]:
     """[g; f] of K steps (K, nx + nz), and its derivative by (x, x+, z, p): through CasADi's buffers, without copies.
 
@@ -63,27 +76,33 @@ def linearized_steps(form: ComplementarityForm, inputs: tuple[Array, ...]) -> tu
         form: The physics step, without modes.
         inputs: x (K, nx), u (K, nu), p (K, P), x+ (K, nx), z (K, nz).
     """
-    function, steps = _mapped(form, len(inputs[0])), len(inputs[0])
-    given = [np.ascontiguousarray(values) for values in inputs]
+    function, steps = _mapped(form, len(inputs[0]), True), len(inputs[0])
     rows = function.size1_out(0)
     value, jacobian = np.empty((steps, rows)), np.empty((steps, function.size2_out(1) // steps, rows))
-    buffer, run = function.buffer()
-    for index, array in enumerate(given):
-        buffer.set_arg(index, array.data)
-    buffer.set_res(0, value.data)
-    buffer.set_res(1, jacobian.data)
-    run()
+    _fill(function, inputs, value, jacobian)
     return value, np.swapaxes(jacobian, 1, 2)
 
 
+def _fill(function: Any, inputs: tuple[Array, ...], *results: Array) -> None:
+    """Writes what a function gives into the results."""
+    given = [np.ascontiguousarray(values) for values in inputs]
+    buffer, run = function.buffer()
+    for index, array in enumerate(given):
+        buffer.set_arg(index, array.data)
+    for index, array in enumerate(results):
+        buffer.set_res(index, array.data)
+    run()
+
+
 @lru_cache(maxsize=64)
-def _mapped(form: ComplementarityForm, steps: int) -> Any:
-    """(x, u, p, x+, z), a column per step -> [g; f] and its derivative by (x, x+, z, p), side by side."""
+def _mapped(form: ComplementarityForm, steps: int, derivative: bool) -> Any:
+    """(x, u, p, x+, z), a column per step -> [g; f], and its derivative by (x, x+, z, p), side by side."""
     ca = casadi()
     x, u, p, y, z = (ca.SX.sym(name, form.step.size1_in(i)) for i, name in enumerate(("x", "u", "p", "y", "z")))
-    value = ca.vertcat(*form.step(x, u, p, y, z))
-    jacobian = ca.densify(ca.jacobian(value, ca.vertcat(x, y, z, p)))
-    return ca.Function("constraints", [x, u, p, y, z], [value, jacobian]).map(steps)
+    results = [ca.vertcat(*form.step(x, u, p, y, z))]
+    if derivative:
+        results.append(ca.densify(ca.jacobian(results[0], ca.vertcat(x, y, z, p))))
+    return ca.Function("constraints", [x, u, p, y, z], results).map(steps)
 
 
 # --- the nonlinear program ----------------------------------------------------------------------------------------------

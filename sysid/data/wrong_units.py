@@ -39,6 +39,8 @@ UNLIKELY = {1e2: "hm (100 x too small)"}
 """Tried after all others: centimetres that are called metres in velocities alone look the same."""
 SIZE_SLACK, MOTION_SLACK = 0.75, 1.0
 """Decades by which a robot's size, and how it moves, may differ from the simulator's: units within them may be meant."""
+GOOD = 0.1
+"""Prediction error over change below which no other unit is tried."""
 
 
 def check_units(problem: Checked) -> None:
@@ -75,10 +77,12 @@ def _by_prediction(problem: Checked, constants: Parameters) -> str:
     kind = np.array(quantities(problem.simulator, problem.column_names, trajectory.select(problem.column_names).units))
     for horizon in (1, min(10, trajectory.num_steps // 2)):
         base = _prediction_error(problem, constants, np.ones(len(kind)), horizon)
+        if base <= GOOD:
+            continue
         errors = {words: _prediction_error(problem, constants, factors, horizon) for words, factors in hypotheses(kind)}
         best = min(errors.values())
         words = next(w for w, error in errors.items() if error <= 3.0 * best)  # the likelier comes first: mm before km
-        if base > 0.1 and errors[words] < 0.1 * base:
+        if errors[words] < 0.1 * base:
             gain = f"the simulator agrees {base / errors[words]:.0f} times better"
             return f"wrong units: the {words}; with that factor {gain}. Convert to SI"
         if not np.isfinite(base):

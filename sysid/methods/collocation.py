@@ -20,6 +20,7 @@ Legend: K physics steps, nx state, nz pairs, p free constants, ny measured colum
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -30,7 +31,7 @@ from numpy.typing import NDArray
 from softgym_envs.core.complementarity import ComplementarityForm
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.trajectory import Trajectory
-from softgym_envs.core.transcription import linearized_steps
+from softgym_envs.core.transcription import evaluated_steps, linearized_steps
 
 from ..data.problem import FitProblem
 
@@ -123,13 +124,14 @@ class Collocation:
             if found is None:
                 return point, iteration
             step, predicted = found
-            infeasible = _size(defects)
+            infeasible = _size(value for value, _ in defects)
             weight = max(weight, 2.0 * (predicted - now) / max(infeasible, 1e-300), 1e-3 * now / max(infeasible, 1e-300))
             length, point, defects, reached = self._search(point, step, tau, now + weight * infeasible, predicted, weight)
             change = float(np.abs(length * step.theta).max(initial=0.0))
             gained, now = abs(reached - now), reached
             damping = max(0.3 * damping, 1e-12) if length == 1.0 else min(2.0 * damping, 1e3)
-            if length == 1.0 and _size(defects) < tolerance and (change < 1e-6 or gained < tolerance * now):
+            feasible = _size(value for value, _ in defects) < tolerance
+            if length == 1.0 and feasible and (change < 1e-6 or gained < tolerance * now):
                 return point, iteration + 1
         return point, iterations
 
@@ -146,11 +148,10 @@ class Collocation:
                 tuple(x + length * dx for x, dx in zip(point.states, step.states, strict=True)),
                 tuple(z + length * dz for z, dz in zip(point.pairs, step.pairs, strict=True)),
             )
-            ahead = self._defects(moved, tau)
             reached = self.objective(moved)
             promised = merit - 1e-4 * length * (merit - predicted)
-            if reached + weight * _size(ahead) <= promised or length <= SMALLEST_STEP:
-                return length, moved, ahead, reached
+            if length <= SMALLEST_STEP or reached + weight * _size(self._values(moved, tau)) <= promised:
+                return length, moved, self._defects(moved, tau), reached
             length *= 0.5
 
     def _direction(self, point: Point, defects: list[tuple[Array, Array]], damping: float) -> tuple[Point, float] | None:
@@ -248,23 +249,40 @@ class Collocation:
         rows[:, : len(weight)] = np.diag(weight)
         return rows
 
+    def _values(self, point: Point, tau: float) -> list[Array]:
+        """Per recording: constraint values (K, nx + nz)."""
+        found = [evaluated_steps(self.form, inputs) for inputs in self._inputs(point)]
+        return [_smoothed(value, z, tau)[0] for value, z in zip(found, point.pairs, strict=True)]
+
     def _defects(self, point: Point, tau: float) -> list[tuple[Array, Array]]:
         """Per recording: constraint values (K, nx + nz), and their derivatives by (x, x+, z, theta)."""
-        problem, nx, nz = self.problem, self.problem.simulator.nx, self.form.nz
-        constants, slopes = problem.vectors(point.theta[None])[0], problem.slopes(point.theta)
+        nx, nz = self.problem.simulator.nx, self.form.nz
+        known, slopes, along = 2 * nx + nz, self.problem.slopes(point.theta), np.arange(nz)
         found = []
-        for window, x, z in zip(self.windows, point.states, point.pairs, strict=True):
-            repeated = np.repeat(constants[None], len(window.controls), axis=0)
-            value, jacobian = linearized_steps(self.form, (x[:-1], window.controls, repeated, x[1:], z))
-            f = value[:, nx:]
-            root = np.sqrt(z * z + f * f + 2.0 * tau)
-            by_constants = jacobian[:, :, 2 * nx + nz + problem.columns] * slopes
-            inner = np.concatenate([jacobian[:, :, : 2 * nx + nz], by_constants], axis=2)
-            inner[:, nx:] *= (1.0 - f / root)[..., None]
-            along = np.arange(nz)
+        for inputs, z in zip(self._inputs(point), point.pairs, strict=True):
+            value, jacobian = linearized_steps(self.form, inputs)
+            smoothed, root = _smoothed(value, z, tau)
+            inner = np.empty((len(value), nx + nz, known + len(slopes)))
+            inner[:, :, :known] = jacobian[:, :, :known]
+            inner[:, :, known:] = jacobian[:, :, known + self.problem.columns] * slopes
+            inner[:, nx:] *= (1.0 - value[:, nx:] / root)[..., None]
             inner[:, nx + along, 2 * nx + along] += 1.0 - z / root
-            found.append((np.concatenate([value[:, :nx], z + f - root], axis=1), inner))
+            found.append((smoothed, inner))
         return found
+
+    def _inputs(self, point: Point) -> Iterator[tuple[Array, ...]]:
+        """Per recording what its steps are evaluated at: x, u, all constants, x+ and pairs."""
+        constants = self.problem.vectors(point.theta[None])[0]
+        for window, x, z in zip(self.windows, point.states, point.pairs, strict=True):
+            yield x[:-1], window.controls, np.repeat(constants[None], len(window.controls), axis=0), x[1:], z
+
+
+def _smoothed(value: Array, z: Array, tau: float) -> tuple[Array, Array]:
+    """[g; z + f - sqrt(z^2 + f^2 + 2 tau)] of [g; f], and the root."""
+    nx = value.shape[1] - z.shape[1]
+    f = value[:, nx:]
+    root = np.sqrt(z * z + f * f + 2.0 * tau)
+    return np.concatenate([value[:, :nx], z + f - root], axis=1), root
 
 
 def window_of(problem: FitProblem, recording: Trajectory) -> Window:
@@ -275,8 +293,8 @@ def window_of(problem: FitProblem, recording: Trajectory) -> Window:
     return Window(np.repeat(controls, recording.substeps, axis=0), spread)
 
 
-def _size(defects: list[tuple[Array, Array]]) -> float:
-    return float(sum(np.abs(value).sum() for value, _ in defects))
+def _size(values: Iterable[Array]) -> float:
+    return float(sum(np.abs(value).sum() for value in values))
 
 
 def _accumulate(A: Array, D: Array) -> tuple[Array, Array]:
