@@ -57,7 +57,8 @@ RECIPE = Recipe(
     experiments=(Experiment("moved", moved, LONGEST),),
     stages=(Stage("body", "moved", FREE, "one_step"),),
     laboratory=Stage(
-        "laboratory", "", FREE, "multiple_shooting", {"halve": True}, suspects={"commands that act late": ("latency",)}
+        "laboratory", "", FREE, "multiple_shooting", {"halve": True, "near": 20},
+        suspects={"commands that act late": ("latency",)},
     ),
     guess={
         "upper_arm_scale": 0.8, "forearm_scale": 1.2, "payload": 0.1, "armature": 0.05, "shoulder_stiffness": 6.0,
