@@ -494,3 +494,27 @@ def test_the_last_waypoint_ends_the_episode():
     env.reset(seed=0, options={"goal": np.stack([here, here + 0.1])})
     ends = [env.step(np.zeros(env.action_space.shape))[2] for _ in range(2)]
     assert ends == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("env_id", "goal", "bad", "told"),
+    [
+        ("ArmReach-v0", 1.2, 9.0, r"option 'goal' is 9.0, expected a number \[rad\] in \[0, 2.6\]"),
+        ("ArmHold-v0", 1.2, "up", "option 'goal' is 'up'"),
+        ("UpperBodyReach-v0", [0.3, -0.2, -0.2], [9.0, 0.0, 0.0], "allowed are coordinates within 3 m"),
+        ("LoopReach-v0", [0.8, -0.2, 0.3], [0.8, -0.2], r"option 'goal' has shape \(2,\), expected \(3,\)"),
+    ],
+)
+def test_a_goal_of_ones_own_is_the_goal(env_id, goal, bad, told):
+    """Of every row; the robot begins as without it, but for the elbow, which begins at a distance from it."""
+    env, envs = gym.make(f"softgym_envs:{env_id}"), gym.make_vec(f"softgym_envs:{env_id}", num_envs=2)
+    env.reset(seed=3)
+    begun = env.unwrapped.state.copy()
+    env.reset(seed=3, options={"goal": goal})
+    envs.reset(seed=3, options={"goal": goal})
+    size = np.size(goal)
+    for context in (env.unwrapped.context, *envs.unwrapped.context):
+        np.testing.assert_allclose(context[:size], np.ravel(goal))
+    assert env_id.startswith("Arm") or (env.unwrapped.state == begun).all()
+    with pytest.raises((OptionError, ShapeError), match=told):
+        env.reset(options={"goal": bad})

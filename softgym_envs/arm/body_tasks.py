@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from ..core.errors import OptionError
-from ..core.simulator import Array, check_number
+from ..core.simulator import Array, check_number, check_place
 from ..core.task import BaseTask, BoolArray, Entry, Start
 from .body_model import HAND, BodyModel
 from .body_sight import Hand, hand_of, reach_terms, watch_hand
@@ -25,6 +25,8 @@ DISTANCE, HELD, REACHED = 3, 4, 5
 """Places in the context, behind the goal."""
 SEEN_COLUMNS = np.array([0, 1, 2, 6, 7, 8])
 """The goal, and the way to it."""
+FARTHEST = 3.0
+"""[m] Goals are no farther from the chest, in any coordinate."""
 TRIES = 20
 """Goals that are drawn at once; the first that will do is taken."""
 SEARCHED = 1000
@@ -63,6 +65,7 @@ class UpperBodyReach(BaseTask):
     """First angles are so far from rest at most [rad]."""
 
     context_names = ("goal.x", "goal.y", "goal.z", "distance", "held", "reached", "off.x", "off.y", "off.z")
+    option_names = ("goal",)
     success_definition = "The hand has been within `tolerance` of the goal for `hold_time`."
 
     def __post_init__(self) -> None:
@@ -83,7 +86,7 @@ class UpperBodyReach(BaseTask):
         motion = (
             Entry(name, unit, -sizes[unit][0], *sizes[unit]) for name, unit in zip(layout.names, layout.units, strict=True)
         )
-        points = (Entry(f"{what}.{axis}", "m", -3.0, 3.0, 0.1) for what in ("goal", "off") for axis in "xyz")
+        points = (Entry(f"{what}.{axis}", "m", -FARTHEST, FARTHEST, 0.1) for what in ("goal", "off") for axis in "xyz")
         return (*motion, *points)
 
     @cached_property
@@ -98,12 +101,14 @@ class UpperBodyReach(BaseTask):
         return self.model.hand(self.model.rest[None])[0]
 
     def reset(self, start: Start) -> tuple[Array, Array]:
-        """See `Task`: still, near rest."""
+        """See `Task`: still, near rest; the option "goal" is a place (3,) of the hand [m]."""
         rows, n = len(start.rngs), self.model.n
         state, context = np.tile(self.model.rest_state(), (rows, 1)), np.zeros((rows, len(self.context_names)))
         for row, rng in enumerate(start.rngs):
             state[row, :n] += rng.uniform(-self.spread, self.spread, n)
             context[row, :3] = self._goal(rng)
+        if "goal" in start.options:
+            context[:, :3] = check_place("option 'goal'", start.options["goal"], (3,), FARTHEST)
         state = state if start.state is None else start.state
         watch_hand(self._hand, np.ascontiguousarray(state), context, 0.0, self.tolerance, np.inf)
         return state, context

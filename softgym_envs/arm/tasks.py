@@ -57,6 +57,7 @@ class ArmReach(BaseTask):
     """How far the target moves once it has been held, at least, as far as its range allows [rad]; 0: it stays."""
 
     context_names = ("target", "error", "held", "reached", "next")
+    option_names = ("goal",)
     success_definition = "The elbow has been within `tolerance` of the target, and of the next one, for `hold_time` in all."
 
     def __post_init__(self) -> None:
@@ -82,11 +83,13 @@ class ArmReach(BaseTask):
         return np.array([0.0, 1.0, 0.0, 0.0])
 
     def reset(self, start: Start) -> tuple[Array, Array]:
-        """See `Task`: still, muscles nearly off, at a drawn distance from the target."""
+        """See `Task`: still, muscles nearly off, at a drawn distance from the target; option "goal": the first one [rad]."""
         state, context = np.zeros((len(start.rngs), 4)), np.zeros((len(start.rngs), len(self.context_names)))
         low, high = self.model.limits
         for row, rng in enumerate(start.rngs):
             target = self._far(rng)
+            if "goal" in start.options:
+                target = check_number("option 'goal'", start.options["goal"], low=low, high=high, unit="rad")
             away = rng.uniform(*self.start_error) * rng.choice([-1.0, 1.0])
             state[row, 0] = target + away if low < target + away < high else np.clip(target - away, low, high)
             state[row, 2:] = rng.uniform(0.0, 0.2, 2)

@@ -267,6 +267,19 @@ def check_array(name: str, value: Any, shape: tuple[int | None, ...], *, finite:
     return array
 
 
+def check_place(name: str, value: Any, shape: tuple[int, ...], farthest: float) -> Array:
+    """`value` as places of this shape [m], none of whose coordinates is beyond `farthest`.
+
+    Raises:
+        ShapeError: Other shape, or NaN or infinity.
+        OptionError: One is.
+    """
+    found = check_array(name, value, shape)
+    if np.abs(found).max() > farthest:
+        raise OptionError(f"{name} is {shown(value)}, allowed are coordinates within {farthest:g} m")
+    return found
+
+
 def check_number(
     name: str,
     value: Any,

@@ -19,13 +19,15 @@ from numpy.typing import NDArray
 
 from ..core.errors import OptionError
 from ..core.numba_engine import plain
-from ..core.simulator import Array, check_choice, check_number
+from ..core.simulator import Array, check_choice, check_number, check_place
 from ..core.task import BoolArray, Entry, Start
 from .arm_task import ArmTask, motion_entries, rest_under, tree_constants
 from .model import ARM
 from .sight import watch_goal
 
 GOALS = ("point", "shape")
+FARTHEST = 2.0
+"""[m] Goals are no farther from the arm's base, in any coordinate."""
 FAR_GOAL = 0.06
 """How far goals of a point are, unless told [m]."""
 TRIES = 12
@@ -58,6 +60,7 @@ class LoopReach(ArmTask):
     spread: float = 0.2
     """First states rest under actions of up to this."""
 
+    option_names = ("goal",)
     success_definition = "The wanted points have been within `tolerance` of the goal, on average, for `hold_time`."
 
     def __post_init__(self) -> None:
@@ -89,17 +92,20 @@ class LoopReach(ArmTask):
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
         """See the module docstring; goals from where the points rest without action."""
-        goal = (Entry(name, "m", -2.0, 2.0, 0.1) for name in self.context_names[:-3])
+        goal = (Entry(name, "m", -FARTHEST, FARTHEST, 0.1) for name in self.context_names[:-3])
         return (*motion_entries(self.model, self.obs_mode), *goal)
 
     def reset(self, start: Start) -> tuple[Array, Array]:
-        """See `Task`: at rest near the model's start."""
+        """See `Task`: at rest near the model's start; the option "goal" is (3,), or of a shape (k, 3) [m]."""
         columns = tree_constants(self.model, start)
         drawn = np.array([rng.uniform(-self.spread, self.spread, len(ARM)) for rng in start.rngs])
         state = start.state if start.state is not None else np.pad(self.rest(drawn, columns)[0], ((0, 0), (0, self.model.n)))
         idle = self.points(self.rest(np.zeros_like(drawn), columns)[0])
         context = np.zeros((len(state), len(self.context_names)))
         context[:, :-3] = self._goals(start.rngs, columns, np.stack([self.points(state), idle], axis=1)).reshape(len(state), -1)
+        if "goal" in start.options:
+            shape = (3,) if self.goal == "point" else (len(self.wanted), 3)
+            context[:, :-3] = check_place("option 'goal'", start.options["goal"], shape, FARTHEST).ravel()
         return state, self._watched(context, state, 0.0)
 
     def rest(self, action: Array, columns: Array) -> tuple[Array, BoolArray]:
