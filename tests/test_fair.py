@@ -34,7 +34,7 @@ def test_the_committed_ratio_is_of_a_robot_in_contact():
 
 
 def test_the_committed_speeds_are_what_was_asked():
-    """Batches twice as fast as once in every round, the block five times its twin, four ids beyond 40 us beside the physics."""
+    """Batches twice as fast as once in every round, the block five times its twin, one id beyond 40 us beside the physics."""
     rows = read_json(ROOT / "results/rows_between.json")["rows"]
     assert len({row["id"] for row in rows}) == 9 and min(row["lowest"] for row in rows) >= 2.0
     speed = read_json(ROOT / "results/task_cards/SlidingBlock-v0.json")["speed"]
@@ -42,7 +42,7 @@ def test_the_committed_speeds_are_what_was_asked():
     steps = read_json(ROOT / "results/steps.json")["rows"]
     assert {row["id"] for row in steps} == {task.id for task in tasks()}
     slow = {row["id"] for row in steps if row["beside"] > 40.0}
-    assert slow <= {"TensegrityWaypoint-v0", "LoopBend-v0", "LoopPeg-v0", "LoopIdentify-v0"}
+    assert slow <= {"LoopIdentify-v0"}  # its estimator steps the loop itself
 
 
 def test_soak_runs_whole_episodes_and_says_when_it_did_not():
