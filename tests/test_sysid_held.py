@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -74,6 +75,16 @@ def test_what_cannot_be_told_apart_and_what_changes_nothing() -> None:
 def test_what_is_told_well_is_not_mentioned() -> None:
     fit = fitted(("offset",), {"another mass": ("mass",)})
     assert fit.explained and not note(fit)
+
+
+def test_a_cause_that_explains_is_named_though_its_fit_crept() -> None:
+    """As fits of contact do, which end at the largest number of iterations: the tilt of a table was unknown."""
+    (moved,) = record(Spring(), SpringParameters(damping=2.0), steps=200)
+    seen = moved.select(("mass.x",)).with_noise(np.random.default_rng(0), {"mass.x": NOISE})
+    problem = FitProblem(Spring(), TrajectorySet((seen,)), ("stiffness",), measured=("mass.x",))
+    crept = lambda given: replace(single_shooting(given), converged=False)  # noqa: E731
+    text = suspected({"another damping": ("damping",)}, crept, problem, single_shooting(problem)).verdicts[-1].text
+    assert "is another damping: damping = " in text and "and then the data are explained" in text
 
 
 def test_causes_that_explain_as_well_are_named_too() -> None:
