@@ -37,7 +37,7 @@ def throws(model: Any, count: int, seed: int = 0, truth: BoxParameters = TRUTH) 
 
 
 HOLDING = BoxParameters(friction=0.65, restitution=0.17, inertia=0.76, gravity=10.03, table=-0.011, rounding=0.0019)
-"""Corners mostly stick: whole predictions from the usual constants once ended in another minimum."""
+"""Corners mostly stick."""
 
 
 @pytest.mark.parametrize(("model", "truth"), [(cube(), TRUTH), (square(), TRUTH), (cube(), HOLDING)])

@@ -26,7 +26,7 @@ DISTANCE, HELD, REACHED = 3, 4, 5
 SEEN_COLUMNS = np.array([0, 1, 2, 6, 7, 8])
 """The goal, and the way to it."""
 FARTHEST = 3.0
-"""[m] Goals are no farther from the chest, in any coordinate."""
+"""[m] Coordinates of goals are no larger."""
 TRIES = 20
 """Goals that are drawn at once; the first that will do is taken."""
 SEARCHED = 1000

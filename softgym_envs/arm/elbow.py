@@ -25,7 +25,7 @@ from .muscle import SPEED, activated, around_circle, switch, tension
 from .pneumatic import braid_force, filled
 
 BICEPS, TRICEPS, DAMPING, LOAD, RISE, FALL, FRICTION = 0, 4, 8, 9, 10, 11, -1
-"""Where the constants stand; a muscle's are force, optimal length, slack length, radius."""
+"""Where the constants stand, dry friction last; a muscle's are force, optimal length, slack length, radius."""
 TURNS, THREAD, SLACK, RADIUS, LAG = 0, 1, 2, 3, RISE
 """A pneumatic muscle's, and the lag of both."""
 STOP_STIFFNESS, STOP_WIDTH = 1000.0, 0.02

@@ -7,6 +7,7 @@ Geometry, masses, forces, optimal and slack lengths, time constants are the same
   length, force by speed). Passive force shares the active one's widths and is up to 0.22 F_max larger at 1.35 (0.07 at 1.2):
   published results stand on this twin. In the upper body's the two are apart, see `body_mujoco`.
 * Activation blends time constants where ours blends rates, over a width of `SMOOTH`.
+* Dry friction holds a joint; ours lets it creep, below `mechanics.tree.Joint.friction_speed`.
 * Springs at the ends of the elbow's range begin sharply, ours over 0.02 rad.
 * Steps are implicitfast Euler steps of 1 ms, of first order.
 

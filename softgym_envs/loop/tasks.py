@@ -27,7 +27,7 @@ from .sight import watch_goal
 
 GOALS = ("point", "shape")
 FARTHEST = 2.0
-"""[m] Goals are no farther from the arm's base, in any coordinate."""
+"""[m] Coordinates of goals are no larger."""
 FAR_GOAL = 0.06
 """How far goals of a point are, unless told [m]."""
 TRIES = 12
