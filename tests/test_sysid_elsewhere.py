@@ -11,6 +11,7 @@ from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.trajectory import DataSplit, TrajectorySet
 from sysid import FitProblem, FitResult, ShootingOptions, View, multiple_shooting, single_shooting
+from sysid.judgement.elsewhere import RARE
 from sysid.judgement.whiteness import ALARM
 
 NOISE = 0.01
@@ -37,12 +38,12 @@ def said(fit: FitResult) -> str:
 @pytest.mark.parametrize("segments", [None, 50])
 def test_another_robot_that_was_kept_back_is_said_to_be_one(segments: int | None) -> None:
     fit = fitted(35.0, 0, segments=segments)
-    assert fit.explained and fit.verdicts[0].text.endswith("with reservations") and "most in mass.x" in said(fit)
+    assert not fit.explained and fit.misfit > 1.0 and "most in mass.x" in said(fit)
 
 
 def test_the_same_robot_is_not_called_another_one() -> None:
     fits = [fitted(20.0, seed) for seed in range(30)]
-    assert sum(bool(said(fit)) for fit in fits) <= stats.binom.ppf(1 - 1e-3, len(fits), ALARM)
+    assert sum(bool(said(fit)) for fit in fits) <= stats.binom.ppf(1 - 1e-3, len(fits), RARE)
 
 
 def late(seed: int, rows: int = 10) -> FitResult:
@@ -61,4 +62,4 @@ def late(seed: int, rows: int = 10) -> FitResult:
 def test_the_same_robot_under_commands_that_nobody_knows_is_not_called_another_one() -> None:
     fits = [late(seed) for seed in range(12)]
     assert sum(fit.explained for fit in fits) >= stats.binom.ppf(1e-3, len(fits), 1 - 2 * ALARM)
-    assert sum(bool(said(fit)) for fit in fits) <= stats.binom.ppf(1 - 1e-3, len(fits), ALARM)
+    assert sum(bool(said(fit)) for fit in fits) <= stats.binom.ppf(1 - 1e-3, len(fits), RARE)

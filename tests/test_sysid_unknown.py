@@ -145,6 +145,25 @@ def test_clustered_errors_are_right_for_correlated_residuals_where_independent_o
     assert bread * noise.var() / np.var(estimates) < 0.15  # (1 - 0.9) / (1 + 0.9) = 0.05
 
 
+def test_clustered_intervals_hold_the_truth_where_few_clusters_tell_of_a_constant() -> None:
+    """As of thrown boxes, whose strikes say more the later they come: clusters weigh 1, 1/2, 1/4 ... times the first one.
+
+    White errors first, of which the covariance is known; then errors that clusters share, for which it must hold, too.
+    """
+    rng, count, rows = np.random.default_rng(2), 12, 20
+    clusters = np.arange(count * rows) // rows
+    weight = 0.7 ** np.arange(count)
+    regressor = np.column_stack([np.repeat(weight, rows), rng.standard_normal(count * rows)])
+    inverse = np.linalg.inv(regressor.T @ regressor)
+    for shared in (0.0, 1.0):
+        noise = rng.standard_normal((4000, count * rows)) + shared * np.repeat(rng.standard_normal((4000, count)), rows, axis=1)
+        found = noise @ regressor @ inverse
+        left = noise - found @ regressor.T
+        std = np.array([np.sqrt(np.diag(clustered_covariance(regressor, r, clusters, np.eye(2)))) for r in left])
+        held = np.mean(np.abs(found) <= 1.96 * std, axis=0)
+        assert (held > 0.93).all() and (held < 0.985).all(), held
+
+
 def test_correlation_in_time() -> None:
     noise = np.random.default_rng(0).standard_normal((1, 10_000, 2))
     assert abs(correlation_in_time(noise)) < 0.03

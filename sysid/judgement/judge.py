@@ -97,7 +97,7 @@ def judge(
     weighted = weighted_residuals(system, ending.theta, ending.starts)
     rounding = is_rounding(weighted.in_time * system.sigma, channel_scale(system.segments))
     chi2, variance, quantile = _noise_level(problem, weighted)
-    found, by_noise = _identifiable(problem, weighted, variance, errors)
+    found, by_noise = _identifiable(problem, weighted, variance, errors, quantile)
     converged, message, crept = _at_minimum(problem, ending, weighted, rounding, by_noise)
     theta, starts = _back_along_null(problem, system, ending, found), ending.starts
     noise = quantile * np.sqrt(variance)
@@ -111,6 +111,7 @@ def judge(
     opened = () if rounding else _left_open(system, varied or {}, alike or {}, theta, starts, weighted, by_noise)
     unsure = np.sum([crept, *(each.reach for each in opened if each.allowed)], axis=0)
     estimates = estimates_of(problem, theta, found, quantile, compatible, sides, unsure)
+    covariance = widened(found.covariance, theta, quantile, compatible, unsure)
     parameters, view = problem.decode(theta), problem.view_at(theta)
     loop = open_loop(problem, parameters, view=view)
     tested = None if rounding else whiteness(weighted.in_time, lambda noise: weighted.left(noise, found.seen), unit=unit)
@@ -131,10 +132,9 @@ def judge(
         )  # fmt: skip
         evidence = replace(evidence, held=told)
     if converged and tested is not None and misfit(evidence) <= 1.0:
-        evidence = replace(evidence, elsewhere=elsewhere(system, theta, weighted))
+        evidence = replace(evidence, elsewhere=elsewhere(system, theta, weighted, covariance))
     if lengthened and converged and tested is not None and misfit(evidence) <= 1.0:
         evidence = replace(evidence, longer=longer(system, theta, starts, halved=bool(varied)))
-    covariance = widened(found.covariance, theta, quantile, compatible, unsure)
     return FitResult(
         method=ending.method, parameters=parameters, start=problem.constants, estimates=estimates,
         combinations=combinations(found, theta, quantile, problem.specs),
@@ -163,13 +163,13 @@ def _noise_level(problem: FitProblem, weighted: WeightedResiduals) -> tuple[floa
 
 
 def _identifiable(
-    problem: FitProblem, weighted: WeightedResiduals, variance: float, errors: str
+    problem: FitProblem, weighted: WeightedResiduals, variance: float, errors: str, quantile: float
 ) -> tuple[Identifiability, Array]:
     """What residuals tell of the constants, with such errors; and the covariance (p, p) per unit of variance."""
     found = analyse(np.vstack([weighted.jacobian, _prior_jacobian(problem) * np.sqrt(variance)]), variance, problem.specs)
     by_noise = found.covariance / max(variance, 1e-300)
     if errors == "clustered" and found.seen.shape[1]:
-        covariance = clustered_covariance(weighted.jacobian, weighted.residual, weighted.cluster, found.seen)
+        covariance = clustered_covariance(weighted.jacobian, weighted.residual, weighted.cluster, found.seen, quantile)
         if weighted.basis.shape[2]:  # starts that follow the residuals, too, leave each cluster less than noise does
             least, own = np.diag(found.covariance), np.diag(covariance)
             grown = np.sqrt(np.maximum(least / np.where(own > 0, own, np.inf), 1.0))

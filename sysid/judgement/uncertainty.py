@@ -32,6 +32,10 @@ RANK_TOLERANCE = 1e-9
 """Singular values below this times the largest, of columns of unit length, are zero to rounding."""
 TAKES_PART = 1e-2
 """A constant takes part in a direction if its share of that unit vector is larger."""
+ALONE = 1e-9
+"""A direction that one cluster alone tells, but for this share, leaves nothing there: no error shows."""
+NORMAL = float(stats.norm.ppf(0.975))
+"""Standard deviations of a 95 % interval."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,28 +178,49 @@ def describe_null(identifiability: Identifiability, specs: tuple[ParameterSpec, 
 
 def quantile_95(known_noise: bool, dof: int) -> float:
     """Half width of a 95 % interval in standard deviations: normal if the noise is known, else Student's t."""
-    return float(stats.norm.ppf(0.975) if known_noise else stats.t.ppf(0.975, max(dof, 1)))
+    return float(NORMAL if known_noise else stats.t.ppf(0.975, max(dof, 1)))
 
 
-def clustered_covariance(jacobian: Array, residual: Array, clusters: NDArray[np.intp], seen: Array) -> Array:
-    r"""Covariance that survives model error: B (\sum_g J_g' r_g r_g' J_g) B G/(G-1), B = (J'J)^{-1} on the seen directions.
+def clustered_covariance(
+    jacobian: Array, residual: Array, clusters: NDArray[np.intp], seen: Array, quantile: float = NORMAL
+) -> Array:
+    r"""Covariance that survives model error: B (\sum_g s_g s_g') B with s_g = J_g' (I - H_g)^{-1/2} r_g, B = (J'J)^{-1}.
 
     Residuals of a model that is structurally wrong are correlated in time; clusters (segments or recordings) are taken as the
-    independent units instead of single numbers. Liang and Zeger (1986).
+    independent units instead of single numbers (Liang and Zeger 1986). A fit follows those that tell most of a constant, which
+    leaves them less than their error: H_g = J_g B J_g' takes that back, so that the covariance is unbiased where errors are
+    white. How many clusters tell of a constant (few, if its knowledge comes from few) decides its quantile of Student's t, with
+    Satterthwaite's degrees of freedom; both after Bell and McCaffrey (2002), "Bias reduction in standard errors".
 
     Args:
         jacobian: (N, p) weighted.
         residual: (N,) weighted.
         clusters: (N,) which unit each residual belongs to.
         seen: (p, r) directions.
+        quantile: By which standard deviations are multiplied for a 95 % interval: they are as much larger as t is.
     """
     reduced = jacobian @ seen
     labels, place = np.unique(clusters, return_inverse=True)
-    scores = np.zeros((len(labels), reduced.shape[1]))
-    np.add.at(scores, place, reduced * residual[:, None])
-    bread = np.linalg.inv(reduced.T @ reduced)
-    factor = len(labels) / max(len(labels) - 1, 1)
-    return np.asarray(factor * seen @ bread @ (scores.T @ scores) @ bread @ seen.T)
+    white = np.linalg.inv(triangle(reduced))  # (r, r), B = white white'
+    rows, count, r = reduced @ white, len(labels), seen.shape[1]
+    scores, grams, leaned = np.zeros((count, r)), np.zeros((count, r, r)), np.zeros((count, r, r))
+    for g in range(count):
+        own = place == g
+        gram = rows[own].T @ rows[own]
+        share, along = np.linalg.eigh(gram)
+        free = np.maximum(1.0 - share, 0.0)
+        less = (along * np.where(free > ALONE, 1.0 / np.sqrt(np.maximum(free, ALONE)), 0.0)) @ along.T
+        scores[g] = less @ rows[own].T @ residual[own]
+        grams[g], leaned[g] = less @ gram @ less, gram @ less
+    spread = seen @ white
+    within = np.einsum("pi,gij,pj->pg", spread, grams, spread)
+    across = np.einsum("gij,pj->pgi", leaned, spread)
+    weight = within[:, :, None] * np.eye(count) - across @ np.swapaxes(across, 1, 2)
+    squares = np.sum(weight**2, axis=(1, 2))
+    freedom = np.trace(weight, axis1=1, axis2=2) ** 2 / np.where(squares > 0, squares, np.inf)
+    wider = stats.t.ppf(0.975, np.maximum(freedom, 1.0)) / quantile
+    spread = spread * wider[:, None]
+    return np.asarray(spread @ scores.T @ scores @ spread.T)
 
 
 def correlation_in_time(residual: Array) -> float:

@@ -14,12 +14,10 @@ from .longer import Longer
 from .result import Estimate, Verdict
 from .scan import Compatible
 from .sides import OneSided
-from .uncertainty import Identifiability, describe_null
+from .uncertainty import NORMAL, Identifiability, describe_null
 from .validation import HorizonError, held_out
 from .whiteness import ALARM, Whiteness
 
-NORMAL = 1.96
-"""Standard deviations of a 95 % interval."""
 FAR, MUCH = 3.0, 0.01
 """Half widths of its interval and share of its value by which a number is wrong, not unlucky, and it matters: no `[ok]` where a
 held constant may move it by both."""
@@ -34,7 +32,7 @@ NOT_CONVERGED = "NOT CONVERGED: do not use these numbers"
 def misfit(evidence: Evidence) -> float:
     """See `FitResult.misfit`."""
     lasting = 0.0 if evidence.whiteness is None else evidence.whiteness.share
-    for each in (evidence.longer, evidence.held):
+    for each in (evidence.longer, evidence.held, evidence.elsewhere):
         lasting = max(lasting, 0.0 if each is None else each.share)
     return max(lasting, evidence.chi2 / _largest(evidence) if evidence.problem.known_noise is not None else 0.0)
 
@@ -323,7 +321,7 @@ def _held_out(evidence: Evidence) -> list[Verdict]:
     last = [e for e in judged if e.horizon == longest]
     found = []
     if evidence.elsewhere is not None:
-        column, ratio = evidence.elsewhere
+        column, ratio, _ = evidence.elsewhere
         text = f"of recordings that were held out residuals are {ratio:.3g} times as large, most in "
         text += f"{evidence.problem.channel_names[column]}: made with another robot or load, or the model is wrong there"
         found.append(Verdict("warning", text))

@@ -33,7 +33,7 @@ from .guard import better_start, compare, kept_back
 from .mislabelled import unmasked
 from .predictions import banded
 from .suspects import conditional, suspected
-from .table import METHODS, method_of
+from .table import METHODS, Method, method_of
 
 CHECKPOINT, FIT = "checkpoint.json", "fit.toml"
 """Files of a fit under way and of its constants, in the folder of a stage."""
@@ -289,19 +289,22 @@ def _fitted(
     if other is not None:
         return other
     by_step = blamed(recipe, problem, result, say)
-    if by_step is not result:
-        return _Fitted(problem, by_step)
 
     def again(given: FitProblem) -> FitResult:
         if method.repeated:
-            other = METHODS[method.repeated]
-            return other.fit(given, other.settings({"starts": 3}), recipe)
+            return _repeated(method, given, recipe)
         once = {"starts": 1, "near": 0, "shorter": 0}  # it begins where the fit ended
         once = {name: value for name, value in once.items() if method.takes(name)}
         return method.fit(given, method.settings({**stage.options, **once}), recipe)
 
-    result = suspected(stage.suspects, again, problem, result, say)
+    result = suspected(stage.suspects, again, problem, by_step, say, known=by_step is not result)
     return _Fitted(problem, conditional(stage.doubtful, again, problem, result, say))
+
+
+def _repeated(method: Method, problem: FitProblem, recipe: Recipe) -> FitResult:
+    """A fit from where another ended, by the method that repeats this one."""
+    other = METHODS[method.repeated]
+    return other.fit(problem, other.settings({"starts": 3}), recipe)
 
 
 def _otherwise(
@@ -316,7 +319,10 @@ def _otherwise(
     say("the model does not explain the data; trying the stage's other simulator")
     try:
         instead = in_steps_of(problem, simulator)
-        other = method.fit(instead, method.settings(stage.options), recipe)
+        if method.repeated:
+            other = _repeated(method, instead.replace(start=result.parameters, view=result.view), recipe)
+        else:
+            other = method.fit(instead, method.settings(stage.options), recipe)
     except (DataError, OptionError):  # a method may not know what the other simulator does
         return None
     told = f"explained by another simulator only: {changes(problem.simulator, instead.simulator)}"

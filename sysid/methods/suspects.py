@@ -35,6 +35,8 @@ def suspected(
     problem: FitProblem,
     result: FitResult,
     say: Callable[[str], None] = lambda what: None,
+    *,
+    known: bool = False,
 ) -> FitResult:
     """The result, with a sentence on what is likeliest wrong where it does not explain its data.
 
@@ -44,6 +46,7 @@ def suspected(
         problem: As it was fitted.
         result: Where it ended.
         say: Told every try as it begins.
+        known: A cause was found already (the step): nothing is said where these are none.
     """
     there = set(problem.known_specs)
     tried = {words: names for words, names in suspects.items() if set(names) <= there and not set(names) <= set(problem.free)}
@@ -62,6 +65,8 @@ def suspected(
     listed = ", ".join(tried)
     words, (share, again, more) = min(found.items(), key=lambda item: item[1][0], default=("", (1.0, result, ())))
     if not any(left_over <= WORTH or fit.explained for left_over, fit, _ in found.values()):
+        if known:
+            return result
         text = f"why the model does not explain the data is unknown; tried: {listed}"
         if share < SAID:
             text += f". Most is taken off by {words} ({_told(again, more)}), which leaves {100 * share:.0f} % of the squares"

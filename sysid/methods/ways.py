@@ -18,8 +18,7 @@ from softgym_envs.core.errors import DataError
 from ..data.problem import FitProblem
 from ..judgement.intervals import widened
 from ..judgement.result import Estimate, FitResult, Verdict
-from ..judgement.uncertainty import PosteriorParameters
-from ..judgement.verdicts import NORMAL
+from ..judgement.uncertainty import NORMAL, PosteriorParameters
 from .suspects import left
 
 REACH = 2.0
