@@ -6,7 +6,7 @@ body comes to rest there are minima that are none), and what is left is compared
 chance and for what the constants' own errors make, if robot, model and noise are the same. With residuals r of unit variance,
 their Jacobian J by the constants and the covariance C of these, r' (I + J C J')^{-1} r is chi square. Rows in which nobody
 knows what acts (`.starts.rows_unknown`) are left out, and the largest `OUTLIERS` of the numbers of either are no matter.
-Nothing is said where starts end at no minimum, nor of recordings that are followed by a filter, which fits no starts.
+Nothing is said of recordings that are followed by a filter, which fits no starts.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from softgym_envs.core.errors import DataError, ShapeError
-from softgym_envs.core.trajectory import TrajectorySet
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..least_squares.cutting import cut
-from ..least_squares.levenberg import LevenbergOptions, LevenbergState, levenberg_marquardt, start_state
+from ..least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
 from ..least_squares.segments import Segments
 from ..least_squares.system import ShootingSystem
 from .residuals import WeightedResiduals, weighted_residuals
@@ -69,24 +69,28 @@ def elsewhere(system: ShootingSystem, theta: Array, weighted: WeightedResiduals,
     if not len(problem.split.test):
         return None
     late = problem.replace(view=problem.view_at(theta))
-    known = TrajectorySet(tuple(without_first(t, rows_unknown(late, t)) for t in problem.split.test))
-    try:
+    known = [without_first(t, rows_unknown(late, t)) for t in problem.split.test]
+
+    def of(recordings: list[Trajectory]) -> ShootingSystem:
         cuts = cut(
-            problem, known, None if whole else segments.horizon, free=segments.free, exact=segments.exact,
-            epsilon=segments.epsilon, one_sided=segments.one_sided,
+            problem, TrajectorySet(tuple(recordings)), None if whole else segments.horizon, free=segments.free,
+            exact=segments.exact, epsilon=segments.epsilon, one_sided=segments.one_sided,
         )  # fmt: skip
-        other = replace(system, segments=cuts)
-        if not cuts.free:
-            return _compared(other, theta, cuts.starts, system, weighted, covariance)
-        found, ends = None, []
+        return replace(system, segments=cuts)
+
+    try:
+        other = of(known)
+        if not segments.free:
+            return _compared(other, theta, other.segments.starts, system, weighted, covariance)
+        each, found = [of([recording]) for recording in known], None
+        ends = [[one.segments.starts] for one in each]
         for guess in (_given, _short):
-            end = levenberg_marquardt(*_starting(other, theta, guess(other, theta)), options=_OPTIONS)
-            if end.outcome is None or not end.outcome.converged:
-                continue
-            ends.append(end.blocks)
-            found = _compared(other, theta, _best(other, theta, ends), system, weighted, covariance)
+            for one, there in zip(each, ends, strict=True):
+                there.append(_ended(one, theta, guess(one, theta)))
+            starts = np.concatenate([_best(one, theta, there) for one, there in zip(each, ends, strict=True)])
+            found = _compared(other, theta, starts, system, weighted, covariance)
             if found is None:
-                return None
+                break
     except (DataError, ShapeError):  # nothing can be predicted from there
         return None
     return found
@@ -122,14 +126,15 @@ def _short(other: ShootingSystem, theta: Array) -> Array:
     rows = max(round(BEGIN / cuts.problem.split.test[0].period), FEWEST)
     if rows >= cuts.horizon or cuts.begins.any():  # segments that follow each other are short themselves
         return cuts.starts
-    first = replace(other, segments=replace(cuts, controls=cuts.controls[:, :rows], values=cuts.values[:, : rows + 1]))
-    return levenberg_marquardt(*_starting(first, theta, cuts.starts), options=_OPTIONS).blocks
+    first = replace(cuts, controls=cuts.controls[:, :rows], values=cuts.values[:, : rows + 1])
+    return _ended(replace(other, segments=first), theta, cuts.starts)
 
 
-def _starting(other: ShootingSystem, theta: Array, starts: Array) -> tuple[OnlyStarts, LevenbergState, tuple[Array, Array]]:
-    """What `levenberg_marquardt` takes to find starts with the constants held."""
+def _ended(other: ShootingSystem, theta: Array, starts: Array) -> Array:
+    """Starts (S, nx) where a search from others ends, the constants held."""
     held, nothing = OnlyStarts(other, theta), np.zeros(0)
-    return held, start_state(held, nothing, starts, _OPTIONS), (nothing, nothing)
+    begun = start_state(held, nothing, starts, _OPTIONS)
+    return levenberg_marquardt(held, begun, (nothing, nothing), options=_OPTIONS).blocks
 
 
 def _best(other: ShootingSystem, theta: Array, ends: list[Array]) -> Array:
