@@ -11,18 +11,18 @@ from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.trajectory import DataSplit, TrajectorySet
 from sysid import FitProblem, FitResult, ShootingOptions, View, multiple_shooting, single_shooting
-from sysid.judgement.elsewhere import RARE
+from sysid.judgement.elsewhere import RARE, _without_errors
 from sysid.judgement.whiteness import ALARM
 
 NOISE = 0.01
 """Of the place of the mass [m]."""
 
 
-def fitted(other: float, seed: int, *, segments: int | None = None) -> FitResult:
-    """Stiffness from a recording of 20 N/m; another one of `other` N/m is kept back."""
+def fitted(other: float, seed: int, *, segments: int | None = None, rows: tuple[int, int] = (200, 200)) -> FitResult:
+    """Stiffness from a recording of 20 N/m; another one of `other` N/m is kept back; of so many rows each."""
     parts = []
-    for stiffness, which in ((20.0, seed), (other, seed + 1000)):
-        (moved,) = record(Spring(), SpringParameters(stiffness=stiffness), seed=which)
+    for stiffness, which, steps in ((20.0, seed, rows[0]), (other, seed + 1000, rows[1])):
+        (moved,) = record(Spring(), SpringParameters(stiffness=stiffness), seed=which, steps=steps)
         seen = moved.select(("mass.x",)).with_noise(np.random.default_rng(which), {"mass.x": NOISE})
         parts.append(TrajectorySet((seen,)))
     split = DataSplit(parts[0], TrajectorySet(()), parts[1])
@@ -44,6 +44,20 @@ def test_another_robot_that_was_kept_back_is_said_to_be_one(segments: int | None
 def test_the_same_robot_is_not_called_another_one() -> None:
     fits = [fitted(20.0, seed) for seed in range(30)]
     assert sum(bool(said(fit)) for fit in fits) <= stats.binom.ppf(1 - 1e-3, len(fits), RARE)
+
+
+def test_errors_of_the_constants_call_no_recording_another_robot() -> None:
+    """Much longer than what was fitted, so that an error of the stiffness that its interval holds shows."""
+    fits = [fitted(20.0, seed, rows=(40, 600)) for seed in range(20)]
+    assert sum(bool(said(fit)) for fit in fits) <= stats.binom.ppf(1 - 1e-3, len(fits), RARE)
+
+
+def test_residuals_less_what_errors_of_the_constants_make() -> None:
+    rng = np.random.default_rng(0)
+    residual, jacobian, root = rng.standard_normal(40), rng.standard_normal((40, 3)), rng.standard_normal((3, 2))
+    covariance = root @ root.T  # one direction is known
+    direct = residual @ np.linalg.solve(np.eye(40) + jacobian @ covariance @ jacobian.T, residual)
+    assert _without_errors(residual, jacobian @ root) == pytest.approx(direct, rel=1e-9)
 
 
 def late(seed: int, rows: int = 10) -> FitResult:

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from scipy import stats
 from sysid_systems import Spin, SpinParameters, Spring, SpringParameters, record
 
+from softgym_envs.core.recipe import Recipe, Stage
 from softgym_envs.core.simulator import IntArray
-from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from sysid import FitProblem, ShootingOptions, multiple_shooting, one_step, open_loop
+from softgym_envs.core.trajectory import TrajectorySet
+from sysid import FitProblem, FitResult, ShootingOptions, multiple_shooting, one_step, open_loop
 from sysid.judgement.starts import estimate_start, rows_of_start, starts_of
 from sysid.methods.late import searched
+from sysid.methods.progressive import fit_stage
 from sysid.methods.suspects import left, suspected
 
 Array = NDArray[np.float64]
@@ -108,10 +110,29 @@ def test_late_commands_are_named_where_full_states_show_them(noise: float) -> No
 def test_commands_that_are_not_late_are_not_called_so() -> None:
     """On the own class nothing is asked; and what a model lacks otherwise is not blamed on them."""
     assert all(asked(late(0, noise=0.01, seed=seed))[0] for seed in range(5))
-    data = late(0, noise=0.002)[0]
-    bent = Trajectory(**{**vars(data), "values": data.values + 0.05 * np.sin(9.0 * data.times)[:, None] * [1.0, 9.0]})
-    explained, said = asked(TrajectorySet((bent,)))
+    explained, said = asked(bent())
     assert not explained and "is unknown; tried: commands that act late" in said
+
+
+def bent() -> TrajectorySet:
+    """A wave that no model has."""
+    data = late(0, noise=0.002)[0]
+    return TrajectorySet((replace(data, values=data.values + 0.05 * np.sin(9.0 * data.times)[:, None] * [1.0, 9.0]),))
+
+
+def test_a_step_that_explains_the_data_is_not_the_only_cause_that_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that is not level left residuals that finer steps happened to explain, and nobody asked the table."""
+
+    def blamed(recipe: Recipe, given: FitProblem, result: FitResult, say: object) -> FitResult:
+        return result.with_verdict("warning", "the step is why")
+
+    monkeypatch.setattr("sysid.methods.progressive.blamed", blamed)
+    stage = Stage("all", "", FREE, "multiple_shooting", {"segment_steps": 50}, suspects=SUSPECTS)
+    given: dict[str, Any] = {"folder": None, "resume": False, "progress": None}
+    found = fit_stage(Recipe(stages=(stage,)), stage, problem(late(7, noise=0.01)), **given).summary()
+    assert "the step is why" in found and "is commands that act late: latency = 0.1" in found
+    other = fit_stage(Recipe(stages=(stage,)), stage, problem(bent()), **given).summary()
+    assert "the step is why" in other and "is unknown" not in other
 
 
 def test_what_a_fit_to_rounding_leaves_is_little() -> None:

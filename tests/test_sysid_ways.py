@@ -11,6 +11,7 @@ from sysid_systems import Spring, SpringParameters, record
 from softgym_envs.core.errors import DataError, OptionError
 from sysid import FitProblem, ShootingOptions, single_shooting
 from sysid.judgement.result import FitResult
+from sysid.judgement.uncertainty import NORMAL
 from sysid.methods.ways import REACH, by_two_ways, either
 
 TRUTH = SpringParameters(mass=2.0, stiffness=45.0, damping=0.8, gain=2.0)
@@ -40,7 +41,7 @@ def test_the_lower_of_two_is_kept_and_its_interval_reaches_towards_the_other(fit
     np.testing.assert_allclose(wide.interval, np.clip((low, high), *constant.bounds), rtol=1e-9)
     place = fit.posterior.names.index(constant.name)
     std = [np.sqrt(found.posterior.covariance[place, place]) for found in (fit, one)]
-    assert std[1] - std[0] == pytest.approx(REACH * np.log(1.5) / 1.96, rel=1e-6)
+    assert std[1] - std[0] == pytest.approx(REACH * np.log(1.5) / NORMAL, rel=1e-6)
     assert one.verdicts[0].level == "warning" and "another way" in one.verdicts[-1].text
     same = [next(e for e in found.estimates if e.name == "offset").interval for found in (fit, one)]  # both agree on it
     np.testing.assert_allclose(same[0], same[1], rtol=1e-9)

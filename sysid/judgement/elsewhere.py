@@ -6,7 +6,8 @@ body comes to rest there are minima that are none), and what is left is compared
 chance and for what the constants' own errors make, if robot, model and noise are the same. With residuals r of unit variance,
 their Jacobian J by the constants and the covariance C of these, r' (I + J C J')^{-1} r is chi square. Rows in which nobody
 knows what acts (`.starts.rows_unknown`) are left out, and the largest `OUTLIERS` of the numbers of either are no matter.
-Nothing is said of recordings that are followed by a filter, which fits no starts.
+Nothing is said where errors of the constants make more than noise does, as no straight line says what, nor of
+recordings that are followed by a filter, which fits no starts.
 """
 
 from __future__ import annotations
@@ -106,7 +107,10 @@ def _compared(
         return None
     noise = float(np.sum(theirs * weighted.in_time**2)) / weighted.dof
     kept = ours.reshape(-1)[there.present]
-    left = _without_errors(there.residual * kept, there.jacobian * kept[:, None], covariance / max(noise, 1e-300))
+    along = there.jacobian @ _root(covariance / max(noise, 1e-300)) * kept[:, None]
+    if np.sum(along**2) > there.dof:
+        return None
+    left = _without_errors(there.residual * kept, along)
     ratio, limit = left / there.dof / noise, float(stats.f.isf(RARE, there.dof, weighted.dof))
     if ratio <= max(WORTH**2, limit):
         return None
@@ -144,10 +148,14 @@ def _best(other: ShootingSystem, theta: Array, ends: list[Array]) -> Array:
     return np.stack([ends[best][place] for place, best in enumerate(least)])
 
 
-def _without_errors(residual: Array, jacobian: Array, covariance: Array) -> float:
-    """r' (I + J C J')^{-1} r."""
+def _root(covariance: Array) -> Array:
+    """L (p, p) with L L' = C."""
     values, vectors = np.linalg.eigh(covariance)
-    along = jacobian @ (vectors * np.sqrt(np.maximum(values, 0.0)))
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+def _without_errors(residual: Array, along: Array) -> float:
+    """r' (I + A A')^{-1} r, A (N, p) = J L."""
     moved = along.T @ residual
     return float(residual @ residual - moved @ np.linalg.solve(np.eye(len(moved)) + along.T @ along, moved))
 
