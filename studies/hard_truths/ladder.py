@@ -48,8 +48,9 @@ from sysid.judgement.bands import scores
 from sysid.judgement.step import in_steps_of
 from sysid.methods.progressive import stage_problem
 
-WITHOUT_BANDS = ("loop",)
-"""Rooms whose recordings begin at states that a prediction cannot know: the arm is held by a controller."""
+WITHOUT_BANDS = ("loop", "box")
+"""Rooms whose recordings begin at states that a prediction cannot know (an arm that a controller holds), or are fitted over a
+quarter of a second only, before throws go their own ways."""
 
 
 @dataclass(frozen=True)
