@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ..core.errors import OptionError
 from ..core.objective import Objective
 from ..core.row_kernel import RowKernel
-from ..core.simulator import check_choice, check_number
+from ..core.simulator import check_choice, check_number, check_place
 from ..core.task import BoolArray, Entry, Start
 from .geometry import shape_arrays
 from .layouts import Layout, Open
@@ -48,6 +48,9 @@ from .task_kernels import (
 )
 
 Array = NDArray[np.float64]
+
+FARTHEST = 100.0
+"""[m] Of a goal that is given."""
 
 
 def tip_position(model: VineModel, states: Array) -> Array:
@@ -205,7 +208,7 @@ class ReachGoal:
         context = np.zeros((len(state), len(self.context_names)))
         context[:, [GOAL_X, GOAL_Y]] = [scene.goal for scene in drawn]
         if "goal" in start.options:
-            context[:, [GOAL_X, GOAL_Y]] = plane_point("goal", start.options["goal"])
+            context[:, [GOAL_X, GOAL_Y]] = check_place("option 'goal'", start.options["goal"], (2,), FARTHEST)
         context = self._track(state, context)
         context[:, APPROACHED] = context[:, DISTANCE]
         return state, context
@@ -295,18 +298,3 @@ class ReachGoal:
                 [np.column_stack([np.broadcast_to(tip, ends.shape), height]), np.column_stack([ends, height])], axis=1
             )
         return hints
-
-
-def plane_point(name: str, value: Any) -> Array:
-    """An option as a finite point (2,) [m].
-
-    Raises:
-        OptionError: It is not.
-    """
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        array = np.full(1, np.nan)
-    if array.shape != (2,) or not np.isfinite(array).all():
-        raise OptionError(f"option {name!r} is {value!r}, expected (2,) [m]")
-    return array
