@@ -319,10 +319,10 @@ def _otherwise(
     say("the model does not explain the data; trying the stage's other simulator")
     try:
         instead = in_steps_of(problem, simulator)
-        if method.repeated:
-            other = _repeated(method, instead.replace(start=result.parameters, view=result.view), recipe)
-        else:
-            other = method.fit(instead, method.settings(stage.options), recipe)
+        there = instead.replace(start=result.parameters, view=result.view)
+        if method.repeated and not _repeated(method, there, recipe).explained:  # cheaper than the method itself
+            return None
+        other = method.fit(instead, method.settings(stage.options), recipe)
     except (DataError, OptionError):  # a method may not know what the other simulator does
         return None
     told = f"explained by another simulator only: {changes(problem.simulator, instead.simulator)}"
