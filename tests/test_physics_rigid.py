@@ -88,7 +88,7 @@ def random_particle(rng, rows):
     state = rng.normal(size=(rows, 4)) * np.array([1.0, 0.1, 1.0, 1.0])
     state[:, 1] = np.where(rng.random(rows) < 0.5, 0.0, np.abs(state[:, 1]))
     state[rng.random(rows) < 0.2, 2:] = 0.0
-    table = {"friction": (0, 1), "mass": (0.1, 10), "gravity": (0, 20)}
+    table = {"friction": (0, 1), "mass": (0.1, 10), "gravity": (0, 20), "drag": (0, 10), "tilt_x": (-0.5, 0.5)}
     kind = particle_parameters(1)
     return state, rng.uniform(-10, 10, (rows, 1)), kind(**{name: rng.uniform(*ends, rows) for name, ends in table.items()})
 
@@ -183,6 +183,19 @@ def test_a_slide_down_a_slope_with_drag():
     assert np.log2(errors[0] / errors[2]) / 2 == pytest.approx(1.0, abs=0.15)
 
 
+def test_a_particle_falls_and_slides_on_ground_that_is_not_level_with_drag():
+    """(m + h c) v+ = m v + h (F + m g (sin a - mu cos a)), without mu in the air, where m g cos a pulls it down."""
+    mass, drag, friction, slope, push, h = 2.0, 3.0, 0.3, 0.15, 5.0, 0.01
+    constants = particle_parameters(1)(friction=friction, mass=mass, drag=drag, tilt_x=slope)
+    begin = np.array([[0.0, 0.0, 1.0, 0.0], [0.0, 9.0, 1.0, 0.0]])  # on the ground, and high above it
+    states, _ = ParticleSimulator(dt=h).rollout(begin, np.full((2, 50, 1), push), constants)
+    held = friction * np.cos(slope) * np.array([1.0, 0.0])
+    ends = (push + mass * 9.81 * (np.sin(slope) - held)) / drag
+    left = (1 + h * drag / mass) ** -np.arange(51.0)
+    np.testing.assert_allclose(states[:, :, 2], (1.0 - ends)[:, None] * left + ends[:, None], rtol=1e-10)
+    np.testing.assert_allclose(states[1, :, 3], mass * 9.81 * np.cos(slope) / drag * (left - 1.0), rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize(("tilt_x", "slides"), [(0.28, False), (0.30, True)])
 def test_a_block_slides_by_itself_where_the_slope_is_steeper_than_friction(tilt_x, slides):
     """tan a > mu, with mu = 0.3: a = 0.2915."""
@@ -220,8 +233,9 @@ def test_energy_never_grows():
     state, _, parameters = random_particle(rng, 2000)
     states, _ = ParticleSimulator().rollout(state, np.zeros((2000, 40, 1)), parameters)
     c = parameters.to_matrix(2000)[:, None]
-    energy = 0.5 * c[..., 1] * (states[..., 2:] ** 2).sum(axis=-1) + c[..., 1] * c[..., 2] * states[..., 1]
-    assert (np.diff(energy, axis=1) <= 1e-12 * (1 + energy[:, :-1])).all()
+    height = states[..., 1] * np.cos(c[..., 4]) - states[..., 0] * np.sin(c[..., 4])
+    energy = 0.5 * c[..., 1] * (states[..., 2:] ** 2).sum(axis=-1) + c[..., 1] * c[..., 2] * height
+    assert (np.diff(energy, axis=1) <= 1e-12 * (1 + np.abs(energy[:, :-1]))).all()
     state, _, parameters = random_block(rng, 2000)
     states, _ = BlockSimulator(FREE).rollout(state, np.zeros((2000, 40, 2)), parameters)
     c = parameters.to_matrix(2000)[:, None]
@@ -275,6 +289,7 @@ def test_derivatives_of_random_steps_are_those_of_differences():
     tilted = BlockParameters(drag=2.0, tilt_x=0.1, tilt_y=-0.2)
     for simulator, draw, constants in (
         (ParticleSimulator(), random_particle, None), (BlockSimulator(), random_block, None),
+        (ParticleSimulator(), random_particle, particle_parameters(1)(drag=2.0, tilt_x=0.1)),
         (BlockSimulator(), random_block, tilted),
     ):  # fmt: skip
         state, control, _ = draw(rng, 300)
@@ -336,11 +351,14 @@ def test_the_twins_centre_of_mass_is_as_high_as_said():
     np.testing.assert_allclose(data.xipos[1], [0.0, 0.0, 0.07], atol=1e-12)
 
 
-def test_particles_against_mujoco():
+@pytest.mark.parametrize("told", [{}, {"drag": 0.5, "tilt_x": -0.1}])
+def test_particles_against_mujoco(told):
     native, twin = ParticleSimulator(ParticleModel(2), dt=1e-3), ParticleTwin(ParticleModel(2))
     controls = np.tile(np.array([5.0, -3.0]), (1, 40, 1))
-    ours, _ = native.rollout(native.initial_state(), controls, substeps=50)
-    theirs, _ = twin.rollout(twin.initial_state(), controls, substeps=50)
+    ours, theirs = (
+        one.rollout(one.initial_state(), controls, one.default_parameters.replace(**told), substeps=50)[0]
+        for one in (native, twin)
+    )
     np.testing.assert_allclose(ours[0, -1, [0, 4]], theirs[0, -1, [0, 4]], rtol=0.01)
     np.testing.assert_allclose(ours[0, -1, [1, 5]], theirs[0, -1, [1, 5]], atol=5e-3)  # MuJoCo's contact gives way
 

@@ -127,7 +127,8 @@ class ParticleSimulator(_ContactSimulator):
     def scene(self) -> Scene:
         """See `Scene`."""
         count = self.model.count
-        place = np.array([[i, count, count + 1] for i in range(count)], dtype=np.int64)
+        shared = np.arange(count, len(self.parameters_class.names()))
+        place = np.array([[i, *shared] for i in range(count)], dtype=np.int64)
         empty = np.zeros((0, 2))
         return Scene(PARTICLE, count, float(self.dt), 2, 1, place, empty, empty, np.zeros(0), empty)
 

@@ -53,16 +53,19 @@ def harden(twin: HardTwin, mj: mujoco.MjModel, sliding: int, drag: float = 0.0) 
     mj.dof_damping[:sliding] = drag if mj.dof_damping.ndim == 1 else [drag, *[0.0] * (mj.dof_damping.shape[1] - 1)]
 
 
-def harden_block(twin: HardTwin, mj: mujoco.MjModel, string: bool, drag: float, tilt: tuple[float, float]) -> None:
-    """Effects of the block alone; its drag and its table's tilts, about y and then about x, are constants, too."""
-    harden(twin, mj, 2, drag)
-    (sx, sy), (cx, cy), (x, y, z) = np.sin(tilt), np.cos(tilt), mj.opt.gravity
+def lean(mj: mujoco.MjModel, tilt_x: float, tilt_y: float = 0.0) -> None:
+    """The ground falls, by a constant of the robot: turned about y, then about x."""
+    (sx, sy), (cx, cy), (x, y, z) = np.sin((tilt_x, tilt_y)), np.cos((tilt_x, tilt_y)), mj.opt.gravity
     x, z = cx * x - sx * z, cx * z + sx * x
     mj.opt.gravity[:] = (x, cy * y - sy * z, cy * z + sy * y)
+
+
+def harden_block(twin: HardTwin, mj: mujoco.MjModel, string: bool) -> None:
+    """Effects of the block alone."""
     mj.geom_friction[1:, 0] *= 1.0 + twin.spread("foot_spread", mj.ngeom - 1)
     mj.body_ipos[1, :2] = twin.spread("centre", 2)
     if string:
         mj.tendon_frictionloss[0] = twin.amount("string")
 
 
-__all__ = ["BLOCK", "PARTICLES", "empty_spec", "harden", "harden_block", "refinement"]
+__all__ = ["BLOCK", "PARTICLES", "empty_spec", "harden", "harden_block", "lean", "refinement"]

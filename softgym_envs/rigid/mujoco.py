@@ -29,7 +29,7 @@ from ..core.layout import Field
 from ..core.mujoco_engine import MujocoEngine, MujocoTwin
 from ..core.parameters import Parameters, param
 from ..core.simulator import check_number
-from .hard import BLOCK, PARTICLES, empty_spec, harden, harden_block, refinement
+from .hard import BLOCK, PARTICLES, empty_spec, harden, harden_block, lean, refinement
 from .model import BlockModel, ParticleModel
 from .parameters import BlockBody, particle_parameters
 
@@ -130,12 +130,13 @@ class ParticleTwin(MujocoTwin):
 
     def _write_constants(self, mj: mujoco.MjModel, row: Array) -> None:
         friction = row[: self.model.count]
-        mass, gravity, timeconst, dampratio = row[self.model.count :]
+        mass, gravity, drag, tilt, timeconst, dampratio = row[self.model.count :]
         mj.opt.gravity[:] = (0.0, 0.0, -gravity)
         mj.body_mass[1:] = mass
         mj.geom_friction[1:, 0] = friction
         mj.geom_solref[:] = (timeconst, dampratio)
-        harden(self, mj, mj.nv)
+        harden(self, mj, mj.nv, drag)
+        lean(mj, tilt)
 
 
 EXTRA = Field("", None, ("height", "m"), ("pitch roll", "rad"), ("vheight", "m/s"), ("vpitch vroll", "rad/s"))
@@ -231,7 +232,9 @@ class BlockTwin(MujocoTwin):
         if self.model.pulley is not None:
             mj.tendon_armature[0] = c["weight"]
             mj.actuator_biasprm[2, 0] = -c["weight"] * c["gravity"]
-        harden_block(self, mj, self.model.pulley is not None, c["drag"], (c["tilt_x"], c["tilt_y"]))
+        harden(self, mj, 2, c["drag"])
+        lean(mj, c["tilt_x"], c["tilt_y"])
+        harden_block(self, mj, self.model.pulley is not None)
 
 
 def _empty_spec(dt: float) -> mujoco.MjSpec:

@@ -17,14 +17,16 @@ class ParticleParameters(Parameters):
     friction: float = param(0.2, **FRICTION)  # type: ignore[arg-type]
     mass: float = param(1.0, unit="kg", bounds=(1e-3, 1e3), scale="log", source="[Berard2008] slide 27")
     gravity: float = param(9.81, unit="m/s^2", bounds=(0.0, 30.0), source="[Berard2008] slide 27")
+    drag: float = param(0.0, unit="N s/m", bounds=(0.0, 100.0), source="viscous; [Berard2008] has none")
+    tilt_x: float = param(0.0, unit="rad", bounds=(-0.5, 0.5), source="the ground falls towards x; [Berard2008]: level")
 
 
 @cache
 def particle_parameters(count: int) -> type[Parameters]:
-    """Constants of `count` particles: each has its own friction (friction0, ...), mass and gravity are shared.
+    """Constants of `count` particles: each has its own friction (friction0, ...), the others are shared.
 
     >>> particle_parameters(2).names()
-    ('friction0', 'friction1', 'mass', 'gravity')
+    ('friction0', 'friction1', 'mass', 'gravity', 'drag', 'tilt_x')
     """
     if count == 1:
         return ParticleParameters
@@ -32,7 +34,8 @@ def particle_parameters(count: int) -> type[Parameters]:
     own = [(f"friction{i}", float, param(0.2, **FRICTION)) for i in range(count)]  # type: ignore[arg-type]
     shared = [
         (s.name, float, param(s.default, unit=s.unit, bounds=s.bounds, scale=s.scale, source=s.source))
-        for s in (specs["mass"], specs["gravity"])
+        for s in specs.values()
+        if s.name != "friction"
     ]
     made: type[Parameters] = make_dataclass(
         f"ParticleParameters{count}", [*own, *shared], bases=(Parameters,), frozen=True, namespace={"__module__": __name__}

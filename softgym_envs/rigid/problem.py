@@ -66,12 +66,15 @@ def assemble(scene, x, u, p, problem):  # type: ignore[no-untyped-def]
 
 @inner
 def _particle(h, x, u, p, problem):  # type: ignore[no-untyped-def]
-    """[Berard2008] slide 25, with impulses over mass: z = (normal, friction to the left, to the right, sigma)."""
+    """[Berard2008] slide 25, with impulses over mass: z = (normal, friction to the left, to the right, sigma).
+
+    Beside the slide's: drag -c v+, and ground that is not level; x is along it.
+    """
     A, b, W, K, C, d = problem
-    friction, mass, gravity = p[0], p[1], p[2]
-    A[0, 0] = A[1, 1] = 1.0
-    b[0] = x[2] + h * u[0] / mass
-    b[1] = x[3] - h * gravity
+    friction, mass, gravity, drag, tilt = p[0], p[1], p[2], p[3], p[4]
+    A[0, 0] = A[1, 1] = 1.0 + h * drag / mass
+    b[0] = x[2] + h * u[0] / mass + h * gravity * np.sin(tilt)
+    b[1] = x[3] - h * gravity * np.cos(tilt)
     W[1, 0], W[0, 1], W[0, 2] = 1.0, -1.0, 1.0
     K[0, 1], K[1, 0], K[2, 0] = 1.0, -1.0, 1.0
     C[1, 3] = C[2, 3] = 1.0

@@ -41,7 +41,10 @@ BEGIN, ROWS = 0.15, 6
 BLOCK_SUSPECTS = {
     "drag": ("drag",), "a table that is not level": ("tilt_x", "tilt_y"), "lengths on another scale": ("scale",),
 }  # fmt: skip
-PARTICLE_SUSPECTS = {"another mass": ("mass",), "lengths on another scale": ("scale",), "forces that act late": ("latency",)}
+PARTICLE_SUSPECTS = {
+    "another mass": ("mass",), "lengths on another scale": ("scale",), "forces that act late": ("latency",), "drag": ("drag",),
+    "ground that is not level": ("tilt_x",),
+}  # fmt: skip
 """See `Stage.suspects`."""
 SURE = 6.0
 """Standard deviations by which a speed must differ from zero: a start at rest is guessed better as such than by its noise."""

@@ -42,7 +42,7 @@ def _parts(model: ParticleModel, dt: float) -> tuple[ComplementarityPart, ...]:
 
     def part(i: int) -> ComplementarityPart:
         states = {name: f"particle{i}.{name}" for name in single.state_names}
-        constants = {"friction": f"friction{i}", "mass": "mass", "gravity": "gravity"}
+        constants = {name: name for name in single.parameters_class.names()} | {"friction": f"friction{i}"}
         return ComplementarityPart(single, form, states, {"force": f"force{i}"}, constants)
 
     return tuple(part(i) for i in range(model.count))
@@ -52,9 +52,9 @@ def _particle(h: float, x: ca.SX, u: ca.SX, p: ca.SX, y: ca.SX, z: ca.SX, body: 
     """[Berard2008] slide 25 for one particle: z = (normal, friction to the left, to the right, sigma)."""
     here, pairs = slice(4 * body, 4 * body + 4), slice(4 * body, 4 * body + 4)
     x, y, z = x[here], y[here], z[pairs]
-    friction, mass, gravity = p[body], p[count], p[count + 1]
+    friction, mass, gravity, drag, tilt = p[body], *(p[count + shared] for shared in range(4))
     normal, left, right, sigma = ca.vertsplit(z)
-    applied = ca.vertcat(u[body], -mass * gravity)
+    applied = ca.vertcat(u[body] + mass * gravity * ca.sin(tilt), -mass * gravity * ca.cos(tilt)) - drag * y[2:]
     contact = ca.vertcat(right - left, normal)
     equations = ca.vertcat(y[:2] - x[:2] - h * y[2:], mass * (y[2:] - x[2:]) - h * (contact + applied))
     return equations, ca.vertcat(y[1], sigma - y[2], sigma + y[2], friction * normal - left - right)
