@@ -6,8 +6,8 @@ body comes to rest there are minima that are none), and what is left is compared
 chance and for what the constants' own errors make, if robot, model and noise are the same. With residuals r of unit variance,
 their Jacobian J by the constants and the covariance C of these, r' (I + J C J')^{-1} r is chi square. Rows in which nobody
 knows what acts (`.starts.rows_unknown`) are left out, and the largest `OUTLIERS` of the numbers of either are no matter.
-Nothing is said where errors of the constants make more than noise does, as no straight line says what, nor of
-recordings that are followed by a filter, which fits no starts.
+Nothing is said where starts end at no minimum, where errors of the constants make more than noise does, as no straight line
+says what, nor of recordings that are followed by a filter, which fits no starts.
 """
 
 from __future__ import annotations
@@ -84,10 +84,12 @@ def elsewhere(system: ShootingSystem, theta: Array, weighted: WeightedResiduals,
         if not segments.free:
             return _compared(other, theta, other.segments.starts, system, weighted, covariance)
         each, found = [of([recording]) for recording in known], None
-        ends = [[one.segments.starts] for one in each]
+        ends: list[list[Array]] = [[] for _ in each]
         for guess in (_given, _short):
             for one, there in zip(each, ends, strict=True):
-                there.append(_ended(one, theta, guess(one, theta)))
+                there += _minima(one, theta, guess(one, theta))
+            if not all(ends):
+                continue
             starts = np.concatenate([_best(one, theta, there) for one, there in zip(each, ends, strict=True)])
             found = _compared(other, theta, starts, system, weighted, covariance)
             if found is None:
@@ -131,14 +133,16 @@ def _short(other: ShootingSystem, theta: Array) -> Array:
     if rows >= cuts.horizon or cuts.begins.any():  # segments that follow each other are short themselves
         return cuts.starts
     first = replace(cuts, controls=cuts.controls[:, :rows], values=cuts.values[:, : rows + 1])
-    return _ended(replace(other, segments=first), theta, cuts.starts)
+    found = _minima(replace(other, segments=first), theta, cuts.starts)
+    return found[0] if found else cuts.starts
 
 
-def _ended(other: ShootingSystem, theta: Array, starts: Array) -> Array:
-    """Starts (S, nx) where a search from others ends, the constants held."""
+def _minima(other: ShootingSystem, theta: Array, starts: Array) -> list[Array]:
+    """Starts (S, nx) where a search from others ends, the constants held; none where it does not converge."""
     held, nothing = OnlyStarts(other, theta), np.zeros(0)
     begun = start_state(held, nothing, starts, _OPTIONS)
-    return levenberg_marquardt(held, begun, (nothing, nothing), options=_OPTIONS).blocks
+    end = levenberg_marquardt(held, begun, (nothing, nothing), options=_OPTIONS)
+    return [end.blocks] if end.outcome is not None and end.outcome.converged else []
 
 
 def _best(other: ShootingSystem, theta: Array, ends: list[Array]) -> Array:
