@@ -34,9 +34,9 @@ Array = NDArray[np.float64]
 OUTLIERS = 0.02
 """Share of numbers that a camera may have wrong."""
 WORTH = 1.25
-"""Ratio of standard deviations below which nothing is said: noise is not quite the same twice."""
+"""Ratio of standard deviations below which nothing is said, however sure: a lamp or a lens may differ by so much."""
 RARE = 1e-3
-"""Share of fits of right models that are called wrong: recordings, unlike rows, may differ in what nobody thought of."""
+"""Share of fits of right models that are meant to be called wrong: noise is hardly ever quite the same twice."""
 BEGIN = 0.3
 """[s] Of a segment that tell the second guess of its start."""
 
@@ -85,9 +85,9 @@ def elsewhere(system: ShootingSystem, theta: Array, weighted: WeightedResiduals,
             return _compared(other, theta, other.segments.starts, system, weighted, covariance)
         each, found = [of([recording]) for recording in known], None
         ends: list[list[Array]] = [[] for _ in each]
-        for guess in (_given, _short):
+        for short in (False, True):
             for one, there in zip(each, ends, strict=True):
-                there += _minima(one, theta, guess(one, theta))
+                there += _minima(one, theta, _short(one, theta) if short else one.segments.starts)
             if not all(ends):
                 continue
             starts = np.concatenate([_best(one, theta, there) for one, there in zip(each, ends, strict=True)])
@@ -118,12 +118,6 @@ def _compared(
         return None
     shares = _by_column(ours * there.in_time**2) / np.maximum(_by_column(theirs * weighted.in_time**2), 1e-300)
     return Elsewhere(int(np.argmax(shares)), float(np.sqrt(ratio)), ratio / limit)
-
-
-def _given(other: ShootingSystem, theta: Array) -> Array:
-    """Starts (S, nx) as the room guesses them."""
-    del theta
-    return other.segments.starts
 
 
 def _short(other: ShootingSystem, theta: Array) -> Array:

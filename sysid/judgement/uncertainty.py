@@ -190,7 +190,7 @@ def clustered_covariance(
     independent units instead of single numbers (Liang and Zeger 1986). A fit follows those that tell most of a constant, which
     leaves them less than their error: H_g = J_g B J_g' takes that back, so that the covariance is unbiased where errors are
     white. How many clusters tell of a constant (few, if its knowledge comes from few) decides its quantile of Student's t, with
-    Satterthwaite's degrees of freedom; both after Bell and McCaffrey (2002), "Bias reduction in standard errors".
+    Satterthwaite's degrees of freedom; both after Bell and McCaffrey, Survey Methodology 28 (2002) 169.
 
     Args:
         jacobian: (N, p) weighted.
