@@ -12,7 +12,11 @@ from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.trajectory import TrajectorySet
 from sysid import Estimate, FitProblem, FitResult, single_shooting
+from sysid.judgement.held import held
+from sysid.judgement.residuals import weighted_residuals
 from sysid.judgement.whiteness import ALARM
+from sysid.least_squares.cutting import cut
+from sysid.least_squares.system import ShootingSystem
 from sysid.methods.suspects import suspected
 
 NOISE = 0.02
@@ -48,6 +52,26 @@ def test_a_held_constant_is_told_as_often_as_theory_says() -> None:
     assert sum(not fit.explained for fit in wrong) >= stats.binom.ppf(1e-3, fits, stats.ncf.sf(limit, 1, both.dof, 9.0))
     assert any("as of another damping" in verdict.text for fit in wrong for verdict in fit.verdicts)
     assert sum(not fit.explained for fit in right) <= stats.binom.ppf(1 - 1e-3, fits, 2 * ALARM)  # two tests
+
+
+def test_noise_that_recordings_told_wrong_does_not_weigh() -> None:
+    """The same end of a fit, with one column's noise told as half and the other's as twice what it is: the same statistic."""
+    (moved,) = record(Spring(), SpringParameters(), steps=200)
+    seen = moved.with_noise(np.random.default_rng(0), {"mass.x": NOISE, "mass.vx": NOISE})
+    problem = FitProblem(
+        Spring(), TrajectorySet((seen,)), ("stiffness",), suspects={"another damping": ("damping",)},
+        noise={"mass.x": NOISE, "mass.vx": NOISE}, told=True, free_initial=True,
+    )  # fmt: skip
+    theta, segments = problem.encode(problem.constants), cut(problem, problem.split.train, None, free=True, exact=True)
+    shares = []
+    for factors in ((1.0, 1.0), (0.5, 2.0)):
+        system = ShootingSystem(segments, NOISE * np.array(factors))
+        weighted = weighted_residuals(system, theta, segments.starts)
+        inverse = np.linalg.inv(weighted.jacobian.T @ weighted.jacobian)
+        more = {"inverse": inverse, "half_width": np.ones(1), "noise": 1.96}
+        found = held(system, theta, segments.starts, weighted, np.eye(1), {}, **more)
+        shares.append(found and found.share)
+    assert shares[0] == pytest.approx(shares[1], rel=1e-9)
 
 
 def test_what_is_not_told_of_a_held_constant_is_what_a_joint_fit_leaves_open() -> None:

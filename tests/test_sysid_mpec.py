@@ -13,7 +13,7 @@ from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
 from softgym_envs.rigid.experiments import record
 from softgym_envs.rigid.model import BlockModel, ParticleModel
 from softgym_envs.rigid.parameters import BlockParameters, ParticleParameters
-from softgym_envs.rigid.recipe import BLOCK
+from softgym_envs.rigid.recipe import BLOCK, CAMERA, complementarity, first_state
 from sysid import FitProblem, HorizonOptions, Measurement, online
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.system import ShootingSystem
@@ -66,7 +66,7 @@ def test_friction_of_a_falling_particle_is_found_globally(eps):
         found = solve(problem, FORM, MpecOptions(box=True))
         objective, fisher = at_truth(problem, PARTICLE.default_parameters, START)
         assert found.objective <= objective * (1 + 1e-12)
-        assert found.accepted and found.boxed and len(found.attempts) == 1
+        assert found.boxed and found.attempts[0].objective <= found.objective * (1 + 1e-6)
         assert abs(problem.decode(found.theta).friction - 0.2) < 4 * fisher
         states, _ = PARTICLE.rollout(found.starts, np.full((1, 100, 1), 5.0), problem.decode(found.theta))
         assert np.abs(states[0, :, :2] - problem.values(problem.split.train[0])).max() <= eps * (1 + 1e-6)
@@ -150,7 +150,7 @@ def test_particles_are_solved_one_by_one_unless_they_share_a_free_constant():
     form = complementarity_form(problem.simulator)
     assert [list(sub.free) for _, sub in separable(problem, form)] == [["friction"], ["friction"]]
     found = solve(problem, form)
-    assert found.accepted and len(found.attempts) == 2
+    assert found.accepted and [a.method for a in found.attempts].count("homotopy") == 2
     values = problem.decode(found.theta)
     assert (values.friction0, values.friction1) == (pytest.approx(0.1, abs=2e-4), pytest.approx(0.4, abs=2e-4))
     shared = two_particles(free=("friction0", "friction1", "mass"))
@@ -254,6 +254,21 @@ def test_friction_of_the_block_from_camera_data():
     _, fisher = at_truth(problem, BlockParameters(), np.zeros(6))
     assert found.accepted
     assert abs(problem.decode(found.theta).friction - 0.33) < 5 * fisher
+
+
+@pytest.mark.parametrize("seed", [25, 29, 34, 36])
+def test_the_block_ends_no_higher_than_its_truth(seed):
+    """A cone of 32 edges makes many minima; these four recordings of 40 ended above the truth, three accepted."""
+    simulator, rng = BlockSimulator(), np.random.default_rng(seed)
+    truth = BlockParameters(friction=float(rng.uniform(0.1, 0.45)))
+    seen = record(simulator, np.zeros(6), np.zeros((50, 2)), truth, noise=CAMERA, rng=rng, period=0.02)
+    guess = BlockParameters(friction=float(np.clip(truth.friction * 3.0 ** rng.choice([-1, 1]), 0.0, 1.0)))
+    problem = FitProblem(
+        simulator, TrajectorySet((seen,)), ("friction",), start=guess, noise=CAMERA, free_motion=True,
+        initial_state=first_state(simulator, seen.names),
+    )  # fmt: skip
+    objective, _ = at_truth(problem, truth, np.zeros(6))
+    assert solve(problem, complementarity(simulator)).objective <= objective
 
 
 def test_bad_input_is_named():

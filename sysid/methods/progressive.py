@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 from softgym_envs.core.errors import DataError, OptionError, SoftgymError
 from softgym_envs.core.files import read_json
@@ -32,7 +32,7 @@ from .finer import blamed
 from .guard import better_start, compare, kept_back
 from .mislabelled import unmasked
 from .predictions import banded
-from .suspects import conditional, suspected
+from .suspects import Fitted, conditional, suspected
 from .table import METHODS, Method, method_of
 
 CHECKPOINT, FIT = "checkpoint.json", "fit.toml"
@@ -266,16 +266,9 @@ def _saying(progress: TextIO | None) -> Callable[[str], None]:
     return say
 
 
-class _Fitted(NamedTuple):
-    """A problem, perhaps in another simulator than was asked for, and its fit."""
-
-    problem: FitProblem
-    result: FitResult
-
-
 def _fitted(
     recipe: Recipe, stage: Stage, problem: FitProblem, *, folder: Path | None, resume: bool, progress: TextIO | None
-) -> _Fitted:
+) -> Fitted:
     """`fit_stage` without what is said of predictions."""
     method, say = method_of(stage.method), _saying(progress)
     where: dict[str, Any] = {}
@@ -286,8 +279,9 @@ def _fitted(
     say(f"fitting {', '.join(problem.free)} by {method.name}")
     result = unmasked(problem, method.fit(problem, method.settings({**stage.options, **where}), recipe))
     other = _otherwise(recipe, stage, problem, result, say)
-    if other is not None:
-        return other
+    if other is not None and other.result.explained:
+        told = f"explained by another simulator only: {changes(problem.simulator, other.problem.simulator)}"
+        return other._replace(result=other.result.with_verdict("note", told))
     by_step = blamed(recipe, problem, result, say)
 
     def again(given: FitProblem) -> FitResult:
@@ -297,8 +291,8 @@ def _fitted(
         once = {name: value for name, value in once.items() if method.takes(name)}
         return method.fit(given, method.settings({**stage.options, **once}), recipe)
 
-    result = suspected(stage.suspects, again, problem, by_step, say, known=by_step is not result)
-    return _Fitted(problem, conditional(stage.doubtful, again, problem, result, say))
+    result = suspected(stage.suspects, again, problem, by_step, say, known=by_step is not result, other=other)
+    return Fitted(problem, conditional(stage.doubtful, again, problem, result, say))
 
 
 def _repeated(method: Method, problem: FitProblem, recipe: Recipe) -> FitResult:
@@ -309,8 +303,8 @@ def _repeated(method: Method, problem: FitProblem, recipe: Recipe) -> FitResult:
 
 def _otherwise(
     recipe: Recipe, stage: Stage, problem: FitProblem, result: FitResult, say: Callable[[str], None]
-) -> _Fitted | None:
-    """The fit of the stage's other simulator, where it explains what this result does not; no checkpoint is written."""
+) -> Fitted | None:
+    """The fit in the stage's other simulator, where this result does not explain the data; no checkpoint is written."""
     if result.explained or stage.instead is None:
         return None
     method, simulator = method_of(stage.method), stage.instead(problem.simulator)
@@ -319,14 +313,10 @@ def _otherwise(
     say("the model does not explain the data; trying the stage's other simulator")
     try:
         instead = in_steps_of(problem, simulator)
-        there = instead.replace(start=result.parameters, view=result.view)
-        if method.repeated and not _repeated(method, there, recipe).explained:  # cheaper than the method itself
-            return None
         other = method.fit(instead, method.settings(stage.options), recipe)
     except (DataError, OptionError):  # a method may not know what the other simulator does
         return None
-    told = f"explained by another simulator only: {changes(problem.simulator, instead.simulator)}"
-    return _Fitted(instead, other.with_verdict("note", told)) if other.explained and other.usable else None
+    return Fitted(instead, other) if other.usable else None
 
 
 def _solved(

@@ -3,7 +3,8 @@
 Where a stage's fit leaves more than noise, it is repeated from where it ended with the constants of every suspect freed beside
 its own: a camera that is tilted or has another scale, commands that act late, a base that is turned. The one that lowers the
 residuals most is named, if it explains the data or is worth it (`WORTH`); else the cause is unknown, and so it is where the
-interval of what was freed holds the value that it had been given. Constants stay those of the fit.
+interval of what was freed holds the value that it had been given. Constants stay those of the fit. Where the stage has another
+simulator that leaves less, suspects that are none in the first are tried in that.
 
 Where it leaves noise alone, a wrong value of a held constant may hide in the fitted ones: so drag in damping. Then the fit is
 repeated with such constants freed, and what moves is said to be of their value.
@@ -13,10 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from softgym_envs.core.errors import DataError
+from softgym_envs.core.spec import changes
 
 from ..data.problem import FitProblem
 from ..judgement.result import Estimate, FitResult, Verdict
@@ -29,6 +32,33 @@ WORTH, SAID = 0.5, 0.8
 leaves to be told all the same: constants that have nothing to do with the cause left 53 and 57 % (measured)."""
 
 
+class Fitted(NamedTuple):
+    """A problem, perhaps in another simulator than was asked for, and its fit."""
+
+    problem: FitProblem
+    result: FitResult
+
+
+class _Tried(NamedTuple):
+    """A fit with a suspect's constants freed."""
+
+    words: str
+    freed: tuple[str, ...]
+    fit: FitResult
+    share: float
+    """Of the squared residuals that it leaves."""
+
+    @property
+    def worth(self) -> bool:
+        """Whether it is to be named."""
+        return self.fit.explained or self.share <= WORTH
+
+    @property
+    def told(self) -> str:
+        """Its constants in words."""
+        return "; ".join(e.text() for e in self.fit.estimates if e.name in self.freed)
+
+
 def suspected(
     suspects: Mapping[str, tuple[str, ...]],
     fit: Callable[[FitProblem], FitResult],
@@ -37,6 +67,7 @@ def suspected(
     say: Callable[[str], None] = lambda what: None,
     *,
     known: bool = False,
+    other: Fitted | None = None,
 ) -> FitResult:
     """The result, with a sentence on what is likeliest wrong where it does not explain its data.
 
@@ -47,13 +78,49 @@ def suspected(
         result: Where it ended.
         say: Told every try as it begins.
         known: A cause was found already (the step): nothing is said where these are none.
+        other: The same data in another simulator, where suspects are tried that are none in this one.
     """
     there = set(problem.known_specs)
-    tried = {words: names for words, names in suspects.items() if set(names) <= there and not set(names) <= set(problem.free)}
-    if result.explained or not result.usable or not tried:
+    asked = {words: names for words, names in suspects.items() if set(names) <= there and not set(names) <= set(problem.free)}
+    if result.explained or not result.usable or not asked:
         return result
-    found = {}
-    for words, names in tried.items():
+    found, where = _tried(asked, fit, problem, result, result, say), ""
+    if other is not None and not any(each.worth for each in found) and left(other.result, result) <= SAID:
+        elsewhere = _tried(asked, fit, other.problem, other.result, result, say)
+        if any(each.worth for each in elsewhere):
+            found, where = elsewhere, f" (in another simulator: {changes(problem.simulator, other.problem.simulator)})"
+    listed, best = ", ".join(asked), min(found, key=lambda each: (not each.worth, each.share), default=None)
+    if best is None or not any(each.worth for each in found):
+        if known:
+            return result
+        text = f"why the model does not explain the data is unknown; tried: {listed}"
+        if best is not None and best.share < SAID:
+            text += f". Most is taken off by {best.words} ({best.told}), which leaves {100 * best.share:.0f} % of the squares"
+        return result.with_verdict("note", text)
+    rest = (
+        "and then the data are explained"
+        if best.fit.explained
+        else f"{100 * best.share:.0f} % of the squared residuals are left"
+    )
+    also = [f"{each.words}: {each.told}" for each in found if each is not best and each.fit.explained]
+    among = f"of those tried ({listed}) " if len(asked) > 1 else "(no other was tried) "
+    text = f"the likeliest cause {among}is {best.words}{where}: {best.told}; {rest}"
+    text += f". Fit it, too: --free ... {' '.join(best.freed)}"
+    text += f". As well explained by {', or '.join(also)}" if also else ""
+    return result.with_verdict("warning", text)
+
+
+def _tried(
+    suspects: Mapping[str, tuple[str, ...]],
+    fit: Callable[[FitProblem], FitResult],
+    problem: FitProblem,
+    result: FitResult,
+    before: FitResult,
+    say: Callable[[str], None],
+) -> list[_Tried]:
+    """Every suspect that ends at a minimum elsewhere than where it was held; what it leaves is compared with a fit before."""
+    found = []
+    for words, names in suspects.items():
         more = tuple(name for name in names if name not in problem.free)
         say(f"the model does not explain the data; trying {words}")
         try:
@@ -61,28 +128,8 @@ def suspected(
         except DataError:
             continue
         if (again.converged or again.explained) and any(_matters(problem, e) for e in again.estimates if e.name in more):
-            found[words] = (left(again, result), again, more)
-    listed = ", ".join(tried)
-    words, (share, again, more) = min(found.items(), key=lambda item: item[1][0], default=("", (1.0, result, ())))
-    if not any(left_over <= WORTH or fit.explained for left_over, fit, _ in found.values()):
-        if known:
-            return result
-        text = f"why the model does not explain the data is unknown; tried: {listed}"
-        if share < SAID:
-            text += f". Most is taken off by {words} ({_told(again, more)}), which leaves {100 * share:.0f} % of the squares"
-        return result.with_verdict("note", text)
-    rest = "and then the data are explained" if again.explained else f"{100 * share:.0f} % of the squared residuals are left"
-    also = [f"{other}: {_told(fit, names)}" for other, (_, fit, names) in found.items() if other != words and fit.explained]
-    among = f"of those tried ({listed}) " if len(tried) > 1 else "(no other was tried) "
-    cause = f"the likeliest cause {among}is {words}"
-    text = f"{cause}: {_told(again, more)}; {rest}. Fit it, too: --free ... {' '.join(more)}"
-    text += f". As well explained by {', or '.join(also)}" if also else ""
-    return result.with_verdict("warning", text)
-
-
-def _told(fit: FitResult, names: tuple[str, ...]) -> str:
-    """Constants in words."""
-    return "; ".join(e.text() for e in fit.estimates if e.name in names)
+            found.append(_Tried(words, more, again, left(again, before)))
+    return found
 
 
 def _matters(problem: FitProblem, found: Estimate) -> bool:
