@@ -70,6 +70,7 @@ def judge(
     ending: Ending,
     *,
     errors: str = "independent",
+    compared: bool = True,
     scanned: bool = True,
     varied: Mapping[str, Varied] | None = None,
     alike: Mapping[str, Unlike] | None = None,
@@ -82,6 +83,7 @@ def judge(
         problem: What was fitted.
         system: Segments and the final weights.
         ending: Where the method stopped.
+        compared: Whether to tell errors of predictions, which takes estimates of many initial states.
         scanned: Whether to ask what the model's own error leaves open.
         varied: Choice of the model in words -> predictions with another amount of it: what it leaves open (`.laws`).
         alike: What the model takes to be alike in words -> what comes of it where it is not (`.laws`).
@@ -113,7 +115,7 @@ def judge(
     estimates = estimates_of(problem, theta, found, quantile, compatible, sides, unsure)
     covariance = widened(found.covariance, theta, quantile, compatible, unsure)
     parameters, view = problem.decode(theta), problem.view_at(theta)
-    loop = open_loop(problem, parameters, view=view)
+    loop = open_loop(problem, parameters, view=view) if compared else ()
     tested = None if rounding else whiteness(weighted.in_time, lambda noise: weighted.left(noise, found.seen), unit=unit)
     if tested is not None and not tested.white and varied and not unit:
         tested = _without(system, varied, theta, starts, weighted, found.seen) or tested

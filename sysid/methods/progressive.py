@@ -287,7 +287,7 @@ def _fitted(
     def again(given: FitProblem) -> FitResult:
         if method.repeated:
             return _repeated(method, given, recipe)
-        once = {"starts": 1, "near": 0, "shorter": 0}  # it begins where the fit ended
+        once = {"starts": 1, "near": 0, "shorter": 0, "compare": False}  # it begins where the fit ended
         once = {name: value for name, value in once.items() if method.takes(name)}
         return method.fit(given, method.settings({**stage.options, **once}), recipe)
 
@@ -298,7 +298,7 @@ def _fitted(
 def _repeated(method: Method, problem: FitProblem, recipe: Recipe) -> FitResult:
     """A fit from where another ended, by the method that repeats this one."""
     other = METHODS[method.repeated]
-    return other.fit(problem, other.settings({"starts": 3}), recipe)
+    return other.fit(problem, other.settings({"starts": 3, "compare": False}), recipe)
 
 
 def _otherwise(

@@ -99,6 +99,8 @@ class ShootingOptions:
     otherwise: tuple[int, ...] = ()
     """Lengths of a second way to grow, by differences over `OTHER_STEP` times the step: the lower of both ends is kept, and
     intervals allow for the other; see `.ways`. (): there is none."""
+    compare: bool = True
+    """Tell errors of predictions beside those of the start constants: not where a fit only says what another lacks."""
     scan: bool = True
     """Ask what the model's own error leaves open (`sysid.judgement.scan`): not where a fit is only a start of the next."""
     halve: bool = False
@@ -186,7 +188,7 @@ def _again(problem: FitProblem, method: str, steps: int | None, options: Shootin
     if (found.converged and found.explained) or not options.near:
         return found
     try:
-        short = _fit(problem, "short", options.near, replace(plain, scan=False, halve=False))
+        short = _fit(problem, "short", options.near, replace(plain, scan=False, halve=False, compare=False))
         again = _fit(problem, method, steps, plain, Beginning(problem.replace(start=short.parameters, view=short.view)))
     except (DataError, OptionError):
         return found
@@ -205,7 +207,7 @@ def _begun(problem: FitProblem, method: str, steps: int | None, options: Shootin
         two = replace(one, grow=options.otherwise, epsilon=step, checkpoint=None, resume=False)
         return by_two_ways(problem, *(partial(_begun, problem, method, steps, way) for way in (one, two)))
     begin = time.perf_counter()
-    once = replace(options, checkpoint=None, resume=False, scan=False, halve=False)
+    once = replace(options, checkpoint=None, resume=False, scan=False, halve=False, compare=False)
     first, costs = Beginning(problem), tuple[float, ...]()
     try:
         if options.grow and not problem.full:
@@ -271,7 +273,8 @@ def _fit(
     judged = replace(cleaned.segments, epsilon=options.secant or options.epsilon)
     found = judge(
         own, ShootingSystem(judged, journal.sigma), ending,
-        errors=options.errors, scanned=options.scan, varied=in_half_steps(cleaned.segments) if options.halve else None,
+        errors=options.errors, compared=options.compare, scanned=options.scan,
+        varied=in_half_steps(cleaned.segments) if options.halve else None,
         lengthened=options.scan and not (options.grow or options.near),
     )  # fmt: skip
     if cleaned.share == 0.0:
