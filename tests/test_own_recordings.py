@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -72,6 +73,21 @@ def test_a_camera_of_any_rate_that_counts_frames_and_has_y_down_shows_friction(
     assert "1 of 1 constants identified" in said and "theta jumps by whole turns from line to line: unwrapped" in said
     assert "another simulator only: num_directions 128 -> 32" in said  # edges of our own engine's cone
     assert BlockParameters.load(tmp_path / "fit" / "fit.toml").friction == pytest.approx(0.4, abs=0.01)
+
+
+def test_a_camera_of_irregular_frames_shows_friction(script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """50 frames/s, each up to 4 ms off, as the stamps say; the block moves 1.4 mm meanwhile."""
+    pytest.importorskip("casadi")
+    fine, rng = slide(1000.0, seconds=1.0, seed=3, friction=0.35), np.random.default_rng(3)
+    rows = np.rint(20.0 * np.arange(50) + rng.uniform(0.0, 8.0, 50)).astype(int)
+    x, y, theta = fine.values[rows].T
+    columns = {"x [m]": x, "y [m]": y, "theta [rad]": theta}
+    path = table(tmp_path / "camera.csv", [f"{fine.times[row]:.3f}" for row in rows], columns)
+    assert run_script(script, "block", "--data", path, "--free-motion", "--out", tmp_path / "fit") == 0
+    said = capsys.readouterr().out
+    assert "1 of 1 constants identified" in said and "note: times are irregular, up to" in said
+    (found,) = json.loads((tmp_path / "fit" / "fit.json").read_text())["estimates"]
+    assert found["interval"][0] <= 0.35 <= found["interval"][1]
 
 
 def test_noise_that_is_stated_too_small_is_named_and_no_axis_is_blamed(

@@ -17,7 +17,7 @@ from sysid.judgement.residuals import weighted_residuals
 from sysid.judgement.whiteness import ALARM
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.system import ShootingSystem
-from sysid.methods.suspects import suspected
+from sysid.methods.suspects import SAID, Fitted, left, suspected
 
 NOISE = 0.02
 """Of the place of the mass [m]; nobody states it."""
@@ -120,3 +120,21 @@ def test_causes_that_explain_as_well_are_named_too() -> None:
     text = suspected(two, single_shooting, problem, single_shooting(problem)).verdicts[-1].text
     assert "and then the data are explained" in text
     assert re.search(r"As well explained by (oil|another damping): damping = ", text)
+
+
+def test_a_cause_that_explains_in_another_simulator_only_is_named_and_numbers_stay() -> None:
+    """A wrong offset stands for what the first simulator has wrong: no suspect explains anything there."""
+    (moved,) = record(Spring(), SpringParameters(damping=2.0), steps=200)
+    seen = moved.select(("mass.x",)).with_noise(np.random.default_rng(0), {"mass.x": NOISE})
+    problem = FitProblem(Spring(), TrajectorySet((seen,)), ("stiffness",), measured=("mass.x",))
+    wrong = problem.replace(start=SpringParameters(offset=0.8))
+    result, other = single_shooting(wrong), Fitted(problem, single_shooting(problem))
+    assert left(other.result, result) < SAID
+    found = suspected({"another damping": ("damping",)}, single_shooting, wrong, result, other=other)
+    told = re.search(
+        r"another damping \(in another simulator: .*\): damping = (\S+) N s/m.*then the data are explained",
+        found.verdicts[-1].text,
+    )
+    assert told and float(told[1]) == pytest.approx(2.0, rel=0.05)
+    assert found.parameters == result.parameters
+    assert "unknown" in suspected({"another damping": ("damping",)}, single_shooting, wrong, result).verdicts[-1].text

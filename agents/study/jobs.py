@@ -59,12 +59,14 @@ def register(study: Study, case: Any, out: Path, *, provenance: dict[str, str]) 
     if not path.exists():
         write_json(path, {"study": described, "provenance": provenance})
         return
-    there = read_json(path).get("study")
+    found = read_json(path)
+    there, made = found.get("study"), found.get("provenance", {}).get("commit", "")
     if not isinstance(there, dict):
         raise FileFormatError(f"{path} holds no study; give another folder")
     if there != described:
         differing = sorted(name for name in {*described, *there} if there.get(name) != described.get(name))
-        raise OptionError(f"{path} holds another study ({', '.join(differing)} differ); give another folder")
+        on = f"to go on with it check out {made[:10]}, which made it, else " if made else ""
+        raise OptionError(f"{path} holds another study ({', '.join(differing)} differ): {on}give another folder")
 
 
 def run_jobs(

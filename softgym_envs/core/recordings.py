@@ -15,12 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import DataError, FileFormatError
-from .tables import header_names, read_table, uniform_grid
+from .tables import Grid, header_names, read_table, uniform_grid
 from .trajectory import Trajectory, TrajectorySet
 
 Array = NDArray[np.float64]
 UNWRAPPED = "unwrapped"
 """Key of a recording's metadata: columns of angles that jumped by whole turns in the file."""
+IRREGULAR = "irregular"
+"""Key of a recording's metadata: how far its time stamps were off the grid that its values were moved to."""
+NEAR = 7
+"""Rows that tell which way a value moves."""
 
 MOST_EMPTY, EMPTIEST = 1_000_000, 100
 """Tracked points may be missing so many times, and beside them so many times as often as there are lines."""
@@ -33,8 +37,8 @@ def read_csv(
 
     Columns whose name begins with `control:` are controls; each acts until the next line, the last line's are not used.
     Everything is converted to SI. Angles that jump by more than half a turn from one line to the next are unwrapped; the
-    metadata name them. Lines that are not there become rows of NaN, where nothing acts. See `core.tables` for what a file may
-    look like.
+    metadata name them. Lines that are not there become rows of NaN, where nothing acts. Of irregular stamps values are moved to
+    the nearest frame of a uniform grid; the metadata say how far. See `core.tables` for what a file may look like.
 
     Args:
         path: The file.
@@ -44,15 +48,16 @@ def read_csv(
 
     Raises:
         FileFormatError: No such file, or not such a table; the message names line and column.
-        DataError: Unknown units, times not uniform, controls missing, or lines of a file that has controls.
+        DataError: Unknown units, times of another rate than fps, controls missing, or lines of a file that has controls.
     """
     table = read_table(path)
     stamps = table.times(fps)
-    times, index = uniform_grid(stamps, where=str(path), fps=fps)
-    acted = [name for name in table.names if name.startswith("control:")]
-    if len(times) != len(index) and acted:
+    grid = uniform_grid(stamps, where=str(path), fps=fps)
+    times, acted = grid.times, [name for name in table.names if name.startswith("control:")]
+    absent = len(times) - len(stamps)
+    if absent and acted and not grid.irregular:
         raise DataError(
-            f"{path}: {len(times) - len(index)} lines are missing between {stamps[0]:g} and {stamps[-1]:g} s, and nobody knows "
+            f"{path}: {absent} lines are missing between {stamps[0]:g} and {stamps[-1]:g} s, and nobody knows "
             f"what acted there; write a line for each, with {acted[0]!r} and empty cells for what was not measured"
         )
     controls: list[tuple[str, Array, str]] = []
@@ -61,11 +66,12 @@ def read_csv(
     for name in table.names:
         if name not in ("time", "frame"):
             seen, unit = table.si(name, meters_per_pixel=meters_per_pixel)
-            values = np.full(len(times), np.nan)
-            values[index] = seen
-            if unit == "rad" and not name.startswith("control:") and _unwrap(values):
+            if name.startswith("control:"):
+                controls.append((name.removeprefix("control:"), _acting(seen, stamps, grid), unit))
+                continue
+            if unit == "rad" and _unwrap(seen):
                 turned.append(name)
-            (controls if name.startswith("control:") else measured).append((name.removeprefix("control:"), values, unit))
+            measured.append((name, _placed(seen[:, None], stamps, grid)[:, 0], unit))
     for name, values, _ in controls:
         if np.isnan(values[:-1]).any():
             raise DataError(f"{path}, line {table.lines[int(np.argmax(np.isnan(values)))]}: control {name!r} is missing")
@@ -78,8 +84,50 @@ def read_csv(
         tuple(name for name, _, _ in controls),
         tuple(unit for _, _, unit in controls),
         substeps,
-        {"source": Path(path).name, **({UNWRAPPED: ", ".join(turned)} if turned else {})},
+        {"source": Path(path).name, **({UNWRAPPED: ", ".join(turned)} if turned else {}), **_irregular(stamps, grid)},
     )
+
+
+def _acting(seen: Array, stamps: Array, grid: Grid) -> Array:
+    """What acts at every frame of a grid (frames,): of irregular lines that which acts for most of the frame."""
+    if grid.irregular:
+        return np.asarray(seen[np.searchsorted(stamps, grid.times + 0.5 * (grid.times[1] - grid.times[0]), "right") - 1])
+    values = np.full(len(grid.times), np.nan)
+    values[grid.place] = seen
+    return values
+
+
+def _placed(seen: Array, stamps: Array, grid: Grid) -> Array:
+    """Values (rows, n) on a grid (frames, n), NaN where there are none.
+
+    Those of irregular stamps are moved along the parabola through the `NEAR` rows around them, by half a frame at most, so that
+    each keeps the noise of its own; of two that have one place the nearer one is kept.
+    """
+    values = np.full((len(grid.times), seen.shape[1]), np.nan)
+    if not grid.irregular:
+        values[grid.place] = seen
+        return values
+    late = stamps - grid.times[grid.place]
+    width = min(NEAR, len(stamps))
+    first = np.clip(np.arange(len(stamps)) - width // 2, 0, len(stamps) - width)
+    around = first[:, None] + np.arange(width)  # (rows, width)
+    there = np.isfinite(seen[around])  # (rows, width, n)
+    powers = ((stamps[around] - stamps[:, None])[..., None] ** np.arange(3))[:, :, None] * there[..., None]
+    fitted = np.linalg.pinv(np.swapaxes(powers, 1, 2)) @ np.where(there, seen[around], 0.0).swapaxes(1, 2)[..., None]
+    slope, curvature = fitted[..., 1, 0], fitted[..., 2, 0]
+    enough = there.sum(axis=1) > 3
+    moved = seen + np.where(enough, -slope * late[:, None] + curvature * late[:, None] ** 2, 0.0)
+    order = np.argsort(-np.abs(late), kind="stable")  # of two, the nearer is written last
+    values[grid.place[order]] = moved[order]
+    return values
+
+
+def _irregular(stamps: Array, grid: Grid) -> dict[str, str]:
+    """What the metadata say of irregular stamps."""
+    if not grid.irregular:
+        return {}
+    off, rate = np.abs(stamps - grid.times[grid.place]).max(), 1.0 / (grid.times[1] - grid.times[0])
+    return {IRREGULAR: f"up to {1e3 * off:.3g} ms off {rate:.4g} frames/s"}
 
 
 def _unwrap(angles: Array) -> bool:
@@ -110,7 +158,7 @@ def read_points_csv(
 
     Raises:
         FileFormatError: No such file, or not such a table; the message names line and column.
-        DataError: Unknown units, times not uniform, a point twice at one time.
+        DataError: Unknown units, times of another rate than fps, a point twice at one time.
     """
     table = read_table(path)
     points = table.text("point")
@@ -121,7 +169,8 @@ def read_points_csv(
             f"{path} has columns {', '.join(table.names)}; expected time, point, x, y and perhaps z (or frame for time)"
         )
     frames, inverse = np.unique(table.times(fps), return_inverse=True)
-    times, index = uniform_grid(frames, where=str(path), fps=fps)
+    grid = uniform_grid(frames, where=str(path), fps=fps)
+    times = grid.times
     labels = _point_labels(table.path, table.lines, points)
     seen: dict[tuple[int, str], int] = {}
     for line, frame, label in zip(table.lines, inverse, labels, strict=True):
@@ -134,21 +183,21 @@ def read_points_csv(
             f"{path} names {len(order)} points and {len(times)} times in {len(labels)} lines: nearly all are missing. Do the "
             "columns stand under the right names?"
         )
-    values = np.full((len(times), len(order), len(axes)), np.nan)
+    values = np.full((len(frames), len(order), len(axes)), np.nan)
     units = []
     for place, axis in enumerate(axes):
         column, unit = table.si(axis, meters_per_pixel=meters_per_pixel)
-        values[index[inverse], [order[label] for label in labels], place] = column
+        values[inverse, [order[label] for label in labels], place] = column
         units.append(unit)
     names = tuple(f"{label}.{axis}" for label in order for axis in axes)
     return Trajectory(
         times,
         np.zeros((len(times) - 1, 0)),
-        values.reshape(len(times), len(names)),
+        _placed(values.reshape(len(frames), len(names)), frames, grid),
         names,
         tuple(units) * len(order),
         substeps=substeps,
-        metadata={"source": Path(path).name},
+        metadata={"source": Path(path).name, **_irregular(frames, grid)},
     )
 
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,16 +175,28 @@ def _lines(path: str | Path) -> Iterator[tuple[int, str]]:
     return ((number, line) for number, line in lines if line.strip() and not line.startswith("#"))
 
 
-def uniform_grid(times: Array, *, where: str, fps: float | None = None) -> tuple[Array, IntArray]:
-    """Uniform grid under increasing time stamps, (frames,) [s], and the place of each stamp in it, (rows,).
+class Grid(NamedTuple):
+    """A uniform grid under increasing time stamps."""
+
+    times: Array
+    """(frames,) [s]"""
+    place: IntArray
+    """(rows,) of each stamp."""
+    irregular: bool
+    """Whether stamps lie off the grid, each nearest to its place; else the grid is what they stand for."""
+
+
+def uniform_grid(times: Array, *, where: str, fps: float | None = None) -> Grid:
+    """The grid of time stamps (rows,).
 
     Stamps may be rounded (see `JITTER`) and frames may be missing: the grid is t_k = t_0 + k h, with h = 1 / fps, or of a whole
     number of frames per second where rounded stamps are those of it, or else fitted by least squares. Stamps that are uniform
-    already are returned as they are.
+    already are returned as they are. Irregular ones, where no fps says that they are rough, lie on no grid: then each has the
+    place that is nearest, and two may have one.
 
     Raises:
-        DataError: Fewer than two stamps, not increasing, or not on a uniform grid; or the grid would be nearly empty, as after
-            a jump of the clock.
+        DataError: Fewer than two stamps, not increasing, or not of the rate that is said; or the grid would be nearly empty, as
+            after a jump of the clock.
     """
     with np.errstate(over="ignore"):
         steps = np.diff(times)
@@ -213,14 +226,18 @@ def uniform_grid(times: Array, *, where: str, fps: float | None = None) -> tuple
     distance = np.abs(start + period * index - times) / period
     worst = int(np.argmax(distance))
     allowed = min(JITTER + 0.5 * _rounded_to(times) / period, MOST) if fps is None else MOST
-    if distance[worst] > allowed:
-        advice = "say fps=... if the stamps are rough, or resample the data" if fps is None else "is it another rate?"
+    if distance[worst] > allowed and fps is not None:
         raise DataError(
             f"{where}: times are not uniform: frame {worst} at {times[worst]:g} s is {100 * distance[worst]:.0f} % of a period "
-            f"({period:.4g} s) off the grid, allowed are {100 * allowed:.0f} %; {advice}"
+            f"({period:.4g} s) off the grid, allowed are {100 * allowed:.0f} %; is it another rate?"
         )
+    if distance[worst] > allowed:
+        places = np.rint((times - start) / period)
+        index = (places - places[0]).astype(np.int64)
+        return Grid(start + period * (places[0] + np.arange(index[-1] + 1.0)), index, True)
     complete = len(index) == index[-1] + 1
-    return (times if complete and distance[worst] < 1e-9 else start + period * np.arange(index[-1] + 1.0)), index
+    grid = times if complete and distance[worst] < 1e-9 else start + period * np.arange(index[-1] + 1.0)
+    return Grid(grid, index, False)
 
 
 def _whole_rate(times: Array, index: IntArray, period: float) -> float | None:

@@ -40,6 +40,7 @@ BEGIN, ROWS = 0.15, 6
 """[s] Of a recording tell its initial state, but so many rows at least."""
 BLOCK_SUSPECTS = {
     "drag": ("drag",), "a table that is not level": ("tilt_x", "tilt_y"), "lengths on another scale": ("scale",),
+    "another weight at the string": ("weight",), "another mass": ("mass",),
 }  # fmt: skip
 PARTICLE_SUSPECTS = {
     "another mass": ("mass",), "lengths on another scale": ("scale",), "forces that act late": ("latency",), "drag": ("drag",),

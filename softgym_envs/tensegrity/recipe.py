@@ -289,7 +289,7 @@ RECIPE = Recipe(
         Stage(
             "refine", "air", body, "multiple_shooting",
             {**_PRECISE, "segment_steps": 100}, simulator={"fixed_rod": 0}, prior=ALIKE,
-            suspects={"commands that act late": ("latency",)},
+            suspects={"commands that act late": ("latency",), "cables of another rest length": ("rest_length",)},
         ),
         # No friction at all is a local minimum: the search from four starts sees only the beginning of every throw.
         Stage(
@@ -309,7 +309,8 @@ RECIPE = Recipe(
         # In a few seconds of swinging a hand-built robot goes other ways than any model with cables that are alike: fitted as a
         # whole, a recording of 5 s ended at constants 10 times off. Segments of a second follow it.
         Stage("seen", "air", filmed_body, "multiple_shooting", _SEEN, simulator=_HELD, told_noise=True, prior=ALIKE,
-              suspects={"a tilted camera": ("tilt",), "lengths on another scale": ("scale",)}),
+              suspects={"a tilted camera": ("tilt",), "lengths on another scale": ("scale",),
+                        "cables of another rest length": ("rest_length",)}),
         # What six frames tell of the rods is off by a millimetre, which passes for soft contact and hides friction: poses and
         # velocities are unknowns from the start, of segments that grow. Over a quarter of a second friction shows beside the
         # errors of a hand-built robot's cables.

@@ -168,15 +168,23 @@ def table_of(rows: list[dict[str, Any]]) -> str:
             missing = [row for row in judged if row["miss"] > 1.0]
             count = {key: sum(bool(row[key]) for row in judged) for key in ("explains", "identified", "false")}
             inside = [held for row in judged for held in row["inside"].values()]
-            counts = [count for row in judged for count in row.get("bands", {}).values()]
-            held, told = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
-            share = f"{100 * held / told:.0f} % of {told}" if told else "-"
             lines.append(
                 f"| {name} | {level} | {len(some)} | {count['explains']} | {len(missing)} | "
                 f"{sum(not row['explains'] for row in missing)} | {count['identified']} | {count['false']} | "
-                f"{sum(inside)} / {len(inside)} | {share} |"
+                f"{sum(inside)} / {len(inside)} | {_inside(judged)} |"
             )
     return "\n".join([*lines, "", roc_of(rows)])
+
+
+def _inside(rows: list[dict[str, Any]]) -> str:
+    """Horizon by horizon, how many predictions are inside of their bands."""
+    found: dict[str, list[int]] = {}
+    for key, (held, told) in ((key, count) for row in rows for key, count in row.get("bands", {}).items()):
+        count = found.setdefault(key.partition(",")[0], [0, 0])
+        count[:] = [count[0] + held, count[1] + told]
+    return (
+        ", ".join(f"{horizon}: {100 * held / told:.0f} % of {told}" for horizon, (held, told) in sorted(found.items())) or "-"
+    )
 
 
 def read(path: Path) -> list[dict[str, Any]]:

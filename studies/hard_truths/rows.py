@@ -109,8 +109,10 @@ def one(asked: Asked, folder: Path) -> dict[str, Any]:
 
 
 def conditional(name: str, fit: dict[str, Any]) -> bool:
-    """Whether the fit says that a number holds only for the value of a constant that was held."""
-    return any(f"{name}:" in v["text"].replace(",", ":") and "which is held" in v["text"] for v in fit["verdicts"])
+    """Whether the fit says that a number holds only for the value of a constant that was held, or may be as far off."""
+    held = any(f"{name}:" in v["text"].replace(",", ":") and "which is held" in v["text"] for v in fit["verdicts"])
+    reserved = [v["text"] for v in fit["verdicts"] if v["text"].startswith("intervals are for ") and v["level"] == "warning"]
+    return held or any(f"{name} by" in text or f"it from {name}" in text for text in reserved)
 
 
 def inside(true: float, ends: list[float]) -> bool:

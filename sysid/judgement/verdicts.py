@@ -140,6 +140,7 @@ def _one_sided(evidence: Evidence) -> list[Verdict]:
         elif side is not None:
             sign, limit = (">=", e.interval[0]) if side.open == "upper" else ("<=", e.interval[1])
             text = f"{e.name} {sign} {limit:.3g}{e.suffix} (95 %) is all that these data say of it: they bound one side only"
+            text += "" if misfit(evidence) <= 1.0 else " (of a model that does not explain them: no bound of the robot's own)"
             found.append(Verdict("warning", text))
     return found
 

@@ -84,6 +84,11 @@ class HorizonResult:
     """(R,) sum of the window's squared residuals / sigma over what noise explains; above 1 the model does not."""
 
     @property
+    def explained(self) -> bool:
+        """Whether the noise explains the residuals of the last row's window."""
+        return bool(self.excess[-1] <= 1.0)
+
+    @property
     def told(self) -> NDArray[np.bool_]:
         """(p,) whether the last row knows a constant to a tenth of its value."""
         return np.asarray(self.std[-1] < 0.1 * np.abs(self.mean[-1]))

@@ -34,6 +34,10 @@ def rows_in_words(found: HorizonResult) -> str:
     missed = int((found.excess > 1.0).sum())
     if missed:
         lines += [f"in {missed} of {len(found.times)} rows the noise does not explain the residuals: model error"]
+    if not found.explained:
+        lines += [
+            f"DO NOT USE these numbers: in the last row residuals are {np.sqrt(found.excess[-1]):.3g} times what noise explains"
+        ]
     if not missed:
         lines += [
             "each row asks its window alone: whether the model explains the whole, the same command says without --online"
