@@ -317,7 +317,7 @@ def refuse_idle(args: Args) -> None:
 
 
 def row_by_row(args: Args, recipe: Recipe, simulator: Simulator, recordings: TrajectorySet) -> int:
-    """Estimate online and report; 0 if every constant is told by now, by a model that explains the rows it is told by."""
+    """Estimate online and report; 0 if every constant is told by now, by a model that explains all rows."""
     method_of("mpec").check(recipe)
     if len(recordings) > 1:
         raise OptionError(f"--online follows one recording; there are {len(recordings)}: give one")

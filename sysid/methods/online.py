@@ -85,8 +85,8 @@ class HorizonResult:
 
     @property
     def explained(self) -> bool:
-        """Whether the noise explains the residuals of the last row's window."""
-        return bool(self.excess[-1] <= 1.0)
+        """Whether the noise explains the residuals of every window: what one that it does not has told goes on to the next."""
+        return bool((self.excess <= 1.0).all())
 
     @property
     def told(self) -> NDArray[np.bool_]:

@@ -33,10 +33,9 @@ def rows_in_words(found: HorizonResult) -> str:
         ]
     missed = int((found.excess > 1.0).sum())
     if missed:
-        lines += [f"in {missed} of {len(found.times)} rows the noise does not explain the residuals: model error"]
-    if not found.explained:
         lines += [
-            f"DO NOT USE these numbers: in the last row residuals are {np.sqrt(found.excess[-1]):.3g} times what noise explains"
+            f"DO NOT USE these numbers: in {missed} of {len(found.times)} rows the noise does not explain the residuals (up to "
+            f"{np.sqrt(found.excess.max()):.3g} times what it does): model error"
         ]
     if not missed:
         lines += [
