@@ -111,12 +111,13 @@ def _placed(seen: Array, stamps: Array, grid: Grid) -> Array:
     width = min(NEAR, len(stamps))
     first = np.clip(np.arange(len(stamps)) - width // 2, 0, len(stamps) - width)
     around = first[:, None] + np.arange(width)  # (rows, width)
-    there = np.isfinite(seen[around])  # (rows, width, n)
-    powers = ((stamps[around] - stamps[:, None])[..., None] ** np.arange(3))[:, :, None] * there[..., None]
-    fitted = np.linalg.pinv(np.swapaxes(powers, 1, 2)) @ np.where(there, seen[around], 0.0).swapaxes(1, 2)[..., None]
-    slope, curvature = fitted[..., 1, 0], fitted[..., 2, 0]
-    enough = there.sum(axis=1) > 3
-    moved = seen + np.where(enough, -slope * late[:, None] + curvature * late[:, None] ** 2, 0.0)
+    powers = (stamps[around] - stamps[:, None])[..., None] ** np.arange(3)
+    moved = seen.copy()
+    for column in moved.T:
+        there = np.isfinite(column[around])
+        parabola = np.linalg.pinv(powers * there[..., None]) @ np.where(there, column[around], 0.0)[..., None]
+        slope, curvature = parabola[:, 1, 0], parabola[:, 2, 0]
+        column += np.where(there.sum(axis=1) > 3, -slope * late + curvature * late**2, 0.0)
     order = np.argsort(-np.abs(late), kind="stable")  # of two, the nearer is written last
     values[grid.place[order]] = moved[order]
     return values
