@@ -39,6 +39,8 @@ class Args:
 
 Costs = dict[str, dict[tuple[int, int], float]]
 """Condition -> data set and seed -> cost."""
+ACROSS = 5
+"""Robots beside each other in the plot."""
 FEW = 6
 """Runs that are printed one by one."""
 
@@ -88,8 +90,11 @@ def main(args: Args) -> None:
     write_atomically(args.folder / "shares.md", ("\n".join(lines) + "\n").encode())
     print("\n".join(lines))
     robots = sorted({name.rsplit("_", 1)[0] for name in studies})
-    figure, axes = plt.subplots(1, len(robots), figsize=(4.2 * len(robots), 4.4), squeeze=False, layout="constrained")
-    for axis, robot in zip(axes[0], robots, strict=True):
+    rows = -(-len(robots) // ACROSS)
+    figure, axes = plt.subplots(rows, ACROSS, figsize=(3.6 * ACROSS, 3.4 * rows + 1.0), squeeze=False, layout="constrained")
+    for axis in axes.flat[len(robots) :]:
+        axis.set_visible(False)
+    for axis, robot in zip(axes.flat, robots, strict=False):
         for place, (condition, text) in enumerate(CONDITIONS.items()):
             points = [
                 (int(name[-1]) + 0.06 * (place - len(CONDITIONS) // 2), 100 * share)
@@ -107,8 +112,9 @@ def main(args: Args) -> None:
                 )
         axis.axhline(90, color="k", lw=0.8, ls=":")
         axis.set(xlabel="level of the hard twin", title=robot, xticks=range(4), xlim=(-0.5, 3.5), ylim=(-80, 115))
-    axes[0, 0].set_ylabel("share of the oracle's gain [%]")
-    handles = {text: h for axis in axes[0] for h, text in zip(*axis.get_legend_handles_labels(), strict=True)}
+    for axis in axes[:, 0]:
+        axis.set_ylabel("share of the oracle's gain [%]")
+    handles = {text: h for axis in axes.flat for h, text in zip(*axis.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=6, fontsize=9)
     figure.savefig(args.folder / "shares.png", dpi=100)
 
