@@ -60,12 +60,13 @@ def register(study: Study, case: Any, out: Path, *, provenance: dict[str, str]) 
         write_json(path, {"study": described, "provenance": provenance})
         return
     found = read_json(path)
-    there, made = found.get("study"), found.get("provenance", {}).get("commit", "")
+    there, made = found.get("study"), found.get("provenance")
     if not isinstance(there, dict):
         raise FileFormatError(f"{path} holds no study; give another folder")
     if there != described:
         differing = sorted(name for name in {*described, *there} if there.get(name) != described.get(name))
-        on = f"to go on with it check out {made[:10]}, which made it, else " if made else ""
+        commit = made.get("commit", "") if isinstance(made, dict) else ""
+        on = f"to go on with it check out {commit!s:.10}, which made it, else " if commit else ""
         raise OptionError(f"{path} holds another study ({', '.join(differing)} differ): {on}give another folder")
 
 
