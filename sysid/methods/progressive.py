@@ -316,7 +316,7 @@ def _otherwise(
         other = method.fit(instead, method.settings(stage.options), recipe)
     except (DataError, OptionError):  # a method may not know what the other simulator does
         return None
-    return Fitted(instead, other) if other.usable else None
+    return Fitted(instead, other) if other.usable or (other.explained and other.converged) else None
 
 
 def _solved(
