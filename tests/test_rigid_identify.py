@@ -17,7 +17,7 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
 from softgym_envs.rigid.experiments import record
 from softgym_envs.rigid.model import BlockModel, ParticleModel
-from softgym_envs.rigid.parameters import BlockParameters
+from softgym_envs.rigid.parameters import BlockParameters, ParticleParameters
 from softgym_envs.rigid.recipe import first_state
 from softgym_envs.rigid.scene_file import load_block
 from sysid import noise_of
@@ -150,6 +150,18 @@ def test_steps_that_are_much_too_long_are_named_though_half_of_them_would_not_do
     TrajectorySet((run.for_timestep(0.05),)).save(tmp_path / "run.h5")
     assert run_script(script, "particles", "--data", tmp_path / "run.h5", "--out", tmp_path / "out") == 0
     assert "the simulator's own step of 0.05 s is a part of why" in capsys.readouterr().out
+
+
+def test_what_sticks_in_the_engines_own_steps_is_explained_though_it_gives_no_number(script, tmp_path):
+    """It falls 3 m and stays: a bound of friction, and no number, in the steps it was made in."""
+    simulator, rng = ParticleSimulator(), np.random.default_rng(100)
+    falling, noise, truth = np.array([0.0, 3.0, 0.0, 0.0]), {"x": 1e-3, "y": 1e-3}, ParticleParameters(friction=0.8)
+    run = record(simulator, falling, np.full((36, 1), 5.0), truth, noise=noise, rng=rng)
+    path = camera_file(tmp_path / "camera.csv", run, dict.fromkeys(run.names, 1.0), controls=True)
+    assert run_script(script, "particles", "--data", path, "--out", tmp_path / "out") == 2
+    fit = json.loads((tmp_path / "out" / "fit.json").read_text())
+    (friction,) = fit["estimates"]
+    assert fit["explained"] and friction["hidden"] and friction["interval"][0] <= 0.8 <= friction["interval"][1]
 
 
 def test_particles_of_no_engines_step_are_explained(script, tmp_path, capsys):
