@@ -67,7 +67,7 @@ def test_friction_of_a_falling_particle_is_found_globally(eps):
         found = solve(problem, FORM, MpecOptions(box=True))
         objective, fisher = at_truth(problem, PARTICLE.default_parameters, START)
         assert found.objective <= objective * (1 + 1e-12)
-        assert found.boxed and found.attempts[0].objective <= found.objective * (1 + 1e-6)
+        assert found.boxed and found.attempts[0].accepted and found.attempts[0].objective <= found.objective * (1 + 1e-6)
         assert abs(problem.decode(found.theta).friction - 0.2) < 4 * fisher
         states, _ = PARTICLE.rollout(found.starts, np.full((1, 100, 1), 5.0), problem.decode(found.theta))
         assert np.abs(states[0, :, :2] - problem.values(problem.split.train[0])).max() <= eps * (1 + 1e-6)

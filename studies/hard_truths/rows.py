@@ -5,8 +5,8 @@
 
 Every row (row_truths.py) makes files as a laboratory would have them, runs `softgym-envs identify`, and counts what it says
 over some seeds: explained, exit codes, intervals that hold the truth; and "misled": a number that is given without a word that
-the model does not explain the data, or that it hangs on a held constant, three half widths of its interval or more from the
-truth. Writes rows.json and rows.md into results/hard_truths after every fit.
+the model does not explain the data, or that it hangs on a held constant and as far as it is off, three half widths of its
+interval or more from the truth. Writes rows.json and rows.md into results/hard_truths after every fit.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import tempfile
 import time
 from dataclasses import dataclass
@@ -98,21 +99,25 @@ def one(asked: Asked, folder: Path) -> dict[str, Any]:
     intervals = {name: [float(end) for end in e["interval"]] for name, (e, _) in told.items()}
     given = [name for name, (e, _) in told.items() if not e["hidden"] and not code]
     far = {n: abs(values[n] - asked.true[n]) > 1.5 * (intervals[n][1] - intervals[n][0]) for n in given}
+    words = {n: [f"[{v['level']}] {v['text']}" for v in fit["verdicts"]] for n, (_, fit) in told.items()}
+    hangs = {n: conditional(n, values[n], asked.true[n], words[n]) for n in given}
     return {
         **row, "explained": fits[-1]["explained"], "chi2": fits[-1]["reduced_chi2"], "misfit": fits[-1]["misfit"],
         "headlines": {name: fit["verdicts"][0]["text"] for name, fit in stages.items()},
         "verdicts": [f"[{v['level']}] {v['text']}" for v in fits[-1]["verdicts"]],
         "level": fits[-1]["verdicts"][0]["level"], "values": values, "intervals": intervals, "given": given,
         "inside": {n: inside(asked.true[n], ends) for n, ends in intervals.items()},
-        "misled": sorted(n for n in given if far[n] and told[n][1]["explained"] and not conditional(n, told[n][1])),
+        "misled": sorted(n for n in given if far[n] and told[n][1]["explained"] and not hangs[n]),
     }  # fmt: skip
 
 
-def conditional(name: str, fit: dict[str, Any]) -> bool:
-    """Whether the fit says that a number holds only for the value of a constant that was held, or may be as far off."""
-    held = any(f"{name}:" in v["text"].replace(",", ":") and "which is held" in v["text"] for v in fit["verdicts"])
-    reserved = [v["text"] for v in fit["verdicts"] if v["text"].startswith("intervals are for ") and v["level"] == "warning"]
-    return held or any(f"{name} by" in text or f"it from {name}" in text for text in reserved)
+def conditional(name: str, value: float, true: float, verdicts: list[str]) -> bool:
+    """Whether a fit says that a number holds only for the value of a held constant, or may for it be as far off as it is."""
+    held = any(f"{name}:" in text.replace(",", ":") and "which is held" in text for text in verdicts)
+    reserved = [text for text in verdicts if text.startswith("[warning] intervals are for ")]
+    moved = [found for text in reserved for found in re.findall(rf"\b{re.escape(name)} by ([\d.e-]+)( %)?", text)]
+    reach = max((float(amount) * (abs(value) / 100 if percent else 1.0) for amount, percent in moved), default=0.0)
+    return held or reach >= abs(value - true) or any(name in text.partition("cannot tell it from ")[2] for text in reserved)
 
 
 def inside(true: float, ends: list[float]) -> bool:
