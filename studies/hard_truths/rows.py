@@ -99,8 +99,8 @@ def one(asked: Asked, folder: Path) -> dict[str, Any]:
     intervals = {name: [float(end) for end in e["interval"]] for name, (e, _) in told.items()}
     given = [name for name, (e, _) in told.items() if not e["hidden"] and not code]
     far = {n: abs(values[n] - asked.true[n]) > 1.5 * (intervals[n][1] - intervals[n][0]) for n in given}
-    words = {n: [f"[{v['level']}] {v['text']}" for v in fit["verdicts"]] for n, (_, fit) in told.items()}
-    hangs = {n: conditional(n, values[n], asked.true[n], words[n]) for n in given}
+    said_of = {n: [f"[{v['level']}] {v['text']}" for v in fit["verdicts"]] for n, (_, fit) in told.items()}
+    hangs = {n: conditional(n, values[n], asked.true[n], said_of[n]) for n in given}
     return {
         **row, "explained": fits[-1]["explained"], "chi2": fits[-1]["reduced_chi2"], "misfit": fits[-1]["misfit"],
         "headlines": {name: fit["verdicts"][0]["text"] for name, fit in stages.items()},
