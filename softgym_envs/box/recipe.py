@@ -7,7 +7,6 @@ A recording holds poses in the table's frame: "x", "y", "z" of the centre and th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +15,6 @@ import numpy as np
 from ..core.recipe import Experiment, Recipe, Stage
 from ..core.simulator import Array
 from ..core.trajectory import Trajectory
-from .dynamics import BoxSimulator
 from .experiments import posed, tossed
 from .flight import begun, first_state
 
@@ -26,6 +24,8 @@ KNOWN = {"gravity": (9.81, 0.3), "friction": (0.4, 0.4)}
 every corner sticks nothing tells it, and steps of a fit would know no bounds."""
 ROWS = (6, 8, 10, 14, 20, 28)
 """Of the segments that a fit grows over: a strike or none, then one more at a time."""
+ROUGH = ({"strike_parts": 6}, {"strike_parts": 2}, {"strike_parts": 4})
+"""How strikes are taken meanwhile: in a quarter of the time, and with kinks elsewhere on the second way."""
 
 
 def infer_controls(simulator: Any, trajectory: Trajectory) -> Trajectory:
@@ -50,13 +50,6 @@ STRUCK = 1.5
 """How long `strike` looks, over how long a box flew before."""
 
 
-def rougher(simulator: Any) -> Any:
-    """Strikes in half the parts, whose kinks, where slip stops, are elsewhere: a fit that stopped at one may pass there."""
-    if not isinstance(simulator, BoxSimulator) or simulator.strike_parts < 2:
-        return simulator
-    return replace(simulator, strike_parts=simulator.strike_parts // 2)
-
-
 def _stage(name: str, free: tuple[str, ...], options: dict[str, Any], **more: Any) -> Stage:
     """Whole predictions, from how the box was let go."""
     shared = {"loss": "robust", "errors": "clustered", "scan": False}
@@ -77,8 +70,8 @@ STRIKE = _stage(
 )  # fmt: skip
 # A few strikes, before throws go their own ways; differences are of the twin, whose derivatives are not exact.
 GROWN = _stage(
-    "contact", CONTACT, {"epsilon": 2e-3, "grow": ROWS, "levenberg": {"cost_tolerance": 1e-6}}, window=0.25, prior=KNOWN,
-    instead=rougher,
+    "contact", CONTACT, {"epsilon": 2e-3, "grow": ROWS, "rough": ROUGH, "levenberg": {"cost_tolerance": 1e-6}}, window=0.25,
+    prior=KNOWN,
 )  # fmt: skip
 # By --stage: strikes tell friction of a real box otherwise than sliding does, which decides where it comes to rest.
 SLID = _stage("slid", ("friction",), _differences(1e-2), free_initial=False)

@@ -10,9 +10,9 @@ Legend: S segments, M recordings, T rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,8 @@ class Growing:
     one_sided: bool
     robust: bool
     """Huber's loss instead of squares."""
+    rough: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the simulator that are changed meanwhile: what leaves starts need not be exact."""
 
     def begin(self, problem: FitProblem) -> Beginning:
         """What the last of the brief fits leaves.
@@ -60,10 +62,11 @@ class Growing:
         Raises:
             DataError: The simulation diverges at the start constants.
         """
-        found = Beginning(problem)
+        simulator: Any = problem.simulator
+        found = Beginning(problem.replace(simulator=replace(simulator, **self.rough)) if self.rough else problem)
         for length in self.lengths:
             found = self._grown(found, length)
-        return found
+        return found._replace(problem=found.problem.replace(simulator=simulator))
 
     def _grown(self, found: Beginning, length: int) -> Beginning:
         """What one of them leaves."""

@@ -13,7 +13,7 @@ from its checkpoint; it then ends in the same numbers.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -96,6 +96,9 @@ class ShootingOptions:
     grow: tuple[int, ...] = ()
     """A fit begins at the constants and states that fits over segments of so many rows leave, one after the other; see
     `.growing`. Where states are measured in part."""
+    rough: tuple[Mapping[str, Any], ...] = ()
+    """Fields of the simulator that are changed while a fit grows, if it has them, where that is quicker. Where a fit ends at no
+    minimum, or at one that does not explain the data, it grows again in the next: the lower of the ends is kept."""
     otherwise: tuple[int, ...] = ()
     """Lengths of a second way to grow, by differences over `OTHER_STEP` times the step: the lower of both ends is kept, and
     intervals allow for the other; see `.ways`. (): there is none."""
@@ -206,13 +209,17 @@ def _begun(problem: FitProblem, method: str, steps: int | None, options: Shootin
         one, step = replace(options, otherwise=()), OTHER_STEP * options.epsilon
         two = replace(one, grow=options.otherwise, epsilon=step, checkpoint=None, resume=False)
         return by_two_ways(problem, *(partial(_begun, problem, method, steps, way) for way in (one, two)))
+    rough = [fields for fields in options.rough if all(hasattr(problem.simulator, name) for name in fields)]
+    if len(rough) > 1:
+        return _explaining(problem, method, steps, options)
     begin = time.perf_counter()
     once = replace(options, checkpoint=None, resume=False, scan=False, halve=False, compare=False)
     first, costs = Beginning(problem), tuple[float, ...]()
     try:
         if options.grow and not problem.full:
             exact, sides = uses_exact_derivatives(problem, options.jacobian), options.jacobian == "one_sided"
-            first = Growing(options.grow, exact, options.epsilon, sides, options.loss == "robust").begin(problem)
+            grown = Growing(options.grow, exact, options.epsilon, sides, options.loss == "robust", *rough)
+            first = grown.begin(problem)
         elif options.shorter:
             short = _fit(problem, "short", options.shorter, replace(once, starts=1, levenberg=BRIEF))
             first = Beginning(problem.replace(start=short.parameters, view=short.view))
@@ -224,6 +231,20 @@ def _begun(problem: FitProblem, method: str, steps: int | None, options: Shootin
         pass
     found = _fit(problem, method, steps, options, first)
     return replace(found, start_costs=costs or found.start_costs, seconds=time.perf_counter() - begin)
+
+
+def _explaining(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions) -> FitResult:
+    """The first of the fits that grow roughly which converges and explains the data; if none does, the lowest."""
+    found = _begun(problem, method, steps, replace(options, rough=options.rough[:1]))
+    if found.converged and found.explained:
+        return found
+    later = replace(options, rough=options.rough[1:], starts=1, checkpoint=None, resume=False)
+    try:
+        again = _begun(problem, method, steps, later)
+    except DataError:
+        return found
+    better = again if (again.converged and again.explained) or left(again, found) < 1.0 else found
+    return replace(better, seconds=found.seconds + again.seconds)
 
 
 def _fit(
