@@ -24,7 +24,7 @@ KNOWN = {"gravity": (9.81, 0.3), "friction": (0.4, 0.4)}
 every corner sticks nothing tells it, and steps of a fit would know no bounds."""
 ROWS = (6, 8, 10, 14, 20, 28)
 """Of the segments that a fit grows over: a strike or none, then one more at a time."""
-ROUGH = ({"strike_parts": 6}, {"strike_parts": 2}, {"strike_parts": 4})
+ROUGH = ({"strike_parts": 6}, {"strike_parts": 2})
 """How strikes are taken meanwhile: in a quarter of the time, and with kinks elsewhere on the second way."""
 
 
