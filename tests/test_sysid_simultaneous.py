@@ -108,7 +108,7 @@ def test_the_symbolic_step_is_the_engines_step():
     simulator = VineSimulator(BEAM, 1 / 960, "linear")
     p = VineParameters(
         gravity=3.0, drag=0.3, bending_stiffness=0.03, bending_damping=5e-4, gravity_angle=0.3, base_turn=0.1,
-        clamp_length=0.01, tip_mass=0.004, tip_offset=0.02,
+        clamp_length=0.01, tip_mass=0.004, tip_offset=0.02, bending_friction=1e-4,
     )  # fmt: skip
     states, status = simulator.rollout(BEAM.straight_state(curvature=0.8)[None], np.full((1, 100, 1), 0.05), p)
     x, constants = states[0], np.tile(p.to_vector()[:, None], 100)

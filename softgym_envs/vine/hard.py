@@ -51,7 +51,7 @@ def stiffness_factors(twin: HardTwin, model: VineModel, n: int) -> Array:
 
 def harden(twin: HardTwin, mj: mujoco.MjModel, n: int) -> None:
     """Effects that do not lie in the law of bending, over constants that were written before."""
-    mj.dof_frictionloss[:n] = twin.amount("hysteresis")
+    mj.dof_frictionloss[:n] += twin.amount("hysteresis")
     mj.body_mass[1:] *= (mass := 1.0 + float(twin.spread("density")))
     mj.body_inertia[1:] *= mass
     mj.opt.viscosity *= 1.0 + twin.amount("drag")

@@ -2,6 +2,8 @@
 
 A link of mass m = rho l at half its length; the joint at its near end bears the bending moment, the muscles' moment and, in a
 `viscoelastic` body, springs with dashpots. A damper below h x the spring's slope / 2 would not be stable: see `IMPLICIT`.
+Dry friction, M_d w / |w| of a joint that bends at w, is a damper of M_d / (|w| + `SLOW` x spacing) with w of the last step: it
+holds, too, and takes energy at any step.
 The whole step stands in `stepping`. Legend: B batch, N links.
 """
 
@@ -19,6 +21,9 @@ from .tube import Body, bending_moment, muscle_moment
 IMPLICIT = 0.6
 """Least damper of a joint over h x its spring's slope: 1/2 is stable but lets the fastest modes ring, 1 is implicit Euler."""
 
+SLOW = 0.01
+"""[1/(m s)] Rate of a curvature at which dry friction has half its moment."""
+
 _zero = wp.constant(wp.float64(0.0))
 _half = wp.constant(wp.float64(0.5))
 _one = wp.constant(wp.float64(1.0))
@@ -26,6 +31,7 @@ _quarter = wp.constant(wp.float64(0.25))
 _twelfth = wp.constant(wp.float64(1.0 / 12.0))
 _slack = wp.constant(wp.float64(1e-9))
 _implicit = wp.constant(wp.float64(IMPLICIT))
+_slow = wp.constant(wp.float64(SLOW))
 _c2, _c3, _c4, _c5, _c6, _c7, _c8, _c9 = (wp.constant(wp.float64(1.0 / factorial(n))) for n in range(2, 10))
 
 
@@ -166,9 +172,12 @@ def stage_of(
     """Cost and transition of link i; see `chain.Stage` and `stepping`."""
     link = links[row, i]
     theta = state[row, i]
+    omega = state[row, size.links + i]
     before = size.heading + body.turn
+    bending = omega
     if i > 0:
         before = state[row, i - 1]
+        bending = omega - state[row, size.links + i - 1]
     spacing = spacing_of(i, link.length, size, body)
     m = body.rho * link.length
     heavy = m + h * body.drag * link.length
@@ -180,7 +189,7 @@ def stage_of(
     s.g = (_half * link.length * heavy) * normal
     s.inertia = heavy * (_quarter * link.length * link.length + spin)
     s.le = -momentum
-    s.lw = -_half * link.length * wp.dot(normal, momentum) - m * spin * state[row, size.links + i]
+    s.lw = -_half * link.length * wp.dot(normal, momentum) - m * spin * omega
     s.b = link.length * normal
     curvature = (theta - before) / spacing
     left = wp.float64(0.0)
@@ -195,6 +204,7 @@ def stage_of(
     if size.memory >= 0:
         slope += body.ei * (body.share[0] + body.share[1])
     s.stiff = h * wp.max(body.damp, _implicit * h * slope) / spacing
+    s.stiff += h * body.dry / (wp.abs(bending) + _slow * spacing)
     if wp.float64(i) == tip:
         s = bear(s, link, h, body)
     return s

@@ -48,6 +48,10 @@ Array = NDArray[np.float64]
 
 MAX_CONTACTS = 32
 """Most contacts of one robot that are reported."""
+SOLREF, SOLIMP = 0.02, (0.9, 0.95)
+"""MuJoCo's own time constant [s] and impedances of dry friction."""
+HARD = (0.999, 0.999)
+"""Impedances of dry friction that holds."""
 
 
 @dataclass(frozen=True)
@@ -258,6 +262,7 @@ class VineTwin(HardTwin):
         (passive, _), *saturating = SPRINGS[self.bending]
         mj.jnt_stiffness[:n] = _as_column(mj.jnt_stiffness, passive * slope)
         mj.dof_damping[:n] = _as_column(mj.dof_damping, factors(self, "damping_spread", n) * c["bending_damping"] / spacing)
+        self._write_friction(mj, c["bending_friction"], n)
         place = 1
         if self.model.num_sections:
             falloff = gain / (c["steering_curvature"] * spacing)
@@ -272,6 +277,12 @@ class VineTwin(HardTwin):
             mj.actuator_biasprm[index, 1] = -share * slope
             mj.actuator_forcerange[index] = share * float(at or 0.0) * onset * np.array([-1.0, 1.0])
             place += n
+
+    def _write_friction(self, mj: mujoco.MjModel, moment: float, n: int) -> None:
+        """Dry friction of the joints, as hard as steps bear: MuJoCo's usual one is a damper to links as light as these."""
+        mj.dof_frictionloss[:n] = moment
+        mj.dof_solref[:n, 0] = 2.0 * mj.opt.timestep if moment > 0.0 else SOLREF
+        mj.dof_solimp[:n, :2] = HARD if moment > 0.0 else SOLIMP
 
 
 def _read_contacts(mj: mujoco.MjModel, data: mujoco.MjData) -> Array:

@@ -49,6 +49,7 @@ class VineBody(Parameters):
     )
     creep: float = param(0.0, unit="-", bounds=(0.0, 5.0), source="as relaxation, slowly")
     creep_time: float = param(0.5, unit="s", bounds=(1e-2, 1e3), scale="log", source="as relaxation_time")
+    bending_friction: float = param(0.0, unit="N m", bounds=(0.0, 1.0), source="moment that resists bending at any speed")
 
 
 @dataclass(frozen=True)

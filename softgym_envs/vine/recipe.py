@@ -335,7 +335,10 @@ RECIPE = Recipe(
         {"starts": 3, "halve": True, "near": 24, "loss": "robust", "levenberg": {"cost_tolerance": 1e-6}},
         simulator={"bending": "linear"},
         instead=wrinkling,
-        suspects={"another drag": ("drag",), "a base that is turned": ("base_turn",), "a mass at the tip": ("tip_mass",)},
+        suspects={
+            "another drag": ("drag",), "a base that is turned": ("base_turn",), "a mass at the tip": ("tip_mass",),
+            "dry friction in the body": ("bending_friction",),
+        },
         doubtful=("drag",),
     ),
     settings={"simultaneous": {"tau": 1e-2, "factor": 1e-2}},  # pairs of N and m/s

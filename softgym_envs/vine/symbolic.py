@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from ..core.complementarity import ComplementarityForm
 from ..core.errors import OptionError
 from .dynamics import VineSimulator
-from .links import IMPLICIT
+from .links import IMPLICIT, SLOW
 from .model import VineModel
 from .obstacles import Wall
 from .parameters import VineParameters
@@ -209,7 +209,9 @@ def _objective(step: _Step) -> ca.SX:
         total += 0.5 * heavy * spin * link.rate**2 - mass * spin * before * link.rate
         spacing = 0.5 * link.length + (0.5 * model.link_length if i else body["clamp_length"])
         bend, bending = theta - heading, link.rate - rate
-        joint = h * body["bending_stiffness"] * bend / spacing * bending + 0.5 * h * step.damper / spacing * bending**2
+        last = before - (x[model.num_links + i - 1] if i else 0.0)
+        damper = step.damper / spacing + body["bending_friction"] / (ca.fabs(last) + SLOW * spacing)
+        joint = h * body["bending_stiffness"] * bend / spacing * bending + 0.5 * h * damper * bending**2
         total += link.here * joint
         earlier, velocity, rate, heading = earlier + old_arm, link.velocity, link.rate, theta
     for slip in step.slips:

@@ -21,6 +21,7 @@ GAIN, FULL, GRAVITY = (_C[name] for name in ("steering_gain", "steering_curvatur
 GRAVITY_ANGLE, TURN, CLAMP = (_C[name] for name in ("gravity_angle", "base_turn", "clamp_length"))
 TIP_MASS, TIP_OFFSET = (_C[name] for name in ("tip_mass", "tip_offset"))
 RELAX, RELAX_TIME, CREEP, CREEP_TIME = (_C[name] for name in ("relaxation", "relaxation_time", "creep", "creep_time"))
+DRY = _C["bending_friction"]
 
 _zero = wp.constant(wp.float64(0.0))
 _half = wp.constant(wp.float64(0.5))
@@ -56,6 +57,8 @@ class Body:
     """Stiffness of the fast and of the slow memory, over EI; 0 where the body has none."""
     time: wp.vec2d
     """Their time constants [s]."""
+    dry: wp.float64
+    """Moment of dry friction [N m]."""
 
 
 @wp.func
@@ -81,6 +84,7 @@ def read_body(constants: wp.array2d(dtype=wp.float64), b: int, radius: wp.float6
     body.tip_offset = constants[b, TIP_OFFSET]
     body.share = wp.vec2d(constants[b, RELAX], constants[b, CREEP])
     body.time = wp.vec2d(constants[b, RELAX_TIME], constants[b, CREEP_TIME])
+    body.dry = constants[b, DRY]
     return body
 
 
