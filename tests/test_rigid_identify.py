@@ -117,7 +117,7 @@ def test_a_stated_bound_is_used_and_a_missed_one_is_said(script, tmp_path, capsy
     seen = record(simulator, simulator.initial_state()[0], np.full((30, 1), 5.0), noise=noise, rng=rng, uniform=True)
     path = camera_file(tmp_path / "camera.csv", seen, {"x": 1e3, "y": 1e3}, controls=True)
     for share in (1.0, 0.9):
-        stated = ("--noise", "x", share * noise["x"], "y", share * noise["y"])
+        stated = ("--dt", 0.05, "--noise", "x", share * noise["x"], "y", share * noise["y"])
         run_script(script, "particles", "--data", path, "--bounded", "--out", tmp_path, *stated)
     said = capsys.readouterr().out
     assert said.count("constants are the mean of what noise within 1.73 standard deviations allows") == 1

@@ -19,7 +19,7 @@ LADDER = Ladder(
         Effect("stiffness_spread", "-", (0.05, 0.15, 0.2), "bending stiffness of every joint, plus or minus this share"),
         Effect("soft_end", "-", (0.0, 0.2, 0.5), "share by which the outer half of the drawn robot is softer"),
         Effect("damping_spread", "-", (0.1, 0.3, 0.3), "damping of every joint, plus or minus this share"),
-        Effect("hysteresis", "N m", (0.0, 1e-4, 5e-4), "dry friction of every joint"),
+        Effect("hysteresis", "N m", (0.0, 1e-4, 5e-4), "friction of every joint, as soft as MuJoCo's usual one"),
         Effect("steering_spread", "-", (0.05, 0.15, 0.2), "gain of every joint's muscles, plus or minus this share"),
         Effect("density", "-", (0.02, 0.05, 0.1), "linear density, plus or minus this share"),
         Effect("drag", "-", (0.1, 0.5, 1.0), "more drag, by this share", 100.0),

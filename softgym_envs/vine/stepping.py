@@ -9,7 +9,7 @@ One step of h, in minimal coordinates (angles and length, no drift), for n links
 5. `move`            semi-implicit Euler
 
     minimise 1/2 (V - V_k)' M (V - V_k) - h F' V + 1/2 h D (dkappa/dt)^2 + ...,   V = J(q_k) v,   q_{k+1} = q_k + h v
-    D = max(bending_damping, 0.6 h K)
+    D = max(bending_damping, 0.6 h K), and what dry friction adds (`links`)
 
 The kinetic energy of the last step is projected onto the motions possible now, and K is the largest slope of M(kappa): hence,
 as D >= h K / 2, the sum of kinetic energy (at V) and elastic energy cannot grow without growth, steering or gravity, whatever

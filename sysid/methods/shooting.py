@@ -218,8 +218,8 @@ def _begun(problem: FitProblem, method: str, steps: int | None, options: Shootin
     try:
         if options.grow and not problem.full:
             exact, sides = uses_exact_derivatives(problem, options.jacobian), options.jacobian == "one_sided"
-            grown = Growing(options.grow, exact, options.epsilon, sides, options.loss == "robust", *rough)
-            first = grown.begin(problem)
+            fields = rough[0] if rough else {}
+            first = Growing(options.grow, exact, options.epsilon, sides, options.loss == "robust", fields).begin(problem)
         elif options.shorter:
             short = _fit(problem, "short", options.shorter, replace(once, starts=1, levenberg=BRIEF))
             first = Beginning(problem.replace(start=short.parameters, view=short.view))
