@@ -183,16 +183,26 @@ def unknown_noise(seed: int) -> Asked:
 
 
 def swung(
-    seed: int, *, turn: float = 0.0, noise: float = POINTS, start: dict[str, float] | None = None, **effects: float
+    seed: int,
+    *,
+    turn: float = 0.0,
+    noise: float = POINTS,
+    start: dict[str, float] | None = None,
+    friction: float = 0.0,
+    **effects: float,
 ) -> Asked:
-    """A cantilever let go from an arc, 21 points at 240 frames/s; base (even seeds) or camera are turned by `turn` [rad]."""
+    """A cantilever let go from an arc, 21 points at 240 frames/s; base (even seeds) or camera are turned by `turn` [rad].
+
+    `friction` [N m] is dry and hard, the effect "hysteresis" as soft as MuJoCo's usual one.
+    """
     rng = np.random.default_rng(seed)
     model = replace(BEAM, base=(0.0, 0.0, turn)) if seed % 2 == 0 else BEAM
     truth: Any = VineTwin(model, dt=1.0 / (FPS * 8), bending="linear", effects=effects, seed=seed)
     true, steps = drawn(truth.default_parameters, TUBE, rng), round(0.6 * FPS)
     begin = truth.initial_state(1)
     begin[0, : model.layout.nx] = model.straight_state(curvature=rng.choice([-1, 1]) * rng.uniform(0.6, 1.0))
-    states, _ = truth.rollout(begin, np.zeros((1, steps, truth.nu)), truth.default_parameters.replace(**true), substeps=8)
+    constants = truth.default_parameters.replace(**true, bending_friction=friction)
+    states, _ = truth.rollout(begin, np.zeros((1, steps, truth.nu)), constants, substeps=8)
     points = along_body(model, states[0, :, : model.layout.nx], np.linspace(0.0, 1.0, 21)).reshape(steps + 1, -1)
     names = tuple(f"point{k}.{axis}" for k in range(21) for axis in "xy")
     units, none = ("m",) * len(names), np.zeros((steps, truth.nu))
@@ -297,6 +307,7 @@ ROWS = {
     "turned1": Row("vine, base or camera turned by 1 degree", "stiffness +76 %", lambda s: swung(s, turn=np.radians(1)), 3),
     "drag": Row("vine, drag ignored", DAMPED, lambda s: swung(s, start={"drag": 0.0}), 3),
     "hysteresis": Row("vine, dry friction in its body", DAMPED, lambda s: swung(s, hysteresis=5e-4), 3),
+    "dry": Row("vine, dry friction in its body, as hard as steps bear", "", lambda s: swung(s, friction=5e-4), 3),
     "soft_end": Row("vine, outer half softer by 30 %", DAMPED, lambda s: swung(s, soft_end=0.3), 3),
     "muscles": Row("vine, wrinkling body with muscles, states", "-3.8 % with an interval of 0.08 %, ok 4 of 4", grown, 3),
     "clean": Row("vine, clean points", "damping inside its interval in 0 of 5", lambda s: swung(s, noise=0.0), 5),
