@@ -25,7 +25,7 @@ every corner sticks nothing tells it, and steps of a fit would know no bounds.""
 ROWS = (6, 8, 10, 14, 20, 28)
 """Of the segments that a fit grows over: a strike or none, then one more at a time."""
 ROUGH = ({"strike_parts": 6}, {"strike_parts": 2})
-"""How strikes are taken meanwhile: in a quarter of the time, and with kinks elsewhere on the second way."""
+"""How strikes are taken meanwhile: in a third of the time, and with kinks elsewhere on the second way."""
 
 
 def infer_controls(simulator: Any, trajectory: Trajectory) -> Trajectory:
