@@ -86,6 +86,7 @@ def test_the_lowest_is_kept_where_none_explains_the_data(
         ended(monkeypatch, iter([fits[place] for place in order]))
         found = single_shooting(problem, options())
         assert found.reduced_chi2 == fits[1].reduced_chi2
+        assert any("this one grew in another way" in verdict.text for verdict in found.verdicts) == (order[0] != 1)
     assert grown == [6, 2, 4] * 3
 
 
@@ -100,6 +101,21 @@ def test_the_first_that_explains_the_data_ends_the_search_though_it_is_higher(
     grown.clear()
     ended(monkeypatch, iter([replace(high, converged=False), wrong, None]))
     assert not single_shooting(problem, options()).explained and grown == [6, 2, 4]
+
+
+def test_what_does_not_grow_is_fitted_once(problem: FitProblem, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = replace(single_shooting(problem, ShootingOptions(scan=False)), converged=True, misfit=2.0)
+    ended(monkeypatch, iter([wrong]))
+    assert single_shooting(problem, replace(options(), grow=())) is not None
+
+
+def test_a_minimum_comes_before_what_is_none_and_hardly_lower(
+    problem: FitProblem, grown: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = replace(single_shooting(problem, ShootingOptions(scan=False)), converged=True, misfit=2.0)
+    crept = replace(base, converged=False, reduced_chi2=0.99 * base.reduced_chi2)
+    ended(monkeypatch, iter([base, crept, crept]))
+    assert single_shooting(problem, options()).converged and grown == [6, 2, 4]
 
 
 def test_a_simulator_without_such_a_field_grows_in_itself(problem: FitProblem, grown: list[int]) -> None:

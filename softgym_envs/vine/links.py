@@ -3,7 +3,7 @@
 A link of mass m = rho l at half its length; the joint at its near end bears the bending moment, the muscles' moment and, in a
 `viscoelastic` body, springs with dashpots. A damper below h x the spring's slope / 2 would not be stable: see `IMPLICIT`.
 Dry friction, M_d w / |w| of a joint that bends at w, is a damper of M_d / (|w| + `SLOW` x spacing) with w of the last step: it
-holds, too, and takes energy at any step.
+holds, but for a slow creep, and takes energy at any step.
 The whole step stands in `stepping`. Legend: B batch, N links.
 """
 

@@ -306,7 +306,9 @@ ROWS = {
     ),
     "turned1": Row("vine, base or camera turned by 1 degree", "stiffness +76 %", lambda s: swung(s, turn=np.radians(1)), 3),
     "drag": Row("vine, drag ignored", DAMPED, lambda s: swung(s, start={"drag": 0.0}), 3),
-    "hysteresis": Row("vine, dry friction in its body", DAMPED, lambda s: swung(s, hysteresis=5e-4), 3),
+    "hysteresis": Row(
+        "vine, friction of its joints, as soft as MuJoCo's usual one", DAMPED, lambda s: swung(s, hysteresis=5e-4), 3
+    ),
     "dry": Row("vine, dry friction in its body, as hard as steps bear", "", lambda s: swung(s, friction=5e-4), 3),
     "soft_end": Row("vine, outer half softer by 30 %", DAMPED, lambda s: swung(s, soft_end=0.3), 3),
     "muscles": Row("vine, wrinkling body with muscles, states", "-3.8 % with an interval of 0.08 %, ok 4 of 4", grown, 3),

@@ -40,7 +40,7 @@ from .checkpoint import Journal
 from .growing import Beginning, Growing
 from .outliers import FAR, HUBER, Cleaned, spread, without_outliers
 from .suspects import left
-from .ways import OTHER_STEP, by_two_ways
+from .ways import OTHER_STEP, by_two_ways, ranked
 
 Array = NDArray[np.float64]
 
@@ -98,7 +98,7 @@ class ShootingOptions:
     `.growing`. Where states are measured in part."""
     rough: tuple[Mapping[str, Any], ...] = ()
     """Fields of the simulator that are changed while a fit grows, if it has them, where that is quicker. Where a fit ends at no
-    minimum, or at one that does not explain the data, it grows again in the next: the lower of the ends is kept."""
+    minimum, or at one that does not explain the data, it grows again in the next: the better end is kept (`ways.ranked`)."""
     otherwise: tuple[int, ...] = ()
     """Lengths of a second way to grow, by differences over `OTHER_STEP` times the step: the lower of both ends is kept, and
     intervals allow for the other; see `.ways`. (): there is none."""
@@ -197,8 +197,7 @@ def _again(problem: FitProblem, method: str, steps: int | None, options: Shootin
         return found
     if not again.converged or left(again, found) > (LOWER if found.converged else 1.0):
         return found
-    where = "a minimum that did not explain the data" if found.converged else "no minimum"
-    said = f"a first fit ended at {where}; this one begins at what segments of {options.near} rows give"
+    said = f"{_in_vain(found)}; this one begins at what segments of {options.near} rows give"
     seconds = found.seconds + short.seconds + again.seconds
     return replace(again, seconds=seconds).with_verdict("note", said)
 
@@ -209,9 +208,10 @@ def _begun(problem: FitProblem, method: str, steps: int | None, options: Shootin
         one, step = replace(options, otherwise=()), OTHER_STEP * options.epsilon
         two = replace(one, grow=options.otherwise, epsilon=step, checkpoint=None, resume=False)
         return by_two_ways(problem, *(partial(_begun, problem, method, steps, way) for way in (one, two)))
-    rough = [fields for fields in options.rough if all(hasattr(problem.simulator, name) for name in fields)]
+    there = options.rough if options.grow and not problem.full else ()
+    rough = tuple(fields for fields in there if all(hasattr(problem.simulator, name) for name in fields))
     if len(rough) > 1:
-        return _explaining(problem, method, steps, options)
+        return _explaining(problem, method, steps, replace(options, rough=rough))
     begin = time.perf_counter()
     once = replace(options, checkpoint=None, resume=False, scan=False, halve=False, compare=False)
     first, costs = Beginning(problem), tuple[float, ...]()
@@ -234,7 +234,7 @@ def _begun(problem: FitProblem, method: str, steps: int | None, options: Shootin
 
 
 def _explaining(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions) -> FitResult:
-    """The first of the fits that grow roughly which converges and explains the data; if none does, the lowest."""
+    """The first of the fits that grow roughly which converges and explains the data; if none does, the best; see `ranked`."""
     found = _begun(problem, method, steps, replace(options, rough=options.rough[:1]))
     if found.converged and found.explained:
         return found
@@ -243,8 +243,14 @@ def _explaining(problem: FitProblem, method: str, steps: int | None, options: Sh
         again = _begun(problem, method, steps, later)
     except DataError:
         return found
-    better = again if (again.converged and again.explained) or left(again, found) < 1.0 else found
-    return replace(better, seconds=found.seconds + again.seconds)
+    best = again if again.converged and again.explained else ranked(found, again)[0]
+    told = best if best is found else best.with_verdict("note", f"{_in_vain(found)}; this one grew in another way")
+    return replace(told, seconds=found.seconds + again.seconds)
+
+
+def _in_vain(found: FitResult) -> str:
+    """Where a fit ended that another one takes the place of."""
+    return f"a first fit ended at {'a minimum that did not explain the data' if found.converged else 'no minimum'}"
 
 
 def _fit(

@@ -42,14 +42,17 @@ def by_two_ways(problem: FitProblem, first: Callable[[], FitResult], second: Cal
         return one
 
 
-def either(problem: FitProblem, one: FitResult, other: FitResult) -> FitResult:
-    """The better of two fits of one problem, with intervals and a posterior that reach towards the other; see the module.
-
-    The better is the lower one; a minimum that is hardly higher than what is none is better than that.
-    """
+def ranked(one: FitResult, other: FitResult) -> tuple[FitResult, FitResult]:
+    """Two fits of one problem, the better first: the lower one, but a minimum before what is none and hardly lower."""
     best, second = sorted((one, other), key=lambda fit: left(fit, one))
     if second.converged and not best.converged and left(second, best) < HARDLY:
-        best, second = second, best
+        return second, best
+    return best, second
+
+
+def either(problem: FitProblem, one: FitResult, other: FitResult) -> FitResult:
+    """The better of two fits of one problem, with intervals and a posterior that reach towards the other; see the module."""
+    best, second = ranked(one, other)
     best = replace(best, seconds=one.seconds + other.seconds)
     ends = [problem.replace(view=fit.view).encode(fit.parameters) for fit in (best, second)]
     apart = np.abs(ends[0] - ends[1])
@@ -82,4 +85,4 @@ def _reaching(problem: FitProblem, place: int, estimate: Estimate, reach: float)
     return replace(estimate, interval=(float(low), float(high)), std=std)
 
 
-__all__ = ["OTHER_STEP", "REACH", "by_two_ways", "either"]
+__all__ = ["OTHER_STEP", "REACH", "by_two_ways", "either", "ranked"]
