@@ -111,6 +111,39 @@ def test_a_cause_that_explains_is_named_though_its_fit_crept() -> None:
     assert "is another damping: damping = " in text and "and then the data are explained" in text
 
 
+def test_a_cause_is_looked_for_from_the_start_too_where_nothing_leads_to_it_from_the_end() -> None:
+    """As of a loop whose fit ended where trials fail: from there another gain of torques was found to be none."""
+    (moved,) = record(Spring(), SpringParameters(damping=2.0), steps=200)
+    seen = moved.select(("mass.x",)).with_noise(np.random.default_rng(0), {"mass.x": NOISE})
+    problem = FitProblem(Spring(), TrajectorySet((seen,)), ("stiffness",), measured=("mass.x",))
+    blind = single_shooting(problem)
+
+    def stuck(given: FitProblem) -> FitResult:
+        return single_shooting(given.replace(free=("stiffness",)) if given.start == blind.parameters else given)
+
+    assert blind.parameters != problem.start
+    text = suspected({"another damping": ("damping",)}, stuck, problem, blind).verdicts[-1].text
+    told = re.search(r"is another damping: damping = (\S+) N s/m.*then the data are explained", text)
+    assert told and float(told[1]) == pytest.approx(2.0, rel=0.05)
+
+
+def test_a_cause_that_data_hardly_tell_from_what_was_fitted_is_said_to_be_one() -> None:
+    """As a table's tilt from friction by one straight slide: an interval 18 half widths off stood there without a word.
+
+    A push that was forgotten, beside the gain of a force that hardly changes.
+    """
+    (moved,) = record(Spring(), SpringParameters(offset=0.5), steps=200)
+    controls = 0.7 + 0.03 * np.sin(0.05 * np.arange(len(moved.controls)))[:, None]
+    states, _ = Spring().rollout(np.zeros((1, 2)), controls[None], SpringParameters(offset=0.5))
+    seen = replace(moved, values=states[0], controls=controls).select(("mass.x",))
+    seen = seen.with_noise(np.random.default_rng(0), {"mass.x": 3e-4})
+    problem = FitProblem(Spring(), TrajectorySet((seen,)), ("gain",), SpringParameters(offset=0.0), measured=("mass.x",))
+    blind = single_shooting(problem)
+    assert not blind.explained
+    text = suspected({"another push": ("offset",)}, single_shooting, problem, blind).verdicts[-1].text
+    assert "(hardly told from gain by these data)" in text and text.endswith("Record what tells them apart")
+
+
 def test_causes_that_explain_as_well_are_named_too() -> None:
     """Two names of one constant: neither is likelier."""
     two = {"another damping": ("damping",), "oil": ("damping",)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -189,3 +189,21 @@ def test_what_commands_drive_is_no_unknown_within_a_recording(exact: bool) -> No
     assert rows.unknowns == 2 * len(starts) - later.sum() and (rows.begins == 0).sum() == len(given.split.train)
     told = replace(rows, problem=given.replace(known_start=("mass.v*",)))
     assert told.unknowns == len(starts)  # what is known where a recording begins is no unknown to be left out once more
+
+
+@dataclass(frozen=True, eq=False)
+class Sticky(Spin):
+    """Steps of a ball with any drag fail."""
+
+    def _step(self, state: np.ndarray, control: np.ndarray, constants: np.ndarray, substeps: int) -> tuple[Any, Any]:
+        after, _ = super()._step(state, control, constants, substeps)
+        return after, (constants[:, 0] > 0.0).astype(np.int32)
+
+
+def test_a_constant_at_its_bound_has_no_derivative_where_its_only_side_fails() -> None:
+    """A mass of none at the tip of a vine gave slopes of 0 / 0, and fits went on with them."""
+    free = SpinParameters(drag=0.0)
+    data = record(Spin(), free, steps=20)
+    segments = cut(FitProblem(Sticky(), data, ("drag", "torque"), start=free), data, 5, free=False, exact=False)
+    with pytest.raises(DataError, match="diverges on both sides"):
+        segments.derivative(segments.problem.encode(free), segments.starts)

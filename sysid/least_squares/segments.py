@@ -319,12 +319,13 @@ class Segments:
         states, good = self.rollout(thetas, np.concatenate([starts for _, starts, _ in ends]))
         residual = self.compare(states, thetas).reshape(len(moved), -1, *centre.shape)
         good = good.reshape(len(moved), -1, count)
-        if (~good).all(axis=1).any():
-            raise DataError("the simulation diverges on both sides of the point where it is to be differentiated")
         residual = np.where(good[..., None, None], residual, centre)
         width = np.where(good, np.array([offset for _, _, offset in ends]).reshape(len(moved), -1, 1), 0.0)
         low, below = (centre, 0.0) if residual.shape[1] == 1 else (residual[:, 0], width[:, 0])
-        slope = (residual[:, -1] - low) / (width[:, -1] - below)[..., None, None]
+        apart = width[:, -1] - below
+        if (apart == 0.0).any():  # at a bound there is one side alone
+            raise DataError("the simulation diverges on both sides of the point where it is to be differentiated")
+        slope = (residual[:, -1] - low) / apart[..., None, None]
         return np.moveaxis(slope, 0, -1)
 
     def _by_chain(self, theta: Array, starts: Array, states: Array, residual: Array) -> tuple[Array, Array]:

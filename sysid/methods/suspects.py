@@ -30,6 +30,9 @@ WIDER = 2.0
 WORTH, SAID = 0.5, 0.8
 """Of the squared residuals must be left at most, for a suspect to be named that does not explain the data, and for what it
 leaves to be told all the same: constants that have nothing to do with the cause left 53 and 57 % (measured)."""
+TWINS = 0.99
+"""Correlation with a fitted constant from which on data hardly tell a suspect's from that: its interval holds for this linear
+model alone, as of the tilt of a table that one straight slide shows."""
 
 
 class Fitted(NamedTuple):
@@ -54,9 +57,17 @@ class _Tried(NamedTuple):
         return self.fit.explained or self.share <= WORTH
 
     @property
+    def twins(self) -> tuple[str, ...]:
+        """Fitted constants of the robot from which data hardly tell it (`TWINS`)."""
+        names = self.fit.posterior.names
+        freed, alike = np.isin(names, self.freed), np.abs(self.fit.correlation) > TWINS
+        return tuple(name for name, own, row in zip(names, freed, alike, strict=True) if not own and row[freed].any())
+
+    @property
     def told(self) -> str:
         """Its constants in words."""
-        return "; ".join(e.text() for e in self.fit.estimates if e.name in self.freed)
+        hardly = f" (hardly told from {', '.join(self.twins)} by these data)" if self.twins else ""
+        return "; ".join(e.text() for e in self.fit.estimates if e.name in self.freed) + hardly
 
 
 def suspected(
@@ -84,9 +95,13 @@ def suspected(
     asked = {words: names for words, names in suspects.items() if set(names) <= there and not set(names) <= set(problem.free)}
     if result.explained or not result.usable or not asked:
         return result
-    found, where = _tried(asked, fit, problem, result, result, say), ""
+    ended = problem.replace(start=result.parameters, view=result.view)
+    found, where = _tried(asked, fit, ended, result, say), ""
+    if not any(each.worth for each in found):  # a bad end may be one that nothing leads out of
+        found += _tried(asked, fit, problem, result, say)
     if other is not None and not any(each.worth for each in found) and left(other.result, result) <= SAID:
-        elsewhere = _tried(asked, fit, other.problem, other.result, result, say)
+        there_ended = other.problem.replace(start=other.result.parameters, view=other.result.view)
+        elsewhere = _tried(asked, fit, there_ended, result, say)
         if any(each.worth for each in elsewhere):
             found, where = elsewhere, f" (in another simulator: {changes(problem.simulator, other.problem.simulator)})"
     listed, best = ", ".join(asked), min(found, key=lambda each: (not each.worth, each.share), default=None)
@@ -105,7 +120,7 @@ def suspected(
     also = [f"{each.words}: {each.told}" for each in found if each is not best and each.fit.explained]
     among = f"of those tried ({listed}) " if len(asked) > 1 else "(no other was tried) "
     text = f"the likeliest cause {among}is {best.words}{where}: {best.told}; {rest}"
-    text += f". Fit it, too: --free ... {' '.join(best.freed)}"
+    text += ". Record what tells them apart" if best.twins else f". Fit it, too: --free ... {' '.join(best.freed)}"
     text += f". As well explained by {', or '.join(also)}" if also else ""
     return result.with_verdict("warning", text)
 
@@ -114,17 +129,19 @@ def _tried(
     suspects: Mapping[str, tuple[str, ...]],
     fit: Callable[[FitProblem], FitResult],
     problem: FitProblem,
-    result: FitResult,
     before: FitResult,
     say: Callable[[str], None],
 ) -> list[_Tried]:
-    """Every suspect that ends at a minimum elsewhere than where it was held; what it leaves is compared with a fit before."""
+    """Every suspect that ends at a minimum elsewhere than where it was held, from where the problem begins.
+
+    What it leaves is compared with a fit before.
+    """
     found = []
     for words, names in suspects.items():
         more = tuple(name for name in names if name not in problem.free)
         say(f"the model does not explain the data; trying {words}")
         try:
-            again = fit(searched(problem.replace(free=(*problem.free, *more), start=result.parameters, view=result.view)))
+            again = fit(searched(problem.replace(free=(*problem.free, *more))))
         except DataError:
             continue
         if (again.converged or again.explained) and any(_matters(problem, e) for e in again.estimates if e.name in more):
