@@ -166,3 +166,13 @@ def test_every_condition_runs_on_a_hard_truth(name: str, task: str, tmp_path: Pa
     for condition in conditions:
         record = worker(Job(condition, 20 if condition == "truth_budget" else 0, 0, 0))
         assert record["failed"] == 0 and np.isfinite(record["cost"])
+
+
+def test_policies_learn_late_and_are_judged_as_the_truth_is() -> None:
+    """What they are to bear is in our engine's environments alone; what they see is in both."""
+    case = RoomCase(
+        room("vine"), "VineGrow-v0", run_recipe, fit_residual, keywords={"action_memory": 2}, learning={"action_delay": 1}
+    )
+    assert case.native_keywords["action_delay"] == 1 and case.env_keywords["action_memory"] == 2
+    assert "action_delay" not in {**case.env_keywords, **case.truth_keywords}
+    assert (case.description["keywords"], case.description["learning"]) == ({"action_memory": 2}, {"action_delay": 1})

@@ -408,6 +408,8 @@ def test_a_worker_learns_longer_on_the_truth_and_in_drawn_engines(tmp_path):
     worker = PolicyWorker(case, study, tmp_path, ID, common=SHORT, truth={})
     steps = [worker.environment(Job(name, 0, 0, 0))[1] for name in ("truth", "truth_doubled", "near", "far")]
     assert steps == [64, 128, 64, 64]
+    longer = dataclasses.replace(worker, study=dataclasses.replace(study, engine_steps=256))
+    assert [longer.environment(Job(name, 0, 0, 0))[1] for name in ("truth", "truth_doubled", "near")] == [64, 128, 256]
     draws = {}
     for name in ("near", "far"):
         for seed in (0, 0, 1):

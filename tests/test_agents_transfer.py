@@ -181,6 +181,18 @@ def test_thresholds_cannot_be_changed_afterwards(tmp_path):
         register(STUDY, "another", tmp_path, provenance={})
 
 
+def test_a_study_that_was_registered_before_a_field_was_added_goes_on(tmp_path):
+    """What it lacks has its usual value; another one is another study."""
+    register(STUDY, "pendulum", tmp_path, provenance={})
+    path = tmp_path / "study.json"
+    there = read_json(path)
+    del there["study"]["engine_steps"]
+    path.write_text(json.dumps(there))
+    register(STUDY, "pendulum", tmp_path, provenance={})
+    with pytest.raises(OptionError, match="engine_steps differ"):
+        register(replace(STUDY, engine_steps=5), "pendulum", tmp_path, provenance={})
+
+
 def test_one_run_tells_no_interval():
     threshold = STUDY.thresholds[0]
     said = [Verdict(threshold, Interval(1.0, low, high), True).text for low, high in ((1.0, 1.0), (0.5, 1.5))]
