@@ -3,8 +3,9 @@
 Where a stage's fit leaves more than noise, it is repeated from where it ended with the constants of every suspect freed beside
 its own: a camera that is tilted or has another scale, commands that act late, a base that is turned. The one that lowers the
 residuals most is named, if it explains the data or is worth it (`WORTH`); else the cause is unknown, and so it is where the
-interval of what was freed holds the value that it had been given. Constants stay those of the fit. Where the stage has another
-simulator that leaves less, suspects that are none in the first are tried in that.
+interval of what was freed holds the value that it had been given. Where none is, all are tried from where the fit began: it may
+have ended where nothing leads out. Constants stay those of the fit. Where the stage has another simulator that leaves less,
+suspects that are none in the first are tried in that.
 
 Where it leaves noise alone, a wrong value of a held constant may hide in the fitted ones: so drag in damping. Then the fit is
 repeated with such constants freed, and what moves is said to be of their value.
