@@ -82,7 +82,8 @@ def _state_to_json(state: LevenbergState) -> dict[str, Any]:
 
 def _entry_from_json(line: dict[str, Any]) -> IterLog:
     """One line of a log; "nan" and "-inf" are words, as JSON has no such numbers."""
-    return IterLog(**{name: float(value) if isinstance(value, str) else value for name, value in line.items()})
+    given: dict[str, Any] = {name: float(value) if isinstance(value, str) else value for name, value in line.items()}
+    return IterLog(**given)
 
 
 def _state_from_json(entry: dict[str, Any]) -> LevenbergState:
