@@ -125,7 +125,7 @@ def test_a_camera_sees_the_training_and_states_judge() -> None:
     data = case.record(np.random.default_rng(0), 400)
     assert data.train.names[:2] == ("point0.x", "point0.y") and set(case.native().state_names) <= set(data.test.names)
     assert data.train[0].period == pytest.approx(0.01) and data.train[0].substeps == 2
-    assert case.recipe.stages != plain.recipe.stages and case.identified == (*plain.identified, "base_turn")
+    assert case.recipe.stages != plain.recipe.stages and case.identified == (*plain.identified, "base_turn", "tip_mass", "drag")
     wide = case.wide().intervals  # a clamp's heading is within two standard deviations of what setting it by eye gives
     half = case.around(case.default().replace(base_turn=0.01), 2.0).intervals  # half of that way, by logarithms
     assert half["base_turn"] == pytest.approx((-0.01, 0.03))
