@@ -92,7 +92,7 @@ def chosen(args: Args) -> tuple[RoomCase, Study]:
     table, study = given.case, given.study
     case = RoomCase(
         room(table.room), table.task, run_recipe, fit_residual, table.backend, table.truth_options, table.recorded_task,
-        table.stages, table.only, table.sensor, table.structure, table.truth_constants,
+        table.stages, table.only, table.sensor, table.structure, table.truth_constants, table.keywords, table.learning,
     )  # fmt: skip
     conditions = args.conditions or possible(case, study.conditions)
     study = replace(

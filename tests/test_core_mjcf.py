@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import fuzz
+import numpy as np
 import pytest
 
+from softgym_envs.box.experiments import thrown
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.rooms import room
 
@@ -62,3 +64,24 @@ def test_a_mapping_that_is_right_moves_the_block(tmp_path: Path) -> None:
     assert not status.any() and found.dt == 0.01
     assert states[0, -1, 0] == pytest.approx(0.5 * 2.0 * (1.0 + 0.01)) and states[0, -1, 3] == pytest.approx(2.0)
     assert states[0, -1, 5] == 0.0
+
+
+PUSH = 'site="middle" refsite="here"'
+BRICK = f"""<mujoco><option timestep="0.001"/>
+<worldbody><site name="here"/><geom name="floor" type="plane" size="5 5 .1"/>
+<body name="brick" pos="0 0 .3"><freejoint/><site name="middle"/><geom type="box" size=".06 .04 .025" mass=".5"/></body>
+</worldbody><actuator><motor name="fx" {PUSH} gear="1 0 0 0 0 0"/><motor name="fy" {PUSH} gear="0 1 0 0 0 0"/>
+<motor name="fz" {PUSH} gear="0 0 1 0 0 0"/></actuator></mujoco>"""
+
+
+def test_a_robot_that_is_one_free_body_is_mapped_and_thrown(tmp_path: Path) -> None:
+    """Its entries have no field's name before them, and its world no table that a constant moves: it flies as a stone does."""
+    (tmp_path / "brick.xml").write_text(BRICK)
+    mapping = {"mjcf": "brick.xml", "states": {"box": "body:brick"}, "controls": {f"force_{e}": f"f{e}" for e in "xyz"}}
+    (tmp_path / "brick.toml").write_bytes(fuzz.toml(mapping))
+    truth = room("box").simulator(backend=str(tmp_path / "brick.toml"))
+    start = thrown(truth, np.random.default_rng(0))
+    start[2] += 1.0
+    (end,), status = truth.step(start[None], np.zeros((1, 3)), substeps=100)
+    assert status[0] == 0 and end[7:9] == pytest.approx(start[7:9], rel=1e-6)
+    assert end[9] == pytest.approx(start[9] - 9.81 * 0.1, rel=1e-6)

@@ -24,6 +24,8 @@ from sysid import (
     save,
     single_shooting,
 )
+from sysid.least_squares.levenberg import IterLog, LevenbergState
+from sysid.methods import checkpoint
 from sysid.report import Seldom
 
 
@@ -68,6 +70,16 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path: Path, monkeypatch: pyt
         one_step(problem(), ShootingOptions(checkpoint=file, resume=True))
     with pytest.raises(FileFormatError, match="cannot read"):
         one_step(problem(), ShootingOptions(checkpoint=tmp_path / "none.json", resume=True))
+
+
+def test_a_checkpoint_keeps_trials_that_could_not_be_simulated(tmp_path: Path) -> None:
+    """Their ratio is minus infinity, the first one's is no number: neither is JSON."""
+    file, made = tmp_path / "checkpoint.json", problem()
+    log = tuple(IterLog(k, 1.0, 1e-3, ratio, 0.0, False, 0.0) for k, ratio in enumerate((float("nan"), float("-inf"), 0.5)))
+    state = LevenbergState(np.ones(1), np.zeros((1, 0)), 1.0, 1e-3, 2.0, np.ones(1), np.zeros((0, 0)), log)
+    checkpoint.save(file, "mine", made.spec, checkpoint.Journal(0, np.ones(1), (), state))
+    kept = checkpoint.read(file, "mine", made.spec).state
+    assert kept is not None and str(kept.log) == str(log)
 
 
 def test_bad_options_are_refused() -> None:

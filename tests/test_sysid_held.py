@@ -111,6 +111,22 @@ def test_a_cause_that_explains_is_named_though_its_fit_crept() -> None:
     assert "is another damping: damping = " in text and "and then the data are explained" in text
 
 
+def test_a_cause_is_looked_for_from_the_start_too_where_nothing_leads_to_it_from_the_end() -> None:
+    """As of a loop whose fit ended where trials fail: from there another gain of torques was found to be none."""
+    (moved,) = record(Spring(), SpringParameters(damping=2.0), steps=200)
+    seen = moved.select(("mass.x",)).with_noise(np.random.default_rng(0), {"mass.x": NOISE})
+    problem = FitProblem(Spring(), TrajectorySet((seen,)), ("stiffness",), measured=("mass.x",))
+    blind = single_shooting(problem)
+
+    def stuck(given: FitProblem) -> FitResult:
+        return single_shooting(given.replace(free=("stiffness",)) if given.start == blind.parameters else given)
+
+    assert blind.parameters != problem.start
+    text = suspected({"another damping": ("damping",)}, stuck, problem, blind).verdicts[-1].text
+    told = re.search(r"is another damping: damping = (\S+) N s/m.*then the data are explained", text)
+    assert told and float(told[1]) == pytest.approx(2.0, rel=0.05)
+
+
 def test_causes_that_explain_as_well_are_named_too() -> None:
     """Two names of one constant: neither is likelier."""
     two = {"another damping": ("damping",), "oil": ("damping",)}

@@ -108,6 +108,10 @@ class RoomCase:
     """Field of the model -> another value than the task's own robot has."""
     truth_constants: Mapping[str, float] = field(default_factory=dict)
     """Constant -> another value than the truth has by itself."""
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    """Of the environments of both worlds, where policies learn: `action_memory`, say."""
+    learning: Mapping[str, Any] = field(default_factory=dict)
+    """Of our engine's environments alone: what policies learn to bear there, `action_delay` or `sensor_noise`, say."""
 
     def __post_init__(self) -> None:
         known = load(self.room.study) if self.room.study else {}
@@ -193,6 +197,8 @@ class RoomCase:
             "stages": {s.name: {"method": s.method, **_told(s.options), **_said(s.prior)} for s in self.recipe.stages},
             **({"sensor": list(self.sensor)} if self.sensor else {}),
             **({"structure": dict(self.structure)} if self.structure else {}),
+            **({"keywords": dict(self.keywords)} if self.keywords else {}),
+            **({"learning": dict(self.learning)} if self.learning else {}),
         }
 
     @property
@@ -203,12 +209,12 @@ class RoomCase:
     @property
     def env_keywords(self) -> dict[str, Any]:
         """Keywords of its environments, in both worlds."""
-        return {**self.scenario.keywords, **({"model": self.model} if self.structure else {})}
+        return {**self.scenario.keywords, **({"model": self.model} if self.structure else {}), **self.keywords}
 
     @property
     def native_keywords(self) -> dict[str, Any]:
         """Keywords of its environments in our engine."""
-        return {"simulator_options": dict(self.scenario.options)} if self.scenario.options else {}
+        return {**({"simulator_options": dict(self.scenario.options)} if self.scenario.options else {}), **self.learning}
 
     @property
     def truth_keywords(self) -> dict[str, Any]:

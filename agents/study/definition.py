@@ -104,6 +104,8 @@ class Study:
     """Random kicks [m/s]."""
     train_steps: int = 0
     """rl: control steps."""
+    engine_steps: int = 0
+    """rl: control steps in our engine, which is cheap, where they are not as many; 0: `train_steps`."""
     failure_cost: float = 100.0
     """Cost of a run whose simulation fails."""
     tuning_steps: int = 0

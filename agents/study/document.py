@@ -46,6 +46,8 @@ class CaseTable:
     sensor: tuple[str, ...] = ()
     stages: dict[str, Any] = field(default_factory=dict)
     only: tuple[str, ...] = ()
+    keywords: dict[str, Any] = field(default_factory=dict)
+    learning: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -63,8 +63,9 @@ def register(study: Study, case: Any, out: Path, *, provenance: dict[str, str]) 
     there, made = found.get("study"), found.get("provenance")
     if not isinstance(there, dict):
         raise FileFormatError(f"{path} holds no study; give another folder")
-    if there != described:
-        differing = sorted(name for name in {*described, *there} if there.get(name) != described.get(name))
+    usual = {entry.name: entry.default for entry in fields(study)}  # of what was no field yet when it was registered
+    differing = sorted(name for name in {*described, *there} if there.get(name, usual.get(name)) != described.get(name))
+    if differing:
         commit = made.get("commit", "") if isinstance(made, dict) else ""
         on = f"to go on with it check out {commit!s:.10}, which made it, else " if commit else ""
         raise OptionError(f"{path} holds another study ({', '.join(differing)} differ): {on}give another folder")

@@ -81,6 +81,7 @@ class PolicyWorker:
     def environment(self, job: Job) -> tuple[dict[str, Any], int, dict[str, int]]:
         """Keywords of the training's environment, control steps, and the truth's steps that made them."""
         study, nothing = self.study, {"train": 0, "validation": 0}
+        in_engine = study.engine_steps or study.train_steps
         keywords: dict[str, Any]
         condition = CONDITIONS[job.condition]
         model = condition.model
@@ -94,7 +95,7 @@ class PolicyWorker:
                 keywords["randomize"] = EmpiricalParameters(record.samples)
             if model == "around":
                 keywords["randomize"] = self.case.around(record.parameters, condition.factor)
-            return keywords, study.train_steps, record.truth_steps
+            return keywords, in_engine, record.truth_steps
         if model == "drawn":
             params = self.case.drawn(stream(study, MODEL, job.budget, job.dataset, job.seed), condition.factor)
         else:
@@ -104,4 +105,4 @@ class PolicyWorker:
             keywords["randomize"] = self.case.wide()
         if model == "forces":
             keywords["disturbance"] = study.force
-        return keywords, study.train_steps, nothing
+        return keywords, in_engine, nothing

@@ -68,7 +68,8 @@ def thrown(truth: Any, rng: np.random.Generator, parameters: Parameters | None =
     velocities = np.concatenate([SPEED * rng.standard_normal(speeds), SPIN * rng.standard_normal(turns)])
     moved[speeds + turns : 2 * (speeds + turns)] = velocities
     start[: layout.nx] = layout.retract(start[: layout.nx], moved)
-    table = truth.constants(parameters, 1)[0, truth.parameters_class.index("table")]
+    names = truth.parameters_class.names()
+    table = truth.constants(parameters, 1)[0, names.index("table")] if "table" in names else 0.0  # a world of one's own
     lowest = model.corners(start[: layout.nx])[:, 2].min()
     start[1 if model.planar else 2] += table + rng.uniform(*HEIGHT) - lowest
     return np.asarray(start)

@@ -192,13 +192,17 @@ class MjcfTruth(MujocoTwin):
         return int(address)
 
     def _free_body(self, name: str, target: str) -> dict[str, Place]:
-        """Position, quaternion, velocity and rotation rate of a free body, for the field whose names begin with `name`."""
+        """Position, quaternion, velocity and rotation rate of a free body, for the field whose names begin with `name`.
+
+        Where the robot is one free body, whose entries have no such beginning, for all of them, whatever `name` is.
+        """
         compiled = self._compiled
         body = mujoco.mj_name2id(compiled, mujoco.mjtObj.mjOBJ_BODY, target)
         joint = int(compiled.body_jntadr[body]) if body >= 0 else -1
         if joint < 0 or mujoco.mjtJoint(compiled.jnt_type[joint]) != mujoco.mjtJoint.mjJNT_FREE:
             raise StructureError(f"{self.path}: the MJCF has no free body {target!r}")
-        ours = [entry for entry in self.model.layout.names if entry.startswith(f"{name}.")]
+        names = self.model.layout.names
+        ours = [entry for entry in names if entry.startswith(f"{name}.") or not any("." in other for other in names)]
         if len(ours) != 13:
             raise StructureError(f"{self.path}: {name} has {len(ours)} entries of ours, a free body has 13")
         q, v = int(compiled.jnt_qposadr[joint]), int(compiled.nq + compiled.jnt_dofadr[joint])

@@ -32,6 +32,8 @@ from sysid import run_recipe
 
 STEPS, TESTS, EVERY = 2000, 3, 40
 """Physics steps of the recordings for training, recordings for testing, and rows between the states they are predicted from."""
+FOUND = (*BODY, "base_turn", "tip_mass", "drag")
+"""Constants that are written down."""
 AHEAD = (0.5, 1.0)
 """[s]"""
 SHARES = np.linspace(0.0, 1.0, 11)
@@ -80,7 +82,7 @@ def one(level: int, seed: int) -> dict[str, Any]:
     return {
         "level": level,
         "seed": seed,
-        **{name: float(f"{getattr(stage.parameters, name):.3g}") for name in (*BODY, "base_turn")},
+        **{name: float(f"{getattr(stage.parameters, name):.3g}") for name in FOUND},
         "converged": bool(stage.fit and stage.fit.converged),
         "verdict": stage.verdict,
         "mm": {name: [ahead(engine, tests, p, s) for s in AHEAD] for name, p in by.items()},
@@ -90,11 +92,11 @@ def one(level: int, seed: int) -> dict[str, Any]:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Markdown."""
-    head = "level, seed | stiffness [N m^2] | gain [m^3] | lag [s] | converged | error 0.5, 1 s ahead [mm] | drawing | seconds"
-    lines = [f"| {head} |", "| " + " | ".join(["---"] * 8) + " |"]
+    head = "level, seed | stiffness [N m^2] | gain [m^3] | lag [s] | tip [kg] | drag [N s/m^2] | converged |"
+    lines = [f"| {head} error 0.5, 1 s ahead [mm] | drawing | seconds |", "| " + " | ".join(["---"] * 10) + " |"]
     for row in rows:
         fit, drawn = (", ".join(f"{e:g}" for e in row["mm"][name]) for name in ("fit", "drawing"))
-        found = [f"{row[name]:g}" for name in ("bending_stiffness", "steering_gain", "steering_lag")]
+        found = [f"{row[name]:g}" for name in ("bending_stiffness", "steering_gain", "steering_lag", "tip_mass", "drag")]
         cells = [f"{row['level']}, {row['seed']}", *found, "yes" if row["converged"] else "no", fit, drawn, str(row["seconds"])]
         lines.append("| " + " | ".join(cells) + " |")
     said = sorted({row["verdict"] for row in rows})

@@ -193,8 +193,9 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def as_text(rows: list[dict[str, Any]]) -> str:
-    """JSON of a line per row."""
-    lines = ",\n".join(json.dumps(row) for row in rows)
+    """JSON of a line per row, of numbers of six digits."""
+    short = json.loads(json.dumps(rows), parse_float=lambda number: float(f"{float(number):.6g}"))
+    lines = ",\n".join(json.dumps(row) for row in short)
     return f'{{"commit": "{git_commit()}", "rows": [\n{lines}\n]}}\n'
 
 

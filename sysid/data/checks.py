@@ -157,7 +157,8 @@ def _check_missing(problem: Checked, where: str, trajectory: Trajectory) -> None
     if absent[:, worst].mean() > 0.5:
         share = 100 * absent[:, worst].mean()
         raise DataError(
-            f"{where}: {problem.column_names[worst]} is NaN in {share:.0f} % of the rows, allowed is 50 %; leave it out"
+            f"{where}: {problem.column_names[worst]} is NaN in {share:.0f} % of the rows, allowed is 50 %; leave it out, or, "
+            f"where times are irregular, take rows longer than {trajectory.period:.3g} s (fewer frames per second)"
         )
 
 

@@ -75,15 +75,14 @@ def _state_to_json(state: LevenbergState) -> dict[str, Any]:
         **arrays,
         **shapes,
         **numbers,
-        "log": [{name: None if value != value else value for name, value in asdict(e).items()} for e in state.log],
+        "log": [{name: value if np.isfinite(value) else str(value) for name, value in asdict(e).items()} for e in state.log],
         "outcome": state.outcome and state.outcome.value,
     }
 
 
 def _entry_from_json(line: dict[str, Any]) -> IterLog:
-    """One line of a log; null is NaN, which JSON has not."""
-    given: dict[str, Any] = {name: float("nan") if value is None else value for name, value in line.items()}
-    return IterLog(**given)
+    """One line of a log; "nan" and "-inf" are words, as JSON has no such numbers."""
+    return IterLog(**{name: float(value) if isinstance(value, str) else value for name, value in line.items()})
 
 
 def _state_from_json(entry: dict[str, Any]) -> LevenbergState:

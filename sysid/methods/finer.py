@@ -50,13 +50,14 @@ def blamed(recipe: Recipe, problem: FitProblem, result: FitResult, say: Callable
             break
     if not again.usable or again.misfit > (WORTH if again.explained else PART) * result.misfit:
         return result
-    told, step = "; ".join(e.text() for e in again.estimates), f"the simulator's own step of {problem.simulator.dt:g} s"
+    told, before = "; ".join(e.text() for e in again.estimates), f"{problem.simulator.dt:g} s"
     changed = problem.spec.differences(again.spec)
-    fine = f"in steps of {simulator.dt:g} s" + (f" ({changed})" if changed else "")
+    coarse = f"the simulator's own step of {before}" + (", or what else is coarse in it," if changed else "")
+    fine = f"in steps of {simulator.dt:g} s" + (f" with {changed}" if changed else "")
     if again.explained:
-        return result.with_verdict("warning", f"{step} is why: {fine} the data are explained: {told}")
+        return result.with_verdict("warning", f"{coarse} is why: {fine} the data are explained: {told}")
     rest = f"{100 * left(again, result):.2g} % of the squared residuals are left"
-    return result.with_verdict("warning", f"{step} is a part of why: {fine} {rest}: {told}")
+    return result.with_verdict("warning", f"{coarse} is a part of why: {fine} {rest}: {told}")
 
 
 __all__ = ["blamed"]

@@ -84,9 +84,13 @@ def suspected(
     asked = {words: names for words, names in suspects.items() if set(names) <= there and not set(names) <= set(problem.free)}
     if result.explained or not result.usable or not asked:
         return result
-    found, where = _tried(asked, fit, problem, result, result, say), ""
+    ended = problem.replace(start=result.parameters, view=result.view)
+    found, where = _tried(asked, fit, ended, result, say), ""
+    if not any(each.worth for each in found):  # a bad end may be one that nothing leads out of
+        found += _tried(asked, fit, problem, result, say)
     if other is not None and not any(each.worth for each in found) and left(other.result, result) <= SAID:
-        elsewhere = _tried(asked, fit, other.problem, other.result, result, say)
+        there_ended = other.problem.replace(start=other.result.parameters, view=other.result.view)
+        elsewhere = _tried(asked, fit, there_ended, result, say)
         if any(each.worth for each in elsewhere):
             found, where = elsewhere, f" (in another simulator: {changes(problem.simulator, other.problem.simulator)})"
     listed, best = ", ".join(asked), min(found, key=lambda each: (not each.worth, each.share), default=None)
@@ -114,17 +118,19 @@ def _tried(
     suspects: Mapping[str, tuple[str, ...]],
     fit: Callable[[FitProblem], FitResult],
     problem: FitProblem,
-    result: FitResult,
     before: FitResult,
     say: Callable[[str], None],
 ) -> list[_Tried]:
-    """Every suspect that ends at a minimum elsewhere than where it was held; what it leaves is compared with a fit before."""
+    """Every suspect that ends at a minimum elsewhere than where it was held, from where the problem begins.
+
+    What it leaves is compared with a fit before.
+    """
     found = []
     for words, names in suspects.items():
         more = tuple(name for name in names if name not in problem.free)
         say(f"the model does not explain the data; trying {words}")
         try:
-            again = fit(searched(problem.replace(free=(*problem.free, *more), start=result.parameters, view=result.view)))
+            again = fit(searched(problem.replace(free=(*problem.free, *more))))
         except DataError:
             continue
         if (again.converged or again.explained) and any(_matters(problem, e) for e in again.estimates if e.name in more):
