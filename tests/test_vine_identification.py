@@ -462,6 +462,8 @@ def test_a_filmed_vine_whose_base_is_turned_keeps_its_lag(seed=41):
     turn = built(truth, model).base[2]
     assert abs(turn) > 0.02 and abs(found.base_turn - turn) < 0.009
     assert 0.5 * constants.steering_lag < found.steering_lag < constants.steering_lag + 0.2
+    # Joints are within a fifth of the drawing's, the outer ones up to half as stiff; 2 g at the tip, held, made it a quarter.
+    assert 0.5 < found.bending_stiffness / constants.bending_stiffness < 1.2
     drawn = engine.default_parameters
     errors = [ahead(engine, split.test[0], one) for one in (found, drawn, drawn.replace(**GUESS))]
     assert errors[0] < 0.8 * min(errors[1:])
