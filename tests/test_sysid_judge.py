@@ -187,7 +187,8 @@ def test_a_step_that_is_too_long_is_named() -> None:
     first, *tried, last = progress.getvalue().splitlines()
     assert first == "fitting friction by mpec" and "other simulator" not in progress.getvalue()  # it would be the same one
     assert "trying steps of 0.005 s" in tried[0] and last.startswith("how well")
-    assert not fit.explained and any("step of 0.01 s is why" in v.text and "friction = 0.3" in v.text for v in fit.verdicts)
+    why = "step of 0.01 s, or what else is coarse in it, is why: in steps of 0.005 s with num_directions 32 -> 128"
+    assert not fit.explained and any(why in v.text and "friction = 0.3" in v.text for v in fit.verdicts)
 
 
 def test_segments_start_from_what_their_rows_tell() -> None:
