@@ -202,7 +202,8 @@ class MjcfTruth(MujocoTwin):
         if joint < 0 or mujoco.mjtJoint(compiled.jnt_type[joint]) != mujoco.mjtJoint.mjJNT_FREE:
             raise StructureError(f"{self.path}: the MJCF has no free body {target!r}")
         names = self.model.layout.names
-        ours = [entry for entry in names if entry.startswith(f"{name}.") or not any("." in other for other in names)]
+        prefix = f"{name}." if any("." in entry for entry in names) else ""
+        ours = [entry for entry in names if entry.startswith(prefix)]
         if len(ours) != 13:
             raise StructureError(f"{self.path}: {name} has {len(ours)} entries of ours, a free body has 13")
         q, v = int(compiled.jnt_qposadr[joint]), int(compiled.nq + compiled.jnt_dofadr[joint])
