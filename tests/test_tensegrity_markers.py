@@ -17,7 +17,8 @@ from softgym_envs.tensegrity import superball
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.parameters import TensegrityParameters
 from softgym_envs.tensegrity.recipe import GUESS, RECIPE, first_state, tame
-from sysid import run_recipe
+from sysid import FitProblem, run_recipe
+from sysid.judgement.step import in_steps_of
 
 ROBOT = TensegritySimulator(contact="patch")
 
@@ -103,3 +104,19 @@ def test_a_robot_whose_rods_are_light_follows_the_constants_that_its_fit_begins_
     failed = [simulator.rollout(simulator.initial_state(1), commands, light.replace(**at))[1][0] for at in (heavy, tame(light))]
     assert failed == [Status.DIVERGED, Status.OK]
     assert tame(TensegrityParameters())["cable_stiffness"] == GUESS["cable_stiffness"]
+
+
+def test_damping_is_sought_where_steps_bear_it_and_in_finer_steps_too() -> None:
+    """The constants are for this simulator; one of another body, or with bounds of its own, has others."""
+    air = RECIPE.record_one("air", ROBOT, np.random.default_rng(0), steps=200, filmed=False)
+    problem = FitProblem(ROBOT, TrajectorySet((air,)), ("cable_stiffness", "cable_damping"))
+    most = ROBOT.borne(ROBOT.default_parameters)["cable_damping"]
+    assert problem.specs[1].bounds == (0.01, most) and problem.specs[0].bounds == (1.0, 1e5)
+    finer = in_steps_of(problem, replace(ROBOT, dt=5e-4))
+    assert finer.specs[1].bounds == (0.01, most)
+    beyond = problem.replace(start=ROBOT.default_parameters.replace(cable_damping=2000.0))
+    assert beyond.natural(beyond.encode(beyond.constants)[None])[0, 1] == pytest.approx(most, rel=1e-12)
+    lighter = FitProblem(ROBOT, problem.data, problem.free, start=ROBOT.default_parameters.replace(rod_mass=5.0))
+    assert lighter.specs[1].bounds[1] == pytest.approx(most / 2, rel=0.01)
+    assert problem.replace(limits={"cable_damping": (500.0, 900.0)}).specs[1].bounds == (500.0, 900.0)
+    assert problem.fingerprint != problem.replace(limits={"cable_damping": (500.0, 900.0)}).fingerprint

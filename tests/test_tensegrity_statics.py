@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
+from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tensegrity_systems import lifted
 
-from softgym_envs.core.errors import OptionError, ParameterError, StructureError
+from softgym_envs.core.errors import OptionError, ParameterError, SimulationWarning, StructureError
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.model import TensegrityModel, prism, superball
 from softgym_envs.tensegrity.parameters import TensegrityBody, TensegrityParameters
@@ -67,6 +70,54 @@ def test_stability_verdict_is_what_happens(changes: dict[str, float], dt: float)
     end, status = simulator.step(state[None], np.zeros((1, 24)), parameters, substeps=2000)
     speed = np.abs(end[0, 7:10] - model.com_velocity(end)[0]).max()
     assert (status[0] == 0 and speed < 1e-5) == verdict.stable
+
+
+@pytest.mark.parametrize("make", [superball, lambda: find_form(prism())])
+@pytest.mark.parametrize(("changes", "dt"), [({}, 1e-3), ({"cable_stiffness": 5e4}, 1e-3), ({"rod_mass": 3.0}, 5e-4)])
+def test_what_steps_bear_is_where_the_lowest_eigenvalue_is_minus_one(make: Any, changes: dict[str, float], dt: float) -> None:
+    """Of the linearised step, which the formula does not use; pretension turns cables, which it leaves out: to a percent."""
+    simulator = TensegritySimulator(make(), dt=dt)
+    parameters = simulator.default_parameters.replace(**changes)
+    most = simulator.borne(parameters)["cable_damping"]
+    lowest = [stability(simulator, parameters.replace(cable_damping=share * most)).lowest_eigenvalue for share in (0.99, 1.01)]
+    assert lowest[0] > -1.0 > lowest[1]
+
+
+def test_cables_of_their_own_are_borne_as_far_as_the_stiffest() -> None:
+    """All twice as stiff, and so twice as damped: half as far; one alone lowers it by less. A held rod changes nothing."""
+    plain, own = TensegritySimulator(), TensegritySimulator(own_cables=True, fixed_rod=0)
+    usual = own.default_parameters
+    pull = 0.5 * 1e4 * 1e-3  # [N s/m] the stiffness counts as so much damping
+
+    def most(**factors: float) -> float:
+        return own.borne(usual.replace(**factors))["cable_damping"] + pull
+
+    assert most() == pytest.approx(plain.borne(plain.default_parameters)["cable_damping"] + pull, rel=1e-12)
+    assert most(**{f"stiffness_factor{cable}": 2.0 for cable in range(24)}) == pytest.approx(most() / 2, rel=1e-12)
+    assert most() / 2 < most(stiffness_factor3=2.0) < most()
+
+
+def test_a_damping_that_steps_do_not_bear_is_warned_of_and_shakes_a_robot_for_ever() -> None:
+    """Nothing is commanded: at 1000 N s/m the robot comes to rest, at 1500 it does not; in half the step it does again."""
+
+    def speed(**keywords: Any) -> float:
+        """Of the fastest node after 5 s [m/s]."""
+        env: Any = gym.make("softgym_envs:TensegrityRoll-v0", disable_env_checker=True, **keywords)
+        env.reset(seed=0)
+        for _ in range(50):
+            env.step(np.zeros(24, dtype=np.float32))
+        robot = env.unwrapped
+        return float(np.abs(robot.simulator.model.node_velocities(robot.state)).max())
+
+    too_much = {"cable_damping": 1500.0}
+    assert speed() < 0.05
+    with pytest.warns(SimulationWarning, match=r"cable_damping is 1500 N s/m: steps of 0.001 s bear 1107 N s/m"):
+        assert speed(params=too_much) > 0.5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert speed(params=too_much, dt=5e-4) < 0.05
+    with pytest.warns(SimulationWarning, match="up to 1500 N s/m"):
+        gym.make("softgym_envs:TensegrityRoll-v0", randomize={"cable_damping": (500.0, 1500.0)}, disable_env_checker=True)
 
 
 STRUCTURE = """

@@ -24,7 +24,7 @@ from softgym_envs.core.recipe import EXPERIMENT, Recipe, Stage
 from softgym_envs.core.room import Room
 from softgym_envs.core.scenario import BatchPolicy, Scenario, Scene, around_rest, by_name, held_at_random, kick_of
 from softgym_envs.core.sensors import sensor_from_text
-from softgym_envs.core.simulator import Simulator
+from softgym_envs.core.simulator import Simulator, borne_bounds
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet, is_whole
 
@@ -71,10 +71,33 @@ class Identifier(Protocol):
     """Runs a recipe, as `sysid.run_recipe` does."""
 
     def __call__(
-        self, recipe: Recipe, simulator: Simulator, data: TrajectorySet, *, start: Parameters, stages: tuple[Stage, ...]
+        self,
+        recipe: Recipe,
+        simulator: Simulator,
+        data: TrajectorySet,
+        *,
+        start: Parameters,
+        stages: tuple[Stage, ...],
+        limits: Mapping[str, tuple[float, float]],
     ) -> Fitted:
-        """Identify, stage by stage."""
+        """Identify, stage by stage, within these bounds."""
         ...
+
+
+@dataclass(frozen=True)
+class _Within:
+    """A distribution whose draws keep narrower bounds."""
+
+    whole: ParameterDistribution
+    limits: Mapping[str, tuple[float, float]]
+
+    def sample(self, rng: np.random.Generator, nominal: Parameters) -> dict[str, float]:
+        """See `ParameterDistribution`."""
+        drawn = self.whole.sample(rng, nominal)
+        return {
+            **drawn,
+            **{name: float(np.clip(drawn[name], *self.limits[name])) for name in drawn.keys() & self.limits.keys()},
+        }
 
 
 @dataclass(frozen=True)
@@ -273,9 +296,14 @@ class RoomCase:
         known = engine.default_parameters.names()
         return tuple(dict.fromkeys(name for s in self.recipe.stages for name in s.free_of(engine) if name in known))
 
+    def _limits(self, parameters: Parameters) -> dict[str, tuple[float, float]]:
+        """Bounds of constants that the steps in which planners and policies run bear no further."""
+        return borne_bounds(self.native(), parameters)
+
     def drawn(self, rng: np.random.Generator, factor: float) -> Parameters:
         """See `Case`."""
-        best, specs = self.best(), self.best().specs()
+        best, limits = self.best(), self._limits(self.best())
+        specs = {name: spec.within(limits.get(name)) for name, spec in best.specs().items()}
         turned = {name: factor ** rng.choice([-1.0, 1.0]) * float(getattr(best, name)) for name in self.identified}
         return best.replace(**{name: float(np.clip(value, *specs[name].bounds)) for name, value in turned.items()})
 
@@ -286,10 +314,10 @@ class RoomCase:
 
     def around(self, center: Parameters, factor: float) -> UniformParameters:
         """See `Case`: on a linear scale as large a part of `SHARE`, or of what is known, as the factor is of `FACTOR`."""
-        known, part = self._known(), float(np.log(factor) / np.log(FACTOR))
+        known, part, limits = self._known(), float(np.log(factor) / np.log(FACTOR)), self._limits(center)
         intervals = {}
         for name in self.identified:
-            spec, value = center.specs()[name], float(getattr(center, name))
+            spec, value = center.specs()[name].within(limits.get(name)), float(getattr(center, name))
             low, high = spec.bounds
             if spec.scale == "log" and name not in known:
                 ends = (value / factor, value * factor)
@@ -352,9 +380,10 @@ class RoomCase:
 
     def fit(self, data: DataSplit) -> Identified:
         """See `Case`: the recipe's stages."""
-        engine = self._engine_for(data.train[0])
-        found = self.identify(self.recipe, engine, data.train, start=self.default(), stages=self.recipe.stages)
-        return Identified(found.parameters, found.distribution(), found.verdict, bool(found.unusable))
+        engine, start = self._engine_for(data.train[0]), self.default()
+        limits = self._limits(start)
+        found = self.identify(self.recipe, engine, data.train, start=start, stages=self.recipe.stages, limits=limits)
+        return Identified(found.parameters, _Within(found.distribution(), limits), found.verdict, bool(found.unusable))
 
     def _engine_for(self, recording: Trajectory) -> Simulator:
         """Our engine; where rows are no whole number of its steps, as frames of a camera, in steps of which they are."""

@@ -68,7 +68,7 @@ class MissingDependencyError(SoftgymError, ImportError):
 
 
 class SimulationWarning(UserWarning):
-    """A simulation broke down; the environment goes on with the penalty of a failure."""
+    """A simulation broke down, and the environment goes on with the penalty of a failure; or its step is too long."""
 
 
 class FitWarning(UserWarning):

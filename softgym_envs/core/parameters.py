@@ -55,6 +55,10 @@ class ParameterSpec:
         """What to print after a number: " kg"; nothing without a unit."""
         return "" if self.unit == "-" else f" {self.unit}"
 
+    def within(self, bounds: tuple[float, float] | None) -> ParameterSpec:
+        """The same with other bounds; None: with its own."""
+        return self if bounds is None else replace(self, bounds=bounds)
+
     def encode(self, value: Array | float) -> Array:
         """Coordinate in which a fit should move: log(value) on a log scale, value / (upper - lower) on a linear one."""
         value = np.asarray(value, dtype=np.float64)

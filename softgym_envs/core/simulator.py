@@ -11,7 +11,8 @@ Promises, tested in tests/test_contract.py for every simulator:
 4. *Failure is a status*, never an exception inside a batch: a failed row keeps its last good state.
 5. `rollout` equals repeated `step`.
 
-What only some simulators offer is a protocol of its own, asked for by isinstance: `Differentiable`, `Residual`, `Symbolic`.
+What only some simulators offer is a protocol of its own, asked for by isinstance: `Differentiable`, `Limited`,
+`Residual`, `Symbolic`.
 """
 
 from __future__ import annotations
@@ -211,6 +212,15 @@ class Residual(Simulator, Protocol):
 
 
 @runtime_checkable
+class Limited(Simulator, Protocol):
+    """A simulator whose steps bear some constants only so far: beyond, motion that has no cause grows."""
+
+    def borne(self, parameters: Parameters) -> dict[str, float]:
+        """Constant -> the most of it that steps of `dt` bear beside the others (one set of constants, no batch)."""
+        ...
+
+
+@runtime_checkable
 class Symbolic(Simulator, Protocol):
     """A simulator with a second formulation of its physics step, in CasADi."""
 
@@ -226,6 +236,13 @@ class Symbolic(Simulator, Protocol):
 def is_exact(simulator: Simulator) -> bool:
     """Whether the simulator's derivatives are exact, not differences."""
     return isinstance(simulator, Differentiable) and simulator.exact
+
+
+def borne_bounds(simulator: Simulator, parameters: Parameters) -> dict[str, tuple[float, float]]:
+    """Bounds of the constants that the simulator's steps do not bear up to the upper one, beside `parameters`."""
+    specs, most = parameters.specs(), simulator.borne(parameters) if isinstance(simulator, Limited) else {}
+    bounds = {name: specs[name].bounds for name in most}
+    return {name: (low, most[name]) for name, (low, high) in bounds.items() if low < most[name] < high}
 
 
 NO_NUMBERS = {"b": "booleans", "c": "complex numbers", "S": "text", "U": "text"}

@@ -27,7 +27,7 @@ from ..core.parameters import Parameters
 from ..core.simulator import IntArray, Simulator, Status, as_numbers, check_array
 from ..core.task import BoolArray, RemembersControls, Start, Task, check_options
 from .checks import bound, mark_failed
-from .settings import Settings, distribution, nominal_constants, whole_steps
+from .settings import Settings, distribution, nominal_constants, warn_of_step, whole_steps
 
 Array = NDArray[np.float64]
 Observation = NDArray[np.float32]
@@ -85,6 +85,7 @@ class Episodes:
             )
         self.nominal = _with(nominal_constants(simulator, settings.params, len(rngs)), task.constants, settings.params)
         self.distribution = distribution(self.nominal, settings.randomize)
+        warn_of_step(simulator, self.nominal, self.distribution)
         entries, na = task.entries, len(task.action_names)
         known = settings.action_memory * na  # of the actions given last
         self.low = np.array([e.low for e in entries] + known * [-1.0], dtype=np.float32).astype(np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import OptionError, ParameterError, ShapeError, shown
+from ..core.errors import OptionError, ParameterError, ShapeError, SimulationWarning, shown
 from ..core.parameters import GivenConstants, ParameterDistribution, Parameters, UniformParameters, warn_of_file
 from ..core.room import NATIVE
-from ..core.simulator import Simulator, as_numbers, check_number
+from ..core.simulator import Limited, Simulator, as_numbers, check_number
 
 LONGEST = 1e9
 """[s] of a control period."""
@@ -130,3 +131,20 @@ def distribution(
         if ends.shape != (2,) or not lower <= ends[0] <= ends[1] <= upper:
             raise ParameterError(f"randomize[{name!r}] is {interval!r}, expected (low, high) inside [{lower:g}, {upper:g}]")
     return UniformParameters({name: (float(a), float(b)) for name, (a, b) in randomize.items()})
+
+
+def warn_of_step(simulator: Simulator, nominal: Parameters, drawn: ParameterDistribution | None) -> None:
+    """A `SimulationWarning` where a constant, or an interval to draw it from, is beyond what the simulator's steps bear."""
+    if nominal.batch is not None or not isinstance(simulator, Limited):
+        return
+    intervals = drawn.intervals if isinstance(drawn, UniformParameters) else {}
+    for name, most in simulator.borne(nominal).items():
+        highest = float(intervals[name][1] if name in intervals else getattr(nominal, name))
+        if highest > most:
+            unit = nominal.specs()[name].suffix
+            warnings.warn(
+                f"{name} {'up to' if name in intervals else 'is'} {highest:.4g}{unit}: steps of {simulator.dt:g} s bear "
+                f"{most:.4g}{unit}, beyond which motion grows that nothing causes; use a smaller dt",
+                SimulationWarning,
+                stacklevel=5,
+            )

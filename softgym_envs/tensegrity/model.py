@@ -201,6 +201,24 @@ class TensegrityModel:
         ends = self.node_positions(state)[..., np.array(self.cables), :]
         return np.asarray(np.linalg.norm(ends[..., 1, :] - ends[..., 0, :], axis=-1))
 
+    def quickest(self, ratio: Array) -> float:
+        """How fast cables of 1 N s/m times `ratio` (C,) stop the motion of rods of 1 kg that they stop fastest [1/s].
+
+        The largest eigenvalue of M^-1 J' R J in the rest pose, all cables taut; J: rates of the cables' lengths.
+        """
+        ends, rods = np.array(self.cables), np.arange(self.num_rods)
+        line = self.nodes[ends[:, 1]] - self.nodes[ends[:, 0]]
+        along = line / np.linalg.norm(line, axis=1, keepdims=True)
+        middle = 0.5 * (self.nodes[::2] + self.nodes[1::2])
+        rates = np.zeros((self.num_cables, self.num_rods, 6))
+        for side, sign in ((0, -1.0), (1, 1.0)):
+            rod = ends[:, side] // 2
+            pull = np.concatenate([along, np.cross(self.nodes[ends[:, side]] - middle[rod], along)], axis=1)
+            rates += sign * pull[:, None] * (rod[:, None] == rods)[..., None]
+        rates[..., 3:] *= np.sqrt(12 / (3 * self.rod_radius**2 + self.rod_lengths**2))[:, None]
+        scaled = (np.sqrt(ratio)[:, None, None] * rates).reshape(self.num_cables, -1)
+        return float(np.linalg.norm(scaled, 2) ** 2)
+
     def move(self, state: Array, *, rotation: Array | None = None, translation: Array | None = None) -> Array:
         """Turn a state (nx,) about its centre of mass by a world-frame rotation vector [rad], then shift it [m]."""
         moved = state.copy()

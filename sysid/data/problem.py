@@ -21,7 +21,7 @@ from softgym_envs.core.errors import OptionError, ParameterError
 from softgym_envs.core.parameters import Parameters, ParameterSpec
 from softgym_envs.core.recipe import Measurement
 from softgym_envs.core.sensors import posed, sensed
-from softgym_envs.core.simulator import Simulator, check_array
+from softgym_envs.core.simulator import Simulator, borne_bounds, check_array
 from softgym_envs.core.spec import SimulatorSpec
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 
@@ -85,11 +85,19 @@ class FitProblem:
     """Patterns of state entries among `known_start` that matter, though no measurement shows them. Where states are measured in
     part, a segment within a recording takes them over from where the prediction of the segment before it ends."""
 
+    limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Constant of the robot -> narrower bounds than its own; {}: what the simulator's steps bear.
+
+    Kept where a problem is put into finer steps, which bear more: the constants are for this simulator.
+    """
+
     def __post_init__(self) -> None:
         if not isinstance(self.data, DataSplit):
             object.__setattr__(self, "data", DataSplit(self.data, TrajectorySet(()), TrajectorySet(())))
         object.__setattr__(self, "free", tuple(self.free))
         object.__setattr__(self, "start", self.start or self.simulator.default_parameters)
+        if type(self.constants) is type(self.simulator.default_parameters) and self.constants.batch is None:
+            object.__setattr__(self, "limits", self.limits or borne_bounds(self.simulator, self.constants))
         self._check_constants()
         checks.check_data(self)
         for name in SENSED:
@@ -129,7 +137,8 @@ class FitProblem:
     @cached_property
     def known_specs(self) -> dict[str, ParameterSpec]:
         """Of every constant of the robot and of the recordings."""
-        return {**self.view.specs(), **self.constants.specs()}
+        own = {name: spec.within(self.limits.get(name)) for name, spec in self.constants.specs().items()}
+        return {**self.view.specs(), **own}
 
     @cached_property
     def specs(self) -> tuple[ParameterSpec, ...]:
@@ -400,7 +409,7 @@ class FitProblem:
         noise = sorted((self.noise or {}).items())
         described = [type(self.simulator).__name__, self.spec, _plain_fields(self.simulator), self.constants, self.free]
         described += [self.column_names, noise, sorted(self.prior.items()), self.estimates_initial, self.view, self.known_start]
-        described += [self.driven, self.carried]
+        described += [self.driven, self.carried, sorted(self.limits.items())]
         digest.update(repr(described).encode())
         return digest.hexdigest()
 

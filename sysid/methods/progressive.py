@@ -112,6 +112,7 @@ def run_recipe(
     announce: Callable[[str], None] | None = None,
     progress: TextIO | None = None,
     model: str = "",
+    limits: Mapping[str, tuple[float, float]] | None = None,
 ) -> RecipeResult:
     """Identify, stage by stage.
 
@@ -127,6 +128,7 @@ def run_recipe(
         announce: Called with the name of each stage as it begins.
         progress: Where iteration lines go; None: nowhere.
         model: How the structure was named, for the files.
+        limits: See `FitProblem.limits`: for constants that are to be used in longer steps than the simulator's.
 
     Raises:
         OptionError: There is no stage, `resume` lacks `out`, or a stage asks for what there is not.
@@ -143,7 +145,7 @@ def run_recipe(
             announce(stage.name)
         folder = None if out is None else out / stage.name
         before = current.replace(**stage.begin_of(current))
-        problem = guarded(stage_problem(recipe, stage, simulator, data, start=before, view=view))
+        problem = guarded(stage_problem(recipe, stage, simulator, data, start=before, view=view, limits=limits or {}))
         problem = problem if stage.begin else better_start(problem, first)
         identity = hashlib.sha256(f"{problem.fingerprint} {stage.method} {sorted(stage.options.items())}".encode()).hexdigest()
         earlier = _earlier(stage, folder, identity, current) if resume and folder else None
