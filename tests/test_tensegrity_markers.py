@@ -17,7 +17,7 @@ from softgym_envs.tensegrity import superball
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.parameters import TensegrityParameters
 from softgym_envs.tensegrity.recipe import GUESS, RECIPE, first_state, tame
-from sysid import FitProblem, run_recipe
+from sysid import FitProblem, ShootingOptions, multiple_shooting, run_recipe
 from sysid.judgement.step import in_steps_of
 
 ROBOT = TensegritySimulator(contact="patch")
@@ -120,3 +120,21 @@ def test_damping_is_sought_where_steps_bear_it_and_in_finer_steps_too() -> None:
     assert lighter.specs[1].bounds[1] == pytest.approx(most / 2, rel=0.01)
     assert problem.replace(limits={"cable_damping": (500.0, 900.0)}).specs[1].bounds == (500.0, 900.0)
     assert problem.fingerprint != problem.replace(limits={"cable_damping": (500.0, 900.0)}).fingerprint
+
+
+def test_a_robot_that_is_damped_more_than_steps_bear_is_told_to_take_smaller_ones() -> None:
+    """A truth of 1500 N s/m in steps of 0.5 ms: found in those; in steps of 1 ms the fit ends at what they bear, and says so."""
+    finer = replace(ROBOT, dt=5e-4)
+    truth = finer.default_parameters.replace(cable_damping=1500.0)
+    rng = np.random.default_rng(0)
+    whole = RECIPE.record_one("air", finer, rng, steps=1200, parameters=truth, filmed=True)
+    rows = {"times": whole.times[::2], "controls": whole.controls[::2], "values": whole.values[::2]}
+    air, held = replace(whole, **rows, substeps=2), replace(finer, fixed_rod=0)
+    start = ROBOT.default_parameters.replace(cable_stiffness=8e3, cable_damping=800.0)
+    own = FitProblem(held, TrajectorySet((air,)), ("cable_stiffness", "cable_damping"), start=start, free_initial=False)
+    options = ShootingOptions(segment_steps=10, compare=False)
+    found = multiple_shooting(own, options)
+    assert found.parameters.cable_damping == pytest.approx(1500.0, rel=1e-3)  # type: ignore[attr-defined]
+    coarse = multiple_shooting(in_steps_of(own, replace(ROBOT, fixed_rod=0)).replace(limits={}), options)
+    said = [verdict.text for verdict in coarse.verdicts if "upper bound" in verdict.text]
+    assert said and said[0].endswith("; steps of the simulator bear no more: fit with a smaller dt")

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from softgym_envs.core.simulator import Limited
+
 from ..data.problem import FitProblem
 from .elsewhere import Elsewhere
 from .held import Held
@@ -96,7 +98,7 @@ def verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
     for e in evidence.estimates:
         if e.at_bound:
             text = f"{e.name} ended at its {e.at_bound} bound {e.value:g}{e.suffix}: the best value may lie beyond it"
-            found.append(Verdict("warning", text))
+            found.append(Verdict("warning", text + _unborne(evidence, e)))
     found += [
         *_assumed(evidence),
         *_opened(evidence),
@@ -201,6 +203,14 @@ def _amount(evidence: Evidence, place: int, reach: float) -> str:
     """A change of a constant in words: of what is fitted by its logarithm in percent."""
     spec, e = evidence.problem.specs[place], evidence.estimates[place]
     return f"{100 * reach:.2g} %" if spec.scale == "log" else f"{abs(float(spec.slope(e.value))) * reach:.2g}{e.suffix}"
+
+
+def _unborne(evidence: Evidence, estimate: Estimate) -> str:
+    """What to do where a bound is that of the simulator's steps."""
+    simulator = evidence.problem.simulator
+    limited = isinstance(simulator, Limited) and estimate.name in simulator.borne(evidence.problem.constants)
+    unborne = limited and estimate.at_bound == "upper" and estimate.name in evidence.problem.limits
+    return "; steps of the simulator bear no more: fit with a smaller dt" if unborne else ""
 
 
 def _weak(evidence: Evidence) -> list[Verdict]:
