@@ -215,6 +215,26 @@ def test_a_step_to_where_there_is_no_derivative_is_rejected() -> None:
         levenberg_marquardt(steep, start_state(steep, np.array([2.0]), NO_BLOCKS, options), (-FREE[:1], FREE[:1]))
 
 
+def test_small_steps_before_what_cannot_be_simulated_are_no_minimum() -> None:
+    """(x - 2)^2 beyond whose x = 1 nothing can be simulated: x creeps there, and says so. Beyond x = 2.5 it is met and left."""
+
+    @dataclass(frozen=True)
+    class Walled(Function):
+        wall: float = 1.0
+
+        def cost(self, theta: Any, blocks: Any) -> float:
+            return super().cost(theta, blocks) if theta[0] <= self.wall else np.inf
+
+    def distance(x: Any) -> Any:
+        return np.array([x[0] - 2.0, 0.1 * (x[0] - 2.0) ** 2 * x[0]])
+
+    free, options = (np.full(1, -np.inf), np.full(1, np.inf)), LevenbergOptions(max_iterations=200)
+    for wall, outcomes in ((1.0, {Outcome.EDGE}), (2.5, {Outcome.COST, Outcome.STEP, Outcome.GRADIENT, Outcome.ZERO})):
+        system = Walled(distance, wall)
+        end = levenberg_marquardt(system, start_state(system, np.full(1, -4.0), NO_BLOCKS, options), free, options=options)
+        assert end.outcome in outcomes and end.theta[0] == pytest.approx(min(wall, 2.0), abs=1e-3)
+
+
 def test_running_out_of_iterations_is_said() -> None:
     end = minimise(rosenbrock, [-1.2, 1.0], (-FREE, FREE), max_iterations=2)
     assert end.outcome is Outcome.ITERATIONS and not end.outcome.converged and "max_iterations" in end.outcome.message

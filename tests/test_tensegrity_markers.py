@@ -123,7 +123,7 @@ def test_damping_is_sought_where_steps_bear_it_and_in_finer_steps_too() -> None:
 
 
 def test_a_robot_that_is_damped_more_than_steps_bear_is_told_to_take_smaller_ones() -> None:
-    """A truth of 1500 N s/m in steps of 0.5 ms: found in those; in steps of 1 ms the fit ends at what they bear, and says so."""
+    """A truth of 1500 N s/m is found in steps of 0.5 ms; in steps of 1 ms the fit ends at what they bear, and says so."""
     finer = replace(ROBOT, dt=5e-4)
     truth = finer.default_parameters.replace(cable_damping=1500.0)
     rng = np.random.default_rng(0)

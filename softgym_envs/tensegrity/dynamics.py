@@ -117,18 +117,8 @@ class TensegritySimulator(AdjointSimulator):
         return np.asarray(tension.numpy())
 
     def borne(self, parameters: Parameters) -> dict[str, float]:
-        """See `core.simulator.Limited`: damping that turns no velocity round in one step, whichever rod is held.
-
-        Of a motion that cables stop at the rate a per N s/m, and pull back at a per N/m, a step of semi-implicit Euler makes
-        eigenvalues with the sum 2 - a (c dt + k dt^2) and the product 1 - a c dt: none is below -1 if a (2 c dt + k dt^2) <= 4.
-        """
-        if not self.model.num_cables:
-            return {}
-        ratio = np.array(self.model.stiffness_ratio or (1.0,) * self.model.num_cables)
-        ratio = ratio * [getattr(parameters, f"stiffness_factor{cable}", 1.0) for cable in range(len(ratio))]
-        body: Any = parameters
-        rate = self.model.quickest(ratio) / body.rod_mass
-        return {"cable_damping": 2.0 / (rate * self.dt) - 0.5 * body.cable_stiffness * self.dt}
+        """See `TensegrityModel.borne`."""
+        return self.model.borne(parameters, self.dt)
 
     @cached_property
     def default_parameters(self) -> TensegrityParameters:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -201,12 +202,17 @@ class TensegrityModel:
         ends = self.node_positions(state)[..., np.array(self.cables), :]
         return np.asarray(np.linalg.norm(ends[..., 1, :] - ends[..., 0, :], axis=-1))
 
-    def quickest(self, ratio: Array) -> float:
-        """How fast cables of 1 N s/m times `ratio` (C,) stop the motion of rods of 1 kg that they stop fastest [1/s].
+    def borne(self, parameters: Any, dt: float) -> dict[str, float]:
+        """The most damping that turns no velocity round in one step of semi-implicit Euler; see `core.simulator.Limited`.
 
-        The largest eigenvalue of M^-1 J' R J in the rest pose, all cables taut; J: rates of the cables' lengths.
+        Of a motion that cables stop at the rate a per N s/m, and pull back at a per N/m, a step makes eigenvalues with the sum
+        2 - a (c dt + k dt^2) and the product 1 - a c dt: none is below -1 if a (2 c dt + k dt^2) <= 4. The largest a is the
+        largest eigenvalue of M^-1 J' R J in the rest pose, all cables taut and no rod held; J: rates of the cables' lengths,
+        R: their damping over the constant.
         """
-        ends, rods = np.array(self.cables), np.arange(self.num_rods)
+        if not self.cables:
+            return {}
+        ends = np.array(self.cables)
         line = self.nodes[ends[:, 1]] - self.nodes[ends[:, 0]]
         along = line / np.linalg.norm(line, axis=1, keepdims=True)
         middle = 0.5 * (self.nodes[::2] + self.nodes[1::2])
@@ -214,10 +220,13 @@ class TensegrityModel:
         for side, sign in ((0, -1.0), (1, 1.0)):
             rod = ends[:, side] // 2
             pull = np.concatenate([along, np.cross(self.nodes[ends[:, side]] - middle[rod], along)], axis=1)
-            rates += sign * pull[:, None] * (rod[:, None] == rods)[..., None]
+            rates += sign * pull[:, None] * (rod[:, None] == np.arange(self.num_rods))[..., None]
         rates[..., 3:] *= np.sqrt(12 / (3 * self.rod_radius**2 + self.rod_lengths**2))[:, None]
+        factors = [getattr(parameters, f"stiffness_factor{cable}", 1.0) for cable in range(self.num_cables)]
+        ratio = np.array(self.stiffness_ratio or (1.0,) * self.num_cables) * factors
         scaled = (np.sqrt(ratio)[:, None, None] * rates).reshape(self.num_cables, -1)
-        return float(np.linalg.norm(scaled, 2) ** 2)
+        quickest = float(np.linalg.norm(scaled, 2) ** 2) / float(parameters.rod_mass)
+        return {"cable_damping": 2.0 / (quickest * dt) - 0.5 * float(parameters.cable_stiffness) * dt}
 
     def move(self, state: Array, *, rotation: Array | None = None, translation: Array | None = None) -> Array:
         """Turn a state (nx,) about its centre of mass by a world-frame rotation vector [rad], then shift it [m]."""

@@ -27,7 +27,7 @@ Where it differs from our own engine (`tensegrity.dynamics`), apart from roundin
 Cables, motors, rigid bodies and the integrator are the same equations: without contact both agree to rounding.
 
 MuJoCo 4.0.0 has a bug in the sparse Newton solver (google-deepmind/mujoco issue 3767), so the Jacobian is dense by option.
-Explicit damping is stable for c dt / m below about 0.11 with the default robot (k = 1e4 N/m, 1 ms); beyond it rows diverge.
+Explicit damping is stable for c dt / m below 0.11 with the default robot (k = 1e4 N/m, 1 ms; `TensegrityModel.borne`).
 """
 
 from __future__ import annotations
@@ -194,6 +194,10 @@ class TensegrityTwin(MujocoTwin):
         """The cable of each actuator: those with a motor in the order of the controls, then (pull_only) the others."""
         passive = [c for c in range(self.model.num_cables) if c not in self.model.actuated]
         return [*self.model.actuated, *(passive if self.cables == "pull_only" else [])]
+
+    def borne(self, parameters: Parameters) -> dict[str, float]:
+        """See `TensegrityModel.borne`; MuJoCo's implicit integrator bears all."""
+        return {} if self.sizes["implicit"] else self.model.borne(parameters, self.dt)
 
     def _write_constants(self, mj: mujoco.MjModel, row: Array) -> None:
         c = dict(zip(TwinParameters.names(), row.tolist(), strict=True))

@@ -28,6 +28,8 @@ from softgym_envs.core.errors import DataError, OptionError, ShapeError
 
 Array = NDArray[np.float64]
 
+FALLS = 1e-6
+"""Share of the cost by which a linear problem lowers it for more than rounding."""
 ROUNDING = 1e-12
 """Share of the largest column below which a column is none: damped by its own length, its step would be without bounds."""
 
@@ -158,7 +160,7 @@ class LevenbergState:
     log: tuple[IterLog, ...]
     outcome: Outcome | None = None
     edge: bool = False
-    """A step was rejected for want of a derivative; none has been accepted at no more than the first damping since."""
+    """A trial could not be simulated, or had no derivative; none has been accepted at no more than the first damping since."""
 
 
 class _Step(NamedTuple):
@@ -246,8 +248,8 @@ def _iterate(
         time.perf_counter() - begin,
     )
     outcome = _outcome(state, cost, predicted, max(size, float(np.abs(step.blocks).max(initial=0.0))), accepted, options)
-    edge = state.edge and not (accepted and state.damping <= options.damping)
-    if edge and outcome is not None:
+    edge = not np.isfinite(cost) or (state.edge and not (accepted and state.damping <= options.damping))
+    if edge and outcome in (Outcome.COST, Outcome.STEP) and _falls(rows, state, bounds, options):
         outcome = Outcome.EDGE
     if outcome is None and accepted and options.deviations > 0 and state.damping <= options.damping:
         outcome = Outcome.NOISE if _deviations(step.reduced) <= options.deviations else None
@@ -276,6 +278,12 @@ def _outcome(
     if not accepted and abs(predicted) <= options.cost_tolerance * state.cost:  # below zero only by rounding
         return Outcome.COST
     return Outcome.ITERATIONS if len(state.log) >= options.max_iterations else None
+
+
+def _falls(rows: Array, state: LevenbergState, bounds: tuple[Array, Array], options: LevenbergOptions) -> bool:
+    """Whether the linear problem at no more than the first damping still lowers the cost: small steps are then no minimum's."""
+    free = replace(state, damping=min(state.damping, options.damping))
+    return bool(_solve(rows, free, bounds).predicted > max(100 * options.cost_tolerance, FALLS) * state.cost)
 
 
 def _rescale(state: LevenbergState, rows: Array) -> LevenbergState:
