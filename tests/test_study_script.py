@@ -15,6 +15,7 @@ from agents.study.case import RoomCase
 from agents.study.conditions import CONDITIONS
 from agents.study.document import read_study
 from softgym_envs.core.errors import DataError, OptionError
+from softgym_envs.core.simulator import borne_bounds
 from softgym_envs.core.task import load
 from softgym_envs.rooms import room, rooms
 from softgym_envs.vine.obstacles import to_local
@@ -106,8 +107,9 @@ def test_frames_of_a_camera_that_are_no_whole_number_of_steps(task):
     """120 Hz: the engine that is fitted has other steps. What is of the recordings, as their latency, is drawn for no robot."""
     fitted = []
 
-    def identify(recipe, simulator, data, *, start, stages):
+    def identify(recipe, simulator, data, *, start, stages, limits):
         fitted.append(simulator)
+        assert limits == borne_bounds(case.native(), start)  # of the steps that policies run in, not of these
         raise DataError("not here")
 
     case, rng = room_case(task, sensor=("lab",)), np.random.default_rng(0)

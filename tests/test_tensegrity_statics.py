@@ -83,6 +83,16 @@ def test_what_steps_bear_is_where_the_lowest_eigenvalue_is_minus_one(make: Any, 
     assert lowest[0] > -1.0 > lowest[1]
 
 
+def test_light_rods_bear_stiffness_so_far_only() -> None:
+    """Without damping, rods of 50 g; to a tenth, since pretension, which grows with it, is left out."""
+    simulator = TensegritySimulator()
+    light = simulator.default_parameters.replace(rod_mass=0.05, cable_damping=0.01)
+    most = simulator.borne(light)["cable_stiffness"]
+    radius = [stability(simulator, light.replace(cable_stiffness=share * most)).spectral_radius for share in (0.9, 1.1)]
+    assert radius[0] < 1.001 < radius[1]
+    assert simulator.borne(light.replace(cable_stiffness=1.1 * most))["cable_damping"] == 0.0
+
+
 def test_cables_of_their_own_are_borne_as_far_as_the_stiffest() -> None:
     """All twice as stiff, and so twice as damped: half as far; one alone lowers it by less. A held rod changes nothing."""
     plain, own = TensegritySimulator(), TensegritySimulator(own_cables=True, fixed_rod=0)

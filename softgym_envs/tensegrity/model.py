@@ -203,7 +203,7 @@ class TensegrityModel:
         return np.asarray(np.linalg.norm(ends[..., 1, :] - ends[..., 0, :], axis=-1))
 
     def borne(self, parameters: Any, dt: float) -> dict[str, float]:
-        """The most damping that turns no velocity round in one step of semi-implicit Euler; see `core.simulator.Limited`.
+        """The most stiffness, and damping beside it, that one step of semi-implicit Euler bears; see `core.simulator.Limited`.
 
         Of a motion that cables stop at the rate a per N s/m, and pull back at a per N/m, a step makes eigenvalues with the sum
         2 - a (c dt + k dt^2) and the product 1 - a c dt: none is below -1 if a (2 c dt + k dt^2) <= 4. The largest a is the
@@ -226,7 +226,8 @@ class TensegrityModel:
         ratio = np.array(self.stiffness_ratio or (1.0,) * self.num_cables) * factors
         scaled = (np.sqrt(ratio)[:, None, None] * rates).reshape(self.num_cables, -1)
         quickest = float(np.linalg.norm(scaled, 2) ** 2) / float(parameters.rod_mass)
-        return {"cable_damping": 2.0 / (quickest * dt) - 0.5 * float(parameters.cable_stiffness) * dt}
+        damping = 2.0 / (quickest * dt) - 0.5 * float(parameters.cable_stiffness) * dt
+        return {"cable_stiffness": 4.0 / (quickest * dt**2), "cable_damping": max(damping, 0.0)}
 
     def move(self, state: Array, *, rotation: Array | None = None, translation: Array | None = None) -> Array:
         """Turn a state (nx,) about its centre of mass by a world-frame rotation vector [rad], then shift it [m]."""
