@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TextIO, cast
 
+import numpy as np
 import tyro
 
 from softgym_envs.core.errors import OptionError, SoftgymError
@@ -297,6 +298,11 @@ def one_stage(args: Args, recipe: Recipe, simulator: Simulator, recordings: Traj
     return 0 if result.usable else 2
 
 
+OF_ONE_STAGE = (
+    "segment_steps", "columns", "noise", "free_initial", "bounded", "free_motion", "errors", "jacobian", "starts", "seed",
+    "cost_tolerance", "gif",
+)  # fmt: skip
+"""Arguments that a recipe says itself, stage by stage."""
 IDLE_ONLINE = (
     "method", "segment_steps", "free_initial", "bounded", "errors", "jacobian", "starts", "seed", "cost_tolerance",
     "max_iterations", "gif", "resume",
@@ -316,6 +322,19 @@ def refuse_idle(args: Args) -> None:
             raise OptionError(f"--{name.replace('_', '-')} does nothing with --online; leave it out")
 
 
+def refuse_of_one_stage(args: Args, recipe: Recipe) -> None:
+    """No flag that a recipe, stage by stage, would not heed.
+
+    Raises:
+        OptionError: There is one.
+    """
+    for name in OF_ONE_STAGE:
+        if getattr(args, name) != getattr(Args(args.room), name):
+            stages = ", ".join(stage.name for stage in recipe.stages)
+            flag = f"--{name.replace('_', '-')}"
+            raise OptionError(f"{flag} is of one stage, these recordings are fitted by {stages}: add --stage with one of them")
+
+
 def row_by_row(args: Args, recipe: Recipe, simulator: Simulator, recordings: TrajectorySet) -> int:
     """Estimate online and report; 0 if every constant is told by now, by a model that explains all rows."""
     method_of("mpec").check(recipe)
@@ -331,6 +350,7 @@ def row_by_row(args: Args, recipe: Recipe, simulator: Simulator, recordings: Tra
 
 def whole_recipe(args: Args, recipe: Recipe, simulator: Simulator, recordings: TrajectorySet, progress: TextIO | None) -> int:
     """Fit all stages and report."""
+    refuse_of_one_stage(args, recipe)
     print(f"{len(recordings)} recordings, {recordings.num_steps} steps; stages {', '.join(s.name for s in recipe.stages)}")
     own = args.start is not None or str(args.model).endswith(".toml")  # then the recipe's guess is of another robot
     stages = tuple(replace(s, options=limited(args, method_of(s.method), dict(s.options))) for s in recipe.stages)
@@ -364,7 +384,15 @@ def world(args: Args, room: Room) -> tuple[Recipe, Simulator, TrajectorySet]:
     found = labelled(recipe, simulator, found)
     if recipe.infer_controls is not None:
         found = tuple(recipe.infer_controls(simulator, t) for t in found)
+    if args.free_motion:
+        found = tuple(t if t.control_names else undriven(simulator, t) for t in found)
     return recipe, simulator, TrajectorySet(tuple(in_order_of(found[0], t) for t in found))
+
+
+def undriven(simulator: Simulator, recording: Trajectory) -> Trajectory:
+    """A throw or release that has no columns of controls: none acted."""
+    none = np.zeros((recording.num_steps, simulator.nu))
+    return replace(recording, controls=none, control_names=simulator.control_names, control_units=simulator.control_units)
 
 
 def compare_robots(args: Args, room: Room, simulator: Simulator, recordings: tuple[Trajectory, ...]) -> None:
@@ -438,6 +466,8 @@ def identify(args: Args, progress: TextIO) -> int:
     """What `main` does, with a line of progress every few seconds."""
     try:
         refuse_idle(args)
+        if args.out.exists() and not args.out.is_dir():
+            raise OptionError(f"--out is {args.out}, which is no folder")
         check_number("--seed", args.seed or 0, low=0, whole=True)
         recipe, simulator, recordings = world(args, room_named(args.room))
         if args.online:

@@ -22,7 +22,9 @@ def good() -> Trajectory:
 
 
 def problem(trajectory: Trajectory, **changes: Any) -> FitProblem:
-    return FitProblem(Spring(), TrajectorySet((trajectory,)), **{"free": ("stiffness", "damping"), **changes})
+    return FitProblem(
+        **{"simulator": Spring(), "data": TrajectorySet((trajectory,)), "free": ("stiffness", "damping"), **changes}
+    )
 
 
 def with_values(edit: Any) -> Trajectory:
@@ -176,6 +178,10 @@ def test_another_control_period_is_refused() -> None:
         ({"prior": {"mass": (1.0, 0.1)}}, ParameterError, "prior of mass"),
         ({"prior": {"damping": (1.0, -0.1)}}, ParameterError, "prior of damping"),
         ({"noise": {"mass.x": 0.1}}, OptionError, "noise of mass.vx is missing"),
+        ({"noise": 0.001}, OptionError, r"noise is 0.001, expected \{column: standard deviation\}"),
+        ({"free": "mass"}, ParameterError, r"free is 'mass', expected names in a tuple: \('mass',\)"),
+        ({"data": good()}, DataError, r"data is Trajectory, expected a TrajectorySet\(\(recording, \.\.\.\)\)"),
+        ({"data": [good()]}, DataError, "data is list, expected a TrajectorySet"),
         ({"noise": {"mass.y": 0.1}}, OptionError, "noise names 'mass.y'"),
         ({"measurement": Measurement(("mass.x",), lambda x: x)}, ShapeError, r"shape \(2, 2\)"),
     ],

@@ -18,6 +18,7 @@ from softgym_envs.core.room import Room
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.rooms import room
+from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from sysid import FitProblem, ShootingOptions, single_shooting
 
 TRUTH = SpringParameters(mass=2.0, stiffness=45.0, damping=0.8, gain=2.0)
@@ -179,6 +180,13 @@ def test_what_was_recorded_goes_through_the_whole_recipe_and_resumes(
     assert SpringParameters.load(out / "all" / "fit.toml").stiffness == pytest.approx(45.0, rel=1e-8)
     assert (out / "fit.toml").read_bytes() == (out / "all" / "fit.toml").read_bytes()
     before = (out / "all" / "fit.json").read_text()
+    for flags in (("--noise", "mass.x", "0.1"), ("--starts", "3"), ("--free-initial", "False"), ("--gif", str(out / "it.gif"))):
+        assert run_script(script, *arguments, *flags) == 2
+        assert (
+            f"{flags[0]} is of one stage, these recordings are fitted by elastic, all: add --stage" in capsys.readouterr().err
+        )
+    assert run_script(script, *arguments[:-1], str(file)) == 2
+    assert "which is no folder" in capsys.readouterr().err
     assert run_script(script, *arguments, "--resume") == 0
     assert (out / "all" / "fit.json").read_text() == before  # taken, not fitted again
     assert run_script(script, *arguments, "--split", "1", "0", "1") == 0
@@ -192,6 +200,29 @@ def test_what_was_recorded_goes_through_the_whole_recipe_and_resumes(
     assert "unknown stage 'plastic'; there are elastic, all, laboratory" in capsys.readouterr().err
     assert run_script(record_script, SPRING, "--experiment", "drop", "--out", str(file)) == 2
     assert "unknown experiment 'drop'; there are pushed" in capsys.readouterr().err
+
+
+def test_a_throw_needs_no_controls_and_a_cameras_names_are_said(
+    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line per point and time, no column of controls; and the same with labels of another laboratory's."""
+    simulator = TensegritySimulator(contact="patch")
+    nodes = simulator.model.node_positions(
+        simulator.rollout(simulator.initial_state(), np.zeros((1, 20, 24)), substeps=10)[0][0]
+    )
+    for name, label in (("throw", "{}"), ("other", "M{}")):
+        lines = [
+            f"{0.01 * row:.2f},{label.format(node)},{x!r},{y!r},{z!r}"
+            for row, points in enumerate(nodes.tolist())
+            for node, (x, y, z) in enumerate(points)
+        ]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["time [s],point,x [m],y [m],z [m]", *lines]) + "\n")
+    given = script.Args("tensegrity", data=(tmp_path / "throw.csv",), free_motion=True)
+    _, _, recordings = script.world(given, room("tensegrity"))
+    assert recordings.control_names == simulator.control_names and not recordings[0].controls.any()
+    other = ("tensegrity", "--data", str(tmp_path / "other.csv"), "--free-motion", "--out", str(tmp_path / "out"))
+    assert run_script(script, *other) == 2
+    assert "a camera's are named node0.x, node0.y" in capsys.readouterr().err
 
 
 def test_recordings_of_another_robot_are_refused_before_any_stage(

@@ -146,7 +146,9 @@ def test_untracked_nodes_are_completed_by_the_rest_shape() -> None:
     guesses = first_state(simulator, names)
     assert guesses is not None
     np.testing.assert_allclose(model.node_positions(guesses(recording)), nodes, atol=1e-9)
-    assert first_state(simulator, ("com.x", "com.y", "point1.x")) is None
+    assert first_state(simulator, ("com.x", "com.y")) is None
+    with pytest.raises(DataError, match=r"nodes \[1\] alone do not tell where the robot is: track three or more"):
+        first_state(simulator, ("com.x", "com.y", "point1.x"))
 
 
 def test_the_whole_recipe_on_the_twin_ends_in_a_useful_fit(tmp_path: Path) -> None:

@@ -253,8 +253,10 @@ def check_options(task: Task, options: Mapping[str, Any] | None) -> dict[str, An
     """The options as a dictionary.
 
     Raises:
-        OptionError: Unknown option, or a number that is none of this machine.
+        OptionError: No mapping, an unknown option, or a number that is none of this machine.
     """
+    if options is not None and not isinstance(options, Mapping):
+        raise OptionError(f"options is {shown(options)}, expected a mapping of names to values")
     known = (*SHARED_OPTIONS, *task.option_names)
     for name in options or {}:
         if name not in known:

@@ -13,7 +13,7 @@ states of a simulator or any measured quantities, in SI; NaN where nothing was m
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, overload
@@ -238,12 +238,17 @@ class TrajectorySet(Sequence[Trajectory]):
     """Trajectories of the same quantities and controls, for one fit.
 
     Raises:
-        DataError: Two trajectories differ in names or units.
+        DataError: Two trajectories differ in names or units, or something is none.
     """
 
     trajectories: tuple[Trajectory, ...]
 
     def __post_init__(self) -> None:
+        given: Any = self.trajectories
+        found = tuple(given) if isinstance(given, Iterable) else (given,)
+        if not isinstance(given, Iterable) or not all(isinstance(one, Trajectory) for one in found):
+            raise DataError(f"trajectories is {type(given).__name__}, expected a tuple or list of Trajectory objects")
+        object.__setattr__(self, "trajectories", found)
         object.__setattr__(self, "trajectories", tuple(self.trajectories))
         for index, trajectory in enumerate(self.trajectories):
             for what in ("names", "units", "control_names", "control_units"):

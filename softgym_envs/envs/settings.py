@@ -35,7 +35,7 @@ class Settings:
     dt: float | None = None
     """Physics step [s]; None takes that of the file given as `params`, else the backend's own."""
     device: str = "cpu"
-    """"cpu", or a CUDA device for our engine."""
+    """"cpu", or a CUDA device for our engine of tensegrity robots and vines."""
     simulator_options: Mapping[str, Any] | None = None
     """Further keywords of the simulator, such as its mode of contact; they stand with the room."""
     control_period: float = 0.1

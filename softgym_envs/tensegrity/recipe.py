@@ -111,14 +111,20 @@ def measurement(simulator: Any, names: tuple[str, ...]) -> Measurement | None:
 
 
 def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory], Array] | None:
-    """Recording -> initial state (nx,) from the first rows of its nodes; None if fewer than three are tracked.
+    """Recording -> initial state (nx,) from the first rows of its nodes; None if none is tracked.
 
     Nodes that are not tracked are where the rest shape, laid onto the tracked ones, has them. Motors are at zero.
+
+    Raises:
+        DataError: One or two are: they do not tell where the robot is.
     """
     model = simulator.model
     picks = [pick for pick in _picks(model, names) if pick[1] >= 0]
-    if len({node for _, node, _ in picks}) < 3:
+    tracked = {node for _, node, _ in picks}
+    if not tracked:
         return None
+    if len(tracked) < 3:
+        raise DataError(f"nodes {sorted(tracked)} alone do not tell where the robot is: track three or more")
 
     def guess(trajectory: Trajectory) -> Array:
         position = np.full((len(model.nodes), 3), np.nan)

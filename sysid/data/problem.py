@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.base import BaseSimulator
-from softgym_envs.core.errors import OptionError, ParameterError
+from softgym_envs.core.errors import DataError, OptionError, ParameterError, shown
 from softgym_envs.core.parameters import Parameters, ParameterSpec
 from softgym_envs.core.recipe import Measurement
 from softgym_envs.core.sensors import posed, sensed
@@ -92,6 +92,14 @@ class FitProblem:
     """
 
     def __post_init__(self) -> None:
+        if not isinstance(self.data, DataSplit | TrajectorySet):
+            raise DataError(
+                f"data is {type(self.data).__name__}, expected a TrajectorySet((recording, ...)), or a DataSplit of them"
+            )
+        if isinstance(self.free, str):
+            raise ParameterError(f"free is {self.free!r}, expected names in a tuple: ({self.free!r},)")
+        if self.noise is not None and not isinstance(self.noise, Mapping):
+            raise OptionError(f"noise is {shown(self.noise)}, expected {{column: standard deviation}}")
         if not isinstance(self.data, DataSplit):
             object.__setattr__(self, "data", DataSplit(self.data, TrajectorySet(()), TrajectorySet(())))
         object.__setattr__(self, "free", tuple(self.free))

@@ -193,6 +193,9 @@ def stage_problem(
     columns = more.get("measured") or train.names
     known = set(columns) <= set(simulator.state_names)
     measurement = None if known or recipe.measurement is None else recipe.measurement(simulator, train.names)
+    if measurement is None and recipe.markers is not None and not set(columns) & set(simulator.state_names):
+        there, seen = (", ".join(names[:6]) + ", ..." * (len(names) > 6) for names in (columns, recipe.markers(simulator)))
+        raise DataError(f"missing columns: the recordings hold {there}; a camera's are named {seen}: rename them")
     first = recipe.first_state and recipe.first_state(simulator, measurement.names if measurement else tuple(columns))
     if measurement is not None and more.get("measured"):
         measurement = measurement.select(_known(columns, measurement.names))
