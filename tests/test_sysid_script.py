@@ -19,7 +19,7 @@ from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.rooms import room
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
-from sysid import FitProblem, ShootingOptions, single_shooting
+from sysid import FitProblem, ShootingOptions, run_recipe, single_shooting
 
 TRUTH = SpringParameters(mass=2.0, stiffness=45.0, damping=0.8, gain=2.0)
 
@@ -200,6 +200,16 @@ def test_what_was_recorded_goes_through_the_whole_recipe_and_resumes(
     assert "unknown stage 'plastic'; there are elastic, all, laboratory" in capsys.readouterr().err
     assert run_script(record_script, SPRING, "--experiment", "drop", "--out", str(file)) == 2
     assert "unknown experiment 'drop'; there are pushed" in capsys.readouterr().err
+
+
+def test_only_the_last_stage_of_an_experiment_keeps_within_limits() -> None:
+    """Of a spring of 45 N/m the first stage tells that; the next may not say more than 40, and begins there."""
+    recording = RECIPE.record_one("pushed", Spring(), np.random.default_rng(0), steps=100, parameters=TRUTH)
+    start = SpringParameters(mass=2.0, damping=0.8, gain=2.0)
+    limits = {"stiffness": (1.0, 40.0)}
+    first, last = run_recipe(RECIPE, Spring(), TrajectorySet((recording,)), start=start, limits=limits).stages
+    assert first.parameters.stiffness == pytest.approx(45.0, rel=1e-6)  # type: ignore[attr-defined]
+    assert last.parameters.stiffness == pytest.approx(40.0, rel=1e-9)  # type: ignore[attr-defined]
 
 
 def test_a_throw_needs_no_controls_and_a_cameras_names_are_said(

@@ -115,7 +115,8 @@ def test_damping_is_sought_where_steps_bear_it_and_in_finer_steps_too() -> None:
     finer = in_steps_of(problem, replace(ROBOT, dt=5e-4))
     assert finer.specs[1].bounds == (0.01, most)
     beyond = problem.replace(start=ROBOT.default_parameters.replace(cable_damping=2000.0))
-    assert beyond.natural(beyond.encode(beyond.constants)[None])[0, 1] == pytest.approx(most, rel=1e-12)
+    assert beyond.constants.cable_damping == most  # type: ignore[attr-defined]
+    assert problem.replace(limits={}).specs[1].bounds == (0.01, 1e4)
     lighter = FitProblem(ROBOT, problem.data, problem.free, start=ROBOT.default_parameters.replace(rod_mass=5.0))
     assert lighter.specs[1].bounds[1] == pytest.approx(most / 2, rel=0.01)
     assert problem.replace(limits={"cable_damping": (500.0, 900.0)}).specs[1].bounds == (500.0, 900.0)
@@ -135,6 +136,6 @@ def test_a_robot_that_is_damped_more_than_steps_bear_is_told_to_take_smaller_one
     options = ShootingOptions(segment_steps=10, compare=False)
     found = multiple_shooting(own, options)
     assert found.parameters.cable_damping == pytest.approx(1500.0, rel=1e-3)  # type: ignore[attr-defined]
-    coarse = multiple_shooting(in_steps_of(own, replace(ROBOT, fixed_rod=0)).replace(limits={}), options)
+    coarse = multiple_shooting(in_steps_of(own, replace(ROBOT, fixed_rod=0)).replace(limits=None), options)
     said = [verdict.text for verdict in coarse.verdicts if "upper bound" in verdict.text]
     assert said and said[0].endswith("; steps of the simulator bear no more: fit with a smaller dt")

@@ -51,7 +51,7 @@ class FitProblem:
     free: tuple[str, ...]
     """p constants to identify."""
     start: Parameters | None = None
-    """Constants before the fit, and for good those that are not free; None: the simulator's."""
+    """Constants before the fit, within `limits`, and for good those that are not free; None: the simulator's."""
     measured: tuple[str, ...] | None = None
     """Columns to fit, state entries by name; None: every column that is a state entry. Ignored with `measurement`."""
     measurement: Measurement | None = None
@@ -85,8 +85,8 @@ class FitProblem:
     """Patterns of state entries among `known_start` that matter, though no measurement shows them. Where states are measured in
     part, a segment within a recording takes them over from where the prediction of the segment before it ends."""
 
-    limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Constant of the robot -> narrower bounds than its own; {}: what the simulator's steps bear.
+    limits: Mapping[str, tuple[float, float]] | None = None
+    """Constant of the robot -> narrower bounds than its own; None: what the simulator's steps bear.
 
     Kept where a problem is put into finer steps, which bear more: the constants are for this simulator.
     """
@@ -105,7 +105,12 @@ class FitProblem:
         object.__setattr__(self, "free", tuple(self.free))
         object.__setattr__(self, "start", self.start or self.simulator.default_parameters)
         if type(self.constants) is type(self.simulator.default_parameters) and self.constants.batch is None:
-            object.__setattr__(self, "limits", self.limits or borne_bounds(self.simulator, self.constants))
+            given = self.limits
+            limits = borne_bounds(self.simulator, self.constants) if given is None else given
+            object.__setattr__(self, "limits", limits)
+            outside = {name: np.clip(getattr(self.start, name), *limits[name]) for name in limits.keys() & set(self.free)}
+            moved = {name: float(value) for name, value in outside.items() if value != getattr(self.start, name)}
+            object.__setattr__(self, "start", self.constants.replace(**moved) if moved else self.start)
         self._check_constants()
         checks.check_data(self)
         for name in SENSED:
@@ -145,7 +150,7 @@ class FitProblem:
     @cached_property
     def known_specs(self) -> dict[str, ParameterSpec]:
         """Of every constant of the robot and of the recordings."""
-        own = {name: spec.within(self.limits.get(name)) for name, spec in self.constants.specs().items()}
+        own = {name: spec.within((self.limits or {}).get(name)) for name, spec in self.constants.specs().items()}
         return {**self.view.specs(), **own}
 
     @cached_property
@@ -417,7 +422,7 @@ class FitProblem:
         noise = sorted((self.noise or {}).items())
         described = [type(self.simulator).__name__, self.spec, _plain_fields(self.simulator), self.constants, self.free]
         described += [self.column_names, noise, sorted(self.prior.items()), self.estimates_initial, self.view, self.known_start]
-        described += [self.driven, self.carried, sorted(self.limits.items())]
+        described += [self.driven, self.carried, sorted((self.limits or {}).items())]
         digest.update(repr(described).encode())
         return digest.hexdigest()
 

@@ -209,7 +209,7 @@ def _unborne(evidence: Evidence, estimate: Estimate) -> str:
     """What to do where a bound is that of the simulator's steps."""
     simulator = evidence.problem.simulator
     limited = isinstance(simulator, Limited) and estimate.name in simulator.borne(evidence.problem.constants)
-    unborne = limited and estimate.at_bound == "upper" and estimate.name in evidence.problem.limits
+    unborne = limited and estimate.at_bound == "upper" and estimate.name in (evidence.problem.limits or {})
     return "; steps of the simulator bear no more: fit with a smaller dt" if unborne else ""
 
 

@@ -128,7 +128,8 @@ def run_recipe(
         announce: Called with the name of each stage as it begins.
         progress: Where iteration lines go; None: nowhere.
         model: How the structure was named, for the files.
-        limits: See `FitProblem.limits`: for constants that are to be used in longer steps than the simulator's.
+        limits: See `FitProblem.limits`: for constants that are to be used in longer steps than the simulator's. Of the stages
+            of one experiment the last one keeps within; those before it may look beyond, where some ways to the optimum lead.
 
     Raises:
         OptionError: There is no stage, `resume` lacks `out`, or a stage asks for what there is not.
@@ -145,11 +146,12 @@ def run_recipe(
             announce(stage.name)
         folder = None if out is None else out / stage.name
         before = current.replace(**stage.begin_of(current))
-        problem = guarded(stage_problem(recipe, stage, simulator, data, start=before, view=view, limits=limits or {}))
+        last = all(later.experiment != stage.experiment for later in chosen[place + 1 :])
+        bounds = limits if last else {}
+        problem = guarded(stage_problem(recipe, stage, simulator, data, start=before, view=view, limits=bounds))
         problem = problem if stage.begin else better_start(problem, first)
         identity = hashlib.sha256(f"{problem.fingerprint} {stage.method} {sorted(stage.options.items())}".encode()).hexdigest()
         earlier = _earlier(stage, folder, identity, current) if resume and folder else None
-        last = all(later.experiment != stage.experiment for later in chosen[place + 1 :])
         more: dict[str, Any] = {"identity": identity, "model": model, "last": last}
         done.append(earlier or _solved(recipe, stage, problem, folder, resume, progress, **more))
         current, view = done[-1].parameters, done[-1].view
