@@ -17,6 +17,8 @@ from ..core.simulator import Limited, Simulator, as_numbers, check_number
 
 LONGEST = 1e9
 """[s] of a control period."""
+MARGIN = 1.01
+"""Times what steps bear that is not worth a warning: fits end there."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ def warn_of_step(simulator: Simulator, nominal: Parameters, drawn: ParameterDist
     intervals = drawn.intervals if isinstance(drawn, UniformParameters) else {}
     for name, most in simulator.borne(nominal).items():
         highest = float(intervals[name][1] if name in intervals else getattr(nominal, name))
-        if highest > most:
+        if highest > MARGIN * most:
             unit = nominal.specs()[name].suffix
             warnings.warn(
                 f"{name} {'up to' if name in intervals else 'is'} {highest:.4g}{unit}: steps of {simulator.dt:g} s bear "
