@@ -249,7 +249,7 @@ def _iterate(
     )
     outcome = _outcome(state, cost, predicted, max(size, float(np.abs(step.blocks).max(initial=0.0))), accepted, options)
     edge = not np.isfinite(cost) or (state.edge and not (accepted and state.damping <= options.damping))
-    if edge and outcome in (Outcome.COST, Outcome.STEP) and _falls(rows, state, bounds, options):
+    if edge and outcome is not None and _falls(rows, state, bounds, options):
         outcome = Outcome.EDGE
     if outcome is None and accepted and options.deviations > 0 and state.damping <= options.damping:
         outcome = Outcome.NOISE if _deviations(step.reduced) <= options.deviations else None
