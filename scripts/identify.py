@@ -392,7 +392,7 @@ def world(args: Args, room: Room) -> tuple[Recipe, Simulator, TrajectorySet]:
 def undriven(simulator: Simulator, recording: Trajectory) -> Trajectory:
     """A throw or release that has no columns of controls: none acted."""
     none = np.zeros((recording.num_steps, simulator.nu))
-    return replace(recording, controls=none, control_names=simulator.control_names, control_units=simulator.control_units)
+    return recording.with_controls(none, simulator.control_names, simulator.control_units)
 
 
 def compare_robots(args: Args, room: Room, simulator: Simulator, recordings: tuple[Trajectory, ...]) -> None:

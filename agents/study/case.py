@@ -94,10 +94,7 @@ class _Within:
     def sample(self, rng: np.random.Generator, nominal: Parameters) -> dict[str, float]:
         """See `ParameterDistribution`."""
         drawn = self.whole.sample(rng, nominal)
-        return {
-            **drawn,
-            **{name: float(np.clip(drawn[name], *self.limits[name])) for name in drawn.keys() & self.limits.keys()},
-        }
+        return {n: float(np.clip(value, *self.limits[n])) if n in self.limits else value for n, value in drawn.items()}
 
 
 @dataclass(frozen=True)

@@ -249,7 +249,6 @@ class TrajectorySet(Sequence[Trajectory]):
         if not isinstance(given, Iterable) or not all(isinstance(one, Trajectory) for one in found):
             raise DataError(f"trajectories is {type(given).__name__}, expected a tuple or list of Trajectory objects")
         object.__setattr__(self, "trajectories", found)
-        object.__setattr__(self, "trajectories", tuple(self.trajectories))
         for index, trajectory in enumerate(self.trajectories):
             for what in ("names", "units", "control_names", "control_units"):
                 first, this = getattr(self.trajectories[0], what), getattr(trajectory, what)

@@ -104,25 +104,26 @@ class FitProblem:
             object.__setattr__(self, "data", DataSplit(self.data, TrajectorySet(()), TrajectorySet(())))
         object.__setattr__(self, "free", tuple(self.free))
         object.__setattr__(self, "start", self.start or self.simulator.default_parameters)
-        if type(self.constants) is type(self.simulator.default_parameters) and self.constants.batch is None:
-            given = self.limits
-            limits = borne_bounds(self.simulator, self.constants) if given is None else given
-            object.__setattr__(self, "limits", limits)
-            outside = {name: np.clip(getattr(self.start, name), *limits[name]) for name in limits.keys() & set(self.free)}
-            moved = {name: float(value) for name, value in outside.items() if value != getattr(self.start, name)}
-            object.__setattr__(self, "start", self.constants.replace(**moved) if moved else self.start)
+        self._check_start()
+        limits = borne_bounds(self.simulator, self.constants) if self.limits is None else self.limits
+        self.constants.check_names(limits)
+        within = {name: float(np.clip(self.given(name), *limits[name])) for name in limits if name in self.free}
+        object.__setattr__(self, "limits", limits)
+        object.__setattr__(self, "start", self.constants.replace(**within))
         self._check_constants()
         checks.check_data(self)
         for name in SENSED:
             if name in self.free and not self.estimates_initial:
                 raise OptionError(f"{name} is free: predictions must not begin at measured angles; free_initial=True")
 
-    def _check_constants(self) -> None:
+    def _check_start(self) -> None:
         if type(self.constants) is not type(self.simulator.default_parameters):
             expected = type(self.simulator.default_parameters).__name__
             raise ParameterError(f"start is {type(self.constants).__name__}, this simulator takes {expected}")
         if self.constants.batch is not None:
             raise ParameterError(f"start holds constants for {self.constants.batch} rows, expected one value each")
+
+    def _check_constants(self) -> None:
         self.constants.check_names(name for name in (*self.free, *self.prior) if name not in self.view.names())
         if not self.free or len(set(self.free)) != len(self.free):
             raise ParameterError(f"free is {self.free}, expected at least one name, each once")

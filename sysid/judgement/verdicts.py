@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from softgym_envs.core.simulator import Limited
+from softgym_envs.core.simulator import borne_bounds
 
 from ..data.problem import FitProblem
 from .elsewhere import Elsewhere
@@ -207,10 +207,9 @@ def _amount(evidence: Evidence, place: int, reach: float) -> str:
 
 def _unborne(evidence: Evidence, estimate: Estimate) -> str:
     """What to do where a bound is that of the simulator's steps."""
-    simulator = evidence.problem.simulator
-    limited = isinstance(simulator, Limited) and estimate.name in simulator.borne(evidence.problem.constants)
-    unborne = limited and estimate.at_bound == "upper" and estimate.name in (evidence.problem.limits or {})
-    return "; steps of the simulator bear no more: fit with a smaller dt" if unborne else ""
+    unborne = borne_bounds(evidence.problem.simulator, evidence.problem.constants)
+    limited = estimate.at_bound == "upper" and estimate.name in unborne
+    return "; steps of the simulator bear no more: fit with a smaller dt" if limited else ""
 
 
 def _weak(evidence: Evidence) -> list[Verdict]:
