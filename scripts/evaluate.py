@@ -23,12 +23,12 @@ import gymnasium as gym
 import numpy as np
 import tyro
 
-from agents.learning.evaluation import Evaluation, evaluate, task_keywords
+from agents.learning.evaluation import Evaluation, evaluate
 from agents.learning.policy import load_policy, observed_with
 from agents.study.statistics import Interval, share
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import git_commit, write_json
-from softgym_envs.core.room import NATIVE
+from softgym_envs.core.room import NATIVE, task_keywords
 from softgym_envs.rooms import room_of_task
 
 

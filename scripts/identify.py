@@ -230,7 +230,8 @@ AS_FLAGS = {
     "raise max_iterations": "raise --max-iterations",
     "with fps=...": "with --fps",
     "say fps=...": "say --fps",
-    "meters_per_pixel=...": "--meters-per-pixel",
+    "meters_per_pixel=...": "--meters-per-pixel ...",
+    "meters_per_pixel": "--meters-per-pixel",
 }
 """What `sysid` advises -> how it is said to this script."""
 

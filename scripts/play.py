@@ -12,7 +12,7 @@ this robot, are named at the lower edge of the window.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +20,7 @@ import gymnasium as gym
 import tyro
 
 from softgym_envs.core.errors import SoftgymError
+from softgym_envs.core.room import task_keywords
 from softgym_envs.envs.player import Player, PlayOptions
 from softgym_envs.rooms import room_of_task
 
@@ -34,6 +35,8 @@ class Args:
     """Our engine, a truth of the room such as "mujoco", or "package.module:function"."""
     model: str | None = None
     """Which robot of the room: a name, or a TOML file of your own."""
+    keyword: tuple[str, ...] = ()
+    """Keywords of the task, key=value: level=3."""
     params: Path | None = None
     """Constants of the robot, as written by system identification (TOML)."""
     policy: Path | None = None
@@ -60,6 +63,7 @@ def play(args: Args) -> None:
 
         policy, observed = load_policy(args.policy), observed_with(args.policy)
     given: dict[str, Any] = {**observed, "backend": args.backend, "model": args.model, "params": args.params}
+    given |= task_keywords(args.keyword, [entry.name for entry in fields(args)])
     given |= {"action_memory": args.action_memory} if args.action_memory else {}
     env = gym.make(name, **{key: value for key, value in given.items() if value is not None})
     try:

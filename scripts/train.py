@@ -27,12 +27,13 @@ import numpy as np
 import tyro
 
 from agents.learning.checkpoints import newest_checkpoint, require_run, steps_of
-from agents.learning.evaluation import Evaluation, evaluate, task_keywords
+from agents.learning.evaluation import Evaluation, evaluate
 from agents.learning.policy import policy_of
 from agents.learning.rl import LearningPoint, Training, train
 from softgym_envs.core.errors import FileFormatError, SoftgymError
 from softgym_envs.core.files import git_commit, read_json, write_atomically, write_json
 from softgym_envs.core.page import BLUE, plain_axes
+from softgym_envs.core.room import task_keywords
 from softgym_envs.rooms import room_of_task
 
 

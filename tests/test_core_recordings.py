@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from trajectories import raises
 
-from softgym_envs.core.errors import DataError, FileFormatError
-from softgym_envs.core.recordings import align_points, flip_y, read_csv, read_points_csv
+from softgym_envs.core.errors import DataError, FileFormatError, OptionError
+from softgym_envs.core.recordings import align_points, flip_y, read_csv, read_points_csv, read_recordings
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.core.units import UNITS
 
@@ -310,6 +310,20 @@ def test_images_in_which_y_points_down_are_flipped(csv):
     np.testing.assert_allclose(flip_y(points).values, [[1.0, -2.0], [1.1, -2.2]])
     with raises(DataError, "point1.z is recorded: only recordings of a plane are flipped"):
         flip_y(read_points_csv(csv("time [s], point, x [m], y [m], z [m]\n0, 1, 1, 1, 1\n1, 1, 1, 1, 1\n")))
+
+
+def test_a_scale_that_no_column_needs_is_refused(csv):
+    millimeters = csv("time [s], x [mm]\n0, 1\n1, 2\n")
+    with raises(DataError, "meters_per_pixel=0.1 is given, but no column of a CSV file is in px"):
+        read_recordings([millimeters], meters_per_pixel=0.1)
+
+
+@pytest.mark.parametrize("wrong", ["50", 0, -1.0, np.nan, True])
+def test_rates_and_scales_are_positive_numbers(csv, wrong):
+    with raises(OptionError, f"fps is {wrong!r}, expected a number > 0"):
+        read_csv(csv("frame, x [m]\n0, 1\n1, 2\n"), fps=wrong)
+    with raises(OptionError, f"meters_per_pixel is {wrong!r}, expected a number > 0"):
+        read_csv(csv("time [s], x [px]\n0, 1\n1, 2\n"), meters_per_pixel=wrong)
 
 
 # --- units -------------------------------------------------------------------------------------------------------------

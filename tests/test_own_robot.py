@@ -100,8 +100,13 @@ def test_constants_identified_for_my_robot_are_taken_although_they_move_its_rest
     env = gym.make("TensegrityRoll-v0", model=path, params=fit)
     assert np.abs(env.unwrapped.simulator.model.nodes - simulator.model.nodes).max() > 1e-4  # type: ignore[attr-defined]
     written(tmp_path / "other.toml", prism(rod_length=0.45), SMALL)
-    with pytest.raises(ParameterError, match="identified for another rods"):
+    with pytest.raises(ParameterError, match=r"identified for another value of rods: \[0.39.*, here \[0.4"):
         gym.make("TensegrityRoll-v0", model=tmp_path / "other.toml", params=fit)
+
+
+def test_a_structure_too_long_to_be_written_out_is_named_without_its_hash() -> None:
+    ball, other = (SimulatorSpec.of(room("tensegrity").simulator(name), name) for name in ("superball", "prism"))
+    assert ball.mismatch(other) == "they were identified for another value of actuated (model superball)"
 
 
 def test_constants_from_a_camera_of_any_rate_are_taken_by_environments(tmp_path: Path) -> None:

@@ -144,6 +144,16 @@ def test_the_packages_prefix_is_taken_as_in_gym_make(play, tmp_path):
     assert len(TrajectorySet.load(path)) == 1
 
 
+def test_keywords_of_the_task_are_played(play, tmp_path, capsys):
+    options = PlayOptions(headless_frames=2, size=(160, 120), dataset=tmp_path / "grow.h5")
+    assert not play.main(play.Args("VineNavigate-v0", keyword=("level=3",), options=options))
+    refused = {"level": "keyword is 'level', expected key=value", "model=x": "keyword model is the command's own"}
+    for word, message in refused.items():
+        assert play.main(play.Args("VineNavigate-v0", keyword=(word,), options=options)) == 2
+        assert message in capsys.readouterr().err
+    assert play.main(play.Args("VineNavigate-v0", keyword=("level=77",), options=options)) == 2
+
+
 def test_an_unknown_environment_is_answered_with_the_known_ones(play):
     with pytest.raises(OptionError, match=r"unknown environment 'TensegrityRol-v0': is it TensegrityRoll-v0\? There"):
         play.play(play.Args(env="softgym_envs:TensegrityRol-v0"))

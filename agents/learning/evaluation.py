@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -10,30 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import OptionError
-from softgym_envs.core.room import options_from_text
 from softgym_envs.core.simulator import check_number
 
 from .policy import Policy
 
 Controller = Callable[[Any], Policy]
 """Vector environment -> policy: what drives its episodes, which may look into the environment; see `Room.controllers`."""
-
-
-def task_keywords(words: Sequence[str], options: Collection[str]) -> dict[str, Any]:
-    """Keywords of a task from words "key=value" of the command line, as level=3.
-
-    Args:
-        words: What was given; values as in TOML, or text.
-        options: Names of what the command says itself.
-
-    Raises:
-        OptionError: A word has no "=", or names an option of the command.
-    """
-    found = options_from_text(words, "keyword", "level=3")
-    for name in found:
-        if name in options:
-            raise OptionError(f"keyword {name} is the command's own, not the task's; see --help")
-    return found
 
 
 class Evaluation(NamedTuple):

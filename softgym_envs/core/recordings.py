@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import DataError, FileFormatError
-from .tables import Grid, header_names, read_table, uniform_grid
+from .tables import Grid, header_names, header_units, read_table, uniform_grid
 from .trajectory import Trajectory, TrajectorySet
 
 Array = NDArray[np.float64]
@@ -263,8 +263,11 @@ def read_recordings(
 
     Raises:
         FileFormatError: A file has another ending, is missing, or is not in this form.
-        DataError: Two files of points give a column in different units.
+        DataError: Two files of points give a column in different units, or `meters_per_pixel` is given and no column is in px.
     """
+    tables = [path for path in map(Path, paths) if path.suffix.lower() == ".csv"]
+    if meters_per_pixel is not None and not any("px" in header_units(path) for path in tables):
+        raise DataError(f"meters_per_pixel={meters_per_pixel} is given, but no column of a CSV file is in px")
     found: list[Trajectory] = []
     points: list[int] = []
     for path in map(Path, paths):

@@ -8,7 +8,7 @@ folder and a line in that list, or a package of its own with an entry point.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -281,3 +281,20 @@ def options_from_text(words: Sequence[str], what: str = "option", example: str =
         except ValueError:
             options[key] = value
     return options
+
+
+def task_keywords(words: Sequence[str], options: Collection[str]) -> dict[str, Any]:
+    """Keywords of a task from words "key=value" of the command line, as level=3.
+
+    Args:
+        words: What was given; values as in TOML, or text.
+        options: Names of what the command says itself.
+
+    Raises:
+        OptionError: A word has no "=", or names an option of the command.
+    """
+    found = options_from_text(words, "keyword", "level=3")
+    for name in found:
+        if name in options:
+            raise OptionError(f"keyword {name} is the command's own, not the task's; see --help")
+    return found

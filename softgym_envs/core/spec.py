@@ -25,6 +25,8 @@ ROBOT = "robot"
 """Key of a recording's metadata: the spec of our engine of the recorded robot, as JSON."""
 LONGEST = 60
 """Characters of a field's value that are written out; a longer one is written as its hash."""
+HASHED = "sha256:"
+"""With this a hash begins."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,8 @@ class SimulatorSpec:
         for name in sorted(set(self.structure) & set(other.structure) - set(free)):
             if self.structure[name] != other.structure[name]:
                 named = f" (model {self.model})" if self.model else ""
-                return f"they were identified for another {name}{named}: {self.structure[name]}, here {other.structure[name]}"
+                values = _pair(self.structure[name], other.structure[name])
+                return f"they were identified for another value of {name}{named}{values}"
         return ""
 
     def differences(self, other: SimulatorSpec) -> str:
@@ -119,7 +122,7 @@ class SimulatorSpec:
         names = [name for name in self.structure if self.structure[name] != other.structure.get(name)]
         pairs = {name: (self.structure[name], other.structure.get(name, "nothing")) for name in names}
         return ", ".join(
-            name if any(value.startswith("sha256:") for value in pair) else f"{name} {' -> '.join(pair)}"
+            name if any(value.startswith(HASHED) for value in pair) else f"{name} {' -> '.join(pair)}"
             for name, pair in pairs.items()
         )
 
@@ -143,8 +146,13 @@ def short(value: Any) -> str:
     return text if len(text) <= LONGEST else _hash(text.encode())
 
 
+def _pair(its: str, here: str) -> str:
+    """Both values of a field, where they are written out; hashes would tell a reader nothing."""
+    return "" if its.startswith(HASHED) or here.startswith(HASHED) else f": {its}, here {here}"
+
+
 def _hash(content: bytes) -> str:
-    return "sha256:" + hashlib.sha256(content).hexdigest()[:16]
+    return HASHED + hashlib.sha256(content).hexdigest()[:16]
 
 
 def plain(value: Any) -> Any:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from .errors import DataError, FileFormatError, shown
 from .files import doubled, read_text
+from .simulator import check_number
 from .units import to_si
 
 Array = NDArray[np.float64]
@@ -87,7 +88,7 @@ class Table:
         if unit == "px":
             if meters_per_pixel is None:
                 raise DataError(f"{self.path}: column {name!r} is in px; say how large a pixel is with meters_per_pixel=...")
-            return self.numbers(name) * meters_per_pixel, "m"
+            return self.numbers(name) * check_number("meters_per_pixel", meters_per_pixel, positive=True), "m"
         si_unit, factor = to_si(unit, where=f"{self.path}: column {name!r}")
         return self.numbers(name) * factor, si_unit
 
@@ -166,7 +167,20 @@ def header_names(path: str | Path) -> list[str]:
     Raises:
         FileFormatError: No such file, or not UTF-8 text.
     """
-    return [cell.split("[")[0].strip() for cell in next(_lines(path), (0, ""))[1].split(",")]
+    return [cell.split("[")[0].strip() for cell in _header(path).split(",")]
+
+
+def header_units(path: str | Path) -> list[str]:
+    """Units that stand in the first line, as written.
+
+    Raises:
+        FileFormatError: No such file, or not UTF-8 text.
+    """
+    return re.findall(r"\[\s*([^\[\]]+?)\s*\]", _header(path))
+
+
+def _header(path: str | Path) -> str:
+    return next(_lines(path), (0, ""))[1]
 
 
 def _lines(path: str | Path) -> Iterator[tuple[int, str]]:
@@ -247,10 +261,8 @@ def _whole_rate(times: Array, index: IntArray, period: float) -> float | None:
 
 
 def checked_rate(fps: float, where: str) -> float:
-    """Frames per second; `DataError` if it is no positive number."""
-    if not 0 < fps < np.inf:
-        raise DataError(f"{where}: fps is {fps}, expected a number > 0")
-    return fps
+    """Frames per second; `OptionError` if it is no positive number."""
+    return check_number(f"{where}: fps", fps, positive=True)
 
 
 def _rounded_to(times: Array) -> float:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from softgym_envs.core.errors import DataError, OptionError
-from softgym_envs.core.simulator import is_exact
+from softgym_envs.core.simulator import check_number, is_exact
 from softgym_envs.core.spec import SimulatorSpec
 
 from ..data.problem import FitProblem
@@ -123,14 +123,13 @@ class ShootingOptions:
             raise OptionError(f"loss is {self.loss!r}, allowed are 'squares' and 'robust'")
         if self.errors not in ("independent", "clustered"):
             raise OptionError(f"errors is {self.errors!r}, allowed are 'independent' and 'clustered'")
-        if self.segment_steps < 1:
-            raise OptionError(f"segment_steps is {self.segment_steps}, expected >= 1")
-        if self.secant < 0 or any(length < 1 for length in (*self.grow, *self.otherwise)):
-            raise OptionError(f"secant {self.secant} must be >= 0, lengths in {self.grow} and {self.otherwise} >= 1")
-        if self.near < 0 or self.shorter < 0:
-            raise OptionError(f"near {self.near} and shorter {self.shorter} must be >= 0")
-        if not self.epsilon > 0 or self.reweight < 0 or self.starts < 1:
-            raise OptionError(f"epsilon {self.epsilon}, reweight {self.reweight}, starts {self.starts} must be > 0, >= 0, >= 1")
+        for name, least in (("segment_steps", 1), ("reweight", 0), ("starts", 1), ("near", 0), ("shorter", 0)):
+            check_number(name, getattr(self, name), low=least, whole=True)
+        for name in ("grow", "otherwise"):
+            for length in getattr(self, name):
+                check_number(f"a length in {name}", length, low=1, whole=True)
+        check_number("epsilon", self.epsilon, positive=True)
+        check_number("secant", self.secant, low=0.0)
         if self.resume and self.checkpoint is None:
             raise OptionError("resume needs checkpoint, the file to go on from")
 
