@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import gymnasium as gym
@@ -20,6 +21,9 @@ from softgym_envs.core.files import write_json
 from softgym_envs.core.timing import Rate, alone, compare, machine, table
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.mujoco import TensegrityTwin
+
+DATA_SHEET = {"cable_stiffness": 3000.0, "cable_damping": 400.0, "motor_speed": 3.0, "motor_gain": 0.03}
+"""The recipe's guess before identification: motors pull three times as far, and rods touch each other."""
 
 
 @dataclass
@@ -61,6 +65,24 @@ def single_robot(rounds: int) -> list[Rate]:
             required=">= 2.5",
         ),
     ]
+
+
+def rolling(rounds: int) -> list[Rate]:
+    """Substeps of one robot in mode patch, which identification and transfer studies use, under random commands for 2 s."""
+    simulator, twin = TensegritySimulator(contact="patch"), TensegrityTwin()
+    state, _ = simulator.step(simulator.initial_state(), np.zeros((1, 24)), substeps=1000)
+    controls = np.clip(40.0 * np.cumsum(np.random.default_rng(0).normal(size=(1, 20, 24)), axis=1), -100.0, 100.0)
+    rows = []
+    for what, constants in {
+        "mode patch, rolled by random commands": {},
+        "the same with a data sheet's constants: rods meet": DATA_SHEET,
+    }.items():
+        ours = partial(
+            simulator.rollout, state, controls, substeps=100, parameters=simulator.default_parameters.replace(**constants)
+        )
+        peer = partial(twin.rollout, state, controls, substeps=100, parameters=twin.default_parameters.replace(**constants))
+        rows.append(compare(what, "substeps/s", (2000.0, ours), (2000.0, peer), rounds=rounds))
+    return rows
 
 
 def episodes(backend: str, steps: int) -> Callable[[], None]:
@@ -108,7 +130,7 @@ def batches(rounds: int) -> list[Rate]:
 def main(args: Args) -> None:
     """Measure, print, save."""
     host = machine("warp-lang", "mujoco", "numpy")
-    rows = [*single_robot(args.rounds), single_env(args.rounds), *batches(args.rounds)]
+    rows = [*single_robot(args.rounds), *rolling(args.rounds), single_env(args.rounds), *batches(args.rounds)]
     forward, gradient = rows[0].ours, rows[1].ours
     print(", ".join(f"{key} {value}" for key, value in host.items()))
     print(table(rows))

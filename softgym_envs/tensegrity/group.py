@@ -80,7 +80,7 @@ def add_coupling(
 
 @wp.func
 def factorise(b: int, n: int, p: int, work: Workspace):
-    """Second derivative of the energy at `twists`, as its Cholesky factor (lower, by rows)."""
+    """Second derivative of the energy at `twists`, as its Cholesky factor (upper, by rows): a pair has its first rod first."""
     size = 6 * n
     clear(work.matrix, b, size)
     none = wp.vec3d(_zero, _zero, _zero)
@@ -95,7 +95,7 @@ def factorise(b: int, n: int, p: int, work: Workspace):
         C = add_pad(Hessian(), rel, pair.pad, pair.patch)
         add_coupling(work.matrix, b, size, i, i, pair.to1, pair.to1, C, pair.free1)
         add_coupling(work.matrix, b, size, j, j, pair.to2, pair.to2, C, pair.free2)
-        add_coupling(work.matrix, b, size, j, i, pair.to2, pair.to1, C, -pair.free1 * pair.free2)
+        add_coupling(work.matrix, b, size, i, j, pair.to1, pair.to2, C, -pair.free1 * pair.free2)
     cholesky(work.matrix, b, size)
 
 

@@ -20,7 +20,7 @@ from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from ..data.problem import FitProblem
 from ..data.wrong_units import Array, hypotheses, quantities
 from ..judgement.result import FitResult
-from .shooting import single_shooting
+from .shooting import ShootingOptions, single_shooting
 
 LARGE = 5.0
 """Times the recordings' noise: smaller residuals are other errors of a model, and cost no further fits."""
@@ -32,6 +32,8 @@ MOST_PAIRS = 6
 """Of columns that may have been exchanged: with more of them nothing is tried."""
 TOLD = 2.0
 """Times the noise: larger residuals have another cause beside, which may pass for a factor."""
+QUICK = ShootingOptions(compare=False, scan=False)
+"""Of fits that say only how large residuals are, and with which constants."""
 
 
 def unmasked(problem: FitProblem, result: FitResult) -> FitResult:
@@ -46,7 +48,7 @@ def unmasked(problem: FitProblem, result: FitResult) -> FitResult:
     as_given = result
     if not problem.told:  # with what other labels are held against: the noise that the recordings tell
         try:
-            as_given = single_shooting(relabelled(problem, np.eye(len(kind))))
+            as_given = single_shooting(relabelled(problem, np.eye(len(kind))), QUICK)
         except SoftgymError:
             return result
         if as_given.reduced_chi2 <= LARGE**2:
@@ -57,7 +59,7 @@ def unmasked(problem: FitProblem, result: FitResult) -> FitResult:
     found = []
     for words, remedy, meant in [*_units(kind), *_axes(problem.column_names, kind)]:
         try:
-            again = single_shooting(relabelled(problem, meant))
+            again = single_shooting(relabelled(problem, meant), QUICK)
         except SoftgymError:
             continue
         if again.converged and BETTER**2 * again.reduced_chi2 < as_given.reduced_chi2:

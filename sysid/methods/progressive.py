@@ -284,11 +284,12 @@ def _fitted(
     if method.takes("progress"):
         where["progress"] = progress
     say(f"fitting {', '.join(problem.free)} by {method.name}")
-    result = unmasked(problem, method.fit(problem, method.settings({**stage.options, **where}), recipe))
+    result = method.fit(problem, method.settings({**stage.options, **where}), recipe)
     other = _otherwise(recipe, stage, problem, result, say)
     if other is not None and other.result.explained:
         told = f"explained by another simulator only: {changes(problem.simulator, other.problem.simulator)}"
         return other._replace(result=other.result.with_verdict("note", told))
+    result = unmasked(problem, result)
     by_step = blamed(recipe, problem, result, say)
 
     def again(given: FitProblem) -> FitResult:
