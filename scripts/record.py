@@ -17,7 +17,7 @@ from typing import Annotated
 import numpy as np
 import tyro
 
-from softgym_envs.core.errors import OptionError, SoftgymError
+from softgym_envs.core.errors import DataError, OptionError, SoftgymError
 from softgym_envs.core.files import git_commit
 from softgym_envs.core.parameters import warn_of_file
 from softgym_envs.core.recipe import EXPERIMENT, Recipe
@@ -26,7 +26,7 @@ from softgym_envs.core.sensors import sensor_from_text
 from softgym_envs.core.simulator import check_number
 from softgym_envs.core.spec import ROBOT, SimulatorSpec
 from softgym_envs.core.task import load
-from softgym_envs.core.trajectory import TrajectorySet, check_ending
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet, check_ending
 from softgym_envs.rooms import room as room_named
 
 
@@ -108,10 +108,27 @@ def record(args: Args) -> TrajectorySet:
                 for _ in range(args.count)
             )
         )
+    for recording in found:
+        require_numbers(recording)
     if filmed:
         found = TrajectorySet(tuple(sensor(recording, drawn, recipe, rng) for recording in found))  # markers as drawn
     robot = json.dumps(SimulatorSpec.of(drawn, Path(args.model or next(iter(room.models))).name).table())
     return TrajectorySet(tuple(replace(t, metadata={**t.metadata, ROBOT: robot}) for t in found))
+
+
+def require_numbers(recording: Trajectory) -> None:
+    """Refuse a recording of a world that failed.
+
+    Raises:
+        DataError: A value is NaN or infinite.
+    """
+    wrong = ~np.isfinite(recording.values)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise DataError(
+            f"{recording.metadata[EXPERIMENT]}: the world gives {recording.values[row, column]} for {recording.names[column]} "
+            f"at {recording.times[row]:g} s"
+        )
 
 
 def main(args: Args) -> int:

@@ -177,8 +177,15 @@ def test_thresholds_cannot_be_changed_afterwards(tmp_path):
     register(STUDY, "pendulum", tmp_path, provenance={"commit": "later"})
     with pytest.raises(OptionError, match="thresholds"):
         register(replace(STUDY, thresholds=STUDY.thresholds[:1]), "pendulum", tmp_path, provenance={})
-    with pytest.raises(OptionError, match="case"):
+    with pytest.raises(OptionError, match=r"case differ.*: give another folder"):
         register(STUDY, "another", tmp_path, provenance={})
+
+
+def test_a_commit_is_named_only_where_it_is_another(tmp_path):
+    register(STUDY, "pendulum", tmp_path, provenance={"commit": "a" * 40})
+    for commit, said in (("a" * 40, r"\(seeds differ\): give"), ("b" * 40, "check out aaaaaaaaaa, which made it, else give")):
+        with pytest.raises(OptionError, match=said):
+            register(replace(STUDY, seeds=STUDY.seeds + 1), "pendulum", tmp_path, provenance={"commit": commit})
 
 
 def test_a_study_that_was_registered_before_a_field_was_added_goes_on(tmp_path):

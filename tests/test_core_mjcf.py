@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import fuzz
+import gymnasium as gym
 import numpy as np
 import pytest
 
+from agents.learning.rl import Training
+from agents.study.case import RoomCase
 from softgym_envs.box.experiments import thrown
-from softgym_envs.core.errors import SoftgymError
+from softgym_envs.core.errors import ParameterError, SimulationWarning, SoftgymError
+from softgym_envs.core.room import identity_of
 from softgym_envs.rooms import room
+from sysid import fit_residual, run_recipe
 
 pytest.importorskip("mujoco")
 
@@ -66,6 +71,20 @@ def test_a_mapping_that_is_right_moves_the_block(tmp_path: Path) -> None:
     assert states[0, -1, 5] == 0.0
 
 
+def test_another_robot_in_the_same_file_is_another_world(tmp_path: Path) -> None:
+    """What a study or a training goes on with: the mapping, and what MuJoCo makes of the MJCF, not where it lies."""
+    simulator(tmp_path)
+    file, before = tmp_path / "mine.toml", identity_of(tmp_path / "mine.toml")
+    assert before == identity_of(str(file)) and identity_of("mujoco") == "mujoco"
+    xml = tmp_path / "mine.xml"
+    xml.write_bytes(fuzz.MJCF.replace(b"mass", b" mass"))
+    assert identity_of(file) == before
+    heavier = xml.read_bytes().replace(b'mass="0.5"', b'mass="0.6"')
+    assert heavier != xml.read_bytes()
+    xml.write_bytes(heavier)
+    assert identity_of(file) != before
+
+
 PUSH = 'site="middle" refsite="here"'
 BRICK = f"""<mujoco><option timestep="0.001"/>
 <worldbody><site name="here"/><geom name="floor" type="plane" size="5 5 .1"/>
@@ -85,3 +104,39 @@ def test_a_robot_that_is_one_free_body_is_mapped_and_thrown(tmp_path: Path) -> N
     (end,), status = truth.step(start[None], np.zeros((1, 3)), substeps=100)
     assert status[0] == 0 and end[7:9] == pytest.approx(start[7:9], rel=1e-6)
     assert end[9] == pytest.approx(start[9] - 9.81 * 0.1, rel=1e-6)
+
+
+ELBOW = b"""<mujoco><option timestep="0.005"/><worldbody><body><joint name="hinge" axis="0 -1 0" damping=".1"/>
+<geom type="capsule" fromto="0 0 0 0 0 -.3" size=".02" mass="1"/></body></worldbody><actuator>
+<general name="pull" joint="hinge" dyntype="filter" dynprm=".03" gainprm="20"/>
+<general name="push" joint="hinge" dyntype="filter" dynprm=".03" gainprm="-20"/></actuator></mujoco>"""
+MUSCLES = {"biceps": "pull", "triceps": "push"}
+ANGLES = {"elbow": "qpos:hinge", "velbow": "qvel:hinge"}
+
+
+def elbow(folder: Path) -> str:
+    """A forearm with two motors for muscles, which has no payload that an episode could draw."""
+    (folder / "elbow.xml").write_bytes(ELBOW)
+    states = ANGLES | {name: f"act:{motor}" for name, motor in MUSCLES.items()}
+    (folder / "elbow.toml").write_bytes(fuzz.toml({"mjcf": "elbow.xml", "states": states, "controls": MUSCLES}))
+    return str(folder / "elbow.toml")
+
+
+def test_what_a_task_draws_and_a_world_lacks_stays_as_it_was_built(tmp_path: Path) -> None:
+    with pytest.warns(SimulationWarning, match="has no constant payload, which the task draws"):
+        env = gym.make("ArmHold-v0", backend=elbow(tmp_path))
+    env.reset(seed=0)
+    assert np.isfinite(env.step(env.action_space.sample())[0]).all()
+    with pytest.raises(ParameterError, match="payload"):
+        gym.make("ArmHold-v0", backend=elbow(tmp_path), randomize={"payload": (0.0, 1.0)})
+
+
+def test_studies_and_trainings_go_on_with_the_same_robot_only(tmp_path: Path) -> None:
+    file = elbow(tmp_path)
+    case = RoomCase(room("arm"), "ArmHold-v0", run_recipe, fit_residual, file)
+    training = Training("softgym_envs:ArmReach-v0", 1000, "ppo", {"backend": file})
+    before = case.description["truth"]["world"], training.run["keywords.backend"]
+    assert before == (case.description["truth"]["world"], training.run["keywords.backend"])
+    (tmp_path / "elbow.xml").write_bytes(ELBOW.replace(b'mass="1"', b'mass="2"'))
+    after = case.description["truth"]["world"], training.run["keywords.backend"]
+    assert before[0] != after[0] and before[1] != after[1]

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from softgym_envs.core.errors import MissingDependencyError, OptionError
 from softgym_envs.core.files import write_json
+from softgym_envs.core.room import identity_of
 from softgym_envs.core.simulator import check_number
 
 try:
@@ -160,7 +161,8 @@ class Training:
         """
 
         def read(keywords: Mapping[str, Any]) -> dict[str, Any]:
-            return {n: Path(v) if isinstance(v, str) and os.path.isfile(v) else v for n, v in keywords.items()}
+            found = {n: Path(v) if isinstance(v, str) and os.path.isfile(v) else v for n, v in keywords.items()}
+            return found | ({"backend": identity_of(keywords["backend"])} if "backend" in keywords else {})
 
         variants = {"variants": [read(variant) for variant in self.variants]} if self.variants else {}
         return described(

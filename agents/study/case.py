@@ -21,7 +21,7 @@ from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.objective import Objective
 from softgym_envs.core.parameters import ParameterDistribution, Parameters, UniformParameters
 from softgym_envs.core.recipe import EXPERIMENT, Recipe, Stage
-from softgym_envs.core.room import Room
+from softgym_envs.core.room import Room, identity_of
 from softgym_envs.core.scenario import BatchPolicy, Scenario, Scene, around_rest, by_name, held_at_random, kick_of
 from softgym_envs.core.sensors import sensor_from_text
 from softgym_envs.core.simulator import Simulator, borne_bounds
@@ -211,7 +211,13 @@ class RoomCase:
             "weights": list(objective.weights),
             "control_weight": objective.control_weight,
             "constants": dict(scenario.constants),
-            "truth": {"backend": self.backend, **self.truth_options, **scenario.truth_constants, **self.truth_constants},
+            "truth": {
+                "backend": self.backend,
+                **({"world": world} if (world := identity_of(self.backend)) != self.backend else {}),
+                **self.truth_options,
+                **scenario.truth_constants,
+                **self.truth_constants,
+            },
             "engine": {**scenario.options, **({} if scenario.dt is None else {"dt": scenario.dt})},
             "guess": self.recipe.guess_of(self.native()),
             "stages": {s.name: {"method": s.method, **_told(s.options), **_said(s.prior)} for s in self.recipe.stages},

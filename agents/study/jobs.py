@@ -37,6 +37,10 @@ Results = Generator[tuple[Job, str], None, None]
 """Runs that have ended, each with the message of what it raised, or ""."""
 
 
+AGAIN = "remove it, and the same command runs it again"
+"""What helps where a run's file is damaged."""
+
+
 class Failure(NamedTuple):
     """A run that raised."""
 
@@ -67,7 +71,8 @@ def register(study: Study, case: Any, out: Path, *, provenance: dict[str, str]) 
     differing = sorted(name for name in {*described, *there} if there.get(name, usual.get(name)) != described.get(name))
     if differing:
         commit = made.get("commit", "") if isinstance(made, dict) else ""
-        on = f"to go on with it check out {commit!s:.10}, which made it, else " if commit else ""
+        other = commit and commit != provenance.get("commit")
+        on = f"to go on with it check out {commit!s:.10}, which made it, else " if other else ""
         raise OptionError(f"{path} holds another study ({', '.join(differing)} differ): {on}give another folder")
 
 
@@ -222,13 +227,16 @@ def read_record(path: Path) -> dict[str, Any]:
     Raises:
         FileFormatError: It cannot be read, or holds no record of a run.
     """
-    record = read_json(path)
+    try:
+        record = read_json(path)
+    except FileFormatError as error:
+        raise FileFormatError(f"{error}; {AGAIN}") from error
     numbers = [record.get(name) for name in ("cost", "failed")]
     numbers += [record[name] for name in ("model_cost", "seconds") if record.get(name) is not None]
     numbers += _values(record.get("measures"))
     numbers += record["truth_steps"].values() if isinstance(record.get("truth_steps"), dict) else [None]
     if not all(isinstance(number, (int, float)) and abs(number) < sys.float_info.max for number in numbers):
-        raise FileFormatError(f"{path} is no record of a run: it lacks a number; remove it, and the same command runs it again")
+        raise FileFormatError(f"{path} is no record of a run: it lacks a number; {AGAIN}")
     return record
 
 

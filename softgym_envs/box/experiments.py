@@ -32,8 +32,9 @@ def tossed(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Para
         OptionError: The world's physics step is no part of a frame, or its simulation fails.
     """
     substeps = round(PERIOD / truth.dt)
-    if substeps < 1 or abs(substeps * truth.dt - PERIOD) > 1e-9:
-        raise OptionError(f"dt is {truth.dt} s, expected a whole part of a frame of {PERIOD:.6g} s")
+    if substeps < 1 or abs(substeps * truth.dt - PERIOD) > 1e-5 * PERIOD:
+        near = max(round(PERIOD / truth.dt), 1)
+        raise OptionError(f"dt is {truth.dt:g} s, expected a whole part of a frame of {PERIOD:.6g} s, as {PERIOD / near:.6g}")
     rows = max(round(steps / substeps), 4)
     start = thrown(truth, rng, parameters)
     controls = np.zeros((rows, truth.nu))

@@ -6,6 +6,7 @@ Legend: B batch, nx state.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,9 +22,31 @@ from .layout import Field
 from .mujoco_engine import Index, MujocoEngine, MujocoTwin
 from .parameters import Parameters
 from .simulator import Array, IntArray
+from .spec import hashed
 
 TABLES = {"mjcf": str, "dt": (int, float), "states": dict, "controls": dict, "held": dict}
 """Entries of a file."""
+
+
+def identity(path: Path) -> str:
+    """Hash of a mapping and of the model that MuJoCo compiles of its MJCF, with everything that this one names.
+
+    Raises:
+        FileFormatError: The mapping or the MJCF cannot be read.
+    """
+    found = read_toml(path)
+    compiled = _loaded(path, str(found.get("mjcf", "")))
+    content = np.zeros(mujoco.mj_sizeModel(compiled), np.uint8)
+    mujoco.mj_saveModel(compiled, None, content)
+    return hashed(json.dumps(found, sort_keys=True, default=str).encode() + content.tobytes())
+
+
+def _loaded(path: Path, mjcf: str) -> mujoco.MjModel:
+    source = Path(path).parent / mjcf
+    try:
+        return mujoco.MjModel.from_xml_path(str(source))
+    except (ValueError, OSError) as error:
+        raise FileFormatError(f"{path}: MuJoCo cannot load {source}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -111,11 +134,7 @@ class MjcfTruth(MujocoTwin):
 
     @cached_property
     def _compiled(self) -> mujoco.MjModel:
-        source = Path(self.path).parent / self._document["mjcf"]
-        try:
-            return mujoco.MjModel.from_xml_path(str(source))
-        except (ValueError, OSError) as error:
-            raise FileFormatError(f"{self.path}: MuJoCo cannot load {source}: {error}") from error
+        return _loaded(self.path, self._document["mjcf"])
 
     @property
     def _own_dt(self) -> float:

@@ -35,6 +35,8 @@ Option = str | float | list[float]
 
 UNUSABLE = "do_not_use"
 """Entry of a file's table [provenance]: why its constants are no result; a file without it has nothing against them."""
+UNEXPLAINED = "unexplained"
+"""The same: why they are constants of a model that does not explain what they were fitted to."""
 
 P = TypeVar("P", bound="Parameters")
 
@@ -280,14 +282,15 @@ class Parameters:
 
 
 def warn_of_file(path: str | Path) -> None:
-    """A `FitWarning` where a file of constants says that they must not be used.
+    """A `FitWarning` where a file of constants says that they must not be used, or that its model did not explain the data.
 
     Raises:
         FileFormatError: No such file, or not TOML.
     """
     provenance = read_toml(path).get("provenance")
-    if isinstance(provenance, dict) and UNUSABLE in provenance:
-        warnings.warn(f"{path}: {provenance[UNUSABLE]}", FitWarning, stacklevel=2)
+    said = [provenance[name] for name in (UNUSABLE, UNEXPLAINED) if name in provenance] if isinstance(provenance, dict) else []
+    if said:
+        warnings.warn(f"{path}: {said[0]}", FitWarning, stacklevel=2)
 
 
 GivenConstants = Parameters | Mapping[str, float] | str | Path

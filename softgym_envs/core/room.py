@@ -231,7 +231,10 @@ class Room:
         except (AttributeError, TypeError) as error:
             raise OptionError(f"backend {backend!r} cannot be called with {', '.join(keywords)}: {error}") from error
         if not isinstance(made, Simulator):
-            raise OptionError(f"backend {backend!r} made {type(made).__name__}, expected a Simulator; see core/simulator.py")
+            absent = ", ".join(name for name in vars(Simulator) if not (name.startswith("_") or hasattr(made, name)))
+            raise OptionError(
+                f"backend {backend!r} made {type(made).__name__}, expected a Simulator (core/simulator.py); it lacks {absent}"
+            )
         ours: Simulator = load(self.engine)(model=keywords["model"])
         for what, theirs, expected in (
             ("states", made.state_names[: ours.nx], ours.state_names),
@@ -242,6 +245,16 @@ class Room:
                 said = f"lacks {wrong!r}" if wrong else f"has another order than {', '.join(expected[:4])}, ..."
                 raise OptionError(f"backend {backend!r}: its {what} must begin as our engine's do; it {said}")
         return made
+
+
+def identity_of(backend: str | Path) -> str:
+    """A backend in a word that no other world shares; of a .toml file, the hash of what it and its MJCF say.
+
+    Raises:
+        FileFormatError: The file, or the MJCF that it names, cannot be read.
+    """
+    is_file = str(backend).endswith(".toml")
+    return load("softgym_envs.core.mjcf:identity")(Path(backend)) if is_file else str(backend)
 
 
 def _called(path: str) -> Callable[..., Any]:

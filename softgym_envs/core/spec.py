@@ -143,7 +143,7 @@ def changes(one: Any, other: Any) -> str:
 def short(value: Any) -> str:
     """JSON of a value made `plain`, or its hash where that is long."""
     text = json.dumps(plain(value), sort_keys=True)
-    return text if len(text) <= LONGEST else _hash(text.encode())
+    return text if len(text) <= LONGEST else hashed(text.encode())
 
 
 def _pair(its: str, here: str) -> str:
@@ -151,7 +151,8 @@ def _pair(its: str, here: str) -> str:
     return "" if its.startswith(HASHED) or here.startswith(HASHED) else f": {its}, here {here}"
 
 
-def _hash(content: bytes) -> str:
+def hashed(content: bytes) -> str:
+    """A short name that other contents do not have."""
     return HASHED + hashlib.sha256(content).hexdigest()[:16]
 
 
@@ -172,7 +173,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain(entry) for entry in value]
     if isinstance(value, Path):
-        return _hash(value.read_bytes()) if value.is_file() else str(value)
+        return hashed(value.read_bytes()) if value.is_file() else str(value)
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
     return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))  # an address differs from process to process

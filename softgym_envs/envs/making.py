@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..core.errors import OptionError, ParameterError, shown
+from ..core.errors import OptionError, ParameterError, SimulationWarning, shown
 from ..core.parameters import Parameters
 from ..core.room import NATIVE, Room
 from ..core.simulator import Simulator
@@ -61,7 +62,18 @@ def make_episodes(room: Room, task_id: str, rngs: Sequence[np.random.Generator],
         control_period=settings.control_period,
         **{name: value for name, value in keywords.items() if name in own},
     )
+    if "randomize" not in keywords and isinstance(settings.randomize, Mapping):
+        settings = replace(settings, randomize=_drawn(settings.randomize, simulator, settings.backend))
     return Episodes(task, simulator, rngs, settings)
+
+
+def _drawn(usual: Mapping[str, tuple[float, float]], simulator: Simulator, backend: str) -> dict[str, tuple[float, float]]:
+    """Constants that a task draws and this world has; a `SimulationWarning` names the others."""
+    absent = [name for name in usual if name not in simulator.default_parameters.specs()]
+    if absent:
+        text = f"backend {str(backend)!r} has no constant {', '.join(absent)}, which the task draws: it stays as it was built"
+        warnings.warn(text, SimulationWarning, stacklevel=5)
+    return {name: interval for name, interval in usual.items() if name not in absent}
 
 
 def _simulator(room: Room, model: Any, settings: Settings, spec: SimulatorSpec | None) -> Simulator:

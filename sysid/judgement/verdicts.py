@@ -326,7 +326,9 @@ def _starts(evidence: Evidence) -> list[Verdict]:
 def _held_out(evidence: Evidence) -> list[Verdict]:
     judged = held_out(evidence.open_loop)
     if not judged:
-        return [Verdict("note", "no recordings were held out: how well the fit generalises was not measured")]
+        given = len(evidence.problem.split.test) > 0
+        why = "recordings that were held out were not predicted" if given else "no recordings were held out"
+        return [Verdict("note", f"{why}: how well the fit generalises was not measured")]
     longest = max(e.horizon for e in judged)
     last = [e for e in judged if e.horizon == longest]
     found = []

@@ -8,7 +8,7 @@ import tomli_w
 
 from softgym_envs.core.errors import FileFormatError
 from softgym_envs.core.files import read_json, read_toml, write_atomically, write_json
-from softgym_envs.core.parameters import UNUSABLE
+from softgym_envs.core.parameters import UNEXPLAINED, UNUSABLE
 
 from ..judgement.result import FitResult
 from ..judgement.uncertainty import PosteriorParameters
@@ -26,7 +26,7 @@ def save(result: FitResult, directory: str | Path) -> Path:
     result.parameters.save(
         directory / "fit.toml",
         std={name: result.std[name] for name in result.posterior.names},
-        provenance={"method": result.method, **({} if result.usable else _mark(result.verdicts[0].text)), **result.provenance},
+        provenance={"method": result.method, **_reservation(result), **result.provenance},
         simulator=result.spec.table(),
     )
     write_json(directory / "fit.json", result.to_json())
@@ -40,6 +40,14 @@ def copy_constants(source: Path, target: Path, unusable: tuple[str, ...]) -> Non
     provenance = {name: value for name, value in document["provenance"].items() if name != UNUSABLE}
     provenance |= _mark(f"no stage found {', '.join(unusable)}") if unusable else {}
     write_atomically(target, tomli_w.dumps({**document, "provenance": provenance}).encode())
+
+
+def _reservation(result: FitResult) -> dict[str, str]:
+    """Why the constants must not be used, or only with care."""
+    headline = result.verdicts[0].text
+    if not result.usable:
+        return _mark(headline)
+    return {} if result.explained else {UNEXPLAINED: f"the fit says: {headline}"}
 
 
 def _mark(why: str) -> dict[str, str]:
