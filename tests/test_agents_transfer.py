@@ -182,10 +182,13 @@ def test_thresholds_cannot_be_changed_afterwards(tmp_path):
 
 
 def test_a_commit_is_named_only_where_it_is_another(tmp_path):
-    register(STUDY, "pendulum", tmp_path, provenance={"commit": "a" * 40})
-    for commit, said in (("a" * 40, r"\(seeds differ\): give"), ("b" * 40, "check out aaaaaaaaaa, which made it, else give")):
+    register(STUDY, {"truth": {"level": 2}}, tmp_path, provenance={"commit": "a" * 40})
+    for commit, said in (
+        ("a" * 40, r"\(case.truth.level, seeds differ\): give"),
+        ("b" * 40, "check out aaaaaaaaaa, which made it, else give"),
+    ):
         with pytest.raises(OptionError, match=said):
-            register(replace(STUDY, seeds=STUDY.seeds + 1), "pendulum", tmp_path, provenance={"commit": commit})
+            register(replace(STUDY, seeds=STUDY.seeds + 1), {"truth": {"level": 3}}, tmp_path, provenance={"commit": commit})
 
 
 def test_a_study_that_was_registered_before_a_field_was_added_goes_on(tmp_path):

@@ -68,12 +68,24 @@ def register(study: Study, case: Any, out: Path, *, provenance: dict[str, str]) 
     if not isinstance(there, dict):
         raise FileFormatError(f"{path} holds no study; give another folder")
     usual = {entry.name: entry.default for entry in fields(study)}  # of what was no field yet when it was registered
-    differing = sorted(name for name in {*described, *there} if there.get(name, usual.get(name)) != described.get(name))
+    differing = _differing({**usual, **there}, described)
     if differing:
         commit = made.get("commit", "") if isinstance(made, dict) else ""
         other = commit and commit != provenance.get("commit")
         on = f"to go on with it check out {commit!s:.10}, which made it, else " if other else ""
         raise OptionError(f"{path} holds another study ({', '.join(differing)} differ): {on}give another folder")
+
+
+def _differing(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Entries that differ, those of tables with dots: ["case.truth.level", "seeds"]."""
+    found = []
+    for name in sorted({*one, *other}):
+        a, b = one.get(name), other.get(name)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            found += _differing(a, b, f"{prefix}{name}.")
+        elif a != b:
+            found.append(prefix + name)
+    return found
 
 
 def run_jobs(
