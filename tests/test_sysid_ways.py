@@ -74,5 +74,5 @@ def test_where_the_second_way_diverges_the_first_is_alone(fitted: tuple[FitProbl
 
 
 def test_a_way_has_segments_of_rows() -> None:
-    with pytest.raises(OptionError, match="lengths"):
+    with pytest.raises(OptionError, match="a length in otherwise is 0"):
         ShootingOptions(otherwise=(5, 0))

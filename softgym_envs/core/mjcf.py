@@ -29,13 +29,15 @@ TABLES = {"mjcf": str, "dt": (int, float), "states": dict, "controls": dict, "he
 
 
 def identity(path: Path) -> str:
-    """Hash of a mapping and of the model that MuJoCo compiles of its MJCF, with everything that this one names.
+    """Hash of a mapping and of what MuJoCo compiles of its MJCF, if it names one.
 
     Raises:
         FileFormatError: The mapping or the MJCF cannot be read.
     """
     found = read_toml(path)
-    compiled = _loaded(path, str(found.get("mjcf", "")))
+    if not isinstance(found.get("mjcf"), str):
+        return hashed(json.dumps(found, sort_keys=True, default=str).encode())
+    compiled = _loaded(path, found["mjcf"])
     content = np.zeros(mujoco.mj_sizeModel(compiled), np.uint8)
     mujoco.mj_saveModel(compiled, None, content)
     return hashed(json.dumps(found, sort_keys=True, default=str).encode() + content.tobytes())
