@@ -78,7 +78,7 @@ class FeatureCost:
     terminal: Array | None = None
     """(m,) weights of t = T; None: the running ones"""
     control_weight: float | Array = 0.0
-    """(nu,) or one number for all controls"""
+    """(nu,) or one number for all controls [cost per control squared, each in its own unit]"""
     epsilon: float = field(default=1e-6, repr=False)
     """Half width of the central differences that give F, in tangent units."""
 
