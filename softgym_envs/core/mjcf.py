@@ -34,12 +34,11 @@ def identity(path: Path) -> str:
     Raises:
         FileFormatError: The mapping or the MJCF cannot be read.
     """
-    found = read_toml(path)
-    if not isinstance(found.get("mjcf"), str):
-        return hashed(json.dumps(found, sort_keys=True, default=str).encode())
-    compiled = _loaded(path, found["mjcf"])
-    content = np.zeros(mujoco.mj_sizeModel(compiled), np.uint8)
-    mujoco.mj_saveModel(compiled, None, content)
+    found, content = read_toml(path), np.zeros(0, np.uint8)
+    if isinstance(found.get("mjcf"), str):
+        compiled = _loaded(path, found["mjcf"])
+        content = np.zeros(mujoco.mj_sizeModel(compiled), np.uint8)
+        mujoco.mj_saveModel(compiled, None, content)
     return hashed(json.dumps(found, sort_keys=True, default=str).encode() + content.tobytes())
 
 

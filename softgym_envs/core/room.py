@@ -248,7 +248,7 @@ class Room:
 
 
 def identity_of(backend: str | Path) -> str:
-    """A backend in a word that no other world shares; of a .toml file, the hash of what it and its MJCF say.
+    """What tells a backend from others: its name (a function's code is not looked at); of a .toml file, a hash of its MJCF.
 
     Raises:
         FileFormatError: The file, or the MJCF that it names, cannot be read.
