@@ -143,13 +143,14 @@ def timestep(args: Args, recipe: Recipe, own: float, recording: Trajectory) -> f
     """Physics step [s]: as given, else a whole part of a frame, of what `record` used, or the room's own if it is one."""
     if args.dt is not None:
         return args.dt
+    driven = bool(recording.num_steps and np.ptp(recording.controls, axis=0).any())
     if args.fps is not None:
-        return recipe.step_of(1.0 / args.fps, own)
+        return recipe.step_of(1.0 / args.fps, own, driven=driven)
     if EXPERIMENT in recording.metadata and says_substeps(recording):
         return recording.period / recording.substeps
     if says_substeps(recording):
         return own
-    step = recipe.step_of(recording.period, own)
+    step = recipe.step_of(recording.period, own, driven=driven)
     return own if abs(step - own) < 1e-4 * own else step
 
 
@@ -343,7 +344,7 @@ def row_by_row(args: Args, recipe: Recipe, simulator: Simulator, recordings: Tra
         raise OptionError(f"--online follows one recording; there are {len(recordings)}: give one")
     assert recipe.complementarity is not None
     problem = problem_of(args, recipe, stage_of(replace(args, method="mpec"), recipe), simulator, recordings)
-    found = online(problem, recipe.complementarity(problem.simulator))
+    found = online(problem, recipe.complementarity(problem.simulator, problem.shared_steps))
     save_rows(found, simulator.state_names, args.out / "online.csv")
     print(f"{rows_in_words(found)}\nrows: {args.out / 'online.csv'}")
     return 0 if found.told.all() and found.explained else 2

@@ -237,3 +237,26 @@ def test_torque_sensors_of_another_gain_are_named():
         (text,) = (verdict.text for verdict in found.verdicts if said in verdict.text)
     low, high = map(float, text.split("95 % [")[1].split("]")[0].split(", "))
     assert low < 0.9 < high and high - low < 0.1, text
+
+
+@pytest.mark.parametrize("rate", [200, 300, 400, 500, 1000])
+def test_rows_that_are_averaged_keep_white_noise_white(rate):
+    """Windows of an even number of rows shared one: at 200 Hz a third of the noise was its neighbour's."""
+    count, rng = rate // 100, np.random.default_rng(rate)
+    rows = 2000 * count
+    noisy = Trajectory(
+        np.arange(rows + 1) / rate, rng.standard_normal((rows, 7)), rng.standard_normal((rows + 1, 7)),
+        ARM, ("rad",) * 7, ARM, ("N m",) * 7,
+    )  # fmt: skip
+    found = thinned(noisy, count)
+    for white in (found.values[1:-1], found.controls[1:-1]):
+        lag = np.mean(white[1:] * white[:-1], axis=0) / np.mean(white**2, axis=0)
+        assert np.abs(lag).max() < 4.5 / np.sqrt(len(white))
+
+
+def test_an_arm_that_rests_and_angles_in_degrees_are_refused_with_their_cause():
+    recording = disturbed(native(), 0)
+    rest = np.array(LoopSimulator().model.start) + 2e-3 * np.random.default_rng(0).standard_normal(recording.values.shape)
+    for values, words in ((rest, "the arm never moves"), (np.rad2deg(recording.values), "is it in degrees")):
+        with pytest.raises(DataError, match=words):
+            pulled(held(LoopSimulator()), replace(recording, values=values))

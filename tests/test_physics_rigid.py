@@ -8,6 +8,7 @@ from dataclasses import replace
 import mujoco
 import numpy as np
 import pytest
+from rigid_truth import jumping, slide
 
 from softgym_envs.core.errors import OptionError, ParameterError, ShapeError, StructureError
 from softgym_envs.core.simulator import Status, finite_differences
@@ -401,3 +402,35 @@ def test_constants_of_many_particles_go_through_files(tmp_path):
     for kind in (particle_parameters(2), particle_twin_parameters(2)):
         path = kind(friction1=0.4).save(tmp_path / "fit.toml")
         assert kind.load(path).friction1 == 0.4
+
+
+def test_a_pushed_block_comes_to_its_differential_equation_by_the_first_power_of_the_step():
+    """Forces that jump act half a step early; the reference is another formulation, in steps of 0.02 ms."""
+    forces = jumping(np.random.default_rng(3), 0.8)
+    exact = slide(0.8, 0.3, lambda t: forces[int(t / 0.2 + 1e-9)], dt=2e-5)[::1000, :3]
+    controls = np.repeat(forces[:4], 10, axis=0)[None]
+
+    def error(dt):
+        simulator = BlockSimulator(BlockModel(pulley=None, num_directions=512), dt)
+        states, _ = simulator.rollout(np.zeros((1, 6)), controls, BlockParameters(friction=0.3), substeps=round(0.02 / dt))
+        return np.abs(states[0, :, :3] - exact).max(axis=0)
+
+    coarse, half, fine = error(0.01), error(0.005), error(0.001)
+    assert (coarse > 4e-3).all(), "or steps of 10 ms would do"
+    assert (np.abs(coarse / half - 2.0) < 0.2).all()
+    assert (np.abs(coarse / fine - 10.0) < 2.0).all()
+
+
+@pytest.mark.parametrize("count", [6, 32, 128, 512])
+def test_a_block_is_solved_for_the_whole_cone_though_few_edges_are_looked_at(count):
+    """Residuals of all pairs, at rest, pushed, sliding and turning about a support."""
+    rng, simulator = np.random.default_rng(count), BlockSimulator(BlockModel(pulley=None, num_directions=count))
+    states = rng.normal(size=(60, 6)) * [0.05, 0.05, 1.0, 0.3, 0.3, 3.0]
+    states[::3, 3:] = 0.0
+    states[1::6, 3:5] = 0.0
+    controls = rng.normal(size=(60, 2)) * np.where(rng.random((60, 1)) < 0.5, 4.0, 0.5)
+    after, status = simulator.step(states, controls)
+    assert (status == Status.OK).all()
+    constants = np.repeat(BlockParameters().to_vector()[None], 60, axis=0)
+    pairs = simulator.pair_values(states, controls)
+    assert complementarity_form(simulator).residual(states, controls, constants, after, pairs).max() < 1e-9

@@ -7,8 +7,10 @@ from helpers import load_script
 
 import softgym_envs  # noqa: F401  (registers the ids)
 from softgym_envs.core.errors import FileFormatError, OptionError, StructureError
+from softgym_envs.rigid.dynamics import BlockSimulator
+from softgym_envs.rigid.model import BlockModel
 from softgym_envs.rigid.parameters import BlockParameters
-from softgym_envs.rigid.recipe import PARTICLES
+from softgym_envs.rigid.recipe import BLOCK, PARTICLES, complementarity
 from softgym_envs.rigid.tasks import LEVER
 from softgym_envs.rooms import room
 
@@ -166,3 +168,20 @@ def test_the_committed_policy_parks(keywords):
         observation, _, _, _, info = envs.step(action)
         done |= info["is_success"]
     assert done.sum() >= rows - 3
+
+
+def test_a_cone_that_a_file_asks_for_is_what_is_fitted_and_the_usual_one_is_made_round():
+    stage = BLOCK.laboratory
+    for edges, fitted in ((32, 512), (128, 128), (512, 512)):
+        simulator = BlockSimulator(BlockModel(num_directions=edges), 1e-3)
+        assert stage.adapt(simulator).model.num_directions == fitted
+        other = stage.instead(simulator)
+        assert (other.model.num_directions, other.dt) == (edges, 0.01)
+
+
+def test_blocks_that_are_pushed_are_fitted_in_fine_steps_and_begun_in_coarse_ones():
+    assert BLOCK.step_of(0.02, 0.01) == 0.01 and BLOCK.step_of(0.02, 0.01, driven=True) == 0.001
+    pytest.importorskip("casadi")
+    assert complementarity(BlockSimulator(dt=1e-3), 20).substeps == 10
+    assert complementarity(BlockSimulator(dt=1e-3), 14).substeps == 7
+    assert complementarity(BlockSimulator(), 2).substeps == 1

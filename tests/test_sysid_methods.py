@@ -15,7 +15,7 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from sysid import METHODS, FitProblem
 from sysid.least_squares.levenberg import LevenbergOptions, Outcome
 from sysid.methods import Method, method_of
-from sysid.methods.innovations import InnovationOptions, innovations, minimised
+from sysid.methods.innovations import InnovationOptions, _relaxed, innovations, minimised
 
 TRUTH = SpringParameters(mass=2.0, stiffness=45.0, damping=0.8, gain=2.0)
 QUICK: dict[str, dict[str, Any]] = {"adam": {"epochs": 30}, "cma_es": {"generations": 60}}
@@ -135,3 +135,15 @@ def test_innovations_that_explain_nothing_begin_again_with_filters_that_forget()
     assert found.start == far
     near = innovations(given.replace(start=TRUTH), options)
     assert near.explained and "forget" not in " ".join(verdict.text for verdict in near.verdicts)
+
+
+@pytest.mark.parametrize("slope", [-0.9, -1.5, -4.0, 0.5])
+def test_filters_that_lead_to_and_fro_settle(slope):
+    """A linear map that comes back by `slope` of where it was: it alone runs away, or takes long."""
+    theta, share, before = np.array([1.0, -2.0]), 1.0, np.zeros(2)
+    for _ in range(3):
+        now = slope * theta - theta
+        share = _relaxed(share, before, now) if before.any() else share
+        theta, before = theta + share * now, now
+    limit = 1e-12 if slope < 0 else 0.5**3
+    assert np.abs(theta).max() <= 2.0 * limit and 0.1 <= share <= 1.0

@@ -98,7 +98,7 @@ def test_start_constants_do_not_matter():
 def test_smoothed_solution_has_the_products_it_was_asked_for():
     """z f = tau in every pair, and g = 0: evaluated through the room's form, not through the solver's own derivatives."""
     problem = falling(5e-3, 0)
-    window = window_of(problem, problem.split.train[0])
+    window = window_of(problem, problem.split.train[0], FORM)
     collocation = Collocation(problem, FORM, (window,), problem.known_noise)
     point, _ = homotopy(collocation, problem.encode(problem.constants), MpecOptions(last=1e-2, iterations=60))
     point, _ = collocation.relax(point, 1e-2, iterations=60, tolerance=1e-9)
@@ -114,7 +114,7 @@ def test_smoothed_solution_has_the_products_it_was_asked_for():
 def test_trajectories_that_run_away_end_in_one_error_and_no_noise(capfd):
     """E.g. of metres that were called mm: neither NumPy's warnings nor LAPACK's lines reach the terminal."""
     problem = falling(5e-3, 0)
-    collocation = Collocation(problem, FORM, (window_of(problem, problem.split.train[0]),), problem.known_noise)
+    collocation = Collocation(problem, FORM, (window_of(problem, problem.split.train[0], FORM),), problem.known_noise)
     point = collocation.first_guess(problem.encode(problem.constants), 1e-2)
     far = [(1e200 * value, jacobian) for value, jacobian in collocation._defects(point, 1e-2)]
     with pytest.raises(np.linalg.LinAlgError, match="run away"):

@@ -46,6 +46,8 @@ class ComplementarityForm:
     mode: Callable[[Array], Array] | None = None
     """What changes by jumps with the state, as the number of links of a robot that grows: states (K, nx) at the start of steps
     -> numbers (K, nm), a sixth input of `step`. A solver holds them while it solves; None: there are none."""
+    substeps: int = 1
+    """Of the simulator's physics steps `step` takes so many in one."""
 
     def __post_init__(self) -> None:
         nx, nz = self.step.size1_in(0), self.step.size1_in(4)

@@ -118,7 +118,8 @@ class Stage:
     adapt: Callable[[Any], Any] | None = None
     """Simulator -> the one that is fitted, where a field's new value follows from others."""
     instead: Callable[[Any], Any] | None = None
-    """Simulator -> another one, whose fit is taken where it explains the data and this one's does not; or the same: none."""
+    """Simulator (not adapted) -> another one, whose fit is taken where it explains the data and this one's does not; if it is
+    no other: none."""
     prepare: Callable[[Any, Trajectory], Trajectory] | None = None
     """(adapted simulator, recording) -> the recording as that simulator follows it."""
     free_initial: bool | None = None
@@ -205,6 +206,8 @@ class Recipe:
     """Constants before identification, as from a data sheet, or the simulator -> these; the others have their defaults."""
     longest_step: float | None = None
     """[s] Longest physics step in which files of a laboratory or a camera are fitted; None: the simulator's own."""
+    driven_step: float | None = None
+    """[s] The same of recordings whose controls change; None: as of others."""
     measurement: Callable[[Any, tuple[str, ...]], Measurement | None] | None = None
     """(simulator, names of all recorded columns) -> those that are no state entries; None if there are none."""
     first_state: Callable[[Any, tuple[str, ...]], Callable[[Trajectory], Array] | None] | None = None
@@ -230,8 +233,8 @@ class Recipe:
     names the constants that this moves; intervals are of a robot where it is alike."""
     infer_controls: Callable[[Any, Trajectory], Trajectory] | None = None
     """(simulator, recording) -> the recording with controls; as it is, where it has some or nothing can be told."""
-    complementarity: Callable[[Any], ComplementarityForm] | None = None
-    """Simulator -> its physics step for `sysid.mpec`, or a coarser one."""
+    complementarity: Callable[[Any, int], ComplementarityForm] | None = None
+    """(simulator, physics steps of which every row takes a multiple) -> its step for `sysid.mpec`, or a coarser one's."""
     program: Callable[[Any, tuple[str, ...]], Program] | None = None
     """(simulator, names of all recorded columns) -> what `sysid.simultaneous` fits."""
 
@@ -248,9 +251,15 @@ class Recipe:
         """Constants before identification with this simulator that are not its defaults."""
         return dict(self.guess(simulator) if callable(self.guess) else self.guess)
 
-    def step_of(self, period: float, own: float) -> float:
-        """Longest physics step [s] that is a whole part of a period, at most `longest_step`, or else the simulator's own."""
-        return part_of(period, self.longest_step or own)
+    def step_of(self, period: float, own: float, *, driven: bool = False) -> float:
+        """Longest physics step [s] that is a whole part of a period, at most `longest_step`, or else the simulator's own.
+
+        Args:
+            period: [s] Of rows.
+            own: [s] The simulator's.
+            driven: Controls change: at most `driven_step`.
+        """
+        return part_of(period, (self.driven_step if driven else None) or self.longest_step or own)
 
     @property
     def all_stages(self) -> tuple[Stage, ...]:

@@ -34,6 +34,8 @@ PERIOD = 0.01
 """[s] Baxter's 100 Hz, and the longest step that the loop bears."""
 FOLLOW = tuple(0.5 * value for value in STIFF)
 """[N m/rad] K."""
+UNMOVED = 1.5
+"""Standard deviations of noise up to which angles of an arm vary that nobody moves."""
 MARGIN = 3.0
 """[rad] Larger than any angle from the start."""
 RESOLUTION = {"angle": 2e-4, "torque": 0.02}
@@ -116,7 +118,7 @@ def thinned(trajectory: Trajectory, count: int) -> Trajectory:
     if count == 1:
         return trajectory
     rows = np.arange(0, len(trajectory.times), count)
-    values = np.array([_middle(trajectory.values, int(row), count // 2) for row in rows])
+    values = np.array([_middle(trajectory.values, int(row), (count - 1) // 2) for row in rows])
     reach = count // 2  # a torque acts until the next row: `count` of them, half before and half after
     controls = np.array([trajectory.controls[max(row - reach, 0) : row - reach + count].mean(axis=0) for row in rows[:-1]])
     metadata = {**trajectory.metadata, TORQUES: "sampled"}
@@ -141,7 +143,7 @@ def pulled(simulator: Any, trajectory: Trajectory) -> Trajectory:
     """Angles at the simulator's step, and torques that make the springs of `held` pull to them.
 
     Raises:
-        DataError: An angle or torque is not there, the arm moves from the first, or rows are too far apart.
+        DataError: An angle or torque is not there, angles cannot be the arm's or never change, or rows are too far apart.
     """
     if trajectory.period > simulator.dt * (1 + 1e-3):
         raise DataError(f"rows are {trajectory.period:g} s apart; arm and loop need {PERIOD:g} s or less (100 Hz or more)")
@@ -153,11 +155,27 @@ def pulled(simulator: Any, trajectory: Trajectory) -> Trajectory:
     if np.isnan(found.values).any():
         row, column = np.argwhere(np.isnan(found.values))[0]
         raise DataError(
-            f"the angle of {ARM[column]} is missing near {found.times[row]:g} s: cut the recording, or fill the gap"
+            f"the angle of {ARM[column]} is missing near {found.times[row]:g} s; no gaps are allowed here: cut the recording"
         )
+    _check_angles(found.values)
     order = [found.control_names.index(name) for name in ARM]
     springs = np.array(FOLLOW) * (_between(found.values) - np.array(simulator.model.start))
     return found.with_controls(found.controls[:, order] + springs, ARM, ("N m",) * len(ARM))
+
+
+def _check_angles(angles: Array) -> None:
+    """Refuse angles (T + 1, 7) [rad] that no joint of an arm has, and those of an arm that nobody moves.
+
+    Raises:
+        DataError: They are one of these.
+    """
+    largest = np.abs(angles).max(axis=0)
+    if largest.max() > 2.0 * np.pi:
+        name = ARM[int(largest.argmax())]
+        raise DataError(f"the angle of {name} reaches {largest.max():.3g} rad, more than a turn: is it in degrees, not rad?")
+    noise = np.diff(angles, 3, axis=0).std(axis=0) / np.sqrt(20.0)  # of white noise: 1 + 9 + 9 + 1 times its variance
+    if (angles.std(axis=0) <= UNMOVED * noise).all():
+        raise DataError("the arm never moves: its angles show noise alone, which tells nothing; record a manipulation")
 
 
 def _between(angles: Array) -> Array:

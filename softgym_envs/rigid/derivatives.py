@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.numba_engine import inner, kernel
 from .lcp import gauss, places
-from .problem import assemble, buffers, eliminate, move
+from .problem import BLOCK, assemble, buffers, edge, eliminate, move, slide
 from .stepping import OK, gather, step
 
 PUSH = 1e-8
@@ -18,10 +18,37 @@ COMPLEX_STEP = 1e-30
 
 
 @inner
+def _sliding(scene, chosen, directions):  # type: ignore[no-untyped-def]
+    """Whether every support of a block slides along one direction, by its basic pairs; into `directions`, which that is."""
+    count = len(scene.directions)
+    if scene.kind != BLOCK or len(chosen) != 6:
+        return False
+    for i in range(3):
+        directions[i] = chosen[i] - i * count
+        if not (0 <= directions[i] < count and chosen[3 + i] == 3 * count + i):
+            return False
+    return True
+
+
+@inner
+def _slid_step(scene, x, u, p, problem, directions, y):  # type: ignore[no-untyped-def]
+    """The step of a block that slides, for complex numbers."""
+    assemble(scene, x, u, p, problem)
+    velocity = np.empty((3, 1), np.complex128)
+    slide(scene, p, problem, directions, velocity)
+    for i in range(3):
+        y[3 + i] = velocity[i, 0]
+        y[i] = x[i] + scene.dt * y[3 + i]
+
+
+@inner
 def _held_step(scene, x, u, p, problem, chosen, y):  # type: ignore[no-untyped-def]
     """The step with the basic pairs held, z_B = -M_BB^-1 q_B, for complex numbers."""
     assemble(scene, x, u, p, problem)
-    mobile, M, q = eliminate(problem, chosen)
+    if scene.kind == BLOCK:
+        for row in chosen:
+            edge(scene, p, problem, row)
+    mobile, M, q = eliminate(scene, problem, chosen)
     rhs, z = np.empty((len(q), 1), q.dtype), np.empty(len(q), q.dtype)
     for i in range(len(q)):
         rhs[i, 0] = -q[i]
@@ -38,7 +65,8 @@ def _body_jacobian(scene, xb, ub, pb, real, compound, active, z, y, jacobian):  
         return False
     first, second = len(xb), len(xb) + len(ub)
     xc, uc, pc = np.empty(first, np.complex128), np.empty(len(ub), np.complex128), np.empty(len(pb), np.complex128)
-    yc, chosen = np.empty(first, np.complex128), places(active)
+    yc, chosen, directions = np.empty(first, np.complex128), places(active), np.empty(3, np.int64)
+    sliding = _sliding(scene, chosen, directions)
     for j in range(jacobian.shape[1]):
         for i in range(first):
             xc[i] = complex(xb[i], COMPLEX_STEP if i == j else 0.0)
@@ -46,7 +74,10 @@ def _body_jacobian(scene, xb, ub, pb, real, compound, active, z, y, jacobian):  
             uc[i] = complex(ub[i], COMPLEX_STEP if first + i == j else 0.0)
         for i in range(len(pb)):
             pc[i] = complex(pb[i], COMPLEX_STEP if second + i == j else 0.0)
-        _held_step(scene, xc, uc, pc, compound, chosen, yc)
+        if sliding:
+            _slid_step(scene, xc, uc, pc, compound, directions, yc)
+        else:
+            _held_step(scene, xc, uc, pc, compound, chosen, yc)
         for i in range(first):
             jacobian[i, j], y[i] = yc[i].imag / COMPLEX_STEP, yc[i].real
     return True

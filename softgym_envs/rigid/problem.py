@@ -45,23 +45,44 @@ class Scene(NamedTuple):
 
 @inner
 def buffers(scene, like):  # type: ignore[no-untyped-def]
-    """Arrays A (nv, nv), b (nv), W (nv, m), K (m, nv), C (m, m), d (m), of the number type of `like`."""
-    n = scene.nv
-    m = 4 if scene.kind == PARTICLE else 3 * len(scene.directions) + 3
-    kind = like.dtype
+    """Arrays A (nv, nv), b (nv), W (nv, m), K (m, nv), C, d (m), arms (3, 2), of the number type of `like`.
+
+    C is (4, 4) of a particle; of a block it is the same in every step, see `_between`.
+    """
+    n, kind, few = scene.nv, like.dtype, scene.kind == PARTICLE
+    m = 4 if few else 3 * len(scene.directions) + 3
     return (
-        np.zeros((n, n), kind), np.zeros(n, kind), np.zeros((n, m), kind),
-        np.zeros((m, n), kind), np.zeros((m, m), kind), np.zeros(m, kind),
+        np.zeros((n, n), kind), np.zeros(n, kind), np.zeros((n, m), kind), np.zeros((m, n), kind),
+        np.zeros((4, 4) if few else (0, 0), kind), np.zeros(m, kind), np.zeros((0 if few else 3, 2), kind),
     )  # fmt: skip
 
 
 @inner
 def assemble(scene, x, u, p, problem):  # type: ignore[no-untyped-def]
-    """Fill A, b, W, K, C, d for a body's state, control and constants; -> whether there is such a problem."""
+    """Fill all but a block's W and K (see `edge`) for its state, control and constants; -> whether there is a problem."""
     if scene.kind == PARTICLE:
         _particle(scene.dt, x, u, p, problem)
         return True
     return _block(scene, x, u, p, problem)
+
+
+@inner
+def edge(scene, p, problem, row):  # type: ignore[no-untyped-def]
+    """Fill W and K for one pair of a block that was assembled: only those of friction along a direction have any."""
+    _, _, W, K, _, _, arms = problem
+    count = len(scene.directions)
+    if row < 3 * count:
+        i, k = row // count, row % count
+        K[row, 0], K[row, 1], K[row, 2] = along(scene, arms, i, k)
+        for j in range(3):
+            W[j, row] = p[1] * K[row, j]
+
+
+@inner
+def along(scene, arms, i, k):  # type: ignore[no-untyped-def]
+    """Direction k at support i of a block as a generalised one, D_k' J_i."""
+    dx, dy = scene.directions[k, 0], scene.directions[k, 1]
+    return dx, dy, arms[i, 0] * dy - arms[i, 1] * dx
 
 
 @inner
@@ -70,7 +91,7 @@ def _particle(h, x, u, p, problem):  # type: ignore[no-untyped-def]
 
     Beside the slide's: drag -c v+, and ground that is not level; x is along it.
     """
-    A, b, W, K, C, d = problem
+    A, b, W, K, C, d, _ = problem
     friction, mass, gravity, drag, tilt = p[0], p[1], p[2], p[3], p[4]
     A[0, 0] = A[1, 1] = 1.0 + h * drag / mass
     b[0] = x[2] + h * u[0] / mass + h * gravity * np.sin(tilt)
@@ -93,7 +114,7 @@ def _block(scene, x, u, p, problem):  # type: ignore[no-untyped-def]
 
     f: drag -c v+ at the centre of mass, and weight along a table that is not level.
     """
-    A, b, W, K, C, d = problem
+    A, b, _, _, _, d, arms = problem
     friction, mass, inertia, weight, gravity, drag = p[0], p[1], p[2], p[3], p[4], p[5]
     h = scene.dt
     level_x, level_y = np.cos(p[6]), np.cos(p[7])
@@ -122,17 +143,9 @@ def _block(scene, x, u, p, problem):  # type: ignore[no-untyped-def]
                 A[i, j] += weight * w[i] * w[j]
     count = len(scene.directions)
     for i in range(3):
-        rx = c * scene.supports[i, 0] - s * scene.supports[i, 1]
-        ry = s * scene.supports[i, 0] + c * scene.supports[i, 1]
-        slack = 3 * count + i
-        d[slack] = h * friction * gravity * level_x * level_y * scene.shares[i]
-        for k in range(count):
-            row = i * count + k
-            dx, dy = scene.directions[k, 0], scene.directions[k, 1]
-            K[row, 0], K[row, 1], K[row, 2] = dx, dy, rx * dy - ry * dx
-            for j in range(3):
-                W[j, row] = mass * K[row, j]
-            C[row, slack], C[slack, row] = 1.0, -1.0
+        arms[i, 0] = c * scene.supports[i, 0] - s * scene.supports[i, 1]
+        arms[i, 1] = s * scene.supports[i, 0] + c * scene.supports[i, 1]
+        d[3 * count + i] = h * friction * gravity * level_x * level_y * scene.shares[i]
     return True
 
 
@@ -147,13 +160,44 @@ def pull(points, x, y, theta):  # type: ignore[no-untyped-def]
     return ux, uy, ax * uy - ay * ux, length.real
 
 
+@inner
+def slide(scene, p, problem, chosen, velocity):  # type: ignore[no-untyped-def]
+    """nu+ = A^-1 (b + W z) of a block with all friction that there is along one direction of each support, into (3, 1)."""
+    A, b, _, _, _, d, arms = problem
+    lhs = np.empty((3, 3), A.dtype)
+    for i in range(3):
+        velocity[i, 0] = b[i]
+        for j in range(3):
+            lhs[i, j] = A[i, j]
+    for j in range(3):
+        friction = p[1] * d[3 * len(scene.directions) + j]
+        x, y, turn = along(scene, arms, j, chosen[j])
+        velocity[0, 0] += x * friction
+        velocity[1, 0] += y * friction
+        velocity[2, 0] += turn * friction
+    gauss(lhs, velocity)
+
+
 # --- Velocities eliminated, and the motion that follows ---------------------------------------------------------------
 
 
 @inner
-def eliminate(problem, chosen):  # type: ignore[no-untyped-def]
+def _between(scene, C, row, column):  # type: ignore[no-untyped-def]
+    """Entry of C: of a block 1 between a direction and its support's slack speed, -1 between that and the direction."""
+    if scene.kind == PARTICLE:
+        return C[row, column]
+    count = len(scene.directions)
+    if row < 3 * count and column == 3 * count + row // count:
+        return C.dtype.type(1.0)
+    if column < 3 * count and row == 3 * count + column // count:
+        return C.dtype.type(-1.0)
+    return C.dtype.type(0.0)
+
+
+@inner
+def eliminate(scene, problem, chosen):  # type: ignore[no-untyped-def]
     """For some pairs (k,): A^-1 [W b], (nv, k + 1), and M = K A^-1 W + C, q = K A^-1 b + d."""
-    A, b, W, K, C, d = problem
+    A, b, W, K, C, d, _ = problem
     n, k = len(b), len(chosen)
     mobile, lhs = np.empty((n, k + 1), A.dtype), np.empty((n, n), A.dtype)
     for i in range(n):
@@ -168,7 +212,7 @@ def eliminate(problem, chosen):  # type: ignore[no-untyped-def]
         row = chosen[i]
         q[i] = d[row]
         for j in range(k):
-            M[i, j] = C[row, chosen[j]]
+            M[i, j] = _between(scene, C, row, chosen[j])
         for v in range(n):
             factor = K[row, v]
             if factor != 0:

@@ -22,16 +22,16 @@ from .model import BlockModel
 
 COARSE = 8
 """Edges of the friction cone in the complementarity form: enough to come near; the simulator's own decide in the end."""
-FINE = 128
-"""Edges of a friction cone that is nearly round."""
-FINEST = 512
-"""Edges that are tried where those explain nothing: a block that turned was off by 1.5 mm with 128, by 0.2 mm with these."""
+FINE = 512
+"""Edges of a friction cone that is nearly round: a block that turned was off by 1.5 mm with 128, by 0.2 mm with these."""
 CAMERA = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
 """[m, m, rad] Standard deviation of a camera's noise."""
 PERIOD, SHORT_PERIOD = 0.02, 0.01
 """[s] Between two frames; of particles on a world with shorter steps."""
 FINE_STEP = 2e-4
 """[s] Steps in which a laboratory's particles are fitted: in those of 10 ms a slide is off by up to 18 mm."""
+PUSHED_STEP = 1e-3
+"""[s] The same of a block that is pushed: forces that jump act half a step early, in steps of 10 ms by 7 mm after 1.4 s."""
 PUSH = 5.0
 """[N] On a particle."""
 RATES = {"x": "vx", "y": "vy", "theta": "omega"}
@@ -39,8 +39,8 @@ RATES = {"x": "vx", "y": "vy", "theta": "omega"}
 BEGIN, ROWS = 0.15, 6
 """[s] Of a recording tell its initial state, but so many rows at least."""
 BLOCK_SUSPECTS = {
-    "drag": ("drag",), "a table that is not level": ("tilt_x", "tilt_y"), "lengths on another scale": ("scale",),
-    "another weight at the string": ("weight",), "another mass": ("mass",),
+    "forces that act late": ("latency",), "drag": ("drag",), "a table that is not level": ("tilt_x", "tilt_y"),
+    "lengths on another scale": ("scale",), "another weight at the string": ("weight",), "another mass": ("mass",),
 }  # fmt: skip
 PARTICLE_SUSPECTS = {
     "another mass": ("mass",), "lengths on another scale": ("scale",), "forces that act late": ("latency",), "drag": ("drag",),
@@ -121,26 +121,31 @@ def _rate(name: str) -> str:
     return f"{body}{dot}{RATES[entry]}"
 
 
-def complementarity(simulator: Any) -> ComplementarityForm:
-    """The physics step for `sysid.mpec`; the block's with a cone of at most `COARSE` edges.
+def complementarity(simulator: Any, substeps: int = 1) -> ComplementarityForm:
+    """The physics step for `sysid.mpec`; the block's with a cone of at most `COARSE` edges, and no shorter than usual.
+
+    Args:
+        simulator: Of this room.
+        substeps: Of its steps, or a whole part of them, may be taken in one.
 
     Raises:
         MissingDependencyError: CasADi is not installed.
     """
     from .symbolic import complementarity_form
 
-    if isinstance(simulator.model, BlockModel):
-        model = replace(simulator.model, num_directions=min(COARSE, simulator.model.num_directions))
-        simulator = replace(simulator, model=model)
-    return complementarity_form(simulator)
+    if not isinstance(simulator.model, BlockModel):
+        return complementarity_form(simulator)
+    parts = [n for n in range(1, substeps + 1) if substeps % n == 0 and n * simulator.dt <= type(simulator).dt * (1 + 1e-9)]
+    model = replace(simulator.model, num_directions=min(COARSE, simulator.model.num_directions))
+    steps = max(parts, default=1)
+    return replace(complementarity_form(replace(simulator, model=model, dt=steps * simulator.dt)), substeps=steps)
 
 
 def finer(simulator: Any) -> Any:
     """Half the step, and a rounder friction cone."""
     model = simulator.model
     if isinstance(model, BlockModel):
-        edges = FINE if model.num_directions < FINE else max(FINEST, model.num_directions)
-        model = replace(model, num_directions=edges)
+        model = replace(model, num_directions=max(FINE, model.num_directions))
     return replace(simulator, model=model, dt=0.5 * simulator.dt)
 
 
@@ -152,25 +157,12 @@ def rounder(simulator: Any) -> Any:
     return replace(simulator, model=replace(model, num_directions=FINE))
 
 
-def edged(simulator: Any) -> Any:
-    """A block on the room's own friction cone: what our engine made by itself has its edges."""
-    model = simulator.model
-    if not isinstance(model, BlockModel) or model.num_directions != FINE:
-        return simulator
-    return replace(simulator, model=replace(model, num_directions=BlockModel.num_directions))
-
-
 def coarse(simulator: Any) -> Any:
-    """Particles in the engine's usual steps, in which they may have been simulated."""
+    """In the engine's usual steps, in which a recording may have been simulated: a block then on a cone as its file says."""
     return replace(simulator, dt=type(simulator).dt)
 
 
-def _recipe(
-    experiment: Experiment,
-    suspects: Mapping[str, tuple[str, ...]],
-    instead: Callable[[Any], Any],
-    longest_step: float | None = None,
-) -> Recipe:
+def _recipe(experiment: Experiment, suspects: Mapping[str, tuple[str, ...]]) -> Recipe:
     """Both scenes move by themselves, so constant controls are no objection to a recording."""
     return Recipe(
         experiments=(experiment,),
@@ -182,7 +174,7 @@ def _recipe(
             "mpec",
             {"halve": True},
             adapt=rounder,
-            instead=instead,
+            instead=coarse,
             free_motion=True,
             suspects=suspects,
         ),
@@ -190,9 +182,8 @@ def _recipe(
         infer_controls=infer_controls,
         complementarity=complementarity,
         finer=finer,
-        longest_step=longest_step,
     )
 
 
-BLOCK = _recipe(Experiment("pulled", pulled, 100), BLOCK_SUSPECTS, edged)
-PARTICLES = _recipe(Experiment("slid", slid, 100), PARTICLE_SUSPECTS, coarse, FINE_STEP)
+BLOCK = replace(_recipe(Experiment("pulled", pulled, 100), BLOCK_SUSPECTS), driven_step=PUSHED_STEP)
+PARTICLES = replace(_recipe(Experiment("slid", slid, 100), PARTICLE_SUSPECTS), longest_step=FINE_STEP)

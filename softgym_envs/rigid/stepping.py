@@ -10,7 +10,7 @@ import numpy as np
 from ..core.numba_engine import inner, kernel
 from ..core.simulator import Status
 from .lcp import gauss, pivot, places
-from .problem import BLOCK, PARTICLE, assemble, buffers, eliminate, move
+from .problem import BLOCK, PARTICLE, along, assemble, buffers, edge, eliminate, move, slide
 
 SPEED_LIMIT = 1e3
 """Largest velocity [m/s, rad/s] before a row counts as diverged."""
@@ -28,22 +28,19 @@ def _first_pairs(scene, x, problem, included):  # type: ignore[no-untyped-def]
         included[i] = scene.kind == PARTICLE or i >= 3 * count
     if scene.kind == PARTICLE:
         return
-    K, lhs, push = problem[3], np.empty((3, 3)), np.empty((3, 1))
-    for i in range(3):
-        push[i, 0] = problem[1][i]
-        for j in range(3):
-            lhs[i, j] = problem[0][i, j]
-    gauss(lhs, push)
+    lhs, velocity = np.empty((3, 3)), np.empty((3, 1))
     moving = max(abs(x[3]), abs(x[4]), abs(x[5])) > 1e-9
     for i in range(3):
-        best, fastest = 0, np.inf
-        for k in range(count):
-            row, speed = i * count + k, 0.0
-            for j in range(3):
-                speed += K[row, j] * (x[3 + j] if moving else push[j, 0])
-            if speed < fastest:
-                best, fastest = k, speed
-            included[row] = not moving and k % max(1, count // 4) == 0
+        velocity[i, 0] = x[3 + i] if moving else problem[1][i]
+        for j in range(3):
+            lhs[i, j] = problem[0][i, j]
+    if not moving:
+        gauss(lhs, velocity)
+    for i in range(3):
+        if not moving:
+            for k in range(0, count, max(1, count // 4)):
+                included[i * count + k] = True
+        best, _ = _steepest(scene, problem[6], velocity, i)
         for k in (best - 1, best, best + 1):
             included[i * count + k % count] = True
 
@@ -51,16 +48,17 @@ def _first_pairs(scene, x, problem, included):  # type: ignore[no-untyped-def]
 @inner
 def _add_violated(scene, problem, z, y, included):  # type: ignore[no-untyped-def]
     """Include the direction that each support of state y violates most, f = D_k v_i + sigma_i < 0; -> whether there is none."""
-    K, count = problem[3], len(scene.directions)
+    count, arms, velocity = len(scene.directions), problem[6], np.empty((3, 1))
+    for i in range(3):
+        velocity[i, 0] = y[3 + i]
     done = True
     for i in range(3):
         worst, least = -1, -1e-13
-        for k in range(count):
-            row = i * count + k
+        best, _ = _steepest(scene, arms, velocity, i)
+        for k in (best - 1, best, best + 1):
+            row = i * count + k % count
             if not included[row]:
-                slack = z[3 * count + i]
-                for j in range(3):
-                    slack += K[row, j] * y[3 + j]
+                slack = z[3 * count + i] + _speed(scene, arms, velocity, i, k % count)
                 if slack < least:
                     worst, least = row, slack
         if worst >= 0:
@@ -69,33 +67,29 @@ def _add_violated(scene, problem, z, y, included):  # type: ignore[no-untyped-de
 
 
 @inner
-def _slides(scene, x, problem, active, z, y):  # type: ignore[no-untyped-def]
+def _slides(scene, x, p, problem, active, z, y):  # type: ignore[no-untyped-def]
     """The step of a block that slides on all supports, into `active`, z and y; -> whether it does.
 
     Then friction is known, its largest value d against the motion of each support, and no program is left to solve: the answer
     is the problem's if that direction is the steepest one at the end of the step too. It is looked for there once more.
     """
-    A, b, W, K, _, d = problem
+    d, arms = problem[5], problem[6]
     count, m = len(scene.directions), len(z)
     if max(abs(x[3]), abs(x[4]), abs(x[5])) <= 1e-9:
         return False
-    lhs, velocity, chosen = np.empty((3, 3)), np.empty((3, 1)), np.empty(3, np.int64)
+    velocity, chosen = np.empty((3, 1)), np.empty(3, np.int64)
     for i in range(3):
         velocity[i, 0] = x[3 + i]
     for _ in range(3):
         for i in range(3):
-            chosen[i], _ = _steepest(K, velocity, i * count, count)
-        for i in range(3):
-            velocity[i, 0] = b[i]
-            for j in range(3):
-                velocity[i, 0] += W[i, chosen[j]] * d[3 * count + j]
-                lhs[i, j] = A[i, j]
-        gauss(lhs, velocity)
+            chosen[i], _ = _steepest(scene, arms, velocity, i)
+        slide(scene, p, problem, chosen, velocity)
         right = True
         for i in range(3):
-            best, least = _steepest(K, velocity, i * count, count)
+            best, least = _steepest(scene, arms, velocity, i)
             z[3 * count + i] = -least
-            right = right and least < 0.0 and (best == chosen[i] or _speed(K, velocity, chosen[i]) <= least + 1e-13)
+            steep = best == chosen[i] or _speed(scene, arms, velocity, i, chosen[i]) <= least + 1e-13
+            right = right and least < 0.0 and steep
         if right:
             for i in range(3):
                 y[3 + i] = velocity[i, 0]
@@ -105,43 +99,57 @@ def _slides(scene, x, problem, active, z, y):  # type: ignore[no-untyped-def]
                 if i < 3 * count:
                     z[i] = 0.0
             for i in range(3):
-                active[chosen[i]], z[chosen[i]] = True, d[3 * count + i]
+                row = i * count + chosen[i]
+                active[row], z[row] = True, d[3 * count + i]
             return True
     return False
 
 
 @inner
-def _speed(K, velocity, row):  # type: ignore[no-untyped-def]
-    """Speed of a support along the direction of a row."""
-    return K[row, 0] * velocity[0, 0] + K[row, 1] * velocity[1, 0] + K[row, 2] * velocity[2, 0]
+def _speed(scene, arms, velocity, i, k):  # type: ignore[no-untyped-def]
+    """Speed of support i along direction k."""
+    x, y, turn = along(scene, arms, i, k)
+    return x * velocity[0, 0] + y * velocity[1, 0] + turn * velocity[2, 0]
 
 
 @inner
-def _steepest(K, velocity, first, count):  # type: ignore[no-untyped-def]
-    """Of the `count` rows from `first` on, the one along which the speed is least, and that speed."""
-    best, least = first, np.inf
-    for row in range(first, first + count):
-        speed = _speed(K, velocity, row)
-        if speed < least:
-            best, least = row, speed
+def _steepest(scene, arms, velocity, i):  # type: ignore[no-untyped-def]
+    """The direction along which the speed of support i is least, and that speed; of equal ones the first.
+
+    Directions are evenly spread, so that it is the one nearest to the opposite of the velocity; its neighbours are asked, too.
+    """
+    count = len(scene.directions)
+    x = velocity[0, 0] - arms[i, 1] * velocity[2, 0]
+    y = velocity[1, 0] + arms[i, 0] * velocity[2, 0]
+    if x == 0.0 and y == 0.0:
+        return 0, _speed(scene, arms, velocity, i, 0)
+    near = int(np.rint(np.arctan2(-y, -x) * count / (2.0 * np.pi)))
+    best, least = count, np.inf
+    for k in (near - 1, near, near + 1):
+        speed = _speed(scene, arms, velocity, i, k % count)
+        if speed < least or (speed == least and k % count < best):
+            best, least = k % count, speed
     return best, least
 
 
 @inner
-def _solve(scene, x, problem, active, z, y):  # type: ignore[no-untyped-def]
+def _solve(scene, x, p, problem, active, z, y):  # type: ignore[no-untyped-def]
     """The step's problem, into `active`, z and y; -> status.
 
     Of a cone's many edges few ever carry force. So the problem is solved for few of them, and those that its solution violates
     are added until there are none: then it is the solution of the whole problem, with zero force along the others.
     """
-    if scene.kind == BLOCK and _slides(scene, x, problem, active, z, y):
+    if scene.kind == BLOCK and _slides(scene, x, p, problem, active, z, y):
         return OK
     m = len(z)
     included = np.empty(m, np.bool_)
     _first_pairs(scene, x, problem, included)
     while True:
         chosen = places(included)
-        mobile, M, q = eliminate(problem, chosen)
+        if scene.kind == BLOCK:
+            for row in chosen:
+                edge(scene, p, problem, row)
+        mobile, M, q = eliminate(scene, problem, chosen)
         for i in range(len(q)):
             if not np.isfinite(q[i]):
                 return DIVERGED
@@ -166,7 +174,7 @@ def step(scene, x, u, p, push, problem, active, z, y):  # type: ignore[no-untype
     for i in range(scene.nv):
         for j in range(scene.nv):
             b[i] += A[i, j] * push * DIRECTION[j]
-    status = _solve(scene, x, problem, active, z, y)
+    status = _solve(scene, x, p, problem, active, z, y)
     for i in range(scene.nv):
         if not abs(y[scene.nv + i]) < SPEED_LIMIT:
             return DIVERGED

@@ -1,4 +1,4 @@
-"""The block's friction row by row from the command line, at a discretisation that no longer matters: 128 edges, steps of 5 ms.
+"""The block's friction row by row from the command line, at a discretisation that no longer matters: 512 edges, steps of 5 ms.
 
     python studies/block/online.py           # 10 blocks of our engine and 3 of MuJoCo; writes results/rigid/online.json
 

@@ -85,6 +85,8 @@ class FitProblem:
     """Patterns of state entries among `known_start` that matter, though no measurement shows them. Where states are measured in
     part, a segment within a recording takes them over from where the prediction of the segment before it ends."""
 
+    before: Simulator | None = None
+    """The simulator as the user made it, where a recipe's stage changed it since."""
     limits: Mapping[str, tuple[float, float]] | None = None
     """Constant of the robot -> narrower bounds than its own; None: what the simulator's steps bear.
 
@@ -147,6 +149,11 @@ class FitProblem:
     def split(self) -> DataSplit:
         """`data`, always as a split."""
         return self.data if isinstance(self.data, DataSplit) else DataSplit(self.data, TrajectorySet(()), TrajectorySet(()))
+
+    @property
+    def shared_steps(self) -> int:
+        """Largest number of physics steps of which every row that is fitted takes a multiple."""
+        return int(np.gcd.reduce([recording.substeps for recording in self.split.train]))
 
     @cached_property
     def known_specs(self) -> dict[str, ParameterSpec]:

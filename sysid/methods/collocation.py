@@ -281,16 +281,18 @@ def _smoothed(value: Array, z: Array, tau: float) -> tuple[Array, Array]:
     """[g; z + f - sqrt(z^2 + f^2 + 2 tau)] of [g; f], and the root."""
     nx = value.shape[1] - z.shape[1]
     f = value[:, nx:]
-    root = np.sqrt(z * z + f * f + 2.0 * tau)
-    return np.concatenate([value[:, :nx], z + f - root], axis=1), root
+    with np.errstate(over="ignore", invalid="ignore"):  # of steps that are then refused
+        root = np.sqrt(z * z + f * f + 2.0 * tau)
+        return np.concatenate([value[:, :nx], z + f - root], axis=1), root
 
 
-def window_of(problem: FitProblem, recording: Trajectory) -> Window:
-    """A recording on the grid of physics steps: controls held, nothing measured in between."""
+def window_of(problem: FitProblem, recording: Trajectory, form: ComplementarityForm) -> Window:
+    """A recording on the grid of the form's steps: controls held, nothing measured in between."""
     controls, values = problem.controls(recording), problem.values(recording)
-    spread = np.full((len(controls) * recording.substeps + 1, values.shape[1]), np.nan)
-    spread[:: recording.substeps] = values
-    return Window(np.repeat(controls, recording.substeps, axis=0), spread)
+    steps = recording.substeps // form.substeps
+    spread = np.full((len(controls) * steps + 1, values.shape[1]), np.nan)
+    spread[::steps] = values
+    return Window(np.repeat(controls, steps, axis=0), spread)
 
 
 def _size(values: Iterable[Array]) -> float:

@@ -49,9 +49,11 @@ WAY_BACK = (1.0, 0.5, 0.25, 0.125)
 BEFORE = 2
 """Filters of a fit of `first`."""
 CLOSE = 0.1
-"""A new filter that moves no constant by more standard deviations than this is the last one."""
+"""A new filter after which constants move by fewer standard deviations, of the surest direction at most, is the last one."""
 FORGETFUL = 10.0
 """Times the noise of the controls: with 100 times as much, filters tell stiffness from damping no more."""
+SMALLEST_SHARE = 0.1
+"""Of a step to another filter that is taken."""
 MUCH = 1.5
 """Variance of innovations from which on a minimum may be a wrong one."""
 LOWER = 0.95
@@ -72,7 +74,7 @@ class InnovationOptions:
     """Constant -> value with which the model follows recordings whatever the others are, as much damping; see `led`."""
     together: Mapping[str, str] = field(default_factory=dict)
     """Pattern of free constants -> the one that is fitted roughly in their place, before they are freed."""
-    anchors: int = 5
+    anchors: int = 10
     """Filters, one after the other, at most."""
     errors: str = "independent"
     """What intervals assume of what is left: "independent", or "clustered" in time, for a model that is structurally wrong."""
@@ -159,12 +161,18 @@ def _minimum(
     """Minimise; `first` is the problem with other constants, from which the first minimisation begins."""
     theta, system = led(first, trackers, noise, options.gentle)
     ends: list[LevenbergState] = []
+    step, share = np.zeros_like(theta), 1.0
     for _ in range(options.anchors):
         end = minimised(system, theta, ROUGH if not ends and options.anchors > 1 else options.levenberg)
         ends.append(end)
-        moved, theta = _moved(system, theta, end), end.theta
+        before, step, theta = step, end.theta - theta, end.theta
+        rows = system.compress(end.theta, end.blocks)[0][:, :-1]
+        moved = float(np.linalg.norm(rows @ step))
         if moved < CLOSE and (ends[1:] or options.anchors == 1):
             break
+        if ends[2:]:
+            share = _relaxed(share, rows @ before, rows @ step)
+            theta = theta - (1.0 - share) * step
         system = anchored(problem, trackers, theta, noise)
     log = [replace(entry, iteration=i) for i, entry in enumerate(entry for end in ends for entry in end.log)]
     outcome = ends[-1].outcome or Outcome.ITERATIONS
@@ -174,6 +182,16 @@ def _minimum(
         "innovations", theta, system.segments.starts, outcome.converged and settled, message, tuple(log), (ends[-1].cost,), 0.0
     )
     return Ended(ending, system)
+
+
+def _relaxed(share: float, before: Array, now: Array) -> float:
+    """Share of a step (p,) that is taken where `share` of the one before was: Aitken's relaxation, never more than all.
+
+    Irons and Tuck 1969: filters that lead to and fro settle at once, as far as they are linear in the constants.
+    """
+    turned = now - before
+    length = max(float(turned @ turned), 1e-300)
+    return float(np.clip(-share * float(before @ turned) / length, SMALLEST_SHARE, 1.0))
 
 
 def minimised(system: ShootingSystem, theta: Array, options: LevenbergOptions) -> LevenbergState:
@@ -266,9 +284,3 @@ def explained(result: FitResult, system: ShootingSystem, theta: Array) -> FitRes
     head = f"THE MODEL DOES NOT EXPLAIN these data: {' and '.join(why)}; constants below are of this model alone"
     said, first = Verdict("warning", head), 0 if result.usable else 1
     return replace(result, verdicts=(*result.verdicts[:first], said, *result.verdicts[first:]))
-
-
-def _moved(system: ShootingSystem, theta: Array, end: LevenbergState) -> float:
-    """How far a minimisation went, in standard deviations of the surest direction at most."""
-    rows = system.compress(end.theta, end.blocks)[0]
-    return float(np.linalg.norm(rows[:, :-1] @ (end.theta - theta)))

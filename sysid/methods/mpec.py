@@ -232,7 +232,7 @@ def _attempts(
     all ways lead there.
     """
     low, high = problem.theta_bounds
-    windows = tuple(window_of(problem, recording) for recording in problem.split.train)
+    windows = tuple(window_of(problem, recording, form) for recording in problem.split.train)
     assert problem.known_noise is not None
     collocation = Collocation(problem, form, windows, problem.known_noise)
     first = _way("homotopy", collocation, system, problem.encode(problem.constants), options)

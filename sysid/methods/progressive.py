@@ -96,8 +96,10 @@ class RecipeResult:
         return JointParameters(tuple(stage.posterior for stage in self.decisive))
 
     def summary(self) -> str:
-        """All stages' summaries."""
-        return "\n".join(f"{stage.name}\n{stage.text}" for stage in self.stages)
+        """All stages' summaries; of one that decides nothing it is said so."""
+        begins = " (a start alone: later stages fit its constants again, and judge them)"
+        heads = (stage.name + (begins if stage not in self.decisive else "") for stage in self.stages)
+        return "\n".join(f"{head}\n{stage.text}" for head, stage in zip(heads, self.stages, strict=True))
 
 
 def run_recipe(
@@ -187,7 +189,7 @@ def stage_problem(
         raise DataError(
             f"stage {stage.name!r} needs recordings of {stage.experiment!r}; there are some of {there}: record more"
         )
-    simulator = changed(simulator, stage.simulator)
+    before = simulator = changed(simulator, stage.simulator)
     if stage.adapt is not None:
         simulator = stage.adapt(simulator)
     if stage.prepare is not None:
@@ -206,7 +208,7 @@ def stage_problem(
         "free": free, "start": start, "measurement": measurement, "initial_state": first,
         "noise": stage.noise_of(train.names), "free_motion": stage.free_motion, "free_initial": stage.free_initial,
         "prior": stage.prior_of(free), "known_start": recipe.known_start, "driven": recipe.driven,
-        "carried": recipe.carried, "suspects": stage.suspects,
+        "carried": recipe.carried, "suspects": stage.suspects, "before": before,
     }  # fmt: skip
     problem = FitProblem(simulator, DataSplit(train, validation, test), **{**fields, **more})
     return problem.with_told_noise() if stage.told_noise and problem.noise is None else problem
@@ -315,8 +317,8 @@ def _otherwise(
     """The fit in the stage's other simulator, where this result does not explain the data; no checkpoint is written."""
     if result.explained or stage.instead is None:
         return None
-    method, simulator = method_of(stage.method), stage.instead(problem.simulator)
-    if simulator is problem.simulator:
+    method, simulator = method_of(stage.method), stage.instead(problem.before or problem.simulator)
+    if not changes(problem.simulator, simulator):
         return None
     say("the model does not explain the data; trying the stage's other simulator")
     try:

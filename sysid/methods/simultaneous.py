@@ -145,7 +145,7 @@ def transcribed(problem: FitProblem, form: ComplementarityForm, observe: Any, sc
         raise OptionError("noise is not given: say how large the measurement noise of every column is")
     if (problem.measurement is None) != (observe is None):
         raise OptionError("observe is the CasADi function of the problem's measurement: give both or neither")
-    windows = tuple(window_of(problem, recording) for recording in problem.split.train)
+    windows = tuple(window_of(problem, recording, form) for recording in problem.split.train)
     schedules = [None] * len(windows) if schedule is None else [np.asarray(part, dtype=np.bool_) for part in schedule]
     if len(schedules) != len(windows):
         raise OptionError(f"schedule is of {len(schedules)} recordings, expected {len(windows)}")

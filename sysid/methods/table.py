@@ -107,7 +107,7 @@ def _made(method: str, kind: type[Any], given: Mapping[str, Any]) -> Any:
 
 def _mpec(problem: FitProblem, options: MpecOptions, recipe: Recipe) -> FitResult:
     assert recipe.complementarity is not None
-    return mpec(problem, recipe.complementarity(problem.simulator), options)
+    return mpec(problem, recipe.complementarity(problem.simulator, problem.shared_steps), options)
 
 
 def _simultaneous(problem: FitProblem, options: SimultaneousOptions, recipe: Recipe) -> FitResult:
