@@ -72,16 +72,12 @@ def speed(task: str, rows: int, device: str, steps: int) -> float:
 
 def main(args: Args) -> None:
     """Measure and print."""
-    found: dict[str, Any] = {
-        "machine": machine("numpy", "numba"),
-        "device": wp.get_device(args.device).name,
-        "apart": {},
-        "steps per second": {},
-    }
+    found: dict[str, Any] = {"machine": machine("numpy", "numba"), "apart": {}, "steps per second": {}}
     for words, (name, options, largest) in ENGINES.items():
         found["apart"][words] = apart(name, options, largest, args.device)
         print(f"{words}: {found['apart'][words]:.1e} apart", flush=True)
-    print(f"| id | rows | cpu | {args.device} |\n|---|---:|---:|---:|")
+    found["device"] = wp.get_device(args.device).name
+    print(f"| id | rows | cpu | {found['device']} |\n|---|---:|---:|---:|")
     for task in args.ids:
         for rows in args.rows:
             both = [speed(task, rows, device, args.steps) for device in ("cpu", args.device)]
