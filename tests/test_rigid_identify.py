@@ -48,7 +48,7 @@ def camera_file(path: Path, recording: Trajectory, scales: dict[str, float], *, 
 
 def pulled(friction: float, model: BlockModel | None = None, seed: int = 0) -> Trajectory:
     """0.8 s of the block under its weight, with a round cone, seen at 50 Hz."""
-    simulator = BlockSimulator(model or BlockModel(num_directions=128))
+    simulator = BlockSimulator(model or BlockModel(num_directions=512))
     constants, rng = BlockParameters(friction=friction), np.random.default_rng(seed)
     return record(simulator, np.zeros(6), np.zeros((40, 2)), constants, noise=CAMERA, rng=rng, period=0.02)
 
@@ -204,6 +204,14 @@ def test_evolution_tells_the_noise_that_nobody_states(script, tmp_path):
     low, high = found["estimates"][0]["interval"]
     assert found["explained"] and low < 0.3 < high
     assert all(found["noise"][name] == pytest.approx(sigma, rel=0.3) for name, sigma in CAMERA.items())
+
+
+def test_evolution_that_explains_nothing_asks_no_suspects_that_it_cannot_free(script, tmp_path, capsys):
+    """Another cone than is fitted; the method knows no constants of recordings, such as latency: that ended in an error."""
+    path = camera_file(tmp_path / "camera.csv", pulled(0.3, BlockModel(num_directions=128), seed=1), BLOCK_UNITS)
+    assert run_script(script, "block", "--data", path, "--method", "cma_es", "--out", tmp_path / "out") == 0
+    said = capsys.readouterr().out
+    assert "THE MODEL DOES NOT EXPLAIN" in said and "of those tried (drag" in said and "act late" not in said
 
 
 def thrown(friction: float, velocity: tuple[float, float, float], seed: int = 0) -> Trajectory:

@@ -301,7 +301,9 @@ def _fitted(
         once = {name: value for name, value in once.items() if method.takes(name)}
         return method.fit(given, method.settings({**stage.options, **once}), recipe)
 
-    result = suspected(stage.suspects, again, problem, by_step, say, known=by_step is not result, other=other)
+    seen = () if method.views or method.repeated else View.names()  # what this method cannot free
+    suspects = {words: names for words, names in stage.suspects.items() if not set(names) & set(seen)}
+    result = suspected(suspects, again, problem, by_step, say, known=by_step is not result, other=other)
     return Fitted(problem, conditional(stage.doubtful, again, problem, result, say))
 
 
