@@ -331,7 +331,7 @@ def test_a_block_that_is_pushed_hard_is_explained_and_late_forces_are_found(
     args = replace(script.Args("block"), data=(file,), model=str(tmp_path / "block.toml"))
     (recording,) = script.world(args, room("block"))[2]
     early = replace(recording, controls=np.concatenate([recording.controls[1:], recording.controls[-1:]]))
-    truth = BlockSimulator(BlockModel(pulley=None, num_directions=512), 1e-3)
+    truth = BlockSimulator(BlockModel(pulley=None, num_directions=512), 2.5e-4)
     asked = FitProblem(truth, TrajectorySet((early,)), ("friction", "latency"), initial_state=first_state(truth, early.names))
     late = single_shooting(asked.replace(noise=dict(zip(early.names, noise, strict=True))), ShootingOptions(compare=False))
     assert late.estimates[1].name == "latency" and late.estimates[1].value == pytest.approx(0.02, abs=2e-3)

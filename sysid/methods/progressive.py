@@ -301,8 +301,8 @@ def _fitted(
         once = {name: value for name, value in once.items() if method.takes(name)}
         return method.fit(given, method.settings({**stage.options, **once}), recipe)
 
-    seen = () if method.views or method.repeated else View.names()  # what this method cannot free
-    suspects = {words: names for words, names in stage.suspects.items() if not set(names) & set(seen)}
+    unable = () if method.views or method.repeated else View.names()
+    suspects = {words: names for words, names in stage.suspects.items() if not set(names) & set(unable)}
     result = suspected(suspects, again, problem, by_step, say, known=by_step is not result, other=other)
     return Fitted(problem, conditional(stage.doubtful, again, problem, result, say))
 

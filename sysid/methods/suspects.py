@@ -31,8 +31,8 @@ WIDER = 2.0
 WORTH, SAID = 0.5, 0.8
 """Of the squared residuals must be left at most, for a suspect to be named that does not explain the data, and for what it
 leaves to be told all the same: constants that have nothing to do with the cause left 53 and 57 % (measured)."""
-MOST, PARTLY = 0.25, ", so that it is a part of the cause at most"
-"""Share of the squared residuals above which what leaves them is called so."""
+MOST = 0.25
+"""Share of the squared residuals above which what leaves them is called a part of the cause."""
 TWINS = 0.99
 """Correlation with a fitted constant from which on data hardly tell a suspect's from that: its interval holds for this linear
 model alone, as of the tilt of a table that one straight slide shows."""
@@ -115,11 +115,10 @@ def suspected(
         if best is not None and best.share < SAID:
             text += f". Most is taken off by {best.words} ({best.told}), which leaves {100 * best.share:.0f} % of the squares"
         return result.with_verdict("note", text)
-    rest = (
-        "and then the data are explained"
-        if best.fit.explained
-        else f"{100 * best.share:.0f} % of the squared residuals are left" + PARTLY * (best.share > MOST)
-    )
+    rest = "and then the data are explained"
+    if not best.fit.explained:
+        partly = ", so that it is a part of the cause at most" if best.share > MOST else ""
+        rest = f"{100 * best.share:.0f} % of the squared residuals are left{partly}"
     also = [f"{each.words}: {each.told}" for each in found if each is not best and each.fit.explained]
     among = f"of those tried ({listed}) " if len(asked) > 1 else "(no other was tried) "
     text = f"the likeliest cause {among}is {best.words}{where}: {best.told}; {rest}"
