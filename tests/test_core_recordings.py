@@ -235,9 +235,9 @@ def test_a_rate_that_the_stamps_contradict_is_refused(csv):
 
 @pytest.mark.parametrize("steps", [(0.012, 0.028), (0.018, 0.045), (0.005, 0.035)])
 def test_values_at_irregular_times_are_moved_along_the_motion(csv, steps):
-    """A motion with constant acceleration is on the grid exactly, in either form, angles beyond a turn too."""
+    """A motion with constant jerk is on the grid exactly, in either form, angles beyond a turn too."""
     stamps = np.cumsum(np.random.default_rng(0).uniform(*steps, 100)).round(6)
-    x, angle = (lambda t: 0.1 + 2.0 * t - 0.7 * t**2), (lambda t: 3.0 * t**2)
+    x, angle = (lambda t: 0.1 + 2.0 * t - 0.7 * t**2 + 0.2 * t**3), (lambda t: 3.0 * t**2)
     lines = [f"{t!r}, {x(t)!r}, {(angle(t) + np.pi) % (2 * np.pi) - np.pi!r}" for t in stamps.tolist()]
     run = read_csv(csv("\n".join(["time [s], x [m], turn [rad]", *lines, ""])))
     there = np.isfinite(run.values[:, 0])
@@ -252,10 +252,14 @@ def test_values_at_irregular_times_are_moved_along_the_motion(csv, steps):
     assert seen.metadata["irregular"] == run.metadata["irregular"]
 
 
-def test_values_at_irregular_times_keep_their_noise(csv):
-    """50 frames/s, 4 ms off: a slope of seven rows has 1 / sqrt(28) of the noise per frame, a fifth of which counts."""
+@pytest.mark.parametrize("off", [0.2, 0.3])
+def test_values_at_irregular_times_keep_their_noise(csv, off):
+    """Of nine rows a cubic's slope has 0.34 of the noise per frame, so that the noise grows by off^2 0.34^2 / 6 in the mean.
+
+    Neighbours stay as uncorrelated as they were: 1 / sqrt(2000), four of it, beside what their slopes have in common.
+    """
     rng = np.random.default_rng(1)
-    stamps = 0.02 * np.arange(2000) + rng.uniform(-0.004, 0.004, 2000)
+    stamps = 0.02 * (np.arange(2000) + rng.uniform(-off, off, 2000))
     motion = lambda t: 0.3 * np.sin(2.0 * t)  # noqa: E731
     lines = [
         f"{t!r}, {v!r}"
@@ -263,14 +267,53 @@ def test_values_at_irregular_times_keep_their_noise(csv):
     ]
     run = read_csv(csv("\n".join(["time [s], x [m]", *lines, ""])))
     left = (run.values[:, 0] - motion(run.times)) / 1e-3
-    assert abs(run.period - 0.02) < 1e-5 and np.isfinite(left).all()
-    assert abs(left.std() - 1.0) < 4 / np.sqrt(2 * 2000) + 0.5 * (0.2**2) / 28
-    assert abs(np.mean(left[1:] * left[:-1])) < 4 / np.sqrt(2000) + 0.2**2 / 28
+    assert run.period == pytest.approx(0.02, rel=1e-9) and np.isfinite(left).all()
+    assert abs(left.std() - 1.0) < 4 / np.sqrt(2 * 2000) + off**2 * 0.34**2 / 6
+    assert abs(np.mean(left[1:] * left[:-1])) < 4 / np.sqrt(2000) + off**2 * 0.34**2
 
 
-def test_commands_at_irregular_times_act_where_they_did_for_most_of_a_frame(csv):
+def test_an_outlier_at_irregular_times_moves_its_own_row_alone(csv):
+    rng = np.random.default_rng(2)
+    stamps = 0.01 * (np.arange(300) + rng.uniform(-0.3, 0.3, 300))
+    seen = 0.2 * np.sin(3.0 * stamps) + 1e-4 * rng.standard_normal(300)
+    values = []
+    for jump in (0.0, 1.0):
+        seen[150] += jump
+        lines = [f"{t!r}, {v!r}" for t, v in zip(stamps.tolist(), seen.tolist(), strict=True)]
+        values.append(read_csv(csv("\n".join(["time [s], x [m]", *lines, ""]))).values[:, 0])
+    apart = np.abs(values[1] - values[0])
+    assert apart[150] == pytest.approx(1.0, abs=1e-3) and np.delete(apart, 150).max() < 3e-4
+
+
+def test_irregular_times_have_the_rate_that_they_keep_to(csv):
+    """100 frames/s up to 0.3 of a frame off, one line in twenty lost: every line has a frame of its own."""
+    rng = np.random.default_rng(3)
+    stamps = (np.arange(1000) + rng.uniform(-0.3, 0.3, 1000)) / 100
+    kept = np.delete(stamps, 1 + rng.choice(998, 50, replace=False))
+    lines = [f"{t!r}, {t!r}, 0" for t in kept.round(6).tolist()]
+    run = read_csv(csv("\n".join(["time [s], x [m], control:u [V]", *lines, ""])))
+    assert run.period == pytest.approx(0.01, rel=1e-9) and run.num_steps == 999
+    assert np.isfinite(run.values[:, 0]).sum() == 950
+    assert "50 of 1000 without a line" in run.metadata["irregular"]
+
+
+def test_commands_at_irregular_times_do_in_every_frame_what_they_did(csv):
     text = "time [s], x [m], control:u [V]\n0, 0, 1\n0.1, 0, 1\n0.22, 0, 2\n0.3, 0, 3\n0.4, 0, 3\n0.5, 0, 4\n"
-    assert read_csv(csv(text)).controls[:, 0].tolist() == [1, 1, 2, 3, 3]
+    few = read_csv(csv(text))
+    fine = np.linspace(few.times[0], few.times[-1], 100 * few.num_steps, endpoint=False) + 0.005 * few.period
+    acting = np.array([1, 1, 2, 3, 3, 4])[np.searchsorted([0, 0.1, 0.22, 0.3, 0.4, 0.5], fine, "right") - 1]
+    acting = np.minimum(acting, 3)  # what acts behind the last line is not known
+    np.testing.assert_allclose(few.controls[:, 0], acting.reshape(-1, 100).mean(axis=1), atol=0.025)
+    rng = np.random.default_rng(0)
+    stamps, u = np.cumsum(rng.uniform(0.012, 0.028, 200)).round(6), rng.integers(0, 3, 200)
+    lines = [f"{t!r}, 0, {v}" for t, v in zip(stamps.tolist(), u.tolist(), strict=True)]
+    run = read_csv(csv("\n".join(["time [s], x [m], control:u [V]", *lines, ""])))
+    begin, end = run.times[3], run.times[-3]
+    done = np.sum(run.controls[3:-2, 0]) * run.period
+    edges = np.clip(stamps, begin, end)
+    assert done == pytest.approx(np.sum(u[:-1] * np.diff(edges)), abs=1e-9)
+    with raises(DataError, "line 4: control 'u' is missing"):
+        read_csv(csv(text.replace("0.22, 0, 2", "0.22, 0, ")))
 
 
 def test_frames_are_times_once_the_rate_is_known(csv):

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from .errors import DataError, FileFormatError
@@ -23,8 +24,10 @@ UNWRAPPED = "unwrapped"
 """Key of a recording's metadata: columns of angles that jumped by whole turns in the file."""
 IRREGULAR = "irregular"
 """Key of a recording's metadata: how far its time stamps were off the grid that its values were moved to."""
-NEAR = 7
-"""Rows that tell which way a value moves."""
+NEAR, WORSE = (9, 7, 5), 1.1
+"""Rows whose cubic tells which way a value moves: the first that leaves at most so many times the squares of the last."""
+ASIDE, MEDIAN = 5.0, 1.4826
+"""Standard deviations from a cubic beyond which a value tells nothing of its neighbours; one over the median size of noise."""
 
 MOST_EMPTY, EMPTIEST = 1_000_000, 100
 """Tracked points may be missing so many times, and beside them so many times as often as there are lines."""
@@ -38,7 +41,8 @@ def read_csv(
     Columns whose name begins with `control:` are controls; each acts until the next line, the last line's are not used.
     Everything is converted to SI. Angles that jump by more than half a turn from one line to the next are unwrapped; the
     metadata name them. Lines that are not there become rows of NaN, where nothing acts. Of irregular stamps values are moved to
-    the nearest frame of a uniform grid; the metadata say how far. See `core.tables` for what a file may look like.
+    the nearest frame of a uniform grid, and controls are means over its frames; the metadata say how far, and how many frames
+    have no line: there the controls of the line before act on. See `core.tables` for what a file may look like.
 
     Args:
         path: The file.
@@ -67,14 +71,14 @@ def read_csv(
         if name not in ("time", "frame"):
             seen, unit = table.si(name, meters_per_pixel=meters_per_pixel)
             if name.startswith("control:"):
+                if np.isnan(seen[:-1]).any():
+                    line = table.lines[int(np.argmax(np.isnan(seen)))]
+                    raise DataError(f"{path}, line {line}: control {name.removeprefix('control:')!r} is missing")
                 controls.append((name.removeprefix("control:"), _acting(seen, stamps, grid), unit))
                 continue
             if unit == "rad" and _unwrap(seen):
                 turned.append(name)
             measured.append((name, _placed(seen[:, None], stamps, grid)[:, 0], unit))
-    for name, values, _ in controls:
-        if np.isnan(values[:-1]).any():
-            raise DataError(f"{path}, line {table.lines[int(np.argmax(np.isnan(values)))]}: control {name!r} is missing")
     return Trajectory(
         times,
         _columns([values[:-1] for _, values, _ in controls], len(times) - 1),
@@ -89,9 +93,16 @@ def read_csv(
 
 
 def _acting(seen: Array, stamps: Array, grid: Grid) -> Array:
-    """What acts at every frame of a grid (frames,): of irregular lines that which acts for most of the frame."""
+    """What acts from every frame of a grid to the next (frames,): of irregular lines the mean over that time.
+
+    So a command that jumps within a frame does as much in all as it did, at most half a frame off.
+    """
     if grid.irregular:
-        return np.asarray(seen[np.searchsorted(stamps, grid.times + 0.5 * (grid.times[1] - grid.times[0]), "right") - 1])
+        done = np.concatenate([[0.0], np.cumsum(seen[:-1] * np.diff(stamps))])
+        edges = np.append(grid.times, 2.0 * grid.times[-1] - grid.times[-2])
+        width = np.diff(np.clip(edges, stamps[0], stamps[-1]))
+        mean = np.diff(np.interp(edges, stamps, done)) / np.where(width > 0, width, 1.0)
+        return np.where(width > 0, mean, seen[-1])
     values = np.full(len(grid.times), np.nan)
     values[grid.place] = seen
     return values
@@ -100,27 +111,53 @@ def _acting(seen: Array, stamps: Array, grid: Grid) -> Array:
 def _placed(seen: Array, stamps: Array, grid: Grid) -> Array:
     """Values (rows, n) on a grid (frames, n), NaN where there are none.
 
-    Those of irregular stamps are moved along the parabola through the `NEAR` rows around them, by half a frame at most, so that
-    each keeps the noise of its own; of two that have one place the nearer one is kept.
+    Those of irregular stamps are moved along the cubic through the rows around them, by half a frame at most, so that each
+    keeps the noise of its own; as many rows as a cubic follows add least to it. Of two values that have one place the nearer
+    one is kept.
     """
     values = np.full((len(grid.times), seen.shape[1]), np.nan)
     if not grid.irregular:
         values[grid.place] = seen
         return values
-    late = stamps - grid.times[grid.place]
-    width = min(NEAR, len(stamps))
-    first = np.clip(np.arange(len(stamps)) - width // 2, 0, len(stamps) - width)
-    around = first[:, None] + np.arange(width)  # (rows, width)
-    powers = (stamps[around] - stamps[:, None])[..., None] ** np.arange(3)
-    moved = seen.copy()
-    for column in moved.T:
-        there = np.isfinite(column[around])
-        parabola = np.linalg.pinv(powers * there[..., None]) @ np.where(there, column[around], 0.0)[..., None]
-        slope, curvature = parabola[:, 1, 0], parabola[:, 2, 0]
-        column += np.where(there.sum(axis=1) > 3, -slope * late + curvature * late**2, 0.0)
+    frames = (stamps - grid.times[0]) / (grid.times[1] - grid.times[0])
+    late = frames - grid.place
     order = np.argsort(-np.abs(late), kind="stable")  # of two, the nearer is written last
+    moved = np.stack([_moved(column, frames, late) for column in seen.T], axis=1)
     values[grid.place[order]] = moved[order]
     return values
+
+
+def _moved(column: Array, frames: Array, late: Array) -> Array:
+    """Values (rows,) that were seen at times (rows,), as they were so many frames (rows,) before."""
+    telling = np.isfinite(column)
+    if not telling.any():
+        return column
+    off = np.abs(np.where(telling, column - _cubics(column, telling, frames, NEAR[0])[0][:, 0], 0.0))
+    far = off > ASIDE * MEDIAN * np.median(off[telling])
+    nearby = sliding_window_view(np.pad(off, NEAR[0] // 2), NEAR[0])
+    telling &= ~(far & (off == nearby.max(axis=1)))  # beside an outlier others are off, too
+    fitted = [_cubics(column, telling, frames, width) for width in NEAR]
+    curve = next(curve for curve, left in fitted if left <= WORSE * fitted[-1][1])
+    return np.asarray(column + np.sum(curve[:, 1:] * (-late[:, None]) ** np.arange(1, 4), axis=1))
+
+
+def _cubics(column: Array, telling: NDArray[np.bool_], frames: Array, width: int) -> tuple[Array, float]:
+    """Cubics (rows, 4) through the `width` rows around every row, from its time on, and the squared noise that these leave.
+
+    Through few rows that tell something, curves are of lower order.
+    """
+    width = min(width, len(column))
+    first = np.clip(np.arange(len(column)) - width // 2, 0, len(column) - width)
+    around = first[:, None] + np.arange(width)  # (rows, width)
+    there = telling[around]
+    seen, count = np.where(there, column[around], 0.0), there.sum(axis=1)
+    lower = np.arange(4) < count[:, None] - 1
+    powers = (frames[around] - frames[:, None])[..., None] ** np.arange(4) * there[..., None] * lower[:, None]
+    curve = np.linalg.pinv(powers) @ seen[..., None]  # (rows, 4, 1)
+    left = np.sum((seen - (powers @ curve)[..., 0]) ** 2, axis=1)[count == width]
+    freedom = max(width - 4, 1)
+    typical = freedom * (1 - 2 / (9 * freedom)) ** 3  # median of chi squared
+    return curve[..., 0], float(np.median(left)) / typical if len(left) else 0.0
 
 
 def _irregular(stamps: Array, grid: Grid) -> dict[str, str]:
@@ -128,7 +165,9 @@ def _irregular(stamps: Array, grid: Grid) -> dict[str, str]:
     if not grid.irregular:
         return {}
     off, rate = np.abs(stamps - grid.times[grid.place]).max(), 1.0 / (grid.times[1] - grid.times[0])
-    return {IRREGULAR: f"up to {1e3 * off:.3g} ms off {rate:.4g} frames/s"}
+    absent = len(grid.times) - len(np.unique(grid.place))
+    without = f", {absent} of {len(grid.times)} without a line" if absent else ""
+    return {IRREGULAR: f"up to {1e3 * off:.3g} ms off {rate:.4g} frames/s{without}"}
 
 
 def _unwrap(angles: Array) -> bool:

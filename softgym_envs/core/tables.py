@@ -189,6 +189,13 @@ def _lines(path: str | Path) -> Iterator[tuple[int, str]]:
     return ((number, line) for number, line in lines if line.strip() and not line.startswith("#"))
 
 
+PARTS, NEARBY = 8, (0.85, 1.2)
+"""Parts of a usual step in which irregular stamps are counted, and the rates that are tried beside that of usual steps."""
+
+ASTRAY = 0.2
+"""Frames by which a whole number of frames per second may leave irregular stamps behind at the end of a recording."""
+
+
 class Grid(NamedTuple):
     """A uniform grid under increasing time stamps."""
 
@@ -246,12 +253,35 @@ def uniform_grid(times: Array, *, where: str, fps: float | None = None) -> Grid:
             f"({period:.4g} s) off the grid, allowed are {100 * allowed:.0f} %; is it another rate?"
         )
     if distance[worst] > allowed:
-        places = np.rint((times - start) / period)
-        index = (places - places[0]).astype(np.int64)
-        return Grid(start + period * (places[0] + np.arange(index[-1] + 1.0)), index, True)
+        return _steadiest_grid(times, typical)
     complete = len(index) == index[-1] + 1
     grid = times if complete and distance[worst] < 1e-9 else start + period * np.arange(index[-1] + 1.0)
     return Grid(grid, index, False)
+
+
+def _steadiest_grid(times: Array, typical: float) -> Grid:
+    """The grid that irregular stamps keep to: of the rate at which their spectrum is highest, near that of `typical` steps.
+
+    Steps alone do not tell it: one of 1.6 frames may be two, or one and the next too early.
+    """
+    bins = ((times - times[0]) / (typical / PARTS)).astype(np.int64)
+    size = 4 << int(bins[-1]).bit_length()
+    low, high = (int(size * share / PARTS) for share in NEARBY)
+    best = low + int(np.argmax(np.abs(np.fft.rfft(np.bincount(bins, minlength=size))[low : high + 1])))
+    period = typical * size / (PARTS * best)
+    places = np.rint((times - times[0]) / period - _phase((times - times[0]) / period))
+    period, start = np.polyfit(places, times, 1)
+    whole = round(1.0 / period)
+    if whole > 0 and abs(whole * period - 1.0) * places[-1] < ASTRAY:
+        period, start = 1.0 / whole, float(np.mean(times - places / whole))
+    places = np.rint((times - start) / period)
+    index = (places - places[0]).astype(np.int64)
+    return Grid(start + period * (places[0] + np.arange(index[-1] + 1.0)), index, True)
+
+
+def _phase(frames: Array) -> float:
+    """Mean of what numbers of frames are beyond whole ones, as of angles: -0.5 to 0.5."""
+    return float(np.angle(np.exp(2j * np.pi * frames).sum()) / (2 * np.pi))
 
 
 def _whole_rate(times: Array, index: IntArray, period: float) -> float | None:
