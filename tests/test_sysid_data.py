@@ -12,7 +12,7 @@ from sysid_systems import Spin, SpinParameters, Spring, SpringParameters, record
 
 from softgym_envs.core.errors import DataError, OptionError, ParameterError, ShapeError
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
-from sysid import FitProblem, Measurement, single_shooting
+from sysid import FitProblem, Measurement, ShootingOptions, multiple_shooting, one_step, single_shooting
 
 TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
 
@@ -38,6 +38,10 @@ def nan_rows(values: Any) -> Any:
     return values
 
 
+def mostly_nan(values: Any) -> Any:
+    return np.where(np.arange(len(values))[:, None] % 4 > 0, np.nan, values)
+
+
 def test_good_data_pass() -> None:
     assert problem(good()).full
     assert not problem(good(), measured=("mass.x",)).full
@@ -47,7 +51,7 @@ BAD = {
     "too short": (lambda: good().window(0, 0.1), "too short: 5 steps, expected at least 10"),
     "constant controls": (lambda: replace(good(), controls=np.full((200, 1), 0.5)), "controls never change"),
     "nothing moves": (lambda: with_values(np.zeros_like), "nothing moves"),
-    "NaN rows": (lambda: with_values(nan_rows), "NaN in 3 rows, first row 50"),
+    "NaN rows": (lambda: with_values(mostly_nan), "mass.x is NaN in 75 % of the rows"),
     "units of length": (lambda: with_values(lambda v: 1000 * v), r"wrong units: the columns in m travel over"),
     "units of position alone": (lambda: with_values(lambda v: v * [1000, 1]), r"wrong units: the lengths look .* mm"),
     "units of velocity alone": (lambda: with_values(lambda v: v * [1, 100]), r"wrong units: the velocities look .* cm"),
@@ -148,14 +152,32 @@ def test_one_measured_column_in_millimetres_is_found_by_how_far_it_travels() -> 
 def test_partly_measured_recordings_may_have_gaps_but_not_too_many() -> None:
     gaps = with_values(nan_rows)
     assert problem(gaps, measured=("mass.x",)).values(gaps).shape == (201, 1)
-    empty = with_values(lambda v: np.where(np.arange(201)[:, None] % 4 > 0, np.nan, v))
+    empty = with_values(mostly_nan)
     with pytest.raises(DataError, match="NaN in 75 % of the rows"):
         problem(empty, measured=("mass.x",))
 
 
+def test_states_with_gaps_are_measured_in_part() -> None:
+    """Cells that are missing anywhere, where segments begin too: constants are within four standard deviations."""
+    noisy = record(Spring(), TRUTH)[0].with_noise(np.random.default_rng(0), {"mass.x": 1e-3, "mass.vx": 5e-3})
+    missing = np.random.default_rng(1).random(noisy.values.shape) < 0.05
+    missing[[0, 50]] = True, False
+    gaps = replace(noisy, values=np.where(missing, np.nan, noisy.values))
+    asked = problem(gaps, start=SpringParameters(mass=3.0, stiffness=20.0, damping=2.0, gain=2.0))
+    assert not asked.full and asked.whole and np.isfinite(asked.near(gaps)).all()
+    found = multiple_shooting(asked, ShootingOptions(segment_steps=50))
+    assert found.converged and found.explained
+    for name in ("stiffness", "damping"):
+        estimate = next(e for e in found.estimates if e.name == name)
+        width = 0.5 * (estimate.interval[1] - estimate.interval[0])
+        assert abs(estimate.value - getattr(TRUTH, name)) < 2 * width < 0.2 * getattr(TRUTH, name)
+    with pytest.raises(DataError, match="needs every state entry measured"):
+        one_step(asked)
+
+
 def test_validation_recordings_are_judged_too() -> None:
-    train, bad = good(), with_values(nan_rows)
-    with pytest.raises(DataError, match="test recording 0 has NaN"):
+    train, bad = good(), with_values(mostly_nan)
+    with pytest.raises(DataError, match=r"test recording 0: mass\.x is NaN in 75 %"):
         FitProblem(Spring(), DataSplit(TrajectorySet((train,)), TrajectorySet(()), TrajectorySet((bad,))), free=("stiffness",))
     with pytest.raises(DataError, match="no recording to train on"):
         FitProblem(Spring(), TrajectorySet(()), free=("stiffness",))

@@ -12,15 +12,26 @@ from sysid_systems import Spring, SpringParameters, record
 from softgym_envs.core.base import PlainStructure
 from softgym_envs.core.errors import OptionError, ParameterError
 from softgym_envs.core.layout import Field, StateLayout
-from softgym_envs.core.recipe import Recipe
+from softgym_envs.core.recipe import Recipe, Stage
 from softgym_envs.core.sensors import Sensor
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from sysid import METHODS, FitProblem, Measurement, ShootingOptions, View, multiple_shooting, noise_of, single_shooting
+from sysid import (
+    METHODS,
+    FitProblem,
+    FitResult,
+    Measurement,
+    ShootingOptions,
+    View,
+    multiple_shooting,
+    noise_of,
+    single_shooting,
+)
 from sysid.data.view import POSE, Commands, delayed
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.levenberg import LevenbergOptions
 from sysid.least_squares.system import ShootingSystem
 from sysid.methods.outliers import HUBER
+from sysid.methods.progressive import fit_stage
 from sysid.methods.suspects import conditional, suspected
 
 TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=20.0)
@@ -207,6 +218,30 @@ def test_outliers_and_gaps_spoil_nothing() -> None:
         assert abs(values[0] - values[1]) < 0.25 * (high - low) + 0.1 * (high - low)
     spoilt = single_shooting(problem(driven(Sensor(rate=40.0, noise=2e-3, outliers=0.05, outlier_size=0.3))))
     assert next(iter(spoilt.noise.values())) > 20 * next(iter(bad.noise.values()))
+
+
+def test_values_that_stand_alone_are_left_out_of_fits_by_squares() -> None:
+    """As above, by a recipe whose stage knows nothing of outliers."""
+    camera = Sensor(rate=40.0, noise=2e-3, dropout=0.05, outlier_size=0.3)
+    stage = Stage("seen", "", (*FREE, "latency"), "single_shooting")
+    clean, bad = (by_recipe(stage, driven(replace(camera, outliers=share), seconds=8.0)) for share in (0.0, 0.01))
+    assert clean.explained and not any("outliers" in verdict.text for verdict in clean.verdicts)
+    assert bad.explained and any("outliers, more than 6 standard deviations" in verdict.text for verdict in bad.verdicts)
+    for name in clean.free:
+        low, high = clean.intervals[name]
+        values = [next(e.value for e in fit.estimates if e.name == name) for fit in (clean, bad)]
+        assert abs(values[0] - values[1]) < 0.25 * (high - low) + 0.1 * (high - low)
+
+
+def test_a_wrong_model_stays_wrong_without_values_that_stand_alone() -> None:
+    stage = Stage("seen", "", FREE, "single_shooting")
+    late = driven(Sensor(rate=40.0, noise=2e-3, outliers=0.01, outlier_size=0.3, latency=0.03), seconds=8.0)
+    assert not by_recipe(stage, late).explained
+
+
+def by_recipe(stage: Stage, recordings: TrajectorySet) -> FitResult:
+    given = problem(recordings, free=stage.free)
+    return fit_stage(Recipe((stage,)), stage, given, folder=None, resume=False, progress=None)
 
 
 def robust() -> ShootingOptions:

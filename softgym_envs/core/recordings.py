@@ -102,7 +102,7 @@ def _acting(seen: Array, stamps: Array, grid: Grid) -> Array:
         edges = np.append(grid.times, 2.0 * grid.times[-1] - grid.times[-2])
         width = np.diff(np.clip(edges, stamps[0], stamps[-1]))
         mean = np.diff(np.interp(edges, stamps, done)) / np.where(width > 0, width, 1.0)
-        return np.where(width > 0, mean, seen[-1])
+        return np.asarray(np.where(width > 0, mean, seen[-1]))
     values = np.full(len(grid.times), np.nan)
     values[grid.place] = seen
     return values

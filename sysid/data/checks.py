@@ -147,12 +147,6 @@ def _check_recording(problem: Checked, where: str, trajectory: Trajectory) -> No
 
 def _check_missing(problem: Checked, where: str, trajectory: Trajectory) -> None:
     absent = ~np.isfinite(problem.values(trajectory))
-    if problem.full and absent.any():
-        row = int(np.flatnonzero(absent.any(axis=1))[0])
-        raise DataError(
-            f"{where} has NaN in {int(absent.any(axis=1).sum())} rows, first row {row} (t = {trajectory.times[row]:g} s): cut "
-            "the recording with window(), or leave the broken columns out with measured=..."
-        )
     worst = int(np.argmax(absent.mean(axis=0)))
     if absent[:, worst].mean() > 0.5:
         share = 100 * absent[:, worst].mean()

@@ -242,9 +242,14 @@ class FitProblem:
     # --- what is measured ------------------------------------------------------------------------------------------
 
     @cached_property
-    def full(self) -> bool:
-        """Whether the recordings hold the full state."""
+    def whole(self) -> bool:
+        """Whether every entry of the state is a column."""
         return self.measurement is None and set(self.column_names) >= set(self.simulator.state_names)
+
+    @cached_property
+    def full(self) -> bool:
+        """Whether the recordings hold the full state, in every row; states with gaps are measured in part."""
+        return self.whole and all(np.isfinite(self.values(recording)).all() for part in self.split for recording in part)
 
     @cached_property
     def column_names(self) -> tuple[str, ...]:
@@ -293,6 +298,14 @@ class FitProblem:
     def values(self, trajectory: Trajectory) -> Array:
         """The fitted columns, (T+1, ny)."""
         return trajectory.select(self.column_names).values
+
+    def near(self, trajectory: Trajectory) -> Array:
+        """States (T+1, nx) near those of a recording of whole states: gaps are bridged by straight lines."""
+        rows, found = np.arange(len(trajectory.times)), self.values(trajectory).copy()
+        for column in found.T:
+            seen = np.isfinite(column)
+            column[:] = np.interp(rows, rows[seen], column[seen])
+        return np.asarray(self.simulator.retract(found, np.zeros((len(rows), self.simulator.n))))
 
     def controls(self, trajectory: Trajectory) -> Array:
         """Controls in the simulator's order, (T, nu)."""
@@ -370,6 +383,8 @@ class FitProblem:
         if self.initial_state is not None:
             given: Array = check_array("initial_state(trajectory)", self.initial_state(trajectory), (self.simulator.nx,))
             return given
+        if self.whole:
+            return np.asarray(self.near(trajectory)[0])
         state = self.simulator.initial_state(1)[0].copy()
         if self.measurement is None:
             first = self.values(trajectory)[0]

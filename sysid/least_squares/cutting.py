@@ -71,6 +71,8 @@ def _start_states(problem: FitProblem, trajectory: Trajectory, horizon: int) -> 
     """States (T+1, nx) to start segments from: measured, or simulated, with what the rows at a segment's start tell of it."""
     if problem.full:
         return problem.values(trajectory)
+    if problem.whole and problem.initial_state is None:
+        return problem.near(trajectory)
     start = problem.guess(trajectory)[None]
     if horizon >= trajectory.num_steps:
         return start

@@ -75,7 +75,7 @@ def adam(problem: FitProblem, options: AdamOptions | None = None) -> FitResult:
 
     options = options or AdamOptions()
     if not problem.full:
-        raise DataError("adam fits single steps and needs every state entry measured; use single_shooting")
+        raise DataError("adam fits single steps and needs every state entry measured in every row; use single_shooting")
     begin = time.perf_counter()
     exact = uses_exact_derivatives(problem, options.jacobian)
     segments = cut(problem, problem.split.train, 1, free=False, exact=exact)

@@ -3,6 +3,9 @@
 A fit by Huber's loss ends near the truth even where points jump. What it leaves is, but for those points, noise and the model's
 error, of size s = 1.4826 median |r| per channel (no less than a noise that is known); points off by more than `FAR` s in some
 coordinate are taken for outliers and become gaps. Least squares follow, with all that is known of them.
+
+Of a fit by squares, predictions of whole recordings are looked at (`without_lone`): values that are far off while those in the
+rows around them are not stand alone, as errors of a model do not.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from softgym_envs.core.sensors import points_of
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
+from ..judgement.result import FitResult
+from ..judgement.starts import estimate_start, predicted, starts_of
 from ..least_squares.segments import Segments
 
 Array = NDArray[np.float64]
@@ -28,9 +33,15 @@ HUBER = 2.0
 """Standard deviations from which on a residual pulls no harder."""
 FAR = 5.0
 """Of normal noise one in two million is beyond."""
+MOST_LONE = 0.03
+"""Share of values beyond which none that stands alone is left out."""
 MOST = 0.1
 """Share of points beyond which they are no outliers, but what the model does not know: nothing is left out. Nor is anything
 where no fit would take what remains, as of a recording of which a column is gone."""
+
+
+LONE, BESIDE = 6.0, 3.0
+"""Standard deviations that a value which stands alone is off by, and that those in the rows around it are off by at most."""
 
 
 class Cleaned(NamedTuple):
@@ -71,6 +82,42 @@ def without_outliers(segments: Segments, theta: Array, starts: Array) -> Cleaned
     return Cleaned(cleaned, replace(segments, problem=cleaned, values=values), share)
 
 
+def without_lone(problem: FitProblem, result: FitResult) -> tuple[FitProblem, int]:
+    """The problem with values that stand alone as gaps, and how many there are; see the module docstring.
+
+    Predictions are of the result's constants, from the begin of every recording.
+    """
+    there, first = problem.replace(view=result.view), np.array([0])
+    recordings, residuals = problem.split.train, []
+    for recording in recordings:
+        at = starts_of(there, recording, result.parameters, first)[0] if there.full else None
+        start = estimate_start(there, recording, result.parameters) if at is None else at
+        (states,), _ = predicted(there, result.parameters, recording, first, start[None], recording.num_steps)
+        values = problem.values(recording)
+        if problem.full:
+            values = problem.simulator.retract(states, problem.simulator.difference(values, states))
+        residuals.append(there.seen(states[None])[0] - values)
+    scale = MEDIAN * np.nanmedian(np.abs(np.concatenate(residuals)), axis=0)
+    lone = [_lone(np.abs(residual), scale) for residual in residuals]
+    count, seen = (int(sum(part.sum() for part in parts)) for parts in (lone, [np.isfinite(r) for r in residuals]))
+    if count == 0 or count > MOST_LONE * seen:
+        return problem, 0
+    kept = [np.where(off, np.nan, problem.values(recording)) for off, recording in zip(lone, recordings, strict=True)]
+    left = [_with(recording, problem.column_names, values) for recording, values in zip(recordings, kept, strict=True)]
+    try:
+        return problem.replace(data=problem.split._replace(train=TrajectorySet(tuple(left)))), count
+    except DataError:
+        return problem, 0
+
+
+def _lone(size: Array, scale: Array) -> NDArray[np.bool_]:
+    """Where sizes of residuals (T+1, ny) are far beyond their scale (ny,), and those beside them are not."""
+    beside = np.full((len(size) + 2, size.shape[1]), np.nan)
+    beside[1:-1] = size
+    near = np.fmax(beside[:-2], beside[2:])  # NaN only where neither was measured
+    return np.asarray((size > LONE * scale) & (near <= BESIDE * scale))
+
+
 def spread(segments: Segments, theta: Array, scale: Array) -> Array:
     """Size of the residuals at a start, per channel (m,), whatever outliers do; `scale` where it is nothing, or not finite."""
     found = MEDIAN * np.nanmedian(_sizes(segments, theta, segments.starts), axis=(0, 1))
@@ -103,4 +150,4 @@ def _with(recording: Trajectory, names: tuple[str, ...], values: Array) -> Traje
     return replace(recording, values=changed)
 
 
-__all__ = ["FAR", "HUBER", "Cleaned", "spread", "without_outliers"]
+__all__ = ["FAR", "HUBER", "LONE", "Cleaned", "spread", "without_lone", "without_outliers"]

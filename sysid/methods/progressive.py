@@ -31,6 +31,7 @@ from ..report.files import copy_constants, load_distribution, save
 from .finer import blamed
 from .guard import better_start, compare, kept_back
 from .mislabelled import unmasked
+from .outliers import LONE, without_lone
 from .predictions import banded
 from .suspects import Fitted, conditional, suspected
 from .table import METHODS, Method, method_of
@@ -287,6 +288,7 @@ def _fitted(
         where["progress"] = progress
     say(f"fitting {', '.join(problem.free)} by {method.name}")
     result = method.fit(problem, method.settings({**stage.options, **where}), recipe)
+    problem, result = _without_lone(recipe, stage, problem, result, say)
     other = _otherwise(recipe, stage, problem, result, say)
     if other is not None and other.result.explained:
         told = f"explained by another simulator only: {changes(problem.simulator, other.problem.simulator)}"
@@ -305,6 +307,29 @@ def _fitted(
     suspects = {words: names for words, names in stage.suspects.items() if not set(names) & set(unable)}
     result = suspected(suspects, again, problem, by_step, say, known=by_step is not result, other=other)
     return Fitted(problem, conditional(stage.doubtful, again, problem, result, say))
+
+
+def _without_lone(recipe: Recipe, stage: Stage, problem: FitProblem, result: FitResult, say: Callable[[str], None]) -> Fitted:
+    """The fit, or if there are values that stand alone, the one without them; see `outliers`.
+
+    Not of states that are exact, nor by methods that take no gaps.
+    """
+    method = method_of(stage.method)
+    able = (method.views or method.repeated) and stage.options.get("loss") != "robust"
+    if not able or not result.usable or (problem.full and not problem.noisy):
+        return Fitted(problem, result)
+    without, count = without_lone(problem, result)
+    if not count:
+        return Fitted(problem, result)
+    say("fitting again without values that stand alone")
+    try:
+        again = method.fit(without, method.settings(stage.options), recipe)
+    except DataError:  # single steps take no gaps
+        return Fitted(problem, result)
+    if not again.usable:
+        return Fitted(problem, result)
+    said = f"outliers, more than {LONE:g} standard deviations off beside others that are not: {count} of all numbers, left out"
+    return Fitted(without, replace(again, provenance=result.provenance).with_verdict("note", said))
 
 
 def _repeated(method: Method, problem: FitProblem, recipe: Recipe) -> FitResult:

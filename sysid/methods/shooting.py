@@ -141,7 +141,7 @@ def one_step(problem: FitProblem, options: ShootingOptions | None = None) -> Fit
         DataError: States are measured in part, or the simulation diverges at the start constants.
     """
     if not problem.full:
-        raise DataError("one_step needs every state entry measured; use single_shooting for partial measurements")
+        raise DataError("one_step needs every state entry measured in every row; use single_shooting for partial measurements")
     return _fit(problem, "one_step", 1, options or ShootingOptions())
 
 
