@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,7 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     module = load_verb(given[0])
     args = tyro.cli(module.Args, args=given[1:], prog=f"softgym-envs {given[0]}", description=module.__doc__)
-    return int(module.main(args) or 0)
+    try:
+        code = int(module.main(args) or 0)
+        sys.stdout.flush()
+    except BrokenPipeError:  # who reads has read enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
 
 
 if __name__ == "__main__":

@@ -28,6 +28,9 @@ NEAR, WORSE = (9, 7, 5), 1.1
 """Rows whose cubic tells which way a value moves: the first that leaves at most so many times the squares of the last."""
 ASIDE, MEDIAN = 5.0, 1.4826
 """Standard deviations from a cubic beyond which a value tells nothing of its neighbours; one over the median size of noise."""
+KINKED, SLIGHT, LITTLE = 3.0, 1e-4, 0.02
+"""Times what noise leaves of a cubic, and the share of a column's travel, beyond which there is a kink; and the part of a frame
+by which values are moved even there."""
 
 MOST_EMPTY, EMPTIEST = 1_000_000, 100
 """Tracked points may be missing so many times, and beside them so many times as often as there are lines."""
@@ -113,7 +116,7 @@ def _placed(seen: Array, stamps: Array, grid: Grid) -> Array:
 
     Those of irregular stamps are moved along the cubic through the rows around them, by half a frame at most, so that each
     keeps the noise of its own; as many rows as a cubic follows add least to it. Of two values that have one place the nearer
-    one is kept.
+    one is kept, and none beside a kink, as of an impact, which no cubic follows.
     """
     values = np.full((len(grid.times), seen.shape[1]), np.nan)
     if not grid.irregular:
@@ -137,14 +140,19 @@ def _moved(column: Array, frames: Array, late: Array) -> Array:
     nearby = sliding_window_view(np.pad(off, NEAR[0] // 2), NEAR[0])
     telling &= ~(far & (off == nearby.max(axis=1)))  # beside an outlier others are off, too
     fitted = [_cubics(column, telling, frames, width) for width in NEAR]
-    curve = next(curve for curve, left in fitted if left <= WORSE * fitted[-1][1])
-    return np.asarray(column + np.sum(curve[:, 1:] * (-late[:, None]) ** np.arange(1, 4), axis=1))
+    noise = [float(np.nanmedian(left)) if np.isfinite(left).any() else 0.0 for _, left in fitted]
+    best = next(place for place, size in enumerate(noise) if size <= WORSE * noise[-1])
+    curve, left = fitted[best]
+    found = column + np.sum(curve[:, 1:] * (-late[:, None]) ** np.arange(1, 4), axis=1)
+    kinked = left > np.maximum(KINKED**2 * noise[best], (SLIGHT * np.ptp(column[telling])) ** 2)
+    return np.where(kinked & telling & (np.abs(late) > LITTLE), np.nan, found)
 
 
-def _cubics(column: Array, telling: NDArray[np.bool_], frames: Array, width: int) -> tuple[Array, float]:
-    """Cubics (rows, 4) through the `width` rows around every row, from its time on, and the squared noise that these leave.
+def _cubics(column: Array, telling: NDArray[np.bool_], frames: Array, width: int) -> tuple[Array, Array]:
+    """Cubics (rows, 4) through the `width` rows around every row, from its time on, and the squares that these leave (rows,).
 
-    Through few rows that tell something, curves are of lower order.
+    Squares are in units in which their median is the noise's variance. Through few rows that tell something, curves are of
+    lower order, and leave NaN.
     """
     width = min(width, len(column))
     first = np.clip(np.arange(len(column)) - width // 2, 0, len(column) - width)
@@ -154,10 +162,9 @@ def _cubics(column: Array, telling: NDArray[np.bool_], frames: Array, width: int
     lower = np.arange(4) < count[:, None] - 1
     powers = (frames[around] - frames[:, None])[..., None] ** np.arange(4) * there[..., None] * lower[:, None]
     curve = np.linalg.pinv(powers) @ seen[..., None]  # (rows, 4, 1)
-    left = np.sum((seen - (powers @ curve)[..., 0]) ** 2, axis=1)[count == width]
-    freedom = max(width - 4, 1)
+    freedom = np.where(count > 4, count - 4.0, np.nan)
     typical = freedom * (1 - 2 / (9 * freedom)) ** 3  # median of chi squared
-    return curve[..., 0], float(np.median(left)) / typical if len(left) else 0.0
+    return curve[..., 0], np.sum((seen - (powers @ curve)[..., 0]) ** 2, axis=1) / typical
 
 
 def _irregular(stamps: Array, grid: Grid) -> dict[str, str]:

@@ -83,7 +83,8 @@ def judge(
         problem: What was fitted.
         system: Segments and the final weights.
         ending: Where the method stopped.
-        compared: Whether to tell errors of predictions, which takes estimates of many initial states.
+        compared: Whether to tell errors of predictions, which takes estimates of many initial states, and what data bound on
+            one side: not of a fit that is only a start, or says what another lacks.
         scanned: Whether to ask what the model's own error leaves open.
         varied: Choice of the model in words -> predictions with another amount of it: what it leaves open (`.laws`).
         alike: What the model takes to be alike in words -> what comes of it where it is not (`.laws`).
@@ -107,7 +108,7 @@ def judge(
     doubts = doubted(problem, theta, found, quantile)
     sides = (
         (None,) * len(theta)
-        if rounding or not converged
+        if rounding or not converged or not compared
         else one_sided(system, theta, starts, variance=variance, doubted=doubts)
     )
     opened = () if rounding else _left_open(system, varied or {}, alike or {}, theta, starts, weighted, by_noise)

@@ -96,7 +96,9 @@ def verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
         if text.partition(" was ")[0] not in bounded or misfit(evidence) > 1.0
     ]
     for e in evidence.estimates:
-        if e.at_bound:
+        if e.at_bound == "lower" and e.value == 0.0 and misfit(evidence) <= 1.0:
+            found.append(Verdict("note", f"{e.name} ended at 0{e.suffix}: the data are explained without any"))
+        elif e.at_bound:
             text = f"{e.name} ended at its {e.at_bound} bound {e.value:g}{e.suffix}: the best value may lie beyond it"
             found.append(Verdict("warning", text + _unborne(evidence, e)))
     found += [

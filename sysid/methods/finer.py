@@ -17,7 +17,7 @@ from softgym_envs.core.recipe import Recipe
 from ..data.problem import FitProblem
 from ..judgement.result import FitResult
 from ..judgement.step import in_steps_of
-from .shooting import ShootingOptions, single_shooting
+from .shooting import single_shooting
 from .suspects import left
 
 WORTH = 0.8
@@ -43,7 +43,7 @@ def blamed(recipe: Recipe, problem: FitProblem, result: FitResult, say: Callable
             **{name: getattr(again.parameters, name) for name in again.parameters.names()}
         )
         try:
-            again = single_shooting(in_steps_of(problem, simulator).replace(start=start), ShootingOptions(compare=False))
+            again = single_shooting(in_steps_of(problem, simulator).replace(start=start))
         except DataError:
             return result
         if again.explained or again.misfit > LESS * misfit:
