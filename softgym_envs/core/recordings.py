@@ -24,7 +24,7 @@ UNWRAPPED = "unwrapped"
 """Key of a recording's metadata: columns of angles that jumped by whole turns in the file."""
 IRREGULAR = "irregular"
 """Key of a recording's metadata: how far its time stamps were off the grid that its values were moved to."""
-NEAR, WORSE = (9, 7, 5), 1.1
+NEAR, WORSE = (9, 7, 5), 1.25
 """Rows whose cubic tells which way a value moves: the first that leaves at most so many times the squares of the last."""
 ASIDE, MEDIAN = 5.0, 1.4826
 """Standard deviations from a cubic beyond which a value tells nothing of its neighbours; one over the median size of noise."""
@@ -141,10 +141,10 @@ def _moved(column: Array, frames: Array, late: Array) -> Array:
     telling &= ~(far & (off == nearby.max(axis=1)))  # beside an outlier others are off, too
     fitted = [_cubics(column, telling, frames, width) for width in NEAR]
     noise = [float(np.nanmedian(left)) if np.isfinite(left).any() else 0.0 for _, left in fitted]
-    best = next(place for place, size in enumerate(noise) if size <= WORSE * noise[-1])
-    curve, left = fitted[best]
+    curve = next(curve for (curve, _), size in zip(fitted, noise, strict=True) if size <= WORSE * noise[-1])
     found = column + np.sum(curve[:, 1:] * (-late[:, None]) ** np.arange(1, 4), axis=1)
-    kinked = left > np.maximum(KINKED**2 * noise[best], (SLIGHT * np.ptp(column[telling])) ** 2)
+    # Of few rows noise itself looks like a kink: what were left out would be no chance.
+    kinked = fitted[0][1] > np.maximum(KINKED**2 * noise[0], (SLIGHT * np.ptp(column[telling])) ** 2)
     return np.where(kinked & telling & (np.abs(late) > LITTLE), np.nan, found)
 
 
