@@ -165,6 +165,8 @@ def test_states_with_gaps_are_measured_in_part() -> None:
     gaps = replace(noisy, values=np.where(missing, np.nan, noisy.values))
     asked = problem(gaps, start=SpringParameters(mass=3.0, stiffness=20.0, damping=2.0, gain=2.0))
     assert not asked.full and asked.whole and np.isfinite(asked.near(gaps)).all()
+    blind = replace(gaps, values=np.where([False, True], np.nan, gaps.values))
+    assert (asked.near(blind)[:, 1] == 0.0).all()  # as in a window of a longer gap: at rest
     found = multiple_shooting(asked, ShootingOptions(segment_steps=50))
     assert found.converged and found.explained
     for name in ("stiffness", "damping"):

@@ -160,11 +160,13 @@ def _cubics(column: Array, telling: NDArray[np.bool_], frames: Array, width: int
     there = telling[around]
     seen, count = np.where(there, column[around], 0.0), there.sum(axis=1)
     lower = np.arange(4) < count[:, None] - 1
-    powers = (frames[around] - frames[:, None])[..., None] ** np.arange(4) * there[..., None] * lower[:, None]
-    curve = np.linalg.pinv(powers) @ seen[..., None]  # (rows, 4, 1)
+    half = max(width // 2, 1)
+    powers = ((frames[around] - frames[:, None]) / half)[..., None] ** np.arange(4) * there[..., None] * lower[:, None]
+    across = np.swapaxes(powers, 1, 2)  # terms that are left out are zero: 1 on the diagonal leaves them so
+    curve = np.linalg.solve(across @ powers + np.eye(4) * ~lower[:, None], across @ seen[..., None])  # (rows, 4, 1)
     freedom = np.where(count > 4, count - 4.0, np.nan)
     typical = freedom * (1 - 2 / (9 * freedom)) ** 3  # median of chi squared
-    return curve[..., 0], np.sum((seen - (powers @ curve)[..., 0]) ** 2, axis=1) / typical
+    return curve[..., 0] / half ** np.arange(4), np.sum((seen - (powers @ curve)[..., 0]) ** 2, axis=1) / typical
 
 
 def _irregular(stamps: Array, grid: Grid) -> dict[str, str]:

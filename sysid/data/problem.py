@@ -300,11 +300,14 @@ class FitProblem:
         return trajectory.select(self.column_names).values
 
     def near(self, trajectory: Trajectory) -> Array:
-        """States (T+1, nx) near those of a recording of whole states: gaps are bridged by straight lines."""
+        """States (T+1, nx) near those of a recording of whole states: gaps are bridged by straight lines.
+
+        What is not seen at all, as in a short window, is as at rest.
+        """
         rows, found = np.arange(len(trajectory.times)), self.values(trajectory).copy()
-        for column in found.T:
+        for column, rest in zip(found.T, self.simulator.initial_state(1)[0][self.state_columns], strict=True):
             seen = np.isfinite(column)
-            column[:] = np.interp(rows, rows[seen], column[seen])
+            column[:] = np.interp(rows, rows[seen], column[seen]) if seen.any() else rest
         return np.asarray(self.simulator.retract(found, np.zeros((len(rows), self.simulator.n))))
 
     def controls(self, trajectory: Trajectory) -> Array:

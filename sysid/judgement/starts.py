@@ -114,6 +114,18 @@ def predicted(
     return states, np.asarray(status == 0)
 
 
+def followed_whole(problem: FitProblem, parameters: Parameters, trajectory: Trajectory) -> tuple[Array, bool]:
+    """States (T+1, nx) from a recording's begin to its end, and whether they went through."""
+    first = np.array([0])
+    start = (
+        starts_of(problem, trajectory, parameters, first)[0]
+        if problem.full
+        else estimate_start(problem, trajectory, parameters)
+    )
+    (states,), (good,) = predicted(problem, parameters, trajectory, first, start[None], trajectory.num_steps)
+    return states, bool(good)
+
+
 @dataclass(frozen=True, eq=False)
 class OnlyStarts:
     """`levenberg.System` with the constants held: what remains unknown are the initial states."""
@@ -172,6 +184,7 @@ def start_from(problem: FitProblem, part: Trajectory, parameters: Parameters, gu
 __all__ = [
     "OnlyStarts",
     "estimate_start",
+    "followed_whole",
     "predicted",
     "rows_of_start",
     "rows_unknown",

@@ -23,7 +23,7 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from ..data.problem import FitProblem
 from ..data.view import View
 from ..data.wrong_units import quantities
-from .starts import estimate_start, predicted, rows_of_start, rows_unknown, starts_of, without_first
+from .starts import followed_whole, predicted, rows_of_start, rows_unknown, starts_of, without_first
 
 Array = NDArray[np.float64]
 
@@ -196,14 +196,8 @@ def trace(problem: FitProblem, parameters: Parameters, view: View | None = None)
     pair, columns = _pair(problem, parameters, view), []
     trajectory = _known(pair, trajectories[0])
     for viewed, constants in pair:
-        first = np.array([0])
-        at_first = (
-            starts_of(viewed, trajectory, constants, first)
-            if viewed.full
-            else estimate_start(viewed, trajectory, constants)[None]
-        )
-        states, _ = predicted(viewed, constants, trajectory, first, at_first, trajectory.num_steps)
-        columns.append(_seen_by(viewed)(states[0]))
+        states, _ = followed_whole(viewed, constants, trajectory)
+        columns.append(_seen_by(viewed)(states))
     measured = problem.values(trajectory)
     return Trace(label, trajectory.times - trajectories[0].times[0], problem.column_names, measured, columns[0], columns[1])
 

@@ -22,7 +22,7 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
 from ..judgement.result import FitResult
-from ..judgement.starts import estimate_start, predicted, starts_of
+from ..judgement.starts import followed_whole
 from ..least_squares.segments import Segments
 
 Array = NDArray[np.float64]
@@ -87,20 +87,19 @@ def without_lone(problem: FitProblem, result: FitResult) -> tuple[FitProblem, in
 
     Predictions are of the result's constants, from the begin of every recording.
     """
-    there, first = problem.replace(view=result.view), np.array([0])
-    recordings, residuals = problem.split.train, []
+    there, recordings, residuals = problem.replace(view=result.view), problem.split.train, []
     for recording in recordings:
-        at = starts_of(there, recording, result.parameters, first)[0] if there.full else None
-        start = estimate_start(there, recording, result.parameters) if at is None else at
-        (states,), _ = predicted(there, result.parameters, recording, first, start[None], recording.num_steps)
+        states, good = followed_whole(there, result.parameters, recording)
+        if not good:
+            return problem, 0
         values = problem.values(recording)
         if problem.full:
             values = problem.simulator.retract(states, problem.simulator.difference(values, states))
         residuals.append(there.seen(states[None])[0] - values)
     scale = MEDIAN * np.nanmedian(np.abs(np.concatenate(residuals)), axis=0)
     lone = [_lone(np.abs(residual), scale) for residual in residuals]
-    count, seen = (int(sum(part.sum() for part in parts)) for parts in (lone, [np.isfinite(r) for r in residuals]))
-    if count == 0 or count > MOST_LONE * seen:
+    count = sum(int(off.sum()) for off in lone)
+    if count == 0 or count > MOST_LONE * sum(int(np.isfinite(residual).sum()) for residual in residuals):
         return problem, 0
     kept = [np.where(off, np.nan, problem.values(recording)) for off, recording in zip(lone, recordings, strict=True)]
     left = [_with(recording, problem.column_names, values) for recording, values in zip(recordings, kept, strict=True)]
