@@ -57,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print('the verbs need tyro: pip install "softgym-envs[scripts]"', file=sys.stderr)
         return 2
     module = load_verb(given[0])
+    if (here := str(Path.cwd())) not in sys.path:  # where "module:function" of a user's own stands
+        sys.path.append(here)
     args = tyro.cli(module.Args, args=given[1:], prog=f"softgym-envs {given[0]}", description=module.__doc__)
     try:
         code = int(module.main(args) or 0)

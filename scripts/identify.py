@@ -32,7 +32,7 @@ from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from softgym_envs.rooms import room as room_named
 from sysid import METHODS, FitProblem, online, run_recipe, save
-from sysid.methods.progressive import CHECKPOINT, FIT, fit_stage, stage_problem
+from sysid.methods.progressive import CHECKPOINT, FIT, Interrupted, fit_stage, stage_problem
 from sysid.methods.table import Method, method_of
 from sysid.report import Beat, Seldom, rows_in_words, save_rows
 
@@ -287,7 +287,11 @@ def one_stage(args: Args, recipe: Recipe, simulator: Simulator, recordings: Traj
     )
     if not args.columns and unused(problem, recordings):
         print(unused(problem, recordings))
-    result = fit_stage(recipe, stage, problem, folder=args.out, resume=args.resume and under_way, progress=progress)
+    stopped = False
+    try:
+        result = fit_stage(recipe, stage, problem, folder=args.out, resume=args.resume and under_way, progress=progress)
+    except Interrupted as stop:
+        result, stopped = stop.result, True
     result = replace(result, spec=replace(result.spec, model=args.model or ""))
     save(result, args.out)
     if args.gif is not None:
@@ -297,7 +301,7 @@ def one_stage(args: Args, recipe: Recipe, simulator: Simulator, recordings: Traj
         print("picture:", write_overlay(args.gif, robot, trace.names, trace.times, trace.fitted, trace.measured))
     print(as_flags(result.summary()))
     print(f"constants: {args.out / 'fit.toml'}\nreport: {args.out / 'report.html'}")
-    return 0 if result.usable else 2
+    return 130 if stopped else 0 if result.usable else 2
 
 
 OF_ONE_STAGE = (

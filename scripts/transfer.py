@@ -29,7 +29,7 @@ from agents.study.definition import Study
 from agents.study.document import read_study
 from agents.study.jobs import Failure, register, run_jobs
 from agents.study.planned import PlanWorker, read_replay
-from agents.study.report import write_report
+from agents.study.report import headline, write_report
 from softgym_envs.core.errors import OptionError, SoftgymError
 from softgym_envs.core.files import git_commit
 from softgym_envs.rooms import room, rooms
@@ -170,8 +170,9 @@ def main(args: Args) -> int:
     except KeyboardInterrupt:
         print("interrupted; the same command goes on", file=sys.stderr)
         return 130
-    for verdict in summary.verdicts:
-        print(verdict.text)
+    print(headline(summary))
+    for text in (*(verdict.text for verdict in summary.verdicts), *(fit.text for fit in summary.fits if fit.failed)):
+        print(text)
     print(f"report: {out / 'report.html'}")
     return 130 if stopped else 1 if failures else 0
 

@@ -25,6 +25,8 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
         ({"units": ("m", "rad", "mm")}, DataError, "c is in 'mm'; a trajectory holds SI: "),
         ({"control_units": ("-", "volt")}, DataError, "control_units: right is in 'volt'"),
         ({"substeps": 0}, DataError, "substeps is 0, expected an integer >= 1"),
+        ({"commanded": np.zeros((2, 2))}, ShapeError, "commanded has shape (2, 2), expected (any, 3)"),
+        ({"commanded": np.zeros((2, 3))}, DataError, "times of commanded must increase"),
         ({"substeps": 1.5}, DataError, "substeps is 1.5, expected an integer >= 1"),
         ({"times": np.array([0.0]), "controls": np.zeros((0, 2)), "values": np.zeros((1, 3))}, ShapeError, "at least 2 rows"),
     ],
@@ -72,6 +74,23 @@ def test_a_window_of_a_window_knows_all_commands_before_it():
     assert part.with_controls(np.zeros((2, 1)), ("u",), ("N",)).before.shape == (0, 1)
     with raises(ShapeError, "before has shape (3, 1), expected (any, 2)"):
         make(before=np.zeros((3, 1)))
+
+
+def test_commands_between_rows_are_means_over_parts_of_them():
+    """Against sums over a fine grid; a window knows those before it, other controls have none."""
+    commanded = np.array([[0.0, 1.0, 0.0], [0.13, 3.0, 1.0], [0.27, -1.0, 5.0], [0.41, 2.0, 2.0]])
+    trajectory = make(commanded=commanded)
+    fine = commanded[np.searchsorted(commanded[:, 0], (np.arange(5000) + 0.5) * 1e-4, side="right") - 1, 1:]
+    for parts in (1, 4):
+        own, before = trajectory.in_parts(parts)
+        np.testing.assert_allclose(own, fine.reshape(5 * parts, -1, 2).mean(axis=1), atol=1e-12)
+        part = trajectory.window(0.2, 0.5).in_parts(parts)
+        np.testing.assert_allclose(part[0], own[2 * parts :], atol=1e-12)
+        np.testing.assert_allclose(part[1], own[: 2 * parts], atol=1e-12)
+        assert before.shape == (0, 2)
+    held, _ = make().in_parts(2)
+    np.testing.assert_array_equal(held[::2], make().controls)
+    assert not len(trajectory.with_controls(np.zeros((5, 1)), ("u",), ("N",)).commanded)
 
 
 def test_thinned_keeps_rows_at_which_commands_change():
@@ -148,6 +167,8 @@ def test_hash_sees_all_data_and_nothing_else():
         make(1, control_names=("left", "top")),
         make(1, before=np.zeros((1, 2))),
         make(1, before=np.ones((1, 2))),
+        make(1, commanded=np.array([[0.0, 1.0, 1.0]])),
+        make(1, commanded=np.array([[0.0, 1.0, 2.0]])),
     ]
     one = [TrajectorySet((run,)).sha256 for run in (make(1), *changed)]
     assert len(set(one)) == len(one)

@@ -12,7 +12,7 @@ from sysid_systems import Spin, SpinParameters, Spring, SpringParameters, record
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.simulator import finite_differences
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from sysid import FitProblem, Measurement
+from sysid import FitProblem, Measurement, single_shooting
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.system import ShootingSystem
 
@@ -207,3 +207,38 @@ def test_a_constant_at_its_bound_has_no_derivative_where_its_only_side_fails() -
     segments = cut(FitProblem(Sticky(), data, ("drag", "torque"), start=free), data, 5, free=False, exact=False)
     with pytest.raises(DataError, match="diverges on both sides"):
         segments.derivative(segments.problem.encode(free), segments.starts)
+
+
+@pytest.mark.parametrize("late", [0.0, 0.004])
+def test_commands_that_change_between_rows_act_when_they_did(late: float) -> None:
+    """The exact map of a spring in steps of 2 ms, commands for some of these, rows of ten: constants and latency are exact."""
+    spring, rng, substeps, rows = Spring(dt=0.002), np.random.default_rng(4), 10, 60
+    begins = np.unique(rng.choice(np.arange(1, rows * substeps), 80, replace=False))
+    begins = np.concatenate([[0], begins])
+    given = rng.uniform(-1.0, 1.0, (len(begins), 1))
+    fine = given[np.searchsorted(begins, np.arange(rows * substeps), side="right") - 1]
+    acted = np.concatenate([np.repeat(fine[:1], round(late / 0.002), axis=0), fine])[: len(fine)]
+    states, _ = spring.rollout(np.zeros((1, 2)), acted[None], TRUTH)
+    commanded = np.column_stack([0.002 * begins, given])
+    means = fine.reshape(rows, substeps).mean(axis=1, keepdims=True)
+    recording = Trajectory(
+        0.02 * np.arange(rows + 1), means, states[0, ::substeps, :1], ("mass.x",), ("m",), ("force",), ("N",), substeps,
+        commanded=commanded,
+    )  # fmt: skip
+    free = ("stiffness", "damping", "gain", *(("latency",) if late else ()))
+    problem = FitProblem(spring, TrajectorySet((recording,)), free, start=SpringParameters(mass=3.0, offset=TRUTH.offset))
+    fit = single_shooting(problem)
+    found = [*(getattr(fit.parameters, name) / getattr(TRUTH, name) for name in free[:3])]
+    np.testing.assert_allclose(found, 1.0, atol=1e-6)
+    assert fit.view.latency == pytest.approx(late, abs=1e-8)
+    coarse = single_shooting(problem.replace(data=TrajectorySet((replace(recording, commanded=np.zeros((0, 0))),))))
+    assert abs(coarse.parameters.damping / TRUTH.damping - 1.0) > 1e-3
+    whole, part = (
+        cut(problem, problem.split.train, None, free=True, exact=False),
+        cut(problem, problem.split.train, 7, free=True, exact=False),
+    )
+    theta = problem.encode(TRUTH) if not late else problem.replace(view=fit.view).encode(TRUTH)
+    known = replace(part, starts=states[0, ::substeps][part.begins])
+    for segments, starts in ((whole, states[:, 0]), (known, known.starts)):
+        residual, good = segments.residuals(theta[None], starts)
+        assert good.all() and np.abs(residual).max() < 1e-9

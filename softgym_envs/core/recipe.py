@@ -134,6 +134,8 @@ class Stage:
     """Pattern of free constants -> (mean, standard deviation) of what is known beforehand [their unit], the first that fits."""
     suspects: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Cause in words -> constants of recordings or robot, freed where a fit does not explain its data, to name the cause."""
+    untried: Callable[[Any], str] | None = None
+    """Simulator -> what else the room can model, in words ("" for nothing), said where none of the suspects is the cause."""
     doubtful: tuple[str, ...] = ()
     """Constants that are held though few measure them: freed where a fit explains its data, to see what hangs on them."""
     told_noise: bool = False

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .errors import DataError, FileFormatError
 from .tables import Grid, header_names, header_units, read_table, uniform_grid
-from .trajectory import Trajectory, TrajectorySet
+from .trajectory import UNKNOWN, Trajectory, TrajectorySet, means_between
 
 Array = NDArray[np.float64]
 UNWRAPPED = "unwrapped"
@@ -44,8 +44,8 @@ def read_csv(
     Columns whose name begins with `control:` are controls; each acts until the next line, the last line's are not used.
     Everything is converted to SI. Angles that jump by more than half a turn from one line to the next are unwrapped; the
     metadata name them. Lines that are not there become rows of NaN, where nothing acts. Of irregular stamps values are moved to
-    the nearest frame of a uniform grid, and controls are means over its frames; the metadata say how far, and how many frames
-    have no line: there the controls of the line before act on. See `core.tables` for what a file may look like.
+    the nearest frame of a uniform grid; each line's controls act from its own time on, and those of a frame are means over it.
+    The metadata say how far stamps are off, and how many frames have no line. See `core.tables` for what a file may look like.
 
     Args:
         path: The file.
@@ -77,14 +77,22 @@ def read_csv(
                 if np.isnan(seen[:-1]).any():
                     line = table.lines[int(np.argmax(np.isnan(seen)))]
                     raise DataError(f"{path}, line {line}: control {name.removeprefix('control:')!r} is missing")
-                controls.append((name.removeprefix("control:"), _acting(seen, stamps, grid), unit))
+                controls.append((name.removeprefix("control:"), seen, unit))
                 continue
             if unit == "rad" and _unwrap(seen):
                 turned.append(name)
             measured.append((name, _placed(seen[:, None], stamps, grid)[:, 0], unit))
+    acting = _columns([seen for _, seen, _ in controls], len(stamps))
+    if grid.irregular and controls:
+        commanded = np.column_stack([stamps, acting])[:-1]
+        acting = means_between(times, commanded)
+    else:
+        commanded, rows = UNKNOWN, np.full((len(times), acting.shape[1]), np.nan)
+        rows[grid.place] = acting
+        acting = rows[:-1]
     return Trajectory(
         times,
-        _columns([values[:-1] for _, values, _ in controls], len(times) - 1),
+        acting,
         _columns([values for _, values, _ in measured], len(times)),
         tuple(name for name, _, _ in measured),
         tuple(unit for _, _, unit in measured),
@@ -92,23 +100,8 @@ def read_csv(
         tuple(unit for _, _, unit in controls),
         substeps,
         {"source": Path(path).name, **({UNWRAPPED: ", ".join(turned)} if turned else {}), **_irregular(stamps, grid)},
+        commanded=commanded,
     )
-
-
-def _acting(seen: Array, stamps: Array, grid: Grid) -> Array:
-    """What acts from every frame of a grid to the next (frames,): of irregular lines the mean over that time.
-
-    So a command that jumps within a frame does as much in all as it did, at most half a frame off.
-    """
-    if grid.irregular:
-        done = np.concatenate([[0.0], np.cumsum(seen[:-1] * np.diff(stamps))])
-        edges = np.append(grid.times, 2.0 * grid.times[-1] - grid.times[-2])
-        width = np.diff(np.clip(edges, stamps[0], stamps[-1]))
-        mean = np.diff(np.interp(edges, stamps, done)) / np.where(width > 0, width, 1.0)
-        return np.asarray(np.where(width > 0, mean, seen[-1]))
-    values = np.full(len(grid.times), np.nan)
-    values[grid.place] = seen
-    return values
 
 
 def _placed(seen: Array, stamps: Array, grid: Grid) -> Array:
@@ -346,6 +339,7 @@ def in_order_of(first: Trajectory, other: Trajectory) -> Trajectory:
     return replace(
         other, controls=other.controls[:, places], control_names=first.control_names, control_units=units,
         before=other.before[:, places] if len(other.before) else other.before,
+        commanded=other.commanded[:, [0, *(1 + place for place in places)]] if len(other.commanded) else other.commanded,
     )  # fmt: skip
 
 

@@ -62,6 +62,8 @@ class Trajectory:
     """What else is known: robot, date, seed, ..."""
     before: Array = field(default_factory=lambda: UNKNOWN)
     """(E, nu) commands of the rows before the first one, in their order: late ones act within the recording."""
+    commanded: Array = field(default_factory=lambda: UNKNOWN)
+    """(C, 1 + nu) times [s] and the commands that act from each on, where they change between rows: controls are means then."""
 
     def __post_init__(self) -> None:
         def set_(name: str, value: object) -> None:
@@ -76,6 +78,10 @@ class Trajectory:
         set_("controls", _frozen(check_array("controls", self.controls, (rows - 1, len(self.control_names)))))
         before = self.before if len(self.before) else np.zeros((0, len(self.control_names)))
         set_("before", _frozen(check_array("before", before, (None, len(self.control_names)))))
+        commanded = self.commanded if len(self.commanded) else np.zeros((0, 1 + len(self.control_names)))
+        set_("commanded", _frozen(check_array("commanded", commanded, (None, 1 + len(self.control_names)))))
+        if not (np.diff(self.commanded[:, 0]) > 0).all():
+            raise DataError("times of commanded must increase")
         set_("values", _frozen(check_array("values", self.values, (rows, len(self.names)), finite=False)))
         if np.isinf(self.values).any():
             raise ShapeError("values holds infinity; use NaN where nothing was measured")
@@ -172,9 +178,20 @@ class Trajectory:
             raise DataError(f"std is {std}, expected finite numbers >= 0")
         return replace(self, values=self.values + sigma * rng.standard_normal(self.values.shape))
 
+    def in_parts(self, parts: int) -> tuple[Array, Array]:
+        """Controls of so many equal parts of every row, (T parts, nu), and of rows before the first one, (E parts, nu)."""
+        if not len(self.commanded):
+            return np.repeat(self.controls, parts, axis=0), np.repeat(self.before, parts, axis=0)
+        earlier = len(self.before) * parts
+        edges = self.times[0] + self.period / parts * np.arange(-earlier, self.num_steps * parts + 1)
+        found = means_between(edges, self.commanded)
+        return found[earlier:], found[:earlier]
+
     def with_controls(self, controls: Array, names: Sequence[str], units: Sequence[str]) -> Trajectory:
         """The same measurements with other controls, (T, nu), and their names and SI units; none before the first row."""
-        return replace(self, controls=controls, control_names=tuple(names), control_units=tuple(units), before=UNKNOWN)
+        return replace(
+            self, controls=controls, control_names=tuple(names), control_units=tuple(units), before=UNKNOWN, commanded=UNKNOWN
+        )
 
     def for_timestep(self, dt: float) -> Trajectory:
         """The same data with `substeps` such that substeps * dt is the period.
@@ -218,7 +235,7 @@ class Trajectory:
         labels = (self.names, self.units, self.control_names, self.control_units, (str(self.substeps),))
         for text in ("\0".join(group) for group in labels):
             digest.update(f"{len(text)}:{text}".encode())
-        for array in (self.times, self.controls, self.values, *((self.before,) if len(self.before) else ())):
+        for array in (self.times, self.controls, self.values, *(each for each in (self.before, self.commanded) if len(each))):
             # one bit pattern for NaN, one for zero, so that equal data hash equally on every machine
             plain = np.where(np.isnan(array), np.nan, array) + 0.0
             digest.update(f"{array.shape}".encode() + plain.astype("<f8").tobytes())
@@ -336,6 +353,20 @@ def check_ending(path: Path) -> None:
     """Raises FileFormatError: the path does not end as an HDF5 file's does."""
     if path.suffix.lower() not in (".h5", ".hdf5"):
         raise FileFormatError(f"{path} ends in {path.suffix!r}, expected .h5 or .hdf5")
+
+
+def means_between(edges: Array, commanded: Array) -> Array:
+    """Means (K, nu) between edges (K + 1,) [s] of commands that act from their times on (C, 1 + nu); the first also before.
+
+    >>> means_between(np.array([0.0, 1.0, 2.0]), np.array([[0.5, 1.0], [1.5, 3.0]])).ravel().tolist()
+    [1.0, 2.0]
+    """
+    stamps, commands = commanded[:, 0], commanded[:, 1:]
+    steps = np.diff(stamps)[:, None] * commands[:-1]
+    done = np.concatenate([np.zeros((1, commands.shape[1])), np.cumsum(steps, axis=0)])
+    last = np.clip(np.searchsorted(stamps, edges, side="right") - 1, 0, None)
+    integral = done[last] + (edges - stamps[last])[:, None] * commands[last]
+    return np.asarray(np.diff(integral, axis=0) / np.diff(edges)[:, None])
 
 
 def is_whole(period: float, dt: float) -> bool:

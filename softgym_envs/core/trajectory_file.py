@@ -25,8 +25,8 @@ MOST_BYTES, INFLATION = 64 * 2**20, 100
 """A recording may take so much memory, and beside it so many times the size of its file."""
 ARRAYS, LABELS = ("times", "controls", "values"), ("names", "units", "control_names", "control_units")
 """Fields of a trajectory that are numbers, and those that are text."""
-EARLIER = "before"
-"""A field that only some trajectories have."""
+SOME = ("before", "commanded")
+"""Fields that only some trajectories have."""
 
 
 def write(path: Path, sha256: str, trajectories: Sequence[Trajectory]) -> Path:
@@ -39,8 +39,9 @@ def write(path: Path, sha256: str, trajectories: Sequence[Trajectory]) -> Path:
             group = file.create_group(f"trajectory_{index:06d}")
             for name in ARRAYS:
                 group.create_dataset(name, data=getattr(trajectory, name))
-            if len(trajectory.before):
-                group.create_dataset(EARLIER, data=trajectory.before)
+            for name in SOME:
+                if len(getattr(trajectory, name)):
+                    group.create_dataset(name, data=getattr(trajectory, name))
             for name in LABELS:
                 group.create_dataset(name, data=list(getattr(trajectory, name)), dtype=h5py.string_dtype())
             group.attrs["substeps"] = int(trajectory.substeps)
@@ -93,7 +94,7 @@ def _fields(group: Any, most: int) -> dict[str, Any]:
         raise FileFormatError(
             f"{group.file.filename}: {group.name} would take {size / 2**30:.3g} GB of memory, far more than it has"
         )
-    there = (*ARRAYS, EARLIER) if EARLIER in group else ARRAYS
+    there = (*ARRAYS, *(name for name in SOME if name in group))
     arrays = {name: np.asarray(group[name][()], dtype=np.float64) for name in there}
     labels = {name: tuple(str(label) for label in group[name].asstr()[()]) for name in LABELS}
     metadata = json.loads(group["metadata"].asstr()[()])

@@ -82,6 +82,11 @@ def body(simulator: Any) -> tuple[str, ...]:
     return (*BODY, *(factor_names(simulator.model.num_cables, simulator.model.nu) if simulator.own_cables else ()))
 
 
+def unlike_cables(simulator: Any) -> str:
+    """What a robot that was built by hand has, and this simulator lacks; see `Stage.untried`."""
+    return "" if simulator.own_cables else "cables that are unlike each other (--option own_cables=true)"
+
+
 def filmed_body(simulator: Any) -> tuple[str, ...]:
     """The same, and how late commands act."""
     return (*body(simulator), "latency")
@@ -296,6 +301,7 @@ RECIPE = Recipe(
             "refine", "air", body, "multiple_shooting",
             {**_PRECISE, "segment_steps": 100}, simulator={"fixed_rod": 0}, prior=ALIKE,
             suspects={"commands that act late": ("latency",), "cables of another rest length": ("rest_length",)},
+            untried=unlike_cables,
         ),
         # No friction at all is a local minimum: the search from four starts sees only the beginning of every throw.
         Stage(
@@ -316,7 +322,7 @@ RECIPE = Recipe(
         # whole, a recording of 5 s ended at constants 10 times off. Segments of a second follow it.
         Stage("seen", "air", filmed_body, "multiple_shooting", _SEEN, simulator=_HELD, told_noise=True, prior=ALIKE,
               suspects={"a tilted camera": ("tilt",), "lengths on another scale": ("scale",),
-                        "cables of another rest length": ("rest_length",)}),
+                        "cables of another rest length": ("rest_length",)}, untried=unlike_cables),
         # What six frames tell of the rods is off by a millimetre, which passes for soft contact and hides friction: poses and
         # velocities are unknowns from the start, of segments that grow. Over a quarter of a second friction shows beside the
         # errors of a hand-built robot's cables.

@@ -30,6 +30,10 @@ from .noise import noise_of, noisy_states, roughness
 from .view import POSE, SENSED, Commands, View
 
 Array = NDArray[np.float64]
+MOST_PARTS = 20
+"""Of a row, at most, in which commands are means."""
+OF_CONSTANTS = {"start", "prior", "view", "suspects", "limits"}
+"""Fields of a `FitProblem` that may change without another look at its recordings."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +96,8 @@ class FitProblem:
 
     Kept where a problem is put into finer steps, which bear more: the constants are for this simulator.
     """
+    checked: bool = field(default=False, repr=False)
+    """The recordings were checked already: `replace` says so where constants alone change."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, DataSplit | TrajectorySet):
@@ -113,7 +119,8 @@ class FitProblem:
         object.__setattr__(self, "limits", limits)
         object.__setattr__(self, "start", self.constants.replace(**within))
         self._check_constants()
-        checks.check_data(self)
+        if not self.checked:
+            checks.check_data(self)
         for name in SENSED:
             if name in self.free and not self.estimates_initial:
                 raise OptionError(f"{name} is free: predictions must not begin at measured angles; free_initial=True")
@@ -311,13 +318,25 @@ class FitProblem:
         return np.asarray(self.simulator.retract(found, np.zeros((len(rows), self.simulator.n))))
 
     def controls(self, trajectory: Trajectory) -> Array:
-        """Controls in the simulator's order, (T, nu)."""
-        return self.commands(trajectory).own
+        """Controls of rows in the simulator's order, (T, nu)."""
+        return np.asarray(trajectory.controls[:, self._controlled(trajectory)])
 
     def commands(self, trajectory: Trajectory) -> Commands:
-        """The same, and those before the first row where the recording has them."""
-        places = [trajectory.control_names.index(name) for name in self.simulator.control_names]
-        return Commands(trajectory.controls[:, places], trajectory.before[:, places])
+        """The same of `parts` of every row, and those before the first row where the recording has them."""
+        own, before = trajectory.in_parts(self.parts)
+        places = self._controlled(trajectory)
+        return Commands(own[:, places], before[:, places])
+
+    @cached_property
+    def parts(self) -> int:
+        """Into so many of equal length, of whole physics steps, rows are cut where commands change between them; else 1."""
+        if not any(len(recording.commanded) for part in self.split for recording in part):
+            return 1
+        return max(count for count in range(1, MOST_PARTS + 1) if self.shared_steps % count == 0)
+
+    def _controlled(self, trajectory: Trajectory) -> list[int]:
+        """Places of the simulator's controls among the recorded ones."""
+        return [trajectory.control_names.index(name) for name in self.simulator.control_names]
 
     def observe(self, states: Array) -> Array:
         """The fitted columns of states, (..., nx) -> (..., ny)."""
@@ -458,7 +477,7 @@ class FitProblem:
         unknown = [name for name in changes if name not in allowed]
         if unknown:
             raise OptionError(f"unknown field {unknown[0]!r} of FitProblem; it has {', '.join(allowed)}")
-        return replace(self, **changes)
+        return replace(self, **{"checked": set(changes) <= OF_CONSTANTS, **changes})
 
 
 def _plain_fields(simulator: Simulator) -> list[tuple[str, str]]:

@@ -38,7 +38,7 @@ class Commands(NamedTuple):
     """Of a recording."""
 
     own: Array
-    """(T, nu), each held for its row."""
+    """(T, nu), each held for its row, or part of a row (`FitProblem.parts`)."""
     before: Array
     """(E, nu) those of the rows before the first one; (0, nu) where these are unknown."""
 

@@ -126,8 +126,7 @@ def _short(other: ShootingSystem, theta: Array) -> Array:
     rows = max(round(BEGIN / cuts.problem.split.test[0].period), FEWEST)
     if rows >= cuts.horizon or cuts.begins.any():  # segments that follow each other are short themselves
         return cuts.starts
-    first = replace(cuts, controls=cuts.controls[:, :rows], values=cuts.values[:, : rows + 1])
-    found = _minima(replace(other, segments=first), theta, cuts.starts)
+    found = _minima(replace(other, segments=cuts.cut(0, rows)), theta, cuts.starts)
     return found[0] if found else cuts.starts
 
 

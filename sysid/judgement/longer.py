@@ -80,7 +80,7 @@ def longer(system: ShootingSystem, theta: Array, starts: Array, *, halved: bool)
         halved: Whether intervals allow for the simulator's step.
     """
     segments, found = system.segments, None
-    longest = max(len(commands.own) for commands in segments.commands)
+    longest = max(segments.lengths)
     if not segments.free:
         return None
     short, begun = weighted_residuals(system, theta, starts), system
@@ -191,7 +191,7 @@ def _drawn(segments: Segments, short: WeightedResiduals, other: Segments, long: 
     ]
     for begin in range(0, DRAWS, some):
         count = min(some, DRAWS - begin)
-        noise = [rng.standard_normal((len(c.own) + 1, short.in_time.shape[2], count)) for c in segments.commands]
+        noise = [rng.standard_normal((length + 1, short.in_time.shape[2], count)) for length in segments.lengths]
         parts = zip((segments, other), (short, long), seen, strict=True)
         left = [each.left(_in_segments(cuts, noise), s) for cuts, each, s in parts]
         sizes = [np.sum(each**2, axis=(0, 1, 2)) for each in left]

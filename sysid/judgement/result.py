@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +76,15 @@ class Estimate:
         return f"{self.name} = {self.value:.{digits}g}{self.suffix}, 95 % [{low:.{digits}g}, {high:.{digits}g}]{bound}"
 
 
+class Ended(NamedTuple):
+    """Where a fit ended, beside its constants: where another one of the same recordings may begin."""
+
+    states: tuple[Array, ...]
+    """Of every recording, as it is followed, (T+1, nx); where segments meet, those of the later one."""
+    noise: Array
+    """(m,) standard deviations that residuals were weighed with."""
+
+
 @dataclass(frozen=True, eq=False)
 class FitResult:
     """See the module docstring."""
@@ -116,6 +125,8 @@ class FitResult:
 
     Of errors that last in any column, and of their size where the noise is not taken from them.
     """
+    ended: Ended | None = None
+    """None: of a method that tells no states."""
 
     @property
     def explained(self) -> bool:

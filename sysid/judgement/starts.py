@@ -107,11 +107,12 @@ def predicted(
 
     Beyond the recording's end its last command goes on.
     """
-    rows = first[:, None] + np.arange(length)
-    late = np.full(len(first), problem.view.latency / trajectory.period)
+    parts = problem.parts
+    rows = parts * first[:, None] + np.arange(parts * length)
+    late = np.full(len(first), parts * problem.view.latency / trajectory.period)
     controls = delayed(problem.commands(trajectory), rows, late)
-    states, status = problem.simulator.rollout(starts, controls, parameters, substeps=trajectory.substeps)
-    return states, np.asarray(status == 0)
+    states, status = problem.simulator.rollout(starts, controls, parameters, substeps=trajectory.substeps // parts)
+    return states[:, ::parts], np.asarray(status == 0)
 
 
 def followed_whole(problem: FitProblem, parameters: Parameters, trajectory: Trajectory) -> tuple[Array, bool]:

@@ -58,7 +58,7 @@ def cut(
         problem, np.stack(starts), np.stack(controls), np.stack(values), np.array(recording, dtype=np.intp),
         np.array(begins, dtype=np.intp), tuple(problem.commands(t) for t in trajectories),
         np.stack([problem.guess(t) for t in trajectories]), driven, carried, free,
-        trajectories[0].substeps, exact and not len(carried), epsilon, one_sided,
+        trajectories[0].substeps, problem.parts, exact and not len(carried) and problem.parts == 1, epsilon, one_sided,
     )  # fmt: skip
 
 
@@ -92,15 +92,15 @@ def _start_states(problem: FitProblem, trajectory: Trajectory, horizon: int) -> 
 def _pieces(
     problem: FitProblem, trajectory: Trajectory, states: Array, horizon: int, index: int
 ) -> Iterator[tuple[Array, Array, Array, int, int]]:
-    """Start (nx,), controls (L, nu), values (L+1, ny), recording and first row of each segment; the last one is padded."""
-    controls, values = problem.controls(trajectory), problem.values(trajectory)
+    """Start (nx,), controls (L parts, nu), values (L+1, ny), recording and first row of each segment; the last is padded."""
+    controls, values, parts = problem.commands(trajectory).own, problem.values(trajectory), problem.parts
     for begin in range(0, trajectory.num_steps, horizon):
         count = min(horizon, trajectory.num_steps - begin)
         # A recording's last segment runs on under its last control; what it predicts there is compared with nothing.
-        held = np.repeat(controls[-1:], horizon - count, axis=0)
+        held = np.repeat(controls[-1:], (horizon - count) * parts, axis=0)
         empty = np.full((horizon - count, values.shape[1]), np.nan)
         piece = np.concatenate([values[begin : begin + count + 1], empty])
-        yield states[begin], np.concatenate([controls[begin : begin + count], held]), piece, index, begin
+        yield states[begin], np.concatenate([controls[begin * parts : (begin + count) * parts], held]), piece, index, begin
 
 
 __all__ = ["cut"]

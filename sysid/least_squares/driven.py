@@ -24,7 +24,10 @@ def commanded(
     theta: Array,
     substeps: int,
 ) -> Array:
-    """What acts in rows (R, L) of recordings (R,) at constants (R, p), commands late as those say: (R, L, nu)."""
+    """What acts in rows (R, L) of recordings (R,) at constants (R, p), commands late as those say: (R, L, nu).
+
+    Rows are what `commands` are of, parts of a recording's perhaps, of so many physics steps.
+    """
     found = np.empty((*rows.shape, commands[0].own.shape[1]))
     rates = problem.views(theta)["latency"] / (problem.simulator.dt * substeps)
     for index, given in enumerate(commands):
@@ -34,7 +37,7 @@ def commanded(
 
 
 def followed(
-    problem: FitProblem, commands: tuple[Commands, ...], origins: Array, thetas: Array, steps: int, substeps: int
+    problem: FitProblem, commands: tuple[Commands, ...], origins: Array, thetas: Array, steps: int, substeps: int, parts: int
 ) -> tuple[Array, NDArray[np.bool_]]:
     """Recordings simulated for so many rows from their origins (M, nx), commands after their ends going on.
 
@@ -45,17 +48,18 @@ def followed(
         thetas: Candidates (K, p).
         steps: Rows T.
         substeps: Physics steps of a row.
+        parts: Of a row, that commands are of.
 
     Returns:
         States (K, M, T+1, nx) and success (K, M).
     """
     count = len(commands)
     each, recording = np.repeat(thetas, count, axis=0), np.tile(np.arange(count), len(thetas))
-    rows = np.tile(np.arange(steps), (len(each), 1))
+    rows = np.tile(np.arange(steps * parts), (len(each), 1))
     constants: Parameters = type(problem.constants).from_vector(problem.vectors(each))
-    controls = commanded(problem, commands, recording, rows, each, substeps)
-    states, status = problem.simulator.rollout(origins[recording], controls, constants, substeps=substeps)
-    return states.reshape(len(thetas), count, steps + 1, -1), (status == 0).reshape(len(thetas), count)
+    controls = commanded(problem, commands, recording, rows, each, substeps // parts)
+    states, status = problem.simulator.rollout(origins[recording], controls, constants, substeps=substeps // parts)
+    return states[:, ::parts].reshape(len(thetas), count, steps + 1, -1), (status == 0).reshape(len(thetas), count)
 
 
 __all__ = ["commanded", "followed"]

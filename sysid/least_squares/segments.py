@@ -64,7 +64,7 @@ class Segments:
     starts: Array
     """(S, nx): measured states, or guesses where `free`."""
     controls: Array
-    """(S, L, nu)"""
+    """(S, L parts, nu)"""
     values: Array
     """(S, L+1, ny); NaN where nothing was measured or the segment has ended."""
     recording: NDArray[np.intp]
@@ -72,7 +72,7 @@ class Segments:
     begins: NDArray[np.intp]
     """(S,) its row of that recording."""
     commands: tuple[Commands, ...]
-    """Controls of whole recordings."""
+    """Of whole recordings, in parts of rows."""
     origins: Array
     """Where recordings begin, as `FitProblem.guess` says, (recordings, nx)."""
     driven: NDArray[np.intp]
@@ -82,6 +82,9 @@ class Segments:
     free: bool
     """Whether the starts are unknowns."""
     substeps: int
+    """Physics steps of a row."""
+    parts: int
+    """Of a row, that controls are of."""
     exact: bool
     """Derivatives by `Simulator.linearize` instead of differences."""
     epsilon: float = 1e-5
@@ -99,14 +102,24 @@ class Segments:
     @property
     def horizon(self) -> int:
         """L."""
-        return int(self.controls.shape[1])
+        return int(self.controls.shape[1]) // self.parts
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """T of every recording."""
+        return tuple(len(commands.own) // self.parts for commands in self.commands)
+
+    def cut(self, first: int, last: int) -> Segments:
+        """Rows `first` to `last` of every segment, with the start that is behind the first."""
+        controls, values = self.controls[:, first * self.parts : last * self.parts], self.values[:, first : last + 1]
+        return replace(self, controls=controls, values=values)
 
     # --- prediction ------------------------------------------------------------------------------------------------
 
     def rollout(self, theta: Array, starts: Array) -> tuple[Array, NDArray[np.bool_]]:
         """Predictions for constants (R, p) and starts (R, nx) of rows R = i S + s: states (R, L+1, nx), success (R,)."""
         count = len(self.starts)
-        rows = max(1, MAX_NUMBERS // ((self.horizon + 1) * self.problem.simulator.nx))
+        rows = max(1, MAX_NUMBERS // ((self.controls.shape[1] + 1) * self.problem.simulator.nx))
         if len(self.carried):
             rows = max(rows // count, 1) * count
         parts, good = [], []
@@ -124,8 +137,9 @@ class Segments:
         begin_at, known = self._begun(which, theta, starts)
         constants: Parameters = type(self.problem.constants).from_vector(self.problem.vectors(theta))
         acting = self._acting(which, theta)
-        states, status = self.problem.simulator.rollout(begin_at, acting, constants, substeps=self.substeps)
-        return states, (status == 0) & known
+        substeps = self.substeps // self.parts
+        states, status = self.problem.simulator.rollout(begin_at, acting, constants, substeps=substeps)
+        return states[:, :: self.parts], (status == 0) & known
 
     def _in_turn(self, which: NDArray[np.intp], theta: Array, starts: Array) -> tuple[Array, NDArray[np.bool_]]:
         """The same of whole recordings, each segment begun with `carried` entries as the prediction before it ends."""
@@ -142,12 +156,12 @@ class Segments:
         return states, good
 
     def _acting(self, which: NDArray[np.intp], theta: Array) -> Array:
-        """Controls of segments (R,) at constants (R, p), (R, L, nu)."""
+        """Controls of segments (R,) at constants (R, p), (R, L parts, nu)."""
         problem = self.problem
         if "latency" not in problem.free and problem.view.latency == 0.0:
             return self.controls[which]
-        rows = self.begins[which][:, None] + np.arange(self.horizon)
-        return commanded(problem, self.commands, self.recording[which], rows, theta, self.substeps)
+        rows = self.parts * self.begins[which][:, None] + np.arange(self.controls.shape[1])
+        return commanded(problem, self.commands, self.recording[which], rows, theta, self.substeps // self.parts)
 
     def _begun(self, which: NDArray[np.intp], theta: Array, starts: Array) -> tuple[Array, NDArray[np.bool_]]:
         """Starts (R, nx) of segments (R,) with what commands made of them at constants (R, p), and whether that is known."""
@@ -166,9 +180,8 @@ class Segments:
         found = {key: self._commanded[key] for key in keys if key in self._commanded}
         new = [k for k, key in enumerate(keys) if key not in found]
         if new:
-            states, good = followed(
-                self.problem, self.commands, self.origins, thetas[new], int(self.begins.max()), self.substeps
-            )
+            last = int(self.begins.max())
+            states, good = followed(self.problem, self.commands, self.origins, thetas[new], last, self.substeps, self.parts)
             entries, fine = states[:, self.recording, self.begins][..., self.driven], good[:, self.recording]
             found.update((keys[k], (entries[i], fine[i])) for i, k in enumerate(new))
             if len(self._commanded) > MOST_KNOWN:
@@ -220,6 +233,15 @@ class Segments:
         residual = self.compare(states, each)
         return residual.reshape(len(thetas), count, *residual.shape[1:]), good.reshape(len(thetas), count)
 
+    def whole(self, theta: Array, starts: Array) -> tuple[Array, ...]:
+        """Predicted states of whole recordings, (T+1, nx) each, at theta (p,); where segments meet, those of the later one."""
+        predicted, _ = self.rollout(np.repeat(theta[None], len(starts), axis=0), starts)
+        found = [np.empty((length + 1, predicted.shape[-1])) for length in self.lengths]
+        for states, index, begin in zip(predicted, self.recording, self.begins, strict=True):
+            part = found[index][begin : begin + len(states)]
+            part[:] = states[: len(part)]
+        return tuple(found)
+
     # --- derivatives -----------------------------------------------------------------------------------------------
 
     def derivative(self, theta: Array, starts: Array) -> Derivative:
@@ -256,7 +278,7 @@ class Segments:
         along_starts = np.zeros((*residual.shape, simulator.n if self.free else 0))
         part, lasting = self.horizon // 4, unknown
         if part >= SHORTEST_PART and len(unknown):
-            short = replace(apart, controls=self.controls[:, :part], values=self.values[:, : part + 1])
+            short = apart.cut(0, part)
             seen = short._along_starts(theta, starts, unknown, residual[:, : part + 1 - self.first])
             along_starts[:, : seen.shape[1], :, unknown] = seen
             size = np.abs(seen).max(axis=(0, 2))
@@ -275,7 +297,7 @@ class Segments:
         unknown, seen = self.problem.unknown_start, self.problem.observe(starts)
         if self.horizon < WORTH_A_LOOK:
             return unknown
-        each, row = np.repeat(theta[None], len(starts), axis=0), replace(self, controls=self.controls[:, :1])
+        each, row = np.repeat(theta[None], len(starts), axis=0), self.cut(0, 1)
         felt = np.zeros(len(unknown), dtype=np.bool_)
         for place, sign in itertools.product(range(len(unknown)), (-1.0, 1.0)):
             if not felt[place]:
@@ -294,7 +316,7 @@ class Segments:
         self, theta: Array, starts: Array, places: list[int], residual: Array, signs: tuple[float, ...] = (-1.0, 1.0)
     ) -> Array:
         """Derivatives along some unknowns, constants first, (S, L', m, q)."""
-        each = max(1, MAX_NUMBERS // (len(signs) * len(starts) * (self.horizon + 1) * self.problem.simulator.nx))
+        each = max(1, MAX_NUMBERS // (len(signs) * len(starts) * (self.controls.shape[1] + 1) * self.problem.simulator.nx))
         parts = [np.zeros((*residual.shape, 0))]
         for begin in range(0, len(places), each):
             unknowns = places[begin : begin + each]

@@ -8,6 +8,7 @@ the room's recipe names `finer`, from where it ended, and in finer ones while th
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,13 +18,16 @@ from softgym_envs.core.recipe import Recipe
 from ..data.problem import FitProblem
 from ..judgement.result import FitResult
 from ..judgement.step import in_steps_of
-from .shooting import single_shooting
-from .suspects import left
+from ..least_squares.levenberg import LevenbergOptions
+from .shooting import ShootingOptions, single_shooting
+from .suspects import NEARLY, left
 
 WORTH = 0.8
 """Of the misfit must be left at most: a test that fails by a little may pass in finer steps by chance."""
 PART = 0.5
 """Of the misfit, for steps to be named as a part of the reason."""
+BRIEF = ShootingOptions(compare=False, levenberg=LevenbergOptions(cost_tolerance=NEARLY))
+"""A fit from where another ended, to say what that lacks."""
 MOST, LESS = 4, 0.5
 """Times that steps get finer at most, while less than this share of the misfit is left by each."""
 
@@ -43,7 +47,7 @@ def blamed(recipe: Recipe, problem: FitProblem, result: FitResult, say: Callable
             **{name: getattr(again.parameters, name) for name in again.parameters.names()}
         )
         try:
-            again = single_shooting(in_steps_of(problem, simulator).replace(start=start))
+            again = single_shooting(in_steps_of(problem, simulator).replace(start=start), replace(BRIEF, begin=again.ended))
         except DataError:
             return result
         if again.explained or again.misfit > LESS * misfit:

@@ -22,7 +22,6 @@ from softgym_envs.core.errors import DataError
 from ..data.problem import FitProblem
 from ..least_squares.cutting import cut
 from ..least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
-from ..least_squares.segments import Segments
 from ..least_squares.system import ShootingSystem, channel_scale
 from .outliers import HUBER, spread
 
@@ -88,7 +87,7 @@ class Growing:
             end = levenberg_marquardt(system, start_state(system, theta, starts, BRIEF), problem.theta_bounds, options=BRIEF)
             theta, starts = end.theta, end.blocks
         begun = problem.replace(start=problem.decode(theta), view=problem.view_at(theta))
-        return Beginning(begun, _states(segments, theta, starts))
+        return Beginning(begun, segments.whole(theta, starts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,16 +112,6 @@ class _StartsAlone:
     def move(self, blocks: Array, step: Array) -> Array:
         """See `levenberg.System`."""
         return self.system.move(blocks, step)
-
-
-def _states(segments: Segments, theta: Array, starts: Array) -> tuple[Array, ...]:
-    """Predicted states of whole recordings, (T+1, nx) each; where segments meet, those of the later one."""
-    predicted, _ = segments.rollout(np.repeat(theta[None], len(starts), axis=0), starts)
-    found = [np.empty((t.num_steps + 1, predicted.shape[-1])) for t in segments.problem.split.train]
-    for states, index, begin in zip(predicted, segments.recording, segments.begins, strict=True):
-        part = found[index][begin : begin + len(states)]
-        part[:] = states[: len(part)]
-    return tuple(found)
 
 
 __all__ = ["Beginning", "Growing"]

@@ -36,7 +36,7 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
 from ..judgement.judge import Ending, judge
-from ..judgement.result import FitResult
+from ..judgement.result import Ended, FitResult
 from ..judgement.step import in_half_steps
 from ..judgement.verdicts import TOLD
 from ..least_squares.cutting import cut
@@ -162,6 +162,7 @@ def mpec(problem: FitProblem, form: ComplementarityForm, options: MpecOptions | 
     ending = Ending("mpec", *solution.least, True, message, log, costs, solution.seconds)
     varied = in_half_steps(system.segments) if options.halve else None
     result = judge(problem, system, ending, errors=options.errors, varied=varied)
+    result = replace(result, ended=Ended(system.segments.whole(*solution.least), system.sigma))
     return _inside(problem, solution, result) if options.box else result
 
 
@@ -332,7 +333,7 @@ def _polished(
     Twice: from the initial states found and from those guessed. A cone of many edges makes the objective a fine staircase, on
     which one of the two may stop early.
     """
-    settings = LevenbergOptions(max_iterations=options.polish, cost_tolerance=1e-9, step_tolerance=1e-11)
+    settings = LevenbergOptions(max_iterations=options.polish, cost_tolerance=1e-7, step_tolerance=1e-11)
     theta, ends = np.clip(theta, *problem.theta_bounds), []
     for first in (starts, system.segments.starts):
         if np.isfinite(first).all() and np.isfinite(system.cost(theta, first)):
@@ -379,6 +380,8 @@ def _part_problem(problem: FitProblem, part: ComplementarityPart) -> FitProblem:
             seen,
             names=tuple(columns),
             controls=recording.controls[:, places],
+            before=recording.before[:, places],
+            commanded=recording.commanded[:, [0, *(1 + place for place in places)]],
             control_names=tuple(part.controls),
             control_units=units,
         )

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from softgym_envs.core.complementarity import ComplementarityForm
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.simulator import is_exact
-from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from softgym_envs.core.trajectory import UNKNOWN, Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
 from ..least_squares.cutting import cut
@@ -107,7 +107,8 @@ def online(problem: FitProblem, form: ComplementarityForm, options: HorizonOptio
         DataError: There are several recordings, or fewer rows than the window, or the simulation fails.
     """
     options = options or HorizonOptions()
-    recording = _check_recording(problem, options)
+    recording = replace(_check_recording(problem, options), commanded=UNKNOWN)  # of irregular times: means over rows
+    problem = problem.replace(data=TrajectorySet((recording,)))
     if not is_exact(problem.simulator) or problem.simulator.n != problem.simulator.nx:
         raise OptionError("estimates row by row need a simulator with exact derivatives whose states are vectors")
     begin = time.process_time()
@@ -157,9 +158,7 @@ def _first_arrival(problem: FitProblem, options: HorizonOptions) -> tuple[Array,
 
 def _part(whole: Segments, first: int, last: int) -> Segments:
     """Rows first ... last of the only segment."""
-    return replace(
-        whole, controls=whole.controls[:, first:last], values=whole.values[:, first : last + 1], begins=np.array([first])
-    )
+    return replace(whole.cut(first, last), begins=np.array([first]))
 
 
 def _first_window(problem: FitProblem, form: ComplementarityForm, recording: Trajectory, rows: int) -> tuple[Array, Array]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -33,13 +34,22 @@ from .guard import better_start, compare, kept_back
 from .mislabelled import unmasked
 from .outliers import LONE, without_lone
 from .predictions import banded
-from .suspects import Fitted, conditional, suspected
-from .table import METHODS, Method, method_of
+from .suspects import NEARLY, Fitted, conditional, suspected
+from .table import METHODS, method_of
 
-NEARLY = 1e-5
-"""Of its cost, by which a fit with a suspect freed goes on at least: a sixth of a standard deviation, of 3000 numbers."""
+REPEATED = 3
+"""Starts of a fit by the method that repeats another, from constants alone: of states that are guessed anew minima are many."""
 CHECKPOINT, FIT = "checkpoint.json", "fit.toml"
 """Files of a fit under way and of its constants, in the folder of a stage."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C after a fit has ended, while it was asked what it lacks."""
+
+    def __init__(self, result: FitResult) -> None:
+        super().__init__()
+        self.result = result
+        """What had ended."""
 
 
 @dataclass(frozen=True)
@@ -262,6 +272,7 @@ def fit_stage(
     Raises:
         OptionError: The method does not suit the room, or does not have one of the options.
         DataError: The recordings do not suit the method.
+        Interrupted: Ctrl-C after the method has ended.
     """
     fitted, found = _fitted(recipe, stage, problem, folder=folder, resume=resume, progress=progress)
     _saying(progress)("how well such recordings are predicted")
@@ -290,6 +301,16 @@ def _fitted(
         where["progress"] = progress
     say(f"fitting {', '.join(problem.free)} by {method.name}")
     result = method.fit(problem, method.settings({**stage.options, **where}), recipe)
+    try:
+        return _asked(recipe, stage, problem, result, say)
+    except KeyboardInterrupt as stop:
+        said = "interrupted: what it may lack was not looked for to the end"
+        raise Interrupted(result.with_verdict("note", said)) from stop
+
+
+def _asked(recipe: Recipe, stage: Stage, problem: FitProblem, result: FitResult, say: Callable[[str], None]) -> Fitted:
+    """What has ended, with what is said of outliers, steps and causes."""
+    method = method_of(stage.method)
     problem, result = _without_lone(recipe, stage, problem, result, say)
     other = _otherwise(recipe, stage, problem, result, say)
     if other is not None and other.result.explained:
@@ -298,19 +319,26 @@ def _fitted(
     result = unmasked(problem, result)
     by_step = blamed(recipe, problem, result, say)
 
-    def again(given: FitProblem) -> FitResult:
-        if method.repeated:
-            return _repeated(method, given, recipe)
+    def again(given: FitProblem, from_there: FitResult | None = None) -> FitResult:
+        used = METHODS[method.repeated] if method.repeated else method
+        given_too = {} if method.repeated else stage.options
         once: dict[str, Any] = {"starts": 1, "near": 0, "shorter": 0, "compare": False}  # it begins where the fit ended
-        if "levenberg" not in stage.options:
+        if "levenberg" not in given_too:
             once["levenberg"] = {"cost_tolerance": NEARLY}
-        once = {name: value for name, value in once.items() if method.takes(name)}
-        return method.fit(given, method.settings({**stage.options, **once}), recipe)
+        if from_there is not None:
+            once["begin"] = from_there.ended
+        elif method.repeated:
+            once["starts"] = REPEATED
+        once = {name: value for name, value in once.items() if used.takes(name)}
+        return used.fit(given, used.settings({**given_too, **once}), recipe)
 
     unable = () if method.views or method.repeated else View.names()
     suspects = {words: names for words, names in stage.suspects.items() if not set(names) & set(unable)}
-    result = suspected(suspects, again, problem, by_step, say, known=by_step is not result, other=other)
-    return Fitted(problem, conditional(stage.doubtful, again, problem, result, say))
+    untried = "" if stage.untried is None else stage.untried(problem.simulator)
+    result = suspected(
+        suspects, again, problem, by_step, say, known=by_step is not result, other=other, onward=again, untried=untried
+    )
+    return Fitted(problem, conditional(stage.doubtful, partial(again, from_there=result), problem, result, say))
 
 
 def _without_lone(recipe: Recipe, stage: Stage, problem: FitProblem, result: FitResult, say: Callable[[str], None]) -> Fitted:
@@ -326,20 +354,18 @@ def _without_lone(recipe: Recipe, stage: Stage, problem: FitProblem, result: Fit
     if not count:
         return Fitted(problem, result)
     say("fitting again without values that stand alone")
+    onward = [{"starts": 1, "near": 0, "begin": result.ended}] if method.takes("begin") else []  # that may be all it takes
     try:
-        again = method.fit(without, method.settings(stage.options), recipe)
+        for options in (*onward, {}):
+            again = method.fit(without, method.settings({**stage.options, **options}), recipe)
+            if again.usable and again.explained:
+                break
     except DataError:  # single steps take no gaps
         return Fitted(problem, result)
     if not again.usable:
         return Fitted(problem, result)
     said = f"outliers, more than {LONE:g} standard deviations off beside others that are not: {count} of all numbers, left out"
     return Fitted(without, replace(again, provenance=result.provenance).with_verdict("note", said))
-
-
-def _repeated(method: Method, problem: FitProblem, recipe: Recipe) -> FitResult:
-    """A fit from where another ended, by the method that repeats this one."""
-    other = METHODS[method.repeated]
-    return other.fit(problem, other.settings({"starts": 3, "compare": False}), recipe)
 
 
 def _otherwise(

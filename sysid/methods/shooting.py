@@ -29,7 +29,7 @@ from softgym_envs.core.spec import SimulatorSpec
 from ..data.problem import FitProblem
 from ..judgement.judge import Ending, judge
 from ..judgement.residuals import estimated_noise, is_rounding
-from ..judgement.result import FitResult, provenance_of
+from ..judgement.result import Ended, FitResult, provenance_of
 from ..judgement.step import in_half_steps
 from ..least_squares.cutting import cut
 from ..least_squares.levenberg import IterLog, LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
@@ -50,7 +50,7 @@ LOWER = 0.95
 BRIEF = LevenbergOptions(max_iterations=10, cost_tolerance=1e-3)
 """Of what a fit begins with over shorter segments."""
 NOISE_STAYS = 1e-7
-"""Share of the cost that a step must win, where states are noisy: what is left of it is noise, which no step takes away."""
+"""Share of the cost that a step must win, where starts are unknown: what is left of it is noise, which no step takes away."""
 STAYS = 0.01
 """Standard deviations within which constants are where they belong, there: what still falls is of the states where segments
 start, as where a cable begins to pull the sooner or later."""
@@ -102,6 +102,9 @@ class ShootingOptions:
     otherwise: tuple[int, ...] = ()
     """Lengths of a second way to grow, by differences over `OTHER_STEP` times the step: the lower of both ends is kept, and
     intervals allow for the other; see `.ways`. (): there is none."""
+    begin: Ended | None = None
+    """Where another fit of the same recordings ended, whose states and weights this one begins with where starts are unknown:
+    it does not grow. None: as the other options say."""
     compare: bool = True
     """Tell errors of predictions beside those of the start constants: not where a fit only says what another lacks."""
     scan: bool = True
@@ -203,11 +206,11 @@ def _again(problem: FitProblem, method: str, steps: int | None, options: Shootin
 
 def _begun(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions) -> FitResult:
     """The fit, begun at what another one leaves that is soon there from far, if there is one; of two ways the better."""
-    if options.otherwise and options.grow and not problem.full:
+    if options.otherwise and options.grow and options.begin is None and not problem.full:
         one, step = replace(options, otherwise=()), OTHER_STEP * options.epsilon
         two = replace(one, grow=options.otherwise, epsilon=step, checkpoint=None, resume=False)
         return by_two_ways(problem, *(partial(_begun, problem, method, steps, way) for way in (one, two)))
-    there = options.rough if options.grow and not problem.full else ()
+    there = options.rough if options.grow and options.begin is None and not problem.full else ()
     rough = tuple(fields for fields in there if all(hasattr(problem.simulator, name) for name in fields))
     if len(rough) > 1:
         return _explaining(problem, method, steps, replace(options, rough=rough))
@@ -215,7 +218,9 @@ def _begun(problem: FitProblem, method: str, steps: int | None, options: Shootin
     once = replace(options, checkpoint=None, resume=False, scan=False, halve=False, compare=False)
     first, costs = Beginning(problem), tuple[float, ...]()
     try:
-        if options.grow and not problem.full:
+        if options.begin is not None:
+            first = Beginning(problem, options.begin.states if problem.estimates_initial else None)
+        elif options.grow and not problem.full:
             exact, sides = uses_exact_derivatives(problem, options.jacobian), options.jacobian == "one_sided"
             fields = rough[0] if rough else {}
             first = Growing(options.grow, exact, options.epsilon, sides, options.loss == "robust", fields).begin(problem)
@@ -266,7 +271,8 @@ def _fit(
     )
     scale, robust = channel_scale(segments), options.loss == "robust" and not problem.full
     known = problem.known_noise
-    system = ShootingSystem(segments, scale if known is None else known, HUBER if robust else np.inf)
+    begun = scale if options.begin is None else options.begin.noise
+    system = ShootingSystem(segments, begun if known is None else known, HUBER if robust else np.inf)
     identity = f"{problem.fingerprint} {method} {options.starts} {options.seed} {options.reweight} {exact} {options.loss}"
     thetas = _starts(first, system, options)
     if robust:
@@ -303,6 +309,7 @@ def _fit(
         varied=in_half_steps(cleaned.segments) if options.halve else None,
         lengthened=options.scan and not (options.grow or options.near),
     )  # fmt: skip
+    found = replace(found, ended=Ended(judged.whole(last.theta, last.blocks), journal.sigma))
     if cleaned.share == 0.0:
         return found
     said = f"{100 * cleaned.share:.2g} % of the points are farther off than {FAR:g} standard deviations: outliers, left out"
@@ -352,7 +359,7 @@ def _run_phase(
     on_start = replace(under_way, state=state)
     reporter.phase(on_start)
     bounds, levenberg = segments.problem.theta_bounds, options.levenberg
-    if segments.problem.noisy and segments.free:
+    if segments.free:
         tolerance = max(levenberg.cost_tolerance, NOISE_STAYS)
         levenberg = replace(levenberg, cost_tolerance=tolerance, deviations=levenberg.deviations or STAYS)
     end = levenberg_marquardt(weighted, state, bounds, options=levenberg, on_iteration=on_iteration)

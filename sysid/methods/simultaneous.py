@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -34,7 +34,7 @@ from softgym_envs.core.transcription import Arc, Decisions, Solution, Symbols, T
 
 from ..data.problem import FitProblem
 from ..judgement.judge import Ending, judge
-from ..judgement.result import FitResult
+from ..judgement.result import Ended, FitResult
 from ..least_squares.levenberg import IterLog, LevenbergOptions, levenberg_marquardt, start_state
 from .collocation import Window, window_of
 from .mpec import whole_recordings
@@ -108,7 +108,9 @@ def simultaneous(
     moved = float(np.abs(end.theta - found.theta).max(initial=0.0))
     message = f"IPOPT: {found.message} after {found.iterations} iterations; shooting then moved the constants by {moved:.1e}"
     log = (IterLog(0, cost, 0.0, float("nan"), 0.0, found.solved, seconds),)
-    return judge(problem, system, Ending("simultaneous", end.theta, end.blocks, found.solved, message, log, (cost,), seconds))
+    ending = Ending("simultaneous", end.theta, end.blocks, found.solved, message, log, (cost,), seconds)
+    ended = Ended(system.segments.whole(end.theta, end.blocks), system.sigma)
+    return replace(judge(problem, system, ending), ended=ended)
 
 
 def solve(

@@ -3,9 +3,9 @@
 Where a stage's fit leaves more than noise, it is repeated from where it ended with the constants of every suspect freed beside
 its own: a camera that is tilted or has another scale, commands that act late, a base that is turned. The one that lowers the
 residuals most is named, if it explains the data or is worth it (`WORTH`); else the cause is unknown, and so it is where the
-interval of what was freed holds the value that it had been given. Where none is, all are tried from where the fit began: it may
-have ended where nothing leads out. Constants stay those of the fit. Where the stage has another simulator that leaves less,
-suspects that are none in the first are tried in that.
+interval of what was freed holds the value that it had been given. Where none is and much is left, all are tried from where the
+fit began: it may have ended where nothing leads out. Constants stay those of the fit. Where the stage has another
+simulator that leaves less, suspects that are none in the first are tried in that.
 
 Where it leaves noise alone, a wrong value of a held constant may hide in the fitted ones: so drag in damping. Then the fit is
 repeated with such constants freed, and what moves is said to be of their value.
@@ -26,6 +26,10 @@ from ..data.problem import FitProblem
 from ..judgement.result import Estimate, FitResult, Verdict
 from .late import searched
 
+NEARLY = 1e-5
+"""Of its cost, by which a fit that says what another lacks goes on at least: a sixth of a standard deviation, of 3000 rows."""
+ASTRAY = 2.0
+"""Misfit from which on a fit may have ended where nothing leads out: a wrong minimum leaves more than a test too much."""
 WIDER = 2.0
 """Times the interval that a fit gave: so much wider ones, where a held constant is freed, hang on its value."""
 WORTH, SAID = 0.5, 0.8
@@ -82,6 +86,8 @@ def suspected(
     *,
     known: bool = False,
     other: Fitted | None = None,
+    onward: Callable[[FitProblem, FitResult], FitResult] | None = None,
+    untried: str = "",
 ) -> FitResult:
     """The result, with a sentence on what is likeliest wrong where it does not explain its data.
 
@@ -93,25 +99,33 @@ def suspected(
         say: Told every try as it begins.
         known: A cause was found already (the step): nothing is said where these are none.
         other: The same data in another simulator, where suspects are tried that are none in this one.
+        onward: As `fit`, from the states where a fit ended; None: `fit`.
+        untried: What else it may be, in words, said where no cause is found.
     """
+
+    def from_end(ended: Fitted) -> Callable[[FitProblem], FitResult]:
+        return fit if onward is None else lambda given: onward(given, ended.result)
+
     there = set(problem.known_specs)
     asked = {words: names for words, names in suspects.items() if set(names) <= there and not set(names) <= set(problem.free)}
     if result.explained or not result.usable or not asked:
         return result
     ended = problem.replace(start=result.parameters, view=result.view)
-    found, where = _tried(asked, fit, ended, result, say), ""
-    if not any(each.worth for each in found):  # a bad end may be one that nothing leads out of
+    found, where = _tried(asked, from_end(Fitted(ended, result)), ended, result, say), ""
+    if result.misfit > ASTRAY and not any(each.worth for each in found):
         found += _tried(asked, fit, problem, result, say)
     if other is not None and not any(each.worth for each in found) and left(other.result, result) <= SAID:
         there_ended = other.problem.replace(start=other.result.parameters, view=other.result.view)
-        elsewhere = _tried(asked, fit, there_ended, result, say)
+        elsewhere = _tried(asked, from_end(other), there_ended, result, say)
         if any(each.worth for each in elsewhere):
             found, where = elsewhere, f" (in another simulator: {changes(problem.simulator, other.problem.simulator)})"
     listed, best = ", ".join(asked), min(found, key=lambda each: (not each.worth, each.share), default=None)
     if best is None or not any(each.worth for each in found):
         if known:
             return result
-        text = f"why the model does not explain the data is unknown; tried: {listed}"
+        text = f"why the model does not explain the data is unknown; tried: {listed}" + (
+            f"; not tried: {untried}" * bool(untried)
+        )
         if best is not None and best.share < SAID:
             text += f". Most is taken off by {best.words} ({best.told}), which leaves {100 * best.share:.0f} % of the squares"
         return result.with_verdict("note", text)
