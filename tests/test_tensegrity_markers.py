@@ -44,6 +44,7 @@ def test_flights_and_throws_are_told_apart() -> None:
         ([0, 4, 2, 3, 1, *range(5, 12)], (1, 1, 1), r"nodes \d+ and \d+ begin \d+ % of rod \d's length apart"),
         (list(range(12)), (1, -1, -1), "all nodes begin under the ground"),
         (list(range(12)), (1000, 1000, 1000), r"begin 1e\+03 times as far apart"),
+        (list(range(12)), (-1, 1, 1), "mirror image of the robot: one axis points the other way"),
         ([*range(4), 5, 4, *range(6, 12)], (1, 1, 1), "nodes 4 and 5, the ends of rod 2, look exchanged"),
     ],
 )

@@ -169,7 +169,8 @@ FOLLOWED: dict[str, Any] = {
 RECIPE = Recipe(
     experiments=(Experiment("manipulation", manipulation, round(LONGEST / PERIOD)),),
     stages=(Stage("manipulation", "manipulation", unknown, "innovations", FITTED, **FOLLOWED),),
-    laboratory=Stage("laboratory", "", unknown, "innovations", FITTED, **FOLLOWED),
+    # Few recordings tell how heavy the loop is, and a scale does: offsets of the torques hang on it.
+    laboratory=Stage("laboratory", "", unknown, "innovations", FITTED, **FOLLOWED, doubtful=("loop_scale",)),
     guess=GUESS,
     measurement=measurement,
     first_state=first_state,

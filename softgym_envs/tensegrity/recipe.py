@@ -147,8 +147,8 @@ def _check_markers(model: TensegrityModel, position: Array) -> None:
     """Look at where nodes (N, 3) begin, NaN where unseen.
 
     Raises:
-        DataError: Ends of rods are not as far apart as the model's, all alike or one of them; ends of a rod look exchanged; or
-            all nodes are under the ground.
+        DataError: Ends of rods are not as far apart as the model's, all alike or one of them; ends of a rod look exchanged, or
+            an axis turned round; or all nodes are under the ground.
     """
     rods = np.linalg.norm(position[1::2] - position[::2], axis=1) / np.linalg.norm(model.nodes[1::2] - model.nodes[::2], axis=1)
     if np.isfinite(rods).sum() > 1 and np.nanmax(rods) > MISLABELLED * np.nanmin(rods):
@@ -168,24 +168,34 @@ def _check_markers(model: TensegrityModel, position: Array) -> None:
 
 
 def _check_ends(model: TensegrityModel, position: Array) -> None:
-    """Raises DataError: nodes (N, 3), laid onto the rest shape, fit it much better with the ends of one rod exchanged."""
+    """Raises DataError: nodes (N, 3) fit the rest shape much better as its mirror image, or with two ends exchanged."""
     tracked = np.asarray(np.isfinite(position).all(axis=1))
     if tracked.sum() < 6:
         return
 
-    def off(order: NDArray[np.intp]) -> float:
+    def off(order: NDArray[np.intp], axes: tuple[int, int, int] = (1, 1, 1)) -> float:
         seen, moved = tracked[order], position[order]
-        return float(np.sqrt(np.mean(np.sum((_laid_onto(model.nodes, moved, seen) - moved)[seen] ** 2, axis=1))))
+        return float(np.sqrt(np.mean(np.sum((_laid_onto(axes * model.nodes, moved, seen) - moved)[seen] ** 2, axis=1))))
 
     plain = np.arange(len(position))
     given, length = off(plain), float(np.linalg.norm(model.nodes[1] - model.nodes[0]))
     if given < EXCHANGED[0] * length:
         return
+    left = [off(plain, axes=(1, 1, -1))]
     for rod in range(model.num_rods):
         order = plain.copy()
         order[[2 * rod, 2 * rod + 1]] = 2 * rod + 1, 2 * rod
-        if off(order) < EXCHANGED[1] * given:
-            raise DataError(f"nodes {2 * rod} and {2 * rod + 1}, the ends of rod {rod}, look exchanged: label them otherwise")
+        left.append(off(order))
+    best = int(np.argmin(left))
+    if left[best] >= EXCHANGED[1] * given:
+        return
+    if best == 0:
+        raise DataError(
+            "the nodes are the mirror image of the robot: one axis points the other way, or two are exchanged; expected a "
+            "right-handed frame with z upwards"
+        )
+    a, b = 2 * (best - 1), 2 * (best - 1) + 1
+    raise DataError(f"nodes {a} and {b}, the ends of rod {best - 1}, look exchanged: label them otherwise")
 
 
 def _picks(model: TensegrityModel, names: tuple[str, ...]) -> list[tuple[str, int, int]]:
