@@ -242,3 +242,7 @@ def test_commands_that_change_between_rows_act_when_they_did(late: float) -> Non
     for segments, starts in ((whole, states[:, 0]), (known, known.starts)):
         residual, good = segments.residuals(theta[None], starts)
         assert good.all() and np.abs(residual).max() < 1e-9
+    exact, differences = (cut(problem, problem.split.train, 7, free=True, exact=exact) for exact in (not late, False))
+    by_chain, numeric = (each.derivative(theta, known.starts) for each in (exact, differences))
+    np.testing.assert_allclose(by_chain.constants, numeric.constants, atol=1e-7)
+    np.testing.assert_allclose(by_chain.starts, numeric.starts, atol=1e-7)

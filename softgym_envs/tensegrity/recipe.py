@@ -173,15 +173,15 @@ def _check_ends(model: TensegrityModel, position: Array) -> None:
     if tracked.sum() < 6:
         return
 
-    def off(order: NDArray[np.intp], axes: tuple[int, int, int] = (1, 1, 1)) -> float:
+    def off(order: NDArray[np.intp], rest: Array = model.nodes) -> float:
         seen, moved = tracked[order], position[order]
-        return float(np.sqrt(np.mean(np.sum((_laid_onto(axes * model.nodes, moved, seen) - moved)[seen] ** 2, axis=1))))
+        return float(np.sqrt(np.mean(np.sum((_laid_onto(rest, moved, seen) - moved)[seen] ** 2, axis=1))))
 
     plain = np.arange(len(position))
     given, length = off(plain), float(np.linalg.norm(model.nodes[1] - model.nodes[0]))
     if given < EXCHANGED[0] * length:
         return
-    left = [off(plain, axes=(1, 1, -1))]
+    left = [off(plain, model.nodes * (1.0, 1.0, -1.0))]
     for rod in range(model.num_rods):
         order = plain.copy()
         order[[2 * rod, 2 * rod + 1]] = 2 * rod + 1, 2 * rod

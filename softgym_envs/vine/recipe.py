@@ -322,6 +322,7 @@ RECIPE = Recipe(
             "body", "pressures", BODY, "multiple_shooting",
             {"segment_steps": 5, "errors": "clustered", "levenberg": {"max_iterations": 30}}, noise=AGREEMENT,
             free_initial=False,  # the noise is none of a sensor: states are as recorded, and fits that move them creep
+            suspects={"commands that act late": ("latency",)},
         ),
     ),
     filmed=(

@@ -329,8 +329,9 @@ class FitProblem:
 
     @cached_property
     def parts(self) -> int:
-        """Into so many of equal length, of whole physics steps, rows are cut where commands change between them; else 1."""
-        if not any(len(recording.commanded) for part in self.split for recording in part):
+        """Into so many of equal length, of whole physics steps, rows are cut where commands may change between them; else 1."""
+        late = "latency" in self.free or self.view.latency != 0.0
+        if not late and not any(len(recording.commanded) for part in self.split for recording in part):
             return 1
         return max(count for count in range(1, MOST_PARTS + 1) if self.shared_steps % count == 0)
 

@@ -46,8 +46,8 @@ class Commands(NamedTuple):
 def delayed(commands: Commands, rows: NDArray[np.intp], rates: Array) -> Array:
     """What acts on average in some rows, if commands act late: (R, L, nu).
 
-    A command that acts d rows late, d = m + f with 0 <= f < 1, gives row k the mean f u[k - m - 1] + (1 - f) u[k - m]: for what
-    follows commands slowly, as exact as the exact moment. Before the first command and after the last one they are as there.
+    A command that acts d rows late, d = m + f with 0 <= f < 1, gives row k the mean f u[k - m - 1] + (1 - f) u[k - m]: nearly
+    exact for rows that are short beside what commands move. Before the first command and after the last one they are as there.
 
     Args:
         commands: Of a recording.

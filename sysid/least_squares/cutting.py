@@ -58,7 +58,7 @@ def cut(
         problem, np.stack(starts), np.stack(controls), np.stack(values), np.array(recording, dtype=np.intp),
         np.array(begins, dtype=np.intp), tuple(problem.commands(t) for t in trajectories),
         np.stack([problem.guess(t) for t in trajectories]), driven, carried, free,
-        trajectories[0].substeps, problem.parts, exact and not len(carried) and problem.parts == 1, epsilon, one_sided,
+        trajectories[0].substeps, problem.parts, exact and not len(carried), epsilon, one_sided,
     )  # fmt: skip
 
 

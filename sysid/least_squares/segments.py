@@ -364,6 +364,12 @@ class Segments:
         n, p, which = self.problem.simulator.n, len(theta), np.arange(len(self.starts))[some]
         acting = self._acting(which, np.repeat(theta[None], len(which), axis=0))
         part = replace(self, values=self.values[some], controls=acting)
+        fine = replace(part, parts=1, substeps=self.substeps // self.parts)
+        through = states[some]
+        if self.parts > 1:
+            through, _ = self.problem.simulator.rollout(
+                states[some][:, 0], acting, self.problem.decode(theta), substeps=fine.substeps
+            )
         unknown = np.isin(np.arange(n), self.problem.unknown_start).astype(np.float64)
         initial = np.concatenate([np.zeros((n, p)), np.diag(unknown)], axis=1) if self.free else np.zeros((n, p))
         sensitivity = np.repeat(initial[None], len(states[some]), axis=0)
@@ -372,10 +378,11 @@ class Segments:
             sensitivity[np.ix_(later, places)] = 0.0
             sensitivity[np.ix_(later, places, np.arange(p))] = self._driven_slopes(theta)[which[later]]
         rows = [sensitivity]
-        for A, C in part.linearizations(theta, states[some]):
+        for step, (A, C) in enumerate(fine.linearizations(theta, through), 1):
             sensitivity = A @ sensitivity
             sensitivity[:, :, :p] += C
-            rows.append(sensitivity)
+            if step % self.parts == 0:
+                rows.append(sensitivity)
         chain = np.stack(rows, axis=1)[:, self.first :]  # (S', L', n, p + n)
         return np.stack([part._along(states[some], chain[..., j]) for j in range(chain.shape[-1])], axis=-1)
 

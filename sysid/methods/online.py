@@ -103,12 +103,14 @@ def online(problem: FitProblem, form: ComplementarityForm, options: HorizonOptio
         options: Settings.
 
     Raises:
-        OptionError: The noise is not given, or the simulator has no exact derivatives or no vectors as states.
+        OptionError: The noise is not given, commands act late, or the simulator has no exact derivatives, or states not vectors.
         DataError: There are several recordings, or fewer rows than the window, or the simulation fails.
     """
     options = options or HorizonOptions()
     recording = replace(_check_recording(problem, options), commanded=UNKNOWN)  # of irregular times: means over rows
     problem = problem.replace(data=TrajectorySet((recording,)))
+    if problem.view.latency != 0.0:
+        raise OptionError(f"latency is {problem.view.latency:g} s: estimates row by row take commands to act at once")
     if not is_exact(problem.simulator) or problem.simulator.n != problem.simulator.nx:
         raise OptionError("estimates row by row need a simulator with exact derivatives whose states are vectors")
     begin = time.process_time()

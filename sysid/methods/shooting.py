@@ -47,6 +47,8 @@ Array = NDArray[np.float64]
 Jacobian = Literal["auto", "exact", "differences", "one_sided"]
 LOWER = 0.95
 """Of the squared residuals another minimum must leave at most, to be another one."""
+ROUGHLY = 1e-5
+"""Share of the cost that a step must win in a fit that only says where another begins."""
 BRIEF = LevenbergOptions(max_iterations=10, cost_tolerance=1e-3)
 """Of what a fit begins with over shorter segments."""
 NOISE_STAYS = 1e-7
@@ -193,8 +195,11 @@ def _again(problem: FitProblem, method: str, steps: int | None, options: Shootin
     if (found.converged and found.explained) or not options.near:
         return found
     try:
-        short = _fit(problem, "short", options.near, replace(plain, scan=False, halve=False, compare=False))
-        again = _fit(problem, method, steps, plain, Beginning(problem.replace(start=short.parameters, view=short.view)))
+        rough = replace(options.levenberg, cost_tolerance=max(options.levenberg.cost_tolerance, ROUGHLY))
+        short = _fit(problem, "short", options.near, replace(plain, scan=False, halve=False, compare=False, levenberg=rough))
+        there = short.ended.states if short.ended is not None and problem.estimates_initial else None
+        first = Beginning(problem.replace(start=short.parameters, view=short.view), there)
+        again = _fit(problem, method, steps, replace(plain, begin=short.ended), first)
     except (DataError, OptionError):
         return found
     if not again.converged or left(again, found) > (LOWER if found.converged else 1.0):
