@@ -103,7 +103,8 @@ def online(problem: FitProblem, form: ComplementarityForm, options: HorizonOptio
         options: Settings.
 
     Raises:
-        OptionError: The noise is not given, commands act late, or the simulator has no exact derivatives, or states not vectors.
+        OptionError: The noise is not given, commands act late, or the simulator has no exact derivatives or no vectors as
+            states.
         DataError: There are several recordings, or fewer rows than the window, or the simulation fails.
     """
     options = options or HorizonOptions()
