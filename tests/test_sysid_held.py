@@ -11,7 +11,7 @@ from scipy import stats
 from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.trajectory import TrajectorySet
-from sysid import Estimate, FitProblem, FitResult, single_shooting
+from sysid import Estimate, FitProblem, FitResult, ShootingOptions, single_shooting
 from sysid.judgement.held import held
 from sysid.judgement.residuals import weighted_residuals
 from sysid.judgement.whiteness import ALARM
@@ -125,6 +125,42 @@ def test_a_cause_is_looked_for_from_the_start_too_where_nothing_leads_to_it_from
     text = suspected({"another damping": ("damping",)}, stuck, problem, blind).verdicts[-1].text
     told = re.search(r"is another damping: damping = (\S+) N s/m.*then the data are explained", text)
     assert told and float(told[1]) == pytest.approx(2.0, rel=0.05)
+
+
+def test_little_that_is_left_is_not_looked_for_from_the_start() -> None:
+    """A test that fails by a little is no wrong minimum; what the room could model beside is said."""
+    (moved,) = record(Spring(), SpringParameters(damping=2.0), steps=200)
+    seen = moved.select(("mass.x",)).with_noise(np.random.default_rng(0), {"mass.x": NOISE})
+    problem = FitProblem(Spring(), TrajectorySet((seen,)), ("stiffness",), measured=("mass.x",))
+    blind, tried = single_shooting(problem), []
+
+    def nothing(given: FitProblem) -> FitResult:
+        tried.append(given.start)
+        return single_shooting(given.replace(free=("stiffness",)))
+
+    for misfit, times in ((1.5, 1), (5.0, 2)):
+        tried.clear()
+        found = suspected({"oil": ("damping",)}, nothing, problem, replace(blind, misfit=misfit), untried="rust")
+        assert len(tried) == times
+        assert found.verdicts[-1].text.startswith("why the model does not explain the data is unknown; tried: oil; not tried: rust")
+
+
+def test_a_fit_goes_on_from_the_states_and_weights_where_another_ended() -> None:
+    """States are those of the simulator from the fitted start; the cost begins where it ended, and constants stay."""
+    (moved,) = record(Spring(), SpringParameters(), steps=200)
+    seen = moved.select(("mass.x",)).with_noise(np.random.default_rng(0), {"mass.x": NOISE})
+    problem = FitProblem(Spring(), TrajectorySet((seen,)), ("stiffness", "damping"), measured=("mass.x",))
+    fit = single_shooting(problem)
+    assert fit.ended is not None
+    states, _ = Spring().rollout(fit.ended.states[0][:1], seen.controls[None], fit.parameters)
+    np.testing.assert_allclose(fit.ended.states[0], states[0], atol=1e-9)
+    np.testing.assert_allclose(fit.ended.noise, NOISE, rtol=0.2)
+    there = problem.replace(start=fit.parameters)
+    again, anew = (single_shooting(there, ShootingOptions(begin=begin)) for begin in (fit.ended, None))
+    assert again.log[0].cost == pytest.approx(fit.log[-1].cost, rel=1e-6)
+    assert abs(anew.log[0].cost / fit.log[-1].cost - 1.0) > 0.1
+    for name, std in fit.std.items():
+        assert abs(getattr(again.parameters, name) - getattr(fit.parameters, name)) < 0.02 * std
 
 
 def test_a_cause_that_data_hardly_tell_from_what_was_fitted_is_said_to_be_one() -> None:

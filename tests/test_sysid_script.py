@@ -277,6 +277,23 @@ def test_a_fit_that_was_interrupted_before_its_first_checkpoint_begins_anew(
     assert "out has nothing to go on from yet: the fit begins anew" in capsys.readouterr().out
 
 
+def test_ctrl_c_after_the_fit_has_ended_saves_it(
+    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While causes are looked for, as for minutes; all was lost."""
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sysid.methods.progressive.blamed", interrupted)
+    record(Spring(), TRUTH, count=2).save(tmp_path / "data.h5")
+    arguments = ("--data", str(tmp_path / "data.h5"), "--method", "single_shooting", "--out", str(tmp_path / "out"))
+    assert run_script(script, SPRING, *arguments) == 130
+    assert "[note] interrupted: what it may lack was not looked for to the end" in capsys.readouterr().out
+    found = SpringParameters.load(tmp_path / "out" / "fit.toml")
+    assert found.stiffness == pytest.approx(TRUTH.stiffness, rel=1e-6) and (tmp_path / "out" / "report.html").exists()
+
+
 def test_a_camera_decides_the_physics_step(script: Any, tmp_path: Path) -> None:
     """50 Hz are two steps of 10 ms for a room whose own step is 15 ms; --fps says what rounded times hide."""
     lines = ["time [s],mass.x [m],control:force [-]", *(f"{0.02 * k:.4f},{np.sin(0.1 * k)},0.0" for k in range(30))]
