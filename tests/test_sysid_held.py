@@ -142,7 +142,9 @@ def test_little_that_is_left_is_not_looked_for_from_the_start() -> None:
         tried.clear()
         found = suspected({"oil": ("damping",)}, nothing, problem, replace(blind, misfit=misfit), untried="rust")
         assert len(tried) == times
-        assert found.verdicts[-1].text.startswith("why the model does not explain the data is unknown; tried: oil; not tried: rust")
+        assert found.verdicts[-1].text.startswith(
+            "why the model does not explain the data is unknown; tried: oil; not tried: rust"
+        )
 
 
 def test_a_fit_goes_on_from_the_states_and_weights_where_another_ended() -> None:

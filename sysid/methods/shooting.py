@@ -364,7 +364,8 @@ def _run_phase(
     on_start = replace(under_way, state=state)
     reporter.phase(on_start)
     bounds, levenberg = segments.problem.theta_bounds, options.levenberg
-    if segments.free:
+    own = levenberg.cost_tolerance != LevenbergOptions.cost_tolerance  # somebody wants it so
+    if segments.free and (segments.problem.noisy or not own):
         tolerance = max(levenberg.cost_tolerance, NOISE_STAYS)
         levenberg = replace(levenberg, cost_tolerance=tolerance, deviations=levenberg.deviations or STAYS)
     end = levenberg_marquardt(weighted, state, bounds, options=levenberg, on_iteration=on_iteration)
