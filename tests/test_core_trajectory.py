@@ -90,6 +90,10 @@ def test_commands_between_rows_are_means_over_parts_of_them():
         assert before.shape == (0, 2)
     held, _ = make().in_parts(2)
     np.testing.assert_array_equal(held[::2], make().controls)
+    turned = trajectory.select_controls(("right", "left")).in_parts(4)[0]
+    np.testing.assert_allclose(turned[:, ::-1], trajectory.in_parts(4)[0], atol=1e-12)
+    with raises(DataError, "no control 'up'; there are left, right"):
+        trajectory.select_controls(("up",))
     assert not len(trajectory.with_controls(np.zeros((5, 1)), ("u",), ("N",)).commanded)
 
 

@@ -334,13 +334,7 @@ def in_order_of(first: Trajectory, other: Trajectory) -> Trajectory:
         other = other.select(first.names)
     if set(other.control_names) != set(first.control_names):
         return other
-    places = [other.control_names.index(name) for name in first.control_names]
-    units = tuple(other.control_units[place] for place in places)
-    return replace(
-        other, controls=other.controls[:, places], control_names=first.control_names, control_units=units,
-        before=other.before[:, places] if len(other.before) else other.before,
-        commanded=other.commanded[:, [0, *(1 + place for place in places)]] if len(other.commanded) else other.commanded,
-    )  # fmt: skip
+    return other.select_controls(first.control_names)
 
 
 def with_controls_of(trajectory: Trajectory, given: Trajectory) -> Trajectory:

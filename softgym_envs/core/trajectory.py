@@ -134,6 +134,22 @@ class Trajectory:
         places = self._places(names)
         return replace(self, values=self.values[:, places], names=tuple(names), units=tuple(self.units[i] for i in places))
 
+    def select_controls(self, names: Sequence[str]) -> Trajectory:
+        """Only these controls, in this order.
+
+        Raises:
+            DataError: No such control.
+        """
+        unknown = [name for name in names if name not in self.control_names]
+        if unknown:
+            raise DataError(f"no control {unknown[0]!r}; there are {_shorten(self.control_names)}")
+        places = [self.control_names.index(name) for name in names]
+        return replace(
+            self, controls=self.controls[:, places], before=self.before[:, places],
+            commanded=self.commanded[:, [0, *(1 + place for place in places)]],
+            control_names=tuple(names), control_units=tuple(self.control_units[place] for place in places),
+        )  # fmt: skip
+
     def window(self, start: float, stop: float) -> Trajectory:
         """Rows with start <= time <= stop [s]; their times stay as they are, and commands before them go into `before`.
 

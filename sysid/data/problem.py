@@ -30,8 +30,8 @@ from .noise import noise_of, noisy_states, roughness
 from .view import POSE, SENSED, Commands, View
 
 Array = NDArray[np.float64]
-MOST_PARTS = 20
-"""Of a row, at most, in which commands are means."""
+FEW_PARTS, MANY_PARTS = 5, 20
+"""Of a row, in which commands are means: as many as can be up to the second, or if these are too few, the least beyond it."""
 OF_CONSTANTS = {"start", "prior", "view", "suspects", "limits"}
 """Fields of a `FitProblem` that may change without another look at its recordings."""
 
@@ -333,7 +333,7 @@ class FitProblem:
         late = "latency" in self.free or self.view.latency != 0.0
         if not late and not any(len(recording.commanded) for part in self.split for recording in part):
             return 1
-        return max(count for count in range(1, MOST_PARTS + 1) if self.shared_steps % count == 0)
+        return parts_of(self.shared_steps)
 
     def _controlled(self, trajectory: Trajectory) -> list[int]:
         """Places of the simulator's controls among the recorded ones."""
@@ -479,6 +479,17 @@ class FitProblem:
         if unknown:
             raise OptionError(f"unknown field {unknown[0]!r} of FitProblem; it has {', '.join(allowed)}")
         return replace(self, **{"checked": set(changes) <= OF_CONSTANTS, **changes})
+
+
+def parts_of(substeps: int) -> int:
+    """Into how many equal parts, of whole physics steps, a row is cut in which commands change.
+
+    >>> [parts_of(substeps) for substeps in (1, 7, 10, 40, 23, 134)]
+    [1, 7, 10, 20, 23, 67]
+    """
+    counts = [count for count in range(1, substeps + 1) if substeps % count == 0]
+    most = max(count for count in counts if count <= MANY_PARTS)
+    return most if most >= min(FEW_PARTS, substeps) else min(count for count in counts if count > MANY_PARTS)
 
 
 def _plain_fields(simulator: Simulator) -> list[tuple[str, str]]:

@@ -373,18 +373,8 @@ def _part_problem(problem: FitProblem, part: ComplementarityPart) -> FitProblem:
     values = {own: float(getattr(problem.constants, whole)) for own, whole in part.constants.items()}
 
     def cut_out(recording: Trajectory) -> Trajectory:
-        seen = recording.select(tuple(columns.values()))
-        places = [recording.control_names.index(name) for name in part.controls.values()]
-        units = tuple(recording.control_units[i] for i in places)
-        return replace(
-            seen,
-            names=tuple(columns),
-            controls=recording.controls[:, places],
-            before=recording.before[:, places],
-            commanded=recording.commanded[:, [0, *(1 + place for place in places)]],
-            control_names=tuple(part.controls),
-            control_units=units,
-        )
+        seen = recording.select(tuple(columns.values())).select_controls(tuple(part.controls.values()))
+        return replace(seen, names=tuple(columns), control_names=tuple(part.controls))
 
     assert problem.noise is not None
     return FitProblem(

@@ -276,7 +276,10 @@ def fit_stage(
     """
     fitted, found = _fitted(recipe, stage, problem, folder=folder, resume=resume, progress=progress)
     _saying(progress)("how well such recordings are predicted")
-    return banded(fitted, found)
+    try:
+        return banded(fitted, found)
+    except KeyboardInterrupt as stop:
+        raise Interrupted(found) from stop
 
 
 def _saying(progress: TextIO | None) -> Callable[[str], None]:
