@@ -1,9 +1,9 @@
 """Evaluate a policy on our engine and a truth: the same episodes, success with its 95 % interval, returns.
 
-    python scripts/evaluate.py results/policies/VineGrow-v0.zip VineGrow-v0
-    python scripts/evaluate.py results/policies/VineGrow-v0.zip VineGrow-v0 --out runs/evaluation.json
-    python scripts/evaluate.py results/policies/VineNavigate-v0.zip VineNavigate-v0 --keyword level=3
-    python scripts/evaluate.py results/policies/SlidingBlock-v0.zip SlidingBlock-v0 --backend my_block.toml
+    softgym-envs evaluate results/policies/VineGrow-v0.zip VineGrow-v0
+    softgym-envs evaluate results/policies/VineGrow-v0.zip VineGrow-v0 --out runs/evaluation.json
+    softgym-envs evaluate results/policies/VineNavigate-v0.zip VineNavigate-v0 --keyword level=3
+    softgym-envs evaluate results/policies/SlidingBlock-v0.zip SlidingBlock-v0 --backend my_block.toml
 
 Episode i begins from seed + i in both backends. The policy is used without noise.
 """

@@ -1,9 +1,9 @@
 """Identify the constants of a robot from recordings: data -> fit -> report.
 
-    python scripts/identify.py tensegrity --data recordings.h5                 # of `record`: the room's recipe, stage by stage
-    python scripts/identify.py tensegrity --stage body --data air.h5           # one stage of it
-    python scripts/identify.py vine --model robot.toml --data tracked.csv --fps 30 --free-motion
-    python scripts/identify.py block --data camera.csv --noise x 0.001 y 0.001 theta 0.005
+    softgym-envs identify tensegrity --data recordings.h5                 # of `record`: the room's recipe, stage by stage
+    softgym-envs identify tensegrity --stage body --data air.h5           # one stage of it
+    softgym-envs identify vine --model robot.toml --data tracked.csv --fps 30 --free-motion
+    softgym-envs identify block --data camera.csv --noise x 0.001 y 0.001 theta 0.005
 
 writes results/fit/fit.toml (give it to `gym.make(..., params=)`), fit.json and report.html. Recordings are HDF5 files of
 `TrajectorySet.save`, CSV files in wide form (`time [s], tip.x [mm], ..., control:valve [-]`) or CSV files of tracked points
@@ -127,7 +127,7 @@ def read(args: Args) -> tuple[Trajectory, ...]:
     for turned in sorted({recording.metadata[UNWRAPPED] for recording in found if UNWRAPPED in recording.metadata}):
         print(f"note: {turned} jumps by whole turns from line to line: unwrapped")
     for off in sorted({recording.metadata[IRREGULAR] for recording in found if IRREGULAR in recording.metadata}):
-        print(f"note: times are irregular, {off}: values are moved there along the motion around them; rough stamps: --fps")
+        print(f"note: times are irregular, {off}: each value is compared at its own; rough stamps: --fps")
     if args.controls is None:
         return found
     given = read_csv(args.controls, fps=args.fps)

@@ -1,9 +1,9 @@
 """Drive a robot with the keyboard, or watch a policy drive it.
 
-    python scripts/play.py TensegrityRoll-v0
-    python scripts/play.py TensegrityRoll-v0 --backend mujoco --record roll.gif --dataset roll.h5
-    python scripts/play.py TensegrityRoll-v0 --policy results/train/TensegrityRoll-v0_ppo_native_0/policy.zip
-    python scripts/play.py TensegrityRoll-v0 --headless-frames 150 --record roll.gif      (no display needed)
+    softgym-envs play TensegrityRoll-v0
+    softgym-envs play TensegrityRoll-v0 --backend mujoco --record roll.gif --dataset roll.h5
+    softgym-envs play TensegrityRoll-v0 --policy results/train/TensegrityRoll-v0_ppo_native_0/policy.zip
+    softgym-envs play TensegrityRoll-v0 --headless-frames 150 --record roll.gif      (no display needed)
 
 Arrows move the robot that way (up is away from you). Drag turns the view, the wheel zooms. The other keys, and what they do to
 this robot, are named at the lower edge of the window.

@@ -1,7 +1,7 @@
 """Record a robot's experiments on any world: our engine, a truth such as MuJoCo, or a simulator of your own.
 
-    python scripts/record.py tensegrity --backend mujoco --budget 10000 --out recordings.h5
-    python scripts/record.py block --experiment pulled --count 3 --params truth.toml
+    softgym-envs record tensegrity --backend mujoco --budget 10000 --out recordings.h5
+    softgym-envs record block --experiment pulled --count 3 --params truth.toml
 
 writes one HDF5 file; every recording says which experiment it is of, so that `identify` runs the room's recipe on it.
 """

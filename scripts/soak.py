@@ -1,7 +1,7 @@
 """A million control steps of random actions over all environments: nothing breaks, nothing grows.
 
-    python scripts/soak.py --steps 1000000
-    python scripts/soak.py --steps 1000000 --room ROOM        (one room alone)
+    softgym-envs soak --steps 1000000
+    softgym-envs soak --steps 1000000 --room ROOM        (one room alone)
 
 Every round makes each environment of a fixed list anew (one row and many, both ways of resetting, noise, delay, kicks, drawn
 constants, rough ground), runs whole episodes of all rows until it has had its share of the steps, and lets it go. Checked at

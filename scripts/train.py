@@ -1,8 +1,8 @@
 """Train PPO or SAC on any id and backend, evaluate on our engine and the truth, draw the learning curve.
 
-    python scripts/train.py TensegrityRoll-v0 --params results/fit/fit.toml --steps 3000000
-    python scripts/train.py TensegrityRoll-v0 --params results/fit/fit.toml --steps 6000000 --resume
-    python scripts/train.py VineNavigate-v0 --keyword level=3
+    softgym-envs train TensegrityRoll-v0 --params results/fit/fit.toml --steps 3000000
+    softgym-envs train TensegrityRoll-v0 --params results/fit/fit.toml --steps 6000000 --resume
+    softgym-envs train VineNavigate-v0 --keyword level=3
 
 The folder (results/train/<id>_<algorithm>_<backend>_<seed>) gets policy.zip, checkpoints, progress.csv, TensorBoard files
 (`tensorboard --logdir results/train`), curve.json, curve.png and evaluation.json. It holds one training. Ctrl-C stops it and

@@ -235,11 +235,16 @@ def test_a_rate_that_the_stamps_contradict_is_refused(csv):
 
 @pytest.mark.parametrize("steps", [(0.012, 0.028), (0.018, 0.045), (0.005, 0.035)])
 def test_values_at_irregular_times_are_moved_along_the_motion(csv, steps):
-    """A motion with constant jerk is on the grid exactly, in either form, angles beyond a turn too."""
+    """Values stand as they were seen; a motion with constant jerk is on the grid exactly, in either form, and angles."""
     stamps = np.cumsum(np.random.default_rng(0).uniform(*steps, 100)).round(6)
     x, angle = (lambda t: 0.1 + 2.0 * t - 0.7 * t**2 + 0.2 * t**3), (lambda t: 3.0 * t**2)
     lines = [f"{t!r}, {x(t)!r}, {(angle(t) + np.pi) % (2 * np.pi) - np.pi!r}" for t in stamps.tolist()]
-    run = read_csv(csv("\n".join(["time [s], x [m], turn [rad]", *lines, ""])))
+    recorded = read_csv(csv("\n".join(["time [s], x [m], turn [rad]", *lines, ""])))
+    there = np.isfinite(recorded.values[:, 0])
+    seen_at = (recorded.times + recorded.offsets)[there].round(6)
+    np.testing.assert_allclose(recorded.values[there, 0], x(seen_at), rtol=1e-14)
+    assert set(seen_at.tolist()) <= set(stamps.tolist())
+    run = recorded.on_grid
     there = np.isfinite(run.values[:, 0])
     assert there.sum() > 60 and "ms off" in run.metadata["irregular"] and np.ptp(np.diff(run.times)) < 1e-9
     np.testing.assert_allclose(run.values[there, 0], x(run.times[there]), atol=1e-12)
@@ -247,7 +252,9 @@ def test_values_at_irregular_times_are_moved_along_the_motion(csv, steps):
     lines = [
         f"{t!r}, {point}, {point + x(t)!r}, 0.0" for t in stamps.tolist() for point in (1, 2) if point == 1 or t != stamps[9]
     ]
-    seen = read_points_csv(csv("\n".join(["time [s], point, x [m], y [m]", *lines, ""])))
+    points = read_points_csv(csv("\n".join(["time [s], point, x [m], y [m]", *lines, ""])))
+    np.testing.assert_array_equal(points.offsets, recorded.offsets)
+    seen = points.on_grid
     np.testing.assert_allclose(seen.values[there, 0], 1.0 + x(run.times[there]), atol=1e-12)
     assert seen.metadata["irregular"] == run.metadata["irregular"]
 
@@ -265,7 +272,7 @@ def test_values_at_irregular_times_keep_their_noise(csv, off):
         f"{t!r}, {v!r}"
         for t, v in zip(stamps.tolist(), (motion(stamps) + 1e-3 * rng.standard_normal(2000)).tolist(), strict=True)
     ]
-    run = read_csv(csv("\n".join(["time [s], x [m]", *lines, ""])))
+    run = read_csv(csv("\n".join(["time [s], x [m]", *lines, ""]))).on_grid
     left = (run.values[:, 0] - motion(run.times)) / 1e-3
     assert run.period == pytest.approx(0.02, rel=1e-9) and np.isfinite(left).all()
     assert abs(left.std() - 1.0) < 4 / np.sqrt(2 * 2000) + off**2 * 0.34**2 / 6
@@ -280,7 +287,7 @@ def test_an_outlier_at_irregular_times_moves_its_own_row_alone(csv):
     for jump in (0.0, 1.0):
         seen[150] += jump
         lines = [f"{t!r}, {v!r}" for t, v in zip(stamps.tolist(), seen.tolist(), strict=True)]
-        values.append(read_csv(csv("\n".join(["time [s], x [m]", *lines, ""]))).values[:, 0])
+        values.append(read_csv(csv("\n".join(["time [s], x [m]", *lines, ""]))).on_grid.values[:, 0])
     apart = np.abs(values[1] - values[0])
     assert apart[150] == pytest.approx(1.0, abs=1e-3) and np.delete(apart, 150).max() < 3e-4
 

@@ -27,6 +27,8 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
         ({"substeps": 0}, DataError, "substeps is 0, expected an integer >= 1"),
         ({"commanded": np.zeros((2, 2))}, ShapeError, "commanded has shape (2, 2), expected (any, 3)"),
         ({"commanded": np.zeros((2, 3))}, DataError, "times of commanded must increase"),
+        ({"offsets": np.zeros(5)}, ShapeError, "offsets has shape (5,), expected (6,)"),
+        ({"offsets": np.full(6, 0.06)}, DataError, "offsets are up to 0.06 s, allowed is half a row: 0.05 s"),
         ({"substeps": 1.5}, DataError, "substeps is 1.5, expected an integer >= 1"),
         ({"times": np.array([0.0]), "controls": np.zeros((0, 2)), "values": np.zeros((1, 3))}, ShapeError, "at least 2 rows"),
     ],
@@ -95,6 +97,20 @@ def test_commands_between_rows_are_means_over_parts_of_them():
     with raises(DataError, "no control 'up'; there are left, right"):
         trajectory.select_controls(("up",))
     assert not len(trajectory.with_controls(np.zeros((5, 1)), ("u",), ("N",)).commanded)
+
+
+def test_values_seen_between_rows_keep_their_offsets():
+    offsets = np.array([0.0, 0.01, -0.05, 0.05, 0.0, 0.02])
+    trajectory = make(offsets=offsets)
+    np.testing.assert_array_equal(trajectory.window(0.1, 0.3).offsets, offsets[1:4])
+    np.testing.assert_array_equal(trajectory.select(("b",)).with_noise(np.random.default_rng(0), 1.0).offsets, offsets)
+    held = make(offsets=offsets, controls=np.zeros((5, 2)))
+    np.testing.assert_array_equal(held.thinned(2).offsets, offsets[:5:2])
+    seen = trajectory.times + offsets
+    line = make(values=np.column_stack([seen, 3.0 - 2.0 * seen, 0.0 * seen]), offsets=offsets)
+    at_rows = line.on_grid
+    np.testing.assert_allclose(at_rows.values[:, :2], np.column_stack([line.times, 3.0 - 2.0 * line.times]), atol=1e-12)
+    assert not len(at_rows.offsets) and at_rows.on_grid is at_rows
 
 
 def test_thinned_keeps_rows_at_which_commands_change():
@@ -173,6 +189,8 @@ def test_hash_sees_all_data_and_nothing_else():
         make(1, before=np.ones((1, 2))),
         make(1, commanded=np.array([[0.0, 1.0, 1.0]])),
         make(1, commanded=np.array([[0.0, 1.0, 2.0]])),
+        make(1, offsets=np.linspace(0.0, 0.01, 6)),
+        make(1, offsets=np.linspace(0.0, 0.02, 6)),
     ]
     one = [TrajectorySet((run,)).sha256 for run in (make(1), *changed)]
     assert len(set(one)) == len(one)

@@ -12,7 +12,7 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 def same(a, b):
     assert (a.names, a.units, a.control_names, a.control_units) == (b.names, b.units, b.control_names, b.control_units)
     assert (a.substeps, dict(a.metadata)) == (b.substeps, dict(b.metadata))
-    for name in ("times", "controls", "values", "before", "commanded"):
+    for name in ("times", "controls", "values", "before", "commanded", "offsets"):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
 
 
@@ -22,7 +22,8 @@ def test_hdf5_round_trip(tmp_path):
     runs = TrajectorySet(
         (make(values=values), make(1, metadata={"größe": "5 cm", "a/b": "c"}), make(2, controls=np.zeros((5, 2))))
     )
-    runs = TrajectorySet((*runs, make(3, commanded=np.array([[0.05, 1.0, 2.0]])).window(0.2, 0.5)))
+    late = np.array([0.0, 0.01, -0.05, 0.05, 0.0, 0.02])
+    runs = TrajectorySet((*runs, make(3, commanded=np.array([[0.05, 1.0, 2.0]]), offsets=late).window(0.2, 0.5)))
     again = TrajectorySet.load(runs.save(tmp_path / "new" / "runs.h5"))
     assert len(again) == 4
     for a, b in zip(runs, again, strict=True):

@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from softgym_envs.core.recipe import in_half_steps
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.loop.dynamics import LoopSimulator
 from softgym_envs.loop.model import ARM, FRICTION, LoopModel
 from softgym_envs.loop.parameters import LoopParameters
 from softgym_envs.loop.recipe import DAMPING, RECIPE, STIFFNESS, manipulation
 from softgym_envs.loop.springs import factor_names
-from softgym_envs.loop.tracking import creeping, held, in_half_steps, pulled, tracker
+from softgym_envs.loop.tracking import creeping, held, pulled, tracker
 from sysid import run_recipe
 
 TRUTH = LoopParameters(theta_stiffness=3.2, psi_stiffness=1.3, loop_damping=0.035, arm_damping=1.1)

@@ -55,6 +55,27 @@ def position_problem() -> FitProblem:
     return spring_problem(measured=("mass.x",))
 
 
+def seen_late(problem: FitProblem) -> FitProblem:
+    """The same numbers, seen up to 0.4 of a row before or after their rows, which are of ten physics steps."""
+    rng, made = np.random.default_rng(8), []
+    for t in problem.split.train:
+        offsets = t.period * rng.uniform(-0.4, 0.4, len(t.times))
+        made.append(replace(t, times=10 * t.times, substeps=10 * t.substeps, offsets=10 * offsets))
+    return problem.replace(data=TrajectorySet(tuple(made)))
+
+
+def late_spring_problem() -> FitProblem:
+    return seen_late(spring_problem())
+
+
+def late_spin_problem() -> FitProblem:
+    return seen_late(spin_problem())
+
+
+def late_marker_problem() -> FitProblem:
+    return seen_late(marker_problem())
+
+
 def driven_problem() -> FitProblem:
     """The mass's velocity is what the recording's simulation has, wherever a segment starts."""
     return spring_problem(measured=("mass.x",), driven=("mass.v*",))
@@ -63,6 +84,7 @@ def driven_problem() -> FitProblem:
 # Short segments of partly measured states need free starts.
 CASES = [(make, steps, free) for make in (spring_problem, spin_problem) for steps in (1, 7, None) for free in (False, True)]
 CASES += [(make, steps, True) for make in (position_problem, marker_problem) for steps in (1, 7, None)]
+CASES += [(make, steps, True) for make in (late_spring_problem, late_spin_problem, late_marker_problem) for steps in (7, None)]
 CASES += [(driven_problem, steps, True) for steps in (7, None)]
 CASES += [(make, None, False) for make in (position_problem, marker_problem)]
 
@@ -246,3 +268,38 @@ def test_commands_that_change_between_rows_act_when_they_did(late: float) -> Non
     by_chain, numeric = (each.derivative(theta, known.starts) for each in (exact, differences))
     np.testing.assert_allclose(by_chain.constants, numeric.constants, atol=1e-7)
     np.testing.assert_allclose(by_chain.starts, numeric.starts, atol=1e-7)
+
+
+def test_values_seen_between_rows_are_compared_with_the_motion_then() -> None:
+    """A spring's motion is an exponential of its matrix: off by h^2 / 8 |a| at most, h being the time of a part."""
+    rng, substeps, rows, h = np.random.default_rng(5), 10, 60, 0.002
+    offsets = 0.02 * np.where(np.arange(rows + 1) % 5 == 0, 0.0, rng.uniform(-0.45, 0.45, rows + 1))
+    A = np.array([[0.0, 1.0], [-TRUTH.stiffness / TRUTH.mass, -TRUTH.damping / TRUTH.mass]])
+    values, vectors = np.linalg.eig(A)
+    weights = np.linalg.solve(vectors, np.array([0.2, -0.5]).astype(complex))
+
+    def motion(times: np.ndarray) -> np.ndarray:
+        return np.asarray((vectors * weights @ np.exp(values[:, None] * times)).real.T)
+
+    times = 0.02 * np.arange(rows + 1)
+    recording = Trajectory(
+        times, np.zeros((rows, 1)), motion(times + offsets)[:, :1], ("mass.x",), ("m",), ("force",), ("N",), substeps,
+        offsets=offsets,
+    )  # fmt: skip
+    fine = np.linspace(-0.01, times[-1] + 0.01, 5000)
+    bound = h**2 / 8 * np.abs(np.gradient(motion(fine)[:, 1], fine)).max()
+    still = replace(TRUTH, offset=0.0)
+    problem = FitProblem(Spring(dt=h), TrajectorySet((recording,)), ("stiffness", "damping"), start=still, free_motion=True)
+    assert problem.parts == 10 and problem.estimates_initial
+    for steps in (None, 7):
+        segments = cut(problem, problem.split.train, steps, free=True, exact=True)
+        residual, good = segments.residuals(problem.encode(still)[None], motion(times)[segments.begins])
+        assert good.all() and np.abs(residual).max() <= bound
+        # Every row but those of the recording's ends that were seen outside of it, where two segments meet in one of them.
+        ends = (offsets[0] < 0.0) + (offsets[-1] > 0.0)
+        twice = sum(1 for begin in segments.begins if 0 < begin and offsets[begin] == 0.0)
+        assert segments.present.sum() == rows + 1 - ends + twice
+    fit = single_shooting(problem)
+    assert abs(fit.parameters.stiffness / TRUTH.stiffness - 1) < 1e-4
+    as_rows = single_shooting(problem.replace(data=TrajectorySet((replace(recording, offsets=np.zeros(0)),))))
+    assert abs(as_rows.parameters.stiffness / TRUTH.stiffness - 1) > 1e-3

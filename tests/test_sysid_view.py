@@ -29,8 +29,7 @@ from sysid import (
 from sysid.data.view import POSE, Commands, delayed
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.levenberg import LevenbergOptions
-from sysid.least_squares.system import ShootingSystem
-from sysid.methods.outliers import HUBER
+from sysid.least_squares.system import HUBER, ShootingSystem
 from sysid.methods.progressive import fit_stage
 from sysid.methods.suspects import conditional, suspected
 

@@ -79,7 +79,7 @@ def test_segments_of_a_throw_begin_at_poses_and_take_over_how_rods_turn() -> Non
     segments = cut(problem, problem.split.train, 10, free=True, exact=False)
     for q in ROBOT.model.split(segments.starts)[1].reshape(-1, 4):
         assert abs(np.linalg.norm(q) - 1.0) < 1e-12
-    states, good = segments.rollout(np.repeat(problem.encode(problem.constants)[None], 3, axis=0), segments.starts)
+    states, _, good = segments.rollout(np.repeat(problem.encode(problem.constants)[None], 3, axis=0), segments.starts)
     spins = ROBOT.model.split(states)[3][..., 2]
     assert good.all() and np.array_equal(spins[1:, 0], spins[:-1, -1]) and np.abs(spins[1:, 0] - spins[0, 0]).max() > 1e-3
 

@@ -26,7 +26,7 @@ from softgym_envs.vine.recipe import BODY, GUESS, RECIPE, TUBE, along_body, firs
 from sysid import FitProblem, ShootingOptions, multiple_shooting, run_recipe, single_shooting
 from sysid.judgement.laws import left_open
 from sysid.judgement.residuals import weighted_residuals
-from sysid.judgement.step import in_half_steps
+from sysid.judgement.step import half_step_variation
 from sysid.least_squares import segments
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.levenberg import LevenbergOptions
@@ -416,7 +416,7 @@ def test_fast_modes_that_nobody_sees_do_not_pass_for_errors_of_the_step():
     wild = states[:1, 0].copy()
     BEAM.split(wild[0]).omega[:] += 600.0 * (-1.0) ** np.arange(12)  # a fast mode, gone before the second frame
     weighted = weighted_residuals(system, theta, wild)
-    (varied,) = in_half_steps(cutting).values()
+    (varied,) = half_step_variation(cutting).values()
     inverse = np.linalg.inv(weighted.jacobian.T @ weighted.jacobian)
     reach = left_open(system, varied, theta, wild, project=weighted.project, jacobian=weighted.jacobian, inverse=inverse)
     assert 0.004 < reach[0] < 0.05

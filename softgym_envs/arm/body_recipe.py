@@ -5,14 +5,13 @@ A laboratory records joint angles and torques. Planners and studies minimise `RE
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..core.objective import Objective
 from ..core.parameters import Parameters
-from ..core.recipe import Experiment, Recipe, Stage
+from ..core.recipe import Experiment, Recipe, Stage, in_half_steps, in_usual_steps
 from ..core.scenario import Scenario
 from ..core.simulator import Array
 from ..core.trajectory import Trajectory
@@ -57,25 +56,15 @@ REACH = Objective(hand, weights=(30.0,) * 3 + (0.05,) * 12, target=(0.35, -0.15,
 """Bring the right hand in front of the chest, and the body to rest."""
 
 
-def coarse(simulator: Any) -> Any:
-    """The body in the engine's usual steps, in which it may have been simulated."""
-    return replace(simulator, dt=STEP)
-
-
-def finer(simulator: Any) -> Any:
-    """Half the step."""
-    return replace(simulator, dt=0.5 * simulator.dt)
-
-
 RECIPE = Recipe(
     experiments=(Experiment("moved", moved, LONGEST),),
     stages=(Stage("body", "moved", FREE, "one_step"),),
     laboratory=Stage(
         "laboratory", "", FREE, "multiple_shooting", {"halve": True, "near": 20},
-        suspects={"commands that act late": ("latency",)}, instead=coarse,
+        suspects={"commands that act late": ("latency",)}, instead=in_usual_steps,
     ),
     longest_step=FINE,
-    finer=finer,
+    finer=in_half_steps,
     guess={
         "upper_arm_scale": 0.8, "forearm_scale": 1.2, "payload": 0.1, "armature": 0.05, "shoulder_stiffness": 6.0,
         "elbow_stiffness": 6.0, "forearm_stiffness": 1.0, "wrist_stiffness": 1.0, "shoulder_damping": 1.0,

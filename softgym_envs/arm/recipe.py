@@ -7,14 +7,13 @@ Planners and studies minimise `REACH`. Legend: T control steps, nx state.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..core.objective import Objective
 from ..core.parameters import Parameters
-from ..core.recipe import Experiment, Recipe, Stage
+from ..core.recipe import Experiment, Recipe, Stage, in_usual_steps
 from ..core.scenario import Scenario
 from ..core.simulator import Array
 from ..core.trajectory import Trajectory
@@ -85,17 +84,19 @@ REACH = Objective(bend, weights=(1.0, 0.2), target=(1.5, 0.0), control_weight=0.
 """Bring the elbow to 1.5 rad and to rest."""
 
 
-def coarse(simulator: Any) -> Any:
-    """The elbow in the engine's usual steps, in which it may have been simulated."""
-    return replace(simulator, dt=STEP)
-
-
 RECIPE = Recipe(
     experiments=(Experiment("excited", excited, LONGEST),),
     stages=(Stage("muscles", "excited", unknown, "one_step"),),
     # Measured states are noisy: predictions that begin there carry their noise along, and look like those of a wrong model.
     laboratory=Stage(
-        "laboratory", "", unknown, "multiple_shooting", {"near": 20}, free_initial=True, suspects=SUSPECTS, instead=coarse
+        "laboratory",
+        "",
+        unknown,
+        "multiple_shooting",
+        {"near": 20},
+        free_initial=True,
+        suspects=SUSPECTS,
+        instead=in_usual_steps,
     ),
     guess=guess,
     longest_step=FINE,

@@ -38,7 +38,7 @@ def first_state(recording: Trajectory, simulator: Any, gravity: float | None = N
         simulator: Of the box.
         gravity: What it falls with [m/s^2]; None: told by the same rows.
     """
-    seen, state = posed(simulator, recording), simulator.initial_state(1)[0].copy()
+    seen, state = posed(simulator, recording.on_grid), simulator.initial_state(1)[0].copy()
     planar, pushed = simulator.model.planar, bool(np.any(recording.controls))
     axes, rows = 2 if planar else 3, flying(simulator, seen)
     times = seen.times[:rows] - seen.times[0]

@@ -365,5 +365,15 @@ class Recipe:
         return DataSplit(TrajectorySet(tuple(train)), TrajectorySet(()), TrajectorySet(test))
 
 
+def in_usual_steps(simulator: Any) -> Any:
+    """The same robot in its engine's usual steps, in which it may have been simulated; see `Stage.instead`."""
+    return replace(simulator, dt=type(simulator).dt)
+
+
+def in_half_steps(simulator: Any) -> Any:
+    """The same robot in half of the simulator's step; see `Recipe.finer`."""
+    return replace(simulator, dt=0.5 * simulator.dt)
+
+
 def _unknown(kind: str, name: str, known: tuple[Any, ...]) -> Any:
     raise OptionError(f"unknown {kind} {name!r}; there are {', '.join(entry.name for entry in known) or 'none'}")

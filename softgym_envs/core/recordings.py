@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from .errors import DataError, FileFormatError
@@ -23,15 +22,7 @@ Array = NDArray[np.float64]
 UNWRAPPED = "unwrapped"
 """Key of a recording's metadata: columns of angles that jumped by whole turns in the file."""
 IRREGULAR = "irregular"
-"""Key of a recording's metadata: how far its time stamps were off the grid that its values were moved to."""
-NEAR, WORSE = (9, 7, 5), 1.25
-"""Rows whose cubic tells which way a value moves: the first that leaves at most so many times the squares of the last."""
-ASIDE, MEDIAN = 5.0, 1.4826
-"""Standard deviations from a cubic beyond which a value tells nothing of its neighbours; one over the median size of noise."""
-KINKED, SLIGHT, LITTLE = 3.0, 1e-4, 0.02
-"""Times what noise leaves of a cubic, and the share of a column's travel, beyond which there is a kink; and the part of a frame
-by which values are moved even there."""
-
+"""Key of a recording's metadata: how far its time stamps were off the rows of its grid."""
 MOST_EMPTY, EMPTIEST = 1_000_000, 100
 """Tracked points may be missing so many times, and beside them so many times as often as there are lines."""
 
@@ -43,9 +34,10 @@ def read_csv(
 
     Columns whose name begins with `control:` are controls; each acts until the next line, the last line's are not used.
     Everything is converted to SI. Angles that jump by more than half a turn from one line to the next are unwrapped; the
-    metadata name them. Lines that are not there become rows of NaN, where nothing acts. Of irregular stamps values are moved to
-    the nearest frame of a uniform grid; each line's controls act from its own time on, and those of a frame are means over it.
-    The metadata say how far stamps are off, and how many frames have no line. See `core.tables` for what a file may look like.
+    metadata name them. Lines that are not there become rows of NaN, where nothing acts. Values of irregular stamps stand in the
+    nearest row of a uniform grid, with the time by which they were seen later (`Trajectory.offsets`); each line's controls act
+    from its own time on, and those of a row are means over it. The metadata say how far stamps are off, and how many rows have
+    no line. See `core.tables` for what a file may look like.
 
     Args:
         path: The file.
@@ -60,7 +52,8 @@ def read_csv(
     table = read_table(path)
     stamps = table.times(fps)
     grid = uniform_grid(stamps, where=str(path), fps=fps)
-    times, acted = grid.times, [name for name in table.names if name.startswith("control:")]
+    times, late = grid.times, _late(stamps, grid)
+    acted = [name for name in table.names if name.startswith("control:")]
     absent = len(times) - len(stamps)
     if absent and acted and not grid.irregular:
         raise DataError(
@@ -81,7 +74,7 @@ def read_csv(
                 continue
             if unit == "rad" and _unwrap(seen):
                 turned.append(name)
-            measured.append((name, _placed(seen[:, None], stamps, grid)[:, 0], unit))
+            measured.append((name, _placed(seen[:, None], grid, late)[:, 0], unit))
     acting = _columns([seen for _, seen, _ in controls], len(stamps))
     if grid.irregular and controls:
         commanded = np.column_stack([stamps, acting])[:-1]
@@ -101,65 +94,26 @@ def read_csv(
         substeps,
         {"source": Path(path).name, **({UNWRAPPED: ", ".join(turned)} if turned else {}), **_irregular(stamps, grid)},
         commanded=commanded,
+        offsets=_offsets(grid, late),
     )
 
 
-def _placed(seen: Array, stamps: Array, grid: Grid) -> Array:
-    """Values (rows, n) on a grid (frames, n), NaN where there are none.
-
-    Those of irregular stamps are moved along the cubic through the rows around them, by half a frame at most, so that each
-    keeps the noise of its own; as many rows as a cubic follows add least to it. Of two values that have one place the nearer
-    one is kept, and none beside a kink, as of an impact, which no cubic follows.
-    """
+def _placed(seen: Array, grid: Grid, late: Array) -> Array:
+    """Values (rows, n) in the rows of a grid (frames, n), NaN where there are none; of two that have one place the nearer."""
     values = np.full((len(grid.times), seen.shape[1]), np.nan)
-    if not grid.irregular:
-        values[grid.place] = seen
-        return values
-    frames = (stamps - grid.times[0]) / (grid.times[1] - grid.times[0])
-    late = frames - grid.place
     order = np.argsort(-np.abs(late), kind="stable")  # of two, the nearer is written last
-    moved = np.stack([_moved(column, frames, late) for column in seen.T], axis=1)
-    values[grid.place[order]] = moved[order]
+    values[grid.place[order]] = seen[order]
     return values
 
 
-def _moved(column: Array, frames: Array, late: Array) -> Array:
-    """Values (rows,) that were seen at times (rows,), as they were so many frames (rows,) before."""
-    telling = np.isfinite(column)
-    if not telling.any():
-        return column
-    off = np.abs(np.where(telling, column - _cubics(column, telling, frames, NEAR[0])[0][:, 0], 0.0))
-    far = off > ASIDE * MEDIAN * np.median(off[telling])
-    nearby = sliding_window_view(np.pad(off, NEAR[0] // 2), NEAR[0])
-    telling &= ~(far & (off == nearby.max(axis=1)))  # beside an outlier others are off, too
-    fitted = [_cubics(column, telling, frames, width) for width in NEAR]
-    noise = [float(np.nanmedian(left)) if np.isfinite(left).any() else 0.0 for _, left in fitted]
-    curve = next(curve for (curve, _), size in zip(fitted, noise, strict=True) if size <= WORSE * noise[-1])
-    found = column + np.sum(curve[:, 1:] * (-late[:, None]) ** np.arange(1, 4), axis=1)
-    # Of few rows noise itself looks like a kink: what were left out would be no chance.
-    kinked = fitted[0][1] > np.maximum(KINKED**2 * noise[0], (SLIGHT * np.ptp(column[telling])) ** 2)
-    return np.where(kinked & telling & (np.abs(late) > LITTLE), np.nan, found)
+def _late(stamps: Array, grid: Grid) -> Array:
+    """Times [s] by which rows were seen after the grid's, (rows,): zero where the grid is what stamps stand for."""
+    return stamps - grid.times[grid.place] if grid.irregular else np.zeros(len(stamps))
 
 
-def _cubics(column: Array, telling: NDArray[np.bool_], frames: Array, width: int) -> tuple[Array, Array]:
-    """Cubics (rows, 4) through the `width` rows around every row, from its time on, and the squares that these leave (rows,).
-
-    Squares are in units in which their median is the noise's variance. Through few rows that tell something, curves are of
-    lower order, and leave NaN.
-    """
-    width = min(width, len(column))
-    first = np.clip(np.arange(len(column)) - width // 2, 0, len(column) - width)
-    around = first[:, None] + np.arange(width)  # (rows, width)
-    there = telling[around]
-    seen, count = np.where(there, column[around], 0.0), there.sum(axis=1)
-    lower = np.arange(4) < count[:, None] - 1
-    half = max(width // 2, 1)
-    powers = ((frames[around] - frames[:, None]) / half)[..., None] ** np.arange(4) * there[..., None] * lower[:, None]
-    across = np.swapaxes(powers, 1, 2)  # terms that are left out are zero: 1 on the diagonal leaves them so
-    curve = np.linalg.solve(across @ powers + np.eye(4) * ~lower[:, None], across @ seen[..., None])  # (rows, 4, 1)
-    freedom = np.where(count > 4, count - 4.0, np.nan)
-    typical = freedom * (1 - 2 / (9 * freedom)) ** 3  # median of chi squared
-    return curve[..., 0] / half ** np.arange(4), np.sum((seen - (powers @ curve)[..., 0]) ** 2, axis=1) / typical
+def _offsets(grid: Grid, late: Array) -> Array:
+    """`Trajectory.offsets` of the rows of a grid."""
+    return np.nan_to_num(_placed(late[:, None], grid, late)[:, 0]) if grid.irregular else np.zeros(0)
 
 
 def _irregular(stamps: Array, grid: Grid) -> dict[str, str]:
@@ -212,7 +166,7 @@ def read_points_csv(
         )
     frames, inverse = np.unique(table.times(fps), return_inverse=True)
     grid = uniform_grid(frames, where=str(path), fps=fps)
-    times = grid.times
+    times, late = grid.times, _late(frames, grid)
     labels = _point_labels(table.path, table.lines, points)
     seen: dict[tuple[int, str], int] = {}
     for line, frame, label in zip(table.lines, inverse, labels, strict=True):
@@ -235,11 +189,12 @@ def read_points_csv(
     return Trajectory(
         times,
         np.zeros((len(times) - 1, 0)),
-        _placed(values.reshape(len(frames), len(names)), frames, grid),
+        _placed(values.reshape(len(frames), len(names)), grid, late),
         names,
         tuple(units) * len(order),
         substeps=substeps,
         metadata={"source": Path(path).name, **_irregular(frames, grid)},
+        offsets=_offsets(grid, late),
     )
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from .errors import DataError, FileFormatError, ShapeError
 from .files import doubled
+from .regrid import regridded
 from .simulator import Simulator, check_array
 from .trajectory_file import read, write
 from .units import SI_UNITS
@@ -64,6 +66,8 @@ class Trajectory:
     """(E, nu) commands of the rows before the first one, in their order: late ones act within the recording."""
     commanded: Array = field(default_factory=lambda: UNKNOWN)
     """(C, 1 + nu) times [s] and the commands that act from each on, where they change between rows: controls are means then."""
+    offsets: Array = field(default_factory=lambda: np.zeros(0))
+    """(T+1,) [s] by which values were seen after their row's time, half a row at most; none where all were seen at it."""
 
     def __post_init__(self) -> None:
         def set_(name: str, value: object) -> None:
@@ -86,6 +90,9 @@ class Trajectory:
         if np.isinf(self.values).any():
             raise ShapeError("values holds infinity; use NaN where nothing was measured")
         _check_uniform(times)
+        set_("offsets", _frozen(check_array("offsets", self.offsets, (rows if len(self.offsets) else 0,))))
+        if (np.abs(self.offsets) > (0.5 + 1e-6) * self.period).any():
+            raise DataError(f"offsets are up to {np.abs(self.offsets).max():g} s, allowed is half a row: {self.period / 2:g} s")
         _check_names("names", self.names, "units", self.units)
         _check_names("control_names", self.control_names, "control_units", self.control_units)
         if isinstance(self.substeps, bool) or not isinstance(self.substeps, (int, np.integer)) or self.substeps < 1:
@@ -125,6 +132,13 @@ class Trajectory:
         """
         return self.values[:, self._places([name])[0]]
 
+    @cached_property
+    def on_grid(self) -> Trajectory:
+        """The recording with values as they were at the times of rows, moved along the motion around; see `core.regrid`."""
+        if not len(self.offsets):
+            return self
+        return replace(self, values=regridded(self.values, self.offsets / self.period), offsets=np.zeros(0))
+
     def select(self, names: Sequence[str]) -> Trajectory:
         """Only these quantities, in this order.
 
@@ -163,7 +177,10 @@ class Trajectory:
             raise DataError(f"window {start:g} ... {stop:g} s holds {len(rows)} rows of {there}, expected at least 2")
         first, last = rows[0], rows[-1]
         controls, before = self.controls[first:last], np.concatenate([self.before, self.controls[:first]])
-        return replace(self, times=self.times[rows], values=self.values[rows], controls=controls, before=before)
+        return replace(
+            self, times=self.times[rows], values=self.values[rows], controls=controls, before=before,
+            offsets=self._offsets(rows),
+        )  # fmt: skip
 
     def thinned(self, rows: int) -> Trajectory:
         """One row of every `rows`; what is left at the end is left out, and commands before the first row are.
@@ -178,7 +195,7 @@ class Trajectory:
         kept = slice(0, count * rows + 1, rows)
         return replace(
             self, times=self.times[kept], values=self.values[kept], controls=parts[:, 0], before=UNKNOWN,
-            substeps=rows * self.substeps,
+            substeps=rows * self.substeps, offsets=self._offsets(kept),
         )  # fmt: skip
 
     def with_noise(self, rng: np.random.Generator, std: float | Mapping[str, float]) -> Trajectory:
@@ -239,6 +256,9 @@ class Trajectory:
             raise FileFormatError(f"{path} holds {len(found)} trajectories, expected 1; use TrajectorySet.load")
         return found[0]
 
+    def _offsets(self, rows: NDArray[np.intp] | slice) -> Array:
+        return self.offsets[rows] if len(self.offsets) else self.offsets
+
     def _places(self, names: Sequence[str]) -> list[int]:
         place = {name: k for k, name in enumerate(self.names)}
         for name in names:
@@ -251,7 +271,8 @@ class Trajectory:
         labels = (self.names, self.units, self.control_names, self.control_units, (str(self.substeps),))
         for text in ("\0".join(group) for group in labels):
             digest.update(f"{len(text)}:{text}".encode())
-        for array in (self.times, self.controls, self.values, *(each for each in (self.before, self.commanded) if len(each))):
+        some = (each for each in (self.before, self.commanded, self.offsets) if len(each))
+        for array in (self.times, self.controls, self.values, *some):
             # one bit pattern for NaN, one for zero, so that equal data hash equally on every machine
             plain = np.where(np.isnan(array), np.nan, array) + 0.0
             digest.update(f"{array.shape}".encode() + plain.astype("<f8").tobytes())

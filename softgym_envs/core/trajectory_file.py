@@ -25,7 +25,7 @@ MOST_BYTES, INFLATION = 64 * 2**20, 100
 """A recording may take so much memory, and beside it so many times the size of its file."""
 ARRAYS, LABELS = ("times", "controls", "values"), ("names", "units", "control_names", "control_units")
 """Fields of a trajectory that are numbers, and those that are text."""
-SOME = ("before", "commanded")
+SOME = ("before", "commanded", "offsets")
 """Fields that only some trajectories have."""
 
 

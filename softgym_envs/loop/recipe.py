@@ -13,14 +13,14 @@ import numpy as np
 
 from ..core.errors import OptionError
 from ..core.parameters import Parameters
-from ..core.recipe import Experiment, Measurement, Recipe, Stage
+from ..core.recipe import Experiment, Measurement, Recipe, Stage, in_half_steps
 from ..core.simulator import Array
 from ..core.trajectory import Trajectory
 from .links import TWIST
 from .manipulation import SCALES, STIFF, STILL, Waves, reference
 from .model import ARM, CLAMP, FRICTION, LoopModel
 from .springs import AXES, SIDES, factor_names
-from .tracking import HELD, MORE, PERIOD, TORQUES, creeping, held, in_half_steps, named, pulled, tracker
+from .tracking import HELD, MORE, PERIOD, TORQUES, creeping, held, named, pulled, tracker
 
 STIFFNESS = ("theta_stiffness", "psi_stiffness")
 OFFSETS = tuple(f"offset_{name}" for name in ARM)

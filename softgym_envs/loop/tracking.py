@@ -63,11 +63,6 @@ def released(simulator: Any) -> Any:
     return replace(simulator, model=replace(model, servo_stiffness=stiffness))
 
 
-def in_half_steps(simulator: Any) -> Any:
-    """The same arm and loop in half of the simulator's step."""
-    return replace(simulator, dt=0.5 * simulator.dt)
-
-
 def creeping(simulator: Any, factor: float = 1.0 + MORE) -> Any:
     """The same arm and loop, whose dry friction sets in over other speeds (`tree.Joint.friction_speed`)."""
     model: LoopModel = simulator.model
@@ -85,6 +80,7 @@ def named(simulator: Any, trajectory: Trajectory) -> Trajectory:
     Torques that a file calls controls act until the next row, as all controls; measured ones are those at their row.
     """
     del simulator
+    trajectory = trajectory.on_grid
     names, values = list(trajectory.names), trajectory.values
     for name in ARM:
         found = _matching(trajectory, name, "rad")

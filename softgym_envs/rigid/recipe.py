@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.complementarity import ComplementarityForm
 from ..core.parameters import Parameters
-from ..core.recipe import Experiment, Recipe, Stage
+from ..core.recipe import Experiment, Recipe, Stage, in_usual_steps
 from ..core.simulator import Array
 from ..core.trajectory import Trajectory
 from .experiments import record
@@ -161,11 +161,6 @@ def rounder(simulator: Any) -> Any:
     return replace(simulator, model=replace(model, num_directions=FINE))
 
 
-def coarse(simulator: Any) -> Any:
-    """In the engine's usual steps, in which a recording may have been simulated: a block then on a cone as its file says."""
-    return replace(simulator, dt=type(simulator).dt)
-
-
 def _recipe(experiment: Experiment, suspects: Mapping[str, tuple[str, ...]]) -> Recipe:
     """Both scenes move by themselves, so constant controls are no objection to a recording."""
     return Recipe(
@@ -178,7 +173,7 @@ def _recipe(experiment: Experiment, suspects: Mapping[str, tuple[str, ...]]) -> 
             "mpec",
             {"halve": True},
             adapt=rounder,
-            instead=coarse,
+            instead=in_usual_steps,
             free_motion=True,
             suspects=suspects,
         ),

@@ -49,7 +49,7 @@ class Recorded(Protocol):
     @property
     def split(self) -> DataSplit: ...  # noqa: D102
 
-    def values(self, trajectory: Trajectory) -> Array: ...  # noqa: D102
+    def near(self, trajectory: Trajectory) -> Array: ...  # noqa: D102
 
     def controls(self, trajectory: Trajectory) -> Array: ...  # noqa: D102
 
@@ -64,7 +64,7 @@ def noisy_states(problem: Recorded) -> bool:
     """
     products, squares, travel, count = 0.0, 0.0, 0.0, 0
     for trajectory in problem.split.train:
-        rows, simulator = problem.values(trajectory), problem.simulator
+        rows, simulator = problem.near(trajectory), problem.simulator
         controls = problem.controls(trajectory)[:, None]
         states, status = simulator.rollout(rows[:-1], controls, problem.constants, substeps=trajectory.substeps)
         error = np.where(status[:, None] == 0, simulator.difference(states[:, 1], rows[1:]), 0.0)
@@ -125,7 +125,7 @@ def _hung(recordings: TrajectorySet, name: str) -> str:
 
 def _third_differences(recordings: TrajectorySet, name: str) -> Array:
     """Sizes of a column's third differences without a gap."""
-    size = np.abs(np.concatenate([np.diff(recording.select((name,)).values[:, 0], n=3) for recording in recordings]))
+    size = np.abs(np.concatenate([np.diff(recording.on_grid.select((name,)).values[:, 0], n=3) for recording in recordings]))
     return np.asarray(size[np.isfinite(size)])
 
 

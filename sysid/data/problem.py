@@ -280,7 +280,12 @@ class FitProblem:
     @cached_property
     def estimates_initial(self) -> bool:
         """Whether initial states are unknowns, and predictions begin at estimated ones."""
-        return not self.full or self.noisy if self.free_initial is None else self.free_initial
+        return not self.full or self.irregular or self.noisy if self.free_initial is None else self.free_initial
+
+    @cached_property
+    def irregular(self) -> bool:
+        """Whether values were seen at other times than those of their rows."""
+        return any(len(recording.offsets) for part in self.split for recording in part)
 
     @cached_property
     def noisy(self) -> bool:
@@ -303,15 +308,21 @@ class FitProblem:
         return tuple(found)
 
     def values(self, trajectory: Trajectory) -> Array:
-        """The fitted columns, (T+1, ny)."""
+        """The fitted columns as they were seen, `Trajectory.offsets` after their rows, (T+1, ny)."""
         return trajectory.select(self.column_names).values
 
+    def on_grid(self, trajectory: Trajectory) -> Array:
+        """The fitted columns at the times of rows, (T+1, ny); see `Trajectory.on_grid`."""
+        return self.values(trajectory.on_grid)
+
     def near(self, trajectory: Trajectory) -> Array:
-        """States (T+1, nx) near those of a recording of whole states: gaps are bridged by straight lines.
+        """States (T+1, nx) at the rows of a recording of whole states, or near them: gaps are bridged by straight lines.
 
         What is not seen at all, as in a short window, is as at rest.
         """
-        rows, found = np.arange(len(trajectory.times)), self.values(trajectory).copy()
+        rows, found = np.arange(len(trajectory.times)), self.on_grid(trajectory).copy()
+        if np.isfinite(found).all():
+            return found
         for column, rest in zip(found.T, self.simulator.initial_state(1)[0][self.state_columns], strict=True):
             seen = np.isfinite(column)
             column[:] = np.interp(rows, rows[seen], column[seen]) if seen.any() else rest
@@ -329,11 +340,10 @@ class FitProblem:
 
     @cached_property
     def parts(self) -> int:
-        """Into so many of equal length, of whole physics steps, rows are cut where commands may change between them; else 1."""
+        """So many of a row, of whole physics steps, where commands change or values are seen between rows; else 1."""
         late = "latency" in self.free or self.view.latency != 0.0
-        if not late and not any(len(recording.commanded) for part in self.split for recording in part):
-            return 1
-        return parts_of(self.shared_steps)
+        changing = any(len(recording.commanded) for part in self.split for recording in part)
+        return parts_of(self.shared_steps) if late or changing or self.irregular else 1
 
     def _controlled(self, trajectory: Trajectory) -> list[int]:
         """Places of the simulator's controls among the recorded ones."""
@@ -402,15 +412,16 @@ class FitProblem:
     def guess(self, trajectory: Trajectory) -> Array:
         """Initial state of a recording, (nx,): measured, given, or the rest state with the measured entries put in."""
         if self.full:
-            return np.asarray(self.values(trajectory)[0])
+            return np.asarray(self.near(trajectory)[0])
         if self.initial_state is not None:
-            given: Array = check_array("initial_state(trajectory)", self.initial_state(trajectory), (self.simulator.nx,))
+            found = self.initial_state(trajectory.on_grid)
+            given: Array = check_array("initial_state(trajectory)", found, (self.simulator.nx,))
             return given
         if self.whole:
             return np.asarray(self.near(trajectory)[0])
         state = self.simulator.initial_state(1)[0].copy()
         if self.measurement is None:
-            first = self.values(trajectory)[0]
+            first = self.on_grid(trajectory)[0]
             state[self.state_columns] = np.where(np.isfinite(first), first, state[self.state_columns])
         return self.simulator.retract(state, np.zeros(self.simulator.n))  # normalises what lives on a manifold
 

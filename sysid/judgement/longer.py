@@ -34,7 +34,7 @@ from ..least_squares.segments import Segments
 from ..least_squares.system import ShootingSystem, channel_scale
 from .laws import change
 from .residuals import WeightedResiduals, weighted_residuals
-from .step import in_half_steps
+from .step import half_step_variation
 from .uncertainty import analyse
 from .whiteness import ALARM, NUMBERS, gamma_limit
 
@@ -147,7 +147,7 @@ def _by_step(
 ) -> Longer:  # fmt: skip
     """The test again without the effect of the simulator's step, for it alone may be why; as it was, where it is not."""
     try:
-        ((cause, varied),) = in_half_steps(other.segments).items()
+        ((cause, varied),) = half_step_variation(other.segments).items()
     except OptionError:
         return found
     rows = change(other, varied, end.theta, end.blocks, long.project)

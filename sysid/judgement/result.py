@@ -188,6 +188,13 @@ class FitResult:
         added = Verdict(level, text)
         return replace(self, verdicts=(added, *self.verdicts) if level == "failure" else (*self.verdicts, added))
 
+    def with_reservation(self, text: str) -> FitResult:
+        """The same with a warning, for which a headline that is `ok` has reservations."""
+        first, *others = self.verdicts
+        if first.level == "ok":
+            first = Verdict("warning", f"{first.text.partition(';')[0]}, with reservations")
+        return replace(self, verdicts=(first, *others)).with_verdict("warning", text)
+
     def summary(self) -> str:
         """A few lines for people: verdicts, then constants."""
         whose = "" if self.explained else ", of this model alone"

@@ -19,10 +19,11 @@ from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 
 from ..data.problem import FitProblem
+from ..data.stamps import when_seen
 from ..data.view import delayed
 from ..least_squares.cutting import cut
 from ..least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
-from ..least_squares.system import ShootingSystem, channel_scale
+from ..least_squares.system import HUBER, ShootingSystem, channel_scale
 
 Array = NDArray[np.float64]
 
@@ -34,8 +35,6 @@ LOOK = 0.1
 """[s] That a start is estimated from where states are measured with noise: `FEWEST` rows at least, half a recording at most."""
 LOOK_IN_PART = 0.25
 """[s] The same where states are measured in part."""
-HUBER = 2.0
-"""Standard deviations from which on a residual pulls no harder."""
 NEARLY = 4
 """Iterations at most from a recorded state, which is nearly there; more would follow what constants that are off ask for."""
 WHOLE = 1e-6
@@ -78,7 +77,7 @@ def starts_of(problem: FitProblem, trajectory: Trajectory, parameters: Parameter
     look = rows_of_start(problem, trajectory)
     if look == 0:
         return (
-            np.asarray(problem.values(trajectory)[first])
+            np.asarray(problem.near(trajectory)[first])
             if problem.full
             else estimate_start(problem, trajectory, parameters)[None]
         )
@@ -103,16 +102,19 @@ def _passed(
 def predicted(
     problem: FitProblem, parameters: Parameters, trajectory: Trajectory, first: NDArray[np.intp], starts: Array, length: int
 ) -> tuple[Array, NDArray[np.bool_]]:
-    """States (W, length + 1, nx) from `starts` (W, nx) at rows `first`, and what went through (W,); latency is the problem's.
+    """States (W, length + 1, nx) when rows from `first` on were seen, and what went through (W,); latency is the problem's.
 
-    Beyond the recording's end its last command goes on.
+    Predictions begin from `starts` (W, nx) at the times of these rows. Beyond the recording's end its last command goes on.
     """
-    parts = problem.parts
-    rows = parts * first[:, None] + np.arange(parts * length)
+    parts, offsets = problem.parts, trajectory.offsets / trajectory.period
+    rows = parts * first[:, None] + np.arange(parts * (length + (len(offsets) > 0)))
     late = np.full(len(first), parts * problem.view.latency / trajectory.period)
     controls = delayed(problem.commands(trajectory), rows, late)
     states, status = problem.simulator.rollout(starts, controls, parameters, substeps=trajectory.substeps // parts)
-    return states[:, ::parts], np.asarray(status == 0)
+    if not len(offsets):
+        return states[:, ::parts], np.asarray(status == 0)
+    late = np.append(offsets, np.zeros(length + 1))[first[:, None] + np.arange(length + 2)]
+    return when_seen(problem, states, late)[:, :-1], np.asarray(status == 0)
 
 
 def followed_whole(problem: FitProblem, parameters: Parameters, trajectory: Trajectory) -> tuple[Array, bool]:

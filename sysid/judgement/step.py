@@ -22,7 +22,7 @@ def in_steps_of(problem: FitProblem, simulator: Any) -> FitProblem:
     return problem.replace(simulator=own, data=DataSplit(*cut))
 
 
-def in_half_steps(segments: Segments) -> dict[str, Varied]:
+def half_step_variation(segments: Segments) -> dict[str, Varied]:
     """Of whose step -> segments in half the simulator's step, for `laws`.
 
     Raises:
@@ -36,4 +36,4 @@ def in_half_steps(segments: Segments) -> dict[str, Varied]:
     return {f"the simulator's step of {1e3 * simulator.dt:.3g} ms": Varied(0.5, finer)}
 
 
-__all__ = ["in_half_steps", "in_steps_of"]
+__all__ = ["half_step_variation", "in_steps_of"]

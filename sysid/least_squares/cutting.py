@@ -48,14 +48,19 @@ def cut(
         )
     known = states or [_start_states(problem, trajectory, horizon) for trajectory in trajectories]
     parts = enumerate(zip(trajectories, known, strict=True))
-    pieces = [piece for index, (recording, begun) in parts for piece in _pieces(problem, recording, begun, horizon, index)]
-    starts, controls, values, recording, begins = (list(column) for column in zip(*pieces, strict=True))
+    measured = problem.full and not free  # starts are moved to rows: so is what is compared with predictions from there
+    pieces = [
+        piece
+        for index, (recording, begun) in parts
+        for piece in _pieces(problem, recording.on_grid if measured else recording, begun, horizon, index)
+    ]
+    starts, controls, values, late, recording, begins = (list(column) for column in zip(*pieces, strict=True))
     none = np.zeros(0, dtype=np.intp)
     driven, carried = (problem.driven_entries, problem.carried_entries) if free and any(begins) else (none, none)
     if all(_undriven(problem, recording, begun[:, driven]) for recording, begun in zip(trajectories, known, strict=True)):
         driven = none
     return Segments(
-        problem, np.stack(starts), np.stack(controls), np.stack(values), np.array(recording, dtype=np.intp),
+        problem, np.stack(starts), np.stack(controls), np.stack(values), np.stack(late), np.array(recording, dtype=np.intp),
         np.array(begins, dtype=np.intp), tuple(problem.commands(t) for t in trajectories),
         np.stack([problem.guess(t) for t in trajectories]), driven, carried, free,
         trajectories[0].substeps, problem.parts, exact and not len(carried), epsilon, one_sided,
@@ -69,9 +74,7 @@ def _undriven(problem: FitProblem, trajectory: Trajectory, entries: Array) -> bo
 
 def _start_states(problem: FitProblem, trajectory: Trajectory, horizon: int) -> Array:
     """States (T+1, nx) to start segments from: measured, or simulated, with what the rows at a segment's start tell of it."""
-    if problem.full:
-        return problem.values(trajectory)
-    if problem.whole and problem.initial_state is None:
+    if problem.full or (problem.whole and problem.initial_state is None):
         return problem.near(trajectory)
     start = problem.guess(trajectory)[None]
     if horizon >= trajectory.num_steps:
@@ -80,7 +83,7 @@ def _start_states(problem: FitProblem, trajectory: Trajectory, horizon: int) -> 
     states, _ = problem.simulator.rollout(start, controls, problem.constants, substeps=trajectory.substeps)
     simulated, rest = states[0].copy(), problem.simulator.initial_state(1)[0]
     for begin in range(horizon, trajectory.num_steps, horizon) if problem.initial_state is not None else ():
-        told = problem.guess(trajectory.window(trajectory.times[begin], trajectory.times[-1]))
+        told = problem.guess(trajectory.on_grid.window(trajectory.times[begin], trajectory.times[-1]))
         # What a guess leaves at rest (a motor's filter) it does not know; a number of a quaternion is at rest by chance.
         known = told != rest
         if isinstance(problem.simulator, BaseSimulator):
@@ -91,16 +94,25 @@ def _start_states(problem: FitProblem, trajectory: Trajectory, horizon: int) -> 
 
 def _pieces(
     problem: FitProblem, trajectory: Trajectory, states: Array, horizon: int, index: int
-) -> Iterator[tuple[Array, Array, Array, int, int]]:
-    """Start (nx,), controls (L parts, nu), values (L+1, ny), recording and first row of each segment; the last is padded."""
+) -> Iterator[tuple[Array, Array, Array, Array, int, int]]:
+    """Start (nx,), controls (L parts, nu), values (L+1, ny), `late` (L+1,), recording and first row of each segment.
+
+    The last one is padded. Where two segments meet, a row's values are compared in the one in which they were seen.
+    """
     controls, values, parts = problem.commands(trajectory).own, problem.values(trajectory), problem.parts
+    offsets = trajectory.offsets / trajectory.period if len(trajectory.offsets) else np.zeros(len(values))
     for begin in range(0, trajectory.num_steps, horizon):
         count = min(horizon, trajectory.num_steps - begin)
         # A recording's last segment runs on under its last control; what it predicts there is compared with nothing.
         held = np.repeat(controls[-1:], (horizon - count) * parts, axis=0)
         empty = np.full((horizon - count, values.shape[1]), np.nan)
         piece = np.concatenate([values[begin : begin + count + 1], empty])
-        yield states[begin], np.concatenate([controls[begin * parts : (begin + count) * parts], held]), piece, index, begin
+        late = np.concatenate([offsets[begin : begin + count + 1], np.zeros(horizon - count)])
+        for row, outside in ((0, late[0] < 0.0), (count, late[count] > 0.0)):
+            if outside:
+                piece[row], late[row] = np.nan, 0.0
+        acting = np.concatenate([controls[begin * parts : (begin + count) * parts], held])
+        yield states[begin], acting, piece, late, index, begin
 
 
 __all__ = ["cut"]

@@ -26,6 +26,7 @@ from softgym_envs.core.errors import DataError
 from softgym_envs.core.parameters import Parameters
 
 from ..data.problem import FitProblem
+from ..data.stamps import between, slopes_when_seen, when_seen
 from ..data.view import POSE, Commands
 from .driven import commanded, followed
 
@@ -56,6 +57,17 @@ class Derivative(NamedTuple):
     """(S, L', m, n), or (S, L', m, 0) where the starts are known."""
 
 
+class Predicted(NamedTuple):
+    """What segments (R,) do."""
+
+    states: Array
+    """(R, L+1, nx), at the times of rows."""
+    seen: Array
+    """(R, L+1, nx), when values were seen."""
+    good: NDArray[np.bool_]
+    """(R,) whether the simulation went through."""
+
+
 @dataclass(frozen=True, eq=False)
 class Segments:
     """All segments of a set of recordings, padded to one length L; see the module docstring."""
@@ -67,6 +79,8 @@ class Segments:
     """(S, L parts, nu)"""
     values: Array
     """(S, L+1, ny); NaN where nothing was measured or the segment has ended."""
+    late: Array
+    """(S, L+1) rows by which values were seen after their own, within the segment; see `Trajectory.offsets`."""
     recording: NDArray[np.intp]
     """(S,) which recording each is from."""
     begins: NDArray[np.intp]
@@ -111,49 +125,50 @@ class Segments:
 
     def cut(self, first: int, last: int) -> Segments:
         """Rows `first` to `last` of every segment, with the start that is behind the first."""
-        controls, values = self.controls[:, first * self.parts : last * self.parts], self.values[:, first : last + 1]
-        return replace(self, controls=controls, values=values)
+        controls, rows = self.controls[:, first * self.parts : last * self.parts], slice(first, last + 1)
+        return replace(self, controls=controls, values=self.values[:, rows], late=self.late[:, rows])
 
     # --- prediction ------------------------------------------------------------------------------------------------
 
-    def rollout(self, theta: Array, starts: Array) -> tuple[Array, NDArray[np.bool_]]:
-        """Predictions for constants (R, p) and starts (R, nx) of rows R = i S + s: states (R, L+1, nx), success (R,)."""
+    def rollout(self, theta: Array, starts: Array) -> Predicted:
+        """Predictions for constants (R, p) and starts (R, nx) of rows R = i S + s."""
         count = len(self.starts)
         rows = max(1, MAX_NUMBERS // ((self.controls.shape[1] + 1) * self.problem.simulator.nx))
         if len(self.carried):
             rows = max(rows // count, 1) * count
-        parts, good = [], []
+        parts = []
         for begin in range(0, len(theta), rows):
             some = slice(begin, min(begin + rows, len(theta)))
             which = np.arange(some.start, some.stop) % count
             predict = self._in_turn if len(self.carried) else self._at_once
-            states, fine = predict(which, theta[some], starts[some])
-            parts.append(states)
-            good.append(fine)
-        return np.concatenate(parts), np.concatenate(good)
+            parts.append(predict(which, theta[some], starts[some]))
+        return parts[0] if len(parts) == 1 else Predicted(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
-    def _at_once(self, which: NDArray[np.intp], theta: Array, starts: Array) -> tuple[Array, NDArray[np.bool_]]:
+    def _at_once(self, which: NDArray[np.intp], theta: Array, starts: Array) -> Predicted:
         """Predictions of segments (R,), as `rollout` gives them."""
         begin_at, known = self._begun(which, theta, starts)
         constants: Parameters = type(self.problem.constants).from_vector(self.problem.vectors(theta))
         acting = self._acting(which, theta)
         substeps = self.substeps // self.parts
         states, status = self.problem.simulator.rollout(begin_at, acting, constants, substeps=substeps)
-        return states[:, :: self.parts], (status == 0) & known
+        rows = states[:, :: self.parts]
+        seen = rows if not self.late.any() else when_seen(self.problem, states, self.late[which])
+        return Predicted(rows, seen, (status == 0) & known)
 
-    def _in_turn(self, which: NDArray[np.intp], theta: Array, starts: Array) -> tuple[Array, NDArray[np.bool_]]:
+    def _in_turn(self, which: NDArray[np.intp], theta: Array, starts: Array) -> Predicted:
         """The same of whole recordings, each segment begun with `carried` entries as the prediction before it ends."""
         turn, starts = self.begins[which] // self.horizon, starts.copy()
         states, good = np.empty((len(which), self.horizon + 1, starts.shape[1])), np.ones(len(which), dtype=np.bool_)
+        seen = states.copy()
         for k in range(int(turn.max()) + 1):
             now = np.flatnonzero(turn == k)
             if k > 0:
                 good[now] = good[now - 1]
                 there = now[good[now]]
                 starts[np.ix_(there, self.carried)] = states[there - 1, -1][:, self.carried]
-            states[now], fine = self._at_once(which[now], theta[now], starts[now])
+            states[now], seen[now], fine = self._at_once(which[now], theta[now], starts[now])
             good[now] &= fine
-        return states, good
+        return Predicted(states, seen, good)
 
     def _acting(self, which: NDArray[np.intp], theta: Array) -> Array:
         """Controls of segments (R,) at constants (R, p), (R, L parts, nu)."""
@@ -197,7 +212,7 @@ class Segments:
         return len(unknown) * len(self.starts) - int(known) * later if self.free else 0
 
     def compare(self, states: Array, theta: Array | None = None) -> Array:
-        """Residuals (i S, L', m) of states (i S, L+1, nx) against the measurements; zero where there are none.
+        """Residuals (i S, L', m) of states (i S, L+1, nx), when values were seen, against these; zero where there are none.
 
         Constants (i S, p) matter where those of the recordings are free.
         """
@@ -229,13 +244,13 @@ class Segments:
         """Unweighted residuals for candidates (K, p), one set of starts (S, nx): (K, S, L', m), success (K, S)."""
         count = len(starts)
         each = np.repeat(thetas, count, axis=0)
-        states, good = self.rollout(each, np.tile(starts, (len(thetas), 1)))
-        residual = self.compare(states, each)
+        _, seen, good = self.rollout(each, np.tile(starts, (len(thetas), 1)))
+        residual = self.compare(seen, each)
         return residual.reshape(len(thetas), count, *residual.shape[1:]), good.reshape(len(thetas), count)
 
     def whole(self, theta: Array, starts: Array) -> tuple[Array, ...]:
         """Predicted states of whole recordings, (T+1, nx) each, at theta (p,); where segments meet, those of the later one."""
-        predicted, _ = self.rollout(np.repeat(theta[None], len(starts), axis=0), starts)
+        predicted = self.rollout(np.repeat(theta[None], len(starts), axis=0), starts).states
         found = [np.empty((length + 1, predicted.shape[-1])) for length in self.lengths]
         for states, index, begin in zip(predicted, self.recording, self.begins, strict=True):
             part = found[index][begin : begin + len(states)]
@@ -251,13 +266,13 @@ class Segments:
             DataError: The simulation diverges at this point.
         """
         each = np.repeat(theta[None], len(starts), axis=0)
-        states, good = self.rollout(each, starts)
+        states, seen, good = self.rollout(each, starts)
         starts = states[:, 0] if len(self.carried) else starts
         if not good.all():
             raise DataError(
                 f"the simulation diverges in {int((~good).sum())} of {len(good)} segments at {self.problem.decode(theta)}"
             )
-        residual = self.compare(states, each)
+        residual = self.compare(seen, each)
         make = self._by_chain if self.exact else self._by_differences
         constants, unknown = make(theta, starts, states, residual)
         if not (np.isfinite(constants).all() and np.isfinite(unknown).all()):
@@ -302,7 +317,7 @@ class Segments:
         for place, sign in itertools.product(range(len(unknown)), (-1.0, 1.0)):
             if not felt[place]:
                 moved = self._moved(theta, starts, len(theta) + int(unknown[place]), sign)[1]
-                after, _ = row.rollout(each, moved)
+                after = row.rollout(each, moved).states
                 same = np.array_equal(after[:, 1], states[:, 1], equal_nan=True)
                 felt[place] = not (same and np.array_equal(self.problem.observe(moved), seen, equal_nan=True))
         return unknown[felt]
@@ -338,8 +353,8 @@ class Segments:
         """Derivatives along q unknowns from where each was moved, to both sides or to one, (S, L', m, q)."""
         count, ends = len(centre), [end for sides in moved for end in sides]
         thetas = np.concatenate([np.repeat(theta[None], count, axis=0) for theta, _, _ in ends])
-        states, good = self.rollout(thetas, np.concatenate([starts for _, starts, _ in ends]))
-        residual = self.compare(states, thetas).reshape(len(moved), -1, *centre.shape)
+        _, seen, good = self.rollout(thetas, np.concatenate([starts for _, starts, _ in ends]))
+        residual = self.compare(seen, thetas).reshape(len(moved), -1, *centre.shape)
         good = good.reshape(len(moved), -1, count)
         residual = np.where(good[..., None, None], residual, centre)
         width = np.where(good, np.array([offset for _, _, offset in ends]).reshape(len(moved), -1, 1), 0.0)
@@ -363,9 +378,9 @@ class Segments:
         """Derivatives of some segments, (S', L', m, p + n)."""
         n, p, which = self.problem.simulator.n, len(theta), np.arange(len(self.starts))[some]
         acting = self._acting(which, np.repeat(theta[None], len(which), axis=0))
-        part = replace(self, values=self.values[some], controls=acting)
+        part = replace(self, values=self.values[some], late=self.late[some], controls=acting)
         fine = replace(part, parts=1, substeps=self.substeps // self.parts)
-        through = states[some]
+        through = seen = states[some]
         if self.parts > 1:
             through, _ = self.problem.simulator.rollout(
                 states[some][:, 0], acting, self.problem.decode(theta), substeps=fine.substeps
@@ -377,14 +392,19 @@ class Segments:
             later, places = np.flatnonzero(self.begins[which] > 0), self.problem.driven_tangent
             sensitivity[np.ix_(later, places)] = 0.0
             sensitivity[np.ix_(later, places, np.arange(p))] = self._driven_slopes(theta)[which[later]]
-        rows = [sensitivity]
-        for step, (A, C) in enumerate(fine.linearizations(theta, through), 1):
-            sensitivity = A @ sensitivity
+        low, share = between(part.late, self.parts)
+        around = np.empty((2, *low.shape, *sensitivity.shape[1:]))
+        for step, (A, C) in enumerate(fine.linearizations(theta, through)):
+            before, sensitivity = sensitivity, A @ sensitivity
             sensitivity[:, :, :p] += C
-            if step % self.parts == 0:
-                rows.append(sensitivity)
-        chain = np.stack(rows, axis=1)[:, self.first :]  # (S', L', n, p + n)
-        return np.stack([part._along(states[some], chain[..., j]) for j in range(chain.shape[-1])], axis=-1)
+            segment, row = np.nonzero(low == step)
+            around[0, segment, row], around[1, segment, row] = before[segment], sensitivity[segment]
+        chain = np.where(share[..., None, None] == 0.0, around[0], around[1])
+        if part.late.any():
+            seen = when_seen(self.problem, through, part.late)
+            chain = slopes_when_seen(self.problem, through, part.late, around)
+        chain = chain[:, self.first :]  # (S', L', n, p + n)
+        return np.stack([part._along(seen, chain[..., j]) for j in range(chain.shape[-1])], axis=-1)
 
     def _driven_slopes(self, theta: Array) -> Array:
         """Derivatives of `driven_starts` along the constants, by central differences, (S, d, p)."""

@@ -15,6 +15,9 @@ from .segments import MAX_NUMBERS, Segments
 
 Array = NDArray[np.float64]
 
+HUBER = 2.0
+"""Standard deviations from which on a residual of a robust fit pulls no harder."""
+
 
 @dataclass(frozen=True, eq=False)
 class ShootingSystem:

@@ -132,6 +132,7 @@ def _some(segments: Segments, rows: NDArray[np.intp]) -> Segments:
         starts=segments.starts[rows],
         controls=segments.controls[rows],
         values=segments.values[rows],
+        late=segments.late[rows],
         recording=segments.recording[rows],
     )
 

@@ -288,7 +288,7 @@ def _smoothed(value: Array, z: Array, tau: float) -> tuple[Array, Array]:
 
 def window_of(problem: FitProblem, recording: Trajectory, form: ComplementarityForm) -> Window:
     """A recording on the grid of the form's steps: controls held, nothing measured in between."""
-    controls, values = problem.controls(recording), problem.values(recording)
+    controls, values = problem.controls(recording), problem.on_grid(recording)
     steps = recording.substeps // form.substeps
     spread = np.full((len(controls) * steps + 1, values.shape[1]), np.nan)
     spread[::steps] = values

@@ -128,8 +128,8 @@ def _costs(system: ShootingSystem, unknowns: Array, p: int) -> Array:
     segments = system.segments
     count = len(segments.starts)
     theta = np.clip(unknowns[:, :p], *segments.problem.theta_bounds)
-    states, good = segments.rollout(np.repeat(theta, count, axis=0), _moved(system, unknowns[:, p:]))
+    _, seen, good = segments.rollout(np.repeat(theta, count, axis=0), _moved(system, unknowns[:, p:]))
     with np.errstate(over="ignore", invalid="ignore"):
-        squares = np.sum((segments.compare(states) / system.sigma) ** 2, axis=(1, 2)).reshape(len(theta), count)
+        squares = np.sum((segments.compare(seen) / system.sigma) ** 2, axis=(1, 2)).reshape(len(theta), count)
     total = 0.5 * squares.sum(axis=1)
     return np.where(good.reshape(len(theta), count).all(axis=1), total, np.inf)

@@ -137,7 +137,7 @@ def control_noise(trackers: list[Tracker]) -> dict[str, float]:
 def anchored(problem: FitProblem, trackers: list[Tracker], theta: Array, noise: Mapping[str, float]) -> ShootingSystem:
     """Least squares of the innovations whose filter is that of the motion at theta (p,)."""
     vector = problem.vectors(theta[None])[0]
-    values = np.concatenate([problem.values(tracker.sensed) for tracker in trackers])[None]
+    values = np.concatenate([problem.on_grid(tracker.sensed) for tracker in trackers])[None]
     followed = Followed(problem, values, tuple(tracker.anchored(vector, noise) for tracker in trackers))
     return ShootingSystem(cast(Segments, followed), followed.sigma)
 

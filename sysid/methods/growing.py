@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from softgym_envs.core.errors import DataError
 
 from ..data.problem import FitProblem
+from ..judgement.starts import OnlyStarts
 from ..least_squares.cutting import cut
 from ..least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
-from ..least_squares.system import ShootingSystem, channel_scale
-from .outliers import HUBER, spread
+from ..least_squares.system import HUBER, ShootingSystem, channel_scale
+from .outliers import spread
 
 Array = NDArray[np.float64]
 
@@ -81,37 +82,13 @@ class Growing:
         if not np.isfinite(system.cost(theta, starts)):
             raise DataError(f"the simulation diverges at the start constants {problem.constants}")
         if found.states is None:
-            alone, none = _StartsAlone(system, theta), np.zeros(0)
+            alone, none = OnlyStarts(system, theta), np.zeros(0)
             starts = levenberg_marquardt(alone, start_state(alone, none, starts, BRIEF), (none, none), options=BRIEF).blocks
         else:
             end = levenberg_marquardt(system, start_state(system, theta, starts, BRIEF), problem.theta_bounds, options=BRIEF)
             theta, starts = end.theta, end.blocks
         begun = problem.replace(start=problem.decode(theta), view=problem.view_at(theta))
         return Beginning(begun, segments.whole(theta, starts))
-
-
-@dataclass(frozen=True, eq=False)
-class _StartsAlone:
-    """A `levenberg.System` whose constants are held: theta is empty."""
-
-    system: ShootingSystem
-    held: Array
-    """(p,)"""
-
-    def cost(self, theta: Array, blocks: Array) -> float:
-        """See `levenberg.System`."""
-        del theta
-        return self.system.cost(self.held, blocks)
-
-    def compress(self, theta: Array, blocks: Array) -> Array:
-        """See `levenberg.System`."""
-        del theta
-        rows = self.system.compress(self.held, blocks)
-        return np.delete(rows, np.s_[-1 - len(self.held) : -1], axis=2)
-
-    def move(self, blocks: Array, step: Array) -> Array:
-        """See `levenberg.System`."""
-        return self.system.move(blocks, step)
 
 
 __all__ = ["Beginning", "Growing"]

@@ -37,7 +37,7 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from ..data.problem import FitProblem
 from ..judgement.judge import Ending, judge
 from ..judgement.result import Ended, FitResult
-from ..judgement.step import in_half_steps
+from ..judgement.step import half_step_variation
 from ..judgement.verdicts import TOLD
 from ..least_squares.cutting import cut
 from ..least_squares.levenberg import IterLog, LevenbergOptions, levenberg_marquardt, start_state
@@ -160,7 +160,7 @@ def mpec(problem: FitProblem, form: ComplementarityForm, options: MpecOptions | 
     message = f"objective {solution.objective:.4g} of at most {solution.limit:.4g} ({tried}){explained}"
     costs = (0.5 * solution.objective,)
     ending = Ending("mpec", *solution.least, True, message, log, costs, solution.seconds)
-    varied = in_half_steps(system.segments) if options.halve else None
+    varied = half_step_variation(system.segments) if options.halve else None
     result = judge(problem, system, ending, errors=options.errors, varied=varied)
     result = replace(result, ended=Ended(system.segments.whole(*solution.least), system.sigma))
     return _inside(problem, solution, result) if options.box else result

@@ -108,7 +108,7 @@ def online(problem: FitProblem, form: ComplementarityForm, options: HorizonOptio
         DataError: There are several recordings, or fewer rows than the window, or the simulation fails.
     """
     options = options or HorizonOptions()
-    recording = replace(_check_recording(problem, options), commanded=UNKNOWN)  # of irregular times: means over rows
+    recording = replace(_check_recording(problem, options).on_grid, commanded=UNKNOWN)  # of irregular times: means over rows
     problem = problem.replace(data=TrajectorySet((recording,)))
     if problem.view.latency != 0.0:
         raise OptionError(f"latency is {problem.view.latency:g} s: estimates row by row take commands to act at once")
@@ -203,7 +203,7 @@ class _Row:
 
     def cost(self, theta: Array, start: Array) -> tuple[float, Array]:
         """The objective, infinite where the simulation fails, and states (L+1, n)."""
-        states, good = self.window.rollout(theta[None], start[None])
+        states, _, good = self.window.rollout(theta[None], start[None])
         if not good.all():
             return float("inf"), states[0]
         away = np.concatenate([theta, start]) - self.mean

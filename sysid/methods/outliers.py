@@ -29,8 +29,6 @@ Array = NDArray[np.float64]
 
 MEDIAN = 1.4826
 """Standard deviation of normal noise over the median of its sizes."""
-HUBER = 2.0
-"""Standard deviations from which on a residual pulls no harder."""
 FAR = 5.0
 """Of normal noise one in two million is beyond."""
 MOST_LONE = 0.03
@@ -149,4 +147,4 @@ def _with(recording: Trajectory, names: tuple[str, ...], values: Array) -> Traje
     return replace(recording, values=changed)
 
 
-__all__ = ["FAR", "HUBER", "LONE", "Cleaned", "spread", "without_lone", "without_outliers"]
+__all__ = ["FAR", "LONE", "Cleaned", "spread", "without_lone", "without_outliers"]

@@ -91,7 +91,7 @@ def bootstrap_filter(problem: FitProblem, options: ParticleOptions | None = None
     if len(problem.split.train) != 1:
         raise DataError(f"{len(problem.split.train)} recordings, a filter takes one")
     (recording,), rng = tuple(problem.split.train), np.random.default_rng(options.seed)
-    controls, values = problem.controls(recording), problem.values(recording)
+    controls, values = problem.controls(recording), problem.on_grid(recording)
     theta, state = _first(problem, options, rng)
     process, weight = _deviations(problem, options.process), np.full(options.count, 1.0 / options.count)
     walk = options.walk * (problem.theta_bounds[1] - problem.theta_bounds[0])

@@ -30,15 +30,15 @@ from ..data.problem import FitProblem
 from ..judgement.judge import Ending, judge
 from ..judgement.residuals import estimated_noise, is_rounding
 from ..judgement.result import Ended, FitResult, provenance_of
-from ..judgement.step import in_half_steps
+from ..judgement.step import half_step_variation
 from ..least_squares.cutting import cut
 from ..least_squares.levenberg import IterLog, LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
 from ..least_squares.segments import Segments
-from ..least_squares.system import ShootingSystem, channel_scale
+from ..least_squares.system import HUBER, ShootingSystem, channel_scale
 from . import checkpoint
 from .checkpoint import Journal
 from .growing import Beginning, Growing
-from .outliers import FAR, HUBER, Cleaned, spread, without_outliers
+from .outliers import FAR, Cleaned, spread, without_outliers
 from .suspects import left
 from .ways import OTHER_STEP, by_two_ways, ranked
 
@@ -311,7 +311,7 @@ def _fit(
     found = judge(
         own, ShootingSystem(judged, journal.sigma), ending,
         errors=options.errors, compared=options.compare, scanned=options.scan,
-        varied=in_half_steps(cleaned.segments) if options.halve else None,
+        varied=half_step_variation(cleaned.segments) if options.halve else None,
         lengthened=options.scan and not (options.grow or options.near),
     )  # fmt: skip
     found = replace(found, ended=Ended(judged.whole(last.theta, last.blocks), journal.sigma))

@@ -14,7 +14,6 @@ repeated with such constants freed, and what moves is said to be of their value.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +22,7 @@ from softgym_envs.core.errors import DataError
 from softgym_envs.core.spec import changes
 
 from ..data.problem import FitProblem
-from ..judgement.result import Estimate, FitResult, Verdict
+from ..judgement.result import Estimate, FitResult
 from .late import searched
 
 NEARLY = 1e-5
@@ -205,14 +204,10 @@ def conditional(
         return result
     held = ", ".join(f"{name} = {getattr(result.parameters, name):.3g}" for name in more)
     freed = "; ".join(e.text() for e in (*moved, *(e for e in again.estimates if e.name in more)))
-    text = (
+    return result.with_reservation(
         f"{', '.join(e.name for e in moved)}: only for {held}, which is held; with that free, too, the data are explained "
         f"by {freed}. Measure it, or fit it: --free {' '.join((*problem.free, *more))}"
     )
-    first, *others = result.verdicts
-    if first.level == "ok":
-        first = Verdict("warning", f"{first.text.partition(';')[0]}, with reservations")
-    return replace(result, verdicts=(first, *others)).with_verdict("warning", text)
 
 
 def _hangs(old: Estimate, new: Estimate) -> bool:

@@ -17,7 +17,7 @@ from softgym_envs.core.errors import DataError
 
 from ..data.problem import FitProblem
 from ..judgement.intervals import widened
-from ..judgement.result import Estimate, FitResult, Verdict
+from ..judgement.result import Estimate, FitResult
 from ..judgement.uncertainty import NORMAL, PosteriorParameters
 from .suspects import left
 
@@ -69,11 +69,9 @@ def either(problem: FitProblem, one: FitResult, other: FitResult) -> FitResult:
     found = replace(best, estimates=estimates, posterior=PosteriorParameters(posterior.names, posterior.mean, covariance))
     if not moved:
         return found
-    headline, *others = found.verdicts
-    if headline.level == "ok":
-        headline = Verdict("warning", f"{headline.text.partition(';')[0]}, with reservations")
-    told = f"another way to the same data ends at {', '.join(moved)}, farther off than noise explains: intervals allow for it"
-    return replace(found, verdicts=(headline, *others)).with_verdict("warning", told)
+    return found.with_reservation(
+        f"another way to the same data ends at {', '.join(moved)}, farther off than noise explains: intervals allow for it"
+    )
 
 
 def _reaching(problem: FitProblem, place: int, estimate: Estimate, reach: float) -> Estimate:
