@@ -394,11 +394,13 @@ class Segments:
             sensitivity[np.ix_(later, places, np.arange(p))] = self._driven_slopes(theta)[which[later]]
         low, share = between(part.late, self.parts)
         around = np.empty((2, *low.shape, *sensitivity.shape[1:]))
+        seen_behind = {int(step): np.nonzero(low == step) for step in np.unique(low)}
         for step, (A, C) in enumerate(fine.linearizations(theta, through)):
             before, sensitivity = sensitivity, A @ sensitivity
             sensitivity[:, :, :p] += C
-            segment, row = np.nonzero(low == step)
-            around[0, segment, row], around[1, segment, row] = before[segment], sensitivity[segment]
+            if step in seen_behind:
+                segment, row = seen_behind[step]
+                around[0, segment, row], around[1, segment, row] = before[segment], sensitivity[segment]
         chain = np.where(share[..., None, None] == 0.0, around[0], around[1])
         if part.late.any():
             seen = when_seen(self.problem, through, part.late)
