@@ -7,7 +7,8 @@
 
 writes results/fit/fit.toml (give it to `gym.make(..., params=)`), fit.json and report.html. Recordings are HDF5 files of
 `TrajectorySet.save`, CSV files in wide form (`time [s], tip.x [mm], ..., control:valve [-]`) or CSV files of tracked points
-(`time [s], point, x [mm], y [mm], z [mm]`). Ctrl-C stops a fit; `--resume` goes on. Bad data end in a verdict and exit code 2.
+(`time [s], point, x [mm], y [mm], z [mm]`). Ctrl-C stops a fit; `--resume` goes on where its method leaves a checkpoint
+(shooting). Bad data end in a verdict and exit code 2.
 What to record, and how to read the verdicts: docs/identification.md.
 """
 
@@ -487,7 +488,8 @@ def identify(args: Args, progress: TextIO) -> int:
         print(f"no fit: {as_flags(str(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"interrupted; what leaves a checkpoint goes on with --resume --out {args.out}", file=sys.stderr)
+        left = next(args.out.rglob(CHECKPOINT), None)
+        print(f"interrupted; {'--resume goes on' if left else 'there is no checkpoint to go on from'}", file=sys.stderr)
         return 130
 
 

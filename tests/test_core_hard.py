@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -168,10 +169,21 @@ def test_a_frame_shows_the_robot_before_its_stamp() -> None:
     found = seen_by(Sensor(rate=120.0, latency=0.05))
     assert found.names == ("a.x", "a.y", "angle") and abs(found.period - 1 / 120) < 1e-12
     np.testing.assert_allclose(found.values[:, 0], np.sin(3 * found.times), atol=2e-6)
-    # Row 0 is stamped 50 ms after the motion that it shows began: the command logged with it is that of 50 ms.
-    np.testing.assert_allclose(found.controls[:3, 0], np.floor([50, 50 + 1000 / 120, 50 + 2000 / 120]))
+    # Row 0 is stamped 50 ms after the motion that it shows began: k is commanded k ms after that; a frame has means.
+    np.testing.assert_allclose(found.commanded[:, 0], 1e-3 * found.commanded[:, 1] - 0.05, atol=1e-12)
+    edges = 1000 / 120 * np.arange(10)
+    means = np.diff(0.5 * np.floor(edges) * (np.floor(edges) - 1) + (edges - np.floor(edges)) * np.floor(edges)) * 0.12
+    np.testing.assert_allclose(found.controls[:3, 0], means[6:])
     # What acts until then was given before: in the motion's first six frames.
-    np.testing.assert_allclose(found.before[:, 0], np.floor(np.arange(6) * 1000 / 120))
+    np.testing.assert_allclose(found.before[:, 0], means[:6])
+
+
+def test_commands_that_change_at_frames_are_logged_with_them() -> None:
+    held = replace(swing(), controls=np.repeat(np.arange(40.0), 100)[:, None])
+    found = Sensor(rate=100.0, latency=0.05)._framed(held)
+    assert not len(found.commanded)
+    np.testing.assert_array_equal(found.controls[:, 0], np.repeat(np.arange(40.0), 10)[5:])
+    np.testing.assert_array_equal(found.before[:, 0], np.zeros(5))
 
 
 def test_noise_gaps_outliers_and_pose_have_their_sizes() -> None:

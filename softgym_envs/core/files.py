@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import importlib.metadata
 import json
 import math
@@ -57,9 +58,8 @@ def write_atomically(path: Path, content: bytes) -> None:
     except StorageError:
         raise
     except OSError as error:
-        raise StorageError(
-            f"cannot write {path}: {error.strerror or error}; free some space there, or name another folder"
-        ) from error
+        space = "free some space there, or " if error.errno == errno.ENOSPC else ""
+        raise StorageError(f"cannot write {path}: {error.strerror or error}; {space}name another folder") from error
 
 
 def write_json(path: Path, document: Any) -> None:

@@ -23,6 +23,8 @@ UNWRAPPED = "unwrapped"
 """Key of a recording's metadata: columns of angles that jumped by whole turns in the file."""
 IRREGULAR = "irregular"
 """Key of a recording's metadata: how far its time stamps were off the rows of its grid."""
+MOST_TURNED = 4 * np.pi
+"""[rad] An angle that is told modulo a turn stays within one; what goes over more is told without, or is not in rad."""
 MOST_EMPTY, EMPTIEST = 1_000_000, 100
 """Tracked points may be missing so many times, and beside them so many times as often as there are lines."""
 
@@ -129,6 +131,8 @@ def _irregular(stamps: Array, grid: Grid) -> dict[str, str]:
 def _unwrap(angles: Array) -> bool:
     """Removes whole turns between an angle [rad] and the last one that was measured, in place; whether there were any."""
     seen = np.isfinite(angles)
+    if seen.any() and np.ptp(angles[seen]) > MOST_TURNED:
+        return False
     straight = np.unwrap(angles[seen])
     turned = bool((np.abs(straight - angles[seen]) > np.pi).any())
     if turned:

@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.interpolate import Akima1DInterpolator
 
 from .errors import DataError, OptionError
 from .recipe import Recipe
 from .simulator import check_number
-from .trajectory import Trajectory
+from .trajectory import UNKNOWN, Trajectory, means_between
 
 Array = NDArray[np.float64]
 
@@ -92,7 +93,7 @@ class Sensor:
         return replace(framed, values=values, metadata={**framed.metadata, "sensor": str(self)})
 
     def _framed(self, recording: Trajectory) -> Trajectory:
-        """Frames by interpolation between rows; the command of a frame is the one that is given at its time.
+        """Frames between rows (Akima 1970: cubics that do not overshoot at impacts); commands act from their own times on.
 
         Those given until the first frame come before the recording: they act within it.
         """
@@ -111,16 +112,30 @@ class Sensor:
         times = first + period * np.arange(count + 1)
         angle = np.array([unit == "rad" for unit in recording.units])
         smooth = np.where(angle, np.unwrap(np.where(angle, recording.values, 0.0), axis=0), recording.values)
-        values = np.stack([np.interp(times - self.latency, recording.times, column) for column in smooth.T], axis=1)
+        values = Akima1DInterpolator(recording.times, smooth)(times - self.latency)
         given = np.concatenate([begin + period * np.arange(round((first - begin) / period)), times[:-1]])
         held = np.searchsorted(recording.times, given + 1e-9, side="right") - 1
         controls = recording.controls[np.clip(held, 0, len(recording.controls) - 1)]
+        commanded = self._between_frames(recording, first, period)
+        if len(commanded):
+            controls = means_between(np.append(given, times[-1]) - first, commanded)
         before, controls = np.split(controls, [len(given) - count])
         # "source": as from a file of a laboratory, the simulator's step is to be chosen by whoever fits.
         metadata = {**recording.metadata, "source": "sensor"}
         return replace(
-            recording, times=times - times[0], values=values, controls=controls, before=before, substeps=1, metadata=metadata
-        )
+            recording, times=times - first, values=values, controls=controls, before=before, commanded=commanded, substeps=1,
+            metadata=metadata,
+        )  # fmt: skip
+
+    @staticmethod
+    def _between_frames(recording: Trajectory, first: float, period: float) -> Array:
+        """`Trajectory.commanded` of frames from `first` on [s], if commands change between them; else none."""
+        changed = np.flatnonzero((np.diff(recording.controls, axis=0) != 0.0).any(axis=1)) + 1
+        frames = (recording.times[changed] - first) / period
+        if np.abs(frames - np.rint(frames)).max(initial=0.0) < 1e-6:
+            return UNKNOWN
+        changed = np.append(0, changed)
+        return np.column_stack([recording.times[changed] - first, recording.controls[changed]])
 
     def _posed(self, values: Array, recording: Trajectory) -> Array:
         """Columns as seen in the camera's frame."""
