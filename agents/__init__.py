@@ -1,4 +1,4 @@
-"""Planners and learners on any `softgym_envs.core.simulator.Simulator`: iLQG, sample-based iLQG, MPC; they know no robot."""
+"""Planners and learners on any `softgym_envs.core.simulator.Simulator`: iLQG, sample-based iLQG, MPC; independent of robots."""
 
 from .planning.backward import box_qp
 from .planning.cost import Cost, Expansion, FeatureCost

@@ -1,11 +1,11 @@
-"""Speed of `ArmReach-v0` beside MyoSuite's elbow, control steps of 20 ms under random actions, per core.
+"""Speed of `ArmReach-v0` compared with MyoSuite's elbow, control steps of 20 ms under random actions, per core.
 
     python benchmarks/arm.py --peer MYOSUITE/bin/python --out results/arm_speed.json
 
-MyoSuite stays in its own environment, whose interpreter `--peer` names (`python -m venv MYOSUITE; MYOSUITE/bin/pip install
+MyoSuite stays in its own environment, whose interpreter is `--peer` (`python -m venv MYOSUITE; MYOSUITE/bin/pip install
 myosuite`); both sides take turns, round by round, times are of the processor. Its elbow (`myoElbowPose1D6MRandom-v0`) has 6
-muscles and is MuJoCo with steps of 2 ms, ours has 2 and makes implicit steps of 5 ms; so our MuJoCo twin stands beside. Steps
-hold all that an agent waits for, resets too.
+muscles and is MuJoCo with steps of 2 ms, ours has 2 and makes implicit steps of 5 ms; so our MuJoCo twin runs, too. Steps
+include all that an agent waits for, resets too.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ for line in sys.stdin:
 
 @dataclass(frozen=True)
 class Args:
-    """What to measure."""
+    """Options of the measurement."""
 
     peer: Path | None = None
-    """Interpreter of an environment with MyoSuite; none: ours alone."""
+    """Interpreter of an environment with MyoSuite; none: only ours."""
     rounds: int = 7
-    """The median counts."""
+    """Rounds, of which the median counts."""
     steps: int = 400
-    """Control steps in a round."""
+    """Control steps per round."""
     rows: int = 256
-    """Of the batch."""
+    """Rows of the batch."""
     out: Path | None = None
     """JSON file."""
 
@@ -71,7 +71,7 @@ class Peer:
         self.versions = self._line("versions")
 
     def _line(self, begins: str = "") -> str:
-        """The next line that begins so; MyoSuite itself prints, too."""
+        """Read the next line with this beginning; MyoSuite itself prints, too."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if line.startswith(begins):

@@ -2,9 +2,9 @@
 
 A planar chain of ten links hangs in gravity, driven by a motor at its root; one stiffness and one damping, shared by all its
 joints, are unknown. It is recorded once in MuJoCo (2 s, 100 Hz); every seed adds other noise to the same recording. All tools
-get the same numbers, physics step, known initial state, start and bounds, and one thread; they run in turn, so that whatever
-else the machine does hits all of them. `mujoco.sysid` runs twice: as its documentation shows, and with a residual function of
-the user's own that leaves out its normalisation (the strongest way to use it here). Sensors reach it stamped one physics step
+get the same numbers, physics step, known initial state, start and bounds, and one thread; they run in turn, so that other load
+of the machine affects all of them. `mujoco.sysid` runs twice: as its documentation shows, and with the user's own residual
+function without its normalisation (the strongest way to use it here). Sensors reach it stamped one physics step
 late, which is how its rollouts stamp them.
 
 Needs the extra `compare`: pip install -c constraints.txt -e '.[compare]'. Legend: T control steps, J joints, B rows.
@@ -48,7 +48,7 @@ from sysid import FitProblem, FitResult, Measurement, ShootingOptions, single_sh
 from sysid.report.page import render
 
 peer: Any = None
-with contextlib.suppress(ImportError):  # MuJoCo before 3.5; `require_peer` says what to do
+with contextlib.suppress(ImportError):  # MuJoCo before 3.5; `require_peer` gives the remedy
     peer = importlib.import_module("mujoco.sysid")
 
 Array = NDArray[np.float64]
@@ -66,7 +66,7 @@ ROWS = 200
 NOISE = 1e-3
 """[m] on markers, [rad] on joint angles."""
 REQUIRED = (0.90, 0.99)
-"""Coverage of 95 % intervals that is asked for."""
+"""Required coverage of 95 % intervals."""
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ class ChainSimulator(BaseSimulator):
 
     dt: float = DT
     at_once: bool = True
-    """One call of `mujoco.rollout` per rollout instead of one per control step: the same bits, as nothing here has a constraint
-    and the solver's warm start, which must not pass from one control step to the next, therefore has no meaning."""
+    """One call of `mujoco.rollout` per rollout instead of one per control step: the same bits, as there are no constraints here
+    and the solver's warm start, which must not pass from one control step to the next, therefore has no effect."""
 
     parameters_class = ChainParameters
 
@@ -132,7 +132,7 @@ class ChainSimulator(BaseSimulator):
 
     @cached_property
     def engine(self) -> MujocoEngine:
-        """MuJoCo behind it, on one thread."""
+        """MuJoCo engine, on one thread."""
         index = np.arange(self.nx, dtype=np.intp)
         return MujocoEngine(chain_spec("joints").compile(), self.nx, self.nu, index, _write_constants, num_threads=1)
 
@@ -181,7 +181,7 @@ ANGLES = Measurement(ChainSimulator().state_names[:JOINTS], lambda states: np.as
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """What MuJoCo's own rollout gives for the true constants, without noise."""
+    """Result of MuJoCo's own rollout for the true constants, without noise."""
 
     start: Array
     """(nx,)"""
@@ -203,7 +203,7 @@ class Recording:
         return np.asarray(DT * SUBSTEPS * np.arange(len(self.values)), dtype=np.float64)
 
     def noisy(self, seed: int) -> Trajectory:
-        """Values plus noise, as both tools get them."""
+        """Values plus noise, as given to both tools."""
         names = self.measurement.names
         unit = "m" if self.sensors == "markers" else "rad"
         units = (unit,) * len(names)
@@ -226,7 +226,7 @@ def record(sensors: Sensors, which: int = 0, *, amplitude: float = 0.2) -> Recor
 
 
 def _held(controls: Array) -> Array:
-    """Controls (T, 1) at every physics step, and once more for the last row: (T substeps + 1, 1)."""
+    """Controls (T, 1) at every physics step, the last one repeated: (T substeps + 1, 1)."""
     held = np.repeat(controls, SUBSTEPS, axis=0)
     return np.concatenate([held, held[-1:]])
 
@@ -236,7 +236,7 @@ def _held(controls: Array) -> Array:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What one fit says."""
+    """Result of one fit."""
 
     values: dict[str, float]
     half_widths: dict[str, tuple[float, float]]
@@ -244,7 +244,7 @@ class Fitted:
     seconds: float
 
     def covers(self, name: str) -> bool:
-        """Whether the interval holds the true constant."""
+        """Whether the interval contains the true constant."""
         error = float(getattr(TRUTH, name)) - self.values[name]
         return -self.half_widths[name][0] <= error <= self.half_widths[name][1]
 
@@ -324,10 +324,10 @@ def theirs(
     lag: float = DT,
     off_bounds: bool = False,
 ) -> Fitted:
-    """`mujoco.sysid` with its own optimiser and intervals.
+    """Fit by `mujoco.sysid` with its own optimiser and intervals.
 
     Args:
-        recording: What was recorded.
+        recording: The recording.
         trajectory: Its noisy values.
         start: Constants to start from.
         residual: A `modify_residual` for it; None: its default.
@@ -353,12 +353,12 @@ def theirs(
 
 
 def theirs_plain(recording: Recording, trajectory: Trajectory, start: ChainParameters | None = None) -> Fitted:
-    """`mujoco.sysid` at its best here: with `plain_residual`."""
+    """Fit by `mujoco.sysid` at its best here: with `plain_residual`."""
     return theirs(recording, trajectory, start, residual=plain_residual)
 
 
 def require_peer() -> None:
-    """Check that `mujoco.sysid` is there.
+    """Check that `mujoco.sysid` is installed.
 
     Raises:
         MissingDependencyError: It, or one of the packages that it needs, is not installed.
@@ -379,11 +379,11 @@ class Row:
     sensors: str
     seeds: int
     seconds: float
-    """Median."""
+    """Median time."""
     error: dict[str, float]
     """Constant -> RMS relative error."""
     covered: dict[str, int]
-    """Constant -> number of seeds whose 95 % interval holds the truth."""
+    """Constant -> number of seeds whose 95 % interval contains the truth."""
     calibrated: dict[str, bool]
     """Constant -> whether that share is in `REQUIRED`."""
     chance: dict[str, tuple[float, float]]
@@ -409,7 +409,7 @@ def summarise(tool: str, sensors: str, fits: list[Fitted]) -> Row:
 
 
 class Tool(Protocol):
-    """From a recording to constants and intervals."""
+    """Function from a recording to constants and intervals."""
 
     def __call__(self, recording: Recording, trajectory: Trajectory, start: ChainParameters | None = None, /) -> Fitted:
         """Fit noisy values of a recording from these constants."""
@@ -422,7 +422,7 @@ TOOLS: dict[str, Tool] = {
 
 
 def study(seeds: int) -> tuple[list[Row], dict[str, list[dict[str, Any]]]]:
-    """All tools in turn on the same noisy recordings: rows of the table, and every fit."""
+    """Run all tools in turn on the same noisy recordings: rows of the table, and every fit."""
     rows: list[Row] = []
     every: dict[str, list[dict[str, Any]]] = {}
     for sensors in ("markers", "joints"):
@@ -443,21 +443,21 @@ def study(seeds: int) -> tuple[list[Row], dict[str, list[dict[str, Any]]]]:
 
 @dataclass(frozen=True)
 class Demonstration:
-    """Something a tool can do or not."""
+    """A capability of a tool, or its lack."""
 
     what: str
     ours: bool
     theirs: bool
     found: str
-    """What happened."""
+    """Result."""
 
 
 def attempt(action: Callable[[], object]) -> str:
-    """What came of it: "works", or the error that it ended in."""
+    """Result of an action: "works", or its error."""
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             action()
-    except Exception as error:  # the demonstration is what it raises
+    except Exception as error:  # the demonstration is the error that it raises
         return f"{type(error).__name__}: {str(error).splitlines()[0].strip()}"
     return "works"
 
@@ -491,7 +491,7 @@ def _peer_report(recording: Recording, trajectory: Trajectory) -> None:
 
 
 def hold_out() -> Demonstration:
-    """Error on a recording that was not fitted, stated by the fit itself."""
+    """Error on a held-out recording, reported by the fit itself."""
     first, second = record("markers"), record("markers", 1)
     split = TrajectorySet((first.noisy(0), second.noisy(1000))).split(1, 0, 1)
     result = single_shooting(our_problem(split, first, second))
@@ -507,7 +507,7 @@ def hold_out() -> Demonstration:
 
 
 def _has_option(*words: str) -> bool:
-    """Whether `mujoco.sysid` has an argument whose name holds one of these words."""
+    """Whether `mujoco.sysid` has an argument whose name contains one of these words."""
     signatures = (
         inspect.signature(f) for f in (peer.optimize, peer.build_residual_fn, peer.ModelSequences, peer.default_report)
     )
@@ -538,7 +538,7 @@ def multi_start() -> Demonstration:
 
 
 def true_times() -> Demonstration:
-    """Sensors stamped with the time at which they were read: the intervals hold the truth (10 seeds, joint angles)."""
+    """Sensors stamped with the time at which they were read: the intervals contain the truth (10 seeds, joint angles)."""
     recording = record("joints")
     fits: dict[str, list[Fitted]] = {"ours": [], "theirs": []}
     for seed in range(10):
@@ -560,12 +560,12 @@ def true_times() -> Demonstration:
 
 @dataclass
 class Args:
-    """What to run."""
+    """Options of the comparison."""
 
     seeds: int = 40
     """Noise seeds."""
     out: Path = Path("results/mujoco_sysid.json")
-    """Where the numbers go."""
+    """File of the numbers."""
 
 
 def table(rows: list[Row]) -> str:

@@ -1,4 +1,4 @@
-"""Measure batches on a GPU beside the processor's cores, and how far both are apart: the rooms whose engine runs on CUDA.
+"""Measure batches on a GPU and on the processor's cores, and their difference: the rooms whose engine runs on CUDA.
 
 python benchmarks/device.py                             # cpu and cuda; some minutes, kernels of Warp are compiled first
 python benchmarks/device.py --rows 1024 8192 --out results/device.json
@@ -26,23 +26,23 @@ ENGINES: dict[str, tuple[str, dict[str, Any], float]] = {
     "SUPERball, mode patch": ("tensegrity", {"contact": "patch"}, 1.0),
     "vine": ("vine", {}, 0.05),
 }
-"""In words -> room, options, largest control of the random ones."""
+"""Words -> room, options, largest random control."""
 
 
 @dataclass(frozen=True)
 class Args:
-    """What to measure."""
+    """Options of the measurement."""
 
     device: str = "cuda"
-    """Beside "cpu"."""
+    """Device to compare with "cpu"."""
     ids: tuple[str, ...] = ("TensegrityRoll-v0", "VineGrow-v0", "VineWall-v0")
-    """Of rooms whose engine takes a device."""
+    """Ids of rooms whose engine has a device."""
     rows: tuple[int, ...] = (1024, 8192)
-    """Rows of a batch."""
+    """Rows per batch."""
     steps: int = 20
-    """Control steps that are timed, after four that are not."""
+    """Timed control steps, after four untimed ones."""
     out: Path | None = None
-    """Write the figures as JSON too."""
+    """JSON file for the figures, too."""
 
 
 def apart(name: str, options: dict[str, Any], largest: float, device: str) -> float:

@@ -1,10 +1,10 @@
-"""Speed of the tree mechanics beside CasADi and MuJoCo, on the loop on Baxter's arm: 31 coordinates, 12 constraints, dt 0.01 s.
+"""Speed of the tree mechanics, CasADi and MuJoCo on the loop on Baxter's arm: 31 coordinates, 12 constraints, dt 0.01 s.
 
 One process, times of its processors (other load does not count, but slows them: lines of environments are the best of 20
 rounds). CasADi solves the same equations, and its states are compared: SX, interpreted, `rootfinder("newton")` with its own
-derivatives. MuJoCo moves the room's twin for the same 50 ms of random torques, in steps of 2 ms, the coarsest that it bears
+derivatives. MuJoCo moves the room's twin for the same 50 ms of random torques, in steps of 2 ms, its coarsest stable ones
 (ours: 10 ms). Control steps of `LoopReach-v0` (50 ms, random actions) are made with Gymnasium; with the resets counted they
-hold all that an agent waits for. Those of rows are by the clock, on all cores: the median of rounds.
+include all that an agent waits for. Those of rows are by the clock, on all cores: the median of rounds.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ GAINS = np.array([80.0, 92.0, 69.0, 53.0, 65.0, 40.0, 8.0])
 
 @dataclass
 class Args:
-    """What to measure."""
+    """Options of the measurement."""
 
     links: int = 12
     """Links of the loop."""
     steps: int = 2000
     """Rows of the motion (20 s)."""
     casadi_steps: int = 100
-    """Rows of CasADi's motion: it is slow."""
+    """Rows of CasADi's motion, which is slow."""
     rounds: int = 5
     """Repetitions; the median counts."""
     env_steps: int = 200
     """Control steps of the environments, per repetition."""
     rows: int = 1024
-    """Of the batched environment."""
+    """Rows of the batched environment."""
     only_environments: bool = False
-    """Leave the lines of mechanics in `out` as they are, if it is there."""
+    """Keep the lines of mechanics in `out`, if there are any."""
     out: Path | None = None
-    """Where the numbers go, as JSON."""
+    """JSON file of the numbers."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Row:
 def seconds(
     work: Callable[[], object], rounds: int, *, best: bool = False, clock: Callable[[], float] = time.process_time
 ) -> float:
-    """Median or least time of `work`, after one run that does not count."""
+    """Median or least time of `work`, after one uncounted run."""
     work()
     times = []
     for _ in range(rounds):
@@ -89,7 +89,7 @@ def seconds(
 
 
 class Case:
-    """The arm swings by 0.1 rad about its start, under feedback of position."""
+    """The arm swings by 0.1 rad about its start, under position feedback."""
 
     def __init__(self, links: int, steps: int) -> None:
         model = LoopModel(links)
@@ -104,7 +104,7 @@ class Case:
         self.controls = (rest.needed[:, :7] + (rest.q[:, :7] + wave) * GAINS)[None]
 
     def motion(self, steps: int) -> Any:
-        """Our simulation."""
+        """Simulate by our engine."""
         return self.mechanism.simulate(self.start, self.controls[:, :steps], self.constants, gains=self.gains)
 
 
@@ -124,7 +124,7 @@ def casadi_step(case: Case) -> Any:
 
 
 def compare(case: Case, args: Args) -> list[Row]:
-    """All lines of the table."""
+    """Measure all lines of the table."""
     mechanism, steps, short = case.mechanism, args.steps, args.casadi_steps
     motion = case.motion(steps)
     slopes = np.ones((1, steps + 1, mechanism.nx))
@@ -157,13 +157,13 @@ def compare(case: Case, args: Args) -> list[Row]:
 
 
 def stepped(world: Simulator, pairs: list[Any], substeps: int) -> None:
-    """One control step from each of many states."""
+    """Take one control step from each of many states."""
     for pair in pairs:
         world.step(*pair, substeps=substeps)
 
 
 def environments(args: Args) -> list[Row]:
-    """50 ms of motion in both worlds, and control steps of the environment, alone and in rows: the best of many rounds."""
+    """50 ms of motion in both worlds, and control steps of the environment, single and in rows: the best of many rounds."""
     least = partial(seconds, rounds=4 * args.rounds, best=True)
     single: Any = gym.make("softgym_envs:LoopReach-v0").unwrapped
     rng = np.random.default_rng(0)
@@ -204,7 +204,7 @@ def environments(args: Args) -> list[Row]:
 
 
 def played(env: Any, actions: Any) -> None:
-    """Episodes as an agent plays them, with all that Gymnasium puts around."""
+    """Play episodes as an agent does, with all wrappers of Gymnasium."""
     env.reset(seed=0)
     for action in actions:
         _, _, terminated, truncated, _ = env.step(action)
@@ -213,7 +213,7 @@ def played(env: Any, actions: Any) -> None:
 
 
 def table(args: Args, before: dict[str, Any]) -> dict[str, list[Row]]:
-    """Lines by what they are of: mechanics, as they stood `before` where they are not asked for, and environments."""
+    """Lines by subject: mechanics, taken from `before` unless wanted again, and environments."""
     if args.only_environments:
         mechanics = [Row(**line) for line in before.get("mechanics", [])]
     else:

@@ -1,6 +1,6 @@
 """Speed of the rigid room, side by side with MuJoCo in one process: prints a table and writes results/rigid/bench.json.
 
-Both sides run in turn, round by round, on one core where one row moves; every ratio is the median over rounds. Our steps are
+Both sides run in turn, round by round, on one core if one row moves; every ratio is the median over rounds. Our steps are
 longer (implicit, no penalty): a second column gives simulated time per second of computing. MuJoCo's side is mujoco.rollout's
 own loop.
 """
@@ -27,12 +27,12 @@ from softgym_envs.rigid.mujoco import BlockTwin, ParticleTwin
 
 @dataclass
 class Args:
-    """What to measure."""
+    """Options of the measurement."""
 
     rounds: int = 15
-    """Rounds of each comparison."""
+    """Rounds per comparison."""
     out: Path = Path("results/rigid/bench.json")
-    """Where the table goes."""
+    """File of the table."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Row:
 
 
 def mj_loop(twin: Any, state: np.ndarray, steps: int) -> Callable[[], object]:
-    """mj_step alone, from a state of the twin under way: no Python per step."""
+    """Run only mj_step, from a moving state of the twin: no Python per step."""
     model = twin.mj_model()
     data = mujoco.MjData(model)
     order = twin.engine.state_index
@@ -66,7 +66,7 @@ def mj_loop(twin: Any, state: np.ndarray, steps: int) -> Callable[[], object]:
 
 
 def compare(what: str, ours: Any, theirs: Any, state: np.ndarray, rounds: int, steps: int = 400) -> Row:
-    """One row, both sides in turn."""
+    """Compare one row, both sides in turn."""
     controls = np.zeros((1, 1, ours.nu))
     run_mujoco = mj_loop(theirs, state, steps)
     planar = state[None, : ours.nx]

@@ -1,11 +1,11 @@
 """Batched control steps per second under random actions in two checkouts of this repository, round by round in turn.
 
 git worktree add ../old 8bf4331
-python benchmarks/rows_between.py --old ../old --out rows.json                 # ids that both know, some minutes
+python benchmarks/rows_between.py --old ../old --out rows.json                 # common ids, some minutes
 python benchmarks/rows_between.py --old ../old --only VineNavigate-v0 --new-keywords '{"clutter": "scattered"}'
 
 Each side is a process of its own, which keeps its environment from round to round; the first round warms up and is not counted.
-Processor time counts all threads, so its ratio does not mind what else the machine does as much as the clock's.
+Processor time counts all threads, so its ratio depends less on the machine's other load than that of the clock.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ HERE = Path(__file__).resolve().parent
 
 @dataclass(frozen=True)
 class Args:
-    """What to measure."""
+    """Options of the measurement."""
 
     old: Path
-    """A checkout of this repository."""
+    """Checkout of this repository to compare with."""
     new: Path = HERE.parent
-    """Another."""
+    """New checkout."""
     only: tuple[str, ...] = ()
     """Ids; none: all of this checkout."""
     rows: int = 256
-    """Rows of a batch."""
+    """Rows per batch."""
     steps: int = 30
-    """Control steps of a round."""
+    """Control steps per round."""
     rounds: int = 7
-    """Rounds of each side, after one that is not counted."""
+    """Rounds of each side, after one uncounted round."""
     old_keywords: str = "{}"
     """Keywords of `gym.make_vec` on the old side, as JSON."""
     new_keywords: str = "{}"
-    """The same on the new side."""
+    """Keywords of `gym.make_vec` on the new side, as JSON."""
     out: Path | None = None
-    """Write, or add to, this table."""
+    """JSON table to write or extend."""
 
 
 @dataclass(frozen=True)
@@ -95,12 +95,12 @@ class Side:
         self.write(json.dumps(asked))
 
     def write(self, line: str) -> None:
-        """One line to the process."""
+        """Write one line to the process."""
         assert self.process.stdin is not None
         print(line, file=self.process.stdin, flush=True)
 
     def read(self) -> Any:
-        """One answer.
+        """Read one answer.
 
         Raises:
             OptionError: The process ended.
@@ -112,12 +112,12 @@ class Side:
         return json.loads(line)
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self.process.communicate()
 
 
 def measure(task_id: str, args: Args) -> Row:
-    """One id on both sides, in turn."""
+    """Measure one id on both sides, in turn."""
     keywords = json.loads(args.old_keywords), json.loads(args.new_keywords)
     sides = [Side(path, task_id, words, args) for path, words in zip((args.old, args.new), keywords, strict=True)]
     try:

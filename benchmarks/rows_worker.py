@@ -16,7 +16,7 @@ import numpy as np
 
 
 def main() -> None:
-    """Answers stand on a stream of their own: what libraries print goes to standard error."""
+    """Runs the protocol; answers have their own stream: what libraries print goes to standard error."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     asked = json.loads(sys.stdin.readline())

@@ -1,4 +1,4 @@
-"""Measure what `env.step` costs beside the physics: every id in one process, every step the best of many rounds.
+"""Measure the cost of `env.step` in addition to the physics: every id in one process, every step the best of many rounds.
 
 python benchmarks/steps.py                              # all ids, a quarter of a minute on a quiet machine
 python benchmarks/steps.py --only LoopReach-v0 --rounds 40 --out steps.json
@@ -21,16 +21,16 @@ from softgym_envs.rooms import tasks
 
 @dataclass(frozen=True)
 class Args:
-    """What to measure."""
+    """Options of the measurement."""
 
     only: tuple[str, ...] = ()
     """Ids; none: all."""
     rounds: int = 25
     """Rounds, each from the same reset."""
     steps: int = 100
-    """Control steps of a round."""
+    """Control steps per round."""
     out: Path | None = None
-    """Write the table as JSON too."""
+    """JSON file for the table, too."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class Row:
     step: float
     """`env.step`, without the wrappers of `gym.make`."""
     physics: float
-    """The simulator in it."""
+    """Time of the simulator in it."""
     beside: float
-    """All else."""
+    """Time of all else."""
 
 
 def measure(task_id: str, args: Args) -> Row:
-    """Random actions, without resets: what comes after an end is stepped on."""
+    """Measure random actions, without resets: steps continue beyond an episode's end."""
     env: Any = gym.make(f"softgym_envs:{task_id}").unwrapped
     rng = np.random.default_rng(0)
     actions = rng.uniform(-1.0, 1.0, (args.steps, *env.action_space.shape)).astype(np.float32)

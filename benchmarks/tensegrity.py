@@ -1,6 +1,6 @@
 """Speed, side by side with MuJoCo in one process: prints a table and writes results/bench.json.
 
-Every ratio is the median over rounds in which both sides run in turn, so that whatever else the machine does hits both.
+Every ratio is the median over rounds in which both sides run in turn, so that other load of the machine affects both.
 Single-robot rows run on one core. The robot is the SUPERball, settled on the ground, rod-rod contact on in both.
 """
 
@@ -28,16 +28,16 @@ DATA_SHEET = {"cable_stiffness": 3000.0, "cable_damping": 400.0, "motor_speed": 
 
 @dataclass
 class Args:
-    """What to measure."""
+    """Options of the measurement."""
 
     rounds: int = 15
-    """Rounds of each comparison."""
+    """Rounds per comparison."""
     out: Path = Path("results/bench.json")
-    """Where the table goes."""
+    """File of the table."""
 
 
 def single_robot(rounds: int) -> list[Rate]:
-    """Substeps and gradients of one robot."""
+    """Measure substeps and gradients of one robot."""
     simulator, twin = TensegritySimulator(), TensegrityTwin()
     state, _ = simulator.step(simulator.initial_state(), np.zeros((1, 24)), substeps=5000)
     controls = np.zeros((1, 20, 24))
@@ -68,7 +68,7 @@ def single_robot(rounds: int) -> list[Rate]:
 
 
 def rolling(rounds: int) -> list[Rate]:
-    """Substeps of one robot in mode patch, which identification and transfer studies use, under random commands for 2 s."""
+    """Measure substeps of one robot in mode patch, as in identification and transfer studies, under random commands for 2 s."""
     simulator, twin = TensegritySimulator(contact="patch"), TensegrityTwin()
     state, _ = simulator.step(simulator.initial_state(), np.zeros((1, 24)), substeps=1000)
     controls = np.clip(40.0 * np.cumsum(np.random.default_rng(0).normal(size=(1, 20, 24)), axis=1), -100.0, 100.0)
@@ -86,7 +86,7 @@ def rolling(rounds: int) -> list[Rate]:
 
 
 def episodes(backend: str, steps: int) -> Callable[[], None]:
-    """`steps` steps of a gym.make environment without control."""
+    """Take `steps` steps of a gym.make environment without control."""
     env = gym.make("softgym_envs:TensegrityRoll-v0", backend=backend)
     env.reset(seed=0)
     action = np.zeros_like(env.action_space.sample())
@@ -101,7 +101,7 @@ def episodes(backend: str, steps: int) -> Callable[[], None]:
 
 
 def single_env(rounds: int) -> Rate:
-    """gym.make at the 100 ms control period."""
+    """Measure gym.make at the 100 ms control period."""
     native, twin = episodes("native", 100), episodes("mujoco", 20)
     return compare(
         "gym.make, one control step of 100 ms", "env-steps/s", (100.0, native), (20.0, twin), rounds=rounds, required=">= 8"
@@ -109,7 +109,7 @@ def single_env(rounds: int) -> Rate:
 
 
 def batches(rounds: int) -> list[Rate]:
-    """The native vector environment on all cores."""
+    """Measure the native vector environment on all cores."""
     rows = []
     for count in (1, 64, 1024):
         env = gym.make_vec("softgym_envs:TensegrityRoll-v0", num_envs=count, vectorization_mode="vector_entry_point")

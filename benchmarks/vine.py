@@ -1,9 +1,9 @@
-"""The vine room, measured: exactness, speed side by side with OSQP and MuJoCo, linearity, batches, overlap in random clutter.
+"""Measurements of the vine room: exactness, speed against OSQP and MuJoCo, linearity, batches, overlap in random clutter.
 
 Prints a table, writes results/vine.json and vine_linear.png. Ratios are medians over rounds in which all sides run in turn, in
-processor time, on one core, so that whatever else the machine does hits all. OSQP's time is that of update and solve, without
+processor time, on one core, so that other load of the machine affects all. OSQP's time is that of update and solve, without
 our assembly. Like is compared with like: `lab_model` and `mujoco_twin` are one robot without muscles in one scene, and both
-report in which share of the control steps they touch.
+report the share of control steps in which they touch.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ SUBSTEPS = 10
 
 @dataclass
 class Args:
-    """What to measure."""
+    """Options of the measurement."""
 
     rounds: int = 9
-    """Rounds of each comparison."""
+    """Rounds per comparison."""
     random_steps: int = 10000
     """Random steps for exactness."""
     scenes: int = 1000
     """Random cluttered scenes for overlap."""
     twin_scenes: int = 100
-    """The same for the MuJoCo twin."""
+    """Random cluttered scenes for the MuJoCo twin."""
     out: Path = Path("results/vine.json")
-    """Where the numbers go."""
+    """File of the numbers."""
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -71,7 +71,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def random_case(rng: np.random.Generator, count: int) -> tuple[PaperModel, PaperParameters, Array]:
-    """A robot beside seven circles that it touches by parts of a mm, and random states of it."""
+    """A robot beside seven circles that it touches within parts of a mm, and random states of it."""
     links = 12
     spots = rng.choice(links, 7, replace=False)
     model = PaperModel(links, 0.01, initial_length=0.36, obstacles=tuple(circle(0.03 * (i + 1), 0.032, 0.02) for i in spots))
@@ -83,7 +83,7 @@ def random_case(rng: np.random.Generator, count: int) -> tuple[PaperModel, Paper
 
 
 def exactness(steps: int) -> dict[str, Any]:
-    """Structured solver against dense active set, and OSQP at two tolerances, over random steps."""
+    """Compare the structured solver with dense active set, and OSQP at two tolerances, over random steps."""
     worst, contacts, unsolved = 0.0, np.zeros(8, dtype=int), 0
     osqp: dict[float, list[float]] = {1e-3: [], 1e-6: []}
     batch = 50
@@ -194,7 +194,7 @@ def speed(rounds: int) -> dict[str, Any]:
 
 
 def linearity(rounds: int) -> dict[str, Any]:
-    """Paper's mode from 10 to 1000 bodies: [us] per step, and the exponent of a power law from 100 on."""
+    """Time per step of the paper's mode from 10 to 1000 bodies [us], and the exponent of a power law from 100 on."""
     bodies, times = [10, 30, 100, 300, 1000], []
     for count in bodies:
         simulator = PaperSimulator(runtime_scene(count))
@@ -211,7 +211,7 @@ def linearity(rounds: int) -> dict[str, Any]:
 
 
 def draw_linearity(found: dict[str, Any], path: Path) -> None:
-    """Time per step against bodies, beside a straight line through the last point and the origin."""
+    """Plot time per step against bodies, with a straight line through the last point and the origin."""
     from matplotlib.figure import Figure
 
     bodies, times = np.array(found["bodies"]), np.array(found["microseconds_per_step"])
@@ -227,7 +227,7 @@ def draw_linearity(found: dict[str, Any], path: Path) -> None:
 
 
 def steps_of(envs: Any, action: Array, count: int) -> None:
-    """So many steps of a batched environment."""
+    """Take the given number of steps of a batched environment."""
     for _ in range(count):
         envs.step(action)
 
@@ -252,7 +252,7 @@ def batches(rounds: int) -> dict[str, float]:
 
 
 def overlap(simulator: Any, scenes: int) -> dict[str, Any]:
-    """Wild growth and steering through random clutter: how deep the tube overlaps where it touches, and rows that failed."""
+    """Depth of overlap where the tube touches, in fast growth and steering through random clutter, and rows that failed."""
     layout, model = Clutter(curvature=1.5), simulator.model
     low, high = simulator.control_bounds
     depths, failed, substeps = [], 0, round(0.1 / simulator.dt)
@@ -272,7 +272,7 @@ def overlap(simulator: Any, scenes: int) -> dict[str, Any]:
 
 
 def main(args: Args) -> None:
-    """Measure everything and write it down."""
+    """Measure and write everything."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     cluttered = Clutter(curvature=1.5).furnish(VineModel())
     report = {

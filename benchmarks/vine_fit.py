@@ -1,7 +1,7 @@
 """The two experiments of [Jitosho2021] IV-B, recorded from the MuJoCo twin, fitted by our engine: results/vine_fit.json.
 
 Oscillation: a cantilever let go, 240 frames per second; growth into a wall, 30 frames per second; 21 points with 0.5 mm of
-noise, of which 3 % are lost. Errors of the tip are against points of recordings that no fit has seen, noise included.
+noise, of which 3 % are lost. Errors of the tip are against points of held-out recordings, noise included.
 `wall_program` compares shooting with one nonlinear program (contact schedule found, and given by the start constants) on 0.8 s
 of growth into a wall, by a robot of six links and one physics step per frame; seconds are of the processor.
 """
@@ -35,18 +35,18 @@ OPTIONS = ShootingOptions(levenberg=LevenbergOptions(cost_tolerance=1e-6), rewei
 
 @dataclass
 class Args:
-    """How much to measure."""
+    """Options of the measurement."""
 
     seeds: int = 4
     """Repetitions with other noise and other first shapes."""
     parts: tuple[Literal["oscillation", "wall", "wall_program"], ...] = ("oscillation", "wall", "wall_program")
-    """What to measure; the rest of the file stays."""
+    """Parts to measure; the rest of the file stays."""
     out: Path = Path("results/vine_fit.json")
-    """Where the numbers go."""
+    """File of the numbers."""
 
 
 def fitted(simulator: VineSimulator, recording: Trajectory, free_initial: bool) -> FitResult:
-    """Stiffness and damping from one recording."""
+    """Identify stiffness and damping from one recording."""
     problem = FitProblem(
         simulator,
         TrajectorySet((recording,)),
@@ -61,7 +61,7 @@ def fitted(simulator: VineSimulator, recording: Trajectory, free_initial: bool) 
 
 
 def tip_error(simulator: VineSimulator, result: FitResult, test: Trajectory, axis: int) -> float:
-    """Mean absolute error of the tip's x (0) or y (1) over a recording, from the guess of its first state [mm]."""
+    """Mean absolute error of the tip's x (0) or y (1) over a recording, from its estimated first state [mm]."""
     offer, guess = measurement(simulator, test.names), first_state(simulator, test.names)
     assert offer is not None and guess is not None
     states, _ = simulator.rollout(guess(test)[None], test.controls[None], result.parameters, substeps=test.substeps)
@@ -144,7 +144,7 @@ MEASURED = {"oscillation": oscillation, "wall": into_a_wall, "wall_program": wal
 
 
 def main(args: Args) -> None:
-    """All seeds; prints and writes the numbers."""
+    """Run all seeds; prints and writes the numbers."""
     report: dict[str, Any] = json.loads(args.out.read_text()) if args.out.is_file() else {}
     report["truth"] = {name: getattr(TRUTH, name) for name in ("bending_stiffness", "bending_damping")}
     for part in args.parts:

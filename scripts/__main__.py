@@ -17,7 +17,7 @@ FOLDER = Path(__file__).resolve().parent
 
 
 def verbs() -> dict[str, str]:
-    """Verb -> the first sentence of its file; nothing is imported."""
+    """Verb -> summary in its file; nothing is imported."""
     found = {}
     for path in sorted(FOLDER.glob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -27,18 +27,18 @@ def verbs() -> dict[str, str]:
 
 
 def usage() -> str:
-    """What there is to type."""
+    """Text of all verbs."""
     lines = [f"  {verb:10s} {summary}" for verb, summary in verbs().items()]
     return "\n".join(["usage: softgym-envs <verb> [options]; softgym-envs <verb> --help tells its options", "", *lines])
 
 
 def load_verb(name: str) -> ModuleType:
-    """The module of a verb: a sibling of this one, in the installed package and in a checkout alike."""
+    """Module of a verb: a sibling of this one, in the installed package and in a checkout."""
     return importlib.import_module(f".{name}", __package__) if __package__ else importlib.import_module(name)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a verb; its exit code, 2 where there is no such verb."""
+    """Run a verb; returns its exit code, 2 if there is no such verb."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or given[0] in ("-h", "--help"):
         print(usage())
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     flags = [word.partition("=")[0] for word in given if word.startswith("--")]
     twice = [flag for flag in dict.fromkeys(flags) if flags.count(flag) > 1]
-    if twice:  # the last one alone would count
+    if twice:  # only the last one would count
         print(f"{twice[0]} is given twice: name all its values after one", file=sys.stderr)
         return 2
     try:
@@ -57,13 +57,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print('the verbs need tyro: pip install "softgym-envs[scripts]"', file=sys.stderr)
         return 2
     module = load_verb(given[0])
-    if (here := str(Path.cwd())) not in sys.path:  # where "module:function" of a user's own stands
+    if (here := str(Path.cwd())) not in sys.path:  # location of a user's own "module:function"
         sys.path.append(here)
     args = tyro.cli(module.Args, args=given[1:], prog=f"softgym-envs {given[0]}", description=module.__doc__)
     try:
         code = int(module.main(args) or 0)
         sys.stdout.flush()
-    except BrokenPipeError:  # who reads has read enough, as `head` does
+    except BrokenPipeError:  # the reader has enough, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code

@@ -26,22 +26,22 @@ from softgym_envs.rooms import room, rooms
 
 @dataclass(frozen=True)
 class Args:
-    """What to measure."""
+    """Options of the measurement."""
 
     room: str = ""
     """One room; none: all."""
     rounds: int = 5
-    """Rounds of each comparison."""
+    """Rounds per comparison."""
     steps: int = 50
-    """Control steps of a round, of one robot."""
+    """Control steps per round, of one robot."""
     rows: int = 256
-    """Robots of a batch."""
+    """Robots per batch."""
     out: Path | None = None
-    """Write the table as JSON too."""
+    """JSON file for the table, too."""
 
 
 def single(task: TaskId, backend: str, steps: int) -> Callable[[], None]:
-    """`steps` steps of one robot under random actions."""
+    """Step one robot `steps` times under random actions."""
     env = gym.make(f"softgym_envs:{task.id}", backend=backend)
     env.reset(seed=0)
     env.action_space.seed(0)
@@ -57,7 +57,7 @@ def single(task: TaskId, backend: str, steps: int) -> Callable[[], None]:
 
 
 def batched(task: TaskId, rows: int, repeats: int) -> Callable[[], None]:
-    """`repeats` steps of a batch in our engine under random actions."""
+    """Step a batch in our engine `repeats` times under random actions."""
     envs = gym.make_vec(f"softgym_envs:{task.id}", num_envs=rows, vectorization_mode="vector_entry_point")
     envs.reset(seed=0)
     rng = np.random.default_rng(0)
@@ -71,7 +71,7 @@ def batched(task: TaskId, rows: int, repeats: int) -> Callable[[], None]:
 
 
 def measure(found: Room, args: Args) -> list[Rate]:
-    """All ids of a room."""
+    """Measure all ids of a room."""
     rates = []
     for task in found.tasks:
         ours = single(task, NATIVE, args.steps)

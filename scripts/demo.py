@@ -5,7 +5,7 @@
 
 1. Record the room's experiments on the truth, one recording of each.
 2. Identify our engine by the room's recipe, by the stages that fit single steps where there are some: they take seconds.
-3. Plan with iLQG in the identified engine. The truth is not asked.
+3. Plan with iLQG in the identified engine, without the truth.
 4. Run the plan on the truth from the same start: cost there against cost here is the gap.
 5. Replan at every control step, by sampling in the identified engine from the truth's state: feedback closes most of the gap.
 6. Write a report page with the table, the fits, a plot and a side-by-side video.
@@ -52,15 +52,15 @@ from sysid.report import Beat
 Array = NDArray[np.float64]
 
 KNOTS = 10
-"""Of the random controls that a plan begins with."""
+"""Knots of a plan's initial random controls."""
 FASTEST = 50.0
-"""[1/s] Frames of a GIF."""
+"""[1/s] Most frames of a GIF."""
 OURS, THEIRS, AGAIN, IDLE = "identified engine", "truth, open loop", "truth, replanned", "truth, no control"
 
 
 @dataclass(frozen=True)
 class Args:
-    """How much to do."""
+    """Options of the demonstration."""
 
     id: Annotated[str, tyro.conf.Positional]
     """Environment id whose room declares a study of it."""
@@ -77,15 +77,15 @@ class Args:
     period: float = 0.1
     """Length of a control step [s]."""
     out: Path = Path("runs/demo")
-    """Where the report goes."""
+    """Folder of the report."""
 
 
 def check(args: Args, case: RoomCase) -> None:
-    """Refuse numbers, and a truth that cannot be made, before anything is recorded.
+    """Refuse bad numbers, or a truth that cannot be made, before anything is recorded.
 
     Raises:
         OptionError: A number is not allowed.
-        SoftgymError: What making the truth says.
+        SoftgymError: The error of making the truth.
     """
     dt = case.native().dt
     check_number("--seed", args.seed, low=0, whole=True)
@@ -99,7 +99,7 @@ def check(args: Args, case: RoomCase) -> None:
 
 
 def identified(case: RoomCase, rng: np.random.Generator, out: Path, progress: Beat) -> tuple[Parameters, tuple[str, ...], int]:
-    """Constants of the case, names of the stages that found them, and the truth's steps that it took."""
+    """Constants of the case, names of the stages that found them, and the truth's steps spent."""
     source, recipe = case.recorded(), case.recipe
     steps = sum(experiment.longest for experiment in recipe.experiments)
     progress.say(f"recording {', '.join(e.name for e in recipe.experiments)}: {steps} steps of the truth")
@@ -114,7 +114,7 @@ def identified(case: RoomCase, rng: np.random.Generator, out: Path, progress: Be
 
 
 def planned(case: RoomCase, args: Args, parameters: Parameters, rng: np.random.Generator) -> Plan:
-    """The cheapest of some plans in the identified engine."""
+    """Plan in the identified engine; the cheapest of several plans."""
     engine, start = case.native(), case.starts(np.random.default_rng(args.seed), 1)[0]
     options = ILQGOptions(max_iterations=args.iterations, trust=0.3, difference_step=case.scenario.difference_step)
     knots = min(KNOTS, args.horizon)
@@ -131,7 +131,7 @@ def planned(case: RoomCase, args: Args, parameters: Parameters, rng: np.random.G
 
 
 def transferred(case: RoomCase, args: Args, plan: Plan, parameters: Parameters, rng: np.random.Generator) -> dict[str, Run]:
-    """The plan in both worlds, with feedback, replanned, and nothing at all."""
+    """Run the plan in both worlds, with feedback, replanned, and without control."""
     engine, truth, constants = case.native(), case.truth(), case.truth_parameters()
     substeps, start = round(args.period / engine.dt), plan.states[:1]
     options = SamplingOptions(samples=16, knots=min(4, args.horizon), noise=0.6, iterations=2)
@@ -146,7 +146,7 @@ def transferred(case: RoomCase, args: Args, plan: Plan, parameters: Parameters, 
 
 
 def film(case: RoomCase, simulator: Simulator, states: Array) -> list[NDArray[np.uint8]]:
-    """A picture per state, with the trail."""
+    """Pictures of all states, with the trail."""
     renderer = PygameRenderer(size=(400, 300))
     drawable: Any = simulator
     trail = case.position(states)
@@ -157,7 +157,7 @@ def film(case: RoomCase, simulator: Simulator, states: Array) -> list[NDArray[np
 
 
 def plot(case: RoomCase, runs: dict[str, Run], costs: dict[str, Array], period: float) -> Any:
-    """Path, and cost over time, of the plan in both worlds."""
+    """Plot path and cost over time of the plan in both worlds."""
     figure = new_figure(9, 3.2)
     path, cost = figure.subplots(1, 2)
     for name, style in ((OURS, "-"), (THEIRS, "--"), (AGAIN, ":")):
@@ -173,7 +173,7 @@ def plot(case: RoomCase, runs: dict[str, Run], costs: dict[str, Array], period: 
 
 
 def meaning(case: RoomCase) -> str:
-    """What the table's numbers are."""
+    """Explanation of the table's numbers."""
     objective = case.objective
     weights, target = (", ".join(f"{v:g}" for v in np.ravel(part)) for part in (objective.weights, case.target))
     return (
@@ -186,7 +186,7 @@ def meaning(case: RoomCase) -> str:
 
 
 def idle_note(task: str, costs: dict[str, Array]) -> str:
-    """A line where the plan is worth nothing; costs are those of every control step of every run."""
+    """Note for a plan that gains nothing; costs are those of every control step of every run."""
     if costs[IDLE].sum() > costs[THEIRS].sum():
         return ""
     return f"note: doing nothing costs no more than the plan: does {task} begin at its goal? See `starts` of `Scenario`\n"
@@ -207,7 +207,7 @@ def main(args: Args) -> int:
 
 
 def run(args: Args, progress: Beat) -> None:
-    """What `main` does, telling where it is."""
+    """Body of `main`, with progress."""
     print(f"seed {args.seed}, commit {git_commit()}", flush=True)
     case = RoomCase(room_of_task(args.id), args.id.rpartition(":")[2], run_recipe, fit_residual, args.backend)
     check(args, case)

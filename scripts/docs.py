@@ -1,7 +1,7 @@
 """Write the generated documents: docs/environments.md and a page per room, from the code; docs/task_cards.md from results.
 
 softgym-envs docs            # write the pages that are stale
-softgym-envs docs --check    # say which are, and fail; tests/test_packaging.py does this
+softgym-envs docs --check    # list them, and fail; tests/test_packaging.py does this
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from softgym_envs.rooms import rooms, tasks
 GIVEN = ("model", "simulate", "control_period")
 """Arguments of a task's function that come from the keywords of every id."""
 CARDS = Path(__file__).parents[1] / "results" / "task_cards"
-"""Where task cards are."""
+"""Folder of task cards."""
 NOTE = "<!-- Written by `make docs`; change the code, not this page. -->\n"
 SHARED = """\
 `gym.make("softgym_envs:{id}")` needs no other import;
@@ -47,7 +47,7 @@ Keywords of every id, beside `render_mode`:
 
 @dataclass(frozen=True)
 class Args:
-    """Pages of docs/ that are made from the code."""
+    """Generate the pages of docs/ from the code."""
 
     check: bool = False
     """Write nothing; fail if a page is stale."""
@@ -56,7 +56,7 @@ class Args:
 
 
 def index_page() -> str:
-    """What all ids share, and where each is described."""
+    """Settings of all ids, and a table of ids."""
     rows = [
         f"| `{task.id}` | [{r.name}](rooms/{r.name}.md) | {_first_sentence(task)} |"
         for r in rooms().values()
@@ -67,7 +67,7 @@ def index_page() -> str:
 
 
 def room_page(room: Room) -> str:
-    """One room: models, backends, its ids one by one, how it is identified, its constants."""
+    """Page of a room: models, backends, its ids one by one, identification, constants."""
     files = ", or a TOML file of your own" if room.read_model else ""
     simulators = {backend: room.simulator(backend=backend) for backend in (NATIVE, *room.truths)}
     page = [
@@ -91,7 +91,7 @@ def room_page(room: Room) -> str:
 
 
 def _options(room: Room) -> str:
-    """Keywords of the engine beside model, dt and device, with their defaults."""
+    """Keywords of the engine except model, dt and device, with their defaults."""
     own = inspect.signature(load(room.engine)).parameters
     found = [f"`{name}={p.default!r}`" for name, p in own.items() if name not in ("model", "dt", "device")]
     return ", ".join(found) or "none"
@@ -157,7 +157,7 @@ def _environment(entry: TaskId) -> str:
 
 
 def _card(entry: TaskId) -> list[str]:
-    """The id's task card as a table, if it has been measured (studies/task_cards)."""
+    """Task card of the id as a table, if it has been measured (studies/task_cards)."""
     path = CARDS / f"{entry.id}.json"
     if not path.is_file():
         return []
@@ -204,7 +204,7 @@ episodes earns more than zero. """
 
 
 def cards_page() -> str:
-    """All cards in one table, what they fall short of, then a picture per id."""
+    """All cards in one table, their shortfalls, then a picture per id."""
     entries = [(room, entry) for room in rooms().values() for entry in room.tasks if (CARDS / f"{entry.id}.json").is_file()]
     page = [NOTE, CARDS_INTRO, f"| id | world | {' | '.join(NAMES)} |", f"| --- | --- |{' --- |' * len(NAMES)}"]
     short = []
@@ -222,7 +222,7 @@ def cards_page() -> str:
 
 
 def _cell(run: dict[str, Any] | None) -> str:
-    """One run: 95 [89, 98], 1.23."""
+    """Result of one run: 95 [89, 98], 1.23."""
     if run is None:
         return ""
     low, high = run["success_95"]
@@ -265,7 +265,7 @@ def _entry_rows(entries: Sequence[Entry]) -> list[str]:
 
 
 def _names(names: Sequence[str]) -> str:
-    """Names that differ in their first number only as one: `node0.x ... node11.x`."""
+    """Merge names that differ only in their first number: `node0.x ... node11.x`."""
     families: dict[str, list[str]] = {}
     for name in names:
         families.setdefault(re.sub(r"\d+", "#", name, count=1), []).append(name)
@@ -273,7 +273,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _constants(kind: type[Parameters], backend: str) -> str:
-    """A table of constants."""
+    """Table of constants."""
     rows = [
         f"| {s.name} | {s.default:g} | {s.unit} | {s.bounds[0]:g} ... {s.bounds[1]:g} | {s.scale} | {s.source} |"
         for s in kind.specs().values()

@@ -5,7 +5,7 @@
     softgym-envs evaluate results/policies/VineNavigate-v0.zip VineNavigate-v0 --keyword level=3
     softgym-envs evaluate results/policies/SlidingBlock-v0.zip SlidingBlock-v0 --backend my_block.toml
 
-Episode i begins from seed + i in both backends. The policy is used without noise.
+Episode i starts from seed + i in both backends. The policy is used without noise.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ class Args:
     params: Path | None = None
     """TOML file of a fit: constants of the native backend."""
     sensor_noise: float = 0.0
-    """Noise of what is observed, over the entries' scales."""
+    """Noise of observations, over the entries' scales."""
     action_delay: int = 0
     """Delay of actions [control steps]."""
     action_memory: int = 0
-    """So many of its last actions the policy observes; 0: as many as the JSON file beside it says, if there is one."""
+    """Number of its last actions that the policy observes; 0: as in the JSON file beside it, if there is one."""
     episodes: int = 100
-    """Per backend."""
+    """Episodes per backend."""
     seed: int = 20_000_003
-    """Seed of the first episode; no training begins from it."""
+    """Seed of the first episode; no training starts from it."""
     out: Path | None = None
     """JSON file for the numbers."""
 
 
 def described(found: Evaluation, success: Interval) -> dict[str, Any]:
-    """One backend's numbers."""
+    """Numbers of one backend."""
     return {
         "episodes": len(found.success),
         "success": success.value,

@@ -7,8 +7,8 @@
 
 writes results/fit/fit.toml (give it to `gym.make(..., params=)`), fit.json and report.html. Recordings are HDF5 files of
 `TrajectorySet.save`, CSV files in wide form (`time [s], tip.x [mm], ..., control:valve [-]`) or CSV files of tracked points
-(`time [s], point, x [mm], y [mm], z [mm]`). Ctrl-C stops a fit; `--resume` goes on where its method leaves a checkpoint
-(shooting). Bad data end in a verdict and exit code 2.
+(`time [s], point, x [mm], y [mm], z [mm]`). Ctrl-C stops a fit; `--resume` continues it where its method leaves a checkpoint
+(shooting). Bad data give a verdict and exit code 2.
 What to record, and how to read the verdicts: docs/identification.md.
 """
 
@@ -51,23 +51,23 @@ class Args:
     dt: float | None = None
     """Physics step [s]; none: the room's own, or a whole part of a frame."""
     fps: float | None = None
-    """Frames per second of the camera, where a column `frame` stands for the time, or the times say it too roughly."""
+    """Frames per second of the camera, if a column `frame` stands for the time, or the times are too rough."""
     files: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
     """Recordings: .h5 (any number of trajectories each) or .csv; or after --data."""
     data: tuple[Path, ...] = ()
     """More recordings."""
     stage: str | None = None
-    """Stage of the room's recipe; none: all of them if the recordings say which experiment they are of, else the one for a
+    """Stage of the room's recipe; none: all of them if the recordings name their experiment, else the one for a
     laboratory's recordings."""
     free: tuple[str, ...] = ()
     """Constants to identify; none: the stage's."""
     method: str | None = None
-    """How: one_step, multiple_shooting, single_shooting, adam, cma_es, mpec (through complementarity), simultaneous (states
+    """Method: one_step, multiple_shooting, single_shooting, adam, cma_es, mpec (through complementarity), simultaneous (states
     and constants in one nonlinear program) or innovations (a recording that the model follows); none: the stage's."""
     segment_steps: int | None = None
     """Rows per segment of multiple_shooting."""
     start: Path | None = None
-    """TOML file of the constants before the fit; none: the robot's defaults."""
+    """TOML file of the initial constants; none: the robot's defaults."""
     split: tuple[int, int, int] | None = None
     """Recordings for training, validation and test, in this order; none: all but the last for training, the last for test; all
     for training where a recipe is run stage by stage."""
@@ -83,7 +83,7 @@ class Args:
     """Known standard deviation per column [SI], as name value pairs (control:name of a control); none: estimated, for mpec,
     simultaneous and innovations from third differences."""
     free_initial: bool | None = None
-    """Estimate the states at the start of segments; none: where they are measured in part."""
+    """Estimate the states at the start of segments; none: if they are measured only in part."""
     bounded: bool = False
     """mpec: no error is larger than sqrt(3) times its --noise (uniform noise), which sharpens constants."""
     online: bool = False
@@ -91,7 +91,7 @@ class Args:
     free_motion: bool = False
     """The recordings are throws or releases: controls may be constant."""
     errors: Literal["independent", "clustered"] | None = None
-    """What intervals assume; clustered is honest for a model that is structurally wrong."""
+    """Assumption of intervals; clustered is honest for a model that is structurally wrong."""
     jacobian: Literal["auto", "exact", "differences"] | None = None
     """Derivatives; see `sysid.ShootingOptions`."""
     starts: int | None = None
@@ -99,19 +99,19 @@ class Args:
     seed: int | None = None
     """Seed of random starts and minibatches."""
     cost_tolerance: float | None = None
-    """A fit ends when a step lowers its cost by a smaller share; 1e-6 is enough where initial states are unknown, too."""
+    """A fit stops when a step lowers its cost by a smaller share; 1e-6 is enough if initial states are unknown, too."""
     max_iterations: int | None = None
-    """Iterations of the method at most."""
+    """Most iterations of the method."""
     out: Path = Path("results/fit")
     """Folder of fit.toml, fit.json and report.html; a recipe has a folder for each of its stages there."""
     gif: Path | None = None
     """Draw the tracked points over the fitted robot, frame by frame, into this .gif."""
     resume: bool = False
-    """Go on from what an interrupted fit left in `out`."""
+    """Resume an interrupted fit from the files in `out`."""
 
 
 def read(args: Args) -> tuple[Trajectory, ...]:
-    """All recordings as they are in the files, controls from --controls included.
+    """Read all recordings from the files, controls from --controls included.
 
     Raises:
         FileFormatError: A file cannot be read.
@@ -136,12 +136,12 @@ def read(args: Args) -> tuple[Trajectory, ...]:
 
 
 def _times(args: Args, path: Path) -> int:
-    """How often a file is given."""
+    """Number of times that a file is given."""
     return sum(given.resolve() == path for given in (*args.files, *args.data))
 
 
 def timestep(args: Args, recipe: Recipe, own: float, recording: Trajectory) -> float:
-    """Physics step [s]: as given, else a whole part of a frame, of what `record` used, or the room's own if it is one."""
+    """Physics step [s]: as given, else a whole part of a frame, of the step of `record`, or the room's own if it is one."""
     if args.dt is not None:
         return args.dt
     driven = bool(recording.num_steps and np.ptp(recording.controls, axis=0).any())
@@ -156,10 +156,10 @@ def timestep(args: Args, recipe: Recipe, own: float, recording: Trajectory) -> f
 
 
 def stage_of(args: Args, recipe: Recipe) -> Stage:
-    """The stage to fit, with what the arguments change.
+    """The stage to fit, changed by the arguments.
 
     Raises:
-        OptionError: There is none of this name, its method has not such an option, or a bound is asked for without noise.
+        OptionError: There is none of this name, its method lacks such an option, or a bound is wanted without noise.
     """
     stage = recipe.stage(args.stage) if args.stage else recipe.laboratory or recipe.stages[-1]
     method = method_of(args.method or stage.method)
@@ -185,7 +185,7 @@ def stage_of(args: Args, recipe: Recipe) -> Stage:
 
 
 def limited(args: Args, method: Method, options: dict[str, Any]) -> dict[str, Any]:
-    """A method's options with as many iterations as the arguments allow."""
+    """Options of a method, with the iterations of the arguments."""
     if args.max_iterations is None:
         return options
     if method.takes("levenberg"):
@@ -195,7 +195,7 @@ def limited(args: Args, method: Method, options: dict[str, Any]) -> dict[str, An
 
 
 def problem_of(args: Args, recipe: Recipe, stage: Stage, simulator: Simulator, recordings: TrajectorySet) -> FitProblem:
-    """The fit that the arguments ask for, with its noise told from the recordings where the method needs it."""
+    """The fit that the arguments describe, with noise estimated from the recordings if the method needs it."""
     labelled = TrajectorySet(tuple(replace(t, metadata={**t.metadata, EXPERIMENT: stage.experiment}) for t in recordings))
     more: dict[str, Any] = {"measured": args.columns, "noise": args.noise, "free_initial": args.free_initial}
     more = {name: value for name, value in more.items() if value not in ((), {}, None)}
@@ -209,7 +209,7 @@ def problem_of(args: Args, recipe: Recipe, stage: Stage, simulator: Simulator, r
 
 
 def start_of(args: Args, simulator: Simulator) -> Any:
-    """Constants before the fit."""
+    """Initial constants of the fit."""
     own = simulator.default_parameters
     return type(own).load(args.start, own) if args.start else own
 
@@ -235,11 +235,11 @@ AS_FLAGS = {
     "meters_per_pixel=...": "--meters-per-pixel ...",
     "meters_per_pixel": "--meters-per-pixel",
 }
-"""What `sysid` advises -> how it is said to this script."""
+"""Advice of `sysid` -> its wording for this script."""
 
 
 def as_flags(text: str) -> str:
-    """Advice to callers of Python, for the command line."""
+    """Reword advice to callers of Python for the command line."""
     for advice, flag in AS_FLAGS.items():
         text = text.replace(advice, flag)
     return text
@@ -260,7 +260,7 @@ def unused(problem: FitProblem, recordings: TrajectorySet) -> str:
 
 
 def shown(names: list[str]) -> str:
-    """The first names, and how many there are."""
+    """The first names, and their number."""
     return ", ".join(names[:8]) + (f", ... ({len(names)} in all)" if len(names) > 8 else "")
 
 
@@ -309,7 +309,7 @@ OF_ONE_STAGE = (
     "segment_steps", "columns", "noise", "free_initial", "bounded", "free_motion", "errors", "jacobian", "starts", "seed",
     "cost_tolerance", "gif",
 )  # fmt: skip
-"""Arguments that a recipe says itself, stage by stage."""
+"""Arguments that a recipe sets itself, stage by stage."""
 IDLE_ONLINE = (
     "method", "segment_steps", "free_initial", "bounded", "errors", "jacobian", "starts", "seed", "cost_tolerance",
     "max_iterations", "gif", "resume",
@@ -343,7 +343,7 @@ def refuse_of_one_stage(args: Args, recipe: Recipe) -> None:
 
 
 def row_by_row(args: Args, recipe: Recipe, simulator: Simulator, recordings: TrajectorySet) -> int:
-    """Estimate online and report; 0 if every constant is told by now, by a model that explains all rows."""
+    """Estimate online and report; 0 if every constant is identified by now, by a model that explains all rows."""
     method_of("mpec").check(recipe)
     if len(recordings) > 1:
         raise OptionError(f"--online follows one recording; there are {len(recordings)}: give one")
@@ -397,13 +397,13 @@ def world(args: Args, room: Room) -> tuple[Recipe, Simulator, TrajectorySet]:
 
 
 def undriven(simulator: Simulator, recording: Trajectory) -> Trajectory:
-    """A throw or release that has no columns of controls: none acted."""
+    """A throw or release without columns of controls, with zero controls."""
     none = np.zeros((recording.num_steps, simulator.nu))
     return recording.with_controls(none, simulator.control_names, simulator.control_units)
 
 
 def compare_robots(args: Args, room: Room, simulator: Simulator, recordings: tuple[Trajectory, ...]) -> None:
-    """Says where recordings are of a robot with another structure than the simulator's.
+    """Print a note if recordings are of a robot with another structure than the simulator's.
 
     Raises:
         OptionError: They are of another room, or `record` wrote them of a robot with other controls.
@@ -425,13 +425,13 @@ def compare_robots(args: Args, room: Room, simulator: Simulator, recordings: tup
 
 
 def experiments_of(recipe: Recipe, simulator: Simulator, recordings: tuple[Trajectory, ...]) -> list[str]:
-    """What every recording is of: as it says, or as it looks; "" where nothing tells."""
+    """Experiment of every recording: as stated or recognised; "" if unknown."""
     tell = recipe.experiment_of or (lambda *_: "")
     return [recording.metadata.get(EXPERIMENT) or tell(simulator, recording) for recording in recordings]
 
 
 def filmed(recipe: Recipe, experiments: list[str]) -> Recipe:
-    """The recipe without stages of experiments that nobody recorded, which is said."""
+    """The recipe without stages of experiments that were not recorded; prints a note on each."""
     found = recipe.of(experiments)
     for name in sorted({s.experiment for s in recipe.stages} - {s.experiment for s in found.stages}):
         print(f"note: no recording of {name!r}: what it shows stays as it is")
@@ -439,7 +439,7 @@ def filmed(recipe: Recipe, experiments: list[str]) -> Recipe:
 
 
 def labelled(recipe: Recipe, simulator: Simulator, recordings: tuple[Trajectory, ...]) -> tuple[Trajectory, ...]:
-    """Recordings of a laboratory that show all that the recipe needs, each with its experiment; others as they are."""
+    """Recordings of a laboratory that cover all experiments of the recipe, each labelled; others unchanged."""
     if any(EXPERIMENT in recording.metadata for recording in recordings):
         return recordings
     names = experiments_of(recipe, simulator, recordings)
@@ -450,7 +450,7 @@ def labelled(recipe: Recipe, simulator: Simulator, recordings: tuple[Trajectory,
 
 
 def tells_more(recipe: Recipe, simulator: Simulator) -> bool:
-    """Whether the recipe's only stage is of the engine as it is, or frees constants that the laboratory's stage holds."""
+    """Whether the recipe's only stage is of the engine as it is, or frees constants that the laboratory's stage fixes."""
     if recipe.laboratory is None or len(recipe.stages) > 1:
         return False
     own, laboratory = recipe.stages[0], recipe.laboratory
@@ -458,19 +458,19 @@ def tells_more(recipe: Recipe, simulator: Simulator) -> bool:
 
 
 def says_substeps(recording: Trajectory) -> bool:
-    """Whether the recording says itself how many physics steps a row takes: it is no CSV."""
+    """Whether the recording states its physics steps per row: it is no CSV."""
     return "source" not in recording.metadata
 
 
 def main(args: Args) -> int:
-    """Fit and report; 0 if numbers came out, 2 if there are none, or some that must not be used, 130 if interrupted."""
+    """Fit and report; 0 for usable numbers, 2 for none, or some that must not be used, 130 if interrupted."""
     print(f"seed {args.seed or 0}, commit {git_commit()}")
     with Beat(sys.stderr if sys.stderr.isatty() else Seldom(sys.stderr)) as progress:
         return identify(args, progress)
 
 
 def identify(args: Args, progress: TextIO) -> int:
-    """What `main` does, with a line of progress every few seconds."""
+    """Body of `main`, with a line of progress every few seconds."""
     try:
         refuse_idle(args)
         if args.out.exists() and not args.out.is_dir():

@@ -20,12 +20,12 @@ from softgym_envs.rooms import room, rooms
 
 @dataclass(frozen=True)
 class Args:
-    """What to list."""
+    """Options of the list."""
 
     room: Annotated[str, tyro.conf.Positional] = ""
     """A room; none: all of them."""
     states: bool = False
-    """Of a room, list the entries of its engine's state and control, too: what a truth of yours is mapped to."""
+    """List the entries of the state and control of the room's engine, too, to which your own truth is mapped."""
 
 
 def lines(found: Room) -> list[str]:

@@ -5,8 +5,8 @@
     softgym-envs play TensegrityRoll-v0 --policy results/train/TensegrityRoll-v0_ppo_native_0/policy.zip
     softgym-envs play TensegrityRoll-v0 --headless-frames 150 --record roll.gif      (no display needed)
 
-Arrows move the robot that way (up is away from you). Drag turns the view, the wheel zooms. The other keys, and what they do to
-this robot, are named at the lower edge of the window.
+Arrows move the robot that way (up is away from you). Drag turns the view, the wheel zooms. The other keys, and their effect on
+this robot, are shown at the lower edge of the window.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Args:
     backend: str = "native"
     """Our engine, a truth of the room such as "mujoco", or "package.module:function"."""
     model: str | None = None
-    """Which robot of the room: a name, or a TOML file of your own."""
+    """Robot of the room: a name, or a TOML file of your own."""
     keyword: tuple[str, ...] = ()
     """Keywords of the task, key=value: level=3."""
     params: Path | None = None
@@ -42,9 +42,9 @@ class Args:
     policy: Path | None = None
     """A policy of stable-baselines3 (PPO, A2C, SAC with an MLP); it drives until Tab is pressed."""
     action_memory: int = 0
-    """So many of its last actions the policy observes; 0: as many as the JSON file beside it says, if there is one."""
+    """Number of its last actions that the policy observes; 0: as in the JSON file beside it, if there is one."""
     options: Annotated[PlayOptions, tyro.conf.arg(name="")] = field(default_factory=PlayOptions)
-    """What is shown and kept."""
+    """Options of display and output."""
 
 
 def play(args: Args) -> None:
@@ -52,7 +52,7 @@ def play(args: Args) -> None:
 
     Raises:
         OptionError: Unknown environment, or files that could not be written at the end.
-        FileFormatError: The file of the policy holds none.
+        FileFormatError: The file holds no policy.
     """
     name = args.env.removeprefix("softgym_envs:")
     room_of_task(name)

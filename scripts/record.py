@@ -3,7 +3,7 @@
     softgym-envs record tensegrity --backend mujoco --budget 10000 --out recordings.h5
     softgym-envs record block --experiment pulled --count 3 --params truth.toml
 
-writes one HDF5 file; every recording says which experiment it is of, so that `identify` runs the room's recipe on it.
+writes one HDF5 file; every recording names its experiment, so that `identify` runs the room's recipe on it.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ class Args:
     """Record a robot's experiments."""
 
     room: Annotated[str, tyro.conf.Positional]
-    """Which robot: a room's name, or "package.module:ROOM" of your own."""
+    """Robot: a room's name, or "package.module:ROOM" of your own."""
     model: str | None = None
     """Structure: a name of the room's, or a TOML file; none: the room's first."""
     backend: str = "native"
     """The world: native, a truth of the room, or "package.module:function" of your own."""
     option: tuple[str, ...] = ()
-    """Structural choices of the world, as contact=patch."""
+    """Structural choices of the world, e.g. contact=patch."""
     dt: float | None = None
-    """Physics step [s]; none: the world's own, of our engine before a camera a whole part of a frame, as fits choose it."""
+    """Physics step [s]; none: the world's own, or before a camera a whole part of a frame of our engine, as in fits."""
     params: Path | None = None
     """TOML file of the world's constants; none: its defaults."""
     experiment: tuple[str, ...] = ()
     """Experiments; none: all of the room's recipe."""
     count: int = 1
-    """Recordings of each."""
+    """Recordings of each experiment."""
     steps: int | None = None
-    """Physics steps of a recording; none: as many as last as long as the recipe says for our engine."""
+    """Physics steps of a recording; none: as many as last as long as the recipe's for our engine."""
     budget: int | None = None
-    """Physics steps of all recordings together, in recordings of as many steps as the recipe says, whatever the world's are."""
+    """Physics steps of all recordings together, in recordings of the recipe's number of steps, whatever the world's are."""
     sensor: tuple[str, ...] = ()
-    """What a laboratory's camera would see instead of states: camera, lab or poor, and changes such as rate=120 noise=0.002."""
+    """Camera of a laboratory instead of states: camera, lab or poor, and changes such as rate=120 noise=0.002."""
     seed: int = 0
     """Seed of poses, commands and noise."""
     out: Path = Path("recordings.h5")
@@ -67,8 +67,8 @@ def record(args: Args) -> TrajectorySet:
 
     Raises:
         OptionError: No such room, model, backend or experiment, or a number is too small.
-        FileFormatError: The file is to end otherwise than HDF5's.
-        ParameterError: Constants of another world.
+        FileFormatError: The file's name does not end like that of an HDF5 file.
+        ParameterError: The constants are of another world.
     """
     check_number("--seed", args.seed, low=0, whole=True)
     for name in ("count", "steps", "budget"):

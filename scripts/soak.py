@@ -1,13 +1,13 @@
 """A million control steps of random actions over all environments: nothing breaks, nothing grows.
 
     softgym-envs soak --steps 1000000
-    softgym-envs soak --steps 1000000 --room ROOM        (one room alone)
+    softgym-envs soak --steps 1000000 --room ROOM        (only one room)
 
 Every round makes each environment of a fixed list anew (one row and many, both ways of resetting, noise, delay, kicks, drawn
-constants, rough ground), runs whole episodes of all rows until it has had its share of the steps, and lets it go. Checked at
+constants, rough ground), runs whole episodes of all rows until its share of the steps is done, and closes it. Checked at
 every step: observations are finite and inside their space, rewards and states are finite; at every round: the process's
-memory. Writes a JSON file, anew after every round, so that a kill loses one round at most; exit code 1 if anything was wrong. A
-simulation that breaks down is contained (`sim_failed`) and only counted, but for cases that say it never does.
+memory. Writes a JSON file, anew after every round, so that a kill loses one round at most; exit code 1 on any fault. A
+simulation that breaks down is contained (`sim_failed`) and only counted, except for cases that declare it impossible.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Args:
-    """How long to run."""
+    """Options of the run."""
 
     steps: int = 1_000_000
     """Control steps, rows of batches counted one by one."""
     rounds: int = 20
-    """How often every environment is made anew."""
+    """Number of times that every environment is made."""
     seed: int = 0
     """Seed of actions and environments."""
     growth: float = 24.0
-    """Memory may grow by so much after the first quarter of the rounds [MiB]."""
+    """Largest growth of memory after the first quarter of the rounds [MiB]."""
     room: str = ""
-    """Run the environments of one room alone; its figures are entered into the file under "rooms"."""
+    """Run only the environments of one room; its figures are entered into the file under "rooms"."""
     out: Path = Path("results/soak.json")
-    """Where the figures go."""
+    """File of the figures."""
 
 
 @dataclass
 class Tally:
-    """What came of one case."""
+    """Result of one case."""
 
     case: SoakCase
     steps: int = 0
@@ -70,12 +70,12 @@ class Tally:
 
 
 def cases(name: str) -> list[SoakCase]:
-    """Those of a room, or of all rooms for ""."""
+    """Cases of a room, or of all rooms for ""."""
     return [case for chosen in ([room(name)] if name else rooms().values()) for case in declared(chosen)]
 
 
 def declared(chosen: Room) -> tuple[SoakCase, ...]:
-    """What a room wants to be driven with; else each of its ids, on one row and on many, in either backend."""
+    """Cases that a room declares; else each of its ids, on one row and on many, in either backend."""
     if chosen.soak:
         found: tuple[SoakCase, ...] = load(chosen.soak)
         return found
@@ -122,14 +122,14 @@ def run(tally: Tally, rows: int, seed: int) -> None:
 
 
 def resident_mib() -> float:
-    """Memory of this process, now [MiB]; NaN where the system does not tell."""
+    """Memory of this process, now [MiB]; NaN if the system does not provide it."""
     gc.collect()
     statm = Path("/proc/self/statm")
     return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20 if statm.exists() else float("nan")
 
 
 def soak(args: Args) -> Iterator[dict[str, Any]]:
-    """The figures so far, after every round."""
+    """Yield the figures so far, after every round."""
     check_number("--seed", args.seed, low=0, whole=True)
     for name in ("steps", "rounds"):
         check_number(f"--{name}", getattr(args, name), low=1, whole=True)
@@ -138,7 +138,7 @@ def soak(args: Args) -> Iterator[dict[str, Any]]:
     begin, commit = time.perf_counter(), git_commit()
     for turn in range(args.rounds):
         for index, tally in enumerate(listed):
-            if tally.steps > turn * share:  # long episodes of many rows have had theirs
+            if tally.steps > turn * share:  # long episodes of many rows have had their share
                 continue
             run(tally, share, args.seed + 1000 * (turn * len(listed) + index))
         memory.append(round(resident_mib(), 1))
@@ -150,7 +150,7 @@ def soak(args: Args) -> Iterator[dict[str, Any]]:
 
 
 def figures_of(listed: list[Tally], memory: list[float], seconds: float, args: Args) -> dict[str, Any]:
-    """What came of the rounds that are done, whose memory [MiB] is listed."""
+    """Figures of the finished rounds, with their memory [MiB]."""
     settled = memory[len(memory) // 4]
     counted = ("steps", "episodes", "sim_failed", "not_finite", "out_of_space")
     totals = {name: sum(getattr(tally, name) for tally in listed) for name in counted}
@@ -171,7 +171,7 @@ def figures_of(listed: list[Tally], memory: list[float], seconds: float, args: A
 
 
 def earlier(path: Path) -> dict[str, Any]:
-    """What the file holds before.
+    """Former content of the file.
 
     Raises:
         FileFormatError: It is no file of figures.

@@ -6,7 +6,7 @@
 
 The folder (results/train/<id>_<algorithm>_<backend>_<seed>) gets policy.zip, checkpoints, progress.csv, TensorBoard files
 (`tensorboard --logdir results/train`), curve.json, curve.png and evaluation.json. It holds one training. Ctrl-C stops it and
-leaves a checkpoint; `--resume` goes on from the newest one that is whole, and refuses one of another id, seed, algorithm or
+leaves a checkpoint; `--resume` continues from the newest complete one, and refuses one of another id, seed, algorithm or
 other settings.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before PyTorch: its threads and the simulator's would fight for the processors
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before PyTorch: its threads and the simulator's would compete for processors
 
 import io
 import sys
@@ -44,11 +44,11 @@ class Args:
     id: Annotated[str, tyro.conf.Positional]
     """Environment, e.g. TensegrityRoll-v0."""
     steps: int = 3_000_000
-    """Control steps of all rows together, rounded up to what is collected for a whole update."""
+    """Control steps of all rows together, rounded up to whole updates."""
     algorithm: Literal["ppo", "sac"] = "ppo"
-    """Which algorithm."""
+    """Learning algorithm."""
     backend: str = "native"
-    """What is trained in: our engine, a truth of the room, "package.module:function" or a .toml file."""
+    """World of the training: our engine, a truth of the room, "package.module:function" or a .toml file."""
     model: str | None = None
     """The robot, a name or TOML file; none: the id's own."""
     keyword: tuple[str, ...] = ()
@@ -58,11 +58,11 @@ class Args:
     disturbance: float = 0.0
     """Random velocity kicks while training [m/s]."""
     sensor_noise: float = 0.0
-    """Noise of what is observed while training, over the entries' scales."""
+    """Noise of observations while training, over the entries' scales."""
     action_delay: int = 0
     """Delay of actions while training [control steps]."""
     action_memory: int = 0
-    """So many of the actions given last are observed."""
+    """Number of previous actions that are observed."""
     num_envs: int | None = None
     """Rows; none: 64 for PPO, 16 for SAC."""
     seed: int = 0
@@ -70,21 +70,21 @@ class Args:
     episodes: int = 50
     """Episodes of each evaluation; the same on all backends."""
     checkpoint_every: int = 100_000
-    """Control steps."""
+    """Control steps between checkpoints."""
     resume: bool = False
-    """Go on from the newest checkpoint of the folder."""
+    """Resume from the newest checkpoint of the folder."""
     out: Path | None = None
     """Folder; none: results/train/<id>_<algorithm>_<backend>_<seed>."""
 
 
 def folder_of(args: Args) -> Path:
-    """Where the results go."""
+    """Folder of the results."""
     task, backend = args.id.rpartition(":")[2], Path(args.backend).name
     return args.out or Path("results") / "train" / f"{task}_{args.algorithm}_{backend}_{args.seed}"
 
 
 def training_of(args: Args) -> Training:
-    """What the arguments ask for."""
+    """The training that the arguments describe."""
     keywords: dict[str, Any] = {"backend": args.backend, **robot_of(args)}
     keywords |= {name: getattr(args, name) for name in ("disturbance", "sensor_noise", "action_delay")}
     if args.params is not None:
@@ -102,15 +102,15 @@ def training_of(args: Args) -> Training:
 
 
 def env_id(name: str) -> str:
-    """With the package in front, so that no import is needed."""
+    """Id with the package in front, so that no import is needed."""
     return name if ":" in name else f"softgym_envs:{name}"
 
 
 def begun(training: Training, args: Args, out: Path) -> int:
-    """Control steps that are done: those of the checkpoint that a resumed training goes on from; says what is to do.
+    """Control steps done before: those of the checkpoint from which a training resumes; prints what remains.
 
     Raises:
-        FileFormatError: There is no checkpoint to go on from, or it belongs to another run.
+        FileFormatError: There is no checkpoint to resume from, or it belongs to another run.
     """
     done = 0
     if args.resume:
@@ -126,7 +126,7 @@ def begun(training: Training, args: Args, out: Path) -> int:
 
 
 def earlier_points(done: int, out: Path) -> list[LearningPoint]:
-    """The curve up to the checkpoint that a resumed training goes on from.
+    """Learning curve up to the checkpoint from which a training resumes.
 
     Raises:
         FileFormatError: The file of the curve is damaged.
@@ -147,7 +147,7 @@ def _is_point(point: Any) -> bool:
 
 
 def what_is_kept(out: Path) -> str:
-    """How an interrupted training goes on."""
+    """Message on how to continue an interrupted training."""
     try:
         return f"the same command with --resume goes on from {newest_checkpoint(out).name}"
     except FileFormatError:
@@ -202,7 +202,7 @@ def main(args: Args) -> int:
 
 
 def finish(points: list[LearningPoint], reached: dict[str, Evaluation], out: Path) -> None:
-    """Print, write and draw what was reached.
+    """Print, write and draw the results.
 
     Raises:
         StorageError: It cannot be written.
@@ -219,13 +219,13 @@ def finish(points: list[LearningPoint], reached: dict[str, Evaluation], out: Pat
 
 
 def robot_of(args: Args) -> dict[str, Any]:
-    """Keywords that say which robot it is and what it is to do, and change what is observed."""
+    """Keywords that determine the robot, its task, and its observations."""
     own = {name: given for name in ("model", "action_memory") if (given := getattr(args, name))}
     return own | task_keywords(args.keyword, [field.name for field in fields(args)])
 
 
 def evaluations(args: Args) -> dict[str, dict[str, Any]]:
-    """Our engine, the room's first truth and what was trained in; constants of one mean nothing to another."""
+    """Keywords by world: our engine, the room's first truth and the world of the training, the only one with --params."""
     names = dict.fromkeys(("native", *list(room_of_task(args.id).truths)[:1], args.backend))
     found: dict[str, dict[str, Any]] = {name: {"backend": name, **robot_of(args)} for name in names}
     if args.params is not None:

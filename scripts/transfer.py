@@ -1,4 +1,4 @@
-"""A transfer study: what was planned or learned in our engine, before and after identification, run on the truth.
+"""A transfer study: plans or policies made in our engine, before and after identification, run on the truth.
 
     softgym-envs transfer studies/superball_mpc/study.toml       # a published study: sampling MPC, hours on 2 cores
     softgym-envs transfer studies/superball_rl/study.toml        # the same by PPO
@@ -6,7 +6,7 @@
 
 A study is a TOML file: a room and a task, conditions, budgets, seeds, thresholds; see `agents.study.document` and studies/.
 Results go to results/transfer_<study>: report.html, table.md, summary.json, one JSON per run. The study and its thresholds are
-written there before the first run. Stop it with Ctrl-C; the same command goes on where it was.
+written there before the first run. Stop it with Ctrl-C; the same command continues it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from sysid import fit_residual, run_recipe
 
 @dataclass(frozen=True)
 class Args:
-    """Run or go on with a transfer study."""
+    """Run or continue a transfer study."""
 
     study: Annotated[Path, tyro.conf.Positional]
     """TOML file of a study, or the name of one that comes with the package: smoke."""
@@ -61,7 +61,7 @@ class Args:
 
 
 FILM_FRAMES = 20
-"""At most, so that the report stays below a megabyte."""
+"""Most frames, so that the report stays below a megabyte."""
 
 
 def found(study: Path) -> Path:
@@ -87,7 +87,7 @@ def _bundled() -> list[Path]:
 
 
 def chosen(args: Args) -> tuple[RoomCase, Study]:
-    """The case and the study with what the arguments change, checked; what belongs to conditions that are left out goes."""
+    """Case and study as changed by the arguments, checked; curves and thresholds of left-out conditions are dropped."""
     given = read_study(found(args.study))
     table, study = given.case, given.study
     case = RoomCase(
@@ -107,7 +107,7 @@ def chosen(args: Args) -> tuple[RoomCase, Study]:
 
 
 def worker(case: RoomCase, study: Study, out: Path) -> Any:
-    """What runs a job."""
+    """Worker for the jobs of a study."""
     if study.kind != "rl":
         return PlanWorker(case, study, out)
     from agents.study.learned import PolicyWorker
@@ -178,7 +178,7 @@ def main(args: Args) -> int:
 
 
 def command(args: Args) -> str:
-    """What to type for the same study."""
+    """Command line for the same study."""
     given = ["--ray"] if args.ray else []
     given += [f"--{name} {value}" for name in ("seeds", "datasets", "starts") if (value := getattr(args, name)) is not None]
     given += [f"--conditions {' '.join(args.conditions)}"] if args.conditions else []

@@ -1,4 +1,4 @@
-"""The one list of rooms. A robot of somebody else's package is found through the entry-point group `softgym_envs.rooms`.
+"""The list of rooms. Rooms of other packages are found through the entry-point group `softgym_envs.rooms`.
 
 >>> room("vine").name, [entry.id for entry in room("block").tasks]
 ('vine', ['SlidingBlock-v0'])
@@ -28,17 +28,17 @@ LIST = [
     "softgym_envs.arm:ROOM",
     "softgym_envs.arm:UPPER_BODY",
 ]
-"""Where the rooms are declared."""
+"""Paths where our rooms are declared."""
 
 _FOUND: dict[str, Room] = {}
-"""Path of a room -> the room, in the order of the list."""
+"""Path of a room -> room, in the order of the list."""
 
 _AWAITED: set[str] = set()
-"""Paths of entry points whose package is still being imported, and imports ours before its room is there."""
+"""Paths of entry points whose package is still being imported: it imports ours before it declares its room."""
 
 
 def rooms() -> dict[str, Room]:
-    """Every room by its name."""
+    """All rooms by name."""
     return {room.name: room for room in rooms_by_path().values()}
 
 
@@ -57,10 +57,10 @@ def room(name: str) -> Room:
 
 
 def room_of(simulator: Any) -> Room:
-    """The room that a simulator belongs to: that of its attribute `room`.
+    """The room that a simulator's attribute `room` names.
 
     Raises:
-        OptionError: It belongs to none.
+        OptionError: It names none.
     """
     name = getattr(simulator, "room", None)
     if not isinstance(name, str):
@@ -114,7 +114,7 @@ def _check_names(path: str, found: Room, others: dict[str, Room]) -> None:
 
 
 def rooms_by_path() -> dict[str, Room]:
-    """Every room by the path where it is declared; one of another package that cannot be loaded is left out with a warning."""
+    """All rooms by the path of their declaration; rooms of other packages that cannot be loaded are skipped with a warning."""
     paths = sorted(_AWAITED)
     if not _FOUND:
         _FOUND.update({path: _load(path) for path in LIST})

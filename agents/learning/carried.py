@@ -1,4 +1,4 @@
-"""A policy of one task as a policy of another one with the same actions: the same network, reading other observations."""
+"""A policy of one task as a policy of another one with the same actions: the same network on other observations."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from softgym_envs.core.errors import OptionError
 from .policy import load_policy
 
 Told = tuple[str, float] | tuple[str, float, float]
-"""Entry, what is added to it, and what it is multiplied by before; see `carried`."""
+"""Entry, offset added to it, and factor applied before that; see `carried`."""
 
 
 def carried(path: Path, source: Any, target: Any, told: Mapping[str, Told] | None = None) -> PPO:
-    """A PPO model of `target` that acts as the policy of `path` does in `source`; its critic is untrained.
+    """A PPO model of `target` that acts like the policy of `path` does in `source`; its critic is untrained.
 
-    An entry that the policy observes is the target's of the same name, or told[name] = (entry of the target, what is added to
-    it, and what it is multiplied by before, 1 if left out). It does not see what else the target observes. Actions that were
-    given last follow the entries in both.
+    An entry that the policy observes is the target's of the same name, or told[name] = (entry of the target, offset added to
+    it, factor applied before that, 1 if left out). The policy ignores further observations of the target. Previous actions
+    follow the entries in both.
 
     Args:
         path: Policy of `source`, an MLP with tanh.
         source: Vector environment of the policy, as it observes it.
-        target: Vector environment of the new one, with as many actions given last.
+        target: Vector environment of the new one, with as many previous actions.
         told: See above.
 
     Raises:
-        OptionError: The target observes nothing of a name, or the actions or the activation differ.
+        OptionError: The target lacks an observed name, or the actions or the activation differ.
     """
     network = load_policy(path)
     if network.squashed or network.activation is not torch.tanh:
@@ -59,13 +59,13 @@ def carried(path: Path, source: Any, target: Any, told: Mapping[str, Told] | Non
 
 
 def _names(envs: Any) -> list[str]:
-    """Of all that is observed: entries, then the actions given last."""
+    """Names of all observations: entries, then the previous actions."""
     names = [entry.name for entry in envs.task.entries]
     return names + [f"action given {k}" for k in range(envs.single_observation_space.shape[0] - len(names))]
 
 
 def _read(source: list[str], target: list[str], told: Mapping[str, Told]) -> tuple[list[int], list[float], list[float]]:
-    """Columns of the target, what is added to them, and what they are multiplied by before."""
+    """Columns of the target, their offsets, and the factors applied before."""
     read = [(*told.get(name, (name, 0.0)), 1.0)[:3] for name in source]
     missing = [name for name, *_ in read if name not in target]
     if missing:

@@ -1,9 +1,9 @@
-"""Checkpoints of a training by reinforcement learning: which run each belongs to, which are whole, and the table of progress.
+"""Checkpoints of a training by reinforcement learning: the run of each, which are complete, and the table of progress.
 
-    folder/policy_<N>_steps.zip    weights and optimiser after N control steps, and `RUN`: what was trained, with which seed
-    folder/progress.csv            one line per update; a training that goes on continues it
+    folder/policy_<N>_steps.zip    weights and optimiser after N control steps, and `RUN`: the training and its seed
+    folder/progress.csv            one line per update; a resumed training continues it
 
-Files appear whole or not at all; a damaged one (a disk that was full, a copy cut short) is passed over. Reading executes
+Files are written completely or not at all; a damaged one (a disk that was full, a copy cut short) is skipped. Reading executes
 nothing.
 """
 
@@ -35,15 +35,15 @@ except ImportError as error:
     ) from error
 
 RUN = "run.json"
-"""Name of the file in a checkpoint that says which run it belongs to."""
+"""Name of the file in a checkpoint that identifies its run."""
 STEPS = "time/total_timesteps"
 """Column of progress.csv that counts control steps."""
 DAMAGED = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
-"""What reading a damaged .zip raises."""
+"""Errors raised by a damaged .zip."""
 
 
 def save_checkpoint(model: BaseAlgorithm, folder: Path, run: Mapping[str, str]) -> Path:
-    """Write policy_<N>_steps.zip, from which the run goes on; whole or not at all, and without a class of ours."""
+    """Write policy_<N>_steps.zip, from which the run resumes; completely or not at all, and without a class of ours."""
     path, buffer = folder / f"policy_{model.num_timesteps}_steps.zip", io.BytesIO()
     model.save(buffer, exclude=("policy_class", "policy_kwargs"))
     with zipfile.ZipFile(buffer, "a") as archive:
@@ -53,7 +53,7 @@ def save_checkpoint(model: BaseAlgorithm, folder: Path, run: Mapping[str, str]) 
 
 
 def load_checkpoint(path: Path, model: BaseAlgorithm) -> None:
-    """Put weights, optimiser and count of steps into a fresh model; nothing in the file is unpickled.
+    """Load weights, optimiser and count of steps into a fresh model; nothing in the file is unpickled.
 
     Raises:
         FileFormatError: No such file, or it does not fit the model's networks.
@@ -75,7 +75,7 @@ def steps_of(checkpoint: Path) -> int:
 
 
 def newest_checkpoint(folder: Path) -> Path:
-    """The whole checkpoint with the most steps.
+    """The complete checkpoint with the most steps.
 
     Raises:
         FileFormatError: There is none.
@@ -84,7 +84,7 @@ def newest_checkpoint(folder: Path) -> Path:
 
 
 def checkpoint_of(folder: Path, run: Mapping[str, str]) -> Path:
-    """The newest whole checkpoint, which must be one of `run`; one line on stderr for each newer one that is damaged.
+    """The newest complete checkpoint, which must be one of `run`; warns on stderr of each newer one that is damaged.
 
     Raises:
         FileFormatError: There is none, or it belongs to another run.
@@ -109,7 +109,7 @@ def require_unused(folder: Path) -> None:
 
 
 def _newest(folder: Path) -> tuple[Path, list[Path]]:
-    """The newest whole checkpoint, and the damaged ones that are newer."""
+    """The newest complete checkpoint, and the damaged ones that are newer."""
     damaged: list[Path] = []
     for path in sorted(folder.glob("policy_*_steps.zip"), key=steps_of, reverse=True):
         if steps_of(path) >= 0:
@@ -132,7 +132,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def described(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Values as text that can be compared, long ones as their hash, with the names of nested mappings joined by dots.
+    """Values as comparable text, long ones as their hash, with the names of nested mappings joined by dots.
 
     >>> described({"seed": 0, "keywords": {"backend": "native"}})
     {'seed': '0', 'keywords.backend': '"native"'}
@@ -144,10 +144,10 @@ def described(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def require_run(path: Path, run: Mapping[str, str]) -> None:
-    """Compare what the checkpoint says about itself with `run`.
+    """Compare the run of a checkpoint with `run`.
 
     Raises:
-        FileFormatError: They differ, or it says nothing.
+        FileFormatError: They differ, or the checkpoint has none.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -168,11 +168,11 @@ def require_run(path: Path, run: Mapping[str, str]) -> None:
 
 
 class ProgressFile(KVWriter):
-    """progress.csv of stable-baselines3's logger, which begins a new one each time; this one can go on.
+    """progress.csv of stable-baselines3's logger, which always starts a new one; this one can be continued.
 
     Args:
         path: The file.
-        steps: Lines up to this number of control steps are kept; 0 begins anew.
+        steps: Lines up to this number of control steps are kept; 0 starts anew.
     """
 
     def __init__(self, path: Path, steps: int = 0) -> None:
@@ -195,7 +195,7 @@ class ProgressFile(KVWriter):
                 stream.write(_lines(self.names, [row]))
 
     def close(self) -> None:
-        """Nothing is left open."""
+        """Does nothing: no file is open."""
 
     def _write_all(self) -> None:
         header = dict(zip(self.names, self.names, strict=True))
@@ -209,7 +209,7 @@ def _lines(names: Sequence[str], rows: Sequence[Mapping[str, str]]) -> str:
 
 
 def _rows_until(path: Path, steps: int) -> list[dict[str, str]]:
-    """Whole lines of the table with at most so many control steps."""
+    """Complete lines of the table up to the given number of control steps."""
     if steps < 1 or not path.exists():
         return []
     text = path.read_text(encoding="utf-8", errors="replace")

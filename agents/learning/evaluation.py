@@ -15,7 +15,7 @@ from softgym_envs.core.simulator import check_number
 from .policy import Policy
 
 Controller = Callable[[Any], Policy]
-"""Vector environment -> policy: what drives its episodes, which may look into the environment; see `Room.controllers`."""
+"""Vector environment -> policy, which may read the environment's internals; see `Room.controllers`."""
 
 
 class Evaluation(NamedTuple):
@@ -24,7 +24,7 @@ class Evaluation(NamedTuple):
     returns: NDArray[np.float64]
     """(E,)"""
     success: NDArray[np.float64]
-    """(E,) 1 where the episode ended in success"""
+    """(E,) 1 where the episode succeeded"""
     failed: NDArray[np.float64]
     """(E,) 1 where the simulation failed"""
 
@@ -38,12 +38,12 @@ def evaluate(
 
 
 def zero(envs: Any) -> Policy:
-    """The controller that does nothing."""
+    """Controller of zero actions."""
     return lambda observation: np.zeros(envs.action_space.shape, dtype=np.float32)
 
 
 def uniform(envs: Any) -> Policy:
-    """The controller that acts at random, anew in every step and always alike."""
+    """Controller of uniform random actions, new in every step and reproducible."""
     rng, shape = np.random.default_rng(0), envs.action_space.shape
     return lambda observation: rng.uniform(-1.0, 1.0, shape).astype(np.float32)
 
@@ -51,14 +51,14 @@ def uniform(envs: Any) -> Policy:
 def evaluate_controller(
     controller: Controller, env_id: str, *, episodes: int, seed: int, keywords: Mapping[str, Any] | None = None
 ) -> Evaluation:
-    """Returns of whole episodes, all side by side: episode i begins from seed + i, whoever drives.
+    """Returns of whole episodes, all side by side: episode i starts from seed + i, for every controller.
 
     Args:
         controller: See `Controller`.
-        env_id: Of the environment.
+        env_id: Id of the environment.
         episodes: E
-        seed: Of the first episode.
-        keywords: Of `gym.make_vec`, e.g. backend="mujoco".
+        seed: Seed of the first episode.
+        keywords: Keywords of `gym.make_vec`, e.g. backend="mujoco".
 
     Raises:
         OptionError: `episodes` is not positive, `seed` is negative, or the environment does not end by itself.

@@ -1,9 +1,9 @@
 """Imitation: a policy that sees observations learns from a controller that sees the state (DAgger).
 
 S. Ross, G. Gordon, J. A. Bagnell, "A reduction of imitation learning and structured prediction to no-regret online learning",
-AISTATS 2011: the learner drives, the controller says what it would have done, and all answers so far are fitted again.
+AISTATS 2011: the learner drives, the controller labels its states, and all labels so far are fitted again.
 
-The result is a PPO model of stable-baselines3: saved, loaded and trained on like any other. Legend: B rows.
+The result is a PPO model of stable-baselines3: saved, loaded and trained like any other. Legend: B rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .shared_policy import SharedPolicy, views_of
 
 @dataclass(frozen=True)
 class Imitation:
-    """One run.
+    """Settings of one run.
 
     Raises:
         OptionError: A count that is not positive.
@@ -37,20 +37,20 @@ class Imitation:
     """Steps of all rows in a round."""
     rounds: int = 12
     num_envs: int = 64
-    """B."""
+    """Number B of rows."""
     keywords: Mapping[str, Any] = field(default_factory=dict)
-    """Of `gym.make_vec`, e.g. sensor_noise."""
+    """Keywords of `gym.make_vec`, e.g. sensor_noise."""
     delays: tuple[int, ...] = ()
-    """Values of `action_delay` among which the rows are shared, in place of one of `keywords`."""
+    """Values of `action_delay` among which the rows are divided, in place of one in `keywords`."""
     hidden: tuple[int, ...] = (128, 128)
     """Widths of the network."""
     shared: bool = False
     """Whether all actuators share one network (`.shared_policy`)."""
     updates: int = 600
-    """Gradient steps in a round."""
+    """Gradient steps per round."""
     batch_size: int = 512
     learning_rate: float = 1e-3
-    """At first; it falls to a tenth in a line."""
+    """Initial learning rate; it falls linearly to a tenth."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -66,11 +66,11 @@ class Imitation:
 
 
 def imitate(run: Imitation, controller: Controller, report: Callable[[int, float], None] | None = None) -> PPO:
-    """A policy that does what a controller would do, as far as its observations tell.
+    """Train a policy that imitates a controller, as far as its observations allow.
 
     Args:
-        run: Where, for how long.
-        controller: The teacher; in the first round it drives, later in ever fewer rows (1 / 2^round of them).
+        run: Environment and length of the run.
+        controller: The teacher; in the first round it drives all rows, later fewer (1 / 2^round of them).
         report: Called after every round with its number and the mean squared error.
     """
     torch.manual_seed(run.seed)
@@ -102,9 +102,9 @@ def imitate(run: Imitation, controller: Controller, report: Callable[[int, float
 
 
 def foreseeing(controller: Controller) -> Controller:
-    """The same controller, asked in the state that will be when its answer takes effect: how it would act without delay.
+    """The controller evaluated in the state in which its action will take effect, so that it acts as without delay.
 
-    The actions that are still under way are played by the simulator, from the state itself, without noise.
+    The pending actions are simulated from the state itself, without noise.
     """
 
     def made(envs: Any) -> Policy:
@@ -140,7 +140,7 @@ def _new_model(run: Imitation, envs: Any) -> PPO:
 def _fit(
     model: PPO, optimizer: torch.optim.Optimizer, seen: Any, asked: Any, run: Imitation, rng: np.random.Generator
 ) -> float:
-    """Least squares of the mean action over everything asked so far; the mean squared error of the last updates."""
+    """Least squares of the mean action over all labels so far; returns the mean squared error of the last updates."""
     x, y, policy = torch.as_tensor(seen), torch.as_tensor(asked), model.policy
     errors = []
     for _ in range(run.updates):

@@ -1,7 +1,7 @@
-"""Policies as files: the one loader of `play`, `evaluate` and `transfer`, and the files themselves.
+"""Policies as files: the only loader of `play`, `evaluate` and `transfer`, and the files themselves.
 
-A policy.zip is one of stable-baselines3 with nothing of ours inside: `PPO.load(path)` opens it where this package is not
-installed. A network that all actuators share (`.shared_policy`) is written as the plain network that it equals. Reading
+A policy.zip is one of stable-baselines3 without any class of ours: `PPO.load(path)` opens it where this package is not
+installed. A network shared by all actuators (`.shared_policy`) is written as the equal plain network. Reading
 executes nothing: weights come with weights_only=True, settings from JSON.
 
 Legend: B batch, no observation, na action.
@@ -35,7 +35,7 @@ Policy = Callable[[NDArray[Any]], NDArray[np.float32]]
 """Observations (B, no) -> actions (B, na) in [-1, 1], without noise."""
 
 MOST_BYTES = 512 * 2**20
-"""A policy's weights may take so much memory."""
+"""Largest memory of a policy's weights."""
 ACTIVATIONS = {"Tanh": torch.tanh, "ReLU": torch.relu, "ELU": torch.nn.functional.elu}
 
 
@@ -60,9 +60,9 @@ class Network:
     """Weight and bias of every layer."""
     activation: Callable[[torch.Tensor], torch.Tensor]
     squashed: bool
-    """tanh at the end."""
+    """Whether tanh is applied at the end."""
     source: str = "the policy"
-    """For messages."""
+    """Name of the file for messages."""
 
     def __call__(self, observation: NDArray[Any]) -> NDArray[np.float32]:
         """See `Policy`.
@@ -82,7 +82,7 @@ class Network:
 
 
 def load_policy(path: Path) -> Network:
-    """The mean action of a stable-baselines3 policy: weights only, nothing in the file is executed.
+    """Load the mean action of a stable-baselines3 policy: weights only, nothing in the file is executed.
 
     Raises:
         FileFormatError: Not a policy of PPO, A2C or SAC with an MLP.
@@ -104,7 +104,7 @@ def _read_policy(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Weights by name, and settings.
 
     Raises:
-        FileFormatError: There is no such file, there are none in it, or more than weights.
+        FileFormatError: There is no such file, it has no weights, or more than weights.
     """
     if not Path(path).is_file():
         raise FileFormatError(f"{path}: no such file")
@@ -157,7 +157,7 @@ def policy_of(model: BaseAlgorithm) -> Policy:
 
 
 def save_policy(model: BaseAlgorithm, path: Path) -> Path:
-    """Write a trained model so that its algorithm's own `load` opens it, without this package; it starts a new optimiser."""
+    """Write a trained model so that its algorithm's own `load` opens it, without this package; its optimiser starts anew."""
     from stable_baselines3 import SAC
     from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
     from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm

@@ -1,11 +1,11 @@
-"""Training with stable-baselines3, and going on with it.
+"""Training with stable-baselines3, and resuming it.
 
     folder/policy.zip              the policy after the last step, and policy.json, what it observes: see `.policy`
-    folder/policy_<N>_steps.zip    the policy and its optimiser after N control steps: what `resume` goes on from, if it is of
+    folder/policy_<N>_steps.zip    the policy and its optimiser after N control steps: `resume` continues from it if it is of
                                    the same run: see `.checkpoints`
     folder/progress.csv            returns and losses; TensorBoard files beside it where TensorBoard is installed
 
-SAC's replay buffer is not saved (it would have to be unpickled): a resumed SAC fills a new one before it goes on learning.
+SAC's replay buffer is not saved (it would have to be unpickled): a resumed SAC fills a new one before it continues to learn.
 """
 
 from __future__ import annotations
@@ -55,22 +55,22 @@ USUAL: dict[str, dict[str, Any]] = {
         "learning_starts": 2000, "buffer_size": 300_000, "policy_kwargs": {"net_arch": [256, 256]},
     },
 }  # fmt: skip
-"""Algorithm -> settings, where the task's room declares no others (`Room.learning`).
+"""Algorithm -> settings, if the task's room declares no others (`Room.learning`).
 
-Keywords of stable-baselines3, and two of ours: "final_rate", to which the learning rate falls in a line, and "shared": whether
-all actuators share one network (`.shared_policy`); the task must then say what they look at (`actuator_views`).
+Keywords of stable-baselines3, and two of ours: "final_rate", to which the learning rate falls linearly, and "shared": whether
+all actuators share one network (`.shared_policy`); the task must then define their observations (`actuator_views`).
 """
 
 OBSERVED = ("action_memory", "obs_mode")
-"""Keywords of environments that change what is observed."""
+"""Keywords of environments that change the observations."""
 MOST_SEED = 2**32 - 1
-"""NumPy's random numbers of old, which Stable-Baselines3 seeds, take no larger one."""
+"""Largest seed of NumPy's legacy random numbers, which Stable-Baselines3 uses."""
 NUM_ENVS = {"ppo": 64, "sac": 16}
 """Rows of the batched environment."""
 
 
 def settings(algorithm: str, own: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The usual settings with one's own in their place.
+    """The usual settings, updated by `own`.
 
     >>> settings("ppo", {"gamma": 0.9})["gamma"]
     0.9
@@ -102,13 +102,13 @@ class Training:
     """Rows; None: see `NUM_ENVS`."""
     seed: int = 0
     checkpoint_every: int = 100_000
-    """Control steps."""
+    """Control steps between checkpoints."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that differ from `USUAL`: those of the room (`Room.learning_of`), and one's own."""
+    """Settings that differ from `USUAL`: those of the room (`Room.learning_of`), and the user's."""
     variants: tuple[Mapping[str, Any], ...] = ()
-    """Further keywords, each set of them for an equal share of the rows: delays, constants that one policy is to master."""
+    """Further keywords, each set for an equal share of the rows: delays or constants that one policy must master."""
     critic_first: int = 0
-    """PPO: so many control steps only the critic learns, which a pupil's lacks."""
+    """PPO: control steps during which only the critic learns, since a pupil has none."""
 
     def __post_init__(self) -> None:
         settings(self.algorithm)
@@ -127,12 +127,12 @@ class Training:
         return self.num_envs or NUM_ENVS[self.algorithm]
 
     def steps_after(self, begun: int = 0) -> int:
-        """Control steps in all once a training ends that goes on from so many: it learns from `collected` at a time."""
+        """Total control steps at the end of a training that resumes at `begun`: it learns from `collected` at a time."""
         return begun + max(-(-(self.steps - begun) // self.collected), 0) * self.collected
 
     @property
     def collected(self) -> int:
-        """Control steps of all rows from one update to the next."""
+        """Control steps of all rows between two updates."""
         found = settings(self.algorithm, self.overrides)
         return self.rows * int(found["n_steps" if self.algorithm == "ppo" else "train_freq"])
 
@@ -144,7 +144,7 @@ class Training:
         return SideBySide(parts) if self.variants else parts[0]
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Keywords of the algorithm; a minibatch is no larger than what PPO collects."""
+        """Keywords of the algorithm; a minibatch is no larger than PPO's batch."""
         found = settings(self.algorithm, self.overrides)
         final = found.pop("final_rate", None)
         if final is not None:
@@ -155,9 +155,9 @@ class Training:
 
     @property
     def run(self) -> dict[str, str]:
-        """What a checkpoint must share with this training to be one of it: all but `steps` and `checkpoint_every`.
+        """Description that a checkpoint must share with this training: all but `steps` and `checkpoint_every`.
 
-        A file that is named counts by its contents, not by what it is called.
+        A named file counts by its contents, not by its name.
         """
 
         def read(keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,7 +186,7 @@ class LearningPoint(NamedTuple):
     """Control steps so far."""
     seconds: float
     mean_return: float
-    """Over the episodes that ended last (100 at most), in the environment of the training."""
+    """Mean return over the latest episodes (100 at most), in the environment of the training."""
 
 
 class _Curve(BaseCallback):
@@ -212,7 +212,7 @@ class _Curve(BaseCallback):
 
 
 class _Checkpoints(BaseCallback):
-    """Writes a checkpoint after every so many steps of each row."""
+    """Writes a checkpoint after every given number of steps of each row."""
 
     def __init__(self, every: int, folder: Path, run: Mapping[str, str]) -> None:
         super().__init__()
@@ -225,7 +225,7 @@ class _Checkpoints(BaseCallback):
 
 
 class _CriticFirst(BaseCallback):
-    """Until so many control steps only the critic learns: an ignorant one would spoil an actor that knows something."""
+    """Trains only the critic for the given control steps: an untrained one would spoil a trained actor."""
 
     def __init__(self, steps: int) -> None:
         super().__init__()
@@ -243,7 +243,7 @@ class _CriticFirst(BaseCallback):
 
 
 class Trained(NamedTuple):
-    """What `train` returns."""
+    """Result of `train`."""
 
     model: BaseAlgorithm
     curve: tuple[LearningPoint, ...]
@@ -257,20 +257,20 @@ def train(
     report: Callable[[LearningPoint], None] | None = None,
     pupil: PPO | None = None,
 ) -> Trained:
-    """Train a policy; the same training gives the same policy on one machine.
+    """Train a policy; equal trainings give equal policies on one machine.
 
     Ctrl-C leaves a checkpoint in `folder`, and is passed on.
 
     Args:
-        training: What to train on, and for how long.
-        folder: Where checkpoints, logs and the policy go, one training's alone; None keeps the policy in memory.
-        resume: Go on from the newest checkpoint in `folder` until `training.steps` are reached; none are taken if they are.
+        training: Task and length of the training.
+        folder: Folder of checkpoints, logs and the policy, for one training only; None keeps the policy in memory.
+        resume: Continue from the newest checkpoint in `folder` until `training.steps` are reached; none are taken if they are.
         report: Called with points of the learning curve.
-        pupil: Whose actor PPO begins with, if there is no checkpoint: a model of `.imitation`, say.
+        pupil: Model whose actor PPO starts from if there is no checkpoint: one of `.imitation`, say.
 
     Raises:
-        OptionError: `resume` without a folder, or a folder that holds a training already without `resume`.
-        FileFormatError: There is no checkpoint to go on from, or it belongs to another run.
+        OptionError: `resume` without a folder, or without `resume` a folder that already holds a training.
+        FileFormatError: There is no checkpoint to resume from, or it belongs to another run.
     """
     if resume and folder is None:
         raise OptionError("resume needs the folder of the training that is to go on")
@@ -314,10 +314,10 @@ def train(
 
 
 def new_model(training: Training, envs: SB3VecEnv | SideBySide) -> BaseAlgorithm:
-    """The untrained model that a training begins with.
+    """The untrained model at the start of a training.
 
     Raises:
-        OptionError: `shared` is set, but the task does not say what its actuators look at.
+        OptionError: `shared` is set, but the task does not define its actuators' observations.
     """
     kind: Any = ALGORITHMS[training.algorithm]
     keywords = training.hyperparameters()
@@ -331,7 +331,7 @@ def new_model(training: Training, envs: SB3VecEnv | SideBySide) -> BaseAlgorithm
 
 
 def _logger(folder: Path, steps: int) -> Logger:
-    """progress.csv, continued after so many steps, and TensorBoard files where it is installed."""
+    """progress.csv, continued after the given number of steps, and TensorBoard files where it is installed."""
     formats: list[KVWriter] = [ProgressFile(folder / "progress.csv", steps)]
     if importlib.util.find_spec("tensorboard"):
         formats.append(TensorBoardOutputFormat(str(folder)))

@@ -1,12 +1,12 @@
-"""A policy for many equal actuators: one network serves all of them, each looking from its own place.
+"""A policy for many equal actuators: one network serves all of them, each with its own view.
 
     a_i = mean_p  w . phi(o[views[p, i]]) + b
 
-The task says which entries of an observation actuator i looks at, `views` (P, na, F), in P ways that shall not matter (a cable
+The task gives the entries of an observation that actuator i sees, `views` (P, na, F), in P equivalent ways (a cable
 seen from either end). Twenty-four motors then learn from each other's experience: far fewer steps than a network that has to
-find out for every one of them. The critic sees the whole observation.
+learn each of them separately. The critic sees the whole observation.
 
-Legend: B batch, na actuators, P ways to look, F entries that an actuator looks at.
+Legend: B batch, na actuators, P ways to look, F entries that an actuator sees.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from softgym_envs.core.errors import OptionError, ShapeError
 from softgym_envs.core.task import LooksFromActuators
 
 FIRST_GAIN = 0.01
-"""Size of the first weights of the last layer: the first actions are small."""
+"""Size of the last layer's initial weights: the first actions are small."""
 
 
 class SharedNetwork(nn.Module):
-    """Actor and critic of a `SharedPolicy`; what stable-baselines3 calls an mlp_extractor.
+    """Actor and critic of a `SharedPolicy`; an mlp_extractor in stable-baselines3.
 
     Args:
         size: Length of an observation.
@@ -51,25 +51,25 @@ class SharedNetwork(nn.Module):
         self.latent_dim_pi, self.latent_dim_vf = views.shape[1], critic[-1]
 
     def forward(self, observation: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(B, size) -> mean actions (B, na), features of the value (B, critic[-1])."""
+        """Maps (B, size) to mean actions (B, na) and features of the value (B, critic[-1])."""
         return self.forward_actor(observation), self.forward_critic(observation)
 
     def forward_actor(self, observation: torch.Tensor) -> torch.Tensor:
-        """(B, size) -> mean actions (B, na)."""
+        """Maps (B, size) to mean actions (B, na)."""
         seen: torch.Tensor = self.actor(observation[:, self.index])
         return seen.mean(dim=1).squeeze(-1)
 
     def forward_critic(self, observation: torch.Tensor) -> torch.Tensor:
-        """(B, size) -> features of the value (B, critic[-1])."""
+        """Maps (B, size) to features of the value (B, critic[-1])."""
         features: torch.Tensor = self.critic(observation)
         return features
 
 
 def views_of(envs: Any) -> NDArray[np.int64]:
-    """(P, na, F): what the task of vector environments says that its actuators look at, and the actions each was given last.
+    """Views (P, na, F) that the task of vector environments gives its actuators, with the previous actions of each.
 
     Raises:
-        OptionError: The task does not say.
+        OptionError: The task gives none.
     """
     task = envs.task
     views = task.actuator_views if isinstance(task, LooksFromActuators) else None
@@ -86,7 +86,7 @@ def _layers(size: int, widths: list[int]) -> list[nn.Module]:
 
 
 class SharedPolicy(ActorCriticPolicy):
-    """The policy class for PPO; further keywords as those of stable-baselines3's ActorCriticPolicy.
+    """Policy class for PPO; further keywords are those of stable-baselines3's ActorCriticPolicy.
 
     Args:
         views: (P, na, F), see the module docstring.
@@ -117,9 +117,9 @@ def plain_settings(policy: SharedPolicy, keywords: dict[str, Any]) -> dict[str, 
 
 
 def plain_weights(policy: SharedPolicy) -> dict[str, torch.Tensor]:
-    """The same network as one MLP of blocks, one for every actuator and way to look: W = diag(W, ..., W), a_i = mean_p.
+    """The shared network as one MLP of blocks, one for every actuator and view: W = diag(W, ..., W), a_i = mean_p.
 
-    Its first layer picks what the block looks at: W[:, views[p, i]] = phi's first layer. The result is a state of
+    Its first layer picks each block's entries: W[:, views[p, i]] = phi's first layer. The result is a state of
     stable-baselines3's ActorCriticPolicy, and acts alike up to rounding.
     """
     network, state = policy.mlp_extractor, policy.state_dict()

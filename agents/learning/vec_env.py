@@ -24,9 +24,9 @@ except ImportError as error:
 
 
 OWN = ("state", "context")
-"""Attributes of which every row has its own."""
+"""Attributes that every row has on its own."""
 ROW_BY_ROW = ("get_state", "set_state", "render")
-"""Methods that `env_method` calls for single rows, as of environments of their own."""
+"""Methods that `env_method` calls for single rows, as if they were separate environments."""
 
 
 class SB3VecEnv(VecEnv):
@@ -40,14 +40,14 @@ class SB3VecEnv(VecEnv):
     >>> envs.reset().shape
     (2, 100)
 
-    Start Python with OMP_NUM_THREADS=1 in the environment (`scripts/train.py` sees to it itself): PyTorch's threads and the
-    simulator's fight for the processors otherwise, and training takes 2 to 10 times as long.
+    Start Python with OMP_NUM_THREADS=1 in the environment (`scripts/train.py` sets it itself): otherwise PyTorch's threads and
+    the simulator's compete for the processors, and training takes 2 to 10 times as long.
 
     Args:
         envs: The batched environment.
 
     Raises:
-        OptionError: It resets in another way than SAME_STEP.
+        OptionError: It does not reset in SAME_STEP mode.
     """
 
     def __init__(self, envs: gym.vector.VectorEnv[Any, Any, Any]) -> None:
@@ -80,7 +80,7 @@ class SB3VecEnv(VecEnv):
         return np.asarray(observation)
 
     def step_async(self, actions: NDArray[Any]) -> None:
-        """Remember the actions (B, na)."""
+        """Store the actions (B, na)."""
         self._actions = actions
 
     def step_wait(self) -> VecEnvStepReturn:
@@ -106,12 +106,12 @@ class SB3VecEnv(VecEnv):
         self.envs.close()
 
     def get_images(self) -> list[NDArray[np.uint8] | None]:
-        """One picture per row, where the environment has a render mode."""
+        """One picture per row, if the environment has a render mode."""
         frames: Any = self.envs.render()
         return [None] * self.num_envs if frames is None else list(frames)
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        """An attribute of every row: its own state, context and spaces; of anything else that of the batched environment.
+        """An attribute of every row: its own state, context and spaces; any other attribute is that of the batched environment.
 
         Raises:
             AttributeError: It has none of this name.
@@ -141,11 +141,10 @@ class SB3VecEnv(VecEnv):
     def env_method(self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any) -> list[Any]:
         """Call a method of the batched environment once; its result, once per row.
 
-        "get_state" gives, and "set_state" takes, the state of one row, "render" gives its picture, as of an environment of its
-        own.
+        "get_state" returns, and "set_state" takes, the state of one row; "render" returns its picture.
 
         Raises:
-            OptionError: Only some rows are meant, of another method than these; or "reset" or "step".
+            OptionError: Only some rows are given, for another method than these; or "reset" or "step".
         """
         if method_name in ("reset", "step"):
             raise OptionError(f"cannot {method_name} by env_method: all rows do so at once; call {method_name}() itself")
@@ -174,12 +173,12 @@ class SB3VecEnv(VecEnv):
         return [None] * len(rows)
 
     def env_is_wrapped(self, wrapper_class: Any, indices: VecEnvIndices = None) -> list[bool]:
-        """No row is wrapped on its own; what Monitor notes of episodes is there, so that nobody asks for it."""
+        """No row is wrapped on its own; the episode data of Monitor is there already, so none is needed."""
         return [wrapper_class is Monitor for _ in rows_of(self, indices)]
 
 
 class SideBySide(VecEnv):
-    """Several `SB3VecEnv` as one, their rows one after the other: worlds that differ in constants or delays, for one policy.
+    """Several `SB3VecEnv` as one, their rows in sequence: worlds that differ in constants or delays, for one policy.
 
     Args:
         parts: At least one; spaces are alike.
@@ -198,7 +197,7 @@ class SideBySide(VecEnv):
         return np.concatenate([part.reset() for part in self.parts])
 
     def step_async(self, actions: NDArray[Any]) -> None:
-        """Remember the actions (B, na)."""
+        """Store the actions (B, na)."""
         for part, own in zip(self.parts, self._shares(actions), strict=True):
             part.step_async(own)
 
@@ -218,7 +217,7 @@ class SideBySide(VecEnv):
         return [found[row] for row in rows_of(self, indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
-        """Set an attribute of all environments; of some rows alone: `OptionError`."""
+        """Set an attribute of all environments; of only some rows: `OptionError`."""
         _require_all(self, f"set {attr_name}", indices)
         for part in self.parts:
             part.set_attr(attr_name, value)
@@ -242,12 +241,12 @@ class SideBySide(VecEnv):
         return [wrapper_class is Monitor for _ in rows_of(self, indices)]
 
     def _shares(self, rows: Any) -> list[Any]:
-        """Of every part, its rows."""
+        """Rows of every part."""
         return [rows[end - part.num_envs : end] for part, end in zip(self.parts, self._ends, strict=True)]
 
 
 def rows_of(envs: VecEnv, indices: VecEnvIndices) -> list[int]:
-    """Rows that are named, None: all; as in a list, -1 is the last one.
+    """Indices of the given rows, None: all; as in a list, -1 is the last one.
 
     Raises:
         IndexError: There is no such row.

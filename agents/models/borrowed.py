@@ -1,4 +1,4 @@
-"""A world with another one's derivatives: runs are its own, slopes are those of an engine of the same robot.
+"""A world with another one's derivatives: its runs are its own, its slopes those of an engine of the same robot.
 
 Differences of a slow world with many entries cost hours, and a good engine's slopes point the same way: a planner that keeps
 only what lowers the cost of true runs ends near the same plan. Legend: B batch, n tangent, nu control, P constants.
@@ -21,9 +21,9 @@ class BorrowedSlopes(Wrapper):
     """See the module docstring; entries that only the inner world has are behind the engine's, and have no slope."""
 
     engine: Simulator
-    """Its states are the first entries of the inner world's."""
+    """Engine, whose states are the first entries of the inner world's."""
     constants: Parameters
-    """Of the engine, one row."""
+    """Constants of the engine, one row."""
 
     def step(
         self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1

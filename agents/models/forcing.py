@@ -1,7 +1,7 @@
-"""Random forces on any simulator: the cheap rival of domain randomisation that a planner can use with common random numbers.
+"""Random forces on any simulator: a cheap alternative to domain randomisation, with common random numbers for planners.
 
 Before every control step the state is kicked, x <- retract(x, scale * xi_rt), xi standard normal, drawn once for every
-realisation r and time t. Which realisation acts is one more constant, and the time is one more entry of the state; so the
+realisation r and time t. The realisation is one more constant, and the time is one more entry of the state; so the
 simulator stays pure, rows stay independent, and a planner sees the same kicks in every iteration. Realisation 0 is free of
 forces. After Valassakis, Ding and Johns, "Crossing the gap", IROS 2020.
 
@@ -40,7 +40,7 @@ class ForcedSimulator(Wrapper):
     scale: Array
     """(n,) standard deviation of a kick in tangent coordinates; zero where nothing is kicked."""
     realisations: int
-    """R, without the one that is free of forces."""
+    """Number R of realisations, without the one that is free of forces."""
     horizon: int
     """T control steps; later ones repeat the last kick."""
     seed: int = 0
@@ -55,14 +55,14 @@ class ForcedSimulator(Wrapper):
 
     @cached_property
     def kicks(self) -> Array:
-        """(R + 1, T, n); the first realisation is zero."""
+        """Kicks (R + 1, T, n); those of the first realisation are zero."""
         rng = np.random.default_rng(self.seed)
         drawn = rng.standard_normal((self.realisations, self.horizon, self.simulator.n)) * self.scale
         return np.concatenate([np.zeros((1, *drawn.shape[1:])), drawn])
 
     @cached_property
     def default_parameters(self) -> Parameters:
-        """The constants and "realisation", 0 by default."""
+        """The simulator's constants and "realisation", 0 by default."""
         return self.rows(self.simulator.default_parameters)
 
     def rows(self, constants: Parameters, *, ensemble: bool = False) -> Parameters:
@@ -113,7 +113,7 @@ class ForcedSimulator(Wrapper):
     # --- costs and plans -------------------------------------------------------------------------------------------
 
     def without_clock(self, plan: Plan) -> Plan:
-        """A plan made here as one for the simulator itself."""
+        """A plan made here, converted to one for the simulator itself."""
         return replace(plan, simulator=self.simulator, states=plan.states[:, :-1].copy(), gains=plan.gains[..., :-1].copy())
 
 
@@ -138,6 +138,6 @@ class ClockCost:
 
 
 def _with_realisation(kind: type[Parameters], count: int) -> type[Parameters]:
-    """The class of constants with one more, "realisation"."""
+    """Class of constants with one more, "realisation"."""
     extra: Any = ("realisation", float, param(0.0, unit="-", bounds=(0.0, float(count)), source="which random forces act"))
     return make_dataclass(f"Forced{kind.__name__}", [extra], bases=(kind,), frozen=True)

@@ -1,9 +1,9 @@
-"""A black-box rival of the identified simulator: an ensemble of networks, trained on the same recordings.
+"""A black-box alternative to the identified simulator: an ensemble of networks, trained on the same recordings.
 
     x_{k+1} = retract(x_k, mean + std * f_m(x_k, u_k)),    m = 1 ... M,
 
 one step is a control period, u is the mean control over it, and f_m is a multilayer perceptron trained on its own bootstrap
-sample of the transitions, with early stopping on transitions set apart. After Chua et al., "Deep reinforcement learning in a
+sample of the transitions, with early stopping on held-out transitions. After Chua et al., "Deep reinforcement learning in a
 handful of trials" (PETS), NeurIPS 2018, with deterministic members. As it is a `Simulator`, every planner runs on it.
 
 Legend: B batch, M members, D transitions.
@@ -33,30 +33,30 @@ from .wrapper import Wrapper
 Array = NDArray[np.float64]
 
 SPEED_LIMIT = 1e3
-"""A row whose step is more than this many standard deviations of the data's steps has diverged."""
+"""Steps beyond this many standard deviations of the data's steps count as diverged."""
 DIFFERENCE = 1e-2
-"""Half-width of differences through networks, which calculate in 32 bits."""
+"""Half width of differences through networks, which calculate in 32 bits."""
 
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """How the ensemble is built and trained.
+    """Settings of the ensemble and its training.
 
     Raises:
         OptionError: A value out of its range.
     """
 
     members: int = 5
-    """M"""
+    """Number M of members."""
     width: int = 200
     layers: int = 3
     epochs: int = 100
-    """At most; the epoch that is best on the transitions set apart is kept."""
+    """Most epochs; the one that is best on the held-out transitions is kept."""
     batch: int = 256
     learning_rate: float = 1e-3
     weight_decay: float = 1e-4
     held_out: float = 0.2
-    """Fraction of every recording's end that is set apart."""
+    """Fraction of every recording that is held out, at its end."""
 
     def __post_init__(self) -> None:
         for name in ("members", "width", "layers", "epochs", "batch"):
@@ -68,7 +68,7 @@ class NetworkOptions:
 
 @dataclass(frozen=True)
 class MemberParameters(Parameters):
-    """Which member predicts."""
+    """Index of the member that predicts."""
 
     member: float = param(-1.0, unit="-", bounds=(-1.0, 1000.0), source="-1: the mean of all members")
 
@@ -77,7 +77,7 @@ class Transitions:
     """Windows of recordings: state, mean control and tangent step over `substeps` physics steps.
 
     Args:
-        simulator: For the order of columns and for `difference`; it is never stepped.
+        simulator: For the order of columns and for `difference`; never stepped.
         recordings: Full states.
         substeps: Physics steps of a control period.
 
@@ -93,7 +93,7 @@ class Transitions:
         self.steps = simulator.difference(self.after, self.states)
         places = [np.arange(len(part[0])) / len(part[0]) for part in parts]
         self.place = np.concatenate(places)
-        """(D,) where in its recording a window lies, 0 ... 1"""
+        """(D,) relative place of a window in its recording, 0 ... 1"""
 
     @property
     def inputs(self) -> Array:
@@ -127,10 +127,10 @@ class Networks:
     outputs: tuple[Array, Array]
     """Mean and standard deviation, each (b,)"""
     error: float
-    """RMS error on the rows set apart over the RMS of their deviations from the mean: 1 has learned nothing."""
+    """RMS error on the held-out rows over the RMS of their deviations from the mean: 1 has learned nothing."""
 
     def predict(self, inputs: Array, chosen: Array | None = None) -> Array:
-        """Normalised outputs (B, b): in every row of the member `chosen` (B,), of the mean where it is -1 or None."""
+        """Normalised outputs (B, b): of the member `chosen` (B,) in every row, or of the mean if it is -1 or None."""
         mean, std = self.inputs
         scaled = torch.from_numpy(((inputs - mean) / std).astype(np.float32))
         which = np.full(len(inputs), -1.0) if chosen is None else chosen
@@ -163,7 +163,7 @@ class NetworkSimulator(Wrapper):
         return self.period
 
     def ensemble(self) -> Parameters:
-        """One row per member: a planner that takes E rows is then robust to what the members disagree on."""
+        """One row per member: a planner with E rows is then robust to the members' disagreement."""
         return MemberParameters(member=np.arange(float(len(self.networks.members))))  # type: ignore[arg-type]
 
     def step(
@@ -199,9 +199,9 @@ def train_networks(
 
     Args:
         simulator: Names, limits and the manifold of the states.
-        recordings: What there is to learn from.
+        recordings: Training data.
         substeps: Physics steps of a control period.
-        rng: Of bootstrap samples, first weights and minibatches.
+        rng: Random generator of bootstrap samples, initial weights and minibatches.
         options: See `NetworkOptions`.
 
     Raises:
@@ -213,7 +213,7 @@ def train_networks(
 
 
 def train_ensemble(x: Array, y: Array, place: Array, rng: np.random.Generator, options: NetworkOptions) -> Networks:
-    """Networks for inputs x (D, a) -> outputs y (D, b), judged on the rows whose `place` (D,) is in the end that is held out.
+    """Train networks from inputs x (D, a) to outputs y (D, b), judged on rows whose `place` (D,) is in the held-out end.
 
     Raises:
         DataError: There are too few rows to train on or to judge by.
@@ -232,13 +232,13 @@ def train_ensemble(x: Array, y: Array, place: Array, rng: np.random.Generator, o
 
 
 def _moments(x: Array) -> tuple[Array, Array]:
-    """Mean and standard deviation; 1 for what does not vary."""
+    """Mean and standard deviation; 1 for constant columns."""
     std = x.std(axis=0)
     return x.mean(axis=0), np.where(std > 1e-8 * (1.0 + np.abs(x).max(axis=0)), std, 1.0)
 
 
 def _train_member(sets: list[torch.Tensor], rng: np.random.Generator, options: NetworkOptions) -> torch.nn.Module:
-    """One network on a bootstrap sample; torch's own generator stays as it is."""
+    """Train one network on a bootstrap sample; torch's own generator is restored."""
     x, y, x_test, y_test = sets
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.integers(2**31)))

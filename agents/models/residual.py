@@ -5,14 +5,14 @@ One control period is
     x_{k+1} = retract(y, d),    y = f(x_k, u_k; theta),    d = clip(mean + std * N(x_k, u_k), lowest, highest),
 
 with u the mean control, N the mean of an ensemble of networks (trained as in `agents.models.network`) and, in training, d the
-difference of the measured x_{k+1} and y. Its limits are the smallest and largest d seen, entry by entry: where they know
-nothing the correction is no larger than it ever had to be, and where the simulator is exact it is zero.
+difference of the measured x_{k+1} and y. Its limits are the smallest and largest d seen, entry by entry: where the networks
+extrapolate the correction is no larger than it ever had to be, and where the simulator is exact it is zero.
 
 It is judged on the end of every recording, which the networks are not fitted to, predicted as a whole from its first state:
 
     loss = mean over recordings, steps and entries of (difference(measured, predicted) / sigma)^2,
 
-sigma the root mean square of what a tangent entry changes over a period. Only if the loss falls clearly is the correction used:
+sigma the root mean square change of a tangent entry over a period. The correction is used only if the loss falls clearly:
 the same rows stop the training early, so a small gain may be luck.
 
 Legend: B batch, T control periods, n tangent.
@@ -37,11 +37,11 @@ from .wrapper import Wrapper
 Array = NDArray[np.float64]
 
 WORTH = 0.8
-"""A correction is used only if it brings the loss below this share of what it is without one."""
+"""Largest loss with a correction, over that without one, at which it is used."""
 
 
 class Correction(NamedTuple):
-    """What was learned."""
+    """A learned correction."""
 
     networks: Networks
     lowest: Array
@@ -56,7 +56,7 @@ class Correction(NamedTuple):
 class CorrectedSimulator(Wrapper):
     """See the module docstring; `dt` stays the physics step, and `substeps` is a whole number of control periods.
 
-    The state may have entries beyond those that the correction knows (obstacles, for example): they are not corrected.
+    The state may have further entries that the correction does not know (obstacles, for example): they are not corrected.
     """
 
     correction: Correction
@@ -92,26 +92,26 @@ class CorrectedSimulator(Wrapper):
 
 @dataclass(frozen=True, eq=False)
 class CorrectionFit:
-    """What training found."""
+    """Result of training."""
 
     simulator: Simulator
-    """The one that was corrected."""
+    """Simulator that was corrected."""
     correction: Correction
     before: float
-    """Loss without it."""
+    """Loss without the correction."""
     after: float
-    """Loss with it."""
+    """Loss with the correction."""
 
     @property
     def used(self) -> bool:
-        """Whether the correction predicts clearly better than none."""
+        """Whether the correction predicts clearly better than no correction."""
         return self.after < WORTH * self.before
 
     def on(self, simulator: Simulator) -> Simulator:
-        """This simulator with the correction, or as it is if the correction is of no use.
+        """This simulator with the correction, or unchanged if the correction is not used.
 
         Raises:
-            OptionError: Its state does not begin with that of the simulator which the correction was learned on, or it has
+            OptionError: Its state does not begin with that of the simulator on which the correction was learned, or it has
                 other controls.
         """
         names = self.simulator.state_names
@@ -141,11 +141,11 @@ def learn_correction(
     """Train a correction on full-state recordings and judge it.
 
     Args:
-        simulator: Of the robot that was recorded.
-        recordings: What the constants were identified from.
+        simulator: Simulator of the robot that was recorded.
+        recordings: Data that the constants were identified from.
         parameters: Constants, already identified; they stay as they are.
         substeps: Physics steps of a control period.
-        rng: Of bootstrap samples, first weights and minibatches.
+        rng: Random generator of bootstrap samples, initial weights and minibatches.
         options: See `agents.models.network.NetworkOptions`.
 
     Raises:
@@ -177,7 +177,7 @@ class _End(NamedTuple):
 
 
 def _end(simulator: Simulator, recording: TrajectorySet, substeps: int, held_out: float) -> _End:
-    """What was set apart of one recording, every window beginning where the one before it ends."""
+    """The held-out end of one recording, in windows that follow each other without a gap."""
     data = Transitions(simulator, recording, substeps)
     apart = np.flatnonzero(data.place >= 1.0 - held_out)[:: substeps // recording[0].substeps]
     if not len(apart):
@@ -196,7 +196,7 @@ def _loss(simulator: Simulator, ends: list[_End], parameters: Parameters, subste
 
 
 def _scale(steps: Array) -> Array:
-    """Root mean square of tangent steps (D, n); one that hardly changes counts as a hundredth of the typical one."""
+    """Root mean square of tangent steps (D, n); nearly constant entries get a hundredth of the typical one."""
     rms = np.sqrt(np.mean(steps**2, axis=0))
     return np.asarray(np.maximum(rms, 1e-2 * np.median(rms[rms > 0])) if (rms > 0).any() else np.ones_like(rms))
 

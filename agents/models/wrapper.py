@@ -1,4 +1,4 @@
-"""What simulators around another simulator share: they are that simulator in all but `step` and `linearize`."""
+"""Base of simulators around another simulator: equal to that simulator in all but `step` and `linearize`."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Wrapper(ABC):
-    """A `softgym_envs.core.simulator.Simulator` made from another one: state, controls and constants are the inner one's.
+    """A `softgym_envs.core.simulator.Simulator` around another one, with its state, controls and constants.
 
     Abstract are `step` and `linearize`.
     """
 
     simulator: Simulator
-    """The inner one."""
+    """Inner simulator."""
 
     extra: ClassVar[tuple[tuple[str, str], ...]] = ()
-    """Name and unit of numbers that the state holds after the inner one's; they begin at 0 and are a vector space."""
+    """Names and units of numbers that follow the inner one's in the state; they start at 0 and are a vector space."""
 
     @property
     def default_parameters(self) -> Parameters:
@@ -52,7 +52,7 @@ class Wrapper(ABC):
 
     @property
     def stretch(self) -> int:
-        """Physics steps of the inner simulator that are one here."""
+        """Physics steps of the inner simulator per step here."""
         return 1
 
     @property
@@ -87,7 +87,7 @@ class Wrapper(ABC):
 
     @property
     def options(self) -> Mapping[str, Option]:
-        """Those of the inner simulator."""
+        """Options of the inner simulator."""
         return self.simulator.options
 
     def initial_state(self, batch: int = 1) -> Array:
@@ -135,5 +135,5 @@ class Wrapper(ABC):
 
 
 def _rows(parameters: Parameters, rows: NDArray[np.intp]) -> Parameters:
-    """Constants given per row, of some rows."""
+    """Constants of each row, for some rows."""
     return type(parameters).from_vector(parameters.to_vector()[rows])

@@ -22,7 +22,7 @@ def box_qp(
 ) -> tuple[Array, BoolArray]:
     """min_d 1/2 d'Hd + g'd,  lower <= d <= upper, by projected Newton steps; M problems at once.
 
-    Clamped are the entries at a bound whose gradient points outwards; a Newton step in the others is projected on the box
+    Entries at a bound whose gradient points outwards are clamped; a Newton step in the others is projected on the box
     with the first step size 2^-j that satisfies Armijo's rule. [Tassa2014] II-C.
 
     Args:
@@ -32,7 +32,7 @@ def box_qp(
         upper: See `lower`.
         start: (M, nu) warm start; projected on the box.
         max_iterations: Newton steps; 2-5 are usual.
-        tolerance: Of the largest free gradient, relative to the largest of |g| + |Hd|.
+        tolerance: Tolerance of the largest free gradient, relative to the largest of |g| + |Hd|.
 
     Returns:
         Minimiser d (M, nu) and which entries are free, (M, nu).
@@ -65,7 +65,7 @@ def _apply(H: Array, d: Array) -> Array:
 
 
 def _solve(H: Array, right: Array) -> Array:
-    """H^-1 right for every row (M, ...); NaN where H is singular."""
+    """Solve H^-1 right for every row (M, ...); NaN where H is singular."""
     try:
         return np.asarray(np.linalg.solve(H, right))
     except np.linalg.LinAlgError:
@@ -123,7 +123,7 @@ class Step(NamedTuple):
     """(M,): its second-order change at alpha = 1"""
 
     def expected(self, alpha: Array | float) -> Array:
-        """Decrease -(alpha slope + alpha^2 curvature) that the local model promises."""
+        """Expected decrease -(alpha slope + alpha^2 curvature) of the local model."""
         return np.asarray(-(alpha * self.slope + alpha**2 * self.curvature))
 
 
@@ -141,7 +141,7 @@ def backward_pass(model: LocalModel, damping: Array, lower: Array, upper: Array,
     that it is neither taken nor mistaken for convergence.
 
     An ensemble shares k and K, computed from the means of Quu, Qux and Qu over its rows, while every row keeps its own V.
-    Where a row runs beside the reference by d, changed gains act as well: there k is k + (K - gains) d.
+    Where a row deviates from the reference by d, changed gains act as well: there k is k + (K - gains) d.
 
     Args:
         model: Derivatives along the current runs.

@@ -1,4 +1,4 @@
-"""What a plan should achieve: costs of trajectories and their second-order expansions.
+"""Costs of trajectories and their second-order expansions.
 
 Legend: B batch, T control steps, nx state, n tangent, nu control, m features. A cost sees the T + 1 states and T controls of
 a trajectory and charges each time t = 0 ... T; the last one has no control. Derivatives are taken in the tangent
@@ -68,11 +68,11 @@ class FeatureCost:
     """
 
     simulator: Simulator
-    """For `retract`, n and nu; the cost never steps it."""
+    """Simulator for `retract`, n and nu; the cost never steps it."""
     feature: Callable[[Array], Array]
     """States (..., nx) -> features (..., m), smooth."""
     target: Array
-    """(m,)"""
+    """(m,) target features."""
     running: Array
     """(m,) weights of t < T"""
     terminal: Array | None = None
@@ -99,12 +99,12 @@ class FeatureCost:
 
     @classmethod
     def of(cls, objective: Objective, simulator: Simulator, model: Any) -> FeatureCost:
-        """The cost of a room's objective, on this simulator's states.
+        """Cost of a room's objective, on this simulator's states.
 
         Args:
-            objective: With a target.
-            simulator: Its control limits are what controls are measured by.
-            model: The structure that the features are of.
+            objective: Objective with a target.
+            simulator: Its control limits are the units of the controls.
+            model: The structure of which the features are.
         """
         weight = objective.control_weight
         effort = weight / simulator.control_bounds[1] ** 2 if weight else 0.0
@@ -156,5 +156,5 @@ class FeatureCost:
 
 
 def _features(objective: Objective, model: Any, states: Array) -> Array:
-    """Features of the entries that the model has."""
+    """Features of those entries of a state that the model has."""
     return objective.features(model, states[..., : model.layout.nx])

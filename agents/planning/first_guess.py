@@ -1,4 +1,4 @@
-"""First guesses of optimal control: least jerk, the controls that drive a path, a motion on another mesh.
+"""First guesses of optimal control: minimum jerk, the controls that drive a path, a motion on another mesh.
 
 Legend: K steps, nx state, nu control, P constants.
 """
@@ -19,13 +19,13 @@ Array = NDArray[np.float64]
 
 
 def minimum_jerk(start: Array, end: Array, steps: int, rates: Sequence[tuple[int, int]] = (), dt: float = 1.0) -> Array:
-    """States (K + 1, nx) that go from start to end, both at rest, with least jerk; a free end stays at the start.
+    """States (K + 1, nx) from start to end, both at rest, with least jerk; a free end stays at the start.
 
     Args:
         start: (nx,).
         end: (nx,), NaN where free.
         steps: K.
-        rates: Pairs (position, rate): such a rate is that of its position.
+        rates: Pairs (position, rate): each rate is the derivative of its position.
         dt: Step [s], for the rates.
     """
     s = np.linspace(0.0, 1.0, steps + 1)[:, None]
@@ -36,7 +36,7 @@ def minimum_jerk(start: Array, end: Array, steps: int, rates: Sequence[tuple[int
 
 
 def rates_of(simulator: Any) -> tuple[tuple[int, int], ...]:
-    """Positions and their rates in a state, by name: "elbow" and "velbow", "left0.theta" and "left0.vtheta"."""
+    """Pairs (position, rate) of a state, by name: "elbow" and "velbow", "left0.theta" and "left0.vtheta"."""
     names = list(simulator.state_names)
     pairs = []
     for i, name in enumerate(names):
@@ -48,7 +48,7 @@ def rates_of(simulator: Any) -> tuple[tuple[int, int], ...]:
 
 
 def driving_controls(form: ComplementarityForm, path: Array, constants: Array, bounds: tuple[Array, Array]) -> Array | None:
-    """Controls (K, nu) within bounds that fit a path of states (K + 1, nx) best: inverse dynamics.
+    """Controls (K, nu) within bounds that best fit a path of states (K + 1, nx): inverse dynamics.
 
     None where the step is not linear in its controls, or has pairs.
     """
@@ -68,6 +68,6 @@ def driving_controls(form: ComplementarityForm, path: Array, constants: Array, b
 
 
 def resample(values: Array, count: int) -> Array:
-    """Rows (count, m) of values (k, m), joined linearly over the same time."""
+    """Resample values (k, m) to (count, m), linearly over the same time."""
     old, new = np.linspace(0.0, 1.0, len(values)), np.linspace(0.0, 1.0, count)
     return np.stack([np.interp(new, old, column) for column in values.T], axis=1)

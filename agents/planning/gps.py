@@ -1,6 +1,6 @@
 """The tensegrity paper's sample-based iLQG: rollouts, fitted linear dynamics, and a KL-bounded LQR step; no derivatives.
 
-[Wang2020] V-C names 20 iterations of 40 rollouts and a KL term but no more, so the parts are those of guided policy search
+[Wang2020] V-C gives 20 iterations of 40 rollouts and a KL term but no more, so the parts are those of guided policy search
 (Levine and Abbeel, NeurIPS 2014): a time-varying linear-Gaussian controller u ~ N(u_t + K_t dx, S_t) is sampled, time-varying
 linear dynamics are fitted to the samples, and the controller is improved under a bound on the KL divergence to the old one.
 
@@ -43,12 +43,12 @@ from .plan import (
 Array = NDArray[np.float64]
 
 MINIMUM_ROLLOUTS = 4
-"""Good rollouts that a fit needs."""
+"""Least successful rollouts for a fit."""
 
 
 @dataclass(frozen=True)
 class GPSOptions:
-    """How `plan_gps` samples and steps.
+    """Settings of sampling and steps in `plan_gps`.
 
     Raises:
         OptionError: A value out of its range.
@@ -63,7 +63,7 @@ class GPSOptions:
     """Bound on the KL divergence of new and old controller, per control step [nat].
 
     Halved after an iteration whose mean cost rose, down to a ten-thousandth, and doubled back after one whose mean cost fell.
-    A controller whose mean cost rose by more than its standard error is given up: the next one starts from the last good one.
+    A controller whose mean cost rose by more than its standard error is dropped: the next one starts from the last good one.
     """
 
     def __post_init__(self) -> None:
@@ -85,9 +85,9 @@ def plan_gps(
     options: GPSOptions | None = None,
     callback: Callable[[IterLog], None] | None = None,
 ) -> Plan:
-    """Minimise sum_t l_t(x_t, u_t) from one state, from rollouts alone.
+    """Minimise sum_t l_t(x_t, u_t) from one state, from rollouts only.
 
-    The plan is the best noise-free rollout that was seen, with its controller's gains; `IterLog.cost` is the cost of each
+    The plan is the best noise-free rollout seen, with its controller's gains; `IterLog.cost` is the cost of each
     iteration's noise-free rollout. Simulator steps: (iterations x rollouts + 1) T substeps, the + 1 for the last controller.
 
     Args:
@@ -95,7 +95,7 @@ def plan_gps(
         cost: See `agents.planning.cost`.
         state: (nx,)
         controls: (T, nu) mean of the first controller.
-        rng: Source of the noise.
+        rng: Random generator of the noise.
         substeps: Physics steps per control step.
         parameters: Constants of one row.
         options: See `GPSOptions`.
@@ -112,7 +112,7 @@ def plan_gps(
 
 
 class _Sampler(NamedTuple):
-    """A controller and the trajectory that it is written around."""
+    """A controller and its reference trajectory."""
 
     controller: Controller
     states: Array
@@ -122,7 +122,7 @@ class _Sampler(NamedTuple):
 
 
 class _Problem(NamedTuple):
-    """What one step is computed from."""
+    """Inputs of one step."""
 
     model: FittedDynamics
     cost: Expansion
@@ -131,7 +131,7 @@ class _Problem(NamedTuple):
 
 @dataclass(eq=False)
 class _Search:
-    """What stays the same during one call of `plan_gps`."""
+    """Constants of one call of `plan_gps`."""
 
     simulator: CountedSimulator
     cost: Cost
@@ -146,7 +146,7 @@ class _Search:
         self.began = time.perf_counter()
 
     def run(self, controls: Array, callback: Callable[[IterLog], None] | None) -> Plan:
-        """All iterations, then one noise-free rollout of the last controller."""
+        """Run all iterations, then one noise-free rollout of the last controller."""
         sampler, multiplier, log = self.first(controls), 1.0, list[IterLog]()
         best: tuple[float, Run, Array] | None = None
         problem: _Problem | None = None
@@ -169,7 +169,7 @@ class _Search:
                 break
             slack = float(totals[good].std()) / np.sqrt(good.sum()) if good.any() else 0.0
             if good.sum() >= MINIMUM_ROLLOUTS and mean <= previous + slack:
-                if problem is not None:  # fitted models may promise anything: only what was found decides
+                if problem is not None:  # fitted models may promise anything: only the costs of rollouts decide
                     multiplier = float(np.clip(multiplier * (2.0 if gained > 0 else 0.5), 0.01, 1.0))
                 problem, previous = self.local_problem(sampler, runs, good, index), mean
             elif problem is None:
@@ -183,7 +183,7 @@ class _Search:
         return self.plan(best, tuple(log))
 
     def first(self, controls: Array) -> _Sampler:
-        """The initial controls with noise; without gains any reference will do."""
+        """The initial controls with noise; without gains any reference works."""
         horizon, nu = controls.shape
         covariance = np.tile(self.options.noise**2 * np.eye(nu), (horizon, 1, 1))
         controller = Controller(np.zeros((horizon, nu)), np.zeros((horizon, nu, self.simulator.simulator.n)), covariance)
@@ -208,7 +208,7 @@ class _Search:
         )
 
     def local_problem(self, sampler: _Sampler, runs: Run, good: NDArray[np.bool_], index: int) -> _Problem:
-        """Fitted dynamics and cost around run `index`, and the controller that was sampled, written around it."""
+        """Fitted dynamics and cost around run `index`, and the sampled controller, written around it."""
         states, controls, s = runs.states[index], runs.controls[index], self.scale
         dx = self.simulator.simulator.difference(runs.states[good], np.broadcast_to(states, runs.states[good].shape))
         model = fit_dynamics(dx[:, :-1], (runs.controls[good] - controls) / s, dx[:, 1:])
@@ -219,7 +219,7 @@ class _Search:
         return _Problem(model, e, _Sampler(around, states, controls))
 
     def step(self, problem: _Problem, multiplier: float) -> tuple[_Sampler, float, float]:
-        """The improved controller, the decrease of the expected cost that it promises, and its eta."""
+        """The improved controller, its expected decrease of the cost, and its eta."""
         model, cost, old = problem
         bound = self.options.kl_step * multiplier * len(old.controls)
         new, eta = kl_bounded_step(model, cost, old.controller, bound)

@@ -48,7 +48,7 @@ DAMPING_RANGE = (1e-12, 1e9)
 
 @dataclass(frozen=True)
 class ILQGOptions:
-    """How `plan_ilqg` searches.
+    """Settings of the search in `plan_ilqg`.
 
     Raises:
         OptionError: A value out of its range.
@@ -56,18 +56,18 @@ class ILQGOptions:
 
     max_iterations: int = 100
     tolerance: float = 1e-6
-    """Converged when the decrease expected of a full step is below tolerance x cost."""
+    """Converged when the expected decrease of a full step is below tolerance x cost."""
     damping: float = 1e-3
-    """First Levenberg-Marquardt mu, added to Quu for controls measured in half ranges [cost]; then adapted."""
+    """Initial Levenberg-Marquardt mu, added to Quu for controls measured in half ranges [cost]; then adapted."""
     trust: float = np.inf
     """Largest change of the feedforward control per iteration, as a fraction of the control's half range."""
     trials: int = 3
     """M: dampings mu, 10 mu, 100 mu, ... tried side by side in each line search."""
     difference_step: float | None = None
     """None: the simulator's own `linearize`. A number: central differences of this half width (tangent and control units),
-    which average over what is rougher than that: contacts that open and close."""
+    which average over rougher features: contacts that open and close."""
     whole_runs: bool = False
-    """Differences are those of whole runs by their controls, whose width this step is in half ranges: see `run_slopes`."""
+    """Whether differences are those of whole runs by their controls, with this step in half ranges: see `run_slopes`."""
 
     def __post_init__(self) -> None:
         for name in ("max_iterations", "trials"):
@@ -99,7 +99,7 @@ def plan_ilqg(
         simulator: Any `Simulator`; `linearize`, `step` and `rollout` are used.
         cost: See `agents.planning.cost`.
         state: (nx,)
-        controls: (T, nu) to start from; see `random_controls`. Their length is the horizon.
+        controls: (T, nu) initial controls; see `random_controls`. Their length is the horizon.
         substeps: Physics steps per control step.
         parameters: Constants. With E rows the plan is robust: one policy for all rows, its cost the mean over them, its
             reference trajectory that of row 0 (put the best estimate there, samples of the posterior after it).
@@ -117,7 +117,7 @@ def plan_ilqg(
 
 @dataclass(eq=False)
 class _Search:
-    """What stays the same during one call of `plan_ilqg`."""
+    """Constants of one call of `plan_ilqg`."""
 
     simulator: CountedSimulator
     cost: Cost
@@ -189,7 +189,7 @@ class _Search:
         return LocalModel(A, B * s, scaled, deviation)
 
     def slopes(self, states: Array, controls: Array) -> tuple[Array, Array]:
-        """A (E, T, n, n) and B (E, T, n, nu) along all runs, as the options say."""
+        """A (E, T, n, n) and B (E, T, n, nu) along all runs, according to the options."""
         members, horizon, nu = controls.shape
         n, width = self.simulator.simulator.n, self.options.difference_step
         if width is not None and self.options.whole_runs:
@@ -202,7 +202,7 @@ class _Search:
         return A.reshape(members, horizon, n, n), B.reshape(members, horizon, n, nu)
 
     def box(self, controls: Array) -> tuple[Array, Array]:
-        """Lowest and highest k (T, nu), in half ranges."""
+        """Lower and upper bounds of k (T, nu), in half ranges."""
         lower, upper = self.simulator.simulator.control_bounds
         trust = self.options.trust
         return np.maximum((lower - controls) / self.scale, -trust), np.minimum((upper - controls) / self.scale, trust)
@@ -230,7 +230,7 @@ class _Search:
             if promised <= negligible or mus[-1] >= DAMPING_RANGE[1]:
                 break
             damping = float(mus[-1]) * DAMPING_FACTOR
-        # Judge by the damping of the start: with more of it every promise is small.
+        # Judge by the damping of the start: with more of it every expected decrease is small.
         step = self.solve(runs, model, gains, np.array([self.options.damping]))
         promised = float(step.expected(1.0)[0])
         entry = self.entry(iteration, before, promised, 0.0, 0.0, float(mus[-1]))
@@ -240,7 +240,7 @@ class _Search:
         return runs, gains, step.k[0] * self.scale, entry, outcome
 
     def solve(self, runs: Trajectories, model: LocalModel, gains: Array, damping: Array) -> Step:
-        """`backward_pass` in the box of the limits and of the trust region."""
+        """Run `backward_pass` in the box of the limits and of the trust region."""
         lower, upper = self.box(runs.controls[0])
         return backward_pass(model, damping, lower, upper, gains / self.scale[:, None])
 
@@ -251,7 +251,7 @@ class _Search:
         alpha = np.tile(STEP_SIZES, trials)
         k = np.repeat(step.k, sizes, axis=0) * self.scale * alpha[:, None, None]
         K = np.repeat(step.K, sizes, axis=0) * self.scale[:, None]
-        if E > 1:  # the rows beside the reference feel the gains: blend them in, so that alpha -> 0 changes nothing
+        if E > 1:  # rows off the reference feel the gains: blend them in, so that alpha -> 0 changes nothing
             K = gains + alpha[:, None, None, None] * (K - gains)
         reference, nominal = runs.states[0], runs.controls[0]
         lower, upper = self.simulator.simulator.control_bounds
@@ -285,5 +285,5 @@ class _Best(NamedTuple):
 
 
 def _dampings(first: float, count: int) -> Array:
-    """(M,): first, then each ten times the one before, inside the range."""
+    """Dampings (M,): first, then each ten times the one before, inside the range."""
     return np.asarray(np.minimum(first * DAMPING_FACTOR ** np.arange(count), DAMPING_RANGE[1]))

@@ -1,6 +1,6 @@
 """Linear-Gaussian controllers on linear dynamics that are fitted to samples, and their KL-bounded improvement.
 
-The parts of guided policy search (Levine and Abbeel, NeurIPS 2014) that know no simulator; `gps` samples with them.
+The parts of guided policy search (Levine and Abbeel, NeurIPS 2014) that need no simulator; `gps` samples with them.
 Legend: N rollouts, T control steps, n tangent, nu control, d = n + nu.
 """
 
@@ -17,9 +17,9 @@ Array = NDArray[np.float64]
 
 RIDGES = 10.0 ** np.arange(-4.0, 5.0)
 LEAST_VARIANCE = 1e-6
-"""Least variance of a direction over that of the widest: narrower ones count as that: no slope is read off rounding."""
+"""Least variance of a direction over the widest one's; narrower ones are raised to it: no slope is fitted to rounding."""
 WINDOWS = (2, 5, 15, 10**9)
-"""Half widths [control steps] of the neighbourhoods that may give the prior."""
+"""Half widths [control steps] of the neighbourhoods to choose the prior from."""
 ETA_RANGE = (1e-6, 1e12)
 
 
@@ -39,7 +39,7 @@ class FittedDynamics(NamedTuple):
 
 
 def fit_dynamics(dx: Array, du: Array, after: Array) -> FittedDynamics:
-    """Time-varying linear regression after_i = W_t z_i + offset_t, z = (dx, du), shrunk towards W0_t of the times around.
+    """Time-varying linear regression after_i = W_t z_i + offset_t, z = (dx, du), shrunk towards W0_t of neighbouring times.
 
         W_t = argmin sum_i |y_i - W z_i|^2 + ridge |(W - W0_t) C^1/2|^2,    C = pooled covariance of z,
 
@@ -166,7 +166,7 @@ def predict(model: FittedDynamics, cost: Expansion, new: Controller, old: Contro
 
 
 def kl_bounded_step(model: FittedDynamics, cost: Expansion, old: Controller, bound: float) -> tuple[Controller, float]:
-    """The best controller with KL(new || old) <= bound [nat], and its eta: bisection on log eta (the KL falls with eta)."""
+    """Best controller with KL(new || old) <= bound [nat], and its eta: bisection on log eta (the KL falls with eta)."""
     low, high = np.log(ETA_RANGE)
     best, best_eta = old, float(ETA_RANGE[1])
     for _ in range(40):

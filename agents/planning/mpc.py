@@ -47,9 +47,9 @@ class PlanningTimes(NamedTuple):
     longest: float
     """[s]"""
     real_time_factor: float
-    """Time that a plan is used for over the mean time to make it: above 1 it keeps up with the robot."""
+    """Time for which a plan is used over the mean time to make it: real time if above 1."""
     missed: float
-    """Fraction of plans that took longer than they are used for."""
+    """Fraction of plans that took longer to make than they are used."""
 
 
 def planning_times(seconds: list[float], period: float) -> PlanningTimes:
@@ -73,7 +73,7 @@ def planning_times(seconds: list[float], period: float) -> PlanningTimes:
 
 @dataclass(eq=False)
 class ILQGController:
-    """MPC by iLQG, warm-started with the shifted plan; between two plans it follows the feedback law of the last one.
+    """MPC by iLQG, started from the shifted plan; between two plans it follows the feedback law of the last one.
 
     Raises:
         ShapeError: `controls` is not (T, nu) or not finite.
@@ -109,7 +109,7 @@ class ILQGController:
         self.plan, self._age, self.seconds, self.steps = None, 0, [], StepCount()
 
     def __call__(self, state: Array, t: int) -> Array:
-        """Control (nu,) for a state (nx,) or one that goes on, see `own_entries`. `t` is not used: the horizon moves along."""
+        """Control (nu,) for a state (nx,) or a longer one, see `own_entries`. `t` is not used: the horizon moves along."""
         state = own_entries(self.simulator, state)
         if self.plan is None or self._age >= self.replan_every:
             self._replan(state)
@@ -118,7 +118,7 @@ class ILQGController:
         return self.plan.policy(state, self._age - 1)
 
     def _replan(self, state: Array) -> None:
-        """A new plan; if the simulation fails under the shifted one, the old plan's feedback goes on."""
+        """Make a new plan; if the simulation fails under the shifted one, keep the old plan's feedback."""
         began = time.perf_counter()
         controls = self.controls if self.plan is None else self.plan.shifted(self._age)
         options = self.first_options if self.plan is None else self.options
@@ -148,14 +148,14 @@ class ILQGController:
 
 @dataclass(frozen=True)
 class SamplingOptions:
-    """How `SamplingController` samples.
+    """Settings of sampling in `SamplingController`.
 
     Raises:
         OptionError: A value out of its range.
     """
 
     samples: int = 64
-    """S; the first is the present plan without noise."""
+    """Samples S; the first is the present plan without noise."""
     knots: int = 6
     """P knots of the linear control spline over the horizon"""
     noise: float = 0.2
@@ -223,7 +223,7 @@ class SamplingController:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the plan and the statistics; the random numbers go on."""
+        """Forget the plan and the statistics, but not the state of the random numbers."""
         lower, upper = self.simulator.control_bounds
         self.knots = np.tile(np.clip(0.0, lower, upper), (self.options.knots, 1))
         self.controls = self._spline @ self.knots
@@ -231,7 +231,7 @@ class SamplingController:
         self._age, self.seconds = 0, []
 
     def __call__(self, state: Array, t: int) -> Array:
-        """Control (nu,) for a state (nx,) or one that goes on, see `own_entries`. `t` is not used: the horizon moves along."""
+        """Control (nu,) for a state (nx,) or a longer one, see `own_entries`. `t` is not used: the horizon moves along."""
         if not self.seconds or self._age >= self.replan_every:
             self._replan(check_array("state", own_entries(self.simulator, state), (self.simulator.nx,)))
         self._age += 1
@@ -247,7 +247,7 @@ class SamplingController:
         self.seconds.append(time.perf_counter() - began)
 
     def _shift(self) -> Array:
-        """(P, P): the spline's values at its knots' places moved by the age of the plan; the last one is held."""
+        """Matrix (P, P) that shifts the spline's knots by the age of the plan; the last one is held."""
         count = self.options.knots
         if count == 1:
             return np.ones((1, 1))
@@ -269,7 +269,7 @@ class SamplingController:
         self.knots = mix(knots, costs.reshape(-1, rows).mean(axis=1), options.temperature)
 
     def _constants(self, rows: int) -> Parameters | None:
-        """Every sample under every row of constants."""
+        """Constants of every sample under every row."""
         if rows == 1 or self.parameters is None:
             return self.parameters
         return type(self.parameters).from_vector(np.tile(self.parameters.to_matrix(rows), (self.options.samples, 1)))

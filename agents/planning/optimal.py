@@ -3,7 +3,7 @@ r"""Optimal control of any robot with a symbolic step, by direct transcription i
 .. math:: \min_{x, u} \sum_k h\, \bigl(w_e |\bar u_k|^2 + w_s |\bar u_{k+1} - \bar u_k|^2 / h^2\bigr)
 
 subject to the step's equations, to x_0 and the entries of x_K that are given, and to bounds on states and controls; u-bar is a
-control over its range. Where no such motion exists, the one that ends nearest says in words what is missing. States are
+control over its range. Where no such motion exists, the nearest one is returned with a sentence on what is missing. States are
 unknowns too ("lifted"), so that long motions stay well conditioned. It starts from a minimum-jerk path between start and end
 with the controls that drive it (where the step is linear in them), or from another plan on a finer or coarser grid, which makes
 a refinement of the mesh. IPOPT solves it with exact derivatives; pairs of contact are relaxed and driven to zero as in
@@ -32,11 +32,11 @@ from .first_guess import driving_controls, minimum_jerk, rates_of, resample
 
 Array = NDArray[np.float64]
 MOST_NODES = 90_000
-"""Of expressions of all steps that are written out; longer programs take longer to build than it saves in solving them."""
+"""Most nodes of expressions to write out for all steps; longer programs take longer to build than it saves in solving them."""
 NEAREST, MISSED = 1e4, 1e-2
-"""Weight of an end that cannot be met; error that counts as missed."""
+"""Weight of an end that cannot be met; error above which it counts as missed."""
 LOOSENING = (1e-2, 1e-3, 1e-4, 1e-6, 1e-8)
-"""Largest products of a pair, one program after the other: with the last one at once, a block of 99 pairs is not solved."""
+"""Largest products of a pair, in consecutive programs: with the last one at once, a block of 99 pairs is not solved."""
 WORDS = {
     "Solve Succeeded": "solved",
     "Solved To Acceptable Level": "solved, to a looser tolerance",
@@ -50,10 +50,10 @@ WORDS = {
 
 @dataclass(frozen=True, eq=False)
 class Manoeuvre:
-    """What is asked for; lists of numbers are taken for arrays.
+    """The problem of optimal control; lists of numbers become arrays.
 
     Raises:
-        ShapeError: Something is no array of numbers.
+        ShapeError: A field is no array of numbers.
         OptionError: Shapes do not fit together, or the start or end is outside of the bounds.
     """
 
@@ -72,7 +72,7 @@ class Manoeuvre:
     smoothness: float = 0.0
     """w_s [s^2]"""
     end_weight: float = np.inf
-    """Of the squared error of the end; infinite: the end is met."""
+    """Weight of the squared error of the end; infinite: the end is met exactly."""
 
     def __post_init__(self) -> None:
         check_number("steps", self.steps, low=2, whole=True)
@@ -102,7 +102,7 @@ class Manoeuvre:
                     )
 
     def bounds(self) -> tuple[Array, Array]:
-        """Of all states, (K + 1, nx) each."""
+        """Bounds of all states, (K + 1, nx) each."""
         sides = []
         for side, infinite in ((0, -np.inf), (1, np.inf)):
             row = np.full(len(self.start), infinite) if self.state_bounds is None else self.state_bounds[side]
@@ -115,10 +115,10 @@ class Manoeuvre:
 
 
 def _sides(name: str, value: Any) -> tuple[Array, Array]:
-    """Lower and upper bounds of one shape.
+    """Lower and upper bounds of equal shape.
 
     Raises:
-        OptionError: They are not.
+        OptionError: They are none.
     """
     try:
         low, high = (as_numbers(name, side) for side in value)
@@ -131,7 +131,7 @@ def _sides(name: str, value: Any) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, eq=False)
 class OptimalMotion:
-    """What was found."""
+    """Result of optimal control."""
 
     states: Array
     """(K + 1, nx)"""
@@ -142,14 +142,14 @@ class OptimalMotion:
     objective: float
     solved: bool
     message: str
-    """One sentence."""
+    """Outcome in one sentence."""
     iterations: int
     build_seconds: float
-    """Processor time to make the program and its derivatives."""
+    """Processor time to build the program and its derivatives."""
     solve_seconds: float
     """Processor time to solve it."""
     error: float
-    """Largest error of the step's equations, and product of a pair."""
+    """Largest error of the step's equations, or product of a pair."""
     dt: float
     """Step [s]."""
 
@@ -163,15 +163,15 @@ def plan_motion(
     iterations: int = 500,
     seconds: float = 60.0,
 ) -> OptimalMotion:
-    """The optimal motion of a simulator of any room.
+    """Plan the optimal motion of a simulator of any room.
 
     Args:
-        simulator: With a symbolic step.
-        manoeuvre: What is asked for.
+        simulator: Simulator with a symbolic step.
+        manoeuvre: The problem.
         parameters: Constants, one row; None: the defaults.
         guess: A motion on any grid to start from; None: minimum jerk.
-        iterations: Of IPOPT at most.
-        seconds: Of IPOPT's processor time at most; as much again may go into saying why an end is not reached.
+        iterations: Most iterations of IPOPT.
+        seconds: Most processor time of IPOPT; as much again may be spent on explaining an end that is not reached.
 
     Raises:
         OptionError: The simulator has no symbolic step, or `manoeuvre` does not fit it.
@@ -205,7 +205,7 @@ def verdict(
     iterations: int = 500,
     seconds: float = 60.0,
 ) -> str:
-    """In words, whether the end can be reached: how near to it a motion comes, and which controls are at their limits then."""
+    """Sentence on whether the end can be reached: how near to it a motion comes, and which controls are at their limits."""
     soft = replace(manoeuvre, end_weight=NEAREST)
     idle = np.tile(np.clip(0.0, *manoeuvre.control_bounds), (manoeuvre.steps, 1))
     states, _ = simulator.rollout(manoeuvre.start[None], idle[None], parameters)  # obeys the equations, whatever the end
@@ -244,21 +244,21 @@ def solve_form(
     began: float | None = None,
     cost: Callable[[Symbols], Any] | None = None,
 ) -> OptimalMotion:
-    """The optimal motion of any symbolic step.
+    """Plan the optimal motion of any symbolic step.
 
     Args:
         form: The step.
-        manoeuvre: What is asked for.
-        dt: Its length [s].
+        manoeuvre: The problem.
+        dt: Length of the step [s].
         constants: (P,).
         path: (K + 1, nx) guess of the states.
         controls: (K, nu) guess; None: a tenth of the range above the lower bound.
         pairs: (K, nz) guess.
-        taus: Largest products of a pair, one program after the other.
-        iterations: Of IPOPT per program at most.
-        seconds: Of processor time of all programs at most.
-        began: When the building began, if not now.
-        cost: What is minimised; None: the manoeuvre's effort, smoothness and weighed end.
+        taus: Largest products of a pair, in consecutive programs.
+        iterations: Most iterations of IPOPT per program.
+        seconds: Most processor time of all programs.
+        began: Start of the building, if not now.
+        cost: Objective to minimise; None: the manoeuvre's effort, smoothness and weighted end.
     """
     began = time.process_time() if began is None else began
     low, high = manoeuvre.control_bounds

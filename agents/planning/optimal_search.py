@@ -1,6 +1,6 @@
-"""Optimal control over what a single program holds fixed: its mesh, and its duration.
+"""Optimal control over the fixed quantities of a single program: its mesh, and its duration.
 
-The step of a simulator is written down for one dt, so both are searched from outside, every program warm from the last one.
+The step of a simulator is written for one dt, so both are searched from outside, with every program started from the last one.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ def refined(
     parameters: Parameters | None = None,
     tolerance: float = 0.0,
 ) -> list[OptimalMotion]:
-    """The same manoeuvre on finer and finer meshes, each from the motion before.
+    """Solve a manoeuvre on finer and finer meshes, each from the motion before.
 
     Args:
         simulate: Makes the simulator.
-        manoeuvre: What is asked for; its `steps` do not matter.
-        seconds: How long it lasts.
-        meshes: Numbers of steps, growing.
+        manoeuvre: The problem; its `steps` are ignored.
+        seconds: Duration.
+        meshes: Increasing numbers of steps.
         parameters: Constants, one row; None: the defaults.
-        tolerance: Relative change of the objective at which it is fine enough.
+        tolerance: Relative change of the objective at which the mesh is fine enough.
 
     Raises:
-        OptionError: Meshes do not grow.
+        OptionError: Meshes do not increase.
     """
     check_number("seconds", seconds, positive=True, unit="s")
     if not meshes or any(b <= a for a, b in pairwise(meshes)):
@@ -59,12 +59,12 @@ def refined(
 
 @dataclass(frozen=True, eq=False)
 class TimedMotion:
-    """A motion whose duration was free."""
+    """A motion of free duration."""
 
     motion: OptimalMotion
     seconds: float
     cost: float
-    """Objective and time together."""
+    """Sum of objective and weighted time."""
     tried: tuple[tuple[float, float], ...]
     """Durations [s] and costs of all programs, with the end nearly met."""
 
@@ -78,18 +78,18 @@ def plan_free_time(
     parameters: Parameters | None = None,
     tolerance: float = 0.01,
 ) -> TimedMotion:
-    """The motion, and its duration T, of least objective + time_weight T, with the steps that the manoeuvre has.
+    """Motion and duration T of least objective + time_weight T, with the steps of the manoeuvre.
 
-    A bounded search over T (Brent) in which the end is nearly met, at a price: so times that are too short have a cost, too.
+    A bounded search over T (Brent) in which the end is a penalty, so that times that are too short have a cost, too.
     The motion returned meets the end, `tolerance` later.
 
     Args:
         simulate: Makes the simulator.
-        manoeuvre: What is asked for; without effort and smoothness, the fastest motion.
+        manoeuvre: The problem; without effort and smoothness, the fastest motion is found.
         seconds: Shortest and longest duration.
-        time_weight: Of a second.
+        time_weight: Weight of a second.
         parameters: Constants, one row; None: the defaults.
-        tolerance: Of the duration, relative.
+        tolerance: Relative tolerance of the duration.
 
     Raises:
         OptionError: Durations are not in order, or `time_weight` is not positive.

@@ -1,4 +1,4 @@
-"""What planners return and how it is executed: Plan, policies, closed- and open-loop runs, and the count of simulator steps.
+"""Results of planners and their execution: Plan, policies, closed- and open-loop runs, and the count of simulator steps.
 
 Legend: B batch, T control steps, nx state, n tangent, nu control; a control is held for `substeps` physics steps.
 """
@@ -23,11 +23,11 @@ Array = NDArray[np.float64]
 
 
 class UnstablePlanError(OptionError):
-    """The simulation fails under the very controls that a planner should start from."""
+    """The simulation fails under the initial controls of a planner."""
 
 
 class Outcome(IntEnum):
-    """Why a planner stopped; each says what to do about it."""
+    """Reason why a planner stopped, and advice for each."""
 
     CONVERGED = 0
     MAX_ITERATIONS = 1
@@ -72,15 +72,15 @@ class IterLog(NamedTuple):
 
 
 class StepCount(NamedTuple):
-    """Physics steps (rows x control steps x substeps) asked of a simulator."""
+    """Physics steps (rows x control steps x substeps) of a simulator."""
 
     simulated: int = 0
-    """By `step` and `rollout`."""
+    """Steps by `step` and `rollout`."""
     linearized: int = 0
-    """By `linearize`: steps along which derivatives were taken."""
+    """Steps by `linearize`, along which derivatives were taken."""
 
     def total(self, per_linearization: int = 1) -> int:
-        """All steps in one number.
+        """Total of all steps.
 
         Args:
             per_linearization: Simulated steps that one linearised step costs: 1 with exact derivatives,
@@ -91,9 +91,9 @@ class StepCount(NamedTuple):
 
 @dataclass(eq=False)
 class CountedSimulator:
-    """A simulator that counts what is asked of it; planners put it between themselves and the simulator they are given.
+    """A simulator that counts its calls; planners put it around the simulator they are given.
 
-    Calls are passed on unchanged. It is the one object here that changes while it is used.
+    Calls are passed on unchanged. It is the only object here that changes while it is used.
     """
 
     simulator: Simulator
@@ -120,14 +120,14 @@ class CountedSimulator:
         return self.simulator.linearize(state, control, parameters, substeps=self.substeps)
 
     def differences(self, state: Array, control: Array, parameters: Parameters | None, epsilon: float) -> Linearization:
-        """`finite_differences`, counted as the simulated steps that they are."""
+        """`finite_differences`, counted as simulated steps."""
         constants = (parameters or self.simulator.default_parameters).to_vector().shape[-1]
         self._count(simulated=2 * len(state) * (self.simulator.n + self.simulator.nu + constants))
         return finite_differences(self.simulator, state, control, parameters, substeps=self.substeps, epsilon=epsilon)
 
 
 class Policy(Protocol):
-    """Anything that answers a state with a control."""
+    """Function from a state to a control."""
 
     def __call__(self, state: Array, t: int) -> Array:
         """State (nx,) at control step t -> control (nu,)."""
@@ -182,27 +182,27 @@ class Plan:
 
     @property
     def horizon(self) -> int:
-        """T."""
+        """Horizon T."""
         return len(self.controls)
 
     def policy(self, state: Array, t: int) -> Array:
-        """Feedback law at one state (nx,), or many (B, nx), see `own_entries`; after the horizon its last step goes on."""
+        """Feedback law at one state (nx,), or many (B, nx), see `own_entries`; after the horizon its last step is repeated."""
         t, state = min(t, self.horizon - 1), own_entries(self.simulator, state)
         dx = self.simulator.difference(state, np.broadcast_to(self.states[t], state.shape))
         return np.asarray(np.clip(self.controls[t] + dx @ self.gains[t].T, *self.simulator.control_bounds))
 
     def shifted(self, steps: int = 1) -> Array:
-        """Controls (T, nu) of the plan `steps` later; the last one is held."""
+        """Controls (T, nu) of the plan shifted by `steps`; the last one is held."""
         return np.concatenate([self.controls[steps:], np.repeat(self.controls[-1:], min(steps, self.horizon), axis=0)])
 
 
 def own_entries(simulator: Simulator, state: Array) -> Array:
-    """States (..., nx) of a simulator from those of a world whose states go on after them, as with commands on their way."""
+    """States (..., nx) of a simulator from those of a world with further entries, such as pending commands."""
     return state if state.shape[-1] <= simulator.nx else np.ascontiguousarray(state[..., : simulator.nx])
 
 
 def in_world(world: Simulator, state: Array) -> Array:
-    """States of the robot's model as states of a world, at rest in all that the model does not know; others as they are."""
+    """States of the robot's model as states of a world, at rest in its further entries; states of the world as they are."""
     fits = isinstance(world, BaseSimulator) and np.shape(state)[-1:] == (world.model.layout.nx,)
     return world.embed(np.asarray(state, dtype=np.float64)) if isinstance(world, BaseSimulator) and fits else state
 
@@ -223,9 +223,9 @@ def run_open_loop(plan: Plan, simulator: Simulator, state: Array, parameters: Pa
     """Play the planned controls from states (B, nx), on this or another simulator of the same robot.
 
     Args:
-        plan: Of any simulator of the robot.
-        simulator: The world that it is run in.
-        state: Of the world, or of the robot's model: then the world is at rest in what the model does not know.
+        plan: Plan of any simulator of the robot.
+        simulator: The world to run it in.
+        state: States of the world, or of the robot's model: then the world is at rest in its further entries.
         parameters: Constants of the world.
 
     Raises:
@@ -240,7 +240,7 @@ def run_open_loop(plan: Plan, simulator: Simulator, state: Array, parameters: Pa
 def run_closed_loop(plan: Plan, simulator: Simulator, state: Array, parameters: Parameters | None = None) -> Run:
     """Follow the plan with its feedback gains from states (B, nx), on this or another simulator of the same robot.
 
-    Arguments are those of `run_open_loop`; the plan sees the entries that its own simulator has.
+    Arguments are those of `run_open_loop`; the plan sees the entries of its own simulator.
 
     Raises:
         ShapeError: `state` is not (B, nx).
@@ -257,7 +257,7 @@ def run_policy(
 ) -> Run:
     """Apply a policy (an MPC, for example) for `steps` control steps from one state (nx,); the batch of the result is 1.
 
-    A policy with a `simulator` of its own, as controllers have, sees the entries of its states.
+    A policy with its own `simulator`, as controllers have, sees the entries of that simulator's states.
 
     Raises:
         ShapeError: `state` is not (nx,).
@@ -293,7 +293,7 @@ def total_cost(values: Array, status: IntArray) -> Array:
 
 
 def control_scale(simulator: Simulator) -> Array:
-    """Half range of every control (nu,), 1 where it is unbounded: the unit in which planners measure controls."""
+    """Half range of every control (nu,), 1 where it is unbounded: the unit of controls in planners."""
     lower, upper = simulator.control_bounds
     half = 0.5 * (upper - lower)
     return np.where(np.isfinite(half) & (half > 0), half, 1.0)
@@ -330,7 +330,7 @@ def spline_matrix(horizon: int, knots: int) -> Array:
 
 
 def check_splines(horizon: int, knots: int, replan_every: int) -> None:
-    """Raise `OptionError` unless a plan over T control steps has so many knots, and lasts until the next one."""
+    """Raise `OptionError` unless a plan over T control steps has the given number of knots, and lasts until the next one."""
     for name, value, low in (("horizon", horizon, 1), ("knots", knots, 1), ("replan_every", replan_every, 1)):
         check_number(name, value, low=low, whole=True)
     for name, value in (("knots", knots), ("replan_every", replan_every)):
@@ -343,7 +343,7 @@ def check_start(simulator: Simulator, state: Array, controls: Array) -> tuple[Ar
 
     Raises:
         ShapeError: Wrong shapes, NaN or infinity.
-        OptionError: No control step at all.
+        OptionError: No control step.
     """
     state = check_array("state", state, (simulator.nx,))
     controls = check_array("controls", controls, (None, simulator.nu))

@@ -1,11 +1,11 @@
-r"""Derivatives of a world along one run, by differences of whole runs: for worlds whose states cannot be moved freely.
+r"""Derivatives of a world along one run, by differences of whole runs: for worlds whose states cannot be perturbed freely.
 
-Moving one joint of a closed chain opens it, and what closes it again is no derivative. Controls can be moved: runs with one
+Moving one joint of a closed chain opens it, and its closing is no derivative. Controls can be perturbed: runs with one
 control changed at step s give \(S_{t,s} = \partial x_t / \partial u_s\) of reachable changes only, and
 
 .. math:: B_t = S_{t+1,t}, \qquad A_t S_{t,s} = S_{t+1,s} \quad (s < t)
 
-determines A on all changes that earlier controls can make (least norm beyond them): all that a planner of controls asks for.
+determines A on all changes that earlier controls can make (least norm beyond them): all that a planner of controls needs.
 Legend: T control steps, nx state, n tangent, nu control.
 """
 
@@ -30,11 +30,11 @@ def run_slopes(
     """A (T, n, n) and B (T, n, nu) along a run with states (T+1, nx) and controls (T, nu).
 
     Args:
-        simulator: The world; T (T + 1) / 2 nu control steps are asked of it.
-        states: Of the run, as `simulator` makes them.
-        controls: Of the run.
+        simulator: The world; runs T (T + 1) / 2 nu control steps.
+        states: States of the run, as `simulator` makes them.
+        controls: Controls of the run.
         parameters: Constants, one row.
-        width: Change of a control, in half ranges, to the side that has more room: differences are one-sided.
+        width: Change of a control, in half ranges, to the side with more room: differences are one-sided.
     """
     world, (horizon, nu) = simulator.simulator, controls.shape
     low, high = world.control_bounds

@@ -1,14 +1,14 @@
 """Receding-horizon control of any id by its own reward: sampled action splines, all rows of a batch side by side.
 
 For every row, action splines are drawn around the plan so far, rolled out in our engine, and mixed by
-their sums of rewards (`.mpc.mix`). It sees the full state, the task's context, and the constants that the episode drew; it
+sums of rewards (`.mpc.mix`). The planner sees the full state, the task's context, and the constants that the episode drew; it
 may drive another world than it plans in.
 
-Where rewards are progress, their sum says only where a plan ends. Discounted, progress counts on the way too,
-sum g^t (c_t - c_t+1) = c_0 - (1 - g) sum g^t c_t+1 - ..., so that a plan which strays and comes back is worse than one
+Where rewards are progress, their sum depends only on the end of a plan. Discounted, progress counts on the way too,
+sum g^t (c_t - c_t+1) = c_0 - (1 - g) sum g^t c_t+1 - ..., so that a plan which leaves and comes back is worse than one
 which stays.
 
-Legend: B rows, S samples, T horizon, P knots, na actions, g discount, c what progress is measured by.
+Legend: B rows, S samples, T horizon, P knots, na actions, g discount, c measure of progress.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class TaskMpc:
     """
 
     horizon: int = 20
-    """T, in control steps."""
+    """Horizon T in control steps."""
     knots: int = 5
-    """P of the linear spline."""
+    """Number P of knots of the linear spline."""
     samples: int = 48
-    """S"""
+    """Samples S."""
     noise: float = 0.5
     """Standard deviation of a knot; actions are in -1 ... 1."""
     iterations: int = 1
@@ -56,7 +56,7 @@ class TaskMpc:
     temperature: float = 0.1
     """See `.mpc.mix`."""
     discount: float = 1.0
-    """Weight of a reward, relative to the one a control step before; see the module docstring."""
+    """Factor on a reward from one control step to the next; see the module docstring."""
 
     def __post_init__(self) -> None:
         for name, lowest in (("horizon", 2), ("knots", 2), ("samples", 2), ("iterations", 1)):
@@ -68,7 +68,7 @@ class TaskMpc:
         check_splines(self.horizon, self.knots, self.replan_every)
 
     def controller(self, envs: Any, engine: Simulator, parameters: Parameters | None = None) -> Policy:
-        """The policy of a `SoftgymVectorEnv`, which plans in `engine` with these constants; None: the usual ones.
+        """Policy of a `SoftgymVectorEnv` that plans in `engine` with these constants; None: the default ones.
 
         Constants that an episode draws replace those of their name.
         """
@@ -97,7 +97,7 @@ class TaskMpc:
     def _better(
         self, model: World, state: Array, context: Array, plan: Array, spline: Array, rng: np.random.Generator
     ) -> Array:
-        """Plans (B, T, na) after a round of sampling around those given; `spline` (T, P) is that of a standard normal knot."""
+        """Plans (B, T, na) after a round of sampling around the given ones; `spline` (T, P) scales a standard normal knot."""
         rows, _, size = plan.shape
         noise = rng.standard_normal((rows, self.samples, self.knots, size))
         noise[:, 0] = 0.0
@@ -109,7 +109,7 @@ class TaskMpc:
 
 
 def with_drawn(constants: Parameters, episodes: Any, repeats: int) -> Parameters:
-    """Constants, but those that episodes drew are (B * repeats,), each row's as often; what has no such name stays."""
+    """Constants with those that episodes drew as (B * repeats,), each row repeated; drawn ones of unknown name are ignored."""
     usual = episodes.nominal.to_matrix(len(episodes.constants))
     drawn = {}
     for k, name in enumerate(episodes.nominal.names()):
@@ -128,10 +128,10 @@ class World:
     engine: Simulator
     substeps: int
     nominal: Parameters
-    """Constants, of all rows or of each, but for those that the task fixes."""
+    """Constants, of all rows or of each, except those that the task fixes."""
 
     def returns(self, state: Array, context: Array, actions: Array, discount: float = 1.0) -> Array:
-        """Sums of discounted rewards until the episode ends, (R,), of actions (R, T, na); -inf where the simulation fails."""
+        """Sums of discounted rewards until the episode ends (R,), for actions (R, T, na); -inf where the simulation fails."""
         fixed = {name: value for name, value in self.task.constants.items() if name in self.nominal.names()}
         constants = self.nominal.replace(**fixed)
         total, alive, good = np.zeros(len(state)), np.ones(len(state), dtype=np.bool_), np.ones(len(state), dtype=np.bool_)

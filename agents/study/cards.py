@@ -1,4 +1,4 @@
-"""What is asked of an id's task card, where it falls short, and its rows of a table. Cards are made by studies/task_cards."""
+"""Requirements on an id's task card, its shortfalls, and its rows of a table. Cards are made by studies/task_cards."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from softgym_envs.core.room import NATIVE
 NAMES = ("zero", "random", "blind", "policy of", "heuristic", "planner", "mpc", "policy", "policy, noise and delay")
 """Controllers in the order of the table."""
 LIMITS = {"zero": 0.05, "random": 0.2}
-"""Controller -> success that it stays below, on every world and level."""
+"""Controller -> upper limit of its success, on every world and level."""
 KNOWING = ("heuristic", "planner", "mpc")
-"""Controllers that know the robot: one of them shows that the task can be done."""
+"""Controllers with knowledge of the robot: one of them must solve the task."""
 SURE = 0.9
-"""Success of the best of them at the first level."""
+"""Least success of the best of them at the first level."""
 BLIND = 0.5
-"""Success of who is blind at the first level, over that of the best of them, at most."""
+"""Largest success of a blind controller at the first level, over that of the best of them."""
 MOST = 0.5
-"""Who succeeds more often than that earns more than "zero" does there."""
+"""A controller with more success than this must earn more than "zero" there."""
 
 Run = Mapping[str, Any]
 """A line of a card: backend, controller, level, success, success_95, return."""
 
 
 def is_blind(controller: str) -> bool:
-    """Whether it is blind to what the task is about.
+    """Whether the controller is blind to what the task is about.
 
     >>> [is_blind(name) for name in ("blind", "policy of VineGrow-v0", "policy")]
     [True, True, False]
@@ -37,9 +37,9 @@ def is_blind(controller: str) -> bool:
 
 
 def shortfalls(runs: Sequence[Run]) -> list[str]:
-    """A sentence for everything that a card falls short of; what was not measured is none, but for the reference.
+    """One sentence per shortfall of a card; missing runs are none, except the reference.
 
-    Options of an id ("muscles: heuristic") are judged apart.
+    Options of an id ("muscles: heuristic") are judged separately.
     """
     options = dict.fromkeys(run["controller"].rpartition(": ")[0] for run in runs)
     found = []
@@ -60,7 +60,7 @@ def shortfalls(runs: Sequence[Run]) -> list[str]:
 def table_rows(runs: Sequence[Run]) -> list[str]:
     """Success in % of `NAMES`, an option, world and level per row: our engine first, the first level first, options last.
 
-    Of levels the first and the last only. A row begins behind the id, with its option if it has one.
+    Only the first and last levels. A row begins behind the id, with its option if it has one.
     """
     worlds = {(run["level"], run["backend"]) for run in runs if run["level"] in (None, 1.0, 3.0)}
     rows = []
@@ -75,7 +75,7 @@ def table_rows(runs: Sequence[Run]) -> list[str]:
 
 
 def _limits(runs: Iterable[Run]) -> Iterator[str]:
-    """Who does not look succeeds."""
+    """Shortfalls of `LIMITS`: controllers without observation succeed."""
     for run in runs:
         limit = LIMITS.get(run["controller"], 2.0)
         if run["success"] >= limit:
@@ -83,7 +83,7 @@ def _limits(runs: Iterable[Run]) -> Iterator[str]:
 
 
 def _references(runs: Sequence[Run]) -> Iterator[str]:
-    """Nobody who knows the robot succeeds at the first level, or who is blind does nearly as well."""
+    """Shortfalls at the first level: no controller with knowledge succeeds, or a blind one does nearly as well."""
     first = [run for run in runs if run["level"] in (None, 1.0)]
     for backend in dict.fromkeys(run["backend"] for run in first):
         here = [run for run in first if run["backend"] == backend]
@@ -99,7 +99,7 @@ def _references(runs: Sequence[Run]) -> Iterator[str]:
 
 
 def _levels(runs: Sequence[Run]) -> Iterator[str]:
-    """Somebody does better at a higher level than chance allows: its interval lies above the other's."""
+    """Shortfalls of levels: a higher level is easier for a controller, with its interval above that of the lower level."""
     for low, high in itertools.permutations(runs, 2):
         same = all(low[key] == high[key] for key in ("backend", "controller"))
         if same and (low["level"] or 0) < (high["level"] or 0) and low["success_95"][1] < high["success_95"][0]:
@@ -108,7 +108,7 @@ def _levels(runs: Sequence[Run]) -> Iterator[str]:
 
 
 def _returns(runs: Sequence[Run]) -> Iterator[str]:
-    """Somebody succeeds in most episodes and earns no more than who does nothing."""
+    """Shortfalls of the reward: a controller succeeds in most episodes and earns no more than zero action."""
     still = {(run["backend"], run["level"]): run["return"] for run in runs if run["controller"] == "zero"}
     for run in runs:
         least = still.get((run["backend"], run["level"]), -math.inf)

@@ -1,8 +1,8 @@
-"""The `Case` of any room: simulators, recordings, fits and costs of one of its tasks, from what the room declares.
+"""The `Case` of any room: simulators, recordings, fits and costs of one of its tasks, from the room's declarations.
 
-A room gives its engine and its truths, a `Recipe` (how it is recorded and identified), an `Objective` (what is to be achieved)
-and a `Scenario` (from where runs start, what planners begin with); nothing here knows a robot. What identifies is handed in,
-as agents and sysid stand beside each other: `RoomCase(room, task, identify=sysid.run_recipe, correct=sysid.fit_residual)`.
+A room gives its engine and its truths, a `Recipe` (its recordings and identification), an `Objective` (its goal)
+and a `Scenario` (starts of runs, initial guesses of planners); nothing here depends on a robot. The identifier is an argument,
+since agents and sysid are independent: `RoomCase(room, task, identify=sysid.run_recipe, correct=sysid.fit_residual)`.
 
 Legend: B rows, T control steps, nx state, n tangent, nu control.
 """
@@ -35,35 +35,35 @@ from .protocol import Corrected, Identified
 Array = NDArray[np.float64]
 
 TESTS = 3
-"""Recordings that predictions are judged by."""
+"""Number of recordings for prediction errors."""
 FACTOR = 4.0
 """Domain randomisation without data: constants within this factor of the guess."""
 DEFAULT = "default"
-"""Value of a stage's option in a study: the method's own, whatever the recipe says."""
+"""Value of a stage's option in a study: the method's own default, whatever the recipe has."""
 SHARE = 0.25
-"""The same where a constant's scale is linear: within this share of what is allowed."""
+"""Domain randomisation of a constant on a linear scale: within this share of its bounds."""
 
 
 class Fitted(Protocol):
-    """What identification returns."""
+    """Result of identification."""
 
     @property
     def parameters(self) -> Parameters:
-        """Constants."""
+        """Identified constants."""
         ...
 
     @property
     def verdict(self) -> str:
-        """In a sentence."""
+        """Verdict in a sentence."""
         ...
 
     @property
     def unusable(self) -> tuple[str, ...]:
-        """Constants that are not to be used."""
+        """Constants that the verdict rejects."""
         ...
 
     def distribution(self) -> ParameterDistribution:
-        """What the recordings leave open."""
+        """Posterior of the constants."""
         ...
 
 
@@ -86,7 +86,7 @@ class Identifier(Protocol):
 
 @dataclass(frozen=True)
 class _Within:
-    """A distribution whose draws keep narrower bounds."""
+    """A distribution whose draws are clipped to narrower bounds."""
 
     whole: ParameterDistribution
     limits: Mapping[str, tuple[float, float]]
@@ -111,27 +111,27 @@ class RoomCase:
     """Environment id, without the package."""
     identify: Identifier
     correct: Any
-    """Learns a correction of an engine that has one of its own, as `sysid.fit_residual` does."""
+    """Learns a correction of an engine that has its own, as `sysid.fit_residual` does."""
     backend: str = ""
-    """Which world is the truth; "": the room's first truth."""
+    """Backend that is the truth; "": the room's first truth."""
     truth_options: Mapping[str, Any] = field(default_factory=dict)
-    """Its keywords, as level and seed of a hard twin."""
+    """Keywords of the truth, such as level and seed of a hard twin."""
     recorded_task: str = ""
     """Id of the task that is recorded; "": the scenario's own choice."""
     stages: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Stage of the recipe -> options that differ from it; `DEFAULT` takes the method's own."""
+    """Stage of the recipe -> changed options; `DEFAULT` takes the method's own."""
     only: tuple[str, ...] = ()
-    """Stages of the recipe that are run; (): all."""
+    """Stages of the recipe to run; (): all."""
     sensor: tuple[str, ...] = ()
-    """What recordings for training are seen through, as words of `core.sensors.sensor_from_text`; (): full states."""
+    """Sensor of the recordings for training, as words of `core.sensors.sensor_from_text`; (): full states."""
     structure: Mapping[str, Any] = field(default_factory=dict)
-    """Field of the model -> another value than the task's own robot has."""
+    """Field of the model -> value other than that of the task's robot."""
     truth_constants: Mapping[str, float] = field(default_factory=dict)
-    """Constant -> another value than the truth has by itself."""
+    """Constant of the truth -> value other than its default."""
     keywords: Mapping[str, Any] = field(default_factory=dict)
-    """Of the environments of both worlds, where policies learn: `action_memory`, say."""
+    """Keywords of the environments of both worlds, where policies learn: `action_memory`, say."""
     learning: Mapping[str, Any] = field(default_factory=dict)
-    """Of our engine's environments alone: what policies learn to bear there, `action_delay` or `sensor_noise`, say."""
+    """Keywords of our engine's environments only, for robust policies: `action_delay` or `sensor_noise`, say."""
 
     def __post_init__(self) -> None:
         known = load(self.room.study) if self.room.study else {}
@@ -185,23 +185,23 @@ class RoomCase:
 
     @cached_property
     def model(self) -> Any:
-        """The structure."""
+        """Structure of the robot."""
         return replace(self.scene.model, **self.structure) if self.structure else self.scene.model
 
     @cached_property
     def objective(self) -> Objective:
-        """With its target."""
+        """Objective with its target."""
         objective: Objective = load(self.room.objectives[self.scenario.objective])
         return objective if self.scene.target is None else objective.aimed(self.scene.target)
 
     @property
     def target(self) -> Array:
-        """(m,) of the objective."""
+        """Target (m,) of the objective."""
         return np.array(self.objective.aim)
 
     @property
     def description(self) -> dict[str, Any]:
-        """For study.json: what decides the numbers, apart from the code."""
+        """Description for study.json: what decides the numbers, except the code."""
         scenario, objective = self.scenario, self.objective
         return {
             "room": self.room.name,
@@ -229,7 +229,7 @@ class RoomCase:
 
     @property
     def env_id(self) -> str:
-        """Id of the same task."""
+        """Id of the environment of the task."""
         return f"softgym_envs:{self.task}"
 
     @property
@@ -249,7 +249,7 @@ class RoomCase:
 
     @property
     def hints(self) -> dict[str, Array]:
-        """For pictures."""
+        """Hints for pictures."""
         return {self.scenario.hint: np.concatenate([self.target, np.zeros(3)])[:3]}
 
     # --- the protocol --------------------------------------------------------------------------------------------------
@@ -294,13 +294,13 @@ class RoomCase:
 
     @cached_property
     def identified(self) -> tuple[str, ...]:
-        """Constants of the robot that the recipe fits; a latency of the recordings, say, is none."""
+        """Constants of the robot that the recipe fits; a latency of the recordings, say, is not one."""
         engine = self.native()
         known = engine.default_parameters.names()
         return tuple(dict.fromkeys(name for s in self.recipe.stages for name in s.free_of(engine) if name in known))
 
     def _limits(self, parameters: Parameters) -> dict[str, tuple[float, float]]:
-        """Bounds of constants that the steps in which planners and policies run bear no further."""
+        """Bounds beyond which constants are unstable at the steps in which planners and policies run."""
         return borne_bounds(self.native(), parameters)
 
     def drawn(self, rng: np.random.Generator, factor: float) -> Parameters:
@@ -331,7 +331,7 @@ class RoomCase:
         return UniformParameters(intervals)
 
     def _known(self) -> dict[str, tuple[float, float]]:
-        """Constants of which the recipe knows something before: mean and standard deviation."""
+        """Constants with a prior in the recipe: mean and standard deviation."""
         engine = self.native()
         return {name: said for stage in self.recipe.stages for name, said in stage.prior_of(stage.free_of(engine)).items()}
 
@@ -389,7 +389,7 @@ class RoomCase:
         return Identified(found.parameters, _Within(found.distribution(), limits), found.verdict, bool(found.unusable))
 
     def _engine_for(self, recording: Trajectory) -> Simulator:
-        """Our engine; where rows are no whole number of its steps, as frames of a camera, in steps of which they are."""
+        """Our engine; if rows are no whole number of its steps, as frames of a camera, with a step that divides them."""
         native, period = self.native(), recording.period
         if is_whole(period, native.dt):
             return native
@@ -428,7 +428,7 @@ class RoomCase:
 
 
 def merged(options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with changes, tables of tables too.
+    """Update options by changes, nested tables too.
 
     >>> merged({"starts": 3, "levenberg": {"max_iterations": 100}}, {"levenberg": {"max_iterations": 2}})
     {'starts': 3, 'levenberg': {'max_iterations': 2}}
@@ -445,7 +445,7 @@ def merged(options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
 
 
 def _said(prior: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
-    """What is known beforehand, if anything is, as it is written down."""
+    """The prior as it is written down, if there is any."""
     return {"prior": dict(prior)} if prior else {}
 
 

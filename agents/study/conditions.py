@@ -31,19 +31,19 @@ CONDITIONS = {
     )
 }
 ROBUST = ("wide", "forces", "posterior", "around")
-"""Models of many rows of constants at once."""
+"""Models with many rows of constants at once."""
 ORACLE, NOMINAL, NOTHING = "truth", "nominal", "zero"
-"""Conditions that the return ratio and the share are measured against."""
+"""Reference conditions of the return ratio and the share."""
 
 
 def possible(case: Case, conditions: tuple[str, ...]) -> tuple[str, ...]:
-    """Those conditions that make sense: without an engine, nothing is known of another robot or scene than the recorded one."""
+    """Conditions that make sense for the case: without an engine, only the recorded robot and scene are known."""
     at_home = case.recorded().description == case.description
     return tuple(name for name in conditions if at_home or CONDITIONS[name].model != "network")
 
 
 def check_study(study: Study, case: Case) -> None:
-    """Raise `OptionError` unless the study has the conditions that its numbers are measured against, and no impossible one.
+    """Raise `OptionError` unless the study has its reference conditions, and no impossible one.
 
     Raises:
         OptionError: One is missing, or has no counterpart in reinforcement learning or sample-based iLQG, or is not `possible`.

@@ -1,4 +1,4 @@
-"""A study as data: what is compared, how often, and what was promised beforehand."""
+"""A study as data: its conditions, repetitions, and the thresholds registered beforehand."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from softgym_envs.core.errors import OptionError
 
 @dataclass(frozen=True)
 class Condition:
-    """One way to a policy."""
+    """One way to obtain a policy."""
 
     name: str
     text: str
-    """For the table."""
+    """Text for the table."""
     model: str
-    """What is planned or trained in; see `.conditions.CONDITIONS`."""
+    """World of planning or training; see `.conditions.CONDITIONS`."""
     method: Literal["plan", "mpc", "sampling", "doubled", "sampled_plan", "budgeted_plan", "fixed"] = "plan"
     data: bool = False
-    """Needs recordings of the truth."""
+    """Whether it needs recordings of the truth."""
     budgeted: bool = False
-    """Depends on the budget of the truth's steps."""
+    """Whether it depends on the budget of the truth's steps."""
     learns: bool = True
-    """Has a counterpart in reinforcement learning."""
+    """Whether it has a counterpart in reinforcement learning."""
     factor: float = 1.0
-    """Model "drawn": every constant that is identified is so many times the truth's, or its reciprocal, by a coin per seed;
+    """Model "drawn": every identified constant is the truth's times or over this factor, by a coin per seed;
     "around": each is anywhere between these."""
 
 
 MOST = 10_000
-"""Data sets, and seeds, of a study."""
+"""Most data sets, and seeds, of a study."""
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """A promise: `quantity` of `condition` will be at least `limit`.
+    """A registered threshold: `quantity` of `condition` will be at least `limit`.
 
     Raises:
         OptionError: Unknown quantity.
@@ -63,7 +63,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Study:
-    """Everything that decides the numbers, apart from the case (robot, task, fit), which is named only.
+    """Everything that decides the numbers, except the case (robot, task, fit), of which it holds only the name.
 
     Raises:
         OptionError: A count is not positive, no budget, or a threshold on a condition that is not part of the study.
@@ -87,9 +87,9 @@ class Study:
     substeps: int = 100
     """Physics steps per control step."""
     restarts: int = 3
-    """Plans per run, kind "plan"; the best in the condition's own model is kept."""
+    """Plans per run, kind "plan"; the best one in the condition's own model is kept."""
     iterations: int = 40
-    """Iterations of iLQG per plan; of 40 rollouts each where it is sample-based."""
+    """Iterations of iLQG per plan; of 40 rollouts each if it is sample-based."""
     trust: float = 0.3
     """See `agents.planning.ilqg.ILQGOptions`."""
     difference_step: float | Literal["runs"] | None = 1e-2
@@ -105,11 +105,11 @@ class Study:
     train_steps: int = 0
     """rl: control steps."""
     engine_steps: int = 0
-    """rl: control steps in our engine, which is cheap, where they are not as many; 0: `train_steps`."""
+    """rl: control steps in our engine, which is cheap, if they differ; 0: `train_steps`."""
     failure_cost: float = 100.0
     """Cost of a run whose simulation fails."""
     tuning_steps: int = 0
-    """Steps of the truth that were spent to choose the settings of this study."""
+    """Steps of the truth that were spent on choosing the settings of this study."""
     thresholds: tuple[Threshold, ...] = ()
     seed: int = 0
 
@@ -134,7 +134,7 @@ class Study:
 
     @property
     def budget(self) -> int:
-        """The main budget."""
+        """Main budget."""
         return self.budgets[0]
 
     def jobs(self, conditions: dict[str, Condition]) -> tuple[Job, ...]:
@@ -159,11 +159,11 @@ class Job(NamedTuple):
 
     condition: str
     budget: int
-    """Physics steps of the truth for training; 0 where they do not matter."""
+    """Physics steps of the truth for training; 0 if they have no effect."""
     dataset: int
     seed: int
 
     @property
     def name(self) -> str:
-        """Name of its file."""
+        """Name of the run's file."""
         return f"{self.condition}_b{self.budget}_d{self.dataset}_s{self.seed}"

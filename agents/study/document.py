@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class CaseTable:
-    """The table [case]: what a study is about; see `.case.RoomCase`."""
+    """The table [case]: room, task and options of the case; see `.case.RoomCase`."""
 
     room: str
     task: str
@@ -52,7 +52,7 @@ class CaseTable:
 
 @dataclass(frozen=True)
 class StudyFile:
-    """What a file holds."""
+    """Contents of a study's file."""
 
     study: Study
     case: CaseTable
@@ -78,7 +78,7 @@ def read_study(path: Path) -> StudyFile:
 
 
 def _made(kind: type[T], where: str, table: Any, **more: Any) -> T:
-    """A dataclass from a table.
+    """Make a dataclass from a table.
 
     Raises:
         OptionError: An entry is missing, unknown, or not of its type.
@@ -98,7 +98,7 @@ def _made(kind: type[T], where: str, table: Any, **more: Any) -> T:
 
 
 def _checked(where: str, value: Any, hint: Any) -> Any:
-    """A value as its type: whole numbers are numbers, lists are tuples.
+    """Convert a value to its type: whole numbers are numbers, lists are tuples.
 
     Raises:
         OptionError: It is of another type.

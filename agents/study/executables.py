@@ -1,4 +1,4 @@
-"""Policies that have been chosen, ready to run on the truth: plans, batched policies, receding-horizon controllers."""
+"""Chosen policies, ready to run on the truth: plans, batched policies, receding-horizon controllers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 
 class Executable(Protocol):
-    """A policy that has been chosen."""
+    """A chosen policy."""
 
     def run(self, simulator: Simulator, state: Array, parameters: Parameters | None = None) -> Run:
         """Run it from states (B, nx)."""
@@ -57,11 +57,11 @@ class PolicyExecutable:
 
 @dataclass(frozen=True, eq=False)
 class ControllerExecutable:
-    """A receding-horizon controller, one start after the other; the record counts the steps of all its plans."""
+    """A receding-horizon controller, run from one start after the other; the record counts the steps of all its plans."""
 
     controller: ILQGController | SamplingController
     model: Model
-    """What it plans in: a state of the truth becomes one of the model's before every plan."""
+    """Model to plan in: a state of the truth is converted to one of the model before every plan."""
     steps: int
     substeps: int
     spent: list[int] = field(default_factory=list)
@@ -82,11 +82,11 @@ class ControllerExecutable:
 
 
 class Chosen(NamedTuple):
-    """What a condition's planner came up with."""
+    """Result of a condition's planner."""
 
     executable: Executable
     model_cost: float | None
-    """Expected in the condition's own model from perturbed starts; None where there is no model run."""
+    """Expected cost in the condition's own model from perturbed starts; None if there is no model run."""
     detail: dict[str, Any]
     steps: int
-    """Physics steps of the model, a linearisation by differences counted as the steps that it takes"""
+    """Physics steps of the model, a linearisation by differences counted by its simulated steps"""

@@ -102,4 +102,4 @@ def draw_errors(summary: Summary) -> Any:
 
 
 FIGURES = {"scores": draw_scores, "profile": draw_profile, "curve": draw_curve, "errors": draw_errors}
-"""Name on the page -> what draws it, or returns None where there is nothing to draw."""
+"""Name on the page -> function that draws it, or returns None if there is no data."""

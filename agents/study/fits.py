@@ -1,4 +1,4 @@
-"""What is identified from the recordings of a study, for both kinds of study; and the streams of its random numbers."""
+"""Identification from the recordings of a study, for both kinds of study; and the streams of its random numbers."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ DATA, STARTS, PLANNING, SELECTION, MODEL = range(5)
 
 @dataclass(frozen=True, eq=False)
 class EmpiricalParameters:
-    """Constants drawn from a list of rows: a `ParameterDistribution` that is a file."""
+    """Constants drawn from a list of rows: a `ParameterDistribution` that can be a file."""
 
     samples: Parameters
     """One row per sample."""
 
     def sample(self, rng: np.random.Generator, nominal: Parameters) -> dict[str, float]:
-        """One of the rows; only the constants that differ between rows."""
+        """Draw one of the rows; only the constants that differ between rows."""
         matrix = self.samples.to_matrix(self.samples.batch or 1)
         row = matrix[int(rng.integers(len(matrix)))]
         varied = np.flatnonzero(np.ptp(matrix, axis=0) > 0)
@@ -44,27 +44,27 @@ class EmpiricalParameters:
 
 
 def stream(study: Study, purpose: int, *indices: int) -> np.random.Generator:
-    """The generator of one purpose; equal arguments give equal numbers on every machine."""
+    """Random generator of one purpose; equal arguments give equal numbers on every machine."""
     return np.random.default_rng([study.seed, purpose, *indices])
 
 
 @dataclass(frozen=True, eq=False)
 class FitRecord:
-    """A fit with what it cost and how well it predicts; a file in out/fits."""
+    """A fit with its cost in steps and its prediction errors; a file in out/fits."""
 
     parameters: Parameters
     samples: Parameters
-    """Rows drawn from the posterior; the parameters themselves where there is none."""
+    """Rows drawn from the posterior; the parameters themselves if there is none."""
     note: str
     failed: bool
-    """The note says that there is no fit, and `parameters` are the default ones, or that it is not to be used."""
+    """Whether there is no fit, and `parameters` are the default ones, or its verdict rejects it; see the note."""
     truth_steps: dict[str, int]
     """train and validation: physics steps of the truth"""
     errors: dict[str, list[list[float]]]
     """Constants (nominal, identified, true) or "persistence" -> [horizon [s], mean error of the position [m]]"""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers."""
+        """The fit as plain numbers."""
         return {
             "parameters": self.parameters.to_vector().tolist(),
             "names": list(self.parameters.names()),
@@ -77,11 +77,11 @@ class FitRecord:
 
     @classmethod
     def from_json(cls, document: dict[str, Any], kind: type[Parameters]) -> FitRecord:
-        """From a file.
+        """Make a fit from a file's contents.
 
         Raises:
             DataError: It belongs to other constants.
-            FileFormatError: It is no fit, or one that is damaged.
+            FileFormatError: It is no fit, or a damaged one.
         """
         if document.get("names") != list(kind.names()):
             raise DataError(
@@ -103,7 +103,7 @@ class FitRecord:
 
 
 def read_errors(table: Any) -> dict[str, list[list[float]]]:
-    """Prediction errors of a file; `ValueError`, `TypeError`, `AttributeError` or `OverflowError` if it holds none."""
+    """Prediction errors of a file; `ValueError`, `TypeError`, `AttributeError` or `OverflowError` if it has none."""
     found = {str(name): [[float(horizon), float(error)] for horizon, error in pairs] for name, pairs in table.items()}
     if not all(np.isfinite(pair).all() for pairs in found.values() for pair in pairs):
         raise ValueError("an error of prediction is no finite number")
@@ -116,12 +116,12 @@ def recordings(case: Case, study: Study, budget: int, dataset: int) -> DataSplit
 
 
 def full_states(case: Case, study: Study, budget: int, dataset: int) -> DataSplit:
-    """The same data set as nobody's sensor sees it, without noise: an advantage that whatever learns is given."""
+    """Full states of that data set without sensor or noise: an advantage granted to all that learn."""
     return case.states(stream(study, DATA, dataset), budget)
 
 
 def identify(case: Case, study: Study, budget: int, dataset: int, out: Path) -> FitRecord:
-    """The fit of one data set on the recorded case, from its file if it is there; constants adapted to this case."""
+    """The fit of one data set on the recorded case, read from its file if it exists; constants adapted to this case."""
     path, source = out / "fits" / f"b{budget}_d{dataset}.json", case.recorded()
     if path.exists():
         record = FitRecord.from_json(read_json(path), type(source.default()))
@@ -146,7 +146,7 @@ def _fit(case: Case, study: Study, data: DataSplit) -> FitRecord:
 
 
 def draw(center: Parameters, distribution: ParameterDistribution | None, rows: int, rng: np.random.Generator) -> Parameters:
-    """`rows` rows: the center itself, then samples around it."""
+    """Draw `rows` rows: the center itself, then samples around it."""
     found = [center]
     found += [center if distribution is None else center.replace(**distribution.sample(rng, center)) for _ in range(rows - 1)]
     return type(center).from_vector(np.stack([p.to_vector() for p in found]))
@@ -155,7 +155,7 @@ def draw(center: Parameters, distribution: ParameterDistribution | None, rows: i
 def prediction_errors(case: Case, data: DataSplit, constants: dict[str, Parameters]) -> dict[str, list[list[float]]]:
     """Mean error of the position over the test recordings (else validation, else none), against the horizon.
 
-    Recordings that lack entries of the state cannot be predicted from: {}.
+    {} for recordings that lack entries of the state, from which nothing can be predicted.
     """
     simulator = case.native()
     known = set(simulator.state_names)
@@ -176,7 +176,7 @@ def prediction_errors(case: Case, data: DataSplit, constants: dict[str, Paramete
 def _prediction_error(
     case: Case, simulator: Simulator, constants: Parameters | None, trajectory: Trajectory, steps: int
 ) -> float:
-    """Measures the error on one recording from its start; None: it stays where it was."""
+    """Error on one recording, predicted from its start; constants None: the robot does not move."""
     states = trajectory.select(simulator.state_names).values
     predicted, status = states[:1], np.zeros(1, dtype=np.int32)
     if constants is not None:

@@ -4,7 +4,7 @@
     out/fits/*.json        one per data set and budget
     out/runs/*.json        one per condition, budget, data set and seed; those that exist are not run again
 
-Runs are independent and seeded by what they are: the executor (this process, processes, a Ray cluster) changes no number.
+Runs are independent and seeded by their job: the executor (this process, processes, a Ray cluster) changes no number.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ Executor = Literal["serial", "processes", "ray"]
 Worker = Callable[[Job], dict[str, Any]]
 Progress = Callable[[str], None]
 Results = Generator[tuple[Job, str], None, None]
-"""Runs that have ended, each with the message of what it raised, or ""."""
+"""Finished runs, each with the message of its error, or ""."""
 
 
 AGAIN = "remove it, and the same command runs it again"
-"""What helps where a run's file is damaged."""
+"""Advice for a damaged file of a run."""
 
 
 class Failure(NamedTuple):
-    """A run that raised."""
+    """A failed run."""
 
     job: Job
     message: str
@@ -53,7 +53,7 @@ def register(study: Study, case: Any, out: Path, *, provenance: dict[str, str]) 
 
     Raises:
         OptionError: Another study, or the same with other thresholds, was registered in this folder; or a number is not finite.
-        FileFormatError: The file that is there cannot be read.
+        FileFormatError: The existing file cannot be read.
     """
     path = out / "study.json"
     try:
@@ -67,7 +67,7 @@ def register(study: Study, case: Any, out: Path, *, provenance: dict[str, str]) 
     there, made = found.get("study"), found.get("provenance")
     if not isinstance(there, dict):
         raise FileFormatError(f"{path} holds no study; give another folder")
-    usual = {entry.name: entry.default for entry in fields(study)}  # of what was no field yet when it was registered
+    usual = {entry.name: entry.default for entry in fields(study)}  # of fields that did not exist when it was registered
     differing = _differing({**usual, **there}, described)
     if differing:
         commit = made.get("commit", "") if isinstance(made, dict) else ""
@@ -97,14 +97,14 @@ def run_jobs(
     workers: int | None = None,
     progress: Progress = print,
 ) -> tuple[Failure, ...]:
-    """Run those whose file does not exist yet; a run that raises is reported and the others go on.
+    """Run the jobs whose file does not exist yet; a failed run is reported and the others continue.
 
     Args:
-        jobs: What to run.
-        worker: Picklable; a run's record from its job.
+        jobs: Jobs to run.
+        worker: Picklable function from a job to a run's record.
         out: Folder of the study.
         executor: "serial" in this process, "processes" on this machine, "ray" on a cluster that shares `out`.
-        workers: Processes; None: one per processor. Ray uses what the cluster has.
+        workers: Number of processes; None: one per processor. Ray uses the cluster's.
         progress: Called with one line per run.
 
     Raises:
@@ -128,7 +128,7 @@ def run_jobs(
 
 
 def run_one(job: Job, worker: Worker, out: Path) -> str:
-    """One run into its file; the message of what it raised, or ""."""
+    """Run one job and write its file; returns the message of its error, or ""."""
     began = time.perf_counter()
     try:
         record = worker(job)
@@ -156,9 +156,9 @@ def _processes(jobs: Sequence[Job], worker: Worker, out: Path, workers: int) -> 
 def in_processes(
     function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], workers: int
 ) -> Generator[tuple[tuple[Any, ...], Future[Any]], None, None]:
-    """Calls of a picklable function in processes of this machine: their arguments, and what came of them, as they end.
+    """Call a picklable function in processes of this machine; yields arguments and results as the calls end.
 
-    Who stops asking, or is interrupted, waits for none of them; workers end with this process, however that ends.
+    If the caller stops or is interrupted, none of them is waited for; workers end with this process in any case.
     """
     context = multiprocessing.get_context("spawn")
     reader, writer = context.Pipe(duplex=False)
@@ -167,14 +167,14 @@ def in_processes(
         try:
             for future in as_completed(futures):
                 yield futures[future], future
-        except BaseException:  # interrupted, or nobody asks for more: what runs is not waited for
+        except BaseException:  # interrupted, or no more results wanted: running calls are not waited for
             writer.close()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
 def _end_with_parent(pipe: Connection) -> None:
-    """Let a worker end when the other end of the pipe closes, as it does when its process ends, however that may be."""
+    """End a worker when the other end of the pipe closes, as it does when its process ends in any way."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the main process decides
 
     def watch() -> None:
@@ -204,7 +204,7 @@ def _ray(jobs: Sequence[Job], worker: Worker, out: Path, workers: int) -> Result
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Children inherit OMP_NUM_THREADS=1: runs share the processors, not each run all of them."""
+    """Set OMP_NUM_THREADS=1 for children: runs share the processors instead of each using all of them."""
     before = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"
     try:
@@ -225,7 +225,7 @@ def record_path(out: Path, job: Job) -> Path:
 
 
 def read_records(out: Path, jobs: Sequence[Job]) -> dict[Job, dict[str, Any]]:
-    """Records of those jobs that have run.
+    """Records of the finished jobs.
 
     Raises:
         FileFormatError: A file cannot be read, or holds no record of a run.
@@ -234,7 +234,7 @@ def read_records(out: Path, jobs: Sequence[Job]) -> dict[Job, dict[str, Any]]:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """A run from its file.
+    """Read the record of a run from its file.
 
     Raises:
         FileFormatError: It cannot be read, or holds no record of a run.

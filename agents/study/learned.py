@@ -29,7 +29,7 @@ class PolicyWorker:
     env_id: str
     algorithm: Literal["ppo", "sac"] = "ppo"
     common: Mapping[str, Any] = field(default_factory=dict)
-    """Keywords of both environments."""
+    """Keywords of the environments of both worlds."""
     native: Mapping[str, Any] = field(default_factory=dict)
     """Keywords of our engine's environments."""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class PolicyWorker:
         if job.condition != NOTHING and steps > 1:
             training = self.training(job, steps, keywords)
             model, curve = train(training)
-        first = 10_000_019 + self.study.seed  # episodes that no training begins from
+        first = 10_000_019 + self.study.seed  # episodes that no training starts from
         truth = {**self.common, **self.truth}
         found = evaluate(
             None if model is None else policy_of(model), self.env_id, episodes=self.study.starts, seed=first, keywords=truth
@@ -68,7 +68,7 @@ class PolicyWorker:
         }
 
     def training(self, job: Job, steps: int, keywords: Mapping[str, Any]) -> Training:
-        """At most `steps` control steps: PPO learns from whole batches, so few steps mean few rows and short batches."""
+        """Training of at most `steps` control steps: PPO learns from whole batches, so few steps mean few, short rows."""
         usual = settings(self.algorithm, self.settings).get("n_steps", 1)
         rows = min(NUM_ENVS[self.algorithm], max(steps // 64, 1))
         length = min(usual, steps // rows)
@@ -79,7 +79,7 @@ class PolicyWorker:
         return Training(self.env_id, whole, self.algorithm, both, rows, seed=seed, overrides=overrides)
 
     def environment(self, job: Job) -> tuple[dict[str, Any], int, dict[str, int]]:
-        """Keywords of the training's environment, control steps, and the truth's steps that made them."""
+        """Keywords of the training's environment, control steps, and the truth's steps spent on it."""
         study, nothing = self.study, {"train": 0, "validation": 0}
         in_engine = study.engine_steps or study.train_steps
         keywords: dict[str, Any]

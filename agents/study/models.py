@@ -1,4 +1,4 @@
-"""What a condition plans in: our engine under some constants, with forces or a correction; networks; or the truth.
+"""Models that conditions plan in: our engine under some constants, with forces or a correction; networks; or the truth.
 
 Legend: B starts, T control steps, E rows of constants.
 """
@@ -27,12 +27,12 @@ from .protocol import Case, Identified
 Array = NDArray[np.float64]
 
 SHORT_HORIZON = 8
-"""Control steps that receding-horizon conditions look ahead."""
+"""Horizon of receding-horizon conditions in control steps."""
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """What a condition plans in."""
+    """A condition's model for planning."""
 
     simulator: Simulator
     parameters: Parameters | None
@@ -40,18 +40,18 @@ class Model:
     cost: Cost
     substeps: int
     truth_steps: dict[str, int] = field(default_factory=lambda: {"train": 0, "validation": 0})
-    """Spent to make the model."""
+    """Steps of the truth spent to make the model."""
     forced: ForcedSimulator | None = None
     detail: dict[str, Any] = field(default_factory=dict)
-    """What else is known of the model, for the record."""
+    """Further facts about the model, for the record."""
 
     @property
     def rows(self) -> int:
-        """E."""
+        """Number E of rows."""
         return (self.parameters.batch or 1) if self.parameters is not None else 1
 
     def states(self, state: Array, t: int = 0) -> Array:
-        """States of the robot, or of a world that knows more, at this control step as states of this simulator."""
+        """Convert states of the robot, or of a world with further entries, at this control step to states of this simulator."""
         if self.forced is not None:
             return self.forced.timed(own_entries(self.forced.simulator, state), t)
         world = self.simulator.simulator if isinstance(self.simulator, BorrowedSlopes) else self.simulator

@@ -57,13 +57,13 @@ class PlanWorker:
         }
 
     def _keep(self, job: Job, run: Run) -> None:
-        """States (T+1, nx) and controls (T, nu) on the truth from the unperturbed start, for pictures."""
+        """Write states (T+1, nx) and controls (T, nu) on the truth from the unperturbed start, for pictures."""
         kept = {"states": run.states[0].tolist(), "controls": run.controls[0].tolist()}
         write_json(self.out / "replays" / f"{job.name}.json", kept)
 
 
 def read_replay(path: Path, entries: int) -> NDArray[np.float64]:
-    """States (T+1, nx) that a worker kept, of so many entries.
+    """Read states (T+1, nx) that a worker kept, with the given number of entries.
 
     Raises:
         FileFormatError: The file cannot be read, or holds no such states.

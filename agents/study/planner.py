@@ -28,11 +28,11 @@ from .protocol import Case
 Array = NDArray[np.float64]
 
 SAMPLES = 16
-"""Of MPPI, per round."""
+"""Samples of MPPI per round."""
 RUN_STEP = 1e-3
 """Change of a control [half range] in differences of whole runs."""
 FEEDBACK = (0.0, 0.3, 1.0)
-"""Candidates for the factor on a plan's gains; 0 is open loop."""
+"""Candidate factors on a plan's gains; 0 is open loop."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +46,11 @@ class Planner:
 
     @cached_property
     def start(self) -> Array:
-        """The unperturbed start, (nx,)."""
+        """Unperturbed start (nx,)."""
         return np.asarray(self.case.starts(stream(self.study, STARTS), 1)[0])
 
     def rng(self, purpose: int) -> np.random.Generator:
-        """Common to all conditions of a seed."""
+        """Random generator common to all conditions of a seed."""
         return stream(self.study, purpose, self.job.seed)
 
     def options(self, iterations: int) -> ILQGOptions:
@@ -63,7 +63,7 @@ class Planner:
         return ILQGOptions(max_iterations=iterations, trust=trust, difference_step=RUN_STEP, whole_runs=True)
 
     def choose(self, method: str) -> Chosen:
-        """The policy of a condition's method."""
+        """The policy chosen by a condition's method."""
         plans = {"plan": self.plan, "gps": lambda: self.sampled(GPSOptions(self.study.iterations)), "mpc": self.sampling}
         ways = {
             "plan": plans[self.study.kind],
@@ -77,7 +77,7 @@ class Planner:
         return ways[method]()
 
     def fixed(self) -> Chosen:
-        """No control, or the first guess as it is."""
+        """No control, or the first guess itself."""
         nu = self.model.simulator.nu
         policy = (
             self.case.first_policy(self.rng(PLANNING)) if self.job.condition == "guess" else lambda x, t: np.zeros((len(x), nu))
@@ -98,7 +98,7 @@ class Planner:
         return np.asarray(run.controls[0])
 
     def plan(self) -> Chosen:
-        """iLQG from every guess; the best pair of plan and feedback in the model, from perturbed starts."""
+        """Run iLQG from every guess; choose the best pair of plan and feedback in the model, from perturbed starts."""
         options = self.options(self.study.iterations)
         rng, best, steps = self.rng(PLANNING), None, 0
         per_guess, tried = self.study.horizon * self.study.substeps, 0
@@ -132,7 +132,7 @@ class Planner:
 
     @property
     def per_linearization(self) -> int:
-        """Steps that a linearisation costs."""
+        """Simulated steps that a linearisation costs."""
         simulator = self.model.simulator
         constants = len(simulator.default_parameters.names())
         inner = self.model.forced.simulator if self.model.forced is not None else simulator
@@ -140,7 +140,7 @@ class Planner:
         return 1 if is_exact(inner) else 2 * (simulator.n + simulator.nu + constants)
 
     def judge(self, executable: Executable) -> tuple[float, int]:
-        """Mean cost in the model from perturbed starts under all rows of constants, and the steps that it took."""
+        """Mean cost in the model from perturbed starts under all rows of constants, and the steps taken."""
         starts = self.case.starts(self.rng(SELECTION), self.study.starts)
         states = np.repeat(self.model.states(starts), self.model.rows, axis=0)
         run = executable.run(self.model.simulator, states, self.model.constants(len(starts)))
@@ -178,7 +178,7 @@ class Planner:
         return Chosen(executable, None, {}, 0)
 
     def sampled(self, options: GPSOptions) -> Chosen:
-        """The sample-based iLQG of the tensegrity paper; on the truth it is the paper's own baseline."""
+        """Sample-based iLQG of the tensegrity paper; on the truth it is the paper's own baseline."""
         rng = self.rng(PLANNING)
         plan = plan_gps(
             self.model.simulator,
@@ -194,7 +194,7 @@ class Planner:
         return Chosen(PlanExecutable(plan, 0.0), None, {"plan_cost": plan.cost}, steps)
 
     def within_budget(self) -> Chosen:
-        """What the data's steps buy on the truth itself: sample-based iLQG if they suffice, else the best of the guesses."""
+        """Planning on the truth with the data's steps: sample-based iLQG if they suffice, else the best of the guesses."""
         per_rollout = self.study.horizon * self.study.substeps
         rollouts = self.job.budget // per_rollout
         if rollouts >= 2 * MINIMUM_ROLLOUTS + 2:

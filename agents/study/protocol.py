@@ -1,11 +1,11 @@
-"""The transfer protocol: does what was planned or learned in a simulator work on the truth, and what did identification buy?
+"""The transfer protocol: does a plan or policy made in a simulator work on the truth, and what did identification gain?
 
-Every condition plans with the same algorithm, iterations, restarts, first guesses and starts; conditions differ in what they
-plan in. A policy is chosen among restarts and feedback strengths in the condition's own model, never on the truth, and is then
-run once on the truth from starts that all share. Every step of the truth is counted: training, validation and tuning apart.
+Every condition plans with the same algorithm, iterations, restarts, first guesses and starts; conditions differ in the
+model they plan in. A policy is chosen among restarts and feedback strengths in the condition's own model, never on the truth,
+and is then run once on the truth from common starts. Every step of the truth is counted: training, validation and tuning apart.
 
 A `Case` is the robot's side of a study; these modules know no robot. `.case.RoomCase` is the case of any room; `.planned` plans
-and runs, `.learned` learns and runs, `.report` tells.
+and runs, `.learned` learns and runs, `.report` reports.
 
 Legend: B starts, T control steps.
 """
@@ -29,23 +29,23 @@ Array = NDArray[np.float64]
 
 
 class Identified(NamedTuple):
-    """What `Case.fit` returns."""
+    """Result of `Case.fit`."""
 
     parameters: Parameters
     distribution: ParameterDistribution | None
-    """What the fit leaves open; None: nothing is known of it."""
+    """Posterior of the fit; None: unknown."""
     note: str
     """The fit's verdict in one sentence."""
     failed: bool = False
-    """The verdict says not to use some of the constants. The study does, and says so."""
+    """Whether the verdict rejects some of the constants. The study uses them nevertheless, and reports it."""
 
 
 class Corrected(NamedTuple):
-    """What `Case.residual` returns."""
+    """Result of `Case.residual`."""
 
     simulator: Simulator
     note: str
-    """What the correction is worth, in one sentence."""
+    """Gain of the correction, in one sentence."""
 
 
 class Case(Protocol):
@@ -53,7 +53,7 @@ class Case(Protocol):
 
     @property
     def description(self) -> Any:
-        """As JSON, goes into study.json: it must change when anything in the case changes that changes numbers."""
+        """JSON for study.json: it must change whenever anything changes that affects numbers."""
         ...
 
     def native(self) -> Simulator:
@@ -61,7 +61,7 @@ class Case(Protocol):
         ...
 
     def truth(self) -> Simulator:
-        """What counts as the truth."""
+        """World that counts as the truth."""
         ...
 
     def truth_parameters(self) -> Parameters | None:
@@ -69,7 +69,7 @@ class Case(Protocol):
         ...
 
     def recorded(self) -> Case:
-        """The case that the recordings are of: this one, or another robot whose constants this one takes over."""
+        """The case of the recordings: this one, or another robot whose constants this one takes over."""
         ...
 
     def adapt(self, parameters: Parameters) -> Parameters:
@@ -81,19 +81,19 @@ class Case(Protocol):
         ...
 
     def best(self) -> Parameters:
-        """Our engine with the truth's constants; where it has others (contact), those that fit unlimited data best."""
+        """Our engine with the truth's constants; if it has others (contact), those that best fit unlimited data."""
         ...
 
     def drawn(self, rng: np.random.Generator, factor: float) -> Parameters:
-        """`best` with every constant that is identified times the factor or its reciprocal, by a coin each."""
+        """`best` with every identified constant times the factor or its reciprocal, by a coin each."""
         ...
 
     def wide(self) -> ParameterDistribution:
-        """What one would randomise who has no data."""
+        """Range of domain randomisation without data."""
         ...
 
     def around(self, center: Parameters, factor: float) -> ParameterDistribution:
-        """What one would randomise about constants that were identified in a model that may be wrong."""
+        """Range of domain randomisation about constants that were identified in a possibly wrong model."""
         ...
 
     def cost(self, simulator: Simulator) -> Cost:
@@ -105,7 +105,7 @@ class Case(Protocol):
         ...
 
     def first_policy(self, rng: np.random.Generator) -> BatchPolicy:
-        """A policy whose run gives the first controls of a plan; all conditions begin from the same ones."""
+        """Policy whose run gives the initial controls of a plan; the same for all conditions."""
         ...
 
     def force_scale(self) -> Array:
@@ -113,31 +113,31 @@ class Case(Protocol):
         ...
 
     def record(self, rng: np.random.Generator, steps: int) -> DataSplit:
-        """Recordings of the truth with `steps` physics steps for training; validation is counted beside, test is free."""
+        """Recordings of the truth with `steps` physics steps for training; validation is counted separately, test is free."""
         ...
 
     def states(self, rng: np.random.Generator, steps: int) -> DataSplit:
-        """The same experiments as `record`, full states without a sensor: networks and corrections learn from these."""
+        """The experiments of `record` as full states without a sensor, for networks and corrections."""
         ...
 
     def fit(self, data: DataSplit) -> Identified:
         """Identify our engine.
 
         Raises:
-            DataError: The recordings cannot be used; the run then goes on with the default constants.
+            DataError: The recordings cannot be used; the run then continues with the default constants.
         """
         ...
 
     def residual(self, data: DataSplit, fit: Identified, rng: np.random.Generator) -> Corrected:
-        """Our engine with a learned correction of what the identified constants miss; without it where it is of no use.
+        """Our engine with a learned correction of the identified model's error; without it if it is of no use.
 
         Args:
-            data: Of the recorded case.
+            data: Recordings of the recorded case.
             fit: Constants of this case.
-            rng: Of the training.
+            rng: Random generator of the training.
 
         Raises:
-            DataError: The recordings cannot be used; the run then goes on with our engine alone.
+            DataError: The recordings cannot be used; the run then continues with the uncorrected engine.
         """
         ...
 
@@ -146,5 +146,5 @@ class Case(Protocol):
         ...
 
     def position(self, states: Array) -> Array:
-        """Where the robot is, (..., nx) -> (..., 3) [m]: prediction errors are measured with it."""
+        """Position of the robot, (..., nx) -> (..., 3) [m], by which prediction errors are measured."""
         ...

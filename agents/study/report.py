@@ -1,4 +1,4 @@
-"""The pages of a study: summary.json, table.md and report.html. Broken promises are printed as such."""
+"""The pages of a study: summary.json, table.md and report.html. Failed thresholds are printed as such."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .statistics import Interval
 from .summary import Summary, summarise
 
 BEATEN = 1.1
-"""Share of the oracle's gain that nobody has by chance."""
+"""Share of the oracle's gain that is not reached by chance."""
 
 
 def headline(summary: Summary) -> str:
-    """One sentence: an oracle that is none, kept or broken promises, fits that are not to be used by their own verdict."""
+    """One sentence: an oracle that is beaten, thresholds passed or failed, fits that their own verdict rejects."""
     better = [a.text for a in summary.conditions if a.share is not None and a.share.value > BEATEN]
     beaten = f"THE ORACLE IS NONE, shares of its gain mean nothing: it is beaten by {', '.join(better)}. " if better else ""
     failed = sum(fit.failed for fit in summary.fits)
@@ -43,7 +43,7 @@ def _promises(summary: Summary) -> str:
 
 
 def interval(found: Interval | None, runs: int) -> str:
-    """An interval for a table, "–" where there is none; one run alone has no interval."""
+    """An interval for a table, "–" if there is none; a single run has no interval."""
     if found is None:
         return "–"
     return _number(found.value) + (f" [{_number(found.low)}, {_number(found.high)}]" if runs > 1 else "")
@@ -113,7 +113,7 @@ def markdown(summary: Summary) -> str:
 
 
 def to_json(summary: Summary, out: Path) -> dict[str, Any]:
-    """Everything with every run, in plain numbers."""
+    """The summary with every run, as plain numbers."""
     conditions = []
     for a in summary.conditions:
         entry = {k: v._asdict() if isinstance(v, Interval) else v for k, v in vars(a).items()}
@@ -137,12 +137,12 @@ def write_report(study: Study, out: Path, *, images: tuple[str, ...] = ()) -> Su
     """Write summary.json, table.md and report.html into the folder of a study.
 
     Args:
-        study: What was run.
+        study: The study that was run.
         out: Its folder.
         images: GIF files in `out`, by name, to be embedded in the page.
 
     Raises:
-        DataError: There is no run at all.
+        DataError: There is no run.
         MissingDependencyError: matplotlib or jinja2 is not installed.
     """
     summary = summarise(study, out)

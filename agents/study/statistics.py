@@ -24,7 +24,7 @@ Statistic = Callable[[Array], Array]
 """Scores (..., G, R) -> (...,)."""
 
 SAMPLES = 2000
-"""N: the ends of a 95 % interval then vary by about 0.05 of its width."""
+"""Bootstrap samples N: the ends of a 95 % interval then vary by about 0.05 of its width."""
 
 
 class Interval(NamedTuple):
@@ -70,7 +70,7 @@ def check_scores(name: str, scores: Array) -> Array:
 
 
 def interquartile_mean(scores: Array, *, axes: int = 2) -> Array:
-    """Mean of what is left when floor(n / 4) scores are cut at either end; n scores over the last `axes` axes.
+    """Mean after floor(n / 4) scores are cut at either end; n scores over the last `axes` axes.
 
     >>> float(interquartile_mean(np.array([[0.0, 1.0, 2.0, 99.0]])))
     1.5
@@ -81,18 +81,18 @@ def interquartile_mean(scores: Array, *, axes: int = 2) -> Array:
 
 
 def optimality_gap(scores: Array, target: float = 1.0) -> Array:
-    """Mean of max(0, target - score): how far runs stay below the target; what is above it does not count."""
+    """Mean of max(0, target - score): shortfall of runs from the target; scores above it do not count."""
     return np.asarray(np.maximum(target - scores, 0.0).mean(axis=(-1, -2)))
 
 
 def performance_profile(scores: Array, thresholds: Array) -> Array:
-    """P(score > tau) for every threshold tau, (G, R), (K,) -> (K,)."""
+    """Performance profile P(score > tau) for every threshold tau, (G, R), (K,) -> (K,)."""
     scores = check_scores("scores", scores)
     return np.asarray((scores[..., None] > np.asarray(thresholds)).mean(axis=(0, 1)))
 
 
 def probability_of_improvement(x: Array, y: Array) -> float:
-    """P(X > Y) + P(X = Y) / 2 within a group, averaged over groups: Mann-Whitney's U / (R_x R_y).
+    """Probability P(X > Y) + P(X = Y) / 2 within a group, averaged over groups: Mann-Whitney's U / (R_x R_y).
 
     Raises:
         ShapeError: Another number of groups.
@@ -133,8 +133,8 @@ def bootstrap(
     Args:
         scores: (G, R)
         rng: Source of randomness.
-        statistic: What is to be estimated.
-        groups: See `resample`: True treats the groups as a sample of what could have been, False as all there are.
+        statistic: Statistic to estimate.
+        groups: See `resample`: True treats the groups as a sample of a population, False as the whole of it.
         samples: N
 
     Raises:
@@ -148,7 +148,7 @@ def bootstrap(
 
 
 def bootstrap_improvement(x: Array, y: Array, rng: np.random.Generator, *, samples: int = SAMPLES) -> Interval:
-    """`probability_of_improvement` with its 95 % interval; groups are drawn together, runs of x and y apart.
+    """`probability_of_improvement` with its 95 % interval; groups are drawn together, runs of x and y separately.
 
     Raises:
         ShapeError: Another number of groups.
@@ -165,9 +165,9 @@ def bootstrap_improvement(x: Array, y: Array, rng: np.random.Generator, *, sampl
 def bootstrap_paired(
     function: Callable[..., Array], *scores: Array, rng: np.random.Generator, samples: int = SAMPLES
 ) -> Interval:
-    """function(x, y, ...) of paired runs (the same data set, seed and starts) with its 95 % interval.
+    """Bootstrap function(x, y, ...) of paired runs (the same data set, seed and starts) with its 95 % interval.
 
-    All are resampled with the same indices (data sets, then seeds), so what is common to a pair cancels.
+    All are resampled with the same indices (data sets, then seeds), so that common effects of a pair cancel.
 
     Args:
         function: Matrices (..., G, R) of one shape -> (...,).
@@ -191,7 +191,7 @@ def bootstrap_paired(
 def bootstrap_difference(
     x: Array, y: Array, rng: np.random.Generator, *, statistic: Statistic = interquartile_mean
 ) -> Interval:
-    """statistic(x) - statistic(y) of paired runs; see `bootstrap_paired`."""
+    """Bootstrap statistic(x) - statistic(y) of paired runs; see `bootstrap_paired`."""
     return bootstrap_paired(lambda a, b: statistic(a) - statistic(b), x, y, rng=rng)
 
 

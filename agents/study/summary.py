@@ -1,8 +1,8 @@
-"""From the runs of a study to its numbers and verdicts.
+"""Computes the numbers and verdicts of a study from its runs.
 
-Costs become two numbers per condition, both 1 for the oracle: *share* = (C_nothing - C) / (C_nothing - C_oracle), what of the
-gain over doing nothing is reached, and *ratio* = (C_nominal - C) / (C_nominal - C_oracle), the return ratio against the engine
-as it was before identification. Each is a ratio of interquartile means whose numerator and denominator are resampled together.
+Costs become two numbers per condition, both 1 for the oracle: *share* = (C_nothing - C) / (C_nothing - C_oracle), the reached
+part of the gain over doing nothing, and *ratio* = (C_nominal - C) / (C_nominal - C_oracle), the return ratio against the engine
+before identification. Each is a ratio of interquartile means whose numerator and denominator are resampled together.
 Legend: G data sets, R seeds.
 """
 
@@ -35,7 +35,7 @@ from .statistics import (
 Array = NDArray[np.float64]
 
 LIMIT = 1e3
-"""Ratios beyond it come from a denominator near zero and mean nothing."""
+"""Ratios beyond it come from a denominator near zero and are meaningless."""
 
 
 @dataclass(frozen=True)
@@ -50,25 +50,25 @@ class ConditionSummary:
     """Runs that the study plans; fewer `runs` is an unfinished study."""
     cost: Interval
     share: Interval | None
-    """None without the conditions that it is measured against."""
+    """Share; None without its reference conditions."""
     ratio: Interval | None
     improvement: Interval | None
-    """P(better than nominal)"""
+    """Probability of a lower cost than nominal."""
     gap: Interval | None
-    """Optimality gap: mean of what single runs lack to a share of 1."""
+    """Optimality gap: mean shortfall of single runs from a share of 1."""
     failed: int
-    """Simulations of the truth that failed."""
+    """Number of failed simulations of the truth."""
     model_cost: float | None
-    """Expected in the condition's own model; beside `cost` it is the transfer gap."""
+    """Expected cost in the condition's own model; its difference from `cost` is the transfer gap."""
     truth_steps: dict[str, float]
-    """Per run: train, validation, tuning."""
+    """Steps per run: train, validation, tuning."""
     measures: dict[str, float]
     seconds: float | None
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A promise and what became of it."""
+    """A threshold and its result."""
 
     threshold: Threshold
     found: Interval | None
@@ -87,12 +87,12 @@ class Verdict:
 
 
 class FitNote(NamedTuple):
-    """What the identification of one data set said."""
+    """Verdict of the identification of one data set."""
 
     budget: int
     dataset: int
     failed: bool
-    """It said that there is no fit, or none to be used."""
+    """Whether there is no fit, or the verdict rejects it."""
     note: str
 
     @property
@@ -114,7 +114,7 @@ class Summary:
     errors: dict[str, list[list[float]]]
     """Constants -> [horizon [s], mean error [m]], mean over the fits of the main budget"""
     fits: tuple[FitNote, ...] = ()
-    """Of every budget and data set."""
+    """Notes of every budget and data set."""
 
     def shares(self, condition: str) -> Array | None:
         """Every run's share of the oracle's gain, (G, R)."""
@@ -139,7 +139,7 @@ class Summary:
 def summarise(study: Study, out: Path) -> Summary:
     """Read the runs of a study; conditions without any run are left out.
 
-    Raises:
+    DataError: There is no run.
         DataError: There is no run at all.
         FileFormatError: A file cannot be read.
     """
@@ -162,7 +162,7 @@ def summarise(study: Study, out: Path) -> Summary:
 
 
 def _matrix(jobs: list[Job], records: dict[Job, dict[str, Any]]) -> Array | None:
-    """Costs (G, R) over data sets and seeds that are complete; None if there are none."""
+    """Costs (G, R) over data sets and the seeds complete in all of them; None if there are none."""
     datasets = sorted({job.dataset for job in jobs})
     seeds = [s for s in sorted({job.seed for job in jobs}) if all(j in records for j in jobs if j.seed == s)]
     if not seeds:
@@ -172,13 +172,13 @@ def _matrix(jobs: list[Job], records: dict[Job, dict[str, Any]]) -> Array | None
 
 
 def _tiled(*matrices: Array) -> list[Array]:
-    """The same (G, R): a condition without data is repeated for every data set; seeds that one lacks are cut."""
+    """Bring matrices to one shape (G, R): a condition without data is repeated for every data set; missing seeds are cut."""
     groups, runs = max(len(m) for m in matrices), min(m.shape[1] for m in matrices)
     return [np.repeat(m[:, :runs], groups if len(m) == 1 else 1, axis=0) for m in matrices]
 
 
 def _part(condition: Array, worst: Array, best: Array) -> Array:
-    """(C_worst - C) / (C_worst - C_best) of interquartile means, bounded."""
+    """Ratio (C_worst - C) / (C_worst - C_best) of interquartile means, bounded."""
     c, w, b = (interquartile_mean(x) for x in (condition, worst, best))
     with np.errstate(all="ignore"):
         return np.asarray(np.clip(np.nan_to_num((w - c) / (w - b), nan=0.0), -LIMIT, LIMIT))
@@ -225,12 +225,12 @@ def _summarise_condition(
 
 
 def _shared(records: list[dict[str, Any]]) -> list[str]:
-    """What all runs have measured."""
+    """Measures that all runs have."""
     return [name for name in records[0]["measures"] if all(name in record["measures"] for record in records)]
 
 
 def _judge(threshold: Threshold, conditions: tuple[ConditionSummary, ...], scores: dict[str, Array], study: Study) -> Verdict:
-    """A promise against what was found at the main budget."""
+    """Judge a threshold by the results at the main budget."""
     found: Interval | None = None
     if threshold.quantity == "improvement":
         if threshold.condition in scores and threshold.versus in scores:
@@ -243,7 +243,7 @@ def _judge(threshold: Threshold, conditions: tuple[ConditionSummary, ...], score
 
 
 def _fits(study: Study, out: Path) -> tuple[dict[str, list[list[float]]], tuple[FitNote, ...]]:
-    """Prediction errors, mean over the data sets of the main budget; what all fits say of themselves."""
+    """Prediction errors, mean over the data sets of the main budget; notes of all fits."""
     gathered: dict[str, dict[float, list[float]]] = {}
     notes = []
     for budget, dataset in itertools.product(study.budgets, range(study.datasets)):

@@ -20,19 +20,19 @@ TABLES = {"surface": Surface, "muscle": Muscle}
 
 
 class Arm(NamedTuple):
-    """What a file says."""
+    """Contents of a file."""
 
     tree: Tree
     muscles: Muscles | None
-    """None: the file has none."""
+    """Muscles; None: the file has none."""
     rest: Mapping[str, Any]
-    """Entries that are the room's, "constants" among them."""
+    """Entries of the room, "constants" among them."""
 
 
 def load_arm(path: str | Path, *own: str) -> Arm:
     """Read an arm from a TOML file, in SI units and rad.
 
-    Bones and joints stand as `mechanics.tree_file.load_tree` reads them; beside them, as fields of `Surface` and `Muscle`::
+    Bones and joints are as in `mechanics.tree_file.load_tree`; with them, as fields of `Surface` and `Muscle`::
 
         [[surface]]
         name = "front"
@@ -88,7 +88,7 @@ def constants_of(path: str | Path, arm: Arm, kind: type[Parameters]) -> tuple[tu
 
 
 def load_muscles(path: str | Path) -> Muscles:
-    """Read surfaces and muscles alone, for a tree in another file; see `load_arm`, also for errors."""
+    """Read only surfaces and muscles, for a tree in another file; see `load_arm`, also for errors."""
     document = read_toml(path)
     for key in document:
         if key not in TABLES:
@@ -97,7 +97,7 @@ def load_muscles(path: str | Path) -> Muscles:
 
 
 def muscles_of(path: str | Path, document: Mapping[str, Any]) -> Muscles:
-    """Surfaces and muscles from what stands in a file; see `load_arm`, also for errors."""
+    """Surfaces and muscles from a file's contents; see `load_arm`, also for errors."""
     found = dict[str, tuple[Any, ...]]()
     for key, kind in TABLES.items():
         tables, known = document.get(key, []), [field.name for field in fields(kind)]
@@ -123,7 +123,7 @@ def _made(path: str | Path, key: str, kind: type, table: Mapping[str, Any]) -> A
 
 
 def _plain(where: str, value: Any) -> Any:
-    """Numbers and texts, and lists of them as tuples."""
+    """Numbers and texts; lists become tuples."""
     if isinstance(value, list):
         return tuple(_plain(where, part) for part in value)
     return value if isinstance(value, (str, dict)) else number_in(where, value)

@@ -1,4 +1,4 @@
-"""What the upper body's task is judged by: inverse kinematics and springs of the controller's own; and the same, goal unseen.
+"""Baseline controllers of the upper body's task: inverse kinematics with springs, and the same without sight of the goal.
 
 With muscles see `body_muscle_control`.
 
@@ -17,15 +17,15 @@ from .body_muscle_control import reach_by_muscles
 
 Controller = Callable[[Array], Array]
 FREQUENCY, RATIO = 10.0, 0.3
-"""[rad/s], [-] Of the controller's springs, and their damping ratio beside the joints' own dampers."""
+"""[rad/s], [-] Frequency of the controller's springs, and their damping ratio in addition to the joints' own dampers."""
 GUESS = (0.3, -0.25, -0.2)
-"""[m] A goal in the middle of all."""
+"""[m] A goal in the middle of all goals."""
 
 
 def reach(envs: Any, *, sees: bool = True) -> Controller:
-    """Torques that hold the body where it is, and springs and dampers towards the pose where the hand is at the goal.
+    """Torques that hold the body in place, with springs and dampers towards a pose that brings the hand to the goal.
 
-    The pose is found when an episode begins; the constants are believed to be the defaults.
+    The pose is found when an episode begins, with default constants.
     """
     episodes = envs.episodes
     model = episodes.task.model
@@ -33,7 +33,7 @@ def reach(envs: Any, *, sees: bool = True) -> Controller:
         return reach_by_muscles(envs, None if sees else GUESS)
     n, rows = model.n, len(episodes.state)
     full = model.mechanism.slopes(model.rest[None], np.zeros((1, n)), model.defaults).vv[0]
-    mass = 1.0 / np.diag(np.linalg.inv(full))  # what a joint moves while the others are free
+    mass = 1.0 / np.diag(np.linalg.inv(full))  # inertia of a joint while the others are free
     stiffness, damping = FREQUENCY**2 * mass, 2 * RATIO * FREQUENCY * mass
     wanted, begun = np.zeros((rows, n)), np.zeros(rows, dtype=bool)
 
@@ -53,9 +53,9 @@ def reach(envs: Any, *, sees: bool = True) -> Controller:
 
 
 def blind(envs: Any) -> Controller:
-    """The same, for which the goal is always one point."""
+    """Controller as `reach`, whose goal is always `GUESS`."""
     return reach(envs, sees=False)
 
 
 CONTROLLERS = {"UpperBodyReach-v0": {"heuristic": reach, "blind": blind}}
-"""Id -> name -> what makes a policy; see `core.room.Room.controllers`."""
+"""Id -> name -> factory of a policy; see `core.room.Room.controllers`."""

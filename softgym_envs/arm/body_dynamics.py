@@ -1,4 +1,4 @@
-"""The upper body as a `core.simulator.Simulator`: equations in `mechanics` and, of muscles, in `body_muscles`.
+"""The upper body as a `core.simulator.Simulator`: equations in `mechanics`, those of muscles in `body_muscles`.
 
 Director coordinates are the oracle of the bones, `routes` that of the muscles.
 """
@@ -59,7 +59,7 @@ class BodySimulator(TreeSimulator):
 
     @cached_property
     def engine(self) -> NumbaEngine:
-        """The numba side of this simulator."""
+        """Numba engine of this simulator."""
         if self.model.muscles is None:
             return super().engine
         structure = Muscled(

@@ -7,4 +7,4 @@ PPO: dict[str, Any] = {
     "policy_kwargs": {"net_arch": [128, 128], "log_std_init": -1.0},
 }  # fmt: skip
 LEARNING: dict[str, dict[str, dict[str, Any]]] = {"UpperBodyReach-v0": {"ppo": PPO}}
-"""Id -> algorithm -> what differs from the usual settings."""
+"""Id -> algorithm -> changes to the usual settings."""

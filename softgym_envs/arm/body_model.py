@@ -1,6 +1,6 @@
-"""The upper body: structure and state, from the tree in the TOML file beside, or from a user's.
+"""The upper body: structure and state, from the tree in this folder's TOML file, or from a user's.
 
-A state is the angles of all joints, then their speeds; controls are the joints' torques. With muscles, activations stand behind
+A state is the angles of all joints, then their speeds; controls are the joints' torques. With muscles, activations follow
 the speeds, and controls are the muscles' excitations, then torques of the joints that no muscle moves.
 Legend: B batch, n joints.
 """
@@ -29,14 +29,14 @@ from .routes import Routes
 FILE = Path(__file__).parent / "upper_body.toml"
 MUSCLE_FILE = Path(__file__).parent / "upper_body_muscles.toml"
 HAND = "right_hand"
-"""Frame that is brought to a point."""
+"""Frame that is brought to a goal."""
 CONSTANTS = BodyParameters.names()
 RISE, FALL = 0.015, 0.06
 """Time constants of activation and deactivation [s] [DeGroote2016]."""
 REST_ROUNDS, REST_TOLERANCE = 200, 1e-9
-"""Of the search for the place where muscles that are off hold the body [rad]."""
+"""Rounds and tolerance [rad] of the search for the rest pose with muscles off."""
 ROUNDS, DAMPING, POSTURE = 60, 0.05, 0.02
-"""Of inverse kinematics: iterations, damping [m], pull to the rest pose."""
+"""Inverse kinematics: iterations, damping [m], pull to the rest pose."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ class BodyModel:
     (12, 9)
 
     Raises:
-        StructureError: The tree has no frame "right_hand", a joint without limits or effort, or a constant that nobody knows.
+        StructureError: The tree has no frame "right_hand", a joint without limits or effort, or an unknown constant.
     """
 
     tree: Tree = field(default_factory=partial(load_tree, FILE))
     """Bodies and joints; every joint that moves is a hinge with a motor."""
     muscles: Muscles | None = None
-    """What moves the joints that they pass, in place of motors."""
+    """Muscles that replace the motors of the joints that they pass."""
     constants: tuple[tuple[str, float], ...] = ()
     """Names and values that replace the defaults."""
 
@@ -80,7 +80,7 @@ class BodyModel:
 
     @cached_property
     def routes(self) -> MuscleTree:
-        """What kernels know of the muscles.
+        """Muscle paths as kernels read them.
 
         Raises:
             StructureError: There are none, or they do not fit the tree.
@@ -91,7 +91,7 @@ class BodyModel:
 
     @cached_property
     def muscle_names(self) -> tuple[str, ...]:
-        """In the order of activations."""
+        """Names in the order of activations."""
         return () if self.muscles is None else tuple(muscle.name for muscle in self.muscles.muscles)
 
     @cached_property
@@ -102,7 +102,7 @@ class BodyModel:
 
     @cached_property
     def layout(self) -> StateLayout:
-        """Angles, then speeds, then activations."""
+        """State layout: angles, then speeds, then activations."""
         names = self.tree.coordinates
         speeds = " ".join(f"v{name}" for name in names)
         activations = [Field("", None, (" ".join(self.muscle_names), "-"))] if self.muscles else []
@@ -110,12 +110,12 @@ class BodyModel:
 
     @property
     def control_names(self) -> tuple[str, ...]:
-        """The muscles, then the joints with motors."""
+        """Names of the muscles, then of the joints with motors."""
         return (*self.muscle_names, *(self.tree.coordinates[i] for i in self.motors))
 
     @property
     def control_units(self) -> tuple[str, ...]:
-        """Excitations, then torques."""
+        """Units of excitations, then of torques."""
         return (*("-" for _ in self.muscle_names), *("N m" for _ in self.motors))
 
     @cached_property
@@ -125,7 +125,7 @@ class BodyModel:
 
     @property
     def control_bounds(self) -> tuple[Array, Array]:
-        """Excitations 0 ... 1, then torques [N m]."""
+        """Bounds of excitations 0 ... 1, then of torques [N m]."""
         count, effort = len(self.muscle_names), self.effort[list(self.motors)]
         return np.concatenate([np.zeros(count), -effort]), np.concatenate([np.ones(count), effort])
 
@@ -137,12 +137,12 @@ class BodyModel:
 
     @cached_property
     def limits(self) -> tuple[Array, Array]:
-        """Lowest and highest angles, each (n,) [rad]; tasks and planners keep to them, the mechanics does not."""
+        """Lowest and highest angles, each (n,) [rad]; kept by tasks and planners, not by the mechanics."""
         return np.array([j.lower for j in self.tree.moving]), np.array([j.upper for j in self.tree.moving])
 
     @cached_property
     def mechanism(self) -> Mechanism:
-        """The tree at rest and its places; its step is not used."""
+        """Mechanism of the tree, for rest poses and places; its step is not used."""
         return Mechanism(self.tree, 0.01, CONSTANTS)
 
     @cached_property
@@ -157,10 +157,10 @@ class BodyModel:
 
     @cached_property
     def rest(self) -> Array:
-        """Angles (n,) where the body rests without torques, with the default constants.
+        """Rest angles (n,) without torques, with the default constants.
 
         Raises:
-            StructureError: It rests nowhere near the rests of its springs.
+            StructureError: There is no rest near the rests of its springs.
         """
         first = np.array([[0.0 if isinstance(joint.rest, str) else joint.rest for joint in self.tree.moving]])
         for _ in range(1 if self.muscles is None else REST_ROUNDS):
@@ -177,7 +177,7 @@ class BodyModel:
         return np.asarray(found.q[0])
 
     def rest_state(self) -> Array:
-        """At rest, muscles off, (nx,)."""
+        """State at rest, muscles off, (nx,)."""
         return np.concatenate([self.rest, np.zeros(self.n + len(self.muscle_names))])
 
     # --- places -------------------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ class BodyModel:
         return Mechanism(replace(self.tree, frames=(*self.tree.frames, *marks)), 0.01, CONSTANTS)
 
     def muscle_points(self, q: Array) -> list[Array]:
-        """Of every muscle, the points (k, 3) [m] that it passes at angles (1, n)."""
+        """Points (k, 3) [m] of every muscle at angles (1, n)."""
         muscles = self.muscles.muscles if self.muscles else ()
         return [
             np.array([self._marked.pose(f"{muscle.name}.{k}", q)[1][0] for k in range(len(muscle.points))])
@@ -201,7 +201,7 @@ class BodyModel:
         ]
 
     def hand(self, q: Array) -> Array:
-        """Where the hand is at angles (B, n), (B, 3) [m]."""
+        """Positions of the hand (B, 3) [m] at angles (B, n)."""
         return self.mechanism.place(HAND, np.ascontiguousarray(q))
 
     def holding(self, q: Array, constants: Array | None = None) -> Array:
@@ -210,9 +210,9 @@ class BodyModel:
         return -self.mechanism.slopes(q, np.zeros_like(q), given).q
 
     def reaching(self, points: Array, posture: Array | None = None) -> tuple[Array, Array]:
-        """Angles (B, n) within the limits that bring the hand to points (B, 3), and the distances that are left (B,) [m].
+        """Angles (B, n) within the limits that bring the hand to points (B, 3), and the remaining distances (B,) [m].
 
-        Damped least squares from a posture (n,) or postures (B, n), to which joints are pulled that are free: a point always
+        Damped least squares from a posture (n,) or postures (B, n), to which free joints are pulled: a point always
         has the same answer. None: the rest pose.
         """
         posture = self.rest if posture is None else posture
@@ -249,7 +249,7 @@ def read_body(path: str | Path) -> BodyModel:
     Raises:
         FileFormatError: As for `load_arm`.
         ParameterError: A constant is unknown or out of its bounds.
-        StructureError: It is none that the room's tasks can move; see `BodyModel` and `muscle_tree`.
+        StructureError: The room's tasks cannot move it; see `BodyModel` and `muscle_tree`.
     """
     arm = load_arm(path)
     model = BodyModel(arm.tree, arm.muscles, constants_of(path, arm, BodyParameters))

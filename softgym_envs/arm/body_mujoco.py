@@ -1,11 +1,11 @@
 """The MuJoCo twin of the upper body: the same tree, masses, springs and dampers in another engine.
 
-Where it differs from ours, apart from rounding: steps are MuJoCo's implicitfast Euler steps of 1 ms, of first order, and
+Differences from ours, apart from rounding: steps are MuJoCo's implicitfast Euler steps of 1 ms, of first order, and
 torques act at once; in ours, half a step of 5 ms late. Muscles are MuJoCo's own, on tendons that wrap around the same surfaces.
 Their curves are quadratic splines, whose shapes (`ACTIVE`, `PASSIVE`, `SHORTENING`, `LENGTHENING`) are least-squares fits to
 those of [DeGroote2016] over fibre lengths 0.5 ... 1.35 and speeds -0.8 ... 0.5; active and passive force by length have widths
-and places of their own. They differ by up to 0.07 F_max (active force by length, force by speed) and 0.02 F_max (passive). Off,
-they let the arm hang up to 0.06 rad elsewhere. Activation blends time constants as in `mujoco`.
+and places of their own. They differ by up to 0.07 F_max (active force by length, force by speed) and 0.02 F_max (passive). With
+muscles off, the arm hangs up to 0.06 rad elsewhere. Activation blends time constants as in `mujoco`.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ LADDER = Ladder(
         Effect("damping_spread", "-", (0.05, 0.2, 0.4), "logarithm of a factor of every joint's damping, plus or minus"),
     )
 )
-"""How the body is unlike its drawing; see `core.hard`."""
+"""Differences of the body from its nominal model; see `core.hard`."""
 
 
 class Curve(NamedTuple):
-    """A curve of MuJoCo's by fibre length, which reads lengths `shift` longer than they are; see the module docstring."""
+    """A curve of MuJoCo's over fibre length, read at lengths `shift` longer than they are; see the module docstring."""
 
     shift: float
     lmin: float
@@ -53,7 +53,7 @@ class Curve(NamedTuple):
 
 ACTIVE, PASSIVE = Curve(0.0354, 0.398, 1.747), Curve(0.1128, 0.0, 2.298, 0.665)
 SHORTENING, LENGTHENING = 0.951, 1.568
-"""Of the curve by speed: largest shortening speed, in units of `SPEED`; force of a muscle that lengthens fast."""
+"""Force-speed curve: largest shortening speed, in units of `SPEED`; force of a muscle that lengthens fast."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,12 +100,12 @@ class BodyTwin(MujocoTwin):
 
     @property
     def _motored(self) -> Tree:
-        """The tree, of which only the joints with motors have controls."""
+        """The tree with controls only for the joints with motors."""
         tree = self.model.tree
         return replace(tree, actuated=tuple(tree.coordinates[i] for i in self.model.motors))
 
     def _write(self, compiled: mujoco.MjModel, row: Array) -> None:
-        """One row of constants, and the effects of a hard twin over them."""
+        """Write one row of constants, then the effects of a hard twin."""
         write_tree(compiled, self._motored, dict(zip(CONSTANTS, row.tolist(), strict=True)))
         n, tree = self.model.n, self.model.tree
         stiffer, damped = np.exp(self.spread("stiffness_spread", n)), np.exp(self.spread("damping_spread", n))
@@ -122,7 +122,7 @@ class BodyTwin(MujocoTwin):
 
 
 def add_muscles(spec: mujoco.MjSpec, muscles: Muscles) -> None:
-    """Surfaces, tendons and muscles of MuJoCo; in the order of the muscles."""
+    """Add surfaces, tendons and muscles to MuJoCo, in the order of the muscles."""
     for surface in muscles.surfaces:
         kind = mujoco.mjtGeom.mjGEOM_SPHERE if surface.kind == "sphere" else mujoco.mjtGeom.mjGEOM_CYLINDER
         spec.body(surface.body).add_geom(
@@ -143,7 +143,7 @@ def add_muscles(spec: mujoco.MjSpec, muscles: Muscles) -> None:
 
 
 def _add_tendon(spec: mujoco.MjSpec, muscles: Muscles, muscle: Muscle) -> None:
-    """Through the muscle's points and around its surfaces."""
+    """Add a tendon through the muscle's points and around its surfaces."""
     tendon = spec.add_tendon(name=muscle.name)
     for k, (body, place) in enumerate(muscle.points):
         site = f"{muscle.name}_{k}"

@@ -1,12 +1,12 @@
-r"""The controller of the upper body with muscles: a pose that these can hold, and what brings the arm there in spite of errors.
+r"""Controller of the upper body with muscles: finds a pose that these can hold, and brings the arm there in spite of errors.
 
-With M the mass matrix, q* the pose, :math:`\tau_0` what holds the body where it is, and s the integral of the error,
+With M the mass matrix, q* the pose, :math:`\tau_0` the torques that hold the body in place, and s the integral of the error,
 
 .. math:: \tau = \tau_0(q) + M(q) (\omega^2 (q^* + s - q) - 2 \zeta \omega \dot q), \qquad \dot s = k (q^* - q)
 
-which muscles share (`sharing`); s stands still far from the pose, and ends at a bound. An excitation is such that the
-activation is there at the end of the control step. With the whole M, springs at the end of the arm are stiff enough for muscles
-whose curves are other than ours (with what a joint moves alone, hands miss by 0.1 m); s takes the rest. Legend: B rows, n
+which muscles share (`sharing`); s is frozen far from the pose, and bounded. Excitations bring the activations to their wanted
+values at the end of the control step. With the whole M, springs at the end of the arm are stiff enough for muscles
+with curves other than ours (with each joint's own inertia only, hands miss by 0.1 m); s corrects the rest. Legend: B rows, n
 joints, m muscles.
 """
 
@@ -23,19 +23,19 @@ from .muscle import activation_rate
 from .sharing import share
 
 FREQUENCY, RATIO = 16.0, 0.6
-"""omega [rad/s], zeta beside the joints' own dampers."""
+"""omega [rad/s], and zeta in addition to the joints' own dampers."""
 INTEGRAL, NEAR, MOST = 2.0, 0.35, 0.3
-"""k [1/s]; error up to which it is summed, and largest sum [rad]."""
+"""k [1/s]; error up to which it is integrated, and largest integral [rad]."""
 POSTURES, SPREAD = 10, (0.2, 0.8)
-"""Other postures that poses are sought from; where they lie between the joints' limits."""
+"""Number of other start postures, and their range as shares of the joints' limits."""
 UNREACHED, TIRED = 1e4, 0.3
-"""[N m/m], [N m] What a distance of more than `CLOSE` and activations count beside missing torque."""
+"""[N m/m], [N m] Weights of a distance beyond `CLOSE` and of activations, relative to missing torque."""
 CLOSE = 0.005
 """[m]"""
 
 
 def held_pose(model: BodyModel, points: Array) -> Array:
-    """Angles (B, n) with the hand at points (B, 3): of those from several postures, what muscles hold best and with little."""
+    """Angles (B, n) with the hand at points (B, 3): of solutions from several postures, the one that muscles hold best."""
     low, high = model.limits
     moved = np.isin(np.arange(model.n), model.motors, invert=True)
     shares = np.random.default_rng(0).uniform(*SPREAD, (POSTURES, model.n))
@@ -48,13 +48,13 @@ def held_pose(model: BodyModel, points: Array) -> Array:
 
 
 def leading(activation: Array, wanted: Array, period: float) -> Array:
-    """Excitations (B, m) that bring activations to the wanted ones within a control step, as far as they can."""
+    """Excitations (B, m) that bring activations to the wanted ones within a control step, as far as possible."""
     gone = 1.0 - np.exp(-period * activation_rate(activation, wanted, RISE, FALL))
     return np.asarray(np.clip(activation + (wanted - activation) / gone, 0.0, 1.0))
 
 
 def reach_by_muscles(envs: Any, guess: tuple[float, float, float] | None) -> Callable[[Array], Array]:
-    """Actions for observations; the goal is always at `guess` [m] if there is one."""
+    """Policy from observations to actions; the goal is always `guess` [m] if given."""
     episodes = envs.episodes
     task, model, rows = episodes.task, episodes.task.model, len(episodes.state)
     n, m, motors = model.n, len(model.muscle_names), list(model.motors)

@@ -1,12 +1,12 @@
 r"""Kernels of muscles on a tree of hinges: lengths, moment arms and torques.
 
-They take complex numbers, too, whose imaginary part then is a derivative. The gradient of a piece's length by its ends, g_a and
-g_b, is a unit vector from where it touches to the end; with R the surface's body, A and B those of the ends, and J the Jacobian
+They also take complex numbers, whose imaginary part then is a derivative. The gradient of a piece's length by its ends, g_a
+and g_b, is a unit vector from its contact to the end; with R the surface's body, A and B those of the ends, and J the Jacobian
 of a point that rides on a body,
 
 .. math:: \frac{dl}{dq} = \sum_{pieces} g_a^T (J_A - J_R)(a) + g_b^T (J_B - J_R)(b), \qquad \tau = -\frac{dl}{dq}^T F
 
-`routes` says the same in symbols, and is the oracle. Legend: b bodies, n coordinates, m muscles.
+`routes` has the same formulas as symbols, and is the oracle. Legend: b bodies, n coordinates, m muscles.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def stand_up(t, q, turns, origins, axes):
 
 @inner
 def product(a, b):
-    """a b, (3, 3)."""
+    """Matrix product a b (3, 3)."""
     found = np.zeros_like(a)
     for r in range(3):
         for c in range(3):
@@ -61,7 +61,7 @@ def about(axis, angle):
 
 @inner
 def norm(x):
-    """|x| (3,), analytic."""
+    """Analytic norm of x (3,)."""
     return np.sqrt(x[0] * x[0] + x[1] * x[1] + x[2] * x[2])
 
 
@@ -181,7 +181,7 @@ def routes_of(t, q, lengths, slopes):
 
 @inner
 def pull(t, q, v, active, torque):
-    """torque (n,) += of all muscles with activations (m,) at q, v (n,) [N m]."""
+    """torque (n,) += torques of all muscles with activations (m,) at q, v (n,) [N m]."""
     m, n = len(t.numbers), len(q)
     lengths = np.empty(m, dtype=q.dtype)
     slopes = np.empty((m, n), dtype=q.dtype)
@@ -205,7 +205,7 @@ def all_routes(t, q, lengths, slopes):
 
 @kernel
 def passive(t, q, torque):
-    """torque (n,) of muscles that are off, at rest at q (n,)."""
+    """Write torques of muscles that are off, at rest at q (n,), into torque (n,)."""
     torque[:] = 0.0
     pull(t, q, np.zeros(len(q)), np.zeros(len(t.numbers)), torque)
 

@@ -1,4 +1,4 @@
-"""Constants of the upper body: masses, what the hand carries, springs and dampers of the joints."""
+"""Constants of the upper body: masses, the hand's load, springs and dampers of the joints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SCALE = {"unit": "-", "bounds": (0.3, 3.0), "scale": "log"}
 
 @dataclass(frozen=True)
 class BodyParameters(Parameters):
-    """Shared by our engine and its twin, and by both arms; named as in the tree's file."""
+    """Constants of our engine and its twin, for both arms; named as in the tree's file."""
 
     upper_arm_scale: float = param(1.0, source="factor of the upper arms' mass and inertia", **_SCALE)  # type: ignore[arg-type]
     forearm_scale: float = param(1.0, source="factor of the forearms' mass and inertia", **_SCALE)  # type: ignore[arg-type]

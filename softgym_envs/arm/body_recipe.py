@@ -1,4 +1,4 @@
-"""How the upper body is recorded and identified: random torques; masses, load, springs and dampers.
+"""Recording and identification of the upper body: random torques; masses, load, springs and dampers.
 
 A laboratory records joint angles and torques. Planners and studies minimise `REACH`. Legend: T control steps, nx state.
 """
@@ -21,18 +21,18 @@ from .body_parameters import BodyParameters
 PERIOD, STEP = 0.01, 0.005
 """[s] Rows of a recording; our engine's physics step."""
 FINE = 0.0025
-"""[s] The same where a laboratory's recordings are fitted: in steps of 5 ms a right model of them was called wrong."""
+"""[s] Rows and step for fits of a laboratory's recordings: with steps of 5 ms a right model was rejected."""
 LONGEST = 1600
 """Physics steps of 5 ms, 8 s."""
 HOLDS = (5, 30)
 """Rows for which random torques are held."""
 SHARE = 0.4
-"""Of the joints' efforts."""
+"""Share of the joints' efforts."""
 FREE = BodyParameters.names()
 
 
 def moved(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
-    """Random torques, held for 0.05 to 0.3 s, of every joint for itself; rows are 10 ms apart."""
+    """Random torques of all joints, independent and held for 0.05 to 0.3 s; rows are 10 ms apart."""
     substeps, rows = max(round(PERIOD / truth.dt), 1), max(round(steps * truth.dt / PERIOD), 10)
     controls = np.zeros((rows, truth.nu))
     for joint in range(truth.nu):
@@ -46,7 +46,7 @@ def moved(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Param
 
 
 def hand(model: BodyModel, states: Array) -> Array:
-    """Where the right hand is, and a tenth of the joints' speeds, (..., nx) -> (..., 3 + n)."""
+    """Position of the right hand, and a tenth of the joints' speeds, (..., nx) -> (..., 3 + n)."""
     rows = states.reshape(-1, states.shape[-1])
     found = np.concatenate([model.hand(rows[:, : model.n]), 0.1 * rows[:, model.n : 2 * model.n]], axis=1)
     return found.reshape(*states.shape[:-1], -1)

@@ -1,4 +1,4 @@
-"""Numba kernel of what the upper body's task sees in every step: NumPy calls on a row cost more than the arithmetic in them.
+"""Numba kernel of the upper body's observations: NumPy calls on a row cost more than their arithmetic.
 
 Legend: B batch, n joints.
 """
@@ -18,7 +18,7 @@ from ..mechanics.vectors import add, mat, rotate, vec
 
 
 class Hand(NamedTuple):
-    """The tree up to the hand's joint, and where the hand is on it."""
+    """The tree up to the hand's joint, and the hand's place on it."""
 
     tree: Any
     joint: int
@@ -34,9 +34,9 @@ def hand_of(mechanism: Mechanism, frame: str) -> Hand:
 
 @kernel
 def watch_hand(hand, state, context, period, tolerance, hold_time):  # type: ignore[no-untyped-def]
-    """Columns of context (B, 9) behind the goal, at states (B, 2 n), `period` [s] later.
+    """Update the columns of context (B, 9) behind the goal, at states (B, 2 n), `period` [s] later.
 
-    Distance from the goal [m], time that it has been held [s], whether that was long enough, and the way to it [m].
+    Distance from the goal [m], time for which it has been held [s], whether that was long enough, and the way to it [m].
     """
     x, q = new_links(hand.tree), np.empty(len(hand.tree.parent))
     for b in range(len(state)):

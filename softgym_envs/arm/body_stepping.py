@@ -1,7 +1,7 @@
-"""Kernels of the upper body with muscles: the tree's steps, with torques of muscles at the beginning of each.
+"""Kernels of the upper body with muscles: the tree's steps, with the muscles' torques at the beginning of each.
 
 A state is (q, v, a): angles, speeds of the step before, activations; controls are excitations of the muscles, then torques of
-the joints that have motors. Activations are those of the step's middle. Derivatives of a step by its forces are the tree's,
+the joints with motors. Activations are those at the middle of the step. Derivatives of a step by its forces are the tree's,
 those of the forces by complex steps, exact to rounding.
 Legend: n coordinates, m muscles, nu controls, P constants; nx = 2 n + m.
 """
@@ -34,7 +34,7 @@ class Muscled(NamedTuple):
     tree: Structure
     muscles: MuscleTree
     motors: np.ndarray
-    """Coordinates of the joints that have one."""
+    """Coordinates of the joints with motors."""
     rise: float
     """Time constants of activation and deactivation [s]."""
     fall: float
@@ -42,7 +42,7 @@ class Muscled(NamedTuple):
 
 @inner
 def forces(g, q, v, a, control, out):
-    """Torques (n,) of motors, and of muscles with activations a (m,)."""
+    """Torques (n,) of motors, plus those of muscles with activations a (m,)."""
     m = len(g.muscles.numbers)
     out[:] = 0.0
     for i in range(len(g.motors)):
@@ -87,7 +87,7 @@ def forward(g, state, controls, constants, substeps, states, status):
 
 @inner
 def force_slopes(g, q, v, a, J):
-    """J (n, 2 n + m): the muscles' torques by (q, v, a)."""
+    """J (n, 2 n + m): derivatives of the muscles' torques by (q, v, a)."""
     n, m = len(q), len(a)
     x, torque = np.empty(2 * n + m, dtype=np.complex128), np.empty(n, dtype=np.complex128)
     x[:n], x[n : 2 * n], x[2 * n :] = q, v, a
@@ -104,7 +104,7 @@ def force_slopes(g, q, v, a, J):
 
 @inner
 def activate(g, a, control, middle, da, dmiddle):
-    """Activations a (m,) a step later and those of its middle, with derivatives (m, k); excitation i has column 2 n + m + i."""
+    """Activations a (m,) a step later and at its middle, with derivatives (m, k); excitation i has column 2 n + m + i."""
     m, first = len(a), 2 * len(g.tree.parent) + len(a)
     for i in range(m):
         by_a, then_a = activated(a[i] + TINY * 1j, control[i] + 0j, g.rise, g.fall, g.tree.dt)

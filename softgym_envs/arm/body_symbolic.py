@@ -16,11 +16,11 @@ def muscled_step(model: BodyModel, dt: float, *, late: bool = False, rounding: f
     """One step as casadi.Function (x, u, p, y, z) -> (g (2 n + m), nothing); see `body_stepping`.
 
     Args:
-        model: With muscles.
+        model: A body with muscles.
         dt: Step [s].
-        late: Whether muscles feel the speed of the step itself, not that of the one before: for the long steps of optimal
+        late: Whether muscles see the speed of the step itself, not that of the one before: for the long steps of optimal
             control, which the engine with its short ones does not need.
-        rounding: Of the muscles' paths where they begin to wrap [rad]; see `Routes`.
+        rounding: Rounding of the muscles' paths where they begin to wrap [rad]; see `Routes`.
 
     Raises:
         StructureError: The body has no muscles.

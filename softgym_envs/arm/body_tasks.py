@@ -1,9 +1,9 @@
 """Task of the upper body: the right hand goes to a point and stays there.
 
-Actions are torques over the joints' efforts; springs and gravity carry the body back to where it hangs when there are none.
+Actions are torques over the joints' efforts; without them, springs and gravity carry the body back to its rest.
 With muscles, actions of the right arm are excitations, off at -1.
-Observation ("sensors"): angles and speeds of all joints, activations of the muscles if there are any, the goal from where the
-hand hangs, and the goal from where the hand is. Legend: B batch, n joints.
+Observation ("sensors"): angles and speeds of all joints, activations of the muscles if there are any, the goal relative to the
+hand's rest, and relative to the hand. Legend: B batch, n joints.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from .sharing import share
 from .sight import joined
 
 DISTANCE, HELD, REACHED = 3, 4, 5
-"""Places in the context, behind the goal."""
+"""Columns in the context, behind the goal."""
 SEEN_COLUMNS = np.array([0, 1, 2, 6, 7, 8])
 """The goal, and the way to it."""
 FARTHEST = 3.0
-"""[m] Coordinates of goals are no larger."""
+"""[m] Bound of the goals' coordinates."""
 TRIES = 20
-"""Goals that are drawn at once; the first that will do is taken."""
+"""Goals that are drawn at once; the first suitable one is taken."""
 SEARCHED = 1000
-"""Goals that are drawn at most."""
+"""Most goals that are drawn."""
 MISSING = 0.5
-"""Torque that muscles may lack where they hold a goal [N m]."""
+"""Torque that muscles may lack to hold a goal [N m]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,26 +43,26 @@ class UpperBodyReach(BaseTask):
     or of the muscles, holds.
 
     Raises:
-        OptionError: A number is not allowed, or no goal is so far and held by so little.
+        OptionError: A number is not allowed, or no goal is far enough and held by so little effort.
     """
 
     model: BodyModel
     control_period: float = 0.02
     """[s]"""
     goal_distance: float = 0.25
-    """Least distance of the goal from where the hand hangs [m]."""
+    """Least distance of the goal from the hand's rest [m]."""
     goal_effort: float = 0.75
-    """Share of the largest torques, or of the muscles' activations, that holds the hand at the goal at most."""
+    """Largest share of the torques, or of the muscles' activations, that holds the hand at the goal."""
     tolerance: float = 0.04
     """Distance at which the goal counts as reached [m]."""
     hold_time: float = 0.3
-    """How long it is to be held [s]."""
+    """Time for which it must be held [s]."""
     effort_weight: float = 0.05
     """Weight of the mean squared action."""
     bonus: float = 5.0
     """Reward for having held the goal."""
     spread: float = 0.1
-    """First angles are so far from rest at most [rad]."""
+    """Largest distance of the first angles from rest [rad]."""
 
     context_names = ("goal.x", "goal.y", "goal.z", "distance", "held", "reached", "off.x", "off.y", "off.z")
     option_names = ("goal",)
@@ -97,7 +97,7 @@ class UpperBodyReach(BaseTask):
 
     @cached_property
     def hanging(self) -> Array:
-        """Where the hand hangs (3,) [m]."""
+        """Rest position of the hand (3,) [m]."""
         return self.model.hand(self.model.rest[None])[0]
 
     def reset(self, start: Start) -> tuple[Array, Array]:
@@ -114,7 +114,7 @@ class UpperBodyReach(BaseTask):
         return state, context
 
     def _goal(self, rng: np.random.Generator) -> Array:
-        """A point (3,) that can be held, and is far enough from where the hand hangs.
+        """Draw a point (3,) that can be held, and is far enough from the hand's rest.
 
         Raises:
             OptionError: There is none.
@@ -128,7 +128,7 @@ class UpperBodyReach(BaseTask):
 
     @cached_property
     def _known(self) -> Array:
-        """Goals (k, 3) that will do, for draws in which none does."""
+        """Suitable goals (k, 3), for draws that contain none."""
         places, distance, held = self._drawn(np.random.default_rng(0), SEARCHED)
         found = places[held & (distance >= self.goal_distance)]
         if not len(found):
@@ -142,7 +142,7 @@ class UpperBodyReach(BaseTask):
         return np.asarray(found)
 
     def _drawn(self, rng: np.random.Generator, count: int) -> tuple[Array, Array, BoolArray]:
-        """Poses within the joints' limits: places of the hand (count, 3), how far they are [m], and whether they are held."""
+        """Draw poses within the joints' limits: places of the hand (count, 3), distances [m], and whether they can be held."""
         low, high = self.model.limits
         poses = low + (high - low) * rng.uniform(0.1, 0.9, (count, self.model.n))
         places = self.model.hand(poses)
@@ -165,11 +165,11 @@ class UpperBodyReach(BaseTask):
 
     @cached_property
     def _seen(self) -> int:
-        """How much of a state is observed: all that the model knows."""
+        """Number of observed entries of a state: all of the model's."""
         return self.model.layout.nx
 
     def update(self, context: Array, state: Array) -> Array:
-        """Distance, how long it has been small, and whether that was long enough."""
+        """Update distance, time for which it has been small, and whether that was long enough."""
         context = context.copy()
         watch_hand(self._hand, state, context, self.control_period, self.tolerance, self.hold_time)
         return context
@@ -190,7 +190,7 @@ class UpperBodyReach(BaseTask):
         return {"distance": found[0], "reached": found[1], "effort": found[2]}
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
-        """When the goal has been held."""
+        """Whether the goal has been held."""
         return context[:, REACHED].astype(np.bool_)
 
     def success(self, state: Array, context: Array) -> BoolArray:
@@ -198,9 +198,9 @@ class UpperBodyReach(BaseTask):
         return context[:, REACHED].astype(np.bool_)
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
-        """Distance from the goal [m], and how long it has been held [s]."""
+        """Distance from the goal [m], and time for which it has been held [s]."""
         return {"distance": context[:, DISTANCE], "held": context[:, HELD]}
 
     def draw_hints(self, context: Array) -> dict[str, Array]:
-        """The goal."""
+        """Position of the goal."""
         return {"goal": context[:3].copy()}

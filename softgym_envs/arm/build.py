@@ -1,4 +1,4 @@
-"""The environments of elbow and upper body: each function builds a task and the simulator under it. See `envs.registry`."""
+"""Environments of elbow and upper body: each function builds a task and the simulator under it. See `envs.registry`."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from .model import ElbowModel
 from .tasks import ArmReach
 
 LOADS: Mapping[str, tuple[float, float]] = {"payload": (0.0, 3.0)}
-"""[kg] What the hand carries in ArmHold, drawn for every episode."""
+"""[kg] Range of the hand's load in ArmHold, drawn for every episode."""
 
 BONUS = 25.0
-"""Reward for an angle held in ArmHold: more than the way to the next one costs, 21 from 1.5 rad in half a second."""
+"""Reward for an angle held in ArmHold: more than the cost of the way to the next one, 21 from 1.5 rad in half a second."""
 
 MOVE = 0.5
-"""[rad] How far the second angle of ArmHold is from the first, at least: no constant excitation holds both."""
+"""[rad] Least distance between the two angles of ArmHold: no constant excitation holds both."""
 
 
 def targets_of(model: ElbowModel) -> tuple[float, float]:
-    """Range of target angles [rad]: those of the drawn arm, less where a user's elbow turns less far.
+    """Range of target angles [rad]: those of the drawn arm, within the range of a user's elbow.
 
     Raises:
-        StructureError: It hardly turns.
+        StructureError: The elbow hardly turns.
     """
     lower, upper = model.limits
     low, high = max(0.7, lower + 0.3), min(2.2, upper - 0.4)
@@ -54,7 +54,7 @@ def reach(
         simulate: Makes the simulator of a model.
         control_period: Time between actions [s].
         tolerance: Error within which the target counts as reached [rad].
-        hold_time: How long it is to be held [s].
+        hold_time: Time for which it must be held [s].
         effort_weight: Weight of the mean squared excitation.
     """
     task = ArmReach(
@@ -83,7 +83,7 @@ def hold(
         disturbance: Standard deviation of kicks before every action [rad/s].
         randomize: Constants drawn for every episode, which are not observed.
         tolerance: Error that counts as held [rad].
-        hold_time: How long angles are to be held, half of it each [s].
+        hold_time: Time for which angles must be held, half of it each [s].
         effort_weight: Weight of the mean squared excitation.
     """
     task = ArmReach(
@@ -112,19 +112,19 @@ def upper_body_reach(
     effort_weight: float = 0.05,
     muscles: bool = False,
 ) -> tuple[Task, Simulator]:
-    """The right hand of an upper body goes to a point, by torques of all joints of both arms.
+    """The right hand of an upper body reaches a point, by torques of all joints of both arms.
 
     Args:
         model: The body.
         simulate: Makes the simulator of a model.
         control_period: Time between actions [s].
-        goal_distance: Least distance of the goal from where the hand hangs [m].
-        goal_effort: Share of the largest torques, or of the muscles, that holds the hand at the goal at most.
+        goal_distance: Least distance of the goal from the hand's rest [m].
+        goal_effort: Largest share of the torques, or of the muscles, that holds the hand at the goal.
         tolerance: Distance at which the goal counts as reached [m].
-        hold_time: How long it is to be held [s].
+        hold_time: Time for which it must be held [s].
         effort_weight: Weight of the mean squared action.
-        muscles: Whether 14 muscles move the right arm, by their excitations, in place of its torques. Those of a
-            file do in any case.
+        muscles: Whether 14 muscles move the right arm, by their excitations, in place of its torques. Muscles in a
+            file always do.
     """
     model = muscled(model) if check_flag("muscles", muscles) else model
     task = UpperBodyReach(model, control_period, goal_distance, goal_effort, tolerance, hold_time, effort_weight)

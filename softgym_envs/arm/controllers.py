@@ -1,4 +1,4 @@
-"""What the tasks are judged by: a reflex that sees the error, and one that does not."""
+"""Baseline controllers of the elbow's tasks: a reflex that sees the error, and one that does not."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ GAIN, RATE = 0.3, 0.095
 
 
 def reflex(envs: Any) -> Controller:
-    """Excitation = activation +- (gain * error - rate * speed): what the muscles do goes on until the error is gone.
+    """Excitation = activation +- (gain * error - rate * speed): integrates until the error is zero.
 
-    So it finds the load by itself; the muscle that is not needed relaxes.
+    So it needs no estimate of the load; the muscle that is not needed relaxes.
     """
 
     def act(observation: Array) -> Array:
@@ -31,7 +31,7 @@ def reflex(envs: Any) -> Controller:
 
 
 def blind(envs: Any) -> Controller:
-    """The same reflex, for which the target is always 1.45 rad, the middle of the range."""
+    """Reflex whose target is always 1.45 rad, the middle of the range."""
     seeing = reflex(envs)
 
     def act(observation: Array) -> Array:
@@ -43,4 +43,4 @@ def blind(envs: Any) -> Controller:
 
 
 CONTROLLERS = {name: {"heuristic": reflex, "blind": blind} for name in ("ArmReach-v0", "ArmHold-v0")}
-"""Id -> name -> what makes a policy; see `core.room.Room.controllers`."""
+"""Id -> name -> factory of a policy; see `core.room.Room.controllers`."""

@@ -35,7 +35,7 @@ class Pose(NamedTuple):
     R: Any
 
     def point(self, arm: Any) -> Any:
-        """Where the body's point is that lies `arm` (3,) from its centre of mass."""
+        """Position of the body's point at `arm` (3,) from its centre of mass."""
         return self.x + self.R @ arm
 
 
@@ -73,7 +73,7 @@ class Directors:
 
     @property
     def size(self) -> int:
-        """12 b."""
+        """Length of q, 12 b."""
         return 12 * len(self.tree.bodies)
 
     def number(self, value: Value) -> Any:
@@ -94,7 +94,7 @@ class Directors:
         return ca.diagcat(*blocks)
 
     def potential(self, q: Any) -> Any:
-        """V(q) = - sum m g . x_s [J]."""
+        """Potential energy V(q) = - sum m g . x_s [J]."""
         ca, found = casadi(), 0
         gravity = ca.vertcat(*(self.number(part) for part in self.tree.gravity))
         for body in self.tree.bodies:
@@ -102,7 +102,7 @@ class Directors:
         return found
 
     def discrete_lagrangian(self, q0: Any, q1: Any, h: float) -> Any:
-        """L_d(q_n, q_n+1) = h L((q_n + q_n+1) / 2, (q_n+1 - q_n) / h), eq. (6)."""
+        """Discrete Lagrangian L_d(q_n, q_n+1) = h L((q_n + q_n+1) / 2, (q_n+1 - q_n) / h), eq. (6)."""
         v = (q1 - q0) / h
         return h * (0.5 * v.T @ self.mass @ v - self.potential((q0 + q1) / 2))
 
@@ -141,7 +141,7 @@ class Directors:
         return ca.vertcat(apart, together)
 
     def _closure_rows(self, constraint: Any, poses: Mapping[str, Pose]) -> Any:
-        """Rows as those of `mechanics.tree.Weld` and `Pin`."""
+        """Rows of a `mechanics.tree.Weld` or `Pin`."""
         ca = casadi()
 
         def place(name: str) -> tuple[Any, Any]:
@@ -192,7 +192,7 @@ class Directors:
 
     @cached_property
     def reference(self) -> Any:
-        """q (12 b) of the tree with all coordinates zero."""
+        """Director coordinates q (12 b) of the tree with all coordinates zero."""
         found = {WORLD: (np.eye(3), np.zeros(3))}
         for joint in self.tree.ordered:
             turn, origin = found[joint.parent]
@@ -203,7 +203,7 @@ class Directors:
         return casadi().DM(np.concatenate([np.concatenate([x, R.ravel(order="F")]) for x, R in parts]))
 
     def configuration(self, theta: Any) -> Any:
-        """q (12 b) of joint coordinates theta (f), hinges within +-pi: F_d from the reference, exact for any increment."""
+        """Coordinates q (12 b) for joint coordinates theta (f), hinges within +-pi: F_d from the reference, any increment."""
         ca = casadi()
         hinges = [joint.kind == "revolute" for joint in self.tree.moving]
         parts = ca.vertsplit(theta) if isinstance(theta, (ca.SX, ca.DM)) else list(theta)
@@ -211,7 +211,7 @@ class Directors:
         return self.reparametrisation(ca.vertcat(*steps), self.reference)
 
     def coordinates(self, u: Any) -> Any:
-        """Increments of the joint coordinates (f) that belong to u: 2 atan(u / 2) of hinges."""
+        """Increments of the joint coordinates (f) for u: 2 atan(u / 2) of hinges."""
         ca = casadi()
         kinds = [joint.kind for joint in self.tree.moving]
         return ca.vertcat(*(2 * ca.atan(u[i] / 2) if kind == "revolute" else u[i] for i, kind in enumerate(kinds)))
@@ -219,7 +219,7 @@ class Directors:
     # --- parts --------------------------------------------------------------------------------------------------------
 
     def pose(self, name: str, q: Any) -> Pose:
-        """A body's pose in q.
+        """Pose of a body in q.
 
         Raises:
             StructureError: There is no such body.
@@ -242,11 +242,11 @@ class Directors:
 
 
 def cayley(ca: Any, rate: Any) -> Any:
-    """cay(w) = 1 + 4 / (4 + |w|^2) ([w]x + [w]x^2 / 2), a rotation by 2 atan(|w| / 2)."""
+    """Cayley map cay(w) = 1 + 4 / (4 + |w|^2) ([w]x + [w]x^2 / 2), a rotation by 2 atan(|w| / 2)."""
     K = ca.skew(rate)
     return ca.SX.eye(3) + 4 / (4 + ca.sumsqr(rate)) * (K + K @ K / 2)
 
 
 def _orthonormal(ca: Any, R: Any) -> Any:
-    """d_i . d_j - delta_ij, i <= j (6)."""
+    """Orthonormality rows d_i . d_j - delta_ij, i <= j (6)."""
     return ca.vertcat(*(ca.dot(R[:, i], R[:, j]) - float(i == j) for i in range(3) for j in range(i, 3)))

@@ -44,10 +44,10 @@ class DirectorElbow:
     dt: float
     """Step h [s]."""
     segments: int = 0
-    """K of both muscles' discrete paths; 0: in closed form."""
+    """Segments K of both muscles' discrete paths; 0: in closed form."""
     model: ElbowModel = field(default_factory=ElbowModel)
     parameters: ElbowParameters | PneumaticElbowParameters = field(default_factory=ElbowParameters)
-    """Masses and radii are those; the other constants are arguments of the step."""
+    """Fixes masses and radii; the other constants are arguments of the step."""
 
     def __post_init__(self) -> None:
         check_number("dt", self.dt, positive=True, unit="s")
@@ -78,7 +78,7 @@ class DirectorElbow:
 
     @property
     def nx(self) -> int:
-        """Angle, momentum, activations, nodes."""
+        """Number of states: angle, momentum, activations, nodes."""
         return 4 + 4 * self.inner
 
     @cached_property
@@ -118,7 +118,7 @@ class DirectorElbow:
     # --- muscles ------------------------------------------------------------------------------------------------------
 
     def _length(self, k: int, x: Any) -> tuple[Any, Any]:
-        """Length of muscle k [m], and its derivative by the angle with nodes held: all there is where surfaces stand still."""
+        """Length of muscle k [m], and its derivative by the angle with nodes fixed: complete where surfaces do not move."""
         ca, wrapped = casadi(), self._wrapped(k)
         if not self.inner:
             length, arm, _ = around_circle(
@@ -141,14 +141,14 @@ class DirectorElbow:
         return ca.horzcat(ca.DM(first), ca.reshape(own, 2, self.inner), end)
 
     def _gaps(self) -> Any:
-        """phi of inner nodes: distance from a circle of radius 1."""
+        """Gaps phi of inner nodes: distance from a circle of radius 1."""
         ca = casadi()
         return lambda inner: ca.sqrt(ca.sum1(inner**2)) - 1
 
     # --- states -------------------------------------------------------------------------------------------------------
 
     def states(self, plain: Any) -> Array:
-        """States of this step from those of the room (K, 4): momenta for speeds, and paths in closed form as nodes."""
+        """States of this step from those of the room (K, 4): momenta for speeds, and nodes for paths in closed form."""
         plain = np.asarray(plain, dtype=np.float64)
         inertia = self.inertia
         found = np.column_stack([plain[:, 0], inertia * plain[:, 1], plain[:, 2:4], np.zeros((len(plain), 4 * self.inner))])
@@ -158,7 +158,7 @@ class DirectorElbow:
         return found
 
     def pressures(self, states: Array) -> Array:
-        """mu (K, 2 (K - 1)) that fit nodes best, >= 0."""
+        """Pressures mu (K, 2 (K - 1)) >= 0 that fit the nodes best."""
         found = np.zeros((len(states), 2 * self.inner))
         for row, state in enumerate(states):
             for k in range(2 if self.inner else 0):
@@ -170,7 +170,7 @@ class DirectorElbow:
 
     @cached_property
     def inertia(self) -> float:
-        """Of the momentum: P' M P [kg m^2]."""
+        """Inertia of the momentum, P' M P [kg m^2]."""
         return float(self.steps.momentum(np.zeros(1), np.ones(1))[0])
 
     def _placed(self, k: int, angle: float) -> Array:

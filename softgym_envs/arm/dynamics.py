@@ -53,12 +53,12 @@ class ElbowSimulator(NumbaSimulator):
 
     @cached_property
     def structure(self) -> Elbow:
-        """What the kernels read."""
+        """Numbers for the kernels."""
         return self.model.structure(self.dt)
 
     @cached_property
     def engine(self) -> NumbaEngine:
-        """The numba side of this simulator."""
+        """Numba engine of this simulator."""
         return NumbaEngine(forward, derivative, self.structure, self.nx, self.nu)
 
     def symbolic_step(self) -> ComplementarityForm:

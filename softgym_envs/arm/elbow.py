@@ -25,11 +25,11 @@ from .muscle import SPEED, activated, around_circle, switch, tension
 from .pneumatic import braid_force, filled
 
 BICEPS, TRICEPS, DAMPING, LOAD, RISE, FALL, FRICTION = 0, 4, 8, 9, 10, 11, -1
-"""Where the constants stand, dry friction last; a muscle's are force, optimal length, slack length, radius."""
+"""Indices of the constants, dry friction last; a muscle has force, optimal length, slack length, radius."""
 TURNS, THREAD, SLACK, RADIUS, LAG = 0, 1, 2, 3, RISE
-"""A pneumatic muscle's, and the lag of both."""
+"""Offsets of a pneumatic muscle's constants, and index of the lag of both."""
 STOP_STIFFNESS, STOP_WIDTH = 1000.0, 0.02
-"""[N m/rad], [rad]: beyond the elbow's range ligaments pull back, softly."""
+"""[N m/rad], [rad]: soft springs of the ligaments beyond the elbow's range."""
 
 
 class Wrapped(NamedTuple):
@@ -40,30 +40,30 @@ class Wrapped(NamedTuple):
     insertion: float
     """Distance of its insertion [m]."""
     angle: float
-    """From origin to insertion on the muscle's side, of a stretched arm [rad]."""
+    """Angle from origin to insertion on the muscle's side, in a stretched arm [rad]."""
     sign: float
-    """How flexion changes that angle: 1 or -1."""
+    """Derivative of that angle by flexion: 1 or -1."""
     supply: float = 0.0
     """Pressure of a pneumatic muscle's supply [Pa]; 0: a Hill muscle."""
 
 
 class Elbow(NamedTuple):
-    """What all rows share."""
+    """Numbers that all rows share."""
 
     biceps: Wrapped
     triceps: Wrapped
     inertia: float
-    """Of the forearm about the elbow [kg m^2]."""
+    """Moment of inertia of the forearm about the elbow [kg m^2]."""
     moment: tuple[float, float]
-    """Its mass times where its centre of mass is, of a stretched arm: along gravity, and across it forwards [kg m]."""
+    """Mass times centre of mass of the stretched forearm: along gravity, and across it forwards [kg m]."""
     load: tuple[float, float]
-    """Where the load is, in the same way [m]."""
+    """Place of the load, in the same directions [m]."""
     reach: float
-    """Its distance [m]."""
+    """Distance of the load [m]."""
     gravity: float
     """[m/s^2]"""
     lower: float
-    """Range of the elbow [rad]."""
+    """Lower end of the elbow's range [rad]; `upper` is the other."""
     upper: float
     creep: float
     """Speed below which dry friction is like damping [rad/s]."""
@@ -81,7 +81,7 @@ def muscle_state(m, c, k, q, w):
 
 @register_jitable
 def muscle_force(m, c, k, length, fibre, speed, a):
-    """F of a muscle [N], with its length [m] and what `muscle_state` says of its fibres; none pushes."""
+    """Force F of a muscle [N], with its length [m] and the fibre length and speed of `muscle_state`; none pushes."""
     if m.supply > 0.0:
         force = braid_force(m.supply * a, length - c[k + SLACK], c[k + THREAD], c[k + TURNS])
         return switch(force, force, 0.0 * force)
@@ -97,14 +97,14 @@ def muscle_torque(m, c, k, q, w, a):
 
 @register_jitable
 def stop_torque(g, q):
-    """Of the ends of the elbow's range: linear beyond them, smooth [N m]."""
+    """Torque of the ends of the elbow's range: linear beyond them, smooth [N m]."""
     below, above = (g.lower - q) / STOP_WIDTH, (q - g.upper) / STOP_WIDTH
     return STOP_STIFFNESS * STOP_WIDTH * (np.log(1.0 + np.exp(below)) - np.log(1.0 + np.exp(above)))
 
 
 @register_jitable
 def resistance(g, c, w):
-    """Of damping and dry friction, against a speed w [N m]."""
+    """Torque of damping and dry friction, against a speed w [N m]."""
     fading = np.exp(-2.0 * switch(w, w, -w) / g.creep)  # NumPy's tanh of complex numbers overflows
     share = (1.0 - fading) / (1.0 + fading)
     return c[DAMPING] * w + c[FRICTION] * switch(w, share, -share)
@@ -112,7 +112,7 @@ def resistance(g, c, w):
 
 @register_jitable
 def net_torque(g, c, q, w, first, second):
-    """All torques at angle q, speed w and activations of biceps and triceps [N m]."""
+    """Sum of all torques at angle q, speed w and activations of biceps and triceps [N m]."""
     muscles = muscle_torque(g.biceps, c, BICEPS, q, w, first) + muscle_torque(g.triceps, c, TRICEPS, q, w, second)
     along, across = g.moment[0] + c[LOAD] * g.load[0], g.moment[1] + c[LOAD] * g.load[1]
     weight = g.gravity * (along * np.sin(q) + across * np.cos(q))
@@ -121,19 +121,19 @@ def net_torque(g, c, q, w, first, second):
 
 @register_jitable
 def inertia(g, c):
-    """J of forearm and load [kg m^2]."""
+    """Moment of inertia J of forearm and load [kg m^2]."""
     return g.inertia + c[LOAD] * g.reach * g.reach
 
 
 @register_jitable
 def balance(g, c, h, q, v, w, first, second):
-    """2 J (w - v) - h tau, zero for the w of a step."""
+    """Residual 2 J (w - v) - h tau, zero for the w of a step."""
     return 2.0 * inertia(g, c) * (w - v) - h * net_torque(g, c, q + 0.5 * h * w, w, first, second)
 
 
 @register_jitable
 def activations(g, c, a, e, h):
-    """Activation in the middle and at the end of a step under excitation e; of pressures by the lag of the valve."""
+    """Activation at the middle and end of a step under excitation e; pressures by the lag of the valve."""
     if g.biceps.supply > 0.0:
         return filled(a, e, np.exp(-0.5 * h / c[LAG])), filled(a, e, np.exp(-h / c[LAG]))
     return activated(a, e, c[RISE], c[FALL], h)

@@ -1,4 +1,4 @@
-"""An elbow's numbers in its plane of motion, from a tree and the muscles on it; what does not fit is named.
+"""An elbow's numbers in its plane of motion, from a tree and its muscles; errors name what does not fit.
 
 The elbow is the origin of the world and turns about -y, the muscles stay in planes of x and z. Points are those of a stretched
 arm, at an angle of 0.
@@ -21,15 +21,15 @@ from .elbow import Elbow, Wrapped
 from .paths import Muscle, Muscles
 
 HAND = "hand"
-"""Frame that is shown, and whose way is followed."""
+"""Frame that is shown, and whose path is followed."""
 TREE_CONSTANTS = ("damping", "friction", "payload")
-"""What may stand for the hinge's damping and dry friction, and for the load's `scale`."""
+"""Constants allowed for the hinge's damping and dry friction, and for the load's `scale`."""
 SLIGHT = 1e-9
-"""What counts as zero, of directions [-] and places [m]."""
+"""Values below this count as zero, for directions [-] and places [m]."""
 
 
 def hinge_of(tree: Tree) -> Joint:
-    """The elbow.
+    """Joint of the elbow.
 
     Raises:
         StructureError: It is not the only joint that moves, not a hinge about -y in the origin, or has more than damping
@@ -77,20 +77,20 @@ def swung(tree: Tree) -> tuple[str, ...]:
 
 
 class Forearm(NamedTuple):
-    """What the elbow moves, of a stretched arm."""
+    """Mass properties of all that the elbow moves, in a stretched arm."""
 
     mass: float
-    """Without the load [kg]."""
+    """Mass without the load [kg]."""
     com: Array
-    """(2,): x and z [m]."""
+    """Centre of mass (2,): x and z [m]."""
     inertia: float
-    """About the elbow [kg m^2]."""
+    """Moment of inertia about the elbow [kg m^2]."""
     load: Array
-    """Where the load is, (3,) [m]."""
+    """Place of the load (3,) [m]."""
 
 
 def forearm_of(tree: Tree) -> Forearm:
-    """All bodies that the elbow carries as one.
+    """All bodies that the elbow carries, as one.
 
     Raises:
         StructureError: As for `hinge_of`; or there is no load, or a body of other scale, or nothing has inertia.
@@ -117,7 +117,7 @@ def forearm_of(tree: Tree) -> Forearm:
 
 
 def elbow_numbers(tree: Tree, muscles: tuple[Wrapped, Wrapped], dt: float) -> Elbow:
-    """The equations' numbers.
+    """Numbers of the equations.
 
     Raises:
         StructureError: As for `forearm_of`; no frame "hand" on the forearm, or no gravity in the plane.
@@ -146,15 +146,15 @@ def elbow_numbers(tree: Tree, muscles: tuple[Wrapped, Wrapped], dt: float) -> El
 
 
 def _parts(place: Array, down: Array) -> tuple[float, float]:
-    """A place (2,) along gravity, and across it: forwards of what hangs."""
+    """Components of a place (2,) along gravity, and across it: forwards of what hangs."""
     return float(place @ down), float(place[1] * down[0] - place[0] * down[1])
 
 
 def wrapped(tree: Tree, muscles: Muscles, muscle: Muscle) -> Wrapped:
-    """A muscle in the plane of motion.
+    """Numbers of a muscle in the plane of motion.
 
     Raises:
-        StructureError: It does not wrap around one cylinder about the elbow's axis, from a still point to one that moves, in
+        StructureError: It does not wrap around one cylinder about the elbow's axis, from a fixed point to a moving one, in
             the plane of motion; or it goes through its cylinder.
     """
     where, moved = f"muscle {muscle.name!r}", swung(tree)

@@ -7,4 +7,4 @@ PPO: dict[str, Any] = {
     "policy_kwargs": {"net_arch": [64, 64], "log_std_init": -0.7},
 }  # fmt: skip
 LEARNING: dict[str, dict[str, dict[str, Any]]] = {"ArmReach-v0": {"ppo": PPO}, "ArmHold-v0": {"ppo": PPO}}
-"""Id -> algorithm -> what differs from the usual settings."""
+"""Id -> algorithm -> changes to the usual settings."""

@@ -1,4 +1,4 @@
-"""The elbow with biceps and triceps: structure and state, from the tree and the muscles in the TOML file beside, or a user's.
+"""The elbow with biceps and triceps: structure and state, from the tree and muscles in this folder's TOML file, or a user's.
 
 A state is (elbow, velbow, biceps, triceps): angle (0: stretched, positive: flexed), its rate, and both activations; of
 pneumatic muscles, pressures in shares of the supply's. Controls are excitations, or pressures at the valves, 0 ... 1. Legend: B
@@ -28,14 +28,14 @@ from .paths import KINDS, Muscle, Muscles
 
 FILE = Path(__file__).parent / "elbow.toml"
 MUSCLES = ("biceps", "triceps")
-"""In the order of controls and activations: one that bends, one that stretches."""
+"""Muscles in the order of controls and activations: one that flexes, one that stretches."""
 JOINT = "elbow"
 POINTS = 12
-"""Of a path, on the arc where a muscle touches."""
+"""Points of a drawn path on the arc of contact."""
 SHOULDER = "shoulder"
-"""Frame from which the upper arm is drawn; without it, from where its farthest muscle begins."""
+"""Frame from which the upper arm is drawn; without it, from the farthest muscle's origin."""
 PRESSURE = 5e5
-"""[Pa] Of the supply of the pneumatic elbow."""
+"""[Pa] Supply pressure of the pneumatic elbow."""
 CONSTANTS: dict[str, type[Parameters]] = {"hill": ElbowParameters, "pneumatic": PneumaticElbowParameters}
 """Kind of the muscles -> constants."""
 
@@ -65,13 +65,13 @@ class ElbowModel:
     """
 
     rest_angle: float = 0.3
-    """Where an arm at rest hangs, muscles off [rad]."""
+    """Rest angle of the arm, muscles off [rad]."""
     tree: Tree = field(default_factory=lambda: _drawn().tree)
     """Bones and load, with the constants `damping`, `friction` and `payload`."""
     muscles: Muscles = field(default_factory=_drawn_muscles)
-    """Paths of both muscles, and their numbers where the class of constants is not to say them."""
+    """Paths of both muscles, and their numbers unless the class of constants has them."""
     constants: tuple[tuple[str, float], ...] = ()
-    """Names and values that replace what else would be the default."""
+    """Names and values that replace the defaults."""
 
     def __post_init__(self) -> None:
         check_number("rest_angle", self.rest_angle, low=-1.0, high=3.0, unit="rad")
@@ -84,7 +84,7 @@ class ElbowModel:
 
     @property
     def kind(self) -> str:
-        """Of the muscles, one of `paths.KINDS`."""
+        """Kind of the muscles, one of `paths.KINDS`."""
         return self.muscles.muscles[0].kind
 
     @property
@@ -94,7 +94,7 @@ class ElbowModel:
 
     @cached_property
     def parameters(self) -> Parameters:
-        """Constants before identification: of `constants`, of muscles and hinge, of the class.
+        """Constants before identification, in order of precedence: `constants`, those of muscles and hinge, those of the class.
 
         Raises:
             ParameterError: One is out of its bounds.
@@ -103,7 +103,7 @@ class ElbowModel:
 
     @property
     def drawn(self) -> dict[str, float]:
-        """Constants that muscles, their surfaces and the hinge say."""
+        """Constants given by muscles, their surfaces and the hinge."""
         values: dict[str, float] = {}
         for name in MUSCLES:
             muscle = self.muscle(name)
@@ -125,7 +125,7 @@ class ElbowModel:
 
     @property
     def control_bounds(self) -> tuple[Array, Array]:
-        """Excitations, each (2,)."""
+        """Bounds of the excitations, each (2,)."""
         return np.zeros(2), np.ones(2)
 
     @cached_property
@@ -140,13 +140,13 @@ class ElbowModel:
         return joint.lower, joint.upper
 
     def rest_state(self) -> Array:
-        """At `rest_angle`, muscles off, (4,)."""
+        """State at `rest_angle`, muscles off, (4,)."""
         return np.array([self.rest_angle, 0.0, 0.0, 0.0])
 
     # --- as the equations read it -------------------------------------------------------------------------------------
 
     def structure(self, dt: float) -> Elbow:
-        """The numbers of `elbow`, from tree and muscles.
+        """Numbers of `elbow`, from tree and muscles.
 
         Raises:
             StructureError: They are not of an elbow; see `elbow_shape`.
@@ -168,11 +168,11 @@ class ElbowModel:
 
     @cached_property
     def ends(self) -> dict[str, tuple[Array, Array]]:
-        """Of every muscle, origin and insertion of a stretched arm, each (3,) [m]."""
+        """Origin and insertion of every muscle in a stretched arm, each (3,) [m]."""
         return {name: ends(self.tree, self.muscle(name)) for name in MUSCLES}
 
     def places(self, angle: float) -> dict[str, Array]:
-        """Where shoulder, elbow, hand, origins and insertions are, each (3,) [m]."""
+        """Places of shoulder, elbow, hand, origins and insertions, each (3,) [m]."""
         turn = about(np.array([0.0, -1.0, 0.0]), angle)
         found = {JOINT: np.zeros(3), HAND: frame_pose(self.tree, HAND, {self.tree.moving[0].name: angle})[1]}
         for name, (origin, insertion) in self.ends.items():
@@ -219,7 +219,7 @@ def read_elbow(path: str | Path) -> ElbowModel:
     Raises:
         FileFormatError: As for `load_arm`.
         ParameterError: A constant is unknown or out of its bounds.
-        StructureError: It is no such elbow.
+        StructureError: It is not such an elbow.
     """
     arm = load_arm(path, "rest_angle")
     if arm.muscles is None:

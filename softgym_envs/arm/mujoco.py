@@ -1,11 +1,11 @@
 """The MuJoCo twin of the elbow: MuJoCo's own muscles pull tendons that wrap around cylinders.
 
-Geometry, masses, forces, optimal and slack lengths, time constants are the same. Where it differs, apart from rounding:
+Geometry, masses, forces, optimal and slack lengths, time constants are the same. Differences, apart from rounding:
 
 * Curves of the muscles are MuJoCo's quadratic splines. Their shapes (`LMIN` ... `FVMAX`) are least-squares fits to those of
   [DeGroote2016] over fibre lengths 0.5 ... 1.35 and speeds -0.8 ... 0.5; they differ by up to 0.09 F_max (active force by
   length, force by speed). Passive force shares the active one's widths and is up to 0.22 F_max larger at 1.35 (0.07 at 1.2):
-  published results stand on this twin. In the upper body's the two are apart, see `body_mujoco`.
+  published results rest on this twin. In the upper body's the two are separate, see `body_mujoco`.
 * Activation blends time constants where ours blends rates, over a width of `SMOOTH`.
 * Dry friction holds a joint; ours lets it creep, below `mechanics.tree.Joint.friction_speed`.
 * Springs at the ends of the elbow's range begin sharply, ours over 0.02 rad.
@@ -15,8 +15,8 @@ Tendons and moment arms are the same to rounding (`tests/test_arm_elbow.py`).
 
 MuJoCo has no pneumatic muscles. Their force is p (3 l^2 - b^2) times a constant (`pneumatic`): p times the rising part of a
 MuJoCo muscle's force-length curve, which is a parabola about l = 0 where `lmin` is 0, less p times a fixed gain. So each is two
-actuators on one tendon, which one control fills with one exact first-order lag: the same law, to rounding, but for a muscle
-that is shorter than where it pulls, which pushes in the twin, and does nothing in ours.
+actuators on one tendon, filled by one control with one exact first-order lag: the same law, to rounding, except for a muscle
+shorter than the length at which it pulls: it pushes in the twin, and does nothing in ours.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from .muscle import SPEED
 LMIN, LMAX, FPMAX, FVMAX = 0.332, 1.663, 0.742, 1.592
 """Shapes of MuJoCo's curves; see the module docstring."""
 SMOOTH = 0.1
-"""Width over which activation turns to deactivation [-]."""
+"""Width of the transition from activation to deactivation [-]."""
 LARGEST = 0.993
-"""Of a wrapping radius, beside the distance of the muscle's nearer end from the axis."""
+"""Largest wrapping radius, relative to the distance of the muscle's nearer end from the axis."""
 FAST = 1e9
-"""Shortening speed at which a muscle that knows none has no force, in its lengths per second."""
+"""Shortening speed without force for a muscle that has none, in its lengths per second."""
 LADDER = Ladder(
     (
         *TRANSMISSION,
@@ -57,9 +57,9 @@ LADDER = Ladder(
         Effect("held", "kg", (0.0, 0.1, 0.3), "what the hand carries beyond the payload"),
     )
 )
-"""How the arm is unlike its drawing; see `core.hard`."""
+"""Differences of the arm from its nominal model; see `core.hard`."""
 RANGE = (0.5, 1.5)
-"""Fibre lengths that stand for MuJoCo's two given lengths of a tendon."""
+"""Fibre lengths at MuJoCo's two given lengths of a tendon."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,7 @@ class ElbowTwin(MujocoTwin):
         )
 
     def _write(self, compiled: mujoco.MjModel, row: Array) -> None:
-        """One row of constants into a compiled model, and the effects of a hard twin."""
+        """Write one row of constants into a compiled model, then the effects of a hard twin."""
         compiled.dof_damping[0] = row[DAMPING]
         compiled.dof_frictionloss[0] = max(row[FRICTION], 0.0) + self.amount("dry_friction")
         compiled.body_mass[compiled.body("load").id] = row[LOAD] + self.amount("held")
@@ -122,14 +122,14 @@ class ElbowTwin(MujocoTwin):
             compiled.geom_size[compiled.geom(name).id, 0] = min(own[3] * wider[i], LARGEST * nearer)
 
     def _write_hill(self, compiled: mujoco.MjModel, name: str, own: Array, stronger: float, row: Array) -> None:
-        """Force, optimal and slack length, and time constants of a muscle."""
+        """Write force, optimal and slack length, and time constants of a muscle."""
         k = compiled.actuator(name).id
         compiled.actuator_gainprm[k, 2] = compiled.actuator_biasprm[k, 2] = own[0] * stronger
         compiled.actuator_lengthrange[k] = own[2] + np.array(RANGE) * own[1]
         compiled.actuator_dynprm[k, :2] = row[RISE], row[FALL]
 
     def _write_pneumatic(self, compiled: mujoco.MjModel, name: str, own: Array, stronger: float, row: Array) -> None:
-        """Turns and length of the threads, and the lag; see the module docstring."""
+        """Write turns and length of the threads, and the lag; see the module docstring."""
         turns, thread, slack, _ = own
         gain = stronger * self.model.muscle(name).pressure * thread * thread / (4.0 * np.pi * turns * turns)
         parabola, fixed = compiled.actuator(name).id, compiled.actuator(f"{name}_fixed").id
@@ -139,7 +139,7 @@ class ElbowTwin(MujocoTwin):
         compiled.actuator_dynprm[[parabola, fixed], 0] = row[LAG]
 
     def _xml(self) -> str:
-        """The world; numbers that are constants are written later."""
+        """MJCF of the world; numbers that are constants are written later."""
         forearm, tree, model = forearm_of(self.model.tree), self.model.tree, self.model
         sites, tendons, actuators, fixed = [], [], [], []
         insertions: list[str] = []
@@ -177,7 +177,7 @@ class ElbowTwin(MujocoTwin):
 
 
 LEAST = 1e-9
-"""[kg m^2] Of a body's inertia, for MuJoCo."""
+"""[kg m^2] Least inertia of a body, for MuJoCo."""
 HILL = (
     f'<muscle name="{{name}}" tendon="{{name}}" tausmooth="{SMOOTH}" lengthrange="0.1 0.2" range="{RANGE[0]} {RANGE[1]}" '
     f'force="1" lmin="{LMIN}" lmax="{LMAX}" vmax="{SPEED}" fpmax="{FPMAX}" fvmax="{FVMAX}"/>'
@@ -187,7 +187,7 @@ PNEUMATIC = _LAGGING.format(
     name="{name}", target="{name}", gain=f'lengthrange="0 1" gaintype="muscle" gainprm="0 0.5 1 1 0 2 {FAST} 1 1"'
 )
 FIXED = _LAGGING.format(name="{name}_fixed", target="{name}", gain='gaintype="fixed" gainprm="1"')
-"""Actuators, whose numbers that are constants are written later; see the module docstring."""
+"""Actuators; their numbers that are constants are written later; see the module docstring."""
 
 
 def _text(values: Iterable[Any]) -> str:

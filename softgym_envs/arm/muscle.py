@@ -24,12 +24,12 @@ from numba.extending import overload, register_jitable
 SPEED = 10.0
 """Largest shortening speed [optimal lengths per s]."""
 STEEPNESS = 10.0
-"""How sharply excitation above activation turns to activation below [-]."""
+"""Steepness of the transition from activation (excitation above) to deactivation (below) [-]."""
 
 
 @contextmanager
 def symbols() -> Iterator[None]:
-    """Where these functions are called with casadi expressions: NumPy's functions pass them on, which casadi warns of."""
+    """Context for calls with casadi expressions: NumPy's functions pass them on, which casadi warns of."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning)
         yield
@@ -45,7 +45,7 @@ def switch(x: Any, above: Any, below: Any) -> Any:
 
 
 def blend(x: Any, above: Any, below: Any, width: float) -> Any:
-    """`switch` that goes over from -width to width, with two continuous derivatives; at a width of 0, `switch`."""
+    """`switch` with a transition from -width to width and two continuous derivatives; at a width of 0, `switch`."""
     if width == 0.0:
         return switch(x, above, below)
     t = np.fmin(np.fmax(x / width, -1.0), 1.0)
@@ -59,47 +59,47 @@ def _switch(x, above, below):
 
 @register_jitable
 def active_force(x):
-    """f_L(x): three Gaussians whose width depends on x."""
+    """Active force f_L(x): three Gaussians whose width depends on x."""
     i, j, k = (x - 1.06) / (0.162 + 0.0633 * x), (x - 0.717) / (-0.0299 + 0.2 * x), (x - 1.0) / 0.354
     return 0.814 * np.exp(-0.5 * i * i) + 0.433 * np.exp(-0.5 * j * j) + 0.1 * np.exp(-0.5 * k * k)
 
 
 @register_jitable
 def passive_force(x):
-    """f_P(x): 0 at 0.2, 1 at 1.6."""
+    """Passive force f_P(x): 0 at 0.2, 1 at 1.6."""
     low = np.exp(4.0 * (0.2 - 1.0) / 0.6)
     return (np.exp(4.0 * (x - 1.0) / 0.6) - low) / (np.exp(4.0) - low)
 
 
 @register_jitable
 def speed_force(v):
-    """f_V(v): 0 at -1 (shortening), about 1 at 0, 1.79 at 1 (lengthening)."""
+    """Force by speed f_V(v): 0 at -1 (shortening), about 1 at 0, 1.79 at 1 (lengthening)."""
     return -0.318 * np.arcsinh(-8.149 * v - 0.374) + 0.886
 
 
 @register_jitable
 def tension(a, x, v):
-    """F / F_max = a f_L f_V + f_P of activation a, fibre length x, fibre speed v."""
+    """Tension F / F_max = a f_L f_V + f_P of activation a, fibre length x, fibre speed v."""
     return a * active_force(x) * speed_force(v) + passive_force(x)
 
 
 @register_jitable
 def activation_rate(a, e, rise, fall):
-    """k(a, e) [1/s] with the time constants of activation and deactivation [s]."""
+    """Rate k(a, e) [1/s] with the time constants of activation and deactivation [s]."""
     up, slow = 0.5 * np.tanh(STEEPNESS * (e - a)), 0.5 + 1.5 * a
     return (up + 0.5) / (rise * slow) + (0.5 - up) * slow / fall
 
 
 @register_jitable
 def activated(a, e, rise, fall, h):
-    """a after h / 2 and h seconds of excitation e, as if the middle's rate were constant: second order, within 0 ... 1."""
+    """Activation after h / 2 and h seconds of excitation e, at the middle's rate throughout: second order, within 0 ... 1."""
     middle = e + (a - e) * np.exp(-0.5 * h * activation_rate(a, e, rise, fall))
     return middle, e + (a - e) * np.exp(-h * activation_rate(middle, e, rise, fall))
 
 
 @register_jitable
 def both_ways(a, b, delta, radius):
-    """Lengths of the straight path and of that on the circle, and the angle for which this touches; see `around_circle`."""
+    """Lengths of the straight path and of that on the circle, and the contact angle of the latter; see `around_circle`."""
     ta, tb = np.sqrt(a * a - radius * radius), np.sqrt(b * b - radius * radius)
     touching = delta - np.arctan(ta / radius) - np.arctan(tb / radius)
     return np.sqrt(a * a + b * b - 2.0 * a * b * np.cos(delta)), ta + tb + radius * touching, touching
@@ -113,10 +113,10 @@ def around_circle(a, b, delta, radius):
         a: Distance of the first point, > radius.
         b: Distance of the second one.
         delta: Angle from the first to the second as seen from the centre, on the path's side, in (0, 2 pi) [rad].
-        radius: Of the circle.
+        radius: Radius of the circle.
 
     Returns:
-        Length, d length / d delta (the moment arm), and the angle for which the path touches (negative where it is free).
+        Length, d length / d delta (the moment arm), and the angle of contact (negative where the path is free).
     """
     straight, wrapped, touching = both_ways(a, b, delta, radius)
     length = switch(touching, wrapped, straight)

@@ -22,22 +22,22 @@ KINDS = {"cylinder": CYLINDER, "sphere": SPHERE}
 
 
 class MuscleTree(NamedTuple):
-    """What the kernels read; bodies are those that muscles pull, and all that carry them."""
+    """Arrays that the kernels read; bodies are those that muscles pull, and all that carry them."""
 
     parent: np.ndarray
-    """(b,) before the body itself; -1: the world."""
+    """(b,) parent of a body, of lower index; -1: the world."""
     coordinate: np.ndarray
-    """(b,) of the hinge that turns a body; -1: none."""
+    """(b,) coordinate of the hinge that turns a body; -1: none."""
     shift: np.ndarray
-    """(b, 3) of the joint in the parent's frame [m]."""
+    """(b, 3) place of the joint in the parent's frame [m]."""
     turn: np.ndarray
-    """(b, 3, 3) of the joint in the parent's frame."""
+    """(b, 3, 3) rotation of the joint in the parent's frame."""
     axis: np.ndarray
     """(b, 3)"""
     body: np.ndarray
-    """(p,) that a point rides on; -1: the world."""
+    """(p,) body that a point rides on; -1: the world."""
     point: np.ndarray
-    """(p, 3) in its frame [m]."""
+    """(p, 3) point in its frame [m]."""
     piece: np.ndarray
     """(k, 4): muscle, first point, kind, surface; the second point is the next one."""
     surface: np.ndarray
@@ -107,7 +107,7 @@ def muscle_tree(routes: Routes) -> MuscleTree:
 
 
 def passed(tree: Tree, muscles: Muscles) -> frozenset[str]:
-    """Joints that move something of a muscle against something else of it."""
+    """Joints that move one part of a muscle against another."""
     above: dict[str, frozenset[str]] = {WORLD: frozenset()}
     for joint in tree.ordered:
         above[joint.child] = above[joint.parent] | ({joint.name} if joint in tree.moving else frozenset())
@@ -119,7 +119,7 @@ def passed(tree: Tree, muscles: Muscles) -> frozenset[str]:
 
 
 def _check_outside(routes: Routes) -> None:
-    """Raises a StructureError where a path would go through what it is to go around."""
+    """Raises a StructureError where a path would go through a surface that it is to go around."""
     tree, muscles = routes.tree, routes.muscles
     for muscle in muscles.muscles:
         for k in range(len(muscle.points) - 1):

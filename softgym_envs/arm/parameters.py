@@ -1,4 +1,4 @@
-"""Constants of the elbow: muscles, tendons, wrapping, what the hand carries."""
+"""Constants of the elbow: muscles, tendons, wrapping, the hand's load."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RADIUS = {"unit": "m", "scale": "log", "source": "of the cylinder about the elb
 
 @dataclass(frozen=True)
 class ElbowParameters(Parameters):
-    """Shared by our engine and its twin; in the order that the kernels read."""
+    """Constants of our engine and its twin, in the order of the kernels."""
 
     biceps_force: float = param(
         1059.9, unit="N", bounds=(200.0, 4000.0), scale="log", source="arm26: long and short head of the biceps"
@@ -45,7 +45,7 @@ _TENDON = {"unit": "m", "bounds": (0.0, 0.4), "source": "chosen: so long where t
 
 @dataclass(frozen=True)
 class PneumaticElbowParameters(Parameters):
-    """Of an elbow with pneumatic muscles, in the places of `ElbowParameters`: a thread's turns and length for force and fibres.
+    """Constants of an elbow with pneumatic muscles, placed as in `ElbowParameters`: threads' turns, length for force, fibres.
 
     A muscle of length l and radius r, whose threads stand at an angle alpha to it, has threads of l / cos(alpha), and
     l tan(alpha) / (2 pi r) turns.

@@ -30,12 +30,12 @@ Array = NDArray[np.float64]
 
 
 KINDS: dict[str, tuple[str, ...]] = {"hill": ("force", "optimal"), "pneumatic": ("thread", "turns", "pressure")}
-"""Kind of a muscle -> the numbers that only it has; `muscle` and `pneumatic` say what they do."""
+"""Kind of a muscle -> the numbers that only it has; see `muscle` and `pneumatic`."""
 
 
 @dataclass(frozen=True)
 class Muscle:
-    """A muscle's path, and its numbers where no constants of the room that it is in say them.
+    """A muscle's path, and its numbers unless the constants of the room have them.
 
     Raises:
         StructureError: Not as many sides as surfaces, a piece that the path has not, or numbers of another kind of muscle.
@@ -47,27 +47,27 @@ class Muscle:
     insertion_body: str
     insertion: Triple
     surfaces: tuple[str, ...] = ()
-    """Which it wraps around, in their order along the muscle."""
+    """Surfaces that it wraps around, in their order along the muscle."""
     sides: tuple[Triple, ...] = ()
     """For every surface a point in its frame [m] on the side where the muscle passes."""
     via: tuple[tuple[str, float, float, float], ...] = ()
-    """What the muscle always passes from origin to insertion: a body and a point in its frame [m]."""
+    """Points that the muscle always passes from origin to insertion: a body and a point in its frame [m]."""
     spans: tuple[int, ...] = ()
     """For every surface the piece of the path that goes around it, 0: from the origin to the first via point; (): the last."""
     force: float | None = None
-    """Largest isometric force [N]; None: not said."""
+    """Largest isometric force [N]; None: not given."""
     optimal: float | None = None
-    """Optimal length of the fibres [m]; None: not said."""
+    """Optimal length of the fibres [m]; None: not given."""
     slack: float | None = None
-    """Length of the tendon, which does not stretch [m]; None: not said, of a body's muscle 0."""
+    """Length of the tendon, which does not stretch [m]; None: not given, for a body's muscle 0."""
     kind: str = "hill"
     """One of `KINDS`."""
     thread: float | None = None
-    """Length of a thread of the braid [m]; None: not said."""
+    """Length of a thread of the braid [m]; None: not given."""
     turns: float | None = None
-    """How often it goes around [-]; None: not said."""
+    """Turns of a thread around the muscle [-]; None: not given."""
     pressure: float = 0.0
-    """Of the supply, above the air's [Pa]."""
+    """Supply pressure, above the air's [Pa]."""
 
     def __post_init__(self) -> None:
         where = f"muscle {self.name!r}"
@@ -85,7 +85,7 @@ class Muscle:
             raise StructureError(f"{where}: spans is {self.spans}, expected a piece, 0 to {len(self.via)}, for every surface")
 
     def _check_kind(self, where: str) -> None:
-        """Raises a StructureError for an unknown kind, and for numbers that it has not or that are missing."""
+        """Raises a StructureError for an unknown kind, and for numbers that do not belong to it or are missing."""
         if self.kind not in KINDS:
             raise StructureError(f"{where}: kind is {self.kind!r}, expected one of {', '.join(KINDS)}")
         for kind, name in [(self.kind, "slack"), *((kind, name) for kind, names in KINDS.items() for name in names)]:
@@ -104,7 +104,7 @@ class Muscle:
 
     @property
     def numbers(self) -> tuple[float, float, float]:
-        """Force, optimal length and slack length of a hill muscle, 0 where they are not said."""
+        """Force, optimal length and slack length of a hill muscle, 0 where not given."""
         return self.force or 0.0, self.optimal or 0.0, self.slack or 0.0
 
     @property
@@ -114,7 +114,7 @@ class Muscle:
         return ((self.origin_body, self.origin), *between, (self.insertion_body, self.insertion))
 
     def around(self, piece: int) -> tuple[int, ...]:
-        """Which of the muscle's surfaces that piece of its path goes around."""
+        """Indices of the muscle's surfaces that a piece of its path goes around."""
         spans = self.spans or (len(self.via),) * len(self.surfaces)
         return tuple(i for i, span in enumerate(spans) if span == piece)
 
@@ -124,7 +124,7 @@ class Muscles:
     """Muscles and the surfaces that they wrap around.
 
     Raises:
-        StructureError: Names that are unknown or stand twice.
+        StructureError: Names that are unknown or repeated.
     """
 
     surfaces: tuple[Surface, ...]
@@ -187,13 +187,13 @@ class Geodesic(NamedTuple):
     nodes: Array
     """(K + 1, 3) [m]"""
     pressures: Array
-    """(K - 1, S) mu, of the gradient of E [m]; divided by the length they are the shares of the muscle's force."""
+    """(K - 1, S) mu, of the gradient of E [m]; divided by the length they are shares of the muscle's force."""
     length: float
     """[m]"""
 
 
 def path_conditions(nodes: Any, pressures: Any, gaps: Any) -> tuple[Any, Any]:
-    """Eq. (3) as casadi expressions.
+    """Conditions of eq. (3) as casadi expressions.
 
     Args:
         nodes: (3, K + 1), the first and last given.
@@ -213,7 +213,7 @@ def path_conditions(nodes: Any, pressures: Any, gaps: Any) -> tuple[Any, Any]:
 
 
 def path_length(nodes: Any) -> Any:
-    """sqrt(2 E) of nodes (3, K + 1) [m]."""
+    """Length sqrt(2 E) of nodes (3, K + 1) [m]."""
     ca = casadi()
     steps = nodes[:, 1:] - nodes[:, :-1]
     return ca.sqrt((nodes.shape[1] - 1) * ca.sumsqr(steps))

@@ -23,7 +23,7 @@ OFF, ON = np.array([214.0, 178.0, 170.0]), np.array([176.0, 24.0, 32.0])
 FLOOR = -0.42
 """[m]"""
 STAND = np.array([-0.15, 0.0, 0.0])
-"""Of the post that carries the shoulder, from there [m]."""
+"""Length of the post that carries the shoulder [m]."""
 THICK = (0.016, 0.036)
 """Drawn width of a muscle without and with full activation [m]."""
 
@@ -43,7 +43,7 @@ class ArmPicture(BasePicture):
         return model.places(float(state[0]))["hand"]
 
     def heading_action(self, model: ElbowModel, state: Array, heading: Array) -> Array:
-        """Biceps to flex, triceps to stretch."""
+        """Excite the biceps to flex, the triceps to stretch."""
         return np.clip(np.array([heading[0], -heading[0]]), -1.0, 1.0)
 
     def rest_action(self, model: ElbowModel) -> Array:
@@ -57,14 +57,14 @@ PICTURE = ArmPicture()
 def arm_scene(
     model: ElbowModel, state: Array, constants: Array | None, *, trail: Array | None = None, goal: Array | None = None
 ) -> Scene:
-    """Everything visible.
+    """Scene of everything visible.
 
     Args:
         model: Structure.
         state: One state (nx,).
-        constants: As the kernels read them (P,); None: the nominal radii.
+        constants: Constants in the order of the kernels (P,); None: the nominal radii.
         trail: Earlier places of the hand (k, 3) [m], oldest first.
-        goal: Where the hand is to be (3,) [m].
+        goal: Wanted place of the hand (3,) [m].
 
     Raises:
         ShapeError: An argument has the wrong shape, or is not finite.
@@ -120,7 +120,7 @@ class BodyPicture(BasePicture):
         return np.asarray(model.hand(state[None, : model.n])[0])
 
     def heading_action(self, model: BodyModel, state: Array, heading: Array) -> Array:
-        """Flexion of the first joint, and of the fourth where there is one."""
+        """Flex the first joint, and the fourth if there is one."""
         action = self.rest_action(model)
         if model.muscles is None:
             action[0], action[min(3, model.n - 1)] = heading[0], heading[1]
@@ -139,13 +139,13 @@ BODY = BodyPicture()
 
 
 def body_scene(model: BodyModel, state: Array, *, trail: Array | None = None, goal: Array | None = None) -> Scene:
-    """Everything visible.
+    """Scene of everything visible.
 
     Args:
         model: Structure.
         state: One state (nx,).
         trail: Earlier places of the right hand (k, 3) [m], oldest first.
-        goal: Where it is to be (3,) [m].
+        goal: Wanted place of the right hand (3,) [m].
 
     Raises:
         ShapeError: An argument has the wrong shape, or is not finite.
@@ -174,13 +174,13 @@ def body_scene(model: BodyModel, state: Array, *, trail: Array | None = None, go
 
 
 def _bones(model: BodyModel, q: Array) -> list[Primitive]:
-    """From every joint to the next ones, and on to the hands."""
+    """Bones from every joint to the next ones, and on to the hands."""
     mechanism, tree = model.mechanism, model.tree
     places = dict(zip(tree.coordinates, mechanism.origins(q)[0], strict=True))
     carrier = {joint.child: joint for joint in tree.ordered}
 
     def begin(body: str) -> Array:
-        """Where the joint is that moves a body; the origin, if none does."""
+        """Position of the joint that moves a body; the origin, if none does."""
         while body in carrier:
             if carrier[body].name in places:
                 return np.asarray(places[carrier[body].name])
@@ -197,7 +197,7 @@ def _bones(model: BodyModel, q: Array) -> list[Primitive]:
 
 
 def _muscles(model: BodyModel, q: Array, activations: Array) -> list[Primitive]:
-    """From point to point of their paths, through surfaces; thicker and redder where active."""
+    """Muscles from point to point of their paths, through surfaces; thicker and redder where active."""
     parts: list[Primitive] = []
     for active, points in zip(np.clip(activations, 0.0, 1.0), model.muscle_points(q), strict=True):
         color: Color = tuple(int(value) for value in OFF + active * (ON - OFF))  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-r"""Pneumatic muscles, the second kind: force from pressure and length, and how pressure fills them.
+r"""Pneumatic muscles, the second kind: force from pressure and length, and filling by a valve.
 
 A tube in a braid of threads that do not stretch: a thread of length b goes n times around a cylinder of length l, so that with
 :math:`\cos\theta = l / b` the volume is :math:`V = b^3 \sin^2\theta \cos\theta / (4 \pi n^2)`, and by virtual work
@@ -21,13 +21,13 @@ from numba.extending import register_jitable
 
 
 def volume(length: Any, thread: float, turns: float) -> Any:
-    """V [m^3] of a muscle of that length [m]."""
+    """Volume V [m^3] of a muscle of that length [m]."""
     return length * (thread * thread - length * length) / (4.0 * np.pi * turns * turns)
 
 
 @register_jitable
 def braid_force(p, length, thread, turns):
-    """F [N] at pressure p above the air's [Pa]; it pulls until the threads stand at 54.7 degrees, cos^2 = 1/3."""
+    """Force F [N] at pressure p above the air's [Pa]; it pulls until the threads stand at 54.7 degrees, cos^2 = 1/3."""
     return p * (3.0 * length * length - thread * thread) / (4.0 * np.pi * turns * turns)
 
 
@@ -44,7 +44,7 @@ def pull(p, q, c):
 
 
 def on_pulley(thread: float, turns: float, length: float, radius: float) -> tuple[float, float, float]:
-    """c of `pull` for a muscle with `length` [m] at q = 0 on a pulley of that radius [m], which is shortened by turning.
+    """Constants c of `pull` for a muscle with `length` [m] at q = 0 on a pulley of that radius [m], shortened by turning.
 
     >>> c = on_pulley(0.3, 1.5, 0.28, 0.02)
     >>> float(round(pull(2e5, 0.4, c) - 0.02 * braid_force(2e5, 0.28 - 0.02 * 0.4, 0.3, 1.5), 9))
@@ -60,5 +60,5 @@ def on_pulley(thread: float, turns: float, length: float, radius: float) -> tupl
 
 @register_jitable
 def stuck_or_slid(v, friction):
-    """Speed after Coulomb friction has taken at most `friction` of it [rad/s]: zero where the joint sticks."""
+    """Speed after Coulomb friction has reduced it by at most `friction` [rad/s]: zero where the joint sticks."""
     return np.sign(v) * max(abs(v) - friction, 0.0)

@@ -1,6 +1,6 @@
-r"""An arm of hinges that pairs of pneumatic muscles pull against each other, known by constants of its joints alone.
+r"""An arm of hinges pulled by antagonistic pairs of pneumatic muscles, described only by constants of its joints.
 
-Nobody has measured its bones: everything is per inertia of a joint, and joints drag each other along with constant shares D.
+Its bones are not measured: everything is per inertia of a joint, and joints couple by constant shares D.
 With p_1, p_2 inside the muscles of joint j (`pneumatic`), x its angle,
 
 .. math:: \rho_j = p_1 c^+_j(x) - p_2 c^-_j(x) + s_j - k_j x + g_j \cdot (\sin q, \cos q) + \text{stops}, \qquad
@@ -28,23 +28,23 @@ from .pneumatic import filled, pull, stuck_or_slid
 PULL, BACK, PRELOAD, STIFFNESS, LOWER, UPPER = 0, 3, 6, 7, 8, 9
 FRICTION, FRICTION_PRESSURE, STICTION, DAMPING, DAMPING_PRESSURE = 10, 11, 12, 13, 14
 LAG_PULL, LAG_BACK, UNEXPLAINED, FADING, GRAVITY = 15, 16, 17, 18, 19
-"""Where the constants of a joint stand; behind those of gravity come the shares of the other joints."""
+"""Indices of the constants of a joint; those of gravity are followed by the shares of the other joints."""
 STOP_STIFFNESS, STOP_WIDTH = 400.0, 0.05
-"""[1/s^2], [rad] Of the ends of a joint's range, per inertia."""
+"""[1/s^2], [rad] Springs at the ends of a joint's range, per inertia."""
 STANDING = 0.05
 """Speed below which a joint stands [rad/s]."""
 FORGET = 0.7
-"""Share of an older frame in what the past had needed beyond the model."""
+"""Weight of older frames in the mean acceleration that the past had needed beyond the model."""
 
 
 class Known(NamedTuple):
-    """What is said of a constant before a fit; pressures are in units of the recording's."""
+    """Prior of a constant; pressures are in units of the recording's."""
 
     name: str
     unit: str
     guess: float
     spread: float
-    """How far it may well be from the guess."""
+    """Prior standard deviation about the guess."""
     low: float = -np.inf
     high: float = np.inf
 
@@ -68,7 +68,7 @@ _REST = (
 
 
 def known(joint: int, lower: Array, upper: Array) -> tuple[Known, ...]:
-    """All constants of a joint, in their order; the ends of its range are about where recorded angles end, (n,) each."""
+    """Priors of all constants of a joint, in their order; the ends of its range are near the recorded ones, (n,) each."""
     ends = {"lower": float(lower[joint]), "upper": float(upper[joint])}
     joints = len(lower)
     gravity = tuple(Known(f"{f}{i}", "rad/s^2", 0.0, 20.0) for i in range(joints) for f in ("sin", "cos"))
@@ -79,13 +79,13 @@ def known(joint: int, lower: Array, upper: Array) -> tuple[Known, ...]:
 
 @inner
 def pressed(beyond):
-    """How far a stop is pressed in [rad], `beyond` it; it begins softly, and grows without end."""
+    """Compression of a stop [rad] at `beyond` its end; begins softly, and grows without limit."""
     return max(beyond, 0.0) + STOP_WIDTH * np.log1p(np.exp(-abs(beyond) / STOP_WIDTH))
 
 
 @inner
 def torques(c, q, pressure, turned, out):
-    """rho (n,) per inertia, without damping and friction, with pressure (2 n,) inside; `turned` (2 n,) is room to work."""
+    """Accelerations rho (n,), without damping and friction, with pressure (2 n,) inside; `turned` (2 n,) is scratch memory."""
     n = len(q)
     for i in range(n):
         turned[2 * i], turned[2 * i + 1] = np.sin(q[i]), np.cos(q[i])
@@ -110,7 +110,7 @@ def dragged(c, rho, j):
 
 @inner
 def resistance(k, v, total):
-    """Damping [1/s] and friction [rad/s^2] of a joint with speed v and the sum of its pressures."""
+    """Damping [1/s] and friction [rad/s^2] of a joint at speed v and the sum of its pressures."""
     friction = max(k[FRICTION] + k[FRICTION_PRESSURE] * total, 0.0)
     standing = 1.0 + k[STICTION] if abs(v) < STANDING else 1.0
     return max(k[DAMPING] + k[DAMPING_PRESSURE] * total, 0.0), friction * standing
@@ -118,7 +118,7 @@ def resistance(k, v, total):
 
 @inner
 def remaining(c, h):
-    """exp(-h / lag) of all muscles (2 n,)."""
+    """Factors exp(-h / lag) of all muscles (2 n,)."""
     found = np.empty(2 * len(c))
     for j in range(len(c)):
         found[2 * j], found[2 * j + 1] = np.exp(-h / np.exp(c[j, LAG_PULL])), np.exp(-h / np.exp(c[j, LAG_BACK]))
@@ -127,7 +127,7 @@ def remaining(c, h):
 
 @inner
 def needed(k, v, after, acceleration, total, h):
-    """What the model lacks [rad/s^2] for speed v to become `after`; friction takes what it can where the joint stands."""
+    """Acceleration that the model lacks [rad/s^2] for speed v to become `after`; friction takes what it can at a standstill."""
     damping, friction = resistance(k, v, total)
     lacking = (after * (1.0 + h * damping) - v) / h - acceleration
     if abs(after) > 0.02:
@@ -137,7 +137,7 @@ def needed(k, v, after, acceleration, total, h):
 
 @inner
 def look_back(c, past, h, kept, q, v, pressure, beta):
-    """State at the past's last frame (P, 3 n), and what the frames before it had needed beyond the model, (n,)."""
+    """State at the past's last frame (P, 3 n), and the acceleration that its frames had needed beyond the model, (n,)."""
     n = len(c)
     rho, speed, turned = np.empty(n), np.zeros(n), np.empty(2 * n)
     pressure[:], beta[:] = past[0, n:], 0.0
@@ -184,7 +184,7 @@ def predicted(constants: Array, past: Array, valves: Array, h: float) -> Array:
         constants: (n, C); see `known`.
         past: Angles and pressures (N, P, 3 n), P >= 3; the last frame is the start.
         valves: Pressures (N, T, 2 n), the first acts from the start on.
-        h: [s]
+        h: Time between frames [s].
 
     Raises:
         ShapeError: Sizes do not fit.

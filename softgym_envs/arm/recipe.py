@@ -1,7 +1,7 @@
-"""How the elbow is recorded and identified: random excitations; forces, lengths and moment arms.
+"""Recording and identification of the elbow: random excitations; forces, lengths and moment arms.
 
 A laboratory records joint angles and activations (rectified, filtered EMG; of pneumatic muscles, pressures inside in shares of
-the supply's); the payload is what it has put into the hand.
+the supply's); the payload is the weight that it has put into the hand.
 Planners and studies minimise `REACH`. Legend: T control steps, nx state.
 """
 
@@ -24,7 +24,7 @@ PERIOD = 0.01
 STEP = 0.005
 """[s] Our engine's physics step."""
 FINE = 1e-3
-"""[s] Steps that a laboratory's recordings are fitted in: those of `STEP` are off by 0.03 rad after some seconds."""
+"""[s] Steps for fits of a laboratory's recordings: those of `STEP` are off by 0.03 rad after some seconds."""
 LONGEST = 1600
 """Physics steps of 5 ms, 8 s."""
 HOLDS = (8, 40)
@@ -34,21 +34,21 @@ GUESS = {
     "triceps_optimal": 0.12, "triceps_slack": 0.09, "triceps_radius": 0.015, "damping": 0.1,
     "rise_time": 0.025, "fall_time": 0.04,
 }  # fmt: skip
-"""As from tables of another person."""
+"""Initial guess, as from tables of another person."""
 
 
 def guess(simulator: Any) -> dict[str, float]:
-    """`GUESS` of the drawn arm; nothing else of one whose file says its numbers, or with other muscles."""
+    """`GUESS` for the drawn arm; nothing for one whose file gives its numbers, or with other muscles."""
     return GUESS if simulator.model == ElbowModel(simulator.model.rest_angle) else {}
 
 
 def unknown(simulator: Any) -> tuple[str, ...]:
-    """All constants but the payload and dry friction."""
+    """Unknown constants: all but the payload and dry friction."""
     return tuple(name for name in simulator.default_parameters.names() if name not in ("payload", "friction"))
 
 
 def excited(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
-    """Random excitations, held for 0.08 to 0.4 s, more often of one muscle than of both: the elbow visits its whole range.
+    """Random excitations, held for 0.08 to 0.4 s, more often of one muscle than of both, so the elbow visits its whole range.
 
     Rows are 10 ms apart, whatever steps the truth takes.
     """
@@ -87,7 +87,7 @@ REACH = Objective(bend, weights=(1.0, 0.2), target=(1.5, 0.0), control_weight=0.
 RECIPE = Recipe(
     experiments=(Experiment("excited", excited, LONGEST),),
     stages=(Stage("muscles", "excited", unknown, "one_step"),),
-    # Measured states are noisy: predictions that begin there carry their noise along, and look like those of a wrong model.
+    # Measured states are noisy: predictions that start from them carry their noise along, and look like those of a wrong model.
     laboratory=Stage(
         "laboratory",
         "",
@@ -108,7 +108,7 @@ HOLD = Objective(bend, weights=(1.0, 0.05), target=(1.3, 0.0), control_weight=0.
 
 
 def kicked(engine: Any, constants: Parameters, rng: np.random.Generator, count: int) -> Array:
-    """Starts (count, 4) at the angle that is to be held, muscles nearly off, kicked by about 1.5 rad/s but for the first."""
+    """Starts (count, 4) near the angle to hold, muscles nearly off, kicked by about 1.5 rad/s except the first."""
     states = np.tile([1.3, 0.0, 0.05, 0.05], (count, 1))
     states[1:, 0] += 0.1 * rng.standard_normal(count - 1)
     states[1:, 1] += 1.5 * rng.standard_normal(count - 1)

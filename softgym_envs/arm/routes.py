@@ -31,15 +31,15 @@ class Routes:
     """Muscles on a tree.
 
     Raises:
-        StructureError: A muscle or a surface is on a body that the tree has not.
+        StructureError: A muscle or a surface is on a body that is not in the tree.
     """
 
     tree: Tree
     muscles: Muscles
     rounding: float = 0.0
-    """Before and behind the angle of first touch [rad], lengths in closed form go over from straight to wrapped.
+    """Half width of the transition from straight to wrapped about the angle of first touch [rad], for lengths in closed form.
 
-    Moment arms have a kink there, of which Newton's method on whole motions may not get hold; for nothing else.
+    Moment arms have a kink there, at which Newton's method on whole motions may fail; for nothing else.
     """
 
     def __post_init__(self) -> None:

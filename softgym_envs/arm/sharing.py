@@ -1,10 +1,10 @@
-r"""How muscles share the torques that joints need, least squares with little activation, within bounds.
+r"""Sharing of joint torques among muscles: least squares with little activation, within bounds.
 
 With pulls P (moment arms times strengths) and torques t beyond the passive ones,
 
 .. math:: \min_{0 \le a \le 1} |P a - t|^2 + w^2 |a|^2
 
-one activation after the other. It gives optimal control its first guess, and controllers that think in torques their
+one activation after the other. It gives optimal control its first guess, and torque controllers their
 excitations. Legend: B rows, n joints, m muscles, k joints that muscles move.
 """
 
@@ -21,22 +21,22 @@ from .body_muscles import lengths_and_arms
 from .muscle import SPEED, active_force, passive_force, speed_force
 
 LITTLE = 1.0
-"""w, weight of an activation beside a torque [N m]."""
+"""Weight w of an activation relative to a torque [N m]."""
 SWEEPS, SETTLED = 500, 1e-4
-"""At most; change of activations in a sweep that ends them."""
+"""Most sweeps; change of activations in a sweep at which they stop."""
 
 
 class Shared(NamedTuple):
-    """What muscles do for torques."""
+    """Result of sharing torques."""
 
     activations: Array
     """(B, m)"""
     missing: Array
-    """(B, k) torques that are left undone [N m]."""
+    """(B, k) residual torques [N m]."""
 
 
 def share(model: BodyModel, q: Array, v: Array, torque: Array) -> Shared:
-    """Activations that give torques (B, n) at q, v (B, n) as nearly as muscles can; those of motors do not matter."""
+    """Activations that give torques (B, n) at q, v (B, n) as nearly as muscles can; torques of motors are ignored."""
     t = model.routes
     lengths, arms = lengths_and_arms(t, q)
     force, optimal, slack = t.numbers.T
@@ -51,7 +51,7 @@ def share(model: BodyModel, q: Array, v: Array, torque: Array) -> Shared:
 
 
 def activations(model: BodyModel, q: Array, v: Array, torque: Array) -> Array:
-    """Those of `share`, (B, m)."""
+    """Activations of `share`, (B, m)."""
     return share(model, q, v, torque).activations
 
 

@@ -1,4 +1,4 @@
-"""What the tasks of this folder observe: entries of the state, and some of the context behind them. Legend: B batch."""
+"""Observations of this folder's tasks: entries of the state, followed by some of the context. Legend: B batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..core.simulator import Array
 
 
 def joined(state: Array, count: int, context: Array, columns: NDArray[np.int64], less: Array) -> Array:
-    """The first `count` entries of the states, and columns (k,) of the contexts minus `less` (k,), (B, count + k)."""
+    """Concatenates the first `count` entries of states and columns (k,) of contexts minus `less` (k,), (B, count + k)."""
     found = np.empty((len(state), count + len(columns)))
     join(state, context, columns, less, found)
     return found

@@ -1,7 +1,7 @@
 """Kernels of the elbow: steps by Newton's method, derivatives by the complex step and the implicit function theorem.
 
-The slope of a step's equation comes with its value: the equation is evaluated at w + i 1e-30. So do derivatives of whole
-steps: one column after the other runs through complex numbers, with one Newton step from the real solution, which is exact in
+The slope of a step's equation comes with its value: the equation is evaluated at w + i 1e-30. Derivatives of whole steps
+use it, too: one column after the other runs through complex numbers, with one Newton step from the real solution, exact in
 first order.
 Legend: B batch, T control steps, P constants.
 """
@@ -17,7 +17,7 @@ from .elbow import activations, balance
 TINY = 1e-30
 """Imaginary step: its square is lost in rounding, so that derivatives are exact to rounding."""
 STEP_TOLERANCE = 1e-13
-"""Of w, relative to 1 + |w|."""
+"""Tolerance of w, relative to 1 + |w|."""
 MAX_ITERATIONS = 40
 SPEED_LIMIT = 1e3
 """[rad/s]"""
@@ -27,7 +27,7 @@ _OK, _DIVERGED, _UNSOLVED = int(Status.OK), int(Status.DIVERGED), int(Status.UNS
 
 @inner
 def solve(g, c, q, v, first, second):
-    """w of a step, the slope of its equation there, and the status; thrown back and forth by dry friction, half as far."""
+    """Solve w of a step; also the equation's slope there, and the status. Steps that dry friction reverses are halved."""
     w, slope, last = v, 0.0, 0.0
     for _ in range(MAX_ITERATIONS):
         value = balance(g, c, g.dt, q, v, w + TINY * 1j, first, second)
@@ -69,7 +69,7 @@ def forward(g, state, controls, constants, substeps, states, status):
 
 @inner
 def push(g, x, e, c, speeds, slopes, out):
-    """x (4,), e (2,), c (P,) complex, through steps with real solutions `speeds` and slopes (K,) -> derivative, out (4,)."""
+    """Push x (4,), e (2,), c (P,) complex through steps with real solutions `speeds` and slopes (K,); out: derivative (4,)."""
     q, v, a, b = x
     for k in range(len(speeds)):
         middle_a, next_a = activations(g, c, a, e[0], g.dt)

@@ -36,7 +36,7 @@ class DirectorMotion(NamedTuple):
     theta: Array
     """(T + 1, f) joint coordinates [rad, m]."""
     momentum: Array
-    """(T + 1, f) conjugate to the joint coordinates."""
+    """(T + 1, f) momenta conjugate to the joint coordinates."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ class DirectorSteps:
         return ca.Function("full", [before, q, impulse, after, mu], [value, ca.jacobian(value, ca.vertcat(after, mu))])
 
     def momentum(self, theta: Any, velocity: Any) -> Array:
-        """P' M P v (f) of joint coordinates and velocities (f)."""
+        """Momenta P' M P v (f) of joint coordinates and velocities (f)."""
         q = self.directors.configuration(check_array("theta", theta, (self.directors.f,)))
         P = np.array(self.directors.null_space(q))
         return np.asarray(
@@ -105,13 +105,13 @@ class DirectorSteps:
         )
 
     def energy(self, q0: Any, q1: Any) -> float:
-        """T + V at the middle of a step [J]: what the discrete motion keeps up to h^2."""
+        """Energy T + V at the middle of a step [J], which the discrete motion conserves up to h^2."""
         v = (q1 - q0) / self.h
         kinetic = 0.5 * v @ np.array(casadi().DM(self.directors.mass)) @ v
         return float(kinetic + float(self.directors.potential(casadi().DM((q0 + q1) / 2))))
 
     def step(self, q: Any, p: Any, impulse: Any, u: Any = None) -> tuple[Array, Array]:
-        """(q_n, p_n) -> (u_n+1, q_n+1) by Newton's method on the reduced equations.
+        """Step (q_n, p_n) -> (u_n+1, q_n+1) by Newton's method on the reduced equations.
 
         Raises:
             StructureError: There is no solution near.
@@ -128,7 +128,7 @@ class DirectorSteps:
         raise StructureError(f"tree {self.directors.tree.name!r}: the reduced step has no solution near; use a smaller h")
 
     def full_step(self, before: Any, q: Any, impulse: Any) -> Array:
-        """(q_n-1, q_n) -> q_n+1 by Newton's method on the constrained equations; the oracle of `step`.
+        """Step (q_n-1, q_n) -> q_n+1 by Newton's method on the constrained equations; the oracle of `step`.
 
         Raises:
             StructureError: There is no solution near.
@@ -146,7 +146,7 @@ class DirectorSteps:
         raise StructureError(f"tree {self.directors.tree.name!r}: the full step has no solution near; use a smaller h")
 
     def simulate(self, theta: Any, velocity: Any, impulses: Any) -> DirectorMotion:
-        """T steps from joint coordinates and velocities (f) under impulses (T, f)."""
+        """Simulate T steps from joint coordinates and velocities (f) under impulses (T, f)."""
         d = self.directors
         impulses = check_array("impulses", impulses, (None, d.f))
         where, p = check_array("theta", theta, (d.f,)), self.momentum(theta, velocity)

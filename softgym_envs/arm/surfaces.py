@@ -15,7 +15,7 @@ from ..mechanics.checks import check_name, check_values
 from ..mechanics.tree import ORIGIN, Triple
 
 SIZES: dict[str, int] = {"sphere": 1, "cylinder": 1, "capsule": 2, "ellipsoid": 3}
-"""Kind -> numbers of its size: radius; radius; radius and half length; three half axes [m]."""
+"""Kind -> number of sizes: radius; radius; radius and half length; three half axes [m]."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Surface:
             raise StructureError(f"{where}: size is {self.size}, expected numbers > 0")
 
     def phi(self, x: Any) -> Any:
-        """About the distance of a point x (3,) in the surface's frame from it."""
+        """Approximate distance of a point x (3,) in the surface's frame from it."""
         ca = casadi()
         return _FORMULAS[self.kind](ca, ca.vertcat(*x) if isinstance(x, (list, tuple)) else x, self.size)
 
@@ -68,7 +68,7 @@ def _capsule(ca: Any, x: Any, size: tuple[float, ...]) -> Any:
 
 
 def _ellipsoid(ca: Any, x: Any, size: tuple[float, ...]) -> Any:
-    """w (w - 1) / |grad w / 2| with w^2 = sum (x_i / a_i)^2: near the distance close to the surface."""
+    """Approximate distance w (w - 1) / |grad w / 2| with w^2 = sum (x_i / a_i)^2, accurate close to the surface."""
     axes = ca.DM(list(size))
     w = ca.norm_2(x / axes)
     return w * (w - 1) / ca.norm_2(x / axes**2)

@@ -11,7 +11,7 @@ from .muscle import symbols
 
 
 def elbow_form(structure: Elbow, constants: int) -> ComplementarityForm:
-    """g(x, e, c, x+) = 0 of one physics step, with so many constants; no pairs."""
+    """g(x, e, c, x+) = 0 of one physics step, with the given number of constants; no pairs."""
     ca = casadi()
     sizes = (("x", 4), ("u", 2), ("p", constants), ("y", 4), ("z", 0))
     x, u, p, y, z = (ca.SX.sym(name, size) for name, size in sizes)
@@ -22,7 +22,7 @@ def elbow_form(structure: Elbow, constants: int) -> ComplementarityForm:
 
 
 def _residual(g: Elbow, x: list[Any], u: list[Any], c: list[Any], y: list[Any]) -> list[Any]:
-    """Four rows; see `elbow`."""
+    """Residual of four rows; see `elbow`."""
     first, second = (activations(g, c, a, e, g.dt) for a, e in zip(x[2:], u, strict=True))
     w = 0.5 * (x[1] + y[1])
     moved = balance(g, c, g.dt, x[0], x[1], w, first[0], second[0])

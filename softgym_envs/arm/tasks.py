@@ -20,19 +20,19 @@ from .model import ElbowModel
 from .sight import joined
 
 ERROR, HELD, REACHED, NEXT = 1, 2, 3, 4
-"""Places in the context, behind the target."""
+"""Columns in the context, behind the target."""
 SEEN_COLUMNS, NOTHING = np.array([ERROR]), np.zeros(1)
 LARGEST = 2.6
-"""[rad] Target angles, and distances from them, are so large at most."""
+"""[rad] Bound of target angles, and of distances from them."""
 TRIES = 12
-"""Targets that are drawn at most until one is far enough."""
+"""Most targets that are drawn until one is far enough."""
 
 
 @dataclass(frozen=True, eq=False)
 class ArmReach(BaseTask):
     """Bring the elbow to a target angle and keep it there: reward = -|error| [rad] + bonus - effort.
 
-    Where the target moves, the bonus is paid for either angle, or whoever looks ahead a little would not let it move.
+    Where the target moves, the bonus is paid for either angle; else a planner with a short horizon would not let it move.
     """
 
     model: ElbowModel
@@ -45,16 +45,16 @@ class ArmReach(BaseTask):
     tolerance: float = 0.05
     """Error within which the target counts as reached [rad]."""
     hold_time: float = 0.3
-    """How long it is to be held [s]; where it moves, half of that before and half after."""
+    """Time for which it must be held [s]; where it moves, half of that before and half after."""
     effort_weight: float = 0.05
     """Weight of the mean squared excitation."""
     bonus: float = 5.0
     """Reward for having held the target, and the next one."""
     idle_distance: float = 0.25
-    """Least distance of a target from where the arm rests when both muscles are half excited, an action of zero [rad]."""
+    """Least distance of a target from the arm's rest with both muscles half excited, an action of zero [rad]."""
 
     move: float = 0.0
-    """How far the target moves once it has been held, at least, as far as its range allows [rad]; 0: it stays."""
+    """Least move of the target once it has been held, as far as its range allows [rad]; 0: it stays."""
 
     context_names = ("target", "error", "held", "reached", "next")
     option_names = ("goal",)
@@ -100,14 +100,14 @@ class ArmReach(BaseTask):
 
     @cached_property
     def _idle(self) -> Array:
-        """Angles where torques balance at an action of zero, with constants at their defaults."""
+        """Angles at which torques balance at an action of zero, with constants at their defaults."""
         structure, c = self.model.structure(0.0), self.model.parameters.to_matrix(1)[0]
         angles = np.linspace(*self.model.limits, 521)
         torque = np.array([float(net_torque(structure, c, angle, 0.0, 0.5, 0.5)) for angle in angles])
         return np.asarray(angles[:-1][torque[:-1] * torque[1:] <= 0])
 
     def _far(self, rng: np.random.Generator) -> float:
-        """A target that is not where the arm rests anyway; the farthest of a dozen."""
+        """Draw a target at least `idle_distance` from the angles of rest, or the farthest of `TRIES`."""
         best, farthest = 0.0, -1.0
         for _ in range(TRIES):
             target = rng.uniform(*self.targets)
@@ -119,7 +119,7 @@ class ArmReach(BaseTask):
         return best
 
     def _moved(self, target: float, rng: np.random.Generator) -> float:
-        """A target `move` away or farther; by half of the range at most, so that there is one."""
+        """Draw a target `move` away or farther; at most half the range, so that there is one."""
         if self.move == 0.0:
             return target
         low, high = self.targets
@@ -129,7 +129,7 @@ class ArmReach(BaseTask):
         return low + share if share < below else target + least + share - below
 
     def update(self, context: Array, state: Array) -> Array:
-        """Error, how long it has been small, and whether that was long enough."""
+        """Update error, time for which it has been small, and whether that was long enough."""
         after = np.empty_like(context)
         hold = self.hold_time if self.move == 0.0 else 0.5 * self.hold_time
         progress(context, state, self.tolerance, self.control_period, hold, after)
@@ -146,7 +146,7 @@ class ArmReach(BaseTask):
         return {"distance": found[0], "reached": found[1], "effort": found[2]}
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
-        """When the target has been held."""
+        """Whether the target has been held."""
         return context[:, REACHED].astype(np.bool_)
 
     def success(self, state: Array, context: Array) -> BoolArray:
@@ -154,11 +154,11 @@ class ArmReach(BaseTask):
         return context[:, REACHED].astype(np.bool_)
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
-        """Error [rad], and how long it has been small [s]."""
+        """Error [rad], and time for which it has been small [s]."""
         return {"error": context[:, ERROR], "held": context[:, HELD]}
 
     def draw_hints(self, context: Array) -> dict[str, Array]:
-        """Where the hand is to be."""
+        """Wanted place of the hand."""
         return {"goal": self.model.places(float(context[0]))["hand"]}
 
 

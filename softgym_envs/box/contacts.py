@@ -6,11 +6,11 @@ With impulses over the body's mass, rows J of contact Jacobians and M of mass 1,
    v^+ = v + M^{-1} J^T \lambda, \quad 0 \le \lambda_n \perp v_n^+ + b \ge 0, \quad
    \lambda_t = \operatorname{proj}_{|\cdot| \le \mu \lambda_n} (\lambda_t - s \, v_t^+)
 
-for every corner; b = e v_n of a corner that comes with v_n < 0 is Newton's law of restitution [Moreau 1988]. Solved corner by
-corner until nothing changes by more than `STILL`, or creeps by less than `CREEPING` (projected Gauss-Seidel, [Jourdan, Alart,
-Jean 1998]): one body alone is well conditioned, and four corners of a face, whose shares of a load nothing decides, do not
-matter to it. On complex numbers decisions are by real parts and the iteration goes on until imaginary parts stand still, too:
-then these are the derivative. Legend: k corners that touch.
+for every corner; b = e v_n of a corner that comes with v_n < 0 is Newton's law of restitution [Moreau 1988]. Projected
+Gauss-Seidel [Jourdan, Alart, Jean 1998] solves this corner by corner until no impulse changes by more than `STILL`, or by more
+than `CREEPING` after `ENOUGH` rounds. One body is well conditioned, and convergence does not depend on how four corners of a
+face share a load, which is indeterminate. On complex numbers decisions use real parts, and the iteration continues until
+imaginary parts converge, too: they are then the derivative. Legend: k corners that touch.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ..core.simulator import Status
 
 OK, UNSOLVED = int(Status.OK), int(Status.UNSOLVED)
 STILL, CREEPING, SLOPE_STILL = 1e-11, 1e-7, 1e-7
-"""[m/s] Change of impulses over mass in a round below which they stand still, at once or after `ENOUGH` rounds: corners that
-just stick turn their friction ever more slowly; of derivatives, relative to the largest."""
+"""Convergence tolerances: change of impulses over mass in a round [m/s]; the same after `ENOUGH` rounds, as corners that just
+stick turn their friction ever more slowly; change of derivatives, relative to the largest."""
 MOST_ROUNDS, ENOUGH = 4000, 300
-"""Rounds; after `ENOUGH` derivatives need not stand still."""
+"""Most rounds; rounds after which derivatives need not converge."""
 PATIENCE, LESS = 400, 0.5
-"""Rounds after which a corner takes only this share of its step, again and again: friction above 1 may swing for ever."""
+"""Every `PATIENCE` rounds the share of its step that a corner takes is multiplied by `LESS`: friction above 1 may oscillate."""
 EVERY, ALIKE = 8, 1e-3
-"""Rounds between two looks at whether normal impulses drift, and how much of a change two rounds then differ by at most."""
+"""Rounds between checks for drifting normal impulses; largest difference between the changes of two rounds, over a change."""
 
 
 @inner
@@ -75,7 +75,7 @@ def impulses(J, weights, bias, friction, v, after):  # type: ignore[no-untyped-d
 
 @inner
 def _one_corner(J, weights, bias, friction, steps, share, impulse, change, after):  # type: ignore[no-untyped-def]
-    """One corner's part of a round, a share of its step, in place; `change` is what its impulse changes by."""
+    """Update one corner by a share of its step, in place; `change` receives the change of its impulse."""
     normal = impulse[0] - steps[0] * (_speed(J[0], after) + bias)
     if normal.real < 0.0:
         normal = 0.0 * bias
@@ -98,7 +98,7 @@ def _one_corner(J, weights, bias, friction, steps, share, impulse, change, after
 
 @inner
 def _skip(J, weights, change, before, impulse, after):  # type: ignore[no-untyped-def]
-    """Carries on normal impulses that drift evenly, as of four corners that cannot all hold, until one lets go."""
+    """Extrapolate normal impulses that drift evenly, as of four corners that cannot all hold, until one becomes zero."""
     rounds, size = 0.0 * impulse[0, 0] + np.inf, 0.0
     for c in range(len(impulse)):
         size = max(size, abs(change[c, 0].real))
@@ -120,7 +120,7 @@ def _skip(J, weights, change, before, impulse, after):  # type: ignore[no-untype
 
 @inner
 def _step_lengths(rows, weights, steps):  # type: ignore[no-untyped-def]
-    """Inverse of what one impulse changes its own speed: along z, and at most in the table's plane, into steps (2,)."""
+    """Write steps (2,): inverse speed per impulse along z, and inverse of the largest in the table's plane."""
     xx, yy, xy, zz = 0.0, 0.0, 0.0, 0.0
     for i in range(len(weights)):
         weight = weights[i].real
@@ -143,6 +143,6 @@ def _speed(row, v):  # type: ignore[no-untyped-def]
 
 @inner
 def _apply(row, weights, impulse, v):  # type: ignore[no-untyped-def]
-    """Velocities after an impulse along one direction, in place."""
+    """Add the change of velocity by an impulse along one direction, in place."""
     for i in range(len(v)):
         v[i] += weights[i] * row[i] * impulse

@@ -1,21 +1,21 @@
 r"""A rigid box that is thrown on a table: it flies, strikes, slides, tips, rolls over its corners and bounces.
 
-Between impacts velocities change evenly over a step h, which flight obeys exactly and lasting contact to first order:
+Between impacts velocities change evenly over a step h; this is exact in flight and of first order in lasting contact:
 
 .. math::
    M (v^+ - v) = h (f + f_{gyro}) + J^T \lambda, \qquad q^+ = q \oplus \tfrac{h}{2} (v + v^+)
 
 with corners as contacts, Coulomb friction, and v_n^+ >= 0 where a corner touches (`contacts`). A corner that comes down within
 the step stops it at that moment; impulses there obey Newton's law v_n^+ >= -e v_n^- at every corner that touches [Moreau
-1988], and the rest of the step follows. So steps may be as long as a camera's frame: an impact happens when it happens, and
-what comes after depends smoothly on when.
+1988], and the rest of the step follows. So steps may be as long as a camera's frame: times of impact are resolved, and the
+motion depends smoothly on them.
 
 While a strike lasts, friction turns the slip, stops it or reverses it. Hence the normal velocity goes from v_n^- to -e v_n^- in
-equal parts, each with Coulomb's law at the slip of its end: Routh's integral along the impulse, to first order. `strike_parts`
-and twice as many are extrapolated to second order, but for the one part in which slip stops.
+equal parts, each with Coulomb's law at the slip of its end: Routh's integral along the impulse, to first order. Results with
+`strike_parts` and twice as many parts are extrapolated to second order, except for the part in which slip stops.
 
-*Derivatives* are exact, of the impacts' times too: complex steps through the same code, whose decisions (which corners touch,
-stick, slide) are by real parts. Where a decision changes they are one-sided.
+*Derivatives* are exact, including those of impact times: complex steps through the same code, whose decisions (which corners
+touch, stick, slide) use real parts. Where a decision changes they are one-sided.
 
 Sources: [Pfrommer2020] "ContactNets", CoRL 2020, the cube; [Fazeli2017] "Empirical evaluation of common contact models for
 planar impact", ICRA 2017, the square; [Stewart, Trinkle 1996]; [Moreau 1988] "Unilateral contact and dry friction in finite

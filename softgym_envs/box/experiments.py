@@ -18,18 +18,18 @@ from ..core.trajectory import Trajectory
 Array = NDArray[np.float64]
 
 PERIOD = 1 / 148
-"""[s] Between two frames; [Pfrommer2020]'s cameras."""
+"""Time between two frames [s]; [Pfrommer2020]'s cameras."""
 NOISE, TURN_NOISE = 2e-4, 2e-3
 """[m, rad] Standard deviation of a recorded pose."""
 HEIGHT, SPEED, SPIN = (0.03, 0.12), 0.7, 4.0
-"""Of the lowest corner over the table [m]; standard deviations of velocities [m/s, rad/s] when a throw is let go."""
+"""Height of the lowest corner over the table [m]; standard deviations of velocities [m/s, rad/s] when a throw is released."""
 
 
 def tossed(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
-    """One throw over the table, any side up, seen by cameras.
+    """Record one throw over the table, any side up, as cameras see it.
 
     Raises:
-        OptionError: The world's physics step is no part of a frame, or its simulation fails.
+        OptionError: The simulator's physics step is no whole part of a frame, or its simulation fails.
     """
     substeps = round(PERIOD / truth.dt)
     if substeps < 1 or abs(substeps * truth.dt - PERIOD) > 1e-5 * PERIOD:
@@ -60,7 +60,7 @@ def tossed(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Para
 
 
 def thrown(truth: Any, rng: np.random.Generator, parameters: Parameters | None = None) -> Array:
-    """State of a box that was just let go, any side up, over the table, (nx,)."""
+    """Sample the state (nx,) of a box that was just released over the table, any side up."""
     model, layout = truth.model, truth.model.layout
     start = truth.initial_state()[0]
     moved = np.zeros(layout.n)
@@ -70,14 +70,14 @@ def thrown(truth: Any, rng: np.random.Generator, parameters: Parameters | None =
     moved[speeds + turns : 2 * (speeds + turns)] = velocities
     start[: layout.nx] = layout.retract(start[: layout.nx], moved)
     names = truth.parameters_class.names()
-    table = truth.constants(parameters, 1)[0, names.index("table")] if "table" in names else 0.0  # a world of one's own
+    table = truth.constants(parameters, 1)[0, names.index("table")] if "table" in names else 0.0  # a user's own simulator
     lowest = model.corners(start[: layout.nx])[:, 2].min()
     start[1 if model.planar else 2] += table + rng.uniform(*HEIGHT) - lowest
     return np.asarray(start)
 
 
 def posed(simulator: Any, recording: Trajectory) -> Trajectory:
-    """The poses of a recording alone, quaternions unit and of one sign from row to row.
+    """Select the poses of a recording; quaternions become unit and of one sign from row to row.
 
     Velocities that were recorded are left out: those that trackers difference backwards lag by half a frame.
 
@@ -97,7 +97,7 @@ def posed(simulator: Any, recording: Trajectory) -> Trajectory:
 
 
 def _unit(q: Array) -> Array:
-    """Unit quaternions (T, 4), each on the side of the last one that was seen; NaN where there is none."""
+    """Unit quaternions (T, 4), each with the sign nearest to the last one seen; NaN where there is none."""
     q, last = q / np.linalg.norm(q, axis=1, keepdims=True), None
     for row in q:
         if np.isfinite(row).all():

@@ -1,7 +1,7 @@
-"""How a box was let go: the flight that fits the poses best that were seen before it first struck.
+"""Initial state of a thrown box: fits a flight to the poses before the first strike.
 
-In flight the centre keeps its speed sideways and falls evenly, and the attitude turns free of torque, I w' = I w x w, which
-takes the ratios of moments alone. Legend: T rows, nx state, K turns.
+In flight the centre keeps its horizontal velocity and falls with constant acceleration. The attitude turns free of torque,
+I w' = I w x w, which needs only the ratios of moments. Legend: T rows, nx state, K turns.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from .experiments import posed
 Array = NDArray[np.float64]
 
 FIRST = 6
-"""Rows that are taken for flight, however early a box strikes, or where nothing tells when."""
+"""Rows that count as flight at least, however early a box strikes, or if its poses do not show when."""
 NEAR = 0.1
-"""Over the smallest half edge: height over where a corner comes to lie below which it may have struck, and size of a jolt."""
+"""Height over a corner's resting height below which it may have struck, and size of a jolt; over the smallest half edge."""
 FEWEST = 12
-"""Rows that a first strike is seen in, at least."""
+"""Least rows of a window around a first strike."""
 ROUNDS, STEP = 3, 1e-5
-"""Of Gauss and Newton, for turns, and their differences [rad, rad/s]."""
+"""Gauss-Newton iterations for rotations, and step of their finite differences [rad, rad/s]."""
 
 
 def first_state(recording: Trajectory, simulator: Any, gravity: float | None = None) -> Array:
-    """State (nx,) at the first row, from the rows before the first strike.
+    """Fit the state (nx,) at the first row to the rows before the first strike.
 
-    Place and attitude are told apart, as a camera may have lost one of them; where nothing of one was seen, it is that at rest.
+    Position and attitude are fitted separately, as a camera may have lost one of them; one that was never seen is that at rest.
 
     Args:
         recording: Poses.
-        simulator: Of the box.
-        gravity: What it falls with [m/s^2]; None: told by the same rows.
+        simulator: Simulator of the box.
+        gravity: Gravitational acceleration [m/s^2]; None: fitted to the same rows.
     """
     seen, state = posed(simulator, recording.on_grid), simulator.initial_state(1)[0].copy()
     planar, pushed = simulator.model.planar, bool(np.any(recording.controls))
@@ -62,7 +62,7 @@ def first_state(recording: Trajectory, simulator: Any, gravity: float | None = N
 
 
 def flying(simulator: Any, seen: Trajectory) -> int:
-    """Rows before the lowest corner comes near where it comes to lie, or a jolt upwards; at least `FIRST`."""
+    """Count the rows before the lowest corner comes near its resting height, or before a jolt upwards; at least `FIRST`."""
     model, poses = simulator.model, seen.values
     low = model.corners(np.hstack([poses, np.zeros((len(poses), model.layout.nx - poses.shape[1]))]))[..., 2].min(axis=1)
     if np.isnan(low).all():
@@ -70,12 +70,12 @@ def flying(simulator: Any, seen: Trajectory) -> int:
     soon = low + np.fmin(np.diff(low, prepend=low[:1]), 0.0)  # a row later
     margin = NEAR * min(model.half_size)
     there = soon < np.nanquantile(low, 0.05) + margin
-    there[:-2] |= np.diff(poses[:, 1 if model.planar else 2], 2) > margin  # as where frames are lost in a strike
+    there[:-2] |= np.diff(poses[:, 1 if model.planar else 2], 2) > margin  # e.g. frames lost in a strike
     return max(int(np.argmax(there)) + 1, FIRST)
 
 
 def begun(simulator: Any, recording: Trajectory, share: float) -> Trajectory:
-    """Poses from when a box was let go until `share` times as long as it flew before the first strike, `FEWEST` rows at least.
+    """Poses from the release of a box for `share` times its flight before the first strike, `FEWEST` rows at least.
 
     Raises:
         DataError: A column of the pose is missing.
@@ -86,13 +86,13 @@ def begun(simulator: Any, recording: Trajectory, share: float) -> Trajectory:
 
 
 def _begin(times: Array, values: Array, degree: int) -> tuple[float, float]:
-    """Value and slope at time zero of the polynomial that fits best."""
+    """Fit a polynomial; -> its value and slope at time zero."""
     found = np.polynomial.polynomial.polyfit(times, values, min(degree, len(times) - 1))
     return float(found[0]), float(found[1]) if len(found) > 1 else 0.0
 
 
 def _spinning(moments: Array, times: Array, turns: Array) -> tuple[Array, Array]:
-    """Attitude (4,) at time zero and angular velocity (3,) with which a turn free of torque fits attitudes (T, 4) best."""
+    """Fit a torque-free rotation to attitudes (T, 4); -> attitude (4,) and angular velocity (3,) at time zero."""
     q, spin = turns[0], np.zeros(3)
     if len(times) < 2:
         return q, spin
@@ -107,7 +107,7 @@ def _spinning(moments: Array, times: Array, turns: Array) -> tuple[Array, Array]
 
 
 def _turned(moments: Array, times: Array, q: Array, spin: Array) -> Array:
-    """Attitudes (T, K, 4) of K turns free of torque, by the midpoint rule from row to row."""
+    """Attitudes (T, K, 4) of K torque-free rotations, by the midpoint rule from row to row."""
 
     def rate(w: Array) -> Array:
         return np.asarray(np.cross(moments * w, w) / moments)

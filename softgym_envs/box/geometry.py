@@ -1,6 +1,6 @@
 """Numba functions of a box's geometry: attitude, corners, rows of contact Jacobians, motion along a step.
 
-All work on real and on complex numbers, so that derivatives are taken by complex steps through the same code; decisions are by
+All work on real and on complex numbers, so that derivatives are taken by complex steps through the same code; decisions use
 real parts. Legend: n corners, nq numbers of a pose, nv velocities.
 """
 
@@ -15,7 +15,7 @@ from ..core.numba_engine import inner
 from ..core.simulator import Array
 
 FRICTION, MASS, INERTIA, GRAVITY, TABLE, ROUNDING, RESTITUTION = range(7)
-"""Where constants stand in their vector."""
+"""Indices of the constants in their vector."""
 
 
 class Scene(NamedTuple):
@@ -30,11 +30,11 @@ class Scene(NamedTuple):
     signs: Array
     """(n, 3)"""
     uniform: Array
-    """(nv,): of translation 1, of turns the moments of a uniform box over its mass."""
+    """(nv,): 1 for translations; for rotations the moments of a uniform box over its mass."""
     settle_speed: float
     strike_parts: int
     force_columns: NDArray[np.int64]
-    """(nu,): velocities that the controls push."""
+    """(nu,): indices of the velocities on which the controls act."""
 
 
 @inner
@@ -64,9 +64,9 @@ def gap(scene, q, R, p, corner):  # type: ignore[no-untyped-def]
 
 @inner
 def contact_rows(scene, q, R, p, corner, rows):  # type: ignore[no-untyped-def]
-    """Velocity of a corner where it meets the table along z, x and y per velocity of the body, into rows (3, nv).
+    """Write a corner's contact Jacobian into rows (3, nv): its velocity along z, x and y at the table per velocity of the body.
 
-    With the arm a from the centre, along e it is e . v + (R^T (a x e)) . w. All contacts are in the table's plane, so that
+    Along e, with the arm a from the centre, it is e . v + (R^T (a x e)) . w. All contacts are in the table's plane, so that
     corners that cannot move against each other do not.
     """
     a = np.zeros(3, R.dtype)
@@ -96,7 +96,7 @@ def contact_rows(scene, q, R, p, corner, rows):  # type: ignore[no-untyped-def]
 def move(scene, q, v, after, t, whole, moved):  # type: ignore[no-untyped-def]
     """Pose after t of a step of length `whole` in which velocities change evenly from v to `after`, into `moved`.
 
-    Turns are exp of t w + t^2 (w_after - w) / (2 whole), in the body's frame.
+    Rotations are exp of t w + t^2 (w_after - w) / (2 whole), in the body's frame.
     """
     way = np.empty(scene.nv, moved.dtype)
     share = 0.5 * t / whole

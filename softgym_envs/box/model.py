@@ -52,7 +52,7 @@ class BoxModel:
 
     @property
     def planar(self) -> bool:
-        """Whether it moves in a plane."""
+        """Whether the box moves in a plane."""
         return len(self.half_size) == 2
 
     @cached_property
@@ -71,7 +71,7 @@ class BoxModel:
 
     @property
     def control_units(self) -> tuple[str, ...]:
-        """N."""
+        """Unit of every force, N."""
         return ("N",) * len(self.control_names)
 
     @cached_property
@@ -90,7 +90,7 @@ class BoxModel:
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """What cameras see: the pose."""
+        """Entries that cameras measure: the pose."""
         return self.layout.names[: 3 if self.planar else 7]
 
     @cached_property
@@ -101,12 +101,12 @@ class BoxModel:
 
     @cached_property
     def signs(self) -> Array:
-        """Which corner is where: -1 or 1 along x, y, z, (n, 3); 0 along y in a plane."""
+        """Signs of the corners along x, y, z, -1 or 1, (n, 3); 0 along y in a plane."""
         return np.array([s for s in product((-1.0, 1.0), (0.0,) if self.planar else (-1.0, 1.0), (-1.0, 1.0))])
 
     @cached_property
     def uniform_inertia(self) -> Array:
-        """Moments of a uniform box over its mass, about the body's axes, (3,) [m^2]; in a plane about y alone, (1,)."""
+        """Moments of a uniform box over its mass, about the body's axes, (3,) [m^2]; in a plane only about y, (1,)."""
         a, b, c = self.sizes**2
         return np.array([a + c]) / 3.0 if self.planar else np.array([b + c, a + c, a + b]) / 3.0
 

@@ -1,4 +1,4 @@
-"""The MuJoCo twin of the box: the ground truth that our own engine is held against.
+"""The MuJoCo twin of the box: the ground truth that our own engine is compared with.
 
 Where it differs from our own engine (`box.dynamics`), apart from rounding:
 
@@ -34,7 +34,7 @@ Array = NDArray[np.float64]
 SHARP = 2e-4
 """[m] Least radius of a corner's ball."""
 TALL = 1.0
-"""[m] Of the table's box, so that nothing gets through."""
+"""[m] Spacing of the grid lines that MuJoCo draws on the table's plane."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from ..core.parameters import Parameters, param
 
 @dataclass(frozen=True)
 class BoxBody(Parameters):
-    """What describes box and table themselves; shared with the MuJoCo twin."""
+    """Constants of box and table, shared with the MuJoCo twin."""
 
     friction: float = param(0.2, unit="-", bounds=(0.0, 1.5), source="[Pfrommer2020]: 0.18, their own fit")
     mass: float = param(0.37, unit="kg", bounds=(1e-3, 1e3), scale="log", source="[Pfrommer2020]; tells itself by forces only")

@@ -16,9 +16,9 @@ OK, DIVERGED = int(Status.OK), int(Status.DIVERGED)
 SPEED_LIMIT = 1e3
 """Largest velocity [m/s, rad/s] before a row counts as diverged."""
 TOUCHING = 2e-5
-"""[m] Height below which a corner touches: what a chord of a turn differs from its arc in a step."""
+"""[m] Height below which a corner touches: difference between chord and arc of a rotation in a step."""
 MOST_IMPACTS = 12
-"""Stops per step; what is left of the step is one of contact without bounces."""
+"""Most stops per step; the rest of the step is contact without bounces."""
 COMPLEX_STEP = 1e-30
 
 
@@ -73,7 +73,7 @@ def step(scene, x, u, p, y):  # type: ignore[no-untyped-def]
 
 @inner
 def _contacts(scene, q, R, p, v, left, last, touching, gaps, J):  # type: ignore[no-untyped-def]
-    """Corners that touch (in the last part of a step: that may), their gaps and rows; -> k."""
+    """Find corners that touch (in the last part of a step: that may touch), their gaps and rows; -> k."""
     reach = TOUCHING
     if last:
         for i in range(scene.nv):
@@ -90,7 +90,7 @@ def _contacts(scene, q, R, p, v, left, last, touching, gaps, J):  # type: ignore
 
 @inner
 def _arriving(J, v, k):  # type: ignore[no-untyped-def]
-    """Whether a corner that touches comes down."""
+    """Whether a corner that touches moves downwards."""
     for c in range(k):
         if _down(J[c], v).real < -1e-12:
             return True
@@ -123,9 +123,9 @@ def _bounce(scene, J, weights, p, v, after):  # type: ignore[no-untyped-def]
 
 @inner
 def _strike(J, weights, p, restitution, parts, v, after):  # type: ignore[no-untyped-def]
-    """Velocities after a strike from v_n to -e v_n; -> status. Of more than one part to second order: 2 v(2 parts) - v(parts).
+    """Velocities after a strike from v_n to -e v_n; -> status. With parts > 1 of second order: 2 v(2 parts) - v(parts).
 
-    Slip turns and may stop or reverse while corners press, and friction with it [Routh 1905; Keller 1986].
+    During a strike slip turns and may stop or reverse, and friction with it [Routh 1905; Keller 1986].
     """
     status = _strike_in(J, weights, p, restitution, parts, v, after)
     if status != OK or parts == 1:
@@ -160,9 +160,9 @@ def _strike_in(J, weights, p, restitution, parts, v, after):  # type: ignore[no-
 
 @inner
 def _dampen(scene, J, weights, p, v, before, after):  # type: ignore[no-untyped-def]
-    """Of the velocities between a strike without bounce and `after`, those that keep the energy, into `after`; -> status.
+    """Interpolate between a strike without bounce and `after` to the velocities that keep the energy, into `after`; -> status.
 
-    Newton's law with friction can win energy [Kane 1984]; without bounce no strike does, and all between keep within the cones.
+    Newton's law with friction can gain energy [Kane 1984]; strikes without bounce never do, and all in between obey the cones.
     """
     still = np.empty(len(v), J.dtype)
     status = _strike(J, weights, p, 0.0 * p[RESTITUTION], scene.strike_parts, v, still)
@@ -223,7 +223,7 @@ def _spin(scene, at, t, v, w):  # type: ignore[no-untyped-def]
 
 @inner
 def _first_hit(scene, q, v, after, left, p, touching, k, moved, R):  # type: ignore[no-untyped-def]
-    """The corner that comes down first within `left`, and when; -1 and `left` if none does."""
+    """Find the first corner to strike within `left`, and its time; -1 and `left` if none does."""
     hit, when = -1, left
     for corner in range(len(scene.signs)):
         known = False
@@ -241,7 +241,7 @@ def _first_hit(scene, q, v, after, left, p, touching, k, moved, R):  # type: ign
             if high - low < 1e-13:
                 break
         hit, when = corner, high + 0.0 * left
-    if hit >= 0:  # one step of Newton's: the derivative of the time of impact
+    if hit >= 0:  # one Newton step: gives the derivative of the time of impact
         before = _gap_at(scene, q, v, after, when - 1e-6, left, p, hit, moved, R).real
         height = _gap_at(scene, q, v, after, when, left, p, hit, moved, R)
         slope = _rate(scene, q, v, after, when, left, p, hit, moved, R)

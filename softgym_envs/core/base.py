@@ -1,7 +1,7 @@
-"""The simulator façade, once: names, sizes, checks, constants, pickling, `step` and `rollout`, derivatives.
+"""Base classes of simulators: names, sizes, checks, constants, pickling, `step` and `rollout`, derivatives.
 
 A room's simulator is a frozen dataclass with the fields `model` and `dt`, derived from the base of its engine (`WarpSimulator`,
-`NumbaSimulator`, `MujocoTwin`); the model says what its states and controls are (`Structure`), the room writes the kernels.
+`NumbaSimulator`, `MujocoTwin`); the model defines states and controls (`Structure`), the room writes the kernels.
 
 Legend: B batch, T horizon, nx state, n tangent, nu control, P constants.
 """
@@ -33,13 +33,13 @@ from .simulator import (
 )
 
 SLACK = 0.02
-"""States may be out of a range by this share of its larger end: the limits of twins are soft."""
+"""States may exceed a range by this share of its larger end: the limits of twins are soft."""
 MOST_SUBSTEPS = 1_000_000
-"""Physics steps per control step: a kernel cannot be interrupted."""
+"""Largest number of physics steps per control step: a kernel cannot be interrupted."""
 
 
 class Structure(Protocol):
-    """What a simulator asks its model."""
+    """Interface of a model that a simulator needs."""
 
     @property
     def layout(self) -> StateLayout:
@@ -48,12 +48,12 @@ class Structure(Protocol):
 
     @property
     def control_names(self) -> tuple[str, ...]:
-        """nu names."""
+        """Names of the nu controls."""
         ...
 
     @property
     def control_units(self) -> tuple[str, ...]:
-        """nu SI units."""
+        """SI units of the nu controls."""
         ...
 
     @property
@@ -62,26 +62,26 @@ class Structure(Protocol):
         ...
 
     def rest_state(self) -> Array:
-        """Where the robot rests, (nx,)."""
+        """State of the robot at rest, (nx,)."""
         ...
 
 
 @runtime_checkable
 class Bounded(Protocol):
-    """A model whose states have ranges; what has none is infinite."""
+    """A model whose states have ranges; bounds of other entries are infinite."""
 
     @property
     def state_bounds(self) -> tuple[Array, Array]:
-        """Lowest and highest state that the robot can get into, each (nx,)."""
+        """Lowest and highest state that the robot can reach, each (nx,)."""
         ...
 
 
 def check_state(name: str, state: Array, simulator: Simulator) -> Array:
-    """States (B, nx) that a simulator can be in, quaternions made unit where they are nearly so.
+    """Check states (B, nx) of a simulator; quaternions of nearly unit length are normalised.
 
     Raises:
         ShapeError: A quaternion is far from unit length.
-        OptionError: An entry is out of the range that the model knows (`Bounded`).
+        OptionError: An entry is out of the model's range (`Bounded`).
     """
     if not isinstance(simulator, BaseSimulator):
         return state
@@ -101,7 +101,7 @@ def check_state(name: str, state: Array, simulator: Simulator) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class PlainStructure:
-    """A `Structure` that is no more than what a simulator asks."""
+    """A minimal `Structure`: layout, controls and a rest state."""
 
     layout: StateLayout
     control_names: tuple[str, ...]
@@ -109,7 +109,7 @@ class PlainStructure:
     control_bounds: tuple[Array, Array]
     """Lowest and highest control, each (nu,)."""
     rest: Array
-    """(nx,)"""
+    """State at rest, (nx,)."""
 
     def rest_state(self) -> Array:
         """See `Structure`."""
@@ -119,8 +119,8 @@ class PlainStructure:
 class BaseSimulator(ABC):
     """A `core.simulator.Simulator` of a model; a subclass is a frozen dataclass with the fields `model` and `dt`.
 
-    Abstract are `parameters_class`, `_step`, `_rollout` and `_linearize`; derive from `SteppedSimulator` or `RolledSimulator`,
-    which write the first two by each other.
+    Abstract are `parameters_class`, `_step`, `_rollout` and `_linearize`. Derive from `SteppedSimulator` or `RolledSimulator`,
+    which implement `_rollout` by `_step`, or `_step` by `_rollout`.
     """
 
     room: ClassVar[str]
@@ -128,7 +128,7 @@ class BaseSimulator(ABC):
     option_names: ClassVar[tuple[str, ...]] = ()
     """Fields that identified constants belong to; see `options`."""
     extra_fields: ClassVar[tuple[Field, ...]] = ()
-    """What the state holds beyond the model's; at `extra_rest` when at rest."""
+    """Entries of the state beyond the model's; `extra_rest` at rest."""
 
     model: Any
     dt: float
@@ -140,18 +140,18 @@ class BaseSimulator(ABC):
 
     @abstractmethod
     def _step(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
-        """`step` of arguments that are checked; constants (B, P)."""
+        """`step` with checked arguments; constants (B, P)."""
 
     @abstractmethod
     def _rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
-        """`rollout` of arguments that are checked; constants (B, P)."""
+        """`rollout` with checked arguments; constants (B, P)."""
 
     @abstractmethod
     def _linearize(self, state: Array, control: Array, constants: Array, substeps: int) -> Linearization:
-        """`linearize` of arguments that are checked; constants (B, P)."""
+        """`linearize` with checked arguments; constants (B, P)."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Fields only: engines hold buffers and threads, and are made again where they are needed."""
+        """Fields only: engines hold buffers and threads, and are made again when needed."""
         return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
     # --- names and sizes -------------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ class BaseSimulator(ABC):
 
     @property
     def options(self) -> dict[str, Option]:
-        """Choices that identified constants belong to: written with them, and made by `gym.make(..., params=file)`."""
+        """Structural choices that identified constants belong to: saved with them, applied by `gym.make(..., params=file)`."""
         values = {name: getattr(self, name) for name in self.option_names}
         return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items() if v not in ((), False)}
 
@@ -226,11 +226,11 @@ class BaseSimulator(ABC):
 
     @property
     def memory_fields(self) -> tuple[Field, ...]:
-        """What the state holds behind all else, zero at rest: commands on their way, say."""
+        """Last entries of the state, zero at rest, e.g. delayed commands."""
         return ()
 
     def embed(self, state: Array) -> Array:
-        """States of the model (..., its nx) as states of this simulator (..., nx): what the model does not know is at rest."""
+        """Extend states of the model (..., its nx) to states of this simulator (..., nx): further entries are at rest."""
         if not (self.extra_fields or self.memory_fields):
             return state
         rest = np.zeros(self.nx - state.shape[-1])
@@ -264,7 +264,7 @@ class BaseSimulator(ABC):
         return self._step(*self._checked("control", state, control, parameters, substeps), int(substeps))
 
     def advance(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
-        """`step` of arguments that are known to be right: contiguous, finite, constants (B, P)."""
+        """`step` without checks: arguments must be contiguous and finite, constants (B, P)."""
         return self._step(state, control, constants, substeps)
 
     def rollout(
@@ -309,7 +309,7 @@ class BaseSimulator(ABC):
 
 
 class SteppedSimulator(BaseSimulator):
-    """A simulator whose engine makes one control step at a time; derivatives are differences."""
+    """A simulator whose engine makes one control step at a time; derivatives are finite differences."""
 
     def _rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
         def advance(rows: NDArray[np.intp], x: Array, u: Array) -> tuple[Array, IntArray]:
@@ -335,11 +335,11 @@ class RolledSimulator(BaseSimulator):
     @property
     @abstractmethod
     def engine(self) -> Engine:
-        """Made when it is first needed."""
+        """Engine, made on first use."""
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """Structural numbers that the kernels read behind the constants."""
+        """Structural numbers that the kernels read after the constants."""
         return ()
 
     def _rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
@@ -380,7 +380,7 @@ def repeat_steps(
     status = np.full(len(state), Status.OK, dtype=np.int32)
     every = np.arange(len(state))
     for t in range(controls.shape[1]):
-        if len(every) and not status.any():  # all of them: without picking rows
+        if len(every) and not status.any():  # all rows: no indexing needed
             states[:, t + 1], status[:] = advance(every, states[:, t].copy(), controls[:, t].copy())
             continue
         alive = np.flatnonzero(status == Status.OK)

@@ -1,4 +1,4 @@
-r"""What a room offers for identification through complementarity: its physics step as a symbolic mixed complementarity problem.
+r"""A room's physics step as a symbolic mixed complementarity problem, for identification.
 
 .. math:: g(x, u, p, x^+, z) = 0, \qquad 0 \le z \perp f(x, u, p, x^+, z) \ge 0
 
@@ -20,12 +20,12 @@ from .simulator import Array, Simulator
 
 @dataclass(frozen=True, eq=False)
 class ComplementarityPart:
-    """A part of a scene that does not touch the rest: a scene of its own."""
+    """A part of a scene without contact with the rest, treated as a scene of its own."""
 
     simulator: Simulator
     form: ComplementarityForm
     states: Mapping[str, str]
-    """Name of a state entry in the part -> in the whole."""
+    """State entry of the part -> of the whole."""
     controls: Mapping[str, str]
     constants: Mapping[str, str]
     """Constants of the part -> of the whole; several parts may share one."""
@@ -42,12 +42,12 @@ class ComplementarityForm:
     step: Any
     """casadi.Function (x (nx), u (nu), p (P), y (nx), z (nz)) -> g (nx), f (nz); y is the next state."""
     parts: tuple[ComplementarityPart, ...] = ()
-    """Where the scene falls apart."""
+    """Independent parts of the scene."""
     mode: Callable[[Array], Array] | None = None
-    """What changes by jumps with the state, as the number of links of a robot that grows: states (K, nx) at the start of steps
-    -> numbers (K, nm), a sixth input of `step`. A solver holds them while it solves; None: there are none."""
+    """Modes that change discontinuously with the state, as the number of links of a growing robot: states (K, nx) at the start
+    of steps -> numbers (K, nm), a sixth input of `step`. A solver keeps them fixed; None: there are none."""
     substeps: int = 1
-    """Of the simulator's physics steps `step` takes so many in one."""
+    """Physics steps of the simulator that `step` takes in one."""
 
     def __post_init__(self) -> None:
         nx, nz = self.step.size1_in(0), self.step.size1_in(4)
@@ -61,7 +61,7 @@ class ComplementarityForm:
         return int(self.step.size1_in(4))
 
     def modes(self, x: Array) -> Array:
-        """Sixth input of `step` at states (K, nx), (K, nm); (K, 0) where there is none."""
+        """Sixth input of `step` at states (K, nx), (K, nm); (K, 0) without modes."""
         return np.zeros((len(x), 0)) if self.mode is None else np.asarray(self.mode(x), dtype=np.float64)
 
     def evaluate(self, x: Array, u: Array, p: Array, y: Array, z: Array) -> tuple[Array, Array]:

@@ -14,14 +14,14 @@ LONGEST_MESSAGE = 2000
 
 
 def shown(value: object) -> str:
-    """The value as a message shows it: shortened where it is long, its type where it has no text.
+    """Text of a value for a message: shortened where it is long, its type where it has no text.
 
     >>> shown("abc"), len(shown("abc" * 1000)), shown(10**5000)
     ("'abc'", 203, 'a value of type int')
     """
     try:
         text = repr(value)
-    except Exception:  # of anybody's object; Python's own integers have none beyond 4300 digits
+    except Exception:  # any object may raise; Python's integers have no text beyond 4300 digits
         return f"a value of type {type(value).__name__}"
     return text if len(text) <= LONGEST else text[:LONGEST] + "..."
 
@@ -30,7 +30,7 @@ class SoftgymError(Exception):
     """Base class of all errors of softgym_envs, sysid and agents."""
 
     def __str__(self) -> str:
-        """The message, without the middle of one that shows a monster."""
+        """The message; a very long one loses its middle."""
         text = super().__str__()
         return text if len(text) <= LONGEST_MESSAGE else f"{text[: LONGEST_MESSAGE // 2]} ... {text[-LONGEST_MESSAGE // 2 :]}"
 
@@ -56,7 +56,7 @@ class OptionError(SoftgymError, ValueError):
 
 
 class DataError(SoftgymError, ValueError):
-    """Recorded data cannot be used for what was asked (too short, constant, NaN rows, ...)."""
+    """Recorded data cannot be used for the task (too short, constant, NaN rows, ...)."""
 
 
 class StorageError(SoftgymError, OSError):
@@ -68,11 +68,11 @@ class MissingDependencyError(SoftgymError, ImportError):
 
 
 class SimulationWarning(UserWarning):
-    """A simulation broke down, and the environment goes on with the penalty of a failure; or its step is too long."""
+    """A simulation failed, and the environment continues with the penalty of a failure; or its step is too long."""
 
 
 class FitWarning(UserWarning):
-    """A file of constants says itself that the fit that wrote it must not be used."""
+    """A file of constants says that they must not be used, or that their model does not explain the data."""
 
 
 class DependencyError(SoftgymError, RuntimeError):

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and where their numbers come from: code, versions, machine, date."""
+"""Atomic writing and checked reading of files, and the provenance of their numbers: code, versions, date."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ else:
 
 T = TypeVar("T")
 PACKAGES = ("softgym-envs", "numpy", "scipy", "warp-lang", "mujoco")
-"""Distributions whose versions decide numbers."""
+"""Distributions whose versions affect results."""
 
 
 MOST_BYTES = {"TOML": 4 * 2**20, "JSON": 256 * 2**20, "CSV": 2**30}
 """A larger file is refused before it is read; TOML is read at about 1 MB/s."""
 DEEPEST = 50
-"""Tables and lists inside each other."""
+"""Largest nesting of tables and lists."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -125,7 +125,7 @@ def read_text(path: str | Path, kind: str) -> str:
 
 
 def check_entries(where: str, table: Any, allowed: Iterable[str]) -> dict[str, Any]:
-    """A table all of whose names are known.
+    """Return a table all of whose names are allowed.
 
     Raises:
         FileFormatError: It is no table, or has an unknown name.
@@ -140,12 +140,12 @@ def check_entries(where: str, table: Any, allowed: Iterable[str]) -> dict[str, A
 
 
 def read_one_table(path: str | Path, name: str, kind: Callable[..., T], **absent: Any) -> T:
-    """What a dataclass makes of the one table of a TOML file, lists as tuples; `absent` is what entries that it lacks mean.
+    """Make a dataclass from the one table of a TOML file, lists as tuples; `absent` has values for missing entries.
 
     Raises:
         FileFormatError: No such file, not TOML, other tables, unknown entries, entries that hold no numbers.
-        StructureError: The class refuses it, as for OptionError.
-        OptionError: See there.
+        StructureError: The class refuses the values.
+        OptionError: Likewise.
     """
     document = read_toml(path)
     if set(document) != {name} or not isinstance(document[name], dict):
@@ -159,7 +159,7 @@ def read_one_table(path: str | Path, name: str, kind: Callable[..., T], **absent
 
 
 def _numbers(where: str, value: Any) -> Any:
-    """Lists as tuples of numbers, all the way down; numbers as they are."""
+    """Convert nested lists to tuples of numbers; numbers stay."""
     if isinstance(value, list):
         return tuple(_numbers(where, entry) for entry in value)
     number_in(where, value)
@@ -167,21 +167,21 @@ def _numbers(where: str, value: Any) -> Any:
 
 
 def number_in(where: str, value: Any) -> float:
-    """A finite number of a file; booleans are none.
+    """Return a finite number from a file; booleans are refused.
 
     Raises:
-        FileFormatError: It is none.
+        FileFormatError: It is not a finite number.
     """
     try:
         if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(number := float(value)):
             return number
-    except OverflowError:  # of an integer beyond all floats
+    except OverflowError:  # an integer beyond the largest float
         pass
     raise FileFormatError(f"{where} is {shown(value)}, expected a number")
 
 
 def doubled(names: Iterable[str]) -> str | None:
-    """The first name that is there twice; None if each is there once."""
+    """First name that occurs twice; None if there is none."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -191,7 +191,7 @@ def doubled(names: Iterable[str]) -> str | None:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object without doubled names."""
+    """Make a JSON object; `ValueError` for doubled names."""
     table = dict(pairs)
     if len(table) != len(pairs):
         raise ValueError(f"the name {shown(doubled(name for name, _ in pairs))} is there twice")
@@ -203,7 +203,7 @@ def _no_constant(name: str) -> Any:
 
 
 def _check_depth(path: str | Path, document: Mapping[str, Any]) -> None:
-    """Refuse what other code could only walk through by recursion that is too deep."""
+    """Refuse documents that are nested too deep for recursive code."""
     level: list[Any] = [document]
     for _ in range(DEEPEST):
         level = [inner for outer in level for inner in _inside(outer)]
@@ -223,7 +223,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def provenance(**more: str) -> dict[str, str]:
-    """Where numbers come from: what is given, then commit, versions, Python and date.
+    """Provenance of numbers: the given entries, then commit, versions, Python and date.
 
     >>> list(provenance(command="demo"))
     ['command', 'commit', 'versions', 'python', 'date']

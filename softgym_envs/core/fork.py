@@ -8,9 +8,9 @@ import weakref
 
 
 class ForkLock:
-    """A lock that its thread may enter again, and that is free in a forked child.
+    """A reentrant lock that is free in a forked child.
 
-    A thread that held it in the parent does not exist in the child, and would never let go of it.
+    A thread that held it in the parent does not exist in the child, and would never release it.
 
     >>> lock = ForkLock()
     >>> with lock, lock:
@@ -28,7 +28,7 @@ class ForkLock:
         self._lock.release()
 
     def renew(self) -> None:
-        """Forget who holds it."""
+        """Replace the lock by one that nobody holds."""
         self._lock = threading.RLock()
 
 

@@ -1,14 +1,14 @@
-"""Hard twins: worlds that are unlike their drawing, by a documented ladder of levels, drawn by seed.
+"""Hard twins: worlds that differ from their drawing by documented levels, sampled by seed.
 
 An effect is a switch with a size: a spread of stiffness, a payload, a latency. Level 0 has none; levels 1, 2 ("hand-built") and
-3 ("all combined") have the sizes that the room's `Ladder` says. Each effect has a generator of its own, so that switching one
+3 ("all combined") have the sizes of the room's `Ladder`. Each effect has a generator of its own, so that switching one
 on or off changes no other draw. A truth that derives from `HardTwin` takes the keywords `level`, `seed` and `effects`:
 
     gym.make(id, backend="mujoco", simulator_options={"level": 2, "seed": 3})
     gym.make(id, backend="mujoco", simulator_options={"effects": {"latency": 0.03}})
 
-Latency, dead zone and backlash lie between commands and robot; they are made here, for every room. What is on its way is
-carried along as further entries of the state, which recordings leave out.
+Latency, dead zone and backlash lie between commands and robot; they are simulated here, for every room. Delayed commands are
+further entries of the state, which recordings leave out.
 
 Legend: B batch, nu control, S physics steps of a control step, D physics steps of latency, P constants.
 """
@@ -32,18 +32,18 @@ from .simulator import Array, IntArray, Status, check_number
 LEVELS = 4
 """Levels 0 ... 3."""
 UNSEEN = "unseen_"
-"""How names begin of entries that are the world's memory, which nobody outside can see."""
+"""Prefix of state entries that are the world's memory, which nobody can observe."""
 
 
 class Effect(NamedTuple):
-    """One way in which a world is unlike its drawing."""
+    """One difference between a world and its drawing."""
 
     name: str
     unit: str
     sizes: tuple[float, float, float]
-    """At levels 1, 2, 3; 0: none."""
+    """Sizes at levels 1, 2, 3; 0: no effect."""
     text: str
-    """What the size means."""
+    """Meaning of the size."""
     high: float | None = None
     """Largest size that has a meaning; None: `LARGEST` of the unit."""
 
@@ -51,7 +51,7 @@ class Effect(NamedTuple):
 LARGEST = {"-": 1.0, "rad": 0.5 * np.pi, "s": 1.0, "m": 1.0, "kg": 100.0, "octaves": 10.0, "decades": 10.0}
 """Unit -> largest size of an effect: all of a quantity, a right angle, more than any robot has."""
 STRONGEST = 1000.0
-"""Of other units [N, N m, N s/m]."""
+"""Largest size of effects in other units [N, N m, N s/m]."""
 DEAF = 0.95
 """Largest dead zone and backlash: with 1, no command moves anything."""
 
@@ -68,7 +68,7 @@ def transmission(latency: tuple[float, float, float], zone: tuple[float, float, 
 
 
 TRANSMISSION = transmission((0.0, 0.01, 0.03), (0.0, 0.0, 0.01))
-"""The usual sizes."""
+"""Transmission effects of the usual sizes."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Ladder:
 
 @dataclass(frozen=True, eq=False)
 class HardTwin(SteppedSimulator):
-    """A truth with a ladder of effects; a subclass says `ladder`, `_held`, and makes its effects where it writes constants.
+    """A truth with a ladder of effects; a subclass defines `ladder`, `_held`, and makes its effects where it writes constants.
 
     Raises:
         OptionError: No such level or effect.
@@ -123,7 +123,7 @@ class HardTwin(SteppedSimulator):
     level: int = field(default=0, kw_only=True)
     """0: as drawn; 1: careful work; 2: hand-built; 3: all effects together."""
     seed: int = field(default=0, kw_only=True)
-    """Of the draws."""
+    """Seed of the draws."""
     effects: Mapping[str, float] = field(default_factory=dict, kw_only=True)
     """Effect -> size, instead of the level's."""
 
@@ -152,21 +152,21 @@ class HardTwin(SteppedSimulator):
         return np.random.default_rng([self.seed, zlib.crc32(effect.encode())])
 
     def spread(self, effect: str, *shape: int) -> Array:
-        """Draws within plus or minus the effect's size, uniform; the same whenever it is asked for."""
+        """Uniform draws within plus or minus the effect's size; later calls return the same draws."""
         if (effect, shape) not in self._drawn:
             drawn = self.rng(effect).uniform(-1.0, 1.0, shape) if self.sizes[effect] else np.zeros(shape)
             self._drawn[effect, shape] = np.asarray(self.sizes[effect] * drawn)
         return self._drawn[effect, shape]
 
     def amount(self, effect: str) -> float:
-        """The size as said in `effects`; that of a level times a draw between 0.5 and 1.5."""
+        """Size as given in `effects`, or the level's size times a draw between 0.5 and 1.5."""
         if effect in self.effects or self.sizes[effect] == 0:
             return self.sizes[effect]
         return self.sizes[effect] * float(self.rng(effect).uniform(0.5, 1.5))
 
     @property
     def down(self) -> Array:
-        """Direction of gravity under the effect "tilt", against a floor that is level, (3,)."""
+        """Direction of gravity under the effect "tilt", relative to a level floor, (3,)."""
         tilt, way = self.amount("tilt"), self.rng("tilt").uniform(0.0, 2.0 * np.pi)
         return np.array([np.sin(tilt) * np.cos(way), np.sin(tilt) * np.sin(way), -np.cos(tilt)])
 
@@ -174,12 +174,12 @@ class HardTwin(SteppedSimulator):
 
     @cached_property
     def delay(self) -> int:
-        """D."""
+        """Latency D in physics steps."""
         return round(self.amount("latency") / self.dt)
 
     @cached_property
     def memory_fields(self) -> tuple[Field, ...]:
-        """Commands on their way, the oldest first, and the far side of the backlash."""
+        """Delayed commands, oldest first, and the far side of the backlash."""
         found = []
         if self.delay:
             found.append(Field(f"{UNSEEN}late", self.delay, (" ".join(self.control_names), "-")))
@@ -189,7 +189,7 @@ class HardTwin(SteppedSimulator):
 
     @cached_property
     def _half_range(self) -> Array:
-        """(nu,); 1 where a control has no bounds."""
+        """Half of every control's range, (nu,); 1 without bounds."""
         half = 0.5 * (self.control_bounds[1] - self.control_bounds[0])
         return np.where(np.isfinite(half), half, 1.0)
 
@@ -210,7 +210,7 @@ class HardTwin(SteppedSimulator):
         return after, status
 
     def _arriving(self, memory: Array, control: Array, substeps: int) -> tuple[Array, Array]:
-        """What the robot feels in every physics step (B, S, nu), and the memory after them."""
+        """Commands that act in every physics step (B, S, nu), and the memory after them."""
         rows, waiting = len(control), self.delay * self.nu
         queue = memory[:, :waiting].reshape(rows, self.delay, self.nu)
         line = np.concatenate([queue, np.repeat(control[:, None], substeps, axis=1)], axis=1)

@@ -29,12 +29,12 @@ T = TypeVar("T")
 NOTE = "softgym_envs.json"
 """File in the folder of a compiled Warp module: the hash of every other file there."""
 MARK, DIGEST = b"softgym1", 32
-"""What Numba has saved ends with this mark and a SHA-256 of so many bytes; Numba's reader does not look at them."""
+"""Files of Numba's cache end with this mark and a SHA-256 of `DIGEST` bytes; Numba's reader ignores both."""
 
 
 @cache
 def spare_folder(what: str) -> Path:
-    """A folder for a cache whose own place cannot be written; says so once."""
+    """Make a folder for a cache whose usual one cannot be written; report it once on stderr."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a user without a name
@@ -46,7 +46,7 @@ def spare_folder(what: str) -> Path:
 
 
 def _own(path: Path) -> Path:
-    """The folder, if nobody else can write there: code is run from it; else a new one."""
+    """The folder if only we can write there, since code is run from it; else a new one."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     there = path.lstat()
     if hasattr(os, "getuid") and (there.st_uid != os.getuid() or there.st_mode & 0o022):
@@ -60,12 +60,12 @@ _whole: set[tuple[str, str]] = set()
 
 
 def load_whole(kernels: Path, module: str, load: Callable[[], T]) -> T:
-    """The result of `load`, which makes Warp load or compile a module; what is damaged on disk is removed before.
+    """The result of `load`, which makes Warp load or compile a module; damaged files are removed before.
 
     Args:
         kernels: Folder of all compiled modules.
         module: Name of the module.
-        load: Called once, or a second time if it fails with files that nobody has noted as whole.
+        load: Called once, or a second time if it fails with files that are not noted as whole.
 
     Raises:
         StorageError: The folder cannot be written.
@@ -99,7 +99,7 @@ def _hashes(folder: Path) -> dict[str, str]:
 
 
 def _as_noted(folder: Path) -> bool:
-    """Whether the files are as noted; damaged ones are removed. False where nothing is noted."""
+    """Whether the files are as noted; damaged ones are removed. False without a note."""
     try:
         noted = json.loads((folder / NOTE).read_text(encoding="utf-8"))
         damaged = [name for name, found in _hashes(folder).items() if noted.get(name, found) != found]
@@ -117,7 +117,7 @@ def _note(folder: Path) -> None:
         if not note.exists() or json.loads(note.read_text(encoding="utf-8")) != hashes:
             write_atomically(note, json.dumps(hashes).encode())
     except (OSError, ValueError):
-        pass  # a cache that is only read, or another process that writes it just now
+        pass  # a read-only cache, or another process writes it now
 
 
 # --- Numba -----------------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ _OURS = tuple(sorted(Path(__file__).parents[1].rglob("*.py")))
 
 @cache
 def _hash_of_kernels(paths: tuple[Path, ...]) -> str:
-    """Hash of those files that speak of Numba: it does not notice itself when a function in another file has changed."""
+    """Hash of the files that mention Numba, which does not notice when a function in another file has changed."""
     found = hashlib.sha256()
     for path in paths:
         text = path.read_bytes()
@@ -138,13 +138,13 @@ def _hash_of_kernels(paths: tuple[Path, ...]) -> str:
 
 
 class CheckedCache(FunctionCache):
-    """Numba's cache of a function, with a hash at the end of every file of code, for the sources of all kernels around it."""
+    """Numba's cache of a function: every file of code ends with its hash, and depends on the sources of all kernels around."""
 
     def __init__(self, function: Callable[..., Any], *, announced: bool = False) -> None:
         self._announced = announced
         try:
             super().__init__(function)
-        except RuntimeError:  # no place that it knows can be written
+        except RuntimeError:  # none of its folders can be written
             settings: Any = numba.config
             settings.CACHE_DIR = str(spare_folder("numba"))
             super().__init__(function)
@@ -154,7 +154,7 @@ class CheckedCache(FunctionCache):
         self._cache_file = CheckedFile(self._cache_path, self._impl.filename_base, (stamp, *called))
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Compiled code, or None: then Numba compiles it, and stderr says so where that was asked for."""
+        """Compiled code, or None: then Numba compiles it, which is reported on stderr if `announced`."""
         found = super().load_overload(sig, target_context)
         if found is None and self._announced:
             name = self._py_func.__name__.strip("_")
@@ -162,7 +162,7 @@ class CheckedCache(FunctionCache):
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep compiled code, where there is room."""
+        """Save compiled code, or report on stderr that it cannot be saved."""
         try:
             super().save_overload(sig, data)
         except OSError as error:
@@ -170,12 +170,12 @@ class CheckedCache(FunctionCache):
 
 
 class CheckedFile(IndexDataCacheFile):
-    """Index and data of one function; whatever is damaged is as if it were not there."""
+    """Index and data of one function; damaged files count as missing."""
 
     def _load_index(self) -> Any:
         try:
             return super()._load_index()
-        except Exception:  # of an unpickler that reads garbage
+        except Exception:  # an unpickler may raise anything on garbage
             return {}
 
     def _load_data(self, name: str) -> Any:
@@ -186,7 +186,7 @@ class CheckedFile(IndexDataCacheFile):
             raise OSError(f"{name} is damaged")  # Numba takes it for a file that is gone, and compiles
         try:
             return super()._load_data(name)
-        except Exception as error:  # of an unpickler that reads half a file
+        except Exception as error:  # an unpickler may raise anything on half a file
             raise OSError(f"{name} is damaged") from error
 
     def _save_data(self, name: str, data: Any) -> None:

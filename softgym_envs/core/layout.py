@@ -1,4 +1,4 @@
-"""The layout of a state: its entries by name and unit, where they stand, and the manifold that they form.
+"""The layout of a state: names, units and positions of its entries, and the manifold that they form.
 
 A state is fields in a row; a field is a block of entries that repeats (the rods of a robot, the links of a chain) or stands
 once; an entry is a vector, or a unit quaternion whose tangent is a rotation vector in the body frame.
@@ -41,7 +41,7 @@ class Kind(Enum):
 VECTOR, QUATERNION = Kind.VECTOR, Kind.QUATERNION
 _ROTATION = ("rx", "ry", "rz")
 EXACT, NEARLY = 1e-9, 1e-3
-"""Quaternions whose length is within these of 1 stay as they are, and are made unit; others are refused."""
+"""Quaternions within `EXACT` of unit length stay as they are, within `NEARLY` are normalised; others are refused."""
 
 
 class Entry(NamedTuple):
@@ -69,8 +69,8 @@ class Field:
     Names are "prefix3.entry", without prefix "entry3"; the number is left out where the field stands once.
 
     Args:
-        prefix: Of all names; may be "".
-        count: How often it repeats, the numbers to count with, or None: once, without a number.
+        prefix: Prefix of all names; may be "".
+        count: Number of repetitions, their numbers, or None: once, without a number.
         entries: (names, unit) or (names, unit, kind); names are separated by blanks.
 
     Raises:
@@ -94,21 +94,21 @@ class Field:
 
     @property
     def count(self) -> int:
-        """How often the entries stand in a state."""
+        """Number of repetitions in a state."""
         return 1 if self.indices is None else len(self.indices)
 
     @property
     def width(self) -> int:
-        """Numbers of one repetition in a state."""
+        """Length of one repetition in a state."""
         return sum(len(entry.names) for entry in self.entries)
 
     @property
     def tangent_width(self) -> int:
-        """Numbers of one repetition in a tangent vector."""
+        """Length of one repetition in a tangent vector."""
         return sum(len(entry.tangent_names) for entry in self.entries)
 
     def offset(self, name: str) -> int:
-        """Where an entry's number of this name stands in one repetition; kernels read there.
+        """Index of the number of this name in one repetition; kernels read there.
 
         >>> Field("rod", 6, ("x y z", "m"), ("qw qx qy qz", "-", QUATERNION)).offset("qw")
         3
@@ -116,14 +116,14 @@ class Field:
         return [n for entry in self.entries for n in entry.names].index(name)
 
     def labels(self, names: Sequence[str]) -> list[str]:
-        """These entries of all repetitions, by their names in a state."""
+        """Names in a state of these entries, for all repetitions."""
         numbers = [""] if self.indices is None else [str(i) for i in self.indices]
         dotted = f"{self.prefix}{{i}}.{{name}}" if self.prefix else "{name}{i}"
         return [dotted.format(i=i, name=name) for i in numbers for name in names]
 
 
 class _Run(NamedTuple):
-    """Neighbouring entries of one kind in a field: where they stand in its block of a state and of a tangent vector."""
+    """Neighbouring entries of one kind in a field: their columns in its block of a state and of a tangent vector."""
 
     field: int
     state: slice
@@ -184,21 +184,21 @@ class StateLayout:
         """One SI unit per entry of a tangent vector."""
         return tuple(u for f in self.fields for u in f.count * [e.tangent_unit for e in f.entries for _ in e.tangent_names])
 
-    # --- where things stand ----------------------------------------------------------------------------------------
+    # --- positions -------------------------------------------------------------------------------------------------
 
     @cached_property
     def slices(self) -> tuple[slice, ...]:
-        """Where every field stands in a state."""
+        """Slice of every field in a state."""
         return _slices([field.count * field.width for field in self.fields])
 
     @cached_property
     def tangent_slices(self) -> tuple[slice, ...]:
-        """Where every field stands in a tangent vector."""
+        """Slice of every field in a tangent vector."""
         return _slices([field.count * field.tangent_width for field in self.fields])
 
     @cached_property
     def offsets(self) -> dict[str, int]:
-        """Name of a state's entry -> where it stands."""
+        """Name of a state's entry -> its index."""
         return {name: index for index, name in enumerate(self.names)}
 
     def blocks(self, state: Array) -> tuple[Array, ...]:
@@ -210,7 +210,7 @@ class StateLayout:
         return _blocks(dx, self._tangent_shapes)
 
     def split(self, state: Array) -> tuple[Array, ...]:
-        """Views of the entries of states (..., nx): (..., count, width), without axes that a lone field or number has not."""
+        """Views of the entries of states (..., nx): (..., count, width), without the axes of single fields and numbers."""
         return _parts(self.blocks(state), self._cuts)
 
     def split_tangent(self, dx: Array) -> tuple[Array, ...]:
@@ -257,7 +257,7 @@ class StateLayout:
         return jacobian
 
     def unit(self, name: str, state: Array) -> Array:
-        """States (B, nx) with quaternions of unit length; those that have it to rounding stay bit for bit.
+        """States (B, nx) with quaternions of unit length; those that have it within rounding stay bit for bit.
 
         Raises:
             ShapeError: A quaternion is far from unit length; `name` says what the states are.
@@ -276,7 +276,7 @@ class StateLayout:
         return found
 
     def whole(self, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Flags of a state's entries (nx,), where a quaternion has all of its four if it has one."""
+        """Flags of a state's entries (nx,); a quaternion with one flag gets all four."""
         found = flags.copy()
         for part, row, _, kind in self._places(flags[None].astype(np.float64)):
             found[row] = part.any() if kind is QUATERNION else flags[row]
@@ -325,7 +325,7 @@ class StateLayout:
 
 
 _Shape = tuple[slice, int, int]
-"""Where a field stands, how often it repeats, and its width."""
+"""Slice of a field, its number of repetitions, and its width."""
 
 
 def _blocks(array: Array, shapes: tuple[_Shape, ...]) -> tuple[Array, ...]:
@@ -334,7 +334,7 @@ def _blocks(array: Array, shapes: tuple[_Shape, ...]) -> tuple[Array, ...]:
 
 
 def _lead(a: Array, b: Array) -> tuple[int, ...]:
-    """Axes in front of the last one, of both together."""
+    """Broadcast shape of two arrays without their last axes."""
     return a.shape[:-1] if a.shape[:-1] == b.shape[:-1] else np.broadcast_shapes(a.shape[:-1], b.shape[:-1])
 
 

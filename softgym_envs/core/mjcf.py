@@ -1,6 +1,6 @@
 """A user's own MJCF as a truth of a room: a TOML file says which joints, bodies and actuators are our state and controls.
 
-The form of the file stands in docs/truths.md. What the MJCF has beyond our state is appended to it as entries "mjcf.qpos3", ...
+See docs/truths.md for the form of the file. States of the MJCF beyond ours are appended to it as entries "mjcf.qpos3", ...
 Legend: B batch, nx state.
 """
 
@@ -25,7 +25,7 @@ from .simulator import Array, IntArray
 from .spec import hashed
 
 TABLES = {"mjcf": str, "dt": (int, float), "states": dict, "controls": dict, "held": dict}
-"""Entries of a file."""
+"""Entries of a file -> their types."""
 
 
 def identity(path: Path) -> str:
@@ -52,12 +52,12 @@ def _loaded(path: Path, mjcf: str) -> mujoco.MjModel:
 
 @dataclass(frozen=True)
 class NoParameters(Parameters):
-    """A world without constants of ours: it is as it was built."""
+    """No constants: the world is as it was built."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where one of our entries is in MuJoCo's physics state [qpos, qvel, act]: ours = scale * theirs + offset."""
+    """Place of one of our entries in MuJoCo's physics state [qpos, qvel, act]: ours = scale * theirs + offset."""
 
     index: int
     scale: float = 1.0
@@ -80,7 +80,7 @@ class MjcfTruth(MujocoTwin):
     room: str  # type: ignore[misc]  # here it belongs to the value, not to the class
     """Name of the room."""
     path: Path
-    """The mapping."""
+    """Path of the mapping."""
     dt: float = 0.0
     """Physics step [s]; 0: the file's, else the MJCF's own."""
     extra_fields: tuple[Field, ...] = field(default=(), init=False)  # type: ignore[misc]
@@ -97,7 +97,7 @@ class MjcfTruth(MujocoTwin):
 
     @property
     def extra_rest(self) -> Array:
-        """The MJCF's own first pose, of what is not ours."""
+        """Values of the MJCF's initial pose for entries that are not ours."""
         compiled = self._compiled
         first = np.concatenate([compiled.qpos0, np.zeros(compiled.nv + compiled.na)])
         return np.asarray(first[self._rest])
@@ -139,7 +139,7 @@ class MjcfTruth(MujocoTwin):
 
     @property
     def _own_dt(self) -> float:
-        """The file's [s]; 0: it says none."""
+        """Physics step in the file [s]; 0: none given."""
         dt = number_in(f"{self.path}: dt", self._document.get("dt", 0.0))
         if dt < 0 or (dt == 0 and "dt" in self._document):
             raise FileFormatError(f"{self.path}: dt is {dt:g}, expected a number [s] > 0")
@@ -155,7 +155,7 @@ class MjcfTruth(MujocoTwin):
 
     @cached_property
     def _places(self) -> dict[str, Place]:
-        """Entry of ours -> place; every entry of the model's layout that is not held."""
+        """Entry of ours -> place, for every entry of the model's layout that is not held."""
         found: dict[str, Place] = {}
         for name, where in self._document["states"].items():
             found.update(self._read(name, where))
@@ -176,7 +176,7 @@ class MjcfTruth(MujocoTwin):
         return found
 
     def _read(self, name: str, where: Any) -> dict[str, Place]:
-        """One line of [states]."""
+        """Places of one line of [states]."""
         scale, offset = 1.0, 0.0
         if isinstance(where, Mapping):
             given = dict(where)
@@ -212,9 +212,9 @@ class MjcfTruth(MujocoTwin):
         return int(address)
 
     def _free_body(self, name: str, target: str) -> dict[str, Place]:
-        """Position, quaternion, velocity and rotation rate of a free body, for the field whose names begin with `name`.
+        """Position, quaternion, velocity and rotation rate of a free body, for the field with the prefix `name`.
 
-        Where the robot is one free body, whose entries have no such beginning, for all of them, whatever `name` is.
+        A robot that is one free body has entries without prefix: then for all of them, whatever `name` is.
         """
         compiled = self._compiled
         body = mujoco.mj_name2id(compiled, mujoco.mjtObj.mjOBJ_BODY, target)
@@ -247,14 +247,14 @@ class MjcfTruth(MujocoTwin):
 
     @cached_property
     def _rest(self) -> Index:
-        """Places in MuJoCo's physics state that are none of ours."""
+        """Indices of MuJoCo's physics state that are not mapped to our state."""
         taken = {place.index for place in self._places.values()}
         compiled = self._compiled
         return np.array([i for i in range(compiled.nq + compiled.nv + compiled.na) if i not in taken], dtype=np.intp)
 
     @cached_property
     def _state_index(self) -> Index:
-        """Where each entry of MuJoCo's physics state is in ours."""
+        """Index in our state of each entry of MuJoCo's physics state."""
         compiled, names = self._compiled, self.model.layout.names
         found = np.zeros(compiled.nq + compiled.nv + compiled.na, dtype=np.intp)
         for name, place in self._places.items():
@@ -278,7 +278,7 @@ class MjcfTruth(MujocoTwin):
 
 
 def _label(compiled: mujoco.MjModel, index: int) -> str:
-    """qpos3, qvel2 or act0."""
+    """Name of an entry of MuJoCo's physics state, as qpos3, qvel2 or act0."""
     if index < compiled.nq:
         return f"qpos{index}"
     return f"qvel{index - compiled.nq}" if index < compiled.nq + compiled.nv else f"act{index - compiled.nq - compiled.nv}"

@@ -1,9 +1,9 @@
-"""Control steps of any MjModel: batched, pure, deterministic control steps. All MuJoCo twins are built on it.
+"""Batched, pure, deterministic control steps of any MjModel. All MuJoCo twins are built on it.
 
 A control step is one call of `mujoco.rollout` for all rows: physics runs in C++ threads, Python once per control step.
-What makes it keep the promises of `core.simulator`:
+It keeps the promises of `core.simulator`:
 
-* *Complete state*: MuJoCo carries the constraint solver's warm start from step to step. It is no part of our state, so
+* *Complete state*: MuJoCo carries the constraint solver's warm start from step to step. It is not part of our state, so
   every control step starts cold (from zero), also inside `rollout`. Within a control step it is kept as usual.
 * *Independent rows*: every row loads its whole state into a thread's MjData before it runs, so neither the size of the
   batch nor the number of threads can change a bit. Each distinct row of constants has its own MjModel, made once and cached.
@@ -62,20 +62,20 @@ class MujocoEngine:
     nx: int
     """Length of the robot's state; entries that no index names stay as they are."""
     nu: int
-    """Number of controls; actuators that none drives get zero."""
+    """Number of controls; actuators without a control get zero."""
     state_index: Index
-    """(nq + nv + na,): where in the robot's state MuJoCo's qpos, qvel and act are."""
+    """(nq + nv + na,): indices in the robot's state of MuJoCo's qpos, qvel and act."""
     write_constants: Callable[[mujoco.MjModel, Array], None]
     """Writes one row of constants (P,) into a model; derived fields (mj_setConst) are renewed afterwards."""
     mocap_index: Index = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
-    """(7 nmocap,): where the positions, then the quaternions of mocap bodies (held fixed) are."""
+    """(7 nmocap,): indices in the state of the positions, then the quaternions of mocap bodies (held fixed)."""
     held: Callable[[Array, Array], Array] | None = None
-    """State (B, nx) and constants (B, P) -> positions, then quaternions of all mocap bodies (B, 7 nmocap), where it is not the
-    state that says them: asked every `held_steps`, from when on the solver is cold again."""
+    """State (B, nx) and constants (B, P) -> positions, then quaternions of all mocap bodies (B, 7 nmocap), if they are not in
+    the state: evaluated every `held_steps`, after which the solver starts cold."""
     held_steps: int = 1
-    """Integration steps."""
+    """Integration steps between evaluations of `held`."""
     control_index: Index = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
-    """(k nu,): the actuators that the controls drive, once after the other; empty: the first nu."""
+    """(k nu,): actuators that the controls drive, k times all nu in order; empty: the first nu."""
     speed_limit: float = 1e3
     """Largest velocity [m/s, rad/s] before a row counts as diverged."""
     num_threads: int = field(default_factory=lambda: _available_cores())
@@ -148,7 +148,7 @@ class MujocoEngine:
         return inputs
 
     def _go(self, models: list[mujoco.MjModel], physics: Array, inputs: Array, substeps: int) -> Array:
-        """`_run`, by as many rows as the buffer holds."""
+        """`_run` in pieces of as many rows as the buffer holds."""
         end = np.empty_like(physics)
         piece = max(1, _BUFFER_BYTES // (8 * substeps * (physics.shape[1] + inputs.shape[1])))
         for first in range(0, len(physics), piece):
@@ -157,7 +157,7 @@ class MujocoEngine:
         return end
 
     def _run(self, models: list[mujoco.MjModel], physics: Array, inputs: Array, substeps: int) -> Array:
-        """Physics states after `substeps` cold-started steps; a row that raised a warning stops where it did."""
+        """Physics states after `substeps` cold-started steps; a row stops at its first warning."""
         count = len(models)
         threads = 0 if count == 1 or self.num_threads == 1 else self.num_threads
         inputs = np.repeat(inputs[:, None], substeps, axis=1)
@@ -179,7 +179,7 @@ class MujocoEngine:
         return np.asarray(states[:, -1])
 
     def _judge(self, state: Array, end: Array, substeps: int) -> tuple[Array, IntArray]:
-        """Next states and status; failed rows keep the state they came with."""
+        """Next states and status; failed rows keep their state."""
         complete = end[:, 0] > (substeps - 0.5) * self._dt  # else stopped by a warning
         good = complete & (np.abs(end) < self._limits).all(axis=1)  # False for NaN
         after = state.copy()
@@ -228,7 +228,7 @@ class MujocoEngine:
 
 
 class MujocoTwin(HardTwin):
-    """A simulator that is an MjModel, stepped by a `MujocoEngine`; derivatives are differences."""
+    """A simulator that is an MjModel, stepped by a `MujocoEngine`; derivatives are finite differences."""
 
     @property
     @abstractmethod
@@ -237,7 +237,7 @@ class MujocoTwin(HardTwin):
 
     @property
     def longest_dt(self) -> float:
-        """[s] That an integration step of MuJoCo may take."""
+        """Longest integration step of MuJoCo [s]."""
         return math.inf
 
     @property
@@ -279,9 +279,9 @@ def _pool(process: int, threads: int) -> _Pool:
 
 
 class _WarningsOff:
-    """Neither prints MuJoCo's warnings nor writes MUJOCO_LOG.TXT while anyone is inside; the engine reads the outcome itself.
+    """Context without MuJoCo's printed warnings and MUJOCO_LOG.TXT; the engine reads the outcome itself.
 
-    The handler is one for the whole process: the first who enters replaces it, the last who leaves restores it.
+    There is one handler per process: the first thread to enter replaces it, the last to leave restores it.
     """
 
     def __init__(self) -> None:
@@ -301,7 +301,7 @@ class _WarningsOff:
                 mujoco.set_mju_user_warning(self.handler)
 
     def forget(self) -> None:
-        """In a forked child: whoever was inside in the parent does not exist here."""
+        """Restore the handler in a forked child: threads that were inside in the parent do not exist here."""
         if self.count:
             self.count = 0
             mujoco.set_mju_user_warning(self.handler)

@@ -27,13 +27,13 @@ MINIMUM_WORK_PER_THREAD = 100
 """Physics steps (over all rows) below which another thread does not pay."""
 
 PIECES = 4
-"""Of the rows, for each thread: they take unequal time."""
+"""Pieces of the rows per thread: rows take unequal time."""
 
 
 def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Decorator of functions that Python calls: compiled when first called, then found in a cache that is checked.
+    """Decorator of functions that Python calls: compiled on the first call, then loaded from a checked cache.
 
-    Says on stderr that a wait begins, where this machine has not compiled the function before.
+    A compilation that makes the caller wait is reported on stderr.
     """
     if function is None:
         return partial(kernel, **options)
@@ -43,16 +43,16 @@ def kernel(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 
 inner: Callable[..., Any] = partial(kernel, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-"""Decorator of functions that only kernels call: without a door to Python they compile faster."""
+"""Decorator of functions that only kernels call: without a Python wrapper they compile faster."""
 
 lean: Callable[..., Any] = partial(inner, _nrt=False)
-"""Like `inner`, of functions that make and return no arrays (Numba says so where they do): references are not counted.
+"""Like `inner`, for functions that make and return no arrays (Numba refuses others): references are not counted.
 
-Else every call counts those of all arrays that it is given, one by one: half the time of tree mechanics."""
+Otherwise every call counts the references of all its array arguments: half the time of tree mechanics."""
 
 
 def plain(value: Any) -> Any:
-    """A NamedTuple, and those in it, as plain tuples: at the door to a kernel, Numba reads each of them 0.7 us faster."""
+    """Convert nested NamedTuples to plain tuples, which Numba reads 0.7 us faster each in a call of a kernel."""
     return tuple(plain(part) for part in value) if isinstance(value, tuple) else value
 
 
@@ -63,7 +63,7 @@ class NumbaEngine:
     Args:
         forward: (structure, state (B, nx), controls (B, T, nu), constants (B, P), substeps, states (B, T+1, nx), status (B,)).
         derivative: (structure, state, control (B, nu), constants, substeps, A, B, C); writes NaN into a row that fails.
-        structure: What all rows share, as the kernels expect it.
+        structure: Data shared by all rows, as the kernels expect it.
         nx: Length of a state.
         nu: Number of controls.
     """
@@ -131,7 +131,7 @@ class NumbaSimulator(RolledSimulator):
 
 
 def spread(run: Callable[[slice], None], rows: int, work_per_row: int, threads: int | None = None) -> None:
-    """`run` of all rows, in threads where they pay; who is done takes the next piece. Work is in physics steps."""
+    """Call `run` for all rows, in threads where they pay; a free thread takes the next piece. Work is in physics steps."""
     threads = threads or os.cpu_count() or 1
     count = min(threads, rows, rows * work_per_row // MINIMUM_WORK_PER_THREAD)
     if count <= 1:

@@ -1,4 +1,4 @@
-"""What a robot is to achieve, as data: the numbers of a reward or a cost stand here once; task, planners and studies read them.
+"""Objectives as data: the numbers of a reward or a cost, which task, planners and studies read.
 
     l(x, u) = sum_i w_i (f_i(x) - target_i)^2 + r sum_j (u_j / limit_j)^2
 
@@ -34,11 +34,11 @@ class Objective:
     features: Callable[[Any, Array], Array]
     """(model, states (..., nx)) -> (..., m), smooth."""
     weights: tuple[float, ...]
-    """w, (m,)"""
+    """Weights w, (m,)."""
     target: tuple[float, ...] | None = None
-    """(m,); None: every scene or episode has its own."""
+    """Target, (m,); None: every scene or episode has its own."""
     control_weight: float = 0.0
-    """r"""
+    """Weight r of the controls."""
 
     def __post_init__(self) -> None:
         if not all(weight >= 0 for weight in (*self.weights, self.control_weight)):
@@ -58,5 +58,5 @@ class Objective:
         return self.target
 
     def aimed(self, target: tuple[float, ...] | Array) -> Objective:
-        """The same objective with this target (m,)."""
+        """Copy with this target (m,)."""
         return Objective(self.features, self.weights, tuple(float(entry) for entry in target), self.control_weight)

@@ -33,7 +33,7 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def plain_axes(axes: Any) -> None:
-    """No frame, a light grid."""
+    """Remove the frame and draw a light grid."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(True, color="#e6ebf0", linewidth=0.8)
     axes.set_axisbelow(True)
@@ -61,7 +61,7 @@ def _uri(kind: str, content: bytes) -> str:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a plain page: words, a table, pictures, links, each as there is any."""
+    """A part of a plain page: words, a table, pictures, links, each optional."""
 
     title: str
     text: str = ""
@@ -83,7 +83,7 @@ def render_sections(title: str, sub: str, sections: Sequence[Section]) -> str:
 
 
 def render_page(template: Path, **values: Any) -> str:
-    """A template, filled; text is escaped, and a name that is missing is an error.
+    """Fill a template; text is escaped, and a missing name is an error.
 
     Raises:
         MissingDependencyError: jinja2 is not installed.

@@ -29,21 +29,21 @@ from .files import check_entries, number_in, read_toml, write_atomically
 
 Array = NDArray[np.float64]
 LARGEST = 700.0
-"""Coordinate on a log scale beyond which there is no number; intervals of what nothing measures end there."""
+"""Largest coordinate on a log scale, near the overflow of exp; intervals of unmeasured constants end there."""
 Option = str | float | list[float]
 """Value of a simulator's structural choice, as it stands in a file of constants."""
 
 UNUSABLE = "do_not_use"
-"""Entry of a file's table [provenance]: why its constants are no result; a file without it has nothing against them."""
+"""Entry of a file's table [provenance]: why its constants must not be used; absent if they may."""
 UNEXPLAINED = "unexplained"
-"""The same: why they are constants of a model that does not explain what they were fitted to."""
+"""Entry of the same table: why the model does not explain the data that the constants were fitted to."""
 
 P = TypeVar("P", bound="Parameters")
 
 
 @dataclass(frozen=True)
 class ParameterSpec:
-    """What is known of one constant before any data is seen."""
+    """Declaration of one constant: default, unit, bounds, scale and source."""
 
     name: str
     default: float
@@ -54,11 +54,11 @@ class ParameterSpec:
 
     @property
     def suffix(self) -> str:
-        """What to print after a number: " kg"; nothing without a unit."""
+        """Suffix of printed numbers: " kg"; empty without a unit."""
         return "" if self.unit == "-" else f" {self.unit}"
 
     def within(self, bounds: tuple[float, float] | None) -> ParameterSpec:
-        """The same with other bounds; None: with its own."""
+        """Copy with other bounds; None: its own."""
         return self if bounds is None else replace(self, bounds=bounds)
 
     def encode(self, value: Array | float) -> Array:
@@ -143,7 +143,7 @@ class Parameters:
 
     @classmethod
     def index(cls, name: str) -> int:
-        """Place of constant `name` in `to_vector`."""
+        """Index of constant `name` in `to_vector`."""
         cls.check_names([name])
         return cls.names().index(name)
 
@@ -282,7 +282,7 @@ class Parameters:
 
 
 def warn_of_file(path: str | Path) -> None:
-    """A `FitWarning` where a file of constants says that they must not be used, or that its model did not explain the data.
+    """Issue a `FitWarning` if a file of constants says not to use them, or that their model did not explain the data.
 
     Raises:
         FileFormatError: No such file, or not TOML.

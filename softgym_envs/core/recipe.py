@@ -1,4 +1,4 @@
-"""How a robot is recorded and identified, as data: what to record, and which constants each stage frees on which recordings.
+"""Recipes of identification as data: what to record of a robot, and which constants each stage fits to which recordings.
 
 A room declares one `Recipe`; `sysid.run_recipe`, the verbs `record` and `identify`, the demo and the transfer studies all run
 the same one. Legend: nx state, nu control, ny measured columns.
@@ -22,14 +22,14 @@ from .simulator import Array, Simulator
 from .trajectory import DataSplit, Trajectory, TrajectorySet
 
 EXPERIMENT = "experiment"
-"""Key of a recording's metadata: the experiment that it is of."""
+"""Key of a recording's metadata: the name of its experiment."""
 
 
 class Recorder(Protocol):
-    """One recording of about `steps` physics steps on any world of the room, with the world's constants."""
+    """Makes one recording of about `steps` physics steps on any world of the room, with the world's constants."""
 
     def __call__(self, truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
-        """Record."""
+        """Make the recording."""
         ...
 
 
@@ -43,7 +43,7 @@ class Measurement:
     """States (..., nx) -> (..., ny), in SI; smooth."""
 
     def select(self, names: tuple[str, ...]) -> Measurement:
-        """Only these columns, in this order."""
+        """Measurement of these columns only, in this order."""
         if names == self.names:
             return self
         places = [self.names.index(name) for name in names]
@@ -51,7 +51,7 @@ class Measurement:
 
 
 class Program(NamedTuple):
-    """What `sysid.simultaneous` fits."""
+    """The problem that `sysid.simultaneous` fits."""
 
     form: ComplementarityForm
     """The physics step of the simulator."""
@@ -63,29 +63,30 @@ class Program(NamedTuple):
 
 @dataclass(frozen=True)
 class Experiment:
-    """Something that is done with the robot and recorded."""
+    """A recorded experiment on the robot."""
 
     name: str
     record: Recorder
     longest: int
-    """Physics steps of one recording at most; what a recording has without a budget; of other worlds see `steps_on`."""
+    """Largest number of physics steps of a recording, and its length without a budget; for other worlds see `steps_on`."""
     share: float = 1.0
     """Share of a budget of physics steps; the last experiment gets what the others leave."""
     most: int | None = None
-    """Recordings at most; None: as many as the budget allows."""
+    """Largest number of recordings; None: as many as the budget allows."""
     filmed: Recorder | None = None
-    """The same with commands that a camera's frames can follow, in rows as short as those; None: as `record`."""
+    """Recorder with commands that a camera's frames can follow, in rows as short as the frames; None: `record`."""
     held: float = 0.0
-    """[s] Commands last so long: rows that corrections and networks learn from, though `filmed` has more; 0: as recorded."""
+    """Duration of a command [s], and of the rows that corrections and networks learn from, though `filmed` has more rows;
+    0: rows as recorded."""
     enough: int | None = None
-    """Physics steps after which a recording says little more: a budget makes recordings of about so many; None: `longest`."""
+    """Physics steps after which a recording adds little: a budget makes recordings of about this length; None: `longest`."""
 
     def steps_on(self, truth: Simulator, engine: Simulator) -> int:
         """Physics steps of a world that last as long as `longest` of our engine's."""
         return max(round(self.longest * engine.dt / truth.dt), 1)
 
     def sizes(self, budget: int) -> tuple[int, ...]:
-        """Physics steps of the recordings that a budget allows: as few and as equal as can be, or as many as last `enough`.
+        """Physics steps of the recordings that a budget allows: as few and equal as possible, or of about `enough` steps.
 
         >>> Experiment("a", record=..., longest=40).sizes(100), Experiment("a", record=..., longest=40, most=1).sizes(100)
         ((34, 33, 33), (40,))
@@ -100,57 +101,57 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Stage:
-    """One group of constants, fitted with all others held ([Wang2020] IV-D)."""
+    """One group of constants, fitted with all others fixed ([Wang2020] IV-D)."""
 
     name: str
     experiment: str
-    """Whose recordings are fitted; "" for a laboratory's."""
+    """Experiment whose recordings are fitted; "" for a laboratory's."""
     free: tuple[str, ...] | Callable[[Any], tuple[str, ...]]
     """Constants of the robot and of the recordings (`sysid.View`), or a function of the simulator that names them."""
     method: str
-    """A name of `sysid.methods.METHODS`."""
+    """Name in `sysid.methods.METHODS`."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the method; a mapping where the option is a dataclass."""
     simulator: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the simulator that are changed for this stage."""
     begin: Mapping[str, float] | Callable[[Parameters], Mapping[str, float]] = field(default_factory=dict)
-    """Constants that are fitted from here, whatever was found before: where the robot moves so little that fits follow."""
+    """Start values of constants, whatever was found before: with them the robot moves so little that a fit can follow it."""
     adapt: Callable[[Any], Any] | None = None
-    """Simulator -> the one that is fitted, where a field's new value follows from others."""
+    """Simulator -> the simulator to fit, if the new value of a field depends on others."""
     instead: Callable[[Any], Any] | None = None
-    """Simulator (not adapted) -> another one, whose fit is taken where it explains the data and this one's does not; if it is
-    no other: none."""
+    """Simulator (not adapted) -> an alternative, whose fit is used if it explains the data and this one's does not; an equal
+    simulator is no alternative."""
     prepare: Callable[[Any, Trajectory], Trajectory] | None = None
     """(adapted simulator, recording) -> the recording as that simulator follows it."""
     free_initial: bool | None = None
     """Whether initial states are unknowns; None: as `FitProblem` does."""
     free_motion: bool = False
-    """The recordings are throws or releases: controls may be constant."""
+    """Whether the recordings are throws or releases: controls may be constant."""
     window: float | None = None
-    """[s] Only so much of the beginning of every recording is used; None: all."""
+    """Duration [s] from the start of every recording that is used; None: all."""
     noise: Mapping[str, float] = field(default_factory=dict)
-    """Pattern of column names -> standard deviation [SI], the first that fits; none: estimated."""
+    """Pattern of column names -> standard deviation [SI], the first match counts; empty: estimated."""
     prior: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Pattern of free constants -> (mean, standard deviation) of what is known beforehand [their unit], the first that fits."""
+    """Pattern of free constants -> (mean, standard deviation) of their prior [their unit], the first match counts."""
     suspects: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Cause in words -> constants of recordings or robot, freed where a fit does not explain its data, to name the cause."""
     untried: Callable[[Any], str] | None = None
-    """Simulator -> what else the room can model, in words ("" for nothing), said where none of the suspects is the cause."""
+    """Simulator -> what else the room can model, in words ("" for nothing), reported if none of the suspects is the cause."""
     doubtful: tuple[str, ...] = ()
-    """Constants that are held though few measure them: freed where a fit explains its data, to see what hangs on them."""
+    """Constants that are fixed though rarely measured: freed if a fit explains its data, to see what depends on them."""
     told_noise: bool = False
-    """Columns weigh by the noise that their own third differences tell, not by what a fit leaves."""
+    """Whether columns are weighted by the noise estimated from their third differences, not by the residuals of a fit."""
 
     def free_of(self, simulator: Simulator) -> tuple[str, ...]:
         """Constants that are fitted with this simulator."""
         return self.free(simulator) if callable(self.free) else self.free
 
     def begin_of(self, parameters: Parameters) -> Mapping[str, float]:
-        """Constants that are fitted from other values than these."""
+        """Start values that differ from these constants."""
         return self.begin(parameters) if callable(self.begin) else self.begin
 
     def prior_of(self, free: tuple[str, ...]) -> dict[str, tuple[float, float]]:
-        """What is known beforehand of free constants.
+        """Priors of free constants.
 
         >>> Stage("a", "", ("mass", "force0"), "one_step", prior={"force*": (1.0, 0.3)}).prior_of(("mass", "force0"))
         {'force0': (1.0, 0.3)}
@@ -191,54 +192,54 @@ class Recipe:
     """
 
     stages: tuple[Stage, ...]
-    """In their order; each starts from the constants of the one before."""
+    """Stages in order; each starts from the constants of the one before."""
     experiments: tuple[Experiment, ...] = ()
-    """The last one also gives recordings to test predictions with."""
+    """Experiments; the last one also provides recordings to test predictions."""
     filmed: tuple[Stage, ...] = ()
-    """Instead of `stages`, for experiments that a camera recorded; (): these cannot be identified from what a camera sees."""
+    """Stages for experiments that a camera recorded; (): `stages` serve for these, too."""
     laboratory: Stage | None = None
-    """What `identify` fits to recordings that are of no experiment; None: the last stage."""
+    """Stage that `identify` fits to recordings without an experiment; None: the last stage."""
     others: tuple[Stage, ...] = ()
-    """Stages that are fitted by their name only (`identify --stage`)."""
+    """Stages that are fitted only if named (`identify --stage`)."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Structural choices of our engine that describe recordings best; `identify` makes them unless the user makes others."""
+    """Structural choices of our engine that describe recordings best; `identify` uses them unless the user gives others."""
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Method -> options that suit this room better than the method's own, for methods that no stage uses."""
     guess: Mapping[str, float] | Callable[[Any], Mapping[str, float]] = field(default_factory=dict)
-    """Constants before identification, as from a data sheet, or the simulator -> these; the others have their defaults."""
+    """Constants before identification, as from a data sheet, or simulator -> these; the others have their defaults."""
     longest_step: float | None = None
-    """[s] Longest physics step in which files of a laboratory or a camera are fitted; None: the simulator's own."""
+    """Longest physics step [s] for fits to files of a laboratory or a camera; None: the simulator's own."""
     driven_step: float | None = None
-    """[s] The same of recordings whose controls change; None: as of others."""
+    """Longest physics step [s] for recordings whose controls change; None: `longest_step`."""
     measurement: Callable[[Any, tuple[str, ...]], Measurement | None] | None = None
-    """(simulator, names of all recorded columns) -> those that are no state entries; None if there are none."""
+    """(simulator, names of all recorded columns) -> measurement of those that are not state entries; None if there are none."""
     first_state: Callable[[Any, tuple[str, ...]], Callable[[Trajectory], Array] | None] | None = None
     """(simulator, names of all recorded columns) -> recording -> guess of its initial state (nx,)."""
     experiment_of: Callable[[Any, Trajectory], str] | None = None
-    """(simulator, recording of a laboratory) -> its experiment, "" where nothing tells; None: nothing ever does."""
+    """(simulator, recording of a laboratory) -> its experiment, "" if it cannot be determined; None: it never can."""
     known_start: tuple[str, ...] = ()
-    """Patterns of tangent coordinates that are as `first_state` says when a recording begins, or do not matter: no unknowns."""
+    """Patterns of tangent coordinates that are not fitted: known from `first_state` when a recording begins, or unimportant."""
     driven: tuple[str, ...] = ()
-    """Patterns of state entries that commands alone drive, whatever the robot does: no unknowns within a recording."""
+    """Patterns of state entries that only commands drive, whatever the robot does: not fitted within a recording."""
     carried: tuple[str, ...] = ()
     """Patterns of state entries among `known_start` that matter: a segment takes them over from the prediction before it."""
     markers: Callable[[Any], tuple[str, ...]] | None = None
     """Simulator -> columns of `measurement` that a laboratory's camera would see; None: lengths and angles of the state."""
     finer: Callable[[Any], Any] | None = None
-    """Simulator -> the same robot in finer steps, to tell whether its step is why data are not explained; None: not asked."""
+    """Simulator -> the same robot in finer steps, to check whether its step is why data are not explained; None: no check."""
     choices: Mapping[str, tuple[float, Callable[[Any], Any]]] = field(default_factory=dict)
-    """Choice of our engine in words -> a share, and simulator -> the same robot with so much more or less of it: intervals of
-    `innovations` reach as far as none of it would move the constants, and a verdict names these."""
+    """Choice of our engine in words -> (share, simulator -> the same robot with that share more or less of it). Intervals of
+    `innovations` reach as far as none of it would change the constants, and a verdict names these."""
     alike: Mapping[str, tuple[float, Callable[[Any], Any]]] = field(default_factory=dict)
-    """What our engine takes to be alike, and how far it may be from it, in words -> that as the standard deviation of a
-    logarithm, and simulator -> the same robot with a factor for each, None where it has them: a verdict of `innovations`
-    names the constants that this moves; intervals are of a robot where it is alike."""
+    """Parts that our engine assumes to be equal, and how much they may differ, in words -> (standard deviation of the logarithm
+    of their factors, simulator -> the same robot with a factor for each, None if it has them). A verdict of `innovations` names
+    the constants that this changes; intervals are for equal parts."""
     infer_controls: Callable[[Any, Trajectory], Trajectory] | None = None
-    """(simulator, recording) -> the recording with controls; as it is, where it has some or nothing can be told."""
+    """(simulator, recording) -> the recording with controls; unchanged if it has some or none can be inferred."""
     complementarity: Callable[[Any, int], ComplementarityForm] | None = None
     """(simulator, physics steps of which every row takes a multiple) -> its step for `sysid.mpec`, or a coarser one's."""
     program: Callable[[Any, tuple[str, ...]], Program] | None = None
-    """(simulator, names of all recorded columns) -> what `sysid.simultaneous` fits."""
+    """(simulator, names of all recorded columns) -> the problem that `sysid.simultaneous` fits."""
 
     def __post_init__(self) -> None:
         for what, named in (("stages", self.all_stages), ("experiments", self.experiments)):
@@ -254,12 +255,12 @@ class Recipe:
         return dict(self.guess(simulator) if callable(self.guess) else self.guess)
 
     def step_of(self, period: float, own: float, *, driven: bool = False) -> float:
-        """Longest physics step [s] that is a whole part of a period, at most `longest_step`, or else the simulator's own.
+        """Longest physics step [s] that divides a period evenly, at most `longest_step`, or else the simulator's own.
 
         Args:
-            period: [s] Of rows.
-            own: [s] The simulator's.
-            driven: Controls change: at most `driven_step`.
+            period: Period of rows [s].
+            own: The simulator's physics step [s].
+            driven: Whether controls change: then at most `driven_step`.
         """
         return part_of(period, (self.driven_step if driven else None) or self.longest_step or own)
 
@@ -271,11 +272,11 @@ class Recipe:
 
     @property
     def by_camera(self) -> Recipe:
-        """The recipe for experiments that a camera recorded; as it is, where it has no other stages for them."""
+        """The recipe for experiments that a camera recorded; unchanged if it has no other stages for them."""
         return replace(self, stages=self.filmed, filmed=()) if self.filmed else self
 
     def of(self, experiments: Collection[str]) -> Recipe:
-        """The recipe without stages of other experiments; as it is, where the first stage's own is not among these."""
+        """The recipe without stages of other experiments; unchanged if the first stage's own is not among these."""
         if self.stages[0].experiment not in experiments:
             return self
         return replace(self, stages=tuple(stage for stage in self.stages if stage.experiment in experiments))
@@ -306,13 +307,13 @@ class Recipe:
         parameters: Parameters | None = None,
         filmed: bool = False,
     ) -> Trajectory:
-        """One recording, labelled with its experiment; what is a world's own memory is left out.
+        """One recording, labelled with its experiment, without the world's own memory.
 
         Args:
             name: The experiment.
             truth: The world that is recorded.
-            rng: Of poses and commands.
-            steps: Physics steps of the world; None: `longest` of them, which last less on a world of shorter steps than our
+            rng: Generator of poses and commands.
+            steps: Physics steps of the world; None: `longest`, which last less on a world of shorter steps than our
                 engine's (`Experiment.steps_on`).
             parameters: Constants of the world; None: its defaults.
             filmed: Whether a camera will have to follow; see `Experiment.filmed`.
@@ -336,12 +337,12 @@ class Recipe:
         tests: int = 0,
         filmed: bool = False,
     ) -> DataSplit:
-        """Recordings of all experiments for a budget of physics steps, and `tests` of the last one beside.
+        """Recordings of all experiments for a budget of physics steps, plus `tests` of the last one.
 
         Args:
             truth: The world that is recorded.
-            rng: Of the recordings for training; test recording i has its own of seed i.
-            steps: Physics steps of all recordings for training together.
+            rng: Generator of the recordings for training; test recording i has its own of seed i.
+            steps: Total physics steps of the recordings for training.
             parameters: Constants of the world; None: its defaults.
             tests: Recordings of full length to judge predictions by.
             filmed: Whether a camera will have to follow; see `Experiment.filmed`.
@@ -366,12 +367,12 @@ class Recipe:
 
 
 def in_usual_steps(simulator: Any) -> Any:
-    """The same robot in its engine's usual steps, in which it may have been simulated; see `Stage.instead`."""
+    """Copy of the robot in its engine's usual steps, in which it may have been simulated; see `Stage.instead`."""
     return replace(simulator, dt=type(simulator).dt)
 
 
 def in_half_steps(simulator: Any) -> Any:
-    """The same robot in half of the simulator's step; see `Recipe.finer`."""
+    """Copy of the robot in half of the simulator's step; see `Recipe.finer`."""
     return replace(simulator, dt=0.5 * simulator.dt)
 
 

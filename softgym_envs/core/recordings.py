@@ -26,7 +26,7 @@ IRREGULAR = "irregular"
 MOST_TURNED = 4 * np.pi
 """[rad] An angle that is told modulo a turn stays within one; what goes over more is told without, or is not in rad."""
 MOST_EMPTY, EMPTIEST = 1_000_000, 100
-"""Tracked points may be missing so many times, and beside them so many times as often as there are lines."""
+"""Largest number of points times frames: `MOST_EMPTY` plus `EMPTIEST` times the number of lines."""
 
 
 def read_csv(
@@ -101,7 +101,7 @@ def read_csv(
 
 
 def _placed(seen: Array, grid: Grid, late: Array) -> Array:
-    """Values (rows, n) in the rows of a grid (frames, n), NaN where there are none; of two that have one place the nearer."""
+    """Values (rows, n) placed in the rows of a grid (frames, n), NaN where there are none; of two in one row, the nearer."""
     values = np.full((len(grid.times), seen.shape[1]), np.nan)
     order = np.argsort(-np.abs(late), kind="stable")  # of two, the nearer is written last
     values[grid.place[order]] = seen[order]
@@ -109,7 +109,7 @@ def _placed(seen: Array, grid: Grid, late: Array) -> Array:
 
 
 def _late(stamps: Array, grid: Grid) -> Array:
-    """Times [s] by which rows were seen after the grid's, (rows,): zero where the grid is what stamps stand for."""
+    """Delays [s] of time stamps behind the grid, (rows,); zero unless the grid is irregular."""
     return stamps - grid.times[grid.place] if grid.irregular else np.zeros(len(stamps))
 
 
@@ -119,7 +119,7 @@ def _offsets(grid: Grid, late: Array) -> Array:
 
 
 def _irregular(stamps: Array, grid: Grid) -> dict[str, str]:
-    """What the metadata say of irregular stamps."""
+    """Entry of the metadata about irregular stamps."""
     if not grid.irregular:
         return {}
     off, rate = np.abs(stamps - grid.times[grid.place]).max(), 1.0 / (grid.times[1] - grid.times[0])
@@ -129,7 +129,7 @@ def _irregular(stamps: Array, grid: Grid) -> dict[str, str]:
 
 
 def _unwrap(angles: Array) -> bool:
-    """Removes whole turns between an angle [rad] and the last one that was measured, in place; whether there were any."""
+    """Remove whole turns between an angle [rad] and the last one that was measured, in place; -> whether there were any."""
     seen = np.isfinite(angles)
     if seen.any() and np.ptp(angles[seen]) > MOST_TURNED:
         return False
@@ -288,7 +288,7 @@ def read_recordings(
 
 
 def in_order_of(first: Trajectory, other: Trajectory) -> Trajectory:
-    """Quantities and controls in the order of the first recording's, each if they are the same."""
+    """Order quantities and controls as in the first recording, each if their names agree."""
     if set(other.names) == set(first.names):
         other = other.select(first.names)
     if set(other.control_names) != set(first.control_names):
@@ -311,7 +311,7 @@ def with_controls_of(trajectory: Trajectory, given: Trajectory) -> Trajectory:
 
 
 def part_of(period: float, longest: float) -> float:
-    """The longest physics step [s] that is a whole part of a period and at most `longest`.
+    """The longest physics step [s] that divides a period evenly and is at most `longest`.
 
     >>> round(part_of(1 / 60, 0.01), 6)
     0.008333

@@ -1,7 +1,7 @@
 """A room: everything that belongs to one robot, declared as one value in the `__init__` of its folder.
 
-Whatever is heavy is named by a string "package.module:name" and loaded when it is used, so that the list of all rooms
-(`softgym_envs.rooms`) imports no physics. Every verb and every test walks through the doors declared here: a new robot is a
+Heavy parts are named by a string "package.module:name" and loaded when used, so that the list of all rooms
+(`softgym_envs.rooms`) imports no physics. Every verb and every test uses what is declared here: a new robot is a
 folder and a line in that list, or a package of its own with an entry point.
 """
 
@@ -38,12 +38,12 @@ class TaskId:
     max_episode_steps: int
     """Control steps until truncation."""
     model: str
-    """Which of the room's models it is about unless the user names another."""
+    """Name of the room's model that is used unless the user names another."""
 
 
 @dataclass(frozen=True)
 class SoakCase:
-    """One environment that the verb `soak` drives for long, and how."""
+    """An environment that the verb `soak` drives for long, and its actions."""
 
     env_id: str
     num_envs: int
@@ -51,7 +51,7 @@ class SoakCase:
     """"uniform" (new ones every step), "held" (every entry at -1 or +1, for 20 steps), "pulled" (all at +1, then all at -1)."""
     keywords: Mapping[str, Any] = field(default_factory=dict)
     may_fail: bool = True
-    """Whether a simulation that breaks down is allowed."""
+    """Whether a simulation may fail."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ class Room:
     """Path of a user's TOML file -> structure; "" if there is no such file."""
     settle: str = ""
     """(structure from a file, constants as `gym.make` takes them, or None) -> the structure in its rest pose with them; "" if
-    the file says the rest pose."""
+    the file gives the rest pose."""
     truths: Mapping[str, str] = field(default_factory=dict)
     """Backend -> class or function as `engine`: worlds that are not our engine, with the same states and controls."""
     tasks: tuple[TaskId, ...] = ()
@@ -78,18 +78,18 @@ class Room:
     recipe: str = ""
     """A `core.recipe.Recipe`: how the robot is recorded and identified."""
     study: str = ""
-    """What transfer studies need beside: starts, first policies, ranges of constants; see `core.scenario`."""
+    """Further input of transfer studies: starts, first policies, ranges of constants; see `core.scenario`."""
     learning: str = ""
     """A mapping: id -> algorithm of reinforcement learning -> settings that differ from `agents.learning.rl.USUAL`."""
     controllers: str = ""
-    """A mapping: id -> name -> function (vector environment) -> (observations (B, no) -> actions (B, na)). What its tasks are
-    judged by: "heuristic" or "planner" shows that a task can be done, "blind" does not see what it is about."""
+    """A mapping: id -> name -> function (vector environment) -> (observations (B, no) -> actions (B, na)). Baselines for its
+    tasks: "heuristic" or "planner" shows that a task can be done, "blind" does not see what it is about."""
     objectives: Mapping[str, str] = field(default_factory=dict)
-    """Name -> a `core.objective.Objective`: what studies and planners minimise."""
+    """Name -> a `core.objective.Objective` that studies and planners minimise."""
     soak: str = ""
     """A tuple of `SoakCase`; "": every id, on one row and on many."""
     free_structure: tuple[str, ...] = ()
-    """Fields of the model that identified constants do not depend on; all others must be as where they were identified."""
+    """Fields of the model that identified constants do not depend on; all others must equal those of the identification."""
 
     def __post_init__(self) -> None:
         for tell in WHEN_MADE:
@@ -107,7 +107,7 @@ class Room:
         raise OptionError(f"room {self.name!r} has no task {task_id!r}; there are {', '.join(t.id for t in self.tasks)}")
 
     def learning_of(self, task_id: str, algorithm: str) -> Mapping[str, Any]:
-        """Settings of an algorithm on one of the ids; empty where nothing is special."""
+        """Settings of an algorithm on one of the ids that differ from the usual ones."""
         settings: Mapping[str, Any] = load(self.learning).get(task_id, {}).get(algorithm, {}) if self.learning else {}
         return settings
 
@@ -120,8 +120,8 @@ class Room:
         """A structure by its name, from a TOML file, or the given one itself; None: the room's first.
 
         Args:
-            given: Which.
-            constants: With which a structure from a file finds its rest pose; None: with its own.
+            given: Name, path or structure.
+            constants: Constants for the rest pose of a structure from a file; None: its own.
 
         Raises:
             OptionError: Neither a name nor a TOML file of this room.
@@ -201,7 +201,7 @@ class Room:
         return found
 
     def _door(self, backend: str) -> Callable[..., Any]:
-        """What makes a simulator of this backend."""
+        """Class or function that makes a simulator of this backend."""
         if not isinstance(backend, (str, Path)):
             raise OptionError(f"backend is {shown(backend)}, allowed are {', '.join((NATIVE, *self.truths))}")
         if backend == NATIVE:
@@ -248,7 +248,7 @@ class Room:
 
 
 def identity_of(backend: str | Path) -> str:
-    """What tells a backend from others: its name (a function's code is not looked at); of a .toml file, a hash of its MJCF.
+    """Identity of a backend: its name (a function's code is not hashed); for a .toml file, a hash of it and its MJCF.
 
     Raises:
         FileFormatError: The file, or the MJCF that it names, cannot be read.
@@ -300,8 +300,8 @@ def task_keywords(words: Sequence[str], options: Collection[str]) -> dict[str, A
     """Keywords of a task from words "key=value" of the command line, as level=3.
 
     Args:
-        words: What was given; values as in TOML, or text.
-        options: Names of what the command says itself.
+        words: Given words; values as in TOML, or text.
+        options: Names of the command's own options.
 
     Raises:
         OptionError: A word has no "=", or names an option of the command.

@@ -1,4 +1,4 @@
-"""Warp kernels over NumPy rows, on the CPU and without gradients: what a task sees of a state, in microseconds.
+"""Warp kernels over NumPy rows, on the CPU and without gradients: observations of a state in microseconds.
 
 A dozen NumPy calls on one row cost more than all the arithmetic in them; a kernel is one call. Legend: B batch.
 """
@@ -30,9 +30,9 @@ class RowKernel:
     Args:
         kernel: Its arguments are *structure, then one (B, width) array of float64 per input, then out (B, width); thread b
             writes row b of out.
-        structure: What all rows share: scalars, and NumPy arrays of float64 or int32.
-        widths: Of the inputs.
-        width: Of out.
+        structure: Data shared by all rows: scalars, and NumPy arrays of float64 or int32.
+        widths: Widths of the inputs.
+        width: Width of out.
     """
 
     def __init__(self, kernel: Any, structure: Sequence[Any], widths: Sequence[int], width: int) -> None:

@@ -1,4 +1,4 @@
-"""A robot at a task as transfer studies want it: what a room declares beside its recipe and its objectives.
+"""Scenarios of transfer studies: a robot at a task, declared by a room beside its recipe and its objectives.
 
 A room's `study` is a mapping: environment id -> `Scenario`. Functions stand in the room's study.py and take what they need;
 `agents.study.case.RoomCase` makes simulators, costs, recordings and fits of all this, for any room.
@@ -26,7 +26,7 @@ BatchPolicy = Callable[[Array, int], Array]
 SPREAD = 0.01
 """Standard deviation of starts around the rest state [the unit of each tangent coordinate]."""
 MOVING = ("m/s", "rad/s")
-"""Units of what a kick changes."""
+"""Units of the coordinates that a kick changes."""
 
 
 def around_rest(engine: Simulator, parameters: Parameters, rng: np.random.Generator, count: int) -> Array:
@@ -56,12 +56,12 @@ def by_name(engine: Simulator, constants: Parameters) -> Parameters:
 
 
 class Scene(NamedTuple):
-    """What the robot is, and where it shall go."""
+    """The robot and its target."""
 
     model: Any
     """Structure of the robot and of what stands around it."""
     target: Array | None = None
-    """(m,) of the objective; None: the objective's own."""
+    """Target (m,) of the objective; None: the objective's own."""
 
 
 class Noise(NamedTuple):
@@ -71,7 +71,7 @@ class Noise(NamedTuple):
     """Standard deviation as a fraction of the controls' half range."""
     knots: int
     steps: int
-    """Control steps."""
+    """Control steps until it repeats."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,10 @@ class Scenario:
     objective: str
     """Name of one of the room's objectives."""
     scene: Callable[[], Scene] | None = None
-    """Always the same one; None: the task's own model, and the objective's own target."""
+    """Makes the scene, always the same; None: the task's own model, and the objective's own target."""
     starts: Callable[[Simulator, Parameters, np.random.Generator, int], Array] | None = None
     """(our engine, its best constants, rng, count) -> (count, nx): perturbed starts, the first one unperturbed; None: around
-    the rest state, every tangent coordinate by a standard deviation of `SPREAD`: not where that is the goal."""
+    the rest state, every tangent coordinate by a standard deviation of `SPREAD` (unsuitable if rest is the goal)."""
     first_policy: Callable[[Any, np.random.Generator], BatchPolicy] | None = None
     """(model, rng) -> a policy that gives planners their first controls; None: random controls, held for a while."""
     force_scale: Callable[[Any], Array] | None = None
@@ -92,9 +92,10 @@ class Scenario:
     measure: Callable[[Any, Array, Array], Mapping[str, Array]] | None = None
     """(model, target, states (B, T+1, nx)) -> further numbers of runs, each (B,); None: there are none."""
     position: Callable[[Any, Array], Array] | None = None
-    """(model, states (..., nx)) -> (..., 3) [m]: where the robot is; None: the first three features of the objective."""
+    """(model, states (..., nx)) -> position of the robot (..., 3) [m]; None: the first three features of the objective."""
     best: Callable[[Any], Parameters] | None = None
-    """The truth's constants -> those of our engine that mean the same, or fit unlimited data best; None: those of one name."""
+    """The truth's constants -> equivalent ones of our engine, or those that fit unlimited data best; None: those of the same
+    names."""
     recorded: str = ""
     """Id of the scenario that is recorded; "": this one."""
     constants: Mapping[str, float] = field(default_factory=dict)
@@ -108,11 +109,11 @@ class Scenario:
     keywords: Mapping[str, Any] = field(default_factory=dict)
     """Keywords of the environments of the same task."""
     first_noise: Noise | None = None
-    """Added to the first policy."""
+    """Noise added to the first policy."""
     first_residual: Callable[[np.random.Generator], Array] | None = None
     """Weights to start from, where the engine has a correction of its own; None: a correction around the engine is learned."""
     difference_step: float | None = 1e-2
-    """Width of the differences that the demo's iLQG takes [the unit of each tangent coordinate]; None: derivatives of the
-    engine's own, as closed chains need, whose coordinates cannot move one by one."""
+    """Step of the finite differences in the demo's iLQG [the unit of each tangent coordinate]; None: the engine's own
+    derivatives, as closed chains need, whose coordinates cannot move one by one."""
     hint: str = "goal"
-    """What the target is in a picture: "goal" or "velocity"."""
+    """Hint that shows the target in a picture: "goal" or "velocity"."""

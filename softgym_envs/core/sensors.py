@@ -1,9 +1,9 @@
-"""What a laboratory sees of a robot: frames of markers or positions, with noise, gaps, outliers, latency and a camera's pose.
+"""Simulated sensors of a laboratory: frames of markers or positions, with noise, gaps, outliers, latency and a camera's pose.
 
     Sensor(rate=120, noise=0.002, dropout=0.05, outliers=0.01, latency=0.02)(recording, simulator, recipe, rng)
 
-takes the full states of a recording and gives the recording that a camera would have made. Robots whose recipe names `markers`
-are seen by those; of others every column that is a length or an angle is seen.
+takes the full states of a recording and returns the recording that a camera would have made. Robots whose recipe names
+`markers` are seen by those; for others every column that is a length or an angle is seen.
 
 Legend: T rows, ny columns, P points.
 """
@@ -26,7 +26,7 @@ from .trajectory import UNKNOWN, Trajectory, means_between
 Array = NDArray[np.float64]
 
 STRAIGHT = 4
-"""Frames that may lie between two rows of what is filmed, on a straight line."""
+"""Largest distance of filmed rows in frames: frames between two rows lie on a straight line."""
 SEEN = ("m", "rad")
 """Units that a camera measures."""
 
@@ -42,27 +42,27 @@ class Sensor:
     rate: float = 0.0
     """Frames per second; 0: the rows of the recording."""
     noise: float = 0.0
-    """[m] Standard deviation of every coordinate."""
+    """Standard deviation of every coordinate [m]."""
     angle_noise: float = 0.0
-    """[rad] The same of angles."""
+    """Standard deviation of angles [rad]."""
     dropout: float = 0.0
     """Share of points that a frame loses."""
     outliers: float = 0.0
-    """Share of points that are seen elsewhere."""
+    """Share of points that are seen at a wrong place."""
     outlier_size: float = 0.1
-    """[m, rad] Standard deviation of where those are seen."""
+    """Standard deviation of the error of outliers [m, rad]."""
     latency: float = 0.0
-    """[s] A frame shows the robot as it was so long before its time stamp; commands are logged without delay."""
+    """Delay of a frame's time stamp behind the motion that it shows [s]; commands are logged without delay."""
     turn: float = 0.0
-    """[rad] The camera's frame is turned about the vertical."""
+    """Rotation of the camera's frame about the vertical [rad]."""
     tilt: float = 0.0
-    """[rad] ... and, in space, about its x axis."""
+    """Rotation of the camera's frame about its x axis [rad], only in space."""
     scale: float = 1.0
-    """Measured lengths over true ones."""
+    """Ratio of measured to true lengths."""
     angle_offset: float = 0.0
-    """[rad] Measured angles less true ones."""
+    """Measured minus true angles [rad]."""
     angle_gain: float = 1.0
-    """Measured angles and rates over true ones."""
+    """Ratio of measured to true angles and rates."""
 
     def __post_init__(self) -> None:
         for name in ("rate", "noise", "angle_noise", "outlier_size", "latency"):
@@ -93,9 +93,9 @@ class Sensor:
         return replace(framed, values=values, metadata={**framed.metadata, "sensor": str(self)})
 
     def _framed(self, recording: Trajectory) -> Trajectory:
-        """Frames between rows (Akima 1970: cubics that do not overshoot at impacts); commands act from their own times on.
+        """Interpolate frames between rows (Akima 1970: cubics without overshoot at impacts); commands act from their own times on.
 
-        Those given until the first frame come before the recording: they act within it.
+        Commands given before the first frame go into `before`: they act within the recording.
         """
         if self.rate == 0 and self.latency == 0:
             return recording
@@ -104,7 +104,7 @@ class Sensor:
         if recording.period > STRAIGHT * period:
             seen = f"frames every {period:.3g} s of rows {recording.period:.3g} s apart would lie on straight lines"
             raise DataError(f"{seen}: record rows at most {STRAIGHT} frames long (`Experiment.filmed`)")
-        # Frames are stamped by the clock that gives the commands; the first one shows the robot when it had begun.
+        # Frames are stamped by the clock of the commands; the first one shows the robot after the start of the recording.
         first = begin + period * np.ceil(self.latency / period - 1e-9)
         count = int(np.floor((end - first) / period * (1 + 1e-12)))
         if count < 1:
@@ -156,7 +156,7 @@ def posed(
 ) -> Array:
     """Columns (R, T, ny) as seen by cameras that are turned, tilted and scaled, each (R,); in a plane, angles turn, too.
 
-    Then angles and their rates are as sensors of that offset and gain tell them.
+    Then the offset and gain of angle sensors are applied.
     """
     (c, s), (ct, st), none = (np.cos(turn), np.sin(turn)), (np.cos(tilt), np.sin(tilt)), np.zeros_like(turn)
     about = np.stack([np.stack([c, -s, none], -1), np.stack([s, c, none], -1), np.stack([none, none, none + 1.0], -1)], -2)
@@ -172,7 +172,7 @@ def posed(
 
 
 def sensed(values: Array, units: Sequence[str], angle_offset: Array, angle_gain: Array) -> Array:
-    """Columns (R, T, ny) as told by sensors of angles of an offset and a gain, each (R,)."""
+    """Columns (R, T, ny) as measured by angle sensors with an offset and a gain, each (R,)."""
     found, angles = values.copy(), [unit == "rad" for unit in units]
     found[:, :, [unit in ("rad", "rad/s") for unit in units]] *= angle_gain[:, None, None]
     found[:, :, angles] += angle_offset[:, None, None]
@@ -184,11 +184,11 @@ SENSORS = {
     "lab": Sensor(rate=120.0, noise=2e-3, angle_noise=5e-3, dropout=0.05, outliers=0.01, latency=0.02),
     "poor": Sensor(rate=100.0, noise=5e-3, angle_noise=2e-2, dropout=0.1, outliers=0.02, latency=0.03, turn=0.0175),
 }
-"""Some by name."""
+"""Predefined sensors by name."""
 
 
 def sensor_from_text(words: Sequence[str]) -> Sensor:
-    """A name of `SENSORS` and changes, or changes alone, as words "key=value".
+    """Read a sensor from a name in `SENSORS` and changes, or only changes, as words "key=value".
 
     >>> sensor_from_text(["lab", "noise=0.001"]).noise
     0.001
@@ -213,10 +213,10 @@ def sensor_from_text(words: Sequence[str]) -> Sensor:
 
 
 def markers_of(recording: Trajectory, simulator: Any, recipe: Recipe) -> Trajectory:
-    """What a camera would see of a recording, exactly.
+    """Exact values that a camera would see of a recording.
 
     Raises:
-        DataError: Nothing.
+        DataError: A camera would see nothing.
     """
     full = set(simulator.state_names) <= set(recording.names)
     if full and recipe.markers is not None and recipe.measurement is not None:
@@ -232,7 +232,7 @@ def markers_of(recording: Trajectory, simulator: Any, recipe: Recipe) -> Traject
 
 
 def points_of(names: Sequence[str]) -> list[list[int]]:
-    """Places of the columns that are lost together: coordinates of one point, everything else alone.
+    """Indices of columns that are lost together: coordinates of one point; every other column by itself.
 
     >>> points_of(["a.x", "a.y", "b.x", "b.y", "angle"])
     [[0, 1], [2, 3], [4]]

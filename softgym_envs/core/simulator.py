@@ -11,8 +11,7 @@ Promises, tested in tests/test_contract.py for every simulator:
 4. *Failure is a status*, never an exception inside a batch: a failed row keeps its last good state.
 5. `rollout` equals repeated `step`.
 
-What only some simulators offer is a protocol of its own, asked for by isinstance: `Differentiable`, `Limited`,
-`Residual`, `Symbolic`.
+Optional capabilities are protocols of their own, checked by isinstance: `Differentiable`, `Limited`, `Residual`, `Symbolic`.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ Side = Callable[[int], Array]
 
 
 class Status(IntEnum):
-    """Outcome of a row; each says what to do about it."""
+    """Outcome of a row; each message says what to do."""
 
     OK = 0
     DIVERGED = 1  # not finite, or faster than the simulator's speed limit: use smaller dt, damping or controls
@@ -67,7 +66,7 @@ class Linearization(NamedTuple):
 
 
 class Gradient(NamedTuple):
-    """A rollout, and what a cotangent of its states pulls back to; NaN in a row that failed."""
+    """A rollout, and the pull-back of a cotangent of its states; NaN in a row that failed."""
 
     states: Array
     """(B, T+1, nx)"""
@@ -213,10 +212,10 @@ class Residual(Simulator, Protocol):
 
 @runtime_checkable
 class Limited(Simulator, Protocol):
-    """A simulator whose steps bear some constants only so far: beyond, motion that has no cause grows."""
+    """A simulator whose steps are stable only up to some values of constants: beyond, motion grows without a cause."""
 
     def borne(self, parameters: Parameters) -> dict[str, float]:
-        """Constant -> the most of it that steps of `dt` bear beside the others (one set of constants, no batch)."""
+        """Constant -> largest value at which steps of `dt` are stable, given the others (one set of constants, no batch)."""
         ...
 
 
@@ -228,7 +227,7 @@ class Symbolic(Simulator, Protocol):
         """Equations of one physics step of `dt`, and complementarity pairs if it has any; imports CasADi.
 
         Raises:
-            OptionError: The structure is one that the second formulation does not know.
+            OptionError: The second formulation does not support the structure.
         """
         ...
 
@@ -239,23 +238,23 @@ def is_exact(simulator: Simulator) -> bool:
 
 
 def borne_bounds(simulator: Simulator, parameters: Parameters) -> dict[str, tuple[float, float]]:
-    """Bounds of the constants that the simulator's steps do not bear up to the upper one, beside `parameters`."""
+    """Bounds of constants whose largest stable value, given the others in `parameters`, lies within their bounds."""
     specs, most = parameters.specs(), simulator.borne(parameters) if isinstance(simulator, Limited) else {}
     bounds = {name: specs[name].bounds for name in most}
     return {name: (low, most[name]) for name, (low, high) in bounds.items() if low < most[name] < high}
 
 
 NO_NUMBERS = {"b": "booleans", "c": "complex numbers", "S": "text", "U": "text"}
-"""Kinds of NumPy's types that are no numbers of ours."""
+"""Kinds of NumPy's types that do not count as numbers."""
 
 
 def as_numbers(name: str, value: Any) -> Array:
     """`value` as a float64 array, without a copy where it is one.
 
-    Tensors of torch without gradient are numbers; booleans, complex numbers and text are none.
+    Tensors of torch without gradient are numbers; booleans, complex numbers and text are not.
 
     Raises:
-        ShapeError: It is none.
+        ShapeError: `value` does not hold numbers.
     """
     try:
         given = np.asarray(value)
@@ -270,7 +269,7 @@ def check_array(name: str, value: Any, shape: tuple[int | None, ...], *, finite:
     """`value` as a contiguous float64 array of `shape` (None: any length).
 
     Raises:
-        ShapeError: Other shape, or NaN or infinity while `finite` is asked for.
+        ShapeError: Other shape, or NaN or infinity while `finite` is True.
     """
     array = np.ascontiguousarray(as_numbers(name, value))
     if array.ndim != len(shape) or array.shape != tuple(
@@ -285,11 +284,11 @@ def check_array(name: str, value: Any, shape: tuple[int | None, ...], *, finite:
 
 
 def check_place(name: str, value: Any, shape: tuple[int, ...], farthest: float) -> Array:
-    """`value` as places of this shape [m], none of whose coordinates is beyond `farthest`.
+    """`value` as positions of this shape [m], with coordinates within `farthest`.
 
     Raises:
         ShapeError: Other shape, or NaN or infinity.
-        OptionError: One is.
+        OptionError: A coordinate is beyond `farthest`.
     """
     found = check_array(name, value, shape)
     if np.abs(found).max() > farthest:
@@ -310,21 +309,21 @@ def check_number(
     """`value`, a finite number (Python's or NumPy's) with low <= value <= high, as a float.
 
     Args:
-        name: What it is, for the message.
+        name: Name of the number, for the message.
         value: Anything.
         low: Smallest value allowed.
         high: Largest value allowed.
         positive: Whether it must be > 0.
         whole: Whether it must be an integer.
-        unit: For the message.
+        unit: Unit, for the message.
 
     Raises:
-        OptionError: It is not.
+        OptionError: It is no such number.
     """
     if isinstance(value, Integral if whole else Real) and not isinstance(value, bool):
         try:
             number = float(value)
-        except OverflowError:  # of an integer of Python
+        except OverflowError:  # an integer of Python beyond all floats
             number = np.inf
         if isfinite(number) and low <= number <= high and (number > 0 or not positive):
             return number
@@ -368,8 +367,8 @@ def finite_differences(
 ) -> Linearization:
     """Central differences of one control step on the manifold, as one batched call per argument.
 
-    The check of every exact `linearize`, and the `linearize` of simulators that have none. Columns of constants move by
-    `epsilon` times the larger of their value and 1e-3 of their range, and stay inside the bounds.
+    Checks every exact `linearize`, and serves as `linearize` of simulators without one. Constants change by `epsilon` times
+    the larger of their value and 1e-3 of their range, and stay inside the bounds.
     """
     parameters = parameters or simulator.default_parameters
     rows, n, nu = state.shape[0], simulator.n, simulator.nu

@@ -1,8 +1,8 @@
-"""What identified constants belong to: room, structure, options and physics step of a simulator, written with every fit.
+"""Spec of the simulator that identified constants belong to: room, structure, options and physics step, saved with every fit.
 
 Constants that were fitted to one structure, timestep or contact mode mean nothing, or something else, in another. A spec is a
 table [simulator] in a file of constants; `gym.make(..., params=file)`, `identify --resume` and the fingerprint of a fit compare
-it with the simulator at hand, and refuse in a sentence.
+it with the simulator at hand, and refuse a mismatch in one sentence.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROBOT = "robot"
 LONGEST = 60
 """Characters of a field's value that are written out; a longer one is written as its hash."""
 HASHED = "sha256:"
-"""With this a hash begins."""
+"""Prefix of a hash."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class SimulatorSpec:
     structure: dict[str, str] = field(default_factory=dict)
     """Field of the model -> its value as JSON, or the hash of it."""
     model: str = ""
-    """How the model was named: a name of the room's, or a file."""
+    """Name of the model in the room, or its file."""
 
     @classmethod
     def of(cls, simulator: Any, model: str = "") -> SimulatorSpec:
@@ -56,7 +56,7 @@ class SimulatorSpec:
 
     @classmethod
     def read(cls, path: str | Path) -> SimulatorSpec | None:
-        """The spec in a file of constants; None where the file says nothing of it.
+        """The spec in a file of constants; None if the file has none.
 
         Raises:
             FileFormatError: The file cannot be read, or its [simulator] is not in this form.
@@ -83,7 +83,7 @@ class SimulatorSpec:
 
     @classmethod
     def recorded(cls, metadata: Mapping[str, str]) -> SimulatorSpec | None:
-        """The spec in a recording's metadata; None where they say nothing of it, or nothing that can be read."""
+        """The spec in a recording's metadata; None if they have none that can be read."""
         try:
             found = cls(**json.loads(metadata[ROBOT]))
         except (KeyError, TypeError, ValueError, RecursionError):
@@ -92,14 +92,14 @@ class SimulatorSpec:
         return found if tables and all(isinstance(value, str) for value in found.structure.values()) else None
 
     def table(self) -> dict[str, Any]:
-        """For a TOML file."""
+        """The table of a TOML file."""
         return {name: value for name, value in asdict(self).items() if value != ""}
 
     def mismatch(self, other: SimulatorSpec, *, free: tuple[str, ...] = (), slack: float = 1e-9) -> str:
         """Why constants of this spec cannot be used in `other`, as half a sentence; "" if they can.
 
         Args:
-            other: Of the simulator at hand.
+            other: Spec of the simulator at hand.
             free: Fields of the structure that the constants do not depend on.
             slack: Share by which the physics steps may differ.
         """
@@ -128,7 +128,7 @@ class SimulatorSpec:
 
 
 def changes(one: Any, other: Any) -> str:
-    """What differs between two simulators of a kind: of their models' structure, and of their own numbers and names.
+    """Differences between two simulators of one class: in the structure of their models, and in their own numbers and names.
 
     >>> from softgym_envs.vine.dynamics import VineSimulator
     >>> changes(VineSimulator(bending="linear"), VineSimulator(bending="wrinkling", dt=0.005))
@@ -147,17 +147,17 @@ def short(value: Any) -> str:
 
 
 def _pair(its: str, here: str) -> str:
-    """Both values of a field, where they are written out; hashes would tell a reader nothing."""
+    """Both values of a field if they are written out; "" for hashes."""
     return "" if its.startswith(HASHED) or here.startswith(HASHED) else f": {its}, here {here}"
 
 
 def hashed(content: bytes) -> str:
-    """A short name that other contents do not have."""
+    """A short hash of contents."""
     return HASHED + hashlib.sha256(content).hexdigest()[:16]
 
 
 def plain(value: Any) -> Any:
-    """Numbers, strings, lists and mappings only, the same in every process; a file is the hash of its contents.
+    """Convert to numbers, strings, lists and mappings, equal in every process; a file becomes the hash of its contents.
 
     >>> plain({"n_steps": (16, np.float64(0.5)), "kind": int})
     {'n_steps': [16, 0.5], 'kind': "<class 'int'>"}

@@ -1,4 +1,4 @@
-r"""Derivatives of a transcribed motion, made of those of one step: little to build, and as fast as all steps written out.
+r"""Derivatives of a transcribed motion, assembled from those of one step: quick to build, and as fast as all steps written out.
 
 Every row of the program belongs to one step, whose unknowns are v = (x, u, y, z). The Jacobian is the steps' Jacobians side by
 side, the Hessian of the Lagrangian a sum of their :math:`\partial^2 (\lambda_k^T G_k) / \partial v_k^2` and of the objective's.
@@ -25,9 +25,9 @@ class Steps:
     constants: Any
     """casadi.DM (P,)."""
     scale: NDArray[np.float64]
-    """(nx,) of g."""
+    """(nx,) scale of g."""
     count: int
-    """K"""
+    """Number of steps K."""
     hold: int
     """Steps for which a control is held."""
 
@@ -38,7 +38,7 @@ class Steps:
         return nx, nu, nz
 
     def unknowns(self) -> Index:
-        """Where the v of every step is among all unknowns, (K, 2 nx + nu + nz)."""
+        """Indices of the v of every step among all unknowns, (K, 2 nx + nu + nz)."""
         (nx, nu, nz), k = self.sizes, np.arange(self.count)[:, None]
         u = nx * (self.count + 1)
         z = u + nu * (self.count // self.hold)
@@ -46,19 +46,19 @@ class Steps:
         return np.hstack([*parts, z + nz * k + np.arange(nz)])
 
     def rows(self) -> Index:
-        """Where the rows of every step are among all rows, (K, nx + 2 nz)."""
+        """Indices of the rows of every step among all rows, (K, nx + 2 nz)."""
         (nx, _, nz), k = self.sizes, np.arange(self.count)[:, None]
         f = nx * self.count
         return np.hstack([nx * k + np.arange(nx), f + nz * k + np.arange(nz), f + nz * (self.count + k) + np.arange(nz)])
 
 
 class Parts(NamedTuple):
-    """Of one step."""
+    """Derivatives of one step."""
 
     jacobian: Any
-    """casadi.Function (v, tau) -> entries of the Jacobian that are not zero."""
+    """casadi.Function (v, tau) -> nonzero entries of the Jacobian."""
     hessian: Any
-    """casadi.Function (v, tau, multipliers) -> the same of the Hessian."""
+    """casadi.Function (v, tau, multipliers) -> nonzero entries of the Hessian."""
     places: tuple[tuple[Index, Index], tuple[Index, Index]]
     """Rows and columns of both."""
 
@@ -102,7 +102,7 @@ def _parts(ca: Any, steps: Steps) -> Parts:
 
 
 def _places(matrix: Any) -> tuple[Index, Index]:
-    """Rows and columns of the entries that are not zero."""
+    """Rows and columns of the nonzero entries."""
     rows, columns = matrix.sparsity().get_triplet()
     return np.array(rows, dtype=np.int64), np.array(columns, dtype=np.int64)
 

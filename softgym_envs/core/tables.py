@@ -26,16 +26,16 @@ Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 MOST_MISSING, EMPTIEST = 10_000, 20
-"""A grid may have so many frames without a stamp, and beside them so many times as many frames as there are stamps."""
+"""Largest number of frames of a grid: `MOST_MISSING` plus `EMPTIEST` times the number of stamps."""
 JITTER = 0.05
-"""Largest distance of a time stamp from its uniform grid, as a share of the period, beside half of what it is rounded to."""
+"""Largest distance of a time stamp from its uniform grid, as a share of the period, plus half of its rounding."""
 MOST = 0.3
-"""The same, however roughly stamps are rounded, or where fps says the rate: beyond it a frame may pass for its neighbour."""
+"""Largest such distance for any rounding, or if fps is given: beyond it a frame may be taken for its neighbour."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """The cells of a file, as text, with what the header says about them."""
+    """The cells of a file, as text, with names and units of the header."""
 
     path: str
     names: tuple[str, ...]
@@ -46,7 +46,7 @@ class Table:
     cells: tuple[tuple[str, ...], ...]
 
     def index(self, name: str) -> int:
-        """Place of column `name`.
+        """Index of column `name`.
 
         Raises:
             FileFormatError: No such column.
@@ -171,7 +171,7 @@ def header_names(path: str | Path) -> list[str]:
 
 
 def header_units(path: str | Path) -> list[str]:
-    """Units that stand in the first line, as written.
+    """Units in the first line, as written.
 
     Raises:
         FileFormatError: No such file, or not UTF-8 text.
@@ -190,10 +190,10 @@ def _lines(path: str | Path) -> Iterator[tuple[int, str]]:
 
 
 PARTS, NEARBY = 8, (0.85, 1.2)
-"""Parts of a usual step in which irregular stamps are counted, and the rates that are tried beside that of usual steps."""
+"""Bins per typical step in which irregular stamps are counted, and the range of rates tried, relative to that of such steps."""
 
 ASTRAY = 0.2
-"""Frames by which a whole number of frames per second may leave irregular stamps behind at the end of a recording."""
+"""Largest error [frames] at the end of irregular stamps for which their rate is rounded to a whole number."""
 
 
 class Grid(NamedTuple):
@@ -202,21 +202,21 @@ class Grid(NamedTuple):
     times: Array
     """(frames,) [s]"""
     place: IntArray
-    """(rows,) of each stamp."""
+    """(rows,) frame of each stamp."""
     irregular: bool
-    """Whether stamps lie off the grid, each nearest to its place; else the grid is what they stand for."""
+    """Whether stamps lie off the grid, each nearest to its place; otherwise they are rounded times of the grid."""
 
 
 def uniform_grid(times: Array, *, where: str, fps: float | None = None) -> Grid:
-    """The grid of time stamps (rows,).
+    """Find the uniform grid of time stamps (rows,).
 
     Stamps may be rounded (see `JITTER`) and frames may be missing: the grid is t_k = t_0 + k h, with h = 1 / fps, or of a whole
-    number of frames per second where rounded stamps are those of it, or else fitted by least squares. Stamps that are uniform
-    already are returned as they are. Irregular ones, where no fps says that they are rough, lie on no grid: then each has the
-    place that is nearest, and two may have one.
+    number of frames per second if the stamps are its rounded times, or else fitted by least squares. Uniform stamps are
+    returned as they are. Irregular stamps, if no fps is given, lie on no grid: then each has the nearest place, and two may
+    share one.
 
     Raises:
-        DataError: Fewer than two stamps, not increasing, or not of the rate that is said; or the grid would be nearly empty, as
+        DataError: Fewer than two stamps, not increasing, or not of the given rate; or the grid would be nearly empty, as
             after a jump of the clock.
     """
     with np.errstate(over="ignore"):
@@ -260,9 +260,9 @@ def uniform_grid(times: Array, *, where: str, fps: float | None = None) -> Grid:
 
 
 def _steadiest_grid(times: Array, typical: float) -> Grid:
-    """The grid that irregular stamps keep to: of the rate at which their spectrum is highest, near that of `typical` steps.
+    """The grid of irregular stamps, with the rate at which their spectrum is highest near that of `typical` steps.
 
-    Steps alone do not tell it: one of 1.6 frames may be two, or one and the next too early.
+    Steps do not determine it: one of 1.6 frames may be two, or one and the next too early.
     """
     bins = ((times - times[0]) / (typical / PARTS)).astype(np.int64)
     size = 4 << int(bins[-1]).bit_length()
@@ -280,12 +280,12 @@ def _steadiest_grid(times: Array, typical: float) -> Grid:
 
 
 def _phase(frames: Array) -> float:
-    """Mean of what numbers of frames are beyond whole ones, as of angles: -0.5 to 0.5."""
+    """Circular mean of the fractional parts of frame numbers: -0.5 to 0.5."""
     return float(np.angle(np.exp(2j * np.pi * frames).sum()) / (2 * np.pi))
 
 
 def _whole_rate(times: Array, index: IntArray, period: float) -> float | None:
-    """The whole number of frames per second nearest to a fitted period [s], if rounded stamps are exactly those of it."""
+    """The whole number of frames per second nearest to a fitted period [s], if the stamps are exactly its rounded times."""
     rate, step = round(1.0 / period) if period > 0 else 0, _rounded_to(times)
     return float(rate) if rate > 0 and np.ptp(times - index / rate) <= step * (1 + 1e-6) else None
 

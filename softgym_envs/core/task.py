@@ -1,6 +1,6 @@
 """The Task protocol: what a robot should do, apart from how it moves.
 
-A task turns states into observations, rewards and ends. It never knows which simulator runs under it, so that the same
+A task turns states into observations, rewards and terminations. It never knows which simulator runs under it, so that the same
 task on our engine and on the MuJoCo twin is one keyword. All functions are pure and batch first; row i of the result
 depends on row i of the arguments only, bit for bit. What a task must remember between steps (goal, elapsed time, index of
 the next waypoint, ...) is the `context`, a float64 array: state, context and random generator are all there is to save.
@@ -30,10 +30,10 @@ Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 LARGEST = 2**63
-"""Integers of Python may be larger than any float."""
+"""Largest integer among options: integers of Python may be larger than any float."""
 _ONE = np.array(1.0)  # NumPy computes with an array faster than with a number
 LASTING = ("hold_time", "duration")
-"""Keywords of tasks: times [s] after which alone they succeed."""
+"""Keywords of tasks: times [s] that must pass before they succeed."""
 SHARED_OPTIONS = ("state", "constants")
 """Options of `reset` that every task has: the first state (nx,) or (B, nx), and constants by name."""
 
@@ -53,7 +53,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Start:
-    """What a task is given to begin episodes of B rows."""
+    """Input of a task that begins episodes of B rows."""
 
     rngs: Sequence[np.random.Generator]
     """One generator per row; a row draws from its own only."""
@@ -69,20 +69,20 @@ class Start:
 
 @runtime_checkable
 class LooksFromActuators(Protocol):
-    """A task whose actuators are alike, so that one network may serve them all."""
+    """A task with equal actuators, so that one network may serve them all."""
 
     @property
     def actuator_views(self) -> NDArray[np.int64] | None:
-        """Entries of the observation that every actuator looks at, (ends, nu, F); None where they are not alike."""
+        """Entries of the observation that every actuator sees, (ends, nu, F); None if actuators differ."""
         ...
 
 
 @runtime_checkable
 class RemembersControls(Protocol):
-    """A task whose contexts depend on the controls that were given."""
+    """A task whose contexts depend on the given controls."""
 
     def update_after(self, context: Array, control: Array, state: Array) -> Array:
-        """`update` after a step under a control (B, nu), in the simulator's units; `update` itself leaves the last one."""
+        """`update` after a step under a control (B, nu), in the simulator's units; `update` itself keeps the last one."""
         ...
 
 
@@ -122,11 +122,11 @@ class Task(Protocol):
 
     @property
     def disturbance_scale(self) -> Array:
-        """(n,): tangent vector of a random kick of unit size, zero where nothing is kicked."""
+        """Tangent vector of a random kick of unit size (n,), zero where nothing is kicked."""
         ...
 
     def option_constants(self, options: Mapping[str, Any]) -> Mapping[str, float]:
-        """Constants that the options of one `reset` ask for, e.g. a terrain level.
+        """Constants set by the options of one `reset`, e.g. a terrain level.
 
         Raises:
             OptionError: An option has a value that is not allowed.
@@ -150,7 +150,7 @@ class Task(Protocol):
         ...
 
     def observe(self, state: Array, context: Array) -> Array:
-        """(B, no), not clipped, a fresh array; `context` is the one that `update` or `reset` made of this state."""
+        """Observations (B, no), not clipped, a fresh array; `context` is from `update` or `reset` for this state."""
         ...
 
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
@@ -158,11 +158,11 @@ class Task(Protocol):
         ...
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
-        """(B,): the episode ends here, for another reason than time."""
+        """Whether the episode ends here for another reason than time, (B,)."""
         ...
 
     def success(self, state: Array, context: Array) -> BoolArray:
-        """(B,): see `success_definition`."""
+        """Whether the task succeeds, (B,); see `success_definition`."""
         ...
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
@@ -170,14 +170,14 @@ class Task(Protocol):
         ...
 
     def draw_hints(self, context: Array) -> dict[str, Array]:
-        """What a picture should show beside the robot, for one row's context (nc,): "goal" (3,), "velocity" (3,)."""
+        """Hints for a picture of the robot, for one row's context (nc,): "goal" (3,), "velocity" (3,)."""
         ...
 
 
 class BaseTask(ABC):
-    """What a `Task` is unless it says otherwise: it sees the full state, and has no memory, no options and no failure.
+    """Default `Task`: it sees the full state, and has no memory, no options and no failure.
 
-    A subclass is a frozen dataclass with a field `model`, a `core.base.Structure`. It writes at least `success_definition`,
+    A subclass is a frozen dataclass with a field `model`, a `core.base.Structure`. It defines at least `success_definition`,
     `reset`, `reward` and `success`.
     """
 
@@ -189,43 +189,43 @@ class BaseTask(ABC):
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """The full state."""
+        """Entries of the full state."""
         layout = self.model.layout
         return tuple(Entry(*named, -self.bound, self.bound) for named in zip(layout.names, layout.units, strict=True))
 
     @property
     def action_names(self) -> tuple[str, ...]:
-        """The controls."""
+        """Names of the controls."""
         names: tuple[str, ...] = self.model.control_names
         return names
 
     def scale_action(self, action: Array) -> Array:
-        """From [-1, 1] to the bounds of the controls."""
+        """Scale from [-1, 1] to the bounds of the controls."""
         low, half = self._range
         return np.asarray(low + (action + _ONE) * half)
 
     @cached_property
     def _range(self) -> tuple[Array, Array]:
-        """Lowest controls, and half of how far up it goes from there, (1, nu): NumPy is faster where shapes are alike."""
+        """Lowest controls, and half of their ranges, (1, nu): NumPy is faster with equal shapes."""
         low, high = self.model.control_bounds
         return low[None], 0.5 * (high - low)[None]
 
     def observe(self, state: Array, context: Array) -> Array:
-        """The state, as far as the model knows it."""
+        """Copy of the model's entries of the state."""
         return state[:, : self.model.layout.nx].copy()
 
     @property
     def constants(self) -> Mapping[str, float]:
-        """None."""
+        """No constants."""
         return {}
 
     @property
     def disturbance_scale(self) -> Array:
-        """Nothing is kicked, (n,)."""
+        """Zeros (n,): nothing is kicked."""
         return np.zeros(self.model.layout.n)
 
     def option_constants(self, options: Mapping[str, Any]) -> Mapping[str, float]:
-        """None."""
+        """No constants."""
         return {}
 
     @abstractmethod
@@ -233,19 +233,19 @@ class BaseTask(ABC):
         """See `Task`."""
 
     def update(self, context: Array, state: Array) -> Array:
-        """The context as it is."""
+        """The context, unchanged."""
         return context
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
-        """Never."""
+        """Never: all False, (B,)."""
         return np.zeros(len(state), dtype=np.bool_)
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
-        """Nothing."""
+        """No further numbers."""
         return {}
 
     def draw_hints(self, context: Array) -> dict[str, Array]:
-        """Nothing."""
+        """No hints."""
         return {}
 
 
@@ -253,7 +253,7 @@ def check_options(task: Task, options: Mapping[str, Any] | None) -> dict[str, An
     """The options as a dictionary.
 
     Raises:
-        OptionError: No mapping, an unknown option, or a number that is none of this machine.
+        OptionError: No mapping, an unknown option, or an integer beyond `LARGEST`.
     """
     if options is not None and not isinstance(options, Mapping):
         raise OptionError(f"options is {shown(options)}, expected a mapping of names to values")
@@ -268,7 +268,7 @@ def check_options(task: Task, options: Mapping[str, Any] | None) -> dict[str, An
 
 
 def check_time(keywords: Mapping[str, Any], period: float, steps: int | None) -> None:
-    """Refuse keywords that ask for more time than an episode of so many control steps has; None: it has no end.
+    """Refuse keywords that need more time than an episode of `steps` control steps has; None: it has no end.
 
     Raises:
         OptionError: One of `LASTING` is longer.
@@ -282,15 +282,15 @@ def check_time(keywords: Mapping[str, Any], period: float, steps: int | None) ->
 
 
 EXTRAS = {"mujoco": "mujoco", "casadi": "sysid", "torch": "learn", "stable_baselines3": "learn", "matplotlib": "report"}
-"""Package -> our extra that brings it."""
+"""Package -> our extra that installs it."""
 
 
 def load(path: str) -> Any:
-    """The object that "package.module:name" names. An error that importing the module raises is passed on as it is.
+    """Load the object that "package.module:name" names; errors from importing the module pass unchanged.
 
     Raises:
         OptionError: No such module or name.
-        MissingDependencyError: It needs a package that an extra of ours brings, and that is not installed.
+        MissingDependencyError: It needs a package of one of our extras that is not installed.
     """
     module, _, name = path.partition(":")
     expected = f"{path!r} is not the path of an object, expected 'package.module:name'"
@@ -303,7 +303,7 @@ def load(path: str) -> Any:
         if missing in EXTRAS:
             raise MissingDependencyError(f'{path} needs {missing}: pip install "softgym-envs[{EXTRAS[missing]}]"') from error
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # the module is there, what it imports is not
+            raise  # the module exists, but one of its imports does not
         raise OptionError(f"{expected}: {error}") from error
     try:
         return getattr(found, name)

@@ -1,4 +1,4 @@
-"""A batch in pieces, one to each thread that is free; the thread that asks is one of them."""
+"""Runs a batch in pieces, one for each free thread; the calling thread is one of them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Result = TypeVar("Result")
 
 
 def in_threads(run: Callable[[Piece], Result], pieces: Sequence[Piece], threads: int) -> list[Result]:
-    """`run` of every piece, in their order, by `threads` threads; what `run` calls has to let go of Python's lock.
+    """Results of `run` for every piece, in order, by `threads` threads; `run` has to release Python's lock.
 
-    The caller works as well: a system wakes a thread beside one that is busy at once, but may let it wait some milliseconds
+    The caller works as well: a system wakes a thread at once beside a busy one, but may let it wait some milliseconds
     on the processor of one that has just gone to sleep.
 
     Raises:
-        Exception: What `run` raised first, after all threads have stopped.
+        Exception: The first one that `run` raised, after all threads have stopped.
     """
     results: dict[int, Result] = {}
     waiting = deque(enumerate(pieces))

@@ -1,4 +1,4 @@
-"""Speed, stated as ratios: two sides run in turn in one process, so that whatever else the machine does hits both."""
+"""Speed as ratios: two sides run in turn in one process, so that other load of the machine affects both."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Rate:
     ours: float
     """Median over the rounds."""
     peer: float | None = None
-    """Median over the rounds; None: nothing is set beside it."""
+    """Median over the rounds; None: no peer."""
     ratio: float | None = None
     """Median over the rounds of ours / peer."""
     required: str = ""
 
 
 Side = tuple[float, Callable[[], object]]
-"""How many things, and the work that does them."""
+"""Number of things, and the work that does them."""
 
 
 def rate(count: float, work: Callable[[], object]) -> float:
@@ -43,7 +43,7 @@ def rate(count: float, work: Callable[[], object]) -> float:
 
 
 def step_times(env: Any, actions: Any, rounds: int) -> NDArray[np.float64]:
-    """Of every control step of an environment and of its physics, the best of many rounds from one reset, (2, steps) [s].
+    """Best times of every control step of an environment and of its physics, over many rounds from one reset, (2, steps) [s].
 
     `env` is without wrappers and has been stepped before: the first control is checked.
     """
@@ -68,14 +68,14 @@ def step_times(env: Any, actions: Any, rounds: int) -> NDArray[np.float64]:
 
 
 def compare(what: str, unit: str, ours: Side, peer: Side, *, rounds: int, required: str = "") -> Rate:
-    """Both sides in turn, `rounds` times."""
+    """Time both sides in turn, `rounds` times."""
     rates = np.array([(rate(*ours), rate(*peer)) for _ in range(rounds)])
     own, other = (float(r) for r in np.median(rates, axis=0))
     return Rate(what, unit, own, other, float(np.median(rates[:, 0] / rates[:, 1])), required)
 
 
 def alone(what: str, unit: str, ours: Side, *, rounds: int) -> Rate:
-    """One side, `rounds` times."""
+    """Time one side, `rounds` times."""
     return Rate(what, unit, float(np.median([rate(*ours) for _ in range(rounds)])))
 
 

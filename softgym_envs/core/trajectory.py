@@ -1,4 +1,4 @@
-"""Trajectories: what was commanded and what was measured, on a uniform grid of times.
+"""Trajectories: commands and measurements on a uniform grid of times.
 
 A trajectory has T control steps and T + 1 rows of measured values; control k acts from times[k] to times[k+1]. Values are full
 states of a simulator or any measured quantities, in SI; NaN where nothing was measured. CSV files of a laboratory are read by
@@ -32,7 +32,7 @@ from .units import SI_UNITS
 Array = NDArray[np.float64]
 
 UNKNOWN: Array = np.zeros((0, 0))
-"""Commands before a recording's first row, where nobody knows them."""
+"""Commands before a recording's first row, if unknown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,13 +61,13 @@ class Trajectory:
     substeps: int = 1
     """Physics steps of the simulator per row."""
     metadata: Mapping[str, str] = field(default_factory=dict)
-    """What else is known: robot, date, seed, ..."""
+    """Further information: robot, date, seed, ..."""
     before: Array = field(default_factory=lambda: UNKNOWN)
-    """(E, nu) commands of the rows before the first one, in their order: late ones act within the recording."""
+    """(E, nu) commands of the rows before the first one, in order: delayed ones act within the recording."""
     commanded: Array = field(default_factory=lambda: UNKNOWN)
-    """(C, 1 + nu) times [s] and the commands that act from each on, where they change between rows: controls are means then."""
+    """(C, 1 + nu) times [s] and the commands that act from each on, if they change between rows: then controls are means."""
     offsets: Array = field(default_factory=lambda: np.zeros(0))
-    """(T+1,) [s] by which values were seen after their row's time, half a row at most; none where all were seen at it."""
+    """(T+1,) delays of values behind their row's time [s], half a row at most; empty if there are none."""
 
     def __post_init__(self) -> None:
         def set_(name: str, value: object) -> None:
@@ -116,7 +116,7 @@ class Trajectory:
 
     @property
     def num_steps(self) -> int:
-        """T."""
+        """Number of control steps T."""
         return len(self.times) - 1
 
     @property
@@ -134,13 +134,13 @@ class Trajectory:
 
     @cached_property
     def on_grid(self) -> Trajectory:
-        """The recording with values as they were at the times of rows, moved along the motion around; see `core.regrid`."""
+        """The recording with values moved to the times of their rows, along the motion around; see `core.regrid`."""
         if not len(self.offsets):
             return self
         return replace(self, values=regridded(self.values, self.offsets / self.period), offsets=np.zeros(0))
 
     def select(self, names: Sequence[str]) -> Trajectory:
-        """Only these quantities, in this order.
+        """Keep only these quantities, in this order.
 
         Raises:
             DataError: No such quantity.
@@ -149,7 +149,7 @@ class Trajectory:
         return replace(self, values=self.values[:, places], names=tuple(names), units=tuple(self.units[i] for i in places))
 
     def select_controls(self, names: Sequence[str]) -> Trajectory:
-        """Only these controls, in this order.
+        """Keep only these controls, in this order.
 
         Raises:
             DataError: No such control.
@@ -183,10 +183,10 @@ class Trajectory:
         )  # fmt: skip
 
     def thinned(self, rows: int) -> Trajectory:
-        """One row of every `rows`; what is left at the end is left out, and commands before the first row are.
+        """Keep one row of every `rows`, without an incomplete end and without commands before the first row.
 
         Raises:
-            DataError: Controls change between them, or no two are left.
+            DataError: Controls change between them, or fewer than two remain.
         """
         count = self.num_steps // rows
         parts = self.controls[: count * rows].reshape(count, rows, self.controls.shape[1])
@@ -212,7 +212,7 @@ class Trajectory:
         return replace(self, values=self.values + sigma * rng.standard_normal(self.values.shape))
 
     def in_parts(self, parts: int) -> tuple[Array, Array]:
-        """Controls of so many equal parts of every row, (T parts, nu), and of rows before the first one, (E parts, nu)."""
+        """Controls in `parts` equal parts of every row, (T parts, nu), and of rows before the first one, (E parts, nu)."""
         if not len(self.commanded):
             return np.repeat(self.controls, parts, axis=0), np.repeat(self.before, parts, axis=0)
         earlier = len(self.before) * parts
@@ -221,13 +221,13 @@ class Trajectory:
         return found[earlier:], found[:earlier]
 
     def with_controls(self, controls: Array, names: Sequence[str], units: Sequence[str]) -> Trajectory:
-        """The same measurements with other controls, (T, nu), and their names and SI units; none before the first row."""
+        """Copy with other controls, (T, nu), and their names and SI units; none before the first row."""
         return replace(
             self, controls=controls, control_names=tuple(names), control_units=tuple(units), before=UNKNOWN, commanded=UNKNOWN
         )
 
     def for_timestep(self, dt: float) -> Trajectory:
-        """The same data with `substeps` such that substeps * dt is the period.
+        """Copy with `substeps` such that substeps * dt is the period.
 
         Raises:
             DataError: The period is no whole multiple of `dt` [s].
@@ -241,7 +241,7 @@ class Trajectory:
         return replace(self, substeps=count)
 
     def save_hdf5(self, path: str | Path) -> Path:
-        """Write a file that holds this trajectory alone; see `TrajectorySet.save`."""
+        """Write a file with only this trajectory; see `TrajectorySet.save`."""
         return TrajectorySet((self,)).save(path)
 
     @classmethod
@@ -280,7 +280,7 @@ class Trajectory:
 
 
 class DataSplit(NamedTuple):
-    """Whole trajectories set apart: what is fitted, what is looked at while fitting, what is touched once at the end."""
+    """Whole trajectories: for fitting, for validation while fitting, and for one test at the end."""
 
     train: TrajectorySet
     validation: TrajectorySet
@@ -292,7 +292,7 @@ class TrajectorySet(Sequence[Trajectory]):
     """Trajectories of the same quantities and controls, for one fit.
 
     Raises:
-        DataError: Two trajectories differ in names or units, or something is none.
+        DataError: Two trajectories differ in names or units, or an item is no trajectory.
     """
 
     trajectories: tuple[Trajectory, ...]
@@ -322,7 +322,7 @@ class TrajectorySet(Sequence[Trajectory]):
         return TrajectorySet(self.trajectories[index]) if isinstance(index, slice) else self.trajectories[index]
 
     def __iter__(self) -> Iterator[Trajectory]:
-        """Over the trajectories."""
+        """Iterate over the trajectories."""
         return iter(self.trajectories)
 
     @property
@@ -387,7 +387,7 @@ class TrajectorySet(Sequence[Trajectory]):
 
 
 def check_ending(path: Path) -> None:
-    """Raises FileFormatError: the path does not end as an HDF5 file's does."""
+    """Raise `FileFormatError` unless the path ends in .h5 or .hdf5."""
     if path.suffix.lower() not in (".h5", ".hdf5"):
         raise FileFormatError(f"{path} ends in {path.suffix!r}, expected .h5 or .hdf5")
 

@@ -1,4 +1,4 @@
-"""HDF5 files of trajectories: one group each, and a hash of all numbers; what is damaged or too large is refused."""
+"""HDF5 files of trajectories: one group each, and a hash of all numbers; damaged or too large files are refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORMAT = "softgym_envs trajectories 1"
 HEAPS = (b"HEAP\0\0\0\0", b"GCOL\1\0\0\0")
 """Beginnings of HDF5's local and global heaps; their size follows as 8 bytes."""
 MOST_BYTES, INFLATION = 64 * 2**20, 100
-"""A recording may take so much memory, and beside it so many times the size of its file."""
+"""Memory that a recording may take: `MOST_BYTES` plus `INFLATION` times the size of its file."""
 ARRAYS, LABELS = ("times", "controls", "values"), ("names", "units", "control_names", "control_units")
 """Fields of a trajectory that are numbers, and those that are text."""
 SOME = ("before", "commanded", "offsets")

@@ -1,4 +1,4 @@
-r"""A symbolic physics step over many steps: with its derivatives as numbers, or as one nonlinear program.
+r"""Many steps of a symbolic physics step: derivatives as numbers, or one nonlinear program.
 
 Unknowns of the program are decisions theta (constants that are fitted, for instance; perhaps none), and of every arc the states
 x_0 ... x_K of its physics steps, its controls where they are free, and the pairs z_1 ... z_K of contact:
@@ -7,9 +7,9 @@ x_0 ... x_K of its physics steps, its controls where they are free, and the pair
    \min J(\theta, x, u) \quad\text{s.t.}\quad g(x_k, u_k, p(\theta), x_{k+1}, z_{k+1}) = 0, \; 0 \le z \perp f \ge 0
 
 The contact schedule is *given* (of every pair one number is zero, and it is known which one) or *found*: z, f >= 0 and
-z f <= tau, with tau driven to almost zero (Scholtes 2001). IPOPT solves it with exact derivatives. What the step's form calls
-its mode (the number of links of a robot that grows) is that of the guess; where a solution has another one, it is solved again
-with that. `sysid.simultaneous` fits constants with it, `sysid.mpec` uses its derivatives; optimal control frees the controls.
+z f <= tau, with tau driven to almost zero (Scholtes 2001). IPOPT solves it with exact derivatives. The mode of the step's form
+(the number of links of a growing robot) is that of the guess; if a solution has another mode, it is solved again with that.
+`sysid.simultaneous` fits constants with it, `sysid.mpec` uses its derivatives; optimal control frees the controls.
 
 Legend: K physics steps, nx state, nu control, nz pairs, P constants.
 """
@@ -31,20 +31,20 @@ from .step_derivatives import Steps, derivatives
 
 Array = NDArray[np.float64]
 DERIVATIVES = {"grad_f": "grad_f", "jac_g": "jac_g", "hess_lag": "hess_l"}
-"""Option of a solver -> the function of an earlier one that is used again."""
+"""Option of a solver -> function of an earlier solver that is reused."""
 ROUNDS = 4
-"""Modes that are tried at most."""
+"""Largest number of modes tried."""
 LATE = "Maximum_CpuTime_Exceeded"
-"""IPOPT's word for no more time."""
+"""IPOPT's status when its time is over."""
 SHORTEST = 1e-3
-"""[s] It wants some."""
+"""Shortest time limit of IPOPT [s]."""
 
 
 def casadi() -> Any:
-    """The module.
+    """Import CasADi.
 
     Raises:
-        MissingDependencyError: It is not installed.
+        MissingDependencyError: CasADi is not installed.
     """
     try:
         import casadi as module
@@ -57,7 +57,7 @@ def casadi() -> Any:
 
 
 def evaluated_steps(form: ComplementarityForm, inputs: tuple[Array, ...]) -> Array:
-    """[g; f] of K steps (K, nx + nz): the same numbers as of `linearized_steps`, without the derivative.
+    """[g; f] of K steps (K, nx + nz), as from `linearized_steps`, without the derivative.
 
     Args:
         form: The physics step, without modes.
@@ -84,7 +84,7 @@ def linearized_steps(form: ComplementarityForm, inputs: tuple[Array, ...]) -> tu
 
 
 def _fill(function: Any, inputs: tuple[Array, ...], *results: Array) -> None:
-    """Writes what a function gives into the results."""
+    """Evaluate a function and write into the results."""
     given = [np.ascontiguousarray(values) for values in inputs]
     buffer, run = function.buffer()
     for index, array in enumerate(given):
@@ -127,7 +127,7 @@ class Arc:
     fixed_start: bool = False
     """Whether x_0 is path[0]."""
     state_bounds: tuple[Array, Array] | None = None
-    """Lower and upper (K+1, nx), infinite where there is none, equal where a state is given; None: none."""
+    """Lower and upper (K+1, nx), infinite where there is none, equal where a state is given; None: no bounds."""
     pairs: Array | None = None
     """(K, nz) guess of the pairs; None: see `Transcription.first_guess`."""
     schedule: NDArray[np.bool_] | None = None
@@ -153,7 +153,7 @@ class Arc:
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """Unknowns beside states, controls and pairs."""
+    """Unknowns other than states, controls and pairs."""
 
     lower: Array
     upper: Array
@@ -184,7 +184,7 @@ class Piece(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """What IPOPT found."""
+    """Solution found by IPOPT."""
 
     theta: Array
     pieces: tuple[Piece, ...]
@@ -200,11 +200,11 @@ class Transcription:
     Args:
         form: The physics step.
         arcs: At least one; they share the decisions.
-        objective: Unknowns -> what is minimised.
+        objective: Unknowns -> objective to minimise.
         decisions: Unknowns that all arcs share.
         nominal: (P,) constants that rows are scaled with.
-        expand: Whether all steps are written out before they are differentiated, longer to build and faster to solve, where
-            derivatives are not made of one step's: those are of one arc without decisions, with free controls and contacts.
+        expand: Whether all steps are written out before they are differentiated: longer to build and faster to solve. Ignored
+            where derivatives are made of one step's: for one arc without decisions, with free controls and contacts.
 
     Raises:
         MissingDependencyError: CasADi is not installed.
@@ -224,7 +224,7 @@ class Transcription:
         self.ca, self.form, self.arcs, self.objective = casadi(), form, tuple(arcs), objective
         self.decisions, self.nominal, self.expand = decisions, nominal, expand
         self.build_seconds, self._end = 0.0, np.inf
-        """Processor time that making solvers took so far."""
+        """Processor time spent on making solvers so far [s]."""
         self.nx = int(form.step.size1_in(0))
         shapes = [(len(arc.controls), form.nz) for arc in self.arcs]
         given = [None if arc.schedule is None else arc.schedule.shape for arc in self.arcs]
@@ -234,12 +234,12 @@ class Transcription:
         self._build()
 
     def solve(self, taus: Sequence[float], *, iterations: int, seconds: float = np.inf) -> Solution:
-        """From the guess through all taus; again at the last one while modes change.
+        """Solve from the guess through all taus; repeat the last one while modes change.
 
         Args:
             taus: Largest products of a pair, one program after the other; only the last counts where there is nothing to find.
-            iterations: Of IPOPT per program, at most.
-            seconds: Of processor time in all, at most.
+            iterations: Largest number of IPOPT's iterations per program.
+            seconds: Largest processor time in all.
         """
         unknowns, used, self._end = self.first_guess(taus[0]), 0, time.process_time() + seconds
         for _ in range(ROUNDS):
@@ -253,7 +253,7 @@ class Transcription:
     # --- building -----------------------------------------------------------------------------------------------------
 
     def _build(self) -> None:
-        """Symbols, objective, constraints with the signs that their bounds take."""
+        """Build symbols, objective, and constraints with the signs of their bounds."""
         ca, decisions = self.ca, self.decisions
         theta, self.tau = ca.MX.sym("theta", len(decisions.guess)), ca.MX.sym("tau")
         constants, unknowns = decisions.constants(theta), [theta]
@@ -290,7 +290,7 @@ class Transcription:
     def _constrain(
         self, index: int, arc: Arc, x: Any, u: Any, z: Any, constants: Any, rows: list[Any], kinds: list[Array]
     ) -> None:
-        """The step's equations of one arc, and its pairs."""
+        """Append the step's equations of one arc, and its pairs."""
         ca, form, count = self.ca, self.form, len(arc.controls)
         mode = [] if form.mode is None else [ca.DM(self.modes[index].T)]
         g, f = form.step.map(count)(x[:, :-1], u, ca.repmat(constants, 1, count), x[:, 1:], z, *mode)
@@ -318,7 +318,7 @@ class Transcription:
         return [*found, pairs.ravel()]
 
     def _scale(self, index: int) -> Array:
-        """(nx,): one over the largest derivative of every row of g by the next state, at rest: forces and angles alike."""
+        """(nx,): one over the largest derivative of every row of g by the next state, at rest: scales forces and angles."""
         ca, form, nx, arc = self.ca, self.form, self.nx, self.arcs[index]
         x, z, u = ca.MX.sym("x", nx), ca.MX.sym("z", form.nz), ca.DM(arc.controls[0])
         y, p = ca.MX.sym("y", nx), ca.DM(self.nominal)
@@ -330,7 +330,7 @@ class Transcription:
     # --- guesses ------------------------------------------------------------------------------------------------------
 
     def first_guess(self, tau: float) -> Array:
-        """Decisions, paths, pairs as given. Other pairs are sqrt(tau); with a schedule, those that fit the equations best."""
+        """Decisions, paths, pairs as given. Missing pairs are sqrt(tau); with a schedule, those that fit the equations best."""
         parts = [self.decisions.guess]
         for index, arc in enumerate(self.arcs):
             z = np.full((len(arc.controls), self.form.nz), np.sqrt(tau)) if arc.pairs is None else arc.pairs
@@ -361,7 +361,7 @@ class Transcription:
     # --- solving ------------------------------------------------------------------------------------------------------
 
     def _search(self, unknowns: Array, taus: Sequence[float], limit: int) -> tuple[Array, int, Any]:
-        """One program after the other, warm. -> unknowns, iterations, IPOPT's report on the last one."""
+        """Solve one program after the other, warm-started; -> unknowns, iterations, IPOPT's report on the last one."""
         duals: dict[str, Array] = {}
         iterations = 0
         found = self.form.nz and any(arc.schedule is None for arc in self.arcs)
@@ -373,7 +373,7 @@ class Transcription:
         return unknowns, iterations, stats
 
     def _take_modes(self, unknowns: Array) -> bool:
-        """Whether the states have other modes than they were solved with; those are taken over."""
+        """Take over the modes of the states; -> whether they differ from those that were solved with."""
         modes = [self.form.modes(piece.states[:-1]) for piece in self.pieces(unknowns)]
         if all(np.array_equal(old, new) for old, new in zip(self.modes, modes, strict=True)):
             return False
@@ -382,7 +382,7 @@ class Transcription:
         return True
 
     def _run(self, unknowns: Array, duals: dict[str, Array], tau: float, limit: int) -> tuple[Array, dict[str, Array], Any]:
-        """One program from a guess; warm where there are multipliers."""
+        """Solve one program from a guess; warm-started if there are multipliers."""
         settings = {"print_level": 0, "sb": "yes", "max_iter": limit, "tol": 1e-8}
         if np.isfinite(self._end):
             settings["max_cpu_time"] = max(self._end - time.process_time(), SHORTEST)
@@ -399,7 +399,7 @@ class Transcription:
         return np.array(found["x"]).ravel(), kept, solver.stats()
 
     def _of_steps(self) -> dict[str, Any]:
-        """Derivatives from those of one step; {} where the program is another one."""
+        """Derivatives from those of one step; {} for other programs."""
         arc = self.arcs[0]
         simple = len(self.arcs) == 1 and not len(self.decisions.guess) and arc.control_bounds is not None
         if not simple or arc.schedule is not None or self.form.mode is not None or not self.form.step.is_a("SXFunction"):
@@ -424,7 +424,7 @@ class Transcription:
         return tuple(parts)
 
     def _solution(self, unknowns: Array, iterations: int, solved: bool, message: str) -> Solution:
-        """The unknowns, named."""
+        """Solution with named unknowns."""
         theta = np.clip(unknowns[: len(self.decisions.guess)], self.decisions.lower, self.decisions.upper)
         value = self.ca.Function("objective", [self.nlp["x"]], [self.nlp["f"]])
         return Solution(theta, self.pieces(unknowns), float(value(unknowns)), iterations, solved, message)

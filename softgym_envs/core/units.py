@@ -1,4 +1,4 @@
-"""Units of recorded data: one table, from what a laboratory writes to SI."""
+"""Units of recorded data: one table, from units of a laboratory to SI."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def to_si(unit: str, *, where: str) -> tuple[str, float]:
     ('m', 0.001)
 
     Raises:
-        DataError: Unknown unit; the message begins with `where` and lists the units that are known.
+        DataError: Unknown unit; the message begins with `where` and lists the known units.
     """
     if unit not in UNITS:
         raise DataError(f"{where}: unknown unit {unit!r}; known are {', '.join(UNITS)}")

@@ -1,4 +1,4 @@
-"""What a launch of a `Program` needs: its kernels, arrays of one shape, and the launch packed with them as one call.
+"""Buffers for launches of a `Program`: its kernels, arrays of one shape, and the launch packed with them as one call.
 
 Legend: B batch, T control steps, P constants, as in `warp_engine`.
 """
@@ -30,15 +30,15 @@ class Program:
 
     function: Callable[..., None]
     tape: Memory | None = None
-    """What every step leaves for the backward pass; differentiable."""
+    """Memory of every step for the backward pass; differentiable."""
     workspace: Memory | None = None
     """Scratch memory, overwritten by every step; no derivative passes through it."""
     options: tuple[tuple[str, Any], ...] | None = None
     """(name, value) of each option of Warp's compiler; None: `FORWARD` and `RECORDED`."""
     lanes: bool = False
-    """The kernel keeps to the rules of `warp_lanes`: forward, the CPU runs it four rows at once, but one row as it is."""
+    """Whether the kernel obeys the rules of `warp_lanes`: forward, the CPU runs four rows at once, but one row as it is."""
     size: int | None = None
-    """Number of the state that says how long a row takes, for `lanes`: rows of like values stand beside each other."""
+    """Index of the state's entry that determines how long a row takes, for `lanes`: rows with similar values are grouped."""
 
     @property
     def forward(self) -> Any:
@@ -47,7 +47,7 @@ class Program:
 
     @property
     def forward_options(self) -> tuple[tuple[str, Any], ...]:
-        """Those of `forward`: `EXACT` where the kernel runs four rows at once, too."""
+        """Compiler options of `forward`: `EXACT` if the kernel also runs four rows at once."""
         usual = EXACT if self.lanes else FORWARD
         return usual if self.options is None else self.options
 
@@ -58,13 +58,13 @@ class Program:
 
     @property
     def recorded(self) -> Any:
-        """Kernel with adjoint; the first use on a machine compiles it (half a minute), later ones find it cached."""
+        """Kernel with adjoint; the first use on a machine compiles it (half a minute), later ones use the cache."""
         return _compile(self.function, True, RECORDED if self.options is None else self.options)
 
 
 PROCESSOR = wp.config.cpu_compiler_flags or "-march=native"
 CPU_FLAGS = f"{PROCESSOR} -ffp-contract=fast -fno-signed-zeros -mreassociate -freciprocal-math"
-"""Warp's own flags, and leave to fuse and reorder sums and products. NaN and infinity keep their meaning."""
+"""Warp's own flags, and permission to fuse and reorder sums and products. NaN and infinity keep their meaning."""
 EXACT_FLAGS = f"{PROCESSOR} -ffp-contract=off -fno-signed-zeros"
 """Every sum and product rounds by itself, in its order."""
 PLAIN = Path(__file__).with_name("plain.h").read_text()
@@ -82,7 +82,7 @@ def _compile(function: Callable[..., None], backward: bool, options: tuple[tuple
 
 
 class Arguments:
-    """Arrays of one shape, and all that the kernel is given with them, in the order of its arguments."""
+    """Arrays of one shape, and all other arguments of the kernel, in order."""
 
     def __init__(self, engine: WarpEngine, kernel: Any, rows: int, horizon: int, substeps: int, recorded: bool) -> None:
         program, device = engine.program, engine.device
@@ -119,7 +119,7 @@ def prepare(kernel: Any, rows: int, inputs: list[Any], device: str) -> Any:
 
 
 class LaneBuffers:
-    """Buffers of one shape as `warp_lanes` wants them, and the launch packed for them; forward, on the CPU."""
+    """Buffers of one shape in the layout of `warp_lanes`, and the launch packed for them; forward, on the CPU."""
 
     def __init__(self, engine: WarpEngine, rows: int, horizon: int, substeps: int) -> None:
         kernel, groups, self.rows = engine.program.beside, -(-rows // LANES), rows
@@ -203,7 +203,7 @@ class Packed:
     """A recorded launch as one call, `run`. On the CPU, Warp would pack its arguments anew each time, which takes 20 us."""
 
     def __init__(self, launch: Any, values: Sequence[Any] = ()) -> None:
-        """Other values of the arguments, in C's types, take the place of the launch's own."""
+        """`values`: arguments in C's types that replace the launch's own."""
         self.launch = launch
         """Keeps the compiled module and the arrays alive."""
         self._arguments: list[ctypes.Structure] = []
@@ -216,7 +216,7 @@ class Packed:
         self.run = self._call()
 
     def resize(self, rows: int) -> None:
-        """Run so many threads from now on."""
+        """Set the number of threads of later runs."""
         self.launch.set_dim(rows)
         self.run = self._call()
 

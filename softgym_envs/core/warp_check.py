@@ -1,8 +1,8 @@
-"""A known answer that Warp must give before anything else it computes is believed.
+"""A known answer that Warp must give before its other results are trusted.
 
 Some versions of Warp compile our kernels without complaint and get them wrong: 1.13 and 1.14 lose the sign of a negated
 constant; in 1.16 to 1.18 the derivative of a variable leaks into its namesake in an earlier loop. The kernel below is the
-small model of ours that shows both: rods pulled by springs, with structs that look into the state, dynamic loops that share
+small model of ours that shows both: rods pulled by springs, with structs that view the state, dynamic loops that share
 names, atomic sums, branches, an adjoint by hand, and a stage that writes to a tape. NumPy computes the same, and its
 derivatives by complex steps: exact to rounding.
 
@@ -34,7 +34,7 @@ OLDEST = "1.19"
 
 
 def check_version(version: str) -> None:
-    """Refuse a Warp that is known to be too old, before its lack of a function is taken for a fault of ours.
+    """Refuse a Warp that is known to be too old, before a missing function looks like our fault.
 
     Raises:
         DependencyError: Its version is below `OLDEST`.
@@ -47,12 +47,12 @@ def check_version(version: str) -> None:
 check_version(wp.__version__)
 
 TOLERANCE = 1e-9
-"""Largest error of the answer, as a share of its largest entry; rounding makes 1e-15 of it."""
+"""Largest error of the answer, as a share of its largest entry; rounding causes 1e-15."""
 RODS, SUBSTEPS, DT = 2, 2, 0.1
 FIRST, SECOND, WOUND, SHARE = (0, 1, 1), (2, 3, 2), (0, 1, 0), (1.0, 0.5, 2.0)
 """The springs: which ends (two per rod) each joins, whether the motor shortens it, and its share of the stiffness."""
 WIDTH = 10 * RODS + 1
-"""nx"""
+"""Length nx of a state."""
 COMPLEX_STEP = 1e-30
 
 _zero = wp.constant(wp.float64(0.0))
@@ -152,7 +152,7 @@ def adj_pull_along(d: wp.vec3d, rest: wp.float64, stiffness: wp.float64, adjoint
 
 @wp.struct
 class World:
-    """What all rows share."""
+    """Data shared by all rows."""
 
     springs: wp.array(dtype=Spring)
     dt: wp.float64
@@ -160,7 +160,7 @@ class World:
 
 @wp.struct
 class Tape:
-    """What one step leaves for the backward pass."""
+    """Values of one step for the backward pass."""
 
     rods: wp.array2d(dtype=Rod)
     ends: wp.array2d(dtype=wp.vec3d)
@@ -305,7 +305,7 @@ def _moved(rod: NDArray[Any], f0: NDArray[Any], f1: NDArray[Any]) -> NDArray[Any
 
 
 def known_answer(asked: Question) -> Answer:
-    """What Warp must find: d f / d x_i = Im f(x + i h e_i) / h, exact to rounding."""
+    """Answer that Warp must find: d f / d x_i = Im f(x + i h e_i) / h, exact to rounding."""
     given = [part[0] for part in (asked.state, asked.controls, asked.constants)]
 
     def slope(which: int, entry: tuple[int, ...]) -> float:
@@ -323,10 +323,10 @@ _believed: set[Path] = set()
 
 
 def require_known_answer(solve: Callable[[Question], Answer]) -> None:
-    """Ask once per machine, version of Warp and state of this file; a later process finds the note in Warp's kernel cache.
+    """Check once per machine, version of Warp and state of this file; a later process finds the note in Warp's kernel cache.
 
     Args:
-        solve: Compiles `check_kernel` with its adjoint and runs it, in the way of everything else that is to be believed.
+        solve: Compiles `check_kernel` with its adjoint and runs it, in the same way as all other kernels.
 
     Raises:
         DependencyError: The answer is wrong, or there is none.
@@ -335,7 +335,7 @@ def require_known_answer(solve: Callable[[Question], Answer]) -> None:
 
 
 def require_known_rows(solve: Callable[[Question], Array]) -> None:
-    """The same for rows that run beside each other, forward.
+    """Check rows that run beside each other, forward.
 
     Args:
         solve: Compiles `check_kernel` for lanes and runs it: states (B, T+1, nx).
@@ -372,11 +372,11 @@ def _require(wrong: Callable[[], list[str]], note: Path) -> None:
     try:
         write_atomically(note, b"This Warp gave the known answer of softgym_envs.core.warp_check on this machine.\n")
     except OSError:
-        pass  # asked again by the next process
+        pass  # the next process checks again
 
 
 def _exists(path: Path) -> bool:
-    """Whether the file is there, as far as it may be looked for."""
+    """Whether the file exists; False if that cannot be checked."""
     try:
         return path.exists()
     except OSError:
@@ -384,7 +384,7 @@ def _exists(path: Path) -> bool:
 
 
 def note_path(what: str = "") -> Path:
-    """Where it is noted that this version of Warp passed on this machine."""
+    """Path of the note that this version of Warp passed on this machine."""
     here = Path(__file__)
     sources = (here.read_bytes(), *(here.with_name(name).read_bytes() for name in ("plain.h", "lanes.h")))
     parts = (wp.__version__, platform.node(), platform.machine(), wp.config.cpu_compiler_flags, what, *sources)
@@ -392,7 +392,7 @@ def note_path(what: str = "") -> Path:
 
 
 def differences(found: Answer, known: Answer) -> list[str]:
-    """One phrase for each part of the answer that is off by more than `TOLERANCE`; NaN is."""
+    """One phrase for each part of the answer that is off by more than `TOLERANCE` or NaN."""
     phrases = ("states", "the gradient of the state", "the gradient of controls", "the gradient of constants")
     errors = [np.abs(a - b).max() / np.abs(b).max() for a, b in zip(found, known, strict=True)]
     return [f"{what} off by {100 * error:.2g} %" for what, error in zip(phrases, errors, strict=True) if not error < TOLERANCE]

@@ -1,15 +1,15 @@
-"""Everything NVIDIA Warp in one place: devices, launches over threads, recorded rollouts and their gradients.
+"""Engine on NVIDIA Warp: devices, launches over threads, recorded rollouts and their gradients.
 
 A room writes its physics once, as a Warp kernel in which one thread runs one row of the batch through a whole rollout
 (the loops over control steps and substeps are inside the kernel: a launch per substep would cost 10-20 times as much).
 The kernel's arguments are, in this order::
 
-    *structure          what the room likes, usually one struct (numbers, arrays shared by all rows)
+    *structure          defined by the room, usually one struct (numbers, arrays shared by all rows)
     constants           (B, P)
     controls            (B, T, nu)
     horizon, substeps, slots       int
     state               (slots B, nx)     state k of row b stands at [k % slots * B + b]
-    tape                struct of arrays (slots B, count) that the room declares: what a step leaves for the backward pass
+    tape                struct of arrays (slots B, count) that the room declares: values of a step for the backward pass
     workspace           struct of arrays (B, count): scratch memory without derivative, overwritten by every step
     states              (B, T+1, nx)      result; the kernel writes states[b, t+1]
     status              (B,)              result, of int or of float64
@@ -75,7 +75,7 @@ except OSError:  # the cache of kernels cannot be made
     _start_warp()
 
 MINIMUM_WORK_PER_THREAD = 500
-"""Row-substeps below which another thread costs more than it brings (measured: about 0.2 ms)."""
+"""Row-substeps below which another thread costs more than it saves (measured: about 0.2 ms)."""
 CACHED_SHAPES = 8
 FORWARD_BYTES = 8 * 2**20
 """Rows that would need more memory than this at once are run one part after the other."""
@@ -84,7 +84,7 @@ RECORD_BYTES = 64 * 2**20
 
 
 def _announce(kernel: Any, what: str) -> None:
-    """Say on stderr that a wait begins, if this machine has not compiled the kernel before."""
+    """Announce a compilation on stderr, if this machine has not compiled the kernel before."""
     if not any(Path(wp.config.kernel_cache_dir or ".").glob(f"wp_{kernel.module.name}_*/*.meta")):
         print(f"softgym_envs: compiling {what}, cached afterwards", file=sys.stderr)
 
@@ -143,7 +143,7 @@ class WarpEngine:
         return Gradient(*(np.concatenate(parts) for parts in zip(*results, strict=True)))
 
     def rows_recorded_at_once(self, substeps: int, copies: int) -> int:
-        """How many rows, each repeated `copies` times, one recorded control step may hold within RECORD_BYTES (at least 1)."""
+        """Number of rows, each repeated `copies` times, of one recorded control step within RECORD_BYTES (at least 1)."""
         return max(1, RECORD_BYTES // self._record_bytes(copies, substeps))
 
     # --- one shard -------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class WarpEngine:
         return Gradient(states, status, *_without_failed(status, dx, du, dp))
 
     def _order(self, state: Array, shards: int) -> NDArray[np.intp] | None:
-        """The rows so that each group of LANES is of like size, and each shard has groups of all sizes; None: as they stand."""
+        """Order of rows: groups of LANES are of similar size, and each shard has groups of all sizes; None: unchanged."""
         if not self.in_lanes or self.program.size is None:
             return None
         order = np.argsort(state[:, self.program.size])
@@ -193,7 +193,7 @@ class WarpEngine:
         return 8 * (self.nx * (horizon + 3) + self.nu * horizon + self.num_constants) + 2 * tape + workspace
 
     def _shards(self, rows: int, work_per_row: int, parts: int = 1) -> list[slice]:
-        """The rows that each thread takes, in so many parts at least; one slice if threads do not pay, or on a CUDA device."""
+        """The rows that each thread takes, in at least `parts` parts; one slice if threads do not pay, or on a CUDA device."""
         count = min(self.threads, rows, rows * work_per_row // MINIMUM_WORK_PER_THREAD) if self.device == "cpu" else 1
         count = max(count, min(parts, rows)) if self.device == "cpu" else count
         if count <= 1:
@@ -209,10 +209,10 @@ LOADING = ForkLock()
 
 
 def believe_warp(options: tuple[tuple[str, Any], ...]) -> None:
-    """Let Warp give the known answer of `warp_check`, unless it did so before on this machine; `LOADING` must be held.
+    """Check Warp's known answer (`warp_check`), unless it passed before on this machine; `LOADING` must be held.
 
     Args:
-        options: Of the compiler; with those of the kernel that comes next, Warp reads its own C++ headers only once (3 s).
+        options: Compiler options; with those of the next kernel, Warp reads its own C++ headers only once (3 s).
 
     Raises:
         DependencyError: The answer is wrong, or there is none.
@@ -228,7 +228,7 @@ def believe_warp(options: tuple[tuple[str, Any], ...]) -> None:
 
 
 def believe_lanes() -> None:
-    """The same for kernels that run LANES rows at once, which have no gradient.
+    """Check kernels that run LANES rows at once, which have no gradient.
 
     Raises:
         DependencyError: The answer is wrong, or there is none.
@@ -247,7 +247,7 @@ def _check_engine(program: Program) -> WarpEngine:
 
 
 def launch(kernel: Any, **keywords: Any) -> None:
-    """`warp.launch` of a kernel that is no `Program`, with the same caution."""
+    """`warp.launch` of a kernel that is no `Program`, with the same checks."""
     with LOADING:
         believe_warp(())
         load_whole(Path(wp.config.kernel_cache_dir), kernel.module.name, partial(wp.launch, kernel, **keywords))

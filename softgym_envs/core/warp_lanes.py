@@ -1,17 +1,17 @@
 """Four rows of a batch in one thread: a kernel's own text, compiled with four numbers in place of each float64.
 
-`lanes.h` says how: it stands before the C++ that Warp makes of a kernel, and gives `float64` and `bool` another meaning. The
-processor's wide registers then do for four rows what they did for one, and physics stands once. What a kernel must keep to:
+`lanes.h` precedes the C++ that Warp makes of a kernel, and redefines `float64` and `bool`. The processor's wide registers then
+do for four rows what they did for one, and physics is written once. Rules for a kernel:
 
-- A branch on a number of a row runs if any of the four rows wants it, and changes only variables, as a whole: no member of a
+- A branch on a number of a row runs if any of the four rows takes it, and changes only variables, as a whole: no member of a
   struct, no array (but it may add what is zero for the others).
-- Integers and loops are the same for all rows; status is a float64. Where rows want loops of different lengths, all run the
-  longest (`largest` in `lanes.h`), and a row's own end is a number that it chooses by.
-- A row that has failed goes on, and its numbers mean nothing: what is kept of it is chosen by its status.
-- C++ of a kernel's own (`wp.func_native`) says what it does for lanes.
+- Integers and loops are the same for all rows; status is a float64. Where rows need loops of different lengths, all run the
+  longest (`largest` in `lanes.h`), and each row selects its results by a number for its own end.
+- A failed row goes on, and its numbers mean nothing: its status selects what is kept of it.
+- C++ of a kernel's own (`wp.func_native`) defines what it does for lanes.
 
-Every row's result is the same bit for bit whatever stands beside it, and where nothing does. A single row runs the kernel as
-it is, so that the compiler may neither fuse nor reorder sums and products in either: it would not do so alike for both.
+A row's result is equal bit for bit with any other rows beside it, and with none. A single row runs the kernel as it is, so the
+compiler may neither fuse nor reorder sums and products in either version: it would do so differently in the two.
 
 Legend: B batch, G groups of LANES rows; the last axis of an array in memory is the lane.
 """
@@ -54,7 +54,7 @@ def gather(lanes: NDArray[np.float64], count: int) -> NDArray[np.float64]:
 
 
 class Wide:
-    """Copies of a launch's arguments as `lanes.h` wants them: every float64 becomes LANES numbers."""
+    """Copies of a launch's arguments in the layout of `lanes.h`: every float64 becomes LANES numbers."""
 
     def __init__(self) -> None:
         self._memory: dict[int, NDArray[Any]] = {}
@@ -64,7 +64,7 @@ class Wide:
         return self._memory[array.ptr] if array.size else np.zeros((*array.shape, LANES))
 
     def argument(self, value: Any, kind: Any = None) -> Any:
-        """The copy of an array, a struct, or a number of this kind, as C has it."""
+        """The copy of an array, a struct, or a number of this kind, in C's types."""
         if isinstance(value, wp.array):
             return self._array(value)
         if _is_struct(type(value)):
@@ -79,7 +79,7 @@ class Wide:
         return _layout(kind).from_buffer_copy(made)
 
     def _array(self, value: Any) -> Any:
-        """The copy of an array; of one that looks at the memory of another, a view of that one's copy."""
+        """The copy of an array; for a view of another array's memory, a view of that one's copy."""
         if not value.size:
             return value.__ctype__()
         known = self._memory.get(value.ptr)
@@ -94,7 +94,7 @@ class Wide:
 
 
 def _aligned_zeros(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Zeros that begin with a line of the cache, so that no group of numbers lies in two."""
+    """Zeros aligned to a cache line, so that no group of numbers lies in two."""
     size = int(np.prod(shape)) * dtype.itemsize
     memory = np.zeros(size + CACHE_LINE, dtype=np.uint8)
     start = -memory.ctypes.data % CACHE_LINE
@@ -107,7 +107,7 @@ def _is_struct(kind: Any) -> bool:
 
 @cache
 def _layout(kind: Any) -> Any:
-    """How `lanes.h` lays out a type of Warp."""
+    """Layout of a type of Warp in `lanes.h`."""
     if kind in (int, wp.int32):
         return ctypes.c_int32
     if kind in (float, wp.float64):
@@ -121,7 +121,7 @@ def _layout(kind: Any) -> Any:
 
 
 def _fill(lanes: NDArray[Any], values: NDArray[Any], kind: Any) -> None:
-    """Give every lane the values of one."""
+    """Copy values to every lane."""
     if _is_struct(kind):
         for name, var in kind.vars.items():
             _fill(lanes[name], values[name], var.type)

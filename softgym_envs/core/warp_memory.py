@@ -1,10 +1,10 @@
 """Memory of Warp kernels: structs of arrays that travel together, and the functions that may write to a tape.
 
-A *tape* holds what every step of a recorded rollout leaves for the backward pass; nothing on it is overwritten. A *workspace*
+A *tape* holds values of every step of a recorded rollout for the backward pass; nothing on it is overwritten. A *workspace*
 is scratch memory without derivative. Both are structs that a room declares: a kernel passes one argument in place of ten.
-What that needs (`warp_check` asks Warp whether the first two hold):
+Consequences (`warp_check` checks the first two):
 
-- The gradient of an array in a struct is the array's own `grad`; `wp.adjoint[tape]` does not know it.
+- The gradient of an array in a struct is the array's own `grad`; `wp.adjoint[tape]` does not contain it.
 - Before Warp differentiates a function that a kernel calls, it runs it again, to have its results. Those of a function that
   writes to the tape are there already, and what it adds by `wp.atomic_add` would be added twice: hence `stage`.
 - A struct is copied into every function that the compiler does not inline, and in the backward pass every use of an array in a
@@ -41,19 +41,19 @@ class Memory:
     counts: Mapping[str, int]
     """Columns of each array, by its name."""
     views: Mapping[str, int] = field(default_factory=dict)
-    """A tape's arrays on the state's own memory, so many structs from its first entry on, made of float64 only: one load in
-    place of many."""
+    """A tape's views of the state's own memory: name -> number of structs from its first entry on, made of float64 only: one
+    load in place of many."""
     parts: Mapping[str, Memory] = field(default_factory=dict)
-    """A workspace's fields that are such structs themselves."""
+    """Fields of a workspace that are such structs themselves."""
 
     @property
     def row_bytes(self) -> int:
-        """Bytes that one row takes, in parts too; views take none."""
+        """Bytes of one row, including parts; views take none."""
         own: int = sum(count * wp.types.type_size_in_bytes(self._dtype(name)) for name, count in self.counts.items())
         return own + sum(part.row_bytes for part in self.parts.values())
 
     def allocate(self, rows: int, state: Any, differentiable: bool = False) -> Any:
-        """The struct with all its arrays, zeros; `state` (rows, nx) is what the views look at."""
+        """The struct with all its arrays, zeros; `state` (rows, nx) is the memory of the views."""
         memory = self.struct()
         for name, count in self.counts.items():
             dtype = self._dtype(name)
@@ -72,7 +72,7 @@ class Memory:
 def view_rows(rows: Any, dtype: Any, count: int) -> Any:
     """The first `count` structs of every row of a float64 array (n, nx), as an array (n, count) on the same memory.
 
-    Its gradient looks at that of the array.
+    Its gradient is a view of the array's gradient.
     """
     strides = (rows.strides[0], wp.types.type_size_in_bytes(dtype))
     view = wp.array(ptr=rows.ptr, dtype=dtype, shape=(rows.shape[0], count), strides=strides, device=rows.device)
@@ -82,5 +82,5 @@ def view_rows(rows: Any, dtype: Any, count: int) -> Any:
 
 
 def blank(value: Any) -> Any:
-    """The adjoint of an argument without gradient: none, or for a struct an empty one, as Warp insists."""
+    """The adjoint of an argument without gradient: none, or for a struct an empty one, as Warp requires."""
     return type(value)() if hasattr(type(value), "native_name") else None

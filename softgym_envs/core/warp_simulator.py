@@ -52,7 +52,7 @@ def _numpy(tensor: Any) -> Array:
 
 
 class _OnDevice(RolledSimulator):
-    """What all simulators with Warp kernels share."""
+    """Base class of all simulators with Warp kernels."""
 
     device: str
 
@@ -68,7 +68,7 @@ class _OnDevice(RolledSimulator):
 
 
 class WarpSimulator(_OnDevice):
-    """A simulator with kernels that run forward only; derivatives are differences."""
+    """A simulator with kernels that run forward only; derivatives are finite differences."""
 
     def _linearize(self, state: Array, control: Array, constants: Array, substeps: int) -> Linearization:
         return self._differences(state, control, constants, substeps)

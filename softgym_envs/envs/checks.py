@@ -44,7 +44,7 @@ def clip(values):  # type: ignore[no-untyped-def]
 
 @kernel
 def mark_failed(status, state, failed):  # type: ignore[no-untyped-def]
-    """Which rows (B,) have a status other than 0, or a state (B, nx) that is not finite; -> whether any has."""
+    """Mark rows (B,) with a status other than 0, or a state (B, nx) that is not finite; -> whether there are any."""
     some = False
     for b in range(len(status)):
         bad = status[b] != 0

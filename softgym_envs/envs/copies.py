@@ -19,7 +19,7 @@ from .episodes import Episodes
 
 
 def frozen(env: Any) -> dict[str, Any]:
-    """What a copy of an environment is made from: build arguments, spec, generators, and the state of its episodes."""
+    """State from which an environment is copied: build arguments, spec, generators, and the state of its episodes."""
     return {
         "built": env.built,
         "spec": env.spec,
@@ -32,7 +32,7 @@ def frozen(env: Any) -> dict[str, Any]:
 
 
 def thaw(env: Any, state: Mapping[str, Any]) -> None:
-    """Continue in a newly built environment where `frozen` was taken."""
+    """Continue in a newly built environment from a state of `frozen`."""
     env.spec = state["spec"]
     if state["begun"]:  # before the first reset there is no state yet
         env.set_state(state["saved"])
@@ -57,7 +57,7 @@ class Copied:
 
     @property
     def spec(self) -> EnvSpec | None:
-        """How Gymnasium made it, in a form that `EnvSpec.to_json` can write."""
+        """Gymnasium's spec, in a form that `EnvSpec.to_json` can write."""
         return self._spec
 
     @spec.setter
@@ -68,7 +68,7 @@ class Copied:
 def plain_spec(spec: EnvSpec | None, fixed: Mapping[str, float]) -> EnvSpec | None:
     """The spec with keywords that JSON can hold: constants as {name: value}, paths as text, arrays as lists.
 
-    An object of constants becomes a mapping without those that the task fixes, over which a mapping would win.
+    An object of constants becomes a mapping without those that the task fixes: a mapping would override them.
     """
     if spec is None:
         return None

@@ -1,4 +1,4 @@
-"""Any simulator's state as a picture: the room that the simulator belongs to draws it.
+"""Draws any simulator's state, by the room that the simulator belongs to.
 
 Legend: nx state, P tracked points.
 """
@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 
 class Drawable(Protocol):
-    """What drawing needs of a simulator, beside the name of its room."""
+    """Attributes of a simulator that drawing needs, beside the name of its room."""
 
     @property
     def model(self) -> Any:
@@ -36,12 +36,12 @@ class Drawable(Protocol):
 
     @property
     def default_parameters(self) -> Parameters:
-        """Constants, if none are given."""
+        """Default constants."""
         ...
 
 
 def picture_of(simulator: object) -> Picture:
-    """How the simulator's room draws and drives its robots.
+    """The picture of the simulator's room, which draws and drives its robots.
 
     Raises:
         OptionError: The simulator belongs to no room, or the room draws nothing.
@@ -58,7 +58,7 @@ def picture_of(simulator: object) -> Picture:
 def scene_of(
     simulator: Drawable, state: Array, hints: Mapping[str, Array] | None = None, *, parameters: Parameters | None = None
 ) -> Scene:
-    """The scene of one state (nx,), with the hints a task gives (see `rendering.picture.HINTS`).
+    """The scene of one state (nx,), with the hints of a task (see `rendering.picture.HINTS`).
 
     Raises:
         OptionError: Unknown hint, or a simulator that nothing can draw.
@@ -88,10 +88,10 @@ def render_state(
 
 
 def overlay_scene(simulator: Drawable, fitted: Array, measured: Array) -> Scene:
-    """A frame of a fit to tracked points: where the points of the fitted robot are, and where they were measured, (P, 2) [m].
+    """The scene of a fit to tracked points: positions on the fitted robot and as measured, (P, 2) [m].
 
     Raises:
-        OptionError: A robot that nothing can draw like this.
+        OptionError: The room cannot draw points over its robot.
     """
     picture = picture_of(simulator)
     if not isinstance(picture, PointOverlay):
@@ -100,7 +100,7 @@ def overlay_scene(simulator: Drawable, fitted: Array, measured: Array) -> Scene:
 
 
 def write_overlay(path: Path, simulator: Drawable, names: Sequence[str], times: Array, fitted: Array, measured: Array) -> Path:
-    """A fit to tracked points, (rows, ny) each, as a GIF of at most 25 frames per second; see `overlay_scene`.
+    """Write a fit to tracked points, (rows, ny) each, as a GIF of at most 25 frames per second; see `overlay_scene`.
 
     Raises:
         OptionError: The columns are no points, or nothing draws this robot.

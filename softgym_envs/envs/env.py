@@ -41,7 +41,7 @@ class SoftgymEnv(Copied, gym.Env[Observation, NDArray[np.float32]]):
         room: Path "package.module:ROOM" of the room.
         task: The id.
         render_mode: None, "human" or "rgb_array".
-        **keywords: Those of `episodes.Settings` (backend, model, params, ...) and of the id's own function.
+        **keywords: Keywords of `episodes.Settings` (backend, model, params, ...) and of the id's own function.
 
     Raises:
         OptionError: A keyword is unknown or has a value that is not allowed.
@@ -55,7 +55,7 @@ class SoftgymEnv(Copied, gym.Env[Observation, NDArray[np.float32]]):
         self.episodes = make_episodes(load_room(room), task, [self.np_random], keywords)
         try:
             check_time(keywords, self.episodes.settings.control_period, load_room(room).task(task).max_episode_steps)
-        except OptionError as error:  # Gymnasium's TimeLimit, which nobody sees here, may be a longer one
+        except OptionError as error:  # Gymnasium's TimeLimit, which is not visible here, may be longer
             gym.logger.warn(str(error))
         self.render_mode = checked_render_mode(render_mode)
         self.metadata = metadata(self.episodes)
@@ -65,12 +65,12 @@ class SoftgymEnv(Copied, gym.Env[Observation, NDArray[np.float32]]):
 
     @property
     def task(self) -> Task:
-        """What to do."""
+        """The task."""
         return self.episodes.task
 
     @property
     def simulator(self) -> Simulator:
-        """What it is done with."""
+        """The simulator under the task."""
         return self.episodes.simulator
 
     @property
@@ -87,7 +87,7 @@ class SoftgymEnv(Copied, gym.Env[Observation, NDArray[np.float32]]):
         """Begin an episode.
 
         Args:
-            seed: Of this environment's generator; None goes on with it.
+            seed: Seed of this environment's generator; None continues with it.
             options: "state" (nx,), "constants" {name: value}, and those of the task (`task.option_names`).
 
         Raises:
@@ -103,7 +103,7 @@ class SoftgymEnv(Copied, gym.Env[Observation, NDArray[np.float32]]):
         return observation, first_of(reset_info(self.episodes))
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """One control period.
+        """Run one control period.
 
         Raises:
             ShapeError: The action is not (na,) or holds NaN.
@@ -124,11 +124,11 @@ class SoftgymEnv(Copied, gym.Env[Observation, NDArray[np.float32]]):
         return self.episodes.snapshot()
 
     def set_state(self, saved: dict[str, Any]) -> None:
-        """Continue from `get_state` of an environment made alike: the future repeats bit for bit.
+        """Continue from `get_state` of an equally built environment: the future repeats bit for bit.
 
         Raises:
             ShapeError: It comes from another id.
-            OptionError: An entry is missing, or holds what no environment gets into.
+            OptionError: An entry is missing, or holds what no environment can reach.
             ParameterError: A constant is out of its bounds.
         """
         self.episodes.rngs[0] = self.np_random
@@ -164,10 +164,10 @@ def metadata(episodes: Episodes) -> dict[str, Any]:
 
 
 def checked_render_mode(mode: str | None) -> str | None:
-    """The mode.
+    """Check the render mode.
 
     Raises:
-        OptionError: Not a mode that we have.
+        OptionError: An unknown mode.
     """
     if mode is not None and mode not in RENDER_MODES:
         raise OptionError(f"render_mode is {mode!r}, allowed are None, {', '.join(RENDER_MODES)}")
@@ -181,7 +181,7 @@ def require_reset(episodes: Episodes) -> None:
 
 
 def measures(episodes: Episodes) -> dict[str, Any]:
-    """What the task measures, and the constants where they are not the nominal ones; all (B, ...)."""
+    """Measures of the task, and the constants if they are not the nominal ones; all (B, ...)."""
     info: dict[str, Any] = episodes.task.measure(episodes.seen, episodes.context)
     if episodes.parameters is not episodes.nominal:
         info["constants"] = episodes.constants.copy()
@@ -198,7 +198,7 @@ def step_info(episodes: Episodes, outcome: Outcome) -> dict[str, Any]:
 
 
 def reset_info(episodes: Episodes) -> dict[str, Any]:
-    """`info` of a reset, all (B, ...): the keys of a step's, though nothing has been done yet."""
+    """`info` of a reset, all (B, ...): the keys of a step, with rewards of 0."""
     rows = len(episodes.state)
     info: dict[str, Any] = {"reward_" + name: np.zeros(rows) for name in episodes.term_names}
     info["is_success"] = info["sim_failed"] = np.zeros(rows, dtype=np.bool_)
@@ -212,14 +212,14 @@ def first_of(info: dict[str, Any]) -> dict[str, Any]:
 
 
 def make_renderer(mode: str, fps: int) -> Any:
-    """A renderer; pygame is imported here and not before."""
+    """Make a renderer; pygame is imported here and not before."""
     from ..rendering import PygameRenderer
 
     return PygameRenderer(mode=mode, fps=fps if mode == "human" else None)
 
 
 def draw_row(episodes: Episodes, row: int, renderer: Any) -> Any:
-    """One row's picture."""
+    """Draw one row."""
     from .drawing import render_state
 
     hints = episodes.task.draw_hints(episodes.context[row])

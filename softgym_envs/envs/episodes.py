@@ -42,7 +42,7 @@ FAILURE_PENALTY = 100.0
 
 @dataclass(eq=False)
 class Outcome:
-    """What one control step gives, B rows."""
+    """Result of one control step of B rows."""
 
     observation: Observation
     """(B, no), fresh"""
@@ -62,10 +62,10 @@ class Episodes:
     """See the module docstring.
 
     Args:
-        task: What to do.
-        simulator: What it is done with.
+        task: The task.
+        simulator: The simulator under the task.
         rngs: One generator per row.
-        settings: Everything else.
+        settings: All other settings.
 
     Raises:
         OptionError: The control period is no multiple of the simulator's dt.
@@ -87,7 +87,7 @@ class Episodes:
         self.distribution = distribution(self.nominal, settings.randomize)
         warn_of_step(simulator, self.nominal, self.distribution)
         entries, na = task.entries, len(task.action_names)
-        known = settings.action_memory * na  # of the actions given last
+        known = settings.action_memory * na  # entries of the last actions
         self.low = np.array([e.low for e in entries] + known * [-1.0], dtype=np.float32).astype(np.float64)
         self.high = np.array([e.high for e in entries] + known * [1.0], dtype=np.float32).astype(np.float64)
         self._noise = settings.sensor_noise * np.array([e.scale for e in entries] + known * [0.0])
@@ -102,7 +102,7 @@ class Episodes:
         self.context = np.zeros((self._rows, len(task.context_names)))
         self.queue = np.zeros((self._rows, settings.action_delay, na))
         self.given = np.zeros((self._rows, settings.action_memory, na))
-        """Actions given last, (B, action_memory, na), oldest first."""
+        """Last actions, (B, action_memory, na), oldest first."""
         self._base = self.nominal.to_matrix(self._rows)
         self.constants = self._base.copy()
         self.observed = np.zeros((self._rows, len(self.low)))
@@ -172,15 +172,15 @@ class Episodes:
 
     @property
     def seen(self) -> Array:
-        """What the task sees of the state, (B, entries of the robot's model)."""
+        """Entries of the state that the task sees, (B, entries of the robot's model)."""
         return self._visible(self.state)
 
     def _visible(self, state: Array) -> Array:
-        """What the task sees of states (..., nx): the entries of the robot's model, which come first."""
+        """Entries of states (..., nx) that the task sees: those of the robot's model, which come first."""
         return state if self._seen == state.shape[-1] else np.ascontiguousarray(state[..., : self._seen])
 
     def _whole(self, state: Array) -> Array:
-        """States of the robot's model as states of the world: what the model does not know is at rest."""
+        """Extend states of the robot's model to states of the world: further entries are at rest."""
         return state if self._all_seen else self.simulator.embed(state)  # type: ignore[attr-defined]
 
     def _given_state(self, value: Any, rows: NDArray[np.intp]) -> Array | None:
@@ -194,7 +194,7 @@ class Episodes:
         return check_state("option 'state'", state, self.simulator)
 
     def _draw_constants(self, rows: NDArray[np.intp], chosen: Any, options: Mapping[str, Any]) -> Array:
-        """Constants of new episodes, (k, P): nominal, then randomised, then what the options say."""
+        """Constants of new episodes, (k, P): nominal, then randomised, then as given by the options."""
         kind, constants = self.nominal, self._base[rows]
         if self.distribution is not None:
             for k, row in enumerate(rows):
@@ -213,7 +213,7 @@ class Episodes:
         return constants
 
     def _parameters_of(self, constants: Array, rows: NDArray[np.intp]) -> Parameters:
-        """Constants (k, P) of some rows: the nominal object where it holds, since a simulator may remember it.
+        """Constants (k, P) of some rows: the nominal object if they equal it, since a simulator may cache by it.
 
         Raises:
             ParameterError: A value is out of its bounds.
@@ -262,7 +262,7 @@ class Episodes:
         return Outcome(observation, reward, terms, terminated, success, failed)
 
     def _move(self, state: Array, control: Array) -> tuple[Array, IntArray]:
-        """One control step. States are the simulator's own, actions are checked: the first control is, for all that follow."""
+        """One control step. Only the first one is checked: later states are the simulator's own, and actions are checked."""
         if self._checked:
             control = np.ascontiguousarray(control, dtype=np.float64)
             return self.simulator.advance(state, control, self.constants, self.substeps)  # type: ignore[attr-defined,no-any-return]
@@ -271,7 +271,7 @@ class Episodes:
         return found
 
     def _complain(self, row: int, status: int) -> None:
-        """Say once why a simulation failed, and with which constants: bounds allow more than the usual physics step can do."""
+        """Warn once why a simulation failed, and with which constants: bounds allow more than the usual physics step can do."""
         self._complained = True
         specs = self.nominal.specs().values()
         changed = [
@@ -285,7 +285,7 @@ class Episodes:
         warnings.warn(f"row {row}: {why}; {told}", SimulationWarning, stacklevel=4)
 
     def _fastest(self, row: int) -> list[str]:
-        """The entry of the last good state that moves fastest, where states have speeds."""
+        """Text on the fastest entry of the last good state, if states have speeds."""
         if not self._speeds:
             return []
         k = max(self._speeds, key=lambda k: abs(self.state[row, k]))
@@ -302,7 +302,7 @@ class Episodes:
         return late
 
     def _with_given(self, observed: Array, rows: NDArray[np.intp] | slice = _ALL) -> Array:
-        """Entries of the task, and the actions given last behind them."""
+        """Append the last actions to the task's entries."""
         if not self.settings.action_memory:
             return observed
         return np.concatenate([observed, self.given[rows].reshape(len(observed), -1)], axis=1)
@@ -310,7 +310,7 @@ class Episodes:
     def _sense(
         self, observed: Array, rows: NDArray[np.intp] | None, active: BoolArray | None = None
     ) -> tuple[Array, Observation]:
-        """Noise, then the bounds of the observation space; -> the same as float32, too."""
+        """Add noise, then clip to the observation space; -> observations as float64 and as float32."""
         if self.settings.sensor_noise:
             observed = observed + self._noise * self._normal(len(self._noise), active, rows)
         shown = np.empty(observed.shape, dtype=np.float32)
@@ -333,7 +333,7 @@ class Episodes:
     # --- save and restore ------------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything that decides the future: arrays (B, ...), and "rng", a list of JSON-able generator states."""
+        """Complete state of the episodes: arrays (B, ...), and "rng", a list of JSON-able generator states."""
         arrays = {name: getattr(self, name).copy() for name in _SAVED}
         return {**arrays, "rng": [rng.bit_generator.state for rng in self.rngs]}
 
@@ -342,7 +342,7 @@ class Episodes:
 
         Raises:
             ShapeError: An array has another shape, e.g. from another id or number of rows.
-            OptionError: An entry is missing, or holds what no environment gets into.
+            OptionError: An entry is missing, or holds what no environment can reach.
             ParameterError: A constant is out of its bounds.
         """
         for name in (*_SAVED, "rng"):
@@ -380,6 +380,6 @@ _SAVED = ("state", "context", "queue", "given", "constants", "observed", "steps"
 
 
 def _with(nominal: Parameters, constants: Mapping[str, float], given: Any) -> Parameters:
-    """Constants with those that a task fixes, as far as this world has them and a mapping `given` does not name them."""
+    """Set the constants that a task fixes, if this world has them and a mapping `given` does not name them."""
     own = given if isinstance(given, Mapping) else ()
     return nominal.replace(**{name: value for name, value in constants.items() if name in nominal.names() and name not in own})

@@ -1,4 +1,4 @@
-"""Episodes of an id of a room: its task, and the world that the keywords of `gymnasium.make` ask for."""
+"""Makes episodes of an id of a room: its task, and the world given by the keywords of `gymnasium.make`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .episodes import Episodes
 from .settings import Settings
 
 CLOSE = 0.01
-"""Constants that were identified at a camera's physics step are used at one that differs by so much at most."""
+"""Largest relative difference of the physics step from that at which constants were identified, as by a camera."""
 
 
 def make_episodes(room: Room, task_id: str, rngs: Sequence[np.random.Generator], keywords: Mapping[str, Any]) -> Episodes:
@@ -31,7 +31,7 @@ def make_episodes(room: Room, task_id: str, rngs: Sequence[np.random.Generator],
         room: Where the id is declared.
         task_id: The id.
         rngs: One generator per row.
-        keywords: Of `Settings` and of the id's own function.
+        keywords: Keywords of `Settings` and of the id's own function.
 
     Raises:
         OptionError: Unknown keyword, or a value that is not allowed.
@@ -48,7 +48,7 @@ def make_episodes(room: Room, task_id: str, rngs: Sequence[np.random.Generator],
         if name not in (*shared, *own):
             raise OptionError(f"unknown keyword {name!r}; allowed are render_mode, {', '.join(sorted((*shared, *own)))}")
     defaults = {name: signature[name].default for name in shared if name in signature and name != "model"}
-    if isinstance(defaults.get("randomize"), Mapping) and isinstance(keywords.get("params"), Mapping):  # who names one means it
+    if isinstance(defaults.get("randomize"), Mapping) and isinstance(keywords.get("params"), Mapping):  # named: not drawn
         defaults["randomize"] = {k: v for k, v in defaults["randomize"].items() if k not in keywords["params"]}
     settings = Settings(**{**defaults, **{name: value for name, value in keywords.items() if name in shared}})
     spec = SimulatorSpec.read(settings.params) if isinstance(settings.params, (str, Path)) else None
@@ -77,7 +77,7 @@ def _drawn(usual: Mapping[str, tuple[float, float]], simulator: Simulator, backe
 
 
 def _simulator(room: Room, model: Any, settings: Settings, spec: SimulatorSpec | None) -> Simulator:
-    """The world that the settings ask for; our engine with the options and dt that a file of constants belongs to."""
+    """The world given by the settings; our engine with the options and dt of a file of constants."""
     options, dt = settings.simulator_options, settings.dt
     if spec is not None and settings.backend == NATIVE:
         if spec.room == room.name:
@@ -94,7 +94,7 @@ def _simulator(room: Room, model: Any, settings: Settings, spec: SimulatorSpec |
 
 
 def _near(dt: float, period: float) -> float:
-    """The physics step [s], or the whole part of the control period that is within `CLOSE` of it."""
+    """The physics step [s], or an even fraction of the control period that is within `CLOSE` of it."""
     share = period / dt if isinstance(period, (int, float)) and period > 0 else 0.0
     near = period / max(round(share), 1)
     return near if 1e-6 * dt < abs(near - dt) <= CLOSE * dt else dt

@@ -38,7 +38,7 @@ HELP = (
 
 @dataclass(frozen=True)
 class PlayOptions:
-    """What a player shows and keeps."""
+    """Options of a player: what it shows and saves."""
 
     seed: int = 0
     """Seed of the first episode; N takes the next one."""
@@ -54,7 +54,7 @@ class PlayOptions:
     """Draw this many frames without a window, then end; for servers and tests."""
 
     def check(self) -> None:
-        """Refuse before the first step what could not be done after the last.
+        """Refuse options that would fail after the last step.
 
         Raises:
             OptionError: An ending that cannot be written, or a negative number of frames.
@@ -68,7 +68,7 @@ class PlayOptions:
 
 @dataclass
 class Episode:
-    """What has happened since the last reset."""
+    """Record of an episode since the last reset."""
 
     seed: int
     states: list[Array]
@@ -79,7 +79,7 @@ class Episode:
     """Largest reward term so far: the range of the bars."""
     info: dict[str, Any] = field(default_factory=dict)
     over: str = ""
-    """Why it has ended; empty while it runs."""
+    """Reason of its end; empty while it runs."""
 
 
 class Player:
@@ -87,8 +87,8 @@ class Player:
 
     Args:
         env: Made by `gym.make` from an id of ours.
-        options: What to show and to keep.
-        policy: Drives until Tab is pressed.
+        options: What to show and save.
+        policy: Policy that drives until Tab is pressed.
 
     Raises:
         OptionError: The robot cannot be drawn, or an option is not allowed.
@@ -128,7 +128,7 @@ class Player:
     # --- the loop --------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Until Esc, a closed window, or as many frames as asked for."""
+        """Play until Esc, a closed window, or the given number of frames."""
         try:
             while not self.done:
                 if self.next_seed is not None:
@@ -162,7 +162,7 @@ class Player:
         self.trail.clear()
 
     def step(self) -> None:
-        """One control step, shown in several frames."""
+        """Run one control step, shown in several frames."""
         before, started = self.state, time.perf_counter()
         action = self.next_action()
         control = self.task.scale_action(action[None].astype(np.float64))[0]
@@ -192,7 +192,7 @@ class Player:
         return np.clip(self.action, -1.0, 1.0).astype(np.float32)
 
     def between(self, state: Array, control: Array) -> list[Array]:
-        """States inside the control step, for a smooth picture: the same physics again, without noise or delay."""
+        """States inside the control step, for a smooth picture: physics is repeated without noise or delay."""
         count = self.frames_per_step
         substeps = round(self.period / self.simulator.dt) // count
         if count == 1 or substeps < 1:
@@ -203,7 +203,7 @@ class Player:
     # --- pictures --------------------------------------------------------------------------------------------------
 
     def draw(self, state: Array) -> None:
-        """One frame, into the window or (headless) only into the video."""
+        """Draw one frame, into the window or (headless) only into the video."""
         self.trail.append(self.picture.followed(self.simulator.model, state))
         hints = dict(self.task.draw_hints(self.inner.context))
         if len(self.trail) > 1:
@@ -223,7 +223,7 @@ class Player:
                 self.video.add(image)
 
     def hud(self) -> Hud:
-        """Numbers and keys."""
+        """Numbers and keys over the picture."""
         now = self.episode
         ends = np.array(self.trail)[-2:]
         velocity = float(np.linalg.norm(ends[-1] - ends[0])) * self.frames_per_step / self.period
@@ -243,7 +243,7 @@ class Player:
     # --- keys ------------------------------------------------------------------------------------------------------
 
     def on_event(self, event: Any) -> None:
-        """A key goes down or up."""
+        """Handle a key that goes down or up."""
         import pygame
 
         if event.type not in (pygame.KEYDOWN, pygame.KEYUP):
@@ -275,19 +275,19 @@ class Player:
     # --- files -----------------------------------------------------------------------------------------------------
 
     def save_picture(self) -> None:
-        """The last frame as a PNG."""
+        """Save the last frame as a PNG."""
         if self.last_image is not None:
             print("wrote", write_png(self.free_path(".png"), self.last_image))
 
     def toggle_video(self) -> None:
-        """Start a video, or write the one that runs."""
+        """Start a video, or write the running one."""
         if self.video is None:
             self.video, self.video_path = Recorder(), self.free_path(".gif")
         else:
             self.write_video()
 
     def write_video(self) -> None:
-        """Write the video that runs, if it has frames."""
+        """Write the running video, if it has frames."""
         if self.video is not None and self.video_path is not None and len(self.video):
             print("wrote", write_video(self.video_path, self.video, 0.5 * self.fps))
         self.video = None
@@ -311,7 +311,7 @@ class Player:
         self.recorded.append(Trajectory.from_rollout(self.simulator, states, controls, substeps=substeps, metadata=metadata))
 
     def finish(self) -> None:
-        """Write what is to be written, close the window."""
+        """Write the dataset and the video, and close the window."""
         self.keep_episode()
         if self.options.dataset is not None and self.recorded:
             print("wrote", TrajectorySet(tuple(self.recorded)).save(self.options.dataset))

@@ -1,4 +1,4 @@
-"""Tells Gymnasium of every id of every room.
+"""Registers every id of every room with Gymnasium.
 
 A version is raised by any change of observation, action, reward, end of episode or physics; the old id stays.
 """
@@ -20,7 +20,7 @@ def register() -> None:
 
 
 def _register_awaited(room: Room) -> None:
-    """Register a room by its name while its package, imported before ours, goes on: its path leads nowhere until that ends."""
+    """Register a room by its name while its package, imported before ours, is being imported: its path cannot be loaded yet."""
     if awaits_rooms():
         register_room(room.name, room)
 
@@ -29,7 +29,7 @@ def add_room(path: str) -> Room:
     """Add a room that is declared elsewhere and register its ids; all verbs then know it.
 
     Args:
-        path: "package.module:ROOM". It is a path and no value, so that worker processes find it too.
+        path: "package.module:ROOM": a path, so that worker processes find it too.
 
     Raises:
         OptionError: Nothing is there, it is no room, or another room has its name.

@@ -1,4 +1,4 @@
-"""What every environment can be told, whatever the robot and the task, and what the constants among it stand for."""
+"""Settings of every environment, whatever the robot and the task, and the constants that they give."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..core.room import NATIVE
 from ..core.simulator import Limited, Simulator, as_numbers, check_number
 
 LONGEST = 1e9
-"""[s] of a control period."""
+"""Longest control period [s]."""
 MARGIN = 1.01
-"""Times what steps bear that is not worth a warning: fits end there."""
+"""Factor on the largest stable value up to which there is no warning: fits may end at that value."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What every environment can be told, whatever the robot and the task.
+    """Settings of every environment, whatever the robot and the task.
 
     Raises:
         OptionError: A value is not allowed.
@@ -39,7 +39,7 @@ class Settings:
     device: str = "cpu"
     """"cpu", or a CUDA device for our engine of tensegrity robots and vines."""
     simulator_options: Mapping[str, Any] | None = None
-    """Further keywords of the simulator, such as its mode of contact; they stand with the room."""
+    """Further keywords of the simulator, such as its mode of contact; see the room."""
     control_period: float = 0.1
     """Time between actions [s], a multiple of the simulator's dt; some ids have another default."""
     params: GivenConstants | None = None
@@ -51,10 +51,10 @@ class Settings:
     sensor_noise: float = 0.0
     """Standard deviation of Gaussian noise on every observed entry, over its `scale` (1 m, 1 m/s, the motor's range)."""
     action_delay: int = 0
-    """Actions take effect so many control steps late; zero actions come first."""
+    """Control steps by which actions are delayed; zero actions come first."""
     action_memory: int = 0
-    """So many of the actions given last are observed behind the task's entries, oldest first, without noise: what it takes to
-    act well in spite of a delay."""
+    """Number of last actions that are observed after the task's entries, oldest first, without noise: needed to act well in
+    spite of a delay."""
     disturbance: float = 0.0
     """Standard deviation [m/s] of random velocity kicks on every body before every control step."""
 
@@ -69,7 +69,7 @@ class Settings:
 
 
 def whole_steps(name: str, seconds: float, dt: float) -> int:
-    """seconds / dt.
+    """Number of steps, seconds / dt.
 
     Raises:
         OptionError: Not a whole number >= 1.
@@ -87,7 +87,7 @@ def nominal_constants(simulator: Simulator, given: GivenConstants | None, rows: 
     """Constants of the simulator's own class.
 
     Raises:
-        ParameterError: Of another class, or for another number of rows; or a name or value is not allowed.
+        ParameterError: They are of another class, or for another number of rows; or a name or value is not allowed.
         FileFormatError: The file cannot be read.
     """
     kind = type(simulator.default_parameters)
@@ -109,7 +109,7 @@ def nominal_constants(simulator: Simulator, given: GivenConstants | None, rows: 
 def distribution(
     nominal: Parameters, randomize: Mapping[str, tuple[float, float]] | ParameterDistribution | None
 ) -> ParameterDistribution | None:
-    """The distribution that `randomize` stands for.
+    """The distribution given by `randomize`.
 
     Raises:
         OptionError: Neither a mapping nor a distribution.
@@ -136,7 +136,7 @@ def distribution(
 
 
 def warn_of_step(simulator: Simulator, nominal: Parameters, drawn: ParameterDistribution | None) -> None:
-    """A `SimulationWarning` where a constant, or an interval to draw it from, is beyond what the simulator's steps bear."""
+    """Issue a `SimulationWarning` if a constant, or the interval to draw it from, is beyond the simulator's stable range."""
     if nominal.batch is not None or not isinstance(simulator, Limited):
         return
     intervals = drawn.intervals if isinstance(drawn, UniformParameters) else {}

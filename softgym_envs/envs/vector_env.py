@@ -51,7 +51,7 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
         room: Path "package.module:ROOM" of the room.
         task: The id.
         num_envs: B.
-        max_episode_steps: Rows are truncated after so many steps; None for never.
+        max_episode_steps: Steps after which rows are truncated; None for never.
         autoreset_mode: "next_step" (the step after an episode's last one ignores its action and returns the first
             observation of the next, with reward 0), "same_step" (the last step returns it at once, with `final_obs` and
             `final_info` in the info), "disabled" (rows that have ended wait for `reset(options={"reset_mask": ...})`), or
@@ -108,12 +108,12 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
 
     @property
     def task(self) -> Task:
-        """What to do."""
+        """The task."""
         return self.episodes.task
 
     @property
     def simulator(self) -> Simulator:
-        """What it is done with."""
+        """The simulator under the task."""
         return self.episodes.simulator
 
     @property
@@ -133,7 +133,7 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
 
         Args:
             seed: s: row i is seeded with s + i; or one seed per row; None goes on with the rows' generators.
-            options: As for `SoftgymEnv`, for all rows alike; "state" may be (B, nx). With "reset_mask" (B,) only the rows where
+            options: As for `SoftgymEnv`, for all rows; "state" may be (B, nx). With "reset_mask" (B,) only the rows where
                 it is True begin anew; the others stay as they are.
 
         Raises:
@@ -174,7 +174,7 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
         return [seeding.np_random(one)[0] for one in seeds]
 
     def step(self, actions: Any) -> Step:  # type: ignore[override]  # flags are booleans, as Gymnasium's own are
-        """One control period in every row.
+        """Run one control period in every row.
 
         Raises:
             ShapeError: The actions are not (B, na) or hold NaN.
@@ -219,7 +219,7 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
         return outcome.observation, outcome.reward, outcome.terminated, truncated, with_masks(step_info(self.episodes, outcome))
 
     def _reset_at_once(self, observation: Observation, info: dict[str, Any], done: BoolArray) -> Observation:
-        """SAME_STEP: the ended rows' last observation and info go to the info, those of their reset take the place."""
+        """SAME_STEP: the last observation and info of finished rows go to the info, and those of their reset replace them."""
         final = np.full(self.num_envs, None, dtype=object)
         for row in np.flatnonzero(done):
             final[row] = observation[row].copy()
@@ -236,11 +236,11 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
         return {**self.episodes.snapshot(), "done": self._done.copy()}
 
     def set_state(self, saved: dict[str, Any]) -> None:
-        """Continue from `get_state` of an environment made alike: the future repeats bit for bit.
+        """Continue from `get_state` of an equally built environment: the future repeats bit for bit.
 
         Raises:
             ShapeError: It comes from another id or number of rows.
-            OptionError: An entry is missing, or holds what no environment gets into.
+            OptionError: An entry is missing, or holds what no environment can reach.
             ParameterError: A constant is out of its bounds.
         """
         done = np.array(saved.get("done", np.zeros_like(self._done)))
@@ -258,7 +258,7 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
         return tuple(draw_row(self.episodes, row, self._renderer) for row in range(self.num_envs))
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Let the renderer go."""
+        """Close the renderer."""
         if self._renderer is not None:
             self._renderer.close()
             self._renderer = None
@@ -287,10 +287,10 @@ def _autoreset_mode(given: Any) -> AutoresetMode:
 
 
 def _checked_seed(name: str, seed: Any) -> int:
-    """A seed.
+    """Check a seed.
 
     Raises:
-        OptionError: It is none.
+        OptionError: It is no whole number >= 0.
     """
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise OptionError(f"{name} is {shown(seed)}, expected a whole number >= 0")
@@ -298,5 +298,5 @@ def _checked_seed(name: str, seed: Any) -> int:
 
 
 def _generators(seed: int, rows: int) -> list[np.random.Generator]:
-    """Row i's generator is seeded as a single environment with seed + i."""
+    """Generators of the rows; row i's is seeded as that of a single environment with seed + i."""
     return [seeding.np_random(seed + row)[0] for row in range(rows)]

@@ -1,4 +1,4 @@
-"""What all tasks of arm and loop share: torques as actions, an arm that feels itself, and where it rests.
+"""Base of the loop's tasks: torques as actions, an arm that senses only itself, and states of rest.
 
 Legend: B batch, P constants, n coordinates.
 """
@@ -35,7 +35,7 @@ class ArmTask(BaseTask):
     control_weight: float = 0.01
     """Weight of the mean squared action."""
     bonus: float = 5.0
-    """Reward for what the task is to reach."""
+    """Reward for reaching the task's goal."""
 
     action_names = ARM
 
@@ -62,12 +62,12 @@ class ArmTask(BaseTask):
 
     @cached_property
     def _torques(self) -> tuple[Array, Array]:
-        """`hold` and `INCREMENT`, (1, 7): NumPy is faster where shapes are alike."""
+        """`hold` and `INCREMENT` as (1, 7): NumPy is faster where shapes are alike."""
         return self.hold[None], INCREMENT[None]
 
     @cached_property
     def hold(self) -> Array:
-        """Torques (7,) that hold the start [N m]."""
+        """Torques that hold the start (7,) [N m]."""
         return self.model.hold
 
     @cached_property
@@ -75,13 +75,13 @@ class ArmTask(BaseTask):
         return np.array(self.model.start)
 
     def motion(self, state: Array) -> tuple[Array, Array]:
-        """What `motion_entries` names: the arm's angles from the start (B, 7); its speeds, or all that is left of the state."""
+        """Entries of `motion_entries`: the arm's angles from the start (B, 7), and its speeds or the rest of the state."""
         n = self.model.n
         rest = state[:, len(ARM) :] if self.obs_mode == "state" else state[:, n : n + len(ARM)]
         return state[:, : len(ARM)] - self._start, rest
 
     def felt(self, state: Array, context: Array, columns: NDArray[np.int64], less: Array) -> Array:
-        """What `motion_entries` names, (B, .), and columns (k,) of the context minus `less` (k,) behind it."""
+        """Entries of `motion_entries` (B, .), followed by columns (k,) of the context minus `less` (k,)."""
         n = self.model.n
         first, count = (len(ARM), 2 * n) if self.obs_mode == "state" else (n, 2 * len(ARM))
         found = np.empty((len(state), count + len(columns)))
@@ -89,23 +89,23 @@ class ArmTask(BaseTask):
         return found
 
     def terms(self, action: Array, before: Array, after: Array, loss: int, gain: int) -> Array:
-        """Minus column `loss` of the context, `bonus` for what column `gain` has gained, minus the control's cost, (3, B)."""
+        """Reward terms (3, B): minus context column `loss`, `bonus` for the gain of column `gain`, minus the control's cost."""
         found = np.empty((3, len(action)))
         arm_terms(action, before, after, loss, gain, self.bonus, -self.control_weight / len(ARM), found)
         return found
 
 
 def tree_constants(model: LoopModel, start: Start) -> Array:
-    """Constants of the tree of every row, (B, P); those that the world does not have are at their defaults."""
+    """Constants of the tree for every row (B, P); those that the world does not have are at their defaults."""
     specs, rows = model.parameters_class.specs(), len(start.rngs)
     given: dict[str, Any] = {name: start.constants.get(name, np.full(rows, spec.default)) for name, spec in specs.items()}
     return model.tree_constants(np.stack([given[name] for name in specs], axis=1))
 
 
 def rest_under(model: LoopModel, torques: Array, columns: Array) -> tuple[Array, BoolArray]:
-    """Where arm and loop rest under torques (B, 7) and constants of the tree (B, P): q (B, n), and whether they do.
+    """Rest of arm and loop under torques (B, 7) and constants of the tree (B, P): q (B, n), and whether it was found.
 
-    A row that does not is where the model rests.
+    Where it was not, q is the model's rest.
     """
     first = np.tile(model.rest_state()[: model.n], (len(torques), 1))
     found = model.mechanism.rest(first, torques, columns)

@@ -2,10 +2,10 @@ r"""Task LoopBend: the hand follows a profile that stretches, bends and twists t
 
 A profile is :math:`q(t) = q_{start} + \tfrac12 (1 - \cos(2 \pi t / T)) \Delta` of the arm's angles, where Delta moves the hand
 by drawn amounts of stretch (up), bend (along the world's x and y) and twist (about the vertical). The budget is
-`tasks.INCREMENT`, the torques at an action of 1; what is used of it costs.
+`tasks.INCREMENT`, the torques at an action of 1; its use costs reward.
 
-Observation ("sensors"): the arm's angles from the start and their speeds, where the hand should be from where it is (the arm
-knows that by its own angles), and how the profile goes on from there. "state" gives the loop's angles and speeds too.
+Observation ("sensors"): the arm's angles from the start and their speeds, the wanted pose of the hand relative to its own (the
+arm knows that by its own angles), and how the profile goes on from there. "state" adds the loop's angles and speeds.
 
 Legend: B batch.
 """
@@ -28,12 +28,12 @@ from .sight import Bending, follow, hand_of, look_along, profiles
 AMPLITUDE = np.array([0.06, 0.07, 0.07, 0.25])
 """Largest stretch, bend along x, along y [m], and twist about z [rad], in the world's axes."""
 LEVER = 0.1
-"""[m/rad] A radian off is as bad as this distance."""
+"""[m/rad] An error of one radian counts as this distance."""
 AHEAD = 0.25
-"""How far the profile is seen ahead [s]."""
+"""Preview of the profile [s]."""
 _POSE = (("x", "m"), ("y", "m"), ("z", "m"), ("rx", "rad"), ("ry", "rad"), ("rz", "rad"))
 SEEN = tuple((f"{what}.{name}", unit) for what in ("off", "ahead") for name, unit in _POSE)
-"""Where the hand should be from where it is, and how the profile goes on: place and rotation vector in the world's axes."""
+"""Wanted pose of the hand relative to its own, and the profile's preview: place and rotation vector in the world's axes."""
 CONTEXT = ("stretch", "bend_x", "bend_y", "twist", "period", "time", "error", "total", "kept", *(name for name, _ in SEEN))
 PERIOD, TIME, ERROR, TOTAL, KEPT, OFF = range(4, 10)
 SHORTEST = np.array(1e-9)  # [s]; NumPy computes with an array faster than with a number
@@ -45,7 +45,7 @@ BUDGET = 0.8
 
 @dataclass(frozen=True, eq=False)
 class LoopBend(ArmTask):
-    """Follow a profile with the hand: reward = -error [m] + bonus at the end, if it was followed, - control.
+    """Follow a profile with the hand: reward = -error [m] + bonus at the end if it was followed - control.
 
     The error is the hand's distance plus `LEVER` times its angle from the profile. The episode ends with the profile.
     """
@@ -57,7 +57,7 @@ class LoopBend(ArmTask):
     tolerance: float = 0.01
     """Mean error up to which a profile counts as followed [m]."""
     least: float = 0.025
-    """Mean error of an arm that stays at the start, at least [m]."""
+    """Least mean error of an arm that stays at the start [m]."""
 
     context_names = CONTEXT
     success_definition = "The mean error over the whole profile is at most `tolerance`."
@@ -80,7 +80,7 @@ class LoopBend(ArmTask):
 
     @cached_property
     def _directions(self) -> Array:
-        """Change of the arm's angles per unit of stretch, bend and twist, (7, 4): by pseudo-inverse of the hand's slopes."""
+        """Change of the arm's angles per unit of stretch, bend and twist (7, 4), by the pseudo-inverse of the hand's slopes."""
         start, step = np.array(self.model.start), 1e-6
         R, p = self._hand(start[None])
         turned, moved = self._hand(start + step * np.eye(len(ARM)))
@@ -90,7 +90,7 @@ class LoopBend(ArmTask):
         return np.asarray(np.linalg.pinv(slopes, rcond=1e-3) @ wanted)
 
     def profile(self, context: Array, ahead: float = 0.0) -> Array:
-        """Angles of the arm that are wanted `ahead` seconds from now, (B, 7) [rad]."""
+        """Wanted angles of the arm `ahead` seconds from now (B, 7) [rad]."""
         found = np.empty((len(context), len(ARM)))
         profiles(self._bending, context, context[:, TIME] + ahead, found)
         return found
@@ -128,7 +128,7 @@ class LoopBend(ArmTask):
         return state, self._followed(context, np.ascontiguousarray(state), 0.0)
 
     def _draw(self, rng: np.random.Generator, columns: Array) -> Array:
-        """Stretch, bends, twist and period (5,): the first drawn, made smaller for the budget, that still leads far enough."""
+        """Draw stretch, bends, twist and period (5,): the first draw that, shrunk to the budget, still leads far enough."""
         best, farthest = np.zeros(PERIOD + 1), -1.0
         for _ in range(TRIES):
             drawn = np.append(AMPLITUDE * rng.uniform(-1.0, 1.0, 4), rng.uniform(*self.periods))
@@ -149,7 +149,7 @@ class LoopBend(ArmTask):
         return float(needed) if found.status[0] == Status.OK else np.inf
 
     def _followed(self, context: Array, state: Array, period: float) -> Array:
-        """With time, error, its integral over time, at the end whether the profile was followed, and what is seen. In place."""
+        """Update time, error, its integral over time, at the end whether the profile was followed, and `SEEN`, in place."""
         follow(self._grip, self._bending, state, context, period, AHEAD, LEVER, self.tolerance)
         return context
 
@@ -174,7 +174,7 @@ class LoopBend(ArmTask):
         return {"error": found[0], "kept": found[1], "control": found[2]}
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
-        """At the end of the profile."""
+        """Whether the profile has ended."""
         return self._over(context)
 
     def success(self, state: Array, context: Array) -> BoolArray:
@@ -182,11 +182,11 @@ class LoopBend(ArmTask):
         return context[:, KEPT].astype(np.bool_)
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
-        """Error now and its mean so far [m]."""
+        """Current error and its mean so far [m]."""
         return {"error": context[:, ERROR], "mean_error": context[:, TOTAL] / np.maximum(context[:, TIME], SHORTEST)}
 
     def draw_hints(self, context: Array) -> dict[str, Array]:
-        """Where the hand should be, and where it is to go: its places from the start to the profile's far end."""
+        """Wanted place of the hand, and its way from the start to the profile's far end."""
         share = np.linspace(0.0, 1.0, WAY)[:, None]
         way = self._start + share * (self._directions @ context[:PERIOD])
         return {"goal": self._hand(self.profile(context[None]))[1][0], "way": self._hand(way)[1]}

@@ -17,7 +17,7 @@ from .peg import LoopPeg, PegPlaces
 from .tasks import LoopReach
 
 STIFFNESS = (60.0, 60.0, 50.0, 50.0, 16.0, 16.0, 8.0)
-"""[N m/rad] Of the arm's own controller, unless the model brings one: an action of 1 moves a joint by 0.2 to 0.25 rad."""
+"""[N m/rad] Stiffness of the arm's own controller unless the model has one: an action of 1 moves a joint by 0.2 to 0.25 rad."""
 DAMPING = 5.0
 """[N m s/rad]"""
 PEGS = PegPlaces()
@@ -41,21 +41,21 @@ def reach(
     hold_time: float = 2.0,
     control_weight: float = 0.01,
 ) -> tuple[Task, Simulator]:
-    """An arm that feels only its own joints brings a clamped loop to a goal: a point of it, or its whole shape.
+    """An arm that senses only its own joints brings a clamped loop to a goal: a point of it, or its whole shape.
 
-    Its controls are torques beyond those that hold the start; a weak controller of the arm's own keeps it from falling.
+    Its controls are torques beyond those that hold the start; the arm's own weak controller keeps it from falling.
 
     Args:
         model: The robot.
         simulate: Makes the simulator of a model.
         control_period: Time between actions [s].
-        obs_mode: "sensors" (the arm's angles and speeds, and the goal) or "state" (the loop's too).
+        obs_mode: "sensors" (the arm's angles and speeds, and the goal) or "state" (those of the loop too).
         goal: "point", the middle of the loop's left side, or "shape", all its free joints.
-        goal_distance: Least mean distance of the goal from the first state, and from where no action leads [m]; none: 0.06 m of
-            a point, and of the whole shape the farthest of 12 that are drawn.
+        goal_distance: Least mean distance of the goal from the first state, and from rest without action [m]; none: 0.06 m for
+            a point, and for the whole shape the farthest of 12 drawn goals.
         goal_action: Largest entry of the constant action that reaches the goal.
         tolerance: Mean distance at which the goal counts as reached [m].
-        hold_time: How long it is to be held [s].
+        hold_time: Time for which the goal must be held [s].
         control_weight: Weight of the mean squared action.
     """
     model = held(model)
@@ -79,13 +79,13 @@ def bend(
 ) -> tuple[Task, Simulator]:
     """An arm stretches, bends and twists a clamped loop: its hand follows a drawn profile, within a budget of torques.
 
-    Its controls are torques beyond those that hold the start; a weak controller of the arm's own keeps it from falling.
+    Its controls are torques beyond those that hold the start; the arm's own weak controller keeps it from falling.
 
     Args:
         model: The robot.
         simulate: Makes the simulator of a model.
         control_period: Time between actions [s].
-        obs_mode: "sensors" (the arm's angles and speeds, and the profile) or "state" (the loop's too).
+        obs_mode: "sensors" (the arm's angles and speeds, and the profile) or "state" (those of the loop too).
         duration: Length of the profile [s]; a shorter limit of the episode ends it before.
         periods: Shortest and longest period [s].
         tolerance: Mean error up to which a profile counts as followed [m].
@@ -115,18 +115,18 @@ def identify(
     tolerance: float = 0.03,
     control_weight: float = 0.005,
 ) -> tuple[Task, Simulator]:
-    """An arm bends a clamped loop so as to learn its stiffness, as far as it bears; the reward is information.
+    """An arm bends a clamped loop, within the loop's load limit, to learn its stiffness; the reward is information.
 
-    It has its own angles, which are noisy, and torques. Both stiffnesses (1 to 8 and 0.4 to 2.4 N m/rad) and the offsets of its
-    torque sensors (0.2 N m) are hidden. A loop kinks where a joint bears more than 0.7 N m about theta or 0.25 N m about psi;
-    one that never bore 80 % of that is not known at its load.
+    It measures its own noisy angles, and torques. Both stiffnesses (1 to 8 and 0.4 to 2.4 N m/rad) and the offsets of its
+    torque sensors (0.2 N m) are hidden. A loop kinks where a joint has more than 0.7 N m about theta or 0.25 N m about psi;
+    its stiffness counts as known only if its moments reached 80 % of that.
 
     Args:
         model: The robot.
         simulate: Makes the simulator of a model.
         control_period: Time between actions [s].
-        randomize: Constants that are hidden, and drawn for every episode by whoever runs it.
-        obs_mode: "sensors" (measured angles, torques, and what is known by now) or "state" (true angles and speeds too).
+        randomize: Constants that are hidden, and drawn for every episode by its runner.
+        obs_mode: "sensors" (measured angles, torques, and the current estimate) or "state" (true angles and speeds too).
         duration: Length of an episode [s]; a shorter limit of the episode ends it before, without an answer.
         angle_noise: Standard deviation of a measured angle [rad].
         tolerance: Relative error of either stiffness up to which it counts as known, and half width of its 95 % interval.
@@ -158,10 +158,10 @@ def peg(
         model: The robot, with a hanging loop.
         simulate: Makes the simulator of a model.
         control_period: Time between actions [s].
-        randomize: Where pegs are (the constants of the clamp's pose), drawn for every episode by whoever runs it.
-        obs_mode: "sensors" (the arm's angles, speeds and torques, and where the tip is) or "state" (the loop's motion too).
-        depth: How far all joints of the loop must be beyond the tip [m].
-        hold_time: How long the loop is to be kept around the peg [s].
+        randomize: Places of pegs (the constants of the clamp's pose), drawn for every episode by its runner.
+        obs_mode: "sensors" (the arm's angles, speeds and torques, and the tip's place) or "state" (the loop's motion too).
+        depth: Least distance of all joints of the loop beyond the tip [m].
+        hold_time: Time for which the loop must stay around the peg [s].
         control_weight: Weight of the mean squared action.
     """
     model = held(model)

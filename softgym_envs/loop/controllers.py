@@ -1,6 +1,6 @@
-"""Controllers that the loop's tasks are judged by; see `core.room.Room.controllers`.
+"""Baseline controllers for the loop's tasks; see `core.room.Room.controllers`.
 
-Each is a function of a vector environment, which it may look into. Legend: B rows, T control steps.
+Each is a function of a vector environment, whose internals it may read. Legend: B rows, T control steps.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from .peg import OFFSET
 Policy = Callable[[Array], Array]
 
 POSES = np.array([[0.3, -1.0, -1.0, -0.5, -1.0, 0.9, 0.0], [0.1, 0.3, -0.5, 1.0, 0.7, 1.0, 0.2]])
-"""Actions that bend the loop about theta and hardly about psi, on the way too, and the other way round: found by search."""
+"""Actions that bend the loop mostly about theta, or mostly about psi, on the way there too. Found by search."""
 AXES, SIGNS = np.array([0, 1, 1]), np.array([1.0, 1.0, -1.0])
-"""Of the poses that `excite` goes to, one after the other."""
+"""Pose and sign of each of the bends that `excite` makes in turn."""
 STARTS, LENGTHS = np.array([0.0, 0.54, 0.77]), np.array([0.54, 0.23, 0.23])
-"""When it leaves for them, and comes back, in episodes."""
+"""Start and length of each bend, as shares of the episode."""
 AIM = 0.87
-"""Share of the moments that the loop bears, wanted: amid those that are allowed."""
+"""Wanted moment as a share of the loop's limit: the middle of the allowed range."""
 FIXED = np.log([[6.0, 1.2]])
-"""Logarithms of the stiffnesses whose bends serve most loops, of nine that were tried: some 10 of 100."""
+"""Logarithms of the stiffnesses whose bends succeed most often, of nine that were tried: some 10 of 100 loops."""
 
 
 def excite(envs: Any, *, sees: bool = True) -> Policy:
-    """Bends the loop about theta, and to both sides about psi: slowly, as far as it bears by what is known of it by then.
+    """Bends the loop slowly about theta, then to both sides about psi, up to `AIM` by the current estimate.
 
-    Without `sees`, as far as one of stiffness `FIXED` bears.
+    Without `sees`, uses the stiffness `FIXED` instead of the estimate.
     """
     task, seen = envs.episodes.task, 2 * len(ARM)
     scales = _scales(task)
@@ -50,7 +50,7 @@ def excite(envs: Any, *, sees: bool = True) -> Policy:
 
 
 def _scales(task: Any) -> list[tuple[Array, Array]]:
-    """Of both axes: logarithms of stiffness, and the scale of the pose that brings a loop at rest to `AIM`, by our statics."""
+    """For both axes: logarithms of stiffness, and the scale of the pose that brings a loop at rest to `AIM`, by our statics."""
     found = []
     for i, (low, high) in enumerate((THETA, PSI)):
         columns = np.tile(task.model.defaults, (9, 1))
@@ -65,12 +65,12 @@ def _scales(task: Any) -> list[tuple[Array, Array]]:
 
 
 def push(envs: Any) -> Policy:
-    """Holds one pose, whatever it feels."""
+    """Holds one pose, without feedback."""
     return lambda observation: np.full((len(observation), len(ARM)), 0.5, dtype=np.float32)
 
 
 def track(envs: Any) -> Policy:
-    """Torques that hold the arm where the profile is, at rest, and those of its damping; knows the profile, not the loop."""
+    """Applies the torques that hold the arm at rest on the profile, plus damping; knows the profile, not the loop."""
     episodes = envs.episodes
     task, model = episodes.task, episodes.task.model
     lead, period = 0.5 * task.control_period, task.control_period
@@ -86,11 +86,11 @@ def track(envs: Any) -> Policy:
 
 
 STEPS, DAMPED, DIFFERENCE = 12, 1e-4, 0.02
-"""Newton steps towards the action of a goal, their damping [m^2], and the change of action that slopes are taken from."""
+"""Newton steps towards a goal's action, their damping [m^2], and the step of finite differences in the action."""
 
 
 def settle(envs: Any) -> Policy:
-    """Holds the action under which the loop rests at the goal, by our statics with the usual constants; feels nothing."""
+    """Holds the action under which the loop rests at the goal, by our statics with the default constants; no feedback."""
     episodes = envs.episodes
     task, held = episodes.task, np.zeros((len(episodes.state), len(ARM)))
 
@@ -119,17 +119,17 @@ def _resting(task: Any, goal: Array) -> Array:
 
 
 INNER, AWAY, BEYOND = 0.03, 0.05, 0.1
-"""[m] How near the loop's middle the peg is to be, how far before the tip the loop waits for that, how far it goes then."""
+"""[m] Wanted distance of the peg from the loop's middle, distance before the tip at which the loop waits, final depth."""
 SPEED = 0.2
-"""Of the hand [m/s]."""
+"""Speed of the hand [m/s]."""
 TURNED, LEAK = 0.1, 0.012
-"""[m/rad] What a turn of the hand counts for; [m] what an action of 1 does."""
+"""Weight of a turn of the hand [m/rad], and of an action of 1 [m]."""
 
 
 def slip(envs: Any, *, sees: bool = True) -> Policy:
-    """Moves the hand aside until the peg is within the loop, and then forward; without `sees`, forward only.
+    """Moves the hand aside until the peg is within the loop, then forward; without `sees`, forward only.
 
-    The hand nods rather than turns otherwise; the torques are those that hold the arm where it is wanted, with a rigid loop.
+    The hand nods and does not turn otherwise. The torques are those that hold the arm at its wanted angles with a rigid loop.
     """
     episodes = envs.episodes
     task, model = episodes.task, episodes.task.model
@@ -159,9 +159,9 @@ def slip(envs: Any, *, sees: bool = True) -> Policy:
 
 
 def _follow(model: Any, axes: Array, arm: Array, move: Array) -> Array:
-    """Change of the arm's angles (B, 7) that moves the hand by `move` (B, 3) [m], turning it about axes[:, 0] at most.
+    """Change of the arm's angles (B, 7) that moves the hand by `move` (B, 3) [m] and turns it only about axes[:, 0].
 
-    Damped least squares, which keep the arm from where its torques are at their limits.
+    Damped least squares; the damping keeps the arm from its torque limits.
     """
     step, rows = 1e-6, len(arm)
     q = np.zeros((len(ARM) + 1, rows, model.n))
@@ -183,7 +183,7 @@ def thrust(envs: Any) -> Policy:
 
 
 def excite_all_alike(envs: Any) -> Policy:
-    """Bends the loop, however stiff it is."""
+    """Bends the loop without use of the stiffness estimate."""
     return excite(envs, sees=False)
 
 

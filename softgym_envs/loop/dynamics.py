@@ -1,13 +1,13 @@
 r"""Arm and loop by the midpoint variational integrator of [Caldwell2014], as a `core.simulator.Simulator`.
 
-The equations are those of `mechanics.integrator` on the tree of `model`, (q, p) being made of (q, v) and back by
-`mechanics.stepping`. Derivatives are exact: of a step by the implicit function theorem, of a motion by lemma 1's adjoint.
+The equations are those of `mechanics.integrator` on the tree of `model`; `mechanics.stepping` converts (q, v) to (q, p) and
+back. Derivatives are exact: those of a step by the implicit function theorem, those of a motion by the adjoint of lemma 1.
 
 *Damping.* The potential at the midpoint does not see a saw-tooth, q^+ = -q. Undamped loops have modes of 440 rad/s, which
 steps of 10 ms turn into saw-teeth that grow in some poses (a real eigenvalue beyond -1), or for which there is no next state.
 `loop_damping` >= 0.01 N m s/rad or dt <= 5 ms prevents it in slow motions; the simulator warns of less. Under random torques of
 10 N m, new every 50 ms, 5 % of walks of 10 s fail with 0.01, 2 % with 0.015, none of 128 with 0.02 (the default) or 5 ms.
-Those figures are of whole steps; one that has no next state is now taken in parts (`mechanics.stepping`).
+Those figures are for whole steps; a step that has no next state is now taken in parts (`mechanics.stepping`).
 
 Legend: B batch, T control steps, K substeps, n coordinates, nu controls, P constants.
 """
@@ -57,7 +57,7 @@ class LoopSimulator(TreeSimulator):
 
     @property
     def parameters_class(self) -> type[Parameters]:
-        """With factors, if parts of the loop have springs of their own."""
+        """Parameters of the model, with factors if parts of the loop have springs of their own."""
         return self.model.parameters_class
 
     @cached_property

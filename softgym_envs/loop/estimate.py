@@ -1,16 +1,16 @@
-r"""What an arm learns of the loop while it moves: stiffness and torque offsets from its own torques and angles.
+r"""Recursive estimation of the loop while the arm moves: stiffness and torque offsets from its own torques and angles.
 
-A Kalman filter of constants [Ljung1979]: the motion is predicted by our own integrator from rest on, with the constants that
-are believed at that time, and so are its forward sensitivities S = dx/dc. An angle measured with noise sigma corrects constants
+A Kalman filter of constants [Ljung1979]: our own integrator predicts the motion from rest on, with the constants that are
+estimated at that time, and its forward sensitivities S = dx/dc. An angle measured with noise sigma corrects constants
 theta and motion alike,
 
 .. math::
    H = S_b \, \partial c / \partial \theta, \quad L = P H^T (H P H^T + \sigma^2)^{-1}, \quad
    \theta \mathrel{+}= L (b - \hat b), \quad \hat x \mathrel{+}= S \, \Delta c, \quad P \mathrel{-}= L H P
 
-so P^-1 is the prior's information plus Fisher's of all angles so far. theta are the logarithms of both stiffnesses, and the
-seven offsets of the torque sensors, which nobody asks for but which would spoil the stiffness. A step costs the same however
-long the recording is. All other constants are believed to be at their defaults.
+so P^-1 is the prior's information plus the Fisher information of all angles so far. theta are the logarithms of both
+stiffnesses and the seven offsets of the torque sensors, which are a nuisance that would bias the stiffness. The cost of a step
+does not depend on the length of the recording. All other constants are taken to be at their defaults.
 
 Legend: B batch, n coordinates, p = 9 constants; x = (q, p) of `mechanics.integrator`, length 2 n.
 """
@@ -33,20 +33,20 @@ from .model import ARM, CONSTANTS, LOOP, LoopModel
 STIFFNESS = LOOP[:2]
 OFFSETS = tuple(f"offset_{name}" for name in ARM)
 COLUMNS = [CONSTANTS.index(name) for name in (*STIFFNESS, *OFFSETS)]
-"""In `LoopParameters`, which begin as `CONSTANTS` do."""
+"""Indices in `LoopParameters`, which begin as `CONSTANTS` do."""
 NUM_FREE = len(COLUMNS)
 DT = 0.01
 """Step of the prediction [s], unless the control period is shorter."""
 DIFFERENCE = 1e-5
-"""Of log stiffness and of offsets [N m] in the slopes of the first state."""
+"""Finite difference of log stiffness and of offsets [N m] for the slopes of the first state."""
 
 
 LINEARIZED = 3
-"""A step with its derivatives takes as long as so many."""
+"""Cost of a step with its derivatives, in plain steps."""
 
 
 class Belief(NamedTuple):
-    """What a row believes; arrays of a batch."""
+    """Estimate of every row of a batch."""
 
     theta: Array
     """(B, 9) log stiffness [N m/rad], offsets [N m]."""
@@ -61,7 +61,7 @@ class Belief(NamedTuple):
 
     @property
     def stiffness(self) -> Array:
-        """theta, psi (B, 2) [N m/rad]."""
+        """Stiffness theta, psi (B, 2) [N m/rad]."""
         return np.exp(self.theta[:, :2])
 
     @property
@@ -82,9 +82,9 @@ class Estimator:
 
     model: LoopModel
     period: float
-    """Between measurements [s]."""
+    """Time between measurements [s]."""
     noise: float
-    """sigma of an angle [rad]."""
+    """Standard deviation sigma of an angle [rad]."""
     stiffness: tuple[tuple[float, float], tuple[float, float]]
     """Lowest and highest theta and psi stiffness [N m/rad]: the prior is log-uniform between them."""
     offset: float
@@ -92,7 +92,7 @@ class Estimator:
 
     @cached_property
     def substeps(self) -> int:
-        """Steps of the prediction from measurement to measurement."""
+        """Integrator steps between measurements."""
         return max(round(self.period / DT), 1)
 
     @cached_property
@@ -102,7 +102,7 @@ class Estimator:
 
     @cached_property
     def prior(self) -> Belief:
-        """Before any measurement, one row: at rest under the torques that hold the start."""
+        """Estimate before any measurement, one row: at rest under the torques that hold the start."""
         low, high = np.log(np.array(self.stiffness)).T
         theta = np.concatenate([0.5 * (low + high), np.zeros(len(OFFSETS))])
         width = np.concatenate([high - low, np.full(len(OFFSETS), 2.0 * self.offset)])
@@ -115,11 +115,11 @@ class Estimator:
 
     @cached_property
     def size(self) -> int:
-        """Of a row of `pack`."""
+        """Length of a row of `pack`."""
         return self.pack(self.prior).shape[1]
 
     def pack(self, belief: Belief) -> Array:
-        """Rows (B, size)."""
+        """Pack the arrays into rows (B, size)."""
         return np.concatenate([part.reshape(len(part), -1) for part in belief], axis=1)
 
     def unpack(self, rows: Array) -> Belief:
@@ -128,7 +128,7 @@ class Estimator:
 
     @cached_property
     def _places(self) -> list[tuple[slice, tuple[int, ...]]]:
-        """Where the parts of a belief stand in its numbers, and their shapes for one row."""
+        """Slices of the parts of a belief in a row, and their shapes for one row."""
         shapes = [part.shape[1:] for part in self.prior]
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes]).tolist()
         return [(slice(a, b), shape) for a, b, shape in zip([0, *ends], ends, shapes, strict=False)]
@@ -141,16 +141,16 @@ class Estimator:
 
     @cached_property
     def _default(self) -> Array:
-        """Of `LoopParameters`."""
+        """Default vector of `LoopParameters`."""
         return self.model.parameters_class().to_vector()
 
     @cached_property
     def _ways(self) -> Array:
-        """How the tree's constants change with those that are estimated, (P, 9)."""
+        """Derivatives of the tree's constants by the estimated ones (P, 9)."""
         return np.asarray(self.model.tree_slopes(self._default[None])[0][:, COLUMNS])
 
     def predict(self, belief: Belief, torques: Array) -> Belief:
-        """One period later, under torques (B, 7) [N m] as the arm believes them."""
+        """Predict one period ahead under torques (B, 7) [N m] as the arm measures them."""
         rows = self.pack(belief)
         self.predict_rows(rows, 0, torques)
         return self.unpack(rows)
@@ -165,14 +165,14 @@ class Estimator:
         )
 
     def correct(self, belief: Belief, angles: Array) -> Belief:
-        """After angles (B, 7) [rad] were measured."""
+        """Correct with measured angles (B, 7) [rad]."""
         rows = self.pack(belief)
         correct_rows(self.gauge, 0, NUM_FREE, np.ascontiguousarray(angles), rows)
         return self.unpack(rows)
 
     @cached_property
     def _believed(self) -> Any:
-        """The mechanism that knows no constants but those that are estimated."""
+        """The mechanism as a function of the estimated constants only; all others are numbers."""
         constants, used = self.model.tree_constants(self._default[None])[0], np.flatnonzero(self._ways.any(axis=1))
         ways = self._ways[used]
         structure = with_numbers(self.mechanism.structure, constants, used)
@@ -180,16 +180,16 @@ class Estimator:
 
     @cached_property
     def gauge(self) -> Any:
-        """How angles are measured: a `learn.Gauge`, as kernels take it."""
+        """Measurement of the angles: a `learn.Gauge`, as kernels take it."""
         return plain(Gauge(float(self.noise), self._range[0], self._range[1], len(ARM)))
 
     @cached_property
     def _range(self) -> Array:
-        """Lowest and highest believed log stiffness (2, 2): twice beyond the prior's ends."""
+        """Bounds of the estimated log stiffness (2, 2): a factor of two beyond the prior's ends."""
         return np.log(np.array(self.stiffness)).T + np.log([[0.5], [2.0]])
 
     def _scales(self, theta: Array) -> Array:
-        """d c / d theta (B, 9)."""
+        """Derivatives d c / d theta (B, 9)."""
         return np.concatenate([np.exp(theta[:, :2]), np.ones((len(theta), len(OFFSETS)))], axis=1)
 
     def _rest(self, theta: Array) -> Array:

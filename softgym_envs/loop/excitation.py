@@ -1,14 +1,14 @@
 r"""Optimal excitation: the manipulation from whose recording a laboratory learns both stiffnesses best.
 
-A manipulation is five sines of the hand (`manipulation.Waves`): how many cycles, with what phase, how large, none larger than
-in the manipulations that `record` draws; and, if asked for, where the hand begins, no farther from the model's start than those
-go. Looked for is the one that is D-optimal for log stiffness, while all else that a laboratory does not know is unknown:
+A manipulation is five sines of the hand (`manipulation.Waves`): their cycles, phases and sizes, none larger than in the
+manipulations that `record` draws; optionally also where the hand starts, no farther from the model's start than those go.
+The search is for the one that is D-optimal for log stiffness, while all else that a laboratory does not know is unknown:
 
 .. math:: \min \log\det \, [(J^T J + \Lambda)^{-1}]_{\kappa \kappa}
 
-with J the derivatives of the whitened errors (`mechanics.innovations`), whose J' J is the Fisher information, and Lambda what a
-ruler and a clock know (`recipe.KNOWN`). Angles, speeds and torques of the arm are within their limits, or the manipulation is
-none. Legend: T control steps.
+with J the derivatives of the whitened errors (`mechanics.innovations`), whose J' J is the Fisher information, and Lambda the
+information of a ruler and a clock (`recipe.KNOWN`). Manipulations that exceed the arm's limits of angle, speed or torque are
+rejected. Legend: T control steps.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ FASTEST = 1.0
 """[Hz]"""
 COUNT = len(CYCLES)
 POPULATION = 10
-"""Of a generation of CMA-ES."""
+"""Manipulations per generation of CMA-ES."""
 NONE = 1e3
-"""What a manipulation counts that cannot be done."""
+"""Cost of a manipulation that cannot be done."""
 
 
 @dataclass(frozen=True, eq=False)
 class Excitation:
-    """What manipulations of one loop tell.
+    """Information of manipulations of one loop.
 
     >>> design = Excitation(LoopSimulator(), LoopParameters(), seconds=4.0)
     >>> spread = np.sqrt(np.diag(design.covariance(drawn(np.random.default_rng(0)))))
@@ -53,13 +53,13 @@ class Excitation:
 
     simulator: LoopSimulator
     parameters: LoopParameters
-    """A guess; what is optimal hangs on it."""
+    """Guessed constants; the optimum depends on them."""
     seconds: float = 8.0
-    """Of the manipulation."""
+    """Length of the manipulation [s]."""
     angle: float = 2e-3
     """Standard deviation of measured angles [rad]."""
     torque: float = 0.2
-    """Of measured torques [N m]."""
+    """Standard deviation of measured torques [N m]."""
 
     def __post_init__(self) -> None:
         for name in ("seconds", "angle", "torque"):
@@ -75,12 +75,12 @@ class Excitation:
         return manipulation(self.simulator, np.random.default_rng(0), steps=steps, parameters=self.parameters, waves=waves)
 
     def path(self, waves: Waves) -> Array:
-        """Angles that the arm is to follow, every 10 ms, (T + 1, 7) [rad]."""
+        """Wanted angles of the arm, every 10 ms, (T + 1, 7) [rad]."""
         model = self.simulator.model
         return reference(model, round(100 * self.seconds), scale=SCALES[6 if model.links < 12 else 12], waves=waves)
 
     def covariance(self, waves: Waves) -> Array | None:
-        """Of log stiffness (2, 2), by the Fisher information; None where the arm or the loop cannot follow."""
+        """Covariance of log stiffness (2, 2), by the Fisher information; None if the arm or the loop cannot follow."""
         try:
             recording = self.record(waves)
             if not self.within(recording):
@@ -112,14 +112,14 @@ class Excitation:
 
     @cached_property
     def _ways(self) -> Array:
-        """Directions (P, p) of the fit: logarithms of stiffness, all else as it is."""
+        """Directions (P, p) of the fit: logarithms of stiffness, the values of all others."""
         names = self.parameters.names()
         ways = np.eye(len(names))[:, [names.index(name) for name in EVERYTHING]]
         return np.asarray(ways * [getattr(self.parameters, name) if name in STIFFNESS else 1.0 for name in EVERYTHING])
 
 
 def drawn(rng: np.random.Generator) -> Waves:
-    """A manipulation as `record` draws them."""
+    """Draw a manipulation as `record` does."""
     return Waves(np.array(CYCLES)[:, 0], rng.uniform(0.0, 2 * np.pi, COUNT), np.ones(COUNT))
 
 
@@ -131,13 +131,13 @@ def optimal(
     moved: bool = False,
     announce: Callable[[int, float], None] | None = None,
 ) -> tuple[Waves, Array]:
-    """The best manipulation that CMA-ES finds, and its covariance of log stiffness (2, 2).
+    """Search the best manipulation by CMA-ES; returns it and its covariance of log stiffness (2, 2).
 
     Args:
-        design: Of the loop.
-        evaluations: Manipulations that are looked at, about a second each.
-        seed: Of the search.
-        moved: Look for where the hand begins, too; else it begins at the model's start.
+        design: Information of the loop's manipulations.
+        evaluations: Manipulations to evaluate, about a second each.
+        seed: Seed of the search.
+        moved: Search for the hand's start, too; else it starts at the model's start.
         announce: Called after every generation with the evaluations so far and the least log determinant.
 
     Raises:
@@ -166,7 +166,7 @@ def optimal(
 
 
 def _waves(x: Array, seconds: float) -> Waves:
-    """Of unbounded numbers (15,), or (20,) with offsets."""
+    """Map unbounded numbers (15,), or (20,) with offsets, to a manipulation."""
     part = 0.5 * (1 + np.sin(x[: 2 * COUNT]))
     offsets = np.sin(x[3 * COUNT :]) if len(x) > 3 * COUNT else np.zeros(COUNT)
     return Waves(0.5 + part[:COUNT] * (FASTEST * seconds - 0.5), x[2 * COUNT : 3 * COUNT], part[COUNT:], offsets)

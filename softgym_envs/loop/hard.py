@@ -1,7 +1,7 @@
-"""How arm and loop are unlike their drawing, and what the arm's sensors say: effects of the hard twin (`core.hard`).
+"""How arm and loop differ from their nominal model, and errors of the arm's sensors: effects of the hard twin (`core.hard`).
 
-Friction, damping, the clamp's pose and stiffness are physics. Noise, bias and lag are of sensors: of recordings alone
-(`recipe.manipulation`), while tasks see true states.
+Friction, damping, the clamp's pose and stiffness are physics. Noise, bias and lag belong to sensors: they affect recordings
+only (`recipe.manipulation`), while tasks see true states.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def flawed(twin: HardTwin, row: Array) -> Array:
 
 
 def harden(twin: HardTwin, mj: mujoco.MjModel, tree: Tree) -> None:
-    """The other flaws of a tree in MuJoCo, over constants that were written before."""
+    """Write the other flaws into MuJoCo's model, after its constants."""
     for name, share in zip(ARM, twin.spread("friction", len(ARM)), strict=True):
         mj.dof_frictionloss[mj.joint(name).dofadr[0]] += abs(share)
     own = [name for name in tree.coordinates if name not in ARM]
@@ -54,7 +54,7 @@ def harden(twin: HardTwin, mj: mujoco.MjModel, tree: Tree) -> None:
 
 
 def sensed(twin: HardTwin, recording: Trajectory, rng: np.random.Generator) -> Trajectory:
-    """What sensors make of a recording of the arm's angles and torques."""
+    """Add the sensors' lag, bias and noise to a recording of the arm's angles and torques."""
     if not any(twin.sizes[name] for name in ("angle_noise", "torque_noise", "torque_bias", "torque_lag")):
         return recording
     times = recording.times[:-1]

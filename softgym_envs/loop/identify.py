@@ -1,21 +1,21 @@
-r"""Task LoopIdentify: the arm moves so as to learn, from its own angles and torques alone, how stiff the loop is.
+r"""Task LoopIdentify: the arm moves to learn, from its own angles and torques only, how stiff the loop is.
 
 Both stiffnesses and the offsets of the torque sensors are drawn anew for every episode and are not seen. Angles are measured
-with noise. `estimate.Estimator` follows the motion with our model, whatever world it happens in, and says after every control
-step what is known by now. The reward is the information gained about both stiffnesses, in nat:
+with noise. `estimate.Estimator` follows the motion with our model, in whatever world it happens, and updates its estimate
+after every control step. The reward is the information gained about both stiffnesses, in nat:
 
 .. math:: \tfrac12 \Delta \log \det (P^{-1})_{\theta\psi} - \text{control}, \qquad \text{and a bonus for a good estimate}
 
 where P is the estimator's covariance, offsets marginalised. A loop kinks, and the episode fails, where a joint's moment,
-stiffness times angle, exceeds `LIMIT` about either axis; and a stiffness counts at its load only: moments about both axes must
-have come to `PROOF` of that. So the arm has to bend gently first, and then as far as the loop bears by what is known of it;
+stiffness times angle, exceeds `LIMIT` about either axis. A stiffness counts at its load only: moments about both axes must
+have reached `PROOF` of that. So the arm has to bend gently first, and then up to the limit by the current estimate;
 the bends of another episode kink stiffer loops, and load softer ones too little.
 
-The truth is used for nothing but this and success, for which an estimate must not only be right, but known to be: what is right
-by luck is not learned.
+The truth is used only for this and for success. That needs an estimate which is right and whose interval is narrow enough:
+an estimate that is right by luck does not count.
 
 Observation ("sensors"): measured angles from the start, torques of the motors, the estimate and its standard deviation, moments
-by the estimate, and the time that is left. "state" gives the true angles and speeds of arm and loop too.
+by the estimate, and the remaining time. "state" adds the true angles and speeds of arm and loop.
 
 Legend: B batch, T control steps of an episode.
 """
@@ -42,26 +42,26 @@ THETA, PSI = (1.0, 8.0), (0.4, 2.4)
 OFFSET = 0.2
 """[N m] Largest offset of a torque sensor."""
 LIMIT = (0.7, 0.25)
-"""[N m] Largest moments about both axes that a joint of the loop bears."""
+"""[N m] Largest moments about both axes that a joint of the loop withstands."""
 PROOF = 0.8
-"""Share of `LIMIT` that moments must have come to."""
+"""Share of `LIMIT` that moments must have reached."""
 HIDDEN = UniformParameters({STIFFNESS[0]: THETA, STIFFNESS[1]: PSI, **dict.fromkeys(OFFSETS, (-OFFSET, OFFSET))})
-"""What is drawn for every episode; stiffness log-uniform."""
+"""Distribution of the hidden constants of every episode; stiffness log-uniform."""
 HEAD = (
     "time", *(f"torque.{name}" for name in ARM), *(f"measured.{name}" for name in ARM), *STIFFNESS, "information", "known",
     "moment_theta", "moment_psi",
 )  # fmt: skip
 MOST_STEPS = 10_000
-"""Control steps of an episode, at most: their noise is drawn beforehand."""
+"""Most control steps of an episode: their noise is drawn beforehand."""
 TORQUES, TRUTHS, LOGS = slice(TORQUE, MEASURED), slice(TRUTH, INFORMATION), slice(BELIEF, BELIEF + len(STIFFNESS))
 MOMENTS = slice(MOMENT, BELIEF)
 SEEN = ("log_theta", "log_psi", "deviation_theta", "deviation_psi", "load_theta", "load_psi", "left")
-"""Estimate of the log stiffnesses, its standard deviations, largest moments now by it over `LIMIT`, time that is left [s]."""
+"""Estimated log stiffnesses, their standard deviations, current largest moments by them over `LIMIT`, remaining time [s]."""
 
 
 @dataclass(frozen=True, eq=False)
 class LoopIdentify(ArmTask):
-    """Learn both stiffnesses by moving: reward = information gained [nat] + bonus at the end, if they are known, - control.
+    """Learn both stiffnesses by moving: reward = information gained [nat] + bonus at the end if they are known - control.
 
     The episode ends when its time is over, or the loop kinks. See `loop.identify` for the definition, `loop.estimate` for the
     estimate.
@@ -94,7 +94,7 @@ class LoopIdentify(ArmTask):
 
     @cached_property
     def estimator(self) -> Estimator:
-        """What the arm learns with."""
+        """Estimator that the arm learns with."""
         return Estimator(self.model, self.control_period, self.angle_noise, (THETA, PSI), OFFSET)
 
     @cached_property
@@ -132,11 +132,11 @@ class LoopIdentify(ArmTask):
 
     @cached_property
     def _noise(self) -> slice:
-        """Of the context."""
+        """Columns of the noise in the context."""
         return slice(BELIEF + self.estimator.size, None)
 
     def _measured(self, context: Array, state: Array, period: float) -> Array:
-        """With the angles measured `period` later, and what they say. In place."""
+        """Measure the angles `period` later and update the context with them, in place."""
         measure(self.estimator.gauge, self._course, NUM_FREE, state, context, period)
         return context
 
@@ -147,11 +147,11 @@ class LoopIdentify(ArmTask):
         return plain(Course(period, self.steps, duration, tolerance, *load, self._noise.start))
 
     def belief(self, context: Array) -> Belief:
-        """What is known by now."""
+        """Current estimate."""
         return self.estimator.unpack(context[:, BELIEF : self._noise.start])
 
     def update(self, context: Array, state: Array) -> Array:
-        """A control step later: the motion is predicted, angles are measured, the estimate is corrected; the torques stay."""
+        """One control step later: predict the motion, measure angles, correct the estimate; the torques stay."""
         return self._learned(context.copy(), np.ascontiguousarray(context[:, TORQUES]), state)
 
     def update_after(self, context: Array, control: Array, state: Array) -> Array:
@@ -182,7 +182,7 @@ class LoopIdentify(ArmTask):
         return {"information": found[0], "known": found[1], "control": found[2]}
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
-        """When the time is over, or the loop has kinked."""
+        """Whether the time is over, or the loop has kinked."""
         return np.asarray((context[:, TIME] >= self.duration - 1e-9) | (context[:, MOMENTS] > 1.0).any(axis=1))
 
     def success(self, state: Array, context: Array) -> BoolArray:
@@ -190,7 +190,7 @@ class LoopIdentify(ArmTask):
         return context[:, KNOWN].astype(np.bool_)
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
-        """Relative errors of the estimates, what is known [nat], and the largest moments so far, over `LIMIT`."""
+        """Relative errors of the estimates, information [nat], and the largest moments so far over `LIMIT`."""
         error = np.abs(np.exp(context[:, LOGS]) / context[:, TRUTHS] - 1.0)
         moments = {"theta_moment": context[:, MOMENT], "psi_moment": context[:, MOMENT + 1]}
         return {"theta_error": error[:, 0], "psi_error": error[:, 1], "information": context[:, INFORMATION], **moments}

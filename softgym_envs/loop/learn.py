@@ -2,7 +2,7 @@
 
 Structures come as plain tuples (`core.numba_engine.plain`).
 A belief's numbers stand in a row from entry `first` on: theta (k,), P (k, k), x (2 n,), S (2 n, k), lost: `estimate.Belief`.
-Noise of angles is independent, so they are taken one after the other: updates of rank one, and nothing is solved.
+Noise of angles is independent, so they are taken one after the other: updates of rank one, without linear solves.
 
 Legend: B batch, n coordinates, k estimated constants, c constants of the tree that change with them.
 """
@@ -25,39 +25,39 @@ _OK = int(Status.OK)
 
 
 class Believed(NamedTuple):
-    """The mechanism as a function of what is estimated."""
+    """The mechanism as a function of the estimated constants."""
 
     structure: Any
-    """With c constants; what else is in it is a number."""
+    """Structure with c constants; all its other constants are numbers."""
     base: Array
     """(c,) constants where stiffness and offsets are 0."""
     ways: Array
-    """(c, k) their slopes by stiffness and offsets."""
+    """(c, k) their derivatives by stiffness and offsets."""
     substeps: int
 
 
 class Gauge(NamedTuple):
-    """How angles are measured, and what can be believed."""
+    """Measurement of the angles, and bounds of the estimate."""
 
     noise: float
     """[rad]"""
     low: Array
-    """(2,) least log stiffness."""
+    """(2,) lowest log stiffness."""
     high: Array
-    """(2,)"""
+    """(2,) highest log stiffness."""
     arm: int
-    """Angles, which come first in x."""
+    """Number of measured angles, which come first in x."""
 
 
 @lean
 def scale(theta, i):
-    """d value / d theta: the first two are logarithms."""
+    """Derivative d c / d theta: the first two are logarithms."""
     return np.exp(theta[i]) if i < 2 else 1.0
 
 
 @kernel
 def predict_rows(believed, first, torques, rows):
-    """Beliefs in rows (B, .) after `substeps` steps under torques (B, nu); lost where a step or its derivative fails."""
+    """Predict beliefs in rows (B, .) by `substeps` steps under torques (B, nu); lost where a step or its derivative fails."""
     parts, base, ways, substeps = believed
     s = Structure(*parts)
     n, m, k = len(s.parent), s.row[-1], ways.shape[1]
@@ -96,7 +96,7 @@ def predict_rows(believed, first, torques, rows):
 
 @lean
 def _correct(gauge, angles, theta, P, x, S, h, Ph, change):
-    """One belief after angles (7,) [rad]; h, Ph, change (k,) are scratch memory."""
+    """Correct one belief with angles (7,) [rad]; h, Ph, change (k,) are scratch memory."""
     k = len(theta)
     change[:] = 0.0
     for i in range(gauge.arm):
@@ -130,7 +130,7 @@ def _correct(gauge, angles, theta, P, x, S, h, Ph, change):
 
 @kernel
 def correct_rows(gauge, first, k, angles, rows):
-    """Beliefs in rows (B, .) after angles (B, 7) [rad]; what is lost stays as it is."""
+    """Correct beliefs in rows (B, .) with angles (B, 7) [rad]; lost ones stay as they are."""
     gauging = Gauge(*gauge)
     h, Ph, change = np.empty(k), np.empty(k), np.empty(k)
     for b in range(len(rows)):
@@ -144,13 +144,13 @@ def correct_rows(gauge, first, k, angles, rows):
 # --- Contexts of `loop.identify` ---------------------------------------------------------------------------------------
 
 TIME, TORQUE, MEASURED, TRUTH, INFORMATION, KNOWN, MOMENT, BELIEF = 0, 1, 8, 15, 17, 18, 19, 21
-"""Where their columns begin; MOMENT: largest true moments so far, over what the loop bears. Behind the belief: noise."""
+"""First columns in the context; MOMENT: largest true moments so far, over the loop's limits. The noise follows the belief."""
 WIDTH = 1.96
-"""Standard deviations from the estimate to an end of its 95 % interval."""
+"""Half width of a 95 % interval in standard deviations."""
 
 
 class Course(NamedTuple):
-    """Of an episode."""
+    """Settings of an episode."""
 
     period: float
     """[s]"""
@@ -160,18 +160,18 @@ class Course(NamedTuple):
     tolerance: float
     """Relative error of either stiffness up to which it counts as known, and half width of its 95 % interval."""
     limit: Array
-    """(2,) moments that the loop bears [N m]."""
+    """(2,) moments that the loop withstands [N m]."""
     proof: float
-    """Share of them that moments must have come to."""
+    """Share of them that moments must have reached."""
     turns: int
-    """Angles of a joint of the loop."""
+    """Angles per joint of the loop."""
     noise: int
-    """Where noise to come begins."""
+    """First column of the noise to come."""
 
 
 @lean
 def bent(x, first, end, turns):
-    """Largest angle of the loop's joints about an axis, which stand in x from `first` to `end`."""
+    """Largest angle of the loop's joints about an axis, in x from `first` to `end`."""
     found = 0.0
     for i in range(first, end, turns):
         found = max(found, abs(x[i]))
@@ -180,7 +180,7 @@ def bent(x, first, end, turns):
 
 @kernel
 def measure(gauge, course, k, state, context, period):
-    """Contexts (B, .) with the angles measured `period` [s] later, at states (B, nx), and what they say; in place."""
+    """Update contexts (B, .) with the angles measured `period` [s] later, at states (B, nx), and the new estimate, in place."""
     gauging, episode = Gauge(*gauge), Course(*course)
     h, Ph, change, arm, at = np.empty(k), np.empty(k), np.empty(k), gauging.arm, BELIEF + k + k * k
     n = (episode.noise - at - 1) // (1 + k)
@@ -209,7 +209,7 @@ def measure(gauge, course, k, state, context, period):
 
 @kernel
 def gains(action, before, after, bonus, weight, found):
-    """Terms of the reward (3, B): information gained, bonus where the stiffness is known, weight |action|^2."""
+    """Reward terms (3, B): information gained, bonus where the stiffness is known, weight |action|^2."""
     for b in range(len(action)):
         total = 0.0
         for k in range(action.shape[1]):
@@ -220,7 +220,7 @@ def gains(action, before, after, bonus, weight, found):
 
 @kernel
 def sense(start, stiffness, damping, course, k, state, context, found):
-    """Observations (B, no) of `loop.identify` by an arm of springs (7,) and a damping; what fits of the state behind them."""
+    """Observations (B, no) of `loop.identify` by an arm of springs (7,) and a damping, with as much of the state as fits."""
     arm, episode = len(start), Course(*course)
     behind, at = 2 * arm + 7, BELIEF + k + k * k
     n = (episode.noise - at - 1) // (1 + k) // 2

@@ -12,4 +12,4 @@ LEARNING: dict[str, dict[str, dict[str, Any]]] = {
         },
     },
 }  # fmt: skip
-"""Id -> algorithm -> what differs from the usual settings."""
+"""Id -> algorithm -> changes to the usual settings."""

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from .model import LoopModel
 
 TWIST = ("twist_stiffness", "twist_damping")
-"""Constants of joints in which links turn about themselves [N m/rad, N m s/rad]; behind `model.CONSTANTS` if there are any."""
+"""Constants of joints in which links twist [N m/rad, N m s/rad]; behind `model.CONSTANTS` if there are any."""
 BALLS = 4
-"""On a link: gaps between them are narrower than they are."""
+"""Balls per link: gaps between them are narrower than they are."""
 
 
 def link(model: LoopModel, name: str, share: float, centre: float) -> Body:
@@ -25,7 +25,7 @@ def link(model: LoopModel, name: str, share: float, centre: float) -> Body:
 
 
 def balls(model: LoopModel) -> tuple[Ball, ...]:
-    """On every link, evenly spaced; the last of a branch is half a link."""
+    """Balls on every link, evenly spaced; the last link of a branch is half a link."""
     places = {"grip": (BALLS, -0.5)}
     for side in SIDES:
         for i in range(model.links // 2):
@@ -39,12 +39,12 @@ def balls(model: LoopModel) -> tuple[Ball, ...]:
 
 
 def _spring(model: LoopModel, axis: str, part: str) -> str:
-    """Constant that is a joint's stiffness."""
+    """Name of the constant that is a joint's stiffness."""
     return f"spring_{axis}{part}" if model.spring_parts else f"{axis}_stiffness"
 
 
 def branch(model: LoopModel, side: str, sign: int) -> tuple[list[Body], list[Joint]]:
-    """From the gripper's link to the clamp: links / 2 joints of `turns` angles; the last carries half the clamped link."""
+    """Branch from the gripper's link to the clamp: links / 2 joints of `turns` angles; the last has half the clamped link."""
     bodies: list[Body] = []
     joints: list[Joint] = []
     count, length, turn = model.links // 2, model.link_length, sign * 2 * pi / model.links

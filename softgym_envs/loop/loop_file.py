@@ -18,7 +18,7 @@ ARM_ENTRIES = ("file", "joints", "hand", "hand_xyz", "hand_rpy")
 
 
 def read_model(path: str | Path) -> LoopModel:
-    """Read arm and loop from a TOML file, in SI units and rad; what it leaves out is Baxter's, and the paper's loop.
+    """Read arm and loop from a TOML file, in SI units and rad; defaults are Baxter, and the paper's loop.
 
     The form::
 

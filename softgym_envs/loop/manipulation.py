@@ -18,7 +18,7 @@ from .model import ARM, LoopModel
 STIFF = (80.0, 92.0, 69.0, 53.0, 65.0, 40.0, 8.0)
 """Gains that hold the arm on its path [N m/rad]."""
 STILL = 0.5
-"""[s] The hand rests so long at first."""
+"""[s] Time for which the hand rests at first."""
 REACH = ((0.0, 0.0, 0.072), (0.072, 0.0, 0.0), (0.0, 0.09, 0.0))
 """[m] The hand moves up and down (stretch), and to both sides (bend)."""
 TURN = {"w2": 0.48, "w1": 0.24}
@@ -26,11 +26,11 @@ TURN = {"w2": 0.48, "w1": 0.24}
 CYCLES = ((3, 0.0), (2, 1.0), (4, 0.5), (5, 0.0), (3, 2.0))
 """Cycles during the manipulation, and phase [rad], of the three ways and two turns."""
 SCALES = {6: 0.18, 12: 0.6}
-"""Links -> factor of the manipulation that steps of 10 ms bear; six links have no motion of their own and reach less far."""
+"""Links -> factor of the manipulation that is stable at 10 ms; six links have no motion of their own and reach less far."""
 
 
 class Recording(NamedTuple):
-    """What Baxter measures."""
+    """Baxter's measurements."""
 
     forces: Array
     """(T, 7) torques [N m]"""
@@ -38,7 +38,7 @@ class Recording(NamedTuple):
     """(T + 1, 7) [rad]"""
 
     def disturbed(self, rng: np.random.Generator, *, force: float, angle: float, bias: float = 0.0) -> Recording:
-        """With white noise of standard deviations `force` [N m], `angle` [rad], and torques `bias` [N m] too high."""
+        """Recording with white noise of standard deviations `force` [N m], `angle` [rad], and torques `bias` [N m] too high."""
         forces = self.forces + bias + force * rng.standard_normal(self.forces.shape)
         return Recording(forces, self.angles + angle * rng.standard_normal(self.angles.shape))
 
@@ -47,13 +47,13 @@ class Waves(NamedTuple):
     """Five sines: the hand's three ways and two turns."""
 
     cycles: Array
-    """(5,) during the manipulation"""
+    """(5,) cycles during the manipulation"""
     phases: Array
     """(5,) [rad]"""
     sizes: Array
     """(5,) factors of `REACH` and `TURN`"""
     offsets: Array | float = 0.0
-    """(5,) the same of where they begin and end"""
+    """(5,) distances from the start where they begin and end, as factors of `REACH` and `TURN`"""
 
 
 def reference(
@@ -95,7 +95,7 @@ def reference(
 def manipulate(
     model: LoopModel, mechanism: Mechanism, constants: Array, steps: int, *, scale: float = 1.0, substeps: int = 1
 ) -> Motion:
-    """The loop under the manipulation, from rest; the arm is held on its path by gains of 2 `STIFF`.
+    """Simulate the loop under the manipulation, from rest; the arm is held on its path by gains of 2 `STIFF`.
 
     Raises:
         StructureError: The loop cannot follow: it is too short for this scale, or the step too long for its stiffness.

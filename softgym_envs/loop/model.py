@@ -12,8 +12,8 @@ A loop that is not clamped hangs from the gripper, closed by a bond, in front of
 balls of the tyre's thickness, four to a link. The constants of the clamp's pose are then those of the peg's, from its tip.
 
 A state is (q, v): the angles, and the speeds of the physics step that led to them, (q - q before) / dt. The integrator's
-momenta follow from it (`stepping`), and nobody but the integrator has to know them: encoders measure q, their differences are
-v, a semi-implicit engine such as MuJoCo has the same v, and tasks read speeds without knowing a constant. Legend: B batch.
+momenta follow from it (`stepping`), and only the integrator needs them: encoders measure q, their differences are v, a
+semi-implicit engine such as MuJoCo has the same v, and tasks read speeds without knowing a constant. Legend: B batch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .springs import SIDES, factor_names, spring_slopes, spring_values
 
 MAX_LINKS = 200
 SIZES = {"radius": (0.01, 100.0, "m"), "mass": (1e-4, 1000.0, "kg"), "tube_radius": (1e-4, 100.0, "m")}
-"""What a loop may measure."""
+"""Bounds and units of the loop's sizes."""
 ARM_FILE = Path(__file__).with_name("baxter.toml")
 ARM = ("s0", "s1", "e0", "e1", "w0", "w1", "w2")
 """Joints of the arm."""
@@ -57,11 +57,11 @@ START = (0.0, -1.0, 0.0, 1.5, 0.0, pi / 2 - 0.5, 0.0)
 
 
 AHEAD = 0.05
-"""How far the tip of the peg is in front of the loop [m]."""
+"""Distance from the loop to the peg's tip in front of it [m]."""
 PEG_LENGTH, PEG_RADIUS = 0.5, 0.02
 """[m]"""
 PEG_STIFFNESS, PEG_SOFTNESS = 200.0, 0.005
-"""[N/m], [m] Of the contact: the loop's weight presses a ball in by 9 mm. Steps of 10 ms bear it; of 1000 N/m, they do not."""
+"""[N/m], [m] Contact: the loop's weight presses a ball in by 9 mm. Stable at steps of 10 ms, which 1000 N/m are not."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class LoopModel:
     start: tuple[float, ...] = START
     """(7,) pose of the arm [rad] below which the clamp is, where the loop is regular."""
     servo_stiffness: tuple[float, ...] = (0.0,) * 7
-    """(7,) of the arm's own controller, which pulls its joints to `start` [N m/rad]; 0: torques only, as in the paper."""
+    """(7,) stiffness of the arm's own controller, which pulls its joints to `start` [N m/rad]; 0: none, as in the paper."""
     servo_damping: float = 0.0
     """That controller's damping in every joint of the arm [N m s/rad]."""
     command_margin: float = 0.0
@@ -138,12 +138,12 @@ class LoopModel:
 
     @property
     def link_length(self) -> float:
-        """2 R sin(pi / links) [m]."""
+        """Length of a link, 2 R sin(pi / links) [m]."""
         return 2 * self.radius * sin(pi / self.links)
 
     @property
     def height(self) -> float:
-        """From H to the clamp in a regular loop, 2 R cos(pi / links) [m]."""
+        """Height of H over the clamp in a regular loop, 2 R cos(pi / links) [m]."""
         return 2 * self.radius * cos(pi / self.links)
 
     @cached_property
@@ -157,7 +157,7 @@ class LoopModel:
     def clamp(self) -> tuple[float, ...]:
         """Pose of the clamp (6,): x, y, z [m], roll, pitch, yaw [rad]; below H, turned as H.
 
-        Of a hanging loop, that of the peg, whose tip is `AHEAD` of the loop's middle, and which leads away along its z.
+        For a hanging loop: pose of the peg, whose tip is `AHEAD` of the loop's middle, and which extends along its z.
         """
         turn, origin = frame_pose(self.arm, "H", dict(zip(ARM, self.start, strict=True)))
         if self.hanging:
@@ -195,7 +195,7 @@ class LoopModel:
 
     @property
     def parameters_class(self) -> type[Parameters]:
-        """What can be identified of it."""
+        """Class of the parameters that can be identified."""
         from .parameters import loop_parameters
 
         return loop_parameters(self.spring_parts, self.twist)
@@ -226,12 +226,12 @@ class LoopModel:
 
     @cached_property
     def _twist_columns(self) -> list[int]:
-        """Places in `parameters_class`."""
+        """Columns of the twist constants in `parameters_class`."""
         return [self.parameters_class.names().index(name) for name in TWIST]
 
     @cached_property
     def _added(self) -> Array:
-        """What the model adds to constants: its controller's damping, what holds the start, and the clamp's place."""
+        """Constants that the model adds: its controller's damping, the torques that hold the start, and the clamp's place."""
         added = replace(self, command_limit=()).hold if self.command_limit else np.zeros(len(ARM))
         return np.array([*(0.0,) * 4, self.servo_damping, *np.zeros(len(ARM)), *added, *self.clamp, 0.0])
 
@@ -239,7 +239,7 @@ class LoopModel:
 
     @cached_property
     def layout(self) -> StateLayout:
-        """s0 .. w2, left0.theta, left0.psi (and left0.phi), .. of all joints, then their speeds vs0 .. right5.vpsi."""
+        """Layout: s0 .. w2, left0.theta, left0.psi (and left0.phi), .. of all joints, then their speeds vs0 .. right5.vpsi."""
         count, fields = self.links // 2, []
         angles = ("theta", "psi", "phi")[: self.turns]
         for v, unit in (("", "rad"), ("v", "rad/s")):
@@ -254,18 +254,18 @@ class LoopModel:
 
     @property
     def turns(self) -> int:
-        """Angles of a joint of the loop."""
+        """Angles per joint of the loop."""
         return 3 if self.twist else 2
 
     @cached_property
     def limits(self) -> tuple[Array, Array]:
-        """Lowest and highest angles of the arm, each (7,) [rad]; known to whoever asks, not enforced by the mechanics."""
+        """Lowest and highest angles of the arm, each (7,) [rad]; not enforced by the mechanics."""
         joints = {joint.name: joint for joint in self.arm.joints}
         return np.array([joints[name].lower for name in ARM]), np.array([joints[name].upper for name in ARM])
 
     @cached_property
     def control_bounds(self) -> tuple[Array, Array]:
-        """What the motors can do, or `command_limit`, and `command_margin`, each (7,) [N m]."""
+        """Bounds (7,) [N m]: motor efforts or `command_limit`, plus `command_margin`."""
         joints = {joint.name: joint for joint in self.arm.joints}
         effort = np.array(self.command_limit or [joints[name].effort for name in ARM])
         effort += self.command_margin * np.array(self.servo_stiffness)
@@ -273,11 +273,11 @@ class LoopModel:
 
     @cached_property
     def mechanism(self) -> Mechanism:
-        """The tree at rest and its places; its step is not used."""
+        """Mechanism of the tree, for rest states and places; its step is not used."""
         return Mechanism(self.tree, 0.01, self.constants)
 
     def relax(self, arm: Array, constants: Array, *, tries: int = 8) -> tuple[Array, Array]:
-        """Where the loop comes to rest while the arm is held: angles q (B, n), and torques that hold it (B, 7) [N m].
+        """Rest of the loop while the arm is held: angles q (B, n), and torques that hold it (B, 7) [N m].
 
         The arm is led from `start` to its pose, and the clamp to its place, in `tries` parts if one is too much.
 
@@ -315,7 +315,7 @@ class LoopModel:
         return self._rest[1][0].copy()
 
     def rest_state(self) -> Array:
-        """At `start`, the loop relaxed (nx,); without the torques `hold` the arm falls."""
+        """State at `start`, the loop relaxed (nx,); without the torques `hold` the arm falls."""
         return np.concatenate([self._rest[0][0], np.zeros(self.n)])
 
     def nodes(self, state: Array) -> Array:
@@ -330,7 +330,7 @@ class LoopModel:
     # --- Parts of the tree --------------------------------------------------------------------------------------------
 
     def _held_arm(self) -> list[Joint]:
-        """The arm's joints with the springs of its controller."""
+        """Joints of the arm with the springs of its controller."""
         springs = {name: {"stiffness": k, "rest": q} for name, k, q in zip(ARM, self.servo_stiffness, self.start, strict=True)}
         return [replace(joint, **springs.get(joint.name, {})) for joint in self.arm.joints]  # type: ignore[arg-type]
 

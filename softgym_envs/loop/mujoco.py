@@ -1,13 +1,13 @@
 """The MuJoCo twin of arm and loop: the same tree, masses and springs in another engine.
 
-Where it differs from ours, apart from rounding:
+Differences from ours, apart from rounding:
 
 * Steps are MuJoCo's implicitfast Euler steps, of first order; springs act explicitly, which limits them (`LONGEST_DT`): longer
-  physics steps are made of several.
-* Both ends of the loop are welded to the clamp softly, with a time constant of two steps: they give way by micrometres.
+  physics steps consist of several.
+* Both ends of the loop are welded to the clamp softly, with a time constant of two steps: they yield by micrometres.
 * Forces act at once; in ours, half a step of 10 ms late.
 * A hanging loop is closed by a soft weld of its ends. Its balls touch the peg without friction too, but MuJoCo's contacts are
-  damped springs whose stiffness goes with the mass; ours has a stiffness and no damping, and gives way by more.
+  damped springs whose stiffness goes with the mass; ours has a stiffness and no damping, and yields more.
 * A control step starts with a cold solver (see `core.mujoco_engine`).
 
 A state is the same: q, and the speed of the step that led there, which is MuJoCo's qvel. A joint of two angles is two hinges on
@@ -32,9 +32,9 @@ from .hard import LADDER, flawed, harden, sensed
 from .model import LoopModel
 
 LONGEST_DT = 0.002
-"""[s] Explicit springs of a loop of 12 links bear 4.5 ms at most, and are wrong by a radian, in silence, from 5 ms."""
+"""[s] Explicit springs of a loop of 12 links are stable up to 4.5 ms, and silently wrong by a radian from 5 ms."""
 TWISTING = 5e-4
-"""[s] The same where links twist about themselves, with 1700 rad/s."""
+"""[s] Longest step where links twist about themselves, with 1700 rad/s."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,14 +56,14 @@ class LoopTwin(MujocoTwin):
     model: LoopModel = field(default_factory=LoopModel)
     """Structure."""
     dt: float = 1e-3
-    """Physics step [s], in as many of MuJoCo's as it takes."""
+    """Physics step [s], split into as many of MuJoCo's as needed."""
 
     def __post_init__(self) -> None:
         check_number("dt", self.dt, positive=True, unit="s")
 
     @property
     def parameters_class(self) -> type[Parameters]:
-        """As our engine's."""
+        """Parameters of our engine."""
         return self.model.parameters_class
 
     @property
@@ -84,7 +84,7 @@ class LoopTwin(MujocoTwin):
         harden(self, mj, self.model.tree)
 
     def sensed(self, recording: Trajectory, rng: np.random.Generator) -> Trajectory:
-        """What the arm's sensors make of a recording of its angles and torques."""
+        """Add the errors of the arm's sensors to a recording of its angles and torques."""
         return sensed(self, recording, rng)
 
 

@@ -1,7 +1,7 @@
-"""The loop's stiffness while the arm moves, row by row as torques and angles come: `mechanics.online` for arm and loop.
+"""Online estimate of the loop's stiffness, row by row as torques and angles come: `mechanics.online` for arm and loop.
 
-Free are both stiffnesses and the torque sensors' offsets, without which a bias would spoil them; what else a recording tells of
-(`recipe.EVERYTHING`) is taken to be known. Legend: T rows.
+Free are both stiffnesses and the torque sensors' offsets, without which a bias would spoil them; the other constants that
+recordings determine (`recipe.EVERYTHING`) are taken as known. Legend: T rows.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def online_estimator(
 
     Args:
         model: Arm and loop, whose joints are alike.
-        guess: Constants before; None: the paper's.
-        period: Of the rows, and the step of the model [s].
+        guess: Initial constants; None: the paper's.
+        period: Period of the rows, and step of the model [s].
         angle: Standard deviation of measured angles [rad].
-        torque: Of measured torques [N m].
+        torque: Standard deviation of measured torques [N m].
 
     Raises:
         OptionError: The period is not positive.

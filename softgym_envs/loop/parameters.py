@@ -1,4 +1,4 @@
-"""Constants of arm and loop: what the paper identifies, and the nuisance that spoils it."""
+"""Constants of arm and loop: those that the paper identifies, and nuisance constants."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TURN = {
 
 @dataclass(frozen=True)
 class LoopParameters(Parameters):
-    """Shared by our engine and its twins; in the order of `model.CONSTANTS`, and what only recordings have."""
+    """Constants of our engine and its twins, in the order of `model.CONSTANTS`, then those of recordings only."""
 
     theta_stiffness: float = param(4.45252, unit="N m/rad", bounds=(0.05, 100.0), scale="log", source=_PAPER)
     psi_stiffness: float = param(0.96969, unit="N m/rad", bounds=(0.05, 100.0), scale="log", source=_PAPER)
@@ -72,20 +72,20 @@ class LoopParameters(Parameters):
 
 
 DELAY, GAIN = (LoopParameters.names().index(name) for name in ("torque_delay", "torque_gain"))
-"""Places of the constants that no tree has."""
+"""Indices of the constants that are not in the tree."""
 _FACTOR = {"unit": "-", "bounds": (0.05, 20.0), "scale": "log", "source": "1: as stiff as the loop"}
 
 
 @dataclass(frozen=True)
 class TwistParameters(LoopParameters):
-    """Of a loop whose links also turn about themselves."""
+    """Constants of a loop whose links also twist."""
 
     twist_stiffness: float = param(1.0, unit="N m/rad", bounds=(0.05, 100.0), scale="log", source="a guess")
     twist_damping: float = param(0.02, unit="N m s/rad", bounds=(1e-4, 1.0), scale="log", source="as loop_damping")
 
 
 def loop_parameters(parts: int, twist: bool = False) -> type[LoopParameters]:
-    """`LoopParameters` or `TwistParameters`, and behind them the factors of sides that have so many parts; see `springs`."""
+    """`LoopParameters` or `TwistParameters`, followed by the factors of sides of the given number of parts; see `springs`."""
     base = TwistParameters if twist else LoopParameters
     return _with_factors(base, parts) if parts else base
 
@@ -102,7 +102,7 @@ def _with_factors(base: type[LoopParameters], parts: int) -> type[LoopParameters
 
 
 def __getattr__(name: str) -> type[LoopParameters]:
-    """Classes of `loop_parameters`, by name: so that they can be pickled."""
+    """Look up classes of `loop_parameters` by name, so that they can be pickled."""
     for base in (LoopParameters, TwistParameters):
         number = name.removeprefix(base.__name__)
         if number != name and number.isdecimal() and int(number) > 0:

@@ -1,7 +1,7 @@
 r"""Task LoopPeg: a loop that hangs from the hand is slipped over a peg and kept there.
 
 The peg is horizontal, its tip in front of the loop and off its rim, at a place that is drawn for every episode. So the hand has
-to go up or sideways first, and then forward; where it comes too early the loop runs against the tip and bends. Inside means:
+to go up or sideways first, and then forward; if it comes too early the loop runs against the tip and bends. Inside means:
 seen along the peg's axis, the loop winds around it once,
 
 .. math:: \tfrac{1}{2 \pi} \sum_i \angle(r_i, r_{i+1}) = \pm 1
@@ -34,7 +34,7 @@ from .model import ARM, CLAMP, CONSTANTS, PEG_LENGTH
 from .sight import Pegging, hand_of, look_at_peg
 
 OFF = ("off.aside", "off.down", "off.ahead")
-"""Tip from the middle of the loop, along the peg's x, y and -z at its nominal pose [m]."""
+"""Tip relative to the loop's middle, along the peg's x, y and -z at its nominal pose [m]."""
 CONTEXT = (*(f"torque.{name}" for name in ARM), *CLAMP, *OFF, "distance", "around", "depth", "held", "done")
 TORQUE, PEG, OFFSET = slice(0, 7), slice(7, 13), slice(13, 16)
 DISTANCE, AROUND, DEPTH, HELD, DONE = range(16, 21)
@@ -43,20 +43,20 @@ SEEN_COLUMNS = np.array([*range(7), *range(13, 16)])
 
 @dataclass(frozen=True)
 class PegPlaces:
-    """Where pegs are: off the rim of the loop, all around but not below it. A `core.parameters.ParameterDistribution`.
+    """Distribution of pegs: off the rim of the loop, all around but not below it. A `core.parameters.ParameterDistribution`.
 
-    The loop covers a tenth of where they are, so that who does not look for the peg misses it.
+    The loop covers a tenth of their area, so a controller that ignores the peg misses it.
     """
 
     heading: float = 0.75 * np.pi
-    """Of the horizontal line in the loop's plane, about z; by the mount of Baxter's left arm [rad]."""
+    """Direction of the horizontal line in the loop's plane, about z; by the mount of Baxter's left arm [rad]."""
     off: tuple[float, float] = (0.12, 0.3)
-    """Least and largest distance from the loop's middle [m]; as many per area everywhere between."""
+    """Least and largest distance from the loop's middle [m]; uniform per area between them."""
     angle: float = 0.65 * np.pi
-    """From straight above, to either side, at most [rad]: so far as the arm reaches."""
+    """Largest angle from straight above, to either side [rad]: as far as the arm reaches."""
 
     def sample(self, rng: np.random.Generator, nominal: Parameters) -> dict[str, float]:
-        """Shifts of the tip from the loop's middle [m]."""
+        """Draw shifts of the tip from the loop's middle [m]."""
         low, high = self.off
         far, turn = np.sqrt(rng.uniform(low**2, high**2)), rng.uniform(-self.angle, self.angle)
         aside, up = far * np.sin(turn), far * np.cos(turn)
@@ -71,11 +71,11 @@ class LoopPeg(ArmTask):
     """
 
     depth: float = 0.01
-    """How far all joints of the loop must be beyond the tip [m]."""
+    """Least distance of all joints of the loop beyond the tip [m]."""
     hold_time: float = 1.0
-    """How long it is to be kept [s]."""
+    """Time for which it must be kept [s]."""
     goal_depth: float = 0.05
-    """Where the reward wants the middle of the loop, beyond the tip [m]."""
+    """Wanted depth of the loop's middle beyond the tip [m]."""
 
     context_names = CONTEXT
     success_definition = "The loop has been around the peg, beyond its tip by `depth`, for `hold_time`."
@@ -126,7 +126,7 @@ class LoopPeg(ArmTask):
         return np.concatenate([left, right[::-1]])
 
     def _looked(self, context: Array, torques: Array, state: Array, period: float) -> Array:
-        """With torques, where tip and loop are, how long it has been around the peg, whether that was long enough. In place."""
+        """Update torques, places of tip and loop, time around the peg, and whether that was long enough, in place."""
         look_at_peg(self._pegging, torques, state, context, period)
         return context
 
@@ -152,7 +152,7 @@ class LoopPeg(ArmTask):
         return {"distance": found[0], "kept": found[1], "control": found[2]}
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
-        """When the loop has been kept."""
+        """Whether the loop has been kept."""
         return context[:, DONE].astype(np.bool_)
 
     def success(self, state: Array, context: Array) -> BoolArray:
@@ -160,10 +160,10 @@ class LoopPeg(ArmTask):
         return context[:, DONE].astype(np.bool_)
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
-        """Distance of the loop's middle from where it is wanted [m], whether it is around the axis, and its depth [m]."""
+        """Distance of the loop's middle from its wanted place [m], whether it is around the axis, and its depth [m]."""
         return {"distance": context[:, DISTANCE], "around": context[:, AROUND], "depth": context[:, DEPTH]}
 
     def draw_hints(self, context: Array) -> dict[str, Array]:
-        """Where the middle of the loop should be, and the peg."""
+        """Wanted place of the loop's middle, and the peg."""
         turn, tip = rotation(context[PEG][3:].tolist()), context[PEG][:3]
         return {"goal": tip + self.goal_depth * turn[:, 2]}

@@ -20,20 +20,20 @@ from .model import ARM, CLAMP, CONSTANTS, PEG_LENGTH, PEG_RADIUS, LoopModel
 from .parameters import LoopParameters
 
 BELOW = 0.03
-"""How far the table is below the clamped link's axis [m]."""
+"""Height of the clamped link's axis over the table [m]."""
 FORCE_SCALE, LEAST_FORCE = 0.02, 0.5
-"""Length of the line of the clamp's force [m/N], and what is drawn at least [N]."""
+"""Length of the line of the clamp's force [m/N], and least force that is drawn [N]."""
 CLOSED = 5e-3
-"""[m, -] Gap up to which a loop counts as closed. Welds of the twin give way by 1e-3; the polygon of an elastic rod, which
-twists, by 0.3, and closing that would take ten times the force that there is."""
+"""[m, -] Gap up to which a loop counts as closed. Welds of the twin yield by 1e-3; the polygon of an elastic rod, which
+twists, by 0.3; closing that would take ten times the actual force."""
 FRONT = 0.1
-"""A way that the hand is to go is seen through what is nearer by up to this [m]: the hand would hide it."""
+"""A way of the hand is seen through nearer objects by up to this [m]: the hand would hide it."""
 THICKNESS = (0.11, 0.11, 0.09, 0.09, 0.07, 0.07, 0.05)
-"""Of the arm's drawn parts, from each joint to the next [m]."""
+"""Thickness of the arm's drawn parts, from each joint to the next [m]."""
 
 
 class LoopPicture:
-    """Draws and drives arm, loop and what the loop does to the clamp, or a peg; see `rendering.picture.Picture`."""
+    """Draws and drives arm, loop and the force on the clamp, or a peg; see `rendering.picture.Picture`."""
 
     keys: ClassVar[Mapping[str, str]] = {"arrows": "move the hand that way", "1-6": "turn joints back", "space": "let go"}
 
@@ -48,7 +48,7 @@ class LoopPicture:
         return hand(model, state)
 
     def heading_action(self, model: LoopModel, state: Array, heading: Array) -> Array:
-        """Torques J' (heading, 0) that push the hand that way, the largest of them 1."""
+        """Torques J' (heading, 0) that push the hand that way, scaled to a largest entry of 1."""
         slopes = model.mechanism.point_slopes("H", _angles(model, state))[0, :, : len(ARM)]
         torques = np.array([*heading, 0.0]) @ slopes
         return np.asarray(torques / np.abs(torques).max())
@@ -62,7 +62,7 @@ PICTURE = LoopPicture()
 
 
 def hand(model: LoopModel, state: Array) -> Array:
-    """Where H is, (3,) [m]."""
+    """Position of H (3,) [m]."""
     return np.asarray(model.mechanism.pose("H", _angles(model, state))[1][0])
 
 
@@ -72,9 +72,9 @@ def _engine(model: LoopModel) -> LoopSimulator:
 
 
 def clamp_force(model: LoopModel, state: Array, parameters: LoopParameters) -> Array:
-    """Force of the loop on its clamp (3,) [N]: the multipliers of a step of ours under the torques that hold the start.
+    """Force of the loop on its clamp (3,) [N]: multipliers of a step of our engine under the torques that hold the start.
 
-    Zero where there is no such step, or the angles leave a gap, as those of another world may.
+    Zero if there is no such step, or if the angles leave a gap, as those of another world may.
     """
     engine = _engine(model)
     gap, _ = engine.mechanism.gaps(_angles(model, state), engine.tree_constants(parameters))
@@ -95,7 +95,7 @@ def loop_scene(
     goal: Array | None = None,
     way: Array | None = None,
 ) -> Scene:
-    """Everything visible.
+    """Scene of everything visible.
 
     Args:
         model: Structure.
@@ -103,7 +103,7 @@ def loop_scene(
         parameters: Constants of this row.
         trail: Earlier places of the hand (k, 3) [m], oldest first.
         goal: A point (3,) [m].
-        way: The hand's way from its start to where it is to turn back (k, 3) [m].
+        way: The hand's way from its start to its turning point (k, 3) [m].
 
     Raises:
         ShapeError: An argument has the wrong shape, or is not finite.

@@ -1,4 +1,4 @@
-"""How arm and loop are recorded and identified: torques and angles of a manipulation, followed under feedback (`tracking`).
+"""Recordings and identification of arm and loop: torques and angles of a manipulation, followed under feedback (`tracking`).
 
 Legend: T control steps, nx state.
 """
@@ -24,22 +24,22 @@ from .tracking import HELD, MORE, PERIOD, TORQUES, creeping, held, named, pulled
 
 STIFFNESS = ("theta_stiffness", "psi_stiffness")
 OFFSETS = tuple(f"offset_{name}" for name in ARM)
-"""Of the torque sensors: a nuisance that spoils the stiffness where it is not fitted with it."""
+"""Offsets of the torque sensors: a nuisance that biases the stiffness unless it is fitted with it."""
 DAMPING = ("loop_damping", "arm_damping")
 HAND = ("hand.x", "hand.y", "hand.z")
 """[m] Origin of frame H."""
 LONGEST = 20.0
 """[s]"""
 GUESS = {"theta_stiffness": 5.0, "psi_stiffness": 5.0}
-"""The paper's start."""
+"""The paper's initial guess."""
 
 
 @runtime_checkable
 class Sensing(Protocol):
-    """A truth whose recordings are seen through its own sensors."""
+    """A truth whose recordings go through its own sensors."""
 
     def sensed(self, recording: Trajectory, rng: np.random.Generator) -> Trajectory:
-        """What they say."""
+        """Recording as the sensors show it."""
         ...
 
 
@@ -55,12 +55,12 @@ def manipulation(
 ) -> Trajectory:
     """Angles and torques while the loop is stretched, bent and twisted; `rng` draws the phases of the sines.
 
-    The arm is held on its path by gains of 2 `STIFF`. Rows are `period` [s] apart, and a physics step to whoever fits them,
-    whatever steps the truth takes. `scale` is the motion's; None: the largest that such a loop bears. `waves` are
+    The arm is held on its path by gains of 2 `STIFF`. Rows are `period` [s] apart, which is the physics step of a fit,
+    whatever steps the truth takes. `scale` is the motion's; None: the largest that is stable for such a loop. `waves` are
     other sines than those of `manipulation.CYCLES`.
 
     Raises:
-        OptionError: The waves begin elsewhere than at the start, at which alone this truth is at rest.
+        OptionError: The waves begin elsewhere than at the start, at which only this truth is at rest.
     """
     if truth.extra_fields and waves is not None and np.any(waves.offsets):
         raise OptionError(
@@ -72,7 +72,7 @@ def manipulation(
     path = reference(model, length, dt=truth.dt * substeps, scale=scale, rng=rng, waves=waves)
     q, hold = model.relax(path[:1], model.tree_constants(truth.constants(parameters, 1)))
     states, torques = truth.initial_state(length + 1), np.empty((length, truth.nu))
-    if not truth.extra_fields:  # a world of its own has a rest of its own
+    if not truth.extra_fields:  # another world has its own rest
         states[0, : model.n] = q[0]
     for k in range(length):
         torques[k] = hold[0] + gains * (path[k] - states[k, : len(ARM)])
@@ -129,34 +129,34 @@ def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory]
 
 
 EVERYTHING = (*STIFFNESS, *DAMPING, *FRICTION, *OFFSETS, *CLAMP, "torque_delay")
-"""What a laboratory does not know of a loop whose joints are alike."""
+"""Unknown constants of a loop whose joints are alike."""
 SPREAD = 0.3
-"""Logarithm of a factor between springs of one loop: standard deviation of what is taken to be known before."""
+"""Prior standard deviation of the log factor between springs of one loop."""
 UNLIKE = 0.05
-"""The same between joints of a loop that is taken to have none: what a verdict warns of."""
+"""Standard deviation between joints that are taken to be alike, whose effect a verdict reports."""
 FACTORS = {f"{axis}_{side}*": (1.0, SPREAD) for axis in AXES for side in SIDES}
 KNOWN = {
     **dict.fromkeys(CLAMP[:3], (0.0, 0.01)),
     **dict.fromkeys(CLAMP[3:], (0.0, 0.03)),
     "torque_delay": (0.0, 0.005),
 }
-"""What a ruler and a clock say of the clamp [m, rad] and of the torques [s]: mean and standard deviation."""
+"""Prior knowledge from a ruler and a clock, of the clamp [m, rad] and the torques [s]: mean and standard deviation."""
 FITTED = {
     "tracker": tracker,
     "gentle": {"loop_damping": 0.6},
     "together": {f"{axis}_*": stiffness for axis, stiffness in zip(AXES, STIFFNESS, strict=True)},
 }
-"""A loop with so much damping bears any stiffness at steps of 10 ms."""
+"""`gentle`: with so much damping a loop of any stiffness is stable at steps of 10 ms."""
 
 
 def own_springs(simulator: Any) -> Any:
-    """The same loop with a factor of the stiffness for every joint; None where its parts have some."""
+    """The loop with a factor of the stiffness for every joint; None if its parts already have factors."""
     model: LoopModel = simulator.model
     return None if model.spring_parts else replace(simulator, model=replace(model, spring_parts=model.links // 2))
 
 
 def unknown(simulator: Any) -> tuple[str, ...]:
-    """What a laboratory does not know: `EVERYTHING`, or factors of the stiffness that is found with it first."""
+    """Unknown constants: `EVERYTHING`, or factors of the stiffness that is identified with it first."""
     parts, twist = simulator.model.spring_parts, TWIST if simulator.model.twist else ()
     return (*(factor_names(parts) or STIFFNESS), *EVERYTHING[len(STIFFNESS) :], *twist)
 
@@ -169,7 +169,7 @@ FOLLOWED: dict[str, Any] = {
 RECIPE = Recipe(
     experiments=(Experiment("manipulation", manipulation, round(LONGEST / PERIOD)),),
     stages=(Stage("manipulation", "manipulation", unknown, "innovations", FITTED, **FOLLOWED),),
-    # Few recordings tell how heavy the loop is, and a scale does: offsets of the torques hang on it.
+    # Few recordings determine the loop's mass, but a scale does; the torques' offsets depend on it.
     laboratory=Stage("laboratory", "", unknown, "innovations", FITTED, **FOLLOWED, doubtful=("loop_scale",)),
     guess=GUESS,
     measurement=measurement,
@@ -190,4 +190,4 @@ PAPER = Stage(
     "paper", "", STIFFNESS, "single_shooting", {"jacobian": "differences"},
     adapt=held, prepare=followed, free_initial=False,
 )  # fmt: skip
-"""The paper's cost: the hand's position (and the angles), least squares without regard to how noise moves the model."""
+"""The paper's cost: the hand's position (and the angles), least squares that ignore how noise moves the model."""

@@ -7,8 +7,8 @@ E does:
 
 .. math:: EI = \kappa_\theta \, \ell, \qquad GJ = EI / (1 + \nu), \qquad k_{bend} = EI / s, \quad k_{twist} = GJ / s
 
-with the model's link length l and the piece's length s; `psi_stiffness` has no say. What differs from the model: twice as many
-pieces; bending alike in both planes and no hinge that stands for twist and bending out of the plane at once; twist; a line
+with the model's link length l and the piece's length s; `psi_stiffness` has no effect. What differs from the model: twice as
+many pieces; bending alike in both planes and no hinge that stands for twist and bending out of the plane at once; twist; a line
 of the same height on a polygon of more corners (perimeter 1.7 % shorter); MuJoCo's steps, of 0.25 ms at most. Arm, mass, tube,
 clamp and peg are the model's, and so are the effects of the hard twin (`hard`).
 
@@ -45,11 +45,11 @@ from .model import ARM, LoopModel
 from .springs import SIDES
 
 SETTLED = 1.0
-"""[s] The rod hangs so long before its rest is taken; whenever it slows down it is stopped (dynamic relaxation)."""
+"""[s] Time for which the rod hangs before its rest is taken; it is stopped whenever it slows down (dynamic relaxation)."""
 LONGEST_DT = 2.5e-4
-"""[s] A piece's twist against its neighbours, 3300 rad/s, bears 0.6 ms at most; pieces twice as long bear twice that."""
+"""[s] A piece's twist against its neighbours, 3300 rad/s, is stable up to 0.6 ms; pieces twice as long allow twice that."""
 PIECES = (1, 2)
-"""Per link of the model."""
+"""Pieces per link of the model."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,13 +64,13 @@ class LoopRod(MujocoTwin):
     ladder = LADDER
 
     model: LoopModel = field(default_factory=LoopModel)
-    """Structure: the arm, and the polygon that states speak of."""
+    """Structure: the arm, and the polygon of the states."""
     dt: float = LONGEST_DT
-    """Physics step [s], in as many of MuJoCo's as it takes."""
+    """Physics step [s], split into as many of MuJoCo's as needed."""
     poisson: float = 0.5
-    """nu; 0.5 of rubber."""
+    """Poisson's ratio nu; 0.5 for rubber."""
     pieces: int = 2
-    """Of the rod per link of the model, 1 or 2."""
+    """Pieces of the rod per link of the model, 1 or 2."""
 
     def __post_init__(self) -> None:
         check_number("dt", self.dt, positive=True, unit="s")
@@ -79,7 +79,7 @@ class LoopRod(MujocoTwin):
 
     @property
     def parameters_class(self) -> type[Parameters]:
-        """As our engine's; factors of parts, `psi_stiffness` and constants of twist have no say."""
+        """Parameters of our engine; factors of parts, `psi_stiffness` and constants of twist have no effect."""
         return self.model.parameters_class
 
     @property
@@ -97,7 +97,7 @@ class LoopRod(MujocoTwin):
 
     @cached_property
     def tree(self) -> Tree:
-        """The fine loop's, which bends both ways alike."""
+        """The fine loop's tree, which bends both ways alike."""
         alike: dict[str, dict[str, Any]] = {
             "psi_stiffness": {"stiffness": "theta_stiffness"},
             TWIST[0]: {"damping": "loop_damping"},
@@ -133,7 +133,7 @@ class LoopRod(MujocoTwin):
         harden(self, mj, self.tree)
 
     def sensed(self, recording: Trajectory, rng: np.random.Generator) -> Trajectory:
-        """What the arm's sensors make of a recording of its angles and torques."""
+        """Add the errors of the arm's sensors to a recording of its angles and torques."""
         return sensed(self, recording, rng)
 
     # --- states ---------------------------------------------------------------------------------------------------------
@@ -184,9 +184,9 @@ class LoopRod(MujocoTwin):
 
 
 def _angles(turn: Array, sign: int, ways: Array, links: int, across: Array | None) -> Array:
-    """theta, psi (and phi) of joints whose links point these ways (links / 2, 3), from a gripper turned so.
+    """Angles theta, psi (and phi) of joints whose links point along `ways` (links / 2, 3), from a gripper of rotation `turn`.
 
-    `across`: where the links' x axes point (links / 2, 3), if links twist.
+    `across`: directions of the links' x axes (links / 2, 3), if links twist.
     """
     found = []
     step = sign * 2 * pi / links

@@ -1,4 +1,4 @@
-"""Numba kernels of what the tasks see in every step: dozens of NumPy calls on a row cost more than the arithmetic in them.
+"""Numba kernels of the tasks' observations: dozens of NumPy calls on a row cost more than their arithmetic.
 
 Structures come as plain tuples (`core.numba_engine.plain`). Legend: B batch, n coordinates, k wanted points.
 """
@@ -19,7 +19,7 @@ from .model import LoopModel
 
 
 class Hand(NamedTuple):
-    """The tree up to the hand's joint, and how the hand sits on it."""
+    """The tree up to the hand's joint, and the hand's pose on it."""
 
     tree: Any
     joint: int
@@ -49,7 +49,7 @@ def hand_pose(hand, arm, q, x):  # type: ignore[no-untyped-def]
 
 @lean
 def put_between(R0, p0, R1, p1, out):  # type: ignore[no-untyped-def]
-    """Way and rotation vector, in the world's axes, from one pose to another that is less than half a turn away, into (6,)."""
+    """Write way and rotation vector, in the world's axes, from one pose to another less than half a turn away into (6,)."""
     back = (R0[0], R0[3], R0[6], R0[1], R0[4], R0[7], R0[2], R0[5], R0[8])
     R = times(R1, back)
     axis = (0.5 * (R[7] - R[5]), 0.5 * (R[2] - R[6]), 0.5 * (R[3] - R[1]))
@@ -61,10 +61,10 @@ def put_between(R0, p0, R1, p1, out):  # type: ignore[no-untyped-def]
 
 
 class Bending(NamedTuple):
-    """What all profiles of an arm have in common; see `loop.bend`."""
+    """Constants of all profiles of an arm; see `loop.bend`."""
 
     start: Array
-    """Angles of the arm at first (7,) [rad]."""
+    """Initial angles of the arm (7,) [rad]."""
     directions: Array
     """Their change per unit of stretch, bends and twist, (7, 4)."""
     duration: float
@@ -73,7 +73,7 @@ class Bending(NamedTuple):
 
 @lean
 def bent(bending, drawn, time, angles):  # type: ignore[no-untyped-def]
-    """Angles of the arm (7,) on the profile of amounts and period `drawn` (5 or more,) at a time, which may be too late."""
+    """Angles of the arm (7,) on the profile of amounts and period `drawn` (5 or more,) at a time, which may be past its end."""
     share = 0.5 * (1.0 - np.cos(2.0 * np.pi * min(time, bending.duration) / drawn[4]))
     for i in range(len(angles)):
         change = 0.0
@@ -92,7 +92,7 @@ def profiles(bending, drawn, times, angles):  # type: ignore[no-untyped-def]
 
 @kernel
 def look_along(hand, bending, arm, drawn, times, ahead, seen):  # type: ignore[no-untyped-def]
-    """From the hand at angles of the arm (B, 7) to where it should be now, and from there to `ahead` [s] later: (B, 12)."""
+    """From the hand at angles of the arm (B, 7) to its wanted pose now, and from there to that `ahead` [s] later: (B, 12)."""
     grip, profile = Hand(Skeleton(*hand[0]), hand[1], hand[2], hand[3]), Bending(*bending)
     x, q, wanted = new_places(grip.tree), np.empty(len(grip.tree.parent)), np.empty(len(profile.start))
     for b in range(len(arm)):
@@ -113,7 +113,7 @@ def _look(hand, bending, arm, drawn, time, ahead, seen, x, q, wanted):  # type: 
 
 @kernel
 def follow(hand, bending, state, context, period, ahead, lever, tolerance):  # type: ignore[no-untyped-def]
-    """Contexts (B, 21) of `loop.bend` at states (B, nx), `period` [s] later; in place."""
+    """Update contexts (B, 21) of `loop.bend` at states (B, nx), `period` [s] later, in place."""
     grip, profile = Hand(Skeleton(*hand[0]), hand[1], hand[2], hand[3]), Bending(*bending)
     x, q, wanted = new_places(grip.tree), np.empty(len(grip.tree.parent)), np.empty(len(profile.start))
     for b in range(len(state)):
@@ -131,7 +131,7 @@ def follow(hand, bending, state, context, period, ahead, lever, tolerance):  # t
 def watch_goal(tree, joints, state, context, period, tolerance, hold_time):  # type: ignore[no-untyped-def]
     """Last columns of context (B, 3 k + 3), goals and then distance, time held, reached, at states (B, 2 n), `period` later.
 
-    Distance is the mean of the links' beginnings (k,) from their goals [m].
+    Distance is the mean from the links' beginnings (k,) to their goals [m].
     """
     skeleton = Skeleton(*tree)
     x, q = new_places(skeleton), np.empty(len(skeleton.parent))
@@ -154,7 +154,7 @@ def watch_goal(tree, joints, state, context, period, tolerance, hold_time):  # t
 
 @lean
 def peg_axes(peg):  # type: ignore[no-untyped-def]
-    """R_z(yaw) R_y(pitch) R_x(roll) of a peg (6,): x, y, z, roll, pitch, yaw. See `mechanics.structure.rotation`."""
+    """Rotation R_z(yaw) R_y(pitch) R_x(roll) of a peg (6,): x, y, z, roll, pitch, yaw. See `mechanics.structure.rotation`."""
     a, b, c = np.cos(peg[3]), np.cos(peg[4]), np.cos(peg[5])
     i, j, k = np.sin(peg[3]), np.sin(peg[4]), np.sin(peg[5])
     return b * c, i * j * c - a * k, a * j * c + i * k, b * k, i * j * k + a * c, a * j * k - i * c, -j, i * b, a * b
@@ -162,7 +162,7 @@ def peg_axes(peg):  # type: ignore[no-untyped-def]
 
 @kernel
 def windings(points):  # type: ignore[no-untyped-def]
-    """How often closed polygons (B, k, 2) wind around the origin, without sign (B,)."""
+    """Winding numbers of closed polygons (B, k, 2) around the origin, without sign (B,)."""
     found = np.empty(len(points))
     for b in range(len(points)):
         found[b] = winding(points[b])
@@ -180,19 +180,19 @@ def winding(points):  # type: ignore[no-untyped-def]
 
 
 class Pegging(NamedTuple):
-    """The arm with its loop, and what is wanted of it; see `loop.peg`."""
+    """The arm with its loop, and the task's settings; see `loop.peg`."""
 
     tree: Any
     joint: int
-    """That carries the hand."""
+    """Joint that carries the hand."""
     origin: Array
-    """(1, 3) of the hand on it."""
+    """(1, 3) place of the hand on it."""
     ring: NDArray[np.int64]
     """Joints that begin the loop's links, in this order (k,)."""
     axes: Array
     """Aside, down, ahead, as columns (3, 3)."""
     middle: float
-    """The loop's middle is so far below the hand [m]."""
+    """Distance of the loop's middle below the hand [m]."""
     goal_depth: float
     """[m]"""
     depth: float
@@ -203,10 +203,10 @@ class Pegging(NamedTuple):
 
 @kernel
 def look_at_peg(pegging, torques, state, context, period):  # type: ignore[no-untyped-def]
-    """Contexts (B, 21) of `loop.peg` at states (B, 2 n), `period` [s] later, under torques (B, 7) [N m]; in place.
+    """Update contexts (B, 21) of `loop.peg` at states (B, 2 n), `period` [s] later, under torques (B, 7) [N m], in place.
 
-    Columns: these torques, the peg; the tip from the loop's middle; distance of this from its place on the peg [m], how often
-    the loop winds around the peg's axis, and how far all its joints are beyond the tip [m]; how long they have been, and
+    Columns: these torques, the peg; the tip from the loop's middle; distance of that middle from its place on the peg [m], how
+    often the loop winds around the peg's axis, least depth of its joints beyond the tip [m]; time for which they are there,
     whether that was long enough.
     """
     g = Pegging(Skeleton(*pegging[0]), *pegging[1:])
@@ -244,7 +244,7 @@ def _ring_on_peg(g, x, peg, points):  # type: ignore[no-untyped-def]
 
 @kernel
 def arm_terms(action, before, after, loss, gain, bonus, weight, found):  # type: ignore[no-untyped-def]
-    """Terms of a reward (3, B): minus column `loss`, bonus for what `gain` has gained, weight |action|^2."""
+    """Terms of a reward (3, B): minus column `loss`, bonus for the gain of `gain`, weight |action|^2."""
     for b in range(len(action)):
         total = 0.0
         for k in range(action.shape[1]):
@@ -256,7 +256,7 @@ def arm_terms(action, before, after, loss, gain, bonus, weight, found):  # type:
 def feel(start, first, state, context, columns, less, found):  # type: ignore[no-untyped-def]
     """Observations (B, no): angles of the arm from `start` (7,); the state from entry `first` on; columns of context - less.
 
-    How much of the state follows is what fits.
+    As much of the state follows as fits.
     """
     arm = len(start)
     middle = found.shape[1] - len(columns)

@@ -1,4 +1,4 @@
-"""What the verb `soak` drives for long. Soft loops under jumps of all torques may be more than steps of 10 ms bear."""
+"""Long runs of the verb `soak`. Soft loops under jumps of all torques may be unstable at steps of 10 ms."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-r"""Springs of their own: both sides of the loop cut into parts, each with a factor of either stiffness.
+r"""Own springs: both sides of the loop cut into parts, each with a factor of either stiffness.
 
 .. math:: \kappa_{joint} = \kappa_\theta f_{\theta, part}, \qquad \kappa_{joint} = \kappa_\psi f_{\psi, part}
 
-As many parts as a side has joints: every joint has factors of its own. Legend: B batch, P constants, F factors.
+With as many parts as a side has joints, every joint has its own factors. Legend: B batch, P constants, F factors.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import numpy as np
 from ..core.simulator import Array
 
 AXES, SIDES = ("theta", "psi"), ("left", "right")
-"""About X and Y; in the order of `LoopParameters`' first two constants."""
+"""Axes X and Y; in the order of `LoopParameters`' first two constants."""
 
 
 def factor_names(parts: int) -> tuple[str, ...]:
-    """F = 4 parts names, theta_left0 ... psi_right..: parts count from the gripper to the clamp.
+    """Names of F = 4 parts factors, theta_left0 ... psi_right..: parts count from the gripper to the clamp.
 
     >>> factor_names(1)
     ('theta_left0', 'theta_right0', 'psi_left0', 'psi_right0')

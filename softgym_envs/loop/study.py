@@ -1,7 +1,7 @@
 """Arm and loop in transfer studies: a point of the loop, which nothing measures, or the hand is brought to a goal and held.
 
-Controls are torques beyond those that hold the start (`LoopModel.command_limit`), so that no control is an arm that stays.
-Offsets and delay of the torque sensors are of recordings: they are fitted with the rest, and what is planned has none.
+Controls are torques beyond those that hold the start (`LoopModel.command_limit`), so an arm without control stays.
+Offsets and delay of the torque sensors belong to recordings: they are fitted with the rest, and plans have none.
 
 Legend: B rows, T control steps, nx state.
 """
@@ -27,22 +27,22 @@ from .model import ARM, LoopModel
 from .tasks import FAR_GOAL
 
 DT = 0.005
-"""[s] Both worlds; MuJoCo's integrates shorter ones inside of it."""
+"""[s] Control step of both worlds; MuJoCo integrates shorter ones inside it."""
 FAR = 0.8
-"""Of the action that reaches the goal."""
+"""Share of the action that reaches the goal."""
 SEED = 7
-"""Of the goals."""
+"""Seed of the goals."""
 KICK = 0.1
 """[rad/s] Largest first speed of a joint of the arm."""
 
 
 def commanded() -> LoopModel:
-    """The robot of the tasks, with controls beyond those that hold the start."""
+    """Robot of the tasks, with controls beyond those that hold the start."""
     return replace(held(LoopModel(12)), command_limit=tuple(float(limit) for limit in INCREMENT))
 
 
 def middle(model: LoopModel, states: Array) -> Array:
-    """The middle of the loop's left side, (..., nx) -> (..., 3) [m]."""
+    """Middle of the loop's left side, (..., nx) -> (..., 3) [m]."""
     rows = np.ascontiguousarray(states.reshape(-1, states.shape[-1])[:, : model.n])
     return model.mechanism.origins(rows)[:, model.node_coordinates[model.links // 4]].reshape(*states.shape[:-1], 3)
 
@@ -71,7 +71,7 @@ def reach_goal(model: LoopModel, rng: np.random.Generator) -> Array:
 
 
 def bend_goal(model: LoopModel, rng: np.random.Generator) -> Array:
-    """The far end (6,) of a profile as LoopBend draws it."""
+    """Far end (6,) of a profile, drawn as in LoopBend."""
     task = LoopBend(model)
     _, context = task.reset(Start([rng], {}, {}, lambda state, control, seconds: state))
     context[:, TIME] = 0.5 * context[:, PERIOD]
@@ -81,13 +81,13 @@ def bend_goal(model: LoopModel, rng: np.random.Generator) -> Array:
 
 
 def scene(goal: Callable[[LoopModel, np.random.Generator], Array]) -> Scene:
-    """The robot, and a goal that is always the same one."""
+    """The robot with a fixed goal."""
     model = commanded()
     return Scene(model, goal(model, np.random.default_rng(SEED)))
 
 
 def starts(engine: Simulator, parameters: Parameters, rng: np.random.Generator, count: int) -> Array:
-    """Where the loop rests, the arm moving a little; the first one without."""
+    """Rest states of the loop with the arm moving a little; the first one without."""
     states, n = engine.initial_state(count), engine.nx // 2
     states[1:, n : n + len(ARM)] = rng.uniform(-KICK, KICK, (count - 1, len(ARM)))
     return states

@@ -1,8 +1,8 @@
 """Tasks of arm and loop: actions are torques beyond those that hold the start, and the loop is not seen.
 
 The arm's own controller (`LoopModel.servo_stiffness`) pulls its joints to the start, so that an arm without actions stays
-there. Observation ("sensors", what the arm itself knows, as in [Caldwell2014]): its angles from the start and their speeds, and
-what is wanted. "state" gives the loop's angles and speeds too.
+there. Observation ("sensors", what the arm itself measures, as in [Caldwell2014]): its angles from the start and their speeds,
+and the goal. "state" adds the loop's angles and speeds.
 
 Legend: B batch, P constants, k wanted points.
 """
@@ -27,13 +27,13 @@ from .sight import watch_goal
 
 GOALS = ("point", "shape")
 FARTHEST = 2.0
-"""[m] Coordinates of goals are no larger."""
+"""[m] Bound of the goals' coordinates."""
 FAR_GOAL = 0.06
-"""How far goals of a point are, unless told [m]."""
+"""Default distance of goals of a point [m]."""
 TRIES = 12
-"""Goals that are drawn at most until one is far enough."""
+"""Most goals that are drawn until one is far enough."""
 REACHED = 200
-"""Goals that tell whether any can be far enough."""
+"""Goals by which is checked whether any can be far enough."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,18 +47,18 @@ class LoopReach(ArmTask):
     goal: str = "point"
     """"point": the middle of the loop's left side; "shape": all joints of the loop but those in gripper and clamp."""
     goal_distance: float | None = None
-    """Least mean distance of the goal from the first state, and from where no action leads [m].
+    """Least mean distance of the goal from the first state, and from the rest without action [m].
 
-    None: `FAR_GOAL` of a point, and of the whole shape the farthest of `TRIES`.
+    None: `FAR_GOAL` for a point, and for the whole shape the farthest of `TRIES`.
     """
     goal_action: float = 1.0
     """Largest entry of the constant action that reaches the goal."""
     tolerance: float = 0.02
     """Mean distance at which the goal counts as reached [m]."""
     hold_time: float = 2.0
-    """How long it is to be held [s]."""
+    """Time for which it must be held [s]."""
     spread: float = 0.2
-    """First states rest under actions of up to this."""
+    """Largest action under which first states rest."""
 
     option_names = ("goal",)
     success_definition = "The wanted points have been within `tolerance` of the goal, on average, for `hold_time`."
@@ -79,14 +79,14 @@ class LoopReach(ArmTask):
 
     @cached_property
     def wanted(self) -> np.ndarray:
-        """Which of the loop's joints, (k,)."""
+        """Indices of the wanted joints of the loop, (k,)."""
         half = self.model.links // 2
         sides = np.concatenate([np.arange(1, half), half + np.arange(1, half)])
         return sides if self.goal == "shape" else np.array([half // 2])
 
     @cached_property
     def context_names(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The goal's points [m], mean distance [m], time that it has been held [s], and whether that was long enough."""
+        """The goal's points [m], mean distance [m], time for which it has been held [s], and whether that was long enough."""
         return (*(f"goal{i}.{axis}" for i in self.wanted for axis in "xyz"), "distance", "held", "reached")
 
     @cached_property
@@ -109,11 +109,11 @@ class LoopReach(ArmTask):
         return state, self._watched(context, state, 0.0)
 
     def rest(self, action: Array, columns: Array) -> tuple[Array, BoolArray]:
-        """Where the loop rests under a constant action (B, 7) and constants of the tree (B, P): q (B, n), whether it does."""
+        """Rest of the loop under a constant action (B, 7) and constants of the tree (B, P): q (B, n), whether it was found."""
         return rest_under(self.model, self.scale_action(action), columns)
 
     def _goals(self, rngs: Sequence[np.random.Generator], columns: Array, places: Array) -> Array:
-        """Points (B, k, 3) that are far enough from `places` (B, 2, k, 3), or the farthest drawn; a row draws as if alone."""
+        """Draw goals (B, k, 3) far enough from `places` (B, 2, k, 3), or keep the farthest; rows draw independently."""
         best, farthest = places[:, 0].copy(), np.full(len(places), -1.0)
         least = self.goal_distance if self.goal_distance is not None else FAR_GOAL if self.goal == "point" else np.inf
         rows = np.arange(len(places))
@@ -137,7 +137,7 @@ class LoopReach(ArmTask):
 
     @cached_property
     def _reach(self) -> float:
-        """How far the points of goals are from where no action leads, at most [m]: the farthest of many, usual constants."""
+        """Largest distance of goals from the rest without action [m]: over `REACHED` of them, default constants."""
         actions = np.random.default_rng(0).uniform(-self.goal_action, self.goal_action, (REACHED, len(ARM)))
         actions[0] = 0.0
         q, good = self.rest(actions, np.tile(self.model.defaults, (REACHED, 1)))
@@ -155,7 +155,7 @@ class LoopReach(ArmTask):
 
     @cached_property
     def _idle(self) -> Array:
-        """Where the points are in the model's rest state, (3 k,)."""
+        """Points in the model's rest state (3 k,)."""
         return self.points(self.model.rest_state()[None])[0].ravel()
 
     @cached_property
@@ -163,7 +163,7 @@ class LoopReach(ArmTask):
         return np.arange(len(self._idle))
 
     def _watched(self, context: Array, state: Array, period: float) -> Array:
-        """With distance, the time within the tolerance, and whether that was long enough, in place."""
+        """Update distance, the time within the tolerance, and whether that was long enough, in place."""
         watch_goal(self._skeleton, self._joints, state, context, period, self.tolerance, self.hold_time)
         return context
 
@@ -172,7 +172,7 @@ class LoopReach(ArmTask):
         return plain(self.model.mechanism.structure.skeleton.up_to(int(self._joints.max())))
 
     def update(self, context: Array, state: Array) -> Array:
-        """Distance, the time within the tolerance, and whether that was long enough."""
+        """Update distance, the time within the tolerance, and whether that was long enough."""
         return self._watched(context.copy(), state, self.control_period)
 
     def observe(self, state: Array, context: Array) -> Array:
@@ -186,7 +186,7 @@ class LoopReach(ArmTask):
         return {"distance": found[0], "reached": found[1], "control": found[2]}
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
-        """When the goal has been held."""
+        """Whether the goal has been held."""
         return context[:, -1].astype(np.bool_)
 
     def success(self, state: Array, context: Array) -> BoolArray:
@@ -194,9 +194,9 @@ class LoopReach(ArmTask):
         return context[:, -1].astype(np.bool_)
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
-        """Mean distance from the goal [m], and how long it has been held [s]."""
+        """Mean distance from the goal [m], and time for which it has been held [s]."""
         return {"distance": context[:, -3], "held": context[:, -2]}
 
     def draw_hints(self, context: Array) -> dict[str, Array]:
-        """The middle of the goal's points."""
+        """Middle of the goal's points."""
         return {"goal": context[:-3].reshape(-1, 3).mean(axis=0)}

@@ -1,4 +1,4 @@
-r"""How a laboratory's recording of the arm is read, and how a model of arm and loop follows it.
+r"""Reading of a laboratory's recording of the arm, and how a model of arm and loop follows it.
 
 An arm without a controller falls away from its recording. So the model is fitted with springs K that pull the arm to `start`,
 and with torques that make them pull to the recorded angles b instead, as eq. IV-C of [Caldwell2014] does:
@@ -31,25 +31,25 @@ from .model import ARM, LoopModel
 from .parameters import DELAY, GAIN
 
 PERIOD = 0.01
-"""[s] Baxter's 100 Hz, and the longest step that the loop bears."""
+"""[s] Baxter's 100 Hz, and the longest step at which the loop is stable."""
 FOLLOW = tuple(0.5 * value for value in STIFF)
-"""[N m/rad] K."""
+"""[N m/rad] Springs K."""
 UNMOVED = 1.5
-"""Standard deviations of noise up to which angles of an arm vary that nobody moves."""
+"""An arm counts as unmoved if its angles vary by no more than this many standard deviations of the noise."""
 MARGIN = 3.0
 """[rad] Larger than any angle from the start."""
 RESOLUTION = {"angle": 2e-4, "torque": 0.02}
-"""[rad], [N m] Sensors are no better than this, whatever a recording without noise looks like."""
+"""[rad], [N m] Least noise of the sensors, even for a recording without noise."""
 TORQUES, HELD = "torques", "held"
-"""Key of a recording's metadata, and what it says of torques that act from row to row; else they are those at rows."""
+"""Key of a recording's metadata, and its value for torques that act from row to row; else they are sampled at rows."""
 MORE = 0.25
-"""Share by which friction sets in later, to tell what that it does not stick is worth: sooner is harder for steps of 10 ms."""
+"""Relative increase of the friction speed that tests the effect of creep; a decrease is harder for steps of 10 ms."""
 SHORTEST_REST = 0.1
 """[s]"""
 
 
 def held(simulator: Any) -> Any:
-    """The simulator with springs K on the arm, beside those that it may have, at the longest step up to `PERIOD`."""
+    """The simulator with springs K on the arm, added to its own, at the longest step up to `PERIOD`."""
     model: LoopModel = simulator.model
     stiffness = tuple(own + more for own, more in zip(model.servo_stiffness, FOLLOW, strict=True))
     dt = simulator.dt * max(int(PERIOD / simulator.dt * (1 + 1e-6)), 1)
@@ -57,14 +57,14 @@ def held(simulator: Any) -> Any:
 
 
 def released(simulator: Any) -> Any:
-    """Undoes the springs of `held`."""
+    """The simulator without the springs of `held`."""
     model: LoopModel = simulator.model
     stiffness = tuple(max(both - more, 0.0) for both, more in zip(model.servo_stiffness, FOLLOW, strict=True))
     return replace(simulator, model=replace(model, servo_stiffness=stiffness))
 
 
 def creeping(simulator: Any, factor: float = 1.0 + MORE) -> Any:
-    """The same arm and loop, whose dry friction sets in over other speeds (`tree.Joint.friction_speed`)."""
+    """Arm and loop whose dry friction sets in over other speeds (`tree.Joint.friction_speed`)."""
     model: LoopModel = simulator.model
     joints = (replace(joint, friction_speed=factor * joint.friction_speed) for joint in model.arm.joints)
     return replace(simulator, model=replace(model, own_arm=replace(model.arm, joints=tuple(joints))))
@@ -74,10 +74,10 @@ def creeping(simulator: Any, factor: float = 1.0 + MORE) -> Any:
 
 
 def named(simulator: Any, trajectory: Trajectory) -> Trajectory:
-    """The recording with torques as controls and angles as columns, told by joint names and units in what they are called.
+    """The recording with torques as controls and angles as columns, recognised by joint names and units in the columns' names.
 
-    `left_s0 [deg]` is the angle of s0, `effort.left_s0 [N m]` its torque; what is named as ours, or by two columns, stays.
-    Torques that a file calls controls act until the next row, as all controls; measured ones are those at their row.
+    `left_s0 [deg]` is the angle of s0, `effort.left_s0 [N m]` its torque; a joint with our name or two matches is left alone.
+    Torques that a file calls controls act until the next row, as all controls; measured ones are sampled at their row.
     """
     del simulator
     trajectory = trajectory.on_grid
@@ -104,13 +104,13 @@ def named(simulator: Any, trajectory: Trajectory) -> Trajectory:
 
 
 def _matching(trajectory: Trajectory, joint: str, unit: str) -> list[int]:
-    """Places of columns in this unit that have the joint's name as a word."""
+    """Indices of columns in this unit whose name contains the joint's as a word."""
     words = [re.split(r"[^a-z0-9]+", name.lower()) for name in trajectory.names]
     return [i for i, own in enumerate(trajectory.units) if own == unit and joint in words[i]]
 
 
 def thinned(trajectory: Trajectory, count: int) -> Trajectory:
-    """Every `count`-th row: means of values and torques over as long a time about it; torques are then sampled, not held."""
+    """Keep every `count`-th row, with means of values and torques over as long a time about it; torques are then sampled."""
     if count == 1:
         return trajectory
     rows = np.arange(0, len(trajectory.times), count)
@@ -130,7 +130,7 @@ def thinned(trajectory: Trajectory, count: int) -> Trajectory:
 
 
 def _middle(values: Array, row: int, reach: int) -> Array:
-    """Mean about a row, as far as both sides reach."""
+    """Symmetric mean about a row, as far as the ends allow."""
     reach = min(reach, row, len(values) - 1 - row)
     return np.asarray(values[row - reach : row + reach + 1].mean(axis=0))
 
@@ -139,7 +139,7 @@ def pulled(simulator: Any, trajectory: Trajectory) -> Trajectory:
     """Angles at the simulator's step, and torques that make the springs of `held` pull to them.
 
     Raises:
-        DataError: An angle or torque is not there, angles cannot be the arm's or never change, or rows are too far apart.
+        DataError: An angle or torque is missing, angles cannot be the arm's or never change, or rows are too far apart.
     """
     if trajectory.period > simulator.dt * (1 + 1e-3):
         raise DataError(f"rows are {trajectory.period:g} s apart; arm and loop need {PERIOD:g} s or less (100 Hz or more)")
@@ -160,10 +160,10 @@ def pulled(simulator: Any, trajectory: Trajectory) -> Trajectory:
 
 
 def _check_angles(angles: Array) -> None:
-    """Refuse angles (T + 1, 7) [rad] that no joint of an arm has, and those of an arm that nobody moves.
+    """Refuse angles (T + 1, 7) [rad] that are impossible for a joint of an arm, and those of an arm that does not move.
 
     Raises:
-        DataError: They are one of these.
+        DataError: They are impossible, or do not move.
     """
     largest = np.abs(angles).max(axis=0)
     if largest.max() > 2.0 * np.pi:
@@ -175,7 +175,7 @@ def _check_angles(angles: Array) -> None:
 
 
 def _between(angles: Array) -> Array:
-    """What springs at midpoints see of angles (T + 1, 7), (T, 7)."""
+    """Weighted means of angles (T + 1, 7) that springs at midpoints act on, (T, 7)."""
     before = np.concatenate([angles[:1], angles[:-2]])
     return np.asarray(0.25 * (before + 2 * angles[:-1] + angles[1:]))
 
@@ -188,9 +188,9 @@ class LoopTracker:
     """See `sysid.methods.innovations.Tracker`; channels are the arm's angles."""
 
     simulator: Any
-    """As `held` makes it."""
+    """Simulator made by `held`."""
     trajectory: Trajectory
-    """As `pulled` makes it."""
+    """Recording made by `pulled`."""
 
     @cached_property
     def sensed(self) -> Trajectory:
@@ -222,20 +222,20 @@ class LoopTracker:
 
 
 def acted(following: Following, delay: float, gain: float) -> Following:
-    """With forces as they acted, of which the recorded ones are `gain` times as much, `delay` [s] later."""
+    """Forces as they acted: the recorded ones are `gain` times as much, `delay` [s] later."""
     found = undelayed(following, delay)
     return replace(found, forces=found.forces / gain)
 
 
 def undelayed(following: Following, delay: float) -> Following:
-    """With forces as they were `delay` [s] later, on a spline through the recorded ones; the ends hold beyond them."""
+    """Forces `delay` [s] later, on a spline through the recorded ones; the first and last hold beyond the ends."""
     times = following.period * np.arange(len(following.forces))
     later = np.clip(times + delay, times[0], times[-1])
     return replace(following, forces=CubicSpline(times, following.forces)(later))
 
 
 def _by_delay(following: Following, delay: float) -> Array:
-    """Derivatives (T, 7) of the forces of `undelayed`, halfway between those of both sides where it has a kink."""
+    """Derivatives (T, 7) of the forces of `undelayed` by the delay; at a kink the mean of both sides."""
     times = following.period * np.arange(len(following.forces))
     later, ends = times + delay, times[[0, -1]]
     inside = np.heaviside(later - ends[0], 0.5) * np.heaviside(ends[1] - later, 0.5)
@@ -244,11 +244,11 @@ def _by_delay(following: Following, delay: float) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class LoopErrors:
-    """See `sysid.methods.innovations.Whitened`: `Innovations` of `LoopParameters`, two of which are the torque sensors'."""
+    """See `sysid.methods.innovations.Whitened`: `Innovations` of `LoopParameters`, two of which are of the torque sensors."""
 
     model: LoopModel
     recorded: Following
-    """Smoothed, with forces when they were recorded."""
+    """Smoothed recording, with forces at the times of the record."""
     innovations: Innovations
     _latest: dict[tuple[float, float], Innovations] = field(default_factory=dict, init=False, repr=False)
 
@@ -270,7 +270,7 @@ class LoopErrors:
         return latest.slopes(tree, ways, pushes)
 
     def _at(self, delay: float, gain: float) -> Innovations:
-        """The latest delay and gain are kept, and so is their motion."""
+        """Innovations at a delay and gain; caches the latest one with its motion."""
         if (delay, gain) not in self._latest:
             self._latest.clear()
             self._latest[delay, gain] = replace(self.innovations, following=acted(self.recorded, delay, gain))
@@ -278,10 +278,10 @@ class LoopErrors:
 
 
 def resting_rows(trajectory: Trajectory) -> int:
-    """How many rows at the beginning show an arm at rest, at most `STILL`.
+    """Number of initial rows at which the arm rests, at most `STILL`.
 
     Raises:
-        DataError: It moves within `SHORTEST_REST`.
+        DataError: The arm moves within `SHORTEST_REST`.
     """
     angles = trajectory.select(ARM).values
     count, least = (max(round(time / trajectory.period), 1) for time in (STILL, SHORTEST_REST))

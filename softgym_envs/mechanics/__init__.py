@@ -1,6 +1,6 @@
 """Trees of rigid bodies, their loops closed by constraints, and a variational integrator with exact derivatives.
 
-What several rooms' physics shares and no robot owns.
+Physics shared by several rooms; it knows no robot.
 """
 
 from .mechanism import Gradient, Mechanism, Motion, Rest, Slopes

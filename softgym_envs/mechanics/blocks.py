@@ -67,7 +67,7 @@ def differentiate(s, q, q1, lam, w, d):
 
 @lean
 def differentiate_here(s, q, q1, lam, w, d):
-    """`differentiate` right behind `integrator.step`, which left G, the midpoint and h of this step in `w`."""
+    """`differentiate` right after `integrator.step`, which left G, the midpoint and h of this step in `w`."""
     place_links(s, q, w.end)
     _start_blocks(s, w, lam, d)
     place_links(s, q1, w.end)
@@ -76,7 +76,7 @@ def differentiate_here(s, q, q1, lam, w, d):
 
 @lean
 def _start_blocks(s, w, lam, d):
-    """What hangs on the constraints at q, where `end` is placed; the rest of r_q and of the constants' columns is zero."""
+    """Set parts by the constraints at q, where `end` is placed; the rest of r_q and of the constants' columns is zero."""
     d.rc[:], d.hc[:], d.pc[:] = 0.0, 0.0, 0.0
     _pose_columns(s, w, lam, d)
     d.rq[:] = 0.0
@@ -85,7 +85,7 @@ def _start_blocks(s, w, lam, d):
 
 @lean
 def _solved_blocks(s, w, d):
-    """The rest, from what `evaluate` left; -> whether K is regular."""
+    """Add the remaining parts from the results of `evaluate`; -> whether K is regular."""
     prepare_curvature(s, w.values, w.scales, w.mid)
     _midpoint_blocks(s, w, d)
     _contact_blocks(s, w, d)
@@ -131,7 +131,7 @@ def _midpoint_blocks(s, w, d):
 
 @lean
 def _contact_blocks(s, w, d):
-    """Contacts' share of the blocks."""
+    """Add the contacts' share to the blocks."""
     w.touch[:] = 0.0
     if add_contact_curvature(s, w.values, w.mid, 0.25 * w.length[0], w.touch):
         for blocks in (d.rq, d.pq, d.pn):
@@ -140,7 +140,7 @@ def _contact_blocks(s, w, d):
 
 @lean
 def _damping_blocks(s, w, d):
-    """Damping's and dry friction's share of the blocks."""
+    """Add the share of damping and dry friction to the blocks."""
     n = len(s.parent)
     for i in range(n):
         damping = resistance(s, w, i)
@@ -151,7 +151,7 @@ def _damping_blocks(s, w, d):
 
 @lean
 def _newton_matrix(s, w, d):
-    """K as in `integrator`: but for damping, its first block is p_q', which holds the share 1 - a of it."""
+    """Fill K as in `integrator`: its first block is p_q' except for damping, of which p_q' holds the share 1 - a."""
     n, K = len(s.parent), w.K
     K[:] = 0.0
     for i in range(n):
@@ -165,7 +165,7 @@ def _newton_matrix(s, w, d):
 
 @lean
 def _force_columns(s, w, d):
-    """By stiffness, rest, damping, armature, offset and dry friction of the joints."""
+    """Columns by stiffness, rest, damping, armature, offset and dry friction of the joints."""
     n, h = len(s.parent), w.length[0]
     for i in range(n):
         slopes = (w.values[n + i] - w.q[i], w.values[i], -w.v[i], w.v[i], 1.0)
@@ -190,7 +190,7 @@ def _force_columns(s, w, d):
 
 @lean
 def _gravity_columns(s, w, d):
-    """By the components of gravity."""
+    """Columns by the components of gravity."""
     n = len(s.parent)
     for k in range(3):
         c = s.place[5 * n + k]
@@ -203,7 +203,7 @@ def _gravity_columns(s, w, d):
 
 @lean
 def _mass_columns(s, w, d):
-    """By factors of bodies: L_q and L_v are linear in them. Overwrites what `mid` knows of masses."""
+    """Columns by factors of bodies: L_q and L_v are linear in them. Overwrites the masses in `mid`."""
     n = len(s.parent)
     g = gravity(s, w.values)
     for c in range(d.rc.shape[1]):
@@ -221,7 +221,7 @@ def _mass_columns(s, w, d):
 
 @lean
 def _pose_columns(s, w, lam, d):
-    """r by the poses of welds, which turn the constraints' directions at q."""
+    """Columns of r by the poses of welds, which turn the constraints' directions at q."""
     for c in range(len(s.weld)):
         if not s.weld[c]:
             continue
@@ -236,7 +236,7 @@ def _pose_columns(s, w, lam, d):
 
 @lean
 def _gap_columns(s, w, d):
-    """H(q^+) by the poses of welds; `end` is placed at q^+."""
+    """Columns of h(q^+) by the poses of welds; `end` is placed at q^+."""
     for c in range(len(s.weld)):
         for k in range(3):
             shift, turn = s.place[pose_start(s, c) + k], s.place[pose_start(s, c) + 3 + k]

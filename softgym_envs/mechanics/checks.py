@@ -34,7 +34,7 @@ def check_values(where: str, what: str, *values: Any, count: int = 0, low: float
 
 
 def check_unique(kind: str, names: list[str]) -> None:
-    """Raise `StructureError` if a name stands there twice."""
+    """Raise `StructureError` if a name occurs twice."""
     for name, count in Counter(names).items():
         if count > 1:
             raise StructureError(f"{kind} {name!r} stands there {count} times; names must differ")

@@ -84,13 +84,13 @@ def turns(s, c):
 
 @lean
 def sweep(x, i, r):
-    """omega_i x r + v_i: how a point of the world moves with q_i."""
+    """omega_i x r + v_i: derivative of a point of the world by q_i."""
     return add(cross(vec(x.S, i), r), (x.S[i, 3], x.S[i, 4], x.S[i, 5]))
 
 
 @lean
 def gaps(s, values, x, h):
-    """h (m,) where the links are."""
+    """Fill h (m,) at the positions of the links."""
     for c in range(len(s.weld)):
         row, first = s.row[c], end_point(s, x, c, 0)
         if s.weld[c]:
@@ -107,7 +107,7 @@ def gaps(s, values, x, h):
 
 @lean
 def gap_slopes(s, values, x, G):
-    """dh / dq into G (m, n)."""
+    """Fill G (m, n) with dh / dq."""
     for row in range(G.shape[0]):
         for i in range(G.shape[1]):
             G[row, i] = 0.0

@@ -58,7 +58,7 @@ def nearest(s, values, x, b, k):
 
 @lean
 def contact_energy(s, values, x):
-    """Of all contacts [J]."""
+    """Energy of all contacts [J]."""
     total = 0.0
     for k in range(len(s.peg)):
         for b in range(len(s.ball)):

@@ -6,7 +6,7 @@ With K = d(r, h)/d(q^+, lambda) of `integrator`, the partial derivatives of `blo
    K \, d(q^+, \lambda) = -(r_y, h_y) \, dy, \qquad dp^+ = p_y \, dy + p_+ \, dq^+
 
 This is eq. (7) of [Caldwell2014] with the multipliers' change, which eq. (7b) leaves out. The adjoint of its lemma 1 takes the
-*partial* derivative by the constants at a fixed state; eq. (8) as printed is the whole one, which would count the past twice.
+*partial* derivative by the constants at a fixed state; eq. (8) as printed is the total one, which would count the past twice.
 
 Legend: B batch, T control steps, K substeps, n coordinates, m rows, nu controls, P constants; state x = (q, p), length 2 n.
 """

@@ -1,8 +1,8 @@
-"""In which order the unknowns of a step are eliminated, and which entries of its matrix stay zero all the way.
+"""Order in which the unknowns of a step are eliminated, and entries of its matrix that stay zero throughout.
 
 Coordinates go from the leaves to the root. A constraint follows the coordinates that no other constraint touches, if they are
-as many as its rows: so each branch of a closed chain is done with before the next one begins, and only what both hang on is
-left. The order cannot spoil a result: pivots are checked as numbers (`linear.factor`).
+as many as its rows: so each branch of a closed chain is finished before the next one begins, and only what both depend on
+remains. The order cannot spoil a result: pivots are checked as numbers (`linear.factor`).
 Legend: n coordinates, m constraint rows, N = n + m.
 """
 
@@ -21,17 +21,17 @@ class Elimination(NamedTuple):
     """See the module docstring. Right of the diagonal, and below it, only two ranges of row k can differ from zero."""
 
     slot: Places
-    """(N,) where the coordinates and then the constraint rows stand in the matrix."""
+    """(N,) indices in the matrix of the coordinates and then the constraint rows."""
     near: Places
-    """(N,) the first range ends here; it begins behind the diagonal."""
+    """(N,) end of the first range, which begins after the diagonal."""
     far: Places
-    """(N,) the second range begins here, more than three entries behind the first; it ends with the matrix."""
+    """(N,) start of the second range, more than three entries after the first; it ends with the matrix."""
     left: Places
     """(N,) first entry of row k left of the diagonal that can differ from zero."""
 
 
 def eliminate(parent: Sequence[int], row: Sequence[int], ends: Sequence[Sequence[int]]) -> Elimination:
-    """The order of a tree with `parent` (n,); constraints begin in rows `row` (nc + 1,) and hold the joints `ends` (nc, 2)."""
+    """Order of a tree with `parent` (n,); constraints begin in rows `row` (nc + 1,) and hold the joints `ends` (nc, 2)."""
     n, paths = len(parent), [set().union(*(_path(parent, int(end)) for end in pair)) for pair in ends]
     unknowns = _leaves_to_root(parent)
     for c, path in enumerate(paths):
@@ -45,7 +45,7 @@ def eliminate(parent: Sequence[int], row: Sequence[int], ends: Sequence[Sequence
 
 
 def _path(parent: Sequence[int], joint: int) -> set[int]:
-    """A joint and its ancestors; nothing of the world."""
+    """A joint and its ancestors; empty for the world."""
     found = set()
     while joint >= 0:
         found.add(joint)
@@ -54,7 +54,7 @@ def _path(parent: Sequence[int], joint: int) -> set[int]:
 
 
 def _leaves_to_root(parent: Sequence[int]) -> list[int]:
-    """Every joint behind all that it carries, branch after branch."""
+    """All joints, each after those that it carries, branch after branch."""
     children: dict[int, list[int]] = {}
     for i, j in enumerate(parent):
         children.setdefault(int(j), []).append(i)
@@ -79,7 +79,7 @@ def _pattern(parent: Sequence[int], row: Sequence[int], paths: Sequence[set[int]
 
 
 def _ranges(pattern: NDArray[np.bool_]) -> tuple[Places, Places, Places]:
-    """near, far, left of a pattern (N, N), with what elimination fills in."""
+    """near, far, left of a pattern (N, N), including the entries that elimination fills in."""
     size, filled = len(pattern), pattern.copy()
     near, far, left = np.empty((3, size), dtype=np.uint64)
     for k in range(size):

@@ -9,7 +9,7 @@ The recorded force drives the model, and feedback on the recorded angles b keeps
 
 with r the origin of a frame that only the motors move, w = 1 and at the end 2 (the paper's terminal cost repeats the last
 sample). It starts at rest below the mean of the first angles, wherever the constants put it. Derivatives are exact: forward
-sensitivities for Gauss and Newton, the adjoint of lemma 1 for gradients and for what noise does to a fit.
+sensitivities for Gauss and Newton, the adjoint of lemma 1 for gradients and for the effect of noise on a fit.
 
 Legend: T control steps, n coordinates, nu motors, P constants, p free ones, ny = 3 or 3 + nu; x = (q, p), nx = 2 n.
 """
@@ -42,7 +42,7 @@ class Following:
 
     mechanism: Mechanism
     frame: str
-    """Its origin is r."""
+    """Frame whose origin is r."""
     forces: Array
     """(T, nu) recorded forces of the motors [N m, N]."""
     angles: Array
@@ -54,7 +54,7 @@ class Following:
     still: int = 1
     """Samples at the beginning during which the mechanism rests."""
     substeps: int = 1
-    """Of the mechanism between samples."""
+    """Physics steps between samples."""
 
     def __post_init__(self) -> None:
         nu = self.mechanism.nu
@@ -69,12 +69,12 @@ class Following:
 
     @property
     def period(self) -> float:
-        """Between samples [s]."""
+        """Time between samples [s]."""
         return self.mechanism.dt * self.substeps
 
     @cached_property
     def motors(self) -> Array:
-        """(nu,) places of b in q."""
+        """(nu,) indices of b in q."""
         return np.array(self.mechanism.structure.actuated)
 
     @cached_property
@@ -130,13 +130,13 @@ class Following:
         return np.asarray(self.root_weights * (outputs.reshape(*states.shape[:2], -1) - self.measured))
 
     def regulated(self, constants: Array, *, ratio: float) -> Following:
-        """With gains of a finite-horizon linear-quadratic regulator about the motion that `predict` finds, eq. IV-C.
+        """Copy with gains of a finite-horizon linear-quadratic regulator about the motion that `predict` finds, eq. IV-C.
 
-        It weighs the motors' coordinates by `ratio` [(N m / rad)^2] and their forces by 1; of its gains on the state, those on
-        the motors' coordinates remain, the only ones that are measured.
+        It weighs the motors' coordinates by `ratio` [(N m / rad)^2] and their forces by 1. Only its gains on the motors'
+        coordinates are kept, since only these are measured.
 
         Raises:
-            StructureError: The model does not follow the recording with the gains that it has.
+            StructureError: The model does not follow the recording with its present gains.
         """
         motion = self.predict(constants)
         if motion.status[0] != Status.OK:
@@ -177,14 +177,14 @@ class Following:
     def score_covariance(self, motion: Motion, jacobian: Array, *, force: float, angle: float) -> Array:
         """Covariance (k, k) of J' epsilon under white noise of recorded forces and angles, to first order and exactly.
 
-        Noise of the forces and angles drives the model too, so residuals are correlated in time; what it does to every
+        Noise of the forces and angles drives the model too, so residuals are correlated in time; its effect on every
         component of the score comes from one adjoint run each.
 
         Args:
-            motion: Of one row of constants.
+            motion: Motion of one row of constants.
             jacobian: (T, ny, k) from `slopes`.
             force: Standard deviation of the recorded forces [N m, N].
-            angle: Of the recorded angles [rad, m].
+            angle: Standard deviation of the recorded angles [rad, m].
         """
         count = jacobian.shape[-1]
         many = _repeat(motion, count)
@@ -219,12 +219,12 @@ class Following:
         return np.asarray((ahead - behind).T / (2.0 * STEP))
 
     def _outputs(self, q: Array) -> Array:
-        """(N, ny) of rows q (N, n)."""
+        """Outputs (N, ny) of rows q (N, n)."""
         r = self.mechanism.pose(self.frame, q)[1]
         return np.hstack([r, self.angle_weight * q[:, self.motors]]) if self.angle_weight > 0 else r
 
     def _output_slopes(self, motion: Motion) -> Array:
-        """Root-weighted (T, ny, n) of the motion's first row."""
+        """Root-weighted derivatives of outputs by q, (T, ny, n), of the motion's first row."""
         q = motion.states[0, 1:, : self.mechanism.n]
         found = self.mechanism.point_slopes(self.frame, q)
         if self.angle_weight > 0:
@@ -234,7 +234,7 @@ class Following:
         return np.asarray(found * self.root_weights[:, :, None])
 
     def _pull(self, motion: Motion, cotangents: Array) -> Array:
-        """Slopes (B, T + 1, nx) by the state of sum(cotangents (B, T, ny) * residuals); all rows move as the first."""
+        """Slopes (B, T + 1, nx) by the state of sum(cotangents (B, T, ny) * residuals); all rows move like the first."""
         found = np.zeros(motion.states.shape)
         found[:, 1:, : self.mechanism.n] = np.einsum("bty,tyn->btn", cotangents, self._output_slopes(motion))
         return found
@@ -253,7 +253,7 @@ class LogFit:
 
     following: Following
     constants: Array
-    """(P,) values of those that are not free."""
+    """(P,) constants; those that are not free keep these values."""
     free: tuple[str, ...]
     linear: tuple[str, ...] = ()
     _latest: dict[bytes, Motion] = field(default_factory=dict, init=False, repr=False)
@@ -269,7 +269,7 @@ class LogFit:
 
     @cached_property
     def columns(self) -> list[int]:
-        """(p,) places of the free constants."""
+        """(p,) indices of the free constants."""
         return [self.following.mechanism.constants.index(name) for name in self.free]
 
     @cached_property
@@ -315,12 +315,12 @@ class LogFit:
         return np.asarray(np.linalg.qr(rows, mode="r"))[None]
 
     def move(self, blocks: Array, step: Array) -> Array:
-        """There are no block unknowns."""
+        """Return `blocks`: there are no block unknowns."""
         del step
         return blocks
 
     def predict(self, theta: Array) -> Motion:
-        """The motion at theta; the latest one is kept, as a solver asks for its cost and then for its slopes."""
+        """The motion at theta; the latest one is cached, as a solver evaluates its cost and then its slopes."""
         key = theta.tobytes()
         if key not in self._latest:
             motion = self.following.predict(self.vector(theta))

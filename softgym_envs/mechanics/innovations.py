@@ -1,4 +1,4 @@
-r"""Prediction errors of a `Following`, made white: what noise in the recorded forces and angles does to them is known.
+r"""Whitened prediction errors of a `Following`: the effect of noise in the recorded forces and angles on them is known.
 
 The model is driven by what was recorded, T^m and b^m, so the noise of both moves it, and its errors r = b - b^m last in
 time. The error of its state obeys, to first order, with known feedback f = K (b - b^f) and white noise e of forces (Q) and
@@ -7,11 +7,11 @@ angles (R),
 .. math::
    \delta_{t+1} = A_t \delta_t + B_t (e^T_t - f_t), \qquad r_t = H \delta_t - e^b_t
 
-A Kalman filter tells the predictable part; what is left, nu_t = r_t - H E[delta_t | r_0 .. r_{t-1}], is white with covariance
+A Kalman filter predicts the errors; the residual nu_t = r_t - H E[delta_t | r_0 .. r_{t-1}] is white with covariance
 S_t if model, constants and noise are right (innovations: Kailath 1968). Least squares of S^{-1/2} nu is then maximum
 likelihood, its curvature the Fisher information, and its size a test of the model. The feedback drops out: it only keeps the
-model near, and may pull to smoothed angles b^f. The forces should be smoothed, too (`smoothed`): a model
-that noise shakes has its damping mistaken, as errors in variables have it.
+model near, and may pull to smoothed angles b^f. The forces should be smoothed, too (`smoothed`): their noise would bias the
+damping, as errors in variables do.
 
 Legend: T control steps, n coordinates, nx = 2 n, nu motors, P constants, K candidates, k directions.
 """
@@ -38,7 +38,7 @@ class Innovations:
     """See the module docstring; the filter is that of one motion."""
 
     following: Following
-    """Of smoothed recordings."""
+    """Model that follows the smoothed recordings."""
     angles: Array
     """(T + 1, nu) b^m as measured."""
     A: Array
@@ -46,13 +46,13 @@ class Innovations:
     B: Array
     """(T, nx, nu)"""
     gains: Array
-    """(T + 1, nx, nu) of the filter."""
+    """(T + 1, nx, nu) gains of the filter."""
     roots: Array
     """(T + 1, nu, nu) S^{-1/2}."""
     _latest: dict[bytes, Motion] = field(default_factory=dict, init=False, repr=False)
 
     def errors(self, constants: Array) -> tuple[Array, NDArray[np.bool_]]:
-        """Of rows of constants (K, P): (K, T + 1, nu) of unit variance, and whether the model follows (K,)."""
+        """Errors (K, T + 1, nu) of unit variance of rows of constants (K, P), and whether the model follows (K,)."""
         motion = self._motion(constants)
         found = np.moveaxis(motion.states[:, :, self.following.motors], 0, -1)
         white = self.whiten(found - self.angles[..., None], found - self.following.angles[..., None])
@@ -64,7 +64,7 @@ class Innovations:
         Along them the forces change by `pushes` (T, nu, k).
 
         Raises:
-            DataError: How the rest at the start changes is not defined there.
+            DataError: The derivative of the rest at the start is not defined there.
         """
         follow = self.following
         motion = self._motion(constants[None])
@@ -75,7 +75,7 @@ class Innovations:
         return self.whiten(found[:, follow.motors], found[:, follow.motors])
 
     def _motion(self, constants: Array) -> Motion:
-        """Of rows of constants; the latest is kept, as errors are asked for before slopes."""
+        """Motion of rows of constants; the latest is cached, as errors are evaluated before slopes."""
         key = constants.tobytes()
         if key not in self._latest:
             motion = self.following.predict(constants)
@@ -102,9 +102,9 @@ def innovations(following: Following, angles: Array, constants: Array, *, force:
     Args:
         following: The recording, smoothed or not.
         angles: (T + 1, nu) as measured.
-        constants: Of the mechanism.
+        constants: Constants of the mechanism.
         force: (nu,) standard deviations of the recorded forces [N m, N].
-        angle: (nu,) of the recorded coordinates [rad, m].
+        angle: (nu,) standard deviations of the recorded coordinates [rad, m].
 
     Raises:
         DataError: The model with these constants does not follow the recording.
@@ -120,10 +120,10 @@ def innovations(following: Following, angles: Array, constants: Array, *, force:
 
 
 def smoothed(values: Array, noise: Array) -> Array:
-    r"""Signals (T, k) without what their spectrum does not show above that of white noise (k,).
+    r"""Remove from signals (T, k) what does not exceed the spectrum of white noise (k,).
 
-    Every frequency is multiplied with 1 - 2 sigma^2 / S, S the power about it, and by 0 where that is negative: Wiener's
-    filter, but surely 0 where S is that of noise. Ends are continued by reflection.
+    Every frequency is multiplied by 1 - 2 sigma^2 / S, S the power about it, and by 0 where that is negative: Wiener's
+    filter, but reliably 0 where S is that of noise. Ends are continued by reflection.
     """
     count = len(values)
     whole = np.concatenate([values[:0:-1], values, values[-2::-1]])
@@ -134,7 +134,7 @@ def smoothed(values: Array, noise: Array) -> Array:
 
 
 def _first(following: Following, motion: Motion, angle: Array) -> Array:
-    """Covariance (nx, nx) of the start: at rest, below angles that are known as well as one sample is."""
+    """Covariance (nx, nx) of the start: at rest, below angles that are known as exactly as one sample."""
     slopes = following.start_by_angle(motion.constants[0]) * angle
     return np.asarray(slopes @ slopes.T)
 

@@ -8,12 +8,12 @@ the share a of their impulse at the beginning:
 
 .. math:: p^+ = \tfrac h2 L_q(q_m, v) + L_v(q_m, v) + (1 - a) h f
 
-solved for (q^+, lambda) by Newton's method on the whole Karush-Kuhn-Tucker system, whose factors are kept while they serve. It
-starts from q^+ = q, and behind another step of the same control step from that one's velocity, with its factors: so a control
-step depends on its state alone. lambda / h are the constraints' forces.
-Where that fails, because dry friction is large for the step and Newton's method jumps from one branch of tanh to the other, the
-slope of dry friction is that of the secant through rest, f tanh(v / w) / v, until changes are small: its quadratic lies above
-the potential f w log cosh(v / w) and touches it, so that the energy of a convex step falls in every iteration.
+solved for (q^+, lambda) by Newton's method on the whole Karush-Kuhn-Tucker system, whose factors are reused while they
+converge. The first step of a control step starts from q^+ = q; later ones start from the velocity and factors of the step
+before: so a control step depends only on its state. lambda / h are the constraints' forces.
+If dry friction is large for the step, Newton's method may jump from one branch of tanh to the other and fail. Then the slope of
+dry friction is that of the secant through rest, f tanh(v / w) / v, until changes are small: its quadratic lies above the
+potential f w log cosh(v / w) and touches it, so that the energy of a convex step falls in every iteration.
 a = 1 is the paper's split: forces act half a step late, and momentum at rest is not zero; a = 1/2 is of second order.
 
 Legend: B batch, T control steps, n coordinates, m constraint rows, nu controls, P constants; state x = (q, p), length 2 n.
@@ -33,7 +33,7 @@ from .scratch import force, friction, new_scratch, resistance, secant_resistance
 from .vectors import screw, vec
 
 STEP_TOLERANCE = 1e-12
-"""A step of Newton's method that changes q [rad, m] by no more is the last one."""
+"""Change of q [rad, m] at which Newton's method ends."""
 LEFT_TOLERANCE = 1e-13
 """Largest error of q [rad, m] that a larger last step is estimated to leave."""
 GAP_TOLERANCE = 1e-11
@@ -131,7 +131,7 @@ def put_gap_slopes(s, w):
 
 @lean
 def remainders(s, p, w, lam):
-    """w.r <- r from what `evaluate` left."""
+    """w.r <- r from the results of `evaluate`."""
     n, h = len(s.parent), w.length[0]
     for i in range(n):
         w.r[i] = p[i] + 0.5 * h * w.Lq[i] - w.Lv[i] + s.early * h * force(s, w, i)
@@ -142,7 +142,7 @@ def remainders(s, p, w, lam):
 
 @lean
 def improve(s, p, w, q1, lam):
-    """One Newton step of q1 and lambda from what `evaluate` left; -> the largest change of q1."""
+    """One Newton step of q1 and lambda from the results of `evaluate`; -> the largest change of q1."""
     n, m, b = len(s.parent), len(w.h), w.b
     remainders(s, p, w, lam)
     for i in range(n):
@@ -162,7 +162,7 @@ def improve(s, p, w, q1, lam):
 
 @lean
 def still(x, x1, lam):
-    """First guess of a step from x alone: no motion."""
+    """First guess of a step from x only: no motion."""
     lam[:] = 0.0
     for i in range(len(x) // 2):
         x1[i] = x[i]
@@ -170,7 +170,7 @@ def still(x, x1, lam):
 
 @lean
 def go_on(before, x, x1):
-    """First guess of a step behind another one, which came from `before` (n,): the same velocity; lambda stays as it is."""
+    """First guess of a step after another one, which started from `before` (n,): equal velocity; lambda is kept."""
     for i in range(len(before)):
         x1[i] = 2.0 * x[i] - before[i]
 
@@ -179,8 +179,8 @@ def go_on(before, x, x1):
 def step(s, x, w, x1, lam, behind):
     """x1 (2 n,) = (q^+, p^+) and lambda (m,) of x = (q, p) under the constants and forces set in `w`; -> status.
 
-    x1 and lambda hold a first guess (`still`, `go_on`); where it fails, the step is tried again without, then with secants.
-    `behind`: `w` is what the step that led to x left, whose factors still serve for a first correction.
+    x1 and lambda hold a first guess (`still`, `go_on`); if it fails, the step is tried again without it, then with secants.
+    `behind`: `w` is from the step that led to x, whose factors serve for a first correction.
     """
     n = len(s.parent)
     if not behind:
@@ -199,7 +199,7 @@ def step(s, x, w, x1, lam, behind):
 
 @lean
 def factor_anew(s, w, secant):
-    """w.K <- the factors of `newton_matrix`, in the order of the tree or in any; -> whether there are some."""
+    """w.K <- the factors of `newton_matrix`, in the order of the tree or in any; -> whether they exist."""
     newton_matrix(s, w, secant)
     if factor(w.K, w.order, s.near, s.far, s.left):
         return True
@@ -260,7 +260,7 @@ def _iterate(s, x, w, x1, lam, known):
 
 @lean
 def largest(h):
-    """Largest |h|, 0 of nothing."""
+    """Largest |h|; 0 if h is empty."""
     found = 0.0
     for k in range(len(h)):
         found = max(found, abs(h[k]))
@@ -269,7 +269,7 @@ def largest(h):
 
 @lean
 def finish(s, p, w, lam, x1):
-    """p^+ from what `evaluate` left, and the r that Newton's method left: so it cannot leak conserved momentum."""
+    """p^+ from the results of `evaluate` and Newton's residual r, so that conserved momentum does not leak."""
     n, h = len(s.parent), w.length[0]
     remainders(s, p, w, lam)
     for i in range(n):
@@ -311,7 +311,7 @@ def forward(s, state, controls, constants, substeps, states, status):
 
 @kernel
 def simulate(s, state, controls, gains, constants, substeps, path, multipliers, applied, status):
-    """Every physics step of rows (B, 2 n): path (B, T K + 1, 2 n), multipliers (B, T K, m), applied u (B, T, nu), status (B,).
+    """All physics steps of rows (B, 2 n): path (B, T K + 1, 2 n), multipliers (B, T K, m), applied u (B, T, nu), status (B,).
 
     K substeps; feedback as in `control_at`; a failed row keeps its last good state, with zero multipliers.
     """

@@ -32,10 +32,10 @@ from .vectors import add, along, cross, dot, mat, put, rotate, rotate_back, scal
 
 
 class Links(NamedTuple):
-    """Where the links are and how they move: scratch memory of one configuration."""
+    """Positions and motions of the links: scratch memory of one configuration."""
 
     cosine: Array
-    """(n,) of the coordinates."""
+    """(n,) cosine of the coordinates."""
     sine: Array
     """(n,)"""
     turn: Array
@@ -49,7 +49,7 @@ class Links(NamedTuple):
     w: Array
     """(n, 6) V_parent x S."""
     mass: Array
-    """(n, 10) of a link and all beyond it: mass, first moment (3), inertia about the origin (xx, xy, xz, yy, yz, zz)."""
+    """(n, 10) for a link and all beyond it: mass, first moment (3), inertia about the origin (xx, xy, xz, yy, yz, zz)."""
     H: Array
     """(n, 6) their momentum: angular, linear."""
     a: Array
@@ -61,7 +61,7 @@ class Links(NamedTuple):
 
 
 class LinkPlaces(NamedTuple):
-    """What of `Links` says where they are: all that `place_links` writes, of a `structure.Skeleton`, too."""
+    """Positions of `Links`: all that `place_links` writes, also for a `structure.Skeleton`."""
 
     cosine: Array
     """(n,)"""
@@ -94,21 +94,21 @@ def new_links(s):
 
 @lean
 def read_values(s, constants, values):
-    """values (V,) of one row's constants (P,)."""
+    """Fill values (V,) from one row's constants (P,)."""
     for k in range(len(s.base)):
         values[k] = s.base[k] if s.place[k] < 0 else constants[s.place[k]]
 
 
 @lean
 def body_scales(s, values, scales):
-    """scales (nb,)."""
+    """Fill scales (nb,)."""
     for k in range(len(scales)):
         scales[k] = values[5 * len(s.parent) + 3 + k]
 
 
 @lean
 def gravity(s, values):
-    """g [m/s^2]."""
+    """Gravity g [m/s^2]."""
     k = 5 * len(s.parent)
     return values[k], values[k + 1], values[k + 2]
 
@@ -175,7 +175,7 @@ def gather_momentum(s, scales, x):
 
 @lean
 def _add_momentum(s, scale, k, x):
-    """Body k to what its link holds: m, m c, R I R' omega + c x m v_c, m v_c."""
+    """Add body k to the sums of its link: m, m c, R I R' omega + c x m v_c, m v_c."""
     i = s.body[k]
     R, m, omega = mat(x.turn, i), scale * s.mass[k], vec(x.V, i)
     c = add(vec(x.at, i), rotate(R, vec(s.com, k)))
@@ -207,7 +207,7 @@ def gather_inertia(s, scales, x):
 
 @lean
 def _add_inertia(s, scale, k, x):
-    """Body k to the inertia of its link: R I R' + m (c.c 1 - c c') about the world's origin."""
+    """Add body k to the inertia of its link: R I R' + m (c.c 1 - c c') about the world's origin."""
     i = s.body[k]
     R = mat(x.turn, i)
     c = add(vec(x.at, i), rotate(R, vec(s.com, k)))
@@ -235,7 +235,7 @@ def _inertia_times(x, i, omega, linear):
 
 @lean
 def lift(x, i):
-    """F_i = omega_i x (M c)_i + M_i v_i: how gravity's work changes with q_i, per g."""
+    """F_i = omega_i x (M c)_i + M_i v_i: derivative of gravity's work by q_i, per g."""
     moment = (x.mass[i, 1], x.mass[i, 2], x.mass[i, 3])
     return add(cross(vec(x.S, i), moment), scaled(x.mass[i, 0], (x.S[i, 3], x.S[i, 4], x.S[i, 5])))
 

@@ -1,10 +1,10 @@
-"""LU factors of small matrices that know what is zero: only the ranges of `elimination` are looked at.
+"""LU factors of small matrices with known zeros: only the ranges of `elimination` are read.
 
 A diagonal entry is the pivot unless it is much smaller than an entry below it. `factor` gives up on such a matrix, and
-`factor_any` exchanges its rows; then the ranges hold no longer, all entries count, and the order of rows tells.
+`factor_any` exchanges its rows; then the ranges no longer hold, and all entries count, as the order of rows shows.
 Entries are taken four at a time, of two rows where their ranges allow, over the end of a range: there are zeros, and three
 columns at the end of the matrix that do not count.
-Indices are unsigned, so that the compiler need not ask whether they count from the end. Legend: N size, k columns.
+Indices are unsigned, so that the compiler need not check whether they count from the end. Legend: N size, k columns.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..core.numba_engine import lean
 PIVOT = 1e-4
 """A diagonal entry smaller than this times an entry below it is exchanged."""
 SUMS = {"reassoc", "contract", "nsz"}
-"""Sums may be taken in the order that the processor likes; it is always the same one."""
+"""Sums may be taken in the order that suits the processor; the order is always the same."""
 SPARE = 3
 """Columns beyond the matrix."""
 ZERO, ONE, TWO, THREE, FOUR = (np.uint64(number) for number in range(5))
@@ -103,7 +103,7 @@ def factor_any(A, order):
 
 @lean
 def _exchanged(order):
-    """Whether any rows were."""
+    """Whether any rows were exchanged."""
     for k in range(len(order)):
         if order[k] != k:
             return True

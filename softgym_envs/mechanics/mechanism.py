@@ -24,7 +24,7 @@ from .structure import Ride, Structure, compile_tree, place_frame
 from .tree import Tree
 
 REST_WORK = 10
-"""Finding a rest takes as long as so many physics steps."""
+"""Time to find a rest, in physics steps."""
 
 
 class Slopes(NamedTuple):
@@ -78,7 +78,7 @@ class Gradient(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """Where all forces balance."""
+    """Configurations where all forces balance."""
 
     q: Array
     """(B, n)"""
@@ -130,7 +130,7 @@ class Mechanism:
 
     @cached_property
     def structure(self) -> Structure:
-        """As the kernels read it."""
+        """Arrays that the kernels read."""
         return compile_tree(self.tree, self.constants, self.dt, force_split=self.force_split)
 
     @cached_property
@@ -155,7 +155,7 @@ class Mechanism:
 
     @cached_property
     def engine(self) -> NumbaEngine:
-        """For simulators."""
+        """Engine for simulators."""
         return NumbaEngine(forward, linearization, self.structure, self.nx, self.nu)
 
     # --- Motion -------------------------------------------------------------------------------------------------------
@@ -189,8 +189,8 @@ class Mechanism:
         Args:
             motion: From `simulate`.
             start: dx_0 / dc D, (B, nx, k); zero by default.
-            directions: D (P, k), ways in which the constants change; every one alone by default, k = P.
-            pushes: What the controls, before feedback, change along these ways, (T, nu, k); nothing by default.
+            directions: D (P, k), directions in which the constants change; every one by itself by default, k = P.
+            pushes: Changes of the controls, before feedback, along these directions, (T, nu, k); zero by default.
         """
         batch, horizon = motion.applied.shape[:2]
         count = len(self.constants)
@@ -237,7 +237,7 @@ class Mechanism:
         return np.asarray(lagrangian(self.structure, *self._configuration(q, v, constants)))
 
     def state(self, q: Any, v: Any, control: Any = None, constants: Any = ()) -> Array:
-        """States (B, nx) that move with velocity v: p = L_v + h (1/2 - a) f, what the split makes of the momentum L_v."""
+        """States (B, nx) that move with velocity v: p = L_v + h (1/2 - a) f, the momentum L_v under the force split."""
         q, v, rows = self._configuration(q, v, constants)
         force = self._force(q, v, control, rows)
         return np.hstack([q, self.slopes(q, v, rows).v + self.dt * (0.5 - self.structure.early) * force])
@@ -249,7 +249,7 @@ class Mechanism:
         return np.hstack([q, self.dt * (0.5 * self.slopes(q, v, rows).q + (1.0 - self.structure.early) * force)])
 
     def rest(self, q: Any, control: Any = None, constants: Any = (), *, held: tuple[str, ...] = ()) -> Rest:
-        """Where all forces balance, found from rows q (B, n) with the coordinates `held` left where they are."""
+        """Find where all forces balance, from rows q (B, n) with the coordinates `held` fixed."""
         q, v, rows = self._configuration(q, np.zeros_like(q, dtype=np.float64), constants)
         for name in held:
             if name not in self.tree.coordinates:
@@ -291,7 +291,7 @@ class Mechanism:
         return np.asarray(frame_places(self.structure, check_array("q", q, (None, self.n)), ride.joint, ride.origin))
 
     def origins(self, q: Any) -> Array:
-        """Where the links are at rows q (B, n), in the order of the coordinates: (B, n, 3) [m]."""
+        """Origins of the links at rows q (B, n), in the order of the coordinates: (B, n, 3) [m]."""
         return np.asarray(link_origins(self.structure, check_array("q", q, (None, self.n))))
 
     def point_slopes(self, frame: str, q: Any) -> Array:
@@ -301,7 +301,7 @@ class Mechanism:
 
     @cached_property
     def _rides(self) -> dict[str, Ride]:
-        """How the frames sit on the links."""
+        """Placements of the frames on the links."""
         return {frame.name: place_frame(self.tree, frame) for frame in self.tree.frames}
 
     # --- Checks -------------------------------------------------------------------------------------------------------

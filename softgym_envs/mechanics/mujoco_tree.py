@@ -26,7 +26,7 @@ CONTACT = (0.005, 1.0)
 
 
 def state_index(compiled: mujoco.MjModel, tree: Tree) -> NDArray[np.int_]:
-    """Where MuJoCo's positions and speeds stand in a state (q, v), (2 n,)."""
+    """Indices in a state (q, v) of MuJoCo's positions and speeds, (2 n,)."""
     order = np.array([tree.coordinates.index(compiled.joint(i).name) for i in range(compiled.njnt)])
     return np.concatenate([order, len(order) + order])
 
@@ -101,7 +101,7 @@ def spec_of(tree: Tree, dt: float) -> mujoco.MjSpec:
 
 
 def _add(bodies: dict[str, Any], knees: dict[str, tuple[Any, tuple[Joint, ...]]], joint: Joint, tree: Tree) -> None:
-    """A joint and its body. Bodies without mass have one joint more, without placement: all are hinges of the next body."""
+    """Add a joint and its body. Joints of bodies without mass become further hinges of the next body."""
     body = next(body for body in tree.bodies if body.name == joint.child)
     if joint.parent in knees:
         made, before = knees[joint.parent]
@@ -121,7 +121,7 @@ def _add(bodies: dict[str, Any], knees: dict[str, tuple[Any, tuple[Joint, ...]]]
 
 
 def _add_contacts(spec: mujoco.MjSpec, bodies: dict[str, Any], tree: Tree) -> None:
-    """Balls that touch pegs and nothing else."""
+    """Add balls that touch pegs and nothing else."""
     for ball in tree.balls:
         made = bodies[ball.body].add_geom(
             name=ball.name, type=mujoco.mjtGeom.mjGEOM_SPHERE, pos=list(ball.xyz), size=[ball.radius, 0.0, 0.0]

@@ -27,11 +27,11 @@ from .following import Following
 from .mechanism import Mechanism
 
 LONGEST = 0.3
-"""One row moves no theta further."""
+"""Largest change of theta by one row."""
 
 
 class Belief(NamedTuple):
-    """What is known before the next row."""
+    """Estimate before the next row."""
 
     state: Array
     """(nx,)"""
@@ -46,21 +46,21 @@ class OnlineEstimator:
     """See the module docstring.
 
     Raises:
-        OptionError: A free constant that there is not, or none.
+        OptionError: An unknown free constant, or none.
     """
 
     mechanism: Mechanism
     constants: Array
-    """(P,) guess, and for good what is not free."""
+    """(P,) first guess; constants that are not free keep it."""
     spread: Mapping[str, float]
     """Free constant -> standard deviation of the guess: of its logarithm, or of itself where it is in `linear`."""
     linear: tuple[str, ...]
     force: Array
     """(nu,) standard deviations of measured forces [N m, N]."""
     angle: Array
-    """(nu,) of the motors' coordinates [rad, m]."""
+    """(nu,) standard deviations of the motors' coordinates [rad, m]."""
     walk: float = 0.0
-    """How far theta may drift from row to row, as a standard deviation."""
+    """Standard deviation of the drift of theta from row to row."""
 
     def __post_init__(self) -> None:
         unknown = [name for name in (*self.spread, *self.linear) if name not in self.mechanism.constants]
@@ -69,7 +69,7 @@ class OnlineEstimator:
 
     @cached_property
     def columns(self) -> list[int]:
-        """(p,) places of the free constants."""
+        """(p,) indices of the free constants."""
         return [self.mechanism.constants.index(name) for name in self.spread]
 
     @cached_property
@@ -79,11 +79,11 @@ class OnlineEstimator:
 
     @cached_property
     def motors(self) -> Array:
-        """(nu,) places of b in q."""
+        """(nu,) indices of b in q."""
         return np.array(self.mechanism.structure.actuated)
 
     def start(self, angles: Array) -> Belief:
-        """From rows (T, nu) of the mechanism at rest.
+        """Start from rows (T, nu) of the mechanism at rest.
 
         Raises:
             DataError: There is no rest there.
@@ -106,7 +106,7 @@ class OnlineEstimator:
         return Belief(state, theta, np.block([[own, by_theta @ prior], [prior @ by_theta.T, prior]]))
 
     def update(self, belief: Belief, force: Array, angle: Array) -> Belief:
-        """After a row: coordinates b (nu,) as measured, and the forces (nu,) that act until the next.
+        """Update by a row: coordinates b (nu,) as measured, and the forces (nu,) that act until the next.
 
         Raises:
             DataError: The model breaks down: the rows do not belong to it.

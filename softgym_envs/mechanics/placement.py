@@ -1,4 +1,4 @@
-"""Where the frames of a tree are, in NumPy: for building trees, before there is a mechanism."""
+"""Poses of the frames of a tree, in NumPy: for building trees, before there is a mechanism."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Python asks of a tree, row by row: energies, derivatives, poses, points, constraints.
+"""Queries of a tree from Python, row by row: energies, derivatives, poses, points, constraints.
 
 Legend: B batch, n coordinates, m rows, P constants.
 """
@@ -86,7 +86,7 @@ def link_poses(s, q):
 
 @kernel
 def frame_places(s, q, joint, origin):
-    """Where a point is that rides on `joint` at `origin` (3,), at rows q (B, n): (B, 3)."""
+    """Positions (B, 3) of a point that rides on `joint` at `origin` (3,), at rows q (B, n)."""
     x, places = new_links(s), np.empty((len(q), 3))
     for row in range(len(q)):
         place_links(s, q[row], x)

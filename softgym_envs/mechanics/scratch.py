@@ -1,4 +1,4 @@
-"""Memory of one row's step, and the constants and forces that are set in it before.
+"""Memory of one row's step, and the constants and forces that are set in it beforehand.
 
 Legend: n coordinates, nb bodies, m constraint rows, nu controls, P constants, V values.
 """
@@ -17,12 +17,12 @@ from .linear import SPARE
 
 
 class Scratch(NamedTuple):
-    """Memory of one row's step; `values`, `scales`, `tau` and `length` are set before it, the rest is left behind by it."""
+    """Memory of one row's step; `values`, `scales`, `tau` and `length` are set before the step, which fills the rest."""
 
     mid: Links
-    """At q_m."""
+    """Links at q_m."""
     end: Links
-    """At q, later at q^+."""
+    """Links at q, later at q^+."""
     values: Array
     """(V,)"""
     scales: Array
@@ -30,7 +30,7 @@ class Scratch(NamedTuple):
     tau: Array
     """(n,) B u + offset."""
     length: Array
-    """(1,) of the step [s]: dt, unless it is a part of one."""
+    """(1,) length of the step [s]: dt, unless it is a part of one."""
     q: Array
     """(n,) q_m."""
     v: Array
@@ -74,14 +74,14 @@ def new_scratch(s):
 
 @lean
 def set_constants(s, constants, w):
-    """values and scales of one row's constants (P,)."""
+    """Set values and scales from one row's constants (P,)."""
     read_values(s, constants, w.values)
     body_scales(s, w.values, w.scales)
 
 
 @lean
 def set_forces(s, u, w):
-    """tau = B u + offset."""
+    """Set tau = B u + offset."""
     n = len(s.parent)
     for i in range(n):
         w.tau[i] = w.values[4 * n + i]
@@ -99,14 +99,14 @@ def force(s, w, i):
 
 @lean
 def resistance(s, w, i):
-    """-df_i / dv_i at the midpoint: damping, and what dry friction adds to it."""
+    """-df_i / dv_i at the midpoint: damping plus the share of dry friction."""
     found, dry = w.values[2 * len(s.parent) + i], friction(s, w, i)
     return found if dry == 0.0 else found + dry / s.slip[i] * (1.0 - np.tanh(w.v[i] / s.slip[i]) ** 2)
 
 
 @lean
 def secant_resistance(s, w, i):
-    """f_i / -v_i of damping and dry friction at the midpoint: no smaller than `resistance`, which it is at rest."""
+    """f_i / -v_i of damping and dry friction at the midpoint: at least `resistance`, and equal to it at rest."""
     found, dry, x = w.values[2 * len(s.parent) + i], friction(s, w, i), w.v[i] / s.slip[i]
     return found + dry / s.slip[i] * (np.tanh(x) / x if abs(x) > 1e-8 else 1.0)
 

@@ -1,7 +1,7 @@
 """A tree of rigid bodies as a `core.simulator.Simulator`, with states (q, v) and exact derivatives.
 
 v is the speed of the step that led to q; see `stepping`. Derivatives are exact: of a step by the implicit function theorem, of
-a whole motion by the discrete adjoint. Rooms say what the tree is.
+a whole motion by the discrete adjoint. Rooms define the tree.
 Legend: B batch, T control steps, K substeps, n coordinates, nu controls, P constants.
 """
 
@@ -23,7 +23,10 @@ from .stepping import derivative, forward, momenta
 
 @dataclass(frozen=True, eq=False)
 class TreeSimulator(NumbaSimulator):
-    """See the module docstring. A subclass says `mechanism`, and the other two where its constants are not the tree's."""
+    """See the module docstring.
+
+    A subclass defines `mechanism`, and `_columns` and `_by_constants` if its constants are not the tree's.
+    """
 
     @property
     @abstractmethod

@@ -21,7 +21,7 @@ from .scratch import new_scratch, set_constants
 from .vectors import screw, vec
 
 LONGEST_STEP = 0.2
-"""[rad, m]"""
+"""Longest step of Newton's method [rad, m]."""
 TOLERANCE = 1e-10
 """Largest change of q and |h| at the end."""
 MAX_ITERATIONS = 200
@@ -51,7 +51,7 @@ def _balance(s, q, tau, lam, w):
 def _matrix(s, held, lam, w, D):
     """K = [[Q - sum lambda h_qq, -G'], [G, 0]]; a held coordinate keeps its place. D (n, n) is memory.
 
-    A bond's curvature by joints of both its sides is left out: steps to rest are a little off, rest is not.
+    A bond's curvature by joints of both its sides is left out: steps to rest are slightly inexact, rest is not.
     """
     n, K, slot = len(s.parent), w.K, s.slot
     prepare_curvature(s, w.values, w.scales, w.end)
@@ -76,7 +76,7 @@ def _matrix(s, held, lam, w, D):
 
 @kernel
 def find_rest(s, held, tau, constants, q, lam, needed, status):
-    """Move rows q (B, n) to rest with coordinates `held` (n,) where they are, under forces tau (B, n).
+    """Move rows q (B, n) to rest with coordinates `held` (n,) fixed, under forces tau (B, n).
 
     Fills lambda (B, m), the forces `needed` (B, n) to hold what is held (zero elsewhere), and status (B,).
     """

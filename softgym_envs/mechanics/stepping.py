@@ -4,7 +4,7 @@ v is the speed of the physics step that led to q, so that with q_0 = q - h v and
 
 .. math:: p = \tfrac h2 L_q + L_v, \qquad v^+ = (q^+ - q) / h
 
-(forces act at the beginning of a step, as in the paper). A control step starts from (q, v) alone, whatever came before.
+(forces act at the beginning of a step, as in the paper). A control step depends only on (q, v), whatever came before.
 
 *Parts.* The equations of a step may have no solution: where fast modes move far in it, the branch of solutions q^+(h) that
 begins at h = 0 turns back before h = dt, and Newton's method, damped or not, ends where K is singular. Such a step is taken in
@@ -25,7 +25,7 @@ from .integrator import evaluate, go_on, step, still
 from .scratch import new_scratch, set_constants, set_forces
 
 LEAST_PART = 1 / 16
-"""Of a step: smaller parts are not tried."""
+"""Smallest part of a step that is tried."""
 
 _OK, _DIVERGED = int(Status.OK), int(Status.DIVERGED)
 

@@ -1,4 +1,4 @@
-"""A tree as the arrays that kernels read, and where each of its numbers stands in the vector of constants.
+"""A tree as the arrays that kernels read, and the index of each of its numbers in the vector of constants.
 
 Fixed joints vanish: their bodies ride on the last joint that moves. Legend: n coordinates, nb bodies with mass, nc constraints,
 m constraint rows, nb2 balls, np pegs, nu controls, V values, P constants.
@@ -23,7 +23,7 @@ SPLITS = {"left": 1.0, "symmetric": 0.5}
 
 
 class Skeleton(NamedTuple):
-    """What of a `Structure` places its links (`kernels.place_links`): every array costs a kernel's call 0.2 us."""
+    """Arrays of a `Structure` that place its links (`kernels.place_links`): each array costs 0.2 us per call of a kernel."""
 
     parent: Places
     prismatic: NDArray[np.bool_]
@@ -38,7 +38,7 @@ class Skeleton(NamedTuple):
 
 
 class Structure(NamedTuple):
-    """What all rows share.
+    """Arrays shared by all rows.
 
     Values: stiffness, rest, damping, armature, offset (n each), gravity (3), scale (nb), poses (6 nc), poses of pegs (6 np),
     friction (n).
@@ -58,7 +58,7 @@ class Structure(NamedTuple):
     slip: Array
     """(n,) w of dry friction [rad/s, m/s]."""
     origin: Array
-    """(n, 3) in the parent's frame [m]."""
+    """(n, 3) origin in the parent's frame [m]."""
     axis: Array
     """(n, 3) unit vector in the parent's frame."""
     turn: Array
@@ -78,19 +78,19 @@ class Structure(NamedTuple):
     ends: Places
     """(nc, 2) joints that its two frames ride on, or -1 for the world."""
     point: Array
-    """(nc, 2, 3) their origins in the joints' frames [m]."""
+    """(nc, 2, 3) origins of the two frames in the joints' frames [m]."""
     facing: Array
-    """(nc, 2, 9) their rotations in the joints' frames."""
+    """(nc, 2, 9) rotations of the two frames in the joints' frames."""
     ball_joint: Places
     """(nb2,) joint that a ball rides on."""
     ball: Array
-    """(nb2, 4) its centre in the joint's frame, and its radius [m]."""
+    """(nb2, 4) centre of a ball in the joint's frame, and its radius [m]."""
     peg: Array
     """(np, 4) length, radius [m], stiffness [N/m], softness [m]."""
     actuated: Places
     """(nu,) joint of a control."""
     slot: NDArray[np.uint64]
-    """(n + m,) where coordinates and constraint rows stand in a step's matrix; see `elimination`, as for the rest."""
+    """(n + m,) indices of coordinates and constraint rows in a step's matrix; see `elimination`, as for the rest."""
     near: NDArray[np.uint64]
     """(n + m,)"""
     far: NDArray[np.uint64]
@@ -100,12 +100,12 @@ class Structure(NamedTuple):
 
     @property
     def skeleton(self) -> Skeleton:
-        """See there."""
+        """Arrays that place the links."""
         return Skeleton(self.parent, self.prismatic, self.origin, self.axis, self.turn)
 
 
 def compile_tree(tree: Tree, constants: Sequence[str], dt: float, *, force_split: str = "left") -> Structure:
-    """The arrays of `tree`.
+    """Make the arrays of `tree`.
 
     Args:
         tree: The mechanism.
@@ -134,11 +134,11 @@ def compile_tree(tree: Tree, constants: Sequence[str], dt: float, *, force_split
 
 
 def with_numbers(s: Structure, constants: Array, free: Places) -> Structure:
-    """The structure with constants (P,) as numbers, but for those at `free` (c,): these are then all, in this order."""
+    """Fix constants (P,) as numbers, except those at `free` (c,): these are then the only ones, in this order."""
     index = np.full(len(constants) + 1, -1)
     index[free] = np.arange(len(free))
     number = (s.place >= 0) & (index[s.place] < 0)
-    return s._replace(base=np.where(number, constants[s.place], s.base), place=index[s.place])  # behind all stands that of -1
+    return s._replace(base=np.where(number, constants[s.place], s.base), place=index[s.place])  # the last entry is for -1
 
 
 class Ride(NamedTuple):
@@ -162,7 +162,7 @@ def rotation(rpy: Sequence[float]) -> Array:
 
 
 def _rides(tree: Tree) -> dict[str, Ride]:
-    """Finds how every body rides on the tree."""
+    """Find the placement of every body on the moving joints."""
     found = {WORLD: Ride(-1, np.eye(3), np.zeros(3))}
     index = {name: i for i, name in enumerate(tree.coordinates)}
     for joint in tree.ordered:
@@ -172,7 +172,7 @@ def _rides(tree: Tree) -> dict[str, Ride]:
 
 
 def place_frame(tree: Tree, frame: Frame) -> Ride:
-    """The joint that a frame rides on, and how it sits there."""
+    """The joint that a frame rides on, and its placement there."""
     return _rides(tree)[frame.body].then(rotation(frame.rpy), frame.xyz)
 
 

@@ -1,4 +1,4 @@
-r"""The same mechanics as CasADi expressions, written as a textbook would: the oracle of the kernels, and a symbolic step.
+r"""Mechanics of a tree as CasADi expressions, in textbook form: the oracle of the kernels, and a symbolic step.
 
 Frames are 4 x 4 products down the tree, velocities are added up joint by joint, L = kinetic - potential energy; all derivatives
 are CasADi's. Nothing of `structure` or `kernels` is used. Legend: n coordinates, m rows, nu controls, P constants.
@@ -35,7 +35,7 @@ class SymbolicTree:
 
 
 def describe(tree: Tree, constants: Sequence[str]) -> SymbolicTree:
-    """L, h and f of `tree` in symbols.
+    """Symbolic L, h and f of `tree`.
 
     Raises:
         MissingDependencyError: CasADi is not installed.

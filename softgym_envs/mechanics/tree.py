@@ -44,7 +44,7 @@ class Body:
     com: Triple = ORIGIN
     """Centre of mass in the body's frame [m]."""
     inertia: tuple[float, ...] = ORIGIN
-    """About the centre of mass, along the body's axes [kg m^2]: (xx, yy, zz) or (xx, yy, zz, xy, xz, yz)."""
+    """Inertia about the centre of mass, along the body's axes [kg m^2]: (xx, yy, zz) or (xx, yy, zz, xy, xz, yz)."""
     scale: Value = 1.0
     """Factor of mass and inertia [-]."""
 
@@ -69,7 +69,7 @@ class Body:
 
     @property
     def inertia_matrix(self) -> np.ndarray:
-        """About the centre of mass, (3, 3) [kg m^2]."""
+        """Inertia about the centre of mass, (3, 3) [kg m^2]."""
         xx, yy, zz, xy, xz, yz = (*self.inertia, 0.0, 0.0, 0.0)[:6]
         return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]], dtype=np.float64)
 
@@ -87,11 +87,11 @@ class Joint:
     parent: str
     child: str
     axis: Triple = (0.0, 0.0, 1.0)
-    """In the child's frame; need not have length 1."""
+    """Axis in the child's frame; need not have length 1."""
     xyz: Triple = ORIGIN
     rpy: Triple = ORIGIN
     lower: float = -inf
-    """Limits of q [rad, m], effort [N m, N] and speed [rad/s, m/s]: known to whoever asks, not enforced by the mechanics."""
+    """Limits of q [rad, m], effort [N m, N] and speed [rad/s, m/s]: for information, not enforced by the mechanics."""
     upper: float = inf
     effort: float = inf
     velocity: float = inf
@@ -100,15 +100,15 @@ class Joint:
     friction: Value = 0.0
     """Dry friction f in the force -f tanh(q' / w), w = `friction_speed` [N m, N]."""
     friction_speed: float = 0.02
-    """[rad/s, m/s] Slower joints feel dry friction as damping: nothing sticks for good, and all has derivatives."""
+    """Speed [rad/s, m/s] below which dry friction acts as damping: nothing sticks forever, and all has derivatives."""
     stiffness: Value = 0.0
     """k in the energy k (q - rest)^2 / 2 [N m/rad, N/m]."""
     rest: Value = 0.0
-    """[rad, m]"""
+    """Coordinate q without spring force [rad, m]."""
     armature: Value = 0.0
     """a in the kinetic energy a q'^2 / 2, as of a geared motor [kg m^2, kg]."""
     offset: Value = 0.0
-    """Force added to the control's [N m, N]."""
+    """Force added to the control [N m, N]."""
 
     def __post_init__(self) -> None:
         where = f"joint {self.name!r}"
@@ -149,7 +149,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Weld:
-    """Holds a frame at a pose of the world: h = (r - xyz, x.Y, x.Z, y.Z), 6 rows; x, y of the frame, Y, Z of the pose.
+    """Fixes a frame at a pose of the world: h = (r - xyz, x.Y, x.Z, y.Z), 6 rows; x, y of the frame, Y, Z of the pose.
 
     The rows also vanish where the frame is turned half around an axis of the pose: start near the right solution.
     """
@@ -220,11 +220,11 @@ class Peg:
     xyz: ValueTriple = ORIGIN
     rpy: ValueTriple = ORIGIN
     length: float = 0.1
-    """Between the centres of its ends [m]."""
+    """Length between the centres of its ends [m]."""
     radius: float = 0.02
     """[m]"""
     stiffness: float = 1000.0
-    """Of the contact [N/m]."""
+    """Stiffness of the contact [N/m]."""
     softness: float = 0.002
     """Depth up to which stiffness grows [m]."""
 
@@ -249,7 +249,7 @@ class Tree:
     (('hinge',), ('friction',))
 
     Raises:
-        StructureError: Names that are unknown or stand twice, joints that form a circle, bodies without a joint.
+        StructureError: Names that are unknown or occur twice, joints that form a circle, bodies without a joint.
     """
 
     name: str
@@ -342,7 +342,7 @@ class Tree:
             check_known("actuated joint", name, turning)
 
     def _check_descent(self) -> None:
-        """Every body hangs on one joint, and through its parents on the world."""
+        """Check that every body hangs on one joint, and through its parents on the world."""
         children = Counter(joint.child for joint in self.joints)
         for body in self.bodies:
             if children[body.name] != 1:

@@ -58,13 +58,13 @@ def load_tree(path: str | Path) -> Tree:
 
     Raises:
         FileFormatError: No such file, not TOML, missing or unknown entries, entries of the wrong kind.
-        StructureError: The tree makes no sense.
+        StructureError: The tree is invalid.
     """
     return tree_of(path, read_toml(path))
 
 
 def tree_of(path: str | Path, document: Mapping[str, Any]) -> Tree:
-    """A tree from what stands in a file; see `load_tree`."""
+    """Make a tree from the contents of a file; see `load_tree`."""
     for key in document:
         if key not in (*TOP, *PARTS):
             raise FileFormatError(f"{path}: unknown entry {key!r}; allowed are {', '.join((*TOP, *PARTS))}")
@@ -100,12 +100,12 @@ def _build(where: str, kind: type, table: dict[str, Any]) -> Any:
 
 
 def _free(name: str) -> bool:
-    """Entries that have no default to compare with."""
+    """Whether an entry has no default to compare with."""
     return name in ("name", "kind", "parent", "child", "body", "frame", "first", "second")
 
 
 def _plain(where: str, value: Any) -> Any:
-    """Numbers, strings, and lists of them as tuples."""
+    """Check numbers and strings, and convert lists of them to tuples."""
     if isinstance(value, list):
         return tuple(part if isinstance(part, str) else number_in(where, part) for part in value)
     return value if isinstance(value, str) else number_in(where, value)

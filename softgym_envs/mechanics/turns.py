@@ -1,8 +1,8 @@
 r"""Sines and cosines of many angles at once: without branches and calls, so that the compiler takes several per instruction.
 
 With k the nearest whole number to 2 x / pi and the rest r = x - k pi / 2 in [-pi / 4, pi / 4], both are their Taylor series in
-r, exchanged and turned as k says. pi / 2 is taken as three numbers, so that r keeps its digits for |x| < 1e7. Errors are of the
-size of rounding. Tree mechanics spends a fifth of its time in the library's functions otherwise.
+r, exchanged and negated according to k. pi / 2 is taken as three numbers, so that r keeps its digits for |x| < 1e7. Errors are
+of the size of rounding. Tree mechanics spends a fifth of its time in the library's functions otherwise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HIGH = float(np.float32(pi / 2))
 """pi / 2 to 24 binary digits: a product with k is exact."""
 MIDDLE = pi / 2 - HIGH
 LOW = 6.123233995736766e-17
-"""What pi / 2 has beyond a float64."""
+"""Part of pi / 2 beyond a float64."""
 S3, S5, S7, S9, S11, S13, S15, S17 = ((-1) ** k / factorial(2 * k + 1) for k in range(1, 9))
 C4, C6, C8, C10, C12, C14, C16 = ((-1) ** k / factorial(2 * k) for k in range(2, 9))
 

@@ -17,7 +17,7 @@ from .tree import ORIGIN, WORLD, Body, Joint, Tree, Triple
 
 KINDS = {"revolute": "revolute", "continuous": "revolute", "prismatic": "prismatic", "fixed": "fixed"}
 LARGEST_FILE = 50_000_000
-"""[bytes]"""
+"""Largest size of a file [bytes]."""
 
 
 def load_urdf(path: str | Path, *, constraints: tuple = (), frames: tuple = ()) -> Tree:
@@ -32,7 +32,7 @@ def load_urdf(path: str | Path, *, constraints: tuple = (), frames: tuple = ()) 
 
     Raises:
         FileFormatError: No such file, not URDF, a kind of joint that is not known here.
-        StructureError: The tree makes no sense.
+        StructureError: The tree is invalid.
     """
     root = _parse(path)
     if root.tag != "robot":
@@ -52,7 +52,7 @@ def load_urdf(path: str | Path, *, constraints: tuple = (), frames: tuple = ()) 
 
 
 def _with_frames(placed: list[tuple[Body, Triple]], root: str) -> tuple[tuple[Body, ...], tuple[Joint, ...]]:
-    """Bodies whose inertia is turned against the link become a body of their own, fixed at the centre of mass."""
+    """Replace inertias that are rotated against their link by bodies of their own, fixed at the centre of mass."""
     bodies: list[Body] = []
     extra: list[Joint] = []
     for body, rpy in placed:
@@ -68,7 +68,7 @@ def _with_frames(placed: list[tuple[Body, Triple]], root: str) -> tuple[tuple[Bo
 
 
 def _parse(path: str | Path) -> Element:
-    """The outermost element."""
+    """Parse a file; -> its outermost element."""
     try:
         if not Path(path).is_file():
             raise FileFormatError(f"cannot read {path}: there is no such file")
@@ -87,13 +87,13 @@ def _parse(path: str | Path) -> Element:
     parser.StartDoctypeDeclHandler = refuse
     try:
         parser.Parse(content, True)
-    except (expat.ExpatError, RecursionError, LookupError, ValueError) as error:  # the last two of an unknown encoding
+    except (expat.ExpatError, RecursionError, LookupError, ValueError) as error:  # the last two: unknown encoding
         raise error if isinstance(error, FileFormatError) else FileFormatError(f"{path} is not valid XML: {error}") from error
     return builder.close()
 
 
 def _read_body(path: str | Path, link: Element) -> tuple[Body, Triple]:
-    """A link, and how the axes of its inertia are turned."""
+    """A link, and the rotation of the axes of its inertia."""
     name = _attribute(path, link, "name")
     inertial = link.find("inertial")
     if inertial is None:

@@ -27,11 +27,11 @@ class Camera:
     """
 
     target: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """[m]"""
+    """Point to look at [m]."""
     distance: float = 5.0
-    """[m]"""
+    """Distance from the target [m]."""
     azimuth: float = float(np.deg2rad(-62.0))
-    """Where the camera stands, seen from the target [rad]; 0 is +x, pi/2 is +y."""
+    """Direction from the target to the camera [rad]; 0 is +x, pi/2 is +y."""
     elevation: float = float(np.deg2rad(20.0))
     """Height of the camera over the horizon of the target [rad]."""
     field_of_view: float = float(np.deg2rad(34.0))
@@ -56,7 +56,7 @@ class Camera:
 
     @property
     def position(self) -> Array:
-        """Where the camera stands, (3,) [m]."""
+        """Position of the camera, (3,) [m]."""
         return np.asarray(np.asarray(self.target) - self.distance * self.axes[2])
 
     def focal_length(self, height: int) -> float:
@@ -80,15 +80,15 @@ class Camera:
         return pixels, depth
 
     def orbit(self, azimuth: float, elevation: float) -> Camera:
-        """Turned by two angles [rad]; the elevation stays between 2 degrees under the horizon and 88 degrees over it."""
+        """Turn by two angles [rad]; the elevation stays between 2 degrees under the horizon and 88 degrees over it."""
         raised = float(np.clip(self.elevation + elevation, np.deg2rad(-2.0), np.deg2rad(88.0)))
         return replace(self, azimuth=float((self.azimuth + azimuth + np.pi) % (2 * np.pi) - np.pi), elevation=raised)
 
     def zoom(self, factor: float) -> Camera:
-        """`factor` times as far away, between 0.3 m and 200 m."""
+        """Multiply the distance by `factor`, between 0.3 m and 200 m."""
         return replace(self, distance=float(np.clip(self.distance * factor, 0.3, 200.0)))
 
     def looking_at(self, target: Array | tuple[float, float, float]) -> Camera:
-        """The same view of another point (3,) [m]."""
+        """Copy that looks at another point (3,) [m]."""
         x, y, z = (float(v) for v in target)
         return replace(self, target=(x, y, z))

@@ -25,7 +25,7 @@ Size = tuple[int, int]
 LIGHT = np.array([-0.35, -0.25, 0.90]) / math.sqrt(0.35**2 + 0.25**2 + 0.90**2)
 """Direction to the sun, world frame."""
 LIFT = 0.004
-"""Things that lie on the ground are drawn this far over it [m]."""
+"""Height over the ground at which things lying on it are drawn [m]."""
 
 
 class _Mesh(NamedTuple):
@@ -91,7 +91,7 @@ def draw_ground(surface: pygame.Surface, ground: GroundGrid, camera: Camera) -> 
 
 
 def _major_edges(mesh: _Mesh) -> NDArray[np.bool_]:
-    """Which of its four sides (y low, x high, y high, x low) a quad shares with a grid line, (Q, 4)."""
+    """Whether the four sides of a quad (y low, x high, y high, x low) lie on grid lines, (Q, 4)."""
     nx, ny = len(mesh.x) - 1, len(mesh.y) - 1
     along_x, along_y = mesh.major_y[None, :].repeat(nx, axis=0), mesh.major_x[:, None].repeat(ny, axis=1)
     return np.stack([along_x[:, :-1], along_y[1:], along_x[:, 1:], along_y[:-1]], axis=-1).reshape(-1, 4)
@@ -110,7 +110,7 @@ def _on_screen(polygons: Array, size: Size) -> NDArray[np.bool_]:
 
 
 def hidden_by_ground(points: Array, ground: GroundGrid, camera: Camera, margin: float = 0.06) -> NDArray[np.bool_]:
-    """Whether the ground stands between the camera and points (M, 3), by 24 samples along the first 4 m of the ray; (M,)."""
+    """Whether the ground hides points (M, 3) from the camera, by 24 samples along the first 4 m of the ray; (M,)."""
     to_camera = camera.position - points
     length = np.linalg.norm(to_camera, axis=1, keepdims=True)
     reach = np.minimum(length, 4.0) * np.linspace(0.02, 1.0, 24)  # (M, 24)
@@ -160,7 +160,7 @@ def _subtract_blurred(
 
 
 def _cast(ground: GroundGrid, points: Array) -> Array:
-    """Where the shadow of points (M, 3) falls: two fixed-point steps along the light; (M, 3)."""
+    """Shadow of points (M, 3) on the ground: two fixed-point steps along the light; (M, 3)."""
     slant = -LIGHT[:2] / LIGHT[2]
     foot = points.copy()
     for _ in range(2):

@@ -12,7 +12,7 @@ from .scene import Bar, Hud, Legend
 
 MARGIN = 10
 ROOM = (640, 480)
-"""Pixels that text and bars need; in a smaller picture they are drawn at this size and made smaller."""
+"""Pixels that text and bars need; for a smaller picture they are drawn at this size and scaled down."""
 BAR_WIDTH = 70
 POSITIVE: Color = (52, 142, 108)
 NEGATIVE: Color = (196, 88, 78)

@@ -1,4 +1,4 @@
-"""What drawing and driving by hand ask of a room: its `picture.py` has one value that satisfies `Picture`.
+"""Interface of a room for drawing and driving by hand: its `picture.py` has one value that satisfies `Picture`.
 
 Legend: nx state, nu control, na actions, k trail points, P tracked points.
 """
@@ -18,7 +18,7 @@ from .scene import Scene
 Array = NDArray[np.float64]
 
 HINTS = ("goal", "velocity", "trail", "pose", "rays", "way")
-"""What a scene may show beside the robot: a point (3,) [m], a velocity (3,) [m/s], earlier positions (k, 3) [m],
+"""Hints that a scene may show beside the robot: a point (3,) [m], a velocity (3,) [m/s], earlier positions (k, 3) [m],
 a pose on the table (3,) [m, m, rad], range readings from where to where (k, 2, 3) [m], a way to follow (k, 3) [m]. A picture
 shows those that mean something for its robot."""
 
@@ -41,7 +41,7 @@ class Picture(Protocol):
         ...
 
     def followed(self, model: Any, state: Array) -> Array:
-        """What stands for the robot's place in a picture, and leaves the trail, (3,) [m]."""
+        """Position of the robot that the picture follows and that leaves the trail, (3,) [m]."""
         ...
 
     def heading_action(self, model: Any, state: Array, heading: Array) -> Array:
@@ -49,12 +49,12 @@ class Picture(Protocol):
         ...
 
     def rest_action(self, model: Any) -> Array:
-        """The action (na,) of a robot that nobody drives."""
+        """The action (na,) without any key."""
         ...
 
 
 class BasePicture:
-    """A `Picture` that draws a scene and leaves the rest as plain as it can be; a subclass writes `scene`."""
+    """A `Picture` with defaults for all but `scene`, which a subclass defines."""
 
     keys: ClassVar[Mapping[str, str]] = {"1-6": "groups of controls back"}
 
@@ -63,7 +63,7 @@ class BasePicture:
         return np.zeros(3)
 
     def heading_action(self, model: Any, state: Array, heading: Array) -> Array:
-        """None: the arrows do nothing, (na,)."""
+        """Rest action (na,): the arrows do nothing."""
         return self.rest_action(model)
 
     def rest_action(self, model: Any) -> Array:
@@ -99,5 +99,5 @@ def check_hints(hints: Mapping[str, Array] | None) -> dict[str, Array]:
 
 
 def shown(hints: Mapping[str, Array], *names: str) -> dict[str, Array]:
-    """The hints of these names, as far as they are given: what a picture shows of all there may be."""
+    """The given hints among these names."""
     return {name: hints[name] for name in names if name in hints}

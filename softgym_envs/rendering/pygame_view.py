@@ -29,13 +29,13 @@ ZOOM_STEP = 0.9
 
 
 class PygameRenderer:
-    """Draws scenes; the only mutable things are the window and where the user has turned the view.
+    """Draws scenes; only the window and the user's view change.
 
     Args:
         size: Width and height of the picture in pixels.
         mode: What `draw` does: "rgb_array" returns the picture, "human" shows it in a window.
         fps: Pictures per second that a window shows at most; None for no limit.
-        title: Of the window.
+        title: Title of the window.
 
     Raises:
         OptionError: `size`, `mode` or `fps` is not allowed.
@@ -88,7 +88,7 @@ class PygameRenderer:
 
         Args:
             scene: What to draw.
-            camera: Seen from where, before what the user has turned; `default_camera` if None.
+            camera: Camera before the user's turns and zoom; `default_camera` if None.
             hud: Text over it.
             on_event: Called with every pygame event, e.g. to read keys.
 
@@ -172,7 +172,7 @@ class PygameRenderer:
 
 
 def default_camera(scene: Scene) -> Camera:
-    """Sees the whole robot, from where the scene says, or from the front right and a little above."""
+    """Camera that sees the whole robot, from the scene's angles, or from the front right and a little above."""
     angles = {name: value for name in ("azimuth", "elevation") if (value := getattr(scene, name)) is not None}
     return Camera(distance=3.0 * scene.extent, **angles).looking_at(scene.look_at)
 

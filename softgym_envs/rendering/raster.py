@@ -79,7 +79,7 @@ def _collect(scene: Scene) -> _Pieces:
 
 
 def _rows(p: Primitive) -> list[_Row]:
-    """Start, end, radius, colour and whether they are solid, of a primitive's pieces; none of what lies on the ground."""
+    """Start, end, radius, colour and whether they are solid, of a primitive's pieces; none for things on the ground."""
     if isinstance(p, Segment):
         return [_cut(p)]
     if isinstance(p, Sphere):
@@ -135,7 +135,7 @@ def _draw_pieces(surface: pygame.Surface, camera: Camera, pieces: _Pieces) -> No
 
 
 def _strips(a: Array, b: Array, ra: Array, rb: Array, color: Array, halo: Array) -> list[list[Polygon]]:
-    """Colour and corners of what makes up each bar: a light rim (if `halo` > 0), then 1, 3 or 5 strips across it.
+    """Colour and corners of each bar's polygons: a light rim (if `halo` > 0), then 1, 3 or 5 strips across it.
 
     Args:
         a: Ends (M, 2) in pixels, as `b`.

@@ -1,4 +1,4 @@
-"""Drawing primitives: what a picture is made of, in metres; no robot, no task, no pygame.
+"""Drawing primitives of a picture, in metres; no robot, no task, no pygame.
 
 A room turns a model and a state into a `Scene`; `raster` turns a scene and a camera into pixels.
 Legend: k number of points.
@@ -48,7 +48,7 @@ class Sphere:
     """[m]"""
     color: Color
     front: float = 0.0
-    """Drawn over what is not nearer to the camera by more than this [m]."""
+    """Drawn over everything that is nearer to the camera by at most this [m]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class Trail:
     """[m]"""
     color: Color
     front: float = 0.0
-    """As of a `Sphere`."""
+    """See `Sphere.front`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +115,7 @@ class Prism:
     """[m]"""
     color: Color
     floor: Height = level
-    """Of the plane."""
+    """Height of the plane."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Hud:
 
 @dataclass(frozen=True)
 class Legend:
-    """What the tension colours mean; drawn with a HUD only."""
+    """Legend of the tension colours; drawn with a HUD only."""
 
     label: str
     low: float
@@ -156,7 +156,7 @@ Primitive = Segment | Sphere | Trail | Arrow | Marker | GroundGrid | Prism
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """All there is to draw, and where to look: a camera at `look_at` some 2.6 `extent` away sees the robot whole."""
+    """Everything to draw, and where to look: a camera some 2.6 `extent` away from `look_at` sees the whole robot."""
 
     primitives: tuple[Primitive, ...]
     look_at: Array
@@ -165,9 +165,9 @@ class Scene:
     """Size of the thing looked at [m]."""
     legend: Legend | None = None
     azimuth: float | None = None
-    """From where a camera sees it best [rad]; None for the default, as for `elevation`. See `Camera`."""
+    """Best azimuth of a camera [rad]; None for the default, as for `elevation`. See `Camera`."""
     elevation: float | None = None
-    """[rad]"""
+    """Best elevation of a camera [rad]."""
 
 
 def extent_of(points: Array, look_at: Array, least: float) -> float:

@@ -1,4 +1,4 @@
-"""From the keys that are down to an action, by a room's `Picture`; it knows no robot.
+"""Turns pressed keys into an action, by a room's `Picture`; it knows no robot.
 
 Actions are in -1 ... 1, one per control. Legend: na actions.
 """
@@ -17,15 +17,15 @@ from .picture import Picture
 Array = NDArray[np.float64]
 
 ARROWS = {"up": (1.0, 0.0), "down": (-1.0, 0.0), "left": (0.0, 1.0), "right": (0.0, -1.0)}
-"""Key -> how far away from the viewer, and to the left."""
+"""Key -> direction: away from the viewer, and to the left."""
 GROUP_KEYS = tuple("123456")
 
 
 def keyed_action(picture: Picture, model: Any, state: Array, pressed: Set[str], view: float) -> Array:
-    """The action (na,) that the keys ask for; that of rest while space is down.
+    """The action (na,) of the pressed keys; that of rest while space is down.
 
     Args:
-        picture: Of the robot's room.
+        picture: Picture of the robot's room.
         model: The robot.
         state: One state (nx,).
         pressed: Names of the keys that are down.

@@ -54,7 +54,7 @@ def check_frames(frames: Sequence[Image]) -> None:
     """Check that there is at least one frame, and all are uint8 (H, W, 3) of one size.
 
     Raises:
-        ShapeError: There is none, or one has another type or shape.
+        ShapeError: There is no frame, or one has another type or shape.
     """
     if not len(frames):
         raise ShapeError("frames is empty, expected at least one picture")
@@ -159,7 +159,7 @@ def write_video(path: str | Path, frames: Sequence[Image], fps: float) -> Path:
 
 
 def side_by_side(left: Sequence[Image], right: Sequence[Image], labels: tuple[str, str]) -> list[Image]:
-    """Two videos next to each other, each with its label; the shorter one stands still at its end.
+    """Two videos next to each other, each with its label; the shorter one repeats its last frame.
 
     Raises:
         ShapeError: A video has no frames, or their heights differ.

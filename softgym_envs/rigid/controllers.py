@@ -21,15 +21,15 @@ Array = NDArray[np.float64]
 Policy = Callable[[Any], Array]
 
 AXLE = -0.04
-"""[m] Where the axle is, from the centre of mass along the block."""
+"""Position of the axle from the centre of mass, along the block [m]."""
 SPEED, RATE = 0.2, 3.0
 """Largest speed [m/s] and turn rate [rad/s]."""
 SLOPE, LEAN = 12.0, 1.2
-"""Direction towards the goal's line, per distance from it [rad/m], and at most [rad]."""
+"""Heading towards the goal's line per distance from it [rad/m], and its limit [rad]."""
 BESIDE, ASKEW, ROOM = 0.012, 0.1, 0.12
-"""On the line is who is nearer than this [m], and turned by less [rad]; how far beyond the goal to shunt [m]."""
+"""Largest distance [m] and angle [rad] of a block that is on the line; distance to shunt beyond the goal [m]."""
 SLOW = 0.01
-"""[m/s] Friction of slower supports is smoothed."""
+"""[m/s] Speed below which friction of supports is smoothed."""
 
 
 def park(envs: Any, *, turns: bool = True) -> Policy:
@@ -57,7 +57,7 @@ def park(envs: Any, *, turns: bool = True) -> Policy:
 
 
 def _from_goal(state: Array, goal: Array) -> tuple[Array, Array, Array]:
-    """Where the axle is, along and beside the goal's line [m], and the block's angle from it [rad], each (B,)."""
+    """Position of the axle along and beside the goal's line [m], and the block's angle from it [rad], each (B,)."""
     c, s = np.cos(goal[:, 2]), np.sin(goal[:, 2])
     x = state[:, 0] + AXLE * np.cos(state[:, 2]) - goal[:, 0] - AXLE * c
     y = state[:, 1] + AXLE * np.sin(state[:, 2]) - goal[:, 1] - AXLE * s
@@ -81,7 +81,7 @@ def _force(model: BlockModel, constants: Any, state: Array, forward: Array, turn
 
 
 def shove(envs: Any) -> Policy:
-    """Brings the block to the goal's place and does not see its direction."""
+    """Brings the block to the goal's position, ignoring its direction."""
     return park(envs, turns=False)
 
 

@@ -1,4 +1,4 @@
-"""Derivatives of the steps of `stepping`: complex steps with the basic pairs held, then the chain rule over the steps.
+"""Derivatives of the steps of `stepping`: complex steps with the basic pairs fixed, then the chain rule over the steps.
 
 Legend: m pairs of a body.
 """
@@ -19,7 +19,7 @@ COMPLEX_STEP = 1e-30
 
 @inner
 def _sliding(scene, chosen, directions):  # type: ignore[no-untyped-def]
-    """Whether every support of a block slides along one direction, by its basic pairs; into `directions`, which that is."""
+    """Whether every support of a block slides along one direction, by its basic pairs; writes these into `directions`."""
     count = len(scene.directions)
     if scene.kind != BLOCK or len(chosen) != 6:
         return False
@@ -43,7 +43,7 @@ def _slid_step(scene, x, u, p, problem, directions, y):  # type: ignore[no-untyp
 
 @inner
 def _held_step(scene, x, u, p, problem, chosen, y):  # type: ignore[no-untyped-def]
-    """The step with the basic pairs held, z_B = -M_BB^-1 q_B, for complex numbers."""
+    """The step with the basic pairs fixed, z_B = -M_BB^-1 q_B, for complex numbers."""
     assemble(scene, x, u, p, problem)
     if scene.kind == BLOCK:
         for row in chosen:
@@ -98,7 +98,7 @@ def _chain(one, total, width):  # type: ignore[no-untyped-def]
 
 @kernel
 def derivative(scene, state, control, constants, substeps, A, B, C):  # type: ignore[no-untyped-def]
-    """See `NumbaEngine`; the chain rule over substeps, body by body, which do not move each other."""
+    """See `NumbaEngine`; the chain rule over substeps, body by body, as bodies do not interact."""
     width, nu = 2 * scene.nv, scene.nu
     real, compound = buffers(scene, state), buffers(scene, np.empty(0, np.complex128))
     m = len(real[5])

@@ -17,10 +17,10 @@ complementarity problem in z goes to Lemke's method (`lcp`):
 A block that slides on all its supports needs none: its friction is known. The kernels are in `stepping`; `pair_values` gives z
 in the paper's units.
 
-*Derivatives.* With the set of basic z held, the step is an explicit formula of state, control and constants; its derivative is
-the one that the implicit function theorem gives. It is taken by complex steps (exact to rounding) through the same code as the
-step. At states where the set of active pairs changes (a block at rest without load, for one) it is that of a neighbouring
-piece: the one that a tiny fixed push selects, so that what sticks has the derivative of sticking.
+*Derivatives.* With the set of basic z fixed, the step is an explicit formula of state, control and constants; its derivative is
+that of the implicit function theorem. It is taken by complex steps (exact to rounding) through the same code as the step. At
+states where the set of active pairs changes (e.g. a block at rest without load) it is that of a neighbouring piece: the one
+that a tiny fixed push selects, so that sticking supports have the derivative of sticking.
 
 Legend: B batch, T horizon, nv velocities of a body, m pairs of a body, d friction directions, P constants.
 """
@@ -48,7 +48,7 @@ from .stepping import contact_forces, forward
 
 
 class _ContactSimulator(NumbaSimulator):
-    """What both simulators have in common: the kernels."""
+    """Base of both simulators: the kernels."""
 
     @property
     @abstractmethod
@@ -84,7 +84,7 @@ class _ContactSimulator(NumbaSimulator):
     @property
     @abstractmethod
     def forces_per_body(self) -> int:
-        """How many of a body's z are forces; the rest are slack speeds."""
+        """Number of a body's z that are forces; the rest are slack speeds."""
 
     @cached_property
     def engine(self) -> NumbaEngine:
@@ -108,7 +108,7 @@ class ParticleSimulator(_ContactSimulator):
     room = "particles"
 
     model: ParticleModel = field(default_factory=ParticleModel)
-    """How many particles."""
+    """Number of particles, their start and largest force."""
     dt: float = 0.05
     """Physics step [s]; [Berard2008] slide 27."""
 

@@ -30,12 +30,12 @@ def record(
     """Positions under given controls, with noise of given standard deviations.
 
     Args:
-        simulator: Of this room, or a twin.
+        simulator: A simulator of this room, or a twin.
         start: Initial state (nx,).
         controls: (T, nu), each held for `period`.
         parameters: The true constants.
         noise: Measured entry -> standard deviation of its noise [SI]; entries of every particle are named alike.
-        rng: Of the noise.
+        rng: Source of the noise.
         period: Time between frames [s]; None: the simulator's dt.
         uniform: Noise uniform in +-sqrt(3) sigma instead of normal.
 

@@ -1,4 +1,4 @@
-"""How particles and block are unlike their drawing: effects of the hard twins, written into the compiled MuJoCo models."""
+"""Effects of the hard twins of particles and block, written into the compiled MuJoCo models."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def refinement(twin: HardTwin) -> int:
 
 
 def harden(twin: HardTwin, mj: mujoco.MjModel, sliding: int, drag: float = 0.0) -> None:
-    """Effects that both have, over constants that were written before; the first `sliding` joints feel more than this drag."""
+    """Write the effects that both share, after the constants; on the first `sliding` joints their drag adds to `drag`."""
     mj.opt.gravity[:] = -mj.opt.gravity[2] * twin.down
     mass = 1.0 + float(twin.spread("mass"))
     mj.body_mass[1:] *= mass
@@ -54,14 +54,14 @@ def harden(twin: HardTwin, mj: mujoco.MjModel, sliding: int, drag: float = 0.0) 
 
 
 def lean(mj: mujoco.MjModel, tilt_x: float, tilt_y: float = 0.0) -> None:
-    """The ground falls, by a constant of the robot: turned about y, then about x."""
+    """Tilt the ground by constants of the robot: gravity turns about y, then about x."""
     (sx, sy), (cx, cy), (x, y, z) = np.sin((tilt_x, tilt_y)), np.cos((tilt_x, tilt_y)), mj.opt.gravity
     x, z = cx * x - sx * z, cx * z + sx * x
     mj.opt.gravity[:] = (x, cy * y - sy * z, cy * z + sy * y)
 
 
 def harden_block(twin: HardTwin, mj: mujoco.MjModel, string: bool) -> None:
-    """Effects of the block alone."""
+    """Write the effects that only the block has."""
     mj.geom_friction[1:, 0] *= 1.0 + twin.spread("foot_spread", mj.ngeom - 1)
     mj.body_ipos[1, :2] = twin.spread("centre", 2)
     if string:

@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 Point = tuple[float, float]
 
 LONGEST_LEVER = 10.0
-"""Handle and string may be so many times as far from the centre of mass as the farthest support."""
+"""Largest distance of handle and string from the centre of mass, over that of the farthest support."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class ParticleModel:
     force_limit: float = 10.0
     """Largest control [N]."""
     start: Point = (0.0, 3.0)
-    """Where particles rest before they fall [m]; [Berard2008] slide 27."""
+    """Position at which particles rest before they fall [m]; [Berard2008] slide 27."""
 
     def __post_init__(self) -> None:
         check_number("count", self.count, low=1, high=1000, whole=True)
@@ -66,7 +66,7 @@ class ParticleModel:
 
     @property
     def control_units(self) -> tuple[str, ...]:
-        """N."""
+        """Unit of every force, N."""
         return ("N",) * self.nu
 
     @cached_property
@@ -81,7 +81,7 @@ class ParticleModel:
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """What [Berard2008] slide 15 observes: positions."""
+        """Entries that [Berard2008] slide 15 observes: positions."""
         return tuple(name for name, unit in zip(self.layout.names, self.layout.units, strict=True) if unit == "m")
 
 
@@ -97,13 +97,13 @@ class BlockModel:
     supports: tuple[Point, Point, Point] = ((0.06, 0.0), (-0.05, 0.06), (-0.05, -0.06))
     """[m]"""
     attachment: Point = (0.1, 0.04)
-    """Where the string is tied to the block [m]."""
+    """Point of the block at which the string is tied [m]."""
     pulley: Point | None = (1.2, 0.3)
-    """Where the string leaves the table, in the table's frame [m]; None: no string."""
+    """Point at which the string leaves the table, in the table's frame [m]; None: no string."""
     handle: Point = (0.1, 0.0)
-    """Where the control force acts [m]."""
+    """Point of the block at which the control force acts [m]."""
     num_directions: int = 32
-    """d: edges of the linearised friction cone, the same at every support, in the table's frame; eight turn the motion."""
+    """d: edges of the linearised friction cone, the same at every support, in the table's frame; eight deflect the motion."""
     force_limit: float = 10.0
     """Largest control in either direction [N]."""
     half_size: Point = (0.1, 0.1)
@@ -148,7 +148,7 @@ class BlockModel:
 
     @property
     def control_units(self) -> tuple[str, ...]:
-        """N."""
+        """Unit of every force, N."""
         return ("N",) * self.nu
 
     @cached_property
@@ -163,7 +163,7 @@ class BlockModel:
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """What an overhead camera sees: the pose."""
+        """Entries that an overhead camera measures: the pose."""
         return self.layout.names[:3]
 
     @cached_property
@@ -188,7 +188,7 @@ class BlockModel:
 
 
 def _are_points(value: Any, count: int | None) -> bool:
-    """Whether it is `count` finite points (x, y); None: one point alone."""
+    """Whether it is `count` finite points (x, y); None: a single point."""
     try:
         points = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

@@ -1,9 +1,9 @@
-"""The MuJoCo twins of the particles and of the sliding block: the ground truth that our own engine is held against.
+"""The MuJoCo twins of the particles and of the sliding block: the ground truth that our own engine is compared with.
 
-Where they differ from our own engine (`contact.dynamics`), apart from rounding:
+Where they differ from our own engine (`rigid.dynamics`), apart from rounding:
 
 * Contact is a soft constraint (it gives way over `contact_timeconst`), and friction at rest creeps. Ours is rigid.
-* Friction cones are elliptic, that is round; the block's cones in our engine are polygons with `num_directions` edges.
+* Friction cones are elliptic, i.e. round; the block's cones in our engine are polygons with `num_directions` edges.
 * The block is a body in space: its state goes on, after ours, with height, pitch, roll and their velocities. Its centre of
   mass, the string and the handle are `height` over the table, so that loads move from support to support when it is pulled. In
   our engine loads are those at rest.
@@ -36,11 +36,11 @@ from .parameters import BlockBody, particle_parameters
 Array = NDArray[np.float64]
 
 RADIUS = 0.05
-"""Radius of a particle's ball [m]; its state is where the ball touches the ground when it lies on it."""
+"""Radius of a particle's ball [m]; its state is the ball's lowest point."""
 FOOT = 0.005
 """Radius of the block's feet [m]."""
 SETTLE = 1.0
-"""How long the block settles on its soft feet before it is put somewhere [s]."""
+"""Time for which the block settles on its soft feet before it is placed [s]."""
 _TIMECONST = {"unit": "s", "bounds": (2e-3, 1.0), "scale": "log", "source": "MuJoCo's solref: its default"}
 _DAMPRATIO = {"unit": "-", "bounds": (0.05, 10.0), "scale": "log", "source": "MuJoCo's solref: its default"}
 
@@ -95,7 +95,7 @@ class ParticleTwin(MujocoTwin):
     ladder = PARTICLES
 
     model: ParticleModel = field(default_factory=ParticleModel)
-    """How many particles."""
+    """Number of particles, their start and largest force."""
     dt: float = 1e-3
     """Physics step [s]."""
 
@@ -140,7 +140,7 @@ class ParticleTwin(MujocoTwin):
 
 
 EXTRA = Field("", None, ("height", "m"), ("pitch roll", "rad"), ("vheight", "m/s"), ("vpitch vroll", "rad/s"))
-"""What the block's twin has beside the planar state: displacements from the pose in which the feet just touch [m, rad]."""
+"""Entries of the block's twin beside the planar state: displacements from the pose in which the feet just touch [m, rad]."""
 
 
 @dataclass(frozen=True, eq=False)

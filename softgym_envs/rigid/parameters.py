@@ -53,7 +53,7 @@ def __getattr__(name: str) -> type[Parameters]:
 
 @dataclass(frozen=True)
 class BlockBody(Parameters):
-    """What describes the block itself; shared with the MuJoCo twin."""
+    """Constants of the block itself, shared with the MuJoCo twin."""
 
     friction: float = param(0.33, unit="-", bounds=(0.0, 1.5), source="[Berard2008] slide 34: 0.3303 by MPEC")
     mass: float = param(1.0, unit="kg", bounds=(0.01, 100.0), scale="log", source="chosen: [Berard2008] gives none")

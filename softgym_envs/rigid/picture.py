@@ -28,9 +28,9 @@ ELEVATION = float(np.deg2rad(62.0))
 LEVEL = np.zeros(2)
 """Slope of a table that is level."""
 STEEP = 1e-4
-"""Slope from which on an arrow shows downhill."""
+"""Slope above which an arrow shows downhill."""
 ASIDE = np.array([-0.55, -0.25])
-"""Where it begins, from the middle of the picture [extents]."""
+"""Start of that arrow, from the middle of the picture [extents]."""
 BALL = 0.06
 """Radius of a drawn particle [m]."""
 
@@ -41,8 +41,8 @@ class BlockPicture:
     keys: ClassVar[Mapping[str, str]] = {"arrows": "push that way", "1 2": "push back, to its right", "space": "let go"}
 
     def scene(self, simulator: Any, state: Array, hints: Mapping[str, Array], parameters: Parameters) -> Scene:
-        """Block, string and table, which falls as the constants say, with the hints "trail" and "pose"."""
-        known = parameters.names()  # a world of one's own has none
+        """Block, string and table, tilted by the constants, with the hints "trail" and "pose"."""
+        known = parameters.names()  # a user's own simulator may have none
         tilts = (float(np.ravel(getattr(parameters, name))[0]) if name in known else 0.0 for name in ("tilt_x", "tilt_y"))
         return block_scene(simulator.model, state, slope=fall(*tilts), **shown(hints, "trail", "pose"))
 
@@ -88,7 +88,7 @@ PARTICLES = ParticlePicture()
 
 
 def fall(tilt_x: float, tilt_y: float) -> Array:
-    """Change of height along the table's axes, (2,): of gravity's direction the part along the table (`.symbolic`)."""
+    """Slope along the table's axes (2,), as change of height: the part of gravity's direction along the table (`.symbolic`)."""
     return -np.array([math.sin(tilt_x), math.cos(tilt_x) * math.sin(tilt_y)])
 
 
@@ -107,7 +107,7 @@ def block_scene(
         state: One state, (6,) or longer (the twin's).
         trail: Earlier places (k, 3) [m], oldest first.
         pose: The goal: x, y [m], theta [rad].
-        slope: Of the table, (2,), see `fall`.
+        slope: Slope of the table (2,), see `fall`.
 
     Raises:
         ShapeError: An argument has the wrong shape, or is not finite.
@@ -115,7 +115,7 @@ def block_scene(
     state = check_array("state", state, (None,))[:6]
     extent = 5.0 * max(model.half_size)
     middle = state[:2]
-    if pose is not None:  # goals are to be seen, too
+    if pose is not None:  # keep the goal in view
         pose = check_array("pose", pose, (3,))
         middle = 0.5 * (state[:2] + pose[:2])
         extent = max(extent, 0.7 * float(np.linalg.norm(pose[:2] - state[:2])) + 2.0 * max(model.half_size))
@@ -155,7 +155,7 @@ def particle_scene(model: ParticleModel, state: Array, *, trail: Array | None = 
     """Particles side by side, each in its own vertical plane.
 
     Args:
-        model: How many.
+        model: Number of particles.
         state: One state (4 n,).
         trail: Earlier places (k, 3) [m], oldest first.
 
@@ -177,7 +177,7 @@ def particle_scene(model: ParticleModel, state: Array, *, trail: Array | None = 
 
 
 def _on(floor: Height, place: Array, height: float = 0.0) -> Array:
-    """A place (2,) on the table, or so high over it, (3,)."""
+    """Point (3,) at `height` [m] over a place (2,) of the table."""
     return np.array([*place, height + float(floor(place[0], place[1]))])
 
 
@@ -191,7 +191,7 @@ def _corners(model: BlockModel, state: Array) -> Array:
 
 
 def _outline(model: BlockModel, state: Array, floor: Height) -> list[Primitive]:
-    """The block's edges at the goal, and where its front is."""
+    """Edges of the block at the goal, and an arrow to its front."""
     corners = [_on(floor, corner, 0.002) for corner in _corners(model, state)]
     parts: list[Primitive] = [Segment(corners[i - 1], corners[i], 0.006, GOAL) for i in range(4)]
     front = _at(model, state, (model.half_size[0], 0.0), 0.002, floor)
@@ -200,6 +200,6 @@ def _outline(model: BlockModel, state: Array, floor: Height) -> list[Primitive]:
 
 
 def _downhill(place: Array, slope: Array, extent: float, floor: Height) -> Arrow:
-    """From a place (2,) the way that the table falls."""
+    """Arrow from a place (2,) downhill."""
     end = place - 0.2 * extent * slope / np.linalg.norm(slope)
     return Arrow(_on(floor, place, 0.002), _on(floor, end, 0.002), 0.03 * extent, OBSTACLE)

@@ -1,6 +1,6 @@
-"""The complementarity problem of one body and step, which `dynamics` states: what the kernels share, and how it is filled.
+"""The complementarity problem of one body and step, stated in `dynamics`: data that kernels share, and functions to fill it.
 
-In here z are impulses over the body's mass (then slack speeds sigma), so that all pairs are in m/s. Arrays are filled by loops
+Here z are impulses over the body's mass (then slack speeds sigma), so that all pairs are in m/s. Arrays are filled by loops
 and not by slices: every slice assignment costs Numba a fifth of a second when it compiles, and all of them half a minute.
 Legend: B batch, nv velocities of a body, m pairs of a body, d friction directions.
 """
@@ -22,7 +22,7 @@ SHORTEST_STRING = 1e-3
 
 
 class Scene(NamedTuple):
-    """What all rows share; bodies of one kind, which do not touch each other."""
+    """Data that all rows share; bodies of one kind, which do not touch each other."""
 
     kind: int
     bodies: int
@@ -32,7 +32,7 @@ class Scene(NamedTuple):
     nu: int
     """Controls of a body."""
     place: NDArray[np.int64]
-    """(bodies, constants of a body): where they are in the vector of constants."""
+    """(bodies, constants of a body): their indices in the vector of constants."""
     points: Array
     """(4, 2) attachment, pulley, handle; (1 with a string, 0 without; 0)."""
     supports: Array
@@ -47,7 +47,7 @@ class Scene(NamedTuple):
 def buffers(scene, like):  # type: ignore[no-untyped-def]
     """Arrays A (nv, nv), b (nv), W (nv, m), K (m, nv), C, d (m), arms (3, 2), of the number type of `like`.
 
-    C is (4, 4) of a particle; of a block it is the same in every step, see `_between`.
+    C is (4, 4) for a particle; for a block it is empty, as its entries are constant, see `_between`.
     """
     n, kind, few = scene.nv, like.dtype, scene.kind == PARTICLE
     m = 4 if few else 3 * len(scene.directions) + 3
@@ -68,7 +68,7 @@ def assemble(scene, x, u, p, problem):  # type: ignore[no-untyped-def]
 
 @inner
 def edge(scene, p, problem, row):  # type: ignore[no-untyped-def]
-    """Fill W and K for one pair of a block that was assembled: only those of friction along a direction have any."""
+    """Fill W and K for one pair of an assembled block: only pairs of friction along a direction have entries."""
     _, _, W, K, _, _, arms = problem
     count = len(scene.directions)
     if row < 3 * count:
@@ -80,7 +80,7 @@ def edge(scene, p, problem, row):  # type: ignore[no-untyped-def]
 
 @inner
 def along(scene, arms, i, k):  # type: ignore[no-untyped-def]
-    """Direction k at support i of a block as a generalised one, D_k' J_i."""
+    """Generalised direction k at support i of a block, D_k' J_i."""
     dx, dy = scene.directions[k, 0], scene.directions[k, 1]
     return dx, dy, arms[i, 0] * dy - arms[i, 1] * dx
 
@@ -89,7 +89,7 @@ def along(scene, arms, i, k):  # type: ignore[no-untyped-def]
 def _particle(h, x, u, p, problem):  # type: ignore[no-untyped-def]
     """[Berard2008] slide 25, with impulses over mass: z = (normal, friction to the left, to the right, sigma).
 
-    Beside the slide's: drag -c v+, and ground that is not level; x is along it.
+    In addition to the slide: drag -c v+, and ground that is not level; x is along it.
     """
     A, b, W, K, C, d, _ = problem
     friction, mass, gravity, drag, tilt = p[0], p[1], p[2], p[3], p[4]
@@ -162,7 +162,7 @@ def pull(points, x, y, theta):  # type: ignore[no-untyped-def]
 
 @inner
 def slide(scene, p, problem, chosen, velocity):  # type: ignore[no-untyped-def]
-    """nu+ = A^-1 (b + W z) of a block with all friction that there is along one direction of each support, into (3, 1)."""
+    """nu+ = A^-1 (b + W z) of a block with the largest friction along one direction at each support, into (3, 1)."""
     A, b, _, _, _, d, arms = problem
     lhs = np.empty((3, 3), A.dtype)
     for i in range(3):
@@ -183,7 +183,7 @@ def slide(scene, p, problem, chosen, velocity):  # type: ignore[no-untyped-def]
 
 @inner
 def _between(scene, C, row, column):  # type: ignore[no-untyped-def]
-    """Entry of C: of a block 1 between a direction and its support's slack speed, -1 between that and the direction."""
+    """Entry of C; for a block 1 at (direction, its support's slack speed), -1 at the transposed place, else 0."""
     if scene.kind == PARTICLE:
         return C[row, column]
     count = len(scene.directions)

@@ -1,7 +1,7 @@
-"""How block and particles are recorded and identified: positions that a camera sees, and their friction.
+"""Recording and identification of block and particles: positions that a camera sees, and their friction.
 
 A recording holds "x", "y" and "theta" of the block in the table's frame, "x" and "y" of a particle ("particle0.x", ... if there
-are several). Without control columns no force was applied but weight and string.
+are several). Without control columns no forces were applied other than weight and string.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ COARSE = 8
 FINE = 512
 """Edges of a friction cone that is nearly round: a block that turned was off by 1.5 mm with 128, by 0.2 mm with these."""
 ROUNDER = 128
-"""Edges that are tried first where fewer explain nothing."""
+"""Edges that are tried first where fewer do not explain a recording."""
 CAMERA = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
 """[m, m, rad] Standard deviation of a camera's noise."""
 PERIOD, SHORT_PERIOD = 0.02, 0.01
-"""[s] Between two frames; of particles on a world with shorter steps."""
+"""Time between two frames [s]; the second for particles in simulators with shorter steps."""
 FINE_STEP = 2e-4
-"""[s] Steps in which a laboratory's particles are fitted: in those of 10 ms a slide is off by up to 18 mm."""
+"""[s] Physics step to fit a laboratory's particles: with 10 ms a slide is off by up to 18 mm."""
 PUSHED_STEP = 2.5e-4
-"""[s] The same of a block that is pushed: forces that jump act half a step early, which in steps of 10 ms is 7 mm after 1.4 s;
-in those of 1 ms three of six right recordings (0.5 mm, 3 mrad) were not explained, in these all."""
+"""[s] Physics step to fit a block that is pushed: forces that jump act half a step early, with 10 ms 7 mm after 1.4 s. With
+1 ms three of six correct recordings (0.5 mm, 3 mrad) were not explained, with this step all were."""
 PUSH = 5.0
-"""[N] On a particle."""
+"""[N] Force on a particle."""
 RATES = {"x": "vx", "y": "vy", "theta": "omega"}
 """Measured entry -> its rate."""
 BEGIN, ROWS = 0.15, 6
-"""[s] Of a recording tell its initial state, but so many rows at least."""
+"""Duration of a recording from which its initial state is estimated [s], and least rows."""
 BLOCK_SUSPECTS = {
     "forces that act late": ("latency",), "drag": ("drag",), "a table that is not level": ("tilt_x", "tilt_y"),
     "lengths on another scale": ("scale",), "another weight at the string": ("weight",), "another mass": ("mass",),
@@ -51,29 +51,29 @@ PARTICLE_SUSPECTS = {
 }  # fmt: skip
 """See `Stage.suspects`."""
 SURE = 6.0
-"""Standard deviations by which a speed must differ from zero: a start at rest is guessed better as such than by its noise."""
+"""Standard deviations by which a speed must differ from zero: a start at rest is better guessed as such than from noise."""
 
 
 def pulled(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
-    """The block, from rest, under the weight on its string."""
+    """Record the block from rest under the weight on its string."""
     controls = np.zeros((max(round(steps * truth.dt / PERIOD), 1), truth.nu))
     return record(truth, truth.initial_state()[0], controls, parameters, noise=CAMERA, rng=rng, period=PERIOD)
 
 
 def slid(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
-    """Particles, from rest, under a constant push; a frame per physics step, or per some short ones."""
+    """Record particles from rest under a constant push; one frame per physics step, or per several short ones."""
     period = max(truth.dt, SHORT_PERIOD)
     controls = np.full((max(round(steps * truth.dt / period), 1), truth.nu), PUSH)
     return record(truth, truth.initial_state()[0], controls, parameters, noise=CAMERA, rng=rng, period=period)
 
 
 def frictions(simulator: Any) -> tuple[str, ...]:
-    """The friction of every body."""
+    """Names of the frictions of all bodies."""
     return tuple(name for name in simulator.default_parameters.names() if name.startswith("friction"))
 
 
 def infer_controls(simulator: Any, trajectory: Trajectory) -> Trajectory:
-    """No force where none is recorded."""
+    """Set forces to zero where none is recorded."""
     if trajectory.control_names:
         return trajectory
     still = np.zeros((trajectory.num_steps, simulator.nu))
@@ -81,9 +81,9 @@ def infer_controls(simulator: Any, trajectory: Trajectory) -> Trajectory:
 
 
 def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory], Array] | None:
-    """Recording -> pose and speed (nx,) by a parabola through its first rows: throws begin in motion.
+    """Recording -> pose and velocity (nx,) by a parabola through its first rows, as throws start in motion.
 
-    A line where rows are few; at rest where no speed is told from zero; None where only speeds are seen.
+    A line where rows are few; at rest where no speed differs from zero (`SURE`); None where no position is measured.
     """
     there = [name for name in names if name in simulator.state_names and name.split(".")[-1] in RATES]
     places = {name: simulator.state_names.index(name) for name in there}
@@ -110,7 +110,7 @@ def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory]
 
 
 def _begun(times: Array, column: Array) -> tuple[float, float, float]:
-    """Place and speed at time zero, and the standard deviation of the speed; zero where no row is left to tell it."""
+    """Position and speed at time zero, and the standard deviation of the speed; zero where no row is left to estimate it."""
     powers = np.vander(times, 3 if len(times) >= ROWS else 2, increasing=True)
     found, *_ = np.linalg.lstsq(powers, column, rcond=None)
     spare = len(times) - powers.shape[1]
@@ -119,17 +119,17 @@ def _begun(times: Array, column: Array) -> tuple[float, float, float]:
 
 
 def _rate(name: str) -> str:
-    """Of a position: "particle0.x" -> "particle0.vx"."""
+    """Name of a position's rate: "particle0.x" -> "particle0.vx"."""
     body, dot, entry = name.rpartition(".")
     return f"{body}{dot}{RATES[entry]}"
 
 
 def complementarity(simulator: Any, substeps: int = 1) -> ComplementarityForm:
-    """The physics step for `sysid.mpec`; the block's with a cone of at most `COARSE` edges, and no shorter than usual.
+    """The physics step for `sysid.mpec`; a block's has a cone of at most `COARSE` edges, and merges steps up to the usual one.
 
     Args:
-        simulator: Of this room.
-        substeps: Of its steps, or a whole part of them, may be taken in one.
+        simulator: A simulator of this room.
+        substeps: Its physics steps per frame; a whole part of them may be merged into one.
 
     Raises:
         MissingDependencyError: CasADi is not installed.
@@ -145,7 +145,7 @@ def complementarity(simulator: Any, substeps: int = 1) -> ComplementarityForm:
 
 
 def finer(simulator: Any) -> Any:
-    """Half the step, and a rounder friction cone."""
+    """Halve the step, and make the friction cone rounder."""
     model = simulator.model
     if isinstance(model, BlockModel):
         edges = ROUNDER if model.num_directions < ROUNDER else max(FINE, model.num_directions)
@@ -154,7 +154,7 @@ def finer(simulator: Any) -> Any:
 
 
 def rounder(simulator: Any) -> Any:
-    """A block on a friction cone that is nearly round, unless its file asks for another: no table has edges."""
+    """Give a block a nearly round friction cone, unless its file specifies another: no table has edges."""
     model = simulator.model
     if not isinstance(model, BlockModel) or model.num_directions != BlockModel.num_directions:
         return simulator
@@ -162,7 +162,7 @@ def rounder(simulator: Any) -> Any:
 
 
 def _recipe(experiment: Experiment, suspects: Mapping[str, tuple[str, ...]]) -> Recipe:
-    """Both scenes move by themselves, so constant controls are no objection to a recording."""
+    """Recipe of a scene; both move by themselves, so recordings with constant controls are accepted."""
     return Recipe(
         experiments=(experiment,),
         stages=(Stage("friction", experiment.name, frictions, "mpec", free_motion=True, suspects=suspects),),

@@ -1,4 +1,4 @@
-"""What the verb `soak` drives for long: the sliding block."""
+"""Cases of the verb `soak`: the sliding block."""
 
 from __future__ import annotations
 

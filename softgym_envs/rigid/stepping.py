@@ -15,14 +15,14 @@ from .problem import BLOCK, PARTICLE, along, assemble, buffers, edge, eliminate,
 SPEED_LIMIT = 1e3
 """Largest velocity [m/s, rad/s] before a row counts as diverged."""
 DIRECTION = (1.0, -0.7, 17.0)
-"""Along it a step may be pushed [m/s, rad/s]; rad/s count as speeds at some centimetres."""
+"""Direction along which a step may be pushed [m/s, rad/s]; rad/s count as speeds at some centimetres."""
 
 OK, DIVERGED, UNSOLVED = int(Status.OK), int(Status.DIVERGED), int(Status.UNSOLVED)
 
 
 @inner
 def _first_pairs(scene, x, problem, included):  # type: ignore[no-untyped-def]
-    """Pairs to begin with: all; of a block the directions against its motion (at rest: its push, and four all around)."""
+    """Pairs to start from: all; for a block the directions against its motion (at rest: its push, and four all around)."""
     count = len(scene.directions)
     for i in range(len(included)):
         included[i] = scene.kind == PARTICLE or i >= 3 * count
@@ -70,8 +70,9 @@ def _add_violated(scene, problem, z, y, included):  # type: ignore[no-untyped-de
 def _slides(scene, x, p, problem, active, z, y):  # type: ignore[no-untyped-def]
     """The step of a block that slides on all supports, into `active`, z and y; -> whether it does.
 
-    Then friction is known, its largest value d against the motion of each support, and no program is left to solve: the answer
-    is the problem's if that direction is the steepest one at the end of the step too. It is looked for there once more.
+    Friction is then known, its largest value d against the motion of each support, and no program has to be solved. The answer
+    is the problem's if that direction is the steepest one at the end of the step, too; else the step is repeated with that one,
+    at most three times in all.
     """
     d, arms = problem[5], problem[6]
     count, m = len(scene.directions), len(z)
@@ -116,7 +117,7 @@ def _speed(scene, arms, velocity, i, k):  # type: ignore[no-untyped-def]
 def _steepest(scene, arms, velocity, i):  # type: ignore[no-untyped-def]
     """The direction along which the speed of support i is least, and that speed; of equal ones the first.
 
-    Directions are evenly spread, so that it is the one nearest to the opposite of the velocity; its neighbours are asked, too.
+    Directions are evenly spread, so it is the one nearest to the opposite of the velocity; its neighbours are checked, too.
     """
     count = len(scene.directions)
     x = velocity[0, 0] - arms[i, 1] * velocity[2, 0]
@@ -136,8 +137,8 @@ def _steepest(scene, arms, velocity, i):  # type: ignore[no-untyped-def]
 def _solve(scene, x, p, problem, active, z, y):  # type: ignore[no-untyped-def]
     """The step's problem, into `active`, z and y; -> status.
 
-    Of a cone's many edges few ever carry force. So the problem is solved for few of them, and those that its solution violates
-    are added until there are none: then it is the solution of the whole problem, with zero force along the others.
+    Few of a cone's many edges ever carry force. So the problem is solved for few of them, and edges that the solution violates
+    are added until there are none: it then solves the whole problem, with zero force along the others.
     """
     if scene.kind == BLOCK and _slides(scene, x, p, problem, active, z, y):
         return OK
@@ -183,7 +184,7 @@ def step(scene, x, u, p, push, problem, active, z, y):  # type: ignore[no-untype
 
 @inner
 def gather(scene, body, x, u, p, xb, ub, pb):  # type: ignore[no-untyped-def]
-    """The body's part of a row's state, control and constants."""
+    """Copy one body's part of a row's state, control and constants into xb, ub and pb."""
     for i in range(len(xb)):
         xb[i] = x[body * len(xb) + i]
     for i in range(len(ub)):

@@ -34,7 +34,7 @@ def complementarity_form(simulator: ParticleSimulator | BlockSimulator) -> Compl
 
 
 def _parts(model: ParticleModel, dt: float) -> tuple[ComplementarityPart, ...]:
-    """Particles do not touch each other."""
+    """One part per particle, as particles do not touch each other."""
     if model.count == 1:
         return ()
     single = ParticleSimulator(replace(model, count=1), dt)

@@ -2,8 +2,8 @@
 
 Observation ("sensors", what an overhead camera gives): the goal in the block's frame and its direction relative to the block's,
 and the block's velocity in its own frame. "state" gives the planar state and the goal in the table's frame instead. Friction is
-never observed: with randomize={"friction": (0.15, 0.5)} it is another one in every episode, and a policy that finds it out has
-an advantage.
+never observed: with randomize={"friction": (0.15, 0.5)} it differs between episodes, and a policy that identifies it has an
+advantage.
 
 Legend: B batch.
 """
@@ -30,9 +30,9 @@ OBS_MODES = ("sensors", "state")
 CONTEXT = ("goal_x", "goal_y", "goal_theta", "reached", "distance", "turn", "cost")
 GOAL_X, GOAL_Y, GOAL_THETA, REACHED, DISTANCE, TURN, COST = range(len(CONTEXT))
 LEVER = 0.1
-"""[m/rad] A radian off is as bad as this distance."""
+"""[m/rad] Distance that costs as much as an angle of 1 rad."""
 FARTHEST = 10.0
-"""[m] Goals are so far at most."""
+"""[m] Largest distance of a goal."""
 REST = 0.05
 """[m/s] Speed of the block's corners at which it counts as at rest."""
 
@@ -52,11 +52,11 @@ class ReachPose:
     control_weight: float = 0.001
     """Weight of the mean squared action."""
     tolerance: tuple[float, float] = (0.02, 0.15)
-    """How near counts as the goal: [m], [rad]."""
+    """Largest distance [m] and angle [rad] at which the goal is reached."""
     bonus: float = 1.0
     """Reward for reaching the goal."""
     goal_distance: tuple[float, float] = (0.15, 0.4)
-    """[m] From the first pose; directions are uniform."""
+    """Distance of the goal from the first pose [m]; directions are uniform."""
     goal_turn: float = 1.0
     """[rad] Largest angle from the first pose."""
     place: float = 0.2
@@ -91,11 +91,11 @@ class ReachPose:
 
     @cached_property
     def disturbance_scale(self) -> Array:
-        """A kick of unit size is 1 m/s, and 1 m/s at 0.1 m from the centre."""
+        """Kick of unit size: 1 m/s, and 1 m/s at 0.1 m from the centre."""
         return np.array([0.0, 0.0, 0.0, 1.0, 1.0, 10.0])
 
     def option_constants(self, options: Mapping[str, Any]) -> Mapping[str, float]:
-        """None."""
+        """Options change no constants."""
         return {}
 
     def reset(self, start: Start) -> tuple[Array, Array]:
@@ -116,7 +116,7 @@ class ReachPose:
         return state, self._measured(context, state)
 
     def _measured(self, context: Array, state: Array) -> Array:
-        """With distance and angle from the goal, and their cost."""
+        """Context with distance and angle from the goal, and their cost."""
         after = np.empty_like(context)
         measure_goal(context, state, after)
         return after
@@ -146,7 +146,7 @@ class ReachPose:
         return {"progress": found[0], "reached": found[1], "control": found[2]}
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
-        """At the goal."""
+        """Whether the goal has been reached."""
         return context[:, REACHED].astype(np.bool_)
 
     def success(self, state: Array, context: Array) -> BoolArray:
@@ -219,7 +219,7 @@ def _pose(value: Any) -> Array:
     """An option as a pose.
 
     Raises:
-        OptionError: It is none.
+        OptionError: It is no pose.
     """
     try:
         pose = np.asarray(value, dtype=np.float64)

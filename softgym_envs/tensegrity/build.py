@@ -19,7 +19,7 @@ from .waypoints import VisitWaypoints
 
 Range = float | Sequence[float]
 EVEN = (1.2, 2.5)
-"""[m] From the origin: rubble begins, and is as high as it says."""
+"""Distances from the origin [m] at which rubble begins, and reaches its full height."""
 
 
 def roll(

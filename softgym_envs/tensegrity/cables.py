@@ -31,7 +31,7 @@ class Cable:
 
 @wp.struct
 class Link:
-    """What a cable is: its nodes, its motor or -1, its factors on stiffness (and damping), rest length and motor gain."""
+    """Properties of a cable: nodes, motor or -1, and factors on stiffness (and damping), rest length and motor gain."""
 
     node0: int
     node1: int
@@ -82,7 +82,7 @@ def cable_constants(constants: wp.array2d(dtype=wp.float64), b: int):
 
 @wp.func
 def own_factor(constants: wp.array2d(dtype=wp.float64), b: int, place: int, own: int):
-    """Factor in row b, of those behind the constants; 1 where no cable has its own."""
+    """Factor of row b among those behind the constants; 1 where cables have none of their own."""
     factor = _one
     if own > 0:
         factor = constants[b, FACTORS + place]
@@ -91,9 +91,9 @@ def own_factor(constants: wp.array2d(dtype=wp.float64), b: int, place: int, own:
 
 @wp.func
 def link_of(links: wp.array(dtype=Link), cable: int, own: int, constants: wp.array2d(dtype=wp.float64), b: int):
-    """A cable as row b has it: factors of its own, where there are any (`parameters.factor_names`), times the structure's."""
+    """A cable in row b: the structure's factors, times those of its own where there are any (`parameters.factor_names`)."""
     link = links[cable]
-    place = wp.min(cable, own - 1)  # what pads a group of four has no stiffness
+    place = wp.min(cable, own - 1)  # padding of a group of four has no stiffness
     out = Link()
     out.node0 = link.node0
     out.node1 = link.node1

@@ -1,11 +1,11 @@
-"""Contact of rods with the ground and with each other: impulses that take the predicted velocity of a step to a target.
+"""Contact of rods with the ground and with each other: impulses that bring the predicted velocity of a step to a target.
 
 Three modes (numbers of equations: [Wang2020], arXiv 2011.04929, IV-B, with the signs of reference: d is the signed gap):
 
 - "paper": an impulse along the normal (eq. 1), one against the sliding direction (eq. 3) capped by Coulomb (eq. 4), and a
   torque against spin (eq. 5), each computed as if alone, on the predicted velocity. There a contact under a steady load
   creeps at gamma / (1 - gamma) times the load's velocity change per step.
-- "stick": e and gamma act on the velocity before the step, the step's load is held in full, and the impulse is solved for as a
+- "stick": e and gamma act on the velocity before the step, the step's load is resisted in full, and the impulse is solved as a
   vector, with the coupling of normal and tangent and of the two ends of a rod. A contact inside the friction cone comes to
   rest and stays.
 - "patch": a soft pad under each cap, which also resists turning. With the rod's predicted twist (v*, w*) and target
@@ -87,7 +87,7 @@ class Surface:
 
 @wp.struct
 class Footing:
-    """A rod over the ground: its axis, half length and radii, how it yields, and the ground under its two ends."""
+    """A rod over the ground: its axis, half length, radii and mobility, and the ground under its two ends."""
 
     z: wp.vec3d
     h: wp.float64

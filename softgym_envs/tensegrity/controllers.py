@@ -41,17 +41,17 @@ FACTORS = {
 PACE = 0.8
 """[s/m] Strength of rolling per commanded speed; see `follow`."""
 CATCH_UP = 2.0
-"""[1/m] Strength of rolling per way that is missing. Chosen in our engine: of 1, 2 and 4, all did 32 of 32 episodes of
-TensegrityTerrain with the usual contacts, and 26, 30 and 30 with soft ones."""
+"""[1/m] Strength of rolling per distance that is missing. Chosen in our engine: 1, 2 and 4 all succeeded in 32 of 32 episodes
+of TensegrityTerrain with the usual contacts, and in 26, 30 and 30 with soft ones."""
 
 
 CRAWL_PACE, CRAWL_CATCH_UP = 3.0, 1.0
-"""As `PACE` and `CATCH_UP`, of `crawl`. Chosen in our engine, seeds 7 000 000 to 7 000 063: (3, 1) did 58 of 64, (0, 4) 52,
-(1, 1) 51, (2, 2) 50, without a law of speed 41."""
+"""`PACE` and `CATCH_UP` of `crawl`. Chosen in our engine, seeds 7 000 000 to 7 000 063: (3, 1) succeeded in 58 of 64, (0, 4) in
+52, (1, 1) in 51, (2, 2) in 50, no speed law in 41."""
 
 
 def rolling(model: TensegrityModel, state: Array, heading: Array, factors: Array | None = None) -> Array:
-    """u = clip(sum of FACTORS times their terms): which cables to shorten, from where they are and how they move.
+    """u = clip(sum of FACTORS times their terms): cables to shorten, by their position and motion.
 
     p is a cable's middle from the centre of mass in half rod lengths, q the middle between the other ends of its two rods, d
     its direction, v the velocity of its middle past the centre of mass, r that of its length, V that of the centre of mass
@@ -62,7 +62,7 @@ def rolling(model: TensegrityModel, state: Array, heading: Array, factors: Array
         model: The robot.
         state: (..., nx)
         heading: Horizontal unit vectors (..., 2).
-        factors: In place of those of `FACTORS`, (17,) or (..., 1, 17).
+        factors: Replace those of `FACTORS`, (17,) or (..., 1, 17).
 
     Returns:
         Actions (..., m).
@@ -74,7 +74,7 @@ def rolling(model: TensegrityModel, state: Array, heading: Array, factors: Array
 
 
 def _terms(model: TensegrityModel, state: Array, heading: Array) -> tuple[Array, ...]:
-    """Those of `FACTORS`, each (..., m); heading (..., 1, 2)."""
+    """Terms of `FACTORS`, each (..., m); heading (..., 1, 2)."""
 
     def along(vectors: Array) -> Array:
         return np.asarray((vectors[..., :2] * heading).sum(axis=-1))
@@ -100,7 +100,7 @@ def _terms(model: TensegrityModel, state: Array, heading: Array) -> tuple[Array,
 
 
 def roll(envs: Any) -> Policy:
-    """Rolls where the task wants it."""
+    """Rolls along the task's heading."""
     heading = [envs.task.context_names.index(name) for name in ("heading_x", "heading_y")]
     return lambda observation: rolling(envs.simulator.model, envs.state, envs.context[:, heading])
 
@@ -111,7 +111,7 @@ def follow(envs: Any) -> Policy:
 
 
 def follow_along_x(envs: Any) -> Policy:
-    """As `follow`, but along the world's x axis, whatever is wanted."""
+    """As `follow`, but along the world's x axis, whatever the command."""
     return _keep_pace(envs, east=True)
 
 
@@ -130,13 +130,13 @@ def _keep_pace(envs: Any, *, east: bool) -> Policy:
 
 
 def roll_along_x(envs: Any) -> Policy:
-    """Rolls along the world's x axis, whatever is wanted."""
+    """Rolls along the world's x axis, whatever the command."""
     east = np.array([1.0, 0.0])
     return lambda observation: rolling(envs.simulator.model, envs.state, east)
 
 
 def hold_first(envs: Any) -> Policy:
-    """Goes on with the first action of `roll`: does not feel how the robot lies."""
+    """Repeats the first action of `roll`, without feedback."""
     first = roll(envs)(None)
     return lambda observation: first
 
@@ -154,7 +154,7 @@ def crawl(envs: Any) -> Policy:
 
 
 def wave(envs: Any) -> Policy:
-    """Pulls one motor after the other, twice a second, whatever it feels."""
+    """Pulls one motor after the other, twice a second, without feedback."""
     phase = 2 * np.pi * np.arange(envs.simulator.nu) / envs.simulator.nu
     second = envs.task.control_period
 

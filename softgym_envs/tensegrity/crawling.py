@@ -1,4 +1,4 @@
-"""The prism's crawling heuristic: feedback on what a laboratory sees, the same for every motor.
+"""The prism's crawling heuristic: feedback of laboratory measurements, the same for every motor.
 
 Legend: B batch, m motors, N nodes, K terms.
 """
@@ -13,7 +13,7 @@ from .model import TensegrityModel
 Array = NDArray[np.float64]
 
 NODE = 6
-"""Numbers of a node that are observed: place and velocity."""
+"""Observed numbers per node: position and velocity."""
 AXES = "hyz"
 UPPER = tuple((i, j) for i in range(3) for j in range(i, 3))
 ALL = tuple((i, j) for i in range(3) for j in range(3))
@@ -41,7 +41,7 @@ FACTORS: dict[str, float] = {
 
 
 def crawling(model: TensegrityModel, observation: Array, factors: Array | None = None) -> Array:
-    """u = clip(sum of factors times `TERMS`): how far to shorten or pay out a cable, from where it is and how it moves.
+    """u = clip(sum of factors times `TERMS`): how far to shorten or pay out a cable, by its position and motion.
 
     In the command frame (h along, y across, z up): p is a cable's middle from the centre of mass and q the middle of the
     other ends of its two rods, both in half rod lengths; d is the cable's direction, e half the way between those other ends
@@ -51,8 +51,8 @@ def crawling(model: TensegrityModel, observation: Array, factors: Array | None =
 
     Args:
         model: The robot.
-        observation: Of obs_mode "sensors", (B, at least 6 N + m).
-        factors: In place of those of `FACTORS`, (K,) or one set per row, (B, 1, K).
+        observation: In obs_mode "sensors", (B, at least 6 N + m).
+        factors: Replace those of `FACTORS`, (K,) or one set per row, (B, 1, K).
 
     Returns:
         Actions (B, m).
@@ -62,7 +62,7 @@ def crawling(model: TensegrityModel, observation: Array, factors: Array | None =
 
 
 def _terms(model: TensegrityModel, observation: Array) -> Array:
-    """Those of `TERMS`, (B, m, K)."""
+    """Values of `TERMS`, (B, m, K)."""
     seen, size = np.asarray(observation, dtype=np.float64), NODE * len(model.nodes)
     nodes = seen[:, :size].reshape(len(seen), -1, NODE)
     place, speed = nodes[..., :3] / (0.5 * float(model.rod_lengths.max())), nodes[..., 3:]

@@ -1,4 +1,4 @@
-"""Dense symmetric systems of one row, in C++: Warp's indexing of an array takes most of the time here.
+"""Dense symmetric systems of one row, in C++, as Warp's array indexing would take most of the time.
 
 Row b of `matrix` holds a matrix of size x size by rows, and row b of `vector` a vector.
 """
@@ -27,7 +27,7 @@ def add_block(matrix: wp.array2d(dtype=wp.float64), b: int, size: int, row: int,
         row[k] = 0.0;
 """)
 def clear(matrix: wp.array2d(dtype=wp.float64), b: int, size: int):
-    """Zeros."""
+    """Set the matrix to zero."""
 
 
 @wp.func_native("""
@@ -57,8 +57,8 @@ def clear(matrix: wp.array2d(dtype=wp.float64), b: int, size: int):
 def cholesky(matrix: wp.array2d(dtype=wp.float64), b: int, size: int):
     """The upper triangle becomes the Cholesky factor; size is a multiple of 6.
 
-    Six rows at a time, so that sums of six products along the rest of a row run in the processor's wide registers, and what two
-    rods that do not touch would bring, zero, is left out.
+    Six rows at a time, so that sums of six products along the rest of a row run in the processor's wide registers. Zero blocks
+    of rods that do not touch are skipped.
     """
 
 

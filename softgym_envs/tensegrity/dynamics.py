@@ -66,7 +66,7 @@ class TensegritySimulator(AdjointSimulator):
     device: str = "cpu"
     """"cpu", or a CUDA device of Warp."""
     own_cables: bool = False
-    """Cables have factors of their own among the constants: on stiffness (and damping), rest length and motor gain."""
+    """Whether the constants include factors of every cable: on stiffness (and damping), rest length and motor gain."""
     residual: tuple[float, ...] = ()
     """Weights of the learned correction of contact, see the module `residual`; () for none."""
 
@@ -97,12 +97,12 @@ class TensegritySimulator(AdjointSimulator):
 
     @property
     def parameters_class(self) -> type[TensegrityParameters]:
-        """With factors, if every cable has its own."""
+        """Class of the constants; with factors, if every cable has its own."""
         return own_parameters(self.model.num_cables, self.model.nu) if self.own_cables else TensegrityParameters
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """Those of the learned correction."""
+        """Weights of the learned correction."""
         return self.residual
 
     def cable_tensions(self, state: Array, parameters: Parameters | None = None) -> Array:

@@ -35,9 +35,9 @@ def record_in_air(
         simulator: A tensegrity simulator or its twin.
         rng: Source of the commands.
         duration: Length [s].
-        hold: How long a command lasts [s].
+        hold: Duration of a command [s].
         parameters: Constants; None: the simulator's.
-        quiet: How many commands are zero at first.
+        quiet: Number of first commands that are zero.
     """
     held = replace(simulator, fixed_rod=0)
     state = held.model.move(held.initial_state()[0], translation=np.array([0.0, 0.0, 10.0]))

@@ -1,7 +1,7 @@
-"""What the tasks see of a tensegrity robot.
+"""Observations of a tensegrity robot that the tasks share.
 
-Everything is expressed in the *command frame*: z up, x along the horizontal direction h that the robot is told to go. A
-robot that is turned together with its command sees the same numbers.
+Everything is expressed in the *command frame*: z up, x along the commanded horizontal direction h. A robot that is turned
+together with its command observes the same numbers.
 
 Legend: B batch, R rods, N = 2R nodes, nc context.
 """
@@ -43,7 +43,7 @@ class Body:
         return RowKernel(OBSERVE, structure, (model.layout.nx, context_size), width)
 
     def entries(self) -> tuple[Entry, ...]:
-        """Meaning and bounds of what an `observer` writes before the further columns."""
+        """Meaning and bounds of the entries that an `observer` writes before the further columns."""
         model = self.model
         reach = 3.0 * float(model.rod_lengths.max())
         position = [Entry(axis, "m", -reach, reach) for axis in ("x", "y", "z")]
@@ -71,9 +71,9 @@ def to_world(vectors: Array, heading: Array) -> Array:
 
 @kernel
 def feel(field, patch, context):  # type: ignore[no-untyped-def]
-    """Ground under the robot and, relative to that, at `patch` (k, 2) [m] in the command frame, into contexts; patch[0] = 0, 0.
+    """Write ground heights into contexts: under the robot (patch[0] = 0, 0), others at `patch` (k, 2) [m] relative to that.
 
-    Heights of the centre of mass become those over the ground.
+    `patch` is in the command frame. Heights of the centre of mass become those over the ground.
     """
     for b in range(len(context)):
         hx, hy, scale = context[b, HX], context[b, HY], context[b, SCALE]

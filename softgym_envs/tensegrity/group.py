@@ -101,7 +101,7 @@ def factorise(b: int, n: int, p: int, work: Workspace):
 
 @wp.func
 def solve_factored(b: int, n: int, work: Workspace):
-    """`steps`: the factorised matrix, inverse, times `slopes`."""
+    """Write `steps`: the inverse of the factorised matrix times `slopes`."""
     for i in range(n):
         g = work.slopes[b, i]
         for c in range(3):
@@ -134,14 +134,14 @@ def along_step(b: int, n: int, work: Workspace):
 
 @wp.func
 def move_group(b: int, n: int, length: wp.float64, work: Workspace):
-    """`twists` after part of the Newton step."""
+    """Move `twists` by part of the Newton step."""
     for i in range(n):
         work.twists[b, i] = descend(work.twists[b, i], work.steps[b, i], length)
 
 
 @wp.func
 def minimise_group(b: int, n: int, p: int, work: Workspace):
-    """Newton's method with halved steps from `twists`, which end there."""
+    """Minimise the energy by Newton's method with halved steps, from `twists`, which receive the result."""
     for i in range(n):
         work.steps[b, i] = Twist()
     value = wp.float64(0.0)

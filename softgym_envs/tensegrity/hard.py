@@ -1,4 +1,4 @@
-"""How a tensegrity robot is unlike its drawing: effects of the hard twin, written into the compiled MuJoCo model."""
+"""Effects of the hard twin of a tensegrity robot, written into the compiled MuJoCo model."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LADDER = Ladder(
 
 
 def built_on(twin: HardTwin, model: TensegrityModel) -> TensegrityModel:
-    """The structure on the floor as it is."""
+    """The structure on the twin's uneven floor; no change on slopes and height fields."""
     height = twin.amount("floor")
     if height == 0 or not (model.terrain.is_plane and model.terrain.angle == 0):
         return model
@@ -49,7 +49,7 @@ def built_on(twin: HardTwin, model: TensegrityModel) -> TensegrityModel:
 
 
 def free_centres(twin: HardTwin, spec: mujoco.MjSpec) -> mujoco.MjSpec:
-    """The spec with bodies whose centre of mass may be moved: a compiler takes what is in the middle for good."""
+    """The spec with movable centres of mass: the compiler fixes those that are in the middle of a body."""
     if twin.sizes["centre"] or twin.sizes["payload"]:
         for body in spec.bodies[1:]:
             body.ipos = [0.0, 0.0, 1e-3]
@@ -64,7 +64,7 @@ def spread_cables(twin: HardTwin, stiffness: Array, damping: Array, rest: Array)
 
 
 def harden(twin: HardTwin, mj: mujoco.MjModel, model: TensegrityModel) -> None:
-    """All other effects, over constants that were written before."""
+    """Write all other effects, after the constants."""
     sizes = twin.sizes
     _weigh(twin, mj, model)
     mj.tendon_frictionloss[:] = twin.amount("hysteresis")
@@ -80,7 +80,7 @@ def harden(twin: HardTwin, mj: mujoco.MjModel, model: TensegrityModel) -> None:
 
 
 def _weigh(twin: HardTwin, mj: mujoco.MjModel, model: TensegrityModel) -> None:
-    """Masses, centres, and a payload at a random node: I + M m / (M + m) d^2 about the common centre, at distance d."""
+    """Write masses, centres, and a payload at a random node: I + M m / (M + m) d^2 about the common centre, at distance d."""
     factor, rods = 1.0 + twin.spread("mass_spread", model.num_rods), slice(1, 1 + model.num_rods)
     mj.body_mass[rods] *= factor
     mj.body_inertia[rods] *= factor[:, None]

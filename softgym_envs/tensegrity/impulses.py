@@ -29,10 +29,10 @@ _tiny = wp.constant(wp.float64(1e-12))
 
 @wp.func
 def target_velocity(v: wp.vec3d, normal: wp.vec3d, gap: wp.float64, contact: Contact):
-    """Velocity after contact that eqs (1) and (3) ask for: -e v_n - beta d/dt along the normal, gamma v_t in the plane.
+    """Target velocity after contact of eqs (1) and (3): -e v_n - beta d/dt along the normal, gamma v_t in the plane.
 
     d is the signed gap (negative when overlapping); v is the velocity of the contact point, predicted in paper mode and
-    before the step in stick mode. e acts on approaching contacts only.
+    before the step in stick mode. e acts only on approaching contacts.
     """
     vn = wp.dot(v, normal)
     bounce = -contact.restitution * wp.min(vn, _zero) - contact.beta * gap / contact.dt
@@ -60,10 +60,10 @@ def slide_impulse(change: wp.vec3d, t: wp.vec3d, row: wp.vec3d, limit: wp.float6
 
 @wp.func
 def stick_impulse(sticking: wp.vec3d, row: wp.vec3d, normal: wp.vec3d, change: wp.vec3d, before: wp.vec3d, mu: wp.float64):
-    """The impulse J of a contact that so far gave `before`: the one that reaches the target if it lies in the friction cone.
+    """Impulse J of a contact whose impulse was `before`: the one that reaches the target, if it lies in the friction cone.
 
     sticking = before + K^-1 change is that impulse, change = target - v, row = K n. Outside the cone the contact slides:
-    J = j (n + mu t), t along the tangential part of `sticking`, and j from the normal row alone.
+    J = j (n + mu t), t along the tangential part of `sticking`, and j from the normal row only.
     """
     jn = wp.dot(sticking, normal)
     tangential = sticking - jn * normal

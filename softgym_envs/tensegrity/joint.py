@@ -32,7 +32,7 @@ _two = wp.constant(wp.float64(2.0))
 
 @stage
 def find_touching(now: int, world: World, tape: Tape):
-    """Write how many rods every rod touches, and the number of pairs behind them."""
+    """Write the number of rods that every rod touches, then the number of pairs."""
     num_rods = world.rods.shape[0]
     for r in range(num_rods + 1):
         tape.touching[now, r] = 0
@@ -48,7 +48,7 @@ def find_touching(now: int, world: World, tape: Tape):
 
 @wp.func_grad(find_touching)
 def adj_find_touching(now: int, world: World, tape: Tape):
-    """Nothing: a number of contacts has no derivative."""
+    """Do nothing: a number of contacts has no derivative."""
 
 
 @wp.func
@@ -76,7 +76,7 @@ def member_of(r: int, now: int, row: Row, world: World, tape: Tape):
 
 @wp.func
 def pair_of(r1: int, r2: int, now: int, meeting: Meeting, contact: Contact, world: World, tape: Tape):
-    """Rods r1 and r2, which meet; without their places in the group."""
+    """Pair of the touching rods r1 and r2, without their places in the group."""
     before = relative_twist(twist_of(tape.bodies[now, r1]), twist_of(tape.bodies[now, r2]), meeting.to1, meeting.to2)
     out = Pair()
     out.to1 = meeting.to1
@@ -134,12 +134,12 @@ def settle(now: int, row: Row, world: World, tape: Tape, work: Workspace):
 
 @wp.func_grad(settle)
 def adj_settle(now: int, row: Row, world: World, tape: Tape, work: Workspace):
-    """Nothing: `last_step` carries the derivative."""
+    """Do nothing: `last_step` carries the derivative."""
 
 
 @stage
 def write_slopes(now: int, row: Row, world: World, tape: Tape):
-    """Gradient of the energy at `settled`, into `push` and `turn`: of every rod that touches others, then of the pairs."""
+    """Write the energy's gradient at `settled` into `push` and `turn`: of every rod that touches others, then of the pairs."""
     num_rods = world.rods.shape[0]
     for r in range(num_rods):
         if tape.touching[now, r] > 0:
@@ -161,7 +161,7 @@ def write_slopes(now: int, row: Row, world: World, tape: Tape):
 
 @wp.func
 def solve_group(now: int, row: Row, world: World, tape: Tape, work: Workspace):
-    """`steps`: second derivative of the energy at `settled`, inverse, times `slopes`."""
+    """Write `steps`: the inverse of the energy's second derivative at `settled` times `slopes`."""
     b = row.b
     num_rods = world.rods.shape[0]
     n = place_in_group(num_rods, now, tape)

@@ -15,4 +15,4 @@ LEARNING: dict[str, dict[str, dict[str, Any]]] = {
     "TensegrityCrawl-v0": {"ppo": {"gamma": 0.97}, "sac": {"gamma": 0.97}},
     "TensegrityWaypoint-v0": {"ppo": {"gamma": 0.99}, "sac": {"gamma": 0.99}},
 }  # fmt: skip
-"""Id -> algorithm -> what differs from the usual settings."""
+"""Id -> algorithm -> settings that differ from the usual ones."""

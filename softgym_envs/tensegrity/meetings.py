@@ -1,4 +1,4 @@
-"""Where two rods touch: each a capsule with a sphere at either end.
+"""Contact points of two rods, each a capsule with a sphere at either end.
 
 Legend: r1, r2 numbers of the two rods; s, t places on their axes [m].
 """
@@ -22,7 +22,7 @@ _tiny = wp.constant(wp.float64(1e-12))
 
 @wp.func
 def closest_parameters(w: wp.vec3d, u1: wp.vec3d, u2: wp.vec3d, h1: wp.float64, h2: wp.float64):
-    """Where two segments c1 + s u1, |s| <= h1, and c2 + t u2, |t| <= h2, w = c1 - c2, come closest: (s, t)."""
+    """Closest points (s, t) of two segments c1 + s u1, |s| <= h1, and c2 + t u2, |t| <= h2, w = c1 - c2."""
     a = wp.dot(u1, u2)
     d = wp.dot(u1, w)
     e = wp.dot(u2, w)
@@ -118,12 +118,12 @@ def adj_are_apart(
     reach: wp.float64,
     adjoint: bool,
 ):
-    """Nothing: a decision has no derivative."""
+    """Do nothing: a decision has no derivative."""
 
 
 @wp.struct
 class Meeting:
-    """Where two rods come closest: gap (1 if far apart), normal from rod 2 to rod 1, and the contact point from each centre."""
+    """Closest points of two rods: gap (1 if far apart), normal from rod 2 to rod 1, and the contact point from each centre."""
 
     gap: wp.float64
     normal: wp.vec3d
@@ -133,7 +133,7 @@ class Meeting:
 
 @wp.func
 def meeting_at(feature: wp.vec3d, between: wp.vec3d, distance: wp.float64, u1: wp.vec3d, u2: wp.vec3d):
-    """Where two rods touch, from the features that come closest."""
+    """Contact point of two rods, from their closest features."""
     out = Meeting()
     out.gap = distance - feature[2]
     share = _half * (feature[2] + out.gap)

@@ -1,4 +1,4 @@
-"""Arguments of the kernel that travel together: what all rows share, what one row has of its own, tape, working memory.
+"""Structs of kernel arguments: data that all rows share, data of one row, tape, working memory.
 
 Legend: B batch, R rods, P pairs of rods.
 """
@@ -18,7 +18,7 @@ from .rods import Body, Rod, Twist
 
 @wp.struct
 class World:
-    """Structure of the robot, the ground, and how steps are made."""
+    """Structure of the robot, the ground, and options of the steps."""
 
     links: wp.array(dtype=Link)
     """Cables, in groups of four."""
@@ -52,7 +52,7 @@ class Row:
 
 @wp.struct
 class Tape:
-    """What one step leaves for the next, and for the backward pass; one row per slot and row of the batch."""
+    """Results of a step for the next one and for the backward pass; one row per slot and row of the batch."""
 
     bodies: wp.array2d(dtype=Body)
     """The rods' part of the state."""
@@ -63,19 +63,19 @@ class Tape:
     forces: wp.array2d(dtype=wp.vec3d)
     """Pull of the cables on the rods' ends [N]."""
     predicted: wp.array2d(dtype=Twist)
-    """Without contact; w in the rod's frame."""
+    """Velocities without contact; w in the rod's frame."""
     twists: wp.array2d(dtype=Twist)
-    """After contact with the ground; w in the rod's frame."""
+    """Velocities after contact with the ground; w in the rod's frame."""
     push: wp.array2d(dtype=wp.vec3d)
-    """By contact between rods: change of v; in mode patch, slope of the energy along v."""
+    """Change of v by contact between rods; in mode patch, slope of the energy along v."""
     turn: wp.array2d(dtype=wp.vec3d)
-    """The same for w, world frame."""
+    """Change of w, or slope of the energy along w, as in `push`; world frame."""
     touching: wp.array2d(dtype=int)
-    """Mode patch: how many others each rod touches; then the number of pairs."""
+    """Mode patch: number of others that each rod touches; then the number of pairs."""
     settled: wp.array2d(dtype=Twist)
     """Mode patch: twists of least energy of rods that touch others, world frame."""
     steps: wp.array2d(dtype=Twist)
-    """Mode patch: the Newton step from there."""
+    """Mode patch: the Newton step from `settled`."""
 
 
 @wp.struct
@@ -102,7 +102,7 @@ def tape(num_rods: int, *, patch: bool) -> Memory:
 
 
 def workspace(num_rods: int, *, patch: bool) -> Memory:
-    """The working memory of a robot; empty but in mode patch."""
+    """The working memory of a robot; empty except in mode patch."""
     size = num_rods if patch else 0
     each = dict.fromkeys(("members", "twists", "steps", "slopes"), size)
     return Memory(Workspace, {**each, "pairs": size * (size - 1) // 2, "matrix": (6 * size) ** 2, "vector": 6 * size})

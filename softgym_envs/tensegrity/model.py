@@ -49,7 +49,7 @@ class TensegrityModel:
 
     name: str
     nodes: Array
-    """(N, 3) [m]: where the ends of the rods are in the rest pose."""
+    """Ends of the rods in the rest pose, (N, 3) [m]."""
     cables: tuple[tuple[int, int], ...]
     """C pairs of nodes."""
     actuated: tuple[int, ...]
@@ -68,7 +68,7 @@ class TensegrityModel:
     constants: Mapping[str, float] = field(default_factory=dict)
     """Constants of the body (`TensegrityBody`) that this robot has instead of the defaults."""
     rods: tuple[float, ...] = field(init=False)
-    """Length of every rod, to a micrometre [m]: what identified constants belong to, wherever the nodes are."""
+    """Length of every rod, to a micrometre [m]: identified constants belong to these, wherever the nodes are."""
 
     def __post_init__(self) -> None:
         nodes = np.asarray(self.nodes, dtype=np.float64)
@@ -114,12 +114,12 @@ class TensegrityModel:
 
     @property
     def num_rods(self) -> int:
-        """R."""
+        """Number of rods, R."""
         return len(self.nodes) // 2
 
     @property
     def num_cables(self) -> int:
-        """C."""
+        """Number of cables, C."""
         return len(self.cables)
 
     @property
@@ -149,7 +149,7 @@ class TensegrityModel:
 
     @cached_property
     def state_bounds(self) -> tuple[Array, Array]:
-        """Ranges of the motors, each (nx,); nothing else has one."""
+        """Ranges of the motors, each (nx,); other entries have none."""
         high = np.full(self.layout.nx, np.inf)
         self.split(high)[-1][...] = self.control_limit
         return -high, high
@@ -170,7 +170,7 @@ class TensegrityModel:
         return state
 
     def rest_state(self) -> Array:
-        """The nodes where the structure says, (nx,)."""
+        """State at rest with the nodes of the structure, (nx,)."""
         return self.state_from_nodes(self.nodes)
 
     def split(self, state: Array) -> tuple[Array, ...]:
@@ -203,9 +203,9 @@ class TensegrityModel:
         return np.asarray(np.linalg.norm(ends[..., 1, :] - ends[..., 0, :], axis=-1))
 
     def borne(self, parameters: Any, dt: float) -> dict[str, float]:
-        """The most stiffness, and damping beside it, that one step of semi-implicit Euler bears; see `core.simulator.Limited`.
+        """Largest stiffness, and damping with it, at which semi-implicit Euler is stable; see `core.simulator.Limited`.
 
-        Of a motion that cables stop at the rate a per N s/m, and pull back at a per N/m, a step makes eigenvalues with the sum
+        A motion that cables damp at the rate a per N s/m, and pull back at a per N/m, has in a step eigenvalues with the sum
         2 - a (c dt + k dt^2) and the product 1 - a c dt: none is below -1 if a (2 c dt + k dt^2) <= 4. The largest a is the
         largest eigenvalue of M^-1 J' R J in the rest pose, all cables taut and no rod held; J: rates of the cables' lengths,
         R: their damping over the constant.
@@ -307,5 +307,5 @@ def prism(
 
 
 def with_terrain(model: TensegrityModel, terrain: Terrain) -> TensegrityModel:
-    """The same robot on other ground."""
+    """A copy of the robot on other ground."""
     return replace(model, terrain=terrain)

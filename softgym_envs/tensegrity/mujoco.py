@@ -22,7 +22,7 @@ Where it differs from our own engine (`tensegrity.dynamics`), apart from roundin
 * On a height field every node meets the plane that touches our ground under it, which stands still for 5 integration
   steps (`mujoco_ground`); the solver starts cold again whenever planes have moved.
 * "two_way" pushes where our cables are slack. "pull_only" does not differ.
-* A control step starts with a cold solver (see `core.mujoco_engine`): contact forces move within the solver's tolerance.
+* A control step starts with a cold solver (see `core.mujoco_engine`): contact forces differ within the solver's tolerance.
 
 Cables, motors, rigid bodies and the integrator are the same equations: without contact both agree to rounding.
 
@@ -71,7 +71,7 @@ IMPEDANCE = 0.95
 
 
 def native_constants(twin: TwinParameters | None = None, dt: float = 1e-3) -> TensegrityParameters:
-    """Constants that the twin's settings mean in our engine's contact mode "patch", for depths over 1 mm.
+    """Constants of our engine's contact mode "patch" that correspond to the twin's settings, for depths over 1 mm.
 
     By MuJoCo's documentation of solref (T, z) and solimp: a contact's velocity changes by -(b v + k d r) dt with b = 2 / (d T)
     and k = 1 / (d T z)^2, and it yields by (1 - d) / d times the inverse weight, 1/m for a free body.
@@ -181,7 +181,7 @@ class TensegrityTwin(MujocoTwin):
 
     @cached_property
     def _built(self) -> TensegrityModel:
-        """The structure on the floor as it is."""
+        """The structure on the twin's floor, see `hard.built_on`."""
         return built_on(self, self.model)
 
     @property
@@ -196,7 +196,7 @@ class TensegrityTwin(MujocoTwin):
         return [*self.model.actuated, *(passive if self.cables == "pull_only" else [])]
 
     def borne(self, parameters: Parameters) -> dict[str, float]:
-        """See `TensegrityModel.borne`; MuJoCo's implicit integrator bears all."""
+        """See `TensegrityModel.borne`; MuJoCo's implicit integrator is stable for all."""
         return {} if self.sizes["implicit"] else self.model.borne(parameters, self.dt)
 
     def _write_constants(self, mj: mujoco.MjModel, row: Array) -> None:

@@ -7,7 +7,7 @@ top: on a *level* field, caps 13 cm deep were pushed sideways, and a robot that 
 So the ends of the rods (and the caps there) meet planes instead, one per node: bodies that MuJoCo holds, each tangential to
 the ground under its node, z = slope + terrain_scale * heights, and moved there every `FOLLOW` integration steps. A cap at 3 m/s
 goes 15 mm in between; where the ground turns by 0.1 rad on that way it is then 1.5 mm off. On a level field this is the plane's
-contact to rounding. The field itself is there to be looked at.
+contact to rounding. The field itself is only drawn.
 
 Legend: B batch, N nodes.
 """
@@ -26,13 +26,13 @@ Array = NDArray[np.float64]
 FOLLOW = 5
 """Integration steps for which a node's plane stays where it is."""
 MARGIN = 10.0
-"""[m] How far the rim of a height field is carried on beyond its grid, to be looked at."""
+"""[m] Distance by which a drawn height field continues beyond its grid."""
 BASE = 1.0
 """[m] Thickness of the ground under the lowest point of a height field."""
 
 
 def add_ground(spec: mujoco.MjSpec, model: TensegrityModel) -> None:
-    """A plane through the origin, turned by the slope's angle; or a height field to look at (filled in by `write_heights`)."""
+    """A plane through the origin, turned by the slope's angle; or a height field that is only drawn (see `write_ground`)."""
     terrain = model.terrain
     if terrain.is_plane:
         quat = [np.cos(0.5 * terrain.angle), 0.0, -np.sin(0.5 * terrain.angle), 0.0]
@@ -73,7 +73,7 @@ def footing(model: TensegrityModel, state: Array, scale: Array) -> Array:
 
 
 def write_ground(mj: mujoco.MjModel, model: TensegrityModel, scale: float) -> None:
-    """Heights, and for the planes the friction and softness that the geoms have."""
+    """Write the heights, and give the planes the friction and softness of the geoms."""
     z = _extended_heights(model, scale)
     low, span = z.min(), max(float(np.ptp(z)), 1e-6)
     mj.hfield_data[:] = ((z - low) / span).T.ravel()  # in [0, 1] times an elevation, over the geom's origin; rows run along y

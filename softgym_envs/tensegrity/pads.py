@@ -21,7 +21,7 @@ _tiny = wp.constant(wp.float64(1e-12))
 
 @wp.struct
 class Pad:
-    """One patch as the energy sees it: stiffness k = 1/rho (0: does not touch), lever r, normal, and the target t."""
+    """One pad in the energy: stiffness k = 1/rho (0: does not touch), lever r, normal, and the target t."""
 
     k: wp.float64
     r: wp.vec3d
@@ -31,7 +31,7 @@ class Pad:
 
 @wp.struct
 class Patch:
-    """What both pads of a rod share: mu, l, and the target t_w of the rotation."""
+    """Data that both pads of a rod share: mu, l, and the target t_w of the rotation."""
 
     mu: wp.float64
     reach: wp.float64
@@ -149,7 +149,7 @@ def add_pad(hessian: Hessian, twist: Twist, pad: Pad, patch: Patch):
 
 @wp.func
 def rod_patch(before: wp.vec3d, contact: Contact):
-    """What the pads of a rod (or of a pair of them) share; `before` is the (relative) angular velocity."""
+    """Data that the pads of a rod (or of a pair) share; `before` is the (relative) angular velocity."""
     out = Patch()
     out.mu = wp.max(contact.mu, _least_friction)
     out.reach = contact.reach

@@ -14,7 +14,7 @@ from ..core.parameters import Parameters, param
 
 @dataclass(frozen=True)
 class TensegrityBody(Parameters):
-    """What describes the robot itself; seen from motion only up to a common factor of mass, stiffness and damping."""
+    """Constants of the robot itself; motion determines them only up to a common factor of mass, stiffness and damping."""
 
     rod_mass: float = param(10.0, unit="kg", bounds=(0.01, 100.0), scale="log", source="[Wang2020] V")
     cable_stiffness: float = param(1e4, unit="N/m", bounds=(1.0, 1e5), scale="log", source="[Wang2020] V")
@@ -48,7 +48,7 @@ _FACTOR = {"unit": "-", "bounds": (0.1, 10.0), "scale": "log", "source": "1: as 
 
 
 def factor_names(cables: int, motors: int) -> tuple[str, ...]:
-    """Constants of cables of their own: factors on stiffness and damping, on rest length, and on the gain of every motor.
+    """Names of factors of every cable: on stiffness and damping, on rest length, and on the gain of every motor.
 
     >>> factor_names(2, 1)
     ('stiffness_factor0', 'stiffness_factor1', 'rest_factor0', 'rest_factor1', 'gain_factor0')
@@ -59,7 +59,7 @@ def factor_names(cables: int, motors: int) -> tuple[str, ...]:
 
 @cache
 def own_parameters(cables: int, motors: int) -> type[TensegrityParameters]:
-    """`TensegrityParameters`, and behind them the factors of so many cables and motors."""
+    """`TensegrityParameters`, followed by the factors of the given numbers of cables and motors."""
     return make_dataclass(
         f"{TensegrityParameters.__name__}{cables}x{motors}",
         [(name, float, param(1.0, **_FACTOR)) for name in factor_names(cables, motors)],  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ _one = wp.constant(wp.float64(1.0))
 
 @wp.struct
 class Pads:
-    """Those of a rod: under its caps, and under the ends of the rod itself, which lie within the caps."""
+    """Pads of a rod: under its caps, and under the ends of the rod itself, which lie within the caps."""
 
     cap0: Pad
     cap1: Pad
@@ -32,7 +32,7 @@ class Pads:
 
 @wp.struct
 class Problem:
-    """What a rod's twist after contact minimises: kinetic energy of the change by contact, and that of its pads."""
+    """Energy that a rod's twist after contact minimises: kinetic energy of the change by contact, and that of its pads."""
 
     predicted: Twist
     kinetic: Hessian
@@ -119,7 +119,7 @@ def pad_energy(twist: Twist, pads: Pads, patch: Patch):
 
 @wp.func
 def energy(twist: Twist, problem: Problem):
-    """What the twist after contact minimises, see `contact`."""
+    """Energy that the twist after contact minimises, see `contact`."""
     return kinetic_energy(twist, problem.predicted, problem.kinetic) + pad_energy(twist, problem.pads, problem.patch)
 
 
@@ -156,7 +156,7 @@ def curvature(twist: Twist, problem: Problem):
 
 @wp.func
 def newton_step(g: Twist, twist: Twist, problem: Problem):
-    """The energy's second derivative at `twist`, inverse, times g."""
+    """Inverse of the energy's second derivative at `twist`, times g."""
     hessian = curvature(twist, problem)
     solved = wp.inverse(hessian.vv)
     across = wp.transpose(hessian.vw) * solved
@@ -206,7 +206,7 @@ def minimise(start: Twist, problem: Problem):
 
 @wp.func_grad(minimise)
 def adj_minimise(start: Twist, problem: Problem, adjoint: Twist):
-    """Nothing: the Newton step that follows in `pad_contact` carries the derivative, by the implicit function theorem."""
+    """Do nothing: the Newton step that follows in `pad_contact` carries the derivative, by the implicit function theorem."""
 
 
 @wp.func

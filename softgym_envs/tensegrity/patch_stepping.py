@@ -46,7 +46,7 @@ def press_ground(now: int, row: Row, world: World, constants: wp.array2d(dtype=w
 
 @stage
 def meet(now: int, row: Row, world: World, constants: wp.array2d(dtype=wp.float64), tape: Tape, work: Workspace):
-    """Steps 4 and 5."""
+    """Steps 4 and 5 of `stepping`."""
     press_ground(now, row, world, constants, tape)
     settle_touching(now, row, world, tape, work)
 

@@ -51,7 +51,7 @@ class TensegrityPicture:
         return np.asarray(model.center_of_mass(state))
 
     def heading_action(self, model: TensegrityModel, state: Array, heading: Array) -> Array:
-        """As `controllers.rolling`."""
+        """Action of `controllers.rolling`."""
         return rolling(model, state, heading)
 
     def rest_action(self, model: TensegrityModel) -> Array:

@@ -1,4 +1,4 @@
-"""How episodes of a tensegrity robot begin: lying on a random stable face, a little disturbed, settled on the ground.
+"""First states of a tensegrity robot's episodes: on a random stable face, a little disturbed, settled on the ground.
 
 Legend: B batch, R rods, F stable faces.
 """
@@ -19,7 +19,7 @@ from .model import TensegrityModel
 Array = NDArray[np.float64]
 
 FLAT = 4e-6
-"""Nodes are in a face if they are so near to its plane, over the robot's radius: normals are rounded to 1e-6."""
+"""Largest distance of a face's nodes from its plane, over the robot's radius: normals are rounded to 1e-6."""
 DROP_GAP = 0.01
 """[m] Height of the lowest cap over the ground before the robot settles."""
 
@@ -41,7 +41,7 @@ class Spread:
 
 
 def stable_faces(model: TensegrityModel, *, margin: float = 0.02) -> Array:
-    """Rotations (F, 4) that put a face of the robot's convex hull down on which it stands.
+    """Rotations (F, 4) that turn each stable face of the robot's convex hull downwards.
 
     A face with outward normal n and edge lines a_e . x <= b_e (unit a_e, in its plane) is stable if the centre of mass c,
     projected onto it, is inside by `margin` [m]: b_e - a_e . c >= margin for all e. In the order of the hull's faces.

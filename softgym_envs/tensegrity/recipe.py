@@ -1,4 +1,4 @@
-"""How a tensegrity robot is recorded and identified ([Wang2020] V-A, V-B): in the air, then thrown; and what cameras see of it.
+"""Recording and identification of a tensegrity robot ([Wang2020] V-A, V-B): in the air, then thrown; measurement by cameras.
 
 Columns that are no state entries: "com.x" of the centre of mass, "node3.x" or "point3.x" of node 3 [m].
 """
@@ -25,55 +25,55 @@ from .parameters import CONTACT, factor_names
 Array = NDArray[np.float64]
 
 BODY = ("cable_stiffness", "cable_damping", "motor_speed", "motor_gain")
-"""Constants that a recording in the air shows (with the rods' mass known)."""
+"""Constants that a recording in the air determines (with the rods' mass known)."""
 ALIKE = {"stiffness_factor*": (1.0, 0.1), "rest_factor*": (1.0, 0.02), "gain_factor*": (1.0, 0.1)}
-"""How far cables of one kind are from each other, mean and standard deviation: what is taken to be known before."""
+"""Prior mean and standard deviation of factors among cables of one kind."""
 GUESS = {"cable_stiffness": 3000.0, "cable_damping": 400.0, "motor_speed": 3.0, "motor_gain": 0.03}
 """Constants before identification: a factor of about three off, as from a data sheet."""
 HOLD = 0.1
-"""[s] How long a command lasts that cameras can follow."""
+"""[s] Duration of a command that cameras can follow."""
 TAME = 1e-3
-"""[m] A motor gain that crushes no robot: from there predictions follow the first commands."""
+"""[m] Motor gain that crushes no robot, so that predictions follow the first commands."""
 GENTLE = {"contact_bias": 1e-3, "restitution": -0.9, "sliding_damping": 0.9}
-"""Contact that gives way over some steps of 1 ms: from there predictions of landings follow the constants."""
+"""Contact that gives way over some steps of 1 ms, so that predictions of landings follow the constants."""
 LONGEST = 5000
 """Physics steps of the longest recording."""
 ROLLS = 1000
-"""Physics steps after which a thrown robot lies still: five throws of 1 s tell of contact what one of 5 s does not."""
+"""Physics steps after which a thrown robot lies still: five throws of 1 s show of contact what one of 5 s does not."""
 ROLLED = 1.0
-"""[s] After which a throw that a camera saw lies still."""
+"""[s] Time after which a thrown robot that cameras see lies still."""
 STILL = 0.01
-"""[m] What is held moves less, in half of a recording's rows, and what is driven more."""
+"""[m] Median displacement below which nodes are held, above which driven."""
 MISLABELLED = 1.3
-"""Times as far apart as another rod's, by its length, are ends of no rod."""
+"""Ratio of two rods' measured lengths, over the model's, above which markers are mislabelled."""
 ANOTHER = 1.5
-"""Times as long as the model's are rods of another robot, or lengths in another unit."""
+"""Ratio of measured lengths of rods to the model's that means another robot, or another unit of length."""
 EXCHANGED = 0.1, 0.5
-"""Share of a rod's length by which nodes lie off the rest shape, and share of that which is left with two ends exchanged."""
+"""Residual from the rest shape over a rod's length, and the share of it that remains with two ends exchanged."""
 UNDER = 0.05
-"""[m]"""
+"""[m] Depth under the ground below which all nodes are refused."""
 FIRST = 6
-"""Rows at the start of a recording that give the guess of positions and velocities."""
+"""Rows at the start of a recording from which positions and velocities are guessed."""
 
 
 def air(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
-    """A rod is held, the motors get a new random command every physics step."""
+    """Record with one rod held, and a new random command of the motors every physics step."""
     return record_in_air(truth, rng, duration=steps * truth.dt, hold=truth.dt, parameters=parameters)
 
 
 def air_slowly(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
-    """The same with commands that last for `HOLD`, after as long without any."""
+    """Record as `air` with commands that last for `HOLD`, after as long without any."""
     rest = round(HOLD / truth.dt)
     return record_in_air(truth, rng, duration=max(steps // rest, 2) * HOLD, hold=HOLD, parameters=parameters, quiet=1)
 
 
 def markers(simulator: Any) -> tuple[str, ...]:
-    """The ends of all rods."""
+    """Columns of the ends of all rods."""
     return tuple(f"node{node}.{axis}" for node in range(2 * simulator.model.num_rods) for axis in "xyz")
 
 
 def throw(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
-    """The robot rolls over the ground, motors off."""
+    """Record the robot rolling over the ground, motors off."""
     return record_throw(truth, rng, duration=steps * truth.dt, parameters=parameters)
 
 
@@ -83,12 +83,12 @@ def body(simulator: Any) -> tuple[str, ...]:
 
 
 def unlike_cables(simulator: Any) -> str:
-    """What a robot that was built by hand has, and this simulator lacks; see `Stage.untried`."""
+    """Property of a robot built by hand that this simulator lacks; see `Stage.untried`."""
     return "" if simulator.own_cables else "cables that are unlike each other (--option own_cables=true)"
 
 
 def filmed_body(simulator: Any) -> tuple[str, ...]:
-    """The same, and how late commands act."""
+    """Constants of `body`, and the latency of commands."""
     return (*body(simulator), "latency")
 
 
@@ -121,7 +121,7 @@ def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory]
     Nodes that are not tracked are where the rest shape, laid onto the tracked ones, has them. Motors are at zero.
 
     Raises:
-        DataError: One or two are: they do not tell where the robot is.
+        DataError: Only one or two are: they do not determine the robot's pose.
     """
     model = simulator.model
     picks = [pick for pick in _picks(model, names) if pick[1] >= 0]
@@ -144,7 +144,7 @@ def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory]
 
 
 def _check_markers(model: TensegrityModel, position: Array) -> None:
-    """Look at where nodes (N, 3) begin, NaN where unseen.
+    """Check the first positions of nodes (N, 3), NaN where unseen.
 
     Raises:
         DataError: Ends of rods are not as far apart as the model's, all alike or one of them; ends of a rod look exchanged, or
@@ -218,7 +218,7 @@ def _picks(model: TensegrityModel, names: tuple[str, ...]) -> list[tuple[str, in
 def _line(times: Array, values: Array) -> tuple[float, float]:
     """Value and slope at the first time, of the line through the values that are finite; NaN without any.
 
-    Its slope is the median of those of all pairs (Theil 1950, Sen 1968), so that outliers among them do not move it.
+    The slope is the median over all pairs (Theil 1950, Sen 1968), so that outliers do not change it.
     """
     seen = np.isfinite(values)
     if not seen.any():
@@ -232,7 +232,7 @@ def _line(times: Array, values: Array) -> tuple[float, float]:
 def _state_of(model: TensegrityModel, position: Array, velocity: Array) -> Array:
     """State (nx,) with tracked nodes (N, 3) where they were measured, NaN where not: v = mean, w = d x d' / |d|^2 per rod.
 
-    No marker shows how a rod turns about itself: as the robot does, which was thrown as a whole.
+    Markers do not show a rod's spin about its axis: it is that of the robot, which was thrown as a whole.
     """
     tracked = np.asarray(np.isfinite(position).all(axis=1))
     if tracked.sum() < 3:
@@ -266,7 +266,7 @@ def _laid_onto(rest: Array, position: Array, tracked: NDArray[np.bool_]) -> Arra
 
 
 def experiment_of(simulator: Any, recording: Trajectory) -> str:
-    """Without commands "throws"; with them "air", if rod 0 stays where it is while others move; else nothing."""
+    """Experiment of a recording: "throws" without commands; else "air" if rod 0 stays in place while others move; else ""."""
     if not recording.controls.size or np.ptp(recording.controls, axis=0).max() == 0.0:
         return "throws"
     picks = [pick for pick in _picks(simulator.model, recording.names) if pick[1] >= 0]
@@ -279,7 +279,7 @@ def experiment_of(simulator: Any, recording: Trajectory) -> str:
 
 
 def tame(parameters: Any) -> dict[str, float]:
-    """A motor that crushes no robot, and cables as much softer than the guess's as rods are lighter than a SUPERball's."""
+    """A motor that crushes no robot, and cables as much softer than in `GUESS` as rods are lighter than a SUPERball's."""
     share = parameters.rod_mass / parameters.specs()["rod_mass"].default
     return {"motor_gain": TAME, **{name: share * GUESS[name] for name in ("cable_stiffness", "cable_damping")}}
 
@@ -301,7 +301,7 @@ _LANDED = {
 RECIPE = Recipe(
     experiments=(
         Experiment("air", air, LONGEST, share=0.5, most=1, filmed=air_slowly),
-        # At rest nothing tells friction from the radius it turns about: both drift together into the errors of the cables.
+        # At rest friction cannot be told from the radius it turns about: both drift together into the errors of the cables.
         Experiment("throws", throw, LONGEST, enough=ROLLS),
     ),
     stages=(
@@ -323,19 +323,19 @@ RECIPE = Recipe(
         Stage("rolling", "throws", contact_constants, "multiple_shooting", {**_LONG, "segment_steps": 250}, free_motion=True),
     ),
     filmed=(
-        # From where the markers were at first, without unknowns there, from any constants; then with the first state unknown.
-        # Cables damped three times too much are too fast for steps of 1 ms: no prediction is left to improve.
+        # From the markers' first positions, fixed, with any constants; then with the first state unknown.
+        # Cables damped three times too much are unstable in steps of 1 ms: there is no prediction to improve.
         Stage("beginning", "air", BODY, "single_shooting", _ROUGH, simulator=_HELD, free_initial=False, window=1.0,
               begin=tame),
         Stage("begun", "air", (*BODY, "latency"), "single_shooting", _ROUGH, simulator=_HELD, window=1.0),
-        # In a few seconds of swinging a hand-built robot goes other ways than any model with cables that are alike: fitted as a
-        # whole, a recording of 5 s ended at constants 10 times off. Segments of a second follow it.
+        # In a few seconds of swinging a hand-built robot diverges from any model with cables that are alike: fitted as a whole,
+        # a recording of 5 s gave constants 10 times off. Segments of a second follow it.
         Stage("seen", "air", filmed_body, "multiple_shooting", _SEEN, simulator=_HELD, told_noise=True, prior=ALIKE,
               suspects={"a tilted camera": ("tilt",), "lengths on another scale": ("scale",),
                         "cables of another rest length": ("rest_length",)}, untried=unlike_cables),
-        # What six frames tell of the rods is off by a millimetre, which passes for soft contact and hides friction: poses and
-        # velocities are unknowns from the start, of segments that grow. Over a quarter of a second friction shows beside the
-        # errors of a hand-built robot's cables.
+        # Poses from six frames are off by a millimetre, which looks like soft contact and hides friction: poses and velocities
+        # are unknowns from the start, and segments grow. Over a quarter of a second friction shows beside the errors of a
+        # hand-built robot's cables.
         Stage("landed", "throws", contact_constants, "multiple_shooting", _LANDED,
               free_motion=True, window=ROLLED, told_noise=True, begin=GENTLE),
     ),
@@ -345,9 +345,9 @@ RECIPE = Recipe(
     measurement=measurement,
     first_state=first_state,
     experiment_of=experiment_of,
-    known_start=("motor*", "rod*.rz", "rod*.wz"),  # no marker shows how a rod turns about itself
+    known_start=("motor*", "rod*.rz", "rod*.wz"),  # markers do not show a rod's spin about its axis
     driven=("motor*",),
     carried=("rod*.wz",),  # friction turns it; where it slides is seen
     markers=markers,
 )  # fmt: skip
-"""The body from the air; contact by a search over single steps of the throws' first second, then over segments."""
+"""Fits the body from the air; contact by a search over single steps of the throws' first second, then over segments."""

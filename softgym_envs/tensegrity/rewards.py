@@ -1,4 +1,4 @@
-"""Terms of the tasks' rewards: a dozen NumPy calls on a row cost more than all the arithmetic in them. Legend: B batch."""
+"""Numba kernels of the tasks' rewards: a dozen NumPy calls on a row cost more than all their arithmetic. Legend: B batch."""
 
 from __future__ import annotations
 

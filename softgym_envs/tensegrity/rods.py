@@ -21,7 +21,7 @@ _c2, _c3, _c4, _c5, _c6, _c7, _c8, _c9 = (wp.constant(wp.float64(1.0 / factorial
 
 @wp.struct
 class Rod:
-    """What a rod is: half length, free (1, or 0 if held), m I^-1 across and along the rod, and I_z / I_x - 1."""
+    """Properties of a rod: half length, free (1, or 0 if held), m I^-1 across and along the rod, and I_z / I_x - 1."""
 
     half: wp.float64
     free: wp.float64
@@ -59,7 +59,7 @@ class Mobility:
 
 @wp.struct
 class Lever:
-    """A point of a rod and how it yields: velocity change of the point = K impulse, K = d 1 - it r r' + c s s'."""
+    """A point of a rod and its response: velocity change of the point = K impulse, K = d 1 - it r r' + c s s'."""
 
     r: wp.vec3d
     s: wp.vec3d
@@ -125,7 +125,7 @@ def in_frame(twist: Twist, q: wp.quatd):
 
 @wp.func
 def mobility_of(rod: Rod, inverse_mass: wp.float64):
-    """How a rod yields to forces and torques."""
+    """Mobility of a rod: inverse mass and inertia."""
     out = Mobility()
     out.mass = rod.free * inverse_mass
     out.across = rod.across * out.mass

@@ -1,4 +1,4 @@
-"""What the verb `soak` drives for long: SUPERball and prism."""
+"""Cases of the verb `soak`: SUPERball and prism."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Stability:
     lowest_eigenvalue: float
     """Smallest real eigenvalue; explicit damping overshoots as it nears -1 (the SUPERball's is -0.81)."""
     damping_number: float
-    """c dt / m, the number that drives it there."""
+    """c dt / m, which drives `lowest_eigenvalue` towards -1."""
     stable: bool
     """Whether no eigenvalue lies outside the unit circle (to 1e-6, for the free motions at exactly 1)."""
 
@@ -150,5 +150,5 @@ class _Energy:
 
 
 def _lifted(model: TensegrityModel, state: Array) -> Array:
-    """Far above any terrain."""
+    """The state far above any terrain."""
     return model.move(state, translation=np.array([0.0, 0.0, 1e4]))

@@ -79,7 +79,7 @@ def row_of(b: int, world: World, constants: wp.array2d(dtype=wp.float64)):
 
 @stage
 def kinematics(now: int, world: World, tape: Tape):
-    """Directions of the rods, motion of their ends; forces and pushes begin at zero."""
+    """Write directions of the rods and motion of their ends; set forces and pushes to zero."""
     none = wp.vec3d(_zero, _zero, _zero)
     for r in range(world.rods.shape[0]):
         rod = world.rods[r]
@@ -173,7 +173,7 @@ def predicted_twist(body: Body, q: wp.quatd, rod: Rod, f0: wp.vec3d, f1: wp.vec3
 
 
 def after_contact(law: Any) -> Any:
-    """A function: twist of a rod that touches the ground, w in its frame, as in `free`, the predicted one.
+    """Make a function: twist of a rod that touches the ground; w in its frame, as in the predicted twist `free`.
 
     Args:
         law: Function of the twists before and predicted (world frame), the footing and its constants -> twist after.
@@ -239,7 +239,7 @@ class Shove:
 
 @wp.func
 def shove_at(meeting: Meeting, r1: int, r2: int, now: int, row: Row, world: World, tape: Tape):
-    """Of two rods that touch, on the velocities after contact with the ground."""
+    """Shove of two rods that touch, from the velocities after contact with the ground."""
     body1 = tape.bodies[now, r1]
     body2 = tape.bodies[now, r2]
     m1 = mobility_of(world.rods[r1], row.inverse_mass)
@@ -261,7 +261,7 @@ def shove_at(meeting: Meeting, r1: int, r2: int, now: int, row: Row, world: Worl
 
 @wp.func
 def shove_of(r1: int, r2: int, now: int, row: Row, world: World, tape: Tape):
-    """Of two rods, zero unless they touch."""
+    """Shove of two rods, zero unless they touch."""
     meeting = meeting_of(r1, r2, now, world, tape)
     out = Shove()
     if meeting.gap < _margin:
@@ -271,7 +271,7 @@ def shove_of(r1: int, r2: int, now: int, row: Row, world: World, tape: Tape):
 
 @stage
 def collide(r1: int, r2: int, now: int, row: Row, world: World, tape: Tape):
-    """Impulse between two rods, if they touch."""
+    """Add velocity changes by the impulse between two rods, if they touch."""
     shove = shove_of(r1, r2, now, row, world, tape)
     wp.atomic_add(tape.push, now, r1, shove.v1)
     wp.atomic_add(tape.push, now, r2, shove.v2)
@@ -281,7 +281,7 @@ def collide(r1: int, r2: int, now: int, row: Row, world: World, tape: Tape):
 
 @stage
 def touch_rods(now: int, row: Row, world: World, tape: Tape):
-    """Contact between rods: changes of their velocities; to those that are far apart, `collide` adds zero."""
+    """Contact between rods: changes of their velocities; rods that are far apart, to which `collide` adds zero, are skipped."""
     num_rods = world.rods.shape[0]
     for r1 in range(num_rods):
         for r2 in range(r1 + 1, num_rods):
@@ -291,7 +291,7 @@ def touch_rods(now: int, row: Row, world: World, tape: Tape):
 
 @stage
 def meet(now: int, row: Row, world: World, constants: wp.array2d(dtype=wp.float64), tape: Tape, work: Workspace):
-    """Steps 4 and 5."""
+    """Steps 4 and 5 of the module docstring."""
     move_alone(now, row, world, constants, tape)
     touch_rods(now, row, world, tape)
 
@@ -319,7 +319,7 @@ def record(
     states: wp.array3d(dtype=wp.float64),
     status: wp.array(dtype=wp.float64),
 ):
-    """End of control step t: the state, or if a rod is too fast, now or before, the last good one."""
+    """Write the end of control step t: the state, or the last good one if a rod is, or was, too fast."""
     for r in range(tape.axes.shape[1]):
         fast = wp.max(wp.length(tape.bodies[end, r].v), wp.length(tape.bodies[end, r].w))
         status[b] = wp.where(fast < _limit, status[b], _one)
@@ -334,7 +334,7 @@ def step_kernel(name: str, meet: Any, last_twist: Any) -> Callable[..., None]:
     """The kernel of one row's rollout.
 
     Args:
-        name: In Warp's cache.
+        name: Name in Warp's cache.
         meet: Stage of steps 4 and 5, see `meet`.
         last_twist: Function, see `last_twist`.
     """

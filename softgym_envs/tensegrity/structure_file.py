@@ -33,7 +33,7 @@ def load_structure(path: str | Path) -> TensegrityModel:
         [constants]                        # optional, of `TensegrityBody`, in its units; they replace the defaults
         rest_length = 0.3
         rod_mass = 0.5
-        cable_stiffness = 500.0            # light rods bear no stiff cables in steps of 1 ms
+        cable_stiffness = 500.0            # light rods with stiff cables need steps below 1 ms
         cable_damping = 10.0
 
         [nodes]

@@ -1,4 +1,4 @@
-"""Tensegrity robots in transfer studies: from where runs start, what planners begin with, what is measured.
+"""Tensegrity robots in transfer studies: start states of runs, first policies of planners, and measures.
 
 Legend: B rows, T control steps, nx state, n tangent, nu control.
 """
@@ -27,7 +27,7 @@ SETTLED = 2000
 SPREAD = np.array([0.005] * 3 + [0.01] * 3 + [0.02] * 6)
 """Spread of a rod's position [m], rotation [rad], velocities [m/s, rad/s]."""
 PERIOD = 0.1
-"""[s] A control step."""
+"""[s] Control step."""
 
 
 def starts(engine: Simulator, parameters: Parameters, rng: np.random.Generator, count: int) -> Array:
@@ -47,7 +47,7 @@ def starts(engine: Simulator, parameters: Parameters, rng: np.random.Generator, 
 
 
 def rolling(model: TensegrityModel, rng: np.random.Generator) -> BatchPolicy:
-    """The hand-found roll of the viewer with a random strength and heading."""
+    """The viewer's hand-tuned roll with a random strength and heading."""
     angle, size = rng.normal(0.0, 0.3), rng.uniform(0.5, 1.0)
     heading = np.array([np.cos(angle), np.sin(angle)])
 
@@ -64,7 +64,7 @@ def waving(model: TensegrityModel, rng: np.random.Generator) -> BatchPolicy:
 
 
 def way(model: TensegrityModel, target: Array, states: Array) -> Mapping[str, Array]:
-    """Way along and across the command [m]."""
+    """Displacement along and across the command [m]."""
     moved = position(model, states)[:, -1] - position(model, states)[:, 0]
     return {"along [m]": moved[:, 0], "across [m]": np.abs(moved[:, 1])}
 

@@ -46,7 +46,7 @@ class TensegrityTask:
     control_weight: float = 0.01
     """Weight of the mean squared action."""
     settle_time: float = 0.5
-    """How long the robot comes to rest before an episode [s]."""
+    """Time for the robot to come to rest before an episode [s]."""
     spread: Spread = field(default_factory=Spread)
     constants: Mapping[str, float] = field(default_factory=dict)
     """Constants that the task fixes."""
@@ -80,7 +80,7 @@ class TensegrityTask:
 
     @cached_property
     def actuator_views(self) -> NDArray[np.int64] | None:
-        """Entries that every motor looks at, from either end of its cable, (2, nu, F); None for obs_mode "state".
+        """Entries that belong to every motor, seen from either end of its cable, (2, nu, F); None for obs_mode "state".
 
         The two ends, the other ends of their rods, the motor itself, and all that is no part of the body.
         """
@@ -120,7 +120,7 @@ class TensegrityTask:
 
     @cached_property
     def minus_weight(self) -> float:
-        """Of the sum of squared actions: -control_weight / nu."""
+        """Factor on the sum of squared actions: -control_weight / nu."""
         return -self.control_weight / self.model.nu
 
     def terminated(self, state: Array, context: Array) -> BoolArray:

@@ -1,7 +1,7 @@
-"""What the tasks compute of every state, one row of the batch per thread; run by `core.row_kernel.RowKernel`.
+"""Kernels that tasks run on every state, one row of the batch per thread, by `core.row_kernel.RowKernel`.
 
-The contexts of all tasks begin with the columns FRAME_NAMES: the horizontal direction h that the robot is told to go, terrain
-scale; motion of the centre of mass along and across h (relative to start and target), its position, its velocity upwards, its
+The contexts of all tasks begin with the columns FRAME_NAMES: the commanded horizontal direction h, terrain scale;
+motion of the centre of mass along and across h (relative to start and target), its position, its velocity upwards, its
 height over the ground.
 
 Legend: R rods.
@@ -15,11 +15,11 @@ import warp as wp
 from .model import ROD_WIDTH
 
 SUCCESS_TIME = 2.0
-"""[s] A commanded velocity must be held so long."""
+"""[s] Time for which a commanded velocity must be kept."""
 SUCCESS_SHARE = 0.5
-"""How far the way may be from the commanded one, along it and across, over the commanded one."""
+"""Largest deviation from the commanded displacement, along it and across, over that displacement."""
 SUCCESS_WAY = 0.1
-"""[m] So far it always may, that a commanded velocity of zero can be held."""
+"""[m] Deviation that is always allowed, so that a commanded velocity of zero can be kept."""
 
 FRAME_NAMES = (
     *("heading_x", "heading_y", "terrain_scale", "along", "v_along", "across", "v_across"),
@@ -28,7 +28,7 @@ FRAME_NAMES = (
 HX, HY, SCALE, ALONG, V_ALONG, ACROSS, V_ACROSS, COM_X, COM_Y, COM_Z, V_UP, HEIGHT = map(wp.constant, range(12))
 
 NODE = wp.constant(6)
-"""Numbers of a node in an observation: where it is and how it moves."""
+"""Numbers of a node in an observation: position and velocity."""
 ROD = wp.constant(ROD_WIDTH)
 """Numbers of a rod in a state."""
 

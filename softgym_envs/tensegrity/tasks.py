@@ -53,7 +53,7 @@ FASTEST = 10.0
 LONGEST_MEAN = 60.0
 """[s] Largest averaging time: episodes last 10 to 20 s."""
 PATCH = np.array([(0.0, 0.0), *((np.cos(angle), np.sin(angle)) for angle in 0.25 * np.pi * np.arange(8))])
-"""(9, 2) [m]: where the ground is felt, in the command frame: under the centre of mass, then around it counter-clockwise."""
+"""Points of observed ground, (9, 2) [m], command frame: under the centre of mass, then counter-clockwise around it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class FollowVelocity(TensegrityTask):
     """
 
     objective: Objective = ROLL
-    """Its weights: (along, across, up) the command; its target is the usual command."""
+    """Objective with weights (along, across, up) the command; its target is the usual command."""
     target_speed: tuple[float, float] = (ROLL.aim[0], ROLL.aim[0])
     """The commanded speed is drawn from this interval [m/s]."""
     heading: float | None = 0.0
@@ -99,7 +99,7 @@ class FollowVelocity(TensegrityTask):
 
     @property
     def option_names(self) -> tuple[str, ...]:
-        """Beside the shared ones: "velocity" (2,) [m/s], and "level" where the ground has levels."""
+        """Options beside the shared ones: "velocity" (2,) [m/s], and "level" where the ground has levels."""
         return ("velocity", "level") if self.uneven else ("velocity",)
 
     @cached_property
@@ -112,7 +112,7 @@ class FollowVelocity(TensegrityTask):
         return (*self.body_entries, *error, *ground)
 
     def option_constants(self, options: Mapping[str, Any]) -> Mapping[str, float]:
-        """The level is the constant terrain_scale."""
+        """Value of the constant terrain_scale: the level."""
         return {"terrain_scale": terrain_level(options["level"])} if "level" in options else {}
 
     def reset(self, start: Start) -> tuple[Array, Array]:
@@ -164,7 +164,7 @@ class FollowVelocity(TensegrityTask):
         return (*VELOCITY, MEAN_ALONG, MEAN_ACROSS, MEAN_UP) if self.averaging_time else (*VELOCITY,)
 
     def _grounded(self, context: Array) -> Array:
-        """With the heights of the ground, where it is uneven. In place."""
+        """Add the heights of the ground to the context, where it is uneven. In place."""
         if self.uneven:
             feel(self.model.terrain.field, PATCH, context)
         return context

@@ -113,7 +113,7 @@ class Terrain:
 
     @cached_property
     def field(self) -> Field:
-        """As kernels read it."""
+        """The ground as kernels read it."""
         last_x, last_y = (float(count) - 2.0 for count in self.heights.shape)
         return Field(float(np.tan(self.angle)), 1.0 / self.cell, last_x, last_y, self._cells)
 

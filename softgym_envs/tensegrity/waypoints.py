@@ -39,7 +39,7 @@ Array = NDArray[np.float64]
 FARTHEST = 1e4
 """[m] A waypoint is observed up to this distance."""
 MOST_WAYPOINTS = 1000
-"""Waypoints of an episode, at most."""
+"""Most waypoints of an episode."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class VisitWaypoints(TensegrityTask):
     """
 
     num_waypoints: int = 3
-    """K."""
+    """Number of waypoints, K."""
     radius: float = 0.5
     """[m]"""
     leg: tuple[float, float] = (1.5, 3.0)
@@ -71,7 +71,7 @@ class VisitWaypoints(TensegrityTask):
 
     @cached_property
     def context_names(self) -> tuple[str, ...]:
-        """Command, waypoint that is next, velocity, and all waypoints."""
+        """Command, next waypoint, velocity, and all waypoints."""
         names = ("distance", "approached", "goal_x", "goal_y", "reached", "count")
         return (*FRAME_NAMES, *names, *(f"waypoint{i}_{axis}" for i in range(self.num_waypoints) for axis in "xy"))
 
@@ -84,7 +84,7 @@ class VisitWaypoints(TensegrityTask):
         return (*self.body_entries, *velocity, Entry("waypoint.distance", "m", 0.0, FARTHEST))
 
     def option_constants(self, options: Mapping[str, Any]) -> Mapping[str, float]:
-        """None."""
+        """Options change no constants."""
         return {}
 
     def reset(self, start: Start) -> tuple[Array, Array]:
@@ -143,7 +143,7 @@ class VisitWaypoints(TensegrityTask):
         return {"progress": found[0], "reached": found[1], "control": found[2]}
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
-        """At the last waypoint."""
+        """Whether the last waypoint has been reached."""
         return self.success(state, context)
 
     def success(self, state: Array, context: Array) -> BoolArray:
@@ -151,7 +151,7 @@ class VisitWaypoints(TensegrityTask):
         return np.asarray(context[:, REACHED] >= context[:, COUNT])
 
     def measure(self, state: Array, context: Array) -> dict[str, Array]:
-        """Distance from the next waypoint [m], and how many have been reached."""
+        """Distance from the next waypoint [m], and number of waypoints reached."""
         return {"distance": context[:, DISTANCE], "reached": context[:, REACHED]}
 
     def draw_hints(self, context: Array) -> dict[str, Array]:

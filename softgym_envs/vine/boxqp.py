@@ -3,8 +3,8 @@
     min 1/2 x' W x + b' x,  lo <= x <= hi          (W symmetric positive definite)
 
 or: w = W x + b is zero where lo < x < hi, not negative where x = lo, not positive where x = hi. Every index is free or at a
-bound; the free ones solve a linear system (Cholesky). All that violate the conditions change over at once and, once that has
-stopped helping, one at a time, the last one first. Exact and finite for a positive definite W: [Judice1994].
+bound; the free ones solve a linear system (Cholesky). All indices that violate the conditions change sides at once and, once
+that has stopped helping, one at a time, the last one first. Exact and finite for a positive definite W: [Judice1994].
 
 """
 
@@ -18,10 +18,10 @@ from ..core.warp_memory import Memory
 
 NUM_VECTORS = 6
 LINEAR, LOW, HIGH, X, SLOPE, WORK = map(wp.constant, range(NUM_VECTORS))
-"""Which vector is which: b, lo, hi, x, w, and work space."""
+"""Indices of the vectors: b, lo, hi, x, w, and work space."""
 
 BLOCK_TRIALS = 8
-"""So many block changes without progress are allowed before indices change one at a time."""
+"""Block changes without progress that are allowed before indices change one at a time."""
 MAX_PIVOTS = 1000
 
 _zero = wp.constant(wp.float64(0.0))
@@ -60,7 +60,7 @@ def factorise(
 ):
     """Cholesky factor L of the free part of W, of the indices in `free`; its transpose, row by row, fills `factor`.
 
-    What is left of W is updated as soon as a row of L' is known: these sums do not wait for each other.
+    The rest of W is updated as soon as a row of L' is known: these sums do not wait for each other.
     """
     num = int(0)
     for i in range(size):
@@ -135,7 +135,7 @@ def wanted_side(
     small_w: wp.float64,
     qp: BoxProgram,
 ):
-    """Where index i should be: unchanged if it satisfies its condition."""
+    """Side on which index i should be: unchanged if it satisfies its condition."""
     x = qp.vectors[row, X * size + i]
     w = qp.vectors[row, SLOPE * size + i]
     now = qp.side[row, i]
@@ -165,7 +165,7 @@ def box_qp(
 ):
     """Solve from the sides given; -> 1 if the conditions hold within small_x and small_w, 0 after MAX_PIVOTS changes.
 
-    known: 1 where `factor` is what the call before left, which solved a problem of the same W, and no side has changed since.
+    known: 1 where `factor` is still that of the previous call, for the same W, and no side has changed since.
     With lo = hi an index may be on any side: a multiplier of either sign is fine, and it stays where it is.
     """
     fewest = size + 1

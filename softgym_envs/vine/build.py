@@ -153,7 +153,7 @@ def furnished(model: VineModel, layout: Layout) -> tuple[Layout, VineModel]:
 
 
 LEAST = 1.15
-"""[m] Layouts have goals for robots that can grow so long."""
+"""[m] Least full length of robots for which layouts have goals."""
 
 
 def interval(name: str, value: Any, lowest: float, highest: float) -> tuple[float, float]:

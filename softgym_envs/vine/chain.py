@@ -38,7 +38,7 @@ class Stage:
     g: wp.vec2d
     """First moment of mass along the normal [kg m]."""
     inertia: wp.float64
-    """About the near end [kg m^2]."""
+    """Moment of inertia about the near end [kg m^2]."""
     le: wp.vec2d
     """Minus linear momentum [kg m/s]."""
     lw: wp.float64
@@ -210,7 +210,7 @@ def record(
     states: wp.array3d(dtype=wp.float64),
     status: wp.array(dtype=wp.float64),
 ):
-    """End of control step t of row b: the state, or if it has diverged, now or before, the last good one."""
+    """Write the end of control step t of row b: the state, or the last good one if the row has diverged, now or before."""
     mark_diverged(b, first, last, limit, state, status)
     for x in range(state.shape[1]):
         states[b, t + 1, x] = wp.where(status[b] == _zero, state[b, x], states[b, t, x])

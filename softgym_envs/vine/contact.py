@@ -7,14 +7,14 @@ Rows are velocities [m/s]; impulses [N s] of a row are its multipliers. For C ga
     drive       g - u = 0 as far as                          impulse <= h F                (no lower limit: the reel holds)
     ratchet     g >= 0,                                      impulse >= 0
 
-g is the growth speed, u the one asked for, F the force with which pressure drives the tip. As the drive may give way, the
-program is feasible whenever nothing overlaps (everything at rest satisfies it): growth stalls instead. Growth itself rubs
-nowhere: what has been laid down stays where it is.
+g is the growth speed, u the commanded one, F the force with which pressure drives the tip. As the drive may give way, the
+program is feasible whenever nothing overlaps (everything at rest satisfies it): growth stalls instead. Growth itself causes
+no friction: tube that has been laid down stays where it is.
 
-Friction: bounds mu x normal impulse are renewed until they change no more, each program solved exactly (`boxqp`). Where a
-contact's friction raises its normal force (mu from 0.5, at a slant) that settles slowly or not at all: from the fifth round on,
-every second one is a step of Newton's method (`tie_cones`). No proof says that it ends: at mu = 0.9 one step of some thousands
-does not settle.
+Friction: bounds mu x normal impulse are updated until they no longer change, each program solved exactly (`boxqp`). Where a
+contact's friction raises its normal force (mu from 0.5, at a slant) this converges slowly or not at all: from the fifth round
+on, every second one is a step of Newton's method (`tie_cones`). Convergence is not proven: at mu = 0.9 one step in some
+thousands does not converge.
 Legend: C contacts, R = 2 C + 2 rows, in the order normals, tangents, drive, ratchet.
 """
 
@@ -165,7 +165,7 @@ def set_rows(
     push: wp.float64,
     work: Workspace,
 ):
-    """Rows at the free velocities; tangents have no force at first. An overlap is taken back by half in a step."""
+    """Set rows at the free velocities; tangents have no force at first. A step removes half of an overlap."""
     size = 2 * count + 2
     for c in range(count):
         contact = work.contacts[row, c]
@@ -195,7 +195,7 @@ def widen_cones(
 ):
     """Bounds of the tangents <- mu x normal impulse, blended with those before; they overshoot (blend > 1) upwards only.
 
-    -> largest change over largest bound, how many tangents are free from now on.
+    -> largest change over largest bound, number of tangents that are free from now on.
     """
     size = 2 * count + 2
     change = wp.float64(0.0)
@@ -229,8 +229,8 @@ def tie_cones(
     """Normal impulses if every row stays free or at its bound as it is, with sliding friction t = side mu n: Newton's step.
 
     (W_ff + mu W_ft side) x_f = -b_f - W_fb x_b, f free, t tangents at a bound, b drive and ratchet at a bound; by elimination.
-    -> 1; or 0, and nothing changes, at a pivot that is not positive: a normal force that grows with the friction that it causes
-    faster than this friction, as long as the contact slides.
+    -> 1; or 0, and nothing changes, at a pivot that is not positive: friction of a sliding contact then raises its normal force
+    faster than this friction grows.
     """
     size = 2 * count + 2
     regular = int(1)
@@ -279,8 +279,8 @@ def solve_contacts(
 ):
     """Impulses of all rows into qp.vectors[X]. -> 1, or 0 at the first program that is not solved.
 
-    Rounds of friction: plain ones; then Newton's in turn with plain, later damped ones. Where Newton's is refused the bounds
-    overshoot, for then the contact jams and sticks. Late, once, cones so wide that all that pushes sticks.
+    Rounds of friction: plain ones; then Newton steps in turn with plain, later damped ones. Where a Newton step is refused the
+    bounds overshoot, as the contact then jams and sticks. Late, once, cones are so wide that all contacts that push stick.
     """
     size = 2 * count + 2
     soften(row, size, qp)
@@ -315,7 +315,7 @@ def apply_impulses(
     count: int,
     work: Workspace,
 ):
-    """Impulses into the links' feedback (a sweep from the tip to the base), and into the contacts. -> total on g [N s]."""
+    """Add impulses to the links' feedback (a sweep from the tip to the base), store them in contacts. -> total on g [N s]."""
     size = 2 * count + 2
     last = int(count - 1)
     p = wp.vec3d(_zero, _zero, _zero)

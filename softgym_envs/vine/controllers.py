@@ -1,8 +1,8 @@
 """Controllers that the vine's tasks are judged by; see `core.room.Room.controllers`.
 
-A robot whose bends are held while it grows stays on its own way (see `ways`). So "planner" asks section k for the arc from
-where it begins to a target, and grows while the bends are as asked. It sees the state and knows where doors and walls are.
-"blind" is the same controller with the goal as its only target, and in the open with none.
+A robot that keeps its bends while it grows stays on its way (see `ways`). So "planner" commands section k to bend along the arc
+from its start to a target, and grows while the bends are as commanded. It knows the state and the poses of doors and walls.
+"blind" is the same controller with the goal as its only target; in the open it has no target.
 
 Legend: B batch, K sections.
 """
@@ -28,13 +28,13 @@ Targets = Callable[[VineModel, Array, Array], Array]
 GAIN = 0.15
 """[m] Action per error of a bend."""
 SHARPEST = 3.8
-"""[1/m] Bends are asked for up to this one."""
+"""[1/m] Largest commanded bend."""
 BENT = 0.8
 """[1/m] Error of a bend at which growth stops."""
 
 
 def follow(envs: Any, targets: Targets) -> Policy:
-    """Arcs to targets, section by section."""
+    """Steers along arcs to targets, section by section."""
     model: VineModel = envs.simulator.model
 
     def act(observation: Any) -> Array:
@@ -50,7 +50,7 @@ def follow(envs: Any, targets: Targets) -> Policy:
 
 
 def held(model: VineModel, bend: Array) -> Array:
-    """The action that holds a bend (B, K) [1/m] of a robot with the usual constants: M(bend) = muscles' moment, see `tube`."""
+    """Action that holds a bend (B, K) [1/m] of a robot with the usual constants: M(bend) = muscles' moment, see `tube`."""
     body, size = VineParameters(), np.abs(bend)
     yielding = 0.5 * np.pi * body.pressure * model.radius**3
     g = np.arccos(np.clip(2.0 * yielding / (body.bending_stiffness * np.maximum(size, 1e-9)) - 1.0, -1.0, 1.0))
@@ -61,7 +61,7 @@ def held(model: VineModel, bend: Array) -> Array:
 
 
 def sections(model: VineModel, state: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
-    """Where sections begin (B, K, 3) [m, m, rad], their mean bends (B, K) [1/m], and whether they have begun to grow (B, K)."""
+    """Start poses of sections (B, K, 3) [m, m, rad], mean bends (B, K) [1/m], and whether they have begun to grow (B, K)."""
     theta, length = model.split(state).theta, model.split(state).length
     first = np.searchsorted(model.section_of_joint, np.arange(model.num_sections))
     joints, rows = model.points(state), len(state)
@@ -110,7 +110,7 @@ def straight_through(model: VineModel, state: Array, goal: Array) -> Array:
 
 
 def round_the_end(envs: Any) -> Policy:
-    """To the free end of the wall; once past it, all sections bend towards the goal, and growth ends there."""
+    """Steers to the free end of the wall; once past it, all sections bend towards the goal, and growth ends there."""
     model: VineModel = envs.simulator.model
     half = 0.5 * np.ptp(np.asarray(model.obstacles[0].shape.vertices), axis=0)  # type: ignore[union-attr]
 
@@ -138,17 +138,17 @@ def round_the_end(envs: Any) -> Policy:
 
 
 OUT, ONWARD = 0.05, 0.15
-"""[m] Behind the gap: where the tip is out, and where sections go until then."""
+"""Distances behind the gap [m]: from which the tip is out, and to which sections steer until then."""
 TURN = 0.3
-"""[1/rad] Change of the muscles' pressure, over their range, that is asked for per bearing of the goal."""
+"""[1/rad] Commanded change of the muscles' pressure, over their range, per bearing of the goal."""
 ASKEW = 0.3
 """[rad] Bearing of the goal at which growth slows down."""
 NEAR, CLOSE = 0.04, 0.12
-"""[m] From the goal: where growth slows down; its bearing is taken from so far at least, so that the tip comes to rest."""
+"""Distances from the goal [m]: at which growth slows down; least one for its bearing, so that the tip comes to rest."""
 MARGIN = 0.03
-"""[m] Beside the end of the wall."""
+"""[m] Distance of the target beside the end of the wall."""
 PAST = 0.02
-"""[m] Behind the wall."""
+"""[m] Distance behind the wall from which the tip is past it."""
 BLIND = partial(follow, targets=to_goal)
 CONTROLLERS = {
     "VineGrow-v0": {"blind": partial(follow, targets=straight_ahead), "planner": BLIND},

@@ -67,7 +67,7 @@ class VineSimulator(WarpSimulator):
         self.check_options()
 
     def contact_forces(self, state: Array, growth: Array, parameters: Parameters | None = None) -> ContactForces:
-        """Forces of the obstacles on the robot in the step of dt from `state` (B, nx); growth speed asked (B,) [m/s]."""
+        """Forces of the obstacles on the robot in the step of dt from `state` (B, nx); growth speed command (B,) [m/s]."""
         state = check_array("state", state, (None, self.nx))
         growth = check_array("growth", growth, (len(state),))
         constants = self.constants(parameters, len(state))

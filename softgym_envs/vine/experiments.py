@@ -25,7 +25,7 @@ GROWER = VineModel(num_links=20, max_length=0.8, initial_length=0.4, num_section
 def record_oscillation(
     parameters: VineTwinParameters, rng: np.random.Generator, *, bend: float = 0.8, seconds: float = 0.6, fps: float = 240.0
 ) -> Trajectory:
-    """A cantilever let go from an arc of curvature `bend` [1/m], under a fast camera."""
+    """A cantilever released from an arc of curvature `bend` [1/m], under a fast camera."""
     twin = VineTwin(BEAM, dt=1.0 / (fps * 8), bending="linear")
     return _record(twin, BEAM.straight_state(curvature=bend), 0.0, parameters, rng, seconds, fps)
 
@@ -71,7 +71,7 @@ def _record(
 
 NUM_POINTS = 21
 NOISE = 5e-4
-"""[m]"""
+"""[m] Standard deviation of a tracked coordinate."""
 LOST = 0.03
 """Share of points that the tracker does not find."""
 

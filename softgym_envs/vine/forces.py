@@ -1,4 +1,4 @@
-"""Forces of the obstacles on the vine robot, as the next step finds them. Legend: B batch, C contacts."""
+"""Forces of the obstacles on the vine robot, as computed by the next step. Legend: B batch, C contacts."""
 
 # mypy: disable-error-code="valid-type"
 from __future__ import annotations

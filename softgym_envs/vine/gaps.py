@@ -1,4 +1,4 @@
-"""Which gaps between the links and the obstacles may close in a step."""
+"""Gaps between links and obstacles that may close in a step."""
 
 # mypy: disable-error-code="valid-type"
 # ruff: noqa: UP018, RUF046
@@ -15,7 +15,7 @@ _most = wp.constant(wp.float64(1e6))
 
 @wp.func
 def keep(row: int, count: int, contact: Contact, contacts: wp.array2d(dtype=Contact)):
-    """Append; if the list is full, the widest gap goes. -> new count. The list stays in the order of the links."""
+    """Append a contact; a full list drops its widest gap. -> new count. The list stays in the order of the links."""
     out = count
     if count < contacts.shape[1]:
         contacts[row, count] = contact
@@ -52,7 +52,7 @@ def contact_at(
 
 @wp.func
 def links_beyond(link: Link, reach: wp.float64, size: Size, shape: Shape, place: Place):
-    """How many links from this one on have no gap below `reach` with the obstacle; 0: this one may.
+    """Number of links from this one on that have no gap below `reach` with the obstacle; 0: this one may have.
 
     From one link's middle to the next one's it is at most a link's length, half a length more to the last one's, whose own
     half is at most a whole length.
@@ -113,7 +113,7 @@ def gaps_of_link(
 
 @wp.func
 def find_contacts(row: int, num: int, reach: wp.float64, world: World, work: Workspace):
-    """All gaps below `reach` of the first `num` links, in the order of the links. -> how many."""
+    """Find all gaps below `reach` of the first `num` links, in the order of the links. -> their number."""
     limit = world.size.radius + reach
     count = int(0)
     for m in range(world.shapes.shape[0]):

@@ -2,7 +2,7 @@
 
 The obstacles of `vine.obstacles` as arrays. A capsule (a segment, thickened by the tube's radius) keeps clear of a convex shape
 if and only if its ends keep clear of the shape, and the shape's corners (a circle's centre) of the segment between its ends;
-so these are all the gaps there are, and each has the gradient of the true distance.
+so these are all gaps, and each has the gradient of the true distance.
 """
 
 # mypy: disable-error-code="valid-type"
@@ -29,7 +29,7 @@ _clearly = wp.constant(wp.float64(1.0 - TIE))
 
 @wp.struct
 class Shape:
-    """An obstacle: kind, radius (circle), which corners it has (polygon), and what holds it in its own frame: circle, box."""
+    """An obstacle: kind, radius (circle), range of corners (polygon), and its bounding circle and box in its own frame."""
 
     kind: int
     radius: wp.float64
@@ -42,7 +42,7 @@ class Shape:
 
 @wp.struct
 class Place:
-    """Where an obstacle stands: position and (cos, sin) of its angle."""
+    """Pose of an obstacle: position and (cos, sin) of its angle."""
 
     p: wp.vec2d
     n: wp.vec2d

@@ -1,4 +1,4 @@
-"""How a vine robot is unlike its drawing: effects of the hard twin, written into the compiled MuJoCo model."""
+"""Effects of the hard twin of a vine robot, written into the compiled MuJoCo model."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ LADDER = Ladder(
 
 
 def built(twin: HardTwin, model: VineModel) -> VineModel:
-    """The structure on its base as it is."""
+    """The structure with its base turned by the twin's effect."""
     x, y, angle = model.base
     return replace(model, base=(x, y, angle + float(twin.spread("base")))) if twin.sizes["base"] else model
 
 
 def factors(twin: HardTwin, effect: str, n: int) -> Array:
-    """1 plus or minus the spread, of every joint; those of a shorter robot begin those of a longer one."""
+    """Factor of every joint, 1 plus or minus the spread; a shorter robot has the first ones of a longer robot."""
     return 1.0 + twin.spread(effect, n)
 
 
 def stiffness_factors(twin: HardTwin, model: VineModel, n: int) -> Array:
-    """Of every joint, (n,)."""
+    """Factor on the stiffness of every joint, (n,)."""
     outer = np.arange(n) >= model.num_links // 2
     return factors(twin, "stiffness_spread", n) * np.where(outer, 1.0 - min(twin.amount("soft_end"), 0.95), 1.0)
 
 
 def harden(twin: HardTwin, mj: mujoco.MjModel, n: int) -> None:
-    """Effects that do not lie in the law of bending, over constants that were written before."""
+    """Write effects outside the law of bending, after the constants."""
     mj.dof_frictionloss[:n] += twin.amount("hysteresis")
     mj.body_mass[1:] *= (mass := 1.0 + float(twin.spread("density")))
     mj.body_inertia[1:] *= mass

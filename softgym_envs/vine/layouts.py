@@ -1,4 +1,4 @@
-"""Where obstacles and goals are in an episode: open field, barriers with doors, a narrow gap, a wall, the paper's scene.
+"""Layouts of obstacles and goals in an episode: open field, barriers with doors, a narrow gap, a wall, the paper's scene.
 
 A layout has a fixed set of shapes (structure of the model) and draws their poses and a goal for every episode. All layouts are
 for a robot whose base is the world's origin, heading along +x, unless they say otherwise.
@@ -24,13 +24,13 @@ Array = NDArray[np.float64]
 CLEAR = 0.012
 """Free space beside the tube of a robot on its way to the goal [m]."""
 BEHIND = -3.0
-"""Obstacles that a level does not use stand beyond it [m]."""
+"""Coordinate beyond which obstacles stand that a level does not use [m]."""
 AWAY = 0.1
-"""[m] Goals in the open are at least so far from the line along which the robot leaves its reel."""
+"""[m] Least distance of goals in the open from the line along which the robot leaves its reel."""
 
 
 class Drawn(NamedTuple):
-    """What an episode looks like."""
+    """Obstacles and goal of an episode."""
 
     poses: Array
     """(M, 3) [m, m, rad]"""
@@ -72,11 +72,11 @@ class Open:
     """Largest bend of a section [1/m]."""
 
     def furnish(self, model: VineModel) -> VineModel:
-        """As it is."""
+        """The model unchanged."""
         return model
 
     def draw(self, model: VineModel, rng: np.random.Generator, level: float) -> Drawn:
-        """A goal within reach."""
+        """Draw a goal within reach."""
         x, y, heading = model.base
         for way in random_ways(model, rng, self.lengths, self.curvature):
             to = way.goal - (x, y)
@@ -101,25 +101,25 @@ class Doors:
     curvature: float = 3.0
     """Largest bend of a section [1/m]."""
     stations: tuple[float, ...] = (0.5, 0.72, 0.9)
-    """Way to each barrier [m]."""
+    """Distance along the way to each barrier [m]."""
     width: float = 0.08
-    """Of a door at level 1 [m]."""
+    """Width of a door at level 1 [m]."""
     narrower: float = 0.3
     """Exponent: at level 3 a door is 0.058 m wide."""
     beside: float = 0.065
-    """The suggested ways miss the middle of the first door by so much at least [m]."""
+    """Least distance of the suggested ways from the middle of the first door [m]."""
     blocks: int = 4
     """Circles and rectangles beside the way."""
     board: ClassVar[tuple[float, float]] = (0.02, 0.5)
     """Thickness and length of the two boards of a barrier [m]."""
 
     def furnish(self, model: VineModel) -> VineModel:
-        """With two boards per barrier, then the blocks."""
+        """The model with two boards per barrier, then the blocks."""
         shapes = [*[box(*self.board)] * (2 * len(self.stations)), *blocks(self.blocks)]
         return with_obstacles(model, tuple(Obstacle(shape, BEHIND) for shape in shapes))
 
     def draw(self, model: VineModel, rng: np.random.Generator, level: float) -> Drawn:
-        """Doors on a way, which ends at the goal."""
+        """Draw doors on a way, which ends at the goal."""
         number = min(max(int(np.ceil(level)), 1), len(self.stations))
         width = self.width / level**self.narrower
         ways = random_ways(model, rng, self.lengths, self.curvature, station=self.stations[0], beside=self.beside)
@@ -154,11 +154,11 @@ class Clutter:
     """M; those that a level does not use are hidden."""
 
     def furnish(self, model: VineModel) -> VineModel:
-        """With M shapes."""
+        """The model with M shapes."""
         return with_obstacles(model, tuple(Obstacle(shape, BEHIND) for shape in blocks(self.most)))
 
     def draw(self, model: VineModel, rng: np.random.Generator, level: float) -> Drawn:
-        """Blocks beside a way, which ends at the goal."""
+        """Draw blocks beside a way, which ends at the goal."""
         way = next(random_ways(model, rng, self.lengths, self.curvature))
         poses = hidden(self.most, rng)
         scatter(model, way.all_axes(model), poses, range(min(self.most, round(4 * level))), rng)
@@ -182,23 +182,23 @@ class Gap:
     clearances: tuple[float, float] = (0.004, 0.008)
     """Width of the gap less the tube's diameter at level 1 [m]; at level k it is divided by k."""
     stations: tuple[float, float] = (0.5, 0.6)
-    """Way to the gap [m], (low, high)."""
+    """Distance along the way to the gap [m], (low, high)."""
     tilt: float = 0.1
     """Largest angle between the way and the gap at level 1 [rad]; k times that at level k."""
     mouth: float = 0.045
     """Half width of the jaws' mouth [m]."""
     beside: float = 0.015
-    """The suggested ways miss the mouth by so much at least [m]."""
+    """Least distance of the suggested ways from the mouth [m]."""
 
     def furnish(self, model: VineModel) -> VineModel:
-        """With two jaws."""
+        """The model with two jaws."""
         m = self.mouth
         upper = ((-m, m), (0.0, 0.0), (0.03, 0.0), (0.03, 0.6), (-m, 0.6))
         lower = tuple((x, -y) for x, y in reversed(upper))
         return with_obstacles(model, (Obstacle(Polygon(upper), BEHIND), Obstacle(Polygon(lower), BEHIND)))
 
     def draw(self, model: VineModel, rng: np.random.Generator, level: float) -> Drawn:
-        """Place and width of the gap, on a way, which ends at the goal."""
+        """Draw place and width of the gap, on a way, which ends at the goal."""
         station = rng.uniform(*self.stations)
         half = model.radius + 0.5 * rng.uniform(*self.clearances) / level
         turn = level * rng.uniform(-self.tilt, self.tilt)
@@ -220,22 +220,22 @@ class Plate:
     """A wall across the way that ends near the axis on one side; the goal is behind it, where no free motion leads.
 
     The robot grows along the wall to its end ([Jitosho2021] IV-B2), and leans on the edge to bend back behind it. The goal is
-    anywhere between the sharpest turn around the end without leaning and the sharpest with it, so that who does not look at
-    wall and goal misses it.
+    anywhere between the sharpest turn around the end without leaning and the sharpest with it, so that a policy that does not
+    observe wall and goal misses it.
     """
 
     levels: ClassVar[bool] = True
 
     distance: tuple[float, float] = (0.4, 0.5)
-    """Along the x axis [m]."""
+    """Distance of the wall along the x axis [m]."""
     end: tuple[float, float] = (0.03, 0.1)
-    """How far aside the wall ends at level 1 [m]; `further` more per level."""
+    """Lateral distance at which the wall ends at level 1 [m]; `further` more per level."""
     further: float = 0.025
-    """[m]"""
+    """Additional lateral distance per level [m]."""
     tilt: float = 0.3
     """Largest angle of the wall from a right angle to the way [rad]."""
     behind: tuple[float, float] = (0.2, 0.36)
-    """From the wall to the goal, along x [m]."""
+    """Distance from the wall to the goal along x [m]."""
     free: ClassVar[float] = 4.0
     """Largest bend of a section that touches nothing [1/m]."""
     leaning: ClassVar[float] = 2.6
@@ -244,11 +244,11 @@ class Plate:
     """Thickness and length of the wall [m]."""
 
     def furnish(self, model: VineModel) -> VineModel:
-        """With one wall."""
+        """The model with one wall."""
         return with_obstacles(model, (Obstacle(box(*self.size), BEHIND),))
 
     def draw(self, model: VineModel, rng: np.random.Generator, level: float) -> Drawn:
-        """Place and angle of the wall; its free end is left or right."""
+        """Draw place and angle of the wall; its free end is left or right."""
         x, side = rng.uniform(*self.distance), rng.choice((-1.0, 1.0))
         end = rng.uniform(*self.end) + self.further * (level - 1.0)
         angle = rng.uniform(-self.tilt, self.tilt)
@@ -260,7 +260,7 @@ class Plate:
         return Drawn(np.array([(*place, angle)]), np.array([x + behind, side * aside]))
 
     def _free(self, model: VineModel, x: float, end: float, behind: float) -> float:
-        """How far aside a way is, `behind` the wall, whose first section leads to the end and whose second turns back [m]."""
+        """Lateral distance [m], `behind` the wall, of a way whose first section leads to the end; the second turns back."""
         bend = np.array([[2.0 * end / (x**2 + end**2), -self.free]])
         way = bent_axes(model, np.array([model.max_length]), bend)[0]
         first = way[: np.argmax(way[:, 0]) + 1]

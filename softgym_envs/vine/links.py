@@ -1,9 +1,9 @@
-"""Links of the vine robot: where they are now, and what each costs and does in the step's quadratic program.
+"""Links of the vine robot: their places, and each one's cost and transition in the step's quadratic program.
 
-A link of mass m = rho l at half its length; the joint at its near end bears the bending moment, the muscles' moment and, in a
+A link of mass m = rho l at half its length; the joint at its near end has the bending moment, the muscles' moment and, in a
 `viscoelastic` body, springs with dashpots. A damper below h x the spring's slope / 2 would not be stable: see `IMPLICIT`.
 Dry friction, M_d w / |w| of a joint that bends at w, is a damper of M_d / (|w| + `SLOW` x spacing) with w of the last step: it
-holds, but for a slow creep, and takes energy at any step.
+holds, except for a slow creep, and takes energy at any step.
 The whole step stands in `stepping`. Legend: B batch, N links.
 """
 
@@ -37,7 +37,7 @@ _c2, _c3, _c4, _c5, _c6, _c7, _c8, _c9 = (wp.constant(wp.float64(1.0 / factorial
 
 @wp.func
 def tip_link(length: wp.float64, size: Size):
-    """n - 1 for n = floor(L / l) in 1 ... N, as a number: rows that run beside each other differ in it."""
+    """n - 1 for n = floor(L / l) in 1 ... N, as a number: rows that run together differ in it."""
     return wp.clamp(wp.floor(length / size.link + _slack), _one, wp.float64(size.links)) - _one
 
 
@@ -51,7 +51,7 @@ def tip_link(length: wp.float64, size: Size):
     """
 )
 def links_up_to(tip: wp.float64) -> int:  # type: ignore[empty-body]
-    """n for the tip link n - 1; of rows that run beside each other, the largest."""
+    """n for the tip link n - 1; the largest among rows that run together."""
 
 
 @wp.func_native(
@@ -64,7 +64,7 @@ def links_up_to(tip: wp.float64) -> int:  # type: ignore[empty-body]
     """
 )
 def is_there(i: int, tip: wp.float64) -> bool:  # type: ignore[empty-body]
-    """Whether link i of the first `links_up_to(tip)` is the row's: of one row each is, which spares it every choice."""
+    """Whether link i of the first `links_up_to(tip)` is the row's: always true for a row that runs alone, without a test."""
 
 
 @wp.func
@@ -129,7 +129,7 @@ def read_links(
 
 @wp.func
 def spacing_of(i: int, length: wp.float64, size: Size, body: Body):
-    """Length of body that the joint at the near end of link i stands for [m]."""
+    """Length of body that the joint at the near end of link i represents [m]."""
     if i == 0:
         return _half * length + body.clamp
     return _half * (length + size.link)

@@ -1,4 +1,4 @@
-"""Arguments of the kernels that travel together: the structure and its obstacles, and working memory.
+"""Structs of kernel arguments: the structure and its obstacles, and working memory.
 
 Legend: N links, K sections, M obstacles.
 """
@@ -36,7 +36,7 @@ class Size:
     max_steering: wp.float64
     max_load: wp.float64
     memory: int
-    """Where fast0 stands in the state; -1: the body has no memory."""
+    """Index of fast0 in the state; -1: the body has no memory."""
 
 
 def make_size(model: VineModel, dt: float, wrinkling: int) -> Any:
@@ -69,7 +69,7 @@ def make_world(model: VineModel, dt: float, wrinkling: int, device: str) -> Any:
 
 @wp.struct
 class Link:
-    """A link as it is now: near end, direction, length, and last velocities of its middle and of a load at its end."""
+    """Present state of a link: near end, direction, length, and last velocities of its middle and of a load at its end."""
 
     p: wp.vec2d
     t: wp.vec2d
@@ -80,7 +80,7 @@ class Link:
 
 @wp.struct
 class Contact:
-    """A gap that may close: which link and obstacle, gradient d, factors of w_i (normal, tangent) and g, gap, place.
+    """A gap that may close: its link and obstacle, gradient d, factors of w_i (normal, tangent) and g, gap, place.
 
     zn and zt are covariances of the two rows; normal and tangent their impulses [N s].
     """
@@ -109,11 +109,11 @@ class Workspace:
     motions: wp.array2d(dtype=Motion)
     """Velocities of the links' ends, from the base on."""
     places: wp.array2d(dtype=Place)
-    """Where the obstacles stand,"""
+    """Poses of the obstacles."""
     corners: wp.array2d(dtype=wp.vec2d)
-    """and their corners."""
+    """Corners of the obstacles."""
     asleep: wp.array2d(dtype=int)
-    """For how many more links each obstacle is too far away."""
+    """Number of further links for which each obstacle is too far away."""
     contacts: wp.array2d(dtype=Contact)
     """Gaps that may close, in the order of the links."""
     qp: BoxProgram

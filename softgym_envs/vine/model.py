@@ -1,4 +1,4 @@
-"""Structure of a vine robot: how long it may grow and in how many links, its muscles, what stands around it; and its state.
+"""Structure of a vine robot (lengths, links, muscles, obstacles), and the layout of its state.
 
 The body is a chain of straight links. A robot of length L has n = floor(L / l) links, l = max_length / N: n - 1 of length l,
 and the tip link with the rest, l <= L - (n - 1) l < 2 l. Only the tip link lengthens (eversion); when it is 2 l long it becomes
@@ -10,11 +10,11 @@ State, 2 N + 2 + 2 K + 3 M numbers, and 2 N of a viscoelastic body, and 2 per ma
     omega0 ... N-1 [rad/s]    their rates
     length [m], growth [m/s]  L and dL/dt
     left0, right0, ...  [Pa]  pressure of the left and right muscle of every section; the left one bends to +theta
-    obstacle0.x, .y, .angle   [m, m, rad] where every obstacle stands
-    fast0, slow0, ...   [rad] bend of every joint that the fast and the slow dashpot have got used to: what they remember
-    marker0.along, .across    [m] where every marker is fixed, ahead of the tip and to its left, in the tip link's frame
+    obstacle0.x, .y, .angle   [m, m, rad] pose of every obstacle
+    fast0, slow0, ...   [rad] bend of every joint to which the fast and the slow dashpot have relaxed: their memory
+    marker0.along, .across    [m] place of every marker, ahead of the tip and to its left, in the tip link's frame
 
-Control: growth speed [m/s], the pressures asked of the muscles [Pa], and the load at the tip [kg] of a robot that bears one.
+Control: growth speed [m/s], commanded pressures of the muscles [Pa], and the load at the tip [kg] of a robot that carries one.
 The state is a vector space.
 Legend: B batch, N links, K sections, M obstacles.
 """
@@ -78,7 +78,7 @@ class ContactForces(NamedTuple):
 
 
 def contact_table(table: Array) -> ContactForces:
-    """Columns link, obstacle, x, y, force x, force y, normal, tangent, gap, (B, C, 9); rows without normal force are none."""
+    """Columns link, obstacle, x, y, force x, force y, normal, tangent, gap, (B, C, 9); without normal force, no contact."""
     link, obstacle = (table[:, :, k].astype(np.int64) for k in (0, 1))
     parts = (table[:, :, 2:4], table[:, :, 4:6], table[:, :, 6], table[:, :, 7], table[:, :, 8])
     return ContactForces(table[:, :, 6] > 0, link, obstacle, *parts)
@@ -96,7 +96,7 @@ class VineModel:
     """
 
     num_links: int = 40
-    """N, of a robot of full length."""
+    """Number of links N of a robot of full length."""
     max_length: float = 1.2
     """[m]"""
     radius: float = 0.012
@@ -106,11 +106,11 @@ class VineModel:
     num_sections: int = 2
     """K sections of equal length along the full robot, each with a pair of muscles."""
     max_growth: float = 0.1
-    """Largest growth speed that may be asked for [m/s]."""
+    """Largest growth speed command [m/s]."""
     max_steering: float = 2e4
     """Largest pressure of a muscle [Pa]."""
     base: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Where the robot leaves its reel, and its heading there (x, y, angle) [m, m, rad]; it is clamped."""
+    """Pose (x, y, angle) [m, m, rad] at which the robot leaves its reel; it is clamped there."""
     obstacles: tuple[Obstacle, ...] = ()
     viscoelastic: bool = False
     """Whether the body remembers how it was bent: constants relaxation and creep."""
@@ -169,7 +169,7 @@ class VineModel:
 
     @property
     def bears(self) -> bool:
-        """Whether a load is among the controls, as the last one."""
+        """Whether the last control is a load."""
         return self.max_load > 0
 
     @cached_property
@@ -180,7 +180,7 @@ class VineModel:
 
     @cached_property
     def state_bounds(self) -> tuple[Array, Array]:
-        """Ranges of length and pressures, each (nx,); nothing else has one."""
+        """Ranges of length and pressures, each (nx,); other entries have none."""
         low, high = np.full((2, self.layout.nx), [[-np.inf], [np.inf]])
         first, last = self.split(low), self.split(high)
         first.length[...], last.length[...] = self.link_length, self.max_length
@@ -207,7 +207,7 @@ class VineModel:
 
     @cached_property
     def poses(self) -> Array:
-        """Where the obstacles stand at first, (M, 3) [m, m, rad]."""
+        """First poses of the obstacles, (M, 3) [m, m, rad]."""
         return np.array([(o.x, o.y, o.angle) for o in self.obstacles], dtype=np.float64).reshape(-1, 3)
 
     def split(self, state: Array) -> Split:
@@ -235,7 +235,7 @@ class VineModel:
         return self.tidy(state)
 
     def tidy(self, state: Array) -> Array:
-        """The same state with the links beyond the tip as copies of the tip link; a fresh array."""
+        """A copy of the state with the links beyond the tip as copies of the tip link."""
         state = state.copy()
         parts = self.split(state)
         tip = self.num_active(parts.length)[..., None] - 1
@@ -271,7 +271,7 @@ class VineModel:
         return np.concatenate([self.points(state)[..., -1, :], heading], axis=-1)
 
     def marker_places(self, state: Array) -> Array:
-        """Where the markers are, (..., nx) -> (..., number of markers, 2) [m]."""
+        """Positions of the markers, (..., nx) -> (..., number of markers, 2) [m]."""
         tip, fixed = self.tip(state), self.split(state).markers
         along = np.stack([np.cos(tip[..., 2]), np.sin(tip[..., 2])], axis=-1)[..., None, :]
         left = np.stack([-along[..., 1], along[..., 0]], axis=-1)
@@ -303,5 +303,5 @@ class VineModel:
 
 
 def with_obstacles(model: VineModel, obstacles: tuple[Obstacle, ...]) -> VineModel:
-    """The same robot among other obstacles."""
+    """A copy of the robot among other obstacles."""
     return replace(model, obstacles=obstacles)

@@ -3,22 +3,22 @@
 A robot of length L has n = floor(L / l) links in both simulators. For each n there is one MjModel: n capsules of length l on
 hinges, and a capsule of length l that slides out of the last one by L - n l. A control step runs in the model of the row's n at
 its start; the next one may run in that of n + 1, with the same places and velocities (the new link is in line with the last).
-What depends on L is written into a row's model at the start of every control step: mass of the telescope, stiffness of its
-joint, the force F of growth, and the length that has been reached (a soft stop: no way back).
+Values that depend on L are written into a row's model at the start of every control step: mass of the telescope, stiffness of
+its joint, the force F of growth, and the length that has been reached (a soft stop: no way back).
 
 Where it differs from our own engine (`vine.dynamics`), apart from rounding:
 
 * Contact is soft, over `contact_timeconst`, and solved at the level of accelerations. Under random actions in clutter the tube
   overlaps by 0.2 mm in half of the states that touch, 1 mm in one of ten, 4 mm in one of a hundred, at most 18 mm (a whip's
-  blow); ours by 0.05 mm at most (results/vine.json). Beside gaps of some mm that is not nothing.
-* What slides out of the tip rubs along obstacles; with us growth rubs nowhere.
+  blow); ours by 0.05 mm at most (results/vine.json). For gaps of some mm that matters.
+* Tube that slides out of the tip rubs along obstacles; in our engine growth causes no friction.
 * Growth is a servo of GROWTH_SERVO N s/m up to the force F, ours is exact up to F. F, and the stop, are those at the start of a
   control step. The sliding part carries its mass along; ours is laid down at rest.
 * Bending is explicit (a damper, implicit, keeps it stable if bending_damping > dt/2 EI); ours is implicit.
 * Wrinkling is a sum of springs that saturate: M(kappa) / M_w passes (1.3, 1.3) and (3, 1.72), then rises slowly; within 8 % of
   our curve below 6 kappa_w. A muscle that is more than fully contracted pushes; ours goes limp.
 * Drag is MuJoCo's viscous fluid on each body, set to the same force on a moving body. It damps turning, too: 0.3 % more
-  of a swing's damping. What slides out feels too little of it where a mass is fixed to its end.
+  of a swing's damping. The sliding part feels too little of it where a mass is fixed to its end.
 * A control step starts with a cold solver (see `core.mujoco_engine`).
 
 Legend: B batch, N links, n links of a row, M obstacles.
@@ -109,7 +109,7 @@ class VineTwin(HardTwin):
         return contact_table(table)
 
     def mj_model(self, num_links: int | None = None) -> mujoco.MjModel:
-        """A copy of the MuJoCo model of a robot with so many links, e.g. to look at it in MuJoCo's viewer."""
+        """A copy of the MuJoCo model of a robot with `num_links` links, e.g. for MuJoCo's viewer."""
         return copy.copy(self._engine(num_links or self.model.num_links).model)
 
     # --- the MuJoCo side -------------------------------------------------------------------------------------------
@@ -149,13 +149,13 @@ class VineTwin(HardTwin):
                 mocap_index=moving + np.arange(mocap),
                 write_constants=lambda mj, row: self._write_constants(mj, row, n),
                 speed_limit=1e4,
-                cache_bytes=0,  # constants hold the length, which hardly ever comes again; and there is an engine for every n
+                cache_bytes=0,  # constants hold the length, which hardly ever recurs; and there is an engine for every n
             )
         return self._engines[n]
 
     @cached_property
     def _built(self) -> VineModel:
-        """The structure on its base as it is."""
+        """The structure with its base turned by the twin's effect."""
         return built(self, self.model)
 
     @property
@@ -168,7 +168,7 @@ class VineTwin(HardTwin):
         return {}
 
     def _heading(self, constants: Array) -> Array:
-        """Of the clamp, (B, 1) [rad]."""
+        """Heading of the clamp, (B, 1) [rad]."""
         return np.asarray(self._built.base[2] + constants[:, [_P["base_turn"]]])
 
     def _to_mujoco(self, state: Array, constants: Array, n: int) -> Array:
@@ -279,7 +279,7 @@ class VineTwin(HardTwin):
             place += n
 
     def _write_friction(self, mj: mujoco.MjModel, moment: float, n: int) -> None:
-        """Dry friction of the joints, as hard as steps bear: MuJoCo's usual one is a damper to links as light as these."""
+        """Write dry friction of the joints, as hard as is stable: MuJoCo's usual one only damps links as light as these."""
         mj.dof_frictionloss[:n] = moment
         mj.dof_solref[:n, 0] = 2.0 * mj.opt.timestep if moment > 0.0 else SOLREF
         mj.dof_solimp[:n, :2] = HARD if moment > 0.0 else SOLIMP

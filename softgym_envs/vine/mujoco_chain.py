@@ -14,7 +14,7 @@ from .model import VineModel
 from .obstacles import Circle, Polygon, Wall
 
 GROWTH_SERVO = 200.0
-"""[N s/m]"""
+"""Gain of the growth servo [N s/m]."""
 REEL = 1e3
 """[N] Largest force with which the reel holds the tail."""
 DEPTH = 0.1
@@ -73,7 +73,7 @@ def _add_tube(body: Any, model: VineModel, name: str, start: float, end: float) 
 
 
 def _add_obstacle(spec: mujoco.MjSpec, model: VineModel, m: int) -> None:
-    """A mocap body: the state says where it stands."""
+    """A mocap body, placed by the state."""
     obstacle = model.obstacles[m]
     half = 0.5 * obstacle.angle
     body = spec.worldbody.add_body(

@@ -85,7 +85,7 @@ class Wall:
 
     @property
     def bound(self) -> float:
-        """No circle holds it."""
+        """Infinite: no circle holds a wall."""
         return float("inf")
 
     def distance(self, points: Array) -> Array:
@@ -98,7 +98,7 @@ Shape = Circle | Polygon | Wall
 
 @dataclass(frozen=True)
 class Obstacle:
-    """A shape and where it stands at first."""
+    """A shape and its first pose."""
 
     shape: Shape
     x: float = 0.0

@@ -1,4 +1,4 @@
-"""Constants of a vine robot, none of which depends on how finely it is divided into links; shared with the MuJoCo twin.
+"""Constants of a vine robot, none of which depends on the number of its links; shared with the MuJoCo twin.
 
 The defaults describe a tube of polyethylene film of 24 mm diameter at 10 kPa with a pair of inflated muscles along it, of the
 size of the robots in [Jitosho2021] (arXiv 2011.01917).
@@ -13,7 +13,7 @@ from ..core.parameters import Parameters, param
 
 @dataclass(frozen=True)
 class VineBody(Parameters):
-    """What describes the tube, its muscles, its tail and what it rubs on."""
+    """Constants of the tube, its muscles, its tail and its surroundings."""
 
     bending_stiffness: float = param(
         0.02, unit="N m^2", bounds=(1e-6, 10.0), scale="log", source="EI = pi E t R^3; between the paper's two scenes"

@@ -47,9 +47,9 @@ class VinePicture:
     keys: ClassVar[Mapping[str, str]] = {"arrows": "grow that way", "1-6": "grow slower, bend right", "space": "stop"}
 
     def scene(self, simulator: Any, state: Array, hints: Mapping[str, Array], parameters: Parameters) -> Scene:
-        """The robot with the forces on it as if it would grow, with the hints "trail", "goal" and "rays"."""
+        """The robot with the forces on it if it were to grow, and with the hints "trail", "goal" and "rays"."""
         model: VineModel = simulator.model
-        asked = np.array([0.5 * model.max_growth])  # forces of a robot that would grow
+        asked = np.array([0.5 * model.max_growth])  # forces if the robot were to grow
         forces = simulator.contact_forces(np.asarray(state, dtype=np.float64)[None], asked, parameters)
         return vine_scene(model, state[: model.layout.nx], forces, **shown(hints, "trail", "goal", "rays"))
 
@@ -101,7 +101,7 @@ def vine_scene(
     Args:
         model: The robot and its obstacles.
         state: One state (nx,).
-        forces: Of the obstacles, in row 0.
+        forces: Forces of the obstacles, in row 0.
         trail: Earlier places of the tip (k, 3) [m], oldest first.
         goal: A point to reach (3,) [m].
         rays: Range readings, from the tip to where they end (k, 2, 3) [m].

@@ -1,4 +1,4 @@
-"""How a vine robot is recorded and identified: grown under random pressures, or tracked as points along its body.
+"""Recording and identification of a vine robot: grown under random pressures, or tracked as points along its body.
 
 A laboratory's recording holds P points at equal distances along the robot, from its base (point 0) to its tip (point P - 1), as
 [Jitosho2021] III takes them from video: point k is at k / (P - 1) of the length that the robot has at that time.
@@ -25,36 +25,36 @@ from .model import VineModel
 Array = NDArray[np.float64]
 
 TUBE = ("bending_stiffness", "bending_damping")
-"""Constants that an oscillation shows (with the linear density known)."""
+"""Constants that an oscillation determines (with the linear density known)."""
 BODY = (*TUBE, "steering_gain", "steering_lag")
-"""Constants that growth under random pressures shows."""
+"""Constants that growth under random pressures determines."""
 GUESS = {"bending_stiffness": 0.06, "bending_damping": 6e-4, "steering_gain": 1.5e-6, "steering_lag": 0.6}
 """Constants before identification: a factor of about three off, as from a data sheet."""
 AGREEMENT = {
     "theta*": 2e-3, "omega*": 0.05, "length": 1e-3, "growth": 5e-3, "left*": 50.0, "right*": 50.0, "obstacle*": 1e-3,
 }  # fmt: skip
-"""[rad, rad/s, m, m/s, Pa, m or rad] How well predictions of state entries are asked to agree; see `FitProblem.noise`."""
+"""[rad, rad/s, m, m/s, Pa, m or rad] Tolerances of predicted state entries; see `FitProblem.noise`."""
 PERIOD = 0.2
-"""[s] Commands are held that long."""
+"""[s] Duration of a command."""
 BY_EYE = 0.02
 """[rad] Standard deviation of a clamp that is set by eye."""
 UNWEIGHED, DRAG = (0.0, 2e-3), (0.05, 0.05)
-"""[kg], [N s/m^2] Mean and standard deviation of what a tip bears, and of drag, that nobody has measured: where they were held,
-tubes that bore 2 g were found four times too soft."""
+"""Prior mean and standard deviation of the mass at the tip [kg] and of drag [N s/m^2], not measured: where they were fixed,
+tubes with 2 g at the tip were found four times too soft."""
 LONGEST = 1000
 """Physics steps of the longest recording: after 5 s at half speed the robot is 0.6 m long."""
 LONGEST_STEP = 2.5e-3
 """[s] Physics steps are whole parts of a frame, at most this long."""
 FAR = 6.0
-"""Times the median distance from its smooth course, but `LEAST`, at which a length is none of the robot's: four deviations."""
+"""Distance of a length from its smooth course beyond which it is an outlier, over the median or `LEAST`: four deviations."""
 LEAST_OF_SPLINE = 5
 """Rows that a smoothing spline needs."""
 STEADY = 0.01
-"""[m]"""
+"""[m] Change of length below which a robot does not grow."""
 FIRST = 8
-"""Rows at the start of a recording that give the guess of shape and rates."""
+"""Rows at the start of a recording from which shape and rates are guessed."""
 STRAY, LEAST = 10.0, 1e-3
-"""Times its usual distance from its line [m], or this one, at which a point of the first rows is none of the robot's."""
+"""Distance of a point from its line in the first rows beyond which it is an outlier, over the median, or `LEAST` [m]."""
 MARKERS = 11
 """Points along the body that a camera tracks."""
 SMOOTH = (4, 2, 2)
@@ -62,19 +62,19 @@ SMOOTH = (4, 2, 2)
 
 
 def pressures(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
-    """Growth at about half speed; new pressures every second command, one of every two muscles is empty."""
+    """Record growth at about half speed; new pressures every second command, one of every two muscles is empty."""
     controls, substeps = _commands(truth, rng, steps)
     return _grown(truth, controls, substeps, parameters)
 
 
 def pressures_filmed(truth: Any, rng: np.random.Generator, *, steps: int, parameters: Parameters | None = None) -> Trajectory:
-    """The same in rows of a physics step: a camera's frames between rows of `PERIOD` would lie on straight lines."""
+    """Record as `pressures`, one row per physics step: a camera's frames between rows of `PERIOD` would lie on lines."""
     controls, substeps = _commands(truth, rng, steps)
     return _grown(truth, np.repeat(controls, substeps, axis=0), 1, parameters)
 
 
 def _commands(truth: Any, rng: np.random.Generator, steps: int) -> tuple[Array, int]:
-    """Commands (T, nu), and the physics steps that each is held."""
+    """Commands (T, nu), and the physics steps that each lasts."""
     substeps = round(PERIOD / truth.dt)
     length, model, limit = max(steps // substeps, 1), truth.model, truth.control_bounds[1]
     steer = np.repeat(rng.uniform(-1.0, 1.0, (-(-length // 2), model.num_sections)), 2, axis=0)[:length]
@@ -85,7 +85,7 @@ def _commands(truth: Any, rng: np.random.Generator, steps: int) -> tuple[Array, 
 
 
 def _grown(truth: Any, controls: Array, substeps: int, parameters: Parameters | None) -> Trajectory:
-    """The recording of a straight robot under commands (T, nu), each for so many physics steps."""
+    """Record a straight robot under commands (T, nu), each for `substeps` physics steps."""
     states, _ = truth.rollout(truth.model.straight_state()[None], controls[None], parameters, substeps=substeps)
     return Trajectory.from_rollout(truth, states[0], controls, substeps=substeps)
 
@@ -117,14 +117,14 @@ def _markers_seen(model: VineModel, names: tuple[str, ...]) -> Measurement | Non
 
 
 def markers(simulator: Any) -> tuple[str, ...]:
-    """Points at equal distances from base to tip."""
+    """Columns of points at equal distances from base to tip."""
     return tuple(f"point{k}.{axis}" for k in range(MARKERS) for axis in "xy")
 
 
 def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory], Array] | None:
     """Recording -> initial state (nx,) from its first rows; None for few points.
 
-    Of points headings and rates by least squares; of markers a straight robot at rest, to which they are fixed where they are.
+    From points: headings and rates by least squares. From markers: a straight robot at rest, with markers fixed where seen.
     """
     model, picks = simulator.model, _picks(names)
     if model.num_markers and not picks:
@@ -142,7 +142,7 @@ def first_state(simulator: Any, names: tuple[str, ...]) -> Callable[[Trajectory]
 
 
 def _check_numbering(model: VineModel, picks: list[tuple[str, int, int]], trajectory: Trajectory) -> None:
-    """Raises DataError: there is no point 0, and point 1 is where the robot begins."""
+    """Raises DataError: there is no point 0, and point 1 is at the base."""
     if min(k for _, k, _ in picks) != 1:
         return
     points = _points(picks, trajectory, len(trajectory.times))
@@ -189,9 +189,9 @@ def program(simulator: Any, names: tuple[str, ...]) -> Program:
 
 
 def infer_controls(simulator: Any, trajectory: Trajectory) -> Trajectory:
-    """Growth speed from the length of the line of points, by a spline that cross-validation smooths; muscles empty.
+    """Estimate growth speed from the length of the line of points, by a cross-validated smoothing spline; muscles empty.
 
-    A length that changes by less than `STEADY` does not grow; nor does a robot that is seen by markers at its tip.
+    A length that changes by less than `STEADY` does not grow; nor does a robot that is tracked by markers at its tip.
     """
     model, picks = simulator.model, _picks(trajectory.names)
     if model.num_markers and not picks:
@@ -207,7 +207,7 @@ def infer_controls(simulator: Any, trajectory: Trajectory) -> Trajectory:
 
 
 def _smooth(times: Array, lengths: Array) -> Array:
-    """Lengths (T+1,) by a cubic spline whose smoothness cross-validation chooses, once more without those far off it."""
+    """Smooth lengths (T+1,) by a cross-validated cubic spline, once more without those far off it."""
     if len(times) < LEAST_OF_SPLINE:
         return np.asarray(np.polyval(np.polyfit(times, lengths, 1), times))
     found = make_smoothing_spline(times, lengths)(times)
@@ -309,7 +309,7 @@ def _state_of(model: VineModel, times: Array, points: Array) -> Array:
 
 
 def wrinkling(simulator: Any) -> Any:
-    """The robot whose tube bends ever more easily once its wall has gone slack, in half the steps, which that asks for."""
+    """Simulator of a tube that wrinkles (bends more easily once its wall is slack), with half the step, which that needs."""
     return replace(simulator, bending="wrinkling", dt=0.5 * simulator.dt)
 
 
@@ -321,13 +321,13 @@ RECIPE = Recipe(
         Stage(
             "body", "pressures", BODY, "multiple_shooting",
             {"segment_steps": 5, "errors": "clustered", "levenberg": {"max_iterations": 30}}, noise=AGREEMENT,
-            free_initial=False,  # the noise is none of a sensor: states are as recorded, and fits that move them creep
+            free_initial=False,  # not a sensor's noise: states are as recorded, and fits that change them creep
             suspects={"commands that act late": ("latency",)},
         ),
     ),
     filmed=(
         # Over a fifth of a second from any constants, then over 1.25 s, which plans need: as muscles are as full as commands
-        # left them (`driven`), either tells the lag.
+        # left them (`driven`), either determines the lag.
         Stage(
             "seen", "pressures", (*BODY, "base_turn", "tip_mass", "drag"), "multiple_shooting",
             {"segment_steps": 125, "shorter": 20, "loss": "robust", "errors": "clustered", "levenberg": _PATIENT},
@@ -356,5 +356,5 @@ RECIPE = Recipe(
     infer_controls=infer_controls,
     program=program,
 )  # fmt: skip
-"""Bending and muscles from segments of a second, of a camera's points from 1.25 s with the clamp's heading, drag and what the
-tip bears; of a laboratory's points, bending."""
+"""Fits bending and muscles to segments of a second; to a camera's points over 1.25 s, with the clamp's heading, drag and the
+mass at the tip; to a laboratory's points, only bending."""

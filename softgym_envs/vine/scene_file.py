@@ -1,4 +1,4 @@
-"""Vine robots and what stands around them from TOML files; `load_scene` describes the form."""
+"""Vine robots and their obstacles from TOML files; `load_scene` describes the form."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _read_robot(path: str | Path, table: object) -> dict[str, Any]:
     for key, value in values.items():
         if key == "base":
             values[key] = tuple(_numbers(path, key, value, 3))
-        elif key != "viscoelastic":  # the model asks for true or false
+        elif key != "viscoelastic":  # the model requires true or false
             number_in(f"{path}: {key}", value)
     return values
 

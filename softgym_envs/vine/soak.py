@@ -1,4 +1,4 @@
-"""What the verb `soak` drives for long: random clutter at every level, gaps, walls; none of them may break down."""
+"""Cases of the verb `soak`: random clutter at every level, gaps, walls; none of them may break down."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ k_i = EI / h_i, h_i the distance between the middles of the links that meet ther
 A `viscoelastic` body has beside every k_i two springs with dashpots, of k_i relaxation and k_i creep (generalised Maxwell);
 their force is that at the start of the step, and K the sum of all. At the tip hangs a point mass: tip_mass and the load.
 
-Robots without obstacles have a kernel of their own, `free_kernel`, which runs four rows at once: what both share keeps to the
-rules of `core.warp_lanes`, with the tip link's index `tip` as a number, and loops over the links that the longest row has.
+Robots without obstacles have a kernel of their own, `free_kernel`, which runs four rows at once: code that both share keeps to
+the rules of `core.warp_lanes`, with the tip link's index `tip` as a number, and loops over the links that the longest row has.
 
 Sources: framework of velocities and impulses [Jitosho2021] (arXiv 2011.01917) II; eversion force [Blumenschein2017]; bending
 of an inflated beam [Comer1963]. Legend: B batch, N links, K sections, M obstacles, C contacts.
@@ -282,7 +282,7 @@ def step_row(
 ):
     """One step of dt, in halves of halves where a contact moves far. -> 1, or 0 if a program was not solved; read, bends.
 
-    `known` and `total` are what the step before gave as read and bends, see `solve_velocities`.
+    `known` and `total` are read and bends from the step before, see `solve_velocities`.
     """
     size = world.size
     good = int(1)
@@ -355,7 +355,7 @@ def rollout_kernel(
 ):
     """All substeps of row b; see `core.warp_engine` for the arguments. Forward only.
 
-    The first of the two slots of `state` holds the state, the second what a step may have to go back to.
+    The first of the two slots of `state` holds the state, the second the one to which a step may have to go back.
     """
     b = wp.tid()
     spare = constants.shape[0] + b
@@ -391,7 +391,7 @@ def free_kernel(
     states: wp.array3d(dtype=wp.float64),
     status: wp.array(dtype=wp.float64),
 ):
-    """The same for robots without obstacles; keeps to the rules of `core.warp_lanes`."""
+    """`rollout_kernel` for robots without obstacles; keeps to the rules of `core.warp_lanes`."""
     b = wp.tid()
     size = world.size
     body = read_body(constants, b, size.radius)

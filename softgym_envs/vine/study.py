@@ -29,7 +29,7 @@ DT = 0.005
 
 
 def among(obstacles: tuple[Obstacle, ...], goal: tuple[float, float]) -> Scene:
-    """The robot among obstacles that stand, and its goal [m]."""
+    """The robot among fixed obstacles, and its goal [m]."""
     return Scene(with_obstacles(VineModel(num_links=LINKS), obstacles), np.array(goal))
 
 
@@ -44,7 +44,7 @@ def starts(engine: Simulator, parameters: Parameters, rng: np.random.Generator, 
 
 
 def growing(model: VineModel, rng: np.random.Generator) -> BatchPolicy:
-    """Full growth under pressures that stay."""
+    """Full growth under constant pressures."""
     limit = np.array(model.control_bounds[1])
     control = limit * np.concatenate([[1.0], rng.uniform(0.0, 0.5, len(limit) - 1)])
     return lambda x, t: np.tile(control, (len(x), 1))
@@ -58,7 +58,7 @@ def distances(model: VineModel, target: Array, states: Array) -> Mapping[str, Ar
 
 
 def position(model: VineModel, states: Array) -> Array:
-    """The tip."""
+    """Position of the tip."""
     tip = tip_position(model, states)
     return np.concatenate([tip, np.zeros((*tip.shape[:-1], 1))], axis=-1)
 
@@ -84,4 +84,4 @@ STUDY = {
     "VineGrow-v0": Scenario("reach", partial(among, (), (0.635963762953808, 0.29357899147410094)), **_SHARED),
     "VineNavigate-v0": Scenario("reach", partial(among, FOUR, (0.6125334985949052, -0.15889197587130408)), **_SHARED),
 }
-"""In the open, and among four obstacles; recordings are made in the open."""
+"""Scenarios in the open, and among four obstacles; recordings are made in the open."""

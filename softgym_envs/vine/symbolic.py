@@ -14,9 +14,9 @@ and forces are complementary to the speeds that they hold back, at every end of 
    2 \rho L (g - g_k) = h (F - a + b + \sum \gamma n), \quad 0 \le a \perp u - g \ge 0, \quad 0 \le b \perp g \ge 0
 
 v and s are the speeds of the skin away from the wall and to the left of that (the tip's v holds gamma g), w is that to the
-right, phi the gap, half of it where they overlap; n and t are the force. g is the growth speed, u the one that is asked for, F
-the force of the pressure, a what is not needed of it, b the force of the reel: growth may stall. A robot without walls grows as
-it is asked to, and has no pairs.
+right, phi the gap, half of it where they overlap; n and t are the force. g is the growth speed, u the commanded one, F
+the force of the pressure, a its unused part, b the force of the reel: growth may stall. A robot without walls grows as
+commanded, and has no pairs.
 
 The number of links is the mode of a step. Not in here: contacts of the engine give way by a millionth (`contact.soften`), and a
 step of it that ends in an overlap of more than `stepping.OVERLAP` is repeated in halves.
@@ -76,7 +76,7 @@ def complementarity_form(simulator: VineSimulator) -> ComplementarityForm:
 
 
 class _Link(NamedTuple):
-    """A link as it is, and as it will move; of no length beyond the tip."""
+    """A link at the start of the step, and its motion; of no length beyond the tip."""
 
     here: ca.SX
     """1, or 0 beyond the tip."""
@@ -112,7 +112,7 @@ class _Slip(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """What is known of a step."""
+    """Known quantities of a step."""
 
     model: VineModel
     h: float
@@ -144,7 +144,7 @@ class _Step(NamedTuple):
         return found
 
     def asked(self, u: ca.SX) -> ca.SX:
-        """Growth speed that is asked for, within its limits and the robot's full length [m/s]."""
+        """Growth speed command, within its limits and the robot's full length [m/s]."""
         rest = self.model.max_length - self.x[2 * self.model.num_links]
         return ca.fmin(ca.fmin(ca.fmax(u, 0.0), self.model.max_growth), rest / self.h)
 
@@ -159,7 +159,7 @@ def _direction(angle: ca.SX) -> ca.SX:
 
 
 def _turned(direction: ca.SX) -> ca.SX:
-    """By 90 degrees to the left."""
+    """A direction turned by 90 degrees to the left."""
     return ca.vertcat(-direction[1], direction[0])
 
 
@@ -220,7 +220,7 @@ def _objective(step: _Step) -> ca.SX:
 
 
 def _heading(step: _Step) -> ca.SX:
-    """Of the clamp [rad]."""
+    """Heading of the clamp [rad]."""
     return step.model.base[2] + step.body["base_turn"]
 
 
@@ -264,12 +264,12 @@ def tracked_points(model: VineModel, share: Array) -> ca.Function:
 def engine_pairs(
     simulator: VineSimulator, states: Array, growth: Array, parameters: VineParameters
 ) -> tuple[Array, NDArray[np.bool_]]:
-    """Pairs of K steps of the engine among walls, and the contact schedule that they are.
+    """Pairs of K steps of the engine among walls, and their contact schedule.
 
     Args:
         simulator: The engine.
-        states: Of a rollout with one physics step per row (K+1, nx).
-        growth: Growth speed asked for (K,) [m/s].
+        states: States of a rollout with one physics step per row (K+1, nx).
+        growth: Growth speed commands (K,) [m/s].
         parameters: Its constants.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What the tasks compute of every state, one row of the batch per thread; run by `core.row_kernel.RowKernel`. And the reward.
+"""Kernels that tasks run on every state, one row of the batch per thread, by `core.row_kernel.RowKernel`; and the reward.
 
 Legend: N links, K sections, M obstacles, R range readings.
 """
@@ -17,7 +17,7 @@ CONTEXT_NAMES = (
     *("goal_x", "goal_y", "reached", "held", "tip_x", "tip_y", "cos", "sin", "v_x", "v_y"),
     *("distance", "approached", "ahead", "aside"),
 )
-"""Columns of every context: goal; 1 once it has been reached; how long it has been held [s]; tip, its heading and velocity;
+"""Columns of every context: goal; 1 once it has been reached; time it has been held [s]; tip, its heading and velocity;
 distance from the goal now and one step ago; the goal in the frame of the tip. Then the range readings."""
 GOAL_X, GOAL_Y, REACHED, HELD, TIP_X, TIP_Y, COS, SIN, V_X, V_Y = map(wp.constant, range(10))
 DISTANCE, APPROACHED, AHEAD, ASIDE = map(wp.constant, range(10, 14))

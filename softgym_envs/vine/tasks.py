@@ -50,11 +50,11 @@ from .task_kernels import (
 Array = NDArray[np.float64]
 
 FARTHEST = 100.0
-"""[m] Of a goal that is given."""
+"""[m] Largest coordinate of a given goal."""
 
 
 def tip_position(model: VineModel, states: Array) -> Array:
-    """Where the tip is, (..., nx) -> (..., 2) [m]."""
+    """Position of the tip, (..., nx) -> (..., 2) [m]."""
     return np.asarray(model.tip(states)[..., :2])
 
 
@@ -66,9 +66,9 @@ def disturbance_scale(model: VineModel) -> Array:
 
 
 REACH = Objective(tip_position, weights=(10.0, 10.0), control_weight=0.001)
-"""What planners minimise, [1/m^2]: distance of the tip from the goal, squared. The task rewards progress in that distance."""
+"""Objective of planners [1/m^2]: squared distance of the tip from the goal. The task rewards progress in that distance."""
 TOLERANCE = 0.03
-"""[m] The goal is reached within it."""
+"""[m] Distance within which the goal is reached."""
 OBS_MODES = ("sensors", "state")
 MAX_LEVEL = 3.0
 """Highest level of difficulty."""
@@ -99,15 +99,15 @@ class ReachGoal:
     tolerance: float = TOLERANCE
     """[m]"""
     hold_time: float = 0.0
-    """How long the tip is to stay at the goal [s]; 0: it is enough to come there."""
+    """Time for which the tip is to stay at the goal [s]; 0: reaching it is enough."""
     bonus: float = 1.0
     """Reward for reaching the goal."""
     layout: Layout = field(default_factory=Open)
-    """Where obstacles and goals are; the model must have its shapes (`Layout.furnish`)."""
+    """Layout of obstacles and goals; the model must have its shapes (`Layout.furnish`)."""
     level: float = 1.0
     """Level of difficulty, unless `reset` has the option "level"."""
     settle_time: float = 0.5
-    """How long the robot comes to rest before an episode [s]."""
+    """Time for the robot to come to rest before an episode [s]."""
     constants: Mapping[str, float] = field(default_factory=dict)
     """Constants that the task fixes."""
 
@@ -127,7 +127,7 @@ class ReachGoal:
 
     @property
     def option_names(self) -> tuple[str, ...]:
-        """Beside the shared ones: "goal" (2,) [m], and "level" where the layout has levels."""
+        """Options beside the shared ones: "goal" (2,) [m], and "level" where the layout has levels."""
         return ("goal", "level") if self.layout.levels else ("goal",)
 
     # --- names and sizes -------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class ReachGoal:
         return disturbance_scale(self.model)
 
     def option_constants(self, options: Mapping[str, Any]) -> Mapping[str, float]:
-        """None."""
+        """Options change no constants."""
         return {}
 
     # --- an episode ------------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ class ReachGoal:
 
     @cached_property
     def _actuators(self) -> tuple[NDArray[np.intp], Array]:
-        """For every control, which entry of the action drives it, and by how much."""
+        """For every control, the entry of the action that drives it, and its scale."""
         pairs = 1 + np.arange(self.model.num_sections)
         scale = [self.model.max_growth, *self.model.num_sections * (self.model.max_steering, -self.model.max_steering)]
         return np.concatenate([[0], np.repeat(pairs, 2)]), np.array(scale)
@@ -276,7 +276,7 @@ class ReachGoal:
         return {"progress": found[0], "reached": found[1], "control": found[2]}
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
-        """Once the goal has been reached."""
+        """Whether the goal has been reached."""
         return context[:, REACHED].astype(np.bool_)
 
     def success(self, state: Array, context: Array) -> BoolArray:

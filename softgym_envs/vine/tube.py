@@ -1,4 +1,4 @@
-"""The tube: its constants, what bends it, and what drives its growth.
+"""The tube: its constants, bending moments, and the force that drives its growth.
 
 Bending of an inflated beam that wrinkles: [Comer1963]; eversion force: [Blumenschein2017].
 """
@@ -41,7 +41,7 @@ class Body:
     wrinkle: wp.float64
     """Moment at which the tube begins to wrinkle, pi P R^3 / 2 [N m]."""
     head: wp.float64
-    """Force of the pressure that is left for growth, A max(0, P - P_y) [N]."""
+    """Force of the pressure that is available for growth, A max(0, P - P_y) [N]."""
     tail_drag: wp.float64
     tail_friction: wp.float64
     mu: wp.float64
@@ -51,7 +51,7 @@ class Body:
     turn: wp.float64
     clamp: wp.float64
     tip_mass: wp.float64
-    """With the load [kg]."""
+    """Mass at the tip, with the load [kg]."""
     tip_offset: wp.float64
     share: wp.vec2d
     """Stiffness of the fast and of the slow memory, over EI; 0 where the body has none."""

@@ -1,4 +1,4 @@
-"""Ways of a vine robot that touches nothing: one bend per section, held while the robot grows, so that it stays on it.
+"""Ways of a vine robot that touches nothing: one bend per section, constant while it grows, so that it stays on its way.
 
 Layouts draw a goal as the end of a way, and put obstacles beside it. Legend: B batch, N links, K sections, k points of a line.
 """
@@ -16,11 +16,11 @@ from .model import VineModel
 Array = NDArray[np.float64]
 
 BATCH = 100
-"""Ways that are drawn at once."""
+"""Number of ways drawn at once."""
 LOOKED = 10
-"""Of these, so many are looked at together: mostly one of the first will do."""
+"""Number of these that are checked together: mostly one of the first is accepted."""
 TRIALS = 10
-"""So many batches are tried."""
+"""Number of batches that are tried."""
 
 
 class Way(NamedTuple):
@@ -33,7 +33,7 @@ class Way(NamedTuple):
 
     @property
     def goal(self) -> Array:
-        """Its end, (2,) [m]."""
+        """End of the way, (2,) [m]."""
         return self.axis[-1]
 
     def early(self, model: VineModel) -> Array:
@@ -64,7 +64,7 @@ def bent_axes(model: VineModel, length: Array, bend: Array) -> Array:
 
 
 def suggested(model: VineModel, goals: Array) -> Array:
-    """What goals (B, 2) suggest to somebody who sees nothing else: an arc from the base, and a straight line, (B, k, 2) [m]."""
+    """Ways that goals (B, 2) suggest by themselves: an arc from the base, and a straight line, (B, k, 2) [m]."""
     x, y, heading = model.base
     c, s = np.cos(heading), np.sin(heading)
     ahead, aside = ((goals - (x, y)) @ np.array([[c, -s], [s, c]])).T
@@ -85,7 +85,7 @@ def random_ways(
     station: float = 0.0,
     beside: float = -1.0,
 ) -> Iterator[Way]:
-    """Ways that are uniform in length and bends, `BATCH * TRIALS` at most.
+    """Sample ways that are uniform in length and bends, `BATCH * TRIALS` at most.
 
     Args:
         model: The robot.
@@ -93,7 +93,7 @@ def random_ways(
         lengths: (low, high) [m].
         largest: Largest bend of a section [1/m].
         station: A place on the way, from the base [m].
-        beside: By so much at least [m] do all that the goal suggests miss that place.
+        beside: Least distance [m] of the ways that the goal suggests from that place.
     """
     link = round(station / model.link_length)
     for _ in range(TRIALS):
@@ -107,5 +107,5 @@ def random_ways(
 
 
 def _distance(model: VineModel, axes: Array, link: int) -> Array:
-    """Of all that goals at the end of axes (B, N + 1, 2) suggest from where this link ends, (B,) [m]."""
+    """Smallest distance of the ways that goals at the end of axes (B, N + 1, 2) suggest from joint `link`, (B,) [m]."""
     return np.asarray(np.linalg.norm(suggested(model, axes[:, -1]) - axes[:, link, None], axis=-1).min(axis=1))

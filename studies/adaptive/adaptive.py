@@ -1,14 +1,14 @@
-"""Does it pay to find friction out? SlidingBlock-v0 under one controller that knows, learns or assumes it.
+"""Does estimating friction pay? SlidingBlock-v0 under one controller that knows, learns or assumes it.
 
     python studies/adaptive/adaptive.py                 # 100 episodes x 3 controllers x 2 tolerances x 2 engines, a minute
     python studies/adaptive/adaptive.py --episodes 20
 
-Friction is uniform in [0.15, 0.5] and another one in every episode; poses and velocities are seen with noise. The force acts
+Friction is uniform in [0.15, 0.5] and new in every episode; poses and velocities are measured with noise. The force acts
 at the centre of mass and the goal is not turned, so that the way there is a line and the best controller is a formula: the push
-after which the block would coast to rest at the goal (`shove`). The controllers differ in the friction that they put into it:
+after which the block would coast to rest at the goal (`shove`). The controllers differ in the friction that they use in it:
 
 - knows: the true one.
-- learns: the mean of what the pushes so far have shown: Bayes' rule on a grid, every control step against its predictions.
+- learns: the mean of its posterior: Bayes' rule on a grid, every control step against its predictions.
 - assumes: the middle of the range.
 
 Predictions are those of our engine, whichever engine is the world. Intervals are 95 %: Wilson's for success, bootstrap over
@@ -48,53 +48,53 @@ KEYWORDS: dict[str, Any] = {
     "goal_turn": 0.0,
 }
 KNOWN = BlockParameters()
-"""All but friction: mass, gravity, inertia."""
+"""Constants other than friction: mass, gravity, inertia."""
 PERIOD, SUBSTEPS = 0.1, 5
 """Control step [s], and physics steps of a prediction in it."""
 FASTEST = 0.6
 """[m/s]"""
 GRID = np.linspace(0.05, 0.6, 45)
 MISFIT = np.array([0.004, 0.004, 0.03, 0.03, 0.03, 0.15])
-"""Standard deviation of a predicted step against an observed one: noise of both, and the prediction's coarser physics."""
+"""Standard deviation between a predicted and an observed step: noise of both, and the prediction's coarser physics."""
 
 
 @dataclass(frozen=True)
 class Args:
-    """What to run."""
+    """Options of the study."""
 
     episodes: int = 100
     """Seeds 0, 1, ..."""
     tolerances: tuple[float, ...] = (0.02, 0.005)
     """Tolerance of the goal [m]; the task's default is 0.02."""
     backends: tuple[Literal["native", "mujoco"], ...] = ("native", "mujoco")
-    """The world: our engine, or MuJoCo."""
+    """Worlds: our engine, or MuJoCo."""
     out: Path = Path("results/rigid/adaptive.json")
-    """Where the numbers go."""
+    """File of the numbers."""
 
 
 @dataclass(frozen=True)
 class Episode:
-    """How one ended."""
+    """Result of an episode."""
 
     success: bool
     steps: int
     """Control steps until the goal, or all."""
     distance: float
-    """[m] At the end."""
+    """[m] at the end."""
     reward: float
     error: float
-    """|friction that the controller believed at the end - true one|"""
+    """|final estimate of the friction - true one|"""
 
 
 class Belief:
-    """p(friction | motion) on a grid; uniform within the range before anything has moved."""
+    """Posterior p(friction | motion) on a grid; uniform within the range before anything has moved."""
 
     def __init__(self) -> None:
         self.simulator = BlockSimulator(BlockModel(pulley=None, handle=(0.0, 0.0), num_directions=8), dt=PERIOD / SUBSTEPS)
         self.logarithm = np.where((GRID >= RANGE[0]) & (GRID <= RANGE[1]), 0.0, -np.inf)
 
     def see(self, before: Array, force: Array, after: Array) -> None:
-        """One control step: states (6,) before and after, force (2,) [N]."""
+        """Update by one control step: states (6,) before and after, force (2,) [N]."""
         rows = len(GRID)
         start, control = np.tile(before, (rows, 1)), np.tile(force, (rows, 1))
         predicted, _ = self.simulator.step(start, control, KNOWN.replace(friction=GRID), substeps=SUBSTEPS)
@@ -102,7 +102,7 @@ class Belief:
 
     @property
     def mean(self) -> float:
-        """Mean of the friction."""
+        """Posterior mean of the friction."""
         weight = np.exp(self.logarithm - self.logarithm.max())
         return float(weight @ GRID / weight.sum())
 
@@ -126,7 +126,7 @@ def shove(state: Array, goal: Array, friction: float) -> Array:
 
 
 def run(kind: Kind, seed: int, tolerance: float, backend: str = "native") -> Episode:
-    """One episode."""
+    """Run one episode."""
     env = gym.make("SlidingBlock-v0", backend=backend, tolerance=(tolerance, 0.15), control_period=PERIOD, **KEYWORDS)
     observation, info = env.reset(seed=seed)
     truth = float(info["constants"][KNOWN.index("friction")])
@@ -163,7 +163,7 @@ def mean(values: list[float]) -> Interval:
 
 
 def compare(backend: str, tolerance: float, episodes: int) -> list[dict[str, Any]]:
-    """All controllers on the same episodes; one row each."""
+    """Run all controllers on the same episodes; one row each."""
     rows: list[dict[str, Any]] = []
     for kind in KINDS:
         ends = [run(kind, seed, tolerance, backend) for seed in range(episodes)]

@@ -1,13 +1,13 @@
-"""Committed policies of ArmReach and UpperBodyReach beside optimal control of the same episodes: a lower bound of their cost.
+"""Committed policies of ArmReach and UpperBodyReach against optimal control of the same episodes: a lower bound of their cost.
 
-python studies/arm_bound/arm_bound.py    # a minute or two per id; writes results/arm_bound, goes on where it was
+python studies/arm_bound/arm_bound.py    # a minute or two per id; writes results/arm_bound, continues where it stopped
 
-A cost is the task's reward without its bonus, with the sign turned: the sum over control steps of the distance from the goal,
+A cost is the task's reward without its bonus, negated: the sum over control steps of the distance from the goal
 and of effort. Policies drive our engine and the MuJoCo twin from the same starts to the same goals, without noise and delay.
 The bound is the least cost that optimal control finds over the same steps (all of the shortest of these episodes, or the first
-`MOST` of the body), from the same start, by our engine's equations. Where it ends is free, which makes it a bound. Optimal
-control of the elbow may change excitations at every physics step, which is more than a policy may; that of the body takes steps
-of 20 ms for our engine's 5 ms. It is as global as IPOPT's local optimum, which starts from a policy's motion.
+`MOST` of the body), from the same start, by our engine's equations. Its end is free, which makes it a bound. Optimal
+control of the elbow may change excitations at every physics step, which is more than a policy may; that of the body has steps
+of 20 ms instead of our engine's 5 ms. It is a local optimum of IPOPT, started from a policy's motion.
 """
 
 from __future__ import annotations
@@ -48,29 +48,29 @@ POLICIES = {
 """Id -> name -> file; optimal control starts from the first one's motion."""
 WORLDS = ("native", "mujoco")
 ROUND = {"ArmReach-v0": 1e-3, "UpperBodyReach-v0": 1e-2}
-"""[rad], [m] Distances are rounded off about zero by so much, downwards: sqrt(d^2 + r^2) - r."""
+"""[rad], [m] Rounding of distances about zero, downwards: sqrt(d^2 + r^2) - r."""
 MOST = {"ArmReach-v0": 100, "UpperBodyReach-v0": 30}
-"""Control steps that are compared at most; UpperBodyReach's episodes take 59 to 117."""
+"""Most control steps that are compared; UpperBodyReach's episodes take 59 to 117."""
 SOUGHT = {"ArmReach-v0": 8, "UpperBodyReach-v0": 5}
-"""Episodes whose bound is sought at most; one of the body takes up to half a minute of processor time."""
+"""Most episodes whose bound is computed; one of the body takes up to half a minute of processor time."""
 ITERATIONS = 200
 
 
 @dataclass(frozen=True)
 class Args:
-    """What to run."""
+    """Options of the study."""
 
     ids: tuple[str, ...] = ("ArmReach-v0", "UpperBodyReach-v0")
     episodes: int = 8
     seed: int = 40_000_001
-    """Of the first episode; no training begins from it."""
+    """Seed of the first episode; no training starts from it."""
     out: Path = Path("results/arm_bound")
     """Folder."""
 
 
 @dataclass(frozen=True, eq=False)
 class Episode:
-    """What a policy did."""
+    """Episode of a policy."""
 
     states: Array
     """(T + 1, nx)"""
@@ -78,12 +78,12 @@ class Episode:
     """(T, nu)"""
     goal: Array
     paid: Array
-    """(T,) in every step."""
+    """(T,) cost of every step."""
     success: bool
 
 
 def episodes(task_id: str, file: str, backend: str, count: int, seed: int) -> list[Episode]:
-    """`count` episodes of a policy."""
+    """Run `count` episodes of a policy."""
     path = Path(file)
     policy = load_policy(path)
     envs: Any = gym.make_vec(f"softgym_envs:{task_id}", num_envs=count, backend=backend, **observed_with(path))
@@ -115,12 +115,12 @@ def episodes(task_id: str, file: str, backend: str, count: int, seed: int) -> li
 
 
 def rounded(squared: Any, task_id: str) -> Any:
-    """A distance from its square, never more than it is."""
+    """Rounded distance from its square, never more than the distance."""
     return casadi().sqrt(squared + ROUND[task_id] ** 2) - ROUND[task_id]
 
 
 def elbow_bound(episode: Episode, steps: int) -> tuple[float, bool, int]:
-    """Least cost of so many control steps, whether it was solved, iterations; physics steps of 5 ms."""
+    """Least cost of the given number of control steps, whether it was solved, iterations; physics steps of 5 ms."""
     simulator, ca = ElbowSimulator(), casadi()
     substeps, weight = round(ArmReach.control_period / simulator.dt), ArmReach.effort_weight / 2
     controls = np.repeat(episode.controls[:steps], substeps, axis=0)
@@ -135,7 +135,7 @@ def elbow_bound(episode: Episode, steps: int) -> tuple[float, bool, int]:
 
 
 def body_bound(episode: Episode, steps: int) -> tuple[float, bool, int]:
-    """The same of the upper body, in control steps."""
+    """Least cost of the upper body, as in `elbow_bound`, in control steps."""
     model, ca = BodyModel(), casadi()
     frame, (_, effort) = model.tree.frame(HAND), model.control_bounds
     weight = UpperBodyReach.effort_weight / model.n
@@ -152,7 +152,7 @@ def body_bound(episode: Episode, steps: int) -> tuple[float, bool, int]:
 
 
 def least(simulator: Any, path: Array, controls: Array, cost: Callable[[Symbols], Any]) -> tuple[float, bool, int]:
-    """Of a motion that starts as the path does and ends anywhere."""
+    """Least cost of a motion with the path's start and a free end."""
     free = np.full(path.shape[1], np.nan)
     manoeuvre = Manoeuvre(path[0], free, len(controls), simulator.control_bounds)
     constants = simulator.default_parameters.to_matrix(1)[0]
@@ -168,7 +168,7 @@ BOUNDS = {"ArmReach-v0": elbow_bound, "UpperBodyReach-v0": body_bound}
 
 
 def compared(task_id: str, args: Args, save: Callable[[dict[str, Any]], None], known: dict[str, Any]) -> dict[str, Any]:
-    """Costs of all policies in both worlds, and bounds, episode by episode."""
+    """Compute costs of all policies in both worlds, and bounds, episode by episode."""
     runs = {
         f"{name}, {world}": episodes(task_id, file, world, args.episodes, args.seed)
         for name, file in POLICIES[task_id].items()
@@ -211,7 +211,7 @@ def main(args: Args) -> None:
 
 
 def draw(tasks: dict[str, Any], path: Path) -> None:
-    """Costs by episode, in the order of their bounds; of episodes whose bound was found."""
+    """Plot costs by episode, in the order of their bounds, for the episodes with a bound."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 3.8), layout="constrained")

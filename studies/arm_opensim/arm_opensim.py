@@ -2,9 +2,9 @@
 
     python studies/arm_opensim/arm_opensim.py --peer VENV/bin/python --arm26 arm26.osim    # minutes; writes results/arm_opensim
 
-OpenSim stays in an environment of its own, whose interpreter `--peer` names (`python -m venv VENV; VENV/bin/pip install
-opensim`); arm26.osim is Models/Arm26/arm26.osim of github.com/opensim-org/opensim-models. arm26's muscles stand in our form in
-arm26_muscles.toml beside. Both sides are asked for the same motion: 0.4 to 1.8 rad in 0.5 s with least squared excitation.
+OpenSim stays in its own environment, whose interpreter is `--peer` (`python -m venv VENV; VENV/bin/pip install
+opensim`); arm26.osim is Models/Arm26/arm26.osim of github.com/opensim-org/opensim-models. arm26's muscles in our form are in
+arm26_muscles.toml in this folder. Both sides solve the same motion: 0.4 to 1.8 rad in 0.5 s with least squared excitation.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ DISCRETE, COUNT = "BIClong", 40
 START, END, SECONDS = np.array([0.4, 0.0, 0.05, 0.05]), np.array([1.8, 0.0, np.nan, np.nan]), 0.5
 MESHES = (("trapezoidal", 50), ("hermite-simpson", 25), ("hermite-simpson", 50))
 SMOOTHNESS = (1e-3, 0.0)
-"""Weights of changes. Without any, bursts pay: muscles rise in 15 ms and fall in 60; Moco, as it starts, stays smooth."""
+"""Weights of changes. Without them, bursts pay: muscles rise in 15 ms and fall in 60; Moco, from its start, stays smooth."""
 RED = "#b01820"
 
 
 @dataclass(frozen=True)
 class Args:
-    """What to run."""
+    """Options of the study."""
 
     peer: Path
     """Interpreter of an environment with OpenSim."""
     arm26: Path
     """OpenSim's model file."""
     angles: int = 47
-    """Over the elbow's range."""
+    """Number of angles over the elbow's range."""
     out: Path = Path("results/arm_opensim")
     """Folder."""
 
 
 def asked_of(peer: Path, *arguments: str) -> dict[str, Any]:
-    """What `opensim_side.py` prints."""
+    """Run `opensim_side.py`, and parse what it prints."""
     ran = subprocess.run([str(peer), str(FOLDER / "opensim_side.py"), *arguments], capture_output=True, text=True, check=True)
     found: dict[str, Any] = json.loads(ran.stdout.strip().splitlines()[-1])
     return found
@@ -76,7 +76,7 @@ def arm26() -> Routes:
 
 
 def our_paths(angles: Array) -> dict[str, dict[str, list[float]]]:
-    """Lengths and moment arms [m] by muscle: in closed form, but for the one around an ellipsoid, whose length is discrete."""
+    """Lengths and moment arms [m] by muscle: in closed form, except the one around an ellipsoid, whose length is discrete."""
     routes = arm26()
     closed = Muscles(routes.muscles.surfaces, tuple(m for m in routes.muscles.muscles if m.name != DISCRETE))
     lengths, arms = Routes(routes.tree, closed).lengths(angles[:, None])
@@ -93,7 +93,7 @@ def our_paths(angles: Array) -> dict[str, dict[str, list[float]]]:
 
 
 def compared(peer: Path, file: Path, count: int) -> dict[str, Any]:
-    """Both sides at `count` angles, and the largest differences by muscle [mm]."""
+    """Compare both sides at `count` angles: the largest differences by muscle [mm]."""
     angles = np.linspace(0.0, arm26().tree.moving[0].upper, count)
     with tempfile.TemporaryDirectory() as folder:
         given = Path(folder) / "angles.json"
@@ -116,7 +116,7 @@ def compared(peer: Path, file: Path, count: int) -> dict[str, Any]:
 
 
 def problem() -> dict[str, Any]:
-    """Our two-muscle arm and the motion, in numbers for OpenSim."""
+    """Our two-muscle arm and the motion, as numbers for OpenSim."""
     model, constants = ElbowModel(), ElbowParameters()
     forearm = next(body for body in model.tree.bodies if body.name == "forearm")
     grip = next(joint for joint in model.tree.joints if joint.child == "load")
@@ -135,7 +135,7 @@ def problem() -> dict[str, Any]:
 
 
 def ours(steps: int, smoothness: float) -> dict[str, Any]:
-    """The motion in director coordinates and closed-form paths, from minimum jerk."""
+    """Plan the motion in director coordinates and closed-form paths, from minimum jerk."""
     began, limits = time.process_time(), (np.zeros(2), np.ones(2))
     bounds = (np.array([0.0, -np.inf, 0.0, 0.0]), np.array([2.6, np.inf, 1.0, 1.0]))
     elbow = DirectorElbow(SECONDS / steps)
@@ -152,7 +152,7 @@ def ours(steps: int, smoothness: float) -> dict[str, Any]:
 
 
 def replayed(times: list[float], excitations: list[list[float]]) -> dict[str, float]:
-    """Where excitations of OpenSim, joined linearly, bring our engine: error of angle [rad] and speed [rad/s] at the end."""
+    """Run our engine with OpenSim's excitations, joined linearly: final errors of angle [rad] and speed [rad/s]."""
     middle = (np.arange(500) + 0.5) * SECONDS / 500
     controls = np.stack([np.interp(middle, times, row) for row in excitations], axis=1)
     end = ElbowSimulator(dt=SECONDS / 500).rollout(START[None], np.clip(controls, 0, 1)[None])[0][0, -1]
@@ -160,7 +160,7 @@ def replayed(times: list[float], excitations: list[list[float]]) -> dict[str, fl
 
 
 def planned(peer: Path) -> dict[str, Any]:
-    """Both sides."""
+    """Plan the motion on both sides."""
     with tempfile.TemporaryDirectory() as folder:
         given = Path(folder) / "asked.json"
         given.write_text(json.dumps(problem()))
@@ -190,7 +190,7 @@ def main(args: Args) -> None:
 
 
 def draw(paths: dict[str, Any], motions: dict[str, Any], file: Path) -> None:
-    """Lengths, moment arms and differences by angle; our two muscles beside; the motion of both sides."""
+    """Plot lengths, moment arms and differences by angle; also our two muscles; the motion of both sides."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(13, 7), layout="constrained")

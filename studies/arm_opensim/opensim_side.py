@@ -1,4 +1,4 @@
-"""What OpenSim says: runs in an interpreter that has `opensim` (pip), without our package; prints JSON as its last line.
+"""OpenSim's side: runs in an interpreter that has `opensim` (pip), without our package; prints JSON as its last line.
 
 python opensim_side.py paths ARM26.osim ANGLES.json     # muscle lengths and moment arms of arm26 at elbow angles
 python opensim_side.py moco ASKED.json                  # a rest-to-rest motion of our two-muscle arm by OpenSim Moco
@@ -35,7 +35,7 @@ def paths(file: str, angles: list[float]) -> dict[str, Any]:
 
 
 def arm(asked: dict[str, Any]) -> Any:
-    """Our two-muscle arm with muscles of [DeGroote2016] as OpenSim has them."""
+    """Our two-muscle arm with OpenSim's muscles of [DeGroote2016]."""
     model = osim.Model()
     model.setGravity(osim.Vec3(0, 0, -asked["gravity"]))
     forearm, load = asked["forearm"], asked["load"]

@@ -41,13 +41,13 @@ LIMITS = (np.zeros(2), np.ones(2))
 SMOOTHNESS = 1e-3
 TAUS = (1e-3, 1e-6)
 PERIOD = 0.02
-"""[s] Of the controller."""
+"""[s] Period of the controller."""
 CONSTANTS = ElbowParameters().to_matrix(1)[0]
 
 
 @dataclass(frozen=True)
 class Args:
-    """What to run."""
+    """Options of the study."""
 
     meshes: tuple[int, ...] = (10, 20, 50, 100, 200)
     """Time nodes N with closed-form paths."""
@@ -65,14 +65,14 @@ def asked(steps: int, start: Array = START) -> Manoeuvre:
 
 
 def closed_form(steps: int) -> OptimalMotion:
-    """In director coordinates, paths in closed form, from minimum jerk."""
+    """Plan in director coordinates, paths in closed form, from minimum jerk."""
     elbow = DirectorElbow(HORIZON / steps)
     path = elbow.states(minimum_jerk(START, END, steps, ((0, 1),), elbow.dt))
     return solve_form(elbow.form, asked(steps, path[0]), elbow.dt, CONSTANTS, path)
 
 
 def discrete(steps: int, segments: int) -> OptimalMotion:
-    """The same with discrete paths, from the closed form."""
+    """Plan with discrete paths, from the closed form."""
     warm, plain = closed_form(steps), DirectorElbow(HORIZON / steps)
     elbow = DirectorElbow(plain.dt, segments=segments)
     path = elbow.states(warm.states / np.array([1.0, plain.inertia, 1.0, 1.0]))
@@ -98,7 +98,7 @@ def row(found: OptimalMotion, seconds: float, **more: Any) -> dict[str, Any]:
 
 
 def replay(plan: OptimalMotion, steps: int) -> dict[str, Any]:
-    """Final and largest errors of the elbow on the twin [rad]: the controls as they are, and MPC in our engine, 1 s."""
+    """Final and largest errors of the elbow on the twin [rad]: of the planned controls, and of MPC in our engine, 1 s."""
     twin, simulator = ElbowTwin(), ElbowSimulator()
     hold = round(HORIZON / steps / twin.dt)
     states, _ = twin.rollout(START[None], plan.controls[None], substeps=hold)
@@ -125,9 +125,9 @@ def _fresh(controller: ILQGController) -> ILQGController:
 
 
 class Offset:
-    """MPC whose engine is wrong by a steady torque: the target is moved by the error that remains, as an observer does.
+    """MPC whose engine lacks a steady torque: the target is moved by the remaining error, as an observer does.
 
-    The planner keeps its target; what it sees of the angle is shifted by a slowly integrated error.
+    The planner keeps its target; the angle that it sees is shifted by a slowly integrated error.
     """
 
     def __init__(self, controller: ILQGController, gain: float = 0.15) -> None:
@@ -174,7 +174,7 @@ def main(args: Args) -> None:
 
 
 def draw(plan: OptimalMotion, twin: dict[str, Any], path: Path) -> None:
-    """As figure 1 of the paper: configurations with muscle paths, increments of the angle, lengths; and the twin beside."""
+    """Plot as figure 1 of the paper: configurations with muscle paths, increments of the angle, lengths; also the twin."""
     from matplotlib.figure import Figure
 
     model, times = ElbowModel(), np.linspace(0.0, HORIZON, len(plan.states))
@@ -211,7 +211,7 @@ def draw(plan: OptimalMotion, twin: dict[str, Any], path: Path) -> None:
 
 
 def configuration(axes: Any, model: ElbowModel, angle: float, shade: float) -> None:
-    """Bones and muscles at one angle."""
+    """Draw bones and muscles at one angle."""
     places, structure = model.places(angle), model.structure(1.0)
     bones = np.array([[0.0, 0.0, 0.29], places["elbow"], places["hand"]])
     axes.plot(bones[:, 0], bones[:, 2], color="0.3", alpha=shade, lw=3)

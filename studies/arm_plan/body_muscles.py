@@ -1,12 +1,12 @@
 """Optimal control of the upper body's reach with muscles of the right arm [Penner2020, section 3.2]: random targets.
 
-python studies/arm_plan/body_muscles.py    # minutes; writes results/arm_plan/body_muscles.json and .png, goes on where it was
+python studies/arm_plan/body_muscles.py    # minutes; writes results/arm_plan/body_muscles.json and .png, continues where it was
 python studies/arm_plan/body_muscles.py --seed 1 --scatter 0.1 --out results/arm_plan/other_starts    # other targets, guesses
 
 As `upper_body.py` with torques, but 14 muscles move the right arm: 12 angles and speeds, 14 activations; 14 excitations and 6
 torques; 50 time nodes. Goals are those of the task with muscles, which these can hold. It starts from minimum jerk and inverse
-dynamics, whose torques muscles share. Where a muscle begins to wrap, its path is rounded over `ROUNDING`: at the kinks of
-moment arms Newton's steps go to and fro. Times are processor seconds.
+dynamics, whose torques are shared among muscles. Where a muscle begins to wrap, its path is rounded over `ROUNDING`: at the
+kinks of moment arms Newton's steps oscillate. Times are processor seconds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from softgym_envs.core.page import plain_axes
 
 Array = NDArray[np.float64]
 HORIZON, SMOOTHNESS, FASTEST, SUBSTEPS, ITERATIONS = 0.8, 1e-3, 12.0, 4, 200
-"""[s]; weight of changes; [rad/s]; steps of the engine that plays the plan in one of the plan's; of IPOPT at most."""
+"""[s]; weight of changes; [rad/s]; the engine's steps per step of the plan in its replay; most iterations of IPOPT."""
 ROUNDING = 0.05
 """[rad] See `arm.routes.Routes`."""
 BONES = BodyModel()
@@ -46,14 +46,14 @@ COMMAND = "python studies/arm_plan/body_muscles.py"
 
 @dataclass(frozen=True)
 class Args:
-    """What to run."""
+    """Options of the study."""
 
     targets: int = 10
     steps: int = 50
     """Time nodes N."""
     seed: int = 0
     scatter: float = 0.0
-    """Standard deviation of what is added to the guess: to angles half-way [rad], to activations [-]."""
+    """Standard deviation of changes to the guess: of angles half-way [rad], of activations [-]."""
     out: Path = Path("results/arm_plan")
     """Folder."""
 
@@ -67,7 +67,7 @@ def asked(pose: Array, steps: int) -> Manoeuvre:
 
 
 def guessed(manoeuvre: Manoeuvre, dt: float) -> tuple[Array, Array]:
-    """States (N + 1, nx) of least jerk, and controls (N, nu): inverse dynamics of the bones, shared by the muscles."""
+    """States (N + 1, nx) of least jerk, and controls (N, nu): inverse dynamics of the bones, shared among the muscles."""
     bones, n = BodySimulator(model=BONES, dt=dt), 2 * N_JOINTS
     path = minimum_jerk(manoeuvre.start, manoeuvre.end, manoeuvre.steps, rates_of(bones), dt)
     free = np.full(N_JOINTS, 1e3)
@@ -79,7 +79,7 @@ def guessed(manoeuvre: Manoeuvre, dt: float) -> tuple[Array, Array]:
 
 
 def scattered(path: Array, controls: Array, size: float, rng: np.random.Generator) -> tuple[Array, Array]:
-    """A guess elsewhere: angles by a half wave of random height, every activation by numbers of its own."""
+    """Scatter a guess: angles by a half wave of random height, every activation by its own random number."""
     n, wave = 2 * N_JOINTS, np.sin(np.pi * np.linspace(0.0, 1.0, len(path)))[:, None]
     path, controls = path.copy(), controls.copy()
     path[:, :N_JOINTS] += size * wave * rng.standard_normal(N_JOINTS)
@@ -91,14 +91,14 @@ def scattered(path: Array, controls: Array, size: float, rng: np.random.Generato
 
 
 def arm_error(states: Array) -> float:
-    """By how much rounding changes a moment arm along a motion, at most [m]."""
+    """Largest change of a moment arm by rounding along a motion [m]."""
     assert MODEL.muscles is not None
     kinked, rounded = (Routes(MODEL.tree, MODEL.muscles, width).lengths(states[:, :N_JOINTS])[1] for width in (0.0, ROUNDING))
     return float(np.abs(rounded - kinked).max())
 
 
 def planned(goal: Array, steps: int, scatter: float, rng: np.random.Generator) -> tuple[OptimalMotion, dict[str, Any]]:
-    """The motion to a goal, and a line of the results."""
+    """Plan the motion to a goal; also a line of the results."""
     began, dt = time.process_time(), HORIZON / steps
     pose = held_pose(MODEL, goal[None])
     manoeuvre = asked(pose[0], steps)
@@ -117,7 +117,7 @@ def planned(goal: Array, steps: int, scatter: float, rng: np.random.Generator) -
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of all targets so far."""
+    """Summary of all targets so far."""
     total = np.array([row["processor_seconds"] for row in rows])
     return {
         "solved": sum(row["solved"] for row in rows), "of": len(rows), "median_seconds": float(np.median(total)),
@@ -151,7 +151,7 @@ def main(args: Args) -> None:
 
 
 def draw(states: Array, rows: list[dict[str, Any]], path: Path) -> None:
-    """Angles and activations of the first target's motion; seconds of all."""
+    """Plot angles and activations of the first target's motion; seconds of all."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 3.6), layout="constrained")

@@ -2,7 +2,7 @@
 
 python studies/arm_plan/upper_body.py    # minutes; writes results/arm_plan/upper_body.json and .png
 
-The right hand goes from where it hangs to points of UpperBodyReach-v0 in 0.8 s, rest to rest, with least effort, by torques of
+The right hand goes from its rest to points of UpperBodyReach-v0 in 0.8 s, rest to rest, with least effort, by torques of
 all 12 joints. The pose at the end is that of inverse kinematics; joints keep to their limits. Times are processor seconds.
 """
 
@@ -31,7 +31,7 @@ from softgym_envs.core.page import BLUE, plain_axes
 
 Array = NDArray[np.float64]
 HORIZON, PERIOD, RUN = 0.8, 0.02, 1.5
-"""[s] Of the manoeuvre; of the MPC controller; how long MPC runs."""
+"""[s] Duration of the manoeuvre; period of the MPC controller; duration of MPC."""
 SMOOTHNESS = 1e-3
 FASTEST = 12.0
 """[rad/s]"""
@@ -41,7 +41,7 @@ MODEL = BodyModel()
 
 @dataclass(frozen=True)
 class Args:
-    """What to run."""
+    """Options of the study."""
 
     targets: int = 10
     """Random targets, N = 50."""
@@ -69,7 +69,7 @@ def asked(pose: Array, steps: int) -> Manoeuvre:
 
 
 def planned(goal: Array, steps: int) -> tuple[OptimalMotion, dict[str, Any]]:
-    """The motion to a goal, and a line of the results."""
+    """Plan the motion to a goal; also a line of the results."""
     began = time.process_time()
     pose, left = MODEL.reaching(goal[None])
     found = plan_motion(BodySimulator(dt=HORIZON / steps), asked(pose[0], steps))
@@ -133,7 +133,7 @@ def main(args: Args) -> None:
 
 
 def draw(plans: list[OptimalMotion], points: Array, meshes: list[dict[str, Any]], path: Path) -> None:
-    """Ways of the hand, angles and torques of the first target, seconds by mesh."""
+    """Plot ways of the hand, angles and torques of the first target, seconds by mesh."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 6.4), layout="constrained")

@@ -4,10 +4,10 @@ r"""A real arm with 4 joints and 8 pneumatic muscles, predicted 0.1, 0.5 and 1 s
     python studies/arm_pneumatic/arm_pneumatic.py predict --data other.npz      # seconds; every episode of a file, by that fit
 
 Recordings of Buechler et al., distributed with Shaj et al., "Action-conditional recurrent Kalman networks" (CoRL 2020). The
-mechanism is `softgym_envs.arm.pneumatic_arm`, its constants fitted to free runs of 0.5 s by Levenberg and Marquardt. Beside it:
+mechanism is `softgym_envs.arm.pneumatic_arm`, its constants fitted to free runs of 0.5 s by Levenberg and Marquardt. Baselines:
 standing still; a linear ARX model in angles and pressures, whose lags and ridge are chosen by free runs on validation episodes,
 and the same trained on such free runs; a recurrent network (GRU) trained on them. All see the angles and pressures up to the
-start and the pressures of the horizon; training, validation and test are episodes of their own.
+start and the pressures of the horizon; training, validation and test have different episodes.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ HORIZONS = (10, 50, 100)
 
 @dataclass(frozen=True)
 class Args:
-    """What to run."""
+    """Options of the study."""
 
     what: Annotated[Literal["fit", "predict"], tyro.conf.Positional]
     """Fit and test on held-out episodes of the file, or predict all episodes of a file."""
     data: Path
     """The recordings, npz with `data` (frames, 16) and `length` per episode."""
     parts: tuple[Literal["mechanism", "arx", "gru"], ...] = ("mechanism", "arx", "gru")
-    """What to fit; the others stay as they are in the folder."""
+    """Parts to fit; the others stay as they are in the folder."""
     steps: int = 1200
-    """Of Adam, for the network; half of it for ARX."""
+    """Steps of Adam, for the network; half of them for ARX."""
     iterations: int = 25
-    """Of Levenberg and Marquardt, for the mechanism; they go on from the folder's constants, and 0 keeps these."""
+    """Iterations of Levenberg and Marquardt, for the mechanism, from the folder's constants on; 0 keeps these."""
     seed: int = 0
     out: Path = Path("results/arm_pneumatic")
     """Folder; `predict` reads fit.npz there."""
@@ -61,7 +61,7 @@ class Args:
 
 
 def errors(predicted: Array, angles: Array, owner: NDArray[np.int64]) -> dict[str, Any]:
-    """Of every joint at the end of the horizon, and of all; 95 % intervals by drawing episodes again [deg]."""
+    """Errors of every joint at the end of the horizon, and of all; 95 % intervals by resampling episodes [deg]."""
     gap = np.degrees(predicted[:, -1] - angles[:, -1])
     count = owner.max(initial=0) + 1
     sums, sizes = np.zeros(count), np.bincount(owner, minlength=count)
@@ -75,7 +75,7 @@ def errors(predicted: Array, angles: Array, owner: NDArray[np.int64]) -> dict[st
 
 
 def tested(fit: Path, episodes: list[Array]) -> dict[str, Any]:
-    """Errors of everybody by horizon."""
+    """Errors of all predictors by horizon."""
     with np.load(fit, allow_pickle=False) as file:
         weights = {name: file[name] for name in file.files}
     network = Recurrent()
@@ -140,7 +140,7 @@ COLORS = {"stands still": "0.7", "ARX": "#9ab8d8", "ARX, free runs": BLUE, "GRU"
 
 
 def draw(table: dict[str, Any], path: Path) -> None:
-    """Errors of the four joints by horizon."""
+    """Plot errors of the four joints by horizon."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 3.2), layout="constrained")

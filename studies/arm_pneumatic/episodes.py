@@ -11,21 +11,21 @@ from softgym_envs.core.errors import FileFormatError
 
 Array = NDArray[np.float64]
 H = 0.01
-"""[s] A frame; the source does not state it."""
+"""[s] Length of a frame; the source does not state it."""
 RATES = np.array([0.1063, 0.0974, 0.1022, 0.0819])
-"""[rad] What a joint moves in a frame at a recorded rate of one, by least squares over frames that move less than 0.15 rad."""
+"""[rad] Motion of a joint in a frame at a recorded rate of one, by least squares over frames that move less than 0.15 rad."""
 STALE = 0.05
-"""[rad] A frame that has moved so much more than the recorded rates say belongs to another episode."""
+"""[rad] A frame that deviates by more from the recorded rates belongs to another episode."""
 ROBUST = 0.15
-"""[rad] From where on errors of a fit count in proportion only."""
+"""[rad] Errors of a fit beyond this count linearly."""
 PAST = 12
-"""Frames that are seen before the start."""
+"""Frames before the start that predictors see."""
 
 
 def load(path: Path) -> tuple[list[Array], int]:
-    """Episodes (T, 12): 4 angles [rad], 8 pressures; and how many frames were stale.
+    """Episodes (T, 12): 4 angles [rad], 8 pressures; and the number of stale frames.
 
-    The first row of an episode is, and so is whatever comes before or after a jump that the recorded rates contradict.
+    Stale are the first row of an episode, and all but the longest stretch without a jump that the recorded rates contradict.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -48,14 +48,14 @@ def load(path: Path) -> tuple[list[Array], int]:
 
 
 def split(episodes: list[Array], seed: int) -> dict[str, list[Array]]:
-    """60 % training, 20 % validation, 20 % test."""
+    """Split into 60 % training, 20 % validation, 20 % test."""
     order = np.random.default_rng(seed).permutation(len(episodes))
     cuts = np.split(order, [int(0.6 * len(order)), int(0.8 * len(order))])
     return {name: [episodes[i] for i in cut] for name, cut in zip(("train", "validation", "test"), cuts, strict=True)}
 
 
 def windows(episodes: list[Array], horizon: int, stride: int = 5) -> tuple[Array, Array, Array, NDArray[np.int64]]:
-    """Past (n, PAST, 12), pressures (n, horizon, 8), angles (n, horizon, 4) of stretches, and whose episode they are (n,)."""
+    """Past (n, PAST, 12), pressures (n, horizon, 8), angles (n, horizon, 4) of stretches, and their episodes' indices (n,)."""
     starts = [range(0, len(e) - PAST - horizon + 1, stride) for e in episodes]
     parts = [e[s : s + PAST + horizon] for e, each in zip(episodes, starts, strict=True) for s in each]
     whole = np.array(parts).reshape(-1, PAST + horizon, 12)

@@ -1,4 +1,4 @@
-"""The mechanism's constants from free runs of half a second, by Levenberg and Marquardt; what the data tell of them.
+"""The mechanism's constants from free runs of half a second, by Levenberg and Marquardt; which constants the data determine.
 
 Legend: C constants of a joint.
 """
@@ -18,11 +18,11 @@ Array = NDArray[np.float64]
 KEPT = slice(4, None, 5)
 """Frames of a free run whose errors are fitted."""
 NOISE = 0.05
-"""[rad] What weighs the guesses of constants against errors."""
+"""[rad] Noise that weighs the guesses of constants against errors."""
 
 
 class FreeRuns:
-    """Errors of free runs as a function of all constants, and how far these are from their guesses: a `levenberg.System`."""
+    """Errors of free runs as a function of all constants, and distances of these from their guesses: a `levenberg.System`."""
 
     def __init__(self, episodes: list[Array], stride: int) -> None:
         self.past, self.valves, self.angles, self.owner = windows(episodes, 50, stride)
@@ -32,7 +32,7 @@ class FreeRuns:
         self.bounds = np.array([k.low for k in self.known]), np.array([k.high for k in self.known])
 
     def errors(self, theta: Array) -> Array:
-        """(n, 10, 4) [rad]; large ones grow as a square root, so that their squares grow in proportion (Huber)."""
+        """Errors (n, 10, 4) [rad]; large ones grow as a square root, so that their squares grow linearly (Huber)."""
         off = predicted(theta.reshape(4, -1), self.past, self.valves, H)[:, KEPT] - self.angles[:, KEPT]
         off = np.clip(np.nan_to_num(off, nan=10.0), -10.0, 10.0)
         size = np.abs(off)
@@ -43,7 +43,7 @@ class FreeRuns:
         return NOISE * (theta - self.guess) / self.spread
 
     def slopes(self, theta: Array) -> Array:
-        """d errors / d theta (n, 40, p): differences over a stretch, since friction makes errors smooth in pieces only."""
+        """d errors / d theta (n, 40, p): differences over a finite step, since friction makes errors only piecewise smooth."""
         here, found = self.errors(theta), []
         for i in range(len(theta)):
             step = 2e-3 * max(1.0, abs(theta[i])) * (1.0 if theta[i] < self.bounds[1][i] - 0.01 else -1.0)
@@ -57,19 +57,19 @@ class FreeRuns:
         return 0.5 * float((self.errors(theta) ** 2).sum() + (self.guessed(theta) ** 2).sum())
 
     def compress(self, theta: Array, blocks: Array) -> Array:
-        """Rows [J r], reduced."""
+        """Reduced rows [J r]."""
         rows = np.column_stack([self.slopes(theta).reshape(-1, len(theta)), self.errors(theta).ravel()])
         guessed = np.column_stack([np.diag(NOISE / self.spread), self.guessed(theta)])
         return np.asarray(np.linalg.qr(np.vstack([rows, guessed]), mode="r"))[None]
 
     def move(self, blocks: Array, step: Array) -> Array:
-        """There are no unknowns but the constants."""
+        """Unchanged blocks: there are no unknowns but the constants."""
         return blocks
 
     def told(self, theta: Array) -> dict[str, Any]:
-        """95 % half widths of all constants, episodes being independent, and which of them the data do not tell.
+        """95 % half widths of all constants, with episodes as independent, and which constants the data determine.
 
-        What the data leave open is as wide as the guess; told is what they narrow to less than that.
+        Undetermined constants keep the guess's width; determined ones are narrowed to less than that.
         """
         J, off = self.slopes(theta), self.errors(theta).reshape(len(self.past), -1)
         weight = (NOISE / self.spread) ** 2
@@ -93,7 +93,7 @@ class FreeRuns:
 
 
 def mechanism(episodes: list[Array], iterations: int, known_before: Array | None) -> tuple[Array, FreeRuns]:
-    """Constants (4, C) whose free runs of 0.5 s fit best, sought from those known before, else from the guesses."""
+    """Constants (4, C) whose free runs of 0.5 s fit best, searched from the known ones, else from the guesses."""
     system = FreeRuns(episodes, 10)
     theta = system.guess if known_before is None else known_before.ravel()
     if iterations == 0:

@@ -1,4 +1,4 @@
-"""What is learned from the same episodes: a recurrent network and linear autoregression (ARX). Legend: T frames."""
+"""Predictors learned from the same episodes: a recurrent network and linear autoregression (ARX). Legend: T frames."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 ORDERS, RIDGES = (1, 2, 3, 4, 6, 8, 12), (1e-4, 1e-2, 1.0, 10.0, 100.0, 1e3, 1e4)
-"""Of ARX; ridges over columns of unit variance, rows summed."""
+"""Orders and ridges of ARX; ridges over columns of unit variance, rows summed."""
 
 
 class Recurrent(torch.nn.Module):
-    """A GRU that says how angles change, frame by frame."""
+    """A GRU that predicts changes of the angles, frame by frame."""
 
     def __init__(self, width: int = 64) -> None:
         super().__init__()
         self.cell, self.out = torch.nn.GRUCell(16, width), torch.nn.Linear(width, 4)
 
     def forward(self, past: torch.Tensor, pressures: torch.Tensor) -> torch.Tensor:
-        """Angles (n, T, 4); it sees angles, their last change (in tenths of a radian per 0.1 s), and pressures."""
+        """Predict angles (n, T, 4) from angles, their last change (in tenths of a radian per 0.1 s), and pressures."""
         state, found = past.new_zeros(len(past), self.out.in_features), []
         for t in range(1, PAST - 1):
             state = self.cell(torch.cat([past[:, t, :4], 10 * (past[:, t, :4] - past[:, t - 1, :4]), past[:, t, 4:]], 1), state)
@@ -34,14 +34,14 @@ class Recurrent(torch.nn.Module):
 
 
 class Arx(torch.nn.Module):
-    """Next angles from the last frames, linear: weights (12 order + 1, 4); the pressures of a frame act on the next one."""
+    """Linear prediction of angles from the last frames: weights (12 order + 1, 4); a frame's pressures act on the next one."""
 
     def __init__(self, weight: Array) -> None:
         super().__init__()
         self.weight = torch.nn.Parameter(torch.tensor(weight, dtype=torch.float32))
 
     def forward(self, past: torch.Tensor, pressures: torch.Tensor) -> torch.Tensor:
-        """Angles (n, T, 4)."""
+        """Predict angles (n, T, 4)."""
         frames, found = list(past[:, -(len(self.weight) // 12) :].unbind(1)), []
         for p in pressures.unbind(1):
             frames[-1] = torch.cat([frames[-1][:, :4], p], dim=1)
@@ -52,7 +52,7 @@ class Arx(torch.nn.Module):
 
 
 def trained(model: torch.nn.Module, rate: float, data: dict[str, list[Array]], steps: int, seed: int) -> torch.nn.Module:
-    """The weights whose free runs of 0.5 s fit best, the best on validation episodes."""
+    """Train the weights on free runs of 0.5 s; the best on validation episodes are kept."""
     torch.manual_seed(seed)
     past, pressures, angles = (torch.tensor(part, dtype=torch.float32) for part in windows(data["train"], 50)[:3])
     held = [torch.tensor(part, dtype=torch.float32) for part in windows(data["validation"], 50, 10)[:3]]
@@ -92,7 +92,7 @@ def arx(episodes: list[Array], order: int, ridge: float) -> Array:
 
 
 def chosen(data: dict[str, list[Array]]) -> tuple[int, float]:
-    """Lags and ridge whose free runs of 0.5 s are best on validation episodes."""
+    """Lags and ridge with the best free runs of 0.5 s on validation episodes."""
     past, pressures, angles, _ = windows(data["validation"], 50, 10)
     scores = {}
     for pair in ((order, ridge) for order in ORDERS for ridge in RIDGES):
@@ -102,7 +102,7 @@ def chosen(data: dict[str, list[Array]]) -> tuple[int, float]:
 
 
 def run(model: torch.nn.Module, past: Array, pressures: Array) -> Array:
-    """Angles (n, T, 4)."""
+    """Predict angles (n, T, 4)."""
     with torch.no_grad():
         found = model(torch.tensor(past, dtype=torch.float32), torch.tensor(pressures, dtype=torch.float32))
     return np.asarray(found.double().numpy())

@@ -2,7 +2,7 @@
 
     python studies/block/block.py                  # 20 seeds x 3 geometries x (own engine, MuJoCo) x 4 methods, and the plots
     python studies/block/block.py --seeds 3
-    python studies/block/block.py --sources mujoco # these rows again, the others stay as they are
+    python studies/block/block.py --sources mujoco # only these rows again, the others stay
 
 A weight of 0.5 kg pulls the block (1 kg, friction 0.33) by a string for 0.8 s; a camera sees x, y and the angle at 50 Hz with
 noise of 1 mm and 5 mrad. Data come from our own engine and from MuJoCo's block in space (round cones, soft contact, loads that
@@ -55,16 +55,16 @@ FILTER = ParticleOptions(
 
 @dataclass
 class Args:
-    """What to run."""
+    """Options of the study."""
 
     seeds: int = 20
     """Noise seeds per geometry and source."""
     evolution_seeds: int = 5
-    """The same for CMA-ES, which takes longest."""
+    """Noise seeds for CMA-ES, which takes longest."""
     sources: tuple[Literal["own", "mujoco"], ...] = ("own", "mujoco")
-    """Which engines write data; rows of the other stay as they are in the file."""
+    """Engines that write data; rows of the other stay as they are in the file."""
     out: Path = Path("results/rigid")
-    """Where numbers and plots go."""
+    """Folder of numbers and plots."""
 
 
 @dataclass(frozen=True)
@@ -87,26 +87,26 @@ Method = Callable[[FitProblem, ComplementarityForm], tuple[float, Any]]
 
 
 def by_mpec(problem: FitProblem, form: ComplementarityForm) -> tuple[float, Any]:
-    """Complementarity; one fallback, since MuJoCo's data never pass the gate."""
+    """Fit by complementarity; one fallback, since MuJoCo's data never pass the gate."""
     found = solve(problem, form, MpecOptions(fallbacks=1, grid=0))
     return float(problem.decode(found.theta).friction), found  # type: ignore[attr-defined]
 
 
 def by_shooting(problem: FitProblem, form: ComplementarityForm) -> tuple[float, Any]:
-    """Least squares from friction 0.2 and 1, the better of the two."""
+    """Fit by least squares from friction 0.2 and 1, the better of the two."""
     starts = [problem.replace(start=problem.constants.replace(friction=friction)) for friction in (0.2, 1.0)]
     best = min((single_shooting(start) for start in starts), key=lambda fit: fit.reduced_chi2)
     return float(best.parameters.friction), best  # type: ignore[attr-defined]
 
 
 def by_filter(problem: FitProblem, form: ComplementarityForm) -> tuple[float, Any]:
-    """The bootstrap filter."""
+    """Fit by the bootstrap filter."""
     found = bootstrap_filter(problem, FILTER)
     return float(found.parameters.friction), found  # type: ignore[attr-defined]
 
 
 def by_evolution(problem: FitProblem, form: ComplementarityForm) -> tuple[float, Any]:
-    """CMA-ES."""
+    """Fit by CMA-ES."""
     found = cma_es(problem, EvolutionOptions(generations=150, start_spread=0.01))
     return float(found.parameters.friction), found  # type: ignore[attr-defined]
 
@@ -129,7 +129,7 @@ def problem_of(simulator: BlockSimulator, source: str, seed: int) -> FitProblem:
 
 
 def study(seeds: int, evolution_seeds: int, sources: tuple[str, ...]) -> tuple[list[Row], dict[str, Any]]:
-    """All methods on all data; and what the plots show, of geometry 0 and seed 0."""
+    """Run all methods on all data; also the data of the plots, of geometry 0 and seed 0."""
     rows, shown = [], {}
     for source in sources:
         for index, model in enumerate(GEOMETRIES):
@@ -153,7 +153,7 @@ def study(seeds: int, evolution_seeds: int, sources: tuple[str, ...]) -> tuple[l
 
 
 def statistics(source: str, geometry: int, method: str, estimates: list[float], seconds: list[float]) -> Row:
-    """Over seeds."""
+    """Statistics over seeds."""
     errors = np.array(estimates) - TRUTH
     rms, worst = float(np.sqrt(np.mean(errors**2))), float(np.abs(errors).max())
     spread = float(np.std(estimates, ddof=1))
@@ -169,7 +169,7 @@ def line(row: Row) -> str:
 
 
 def plot(source: str, shown: dict[str, Any], path: Path) -> None:
-    """Trajectory, velocity and friction over time, as slides 32-34."""
+    """Plot trajectory, velocity and friction over time, as slides 32-34."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -204,7 +204,7 @@ def plot(source: str, shown: dict[str, Any], path: Path) -> None:
 
 
 def command(args: Args) -> str:
-    """What to type for the same rows."""
+    """Command line for the same rows."""
     return f"python studies/block/block.py --seeds {args.seeds} --sources {' '.join(args.sources)}"
 
 

@@ -2,7 +2,7 @@
 
     python studies/block/online.py           # 10 blocks of our engine and 3 of MuJoCo; writes results/rigid/online.json
 
-Friction is drawn between 0.15 and 0.6; a camera sees the block 50 times a second for 1.2 s (1 mm, 5 mrad), fits begin at 0.7.
+Friction is drawn between 0.15 and 0.6; a camera sees the block 50 times a second for 1.2 s (1 mm, 5 mrad), fits start from 0.7.
 Each recording becomes a CSV file that `softgym-envs identify block --online` reads. The machine was busy.
 """
 
@@ -33,18 +33,18 @@ START = "[constants]\nfriction = 0.7\n"
 
 @dataclass
 class Args:
-    """What to run."""
+    """Options of the study."""
 
     own: int = 10
     """Blocks of our engine."""
     mujoco: int = 3
     """Blocks of MuJoCo."""
     out: Path = Path("results/rigid/online.json")
-    """Where the numbers go."""
+    """File of the numbers."""
 
 
 def estimate(world: Any, seed: int, folder: Path) -> dict[str, Any]:
-    """One recording, through the command line."""
+    """Estimate from one recording, by the command line."""
     rng = np.random.default_rng(seed)
     friction = float(rng.uniform(0.15, 0.6))
     seen = record(

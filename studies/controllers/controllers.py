@@ -1,4 +1,4 @@
-"""Controllers side by side: cost against wall time and against simulator steps, and how they keep up with the robot.
+"""Comparison of controllers: cost against wall time and against simulator steps, and whether they run in real time.
 
     python studies/controllers/controllers.py                       # roll and crawl, all controllers, about an hour on 2 cores
     python studies/controllers/controllers.py --tasks roll --controllers ilqg gps
@@ -65,7 +65,7 @@ class Args:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be controlled."""
+    """Control problem."""
 
     simulator: TensegritySimulator
     parameters: TensegrityParameters
@@ -86,7 +86,7 @@ class Result:
     seconds: float
     """Time of all planning."""
     processor_seconds: float
-    """Processor time of all threads: what it costs even where other work shares the processors."""
+    """Processor time of all threads, independent of other load on the processors."""
     steps: int
     real_time_factor: float
     """Robot's time over planning time."""
@@ -108,7 +108,7 @@ def problem(task: str, seed: int, horizon: int) -> Problem:
 
 
 def run_ilqg(p: Problem, args: Args, difference_step: float | None) -> tuple[float, list[IterLog]]:
-    """Final cost and log."""
+    """Plan by iLQG; returns final cost and log."""
     options = ILQGOptions(max_iterations=args.iterations, trust=0.3, difference_step=difference_step)
     plan = plan_ilqg(
         p.simulator, p.cost, p.state, controls=p.controls, substeps=100, parameters=p.parameters, options=options
@@ -117,7 +117,7 @@ def run_ilqg(p: Problem, args: Args, difference_step: float | None) -> tuple[flo
 
 
 def run_gps(p: Problem, args: Args, seed: int) -> tuple[float, list[IterLog]]:
-    """Final cost and log."""
+    """Plan by sample-based iLQG; returns final cost and log."""
     plan = plan_gps(
         p.simulator, p.cost, p.state, controls=p.controls, rng=np.random.default_rng(seed), substeps=100,
         parameters=p.parameters, options=GPSOptions(iterations=args.iterations, rollouts=args.rollouts),
@@ -126,7 +126,7 @@ def run_gps(p: Problem, args: Args, seed: int) -> tuple[float, list[IterLog]]:
 
 
 def planned(task: str, name: str, seed: int, args: Args) -> Result:
-    """A planner's result."""
+    """Result of a planner."""
     p, began = problem(task, seed, args.horizon), time.process_time()
     ways: dict[str, Callable[[], tuple[float, list[IterLog]]]] = {
         "ilqg": lambda: run_ilqg(p, args, None),
@@ -142,7 +142,7 @@ def planned(task: str, name: str, seed: int, args: Args) -> Result:
 
 
 def replanned(task: str, name: str, seed: int, args: Args) -> Result:
-    """A receding-horizon controller's result."""
+    """Result of a receding-horizon controller."""
     p = problem(task, seed, args.horizon)
     ahead = min(15, args.horizon)
     controller: SamplingController | ILQGController
@@ -179,7 +179,7 @@ def table(results: list[Result]) -> str:
 
 
 def race(results: list[Result]) -> str:
-    """What every planner needs to reach the best cost of the sample-based one, seed by seed, as Markdown."""
+    """Time and steps in which every planner reaches the best cost of the sample-based one, seed by seed, as Markdown."""
     lines = ["| task | seed | cost to reach | planner | seconds | simulator steps |", "|---" * 6 + "|"]
     for goal in (r for r in results if r.controller == "gps"):
         target = min(cost for _, _, cost in goal.curve)
@@ -192,7 +192,7 @@ def race(results: list[Result]) -> str:
 
 
 def draw(results: list[Result], path: Path) -> None:
-    """Cost against seconds and against steps, one row per task."""
+    """Plot cost against seconds and against steps, one row per task."""
     from matplotlib.figure import Figure
 
     tasks = list(dict.fromkeys(r.task for r in results))

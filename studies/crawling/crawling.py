@@ -1,12 +1,12 @@
 """Factors of the prism's crawling heuristic (`softgym_envs.tensegrity.crawling`), by CMA-ES in our engine.
 
     python studies/crawling/crawling.py --again      # from the factors of the code
-    python studies/crawling/crawling.py --scratch    # from nought
-    python studies/crawling/crawling.py              # goes on from results/crawling/factors.json
+    python studies/crawling/crawling.py --scratch    # from zero
+    python studies/crawling/crawling.py              # continues from results/crawling/factors.json
 
 Every candidate crawls from the same random poses; every row has constants of its own, drawn narrowly. Six of eleven rows have
-the contact mode "patch" with what the settings of soft contacts mean in it, the rest "stick" and the usual constants. A row's
-merit is the speed along the command, at most CAP, less half of that across. No truth plays a part. Writes
+the contact mode "patch" with our engine's values for soft contacts, the rest "stick" and the default constants. A row's
+merit is the speed along the command, at most CAP, less half of that across. No truth is used. Writes
 results/crawling/factors.json, the mean of the search over its last generations.
 """
 
@@ -40,15 +40,15 @@ BODY = {
     "motor_speed": (0.95, 1.05),
 }
 GROUND = {"friction": (0.7, 0.9)}
-"""Constant -> what it is drawn from."""
+"""Constant -> range of its draws."""
 SOFT = {"contact_timeconst": (0.08, 0.12), "contact_dampratio": (0.9, 1.1), "friction": (0.9, 1.1), "pivot": (0.7, 1.4)}
-"""Of contacts that give way, and what our engine's constants for these are (`native_constants`); drawn by their logarithms."""
+"""Ranges of soft contacts' settings, converted to our engine's constants (`native_constants`); drawn by their logarithms."""
 FIXED = ("gravity", "terrain_scale")
 """Constants that the task sets."""
 CAP = 0.22
-"""[m/s] Faster is not better: who crawls in one world is to crawl in the others too."""
+"""[m/s] Faster is not better: crawling should work in all worlds."""
 LAST = 6
-"""So many generations are averaged in the end."""
+"""Generations that are averaged at the end."""
 
 
 @dataclass(frozen=True)
@@ -68,23 +68,23 @@ class Args:
     """Search for the factors."""
 
     generations: int = 100
-    """Of CMA-ES."""
+    """Generations of CMA-ES."""
     candidates: int = 20
-    """Per generation."""
+    """Candidates per generation."""
     soft_rows: int = 6
     """Episodes of every candidate with the contact mode "patch"."""
     hard_rows: int = 5
-    """With the contact mode "stick"."""
+    """Episodes of every candidate with the contact mode "stick"."""
     steps: int = 80
     """Control steps of 0.1 s."""
     step: float = 0.4
-    """First standard deviation of a factor."""
+    """Initial standard deviation of a factor."""
     seed: int = 0
-    """Of CMA-ES and of the episodes."""
+    """Seed of CMA-ES and of the episodes."""
     again: bool = False
-    """Begin with the factors of the code."""
+    """Start from the factors of the code."""
     scratch: bool = False
-    """Begin with nought."""
+    """Start from zero."""
     out: Path = Path("results/crawling/factors.json")
 
 
@@ -112,7 +112,7 @@ def merits(envs: Any, factors: Array, steps: int, seed: int) -> Array:
 
 
 def first_factors(args: Args) -> Array:
-    """What the search begins with."""
+    """Initial factors of the search."""
     if args.scratch:
         return np.zeros(len(TERMS))
     if args.out.is_file() and not args.again:

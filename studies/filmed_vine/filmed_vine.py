@@ -1,11 +1,11 @@
-"""A hand-built vine robot before a camera: what the recipe finds of its muscles, and how well that predicts.
+"""A hand-built vine robot before a camera: identification of its muscles by the recipe, and the prediction errors after it.
 
     python studies/filmed_vine/filmed_vine.py                        # levels 0 to 3, three truths each
     python studies/filmed_vine/filmed_vine.py --seeds 90 --levels 2
 
 A truth is the MuJoCo twin of a level and a seed, recorded for 10 s (two robots that grow under random pressures) by a camera
 (100 Hz, 1 mm) and identified from a data sheet's constants. Errors are of points along the body on three other recordings,
-from exact states, beside those by the drawing's constants. Truths that were done are not run again. Writes table.json and
+from exact states, with those of the nominal constants. Truths that are done are not run again. Writes table.json and
 table.md into results/filmed_vine; seconds are a processor's, of the identification.
 """
 
@@ -37,23 +37,23 @@ FOUND = (*BODY, "base_turn", "tip_mass", "drag")
 AHEAD = (0.5, 1.0)
 """[s]"""
 SHARES = np.linspace(0.0, 1.0, 11)
-"""Of the length, where points are compared."""
+"""Shares of the length at which points are compared."""
 
 
 @dataclass(frozen=True)
 class Args:
-    """What to run."""
+    """Options of the study."""
 
     levels: tuple[int, ...] = (0, 1, 2, 3)
-    """Of the hard twin."""
+    """Levels of the hard twin."""
     seeds: tuple[int, ...] = (80, 81, 82)
-    """Of the truths and of their recordings."""
+    """Seeds of the truths and of their recordings."""
     out: Path = Path("results/filmed_vine")
     """Folder of the table."""
 
 
 def ahead(engine: VineSimulator, recordings: list[Trajectory], parameters: Any, seconds: float) -> float:
-    """Error of points along the body [mm], root mean square."""
+    """Root mean square error of points along the body [mm]."""
     squares = []
     for recording in recordings:
         rows, states = round(seconds / recording.period), recording.select(engine.state_names).values
@@ -66,7 +66,7 @@ def ahead(engine: VineSimulator, recordings: list[Trajectory], parameters: Any, 
 
 
 def one(level: int, seed: int) -> dict[str, Any]:
-    """One truth: recorded, identified, predicted."""
+    """Record, identify and predict one truth."""
     model, rng = VineModel(num_links=LINKS), np.random.default_rng([99, seed, 0])
     truth, engine, recipe = VineTwin(model, dt=DT, level=level, seed=seed), VineSimulator(model, DT), RECIPE.by_camera
     constants = truth.default_parameters.replace(contact_timeconst=2 * DT)

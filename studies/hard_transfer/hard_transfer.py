@@ -1,10 +1,10 @@
 """Share of the oracle's gain against the level of the hard twin: table and plot of the studies in this folder.
 
     softgym-envs transfer studies/hard_transfer/fresh_vine_2.toml --out results/hard_transfer/fresh_vine_2
-    python studies/hard_transfer/hard_transfer.py                   # what is there, side by side
+    python studies/hard_transfer/hard_transfer.py                   # the finished ones, side by side
 
 Shares are paired: every seed's cost against that of no control and of the oracle of the same level and seed. Up to six runs are
-printed themselves, of more (three data sets) the mean, the least and the most; intervals stand in every study's table.md.
+printed singly, of more (three data sets) the mean, the least and the most; intervals are in every study's table.md.
 Writes shares.md and shares.png into results/hard_transfer.
 """
 
@@ -31,7 +31,7 @@ ORACLE, NOTHING = "truth", "zero"
 
 @dataclass(frozen=True)
 class Args:
-    """What to read."""
+    """Options of the table."""
 
     folder: Path = Path("results/hard_transfer")
     """Folders <robot>_<level> of studies."""
@@ -40,13 +40,13 @@ class Args:
 Costs = dict[str, dict[tuple[int, int], float]]
 """Condition -> data set and seed -> cost."""
 ACROSS = 5
-"""Robots beside each other in the plot."""
+"""Robots side by side in the plot."""
 FEW = 6
-"""Runs that are printed one by one."""
+"""Most runs that are printed one by one."""
 
 
 def costs(folder: Path) -> Costs:
-    """Of a study."""
+    """Costs of a study."""
     found: Costs = {}
     for path in sorted((folder / "runs").glob("*.json")):
         run = json.loads(path.read_text())
@@ -55,7 +55,7 @@ def costs(folder: Path) -> Costs:
 
 
 def shares(found: Costs, condition: str) -> list[float]:
-    """Of every data set and seed that has run, data set by data set."""
+    """Shares of all finished runs, data set by data set."""
     nothing, oracle = found.get(NOTHING, {}), found.get(ORACLE, {})
     runs = sorted(found.get(condition, {}).items())
     both = [(cost, nothing[0, seed], oracle[0, seed]) for (_, seed), cost in runs if {(0, seed)} <= set(nothing) & set(oracle)]
@@ -71,7 +71,7 @@ def told(values: list[float]) -> str:
 
 
 def main(args: Args) -> None:
-    """Table and plot."""
+    """Write table and plot."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,10 +1,10 @@
-"""What one throw of 5 s and five of 1 s tell of a hand-built SUPERball's contact, and how each predicts throws held out.
+"""Information of one throw of 5 s and of five of 1 s on a hand-built SUPERball's contact; errors on held-out throws.
 
     python studies/hard_transfer/throws.py --levels 1 2 3 --seed 22
 
-Other truths than those of the transfer studies in this folder. Cables are those of the drawing, contact begins there and is
-fitted as in the recipe's last stage. Errors: mean of the centre of mass [mm] over six throws, from five starts each in their
-first half second. Writes results/hard_transfer/throws.json, one entry per truth, and keeps those that are there.
+The truths are not those of the transfer studies in this folder. Cables are nominal, contact starts from the nominal values and
+is fitted as in the recipe's last stage. Errors: mean of the centre of mass [mm] over six throws, from five starts each in their
+first half second. Writes results/hard_transfer/throws.json, one entry per truth, and keeps existing ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sysid.least_squares.levenberg import LevenbergOptions
 from sysid.methods.progressive import stage_problem
 
 STEPS, TESTS, AHEAD = 5000, 6, (200, 500, 1000)
-"""Physics steps of 1 ms: of all throws that are fitted; number of throws held out; horizons."""
+"""Physics steps of 1 ms of all fitted throws; number of held-out throws; horizons."""
 OPTIONS = ShootingOptions(
     segment_steps=250, jacobian="differences", errors="clustered", scan=False, reweight=2,
     levenberg=LevenbergOptions(max_iterations=20, cost_tolerance=1e-6),
@@ -37,18 +37,18 @@ OPTIONS = ShootingOptions(
 
 @dataclass(frozen=True)
 class Args:
-    """Which truths."""
+    """Options of the study."""
 
     levels: tuple[int, ...] = (1, 2, 3)
-    """Of the ladder."""
+    """Levels of the ladder."""
     seed: int = 22
-    """Of the draws and of the throws."""
+    """Seed of the draws and of the throws."""
     out: Path = Path("results/hard_transfer/throws.json")
-    """File."""
+    """File of the entries."""
 
 
 def errors(engine: TensegritySimulator, tests: TrajectorySet, constants: Parameters) -> dict[str, float]:
-    """Horizon [ms] -> mean error [mm]."""
+    """Mean error [mm] by horizon [ms]."""
     found: dict[str, list[float]] = {str(steps): [] for steps in AHEAD}
     for throw in tests:
         states, first = throw.select(engine.state_names).values, np.arange(0, 500, 100)
@@ -60,7 +60,7 @@ def errors(engine: TensegritySimulator, tests: TrajectorySet, constants: Paramet
 
 
 def compared(level: int, seed: int) -> dict[str, Any]:
-    """One truth."""
+    """Compare both kinds of throws on one truth."""
     engine, truth = TensegritySimulator(contact="patch"), TensegrityTwin(level=level, seed=seed)
     tests = TrajectorySet(
         tuple(RECIPE.record_one("throws", truth, np.random.default_rng(100 + i), steps=1500) for i in range(TESTS))
@@ -80,7 +80,7 @@ def compared(level: int, seed: int) -> dict[str, Any]:
 
 
 def main(args: Args) -> None:
-    """All truths."""
+    """Run all truths."""
     there = read_json(args.out) if args.out.exists() else {}
     for level in args.levels:
         there[f"level {level}, seed {args.seed}"] = compared(level, args.seed)

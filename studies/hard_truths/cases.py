@@ -1,6 +1,6 @@
-"""What the ladder records in every room: a truth, constants drawn by seed, and files as a laboratory has them.
+"""Recordings of the ladder in every room: a truth, constants drawn by seed, and files as a laboratory has them.
 
-Noise is nobody's secret but the recording's: the command is told none. Constants of a truth are drawn within a factor around
+Noise is not stated: the command gets none. Constants of a truth are drawn within a factor around
 the defaults, a fit starts a factor of 3 off in each, either way.
 """
 
@@ -34,38 +34,38 @@ from softgym_envs.vine.recipe import along_body
 FACTOR = 1.4
 """Constants of a truth are within this factor of the defaults."""
 OFF = 3.0
-"""Start over truth, or truth over start."""
+"""Factor between start and truth, either way."""
 POINTS = 5e-4
-"""[m] Of the camera before the vine."""
+"""[m] Noise of the camera before the vine."""
 FPS = 240.0
 ELBOW = {"angle": 2e-3, "rate": 2e-2, "activation": 5e-3}
 """[rad, rad/s, -]"""
 BEARS = 1100.0
-"""[N s/m] Cables damped more than 1130 turn the velocities of a SUPERball's rods round in every step of 1 ms: that is no robot,
-and moves by millimetres otherwise in other steps, as fits to frames of a camera take."""
+"""[N s/m] Cables damped more than 1130 reverse the velocities of a SUPERball's rods in every step of 1 ms: no real robot does,
+and positions change by millimetres with the step, which fits to frames of a camera choose."""
 SOON = 0.25
-"""[s] A thrown box is predicted so far: later throws go their own ways."""
+"""[s] Horizon of predictions for a thrown box: later, throws diverge."""
 ANGLES, TORQUES = 2e-3, 0.2
-"""[rad, N m] Of the loop's sensors, where a twin has none of its own."""
+"""[rad, N m] Noise of the loop's sensors, where a twin has none of its own."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """A truth's recording, and what is known of the truth."""
+    """A truth's recording, and its known constants."""
 
     recordings: tuple[Trajectory, ...]
-    """As a laboratory has them; of several all but the last are fitted, or the first `fitted`."""
+    """Recordings as a laboratory has them; of several all but the last are fitted, or the first `fitted`."""
     more: tuple[Trajectory, ...]
-    """Further ones of the same truth, which nothing is fitted to."""
+    """Further recordings of that truth, to which nothing is fitted."""
     true: dict[str, float]
-    """Constants that are asked for."""
+    """True values of the constants to identify."""
     start: Parameters
     miss: Callable[[Parameters], float]
     """Fitted constants -> error of their predictions, from the true state, over the noise."""
     model: str | None = None
     """Text of a structure's file."""
     fitted: int | None = None
-    """How many of the recordings, the first ones; the others are held out."""
+    """Number of fitted recordings, the first ones; the others are held out."""
 
 
 def world(name: str, level: str, seed: int) -> Any:
@@ -82,7 +82,7 @@ def drawn(defaults: Parameters, names: tuple[str, ...], rng: np.random.Generator
 
 
 def off(engine: Any, true: dict[str, float], rng: np.random.Generator) -> Parameters:
-    """Where the fit starts."""
+    """Start of the fit."""
     specs = engine.default_parameters.specs()
     wrong = {name: float(np.clip(value * OFF ** rng.choice([-1, 1]), *specs[name].bounds)) for name, value in true.items()}
     return engine.default_parameters.replace(**wrong)
@@ -103,7 +103,7 @@ def rigid(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
 
     recording = filmed()
     start = engine.default_parameters.replace(**{free: float(np.clip(friction * OFF ** rng.choice([-1, 1]), 0.0, 1.0))})
-    # The string takes the block to its pulley in a second: one is left to predict only where it is thrown back first.
+    # The string takes the block to its pulley in a second: one remains to predict only if it is thrown back first.
     others = tuple(
         launched(truth, constants, rng) if name == "block" else filmed() for _ in range(13 if name == "block" else 4)
     )
@@ -131,7 +131,7 @@ def launched(truth: Any, constants: Parameters, rng: np.random.Generator) -> Tra
 
 
 def thinned(recording: Trajectory, keep: int) -> Trajectory:
-    """Every so many rows, as a slower camera sees."""
+    """Keep every so many rows, as a slower camera does."""
     controls = recording.controls[::keep][: len(recording.times[::keep]) - 1]
     values, times = recording.values[::keep][: len(controls) + 1], recording.times[::keep][: len(controls) + 1]
     return replace(recording, times=times, values=values, controls=controls, substeps=1)
@@ -242,7 +242,7 @@ def loop(name: str, level: str, seed: int, rng: np.random.Generator) -> Made:
         recording = replace(recording.with_noise(rng, ANGLES), controls=torques)
 
     def miss(found: Parameters) -> float:
-        """Torques that the same motion takes, but for their mean."""
+        """Error of the torques for the same motion, without their mean, over the noise."""
         clean = replace(truth, effects={**truth.sizes, **dict.fromkeys(FLAWS, 0.0)}) if level not in ("own", "0") else truth
         told = []
         for one, parameters in ((clean, constants), (engine, found)):
@@ -296,7 +296,7 @@ CASES: dict[str, Callable[[str, str, int, np.random.Generator], Made]] = {
 
 
 def files(made: Made, folder: Path) -> dict[str, Any]:
-    """The files of a truth, and what the command is told of them."""
+    """Write the files of a truth; also the command's arguments for them."""
     TrajectorySet(made.recordings).save(folder / "run.h5")
     made.start.save(folder / "start.toml")
     more: dict[str, Any] = {}

@@ -1,10 +1,10 @@
-"""Hand-built SUPERballs: what the body's identification says of truths that the model class does not contain.
+"""Hand-built SUPERballs: verdicts of the body's identification on truths outside the model class.
 
-    python studies/hard_truths/hard_truths.py                # 3 truths that nothing was tuned on
+    python studies/hard_truths/hard_truths.py                # 3 truths that were not used for tuning
     python studies/hard_truths/hard_truths.py --seeds 21 22
 
 A truth is the MuJoCo twin with cable gains within 15 % and rest lengths within 2 % (`core.hard`), drawn by seed; recorded is
-one flight of the recipe, the full state without noise. "single steps" is the recipe as it was, its stage `body` alone; "recipe"
+one flight of the recipe, the full state without noise. "single steps" is only the recipe's former stage, `body`; "recipe"
 are all its stages of the body. Writes table.json and table.md into results/hard_truths.
 """
 
@@ -30,15 +30,15 @@ EFFECTS = {"gain_spread": 0.15, "rest_spread": 0.02}
 AFTER = 0.5
 """[s] Horizon of the errors that are written."""
 TRUE = {"cable_stiffness": 1e4, "cable_damping": 1e3, "motor_speed": 1.0, "motor_gain": 0.01}
-"""Means of what the spreads are about."""
+"""Means of the quantities with spreads."""
 
 
 @dataclass
 class Args:
-    """What to run."""
+    """Options of the study."""
 
     seeds: tuple[int, ...] = (11, 12, 13)
-    """Truths."""
+    """Seeds of the truths."""
     steps: int = 2500
     """Physics steps of the recording."""
     out: Path = Path("results/hard_truths")
@@ -46,7 +46,7 @@ class Args:
 
 
 def one(seed: int, steps: int) -> list[dict[str, Any]]:
-    """Rows of one truth."""
+    """Identify one truth; its rows of the table."""
     robot = room("tensegrity")
     recipe: Recipe = load(robot.recipe)
     truth = robot.simulator(backend="mujoco", options={"effects": EFFECTS, "seed": seed})
@@ -60,7 +60,7 @@ def one(seed: int, steps: int) -> list[dict[str, Any]]:
 
 
 def row_of(found: RecipeResult) -> dict[str, Any]:
-    """Constants, verdicts, and errors on the kept-back end of the flight."""
+    """Constants, verdicts, and errors on the held-out end of the flight."""
     last = found.stages[-1].fit
     assert last is not None
     errors = {e.kind: round(e.fitted, 5) for e in last.open_loop if e.part == "validation" and abs(e.horizon - AFTER) < 1e-6}

@@ -1,14 +1,14 @@
-"""How many intervals of noisy SUPERballs hold where nothing can go wrong: noise known, estimates begun at the truth.
+"""Coverage of intervals for noisy SUPERballs in the ideal case: known noise, estimates started at the truth.
 
     python studies/hard_truths/ideal.py                     # recordings of `rows.py --rows noise --first 1000 --seeds 20`
 
 Truths, recordings and segments are those of the row "noise" (row_truths.py). The estimate is that of Gauss and Newton with
-derivatives J, K (constants, starts of segments) and variances of the noise at the truth, where nobody but this script begins:
+derivatives J, K (constants, starts of segments) and variances of the noise at the truth, where only this script starts:
 
     (d, e) = argmin |r + J d + K e|^2,   cov(d) = (J' P J)^-1,   P = I - K K^+
 
-repeated until d is below a thousandth of its standard deviation, ten times at most. What misses here misses by chance; what the
-documented command misses beyond that is its own. Writes ideal.json beside the rows: per recording the estimate's distance from
+repeated until d is below a thousandth of its standard deviation, ten times at most. Misses here are by chance; further misses
+of the documented command are its own. Writes ideal.json into the folder of the rows: per recording the estimate's distance from
 the truth in standard deviations, and that of the command's numbers where the folder has them.
 """
 
@@ -35,23 +35,23 @@ from sysid.methods.progressive import stage_problem
 Array = NDArray[np.float64]
 
 ROWS, AGAIN, ENOUGH = 100, 10, 1e-3
-"""Rows of a segment, as the stage `refine` has; steps at most; standard deviations."""
+"""Rows of a segment, as in the stage `refine`; most steps; standard deviations."""
 
 
 @dataclass(frozen=True)
 class Args:
-    """What to run."""
+    """Options of the study."""
 
     first: int = 1000
     """Seed of the first recording."""
     seeds: int = 20
-    """Recordings."""
+    """Number of recordings."""
     out: Path = Path("results/hard_truths/fresh_states")
     """Folder."""
 
 
 class Linear:
-    """Weighted derivatives of segments: constants with starts projected out, and what starts do."""
+    """Weighted derivatives of segments: constants with starts projected out, and effects of starts."""
 
     def __init__(self, found: Derivative, sigma: Array) -> None:
         count, _, _, p = found.constants.shape
@@ -97,7 +97,7 @@ def ideal(seed: int) -> tuple[Any, Array, Array, Array]:
 
 
 def main(args: Args) -> None:
-    """All recordings."""
+    """Run all recordings."""
     path = args.out / "rows.json"
     there = json.loads(path.read_text())["rows"]["noise"]["found"] if path.exists() else []
     fitted = {row["seed"]: row["values"] for row in there if "values" in row}

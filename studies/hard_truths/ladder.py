@@ -5,17 +5,17 @@
     python studies/hard_truths/ladder.py --jobs 16           # as many at a time; the first ones compile the kernels
 
 A truth is our engine ("own": the model's own class) or the hard twin of a level, its constants drawn by seed (cases.py). It is
-recorded as a laboratory would, with noise that nobody states, and identified by `softgym-envs identify ROOM --data FILE --start
+recorded as a laboratory would, with unstated noise, and identified by `softgym-envs identify ROOM --data FILE --start
 START`, where START is a factor of 3 off in every constant, either way. Counted are
 
 * explains: the verdict that the residuals are noise;
 * misses: the fitted model's prediction from the true state is off by more than the noise, 1 s ahead or at the recording's end;
 * identified: the headline without reservations; falsely: some number is more than three half widths of its interval off;
-* inside: of the numbers, how many intervals hold the truth;
-* misfit: the test statistic behind "explains"; `roc.py` says how well it tells the two kinds of truths apart;
-* bands: of predictions on another recording of that truth, how many are inside the fit's 90 % bands, 0.5 and 1 s ahead.
+* inside: number of intervals that contain the truth;
+* misfit: the test statistic behind "explains"; `roc.py` measures how well it separates the two kinds of truths;
+* bands: number of predictions on another recording of that truth inside the fit's 90 % bands, 0.5 and 1 s ahead.
 
-Truths that were done before are not run again, but for those of older commits, which knew no misfit or bands.
+Finished truths are not run again, except those of older commits without misfit or bands.
 Writes ladder.json and ladder.md into results/hard_truths.
 """
 
@@ -50,15 +50,15 @@ from sysid.methods.progressive import stage_problem
 
 WITHOUT_BANDS = ("loop", "box")
 """Rooms whose recordings begin at states that a prediction cannot know (an arm that a controller holds), or are fitted over a
-quarter of a second only, before throws go their own ways."""
+quarter of a second only, before throws diverge."""
 
 
 @dataclass(frozen=True)
 class Args:
-    """What to run."""
+    """Options of the ladder."""
 
     truths: int = 20
-    """Per level and room."""
+    """Truths per level and room."""
     rooms: tuple[str, ...] = tuple(CASES)
     levels: tuple[str, ...] = ("own", "0", "1", "2", "3")
     """"own": our engine."""
@@ -83,7 +83,7 @@ def identify() -> Any:
 
 
 def one(name: str, level: str, seed: int, folder: Path) -> dict[str, Any]:
-    """One truth: recorded, identified, judged."""
+    """Record, identify and judge one truth."""
     made = CASES[name](name, level, seed, np.random.default_rng([seed, len(level), ord(level[0])]))
     module, said, begin = identify(), io.StringIO(), time.process_time()
     args = module.Args(name, **files(made, folder))
@@ -92,7 +92,7 @@ def one(name: str, level: str, seed: int, folder: Path) -> dict[str, Any]:
     seconds = round(time.process_time() - begin, 1)
     row: dict[str, Any] = {"room": name, "level": level, "seed": seed, "true": made.true, "code": code, "seconds": seconds}
     written = sorted((folder / "fit").rglob("fit.json"), key=lambda path: path.stat().st_mtime_ns)
-    if not (folder / "fit" / "fit.toml").exists():  # a stage may have ended, and the next one not
+    if not (folder / "fit" / "fit.toml").exists():  # a stage may have finished, and the next one not
         return {**row, "said": said.getvalue()[-300:]}
     fit = json.loads(written[-1].read_text())  # of a recipe's last stage
     found = {e["name"]: e for e in fit["estimates"] if e["name"] in made.true}
@@ -118,19 +118,19 @@ def one(name: str, level: str, seed: int, folder: Path) -> dict[str, Any]:
 
 
 def alone(name: str, level: str, seed: int) -> dict[str, Any]:
-    """`one` in a folder of its own."""
+    """Run `one` in its own folder."""
     with tempfile.TemporaryDirectory() as folder:
         return one(name, level, seed, Path(folder))
 
 
 def inside_bands(args: Any, more: Path, constants: Any, fit: dict[str, Any]) -> dict[str, list[int]]:
-    """Horizon and kind -> of predictions on recordings that were not fitted, how many are inside the band, of how many.
+    """Horizon and kind -> number of predictions on held-out recordings inside the band, and number of all.
 
     Args:
-        args: Of the command that fitted.
+        args: Arguments of the fit's command.
         more: File of those recordings.
-        constants: What was fitted.
-        fit: What is told of it.
+        constants: Fitted constants.
+        fit: Report of the fit.
     """
     found: dict[str, list[int]] = {}
     if not (fit["bands"] and more.exists()):
@@ -177,7 +177,7 @@ def table_of(rows: list[dict[str, Any]]) -> str:
 
 
 def _inside(rows: list[dict[str, Any]]) -> str:
-    """Horizon by horizon, how many predictions are inside of their bands."""
+    """Numbers of predictions inside their bands, horizon by horizon."""
     found: dict[str, list[int]] = {}
     for key, (held, told) in ((key, count) for row in rows for key, count in row.get("bands", {}).items()):
         count = found.setdefault(key.partition(",")[0], [0, 0])
@@ -188,29 +188,29 @@ def _inside(rows: list[dict[str, Any]]) -> str:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Rows that are there."""
+    """Read existing rows."""
     return list(json.loads(path.read_text())["rows"]) if path.exists() else []
 
 
 def as_text(rows: list[dict[str, Any]]) -> str:
-    """JSON of a line per row, of numbers of six digits."""
+    """JSON with one line per row, numbers with six digits."""
     short = json.loads(json.dumps(rows), parse_float=lambda number: float(f"{float(number):.6g}"))
     lines = ",\n".join(json.dumps(row) for row in short)
     return f'{{"commit": "{git_commit()}", "rows": [\n{lines}\n]}}\n'
 
 
 def key_of(row: dict[str, Any]) -> tuple[str, str, int]:
-    """Which truth a row is of."""
+    """Key of a row's truth."""
     return row["room"], row["level"], row["seed"]
 
 
 def older(row: dict[str, Any]) -> bool:
-    """Whether an older commit made a row, one that knew no misfit or no bands."""
+    """Whether a row comes from an older commit, without misfit or bands."""
     return "explains" in row and ("misfit" not in row or not (row["bands"] or row["room"] in WITHOUT_BANDS))
 
 
 def main(args: Args) -> None:
-    """All truths."""
+    """Run all truths."""
     path = args.out / "ladder.json"
     done = {key_of(row) for row in read(path) if not older(row)}
     seeds = range(args.first, args.first + args.truths)

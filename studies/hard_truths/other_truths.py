@@ -1,4 +1,4 @@
-"""Five truths that are on no ladder, each as somebody would bring them: what does the documented command make of them?"""
+"""Verdicts of the documented command on five truths that are on no ladder, each as a user would bring them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from softgym_envs.core.trajectory import Trajectory
 BITS = 2.0 * np.pi / 256
 """[rad] A step of an encoder of 8 bits."""
 DRIFT = 1.005
-"""Seconds of the recorder's clock per second."""
+"""Seconds of the recorder's clock per true second."""
 SWAPPED = 0.1
 """Share of frames in which a tracker mixes up two neighbours."""
 BOB = (0.5, 0.15)
-"""[kg], [m]: what swings from the hand."""
+"""[kg], [m] Mass and length of the weight that swings from the hand."""
 
 
 def from_ladder(room: str, change: Callable[[Trajectory], Trajectory]) -> Callable[[int], Asked]:
-    """Our own engine's recordings of the ladder, changed."""
+    """Our own engine's recordings of the ladder, changed by a function."""
 
     def make(seed: int) -> Asked:
         made = CASES[room](room, "own", seed, np.random.default_rng(seed))
@@ -36,12 +36,12 @@ def from_ladder(room: str, change: Callable[[Trajectory], Trajectory]) -> Callab
 
 
 def drifting(recording: Trajectory) -> Trajectory:
-    """Times of a clock that is too fast; of a file."""
+    """Times of a fast clock, as in a file."""
     return replace(recording, times=recording.times * DRIFT, substeps=1, metadata={"source": "file"})
 
 
 def rough(recording: Trajectory) -> Trajectory:
-    """Angles from encoders of 8 bits."""
+    """Round angles to encoders of 8 bits."""
     angle = np.array([unit == "rad" for unit in recording.units])
     return replace(recording, values=np.where(angle, np.round(recording.values / BITS) * BITS, recording.values))
 
@@ -57,14 +57,14 @@ def swapped(seed: int) -> Asked:
 
 
 def halfway(seed: int) -> Asked:
-    """The table is twice as rough from 0.4 s on; asked for is the smooth half's friction."""
+    """The table is twice as rough from 0.4 s on; the constant to identify is the smooth half's friction."""
     smooth = 0.6 * FRICTION
     data, _ = stepwise(lambda time, _: smooth if time < 0.4 else 2.0 * smooth, seed)
     return replace(block(seed, data), true={"friction": smooth})
 
 
 def swinging(seed: int) -> Asked:
-    """An elbow from whose hand a weight swings, in MuJoCo; all the constants are as drawn, the file says no payload."""
+    """An elbow with a weight swinging from its hand, in MuJoCo; all constants are nominal, the file states no payload."""
     twin, rng = ElbowTwin(), np.random.default_rng(seed)
     mass, length = BOB
     inertial = f'<inertial pos="0 0 {-length}" mass="{mass}" diaginertia="1e-5 1e-5 1e-5"/>'
@@ -82,7 +82,7 @@ def _noise(twin: Any) -> dict[str, float]:
 
 
 def _moved(world: mujoco.MjModel, recording: Trajectory) -> Trajectory:
-    """A world of two joints and two muscles under a recording's excitations, from where it began, the weight at rest."""
+    """Simulate two joints and two muscles under a recording's excitations, from its start, the weight at rest."""
     data, values = mujoco.MjData(world), recording.values.copy()
     data.qpos[0], data.qpos[1] = values[0, 0], -values[0, 0]
     substeps = round(recording.period / world.opt.timestep)

@@ -1,10 +1,10 @@
-"""Does the test statistic tell truths of the model's own class from those that it misses? The area under the ROC curve.
+"""Area under the ROC curve of the test statistic, between truths of the model's own class and those that it misses.
 
 The statistic is a fit's `misfit`. Truths of the own class should be explained; truths of a level that the fitted model misses
 by more than the noise should not. The area is the share of pairs, one of each, of which the second has the larger misfit. A row
-from before fits said their misfit tells only on which side of 1 it is: pairs that this leaves open count as wrong.
+from before fits reported their misfit gives only its side of 1: pairs that this leaves open count as wrong.
 
-Pairs that share a truth are not independent, so the exact interval is of pairs that do not: the k-th of one list with the k-th
+Pairs that share a truth are not independent, so the exact interval uses disjoint pairs: the k-th of one list with the k-th
 of the other, in the order of seeds (Clopper and Pearson 1934).
 """
 
@@ -18,20 +18,20 @@ Row = dict[str, Any]
 
 
 def range_of(row: Row) -> tuple[float, float]:
-    """Smallest and largest misfit that a row may have had."""
+    """Smallest and largest possible misfit of a row."""
     if "misfit" in row:
         return row["misfit"], row["misfit"]
     return (0.0, 1.0) if row["explains"] else (1.0, float("inf"))
 
 
 def told(own: Row, missing: Row) -> bool:
-    """Whether the second has the larger misfit for certain."""
+    """Whether the second certainly has the larger misfit."""
     (_, own_most), (least, _) = range_of(own), range_of(missing)
     return own_most < least or (own_most == least == 1.0 and own["explains"] and not missing["explains"])
 
 
 def parted(rows: list[Row]) -> tuple[list[Row], list[Row]]:
-    """Of rows with a fit: those of the own class, and those of levels that the model misses by more than the noise."""
+    """Rows with a fit: those of the own class, and those of levels that the model misses by more than the noise."""
     ordered = sorted((row for row in rows if "explains" in row), key=lambda row: (row["seed"], row["level"]))
     own = [row for row in ordered if row["level"] == "own"]
     return own, [row for row in ordered if row["level"] != "own" and row["miss"] > 1.0]
@@ -44,7 +44,7 @@ def interval(right: int, count: int) -> tuple[float, float]:
 
 
 def line(name: str, rows: list[Row]) -> str:
-    """Markdown; all rooms together are compared within each room."""
+    """Row of the table in Markdown; all rooms together are compared within each room."""
     right = total = apart = pairs = mine = others = 0
     for room in dict.fromkeys(row["room"] for row in rows):
         own, missing = parted([row for row in rows if row["room"] == room])
@@ -60,7 +60,7 @@ def line(name: str, rows: list[Row]) -> str:
 
 
 def table_of(rows: list[Row]) -> str:
-    """Markdown: areas, and how often a fit without reservations was false."""
+    """Table in Markdown: areas, and how often a fit without reservations was false."""
     rooms = dict.fromkeys(row["room"] for row in rows)
     lines = ["| room | own class | missed by more than the noise | area under the ROC curve | disjoint pairs, 95 % |"]
     lines.append("| --- " * 5 + "|")

@@ -1,6 +1,6 @@
-"""The thirteen truths that earlier verdicts were wrong about: recordings as a laboratory has them, and the command's words.
+"""The thirteen truths with formerly wrong verdicts: recordings as a laboratory has them, and the command's arguments.
 
-Noise is stated to nobody. Where a start is given it is a factor of 3 off in every constant that is asked for, either way.
+Noise is not stated. A given start is a factor of 3 off in every constant to identify, either way.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ Array = NDArray[np.float64]
 
 CAMERA = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
 POINTS, FPS = 5e-4, 240.0
-"""[m] of the camera before the vine; [1/s]"""
+"""[m] noise of the camera before the vine; [1/s]"""
 FRICTION = 0.33
 POOR = (5e-3, np.radians(1.0), 50)
-"""[m], [rad], [1/s]: a tracker of rods."""
+"""[m], [rad], [1/s]: noise and rate of a tracker of rods."""
 STATES = {"m": 1e-3, "-": 1e-3, "m/s": 1e-2, "rad/s": 1e-2}
 """Unit -> noise of recorded states."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is known of a truth, and what the documented command is given."""
+    """A truth's known constants, and the inputs of the documented command."""
 
     room: str
     recordings: tuple[Trajectory, ...]
     true: dict[str, float]
     start: Parameters | None = None
     words: tuple[str, ...] = ()
-    """Further words of the command."""
+    """Further arguments of the command."""
     stages: tuple[str, ...] = ()
-    """Stages of the recipe that are run one after another, each from the constants before; none: what the command takes."""
+    """Stages of the recipe to run one after another, each from the constants before; none: those of the command."""
     model: str | None = None
     """Text of the structure's file."""
     csv: bool = True
-    """A file of a laboratory; or HDF5, as `record` writes."""
+    """Whether the file is a laboratory's CSV; else HDF5, as `record` writes."""
 
 
 class Row(NamedTuple):
@@ -71,7 +71,7 @@ class Row(NamedTuple):
 
     text: str
     then: str
-    """What came out when the issue was written."""
+    """Result when the issue was written."""
     make: Callable[[int], Asked]
     """Seed -> truth."""
     seeds: int
@@ -81,14 +81,14 @@ class Row(NamedTuple):
 
 
 def flights(truth: Any, seed: int, steps: int, constants: Parameters | None = None, **more: Any) -> Trajectory:
-    """A rod held, motors driven, one row of states per millisecond."""
+    """Flights with a rod held and motors driven, one row of states per millisecond."""
     return load(room("tensegrity").recipe).record_one(
         "air", truth, np.random.default_rng(seed), steps=steps, parameters=constants, **more
     )
 
 
 def hand_built(seed: int) -> Asked:
-    """All of the recipe on a robot with gains within 15 % and rest lengths within 2 %."""
+    """The whole recipe on a robot with gains within 15 % and rest lengths within 2 %."""
     truth = TensegrityTwin(effects={"gain_spread": 0.15, "rest_spread": 0.02}, seed=seed)
     recipe, rng = load(room("tensegrity").recipe), np.random.default_rng(seed)
     data = (
@@ -116,12 +116,12 @@ def by_states(truth: Any, seed: int, steps: int, true: dict[str, float] | None =
 
 
 def exact_motors(seed: int) -> Asked:
-    """The twin as drawn: what our engine says of its motors is exact."""
+    """The nominal twin: our engine's model of its motors is exact."""
     return by_states(TensegrityTwin(), seed, 1000)
 
 
 def late(seed: int) -> Asked:
-    """Commands act 30 ms late; recorded are states, the motors at zero for the first 0.1 s."""
+    """Commands act 30 ms late; states are recorded, with the motors at zero for the first 0.1 s."""
     truth, rng = TensegrityTwin(effects={"latency": 0.03}), np.random.default_rng(seed)
     asked = by_states(truth, seed, 1000)
     data = record_in_air(truth, rng, duration=1.0, hold=truth.dt, quiet=100)
@@ -129,7 +129,7 @@ def late(seed: int) -> Asked:
 
 
 def late_filmed(seed: int) -> Asked:
-    """The same before cameras: 120 Hz, 2 mm, commands of 0.1 s."""
+    """Commands act 30 ms late, before cameras: 120 Hz, 2 mm, commands of 0.1 s."""
     truth, recipe = TensegrityTwin(effects={"latency": 0.03}), load(room("tensegrity").recipe)
     exact, rng = flights(truth, seed, 2000, filmed=True), np.random.default_rng(seed)
     seen = Sensor(rate=120.0, noise=2e-3)(exact, room("tensegrity").simulator(), recipe, rng)
@@ -151,7 +151,7 @@ def poor(seed: int) -> Asked:
 
 
 def tracked(model: Any, recording: Trajectory, rng: np.random.Generator) -> Trajectory:
-    """States as a tracker of rods at a low rate tells them, rates by differences."""
+    """States from a tracker of rods at a low rate, rates by differences."""
     place, turn, rate = POOR
     every = round(1.0 / (rate * recording.period))
     values = recording.values[::every].copy()
@@ -173,7 +173,7 @@ def tracked(model: Any, recording: Trajectory, rng: np.random.Generator) -> Traj
 
 
 def unknown_noise(seed: int) -> Asked:
-    """Our own engine, its states with noise that nobody knows."""
+    """Our own engine, its states with unknown noise."""
     engine = room("tensegrity").simulator()
     true = drawn(engine.default_parameters, BODY, np.random.default_rng([seed, 1]))
     return by_states(engine, seed, 600, true, by=STATES)
@@ -209,7 +209,7 @@ def swung(
     exact = Trajectory(np.arange(steps + 1) / FPS, none, points, names, units, truth.control_names, ("m/s",), 1)
     engine = VineSimulator(BEAM, 1.0 / (FPS * 2), "linear")
     seen = Sensor(noise=noise, turn=turn if seed % 2 else 0.0)(exact, engine, load(room("vine").recipe), rng)
-    seen = replace(seen, values=np.round(seen.values, 6))  # files of trackers say micrometres
+    seen = replace(seen, values=np.round(seen.values, 6))  # files of trackers have micrometres
     given = off(engine, true, rng).replace(**(start or {}))
     return Asked("vine", (seen,), true, given, ("--fps", f"{FPS:g}", "--free-motion"), model=scene_text(BEAM))
 
@@ -234,19 +234,19 @@ def pulled(world: Any, seed: int, **changes: float) -> Asked:
 
 
 def block(seed: int, recording: Trajectory) -> Asked:
-    """What the command is given of it."""
+    """Inputs of the command for it."""
     start = float(np.clip(FRICTION * 3.0 ** np.random.default_rng(seed).choice([-1, 1]), 0.0, 1.0))
     return Asked("block", (recording,), {"friction": FRICTION}, BlockParameters(friction=start))
 
 
 def faster_slides(seed: int) -> Asked:
-    """Friction falls with speed, by a third over 0.1 m/s; the constant that is asked for is the mean over what was visited."""
+    """Friction falls with speed, by a third over 0.1 m/s; the constant to identify is the mean over the visited speeds."""
     data, used = stepwise(lambda _, speed: FRICTION * (1.0 + 0.5 * float(np.exp(-speed / 0.1))), seed)
     return replace(block(seed, data), true={"friction": float(np.mean(used))})
 
 
 def stepwise(friction: Callable[[float, float], float], seed: int) -> tuple[Trajectory, list[float]]:
-    """A block whose friction is a function of time [s] and speed [m/s], and what it was in every physics step."""
+    """A block whose friction is a function of time [s] and speed [m/s], and its values at every physics step."""
     rng, state, used = np.random.default_rng(seed), FINE.initial_state(1), []
     rows, names, own = [state[0]], FINE.state_names, FINE.default_parameters
     for k in range(160):
@@ -262,7 +262,7 @@ def stepwise(friction: Callable[[float, float], float], seed: int) -> tuple[Traj
 
 
 def modulo(seed: int) -> Asked:
-    """Angles as a tracker writes them, in 0 ... 360 degrees: they jump around the block's first angle, which is 0."""
+    """Angles in a tracker's format, 0 ... 360 degrees: they jump around the block's first angle, which is 0."""
     asked = pulled(BlockSimulator(), seed)
     values = asked.recordings[0].values.copy()
     values[:, 2] %= 2 * np.pi

@@ -1,12 +1,12 @@
-"""Recordings that earlier verdicts were wrong about, row by row: what the documented command says of them now.
+"""Recordings with formerly wrong verdicts, row by row: present verdicts of the documented command.
 
-    python studies/hard_truths/rows.py              # rows that are not there yet
+    python studies/hard_truths/rows.py              # missing rows
     python studies/hard_truths/rows.py --rows modulo sticks
 
-Every row (row_truths.py) makes files as a laboratory would have them, runs `softgym-envs identify`, and counts what it says
-over some seeds: explained, exit codes, intervals that hold the truth; and "misled": a number that is given without a word that
-the model does not explain the data, or that it hangs on a held constant and as far as it is off, three half widths of its
-interval or more from the truth. Writes rows.json and rows.md into results/hard_truths after every fit.
+Every row (row_truths.py) makes files as a laboratory would have them, runs `softgym-envs identify`, and counts its verdicts
+over some seeds: explained, exit codes, intervals that contain the truth; and "misled": a number without a warning that
+the model does not explain the data, or that it depends on a fixed constant and by as much as it is off, three half widths of
+its interval or more from the truth. Writes rows.json and rows.md into results/hard_truths after every fit.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ ALL = {**ROWS, **OTHERS}
 
 @dataclass(frozen=True)
 class Args:
-    """What to run."""
+    """Options of the study."""
 
     rows: tuple[str, ...] = ()
-    """These again; none: those that are not there yet."""
+    """Rows to run again; none: the missing ones."""
     seeds: int | None = None
-    """Recordings per row; none: as the row says."""
+    """Recordings per row; none: the row's own number."""
     first: int = 100
-    """Seed of the first; nothing was tuned on these."""
+    """Seed of the first; none of these was used for tuning."""
     out: Path = Path("results/hard_truths")
     """Folder."""
 
 
 def csv_of(recording: Trajectory, path: Path) -> Path:
-    """A wide CSV in SI, controls included; what was lost is empty."""
+    """A wide CSV in SI, controls included; lost values are empty."""
     header = ["time [s]"] + [f"{name} [{unit}]" for name, unit in zip(recording.names, recording.units, strict=True)]
     header += [f"control:{name} [{u}]" for name, u in zip(recording.control_names, recording.control_units, strict=True)]
     controls = np.vstack([recording.controls, recording.controls[-1:]])
@@ -59,7 +59,7 @@ def csv_of(recording: Trajectory, path: Path) -> Path:
 
 
 def commands(asked: Asked, folder: Path) -> list[list[str]]:
-    """Words of the commands, and the files that they name."""
+    """Arguments of the commands, and the files that they name."""
     data = (
         [str(csv_of(t, folder / f"run{k}.csv")) for k, t in enumerate(asked.recordings)]
         if asked.csv
@@ -83,7 +83,7 @@ def commands(asked: Asked, folder: Path) -> list[list[str]]:
 
 
 def one(asked: Asked, folder: Path) -> dict[str, Any]:
-    """One truth, identified from its files."""
+    """Identify one truth from its files."""
     module, said, begin, code = identify(), io.StringIO(), time.process_time(), 0
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         for words in commands(asked, folder):
@@ -112,7 +112,7 @@ def one(asked: Asked, folder: Path) -> dict[str, Any]:
 
 
 def conditional(name: str, value: float, true: float, verdicts: list[str]) -> bool:
-    """Whether a fit says that a number holds only for the value of a held constant, or may for it be as far off as it is."""
+    """Whether a fit warns that a number depends on a fixed constant's value, or may be as far off as it is because of it."""
     held = any(f"{name}:" in text.replace(",", ":") and "which is held" in text for text in verdicts)
     reserved = [text for text in verdicts if text.startswith("[warning] intervals are for ")]
     moved = [found for text in reserved for found in re.findall(rf"\b{re.escape(name)} by ([\d.e-]+)( %)?", text)]
@@ -121,7 +121,7 @@ def conditional(name: str, value: float, true: float, verdicts: list[str]) -> bo
 
 
 def inside(true: float, ends: list[float]) -> bool:
-    """Whether an interval holds the truth, but for rounding."""
+    """Whether an interval contains the truth, up to rounding."""
     near = 1e-9 * abs(true)
     return ends[0] - near <= true <= ends[1] + near
 
@@ -139,7 +139,7 @@ def numbers(found: dict[str, Any]) -> str:
 
 
 def line(row: Row, found: list[dict[str, Any]]) -> str:
-    """Markdown of one row."""
+    """Row of the table in Markdown."""
     n, judged = len(found), [f for f in found if "values" in f]
     ok, stop = sum(f["level"] == "ok" for f in judged), sum(f["code"] != 0 for f in found)
     explained, misled = sum(f["explained"] for f in judged), sum(bool(f["misled"]) for f in judged)
@@ -165,13 +165,13 @@ def table_of(there: dict[str, Any]) -> str:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Row -> what was found, and at which commit it began."""
+    """Row -> results, and the commit at which they began."""
     there: dict[str, Any] = json.loads(path.read_text())["rows"] if path.exists() else {}
     return there
 
 
 def main(args: Args) -> None:
-    """Rows that are asked for."""
+    """Run the given rows."""
     path = args.out / "rows.json"
     before = read(path)
     for name in args.rows or ALL:

@@ -1,10 +1,10 @@
-"""The contact law replaced by a network, as in [Wang2020] (arXiv 2011.04929) V-B1: one network for every cap that touches.
+"""A network in place of the contact law, as in [Wang2020] (arXiv 2011.04929) V-B1: one network for every cap that touches.
 
-What a cap shows, in its contact's frame (along the rod over the ground, across, up): how long it has touched, its depth, the
-velocity of its contact point, the lever r from the rod's middle, r x n, the rod's axis and spin. That is the paper's input but
-for what is constant where the other body is flat ground. The network, three layers of 100 units, says by how much the contact
-changes the rod's velocity and spin in 1 ms; both caps' parts add up. It is trained on single steps of recordings, with
-what the engine does without ground taken off; of all epochs the one counts that predicts recordings set apart best.
+Inputs of a cap, in its contact's frame (along the rod over the ground, across, up): time since it touched, its depth, the
+velocity of its contact point, the lever r from the rod's middle, r x n, the rod's axis and spin. That is the paper's input
+without the constants of a flat ground as the other body. The network, three layers of 100 units, gives the change of
+the rod's velocity and spin by the contact in 1 ms; both caps' parts add up. It is trained on single steps of recordings,
+less the engine's steps without ground; of all epochs, the one that predicts held-out recordings best is kept.
 
 Legend: B states, R rods, 2 R caps.
 """
@@ -26,23 +26,23 @@ from softgym_envs.tensegrity.parameters import TensegrityParameters
 
 Array = NDArray[np.float64]
 UP = np.array([0.0, 0.0, 10.0])
-"""[m] Where there is no ground."""
+"""[m] Height without ground."""
 BATCH, EPOCHS, RATE = 256, 15, 1e-3
 
 
 class Caps(NamedTuple):
-    """What all caps show; the last axes are (R, 2)."""
+    """Inputs of all caps; the last axes are (R, 2)."""
 
     touch: NDArray[np.bool_]
     """(B, R, 2)"""
     inputs: Array
-    """(B, R, 2, 17), without `touch`ed times, which come first."""
+    """(B, R, 2, 17), without the number of steps in touch, which comes first."""
     frame: Array
     """(B, R, 2, 3, 3) columns along, across, up."""
 
 
 def caps_of(engine: TensegritySimulator, states: Array) -> Caps:
-    """What the caps of states (B, nx) show."""
+    """Inputs of the caps of states (B, nx)."""
     model = engine.model
     position, quaternion, velocity, rate, _ = model.split(states)
     axis = lie.z_axis(quaternion)
@@ -64,7 +64,7 @@ def caps_of(engine: TensegritySimulator, states: Array) -> Caps:
 
 
 def without_ground(engine: TensegritySimulator, states: Array, parameters: TensegrityParameters) -> Array:
-    """States (B, nx) after a step in which nothing is touched."""
+    """States (B, nx) after a step without any contact."""
     lifted = states.copy()
     engine.model.split(lifted)[0][...] += UP
     after, _ = engine.step(lifted, np.zeros((len(states), engine.nu)), parameters)
@@ -74,7 +74,7 @@ def without_ground(engine: TensegritySimulator, states: Array, parameters: Tense
 
 
 def counted(touch: NDArray[np.bool_], before: Array) -> Array:
-    """How many steps every cap has touched by now."""
+    """Number of steps for which every cap has touched."""
     return np.where(touch, before + 1.0, 0.0)
 
 
@@ -86,7 +86,7 @@ class ContactNetwork:
     mean: Array
     scale: Array
     out: Array
-    """(6,) of a velocity and a spin."""
+    """(6,) units of a velocity and a spin."""
 
     def changes(self, caps: Caps, times: Array) -> Array:
         """Change of every rod's velocity and spin in the world's frame, (B, R, 6)."""
@@ -97,7 +97,7 @@ class ContactNetwork:
         return np.asarray((turned * caps.touch[..., None]).sum(axis=-2))
 
     def rollout(self, engine: TensegritySimulator, start: Array, steps: int, parameters: TensegrityParameters) -> Array:
-        """States (B, steps + 1, nx), the network in place of the ground."""
+        """States (B, steps + 1, nx), with the network in place of the ground."""
         states, times = [start], np.zeros((len(start), engine.model.num_rods, 2))
         for _ in range(steps):
             caps = caps_of(engine, states[-1])
@@ -107,7 +107,7 @@ class ContactNetwork:
 
 
 def pushed(engine: TensegritySimulator, states: Array, changes: Array) -> Array:
-    """States with other velocities and spins (B, R, 6), which also move them for the step that is over."""
+    """States with changed velocities and spins (B, R, 6), also moved by them for the finished step."""
     model = engine.model
     own = lie.rotate(lie.conjugate(model.split(states)[1]), changes[..., 3:])
     tangent = np.zeros((len(states), model.layout.n))
@@ -117,7 +117,7 @@ def pushed(engine: TensegritySimulator, states: Array, changes: Array) -> Array:
 
 
 class Samples(NamedTuple):
-    """Rods that touch: inputs of both caps (D, 2, 17), whether each touches (D, 2), and what to predict (D, 6)."""
+    """Rods that touch: inputs of both caps (D, 2, 17), whether each touches (D, 2), and the targets (D, 6)."""
 
     inputs: Array
     touch: Array
@@ -146,7 +146,7 @@ def samples_of(engine: TensegritySimulator, recordings: TrajectorySet, parameter
 def train(
     engine: TensegritySimulator, recordings: TrajectorySet, parameters: TensegrityParameters, rng: np.random.Generator
 ) -> tuple[ContactNetwork, dict[str, float]]:
-    """A network from recordings, the last fifth of which (one at least) is set apart; and its errors, of no network's."""
+    """Train a network on recordings, holding out the last fifth (one at least); also its errors, over those of no network."""
     apart = max(len(recordings) // 5, 1)
     sets = [TrajectorySet(tuple(recordings)[:-apart]), TrajectorySet(tuple(recordings)[-apart:])]
     fit, test = (samples_of(engine, part, parameters) for part in sets)

@@ -1,4 +1,4 @@
-"""How well the tensegrity's constants are identified from its MuJoCo twin ([Wang2020] V-A, V-B), and from our own noisy data.
+"""Identification of the tensegrity's constants from its MuJoCo twin ([Wang2020] V-A, V-B), and from our own noisy data.
 
     python studies/identification/identification.py --part air        one 5 s recording in the air -> cables and motors
     python studies/identification/identification.py --part contact    one or five 5 s throws -> contact, in every contact mode
@@ -54,31 +54,31 @@ SETTINGS: dict[str, dict[str, float]] = {
     "a tenth of Earth's gravity": {"gravity": 0.981},
     "the paper's decimetres in SI": {"gravity": 0.981, "torsional_friction": 0.1, "rolling_friction": 0.1},
 }
-"""Twins that are thrown: "friction 1 1 1" has a lever of 1 dm in the paper's units, and its g is 9.81 dm/s^2."""
+"""Thrown twins: "friction 1 1 1" has a lever of 1 dm in the paper's units, and its g is 9.81 dm/s^2."""
 
 MOST, SHORT = 5, 1.0
-"""Throws of 5 s; of more than that, the first second each [s]."""
+"""Largest number of throws of 5 s; of more than that, only the first second of each [s]."""
 THEIRS = "the paper's decimetres in SI"
 
 
 @dataclass
 class Args:
-    """What to study."""
+    """Options of the study."""
 
     part: Literal["air", "contact", "networks", "recovery"]
     """See the module docstring."""
     tests: int = 10
     """Held-out recordings per setting."""
     iterations: int = 40
-    """Of the correction's training."""
+    """Iterations of the correction's training."""
     seeds: int = 50
     """Noisy recordings of the recovery study."""
     out: Path = Path("results/identification")
-    """Where the JSON goes."""
+    """Folder of the JSON."""
 
 
 def air(args: Args) -> dict[str, object]:
-    """k/m, c/m and the motors from one recording; the paper's recipe beside it; open-loop error on held-out recordings."""
+    """k/m, c/m and the motors from one recording; also by the paper's recipe; open-loop error on held-out recordings."""
     twin, engine = TensegrityTwin(), replace(TensegritySimulator(), fixed_rod=0)
     train, validation = (record_in_air(twin, np.random.default_rng(seed)) for seed in (0, 1))
     start = TensegrityParameters(cable_stiffness=3000.0, cable_damping=400.0, motor_speed=3.0, motor_gain=0.03)
@@ -123,7 +123,7 @@ def open_loop_error(engine: TensegritySimulator, parameters: TensegrityParameter
 
 
 def contact(args: Args) -> dict[str, object]:
-    """Error of the centre of mass at 4 s over its path, on held-out throws; drift at rest. Goes on where it was stopped."""
+    """Error of the centre of mass at 4 s over its path, on held-out throws; drift at rest. Continues where it was stopped."""
     twin = TensegrityTwin()
     required = {"1 throw": 0.135, "5 throws": 0.08, "5 throws, slow": 0.15, "rest [m in 5 s]": 1e-3}
     path = args.out / "contact.json"
@@ -159,7 +159,7 @@ def fit_throws(
 
 
 def fit_contact(engine: TensegritySimulator, throws: list[Trajectory], constants: TwinParameters) -> FitResult:
-    """Constants of the engine's contact mode from throws."""
+    """Identify the constants of the engine's contact mode from throws."""
     start = TensegrityParameters(gravity=float(constants.gravity))
     data = DataSplit(TrajectorySet(tuple(throws)), EMPTY, EMPTY)
     problem = FitProblem(engine, data, free=CONTACT[engine.contact], start=start, free_motion=True)
@@ -167,7 +167,7 @@ def fit_contact(engine: TensegritySimulator, throws: list[Trajectory], constants
 
 
 def judge(engine: TensegritySimulator, parameters: TensegrityParameters, tests: list[Trajectory]) -> dict[str, object]:
-    """The errors of a rollout from where the throws begin."""
+    """Errors of a rollout from the starts of throws."""
     truth = np.stack([test.values for test in tests])[:, :4001]
     states, _ = engine.rollout(truth[:, 0], np.zeros((len(tests), 4000, engine.nu)), parameters)
     return errors_of(engine.model, np.asarray(states), truth)
@@ -193,7 +193,7 @@ def errors_of(model: TensegrityModel, states: Array, truth: Array) -> dict[str, 
 def drift_at_rest(
     engine: TensegritySimulator, parameters: TensegrityParameters, twin: TensegrityTwin, constants: TwinParameters
 ) -> dict[str, float]:
-    """Farthest that any node moves in 5 s, starting where the twin came to rest after 60 s; in the engine and in the twin."""
+    """Largest motion of any node in 5 s, from the twin's rest after 60 s; in the engine and in the twin."""
     model = engine.model
     state = model.place_on_ground(twin.initial_state()[0])[None]
     state, _ = twin.step(state, np.zeros((1, twin.nu)), constants, substeps=60_000)

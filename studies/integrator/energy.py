@@ -1,4 +1,4 @@
-"""Energy of a chain over many steps: the midpoint variational integrator beside semi-implicit Euler."""
+"""Energy of a chain over many steps: the midpoint variational integrator against semi-implicit Euler."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def chain() -> Mechanism:
 def energies(steps: int) -> dict[str, np.ndarray]:
     """Energy errors relative to the swing's energy: ours at midpoints, and semi-implicit Euler, every 20th step.
 
-    Euler's method, v^+ = v + dt a(q, v), q^+ = q + dt v^+, ends where its error is a thousand times the swing's energy.
+    Euler's method, v^+ = v + dt a(q, v), q^+ = q + dt v^+, is stopped where its error is a thousand times the swing's energy.
     """
     mechanism, q = chain(), np.array([[0.5, -0.4, 0.3]])
     rest = mechanism.energies(np.zeros((1, 3)), np.zeros((1, 3))).sum()

@@ -1,4 +1,4 @@
-"""What the loop's integrator keeps, and how near MuJoCo's chain it stays; the energy's error is drawn.
+"""Conserved quantities of the loop's integrator, and its distance from MuJoCo's chain; the energy's error is plotted.
 
 python studies/integrator/integrator.py    # two minutes of a processor; writes results/integrator
 """
@@ -25,10 +25,10 @@ GAINS = np.array([80.0, 92.0, 69.0, 53.0, 65.0, 40.0, 8.0])
 
 @dataclass(frozen=True)
 class Args:
-    """What to measure."""
+    """Options of the study."""
 
     steps: int = 100_000
-    """Steps of the chain whose energy is watched."""
+    """Steps of the chain for the energy's error."""
     out: Path = Path("results/integrator")
 
 
@@ -113,7 +113,7 @@ def mujoco_angles(tree: Tree, start: np.ndarray, seconds: float, kind: str) -> n
 
 
 def draw(energy: dict[str, Any], path: Path) -> None:
-    """Energy's errors over time."""
+    """Plot the energy's errors over time."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -148,7 +148,7 @@ def main(args: Args) -> None:
 
 
 def rounded(numbers: dict[str, Any]) -> dict[str, float]:
-    """With four digits."""
+    """Round to four digits."""
     return {name: float(f"{number:.4g}") for name, number in numbers.items()}
 
 

@@ -1,13 +1,13 @@
-r"""Optimal excitation: the manipulation that tells both stiffnesses best, and what it gains on the MuJoCo twin.
+r"""Optimal excitation: the manipulation that determines both stiffnesses best, and its gain on the MuJoCo twin.
 
     python studies/loop_excitation/loop_excitation.py                      # writes results/loop_excitation
     python studies/loop_excitation/loop_excitation.py --model my_loop.toml --theta 5 --psi 5 --twin 0 --out runs/mine
 
-`softgym_envs.loop.excitation` looks for it, from the model's start and from one that is looked for, too; `path.csv` and
-`path_moved.csv` have the arm's angles every 10 ms, for a robot to follow. Then both and manipulations as `record` draws them
+`softgym_envs.loop.excitation` searches for it, from the model's start and with a free start, too; `path.csv` and
+`path_moved.csv` have the arm's angles every 10 ms, for a robot to follow. Then both and manipulations as drawn by `record`
 are recorded from the MuJoCo twin with noise and biased torques, and fitted by the documented command's method: the gain is the
-ratio of the widths of the 95 % intervals. Every recording is written when it is done; what is there is not run again
-(`--fresh`: all is).
+ratio of the widths of the 95 % intervals. Every recording is written when it is done; finished ones are not run again
+(`--fresh`: all are).
 """
 
 from __future__ import annotations
@@ -32,39 +32,39 @@ from softgym_envs.rooms import room
 from sysid import run_recipe
 
 BIAS, DRY = 0.2, 0.1
-"""[N m] Of every torque, plus or minus; dry friction of every joint, up to."""
+"""[N m] Bias of every torque, either way; largest dry friction of every joint."""
 
 
 @dataclass(frozen=True)
 class Args:
-    """What to run."""
+    """Options of the study."""
 
     model: str = "baxter12"
     """The loop: a name of the room's, or a TOML file."""
     theta: float = LoopParameters().theta_stiffness
-    """Stiffness that is guessed before [N m/rad]."""
+    """Guessed stiffness [N m/rad]."""
     psi: float = LoopParameters().psi_stiffness
     """[N m/rad]"""
     seconds: float = 8.0
-    """Of a manipulation."""
+    """Length of a manipulation [s]."""
     evaluations: int = 60
-    """Manipulations that are looked at, in either search."""
+    """Manipulations that are evaluated in either search."""
     random: int = 6
-    """Drawn ones to compare with, by their Fisher information."""
+    """Drawn manipulations to compare with, by their Fisher information."""
     twin: int = 4
     """Recordings of the twin, of each kind."""
     fresh: bool = False
-    """Forget what an earlier run found."""
+    """Forget the results of an earlier run."""
     out: Path = Path("results/loop_excitation")
 
 
 KINDS = {"best": "optimal", "moved": "optimal, start and all", "drawn": "as `record` draws them"}
-"""Of manipulations."""
+"""Kinds of manipulations."""
 SEARCHED = ("best", "moved")
 
 
 def spreads(covariance: np.ndarray | None) -> list[float]:
-    """Standard deviations of log stiffness; nothing of what cannot be done."""
+    """Standard deviations of log stiffness; empty for what cannot be done."""
     return [] if covariance is None else np.sqrt(np.diag(covariance)).tolist()
 
 
@@ -97,7 +97,7 @@ def fitted(design: Excitation, waves: Waves, seed: int) -> dict[str, Any]:
 
 
 def searched(design: Excitation, args: Args, moved: bool) -> dict[str, Any]:
-    """The best manipulation, and beside it drawn ones from the same start."""
+    """The best manipulation, and drawn ones from the same start for comparison."""
     rng, course = np.random.default_rng(7), []
 
     def announce(count: int, value: float) -> None:
@@ -144,7 +144,7 @@ def main(args: Args) -> None:
 
 
 def table(done: dict[str, Any], args: Args) -> str:
-    """What is gained, by the model and on the twin."""
+    """Table of the gains, by the model and on the twin."""
     lines = [
         "# Optimal excitation of the loop\n",
         "`python studies/loop_excitation/loop_excitation.py`\n",
@@ -169,7 +169,7 @@ def table(done: dict[str, Any], args: Args) -> str:
 
 
 def _measured(done: dict[str, Any], args: Args) -> list[str]:
-    """Of fits to the twin's recordings; gains are of truths with which all fits explain their recordings."""
+    """Summary of fits to the twin's recordings; gains are of truths with which all fits explain their recordings."""
     rows = {kind: [done[f"{kind} {seed}"] for seed in range(args.twin) if f"{kind} {seed}" in done] for kind in KINDS}
     rows = {kind: each for kind, each in rows.items() if each}
     if "drawn" not in rows:
@@ -194,7 +194,7 @@ def _measured(done: dict[str, Any], args: Args) -> list[str]:
 
 
 def plain(value: Any) -> Any:
-    """For JSON."""
+    """Convert to JSON."""
     if isinstance(value, dict):
         return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):
@@ -203,7 +203,7 @@ def plain(value: Any) -> Any:
 
 
 def draw(done: dict[str, Any], paths: dict[str, np.ndarray], where: Path) -> None:
-    """Standard deviations, and the arm's paths."""
+    """Plot standard deviations, and the arm's paths."""
     figure, (left, *rights) = plt.subplots(1, 3, figsize=(15, 4), constrained_layout=True)
     for kind, mark, color in (("best", "o", "C0"), ("moved", "s", "C1")):
         if kind not in paths:

@@ -1,9 +1,9 @@
-"""How many links a model of the loop needs, the paper's open question: 6, 12, 24 by the errors of motions held out.
+"""Number of links that a model of the loop needs, the paper's open question: 6, 12, 24 by the errors of held-out motions.
 
 Truths are finer than all of them: a polygon of 48 links with steps of 2.5 ms, and the elastic rod. Each is recorded for 6 s
 without noise in one manipulation to fit, by the paper's cost from [5, 5] (stiffness and damping free: sensors are exact, the
 clamp's place is known), and in two others to be predicted; once as large as 6 links can follow, and once as large as 12 can. A
-model follows a recording by the same weak feedback, whatever its links, and is as high as the truth: the clamp is where it is.
+model follows a recording by the same weak feedback, whatever its links, and is as high as the truth: its clamp is the truth's.
 Compared are the places of the hand, as in the paper, and the innovations, in units of sensors of 0.2 mrad and 0.02 N m.
 """
 
@@ -37,7 +37,7 @@ EXACT = {**dict.fromkeys(ARM, 0.0), **{f"control:{name}": 0.0 for name in ARM}}
 
 
 def as_fine(links: int, **changes: float) -> LoopParameters:
-    """The default loop's constants in so many links: stiffness and damping of a joint go with their number."""
+    """The default loop's constants in the given number of links: stiffness and damping of a joint grow with it."""
     own, share = LoopParameters(**changes), links / 12
     return own.replace(
         theta_stiffness=own.theta_stiffness * share,
@@ -47,7 +47,7 @@ def as_fine(links: int, **changes: float) -> LoopParameters:
 
 
 def record(truth: str, size: str, seed: int) -> Trajectory:
-    """Without noise."""
+    """Record without noise."""
     simulator: Any = LoopRod() if truth == "rod" else LoopSimulator(model=LoopModel(FINE), dt=0.0025)
     parameters = None if truth == "rod" else as_fine(FINE)
     rng, steps = np.random.default_rng(seed), round(SECONDS / simulator.dt)
@@ -55,7 +55,7 @@ def record(truth: str, size: str, seed: int) -> Trajectory:
 
 
 def left(simulator: LoopSimulator, recording: Trajectory, parameters: Parameters) -> dict[str, float]:
-    """Errors that a model leaves of a recording: the hand's [m], and of innovations."""
+    """Residual errors of a model on a recording: the hand's [m], and of innovations."""
     model, vector = held(simulator), parameters.to_vector()
     errors = tracker(model, pulled(model, recording)).anchored(vector, EXACT)
     follow = undelayed(errors.recorded, vector[DELAY])
@@ -66,20 +66,20 @@ def left(simulator: LoopSimulator, recording: Trajectory, parameters: Parameters
 
 
 def as_high(links: int, truth: str) -> LoopModel:
-    """A loop of so many links that is at rest, round, where the truth is clamped: of one radius, fewer links reach less far."""
+    """A loop of the given number of links, at rest, round, at the truth's clamp: of one radius, fewer links reach less far."""
     height = LoopModel(FINE if truth == "fine" else LoopRod().model.links).height
     return LoopModel(links, radius=height / (2 * cos(pi / links)))
 
 
 def fitted(simulator: LoopSimulator, recording: Trajectory, start: Parameters) -> FitResult:
-    """By the paper's cost: a filter for the noise of sensors does not settle where errors are the model's own."""
+    """Fit by the paper's cost: a filter for the noise of sensors does not settle where errors are the model's own."""
     stage = replace(PAPER, free=FREE)
     problem = stage_problem(RECIPE, stage, simulator, TrajectorySet((recording,)), start=start)
     return single_shooting(problem, ShootingOptions(**stage.options))
 
 
 def answer(truth: str, size: str, links: int) -> dict[str, Any]:
-    """What one model makes of one truth."""
+    """Result of one model on one truth."""
     train, *test = (record(truth, size, seed) for seed in (1, 2, 3))
     simulator, begin = LoopSimulator(model=as_high(links, truth)), time.process_time()
     start = as_fine(links, theta_stiffness=5.0, psi_stiffness=5.0)

@@ -1,6 +1,6 @@
-"""Every joint's own stiffness from several manipulations: which joints are told, and whether intervals hold the truth.
+"""Every joint's own stiffness from several manipulations: which joints are identified, and whether intervals contain the truth.
 
-A loop whose 24 springs are drawn within 30 % of what its joints have in common is moved in 1, 2 or 4 manipulations of 8 s, as
+A loop whose 24 springs are drawn within 30 % of their common value is moved in 1, 2 or 4 manipulations of 8 s, as
 `softgym-envs record loop` draws them, with noise as in `recordings`, one bias of every torque, and dry friction. All are fitted
 at once, by the method of `softgym-envs identify loop a.csv b.csv --split 2 0 0 --model joints.toml`: 47 constants are free, the
 start is the paper's.
@@ -26,18 +26,18 @@ from softgym_envs.loop.springs import factor_names, spring_values
 from sysid import run_recipe
 
 PARTS = 6
-"""Of a side: every joint."""
+"""Parts per side: every joint."""
 COUNTS = (1, 2, 4)
-"""Manipulations."""
+"""Numbers of manipulations."""
 UNLIKE = 0.3
-"""Largest share by which a spring differs from what all have in common."""
+"""Largest share by which a spring differs from the common value."""
 WORLDS = {"own": LoopSimulator, "twin": LoopTwin}
 MODEL = LoopModel(spring_parts=PARTS)
 NAMES = factor_names(PARTS)
 
 
 def drawn(seed: int) -> LoopParameters:
-    """A truth that nothing was tuned on."""
+    """Draw a truth that was not used for tuning."""
     common = recordings.drawn(seed)
     spread = np.random.default_rng(6000 + seed).uniform(1 - UNLIKE, 1 + UNLIKE, len(NAMES))
     own = {name: getattr(common, name) for name in common.names()}
@@ -45,7 +45,7 @@ def drawn(seed: int) -> LoopParameters:
 
 
 def recorded(world: str, seed: int) -> tuple[TrajectorySet, LoopParameters]:
-    """As many manipulations as are ever used, and the truth with the offsets of the torque sensors."""
+    """The largest number of manipulations, and the truth with the offsets of the torque sensors."""
     rng, truth, parameters = np.random.default_rng(2000 + seed), WORLDS[world](model=MODEL), drawn(seed)
     bias = recordings.BIAS * rng.choice([-1.0, 1.0], len(OFFSETS))
     found = []
@@ -57,7 +57,7 @@ def recorded(world: str, seed: int) -> tuple[TrajectorySet, LoopParameters]:
 
 
 def answer(world: str, seed: int, count: int) -> dict[str, Any]:
-    """What the first `count` manipulations say of every spring: errors are of log stiffness."""
+    """Result of the first `count` manipulations for every spring: errors are of log stiffness."""
     data, true = recorded(world, seed)
     begin, simulator = time.process_time(), LoopSimulator(model=MODEL)
     first = simulator.default_parameters.replace(theta_stiffness=5.0, psi_stiffness=5.0)
@@ -86,7 +86,7 @@ def springs_of(parameters: Parameters) -> np.ndarray:
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of fits of one world to as many manipulations: springs that the verdict counts as told, and those that it does not."""
+    """Summary of fits of one world to equally many manipulations: springs that the verdict counts as identified, and others."""
     found: dict[str, Any] = {what: sum(row[what] for row in rows) for what in ("explained", "converged")}
     told, errors, std, alike, inside = (
         np.array([row[what] for row in rows]).ravel() for what in ("told", "errors", "std", "alike", "inside")
@@ -106,7 +106,7 @@ def _rms(values: np.ndarray) -> float:
 
 
 def table(done: dict[str, Any]) -> str:
-    """Of all fits that are done."""
+    """Table of all finished fits."""
     lines = [
         "A stiffness of its own for every joint: 24 springs drawn within 30 % of what they have in common, 47 constants free,",
         "all manipulations fitted at once. Told: springs that the verdict counts as identified; of the others it says that",
@@ -129,5 +129,5 @@ def table(done: dict[str, Any]) -> str:
 
 
 def _cells(group: dict[str, Any]) -> str:
-    """How many springs, intervals with the truth, and errors."""
+    """Number of springs, of intervals with the truth, and errors."""
     return f"{group['springs']} | {group['inside']} | {group['error']:.2f} ({group['alike']:.2f})"

@@ -2,9 +2,9 @@
 
 python studies/loop_identification/loop_identification.py    # half an hour; writes results/loop_identification
 
-`paper` holds the paper's scale and methods, `recordings` what the documented command says of noisy and biased recordings,
-`finer` how many links are needed, `joints` how many manipulations tell every joint's own stiffness. Every case is written when
-it is done; what is there is not run again (`--fresh`: all is).
+`paper` holds the paper's scale and methods, `recordings` the documented command's results on noisy and biased recordings,
+`finer` the number of links needed, `joints` the number of manipulations that identifies every joint's own stiffness. Every case
+is written when it is done; finished ones are not run again (`--fresh`: all are).
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from softgym_envs.loop.mujoco import LoopTwin
 
 @dataclass(frozen=True)
 class Args:
-    """What to run."""
+    """Options of the study."""
 
     seeds: int = 50
-    """Recordings of the model's own, without dry friction, for the coverage of intervals."""
+    """Recordings of our engine, without dry friction, for the coverage of intervals."""
     own: int = 20
-    """Recordings of the model's own, with dry friction."""
+    """Recordings of our engine, with dry friction."""
     twins: int = 5
     """Recordings of the MuJoCo twin, without and with dry friction."""
     rods: int = 3
-    """Recordings of the elastic rod, whose fits are long: they do not converge."""
+    """Recordings of the elastic rod, whose fits take long: they do not converge."""
     joints: int = 2
     """Loops with springs of their own, of our engine and of the MuJoCo twin; each is fitted to 1, 2 and 4 manipulations."""
     only: str = ""
     """Beginning of the names of cases to run; several processes may share the work."""
     fresh: bool = False
-    """Forget what an earlier run found."""
+    """Forget the results of an earlier run."""
     out: Path = Path("results/loop_identification")
 
 
 def cases(args: Args) -> dict[str, Callable[[], Any]]:
-    """Name -> what is run, in this order."""
+    """Name -> case, in this order."""
     found: dict[str, Callable[[], Any]] = {}
     for kind, truth in (("smooth", LoopSimulator), ("smoothtwin", LoopTwin)):
         count = args.seeds if kind == "smooth" else args.twins
@@ -85,12 +85,12 @@ def main(args: Args) -> None:
 
 
 def earlier(path: Path) -> dict[str, Any]:
-    """Cases that are done; others may run at the same time."""
+    """Finished cases; others may run at the same time."""
     return dict(read_json(path).get("cases", {})) if path.exists() else {}
 
 
 def plain(value: Any) -> Any:
-    """For JSON: arrays as lists, numbers with six digits."""
+    """Convert to JSON: arrays as lists, numbers with six digits."""
     if isinstance(value, dict):
         return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):

@@ -1,7 +1,7 @@
-"""The paper's identification [Caldwell2014, V]: 20 s at 100 Hz, start [5, 5], by its steepest descent and by what followed it.
+"""The paper's identification [Caldwell2014, V]: 20 s at 100 Hz, start [5, 5], by its steepest descent and by later methods.
 
 The paper publishes no recording: a model with its constants is recorded under a manipulation of ours. Feedback gains are those
-of a finite-horizon regulator about the motion that the model makes at the start constants (IV-C), 1e4 (N m / rad)^2 to 1.
+of a finite-horizon regulator about the model's motion at the start constants (IV-C), 1e4 (N m / rad)^2 to 1.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ EXACT = LevenbergOptions(step_tolerance=1e-8)
 NOISY = LevenbergOptions(step_tolerance=1e-6, cost_tolerance=1e-8)
 ROUGH = LevenbergOptions(step_tolerance=1e-2, cost_tolerance=1e-2)
 PART = 0.25
-"""Of a recording: enough to come near."""
+"""Share of a recording that suffices to come near."""
 SOFTER = 30.0
 """Factor of the loop's damping where a start is too stiff for the step."""
 REPEATS = 3
-"""Of timed fits; the best counts."""
+"""Repetitions of timed fits; the best counts."""
 
 
 class Setup(NamedTuple):
@@ -55,7 +55,7 @@ class Setup(NamedTuple):
     gains: np.ndarray
 
     def fit(self, recording: Recording, free: Sequence[str] = STIFFNESS, **changes: Any) -> LogFit:
-        """The fit of a recording."""
+        """Fit of a recording."""
         gains = changes.pop("gains", self.gains)
         follow = Following(self.mechanism, "H", recording.forces, recording.angles, gains, still=50, **changes)
         return LogFit(follow, self.truth, tuple(free), tuple(name for name in free if name in OFFSETS))
@@ -63,7 +63,7 @@ class Setup(NamedTuple):
 
 @cache
 def prepare(links: int, steps: int = 2000) -> Setup:
-    """Record the truth and find the gains at the start constants."""
+    """Record the truth and compute the gains at the start constants."""
     model = LoopModel(links)
     mechanism = Mechanism(model.tree, 0.01, CONSTANTS)
     truth = model.defaults
@@ -85,7 +85,7 @@ def gauss_newton(fit: LogFit, values: Sequence[float], options: LevenbergOptions
 
 
 def quickened(fit: LogFit, values: Sequence[float], options: LevenbergOptions = EXACT) -> tuple[LevenbergState, float]:
-    """The same, begun roughly with the recording's first part; and its iterations, those of a part counted as that."""
+    """Gauss-Newton after a rough fit of the recording's first part; and its iterations, those of a part counted as that."""
     follow, rows = fit.following, round(PART * len(fit.following.forces))
     gains = follow.gains[:rows] if len(follow.gains) > 1 else follow.gains
     short = replace(follow, forces=follow.forces[:rows], angles=follow.angles[: rows + 1], gains=gains)
@@ -95,7 +95,7 @@ def quickened(fit: LogFit, values: Sequence[float], options: LevenbergOptions = 
 
 
 def continued(fit: LogFit, values: Sequence[float], options: LevenbergOptions = EXACT) -> tuple[LevenbergState, int]:
-    """The same after a rough fit of a loop with much more damping, which bears any stiffness; and its iterations."""
+    """Gauss-Newton after a rough fit of a loop with much more damping, stable at any stiffness; and its iterations."""
     damped = fit.constants.copy()
     damped[CONSTANTS.index("loop_damping")] *= SOFTER
     rough = replace(fit, constants=damped)
@@ -118,7 +118,7 @@ def quasi_newton(fit: LogFit, values: Sequence[float]) -> Any:
 
 
 def descent(fit: LogFit, values: Sequence[float], most: int = 800) -> dict[str, Any]:
-    """The paper's: steepest descent on the constants themselves, first step 1, Armijo 0.4 / 0.4, until its gradient's norm."""
+    """The paper's steepest descent on the constants themselves, first step 1, Armijo 0.4 / 0.4, until its gradient's norm."""
     fit = replace(fit, linear=fit.free)
     c, evaluations, iterations = np.array(values, dtype=np.float64), 1, 0
     cost, slope = fit.value_and_slopes(c)
@@ -140,7 +140,7 @@ def descent(fit: LogFit, values: Sequence[float], most: int = 800) -> dict[str, 
 
 
 def timed(work: Callable[[], Any], repeats: int = 1) -> tuple[Any, dict[str, Any]]:
-    """What `work` returns last; seconds of the best and of all runs, processor seconds of the best, load."""
+    """Result of the last run of `work`; seconds of the best and of all runs, processor seconds of the best, load."""
     wall, cpu = [], []
     for _ in range(repeats):
         begin, used = time.perf_counter(), time.process_time()
@@ -159,7 +159,7 @@ def row(what: str, setup: Setup, values: np.ndarray, times: dict[str, Any], **mo
 
 
 def fitted(what: str, setup: Setup, fit: LogFit, values: Sequence[float], options: LevenbergOptions, repeats: int = 1) -> Any:
-    """Gauss and Newton, with standard deviations where there is noise."""
+    """Gauss-Newton, with standard deviations if there is noise."""
     end, times = timed(lambda: gauss_newton(replace(fit), values, options), repeats)
     found = fit.decode(end.theta)
     noisy = options is NOISY
@@ -170,7 +170,7 @@ def fitted(what: str, setup: Setup, fit: LogFit, values: Sequence[float], option
 
 
 def newton(links: int) -> list[dict[str, Any]]:
-    """Gauss and Newton from the paper's start, and by continuation from others, noise-free."""
+    """Gauss-Newton from the paper's start, and by continuation from others, noise-free."""
     setup = prepare(links)
     fit = setup.fit(setup.clean)
     rows = [fitted("Gauss-Newton, from [5, 5]", setup, fit, START, EXACT, REPEATS)]
@@ -202,7 +202,7 @@ def descend(links: int) -> list[dict[str, Any]]:
 
 
 def disturb() -> list[dict[str, Any]]:
-    """Gauss and Newton of the paper's cost where recording and model differ."""
+    """Gauss-Newton on the paper's cost where recording and model differ."""
     setup, rows, rng = prepare(12), [], np.random.default_rng(0)
     fine = Mechanism(setup.model.tree, setup.mechanism.dt / 4, CONSTANTS)
     quarter = record(setup.model, fine, setup.truth, len(setup.clean.forces), scale=SCALES[12], substeps=4)
@@ -216,7 +216,7 @@ def disturb() -> list[dict[str, Any]]:
 
 
 def gradients() -> dict[str, Any]:
-    """Adjoint beside forward sensitivities and differences, over the whole recording, all motors' offsets included."""
+    """Compare adjoint with forward sensitivities and differences, over the whole recording, all motors' offsets included."""
     setup = prepare(12)
     fit = setup.fit(setup.clean, (*STIFFNESS, "loop_damping", "loop_scale", *OFFSETS))
     theta = fit.encode([*START, 0.01, 1.0, *(0.0,) * 7])
@@ -246,4 +246,4 @@ CASES: dict[str, Callable[[], Any]] = {
     "steepest descent, 12 links": partial(descend, 12),
     "steepest descent, 6 links": partial(descend, 6),
 }
-"""Each a list of rows, but for the gradients."""
+"""Name -> list of rows, except the gradients."""

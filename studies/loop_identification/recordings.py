@@ -1,6 +1,6 @@
 """The documented command's method on recordings with noise and biased sensors: intervals, the twin, and a loop of another kind.
 
-A recording is what `softgym-envs record loop` makes, with phases drawn by seed, 8 s unless said; the fit is that of
+A recording is one of `softgym-envs record loop`, with phases drawn by seed, 8 s unless stated; the fit is that of
 `softgym-envs identify loop run.csv`, with all 25 constants free, from the paper's start.
 """
 
@@ -27,12 +27,12 @@ from sysid.judgement.result import FitResult
 NOISE = {"torque": 0.2, "angle": 2e-3}
 """[N m], [rad]"""
 BIAS = 0.2
-"""[N m] of every torque."""
+"""[N m] Bias of every torque."""
 DRY = 0.15
-"""[N m] Dry friction of every joint of the arm, up to."""
+"""[N m] Largest dry friction of every joint of the arm."""
 SECONDS = 8.0
 SMOOTH = tuple(name for name in EVERYTHING if name not in FRICTION)
-"""What is free where there is no dry friction."""
+"""Free constants where there is no dry friction."""
 
 
 def recorded(truth: Any, seed: int, parameters: LoopParameters | None = None, *, seconds: float = SECONDS) -> Any:
@@ -47,7 +47,7 @@ def recorded(truth: Any, seed: int, parameters: LoopParameters | None = None, *,
 def identified(
     recording: Trajectory, free: tuple[str, ...] = EVERYTHING, model: LoopModel | None = None
 ) -> tuple[FitResult, float]:
-    """As the command fits it, and processor seconds."""
+    """Fit as the command does; also processor seconds."""
     begin, simulator = time.process_time(), LoopSimulator(model=model or LoopModel())
     first = simulator.default_parameters.replace(theta_stiffness=5.0, psi_stiffness=5.0)
     assert RECIPE.laboratory is not None
@@ -60,7 +60,7 @@ def identified(
 def one(
     truth: Any, seed: int, parameters: LoopParameters, free: tuple[str, ...] = EVERYTHING, model: LoopModel | None = None
 ) -> dict[str, Any]:
-    """Estimates of one recording, whether 95 % intervals hold the truth, and the verdict."""
+    """Estimates of one recording, whether 95 % intervals contain the truth, and the verdict."""
     recording, bias = recorded(truth, seed, parameters)
     true = parameters.replace(**dict(zip(OFFSETS, -bias, strict=True)))
     try:
@@ -87,7 +87,7 @@ def one(
 
 
 def drawn(seed: int) -> LoopParameters:
-    """A truth that nothing was tuned on."""
+    """Draw a truth that was not used for tuning."""
     rng = np.random.default_rng(5000 + seed)
     return LoopParameters(
         theta_stiffness=rng.uniform(2.0, 7.0), psi_stiffness=rng.uniform(0.5, 2.5), loop_damping=rng.uniform(0.015, 0.04),
@@ -96,32 +96,32 @@ def drawn(seed: int) -> LoopParameters:
 
 
 def smooth(truth: Any, seed: int) -> dict[str, Any]:
-    """Of an arm without dry friction, which is known: 18 constants are free."""
+    """Estimates for an arm without dry friction, which is known: 18 constants are free."""
     return one(truth, seed, drawn(seed).replace(**dict.fromkeys(FRICTION, 0.0)), SMOOTH)
 
 
 def own(seed: int) -> dict[str, Any]:
-    """The model's own data."""
+    """Estimates from our engine's recording."""
     return one(LoopSimulator(), seed, drawn(seed))
 
 
 def twin(seed: int) -> dict[str, Any]:
-    """MuJoCo's."""
+    """Estimates from the MuJoCo twin's recording."""
     return one(LoopTwin(), seed, drawn(seed))
 
 
 def rod(seed: int) -> dict[str, Any]:
-    """The second truth's, by the paper's constants and without dry friction: no constants make the model one of these."""
+    """Estimates from the elastic rod, with the paper's constants and no dry friction: no constants make the model one."""
     return one(LoopRod(), seed, LoopParameters(), SMOOTH)
 
 
 def twisting(seed: int) -> dict[str, Any]:
-    """The same recordings by a model whose links twist, too, which can be such a rod, but for its pieces."""
+    """Estimates from the rod by a model whose links twist, too, which can be such a rod, except for its pieces."""
     return one(LoopRod(), seed, LoopParameters(), (*SMOOTH, *TWIST), LoopModel(twist=True))
 
 
 def paired(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Recordings with the same truths, phases and noise in two worlds: what the world alone changes, in standard deviations."""
+    """Recordings with the same truths, phases and noise in two worlds: effect of the world only, in standard deviations."""
     both = [pair for pair in zip(ours, theirs, strict=False) if not any("failed" in row for row in pair)]
     shifts: dict[str, list[float]] = {"stiffness": [], "dry friction": [], "all else": []}
     for own_row, their_row in both:
@@ -139,13 +139,13 @@ def paired(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> dict[str
 
 
 def _median(values: list[float | None]) -> float | None:
-    """Of those that there are."""
+    """Median of the values that are not None."""
     there = [value for value in values if value is not None]
     return float(np.median(there)) if there else None
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of recordings of one truth."""
+    """Summary of recordings of one truth."""
     good = [row for row in rows if "failed" not in row]
     inside = {name: [row["inside"][name] for row in good if name in row["inside"]] for name in EVERYTHING}
     flat = [value for values in inside.values() for value in values]

@@ -1,4 +1,4 @@
-"""What the study says: a table in Markdown, and a picture."""
+"""Report of the study: a table in Markdown, and a picture."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paper import PAPER
 
 
 def table(done: dict[str, Any], missing: list[str]) -> str:
-    """Of the cases that are done, and how many of each kind are missing."""
+    """Table of the finished cases, and how many of each kind are missing."""
     parts = ["# Identification of the loop\n", "`python studies/loop_identification/loop_identification.py`\n", _noisy(done)]
     parts += [joints.table(done), _links(done), _paper(done)]
     if missing:
@@ -24,7 +24,7 @@ def table(done: dict[str, Any], missing: list[str]) -> str:
 
 
 def draw(done: dict[str, Any], path: Path) -> None:
-    """Coverage, links, and the paper's methods."""
+    """Plot coverage, links, and the paper's methods."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -80,7 +80,7 @@ def _noisy(done: dict[str, Any]) -> str:
 
 
 def _paired(done: dict[str, Any]) -> list[str]:
-    """The MuJoCo twin's recordings beside our engine's with the same truth, phases and noise."""
+    """Compare the MuJoCo twin's recordings with our engine's of the same truth, phases and noise."""
     lines = [
         "",
         "The same truths, phases and noise in our engine and in MuJoCo, whose dry friction sticks (ours: a tanh of the speed):",
@@ -151,13 +151,13 @@ def _paper(done: dict[str, Any]) -> str:
 
 
 def _legend(ax: Any, **more: Any) -> None:
-    """Where something is drawn."""
+    """Add a legend if something is drawn."""
     if ax.get_legend_handles_labels()[0]:
         ax.legend(**more)
 
 
 def _draw_inside(ax: Any, done: dict[str, Any]) -> None:
-    """Share of intervals with the truth by constant."""
+    """Plot the share of intervals with the truth by constant."""
     for place, (kind, label) in enumerate((("smooth", "the model's own"), ("smoothtwin", "MuJoCo twin"))):
         rows = rows_of(done, kind)
         if rows:
@@ -170,7 +170,7 @@ def _draw_inside(ax: Any, done: dict[str, Any]) -> None:
 
 
 def _draw_links(ax: Any, done: dict[str, Any]) -> None:
-    """Held-out errors by links."""
+    """Plot held-out errors by links."""
     curves: dict[str, list[tuple[int, float]]] = {}
     for name, row in done.items():
         if name.startswith("links "):

@@ -1,12 +1,12 @@
-"""What factors for every cable gain: hand-built SUPERballs before cameras, with cables alike and with cables of their own.
+"""Gain of factors for every cable: hand-built SUPERballs before cameras, with equal cables and with their own factors.
 
     python studies/own_cables/own_cables.py                          # seeds 200, 207, 208 of level 2
     python studies/own_cables/own_cables.py --seeds 300 --level 3
 
 A truth is the hard twin of a level, driven with a rod held for 5 s before the cameras of `lab` (120 Hz, 2 mm, gaps, outliers,
 late). The room's recipe is run twice from its guess, a factor of 3 off. Errors are those of the nodes, root mean square, 1 s
-ahead from exact states of another recording; commands are taken to act at once. Beside them: the constants that the truth was
-drawn about, and those with the factors that it was drawn with. Truths that were done are not run again. Writes table.json and
+ahead from exact states of another recording; commands are taken to act at once. For comparison: the constants about which the
+truth was drawn, and those with its drawn factors. Finished truths are not run again. Writes table.json and
 table.md into results/own_cables; times are those of a processor.
 """
 
@@ -31,7 +31,7 @@ from softgym_envs.tensegrity.parameters import factor_names
 from sysid import run_recipe
 
 STEPS, TEST = 5000, 3000
-"""Physics steps of the recording that is fitted, and of the one that is predicted."""
+"""Physics steps of the fitted recording, and of the predicted one."""
 AHEAD = 1.0
 """[s]"""
 KINDS = ("stiffness_spread", "rest_spread", "gain_spread")
@@ -40,12 +40,12 @@ KINDS = ("stiffness_spread", "rest_spread", "gain_spread")
 
 @dataclass(frozen=True)
 class Args:
-    """What to run."""
+    """Options of the study."""
 
     seeds: tuple[int, ...] = (200, 207, 208)
-    """Of hand-built robots and their recordings."""
+    """Seeds of hand-built robots and their recordings."""
     level: int = 2
-    """Of the hard twin."""
+    """Level of the hard twin."""
     out: Path = Path("results/own_cables")
     """Folder of the table."""
 
@@ -56,7 +56,7 @@ def ball(own: bool, dt: float = 1e-3) -> Any:
 
 
 def error(engine: Any, constants: Parameters, recording: Trajectory) -> float:
-    """[m] Of predictions of exact states, `AHEAD`."""
+    """[m] Error of predictions of exact states, `AHEAD`."""
     held, values = replace(engine, fixed_rod=0), recording.select(engine.state_names).values
     rows = round(AHEAD / recording.period)
     first = np.arange(0, recording.num_steps - rows, rows // 4)
@@ -67,7 +67,7 @@ def error(engine: Any, constants: Parameters, recording: Trajectory) -> float:
 
 
 def one(seed: int, level: int) -> dict[str, Any]:
-    """One robot: recorded, identified twice."""
+    """Record one robot, and identify it twice."""
     recipe, rng = load(room("tensegrity").recipe).by_camera, np.random.default_rng([seed, level])
     truth: Any = room("tensegrity").simulator(backend="mujoco", options={"level": level, "seed": seed})
     exact, unseen = (recipe.record_one("air", truth, rng, steps=steps, filmed=True) for steps in (STEPS, TEST))
@@ -107,7 +107,7 @@ def table_of(rows: list[dict[str, Any]]) -> str:
 
 
 def main(args: Args) -> None:
-    """All robots."""
+    """Run all robots."""
     path = args.out / "table.json"
     rows: list[dict[str, Any]] = json.loads(path.read_text())["rows"] if path.exists() else []
     for seed in args.seeds:

@@ -1,12 +1,12 @@
-r"""The arm and the beam as a tree of `mechanics`, what it predicts of a recording, and ring-down frequencies.
+r"""The arm and the beam as a tree of `mechanics`, its predictions of a recording, and ring-down frequencies.
 
-The arm's angles are led along the recorded ones, the beam is rigid pieces on hinges of stiffness EI / s and damping c / s, with
-the mass that its sizes give. The arm's links are massless: its torques are those that the beam's momentum asks for,
+The arm's angles follow the recorded ones, the beam is rigid pieces on hinges of stiffness EI / s and damping c / s, with
+the mass of its sizes. The arm's links are massless: its torques are those required by the beam's momentum,
 
 .. math:: \tau = \dot P - L_q, \qquad P = L_v - a \dot q
 
-with the armature a of the joints. While the arm stands still, the torques that are measured are these and a constant, which is
-fitted as the mean of each. Nothing but q is given to the model: amplitude and phase of a ring-down are predicted, too.
+with the armature a of the joints. While the arm stands still, the measured torques are these and a constant, which is
+fitted as the mean of each. The model gets only q: amplitude and phase of a ring-down are predicted, too.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ specifications: Denavit-Hartenberg parameters"."""
 FLANGE = 0.107
 """[m]"""
 LENGTH, WIDTH, THICKNESS = 0.52, 0.08, 0.001
-"""Of the beam [m]; it points away from the flange's axis, at -135 degrees about it, and is thin along it."""
+"""Sizes of the beam [m]; it points away from the flange's axis, at -135 degrees about it, and is thin along it."""
 YOUNG, DENSITY = 1.9e11, 7870.0
 """[Pa], [kg/m^3] The authors' values for steel."""
 PIECES = 8
 DT = 0.002
 """[s]"""
 ARMATURE, STIFF, DAMPED = 1e3, 2.5e6, 1e5
-"""[kg m^2], [N m/rad], [N m s/rad] So heavy and stiff an arm moves as told."""
+"""[kg m^2], [N m/rad], [N m s/rad] An arm so heavy and stiff follows its angles."""
 AFTER, LONG = 2.0, 4.0
-"""[s] The window begins so long after the arm was to stop, as it settles itself at first, and lasts so long."""
+"""[s] The window starts this long after the arm should stop, as it settles itself at first, and its length."""
 EVERY = 5
-"""Physics steps between the samples that are fitted."""
+"""Physics steps between fitted samples."""
 
 
 class Recording(NamedTuple):
-    """A motion at steps of `DT`, and what is fitted of it."""
+    """A motion at steps of `DT`, and its fitted samples."""
 
     name: str
     angles: np.ndarray
@@ -118,12 +118,12 @@ def mechanism() -> Mechanism:
 
 
 def constants(theta: np.ndarray) -> np.ndarray:
-    """Of the tree for the logarithms of EI [N m^2] and c [N m^2 s]."""
+    """Constants of the tree for the logarithms of EI [N m^2] and c [N m^2 s]."""
     return np.asarray(np.exp(theta) * PIECES / LENGTH)
 
 
 def predicted(recording: Recording, theta: np.ndarray) -> np.ndarray:
-    """Torques (N, 7) of the arm by the beam, less their means [N m]."""
+    """Torques (N, 7) of the arm due to the beam, less their means [N m]."""
     model, row = mechanism(), constants(theta)
     q = np.zeros((1, model.n))
     q[0, :7] = recording.angles[0]

@@ -1,4 +1,4 @@
-r"""A real arm: bending stiffness of a steel beam that a Franka Panda swings, from its joint torques alone [Mamedov2022].
+r"""A real arm: bending stiffness of a steel beam that a Franka Panda swings, from its joint torques only [Mamedov2022].
 
     git clone https://github.com/shamilmamedov/beam_handling
     python studies/panda_beam/panda_beam.py --data beam_handling    # writes results/panda_beam
@@ -26,19 +26,19 @@ from scipy.optimize import least_squares
 from softgym_envs.core.files import provenance, write_atomically, write_json
 
 CLEAR = 0.9
-"""Share of a measured signal that a decaying sine must be for its frequency to be one."""
+"""Least share of a decaying sine in a measured signal for its frequency to be meaningful."""
 TRAIN = ("Z_15cm_0.42s_1", "Z_25cm_0.50s_1")
 ORIENTATIONS = {"Z": "horizontal", "Xup": "up", "Xdown": "down"}
 
 
 @dataclass(frozen=True)
 class Args:
-    """What to run."""
+    """Options of the study."""
 
     data: Path
     """Clone of the recordings' repository."""
     repeats: int = 6
-    """How many of the six repeats of every motion are predicted."""
+    """Number of predicted repeats of every motion, of six."""
     out: Path = Path("results/panda_beam")
 
 
@@ -60,7 +60,7 @@ def compared(recording: Recording, theta: np.ndarray, fitted: bool) -> dict[str,
 
 
 def fit(recordings: list[Recording]) -> np.ndarray:
-    """Logarithms of EI and c; every recording counts alike."""
+    """Fit logarithms of EI and c; every recording has equal weight."""
 
     def error(theta: np.ndarray) -> np.ndarray:
         parts = [(predicted(r, theta) - r.torques).ravel() / np.linalg.norm(r.torques) for r in recordings]
@@ -72,7 +72,7 @@ def fit(recordings: list[Recording]) -> np.ndarray:
 
 
 def plot(lines: list[dict[str, Any]], recordings: dict[str, Recording], theta: np.ndarray, path: Path) -> None:
-    """Frequencies, and one joint's torque per orientation."""
+    """Plot frequencies, and one joint's torque per orientation."""
     fig, axes = plt.subplots(2, 2, figsize=(11, 6.5))
     shown = ("Z_35cm_0.61s_1", "Xup_15cm_0.35s_1", "Xdown_15cm_0.35s_1")
     for ax, name in zip(axes.ravel()[1:], shown, strict=True):

@@ -8,7 +8,7 @@ positions. Every fit starts at friction 1 from the noisy positions. A fit is glo
 truth. The Fisher bound is the standard deviation of friction by the exact derivatives at the truth, for normal noise of the
 same variance, with unknown initial state. Writes table.json into results/rigid.
 
-The paper's own digits are printed beside ours and tested nowhere: at noise 5e-3 and above its errors of friction are 0.02 to
+The paper's own digits are printed with ours and tested nowhere: at noise 5e-3 and above its errors of friction are 0.02 to
 0.08 of that bound, which an estimate from these measurements reaches by luck only.
 """
 
@@ -43,7 +43,7 @@ STEPS, FORCE = 100, 5.0
 
 @dataclass
 class Args:
-    """What to run."""
+    """Options of the study."""
 
     seeds: int = 100
     """Noise seeds per level."""
@@ -52,7 +52,7 @@ class Args:
     count_seeds: int = 20
     """Seeds per number of particles up to 10; larger numbers get one."""
     out: Path = Path("results/rigid/table.json")
-    """Where the numbers go."""
+    """File of the numbers."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ class Row:
     """Fits that needed no fallback."""
     rms_error: float
     fisher: float
-    """Root mean square of the bounds."""
+    """Root mean square of the Fisher bounds."""
     processor_median: float
-    """Processor time per fit [s]: what an idle machine takes at most."""
+    """Processor time per fit [s]: most time on an idle machine."""
     seconds_median: float
-    """Wall time, with whatever else the machine did."""
+    """Wall time, with the machine's other load."""
     seconds_max: float
     objective_median: float
     errors: list[float]
@@ -131,7 +131,7 @@ def fit(
 
 
 def row(what: float, fits: list[Fit], parts: int = 1) -> Row:
-    """Statistics."""
+    """Statistics of fits."""
     errors = np.concatenate([f.error for f in fits])
     seconds = [f.solution.seconds for f in fits]
     fisher = float(np.sqrt(np.mean(np.concatenate([f.fisher for f in fits]) ** 2)))
@@ -149,7 +149,7 @@ def levels(seeds: int) -> list[Row]:
     form, truth, start = complementarity_form(simulator), simulator.default_parameters, simulator.initial_state()[0]
     fit(form, simulator, truth, start, 5e-3, 1000)  # compiles
     rows = []
-    for place, eps in enumerate(LEVELS):  # every level has noise of its own
+    for place, eps in enumerate(LEVELS):  # every level has its own noise
         rows.append(row(eps, [fit(form, simulator, truth, start, eps, 100_000 * place + seed) for seed in range(seeds)]))
         show(rows[-1], f"paper: {PAPER[eps]}")
     return rows
@@ -183,7 +183,7 @@ def show(one: Row, note: str) -> None:
 
 
 def main(args: Args) -> None:
-    """Both tables."""
+    """Run both tables."""
     begin = time.perf_counter()
     there = json.loads(args.out.read_text())["particles"] if args.out.exists() else []
     asked = f"--seeds {args.seeds} --counts {' '.join(str(count) for count in args.counts)} --count-seeds {args.count_seeds}"

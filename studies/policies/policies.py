@@ -1,14 +1,14 @@
-"""Policies of results/policies: networks that see sensors only, taught by who sees the state (planners), or learned by PPO.
+"""Policies of results/policies: networks that see only sensors, taught by planners that see the state, or learned by PPO.
 
     python studies/policies/policies.py                          # every id that has a planner
     python studies/policies/policies.py --ids VineWall-v0 --rounds 24
-    python studies/policies/policies.py --ids TensegrityRoll-v0       # 20 minutes of a processor; goes on where it was stopped
+    python studies/policies/policies.py --ids TensegrityRoll-v0       # 20 minutes of a processor; continues where it stopped
     python studies/policies/policies.py --ids SlidingBlock-v0         # 35 minutes
 
 Pupils learn with 2 % sensor noise and actions that come two control steps late (`agents.learning.imitation`), those of `OWN`
-with all delays up to that. Those of `LEARNED` are taught so, and then learn more by PPO; those of `CARRIED` are another id's
-policy, which reads what this one observes. All are written as PPO policies of stable-baselines3. What they observe beyond the
-task's entries stands in <id>.json ("observed", keywords of the environment). How well they do stands in the task cards
+with all delays up to that. Those of `LEARNED` are taught in this way, and then learn more by PPO; those of `CARRIED` are
+another id's policy, on this one's observations. All are written as PPO policies of stable-baselines3. Their observations beyond
+the task's entries are in <id>.json ("observed", keywords of the environment). Their results are in the task cards
 (studies/task_cards).
 """
 
@@ -37,17 +37,17 @@ from softgym_envs.core.files import provenance, write_json
 from softgym_envs.rooms import room_of_task, tasks
 
 NOISY = {"sensor_noise": 0.02, "action_delay": 2}
-"""Keywords of the environments that they learn in."""
+"""Keywords of the environments of the training."""
 TEACHERS = ("planner", "heuristic")
-"""Names of controllers that may teach, the first one that there is."""
+"""Names of controllers that may teach; the first existing one does."""
 
 
 @dataclass(frozen=True)
 class Own:
-    """How an id's policy learns, where delays upset its teacher: this one sees ahead, its pupil its own actions."""
+    """Training of an id's policy whose teacher is upset by delays: this teacher sees ahead, its pupil its own actions."""
 
     observed: dict[str, Any]
-    """Keywords of the environment, which a user of the policy gives, too; of an option, those that choose it."""
+    """Keywords of the environment, required of the policy's user, too; for an option, those that choose it."""
     teacher: Path | None = None
     """Another policy, learned without noise and delay; none: the room's controller."""
     rounds: int = 11
@@ -64,26 +64,26 @@ OWN = {
     "UpperBodyReach-v0": Own({}, rounds=14, updates=1000, num_envs=192, hidden=(256, 256)),
     "UpperBodyReach-v0+muscles": Own({"muscles": True}, rounds=14, updates=1000, num_envs=144, hidden=(256, 256)),
 }
-"""Id, or id+option, -> how it learns, where it is not as usual."""
+"""Id, or id+option, -> its training, if it is not the usual one."""
 DELAYS = (0, 1, 2)
-"""In which those learn."""
+"""Delays in their training."""
 SEEN: dict[str, Any] = {"sensor_noise": NOISY["sensor_noise"], "action_memory": 3}
-"""Keywords of the environments in which it is learned."""
+"""Keywords of the training's environments."""
 ROLLING = Path("results/rl_roll/policy.zip")
-"""Rolls without noise and delay."""
+"""Policy that rolls without noise and delay."""
 FIT = "results/rl_roll/fit.toml"
-"""Constants and contact of the SUPERball that are those of its MuJoCo twin."""
+"""Constants and contact of the SUPERball that equal those of its MuJoCo twin."""
 
 
 class Learned(NamedTuple):
-    """How PPO goes on from a pupil."""
+    """PPO that starts from a pupil."""
 
     imitation: Imitation
     training: Training
     teacher: Path | None = None
     """Another policy, learned without noise and delay; none: the room's controller."""
     later: Training | None = None
-    """PPO goes on once more, so."""
+    """A second training by PPO after the first."""
 
 
 SOFT: dict[str, Any] = {"params": FIT}
@@ -96,7 +96,7 @@ CRAWLING = Training(
     },
     critic_first=80_000, checkpoint_every=400_000,
 )  # fmt: skip
-"""Half of the rows have the usual contacts, half those of the twin."""
+"""Half of the rows have the default contacts, half those of the twin."""
 
 LEARNED = {
     "TensegrityRoll-v0": Learned(
@@ -146,9 +146,9 @@ LEARNED = {
         ),
     ),
 }  # fmt: skip
-"""Id -> who imitates, foreseeing, and how PPO goes on from there: TensegrityRoll in the usual constants and in the twin's.
+"""Id -> who imitates, foreseeing, and the PPO after it: TensegrityRoll in the default constants and in the twin's.
 
-On to 480 000 steps of it, with a rate that falls to zero, success in the twin's constants fell again (a look every 60 000)."""
+Training on to 480 000 steps, with a rate that falls to zero, lowered success in the twin's constants (checked every 60 000)."""
 
 CARRIED: dict[str, tuple[str, dict[str, Told]]] = {
     "TensegrityWaypoint-v0": (
@@ -161,24 +161,24 @@ CARRIED: dict[str, tuple[str, dict[str, Told]]] = {
     ),
     "TensegrityTerrain-v0": ("TensegrityRoll-v0", {"velocity_error.along": ("mean_velocity_error.along", 0.1, 4.0)}),
 }
-"""Id -> id whose policy it has, and what that reads in place of its own entries (see `carried`): it rolls at 1 m/s towards the
-next waypoint; on uneven ground, which it does not feel, it hurries and brakes as its mean velocity asks for. Of 64 episodes
-in the usual constants and in `FIT`, factor and offset 4 and 0.1 did 60 and 59, 3 and 0.15 57 and 60, 4 and 0 55 and 58, 3 and 0
-36 and 59; with the velocity's error itself, 3 and 0.3 did 30 and 23 of 32."""
+"""Id -> id whose policy it has, and that policy's substitute observations (see `carried`): it rolls at 1 m/s towards the
+next waypoint; on uneven ground, which it does not feel, it hurries and brakes as its mean velocity requires. Of 64 episodes
+in the default constants and in `FIT`, factor and offset 4 and 0.1 did 60 and 59, 3 and 0.15 57 and 60, 4 and 0 55 and 58, 3 and
+0 36 and 59; with the velocity's error itself, 3 and 0.3 did 30 and 23 of 32."""
 
 
 @dataclass(frozen=True)
 class Args:
-    """Make policies."""
+    """Options of the training."""
 
     ids: tuple[str, ...] = ()
-    """Which, ids or those of `OWN`; none: all that have a teacher, or another id's policy."""
+    """Ids, or those of `OWN`; none: all that have a teacher, or another id's policy."""
     rounds: int = 14
-    """Of `Imitation`, but for ids of `OWN`."""
+    """Rounds of `Imitation`, except for ids of `OWN`."""
     steps: int = 120
-    """Of `Imitation`."""
+    """Steps of `Imitation`."""
     seed: int = 0
-    """Of everything."""
+    """Seed of everything."""
     out: Path = Path("results/policies")
     """Folder."""
     runs: Path = Path("runs/policies")
@@ -245,7 +245,7 @@ def learn(task_id: str, args: Args) -> None:
 
 
 def carry(task_id: str, args: Args) -> None:
-    """Write <id>.zip and <id>.json from another id's, which is there."""
+    """Write <id>.zip and <id>.json from another id's, which must exist."""
     other, told = CARRIED[task_id]
     path = args.out / f"{other}.zip"
     observed = observed_with(path)
@@ -256,14 +256,14 @@ def carry(task_id: str, args: Args) -> None:
 
 
 def controller_of(task_id: str) -> tuple[str, Controller]:
-    """Name and controller of the room's that teaches; "" without one."""
+    """Name and controller of the room that teaches; "" if there is none."""
     controllers = room_of_task(task_id).controllers_of(task_id)
     name = next((name for name in TEACHERS if name in controllers), "")
     return name, controllers.get(name, zero)
 
 
 def taught_by(other: Path | None, name: str, controller: Controller) -> tuple[str, Controller]:
-    """Name and controller of who teaches, another policy if there is one, told what will be when an action takes effect."""
+    """Name and controller of the teacher, another policy if given, evaluated in the state in which an action takes effect."""
     if other is None:
         return f"{name}, foreseeing", foreseeing(controller)
     policy = load_policy(other)

@@ -1,12 +1,12 @@
 """Factors of the SUPERball's rolling heuristic (`softgym_envs.tensegrity.controllers.rolling`), by CMA-ES in our engine.
 
     python studies/rolling/rolling.py --again        # from the factors of the code, 2 minutes of a processor
-    python studies/rolling/rolling.py                # goes on from results/rolling/factors.json
+    python studies/rolling/rolling.py                # continues from results/rolling/factors.json
 
-Those of the code began from a wider search's, with nought for the last four. Every candidate rolls from the same random poses;
-every row has constants of its own, drawn narrowly. Two of three rows have the contact mode "patch" with what the settings of
-soft contacts mean in it, the rest "stick" and the usual constants. A row's merit is the speed along the command, at most CAP,
-less half of that across. No truth plays a part. Writes results/rolling/factors.json, the mean of the search over its last
+Those of the code started from a wider search's, with zero for the last four. Every candidate rolls from the same random poses;
+every row has constants of its own, drawn narrowly. Two of three rows have the contact mode "patch" with our engine's values
+for soft contacts, the rest "stick" and the default constants. A row's merit is the speed along the command, at most CAP,
+less half of that across. No truth is used. Writes results/rolling/factors.json, the mean of the search over its last
 generations.
 """
 
@@ -40,13 +40,13 @@ BODY = {
     "motor_speed": (0.95, 1.05),
 }
 GROUND = {"friction": (0.7, 0.9)}
-"""Constant -> what it is drawn from."""
+"""Constant -> range of its draws."""
 SOFT = {"contact_timeconst": (0.08, 0.12), "contact_dampratio": (0.9, 1.1), "friction": (0.9, 1.1), "pivot": (0.7, 1.4)}
-"""Of contacts that give way, and what our engine's constants for these are (`native_constants`); drawn by their logarithms."""
+"""Ranges of soft contacts' settings, converted to our engine's constants (`native_constants`); drawn by their logarithms."""
 CAP = 0.8
-"""[m/s] Faster is not better: who rolls in one world is to roll in the others too."""
+"""[m/s] Faster is not better: rolling should work in all worlds."""
 LAST = 6
-"""So many generations are averaged in the end."""
+"""Generations that are averaged at the end."""
 
 
 @dataclass(frozen=True)
@@ -66,19 +66,19 @@ class Args:
     """Search for the factors."""
 
     generations: int = 24
-    """Of CMA-ES."""
+    """Generations of CMA-ES."""
     candidates: int = 12
-    """Per generation."""
+    """Candidates per generation."""
     rows: int = 9
     """Episodes of every candidate, a third of them with the contact mode "stick"."""
     steps: int = 36
     """Control steps of 0.1 s."""
     step: float = 0.4
-    """First standard deviation of a factor."""
+    """Initial standard deviation of a factor."""
     seed: int = 0
-    """Of CMA-ES and of the episodes."""
+    """Seed of CMA-ES and of the episodes."""
     again: bool = False
-    """Begin with the factors of the code."""
+    """Start from the factors of the code."""
     out: Path = Path("results/rolling/factors.json")
 
 

@@ -11,7 +11,7 @@ from releases import PERIOD
 
 
 def draw(path: Path, lines: list[dict[str, Any]]) -> None:
-    """A column of panels: mean height of the markers over the place where they were held, and the error."""
+    """Plot a column of panels: mean height of the markers over the place where they were held, and the error."""
     figure, axes = plt.subplots(
         2, len(lines), figsize=(4.6 * len(lines), 5.4), squeeze=False, height_ratios=(3, 1), sharex=True
     )

@@ -1,4 +1,4 @@
-"""results/real/soft_beam/table.md."""
+"""Table of the results: results/real/soft_beam/table.md."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def table(document: dict[str, Any]) -> str:
-    """Held-out predictions, and the modulus."""
+    """Table of held-out predictions, and the modulus."""
     lines = [
         "# A clamped beam of silicone rubber, with a load at its tip",
         "",

@@ -1,6 +1,6 @@
-r"""The beam as a vine robot that does not grow: how it starts, what it predicts, and what theory says beside it.
+r"""The beam as a vine robot that does not grow: its start, its predictions, and theory for comparison.
 
-A beam that is let go is straight and at rest, its dashpots too. What holds it is in its way for some hundredths of a second,
+A released beam is straight and at rest, its dashpots too. Its holder is in its way for some hundredths of a second,
 and a load on a string is slack at first, as the tip falls faster than it: so two numbers of each recording are fitted, the
 bend and the rate along s (2 - s), s the share of the length, with which a beam let go at once would move as this one does
 afterwards.
@@ -32,13 +32,13 @@ HEIGHT, LENGTH, DENSITY = 0.03, 0.1, 1070.0
 SECOND_MOMENT = HEIGHT**4 / 12
 SHEAR = 5 / 6
 WINDOW = (0.15, 1.2)
-"""[s] after the release: frequency and decay are taken there."""
+"""[s] Window after the release for frequency and decay."""
 UNIT = np.array([0.01, 1.0])
-"""[rad, rad/s] of the two numbers of a start."""
+"""[rad, rad/s] Units of the two numbers of a start."""
 
 
 def simulator_of(markers: int = 3) -> VineSimulator:
-    """Our engine, with so many markers."""
+    """Our engine, with the given number of markers."""
     return VineSimulator(replace(load_scene(FOLDER / "beam.toml"), num_markers=markers), dt=DT, bending="linear")
 
 
@@ -89,7 +89,7 @@ class Ring(NamedTuple):
 
 
 def ring(heights: Array) -> Ring:
-    """Of heights (T,) from the release on: c + d exp(-t / 0.5 s) + exp(-decay t) (a cos + b sin) by least squares."""
+    """Fit heights (T,) from the release on: c + d exp(-t / 0.5 s) + exp(-decay t) (a cos + b sin) by least squares."""
     times = PERIOD * np.arange(len(heights))
     seen = (times >= WINDOW[0]) & (times <= WINDOW[1])
     t, x = times[seen], 1e3 * heights[seen]
@@ -105,7 +105,7 @@ def ring(heights: Array) -> Ring:
 
 
 def storage(constants: VineParameters, frequency: float) -> float:
-    """E' of the fitted body at a frequency [Hz], as a modulus [Pa]; at 0 the one that lasts."""
+    """Storage modulus E' of the fitted body at a frequency [Hz] [Pa]; at 0 the long-term one."""
     total, w = 1.0, 2 * np.pi * frequency
     for share, time in ((constants.relaxation, constants.relaxation_time), (constants.creep, constants.creep_time)):
         total += share * (w * time) ** 2 / (1 + (w * time) ** 2)
@@ -113,7 +113,7 @@ def storage(constants: VineParameters, frequency: float) -> float:
 
 
 def timoshenko(modulus: float, load: float) -> float:
-    """[Hz] First frequency of a Timoshenko cantilever with a mass at its end, by Ritz with sags under two loads.
+    """First frequency [Hz] of a Timoshenko cantilever with a mass at its end, by Ritz with sags under two loads.
 
     Deflection w and rotation of the section phi under a force at the end and under an even load, with shear and rotary inertia.
     """

@@ -1,7 +1,7 @@
 """Recordings of [Dubied2022]: markers of a beam that is held and let go -> their paths in the beam's plane from then on.
 
 The files have columns `t_s`, `Tip - 1_x`, `Tip - 1_y`, `Tip - 1_z`, ..., `Base - 1_x`, ... [m] at 100 Hz. Used are z, along the
-beam, and x, up. Markers on the base say by how far it was put down elsewhere; their rotation is not used, as one of them
+beam, and x, up. Markers on the base show its displacement between files; their rotation is not used, as one of them
 jumps by 0.9 mm when a beam is let go. Legend: T rows, M markers.
 """
 
@@ -21,21 +21,21 @@ Array = NDArray[np.float64]
 REFERENCE = {
     "Base - 1": (-0.021467, 0.048689), "Base - 2": (-0.018478, 0.076118), "Base - 3": (-0.022365, 0.049296),
 }  # fmt: skip
-"""Where the base's markers were in beam_gravity_V2_a.csv, (z, x) [m]."""
+"""Places of the base's markers in beam_gravity_V2_a.csv, (z, x) [m]."""
 PERIOD = 0.01
 """[s]"""
 AWAY = 0.096
-"""[m] From a marker of the base to those of the tip that is held; in files in m within a factor of 2."""
+"""[m] Distance from a marker of the base to those of the held tip; in files in m within a factor of 2."""
 MOVED, SHAKEN, LEAST = 0.02, 5.0, 1e-4
-"""Share of its whole way that the tip has gone when it is said to move, standard deviations of what is held, and [m]."""
+"""Least motion of a moving tip: share of its whole way, standard deviations of the held part, and [m]."""
 HELD = 0.25
-"""[s] The place where the tip is held is the median over so long."""
+"""[s] Time over which the median gives the place where the tip is held."""
 DISTURBED = 14
-"""Rows from the release on that are not used: what held the beam may be in its way, the load's string slack."""
+"""Unused rows from the release on: the holder may be in the beam's way, the load's string slack."""
 LOST = 0.05
-"""[s] A marker may be lost for so long; one that is lost for longer is not used."""
+"""[s] Longest gap of a marker; one with a longer gap is not used."""
 LONGEST = 240
-"""Rows that are used at most."""
+"""Most rows that are used."""
 
 
 class Release(NamedTuple):
@@ -47,15 +47,15 @@ class Release(NamedTuple):
     labels: tuple[str, ...]
     """M names of the markers at the tip."""
     began: float
-    """[s] When the beam was let go, by the recording's clock."""
+    """[s] Time of the release by the recording's clock."""
     shift: Array
-    """(2,) by how far the base is from where it was in the reference [m]; it is taken off."""
+    """(2,) displacement of the base from the reference [m], which is subtracted."""
     paths: Array
     """(T, M, 2) along, up [m], every `PERIOD`; row 0 is where they were held."""
 
     @property
     def heights(self) -> Array:
-        """(T,) mean height of the markers [m]."""
+        """Mean height of the markers (T,) [m]."""
         return np.asarray(self.paths[:, :, 1].mean(axis=1))
 
 
@@ -64,7 +64,7 @@ def read(path: Path, load: float) -> Release:
 
     Raises:
         FileFormatError: No such file, or no such columns.
-        DataError: Nobody lets go of a beam in it, or it is not in m.
+        DataError: It contains no release of a beam, or it is not in m.
     """
     times, tracks = _tracks(path)
     tips = {name: track for name, track in tracks.items() if name.lower().startswith("tip")}
@@ -114,7 +114,7 @@ def _tracks(path: Path) -> tuple[Array, dict[str, Array]]:
 
 
 def _filled(times: Array, track: Array) -> Array | None:
-    """Places of a marker (T, 2) with short gaps filled; None where one is too long, or at an end."""
+    """Places of a marker (T, 2) with short gaps filled; None if one is too long, or at an end."""
     seen = np.flatnonzero(np.isfinite(track).all(axis=1))
     if len(seen) < 2 or seen[0] > 0 or seen[-1] < len(track) - 1 or np.diff(times[seen]).max() > LOST:
         return None
@@ -122,7 +122,7 @@ def _filled(times: Array, track: Array) -> Array | None:
 
 
 def _began(times: Array, heights: Array, first: int) -> float:
-    """Half a period before the first turning point, the period being that to the third one; near where it moves [s]."""
+    """Release time: half a period before the first turning point, the period lasting to the third; near the first move [s]."""
     turns: list[float] = []
     place = first + 3
     while len(turns) < 3 and place < len(times) - 1:
@@ -136,7 +136,7 @@ def _began(times: Array, heights: Array, first: int) -> float:
 
 
 def to_csv(release: Release, path: Path) -> Path:
-    """The recording in the form that `softgym-envs identify vine` reads; rows that are disturbed are empty."""
+    """Write the recording in the form that `softgym-envs identify vine` reads; disturbed rows are empty."""
     names = [f"marker{k}.{axis} [m]" for k in range(release.paths.shape[1]) for axis in "xy"]
     lines = [",".join(["time [s]", *names, "control:load [kg]"])]
     for row, places in enumerate(release.paths):

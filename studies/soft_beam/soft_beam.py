@@ -1,4 +1,4 @@
-"""A real beam of silicone rubber: fitted to two loads, and predicted with a load that nobody has seen [Dubied2022].
+"""A real beam of silicone rubber: fitted to two loads, and predicted with an unseen load [Dubied2022].
 
     python studies/soft_beam/soft_beam.py fit --data DIR    # beam_*.csv -> results/real/soft_beam
     python studies/soft_beam/soft_beam.py predict --load 72 --data new.csv --out out
@@ -51,29 +51,29 @@ from sysid.methods.progressive import fit_stage, stage_problem
 
 FREE = ("bending_stiffness", "relaxation", "relaxation_time", "creep", "creep_time", "base_turn", "tip_offset")
 ALONE = ("bending_stiffness", "relaxation", "creep", "base_turn")
-"""What recordings of one load tell, with the other constants as they were guessed."""
+"""Constants that recordings of one load determine, with the others as guessed."""
 GUESS = {"relaxation_time": 0.036, "creep_time": 0.6}
-"""[s] For these: from what rubber does, a loss that hardly depends on frequency between 4 and 8 Hz."""
+"""[s] Guess of the others: rubber has a loss that hardly depends on frequency between 4 and 8 Hz."""
 FILES = (("beam_gravity_V2_a.csv", 0.0), ("beam_gravity_V2_b.csv", 0.0), ("beam_load52_V2_a.csv", 0.052))
 USED = DISTURBED + 20
-"""Rows that tell a prediction's start."""
+"""Rows that determine a prediction's start."""
 HEAVIEST = 0.1
-"""[kg] Twice the load that was fitted: beyond it predictions are extrapolated, as is said."""
+"""[kg] Twice the fitted load: predictions beyond it are reported as extrapolated."""
 FREQUENCY, DECAY = 0.01, 0.2
-"""Shares by which a prediction may be off."""
+"""Relative tolerances of a prediction."""
 LOUD = 0.3
 """[mm] Residuals beyond it count less than their squares: a marker may jump."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Fit the constants, and predict recordings that were held out."""
+    """Fit the constants, and predict held-out recordings."""
 
     data: Path
     """Folder of beam_gravity_V2_a.csv, beam_gravity_V2_b.csv and beam_load52_V2_a.csv."""
     out: Path = Path("results/real/soft_beam")
     runs: Path = Path("runs/soft_beam")
-    """Where the recordings are written in the form that `softgym-envs identify vine` reads."""
+    """Folder of the recordings in the form that `softgym-envs identify vine` reads."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Predict:
 
 
 def fit(releases: tuple[Release, ...], free: tuple[str, ...], start: VineParameters) -> tuple[VineParameters, Array]:
-    """Constants and the two numbers of every start (R, 2), all at once by least squares with a robust loss."""
+    """Fit constants and the two numbers of every start (R, 2), all at once by least squares with a robust loss."""
     simulator, specs, count = simulator_of(releases[0].paths.shape[1]), start.specs(), len(free)
 
     def constants(numbers: Array) -> VineParameters:
@@ -139,7 +139,7 @@ def judged_by_sysid(
 
 
 def judged(release: Release, constants: VineParameters) -> dict[str, Any]:
-    """What a prediction says of a recording, and how far it is off."""
+    """Prediction of a recording, and its errors."""
     simulator, rows = simulator_of(release.paths.shape[1]), len(release.paths)
     start = fitted_start(simulator, constants, release, USED)
     paths = predict(simulator, constants, release.paths[0], release.load, np.stack([start, np.zeros(2)]), rows)
@@ -198,7 +198,7 @@ def run_fit(args: Fit) -> int:
 
 
 def modulus(frozen: VineParameters, alone: dict[str, float], within: list[dict[str, Any]]) -> dict[str, Any]:
-    """E that lasts [Pa], with the 95 % interval of t over recordings fitted alone; E' at frequencies, beside Timoshenko's."""
+    """Long-term E [Pa], with the 95 % interval of t over recordings fitted separately; E' at frequencies, with Timoshenko's."""
     values = np.array(list(alone.values()))
     half = float(student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
     lasting = storage(frozen, 0.0)
@@ -210,12 +210,12 @@ def modulus(frozen: VineParameters, alone: dict[str, float], within: list[dict[s
 
 
 def from_frequency(frequency: float, load: float) -> float:
-    """E with which a Timoshenko beam with this load [kg] rings so [Pa]."""
+    """Modulus E of a Timoshenko beam that rings at this frequency with this load [kg] [Pa]."""
     return float(brentq(lambda e: timoshenko(e, load) - frequency, 1e4, 1e7))
 
 
 def plain(line: dict[str, Any]) -> dict[str, Any]:
-    """Without arrays."""
+    """Drop arrays."""
     return {name: value for name, value in line.items() if name not in ("paths", "release")}
 
 
@@ -252,7 +252,7 @@ def run_predict(args: Predict) -> int:
 
 
 def verdict(line: dict[str, Any], good: bool) -> str:
-    """For people."""
+    """Verdict in words."""
     (f, p), (d, q) = line["frequency"], line["decay"]
     loud = line["up_mm"] / line["noise_mm"]
     path = f"{line['up_mm']:.2f} mm up, {line['along_mm']:.2f} mm along (rms), {loud:.0f} times the markers' noise"
@@ -272,7 +272,7 @@ def write_paths(path: Path, labels: tuple[str, ...], paths: Any, began: float) -
 
 
 def main(args: Fit | Predict) -> int:
-    """Do what is asked; 1 where the input is refused."""
+    """Run the command; 1 if the input is refused."""
     try:
         return run_fit(args) if isinstance(args, Fit) else run_predict(args)
     except SoftgymError as error:

@@ -1,4 +1,4 @@
-"""A SUPERball before cameras: what the documented commands make of markers at 120 Hz with noise, gaps, outliers and latency.
+"""A SUPERball before cameras: results of the documented commands on markers at 120 Hz with noise, gaps, outliers and latency.
 
     python studies/superball_markers/superball_markers.py                 # 20 recordings of the twin
     python studies/superball_markers/superball_markers.py --seeds 101 102 --level 2
@@ -6,7 +6,7 @@
 A truth is the MuJoCo twin (level 0: as drawn; level 2: a hand-built robot), its body driven with a rod held, as the room's
 recipe says, 5 s, and thrown, 5 s. `softgym-envs record tensegrity --backend mujoco --sensor lab` is what cameras saw: 120 Hz, 2
 mm, 5 % of the points lost, 1 % elsewhere, 20 ms late. `softgym-envs identify tensegrity --data FILE` starts from the recipe's
-guess, a factor of 3 off in every constant. Truths that were done are not run again. Writes table.json and table.md into
+guess, a factor of 3 off in every constant. Finished truths are not run again. Writes table.json and table.md into
 results/superball_markers; times are those of a processor.
 """
 
@@ -30,23 +30,23 @@ from softgym_envs.core.files import git_commit, write_atomically
 from softgym_envs.core.sensors import sensor_from_text
 
 BODY = {"cable_stiffness": 1e4, "cable_damping": 1e3, "motor_speed": 1.0, "motor_gain": 0.01}
-"""At level 0; of a hand-built robot the means that its cables are spread about."""
+"""True values at level 0; for a hand-built robot the means about which its cables are spread."""
 NEAR = 2e-3
-"""[s] Of the latency."""
+"""[s] Tolerance of the latency."""
 STAGES = ("seen", "begun")
-"""Of the recipe: whole flights, or where that fit was lost and is said to be, the constants and intervals of the one before."""
+"""Stages of the recipe: whole flights, or if that fit was reported as lost, the constants and intervals of the one before."""
 
 
 @dataclass(frozen=True)
 class Args:
-    """What to run."""
+    """Options of the study."""
 
     seeds: tuple[int, ...] = tuple(range(401, 421))
-    """Of recordings, and of hand-built robots."""
+    """Seeds of recordings, and of hand-built robots."""
     level: int = 0
-    """Of the hard twin, which has a latency of its own beside the sensor's."""
+    """Level of the hard twin, which has a latency of its own in addition to the sensor's."""
     sensor: tuple[str, ...] = ("lab",)
-    """Of `record`."""
+    """Sensor of `record`."""
     out: Path = Path("results/superball_markers")
     """Folder of the table."""
 
@@ -63,7 +63,7 @@ def verb(name: str) -> Any:
 
 
 def one(seed: int, level: int, sensor: tuple[str, ...], folder: Path) -> dict[str, Any]:
-    """One truth: recorded, identified."""
+    """Record and identify one truth."""
     record, identify, said = verb("record"), verb("identify"), io.StringIO()
     option = () if level == 0 else (f"level={level}", f"seed={seed}")
     file = folder / "markers.h5"
@@ -116,7 +116,7 @@ def table_of(rows: list[dict[str, Any]]) -> str:
 
 
 def main(args: Args) -> None:
-    """All truths."""
+    """Run all truths."""
     path = args.out / "table.json"
     rows: list[dict[str, Any]] = json.loads(path.read_text())["rows"] if path.exists() else []
     for seed in args.seeds:

@@ -1,12 +1,12 @@
 """Cards of all tasks: success and return of every controller on both worlds and at every level, and control steps per second.
 
-    python studies/task_cards/task_cards.py                       # every id; measured entries stay: it goes on where it stopped
+    python studies/task_cards/task_cards.py                       # every id; measured entries stay: continues where it stopped
     python studies/task_cards/task_cards.py --ids VineWall-v0 --again
 
-Controllers are no action ("zero"), actions at random ("random"), those that the room declares (`Room.controllers`), sampling
-MPC by the task's own reward ("mpc", which plans in our engine, with the driven world's constants and kind of contact where the
-room says what those are in our engine, and with the constants that each episode draws; a line says its settings), and the
-policies of results/, plainly and with sensor noise and delay. Episode i begins from the same seed for all of them.
+Controllers are no action ("zero"), random actions ("random"), those that the room declares (`Room.controllers`), sampling
+MPC by the task's own reward ("mpc", which plans in our engine, with the driven world's constants and kind of contact if the
+room gives their values in our engine, and with the constants that each episode draws; a line has its settings), and the
+policies of results/, without and with sensor noise and delay. Episode i begins from the same seed for all of them.
 Writes results/task_cards/<id>.json, line by line, and <id>.png, an episode of the best of them; `make docs` makes
 docs/task_cards.md and the tables of docs/rooms from both.
 """
@@ -43,11 +43,11 @@ from softgym_envs.rendering.video import write_png
 from softgym_envs.rooms import room_of_task, tasks
 
 LEVELS = (1.0, 2.0, 3.0)
-"""Where an id has levels; the truths play the first and the last one, MPC the first."""
+"""Levels of ids that have them; the truths play the first and the last one, MPC the first."""
 NOISY = {"sensor_noise": 0.02, "action_delay": 2}
-"""Conditions under which policies are judged too."""
+"""Further conditions under which policies are judged."""
 BLIND = {"VineNavigate-v0": "VineGrow-v0", "VineSqueeze-v0": "VineGrow-v0", "VineWall-v0": "VineGrow-v0"}
-"""Id -> id whose policy sees the first entries of its observation only, and nothing of what is in the way."""
+"""Id -> id whose policy sees only the first entries of its observation, and no obstacles."""
 OPTIONS: dict[str, dict[str, dict[str, Any]]] = {"UpperBodyReach-v0": {"muscles": {"muscles": True}}}
 """Id -> option -> keywords that choose it; lines say "option: controller", the policy is results/policies/<id>+<option>.zip."""
 MPC = {
@@ -71,36 +71,36 @@ MPC = {
     "VineSqueeze-v0": TaskMpc(),
     "VineWall-v0": TaskMpc(),
 }
-"""Id -> settings of its planner, where one is affordable. Those of TensegrityWaypoint and Terrain do not know the twin's
+"""Id -> settings of its planner, if one is affordable. Those of TensegrityWaypoint and Terrain do not know the twin's
 contacts."""
 FIRST = ("zero", "random")
-"""What users try at once: measured for every id before the rest."""
+"""First controllers that users try: measured for every id before the rest."""
 ROWS = 64
-"""Of the batch whose speed is measured."""
+"""Rows of the batch whose speed is measured."""
 
 
 @dataclass(frozen=True)
 class Args:
-    """Measure task cards."""
+    """Options of the measurement."""
 
     ids: tuple[str, ...] = ()
-    """Which; none: all."""
+    """Ids; none: all."""
     backends: tuple[str, ...] = ()
-    """Which; none: our engine and every truth."""
+    """Backends; none: our engine and every truth."""
     levels: tuple[float, ...] = ()
-    """Which; none: all that there are."""
+    """Levels; none: all that there are."""
     controllers: tuple[str, ...] = ()
-    """Which; none: all, "zero" and "random" of every id before the others, and then speeds and pictures."""
+    """Controllers; none: all, "zero" and "random" of every id before the others, and then speeds and pictures."""
     episodes: int = 100
-    """Per entry."""
+    """Episodes per entry."""
     truth_episodes: int = 50
-    """The same on worlds that are not our engine."""
+    """Episodes per entry on worlds other than our engine."""
     mpc_episodes: int = 8
-    """The same of MPC."""
+    """Episodes per entry of MPC."""
     seed: int = 30_000_001
-    """Of the first episode; no training begins from it."""
+    """Seed of the first episode; no training starts from it."""
     again: bool = False
-    """Measure what is there, too."""
+    """Measure existing entries again."""
     out: Path = Path("results/task_cards")
     """Folder."""
 
@@ -133,7 +133,7 @@ def planned(task_id: str, envs: Any) -> Callable[[Any], Any]:
 
 
 def drivers(task_id: str) -> Iterator[tuple[str, dict[str, Any], Controller]]:
-    """Name, keywords of the environment, and controller."""
+    """Names, keywords of the environment, and controllers."""
     yield "zero", {}, zero
     yield "random", {}, uniform
     for name, controller in room_of_task(task_id).controllers_of(task_id).items():
@@ -155,7 +155,7 @@ def drivers(task_id: str) -> Iterator[tuple[str, dict[str, Any], Controller]]:
 
 
 def learned(file: Path | None) -> Iterator[tuple[str, dict[str, Any], Controller]]:
-    """A policy, plainly and with noise and delay; nothing if there is none."""
+    """A policy, without and with noise and delay; nothing if there is none."""
     if file is not None:
         policy, observed = load_policy(file), observed_with(file)
         yield "policy", observed, lambda envs: policy
@@ -176,7 +176,7 @@ def entries(task_id: str, backends: tuple[str, ...]) -> Iterator[Entry]:
 
 
 def timed(drive: Controller, spent: list[float]) -> Controller:
-    """The same, which notes the processor time of every call of its policy, all rows together [s]."""
+    """A controller that notes the processor time of every call of its policy, all rows together [s]."""
 
     def make(envs: Any) -> Callable[[Any], Any]:
         policy = drive(envs)
@@ -220,7 +220,7 @@ def speed(task_id: str, backend: str) -> dict[str, float]:
 
 
 def measure(task_id: str, args: Args, wanted: Callable[[str], bool]) -> None:
-    """Add to the id's card what it lacks of the wanted controllers, line by line."""
+    """Add the missing lines of the wanted controllers to the id's card, line by line."""
     for entry in entries(task_id, args.backends):
         key = {"backend": entry.backend, "controller": entry.controller, "level": entry.level}
         wrong = entry.level is not None and entry.level not in (args.levels or LEVELS)
@@ -243,19 +243,19 @@ def measure(task_id: str, args: Args, wanted: Callable[[str], bool]) -> None:
 
 
 def read_card(task_id: str, args: Args) -> dict[str, Any]:
-    """What has been measured so far."""
+    """Measurements of the card so far."""
     path = args.out / f"{task_id}.json"
     return dict(read_json(path)) if path.is_file() else {"id": task_id, "runs": [], "speed": {}}
 
 
 def _without(card: dict[str, Any], key: dict[str, Any]) -> tuple[list[dict[str, Any]], bool]:
-    """A card's other lines, and whether the one of that key is there."""
+    """Other lines of a card, and whether the one of that key exists."""
     kept = [run for run in card["runs"] if {name: run[name] for name in key} != key]
     return kept, len(kept) < len(card["runs"])
 
 
 def measure_speed(task_id: str, args: Args) -> None:
-    """Add to the id's card the speeds that it lacks."""
+    """Add the missing speeds to the id's card."""
     for backend in args.backends or (NATIVE, *room_of_task(task_id).truths):
         if backend not in read_card(task_id, args)["speed"] or args.again:
             found = speed(task_id, backend)
@@ -265,12 +265,12 @@ def measure_speed(task_id: str, args: Args) -> None:
 
 
 def is_wanted(args: Args, first: bool, name: str) -> bool:
-    """Whether the controller is one of those asked for, and of the wave that is measured now."""
+    """Whether the controller is among the wanted ones, and of the wave that is measured now."""
     return (name in FIRST) == first and name in (args.controllers or (name,))
 
 
 def draw(task_id: str, args: Args) -> None:
-    """A picture of an episode in our engine, driven by who has the most success there, then the highest return; four frames."""
+    """Picture of an episode in our engine, by the controller of most success there, then of the highest return; four frames."""
     path = args.out / f"{task_id}.png"
     runs = [run for run in read_card(task_id, args)["runs"] if run["backend"] == NATIVE]
     plain = [run for run in runs if "noise" not in run["controller"] and ":" not in run["controller"]]

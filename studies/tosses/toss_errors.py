@@ -1,4 +1,4 @@
-"""How far predicted throws are off: of place in widths of the box, of attitude in degrees.
+"""Errors of predicted throws: of place in widths of the box, of attitude in degrees.
 
 Legend: M throws, T rows.
 """
@@ -22,19 +22,19 @@ from softgym_envs.core.trajectory import Trajectory
 Array = NDArray[np.float64]
 
 AHEAD = (0.05, 0.1, 0.25, 0.5)
-"""[s] After the first row."""
+"""[s] Horizons after the first row."""
 DRAWS = 2000
-"""Of the bootstrap over throws."""
+"""Draws of the bootstrap over throws."""
 
 
 @dataclass(frozen=True, eq=False)
 class Errors:
-    """Of one engine."""
+    """Errors of one engine."""
 
     place: list[Array]
-    """Of every throw (T,) [widths]."""
+    """Errors of place of every throw (T,) [widths]."""
     turn: list[Array]
-    """(T,) [degrees]"""
+    """Errors of attitude of every throw (T,) [degrees]"""
     rate: float
     """[Hz]"""
 
@@ -61,7 +61,7 @@ def _interval(values: Array, of: Any) -> tuple[float, float, float]:
 
 
 def errors_of(simulator: Any, constants: BoxBody, throws: list[Trajectory], kind: Set) -> Errors:
-    """Predictions from the first poses of every throw, beside what happened."""
+    """Errors of predictions from the first poses of every throw."""
     substeps, planar = round(1.0 / (kind.rate * simulator.dt)), kind.poses == 3
     longest = max(len(t.values) for t in throws)
     starts = simulator.initial_state(len(throws))
@@ -95,7 +95,7 @@ def table(found: Mapping[str, Errors], throws: int) -> str:
 
 
 def plot(found: Mapping[str, Errors], kind: Set, path: Path) -> None:
-    """Median and quartiles of both errors against time."""
+    """Plot median and quartiles of both errors against time."""
     import matplotlib
 
     matplotlib.use("Agg")

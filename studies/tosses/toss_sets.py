@@ -1,4 +1,4 @@
-"""What the two sets of real throws hold, and how they are read."""
+"""Contents of the two sets of real throws, and their readers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from softgym_envs.core.trajectory import Trajectory
 
 @dataclass(frozen=True)
 class Set:
-    """One set."""
+    """One set of throws."""
 
     model: str
     rate: float
@@ -26,13 +26,13 @@ class Set:
     twin_dt: float
     poses: int
     width: float
-    """[m] What errors of place are measured by."""
+    """[m] Unit of errors of place."""
     turned: float
-    """[rad] Of the recorded angle at rest on a face: the marker was put on like that; 0 where attitudes are quaternions."""
+    """[rad] Recorded angle at rest on a face, due to the marker's mounting; 0 if attitudes are quaternions."""
     literature: Mapping[str, float]
-    """Constants that are known of it."""
+    """Known constants of it."""
     stages: tuple[str, ...]
-    """Of the recipe, that are run one by one; none: the recipe, then `slid`."""
+    """Stages of the recipe to run one by one; none: the recipe, then `slid`."""
 
 
 KNOWN = {"friction": 0.18, "restitution": 0.125, "inertia": 1.196}

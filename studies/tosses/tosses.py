@@ -5,9 +5,9 @@
     python studies/tosses/tosses.py fit --set square --data planar_drops.npz # -> results/real/tosses/square
 
 `fit` identifies the constants of contact by the documented command from some throws drawn by seed, those of the MuJoCo twin by
-the same method from the same throws, and predicts all others (`--looked`: but those that were looked at). `predict` takes of a
+the same method from the same throws, and predicts all others (`--looked`: except inspected ones). `predict` uses of a
 throw its first six poses, in flight, and predicts the rest; it writes result.json, table.md and plot.png. Files are npz with
-one array per throw (x y z qw qx qy qz ... at 148 Hz, or x z theta ... at 250 Hz); of them poses alone are read. Recordings:
+one array per throw (x y z qw qx qy qz ... at 148 Hz, or x z theta ... at 250 Hz); only poses are read from them. Recordings:
 BSD 3-clause, not part of this repository.
 """
 
@@ -48,15 +48,15 @@ class Fit:
     """npz."""
     set: Literal["cube", "square"] = "cube"
     train: int = 40
-    """Throws that are fitted."""
+    """Number of fitted throws."""
     looked: int = 0
-    """Throws that were looked at while the model was made, those that are fitted first among them; they are not predicted."""
+    """Throws that were looked at while the model was made, the fitted ones first; they are not predicted."""
     seed: int = 0
-    """Which."""
+    """Seed of the choice."""
     out: Path | None = None
     """Folder; none: results/real/tosses/SET."""
     runs: Path = Path("runs/tosses")
-    """Where recordings are written in the form that `softgym-envs identify box` reads."""
+    """Folder of recordings in the form that `softgym-envs identify box` reads."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Predict:
 
 
 def fit(args: Fit) -> None:
-    """Both engines from the same throws, and what they predict."""
+    """Fit both engines to the same throws, and predict."""
     kind, out, structure = SETS[args.set], args.out or RESULTS / args.set, _structure(args.set)
     throws = read(args.data, kind)
     order = np.random.default_rng(args.seed).permutation(len(throws))
@@ -104,7 +104,7 @@ def fit(args: Fit) -> None:
 
 
 def _fit_twin(structure: Path, kind: Set, train: TrajectorySet, out: Path) -> str:
-    """The same recipe on MuJoCo's constants; -> its verdict."""
+    """Fit MuJoCo's constants by that recipe; returns its verdict."""
     twin = room("box").simulator(structure, backend="mujoco", dt=kind.twin_dt)
     chosen = tuple(RECIPE.stage(name) for name in kind.stages) or (*RECIPE.stages, RECIPE.stage("slid"))
     stages = tuple(replace(stage, free=_of_twin(stage.free_of(twin))) for stage in chosen)
@@ -119,7 +119,7 @@ def _of_twin(free: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _structure(name: str) -> Path:
-    """The file of a set's box, as seen from here: fit.toml names it."""
+    """File of a set's box, relative to this folder: fit.toml names it."""
     return Path(os.path.relpath(Path(__file__).parent / f"{name}.toml"))
 
 
@@ -131,7 +131,7 @@ def predict(args: Predict) -> None:
 
 
 def _report(throws: list[Trajectory], structure: Path, kind: Set, params: Path, out: Path, more: dict[str, Any]) -> None:
-    """Predictions by both engines: result.json, table.md and plot.png in `out`."""
+    """Write predictions by both engines: result.json, table.md and plot.png in `out`."""
     engine = room("box").simulator(structure, dt=kind.dt)
     twin = room("box").simulator(structure, backend="mujoco", dt=kind.twin_dt)
     found: dict[str, Errors] = {}
@@ -152,7 +152,7 @@ def _report(throws: list[Trajectory], structure: Path, kind: Set, params: Path, 
 
 
 def main() -> None:
-    """Run."""
+    """Run the command."""
     args = tyro.cli(Fit | Predict)  # type: ignore[arg-type]
     try:
         fit(args) if isinstance(args, Fit) else predict(args)

@@ -1,1 +1,1 @@
-"""Recordings and what is to be identified from them: problems, checks, noise."""
+"""Recordings and the constants to identify from them: problems, checks, noise."""

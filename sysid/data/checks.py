@@ -1,4 +1,4 @@
-"""Verdicts on recordings before any fit: what cannot be used is refused with a reason and a remedy, never fitted.
+"""Checks of recordings before any fit: recordings that cannot be used are refused with a reason and a remedy, never fitted.
 
 Refused are: too few steps, missing columns, NaN rows, a wrong time base, controls that never change (unless it is declared a
 free motion), no motion at all, controls outside the limits, and numbers in a wrong unit (`.wrong_units`).
@@ -25,15 +25,15 @@ Array = NDArray[np.float64]
 MIN_STEPS = 10
 """Smallest number of steps per recording."""
 MOST_STEPS, LONGEST_ROW = 1000, 1.0
-"""Physics steps, and [s], of a row that lasts longer than both by mistake."""
+"""Physics steps, and [s]: a row that lasts longer than both is an error."""
 REPEATS, REPEATED = 10, 0.1
-"""Rows, and their share of those from the first to the last motion, that repeat the row before: fewer may be chance."""
+"""Rows that repeat the row before, and their share from the first to the last motion; fewer may be chance."""
 STEPS = 4
-"""Changes of some column come in so many sizes at least: those of an encoder that moves slowly come in one or two."""
+"""Fewest sizes in which changes of some column come: those of an encoder that moves slowly come in one or two."""
 
 
 class Checked(Protocol):
-    """What the checks ask of a problem; see `FitProblem`."""
+    """Fields of a problem that the checks use; see `FitProblem`."""
 
     @property
     def simulator(self) -> Simulator: ...  # noqa: D102
@@ -78,7 +78,7 @@ class Checked(Protocol):
 
 
 def check_data(problem: Checked) -> None:
-    """All verdicts, cheapest first; the first that fails is raised.
+    """Run all checks, cheapest first, and raise the first that fails.
 
     Raises:
         DataError: The recordings cannot be used.
@@ -157,13 +157,13 @@ def _check_missing(problem: Checked, where: str, trajectory: Trajectory) -> None
 
 
 def _check_repeats(problem: Checked, where: str, trajectory: Trajectory) -> None:
-    """No frames that were given several times, as by a file of more rows per second than its camera: they look like noise."""
+    """Refuse frames that are repeated, as in a file of more rows per second than its camera: they look like noise."""
     values = problem.values(trajectory)
     steps = np.diff(values[np.isfinite(values).all(axis=1)], axis=0)
     moved = np.flatnonzero((steps != 0).any(axis=1))
     if len(moved) < REPEATS:
         return
-    still = np.diff(moved) - 1  # rows without motion between two with
+    still = np.diff(moved) - 1  # rows without motion between two with motion
     repeats = int(still.sum())
     regular = np.ptp(still) <= 1 and repeats >= max(REPEATS, REPEATED * (moved[-1] - moved[0]))
     sizes = np.abs(steps[moved]) / np.abs(steps).max(axis=0).clip(1e-300)

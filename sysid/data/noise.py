@@ -1,12 +1,12 @@
-r"""Noise of smooth motion, told from the recording itself where nobody has measured it.
+r"""Estimates measurement noise from third differences of recordings.
 
 White noise of standard deviation sigma has third differences
 
 .. math:: y_{k+3} - 3 y_{k+2} + 3 y_{k+1} - y_k \quad\text{of standard deviation}\quad \sqrt{20}\, \sigma
 
-while those of a motion are its jerk times the cube of the period: small where frames are many. Kinks (impacts, sticking) make a
-few of them large, and so do points that are seen elsewhere; so sigma is taken from the quantile that one standard deviation
-of a normal distribution is, not from their squares, and what is beyond five of it is left out of the next estimate.
+Those of a motion are its jerk times the cube of the period: small where frames are many. Kinks (impacts, sticking) make a
+few of them large, and so do outliers. So sigma is taken not from their squares but from the quantile that is one standard
+deviation of a normal distribution, and what is beyond five sigma is left out of the next estimate.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ Array = NDArray[np.float64]
 WITHIN = 0.6827
 """Share of a normal distribution within one standard deviation."""
 BEYOND = 5.0
-"""Standard deviations: one in two million normal numbers."""
+"""Standard deviations beyond which differences are left out: one in two million normal numbers."""
 FEWEST = 20
-"""Third differences without a gap that an estimate needs."""
+"""Fewest third differences without a gap for an estimate."""
 
 NOISY, CERTAIN, CHANNELS = -0.25, 1.65, 0.1
-"""Correlation of consecutive errors of one step below which they are noise, standard deviations of it beyond, and the share of
-channels that must be so."""
+"""Test of noise: correlation of consecutive one-step errors below which they are noise, standard deviations that it must be
+below, and share of channels that must be so."""
 ROUNDING = 1e-8
-"""Share of what a channel does below which errors are rounding."""
+"""Errors below this share of a channel's motion are rounding."""
 
 
 class Recorded(Protocol):
-    """What noise of full states is told from; see `FitProblem`."""
+    """Fields of a problem from which noise of full states is estimated; see `FitProblem`."""
 
     @property
     def simulator(self) -> Simulator: ...  # noqa: D102
@@ -57,9 +57,9 @@ class Recorded(Protocol):
 def noisy_states(problem: Recorded) -> bool:
     r"""Whether recorded full states (fitted ones) carry noise, from predictions of single steps.
 
-    One step from a noisy state is off by e_{k+1} - A e_k, whose neighbours are correlated by -1/2: noise is differenced. What
-    the constants or the model lack lasts from step to step, or is new in every one (correlation 1 to 0); where that is more
-    than the noise, none is seen. Measured: -0.5 in a quarter of the channels of a SUPERball with noise of 0.1 mm and 1 mm/s,
+    One step from a noisy state is off by e_{k+1} - A e_k, whose neighbours are correlated by -1/2: noise is differenced. Errors
+    of the constants or the model last from step to step, or are new in every one (correlation 1 to 0); where they are larger
+    than the noise, none is found. Measured: -0.5 in a quarter of the channels of a SUPERball with noise of 0.1 mm and 1 mm/s,
     constants a factor of 3 off, above -0.2 in 19 of 20 without any.
     """
     products, squares, travel, count = 0.0, 0.0, 0.0, 0
@@ -80,7 +80,7 @@ def noisy_states(problem: Recorded) -> bool:
 
 
 def roughness(recordings: TrajectorySet, names: tuple[str, ...]) -> Array:
-    """Standard deviations that third differences of columns show (ny,); zero of what shows none. See `noise_of`."""
+    """Standard deviations (ny,) by third differences of columns; zero where they show none. See `noise_of`."""
     found = []
     for name in names:
         size = _third_differences(recordings, name)
@@ -91,10 +91,10 @@ def roughness(recordings: TrajectorySet, names: tuple[str, ...]) -> Array:
 def noise_of(recordings: TrajectorySet, names: tuple[str, ...]) -> dict[str, float]:
     """Column -> standard deviation of its noise [SI]; see the module docstring.
 
-    Of 40 rows it is known within 20 % (one standard deviation), of 400 within 6 %.
+    From 40 rows it is accurate to 20 % (one standard deviation), from 400 to 6 %.
 
     Raises:
-        DataError: Too few rows without gaps, or no noise at all: simulated data, or a column that is held.
+        DataError: Too few rows without gaps, or no noise at all: simulated data, or a constant column.
     """
     found = {}
     for name in names:
@@ -113,7 +113,7 @@ def noise_of(recordings: TrajectorySet, names: tuple[str, ...]) -> dict[str, flo
 
 
 def _hung(recordings: TrajectorySet, name: str) -> str:
-    """Where most of a recording's column is one value for good, as half a sentence; "" for none."""
+    """Half a sentence on a recording whose column stays at one value for most of its rows; "" for none."""
     for recording in recordings:
         values = recording.select((name,)).values[:, 0]
         changed = np.flatnonzero(np.diff(values) != 0)
@@ -130,7 +130,7 @@ def _third_differences(recordings: TrajectorySet, name: str) -> Array:
 
 
 def _deviation(size: NDArray[np.float64]) -> float:
-    """Standard deviation of normal numbers of these sizes, some of which are no such numbers."""
+    """Standard deviation of normal numbers of these sizes, robust against outliers among them."""
     found = float(np.quantile(size, WITHIN))
     for _ in range(5):
         found = float(np.quantile(size[size <= BEYOND * found], WITHIN))

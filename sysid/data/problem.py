@@ -1,7 +1,7 @@
-"""What is to be identified: which constants, from which recordings, seen through which measured quantities.
+"""Problem of identification: which constants, from which recordings, through which measured quantities.
 
-`FitProblem` judges its data before any method sees them: recordings that cannot be used end in a `DataError` that says why and
-what to do (`.checks`). Legend: B rows, T steps, nx state, n tangent, ny measured, m residual channels, p free constants.
+`FitProblem` checks its data before any method sees them: recordings that cannot be used raise a `DataError` with a reason and a
+remedy (`.checks`). Legend: B rows, T steps, nx state, n tangent, ny measured, m residual channels, p free constants.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from .view import POSE, SENSED, Commands, View
 
 Array = NDArray[np.float64]
 FEW_PARTS, MANY_PARTS = 5, 20
-"""Of a row, in which commands are means: as many as can be up to the second, or if these are too few, the least beyond it."""
+"""Parts of a row, over which commands are averaged: the most up to 20, or if these are fewer than 5, the fewest above 20."""
 OF_CONSTANTS = {"start", "prior", "view", "suspects", "limits"}
-"""Fields of a `FitProblem` that may change without another look at its recordings."""
+"""Fields of a `FitProblem` whose change needs no new check of its recordings."""
 
 
 @dataclass(frozen=True, eq=False)
 class FitProblem:
-    """See the module docstring.
+    """Recordings, a simulator, and the constants to fit; see the module docstring.
 
     If the recordings hold every state entry, residuals live in the tangent space, r = difference(predicted, measured) (m = n);
     else they are predicted minus measured columns (m = ny), and the initial state is estimated with the constants.
@@ -51,11 +51,11 @@ class FitProblem:
 
     simulator: Simulator
     data: DataSplit | TrajectorySet
-    """A set alone is all for training."""
+    """A plain set is used for training only."""
     free: tuple[str, ...]
     """p constants to identify."""
     start: Parameters | None = None
-    """Constants before the fit, within `limits`, and for good those that are not free; None: the simulator's."""
+    """Constants before the fit, within `limits`, and final values of those that are not free; None: the simulator's."""
     measured: tuple[str, ...] | None = None
     """Columns to fit, state entries by name; None: every column that is a state entry. Ignored with `measurement`."""
     measurement: Measurement | None = None
@@ -63,41 +63,41 @@ class FitProblem:
     noise: Mapping[str, float] | None = None
     """Standard deviation of the noise per column [SI]; None: estimated per channel from the residuals."""
     told: bool = False
-    """`noise` was told from the recordings themselves (`.noise`): it has an error of its own."""
+    """Whether `noise` was estimated from the recordings themselves (`.noise`), and so has an error of its own."""
     prior: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Constant -> (mean, standard deviation) of what is known beforehand [its unit]."""
+    """Constant -> (mean, standard deviation) of prior knowledge [its unit]."""
     initial_state: Callable[[Trajectory], Array] | None = None
     """Recording -> its initial state (nx,) where it is not measured; None: the rest state with the measured entries put in."""
     free_initial: bool | None = None
-    """Estimate the state at the start of every segment too, and of every prediction; None: yes where it is not fully measured,
-    or with noise: stated, or seen (`.noise.noisy_states`)."""
+    """Whether to estimate the state at the start of every segment and prediction; None: yes where states are measured in part,
+    or with noise: stated, or detected (`.noise.noisy_states`)."""
     free_motion: bool = False
-    """The recordings are throws or releases: controls may be constant."""
+    """Whether the recordings are throws or releases: controls may then be constant."""
     view: View = field(default_factory=View)
-    """Constants of the recordings before the fit, and for good those that are not free."""
+    """Constants of the recordings before the fit, and final values of those that are not free."""
     known_start: tuple[str, ...] = ()
     """Patterns of tangent coordinates (`StateLayout.tangent_names`) that are known at the start of a recording, or do not
-    matter: no unknowns, where states are measured in part."""
+    matter. They are no unknowns where states are measured in part."""
     driven: tuple[str, ...] = ()
-    """Patterns of state entries that commands alone drive, whatever the robot does (muscles that fill). Where states are
-    measured in part, they are unknown at a recording's first row only: within it, segments start with what the simulation from
-    `initial_state` makes of them. A recording of several segments must begin as that says, or long before they are over."""
+    """Patterns of state entries that only commands drive, whatever the robot does (muscles that fill). Where states are
+    measured in part, they are unknown at a recording's first row only; later segments start with the values that the simulation
+    from `initial_state` has there. A recording of several segments must begin like that, or long before they are over."""
     suspects: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Cause in words -> held constants of the robot or of the recordings that may be otherwise: residuals are asked along what
-    they would change."""
+    """Cause in words -> fixed constants of the robot or of the recordings that may be wrong: residuals are tested for their
+    effect."""
     carried: tuple[str, ...] = ()
     """Patterns of state entries among `known_start` that matter, though no measurement shows them. Where states are measured in
-    part, a segment within a recording takes them over from where the prediction of the segment before it ends."""
+    part, a segment within a recording takes them over from the end of the prediction of the segment before it."""
 
     before: Simulator | None = None
-    """The simulator as the user made it, where a recipe's stage changed it since."""
+    """The simulator as the user made it, where a recipe's stage has changed it."""
     limits: Mapping[str, tuple[float, float]] | None = None
-    """Constant of the robot -> narrower bounds than its own; None: what the simulator's steps bear.
+    """Constant of the robot -> narrower bounds than its own; None: those with which the simulator's steps are stable.
 
-    Kept where a problem is put into finer steps, which bear more: the constants are for this simulator.
+    They are kept for a problem in finer steps, which allow wider ones: the constants are for this simulator.
     """
     checked: bool = field(default=False, repr=False)
-    """The recordings were checked already: `replace` says so where constants alone change."""
+    """Whether the recordings were checked already; set by `replace` where only constants change."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.data, DataSplit | TrajectorySet):
@@ -147,7 +147,7 @@ class FitProblem:
 
     @property
     def constants(self) -> Parameters:
-        """`start`, never None."""
+        """Constants before the fit: `start`, never None."""
         if self.start is None:
             raise ParameterError("start is missing")
         return self.start
@@ -159,18 +159,18 @@ class FitProblem:
 
     @property
     def shared_steps(self) -> int:
-        """Largest number of physics steps of which every row that is fitted takes a multiple."""
+        """Largest number of physics steps that divides every fitted row."""
         return int(np.gcd.reduce([recording.substeps for recording in self.split.train]))
 
     @cached_property
     def known_specs(self) -> dict[str, ParameterSpec]:
-        """Of every constant of the robot and of the recordings."""
+        """Specifications of every constant of the robot and of the recordings."""
         own = {name: spec.within((self.limits or {}).get(name)) for name, spec in self.constants.specs().items()}
         return {**self.view.specs(), **own}
 
     @cached_property
     def specs(self) -> tuple[ParameterSpec, ...]:
-        """What is known of each free constant."""
+        """Specification of each free constant."""
         return tuple(self.known_specs[name] for name in self.free)
 
     @cached_property
@@ -201,7 +201,7 @@ class FitProblem:
     def natural(self, theta: Array) -> Array:
         """Fit coordinates (K, p) -> free constants in their units, (K, p)."""
         columns = [np.clip(spec.decode(theta[:, place]), *spec.bounds) for place, spec in enumerate(self.specs)]
-        return np.stack(columns, axis=1)  # exp(log(b)) may pass b by a bit
+        return np.stack(columns, axis=1)  # exp(log(b)) may pass b by rounding
 
     def vectors(self, theta: Array) -> Array:
         """All constants of the robot at fit coordinates (K, p), the others as in `start`: (K, P)."""
@@ -243,7 +243,7 @@ class FitProblem:
         return mean, std
 
     def given(self, name: str) -> float:
-        """A constant of the robot or of the recordings, before the fit."""
+        """Value of a constant of the robot or of the recordings before the fit."""
         return float(getattr(self.constants if name in self.constants.names() else self.view, name))
 
     # --- what is measured ------------------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ class FitProblem:
 
     @cached_property
     def column_units(self) -> tuple[str, ...]:
-        """Their SI units."""
+        """SI units of the fitted columns."""
         return self.split.train[0].select(self.column_names).units
 
     @cached_property
@@ -279,7 +279,7 @@ class FitProblem:
 
     @cached_property
     def estimates_initial(self) -> bool:
-        """Whether initial states are unknowns, and predictions begin at estimated ones."""
+        """Whether initial states are unknowns, and predictions start from estimated ones."""
         return not self.full or self.irregular or self.noisy if self.free_initial is None else self.free_initial
 
     @cached_property
@@ -289,14 +289,14 @@ class FitProblem:
 
     @cached_property
     def noisy(self) -> bool:
-        """Whether states are measured in full, with noise that nobody has said how to take (`free_initial`)."""
+        """Whether full states are measured with noise that `free_initial` does not say how to treat."""
         return self.full and self.free_initial is None and (self.noise is not None or noisy_states(self))
 
     @cached_property
     def quaternions(self) -> tuple[NDArray[np.intp], ...]:
-        """Places among the channels of quaternions that are seen whole, where states are measured in part: (4,) each.
+        """Channels (4,) of each quaternion that is seen whole, where states are measured in part.
 
-        They are unit: four numbers hold three errors.
+        A unit quaternion has three independent errors in its four numbers.
         """
         if self.full or self.measurement is not None or not isinstance(self.simulator, BaseSimulator):
             return ()
@@ -316,9 +316,9 @@ class FitProblem:
         return self.values(trajectory.on_grid)
 
     def near(self, trajectory: Trajectory) -> Array:
-        """States (T+1, nx) at the rows of a recording of whole states, or near them: gaps are bridged by straight lines.
+        """States (T+1, nx) at, or near, the rows of a recording of whole states; gaps are bridged by straight lines.
 
-        What is not seen at all, as in a short window, is as at rest.
+        Entries that are not seen at all, as in a short window, are those of rest.
         """
         rows, found = np.arange(len(trajectory.times)), self.on_grid(trajectory).copy()
         if np.isfinite(found).all():
@@ -333,14 +333,14 @@ class FitProblem:
         return np.asarray(trajectory.controls[:, self._controlled(trajectory)])
 
     def commands(self, trajectory: Trajectory) -> Commands:
-        """The same of `parts` of every row, and those before the first row where the recording has them."""
+        """Controls of `parts` of every row, and those before the first row where the recording has them."""
         own, before = trajectory.in_parts(self.parts)
         places = self._controlled(trajectory)
         return Commands(own[:, places], before[:, places])
 
     @cached_property
     def parts(self) -> int:
-        """So many of a row, of whole physics steps, where commands change or values are seen between rows; else 1."""
+        """Parts of a row, in whole physics steps, where commands change or values are seen between rows; else 1."""
         late = "latency" in self.free or self.view.latency != 0.0
         changing = any(len(recording.commanded) for part in self.split for recording in part)
         return parts_of(self.shared_steps) if late or changing or self.irregular else 1
@@ -368,7 +368,7 @@ class FitProblem:
         return self.seen(states, view) - values
 
     def _sensed(self, states: Array, view: Mapping[str, Array] | None) -> Array:
-        """Full states (R, L, nx) as sensors of angles tell them."""
+        """Full states (R, L, nx) as measured by sensors of angles."""
         given = {name: np.full(len(states), getattr(self.view, name)) for name in SENSED} if view is None else view
         if all((given[name] == getattr(View(), name)).all() for name in SENSED):
             return states
@@ -384,7 +384,7 @@ class FitProblem:
 
     @cached_property
     def unknown_start(self) -> NDArray[np.intp]:
-        """Tangent coordinates of a start that are unknown; see `known_start`. All, where all are measured."""
+        """Unknown tangent coordinates of a start; see `known_start`. All of them, where the full state is measured."""
         if self.full:
             return np.arange(self.simulator.n)
         names = self.simulator.layout.tangent_names if isinstance(self.simulator, BaseSimulator) else ("",) * self.simulator.n
@@ -392,17 +392,17 @@ class FitProblem:
 
     @cached_property
     def driven_entries(self) -> NDArray[np.intp]:
-        """(d,) places in the state of what commands alone drive; see `driven`. None, where all are measured."""
+        """(d,) places in the state of entries that only commands drive; see `driven`. Empty where full states are measured."""
         return self._among(self.driven, self.simulator.state_names)
 
     @cached_property
     def carried_entries(self) -> NDArray[np.intp]:
-        """Places in the state of what segments take over from each other; see `carried`. None, where all are measured."""
+        """Places in the state of entries that segments take over; see `carried`. Empty where the full state is measured."""
         return self._among(self.carried, self.simulator.state_names)
 
     @cached_property
     def driven_tangent(self) -> NDArray[np.intp]:
-        """(d,) places of the same in the tangent."""
+        """(d,) places in the tangent of entries that only commands drive."""
         layout = self.simulator.layout if isinstance(self.simulator, BaseSimulator) else None
         return self._among(self.driven, layout.tangent_names if layout else ())
 
@@ -423,7 +423,7 @@ class FitProblem:
         if self.measurement is None:
             first = self.on_grid(trajectory)[0]
             state[self.state_columns] = np.where(np.isfinite(first), first, state[self.state_columns])
-        return self.simulator.retract(state, np.zeros(self.simulator.n))  # normalises what lives on a manifold
+        return self.simulator.retract(state, np.zeros(self.simulator.n))  # normalises entries on a manifold
 
     @cached_property
     def tangent_map(self) -> Array:
@@ -435,7 +435,7 @@ class FitProblem:
 
     @cached_property
     def channel_names(self) -> tuple[str, ...]:
-        """m names: of the columns, or of the state entry that a tangent coordinate moves most."""
+        """Names of the m channels: columns, or the state entry that a tangent coordinate moves most."""
         if not self.full:
             return self.column_names
         return tuple(self.simulator.state_names[int(np.argmax(np.abs(row)))] for row in self.tangent_map)
@@ -450,16 +450,16 @@ class FitProblem:
 
     @cached_property
     def rough_noise(self) -> Array:
-        """Standard deviation per channel (m,) that a start of full states is weighed with: known, or what columns show."""
+        """Standard deviation per channel (m,) that weights a start of full states: known, or estimated from columns."""
         if self.known_noise is not None:
             return self.known_noise
         return np.sqrt(self.tangent_map**2 @ roughness(self.split.train, self.column_names) ** 2)
 
     def with_told_noise(self) -> FitProblem:
-        """The problem with the noise that its recordings for training tell; see `.noise`.
+        """Copy of the problem with noise estimated from its recordings for training; see `.noise`.
 
         Raises:
-            DataError: They do not tell any.
+            DataError: Noise cannot be estimated from them.
         """
         return self.replace(noise=noise_of(self.split.train, self.column_names), told=True)
 
@@ -493,7 +493,7 @@ class FitProblem:
 
 
 def parts_of(substeps: int) -> int:
-    """Into how many equal parts, of whole physics steps, a row is cut in which commands change.
+    """Number of equal parts, of whole physics steps, into which a row is cut where commands change within it.
 
     >>> [parts_of(substeps) for substeps in (1, 7, 10, 40, 23, 134)]
     [1, 7, 10, 20, 23, 67]

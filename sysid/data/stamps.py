@@ -1,4 +1,4 @@
-"""Predictions at the times at which values were seen, between those of the parts of rows.
+"""Predictions at the times when values were seen, between those of the parts of rows.
 
 Legend: R rollouts, L rows, nx state.
 """
@@ -13,15 +13,15 @@ from .problem import FitProblem
 Array = NDArray[np.float64]
 
 STEP = 1e-6
-"""Of differences along tangents."""
+"""Step of differences along tangents."""
 
 
 def between(late: Array, parts: int) -> tuple[NDArray[np.intp], Array]:
-    """The part of a row that begins before values were seen (R, L+1), and the share of it that had passed by then.
+    """Last part of a row before values were seen (R, L+1), and the share of it that had passed by then.
 
     Args:
         late: Rows by which values were seen after their own (R, L+1).
-        parts: Of a row; there are L times as many.
+        parts: Number of parts of a row.
 
     >>> low, share = between(np.array([[0.0, 0.25, 0.0]]), 2)
     >>> low.tolist(), share.tolist()
@@ -34,13 +34,13 @@ def between(late: Array, parts: int) -> tuple[NDArray[np.intp], Array]:
 
 
 def when_seen(problem: FitProblem, states: Array, late: Array) -> Array:
-    """States (R, L+1, nx) when values were seen, on straight lines between those of parts (R, L parts + 1, nx)."""
+    """States (R, L+1, nx) when values were seen, interpolated between those of parts (R, L parts + 1, nx)."""
     before, after, share = _around(states, late)
     return _on_lines(problem, before, after, share)
 
 
 def slopes_when_seen(problem: FitProblem, states: Array, late: Array, slopes: Array) -> Array:
-    """Tangents (R, L+1, n, q) of the same along q unknowns, from those (2, R, L+1, n, q) of the parts before and after."""
+    """Tangents (R, L+1, n, q) of `when_seen` along q unknowns, from those (2, R, L+1, n, q) of the parts before and after."""
     before, after, share = _around(states, late)
     retract, found = problem.simulator.retract, np.empty(slopes.shape[1:])
     for j in range(slopes.shape[-1]):

@@ -1,4 +1,4 @@
-"""Constants of a recording, not of the robot: when and from where a camera saw it, sensors of angles, commands that act late.
+"""Constants of a recording, not of the robot: pose of the camera, errors of angle sensors, latency of commands.
 
 `FitProblem` fits them beside the robot's constants: their names may stand in `free`. Legend: T rows, nu controls.
 """
@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class View(Parameters):
-    """See the module docstring; `softgym_envs.core.sensors.Sensor` makes recordings with such constants."""
+    """Constants of a recording; `softgym_envs.core.sensors.Sensor` makes recordings with such constants."""
 
     latency: float = param(0.0, unit="s", bounds=(-0.05, 0.2), source="commands act so much later than the rows show")
     turn: float = param(0.0, unit="rad", bounds=(-0.5, 0.5), source="the camera's frame about the vertical")
@@ -29,13 +29,13 @@ class View(Parameters):
 
 
 POSE = ("turn", "tilt", "scale", "angle_offset", "angle_gain")
-"""Constants of `View` that change what is seen; latency changes what is done."""
+"""Constants of `View` that change what is seen; latency changes what acts."""
 SENSED = ("angle_offset", "angle_gain")
-"""Those that matter where full states are measured."""
+"""Constants of `View` that matter where full states are measured."""
 
 
 class Commands(NamedTuple):
-    """Of a recording."""
+    """Commands of a recording."""
 
     own: Array
     """(T, nu), each held for its row, or part of a row (`FitProblem.parts`)."""
@@ -44,15 +44,15 @@ class Commands(NamedTuple):
 
 
 def delayed(commands: Commands, rows: NDArray[np.intp], rates: Array) -> Array:
-    """What acts on average in some rows, if commands act late: (R, L, nu).
+    """Mean commands that act in rows if commands act late: (R, L, nu).
 
     A command that acts d rows late, d = m + f with 0 <= f < 1, gives row k the mean f u[k - m - 1] + (1 - f) u[k - m]: nearly
-    exact for rows that are short beside what commands move. Before the first command and after the last one they are as there.
+    exact for rows that are short beside what commands move. Before the first command and after the last one these two go on.
 
     Args:
-        commands: Of a recording.
+        commands: Commands of a recording.
         rows: (R, L) row numbers.
-        rates: (R,) d.
+        rates: (R,) latency d [rows].
 
     >>> given = Commands(np.array([[0.0], [1.0], [1.0]]), before=np.array([[4.0]]))
     >>> delayed(given, np.array([[0, 1, 2]]), np.array([0.25]))[0, :, 0].tolist()

@@ -1,4 +1,4 @@
-"""Whether a recording's numbers are in the units that it says, judged by physics.
+"""Checks by physics whether a recording's numbers are in the units that it states.
 
 If one factor on all lengths, velocities or angles makes the simulator agree with the recording ten times better, that factor is
 named. Where states are measured in part, the sizes of robot, motion and acceleration are compared with the simulator's.
@@ -23,28 +23,28 @@ Array = NDArray[np.float64]
 TRAVEL = 200.0
 """Recordings travel at most this many times as far as the simulator with the start constants."""
 BENDING = 50.0
-"""Free motions accelerate by at most this many times as much as the simulator with the start constants."""
+"""Accelerations of free motions are at most this many times those of the simulator with the start constants."""
 FEWEST = 5
-"""Samples that a parabola is fitted to, at least."""
+"""Fewest samples for the fit of a parabola."""
 VELOCITIES = 9
-"""Starts that are tried for it: the guessed one, and some with random velocities of 1 m/s and 1 rad/s."""
+"""Starts that are tried: the guessed one, and some with random velocities of 1 m/s and 1 rad/s."""
 FACTORS = {
     1e-3: "mm (1000 x too large)",
     1e-2: "cm (100 x too large)",
     1e-1: "dm (10 x too large)",
     1e3: "km (1000 x too small)",
 }
-"""Factors that are tried on lengths, and what they mean."""
+"""Factors that are tried on lengths, in words."""
 UNLIKELY = {1e2: "hm (100 x too small)"}
-"""Tried after all others: centimetres that are called metres in velocities alone look the same."""
+"""Factors that are tried after all others: centimetres called metres in velocities only look the same."""
 SIZE_SLACK, MOTION_SLACK = 0.75, 1.0
-"""Decades by which a robot's size, and how it moves, may differ from the simulator's: units within them may be meant."""
+"""Decades by which a robot's size and motion may differ from the simulator's: such numbers may be right."""
 GOOD = 0.1
 """Prediction error over change below which no other unit is tried."""
 
 
 def check_units(problem: Checked) -> None:
-    """A unit is wrong if it looks wrong with the start constants and with the robot's defaults: either may be far off.
+    """Raise if a unit looks wrong both with the start constants and with the robot's defaults, as either may be far off.
 
     Raises:
         DataError: A unit is wrong.
@@ -63,7 +63,7 @@ def check_units(problem: Checked) -> None:
 
 
 def quantities(simulator: Simulator, names: tuple[str, ...], units: tuple[str, ...]) -> tuple[str, ...]:
-    """Unit of every column; where a recording says only "SI" (of an older version), that of the state entry of this name."""
+    """Unit of every column; where an older recording says only "SI", that of the state entry of this name."""
     entries = dict(zip(simulator.state_names, simulator.state_units, strict=True))
     return tuple(entries.get(name, unit) if unit == "SI" else unit for name, unit in zip(names, units, strict=True))
 
@@ -92,7 +92,7 @@ def _by_prediction(problem: Checked, constants: Parameters) -> str:
 
 
 def hypotheses(kind: NDArray[np.str_]) -> list[tuple[str, Array]]:
-    """What may be wrong, in words, and the factor per column that would mend it."""
+    """Suspected errors of units, in words, and the factor per column that corrects each."""
     groups = {
         "lengths and velocities": ("m", "m/s"),
         "lengths": ("m",),
@@ -115,7 +115,7 @@ def hypotheses(kind: NDArray[np.str_]) -> list[tuple[str, Array]]:
 
 
 def looks_like(unit: str, ratio: float, slack: float) -> str:
-    """Units that columns which are so many times too large may be in, the nearest first, as half a sentence.
+    """Units, nearest first, for columns whose numbers are `ratio` times too large, as half a sentence.
 
     >>> looks_like("m", 950.0, 0.75)
     ', as if they were given in mm (1000 x too large)'
@@ -170,7 +170,7 @@ def _by_rest(problem: Checked) -> str:
 def _by_bending(problem: Checked, constants: Parameters) -> str:
     """Verdict, or "": compare the accelerations of measured columns with the simulator's, from many velocities.
 
-    For free motions, whose velocities at the start nobody knows: forces bound accelerations, however fast a thing is thrown.
+    For free motions, whose initial velocities are unknown: forces bound accelerations, however fast a thing is thrown.
     """
     trajectory, simulator = problem.split.train[0], problem.simulator
     rates = np.isin(simulator.state_units, ["m/s", "rad/s"])

@@ -1,1 +1,1 @@
-"""What a fit found and how sure it is: intervals, verdicts, validation."""
+"""Judgement of a fit: intervals, verdicts, validation."""

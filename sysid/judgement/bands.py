@@ -1,15 +1,15 @@
-r"""How far predictions are off, whatever the model lacks: bands that hold nine of ten predictions of recordings like these.
+r"""Bands that hold nine of ten predictions of recordings like these, whether or not the model is right.
 
-An interval of a constant is right if the model is; a wrong model has constants that predict best, not true ones. A band asks
-nothing of the model: the errors of n predictions made as a user makes them (the state where a window begins, estimated where it
-is not measured or with noise, then commands alone) are sorted, and the next prediction on such a recording is off by no more
-than the k-th of them,
+An interval of a constant is right only if the model is: the constants of a wrong model predict best, they are not true. A band
+assumes nothing about the model. n predictions are made as a user makes them: from the state where a window starts (estimated
+where it is not measured, or noisy) and from the commands. Their errors are sorted. The next prediction on such a recording is
+off by no more than the k-th of them,
 
 .. math:: k = \lceil 0.9\,(n + 1) \rceil
 
-in nine of ten cases (split conformal prediction: Vovk et al. 2005). Windows begin every half of their horizon, the first one in
-the row from which it is known what acts. Those of kept-back recordings count alone where there are enough; else those of the
-fitted ones, too: constants are few beside rows. Legend: W windows, L rows, nx state, ny columns.
+in nine of ten cases (split conformal prediction: Vovk et al. 2005). Windows start every half of their horizon, the first one at
+the row from which the acting commands are known. Only held-out recordings count where they have enough windows; else the fitted
+ones count, too: there are few constants for many rows. Legend: W windows, L rows, nx state, ny columns.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ Array = NDArray[np.float64]
 
 SHARE = 0.9
 HORIZONS = (0.5, 1.0)
-"""[s]"""
+"""Horizons [s]."""
 FEWEST = 9
-"""Windows below which no error is large enough for the next one."""
+"""Smallest number of windows from which a band can be given."""
 MOST, MOST_ESTIMATED = 40, 12
-"""Windows per recording; where their starts have to be estimated."""
+"""Largest number of windows per recording: with recorded starts, with estimated ones."""
 ROWS = 3
-"""Rows before a horizon's end whose median counts: one outlier of a camera decides nothing."""
+"""Rows before a horizon's end whose median error counts, so that a single outlier of a camera has no effect."""
 
 
 @dataclass(frozen=True)
 class Band:
-    """The columns of one kind are off by no more than this (root mean square) in nine of ten predictions."""
+    """Upper bound of the RMS error over the columns of one kind, for nine of ten predictions."""
 
     kind: str
     """Unit of the columns, or "other"."""
@@ -51,11 +51,11 @@ class Band:
     """[kind]"""
     windows: int
     fitted: int
-    """How many of these windows the constants were fitted to."""
+    """Number of these windows that are in fitted recordings."""
 
 
 def bands(problem: FitProblem, parameters: Parameters) -> tuple[Band, ...]:
-    """Of every kind of column at every horizon of which there are windows enough; () where starts cannot be known."""
+    """Bands of every kind of column at every horizon with enough windows; () where starts cannot be known."""
     kept = [scores(problem, parameters, recording) for part in problem.split[1:] for recording in part]
     fitted = [scores(problem, parameters, recording) for recording in problem.split.train]
     found = []
@@ -74,7 +74,7 @@ def bands(problem: FitProblem, parameters: Parameters) -> tuple[Band, ...]:
 
 
 def _kinds(problem: FitProblem) -> tuple[str, ...]:
-    """Of the measured columns, each once."""
+    """Kinds of the measured columns, each once."""
     return tuple(dict.fromkeys(quantities(problem.simulator, problem.column_names, problem.column_units)))
 
 
@@ -104,7 +104,7 @@ def scores(problem: FitProblem, parameters: Parameters, trajectory: Trajectory) 
             chosen = chosen[first[chosen] + end <= total]
             if not len(chosen):
                 continue
-            # No farther than the recording goes: what the simulator cannot do beyond its end is no error of a prediction.
+            # No farther than the recording goes: a simulator that fails beyond its end makes no error of a prediction.
             states, good = predicted(problem, parameters, trajectory, first[chosen], starts[chosen], end)
             rows = slice(end + 1 - min(ROWS, ahead), end + 1)
             errors[horizon] = [
@@ -115,7 +115,7 @@ def scores(problem: FitProblem, parameters: Parameters, trajectory: Trajectory) 
 
 
 def _error(problem: FitProblem, states: Array, measured: Array, good: bool) -> list[float]:
-    """Root mean square over the columns of every kind, of the median over rows (L, nx), (L, ny)."""
+    """RMS over the columns of each kind of the errors' medians over rows: states (L, nx), measured (L, ny)."""
     if not good:
         return [float("inf")] * len(_kinds(problem))
     if problem.full:  # a measured quaternion has the predicted one's sign
@@ -130,11 +130,11 @@ def _error(problem: FitProblem, states: Array, measured: Array, good: bool) -> l
 
 
 def told(found: tuple[Band, ...], explained: bool) -> str:
-    """One sentence; "" without bands.
+    """Bands in one sentence; "" without bands.
 
     Args:
         found: Bands.
-        explained: Whether the model explains what it was fitted to. If not, its constants have been bent to just these rows.
+        explained: Whether the model explains the fitted data. If not, its constants suit only these rows.
     """
     if not found:
         return ""

@@ -1,13 +1,13 @@
-"""Do the constants hold for recordings that were kept back? Their residuals, beside those of the recordings that were fitted.
+"""Tests whether the constants hold for held-out recordings: their residuals are compared with those of the fitted recordings.
 
-A fit that explains one recording says nothing of another robot, or of another load. So the recordings for testing are cut into
-segments as those for training were, their unknown starts are fitted with the constants held (from two guesses each: where a
-body comes to rest there are minima that are none), and what is left is compared with what the fit left: a ratio of 1 but for
-chance and for what the constants' own errors make, if robot, model and noise are the same. With residuals r of unit variance,
-their Jacobian J by the constants and the covariance C of these, r' (I + J C J')^{-1} r is chi square. Rows in which nobody
-knows what acts (`.starts.rows_unknown`) are left out, and the largest `OUTLIERS` of the numbers of either are no matter.
-Nothing is said where starts end at no minimum, where errors of the constants make more than noise does, as no straight line
-says what, nor of recordings that are followed by a filter, which fits no starts.
+A fit that explains one recording says nothing about another robot, or another load. So the recordings for testing are cut into
+segments as those for training were. Their unknown starts are fitted with fixed constants, from two guesses each, since where a
+body comes to rest there are false minima. The residuals are compared with those of the fit: if robot, model and noise are the
+same, the ratio of variances is 1 but for chance and for the errors of the constants. With residuals r of unit variance,
+their Jacobian J by the constants and the covariance C of these, r' (I + J C J')^{-1} r is chi square. Rows in which the acting
+commands are unknown (`.starts.rows_unknown`) are left out, and so are the largest `OUTLIERS` of the numbers of both sets.
+Nothing is reported where the starts do not converge, where errors of the constants weigh more than noise (too much for a linear
+model), nor for recordings that are followed by a filter, which fits no starts.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ from .starts import FEWEST, OnlyStarts, rows_unknown, without_first
 Array = NDArray[np.float64]
 
 OUTLIERS = 0.02
-"""Share of numbers that a camera may have wrong."""
+"""Share of numbers that may be outliers of a camera."""
 WORTH = 1.25
-"""Ratio of standard deviations below which nothing is said, however sure: a lamp or a lens may differ by so much."""
+"""Ratio of standard deviations below which nothing is reported: a lamp or a lens may differ by as much."""
 RARE = 1e-3
-"""Share of fits of right models that are meant to be called wrong: noise is hardly ever quite the same twice."""
+"""False-alarm rate for fits of right models; small, as noise is hardly ever quite the same twice."""
 BEGIN = 0.3
-"""[s] Of a segment that tell the second guess of its start."""
+"""[s] First part of a segment that gives the second guess of its start."""
 
 _OPTIONS = LevenbergOptions(cost_tolerance=1e-3)
 
 
 class Elsewhere(NamedTuple):
-    """Residuals of recordings that were kept back."""
+    """Test of held-out recordings whose residuals are too large."""
 
     column: int
-    """Whose residuals are largest beside those that were fitted."""
+    """Column whose residuals grow most against the fitted recordings."""
     ratio: float
-    """Of all columns, of standard deviations."""
+    """Ratio of standard deviations over all columns."""
     share: float
-    """Ratio of variances over what chance allows: it is more."""
+    """Ratio of variances over the largest that chance allows (> 1)."""
 
 
 def elsewhere(system: ShootingSystem, theta: Array, weighted: WeightedResiduals, covariance: Array) -> Elsewhere | None:
-    """The ratio, where it is more than chance and errors of constants make it; None: it is not, or nothing is kept back.
+    """Compare residuals; None: no larger than by chance and errors of constants, or nothing is held out.
 
     Args:
         system: Segments and weights of the fit.
-        theta: (p,) where it ended.
-        weighted: Residuals there.
+        theta: (p,) final constants.
+        weighted: Residuals of the fit.
         covariance: (p, p) of the constants.
     """
     segments = system.segments
@@ -94,7 +94,7 @@ def elsewhere(system: ShootingSystem, theta: Array, weighted: WeightedResiduals,
             found = _compared(other, theta, starts, system, weighted, covariance)
             if found is None:
                 break
-    except (DataError, ShapeError):  # nothing can be predicted from there
+    except (DataError, ShapeError):  # no prediction from there
         return None
     return found
 
@@ -102,7 +102,7 @@ def elsewhere(system: ShootingSystem, theta: Array, weighted: WeightedResiduals,
 def _compared(
     other: ShootingSystem, theta: Array, starts: Array, system: ShootingSystem, weighted: WeightedResiduals, covariance: Array
 ) -> Elsewhere | None:
-    """`elsewhere` of segments that begin at `starts` (S, nx)."""
+    """`elsewhere` of segments with starts (S, nx)."""
     there = weighted_residuals(other, theta, starts)
     ours, theirs = _kept(there.in_time, other.segments.present), _kept(weighted.in_time, system.segments.present)
     if there.dof < 1 or weighted.dof < 1:
@@ -121,7 +121,7 @@ def _compared(
 
 
 def _short(other: ShootingSystem, theta: Array) -> Array:
-    """Starts (S, nx) that the first rows of segments tell, the constants held."""
+    """Starts (S, nx) fitted to the first rows of segments, with fixed constants."""
     cuts = other.segments
     rows = max(round(BEGIN / cuts.problem.split.test[0].period), FEWEST)
     if rows >= cuts.horizon or cuts.begins.any():  # segments that follow each other are short themselves
@@ -131,7 +131,7 @@ def _short(other: ShootingSystem, theta: Array) -> Array:
 
 
 def _minima(other: ShootingSystem, theta: Array, starts: Array) -> list[Array]:
-    """Starts (S, nx) where a search from others ends, the constants held; none where it does not converge."""
+    """Starts (S, nx) to which a search from given ones converges, with fixed constants; empty where it does not converge."""
     held, nothing = OnlyStarts(other, theta), np.zeros(0)
     begun = start_state(held, nothing, starts, _OPTIONS)
     end = levenberg_marquardt(held, begun, (nothing, nothing), options=_OPTIONS)
@@ -139,7 +139,7 @@ def _minima(other: ShootingSystem, theta: Array, starts: Array) -> list[Array]:
 
 
 def _best(other: ShootingSystem, theta: Array, ends: list[Array]) -> Array:
-    """Of several starts (S, nx), per segment those that leave least."""
+    """Starts (S, nx): per segment those of several that leave the smallest residuals."""
     residuals = [other.segments.residuals(theta[None], end)[0][0] / other.sigma for end in ends]
     least = np.argmin([np.sum(residual**2, axis=(1, 2)) for residual in residuals], axis=0)
     return np.stack([ends[best][place] for place, best in enumerate(least)])
@@ -158,7 +158,7 @@ def _without_errors(residual: Array, along: Array) -> float:
 
 
 def _kept(residual: Array, present: NDArray[np.bool_]) -> Array:
-    """(S, L', m) 1 for what counts; zero where nothing was measured and for the largest ones."""
+    """Mask (S, L', m): 1 for numbers that count, 0 where nothing was measured and for the largest ones."""
     squares = np.where(present, residual**2, 0.0)
     return np.where(present & (squares <= np.quantile(squares[present], 1.0 - OUTLIERS)), 1.0, 0.0)
 

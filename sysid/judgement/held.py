@@ -1,18 +1,18 @@
-r"""Is a held constant otherwise? Residuals that pass for noise are asked along what it would change (Rao 1948).
+r"""Tests whether a fixed constant is wrong: projects residuals that pass for noise onto its effect (Rao 1948).
 
-A drag of the table moves a slide by less than the noise of a row, and so no test that knows nothing of drag sees it, while it
-moves friction by a fifth. With weighted residuals r of N numbers, and the columns D of what k constants would change in them,
-less what the free constants, unknown starts and allowed choices of the model can do,
+Drag of the table moves a slide by less than the noise of a row, so that no general test sees it, yet it changes friction by a
+fifth. Let r be N weighted residuals, and D (N, k) the effects of k constants on them, without the part that free constants,
+unknown starts and allowed choices of the model explain. Then
 
 .. math:: F = \frac{|P_D r|^2 / k}{(|r|^2 - |P_D r|^2) / (\nu - k)}
 
-is Fisher's F(k, nu - k) for white noise of any size, whatever D is. The constants that are asked for are those of
-`FitProblem.suspects`; the rate of false alarms is that of all of them together. Noise that recordings told themselves may be
-off by 40 % in a column of 50 rows, and F with it; there the columns weigh as their residuals say, which pass for noise.
+is Fisher's F(k, nu - k) for white noise of any size, for every D. The tested constants are those of `FitProblem.suspects`; the
+rate of false alarms is that of all of them together. Noise that was estimated from recordings may be off by 40 % in a column
+of 50 rows, and F with it; there the columns are weighted by their own residuals, which pass for noise.
 
-What the data do not tell of such a constant, the free ones hang on: where its own effect d beside theirs leaves it a standard
-deviation of sigma / |d|, they move by as much as it moves them, (J^T J + P)^{-1} J^T D times that. A table that is not level
-cannot be told from friction in one straight slide.
+The free constants depend on a fixed one that the data do not show: if its own effect d leaves it a standard deviation of
+sigma / |d|, they move by (J^T J + P)^{-1} J^T D times that. The tilt of a table cannot be separated from friction in one
+straight slide.
 
 Legend: N measured numbers, p constants, k constants of one cause.
 """
@@ -36,32 +36,32 @@ from .whiteness import ALARM
 Array = NDArray[np.float64]
 
 FIRST, LARGEST = 1e-3, 0.1
-"""[fit coordinate] Change of a constant that is tried first, and at most."""
+"""[fit coordinate] First and largest change of a constant that is tried."""
 SMALL = 0.01
-"""By which the second one moves all predictions, in standard deviations of the noise of one number."""
+"""Effect of the second change on all predictions, in standard deviations of the noise of one number."""
 SAME = 1e-6
-"""Share of an effect that is left of it where it is that of the free constants, but for rounding."""
+"""Share of an effect below which its part beside the free constants is rounding."""
 
 
 class Untold(NamedTuple):
-    """A held constant of which the data tell too little."""
+    """A fixed constant that the data determine too poorly."""
 
     name: str
     amount: float
-    """[its unit] By how much it may be otherwise, 95 %; infinite where nothing of it is told beside the free constants."""
+    """[its unit] Possible error of its value, 95 %; infinite where the data do not separate it from the free constants."""
     moved: Array
-    """(p,) by how much that moves these [fit coordinate]."""
+    """(p,) changes of the free constants by that error [fit coordinate]."""
 
 
 class Held(NamedTuple):
-    """What residuals say of all suspects."""
+    """Result of the test of all suspects."""
 
     cause: str
-    """That they follow most, in words."""
+    """Cause that explains the residuals best, in words."""
     share: float
-    """Of the limit, as a ratio of standard deviations: explained up to 1."""
+    """Statistic over its limit, as a ratio of standard deviations; at most 1 where the fit is explained."""
     untold: tuple[Untold, ...]
-    """What moves a free constant by more than its interval."""
+    """Fixed constants that may move a free one by more than its interval."""
 
 
 def held(
@@ -77,19 +77,19 @@ def held(
     noise: float,
     least: float = 0.0,
 ) -> Held | None:
-    """Test every suspect of the problem; None where there is none, or none of them changes anything.
+    """Test every suspect of the problem; None where there is none, or none has an effect.
 
     Args:
         system: Segments and weights.
-        theta: (p,) where the fit ended.
-        starts: (S, nx) likewise.
-        weighted: Residuals there.
-        seen: (p, r) directions of the constants that residuals tell.
+        theta: (p,) final constants of the fit.
+        starts: (S, nx) final starts of the fit.
+        weighted: Residuals of the fit.
+        seen: (p, r) directions of the constants that residuals determine.
         varied: Choices of the model that intervals allow for.
         inverse: (p, p), (J'J + P)^-1 where the data see something.
         half_width: (p,) of the intervals [fit coordinate].
-        noise: Of weighted residuals, times the quantile of 95 %.
-        least: Variance of weighted residuals that is believed at least: of some the noise was taken off.
+        noise: Standard deviation of weighted residuals times the 95 % quantile.
+        least: Smallest variance assumed of weighted residuals, for those from which noise was taken off.
     """
     problem = system.segments.problem
     asked = _asked(system, theta, starts, weighted, seen, varied)
@@ -114,21 +114,21 @@ def held(
 
 
 class _Asked(NamedTuple):
-    """What is asked of residuals."""
+    """Residuals and effects for the test."""
 
     residual: Array
-    """(N,) less unknown starts."""
+    """(N,) without the part of unknown starts."""
     dof: int
     free: Array
-    """(N, r) orthonormal: what free constants and allowed choices can do."""
+    """(N, r) orthonormal: effects of free constants and allowed choices."""
     effects: dict[str, dict[str, Array]]
-    """Cause -> held constants that change anything -> what they change (N,)."""
+    """Cause -> fixed constants that have an effect -> their effects (N,)."""
 
 
 def _asked(
     system: ShootingSystem, theta: Array, starts: Array, weighted: WeightedResiduals, seen: Array, varied: Mapping[str, Varied]
 ) -> _Asked:
-    """Of every suspect of the problem."""
+    """Residuals and effects of every suspect of the problem."""
     problem = system.segments.problem
     allowed = [change(system, other, theta, starts, weighted.project) for other in varied.values()]
     q, _ = np.linalg.qr(np.column_stack([weighted.jacobian @ seen, *(rows for rows in allowed if rows is not None)]))
@@ -142,7 +142,7 @@ def _asked(
 
 
 def _shares(asked: _Asked, least: float) -> dict[str, float]:
-    """Cause -> of the limit; see `Held`."""
+    """Cause -> share of the limit; see `Held`."""
     shares = {}
     residual = _across(asked.free, asked.residual)
     for cause, effects in asked.effects.items():
@@ -157,7 +157,7 @@ def _shares(asked: _Asked, least: float) -> dict[str, float]:
 
 
 def _sizes(weighted: WeightedResiduals) -> Array:
-    """(m,) root mean square of every column's weighted residuals; 1 where nothing is left."""
+    """(m,) root mean square of every column's weighted residuals; 1 where they are zero."""
     there = weighted.present.reshape(-1, weighted.in_time.shape[-1])
     squares = np.sum(weighted.in_time.reshape(there.shape) ** 2, axis=0, where=there)
     sizes = np.sqrt(squares / np.maximum(there.sum(axis=0), 1))
@@ -165,12 +165,12 @@ def _sizes(weighted: WeightedResiduals) -> Array:
 
 
 def _across(q: Array, rows: Array) -> Array:
-    """Rows (N,) less what is along orthonormal columns (N, r)."""
+    """Rows (N,) without their part along orthonormal columns (N, r)."""
     return np.asarray(rows - q @ (q.T @ rows))
 
 
 def _effect(system: ShootingSystem, name: str, theta: Array, starts: Array, weighted: WeightedResiduals) -> Array | None:
-    """What a held constant does to the residuals (N,), per fit coordinate; None: nothing, or a simulation diverges."""
+    """Effect of a fixed constant on the residuals (N,), per fit coordinate; None: no effect, or a simulation diverges."""
     spec = system.segments.problem.known_specs[name]
     value = system.segments.problem.given(name)
     low, at, high = (float(spec.encode(each)) for each in (spec.bounds[0], value, spec.bounds[1]))
@@ -187,7 +187,7 @@ def _effect(system: ShootingSystem, name: str, theta: Array, starts: Array, weig
 
 
 def _at(segments: Segments, name: str, value: float) -> Segments:
-    """The segments, predicted with another value of it."""
+    """Copy of the segments, predicted with another value of the constant."""
     problem = segments.problem
     if name in problem.view.names():
         return replace(segments, problem=problem.replace(view=problem.view.replace(**{name: value})))
@@ -195,7 +195,7 @@ def _at(segments: Segments, name: str, value: float) -> Segments:
 
 
 def _beside(q: Array, effects: list[Array]) -> Array:
-    """Orthonormal columns (N, k) of effects (N,) beside the columns q; fewer, where they are the same but for rounding."""
+    """Orthonormal columns (N, k): the columns q extended by effects (N,); effects that q holds to rounding add none."""
     for rows in effects:
         across = _across(q, _across(q, rows))
         if np.linalg.norm(across) > SAME * np.linalg.norm(rows):

@@ -1,4 +1,4 @@
-"""From covariances to what a fit says of its constants: values, intervals, bounds that they lie at. Legend: p constants."""
+"""From covariances to estimates of constants: values, intervals, bounds at which they lie. Legend: p constants."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from .uncertainty import Identifiability
 Array = NDArray[np.float64]
 
 ASSUMED = 0.5**0.5
-"""Of the prior's standard deviation: where more is left, the prior's information is larger than the data's."""
+"""Share of the prior's standard deviation: above it the prior holds more information than the data."""
 
 
 def widened(covariance: Array, theta: Array, quantile: float, compatible: tuple[Compatible, ...], unsure: Array) -> Array:
-    """Covariance whose 95 % intervals reach as far as the compatible values, and farther by what choices leave open."""
+    """Covariance whose 95 % intervals cover the compatible values and, added to that, the effects of model choices."""
     if not compatible and not unsure.any():
         return covariance
     own = quantile * np.sqrt(np.maximum(np.diag(covariance), 0.0))
     reach = own.copy()
     if compatible:
         reach = np.maximum(reach, [max(c.high - t, t - c.low) for c, t in zip(compatible, theta, strict=True)])
-    factor = np.divide(reach + unsure, own, out=np.ones(len(own)), where=own > 0)  # a constant that is held has no covariance
+    factor = np.divide(reach + unsure, own, out=np.ones(len(own)), where=own > 0)  # a fixed constant has no covariance
     return np.asarray(covariance * np.outer(factor, factor))
 
 
@@ -38,7 +38,7 @@ def estimates_of(
     sides: tuple[OneSided | None, ...],
     unsure: Array,
 ) -> tuple[Estimate, ...]:
-    """What a fit says of every constant; hidden are those that neither curvature nor the model's error nor one side tells."""
+    """Estimates of every constant; hidden are those that neither curvature nor the model's error nor one side determines."""
     std = np.sqrt(np.maximum(np.diag(found.covariance), 0.0))
     at_bound = _sides(problem, theta)
     values, began = problem.natural(np.stack([theta, problem.encode(problem.constants)]))
@@ -75,7 +75,7 @@ def estimates_of(
 
 
 def doubted(problem: FitProblem, theta: Array, found: Identifiability, quantile: float) -> tuple[tuple[bool, bool], ...]:
-    """Per constant, whether its lower and its upper bound are beyond what its curvature allows; all where there is none."""
+    """Per constant, whether its lower and upper bounds lie outside its curvature interval; both where curvature gives none."""
     lower, upper = problem.theta_bounds
     reach = quantile * np.sqrt(np.maximum(np.diag(found.covariance), 0.0))
     free = [spec.scale == "log" or not found.hidden[j] or len(theta) == 1 for j, spec in enumerate(problem.specs)]
@@ -86,7 +86,7 @@ def doubted(problem: FitProblem, theta: Array, found: Identifiability, quantile:
 
 
 def _sides(problem: FitProblem, theta: Array) -> list[str]:
-    """At which bound each constant lies: "lower", "upper" or ""."""
+    """Bound at which each constant lies: "lower", "upper" or ""."""
     lower, upper = problem.theta_bounds
     margin = 1e-9 * (upper - lower)
     return [
@@ -96,7 +96,7 @@ def _sides(problem: FitProblem, theta: Array) -> list[str]:
 
 
 def pressed(problem: FitProblem, theta: Array, found: Identifiability) -> tuple[str, ...]:
-    """Hidden constants that the method moved to a bound: there they may have lost the effect they had."""
+    """Hidden constants that the method moved to a bound, where they may have lost their effect."""
     start, end = _sides(problem, problem.encode(problem.constants)), _sides(problem, theta)
     named = zip(problem.free, found.hidden, start, end, strict=True)
     return tuple(

@@ -42,15 +42,15 @@ from .whiteness import Whiteness, whiteness
 Array = NDArray[np.float64]
 
 NEGLIGIBLE = 0.05
-"""Of the half width that noise gives: a smaller error of the model opens nothing."""
+"""Share of the half width by noise below which an error of the model is ignored."""
 CREEP, SLOWLY = 0.1, 1.0
-"""Standard deviations by which one more step may still move the constants where a method stopped at its last iteration: up to
-the first one nothing is said, up to the other one intervals reach so much farther."""
+"""Moves of the constants by one more step [standard deviations], where a method stopped at its last iteration: up to the first
+nothing is reported, up to the second intervals are widened by the move."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ending:
-    """Where a method stopped."""
+    """Final state of a method."""
 
     method: str
     theta: Array
@@ -83,11 +83,11 @@ def judge(
         problem: What was fitted.
         system: Segments and the final weights.
         ending: Where the method stopped.
-        compared: Whether to tell errors of predictions, which takes estimates of many initial states, and what data bound on
-            one side: not of a fit that is only a start, or says what another lacks.
-        scanned: Whether to ask what the model's own error leaves open.
-        varied: Choice of the model in words -> predictions with another amount of it: what it leaves open (`.laws`).
-        alike: What the model takes to be alike in words -> what comes of it where it is not (`.laws`).
+        compared: Whether to compute errors of predictions, which takes estimates of many initial states, and one-sided
+            bounds: not for a fit that is only a start, or that shows what another lacks.
+        scanned: Whether to scan the values that the model's own error allows (`.scan`).
+        varied: Choice of the model in words -> predictions with another amount of it, by which intervals grow (`.laws`).
+        alike: What the model assumes to be alike in words -> effects of differences (`.laws`).
         errors: "independent" residuals, or "clustered" in time: wider, right also for a model that is structurally wrong.
         unit: Noise was taken off what moves the model, so that residuals lack power where all is right (`.whiteness`).
         lengthened: Whether a fit that short segments explain is tested over longer ones (`.longer`).
@@ -151,7 +151,7 @@ def judge(
 
 
 def _carried(problem: FitProblem, ending: Ending) -> tuple[str, ...]:
-    """Patterns of what segments within a recording took over from each other."""
+    """Patterns of state entries that segments within a recording took over from each other."""
     return problem.carried if len(problem.carried_entries) and len(ending.starts) > len(problem.split.train) else ()
 
 
@@ -159,7 +159,7 @@ def _noise_level(problem: FitProblem, weighted: WeightedResiduals) -> tuple[floa
     """Reduced chi square, the variance of weighted residuals that counts as noise, and its 95 % quantile."""
     known = problem.known_noise is not None
     chi2 = float(weighted.residual @ weighted.residual) / max(weighted.dof, 1)
-    # What recordings told of their noise has an error itself: where residuals are larger, they are believed.
+    # Noise estimated from recordings has an error itself: larger residuals replace it.
     variance = chi2 if not known else max(1.0, chi2) if problem.told else 1.0
     freedom = int(2 * weighted.dof / TOLD) if problem.told else weighted.dof
     return chi2, variance, quantile_95(known and not problem.told, freedom)
@@ -168,12 +168,12 @@ def _noise_level(problem: FitProblem, weighted: WeightedResiduals) -> tuple[floa
 def _identifiable(
     problem: FitProblem, weighted: WeightedResiduals, variance: float, errors: str, quantile: float
 ) -> tuple[Identifiability, Array]:
-    """What residuals tell of the constants, with such errors; and the covariance (p, p) per unit of variance."""
+    """Identifiability of the constants with such errors, and the covariance (p, p) per unit of variance."""
     found = analyse(np.vstack([weighted.jacobian, _prior_jacobian(problem) * np.sqrt(variance)]), variance, problem.specs)
     by_noise = found.covariance / max(variance, 1e-300)
     if errors == "clustered" and found.seen.shape[1]:
         covariance = clustered_covariance(weighted.jacobian, weighted.residual, weighted.cluster, found.seen, quantile)
-        if weighted.basis.shape[2]:  # starts that follow the residuals, too, leave each cluster less than noise does
+        if weighted.basis.shape[2]:  # free starts follow the residuals and leave each cluster less than the noise
             least, own = np.diag(found.covariance), np.diag(covariance)
             grown = np.sqrt(np.maximum(least / np.where(own > 0, own, np.inf), 1.0))
             covariance = covariance * np.outer(grown, grown)
@@ -190,7 +190,7 @@ def _left_open(
     weighted: WeightedResiduals,
     inverse: Array,
 ) -> tuple[LeftOpen, ...]:
-    """What every choice of the model leaves open, and all that it takes to be alike."""
+    """Changes of the constants by every choice of the model, and by all that it assumes to be alike."""
     given: dict[str, Any] = {"project": weighted.project, "jacobian": weighted.jacobian, "inverse": inverse}
     found = [LeftOpen(cause, left_open(system, other, theta, starts, **given)) for cause, other in varied.items()]
     found += [LeftOpen(cause, by_chance(system, unlike, **given), allowed=False) for cause, unlike in alike.items()]
@@ -200,7 +200,7 @@ def _left_open(
 def _without(
     system: ShootingSystem, varied: Mapping[str, Varied], theta: Array, starts: Array, weighted: WeightedResiduals, seen: Array
 ) -> Whiteness | None:
-    """The test without what choices move that intervals allow for; None where residuals last all the same, or one diverges."""
+    """Whiteness without the effects of allowed choices; None where residuals still last, or where a choice diverges."""
     moved = [change(system, other, theta, starts, weighted.project) for other in varied.values()]
     columns = [rows for rows in moved if rows is not None]
     if len(columns) < len(moved):
@@ -218,7 +218,7 @@ def _without(
 
 
 def _of_the_robot(problem: FitProblem, theta: Array, covariance: Array) -> PosteriorParameters:
-    """What is known of the robot's constants, whatever those of the recordings are."""
+    """Posterior of the robot's constants, with those of the recordings marginalised."""
     places = [problem.free.index(name) for name in problem.own]
     return PosteriorParameters(problem.own, theta[places], covariance[np.ix_(places, places)])
 
@@ -226,17 +226,17 @@ def _of_the_robot(problem: FitProblem, theta: Array, covariance: Array) -> Poste
 def _at_minimum(
     problem: FitProblem, ending: Ending, weighted: WeightedResiduals, rounding: bool, inverse: Array
 ) -> tuple[bool, str, Array]:
-    """Whether the method converged, why not, and how far it may be from there (p,): a Gauss-Newton step must win 1 % at most.
+    """Whether the method converged, the reason, and distance to the minimum (p,): a Gauss-Newton step may win 1 % at most.
 
-    A method that stopped at its largest number of iterations has converged if such a step is inside of the noise (`CREEP`,
+    A method that stopped at its largest number of iterations has converged if such a step is within the noise (`CREEP`,
     `SLOWLY`).
 
     Args:
         problem: What was fitted.
-        ending: Where.
+        ending: Final state of the method.
         weighted: Residuals there.
-        rounding: Whether they are nothing else.
-        inverse: (p, p), (J'J + P)^-1 where the data see something.
+        rounding: Whether these residuals are only rounding.
+        inverse: (p, p), (J'J + P)^-1 in the directions that the data see.
     """
     nothing = np.zeros(len(ending.theta))
     gradient = weighted.jacobian.T @ weighted.residual
@@ -269,18 +269,18 @@ def _prior_jacobian(problem: FitProblem) -> Array:
 
 
 def _back_along_null(problem: FitProblem, system: ShootingSystem, ending: Ending, found: Identifiability) -> Array:
-    """Hidden constants keep their start value along null directions, if the cost agrees that nothing is lost."""
+    """Move hidden constants back to their start values along null directions, if that does not raise the cost."""
     shift = found.null @ (found.null.T @ (problem.encode(problem.constants) - ending.theta))
     moved = np.clip(ending.theta + shift, *problem.theta_bounds)
     before, after = system.costs(np.stack([ending.theta, moved]), ending.starts)
-    # Half a unit of cost is one standard deviation: the smallest change that a noisy fit can speak of.
+    # Half a unit of cost is one standard deviation: the smallest change that noise lets one see.
     return moved if after <= before + max(0.5, 1e-6 * before) else ending.theta
 
 
 def _compatible(
     system: ShootingSystem, theta: Array, starts: Array, weighted: WeightedResiduals, rounding: bool, noise: float
 ) -> tuple[Compatible, ...]:
-    """What the model's own error leaves open, per constant; nothing where it has none."""
+    """Values of every constant that the model's own error allows; () where it has none."""
     error = 0.0 if rounding else model_error(weighted.in_time)
     return scan(system, theta, starts, error=error, noise=noise) if error > NEGLIGIBLE * noise else ()
 

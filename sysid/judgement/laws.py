@@ -1,19 +1,19 @@
-r"""What a choice of the model leaves open: the constants that the same robot would be given with none of it.
+r"""Effects of a model's choices: the constants that the same robot would get without them.
 
-Constants belong to a discretisation, and to laws that stand for others. A cable's damping of 1000 N s/m in steps of 1 ms is, to
+Constants belong to a discretisation, and to laws that replace others. A cable's damping of 1000 N s/m in steps of 1 ms is, to
 first order in the step, another one in continuous time; dry friction that sets in over a range of speeds is, to first order in
-that range, more than Coulomb's. Where noise is small, that is more than what the noise leaves open. With weighted residuals r,
+that range, more than Coulomb's. Where noise is small, these effects are larger than its intervals. With weighted residuals r,
 their derivatives J by the constants, and the residuals r' of the same robot with a share s more or less of it (of the step, of
 the range of speeds) at the same constants, one Gauss-Newton step
 
 .. math:: \delta = -(J^T J + P)^{-1} J^T (r' - r)
 
-is by how much the constants move (P: what was known before; unknown starts are projected out). Where that is far, the other
-robot is fitted instead. With none of it they move by delta / s, where it acts to first order, and by less where it is of a
-higher one.
+is the change of the constants (P: prior information; unknown starts are projected out). Where it is large, the other robot is
+fitted instead. Without the choice the constants change by delta / s where its effect is of first order, and by less where it
+is of a higher one.
 
-What a model takes to be alike, as the springs of a chain, may differ by factors exp(e_f) of chance, of standard deviation s.
-With the derivatives D of the residuals by e the constants move by M e, M = -(J^T J + P)^{-1} J^T D, so constant i by a
+What a model assumes to be alike, as the springs of a chain, may differ by random factors exp(e_f), of standard deviation s.
+With the derivatives D of the residuals by e the constants change by M e, M = -(J^T J + P)^{-1} J^T D, so constant i by a
 standard deviation of s |M_i|.
 """
 
@@ -34,39 +34,39 @@ from .uncertainty import quantile_95
 Array = NDArray[np.float64]
 
 FAR = 0.02
-"""[fit coordinate] A step that moves a constant by more is not taken at its word: starts that data hardly tell may turn a small
-change of the model into any move; the other model is fitted instead."""
+"""[fit coordinate] Largest move of a constant for which the linear step is used. Poorly determined starts may turn a small
+change of the model into any move; beyond, the other model is fitted."""
 AGAIN = LevenbergOptions(max_iterations=30, cost_tolerance=1e-6)
-"""Of that fit."""
+"""Options of that fit."""
 
 
 class Varied(NamedTuple):
     """The model with another amount of one choice."""
 
     share: float
-    """s, more or less: 0.5 of half of it, and of one and a half."""
+    """s, more or less: 0.5 for half of it, or one and a half."""
     segments: Segments
-    """Predicted with that; otherwise those that were fitted."""
+    """Segments predicted with that amount; otherwise those that were fitted."""
 
 
 class Unlike(NamedTuple):
-    """What the model takes to be alike, and may not be."""
+    """Effects of differences between what the model assumes to be alike."""
 
     spread: float
-    """s: standard deviation of the logarithm of a factor of each."""
+    """s: standard deviation of the logarithm of each factor."""
     slopes: Array
     """(S, L', m, F) derivatives of the residuals by the logarithms of these factors."""
 
 
 class LeftOpen(NamedTuple):
-    """What one choice leaves open."""
+    """Effect of one choice on the constants."""
 
     cause: str
-    """E.g. "the simulator's step of 2 ms"."""
+    """Choice in words: "the simulator's step of 2 ms"."""
     reach: Array
-    """(p,) by how much the constants may be off [fit coordinate]."""
+    """(p,) possible errors of the constants [fit coordinate]."""
     allowed: bool = True
-    """Whether intervals reach so much farther; else they are of a robot that is as the model takes it to be."""
+    """Whether intervals are widened by `reach`; else they assume that the robot is as the model says."""
 
 
 def left_open(
@@ -79,16 +79,16 @@ def left_open(
     jacobian: Array,
     inverse: Array,
 ) -> Array:
-    """By how much the constants may be off (p,) [fit coordinate], delta / s; zero where the other model diverges.
+    """Possible errors of the constants (p,) [fit coordinate], delta / s; zero where the other model diverges.
 
     Args:
         system: Segments and weights.
-        varied: The same segments with another amount of it.
+        varied: The same segments with another amount of the choice.
         theta: (p,) as fitted.
         starts: (S, nx) as fitted.
-        project: Rows (S, L' m, 1) -> without what unknown starts explain.
+        project: Rows (S, L' m, 1) -> without the part that unknown starts explain.
         jacobian: (N, p) of what was measured, weighted and projected.
-        inverse: (p, p), (J'J + P)^-1 where the data see something.
+        inverse: (p, p), (J'J + P)^-1 in the directions that the data see.
     """
     rows = change(system, varied, theta, starts, project)
     if rows is None:
@@ -103,7 +103,7 @@ def left_open(
 def change(
     system: ShootingSystem, varied: Varied, theta: Array, starts: Array, project: Callable[[Array], Array]
 ) -> Array | None:
-    """r' - r (N,), projected, of the other model; None where one of them diverges. Arguments are those of `left_open`."""
+    """Difference r' - r (N,), projected; None where one of the models diverges. Arguments are those of `left_open`."""
     segments = system.segments
     ends = [some.residuals(theta[None], starts) for some in (segments, varied.segments)]
     if not all(good.all() for _, good in ends):
@@ -113,9 +113,9 @@ def change(
 
 
 def _fitted_again(system: ShootingSystem, varied: Varied, theta: Array) -> Array | None:
-    """Constants (p,) that the other model is given, from those that were fitted; None where that ends at no minimum.
+    """Constants (p,) of the other model, fitted from those of the first; None where that does not converge.
 
-    It begins at starts as they were guessed: fast modes in fitted ones, which data do not show, mean nothing to it.
+    It starts from guessed initial states: fast modes in fitted ones, which the data do not show, do not suit it.
     """
     other, bounds = replace(system, segments=varied.segments), system.segments.problem.theta_bounds
     begin = varied.segments.starts
@@ -133,7 +133,7 @@ def by_chance(
     jacobian: Array,
     inverse: Array,
 ) -> Array:
-    """By how much the constants may be off (p,) [fit coordinate], 95 %: 1.96 s |M_i|; arguments are those of `left_open`."""
+    """Possible errors of the constants (p,) [fit coordinate], 95 %: 1.96 s |M_i|; arguments are those of `left_open`."""
     segments = system.segments
     count = unlike.slopes.shape[-1]
     columns = np.where(segments.present[..., None], unlike.slopes / system.sigma[:, None], 0.0)

@@ -1,18 +1,18 @@
-r"""Do constants hold over longer segments? An error that lasts hides in short ones, where free starts follow it.
+r"""Tests whether constants hold over longer segments: free starts of short ones follow an error that lasts, and hide it.
 
-Ten rows with a start of their own tell little of dry friction that a model lacks: a wrong damping and wrong velocities make up
-for it. So where the residuals of short segments look like noise, constants and starts are fitted once more over segments twice,
-4 and 8 times as long, each from where the one before ended. The constants move with them: what short segments leave open is no
-error of the model. Fewer starts follow less of the noise, too, by as much as their number tells; asked is for the residuals'
-growth beyond that,
+Ten rows with a start of their own show little of a dry friction that a model lacks: a wrong damping and wrong velocities
+compensate for it. So where the residuals of short segments look like noise, constants and starts are fitted again over segments
+2, 4 and 8 times as long, each fit from the end of the one before. The constants may change: what short segments leave open is
+no error of the model. Fewer starts follow less of the noise, too, which is accounted for by their number; tested is the
+residuals' growth beyond that,
 
 .. math:: z = \log \frac{|r_{long}|^2 / \nu_{long}}{|r_{short}|^2 / \nu_{short}}
 
-against the z of simulated white noise, projected as the residuals of both were: the limit is that of a gamma distribution of
-their mean, spread and skewness, for far out there are few of them. The noise need not be known: short segments tell it. The
-first length that fails decides. Where residuals pass without their part along the effect of half the simulator's
-step, the step is why: it is named, or nothing fails where intervals allow for it. Nothing is said from a refit that ended at no
-minimum, or so far off that it may be a wrong one (a throw, a contact).
+against the z of simulated white noise, projected as the residuals of both were: the limit is that of a gamma distribution with
+the mean, spread and skewness of the draws, as few of them lie far out. The noise need not be known: short segments show it. The
+first length that fails decides. If residuals pass without their part along the effect of half the simulator's step, the step
+is the cause: it is named, or nothing fails where intervals allow for it. Nothing is reported if a refit does not converge,
+or has residuals so large that its minimum may be a wrong one (a throw, a contact).
 
 Legend: S segments, T rows, m channels, p constants, D draws.
 """
@@ -41,42 +41,42 @@ from .whiteness import ALARM, NUMBERS, gamma_limit
 Array = NDArray[np.float64]
 
 FACTORS = (2, 4, 8)
-"""Of the length that was fitted."""
+"""Lengths of segments, as multiples of the fitted one."""
 DRAWS = 999
 FAR = 0.3
-"""Residuals of a larger share of what there is to predict may be those of a wrong minimum."""
+"""Share of the motion above which residuals may be those of a wrong minimum."""
 _OPTIONS = LevenbergOptions(max_iterations=15, cost_tolerance=1e-6)
 
 
 class Longer(NamedTuple):
-    """What a length says; the first that fails, or the last."""
+    """Result of the first length that fails, or of the last one."""
 
     rows: int
     seconds: float
     column: int
-    """Whose residuals grew most."""
+    """Column whose residuals grew most."""
     growth: float
-    """Of that column's residuals, beyond that of noise: a ratio of standard deviations."""
+    """Growth of that column's residuals, as a ratio of standard deviations."""
     z: float
-    """See the module docstring, less its mean and in standard deviations of the simulated."""
+    """z of the module docstring, less its simulated mean, in simulated standard deviations."""
     cause: str
-    """Where z is beyond its limit by the simulator's step only: "the simulator's step of 2 ms"; else empty."""
+    """Cause if z exceeds its limit by the simulator's step only: "the simulator's step of 2 ms"; else empty."""
     limit: float
-    """What z stays below but for `ALARM` of fits, all lengths together, if the model is right."""
+    """Value that z exceeds in a share `ALARM` of fits of a right model, over all lengths together."""
 
     @property
     def share(self) -> float:
-        """Of the limit, with a limit below 1 moved to 1: the model explains up to 1."""
+        """Statistic z over its limit, with a limit below 1 moved to 1; the model explains the data up to 1."""
         return 1.0 + (self.z - self.limit) / max(self.limit, 1.0)
 
 
 def longer(system: ShootingSystem, theta: Array, starts: Array, *, halved: bool) -> Longer | None:
-    """Test longer segments; None where there are none, or nothing can be said.
+    """Test longer segments; None where there are none, or where no test is possible.
 
     Args:
         system: Segments and weights of a fit that is explained.
-        theta: (p,) where it ended.
-        starts: (S, nx) likewise.
+        theta: (p,) final constants of that fit.
+        starts: (S, nx) final starts of that fit.
         halved: Whether intervals allow for the simulator's step.
     """
     segments, found = system.segments, None
@@ -107,7 +107,7 @@ def longer(system: ShootingSystem, theta: Array, starts: Array, *, halved: bool)
 
 
 def _lengthened(system: ShootingSystem, starts: Array, rows: int) -> ShootingSystem:
-    """The same recordings in longer segments, begun at states (S, nx) of the shorter ones."""
+    """Segments of the same recordings with more rows, which start from states (S, nx) of the shorter ones."""
     short = system.segments
     known = {(int(r), int(b)): start for r, b, start in zip(short.recording, short.begins, starts, strict=True)}
     problem = short.problem
@@ -119,7 +119,7 @@ def _lengthened(system: ShootingSystem, starts: Array, rows: int) -> ShootingSys
 
 
 def _fitted(system: ShootingSystem, theta: Array) -> LevenbergState | None:
-    """Constants and starts; None where the minimisation ends at no minimum."""
+    """Fit constants and starts; None where the minimisation does not converge."""
     blocks = system.segments.starts
     if not np.isfinite(system.cost(theta, blocks)):
         return None
@@ -129,7 +129,7 @@ def _fitted(system: ShootingSystem, theta: Array) -> LevenbergState | None:
 
 
 def _may_be_judged(system: ShootingSystem, weighted: WeightedResiduals) -> bool:
-    """Whether residuals are small beside the motion, and one more step would not win more than noise does."""
+    """Whether residuals are small beside the motion, and one more step wins no more than noise does."""
     segments = system.segments
     present = np.maximum(segments.present.sum(axis=(0, 1)), 1)
     rms = np.sqrt(np.sum(weighted.in_time**2, axis=(0, 1)) / present) * system.sigma
@@ -145,7 +145,7 @@ def _by_step(
     system: ShootingSystem, short: WeightedResiduals, other: ShootingSystem, long: WeightedResiduals, end: LevenbergState,
     found: Longer, halved: bool,
 ) -> Longer:  # fmt: skip
-    """The test again without the effect of the simulator's step, for it alone may be why; as it was, where it is not."""
+    """Repeat the test without the effect of the simulator's step; `found` unchanged where the step is not the cause."""
     try:
         ((cause, varied),) = half_step_variation(other.segments).items()
     except OptionError:
@@ -167,7 +167,7 @@ def _by_step(
 
 
 def _tested(system: ShootingSystem, short: WeightedResiduals, other: ShootingSystem, long: WeightedResiduals) -> Longer:
-    """The residuals' growth, against that of noise."""
+    """Compare the residuals' growth with that of noise."""
     drawn = _drawn(system.segments, short, other.segments, long)
     mean, spread = float(drawn.mean()), float(drawn.std())
     limit = gamma_limit(drawn, ALARM / len(FACTORS))
@@ -181,7 +181,7 @@ def _tested(system: ShootingSystem, short: WeightedResiduals, other: ShootingSys
 
 
 def _drawn(segments: Segments, short: WeightedResiduals, other: Segments, long: WeightedResiduals) -> Array:
-    """z (D,) of white noise in the recordings, as both fits leave it."""
+    """Simulated z (D,): white noise in the recordings, reduced as both fits reduce it."""
     rng, found = np.random.default_rng(0), []
     specs, some = segments.problem.specs, max(1, NUMBERS // (short.in_time.size + long.in_time.size))
     p = len(specs)

@@ -1,4 +1,4 @@
-"""Residuals where a minimisation ended: weighted, with unknown starts projected out, and how they move with the constants.
+"""Weighted residuals at the end of a minimisation, with unknown starts projected out, and their derivatives by the constants.
 
 Legend: S segments, L' compared rows, m channels, p constants, n tangent, N measured numbers.
 """
@@ -22,7 +22,7 @@ CLUSTERS = 30
 WEAK = 1e-4
 """Directions with singular values below this times the largest are measured by secants."""
 UNSURE = 1e-6
-"""Below this times the largest, singular values from derivatives alone may be errors of the derivatives."""
+"""Share of the largest singular value below which those from derivatives alone may be errors of the derivatives."""
 SECANT = 0.02
 """Half length of a secant [fit coordinate]."""
 
@@ -39,17 +39,17 @@ class WeightedResiduals(NamedTuple):
     in_time: Array
     """(S, L', m) weighted residuals."""
     basis: Array
-    """(S, L' m, k) orthonormal: what the unknown starts can explain."""
+    """(S, L' m, k) orthonormal: space that unknown starts can explain."""
     dof: int
     present: NDArray[np.bool_]
-    """(S L' m,) what was measured."""
+    """(S L' m,) mask of what was measured."""
 
     def project(self, rows: Array) -> Array:
-        """Rows (S, L' m, q) without what the unknown starts can explain."""
+        """Rows (S, L' m, q) without the part that unknown starts can explain."""
         return np.asarray(rows - self.basis @ (np.swapaxes(self.basis, 1, 2) @ rows))
 
     def left(self, noise: Array, seen: Array) -> Array:
-        """What a fit leaves of noise (S, L', m, D), zero where nothing is measured: less starts and seen constants (p, r)."""
+        """Noise (S, L', m, D) without what starts and seen constants (p, r) explain; zero where nothing is measured."""
         shape = noise.shape
         rows = self.project(noise.reshape(shape[0], -1, shape[-1])).reshape(-1, shape[-1])
         if seen.shape[1]:
@@ -60,7 +60,7 @@ class WeightedResiduals(NamedTuple):
 
 
 def is_rounding(residual: Array, scale: Array) -> bool:
-    """Whether residuals (..., m) are nothing against what there is to predict (m,): data of the simulator itself."""
+    """Whether residuals (..., m) are rounding beside what there is to predict (m,): data of the simulator itself."""
     rms = np.sqrt(np.mean(residual.reshape(-1, residual.shape[-1]) ** 2, axis=0))
     return bool((rms < 1e-8 * scale).all())
 
@@ -80,7 +80,7 @@ def estimated_noise(segments: Segments, theta: Array, starts: Array, scale: Arra
 
 
 def weighted_residuals(system: ShootingSystem, theta: Array, starts: Array) -> WeightedResiduals:
-    """At constants (p,) and initial states (S, nx), with the system's weights."""
+    """Weighted residuals at constants (p,) and initial states (S, nx)."""
     segments, p = system.segments, len(theta)
     derivative = segments.derivative(theta, starts)
     weight, rows = 1.0 / system.sigma, segments.present.reshape(-1)
@@ -97,7 +97,7 @@ def weighted_residuals(system: ShootingSystem, theta: Array, starts: Array) -> W
 
 
 def rank_of_starts(system: ShootingSystem, theta: Array, starts: Array) -> int:
-    """How many unknowns of the starts have an effect of their own."""
+    """Number of unknowns of the starts that have an effect of their own."""
     along = system.segments.derivative(theta, starts).starts / system.sigma[:, None]
     return _column_space(along.reshape(len(along), along.shape[1] * along.shape[2], -1))[1]
 
@@ -112,10 +112,10 @@ def _column_space(columns: Array) -> tuple[Array, int]:
 
 
 def _refined(system: ShootingSystem, theta: Array, starts: Array, raw: WeightedResiduals, jacobian: Array) -> Array:
-    """Jacobian whose weak directions are measured by long secants, (S, L' m, p).
+    """Jacobian (S, L' m, p) whose weak directions are measured by long secants.
 
-    Derivatives carry an error relative to the strongest direction; along a direction that the data hardly see it hides whether
-    they see it at all. A symmetry of the model (all masses and stiffnesses times two) holds for long steps too.
+    Derivatives have an error relative to the strongest direction. Along a direction that the data hardly see, this error hides
+    whether they see it at all. A symmetry of the model (all masses and stiffnesses times two) holds for long steps too.
     """
     p = jacobian.shape[2]
     flat = triangle(np.vstack([jacobian.reshape(-1, p), np.zeros((p, p))]))
@@ -133,12 +133,12 @@ def _refined(system: ShootingSystem, theta: Array, starts: Array, raw: WeightedR
             difference = (residual[1] - residual[0]) / system.sigma / sum(ends) * size
             turned[:, :, i] = raw.project(difference.reshape(len(turned), -1, 1))[:, :, 0]
         elif s[i] < UNSURE * s[0]:
-            turned[:, :, i] = 0.0  # bounds leave no room for a secant, and derivatives alone cannot tell
+            turned[:, :, i] = 0.0  # bounds leave no room for a secant, and derivatives do not decide
     return np.asarray((turned @ vt) * lengths)
 
 
 def _reach(theta: Array, direction: Array, lower: Array, upper: Array) -> float:
-    """How far theta may move along a direction, at most `SECANT`."""
+    """Largest step of theta along a direction within the bounds, at most `SECANT`."""
     with np.errstate(divide="ignore", invalid="ignore"):
         room = np.where(
             direction > 0, (upper - theta) / direction, np.where(direction < 0, (lower - theta) / direction, np.inf)

@@ -1,4 +1,4 @@
-"""What a fit found, how sure it is, and what it says about itself in words.
+"""Result of a fit: estimates, their uncertainty, and verdicts in words.
 
 `sysid.report.save` writes it to files.
 """
@@ -41,27 +41,27 @@ class Estimate:
     name: str
     unit: str
     value: float
-    """Identified, or for a hidden constant the start value along the directions that are not seen."""
+    """Identified value; for a hidden constant the start value along the directions that are not seen."""
     std: float
     """[unit]; infinite if the constant is hidden."""
     interval: tuple[float, float]
-    """95 % confidence, and what the model's own error leaves open (see `.scan`); the bounds if nothing is seen."""
+    """95 % confidence, widened by the model's own error (see `.scan`); the bounds if nothing is seen."""
     start: float
     bounds: tuple[float, float]
     at_bound: str
     """"lower", "upper" or ""."""
     hidden: bool
-    """The data do not identify it: `value` is no measurement."""
+    """Whether the data do not identify the constant: `value` is then no measurement."""
     assumed: bool = False
-    """The data say less of it than its prior: value and interval are, for the most part, what was known before."""
+    """Whether the data say less than the prior: value and interval then come mostly from the prior."""
 
     @property
     def suffix(self) -> str:
-        """What to print after a number: " kg"; nothing without a unit."""
+        """Unit to print after a number: " kg"; empty without a unit."""
         return "" if self.unit == "-" else f" {self.unit}"
 
     def text(self) -> str:
-        """One line for people; never a number where there is none."""
+        """One line for people, without a number for a hidden constant."""
         if self.hidden and self.interval != self.bounds:
             low, high = self.interval
             return f"{self.name}: not identifiable, within {low:.4g} ... {high:.4g}{self.suffix} (95 %)"
@@ -77,12 +77,12 @@ class Estimate:
 
 
 class Ended(NamedTuple):
-    """Where a fit ended, beside its constants: where another one of the same recordings may begin."""
+    """Final states and noise of a fit, from which another fit of the same recordings may start."""
 
     states: tuple[Array, ...]
-    """Of every recording, as it is followed, (T+1, nx); where segments meet, those of the later one."""
+    """States of every recording (T+1, nx); where segments meet, those of the later one."""
     noise: Array
-    """(m,) standard deviations that residuals were weighed with."""
+    """(m,) standard deviations that weighted the residuals."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ class FitResult:
     start: Parameters
     estimates: tuple[Estimate, ...]
     combinations: tuple[Combination, ...]
-    """What is seen of hidden constants."""
+    """Identified combinations of hidden constants."""
     posterior: PosteriorParameters
     noise: dict[str, float]
     """Channel -> standard deviation of the residual, known or estimated."""
@@ -115,22 +115,22 @@ class FitResult:
     seconds: float
     provenance: dict[str, str]
     spec: SimulatorSpec
-    """What the constants belong to; saved with them."""
+    """Simulator that the constants belong to; saved with them."""
     view: View = field(default_factory=View)
     """Constants of the recordings: latency, and the camera's pose."""
     bands: tuple[Band, ...] = ()
-    """How far predictions are off, whatever the model lacks; empty where recordings are too short to say."""
+    """Errors of predictions, whether or not the model is right; empty where recordings are too short."""
     misfit: float = 0.0
-    """How far residuals are from noise: the largest statistic of the tests, over its limit.
+    """Distance of residuals from noise: the largest statistic of the tests, over its limit.
 
-    Of errors that last in any column, and of their size where the noise is not taken from them.
+    The tests are for errors that last in any column, and for their size where the noise is not estimated from the residuals.
     """
     ended: Ended | None = None
-    """None: of a method that tells no states."""
+    """Final states and noise; None for a method that provides no states."""
 
     @property
     def explained(self) -> bool:
-        """Whether the residuals are noise: no test says otherwise."""
+        """Whether the residuals pass for noise in all tests."""
         return self.misfit <= 1.0
 
     @property
@@ -150,12 +150,12 @@ class FitResult:
 
     @property
     def at_bound(self) -> tuple[str, ...]:
-        """Constants that ended at a bound."""
+        """Names of the constants that ended at a bound."""
         return tuple(e.name for e in self.estimates if e.at_bound)
 
     @property
     def covariance(self) -> Array:
-        """In the units of the robot's constants; infinite variance for hidden constants, NaN in their other entries."""
+        """Covariance in the units of the robot's constants: infinite variance where hidden, NaN in their other entries."""
         own = [e for e in self.estimates if e.name in self.posterior.names]
         slopes = np.array([float(self.parameters.specs()[e.name].slope(e.value)) for e in own])
         covariance = self.posterior.covariance * np.outer(slopes, slopes)
@@ -180,16 +180,16 @@ class FitResult:
         return self.verdicts[0].level != "failure"
 
     def distribution(self) -> PosteriorParameters:
-        """What the fit leaves open, as domain randomisation."""
+        """Posterior of the fit, for domain randomisation."""
         return self.posterior
 
     def with_verdict(self, level: str, text: str) -> FitResult:
-        """The same with one more sentence; a failure becomes the headline."""
+        """Copy with one more sentence; a failure becomes the headline."""
         added = Verdict(level, text)
         return replace(self, verdicts=(added, *self.verdicts) if level == "failure" else (*self.verdicts, added))
 
     def with_reservation(self, text: str) -> FitResult:
-        """The same with a warning, for which a headline that is `ok` has reservations."""
+        """Copy with a warning; a headline that is `ok` then has reservations."""
         first, *others = self.verdicts
         if first.level == "ok":
             first = Verdict("warning", f"{first.text.partition(';')[0]}, with reservations")
@@ -230,7 +230,7 @@ class FitResult:
 
 
 def provenance_of(problem: FitProblem) -> dict[str, str]:
-    """Where the numbers of a fit come from: data, simulator, code, versions, date."""
+    """Origin of a fit's numbers: data, simulator, code, versions, date."""
     substeps = problem.split.train[0].substeps
     parts = {
         f"data_sha256_{name}": part.sha256

@@ -1,15 +1,15 @@
-r"""What a model's own error leaves open: every constant is moved alone over its allowed range, and predictions are compared.
+r"""Effect of a model's own error: each constant is varied over its allowed range with the others fixed, and costs are compared.
 
-A model that is structurally wrong fits its constants to its error: they are biased by as much as the error can look like their
-effect, which no interval from curvature or scatter at the minimum shows (Brynjarsdottir and O'Hagan 2014). With weighted
+A structurally wrong model fits its constants to its error. Their bias is as large as the error can look like their
+effect, and no interval from curvature or scatter at the minimum shows it (Brynjarsdottir and O'Hagan 2014). With weighted
 residuals r, least squares C(theta) = |r|^2 and its smallest value C*, a value is *compatible* if
 
 .. math:: \sqrt{C(\theta) - C^*} \le q s + M, \qquad M^2 = \sum_c \max\Big(0, \sum_t r_{t,c}\, r_{t+1,c}\Big)
 
-q s is the half width of the interval for white noise and M the size of the part of the residuals that lasts from row to row,
-which is no noise; at worst all of it is in the direction of one constant (set membership: Milanese and Vicino 1991). Where M is
-zero to chance there is nothing to look for, and nothing is simulated. The other constants and the starts stay as fitted: the
-true range is no smaller than the one found. Legend: S segments, L' compared rows, m channels, p constants, K values.
+q s is the half width of the interval for white noise. M is the size of the part of the residuals that lasts from row to row,
+which is no noise; at worst all of it is in the direction of one constant (set membership: Milanese and Vicino 1991). If M is
+zero within chance, nothing is simulated. The other constants and the starts stay as fitted: the true range is no smaller
+than the one found. Legend: S segments, L' compared rows, m channels, p constants, K values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..least_squares.system import ShootingSystem
 Array = NDArray[np.float64]
 
 VALUES = 33
-"""K: tried per constant, evenly over its range in fit coordinates."""
+"""K values per constant, evenly spaced over its range in fit coordinates."""
 CHANCE = 4.0
 """Standard deviations that the persistent part of white noise stays below."""
 VAGUE_FACTOR, VAGUE_SHARE = 10.0, 0.5
@@ -41,10 +41,10 @@ class Compatible(NamedTuple):
     high: float
     """[fit coordinate]"""
     better: float | None
-    """[fit coordinate] a value that fits significantly better than the fit's: it ended in a local minimum. Else None."""
+    """[fit coordinate] Value that fits significantly better than the fit, which ended in a local minimum; else None."""
 
     def vague(self, spec: ParameterSpec) -> bool:
-        """See `VAGUE_FACTOR`."""
+        """Whether the range is too wide to name a value; see `VAGUE_FACTOR`."""
         if spec.scale == "log":
             return bool(self.high - self.low > np.log(VAGUE_FACTOR))
         width = float(spec.encode(spec.bounds[1]) - spec.encode(spec.bounds[0]))
@@ -71,8 +71,8 @@ def scan(system: ShootingSystem, theta: Array, starts: Array, *, error: float, n
         system: Segments and weights.
         theta: (p,) as fitted.
         starts: (S, nx) as fitted.
-        error: M.
-        noise: q s.
+        error: M of the module docstring.
+        noise: q s of the module docstring.
     """
     lower, upper = system.segments.problem.theta_bounds
     grid = np.linspace(lower, upper, VALUES)
@@ -85,7 +85,7 @@ def scan(system: ShootingSystem, theta: Array, starts: Array, *, error: float, n
 
 
 def compatible(value: float, grid: Array, own: float, costs: Array, error: float, noise: float) -> Compatible:
-    """From costs |r|^2 over a grid of one constant, and that of the fit: `noise` is q s, `error` is M."""
+    """Compatible values from costs |r|^2 over a grid of one constant, and the fit's own; `noise` is q s, `error` is M."""
     best = min(own, float(costs.min()))
     good = np.append(grid[np.sqrt(np.maximum(costs - best, 0.0)) <= noise + error], value)
     better = float(grid[np.argmin(costs)]) if own - best > noise**2 else None

@@ -1,14 +1,14 @@
-r"""Constants that data bound on one side only: a block that sticks says that friction is at least so much, not how much.
+r"""Constants that data bound on one side only: a block that sticks shows a lower bound of friction, not its value.
 
-At such a place the curvature of the cost at the minimum says nothing: it belongs to the mode (sliding) that the fit happened to
-end in, and an interval from it is wrong. The profile likelihood does not ask for curvature: a value of one constant is excluded
-if with it, all others and the starts fitted anew, twice the cost rises by more than the 95 % quantile of chi square of one
-degree of freedom,
+There the curvature of the cost at the minimum means nothing: it belongs to the mode (sliding) in which the fit happened to
+end, and an interval from it is wrong. The profile likelihood needs no curvature. A value of one constant is excluded
+if, with all other constants and the starts fitted again, twice the cost rises by more than the 95 % quantile of chi square of
+one degree of freedom,
 
 .. math:: 2\,(C_j(v) - C^*) > 3.84\, s^2
 
-Where starts, too, lose their effect with that value (a block that sticks has no use for the velocity that it began with), the
-fit had so many unknowns more to follow noise with, and the quantile is that of one degree of freedom more for each of them, at
+Where starts, too, lose their effect at that value (a block that sticks does not use its initial velocity), the fit had
+that many more unknowns to follow noise with. The quantile then has one more degree of freedom for each of them, and is that of
 99 %: with a velocity in the plane and a rate of turning, 13.3. A side is *open* if not even its bound is excluded; where both
 are open, all values explain the data. Legend: S segments, p constants.
 """
@@ -29,27 +29,27 @@ from .residuals import rank_of_starts
 Array = NDArray[np.float64]
 
 LEVEL, STILL = 0.95, 0.99
-"""Of chi square; the second where starts lose their effect: an interval would be of a motion that is none."""
+"""Quantiles of chi square; the second where starts lose their effect (the interval would be that of no motion)."""
 NEAR, NEARER = 30.0, 300.0
-"""With all others held, a bound that costs more than so many times the quantile is taken as excluded; the second, where starts
-lose their effect there, so that starts that are held say little of it."""
+"""Multiples of the quantile beyond which a bound is excluded without a refit. The second holds where starts lose their effect,
+as a cost with fixed starts says little there."""
 HALVINGS = 8
-"""Of the way from the estimate to the closed bound."""
+"""Bisections between the estimate and the closed bound."""
 _OPTIONS = LevenbergOptions(max_iterations=15, cost_tolerance=1e-6)
 
 
 class OneSided(NamedTuple):
-    """What the data say of a constant that they bound on one side, or on none."""
+    """Constant that the data bound on one side, or on none."""
 
     open: str
-    """"upper" or "lower": the side that they leave open; "both": any value explains them."""
+    """Side that the data leave open, "upper" or "lower"; "both": any value explains them."""
     limit: float
-    """[fit coordinate] of the other side, 95 %; NaN where both are open."""
+    """[fit coordinate] Bound on the other side, 95 %; NaN where both are open."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Profile:
-    """The smallest cost with one constant held, beside the fit's."""
+    """Smallest cost with one constant fixed, compared with the fit's."""
 
     system: ShootingSystem
     theta: Array
@@ -61,13 +61,13 @@ class _Profile:
     """s^2."""
 
     def held(self, value: float) -> Array:
-        """Constants (p,) with this one moved."""
+        """Constants (p,) with this one set to a value."""
         theta = self.theta.copy()
         theta[self.place] = value
         return theta
 
     def end(self, value: float) -> LevenbergState | None:
-        """Where the refit with this value ended; None where the simulation diverges."""
+        """Refit with this value; None where the simulation diverges."""
         theta = self.held(value)
         if not np.isfinite(self.system.cost(theta, self.starts)):
             return None
@@ -88,7 +88,7 @@ class _Profile:
         return rise / self.quantile(max(lost, 0))
 
     def unknowns(self) -> int:
-        """How many unknowns of the starts have an effect at the fit, or at a bound."""
+        """Number of unknowns of the starts that have an effect at the fit, or at a bound."""
         bounds = [self.held(float(bound[self.place])) for bound in self.system.segments.problem.theta_bounds]
         possible = [theta for theta in bounds if np.isfinite(self.system.cost(theta, self.starts))]
         return max(rank_of_starts(self.system, theta, self.starts) for theta in (self.theta, *possible))
@@ -98,7 +98,7 @@ class _Profile:
         return self.rise(value) > 1.0
 
     def near(self, value: float) -> bool:
-        """Whether a refit with this value may be as good as the fit, by its cost with all others held."""
+        """Whether a refit with this value may be as good as the fit, judged by its cost with all others fixed."""
         theta = self.held(value)
         rise = 2.0 * (self.system.cost(theta, self.starts) - self.own) / (self.quantile() * self.variance)
         if NEAR < rise <= NEARER and self.system.segments.free:
@@ -107,21 +107,21 @@ class _Profile:
 
     @staticmethod
     def quantile(lost: int = 0) -> float:
-        """Of chi square, where so many unknowns of the starts have no effect."""
+        """Quantile of chi square where `lost` unknowns of the starts have no effect."""
         return float(stats.chi2.ppf(STILL if lost else LEVEL, 1 + lost))
 
 
 def one_sided(
     system: ShootingSystem, theta: Array, starts: Array, *, variance: float, doubted: tuple[tuple[bool, bool], ...]
 ) -> tuple[OneSided | None, ...]:
-    """Per constant, the side that is open, or that both are; None where it has two sides.
+    """Per constant, its open side or sides; None where the data bound both sides.
 
     Args:
         system: Segments and weights.
         theta: (p,) as fitted.
         starts: (S, nx) as fitted.
         variance: s^2.
-        doubted: Per constant, whether its lower and its upper bound are asked for: beyond the interval, so far.
+        doubted: Per constant, whether its lower and its upper bound are tested: those outside the interval so far.
     """
     lower, upper = system.segments.problem.theta_bounds
     own = system.cost(theta, starts)
@@ -138,7 +138,7 @@ def one_sided(
 
 
 def _side(profile: _Profile, opened: list[bool], bounds: tuple[float, float]) -> OneSided:
-    """What is left where one bound, at least, is not excluded."""
+    """One-sided result where at least one bound is not excluded."""
     closed = bounds[1] if opened[0] else bounds[0]
     if all(opened) or not profile.excludes(closed):
         return OneSided("both", float("nan"))
@@ -146,7 +146,7 @@ def _side(profile: _Profile, opened: list[bool], bounds: tuple[float, float]) ->
 
 
 def _edge(profile: _Profile, inside: float, outside: float) -> float:
-    """Where values begin to be excluded between one that is compatible and one that is not: the outer of both ends."""
+    """Edge of the excluded values between a compatible and an excluded one, by bisection: the last interval's outer end."""
     if profile.excludes(inside):
         return inside
     for _ in range(HALVINGS):

@@ -1,8 +1,8 @@
-"""Where predictions begin: at a recorded state, or at one that is estimated from the rows behind it, the constants held.
+"""Starts of predictions: a recorded state, or one estimated from the rows that follow it, with fixed constants.
 
-States that are measured with noise are no place to begin: an error of 1 degree/s is one of a degree after a second, whatever
-the constants are, so that errors of predictions would tell of the noise instead of the model. Where states are exact,
-predictions begin at them. In neither case before the first row in which it is known what acts. Legend: W windows, nx state,
+Noisy measured states make poor starts: an error of 1 degree/s is one of a degree after a second, whatever the constants are, so
+that errors of predictions would show the noise instead of the model. Where states are exact, predictions start at them.
+No prediction starts before the first row from which the acting commands are known. Legend: W windows, nx state,
 n tangent.
 """
 
@@ -30,23 +30,23 @@ Array = NDArray[np.float64]
 FIRST_PART, LONGEST_START = 0.25, 1.0
 """Share of a recording, and [s], that an unknown start is estimated from at most, where states are measured in part."""
 FEWEST = 10
-"""Rows, at least."""
+"""Smallest number of those rows."""
 LOOK = 0.1
-"""[s] That a start is estimated from where states are measured with noise: `FEWEST` rows at least, half a recording at most."""
+"""[s] Rows that estimate a start of states measured with noise: `FEWEST` rows at least, half a recording at most."""
 LOOK_IN_PART = 0.25
-"""[s] The same where states are measured in part."""
+"""[s] Rows that estimate a start of states measured in part."""
 NEARLY = 4
-"""Iterations at most from a recorded state, which is nearly there; more would follow what constants that are off ask for."""
+"""Most iterations from a recorded state, which is nearly right; more would fit the start to errors of the constants."""
 WHOLE = 1e-6
-"""Of a row: a latency that is farther beyond a whole number of rows is more than that."""
+"""[rows] Tolerance within which a latency is a whole number of rows."""
 LEAST = 1e-4
-"""Noise of a channel, as a share of what it does, that is believed at least: others may be exact."""
+"""Smallest noise of a channel that is assumed, as a share of its motion: other channels may be exact."""
 
 
 def rows_of_start(problem: FitProblem, trajectory: Trajectory) -> int:
-    """Rows behind its beginning that a prediction's start is estimated from; 0 where it begins at a recorded one.
+    """Number of rows from which a prediction's start is estimated; 0 where it starts at a recorded state.
 
-    So it is, too, where states are measured in part and a recording's begin is given, or it is too short to have windows.
+    It is 0, too, where states are measured in part and a recording's start is given, or the recording is too short for windows.
     """
     if not problem.estimates_initial:
         return 0
@@ -56,10 +56,10 @@ def rows_of_start(problem: FitProblem, trajectory: Trajectory) -> int:
 
 
 def rows_unknown(problem: FitProblem, trajectory: Trajectory) -> int:
-    """First rows in which late commands act that were given before the recording, by the problem's latency of d rows.
+    """Number of first rows in which unknown commands act, given before the recording; the problem's latency is d rows.
 
-    d, rounded up, less the rows of `Trajectory.before`. 0 where no start can be had behind them: measured in part, and not
-    estimated.
+    It is d, rounded up, less the rows of `Trajectory.before`; 0 where no later start can be had: states measured in part, and
+    not estimated.
     """
     if not trajectory.controls.shape[1] or not (problem.full or problem.estimates_initial):
         return 0
@@ -68,12 +68,12 @@ def rows_unknown(problem: FitProblem, trajectory: Trajectory) -> int:
 
 
 def without_first(trajectory: Trajectory, rows: int) -> Trajectory:
-    """The recording behind so many rows, whose commands stand before it."""
+    """The recording without its first `rows`, whose commands become those before it."""
     return trajectory.window(trajectory.times[rows], trajectory.times[-1]) if rows else trajectory
 
 
 def starts_of(problem: FitProblem, trajectory: Trajectory, parameters: Parameters, first: NDArray[np.intp]) -> Array:
-    """States (W, nx) at rows `first` of a recording: measured, or estimated; where `rows_of_start` is 0, in part: of row 0."""
+    """States (W, nx) at rows `first`: measured, or estimated. Row 0 only, if measured in part and `rows_of_start` is 0."""
     look = rows_of_start(problem, trajectory)
     if look == 0:
         return (
@@ -90,9 +90,9 @@ def starts_of(problem: FitProblem, trajectory: Trajectory, parameters: Parameter
 def _passed(
     problem: FitProblem, trajectory: Trajectory, parameters: Parameters, first: NDArray[np.intp], stretches: list[Trajectory]
 ) -> list[Array]:
-    """Where one run through the recording is at rows `first`, (nx,) each; where it diverges, the problem's guesses.
+    """States (nx,) at rows `first` of one run through the recording; where it diverges, the problem's guesses.
 
-    What the rows of a stretch do not show (pressures, motors) so stays what the commands before them made of it.
+    Entries that a stretch does not show (pressures, motors) so keep the effect of the commands before it.
     """
     begin = estimate_start(problem, trajectory, parameters)
     (run,), (good,) = predicted(problem, parameters, trajectory, np.array([0]), begin[None], trajectory.num_steps)
@@ -102,9 +102,9 @@ def _passed(
 def predicted(
     problem: FitProblem, parameters: Parameters, trajectory: Trajectory, first: NDArray[np.intp], starts: Array, length: int
 ) -> tuple[Array, NDArray[np.bool_]]:
-    """States (W, length + 1, nx) when rows from `first` on were seen, and what went through (W,); latency is the problem's.
+    """States (W, length + 1, nx) when rows from `first` on were seen, and success (W,); latency is the problem's.
 
-    Predictions begin from `starts` (W, nx) at the times of these rows. Beyond the recording's end its last command goes on.
+    Predictions start from `starts` (W, nx) at the times of these rows. Beyond the recording's end its last command goes on.
     """
     parts, offsets = problem.parts, trajectory.offsets / trajectory.period
     rows = parts * first[:, None] + np.arange(parts * (length + (len(offsets) > 0)))
@@ -118,7 +118,7 @@ def predicted(
 
 
 def followed_whole(problem: FitProblem, parameters: Parameters, trajectory: Trajectory) -> tuple[Array, bool]:
-    """States (T+1, nx) from a recording's begin to its end, and whether they went through."""
+    """States (T+1, nx) simulated over a whole recording, and success."""
     first = np.array([0])
     start = (
         starts_of(problem, trajectory, parameters, first)[0]
@@ -131,7 +131,7 @@ def followed_whole(problem: FitProblem, parameters: Parameters, trajectory: Traj
 
 @dataclass(frozen=True, eq=False)
 class OnlyStarts:
-    """`levenberg.System` with the constants held: what remains unknown are the initial states."""
+    """`levenberg.System` with fixed constants: its unknowns are the initial states."""
 
     system: ShootingSystem
     theta: Array
@@ -153,9 +153,9 @@ class OnlyStarts:
 
 @lru_cache(maxsize=4)
 def estimate_start(problem: FitProblem, trajectory: Trajectory, parameters: Parameters) -> Array:
-    """Initial state (nx,) of a partly measured recording, fitted to its first second with the constants held.
+    """Initial state (nx,) of a partly measured recording, fitted to its first quarter, at most 1 s, with fixed constants.
 
-    By Huber's loss, so that outliers do not move it.
+    Huber's loss keeps outliers from moving it.
     """
     if not problem.estimates_initial:
         return problem.guess(trajectory)
@@ -165,7 +165,7 @@ def estimate_start(problem: FitProblem, trajectory: Trajectory, parameters: Para
 
 
 def start_from(problem: FitProblem, part: Trajectory, parameters: Parameters, guess: Array | None = None) -> Array:
-    """Initial state (nx,) of a stretch, fitted to it with the constants held, from a guess (nx,) or the problem's own."""
+    """Initial state (nx,) of a stretch, fitted with fixed constants, from a guess (nx,) or the problem's own."""
     segments = cut(problem, TrajectorySet((part,)), None, free=True, exact=False)
     if guess is not None:
         segments = replace(segments, starts=guess[None])
@@ -180,7 +180,7 @@ def start_from(problem: FitProblem, part: Trajectory, parameters: Parameters, gu
     state = start_state(system, nothing, segments.starts, options)
     try:
         return np.asarray(levenberg_marquardt(system, state, (nothing, nothing), options=options).blocks[0])
-    except DataError:  # constants at the edge of what can be simulated: no state around the guess can
+    except DataError:  # constants at the edge of what can be simulated: no state around the guess can be
         return np.asarray(segments.starts[0])
 
 

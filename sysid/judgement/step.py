@@ -1,4 +1,4 @@
-"""A problem in other steps of its simulator: in finer ones the same robot, nearer to continuous time."""
+"""A problem with other steps of its simulator: finer ones simulate the same robot, nearer to continuous time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .laws import Varied
 
 
 def in_steps_of(problem: FitProblem, simulator: Any) -> FitProblem:
-    """The problem with another simulator, whose steps are cut to a whole part of a row, of which recordings take so many."""
+    """Copy of the problem with another simulator, whose steps are adjusted so that a row has a whole number of them."""
     dt = part_of(problem.split.train[0].period, simulator.dt)
     cut = (TrajectorySet(tuple(replace(t, substeps=round(t.period / dt)) for t in part)) for part in problem.split)
     own = simulator if abs(dt - simulator.dt) < 1e-9 * dt else replace(simulator, dt=dt)
@@ -23,7 +23,7 @@ def in_steps_of(problem: FitProblem, simulator: Any) -> FitProblem:
 
 
 def half_step_variation(segments: Segments) -> dict[str, Varied]:
-    """Of whose step -> segments in half the simulator's step, for `laws`.
+    """Step in words -> segments in half the simulator's step, for `laws`.
 
     Raises:
         OptionError: The simulator has no step that can be changed.

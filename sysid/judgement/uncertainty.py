@@ -1,12 +1,12 @@
-r"""How much the data know: Fisher information, confidence intervals, and which constants cannot be told apart.
+r"""Uncertainty of a fit: Fisher information, confidence intervals, and constants that cannot be told apart.
 
 With weighted residuals r (unit variance) and their Jacobian J in fit coordinates, the Fisher information is J'J and
 
 .. math:: \operatorname{cov}(\hat\theta) = s^2 (J^T J)^{-1}, \qquad s^2 = \|r\|^2 / \nu
 
 (s = 1 where the noise is known; nu degrees of freedom, Student's t where it is estimated). Directions of theta that J does not
-see (singular value zero to rounding, or a standard deviation beyond the allowed range) are *null directions*: constants that
-take part in one get no number but a verdict, and the combinations that are seen are reported instead.
+see (singular value zero to rounding, or a standard deviation beyond the allowed range) are *null directions*. Constants that
+take part in one get a verdict instead of a number, and the combinations that are seen are reported.
 Legend: N residuals, p constants.
 """
 
@@ -31,9 +31,9 @@ Array = NDArray[np.float64]
 RANK_TOLERANCE = 1e-9
 """Singular values below this times the largest, of columns of unit length, are zero to rounding."""
 TAKES_PART = 1e-2
-"""A constant takes part in a direction if its share of that unit vector is larger."""
+"""Share of a null direction's unit vector above which a constant takes part in it."""
 ALONE = 1e-9
-"""A direction that one cluster alone tells, but for this share, leaves nothing there: no error shows."""
+"""Share of a direction's information outside of one cluster, below which that cluster's residuals show no error."""
 NORMAL = float(stats.norm.ppf(0.975))
 """Standard deviations of a 95 % interval."""
 
@@ -49,35 +49,35 @@ class Identifiability:
     null: Array
     """(p, p - r) directions that do not."""
     structural: tuple[bool, ...]
-    """Per null direction: no amount of data of this kind would help (else the noise drowns it)."""
+    """Per null direction, whether no amount of such data would help; else noise hides it."""
     covariance: Array
     """(p, p) covariance in fit coordinates, zero along null directions."""
 
     @property
     def hidden(self) -> NDArray[np.bool_]:
-        """(p,) constants that take part in a null direction."""
+        """(p,) mask of constants that take part in a null direction."""
         return np.asarray((np.abs(self.null) > TAKES_PART).any(axis=1), dtype=np.bool_)
 
 
 @dataclass(frozen=True)
 class Combination:
-    """A function of constants that the data see although its constants are not seen one by one."""
+    """A function of constants that the data see, although they do not see its constants one by one."""
 
     formula: str
-    """E.g. "cable_stiffness / rod_mass"."""
+    """Formula, as "cable_stiffness / rod_mass"."""
     unit: str
     value: float
     interval: tuple[float, float]
-    """95 %."""
+    """95 % confidence."""
     relative_std: float
     """Standard deviation of its logarithm; for sums (linear scales) its standard deviation in fit coordinates."""
 
 
 def analyse(jacobian: Array, variance: float, specs: tuple[ParameterSpec, ...]) -> Identifiability:
-    """Judge a weighted Jacobian (N, p), priors included, with residual variance s^2.
+    """Singular value analysis of a weighted Jacobian (N, p), priors included, with residual variance s^2.
 
-    Columns are brought to unit length before anything is called zero: a constant whose channel is predicted exactly, with
-    weights of 1e12, must not make others look dead. A direction whose 95 % interval is wider than what is allowed is drowned.
+    Columns are scaled to unit length before the test for zeros: a constant whose channel is predicted exactly, with
+    weights of 1e12, must not hide others. A direction is null, too, if its 95 % interval is wider than the allowed range.
     """
     p = jacobian.shape[1]
     root = triangle(np.vstack([jacobian, np.zeros((p, p))]))
@@ -106,7 +106,7 @@ def column_lengths(jacobian: Array) -> Array:
 
 
 def _dead(root: Array) -> Array:
-    """Orthonormal basis (p, k) of the directions that change nothing, to rounding."""
+    """Orthonormal basis (p, k) of the directions without effect, to rounding."""
     lengths = column_lengths(root)
     _, s, vt = np.linalg.svd(root / lengths)
     dead = vt[s <= RANK_TOLERANCE * max(float(s[0]), 1e-300)].T / lengths[:, None]
@@ -114,7 +114,7 @@ def _dead(root: Array) -> Array:
 
 
 def _complement_basis(null: Array) -> Array:
-    """Orthonormal basis (p, p - k) of what is orthogonal to (p, k)."""
+    """Orthonormal basis (p, p - k) of the complement of (p, k)."""
     return np.linalg.qr(np.column_stack([null, np.eye(len(null))]))[0][:, null.shape[1] :]
 
 
@@ -130,7 +130,7 @@ def _covariance(root: Array, seen: Array) -> Array:
 def combinations(
     identifiability: Identifiability, theta: Array, quantile: float, specs: tuple[ParameterSpec, ...]
 ) -> tuple[Combination, ...]:
-    """What is seen of the constants in null directions: a basis of simple products of powers (log scales) or sums."""
+    """Seen combinations of the constants in null directions: a basis of simple products of powers (log scales) or sums."""
     found = []
     for weights in _complement(identifiability.null, identifiability.hidden):
         value, std = float(weights @ theta), float(np.sqrt(weights @ identifiability.covariance @ weights))
@@ -186,18 +186,18 @@ def clustered_covariance(
 ) -> Array:
     r"""Covariance that survives model error: B (\sum_g s_g s_g') B with s_g = J_g' (I - H_g)^{-1/2} r_g, B = (J'J)^{-1}.
 
-    Residuals of a model that is structurally wrong are correlated in time; clusters (segments or recordings) are taken as the
-    independent units instead of single numbers (Liang and Zeger 1986). A fit follows those that tell most of a constant, which
-    leaves them less than their error: H_g = J_g B J_g' takes that back, so that the covariance is unbiased where errors are
-    white. How many clusters tell of a constant (few, if its knowledge comes from few) decides its quantile of Student's t, with
-    Satterthwaite's degrees of freedom; both after Bell and McCaffrey, Survey Methodology 28 (2002) 169.
+    Residuals of a structurally wrong model are correlated in time; clusters (segments or recordings) are taken as the
+    independent units instead of single numbers (Liang and Zeger 1986). A fit follows the most informative clusters, which
+    leaves them less than their error: H_g = J_g B J_g' corrects that, so that the covariance is unbiased where errors are
+    white. The number of clusters that inform a constant (few, if its knowledge comes from few) sets its quantile of Student's
+    t, with Satterthwaite's degrees of freedom; both after Bell and McCaffrey, Survey Methodology 28 (2002) 169.
 
     Args:
         jacobian: (N, p) weighted.
         residual: (N,) weighted.
-        clusters: (N,) which unit each residual belongs to.
+        clusters: (N,) unit that each residual belongs to.
         seen: (p, r) directions.
-        quantile: By which standard deviations are multiplied for a 95 % interval: they are as much larger as t is.
+        quantile: Quantile of a 95 % interval by which standard deviations are later multiplied; they grow by t over it.
     """
     reduced = jacobian @ seen
     labels, place = np.unique(clusters, return_inverse=True)
@@ -239,7 +239,7 @@ def correlation_in_time(residual: Array) -> float:
 class PosteriorParameters:
     """Gaussian in fit coordinates around a fit, clipped to the bounds: a `core.parameters.ParameterDistribution`.
 
-    Along null directions it does not vary: what the data do not see does not change the motion either.
+    It does not vary along null directions: what the data do not see does not change the motion either.
     """
 
     names: tuple[str, ...]
@@ -249,7 +249,7 @@ class PosteriorParameters:
     """(p, p)"""
 
     def sample(self, rng: np.random.Generator, nominal: Parameters) -> dict[str, float]:
-        """Draw the identified constants; the others keep their nominal value."""
+        """Draw the identified constants; others are left out and keep their nominal value."""
         nominal.check_names(self.names)
         values, vectors = np.linalg.eigh(self.covariance)
         theta = self.mean + vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal(len(values)))
@@ -259,12 +259,12 @@ class PosteriorParameters:
         }
 
     def widened(self, factor: float) -> PosteriorParameters:
-        """The same with standard deviations times `factor`: a safety margin for what the noise model does not know."""
+        """Copy with standard deviations times `factor`: a safety margin for errors of the noise model."""
         return PosteriorParameters(self.names, self.mean, self.covariance * factor**2)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> PosteriorParameters:
-        """From the `posterior` entry of a fit.json.
+        """Read the `posterior` entry of a fit.json.
 
         Raises:
             FileFormatError: Entries are missing or do not fit together.
@@ -282,12 +282,12 @@ class PosteriorParameters:
 
 @dataclass(frozen=True)
 class JointParameters:
-    """Independent distributions over constants, as of the stages of a recipe; of a constant in several, the last one's draw."""
+    """Independent distributions over constants, as of a recipe's stages; the last one wins for a constant in several."""
 
     parts: tuple[ParameterDistribution, ...]
 
     def sample(self, rng: np.random.Generator, nominal: Parameters) -> dict[str, float]:
-        """Draw from all, in their order."""
+        """Draw from all distributions, in their order."""
         return {name: value for part in self.parts for name, value in part.sample(rng, nominal).items()}
 
 
@@ -307,7 +307,7 @@ def _complement(null: Array, hidden: NDArray[np.bool_]) -> list[Array]:
         order = [c for c in range(len(places)) if c not in pivots and rest[:, c].max() > 0.3 * rest.max()]
         if not order or rest.max() < TAKES_PART:
             break
-        column = order[0]  # the first strong one: reads k / m rather than m / k
+        column = order[0]  # the first strong one: gives k / m rather than m / k
         best = row + int(np.argmax(rest[:, column]))
         rows[[row, best]] = rows[[best, row]]
         rows[row] /= rows[row, column]

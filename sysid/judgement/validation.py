@@ -1,9 +1,9 @@
-"""How well a fit predicts what it has not seen: open-loop errors against the horizon, beside two reference predictors.
+"""How well a fit predicts unseen data: open-loop errors against the horizon, compared with two reference predictors.
 
-A prediction starts from a recorded state and sees only the controls; where states are measured in part, or with noise, from an
-estimated one (`.starts`). None begins before the row from which it is known what acts. Errors are RMS over the columns of one
-physical kind. Reference predictors: *persistence* (everything stays as it is at the start of the window) and the constants
-before the fit. Legend: W windows, L steps, ny columns.
+A prediction starts from a recorded state and sees only the controls; where states are measured in part, or with noise, it
+starts from an estimated one (`.starts`). None starts before the row from which the acting commands are known. Errors are RMS
+over the columns of one physical kind. Reference predictors: *persistence* (everything stays as it is at the window's start) and
+the constants before the fit. Legend: W windows, L steps, ny columns.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from .starts import followed_whole, predicted, rows_of_start, rows_unknown, star
 Array = NDArray[np.float64]
 
 HORIZONS = (0.1, 0.5, 1.0, 2.0, 5.0)
-"""[s]"""
+"""Horizons [s]."""
 WINDOWS, ESTIMATED = 10, 4
-"""Largest number of starts per recording; where each has to be estimated: of all of them, where states are measured in part."""
+"""Largest number of starts per recording: recorded ones; estimated ones (over all recordings if states are in part)."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class HorizonError:
     """[s]"""
     fitted: float
     start: float
-    """With the constants before the fit."""
+    """Error with the constants before the fit."""
     persistence: float
     windows: int
     failed: int
@@ -53,11 +53,11 @@ class HorizonError:
 
 
 class Trace(NamedTuple):
-    """One recording beside its open-loop prediction."""
+    """One recording with its open-loop prediction."""
 
     label: str
     times: Array
-    """(T+1,) [s] Since the recording began."""
+    """(T+1,) [s] since the recording began."""
     names: tuple[str, ...]
     measured: Array
     """(T+1, ny)"""
@@ -80,7 +80,7 @@ def open_loop(
     Args:
         problem: Simulator, data, and the constants before the fit.
         parameters: Constants to judge.
-        view: Those of the recordings to judge with them; None: the problem's.
+        view: Constants of the recordings to judge; None: the problem's.
         horizons: [s]
         measurement: Judge this function of the state (a CoM, say) instead of the fitted columns; needs fully measured states.
 
@@ -97,11 +97,11 @@ def open_loop(
 
 
 Judged = tuple[FitProblem, Parameters]
-"""Constants, and the problem whose recordings are seen as they say."""
+"""Constants, and a problem whose view they are judged with."""
 
 
 def _pair(problem: FitProblem, parameters: Parameters, view: View | None) -> tuple[Judged, Judged]:
-    """What is judged, and the constants before it: each as their own constants of the recordings say."""
+    """The judged constants and those before the fit, each with its own constants of the recordings."""
     fitted = problem if view is None or view == problem.view else problem.replace(view=view)
     return (fitted, parameters), (problem, problem.constants)
 
@@ -133,7 +133,7 @@ def _part_errors(
 
 
 def _known(pair: tuple[Judged, Judged], trajectory: Trajectory) -> Trajectory:
-    """The recording from where it is known what acts, as late as either says."""
+    """The recording from the first row at which the acting commands are known, by the larger latency of both."""
     return without_first(trajectory, max(rows_unknown(viewed, trajectory) for viewed, _ in pair))
 
 
@@ -190,7 +190,7 @@ def _error(problem: FitProblem, state: Array, data: Array, observe: Callable[[Ar
 
 
 def trace(problem: FitProblem, parameters: Parameters, view: View | None = None) -> Trace:
-    """The first test (else validation, else train) recording beside its prediction to its end; see `open_loop`."""
+    """The first test (else validation, else train) recording with its open-loop prediction to the end; see `open_loop`."""
     parts = (("test", problem.split.test), ("validation", problem.split.validation), ("train", problem.split.train))
     label, trajectories = next((label, t) for label, t in parts if len(t))
     pair, columns = _pair(problem, parameters, view), []
@@ -203,7 +203,7 @@ def trace(problem: FitProblem, parameters: Parameters, view: View | None = None)
 
 
 def held_out(errors: tuple[HorizonError, ...]) -> tuple[HorizonError, ...]:
-    """Those on data that were not fitted: test if there are any, else validation."""
+    """Errors on data that were not fitted: test if there are any, else validation."""
     for part in ("test", "validation"):
         found = tuple(e for e in errors if e.part == part)
         if found:

@@ -1,4 +1,4 @@
-"""What a fit says about itself in words: one sentence per finding, the headline first."""
+"""Verdicts on a fit in words: one sentence per finding, the headline first."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from .validation import HorizonError, held_out
 from .whiteness import ALARM, Whiteness
 
 FAR, MUCH = 3.0, 0.01
-"""Half widths of its interval and share of its value by which a number is wrong, not unlucky, and it matters: no `[ok]` where a
-held constant may move it by both."""
+"""Half widths of its interval, and share of its value, by which an error is more than chance, and matters: no `[ok]` where an
+error of a fixed constant may exceed both."""
 UNEXPLAINED = "THE MODEL DOES NOT EXPLAIN these data"
-"""Beginning of the headline where residuals are not noise."""
+"""First words of the headline where residuals are not noise."""
 TOLD = 7.0
-"""Relative variance of a variance that third differences tell, times the rows (`sysid.data.noise`; measured)."""
+"""Relative variance, times the rows, of a variance estimated from third differences (`sysid.data.noise`; measured)."""
 NOT_CONVERGED = "NOT CONVERGED: do not use these numbers"
-"""Headline of a fit that ended at no minimum, until it is compared with what was before."""
+"""Headline of a fit that did not converge, until it is compared with the constants before it."""
 
 
 def misfit(evidence: Evidence) -> float:
-    """See `FitResult.misfit`."""
+    """Largest statistic over its limit; see `FitResult.misfit`."""
     lasting = 0.0 if evidence.whiteness is None else evidence.whiteness.share
     for each in (evidence.longer, evidence.held, evidence.elsewhere):
         lasting = max(lasting, 0.0 if each is None else each.share)
@@ -41,49 +41,49 @@ def misfit(evidence: Evidence) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """All that verdicts rest on."""
+    """Evidence for the verdicts."""
 
     problem: FitProblem
     identifiability: Identifiability
     estimates: tuple[Estimate, ...]
     converged: bool
     message: str
-    """Why the method stopped."""
+    """Reason why the method stopped."""
     chi2: float
-    """Per degree of freedom."""
+    """Chi square per degree of freedom."""
     dof: int
     correlation: float
     """Correlation of consecutive residuals; 0 where they are mere rounding."""
     errors: str
-    """What the covariance assumes: "independent" or "clustered"."""
+    """Assumption of the covariance: "independent" or "clustered"."""
     start_costs: tuple[float, ...]
     pressed: tuple[str, ...]
     """Constants that the fit moved to a bound, e.g. "gain was pressed to its lower bound"."""
     open_loop: tuple[HorizonError, ...]
     compatible: tuple[Compatible, ...] = ()
-    """What the model's own error leaves open, per constant; empty where it has none."""
+    """Values that the model's own error allows, per constant; empty where it has none."""
     whiteness: Whiteness | None = None
-    """None: residuals are mere rounding."""
+    """None where residuals are mere rounding."""
     sides: tuple[OneSided | None, ...] = ()
-    """What is bounded on one side only, per constant."""
+    """One-sided bounds, per constant; None for a constant with two sides."""
     opened: tuple[LeftOpen, ...] = ()
-    """What choices of the model leave open."""
+    """Effects of the model's choices on the constants."""
     single: bool = False
-    """Predictions that were fitted are single steps from recorded states."""
+    """Whether single steps from recorded states were fitted."""
     from_measured: bool = False
-    """Predictions that were fitted began at recorded states."""
+    """Whether fitted predictions start from recorded states."""
     carried: tuple[str, ...] = ()
-    """Patterns of state entries that nothing shows, and that segments take over from each other."""
+    """Patterns of state entries that no column shows, and that segments take over from each other."""
     longer: Longer | None = None
-    """What segments longer than the fitted ones say; None: nothing."""
+    """Test of segments longer than the fitted ones; None: no result."""
     held: Held | None = None
-    """What residuals say of constants that are held; None: nothing."""
+    """Test of fixed constants; None: no result."""
     elsewhere: Elsewhere | None = None
-    """Residuals of recordings that were kept back, where they are too large."""
+    """Test of held-out recordings, where their residuals are too large; else None."""
 
 
 def verdicts(evidence: Evidence) -> tuple[Verdict, ...]:
-    """All sentences; see the module docstring."""
+    """All verdicts, headline first."""
     bounded = {e.name for e, side in zip(evidence.estimates, evidence.sides, strict=bool(evidence.sides)) if side is not None}
     null = describe_null(evidence.identifiability, evidence.problem.specs)
     found = [Verdict("warning", text) for text in null if text.partition(" is not identifiable")[0] not in bounded]
@@ -135,7 +135,7 @@ def _headline(evidence: Evidence, found: list[Verdict]) -> Verdict:
 
 
 def _one_sided(evidence: Evidence) -> list[Verdict]:
-    """What is known of constants that data bound on one side, or on none."""
+    """Constants that the data bound on one side, or on none."""
     found = []
     for e, side in zip(evidence.estimates, evidence.sides, strict=bool(evidence.sides)):
         if side is not None and side.open == "both":
@@ -150,7 +150,7 @@ def _one_sided(evidence: Evidence) -> list[Verdict]:
 
 
 def _model_error(evidence: Evidence) -> list[Verdict]:
-    """Constants that the model's own error hides, and better values than the fit's."""
+    """Constants that the model's own error hides, and values that fit better than the result."""
     found = []
     specs, hidden = evidence.problem.specs, evidence.identifiability.hidden
     for spec, compatible, null in zip(specs, evidence.compatible, hidden, strict=bool(evidence.compatible)):
@@ -167,7 +167,7 @@ def _model_error(evidence: Evidence) -> list[Verdict]:
 
 
 def _assumed(evidence: Evidence) -> list[Verdict]:
-    """Constants of which more was known before than the data say."""
+    """Constants for which the prior says more than the data."""
     names = [e.name for e in evidence.estimates if e.assumed]
     if not names:
         return []
@@ -175,7 +175,7 @@ def _assumed(evidence: Evidence) -> list[Verdict]:
 
 
 def _opened(evidence: Evidence) -> list[Verdict]:
-    """Constants that a choice of the model moves; a reservation where it opens more than noise does."""
+    """Constants that a choice of the model changes; a warning where it changes them by more than noise does."""
     std = np.sqrt(np.maximum(np.diag(evidence.identifiability.covariance), 0.0))
     found = []
     for cause, reach, allowed in evidence.opened:
@@ -193,7 +193,7 @@ def _opened(evidence: Evidence) -> list[Verdict]:
 
 
 def _carried(evidence: Evidence) -> list[Verdict]:
-    """What no column shows, and is predicted from a recording's start on."""
+    """State entries that no column shows, predicted from a recording's start on."""
     if not evidence.carried:
         return []
     what = ", ".join(evidence.carried)
@@ -202,20 +202,20 @@ def _carried(evidence: Evidence) -> list[Verdict]:
 
 
 def _amount(evidence: Evidence, place: int, reach: float) -> str:
-    """A change of a constant in words: of what is fitted by its logarithm in percent."""
+    """A change of a constant in words: in percent on a log scale, else in its unit."""
     spec, e = evidence.problem.specs[place], evidence.estimates[place]
     return f"{100 * reach:.2g} %" if spec.scale == "log" else f"{abs(float(spec.slope(e.value))) * reach:.2g}{e.suffix}"
 
 
 def _unborne(evidence: Evidence, estimate: Estimate) -> str:
-    """What to do where a bound is that of the simulator's steps."""
+    """Advice where a bound is that of the simulator's steps; "" elsewhere."""
     unborne = borne_bounds(evidence.problem.simulator, evidence.problem.constants)
     limited = estimate.at_bound == "upper" and estimate.name in unborne
     return "; steps of the simulator bear no more: fit with a smaller dt" if limited else ""
 
 
 def _weak(evidence: Evidence) -> list[Verdict]:
-    """A 95 % interval wider than a factor of e^2, or half of the allowed range."""
+    """Constants with a 95 % interval wider than a factor of e^2, or half of the allowed range."""
     std = np.sqrt(np.maximum(np.diag(evidence.identifiability.covariance), 0.0))
     limits = [0.5 if spec.scale == "log" else 0.125 for spec in evidence.problem.specs]
     weak = [e.name for e, s, limit in zip(evidence.estimates, std, limits, strict=True) if not e.hidden and s > limit]
@@ -225,7 +225,7 @@ def _weak(evidence: Evidence) -> list[Verdict]:
 
 
 def _noise(evidence: Evidence) -> list[Verdict]:
-    """Chi square of a noise that was not taken from these residuals: mean 1, standard deviation sqrt(2 / dof)."""
+    """Test of known noise by chi square: mean 1, standard deviation sqrt(2 / dof)."""
     if evidence.problem.known_noise is None:
         return []
     told, factor = evidence.problem.told, np.sqrt(evidence.chi2)
@@ -238,12 +238,12 @@ def _noise(evidence: Evidence) -> list[Verdict]:
 
 
 def _spread(evidence: Evidence) -> float:
-    """Four standard deviations of chi square; a variance told by third differences of N rows has a relative one of TOLD / N."""
+    """Four standard deviations of chi square; noise from third differences of N rows adds a relative variance of TOLD / N."""
     return float(4.0 * np.sqrt((2.0 + TOLD * evidence.problem.told) / max(evidence.dof, 1)))
 
 
 def _largest(evidence: Evidence) -> float:
-    """Chi square that noise explains."""
+    """Largest chi square that noise explains."""
     return 1.1 + _spread(evidence)
 
 
@@ -276,7 +276,7 @@ def _over_longer(evidence: Evidence) -> list[Verdict]:
 
 
 def _of_held(evidence: Evidence) -> list[Verdict]:
-    """A held constant that is otherwise."""
+    """Fixed constants that are wrong, or that the data do not determine."""
     test, found = evidence.held, list[Verdict]()
     if test is None:
         return []
@@ -303,14 +303,14 @@ def _of_held(evidence: Evidence) -> list[Verdict]:
 
 
 def _half_widths(evidence: Evidence, place: int, reach: float) -> float:
-    """A change of a constant that is more than `MUCH` of it, in half widths of its interval; 0 for a smaller one."""
+    """A constant's change in half widths of its interval; 0 where it is at most `MUCH` of the value."""
     e = evidence.estimates[place]
     (low, high), change = e.interval, abs(float(evidence.problem.specs[place].slope(e.value))) * reach
     return 2.0 * change / max(high - low, np.finfo(float).tiny) if change > MUCH * abs(e.value) else 0.0
 
 
 def _single_steps(evidence: Evidence) -> list[Verdict]:
-    """What single steps do not show."""
+    """Errors that single steps cannot show."""
     if not evidence.single or evidence.whiteness is None or misfit(evidence) > 1.0:
         return []
     text = "single steps from recorded states show no error that lasts: a start, no measurement; use multiple_shooting"

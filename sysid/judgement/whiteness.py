@@ -1,25 +1,25 @@
-r"""Do residuals last in time? A test per column, at a stated rate of false alarms.
+r"""Tests whether residuals last in time, column by column, at a stated rate of false alarms.
 
 With weighted residuals r of one column, in time, the sum of lagged products over the first L rows, in its own spread,
 
 .. math:: z_L = \sum_{l \le L} \sum_t r_t r_{t+l} \Big/ \sqrt{\sum_{l \le L} \sum_t r_t^2 r_{t+l}^2}
 
-has mean 0 and variance 1 for white noise (Box and Pierce 1970 sum squares instead, blind to the sign; products of an error that
-lasts have one). Short and long memories are asked for (L of `WINDOWS`). What a fit has taken out of the residuals biases z
-downwards where rows are few; so the limit comes from simulated white noise that is projected as the residuals were. The largest
-z of all columns decides, against the largest of the simulated: the false-alarm rate is that of the whole fit.
+has mean 0 and variance 1 for white noise (Box and Pierce 1970 sum squares instead, and ignore the sign; products of an error
+that lasts have one sign). Short and long memories are tested (L of `WINDOWS`). The unknowns of a fit bias z downwards where
+rows are few, so the limit comes from simulated white noise, projected as the residuals were. The largest
+z of all columns is compared with the largest of the simulated: the false-alarm rate is that of the whole fit.
 
-Where numbers are too many to simulate, little is taken out of a column, but there may be a hundred of them, and z is not normal
-that far out: it is a quadratic form r'A r of T numbers, A with w_l / 2 beside its diagonal at lags up to L, of skewness
+Where numbers are too many to simulate, the fit takes little out of a column, but there may be a hundred of them, and z is not
+normal that far out: it is a quadratic form r'A r of T numbers, A with w_l / 2 beside its diagonal at lags up to L, of skewness
 
 .. math:: \gamma_L = 8 \operatorname{tr} A^3 \big/ (2 \operatorname{tr} A^2)^{3/2}
 
 (0, 0.14 and 0.35 for L = 1, 3, 10 and T = 606; for L = 10 twelve times as many are beyond 4 as a normal law says). The limit is
 that of gamma distributions of these skewnesses (Pearson's type III), the tails of all columns and windows summed.
 
-Where noise was taken off what moves a model (`mechanics.innovations.smoothed`), residuals lack power at high frequencies and so
-are correlated, though nothing lasts beyond noise. If noise has unit variance, asked is for the power of low frequencies, which
-is more than noise has where an error lasts, and not where noise is lacking (Bartlett's window has no negative frequency):
+Where noise was taken off what moves a model (`mechanics.innovations.smoothed`), residuals lack power at high frequencies. They
+are then correlated, though nothing lasts beyond noise. If noise has unit variance, the power of low frequencies is tested. It
+exceeds that of noise where an error lasts, and not where noise is lacking (Bartlett's window has no negative frequency):
 
 .. math:: \sum_{l \le L} (1 - \tfrac{l}{L+1}) \sum_t r_t r_{t+l} + \tfrac12 \min(0, \sum_t (r_t^2 - 1))
 
@@ -40,15 +40,15 @@ from scipy.optimize import brentq
 Array = NDArray[np.float64]
 
 ALARM = 0.01
-"""Share of fits of a right model that are called wrong by this test."""
+"""False-alarm rate of this test for fits of a right model."""
 WINDOWS = (1, 3, 10)
-"""L [rows]."""
+"""Largest lags L [rows]."""
 DRAWS = 4999
-"""Fits of one room share their limit, and with it a rate of false alarms that is off by 1 / sqrt(ALARM DRAWS): a seventh."""
+"""Draws of noise. Fits of one room share their limit, whose rate of false alarms is off by 1 / sqrt(ALARM DRAWS), a seventh."""
 NUMBERS = 4_000_000
-"""Of simulated residuals at most: beyond, little is taken out of any column, and its z is a gamma variable."""
+"""Most simulated residuals: beyond, little is taken out of any column, and its z is a gamma variable."""
 FEWEST = 199
-"""Draws below which a quantile would not be known."""
+"""Fewest draws that give a quantile."""
 
 
 class Whiteness(NamedTuple):
@@ -56,10 +56,10 @@ class Whiteness(NamedTuple):
 
     column: int
     correlation: float
-    """Of consecutive residuals of this column."""
+    """Correlation of consecutive residuals of this column."""
     z: float
     limit: float
-    """What the largest z stays below but for `ALARM` of fits, if the residuals are white."""
+    """Value that the largest z exceeds in a share `ALARM` of fits, if the residuals are white."""
 
     @property
     def white(self) -> bool:
@@ -68,7 +68,7 @@ class Whiteness(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of the limit, with a limit below 1 moved to 1: white up to 1."""
+        """Statistic over its limit, with a limit below 1 moved to 1; white up to 1."""
         return 1.0 + (self.z - self.limit) / max(self.limit, 1.0)
 
 
@@ -76,9 +76,9 @@ def whiteness(residual: Array, project: Callable[[Array], Array], *, unit: bool 
     """Test weighted residuals (S, L', m), zero where nothing was measured.
 
     Args:
-        residual: As the fit leaves them.
-        project: White noise (S, L', m, D) -> what the fit would have left of it.
-        unit: Noise has unit variance, and what is lacking is no error; see the module docstring.
+        residual: Residuals of the fit.
+        project: White noise (S, L', m, D) -> residuals that the fit would leave of it.
+        unit: Whether noise has unit variance, and lacking power is no error; see the module docstring.
     """
     z = statistic(in_time(residual)[..., None], unit)[:, 0]
     column = int(np.argmax(z))
@@ -107,12 +107,12 @@ def statistic(rows: Array, unit: bool = False) -> Array:
 
 
 def weights_of(window: int, unit: bool) -> Array:
-    """w of lags 1 ... L."""
+    """Weights w of lags 1 ... L."""
     return np.asarray(1.0 - np.arange(1, window + 1) / (window + 1) if unit else np.ones(window))
 
 
 def in_time(residual: Array) -> Array:
-    """Segments of one step follow each other in time; others stay as they are."""
+    """Residuals with segments of one step joined in time; others stay as they are."""
     return residual if residual.shape[1] > 1 else np.swapaxes(residual, 0, 1)
 
 
@@ -127,7 +127,7 @@ def _limit(residual: Array, project: Callable[[Array], Array], unit: bool) -> fl
 
 
 def _far_out(shape: tuple[int, ...], unit: bool) -> float:
-    """What the largest z of (S, L', m) white residuals stays below but for `ALARM`: at most the sum of all tails."""
+    """Value that the largest z of (S, L', m) white residuals exceeds in a share `ALARM`, at most: the sum of all tails."""
     count, length, columns = shape
     skewed = [skewness(count, length, weights_of(window, unit)) for window in WINDOWS if window < length]
     if not skewed:
@@ -136,12 +136,12 @@ def _far_out(shape: tuple[int, ...], unit: bool) -> float:
 
 
 def gamma_limit(drawn: Array, alarm: float) -> float:
-    """What all but a share `alarm` stay below, of the gamma distribution (Pearson's type III) that has the moments of (D,)."""
+    """Value that a share `alarm` exceeds in the gamma distribution (Pearson's type III) with the moments of (D,)."""
     return float(stats.pearson3.isf(alarm, stats.skew(drawn), drawn.mean(), drawn.std()))
 
 
 def skewness(count: int, length: int, weights: Array) -> float:
-    """gamma_L of the module docstring, of S segments of L' rows; the trace of A^3 is a sum over triangles of three lags."""
+    """gamma_L of the module docstring for S segments of L' rows; the trace of A^3 sums over triangles of three lags."""
     top = len(weights)
     signed = {lag: float(weights[abs(lag) - 1]) / 2.0 for lag in range(-top, top + 1) if lag}
     square = sum(w * w * (length - abs(lag)) for lag, w in signed.items())

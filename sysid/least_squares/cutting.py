@@ -1,4 +1,4 @@
-"""Recordings cut into segments: where each starts, what acts in it, what was measured.
+"""Cut recordings into segments: start, controls and measurements of each.
 
 Legend: T rows, L steps, nx state, nu controls, ny measured columns.
 """
@@ -48,7 +48,7 @@ def cut(
         )
     known = states or [_start_states(problem, trajectory, horizon) for trajectory in trajectories]
     parts = enumerate(zip(trajectories, known, strict=True))
-    measured = problem.full and not free  # starts are moved to rows: so is what is compared with predictions from there
+    measured = problem.full and not free  # starts and the values compared with predictions are both at rows
     pieces = [
         piece
         for index, (recording, begun) in parts
@@ -68,12 +68,12 @@ def cut(
 
 
 def _undriven(problem: FitProblem, trajectory: Trajectory, entries: Array) -> bool:
-    """Whether there is no command, and what commands drive stays where it is, (T+1, d)."""
+    """Whether there is no command, and the entries that commands drive (T+1, d) are constant."""
     return not problem.controls(trajectory).any() and bool((entries == entries[0]).all())
 
 
 def _start_states(problem: FitProblem, trajectory: Trajectory, horizon: int) -> Array:
-    """States (T+1, nx) to start segments from: measured, or simulated, with what the rows at a segment's start tell of it."""
+    """States (T+1, nx) to start segments from: measured, or simulated with the entries that rows at a segment's start show."""
     if problem.full or (problem.whole and problem.initial_state is None):
         return problem.near(trajectory)
     start = problem.guess(trajectory)[None]
@@ -84,7 +84,7 @@ def _start_states(problem: FitProblem, trajectory: Trajectory, horizon: int) -> 
     simulated, rest = states[0].copy(), problem.simulator.initial_state(1)[0]
     for begin in range(horizon, trajectory.num_steps, horizon) if problem.initial_state is not None else ():
         told = problem.guess(trajectory.on_grid.window(trajectory.times[begin], trajectory.times[-1]))
-        # What a guess leaves at rest (a motor's filter) it does not know; a number of a quaternion is at rest by chance.
+        # A guess does not know what it leaves at rest (a motor's filter); a number of a quaternion is at rest by chance.
         known = told != rest
         if isinstance(problem.simulator, BaseSimulator):
             known = problem.simulator.layout.whole(known)
@@ -103,7 +103,7 @@ def _pieces(
     offsets = trajectory.offsets / trajectory.period if len(trajectory.offsets) else np.zeros(len(values))
     for begin in range(0, trajectory.num_steps, horizon):
         count = min(horizon, trajectory.num_steps - begin)
-        # A recording's last segment runs on under its last control; what it predicts there is compared with nothing.
+        # A recording's last segment runs on under its last control; its predictions beyond the end are not compared.
         held = np.repeat(controls[-1:], (horizon - count) * parts, axis=0)
         empty = np.full((horizon - count, values.shape[1]), np.nan)
         piece = np.concatenate([values[begin : begin + count + 1], empty])

@@ -1,4 +1,4 @@
-"""What commands alone make of a robot's inputs until a segment starts: recordings followed from their first rows.
+"""State entries that only commands drive, at the starts of segments: recordings are simulated from their first rows.
 
 Legend: K candidates, M recordings, T rows, R rows of a batch, p constants, nx state, nu controls.
 """
@@ -24,9 +24,9 @@ def commanded(
     theta: Array,
     substeps: int,
 ) -> Array:
-    """What acts in rows (R, L) of recordings (R,) at constants (R, p), commands late as those say: (R, L, nu).
+    """Commands that act in rows (R, L) of recordings (R,) at constants (R, p), with their latency: (R, L, nu).
 
-    Rows are what `commands` are of, parts of a recording's perhaps, of so many physics steps.
+    Rows are those of `commands`, which may be parts of a recording's rows, of `substeps` physics steps each.
     """
     found = np.empty((*rows.shape, commands[0].own.shape[1]))
     rates = problem.views(theta)["latency"] / (problem.simulator.dt * substeps)
@@ -39,16 +39,16 @@ def commanded(
 def followed(
     problem: FitProblem, commands: tuple[Commands, ...], origins: Array, thetas: Array, steps: int, substeps: int, parts: int
 ) -> tuple[Array, NDArray[np.bool_]]:
-    """Recordings simulated for so many rows from their origins (M, nx), commands after their ends going on.
+    """Simulate recordings for `steps` rows from their origins (M, nx); commands beyond their ends stay at the last.
 
     Args:
-        problem: Whose simulator follows.
-        commands: Of every recording.
-        origins: Where they begin.
+        problem: Its simulator is used.
+        commands: Commands of every recording.
+        origins: Initial states.
         thetas: Candidates (K, p).
         steps: Rows T.
         substeps: Physics steps of a row.
-        parts: Of a row, that commands are of.
+        parts: Parts of a row, each with its own command.
 
     Returns:
         States (K, M, T+1, nx) and success (K, M).

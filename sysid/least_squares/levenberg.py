@@ -29,13 +29,13 @@ from softgym_envs.core.errors import DataError, OptionError, ShapeError
 Array = NDArray[np.float64]
 
 FALLS = 1e-6
-"""Share of the cost by which a linear problem lowers it for more than rounding."""
+"""Relative decrease of the cost by a linear problem that is more than rounding."""
 ROUNDING = 1e-12
-"""Share of the largest column below which a column is none: damped by its own length, its step would be without bounds."""
+"""Share of the largest column below which a column counts as zero: damped by its own length, its step would be unbounded."""
 
 
 class Outcome(str, Enum):
-    """Why the solver stopped; each says what to do about it."""
+    """Reason why the solver stopped; each message says what to do."""
 
     COST = "cost"
     STEP = "step"
@@ -52,7 +52,7 @@ class Outcome(str, Enum):
 
     @property
     def message(self) -> str:
-        """One sentence for people."""
+        """Reason and remedy in one sentence."""
         return {
             "cost": "converged: the cost no longer falls",
             "step": "converged: the constants no longer move",
@@ -65,7 +65,7 @@ class Outcome(str, Enum):
 
 
 class System(Protocol):
-    """What is minimised. A trial that cannot be simulated costs infinity; it is rejected, not raised."""
+    """Least-squares problem. A trial that cannot be simulated costs infinity; it is rejected, not raised."""
 
     def cost(self, theta: Array, blocks: Array) -> float:
         """1/2 sum of squared residuals at theta (p,) and block unknowns (S, nz); infinity where the model fails."""
@@ -74,7 +74,7 @@ class System(Protocol):
     def compress(self, theta: Array, blocks: Array) -> Array:
         """Rows [K_s J_s r_s] of every block, or any orthogonal transform of them, (S, q, n + p + 1).
 
-        A loss that is no square gives rows whose J_s' r_s is its gradient.
+        A loss other than squares gives rows whose J_s' r_s is its gradient.
 
         Raises:
             DataError: The model can be simulated there, but not around it: such a trial is rejected, too.
@@ -96,7 +96,7 @@ class LevenbergOptions:
 
     max_iterations: int = 50
     damping: float = 1e-3
-    """Start of lambda, relative to the squared column norms."""
+    """Initial lambda, relative to the squared column norms."""
     cost_tolerance: float = 1e-12
     """Stop when an accepted step lowers the cost by less than this fraction."""
     step_tolerance: float = 1e-12
@@ -104,8 +104,8 @@ class LevenbergOptions:
     gradient_tolerance: float = 1e-12
     """Stop when the cosine between residual and every free column of J is below this."""
     deviations: float = 0.0
-    """Stop when a step is accepted at no more than the first damping where the linear problem has its minimum within this many
-    standard deviations of every constant (residuals of unit variance): what still falls is of the block unknowns. 0: never."""
+    """Stop when a step is accepted at no more than the first damping, and the linear problem has its minimum within this many
+    standard deviations of every constant (residuals of unit variance): only block unknowns then lower the cost. 0: never."""
 
     def __post_init__(self) -> None:
         for name in ("max_iterations", "damping", "cost_tolerance", "step_tolerance", "gradient_tolerance"):
@@ -121,7 +121,7 @@ class IterLog:
 
     iteration: int
     cost: float
-    """1/2 sum of squared weighted residuals at its end."""
+    """Final 1/2 sum of squared weighted residuals of the iteration."""
     damping: float
     """lambda used."""
     ratio: float
@@ -130,7 +130,7 @@ class IterLog:
     """Largest move of a constant [fit coordinate]."""
     accepted: bool
     seconds: float
-    """Since the start of this minimisation."""
+    """Time since the start of this minimisation."""
 
     def line(self) -> str:
         """One line for people."""
@@ -143,7 +143,7 @@ class IterLog:
 
 @dataclass(frozen=True, eq=False)
 class LevenbergState:
-    """All there is to know between two iterations: a minimisation restored from it goes on as if never interrupted."""
+    """Complete state between two iterations: a minimisation restored from it continues as if never interrupted."""
 
     theta: Array
     """(p,)"""
@@ -160,14 +160,14 @@ class LevenbergState:
     log: tuple[IterLog, ...]
     outcome: Outcome | None = None
     edge: bool = False
-    """A trial could not be simulated, or had no derivative; none has been accepted at no more than the first damping since."""
+    """Whether a trial failed or had no derivative, and none has been accepted at no more than the first damping since."""
 
 
 class _Step(NamedTuple):
     theta: Array
     blocks: Array
     predicted: float
-    """By how much the step lowers the cost of the linear model."""
+    """Decrease of the linear model's cost by the step."""
     reduced: Array
     """[J r] (N, p + 1) of the constants, damped block unknowns eliminated."""
 
@@ -206,7 +206,7 @@ def levenberg_marquardt(
         The last state, with `outcome`.
 
     Raises:
-        DataError: There is no derivative where it begins.
+        DataError: There is no derivative at the start.
     """
     options = options or LevenbergOptions()
     begin = time.perf_counter() - state.log[-1].seconds
@@ -262,7 +262,7 @@ def _iterate(
 
 
 def _taken_back(before: LevenbergState, state: LevenbergState) -> LevenbergState:
-    """The state before an accepted step, as if that had been rejected."""
+    """State before an accepted step, with that step rejected."""
     entry = replace(state.log[-1], cost=before.cost, ratio=-np.inf, accepted=False)
     damping, growth = before.damping * before.growth, 2 * before.growth
     return replace(before, damping=damping, growth=growth, log=(*before.log, entry), edge=True)
@@ -281,13 +281,13 @@ def _outcome(
 
 
 def _falls(rows: Array, state: LevenbergState, bounds: tuple[Array, Array], options: LevenbergOptions) -> bool:
-    """Whether the linear problem at no more than the first damping still lowers the cost: small steps are then no minimum's."""
+    """Whether the linear problem at no more than the first damping still lowers the cost: then small steps show no minimum."""
     free = replace(state, damping=min(state.damping, options.damping))
     return bool(_solve(rows, free, bounds).predicted > max(100 * options.cost_tolerance, FALLS) * state.cost)
 
 
 def _rescale(state: LevenbergState, rows: Array) -> LevenbergState:
-    """D and E never shrink; a column that never had an effect gets the largest of the others (its step is zero anyway)."""
+    """Update D and E, which never shrink; a column without effect gets the largest of the others (its step is zero anyway)."""
     p = len(state.theta)
     n = rows.shape[2] - p - 1
     norms = np.sqrt(np.sum(rows[:, :, n : n + p] ** 2, axis=(0, 1)))
@@ -298,13 +298,13 @@ def _rescale(state: LevenbergState, rows: Array) -> LevenbergState:
 
 
 def _positive(scale: Array) -> Array:
-    """Scale with what is rounding (`ROUNDING`) replaced by the largest entry, or one."""
+    """Scale with entries that are rounding (`ROUNDING`) replaced by the largest entry, or one."""
     largest = scale.max(initial=0.0)
     return np.where(scale > ROUNDING * largest, scale, largest if largest > 0 else 1.0)
 
 
 def _stationary(state: LevenbergState, rows: Array, bounds: tuple[Array, Array], options: LevenbergOptions) -> bool:
-    """Cosine between the residual and every column that may still move the cost down is below the tolerance."""
+    """Whether the cosines between the residual and all columns that may still lower the cost are below the tolerance."""
     norm = np.sqrt(2.0 * state.cost)
     if norm == 0:
         return True
@@ -320,7 +320,7 @@ def _stationary(state: LevenbergState, rows: Array, bounds: tuple[Array, Array],
 
 
 def _solve(rows: Array, state: LevenbergState, bounds: tuple[Array, Array]) -> _Step:
-    """The damped, bounded linear problem of the module docstring."""
+    """Solve the damped, bounded linear problem of the module docstring."""
     p = len(state.theta)
     count, _, width = rows.shape
     n = width - p - 1

@@ -7,8 +7,8 @@ and k = 0 too where x_0 is unknown. Derivatives come from the chain
 .. math:: S_{k+1} = A_k S_k + C_k, \qquad S_0 = 0 \text{ (constants)}, \; S_0 = I \text{ (initial state)}
 
 through `Simulator.linearize` where it is exact, or from central differences of whole rollouts, all columns in one batch.
-What commands alone drive (`FitProblem.driven`: a muscle's pressure) is no unknown where a segment starts within a recording,
-but a function of the constants: what a simulation from the recording's first row has there.
+Entries that only commands drive (`FitProblem.driven`: a muscle's pressure) are no unknowns where a segment starts within a
+recording, but functions of the constants: a simulation from the recording's first row gives their values there.
 Legend: S segments, L steps, m channels, p constants, n tangent, K candidates, d driven.
 """
 
@@ -35,15 +35,16 @@ Array = NDArray[np.float64]
 MAX_NUMBERS = 1_000_000
 """Largest number of state entries that one call of the simulator returns."""
 MOST_KNOWN = 100
-"""Constants whose `driven_starts` are remembered, about."""
+"""Approximate number of constants whose `driven_starts` are remembered."""
 
 
 NOTHING = 1e-7
-"""Share of the largest effect of a start below which one is none."""
+"""Share of the largest effect of a start below which an effect counts as zero."""
 SHORTEST_PART, GONE = 100, 1e-3
-"""Rows of the part over which starts are looked at, and the share of their largest effect below which it has died out."""
+"""Rows of the part over which effects of starts are computed first, and share of the largest effect below which one has died
+out."""
 WORTH_A_LOOK = 10
-"""Rows of the shortest segments of which it is asked what of a start changes anything; that takes two rows per unknown."""
+"""Fewest rows of segments for the test which unknowns of a start have an effect; it takes two rows per unknown."""
 
 
 class Derivative(NamedTuple):
@@ -58,14 +59,14 @@ class Derivative(NamedTuple):
 
 
 class Predicted(NamedTuple):
-    """What segments (R,) do."""
+    """Predictions of segments (R,)."""
 
     states: Array
-    """(R, L+1, nx), at the times of rows."""
+    """(R, L+1, nx) at the times of rows."""
     seen: Array
-    """(R, L+1, nx), when values were seen."""
+    """(R, L+1, nx) when values were seen."""
     good: NDArray[np.bool_]
-    """(R,) whether the simulation went through."""
+    """(R,) whether the simulation succeeded."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,31 +83,31 @@ class Segments:
     late: Array
     """(S, L+1) rows by which values were seen after their own, within the segment; see `Trajectory.offsets`."""
     recording: NDArray[np.intp]
-    """(S,) which recording each is from."""
+    """(S,) index of the segment's recording."""
     begins: NDArray[np.intp]
-    """(S,) its row of that recording."""
+    """(S,) first row in that recording."""
     commands: tuple[Commands, ...]
-    """Of whole recordings, in parts of rows."""
+    """Commands of whole recordings, in parts of rows."""
     origins: Array
-    """Where recordings begin, as `FitProblem.guess` says, (recordings, nx)."""
+    """Initial states of recordings by `FitProblem.guess`, (recordings, nx)."""
     driven: NDArray[np.intp]
-    """(d,) entries of the state that commands alone drive; see the module docstring."""
+    """(d,) entries of the state that only commands drive; see the module docstring."""
     carried: NDArray[np.intp]
-    """Entries of the state that no measurement shows, which a segment takes over from the prediction before it."""
+    """Entries of the state that no measurement shows, and that a segment takes over from the prediction before it."""
     free: bool
     """Whether the starts are unknowns."""
     substeps: int
     """Physics steps of a row."""
     parts: int
-    """Of a row, that controls are of."""
+    """Parts of a row, each with its own controls."""
     exact: bool
-    """Derivatives by `Simulator.linearize` instead of differences."""
+    """Whether derivatives come from `Simulator.linearize` instead of differences."""
     epsilon: float = 1e-5
     """Step of the differences [fit coordinate, tangent]."""
     one_sided: bool = False
-    """Differences along starts to one side: half the rollouts."""
+    """Whether differences along starts are one-sided: half the rollouts."""
     _commanded: dict[bytes, tuple[Array, NDArray[np.bool_]]] = field(default_factory=dict, init=False, repr=False)
-    """Constants -> what `driven_starts` found of them: starts are moved one by one at the same ones."""
+    """Constants -> result of `driven_starts`, as starts are moved one by one at the same constants."""
 
     @property
     def first(self) -> int:
@@ -115,16 +116,16 @@ class Segments:
 
     @property
     def horizon(self) -> int:
-        """L."""
+        """Length L of the segments [rows]."""
         return int(self.controls.shape[1]) // self.parts
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """T of every recording."""
+        """Length T of every recording [rows]."""
         return tuple(len(commands.own) // self.parts for commands in self.commands)
 
     def cut(self, first: int, last: int) -> Segments:
-        """Rows `first` to `last` of every segment, with the start that is behind the first."""
+        """Rows `first` to `last` of every segment, with its starts unchanged."""
         controls, rows = self.controls[:, first * self.parts : last * self.parts], slice(first, last + 1)
         return replace(self, controls=controls, values=self.values[:, rows], late=self.late[:, rows])
 
@@ -156,7 +157,7 @@ class Segments:
         return Predicted(rows, seen, (status == 0) & known)
 
     def _in_turn(self, which: NDArray[np.intp], theta: Array, starts: Array) -> Predicted:
-        """The same of whole recordings, each segment begun with `carried` entries as the prediction before it ends."""
+        """Predictions of whole recordings; `carried` entries of a segment start at the end of the prediction before it."""
         turn, starts = self.begins[which] // self.horizon, starts.copy()
         states, good = np.empty((len(which), self.horizon + 1, starts.shape[1])), np.ones(len(which), dtype=np.bool_)
         seen = states.copy()
@@ -179,7 +180,7 @@ class Segments:
         return commanded(problem, self.commands, self.recording[which], rows, theta, self.substeps // self.parts)
 
     def _begun(self, which: NDArray[np.intp], theta: Array, starts: Array) -> tuple[Array, NDArray[np.bool_]]:
-        """Starts (R, nx) of segments (R,) with what commands made of them at constants (R, p), and whether that is known."""
+        """Starts (R, nx) of segments (R,) with driven entries at constants (R, p), and whether these are known."""
         later, known = self.begins[which] > 0, np.ones(len(which), dtype=np.bool_)
         if not len(self.driven) or not later.any():
             return starts, known
@@ -190,7 +191,7 @@ class Segments:
         return found, known
 
     def driven_starts(self, thetas: Array) -> tuple[Array, NDArray[np.bool_]]:
-        """What commands made of driven entries until segments start, for candidates (K, p): (K, S, d), success (K, S)."""
+        """Driven entries at the starts of segments, for candidates (K, p): (K, S, d), success (K, S)."""
         keys = [theta.tobytes() for theta in thetas]
         found = {key: self._commanded[key] for key in keys if key in self._commanded}
         new = [k for k, key in enumerate(keys) if key not in found]
@@ -206,13 +207,13 @@ class Segments:
 
     @property
     def unknowns(self) -> int:
-        """How many numbers of all starts are unknown."""
+        """Number of unknowns in all starts."""
         unknown, later = self.problem.unknown_start, int((self.begins > 0).sum())
         known = np.isin(self.problem.driven_tangent, unknown).sum() if len(self.driven) else 0
         return len(unknown) * len(self.starts) - int(known) * later if self.free else 0
 
     def compare(self, states: Array, theta: Array | None = None) -> Array:
-        """Residuals (i S, L', m) of states (i S, L+1, nx), when values were seen, against these; zero where there are none.
+        """Residuals (i S, L', m) of states (i S, L+1, nx), when values were seen; zero where nothing was measured.
 
         Constants (i S, p) matter where those of the recordings are free.
         """
@@ -228,7 +229,7 @@ class Segments:
 
     @property
     def present(self) -> NDArray[np.bool_]:
-        """(S, L', m) where a residual was measured."""
+        """Mask (S, L', m) of residuals that were measured."""
         seen = np.isfinite(self.values[:, self.first :])
         if self.problem.full:
             return np.broadcast_to(seen.all(axis=2, keepdims=True), (*seen.shape[:2], self.problem.simulator.n))
@@ -236,7 +237,7 @@ class Segments:
 
     @property
     def measured(self) -> int:
-        """How many independent numbers were measured: three of a unit quaternion."""
+        """Number of independent measured numbers: three of a unit quaternion."""
         present = self.present
         return int(present.sum()) - sum(int(present[..., four].all(axis=2).sum()) for four in self.problem.quaternions)
 
@@ -284,8 +285,8 @@ class Segments:
     def _by_differences(self, theta: Array, starts: Array, states: Array, residual: Array) -> tuple[Array, Array]:
         """Central differences of whole rollouts, many columns per call; one-sided where a side diverges or a bound is near.
 
-        What of a start changes nothing costs no rollout; of long segments, what a start changes is first looked at over a part:
-        where it has died out, the rest is zero.
+        Unknowns of a start without effect cost no rollout. For long segments, effects of the start are first computed over a
+        part: where they have died out there, the rest is zero.
         """
         p, simulator = len(theta), self.problem.simulator
         apart = replace(self, carried=np.zeros(0, dtype=np.intp))
@@ -301,13 +302,13 @@ class Segments:
         constants = self._along_unknowns(theta, starts, list(range(p)), residual)
         along_starts[..., lasting] = apart._along_starts(theta, starts, lasting, residual)
         size = np.abs(along_starts).max(axis=(0, 1, 2), initial=0.0)
-        along_starts[..., size < NOTHING * size.max(initial=0.0)] = 0.0  # rounding: no step may be made for it
+        along_starts[..., size < NOTHING * size.max(initial=0.0)] = 0.0  # rounding, which must not cause a step
         return constants, along_starts
 
     def _felt(self, theta: Array, starts: Array, states: Array) -> NDArray[np.intp]:
-        """Unknowns of the starts that change what is seen there or, bit by bit, the state a row later: it holds all there is.
+        """Unknowns of the starts that change the seen values there or, bit by bit, the state a row later, which is complete.
 
-        Others, as of a vine's links that are not there yet, have derivatives of zero, whatever the horizon.
+        Others, as of a vine's links that are not there yet, have zero derivatives at every horizon.
         """
         unknown, seen = self.problem.unknown_start, self.problem.observe(starts)
         if self.horizon < WORTH_A_LOOK:
@@ -339,7 +340,7 @@ class Segments:
         return np.concatenate(parts, axis=-1)
 
     def _moved(self, theta: Array, starts: Array, j: int, sign: float) -> tuple[Array, Array, float]:
-        """Constants (p,) and starts (S, nx) with unknown number j moved, constants first; and by how much."""
+        """Constants (p,) and starts (S, nx) with unknown number j moved, constants first; and the size of the move."""
         if j < len(theta):
             lower, upper = self.problem.theta_bounds
             end = theta.copy()
@@ -350,7 +351,7 @@ class Segments:
         return theta, self.problem.simulator.retract(starts, step), sign * self.epsilon
 
     def _columns(self, moved: list[list[tuple[Array, Array, float]]], centre: Array) -> Array:
-        """Derivatives along q unknowns from where each was moved, to both sides or to one, (S, L', m, q)."""
+        """Derivatives along q unknowns from their moves, to both sides or to one, (S, L', m, q)."""
         count, ends = len(centre), [end for sides in moved for end in sides]
         thetas = np.concatenate([np.repeat(theta[None], count, axis=0) for theta, _, _ in ends])
         _, seen, good = self.rollout(thetas, np.concatenate([starts for _, starts, _ in ends]))
@@ -360,13 +361,13 @@ class Segments:
         width = np.where(good, np.array([offset for _, _, offset in ends]).reshape(len(moved), -1, 1), 0.0)
         low, below = (centre, 0.0) if residual.shape[1] == 1 else (residual[:, 0], width[:, 0])
         apart = width[:, -1] - below
-        if (apart == 0.0).any():  # at a bound there is one side alone
+        if (apart == 0.0).any():  # at a bound there is one side only
             raise DataError("the simulation diverges on both sides of the point where it is to be differentiated")
         slope = (residual[:, -1] - low) / apart[..., None, None]
         return np.moveaxis(slope, 0, -1)
 
     def _by_chain(self, theta: Array, starts: Array, states: Array, residual: Array) -> tuple[Array, Array]:
-        """S_{k+1} = A_k S_k + C_k; the residual's derivative along the columns of S by differences of `compare` alone."""
+        """S_{k+1} = A_k S_k + C_k; the residual's derivatives along the columns of S are differences of `compare` only."""
         del starts, residual
         simulator, p = self.problem.simulator, len(theta)
         rows = max(1, MAX_NUMBERS // (simulator.n * (simulator.n + simulator.nu + len(self.problem.constants.names()))))

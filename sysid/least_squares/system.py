@@ -1,4 +1,4 @@
-"""Weighted residuals of all segments as one nonlinear least-squares problem: what Levenberg-Marquardt is given.
+"""Weighted residuals of all segments as a nonlinear least-squares problem for Levenberg-Marquardt.
 
 Legend: S segments, L steps, m channels, p constants, n tangent, K candidates.
 """
@@ -16,7 +16,7 @@ from .segments import MAX_NUMBERS, Segments
 Array = NDArray[np.float64]
 
 HUBER = 2.0
-"""Standard deviations from which on a residual of a robust fit pulls no harder."""
+"""Standard deviations beyond which a residual of a robust fit pulls no harder."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,9 +25,9 @@ class ShootingSystem:
 
     segments: Segments
     sigma: Array
-    """(m,) weights are 1 / sigma."""
+    """(m,) standard deviations; weights are 1 / sigma."""
     huber: float = np.inf
-    """Residuals r beyond so many sigma cost h |r| - h^2 / 2 instead of r^2 / 2 (Huber 1964): outliers pull no harder."""
+    """Residuals r beyond h = `huber` sigma cost h |r| - h^2 / 2 instead of r^2 / 2 (Huber 1964): outliers pull no harder."""
 
     def cost(self, theta: Array, blocks: Array) -> float:
         """See `levenberg.System`; infinity where a segment diverges."""
@@ -74,7 +74,7 @@ class ShootingSystem:
         return self.segments.problem.simulator.retract(blocks, step) if self.segments.free else blocks
 
     def with_sigma(self, sigma: Array) -> ShootingSystem:
-        """The same with other weights."""
+        """Copy with other weights."""
         return replace(self, sigma=sigma)
 
     def _prior(self, thetas: Array) -> Array:
@@ -92,7 +92,7 @@ class ShootingSystem:
 
 
 def channel_scale(segments: Segments) -> Array:
-    """RMS of what there is to predict, per channel (m,): the change over a segment (full states) or over the recording."""
+    """RMS of the predicted motion per channel (m,): its change over a segment (full states) or over the recording."""
     problem, values = segments.problem, segments.values
     if problem.full:
         base = np.repeat(segments.starts[:, None], values.shape[1], axis=1)

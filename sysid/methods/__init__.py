@@ -1,4 +1,4 @@
-"""Ways from a problem to constants; `METHODS` lists those that end in a `FitResult`."""
+"""Methods that identify constants; `METHODS` lists those that return a `FitResult`."""
 
 from .table import METHODS, Method, method_of
 

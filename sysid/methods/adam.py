@@ -4,8 +4,8 @@ r"""The recipe of [Wang2020] (arXiv 2011.04929, V): one-step mean squared error,
    L = \frac{1}{|b| m} \sum_{k \in b} \| \operatorname{difference}(f(x_k, u_k, \theta), x_{k+1}) / s \|^2
 
 The learning rate 0.1 is halved every 10 epochs, a batch holds 256 steps. Gradients are exact (or central differences) through
-`.segments`, so the recipe runs on any simulator. It is the baseline beside `.shooting`, which needs 10 to 100 times
-fewer passes over the data and finds a minimum instead of a neighbourhood of one.
+`least_squares.segments`, so the recipe runs on any simulator. It is the baseline for `.shooting`, which needs 10 to 100 times
+fewer passes over the data and reaches a minimum instead of its neighbourhood.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class AdamOptions:
     jacobian: Literal["auto", "exact", "differences"] = "auto"
     errors: Literal["independent", "clustered"] = "independent"
     progress: TextIO | None = None
-    """Where epoch lines and a progress bar go; None: nowhere."""
+    """Stream for epoch lines and a progress bar; None: no output."""
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "rate", "halve_every"):
@@ -59,7 +59,7 @@ class AdamOptions:
 
 
 def adam(problem: FitProblem, options: AdamOptions | None = None) -> FitResult:
-    """Fit by the paper's recipe; see the module docstring. The constants of the epoch with the lowest training cost are kept.
+    """Fit by the paper's recipe; see the module docstring. It keeps the constants of the epoch with the lowest training cost.
 
     Raises:
         DataError: States are measured in part, or the simulation diverges at the start constants.

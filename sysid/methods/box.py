@@ -1,12 +1,12 @@
-r"""Bounded noise, the set N of [Berard2008] slide 19: what constants may be if no residual exceeds sqrt(3) standard deviations.
+r"""Posterior under bounded noise, the set N of [Berard2008] slide 19: no residual exceeds sqrt(3) standard deviations.
 
-For uniform noise every set of unknowns d = (theta, initial states) inside the box is equally likely and every other one is
-impossible. Residuals are linearised where the posterior's mean is, until that stays inside of the true box:
+For uniform noise all unknowns d = (theta, initial states) inside the box are equally likely, and all others are
+impossible. Residuals are linearised at the posterior's mean, repeatedly, until that stays inside of the true box:
 
 .. math:: | r + J d | \le \sqrt{3}
 
-is a polytope; its mean is taken by hit-and-run (Smith 1984), many chains side by side, from its Chebyshev centre. That mean is
-the best estimate in the square sense, and better than the least squares of normal noise, as the sides of the box tell more.
+is a polytope; its mean is estimated by hit-and-run (Smith 1984) from its Chebyshev centre, with many chains in parallel. That
+mean is the best estimate in the square sense. It beats least squares for normal noise, as the sides of the box say more.
 
 Legend: n measured numbers, p constants, d = p + S nx unknowns, C chains.
 """
@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 SIDE = np.sqrt(3.0)
 """Half a side of the box [standard deviations of uniform noise]."""
 ROUNDS, CHAINS, STEPS = 8, 100, 40
-"""Linearisations at most; chains; steps of a chain per unknown, of which the first half is left out."""
+"""Most linearisations; chains; steps of a chain per unknown, the first half of which is discarded."""
 TOLERANCE = 1e-6
 
 
@@ -44,7 +44,7 @@ class Box:
 
 
 def box_posterior(problem: FitProblem, system: ShootingSystem, theta: Array, starts: Array) -> Box | None:
-    """The posterior, from a fit (theta, starts) near it; None if no unknowns are found whose residuals are inside."""
+    """Compute the posterior, from a fit (theta, starts) near it; None if no unknowns with residuals inside are found."""
     rng = np.random.default_rng(0)
     inside = None
     for _ in range(ROUNDS):
@@ -62,7 +62,7 @@ def box_posterior(problem: FitProblem, system: ShootingSystem, theta: Array, sta
         if not np.isfinite(system.cost(theta, starts)):
             return None
         if feasible and _largest(system, theta, starts) <= SIDE * (1.0 + TOLERANCE):
-            if inside is not None:  # linearised there once more
+            if inside is not None:  # linearise there once more
                 return Box(theta, starts, samples)
             inside = theta
     return None
@@ -91,7 +91,7 @@ def _sides(problem: FitProblem, system: ShootingSystem, theta: Array, starts: Ar
 
 
 def _center(A: Array, b: Array) -> tuple[Array, bool] | None:
-    """The point that is farthest inside of all sides, in units in which they count alike, and whether it is inside."""
+    """The point farthest inside of all sides, each in comparable units, and whether it is inside."""
     size = np.linalg.norm(A, axis=0) + 1e-12
     scaled = A / size
     norms = np.linalg.norm(scaled, axis=1)
@@ -104,8 +104,8 @@ def _center(A: Array, b: Array) -> tuple[Array, bool] | None:
 
 
 def _hit_and_run(A: Array, b: Array, start: Array, rng: np.random.Generator) -> Array:
-    """Points (K, d) spread evenly over A d <= b."""
-    root = np.linalg.inv(np.linalg.qr(A, mode="r") + 1e-300 * np.eye(A.shape[1]))  # what normal noise would leave open
+    """Points (K, d) uniform over A d <= b."""
+    root = np.linalg.inv(np.linalg.qr(A, mode="r") + 1e-300 * np.eye(A.shape[1]))  # spread under normal noise
     steps = STEPS * A.shape[1]
     points, kept = np.repeat(start[None], CHAINS, axis=0), []
     room = b - points @ A.T

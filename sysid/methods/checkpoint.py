@@ -1,4 +1,4 @@
-"""Checkpoints of least squares: what is done and where the minimisation under way stands, as JSON to go on from."""
+"""Checkpoints of least squares as JSON: finished minimisations and the state of the one under way."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Journal:
-    """Where a fit stands between iterations: what a checkpoint holds."""
+    """Progress of a fit between iterations: the content of a checkpoint."""
 
     phase: int
-    """Which minimisation: first the starts, then the reweighted ones."""
+    """Number of the minimisation: first the starts, then the reweighted ones."""
     sigma: Array
     done: tuple[LevenbergState, ...]
-    """Ends of the earlier phases."""
+    """Final states of the earlier phases."""
     state: LevenbergState | None
     """State of the phase under way."""
 
@@ -46,7 +46,7 @@ def save(path: Path, identity: str, spec: SimulatorSpec, journal: Journal) -> No
 
 
 def read(path: Path, identity: str, spec: SimulatorSpec) -> Journal:
-    """The checkpoint at `path`.
+    """Read the checkpoint at `path`.
 
     Raises:
         FileFormatError: No such file, or no checkpoint.
@@ -81,7 +81,7 @@ def _state_to_json(state: LevenbergState) -> dict[str, Any]:
 
 
 def _entry_from_json(line: dict[str, Any]) -> IterLog:
-    """One line of a log; "nan" and "-inf" are words, as JSON has no such numbers."""
+    """Read one line of a log; "nan" and "-inf" are words, as JSON has no such numbers."""
     given: dict[str, Any] = {name: float(value) if isinstance(value, str) else value for name, value in line.items()}
     return IterLog(**given)
 

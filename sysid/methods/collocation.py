@@ -11,9 +11,9 @@ Each iteration linearises the constraints at states and forces that need not sat
 
 .. math:: dx_{k+1} = A_k dx_k + C_k d\theta + c_k
 
-and solves the damped least-squares problem that is left in (theta, x_0): the lifted Gauss-Newton method [Albersmeyer, Diehl
-2010]. Infeasible starts (observed positions, no forces) and few unknowns per solve are what a general NLP solver would not
-combine; with exact second derivatives IPOPT needed most of its iterations to repair the curvature of the square root.
+and solves the remaining damped least-squares problem in (theta, x_0): the lifted Gauss-Newton method [Albersmeyer, Diehl
+2010]. It combines infeasible starts (observed positions, no forces) with few unknowns per solve, which a general NLP solver
+does not; with exact second derivatives IPOPT needed most of its iterations to repair the curvature of the square root.
 
 Legend: K physics steps, nx state, nz pairs, p free constants, ny measured columns.
 """
@@ -99,7 +99,7 @@ class Collocation:
             raise OptionError(f"{type(simulator).__name__} has states on a manifold; complementarity needs flat states")
 
     def first_guess(self, theta: Array, tau: float) -> Point:
-        """[Berard2008] slide 27: measured entries as observed, the others as guessed; but z = sqrt(tau) instead of zero."""
+        """Guess of [Berard2008] slide 27: measured entries as observed, the others as guessed; but z = sqrt(tau), not zero."""
         states = []
         for window, recording in zip(self.windows, self.problem.split.train, strict=True):
             x = np.tile(self.problem.guess(recording), (len(window.values), 1))
@@ -140,7 +140,7 @@ class Collocation:
     def _search(
         self, point: Point, step: Point, tau: float, merit: float, predicted: float, weight: float
     ) -> tuple[float, Point, list[tuple[Array, Array]], float]:
-        """Armijo's rule on objective + weight |defects|_1; the shortest step is taken if none obeys. -> objective last."""
+        """Line search by Armijo's rule on objective + weight |defects|_1; falls back to the shortest step; objective last."""
         length = 1.0
         while True:
             moved = Point(
@@ -158,7 +158,7 @@ class Collocation:
         """Step of all unknowns and the objective it predicts; None where the linearisation is singular.
 
         Raises:
-            LinAlgError: The linearised trajectories run away.
+            LinAlgError: The linearised trajectories diverge.
         """
         p, nx = len(point.theta), self.problem.simulator.nx
         with np.errstate(over="ignore", invalid="ignore"):
@@ -193,7 +193,7 @@ class Collocation:
         return np.vstack([*rows, np.column_stack([self._prior_jacobian(unknowns), residuals[-1]])])
 
     def _damped(self, stacked: Array, theta: Array, damping: float) -> Array:
-        """min |J d + r|^2 + damping |D d|^2 with theta + d inside its bounds; what would leave them ends at them."""
+        """min |J d + r|^2 + damping |D d|^2 with theta + d inside its bounds; components that would leave them end at them."""
         J, r = stacked[:, :-1], stacked[:, -1]
         size = np.linalg.norm(J, axis=0) + 1e-12
         J, r = np.vstack([J / size, np.sqrt(damping) * np.eye(len(size))]), np.concatenate([r, np.zeros(len(size))])
@@ -208,7 +208,7 @@ class Collocation:
         return np.asarray(d / size)
 
     def _eliminate(self, value: Array, jacobian: Array, p: int) -> _Local:
-        """dx_{k+1} = A_k dx_k + C_k d theta + c_k from the linearised constraints, and its recursion from x_0."""
+        """Solve the linearised constraints for dx_{k+1} = A_k dx_k + C_k d theta + c_k, and propagate it from x_0."""
         nx = self.problem.simulator.nx
         inner = jacobian[:, :, nx : jacobian.shape[2] - p]
         outer = np.concatenate([jacobian[:, :, -p:], jacobian[:, :, :nx], value[..., None]], axis=2)
@@ -227,7 +227,7 @@ class Collocation:
 
     @cached_property
     def _measured(self) -> list[tuple[Array, Array]]:
-        """Per recording what was measured and 1 / sigma of it, (K+1, ny) each; zero where nothing was."""
+        """Per recording the measured values and 1 / sigma, (K+1, ny) each; zero where nothing was measured."""
         return [(np.nan_to_num(w.values), np.where(np.isfinite(w.values), 1.0 / self.sigma, 0.0)) for w in self.windows]
 
     @cached_property
@@ -237,7 +237,7 @@ class Collocation:
         return np.nan_to_num(mean), 1.0 / std
 
     def _residuals(self, point: Point) -> list[Array]:
-        """Weighted, per recording, zero where nothing was measured; then the priors'."""
+        """Weighted residuals per recording, zero where nothing was measured; then the priors'."""
         columns = self.problem.state_columns
         found = [(x[:, columns] - y) * weight for x, (y, weight) in zip(point.states, self._measured, strict=True)]
         mean, weight = self._believed
@@ -271,7 +271,7 @@ class Collocation:
         return found
 
     def _inputs(self, point: Point) -> Iterator[tuple[Array, ...]]:
-        """Per recording what its steps are evaluated at: x, u, all constants, x+ and pairs."""
+        """Inputs of a recording's steps, per recording: x, u, all constants, x+ and pairs."""
         constants = self.problem.vectors(point.theta[None])[0]
         for window, x, z in zip(self.windows, point.states, point.pairs, strict=True):
             yield x[:-1], window.controls, np.repeat(constants[None], len(window.controls), axis=0), x[1:], z
@@ -281,7 +281,7 @@ def _smoothed(value: Array, z: Array, tau: float) -> tuple[Array, Array]:
     """[g; z + f - sqrt(z^2 + f^2 + 2 tau)] of [g; f], and the root."""
     nx = value.shape[1] - z.shape[1]
     f = value[:, nx:]
-    with np.errstate(over="ignore", invalid="ignore"):  # of steps that are then refused
+    with np.errstate(over="ignore", invalid="ignore"):  # such steps are then rejected
         root = np.sqrt(z * z + f * f + 2.0 * tau)
         return np.concatenate([value[:, :nx], z + f - root], axis=1), root
 

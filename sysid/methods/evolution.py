@@ -1,6 +1,6 @@
 """CMA-ES [Hansen 2001] over constants and initial states: identification without derivatives, for simulators without structure.
 
-Every generation is one batch of rollouts. Where derivatives exist, `shooting` and `mpec` need far fewer of them; this one needs
+Every generation is one batch of rollouts. Where derivatives exist, `shooting` and `mpec` need far fewer rollouts; CMA-ES needs
 no start near the answer and no slope. Legend: K candidates, S recordings, p constants, n tangent.
 """
 
@@ -36,18 +36,18 @@ class EvolutionOptions:
     """
 
     generations: int = 300
-    """At most."""
+    """Most generations."""
     candidates: int = 24
-    """K, per generation."""
+    """Candidates K per generation."""
     spread: float = 0.3
-    """First standard deviation of the constants, as a share of their range in fit coordinates."""
+    """Initial standard deviation of the constants, as a share of their range in fit coordinates."""
     start_spread: float = 0.1
-    """First standard deviation of unknown initial states [SI]."""
+    """Initial standard deviation of unknown initial states [SI]."""
     tolerance: float = 1e-9
     """Stop when the costs of a generation differ by less than this fraction."""
     seed: int = 1
     errors: Literal["independent", "clustered"] = "independent"
-    """What the covariance assumes of the residuals; see `judge`."""
+    """Assumption of the covariance about the residuals; see `judge`."""
 
     def __post_init__(self) -> None:
         for name in ("generations", "candidates", "spread", "start_spread", "tolerance", "seed"):
@@ -56,7 +56,7 @@ class EvolutionOptions:
 
 
 def cma_es(problem: FitProblem, options: EvolutionOptions | None = None) -> FitResult:
-    """Minimise the same weighted residuals as `single_shooting` does.
+    """Minimise the weighted residuals of `single_shooting`.
 
     Raises:
         MissingDependencyError: The package cma is not installed.
@@ -107,7 +107,7 @@ def cma_es(problem: FitProblem, options: EvolutionOptions | None = None) -> FitR
 
 
 def _noise(problem: FitProblem, scale: Array) -> Array:
-    """Weights (m,): known noise, else what columns show of theirs; a scale of each where they show none."""
+    """Weights (m,): known noise, else noise estimated from columns; a scale of each column that shows none."""
     if problem.known_noise is not None or problem.full:
         return scale if problem.known_noise is None else problem.known_noise
     try:

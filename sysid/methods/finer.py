@@ -1,8 +1,8 @@
-"""Is it the simulator's step? Where a fit does not explain its data, the same robot in finer steps may.
+"""Tests whether the simulator's step is why a fit does not explain its data.
 
 Discretisation is part of a model: a block with 32 edges of its friction cone at 10 ms leaves residuals of twice the noise on
-recordings of the same block with 128 edges at 5 ms. Before anything else is blamed, the fit is repeated in the simulator that
-the room's recipe names `finer`, from where it ended, and in finer ones while they help.
+recordings of the same block with 128 edges at 5 ms. Before other causes are tried, the fit is repeated in the simulator that
+the room's recipe names `finer`, from its result, and in still finer ones while they help.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from .shooting import ShootingOptions, single_shooting
 from .suspects import NEARLY, left
 
 WORTH = 0.8
-"""Of the misfit must be left at most: a test that fails by a little may pass in finer steps by chance."""
+"""Largest remaining share of the misfit for a cause: a test that fails by a little may pass in finer steps by chance."""
 PART = 0.5
-"""Of the misfit, for steps to be named as a part of the reason."""
+"""Largest remaining share of the misfit for steps to be named as a part of the cause."""
 BRIEF = ShootingOptions(compare=False, levenberg=LevenbergOptions(cost_tolerance=NEARLY))
-"""A fit from where another ended, to say what that lacks."""
+"""Options of the repeated fits, each from the end of another."""
 MOST, LESS = 4, 0.5
-"""Times that steps get finer at most, while less than this share of the misfit is left by each."""
+"""Most refinements, and the share of the misfit below which each must bring it to go on."""
 
 
 def blamed(recipe: Recipe, problem: FitProblem, result: FitResult, say: Callable[[str], None] = lambda what: None) -> FitResult:
     """The result, with a sentence where finer steps explain what it does not; constants stay those of its own simulator.
 
-    `say` is told every try as it begins.
+    `say` is called with a line before every try.
     """
     if result.explained or recipe.finer is None or not result.usable:
         return result

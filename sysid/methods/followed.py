@@ -1,6 +1,6 @@
-"""Recordings that a model follows under feedback, as least squares: their innovations in place of `Segments`.
+"""Recordings that a model follows under feedback, as least squares: innovations in place of `Segments`.
 
-And the same recordings followed by other models: with another amount of a choice, or without taking for alike what may differ.
+Also the same recordings followed by other models: with another amount of a choice, or with parts no longer assumed alike.
 Legend: T rows of all recordings, m channels, p constants, P of the model, K candidates, F factors.
 """
 
@@ -25,14 +25,14 @@ from ..least_squares.system import ShootingSystem
 Array = NDArray[np.float64]
 
 CONTROL = "control:"
-"""How names of the controls' noise begin."""
+"""Prefix of names of the controls' noise."""
 
 
 class Whitened(Protocol):
     """Prediction errors that are white and of unit variance if model, constants and noise are right."""
 
     def errors(self, constants: Array) -> tuple[Array, NDArray[np.bool_]]:
-        """Of rows of constants (K, P): errors (K, T, m), and whether the model follows (K,)."""
+        """Errors (K, T, m) at rows of constants (K, P), and whether the model follows (K,)."""
         ...
 
     def slopes(self, constants: Array, directions: Array) -> Array:
@@ -41,15 +41,15 @@ class Whitened(Protocol):
 
 
 class Tracker(Protocol):
-    """One recording, and how a model follows it."""
+    """One recording, and a model that follows it."""
 
     @property
     def sensed(self) -> Trajectory:
-        """What the sensors said, whose noise decides: measured columns (the m channels), and controls."""
+        """Sensor readings with noise: measured columns (the m channels), and controls."""
         ...
 
     def anchored(self, constants: Array, noise: Mapping[str, float]) -> Whitened:
-        """The recording's errors, made white about the motion of constants (P,), with the noise of columns and controls.
+        """Whiten the recording's errors about the motion of constants (P,), with the noise of columns and controls.
 
         Raises:
             DataError: The model with these constants does not follow the recording.
@@ -59,11 +59,11 @@ class Tracker(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """All recordings with their filters: what a `ShootingSystem` and the judge ask of `Segments`, one with a known start."""
+    """All recordings with their filters: stands in for `Segments` in `ShootingSystem` and the judge, with one known start."""
 
     problem: FitProblem
     values: Array
-    """(1, T, m) what was measured, recording after recording."""
+    """(1, T, m) measured values, recording after recording."""
     whitened: tuple[Whitened, ...]
     free = False
     unknowns = 0
@@ -71,17 +71,17 @@ class Followed:
 
     @property
     def horizon(self) -> int:
-        """T."""
+        """Number of rows T."""
         return int(self.values.shape[1])
 
     @property
     def present(self) -> NDArray[np.bool_]:
-        """All is there."""
+        """Mask (1, T, m) of measured values: all of them."""
         return np.ones(self.values.shape, dtype=np.bool_)
 
     @property
     def measured(self) -> int:
-        """How many numbers were measured."""
+        """Number of measured values."""
         return self.values.size
 
     @property
@@ -116,15 +116,15 @@ class Followed:
 
 
 Choices = Mapping[str, tuple[float, Callable[[Any], Any]]]
-"""See `Recipe.choices`."""
+"""Cause -> (share, simulator -> simulator); see `Recipe.choices`."""
 
 
 Alike = Mapping[str, tuple[float, Callable[[Any], Any]]]
-"""See `Recipe.alike`."""
+"""Cause -> (spread, simulator -> simulator); see `Recipe.alike`."""
 
 
 def control_noise(trackers: list[Tracker]) -> dict[str, float]:
-    """Standard deviation of every control, as `control:name`, by third differences."""
+    """Estimate the standard deviation of every control, as `control:name`, from third differences."""
     found = []
     for tracker in trackers:
         sensed = tracker.sensed
@@ -135,7 +135,7 @@ def control_noise(trackers: list[Tracker]) -> dict[str, float]:
 
 
 def anchored(problem: FitProblem, trackers: list[Tracker], theta: Array, noise: Mapping[str, float]) -> ShootingSystem:
-    """Least squares of the innovations whose filter is that of the motion at theta (p,)."""
+    """Least squares of the innovations, with the filter that belongs to the motion at theta (p,)."""
     vector = problem.vectors(theta[None])[0]
     values = np.concatenate([problem.on_grid(tracker.sensed) for tracker in trackers])[None]
     followed = Followed(problem, values, tuple(tracker.anchored(vector, noise) for tracker in trackers))
@@ -149,7 +149,7 @@ def with_others(
     theta: Array,
     noise: Mapping[str, float],
 ) -> tuple[dict[str, Varied], tuple[str, ...]]:
-    """The model with other amounts of its choices, whitened about its own motion at theta (p,); and those where it is lost."""
+    """Models with other amounts of choices, whitened about their own motion at theta (p,), and choices that cannot follow."""
     found: dict[str, Varied] = {}
     lost = []
     for cause, (share, law) in choices.items():
@@ -168,7 +168,7 @@ def set_apart(
     theta: Array,
     noise: Mapping[str, float],
 ) -> dict[str, Unlike]:
-    """What is taken to be alike, with the derivatives of the innovations at theta (p,) by what would tell it apart."""
+    """Cause -> derivatives of the innovations at theta (p,) by differences between parts that are assumed to be alike."""
     found: dict[str, Unlike] = {}
     for cause, (spread, own) in alike.items():
         simulator = own(problem.simulator)

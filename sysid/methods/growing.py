@@ -1,10 +1,10 @@
-"""A fit that grows: brief fits over ever longer segments, each begun at the constants and states that the one before left.
+"""A fit that grows: brief fits over ever longer segments, each from the constants and states of the one before.
 
 Where states are measured in part, the start of every segment is unknown, and a guess of it from a few rows is off by more than
-the noise. Over a quarter of a second of contacts no minimisation finds back from there, not even at the true constants: where
-a contact begins a step of the simulator earlier, predictions jump, and the cost has many minima. Over a few rows it does; and
-what it predicts there are starts of longer segments, off by about the noise. The first fit is of starts alone: over a few rows
-the constants say little, and would make up for starts that are far off.
+the noise. Over a quarter of a second of contacts no minimisation converges from there, not even at the true constants: where
+a contact begins a step of the simulator earlier, predictions jump, and the cost has many minima. Over a few rows it converges,
+and its predictions are starts of longer segments, off by about the noise. The first fit is of starts only: over a few rows
+the constants have little effect, and would compensate for starts that are far off.
 Legend: S segments, M recordings, T rows.
 """
 
@@ -29,35 +29,35 @@ from .outliers import spread
 Array = NDArray[np.float64]
 
 BRIEF = LevenbergOptions(max_iterations=15, cost_tolerance=3e-3)
-"""Of every fit but the last."""
+"""Options of every fit but the last."""
 
 
 class Beginning(NamedTuple):
-    """Where a fit begins."""
+    """Start of a fit."""
 
     problem: FitProblem
-    """With constants to begin at."""
+    """Problem with initial constants."""
     states: tuple[Array, ...] | None = None
-    """Of every recording, (T+1, nx); None: as the recordings tell."""
+    """States of every recording, (T+1, nx); None: from the recordings."""
 
 
 @dataclass(frozen=True)
 class Growing:
-    """How a fit grows; see the module docstring."""
+    """Brief fits over growing segments; see the module docstring."""
 
     lengths: Sequence[int]
-    """Rows of the segments, one fit after the other."""
+    """Rows of the segments of each fit in turn."""
     exact: bool
-    """As in `cut`, and so are the next two."""
+    """Argument of `cut`, and so are the next two."""
     epsilon: float
     one_sided: bool
     robust: bool
-    """Huber's loss instead of squares."""
+    """Whether to use Huber's loss instead of squares."""
     rough: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the simulator that are changed meanwhile: what leaves starts need not be exact."""
+    """Fields of the simulator that are changed during brief fits, whose starts need not be exact."""
 
     def begin(self, problem: FitProblem) -> Beginning:
-        """What the last of the brief fits leaves.
+        """Run the brief fits and return the start for the last one.
 
         Raises:
             DataError: The simulation diverges at the start constants.
@@ -69,7 +69,7 @@ class Growing:
         return found._replace(problem=found.problem.replace(simulator=simulator))
 
     def _grown(self, found: Beginning, length: int) -> Beginning:
-        """What one of them leaves."""
+        """One brief fit from the start `found`."""
         problem = found.problem
         segments = cut(
             problem, problem.split.train, length, free=True, exact=self.exact, epsilon=self.epsilon, one_sided=self.one_sided,

@@ -1,8 +1,8 @@
-"""No fit is used unseen: constants before and after a fit compete in predicting what was not fitted, and the better ones go on.
+"""Guards against fits that predict worse: constants before and after a fit compete on data that were not fitted.
 
-The end of every recording is kept back (or a validation recording, where there is one). Both sets of constants predict it over
-several horizons; the errors of every kind of quantity and horizon are compared as ratios, whose geometric mean decides. Where
-the end hardly moves, what was fitted counts beside it, over the same horizons.
+The end of every recording is held out (or a validation recording, where there is one). Both sets of constants predict it over
+several horizons. The errors of every kind of quantity and horizon are compared as ratios, whose geometric mean decides. Where
+the end hardly moves, the fitted data count, too, over the same horizons.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ..data.problem import FitProblem
 from ..judgement.validation import HorizonError, open_loop
 
 SHARE = 0.2
-"""Of every recording, kept back."""
+"""Share of every recording that is held out."""
 FEWEST = 200
-"""Rows that a kept part must have; else nothing is kept back, and both predict the fitted recordings over longer horizons."""
+"""Fewest rows of a held-out part; else nothing is held out, and both predict the fitted recordings over longer horizons."""
 LONGEST = 1.0
-"""[s] of the horizons that count: beyond, many robots are chaotic."""
+"""[s] Longest horizon that counts: beyond, many robots are chaotic."""
 CHANCE = 0.02
-"""A fit is not worse than its start for so much."""
+"""Relative excess of a fit's errors that still counts as equal."""
 QUIET = 0.5
-"""Share of the motion of what was fitted below which a kept-back end says too little alone: a throw has come to rest there."""
+"""Share of the fitted motion below which a held-out end says too little by itself: a throw has come to rest there."""
 NOTHING = 1e-6
-"""Errors below this share of the motion itself are rounding."""
+"""Errors below this share of the motion are rounding."""
 
 
 def kept_back(split: DataSplit) -> DataSplit:
@@ -52,20 +52,20 @@ def _parted(trajectory: Trajectory) -> tuple[Trajectory, Trajectory] | None:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Constants after a fit beside those before it."""
+    """Comparison of constants after a fit with those before it."""
 
     ratio: float
     """Geometric mean of (error after) / (error before); 1 where nothing could be predicted."""
     data: str
-    """What was predicted: "kept-back data", "the fitted data" where nothing was kept back, or both."""
+    """Data that were predicted: "kept-back data", "the fitted data" where nothing was held out, or both."""
 
     @property
     def better(self) -> bool:
-        """Whether the fit is to be used."""
+        """Whether the constants of the fit are to be used."""
         return self.ratio <= 1.0 + CHANCE
 
     def text(self, converged: bool) -> str:
-        """One sentence; "" where there is nothing to say."""
+        """Verdict in one sentence; "" where there is none."""
         if not self.better:
             many = f"{self.ratio:.3g} times as large"
             return f"KEPT the constants before this stage, not those below: with these, errors on {self.data} are {many}"
@@ -76,7 +76,7 @@ class Comparison:
 
 
 def better_start(problem: FitProblem, before: Parameters) -> FitProblem:
-    """The problem, started from constants `before` earlier stages where those predict what is kept back better."""
+    """The problem, started from constants `before` earlier stages if these predict held-out data better."""
     if before == problem.constants:
         return problem
     kept = DataSplit(problem.split.train, problem.split.validation, TrajectorySet(()))
@@ -90,12 +90,12 @@ def onto(problem: FitProblem, before: Parameters) -> Parameters:
 
 
 def _quiet(kept: HorizonError, fitted: HorizonError) -> bool:
-    """Whether the same quantity moves far less in the kept-back part."""
+    """Whether the same quantity moves far less in the held-out part."""
     return (kept.kind, kept.horizon) == (fitted.kind, fitted.horizon) and kept.persistence < QUIET * fitted.persistence
 
 
 def compare(errors: tuple[HorizonError, ...]) -> Comparison:
-    """What the kept-back part says of a fit."""
+    """Compare errors on the held-out part."""
     kept, fitted_part = ([e for e in errors if e.part == part] for part in ("validation", "train"))
     data = "kept-back data" if kept else "the fitted data"
     quiet = [t for t in fitted_part if any(_quiet(e, t) for e in kept)]

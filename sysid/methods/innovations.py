@@ -1,17 +1,17 @@
-r"""Identification from recordings that a model follows under feedback, where noise of measured inputs moves the model too.
+r"""Identification from recordings that a model follows under feedback, where noise of measured inputs disturbs the model, too.
 
-Errors of such a prediction last in time even if the model is right: a noisy torque turns the simulated arm for good. The room's
-`Tracker` makes them white with the filter that belongs to model and noise; then
+Errors of such a prediction last in time even if the model is right: one noisy torque changes the simulated motion for good. The
+room's `Tracker` makes them white with the filter that belongs to model and noise; then
 
 .. math:: C(\theta) = \tfrac12 \sum_t \| S_t^{-1/2} \nu_t(\theta) \|^2
 
-is minus the log-likelihood, its curvature the Fisher information, and 2 C / dof near 1 says that the model explains the data.
-The filter belongs to one motion: it is found anew (`anchors` times) where a minimisation ended. A model that does not follow
-the recordings at the start constants is led there from constants that are `gentle`. A fit that ends at no minimum, or at one
-that leaves much more than noise, begins again where filters end that forget: which take the controls for noisier than they are,
-so that an error lasts for fewer rows and wrong minima are fewer.
+is minus the log-likelihood, its curvature is the Fisher information, and 2 C / dof near 1 means that the model explains the
+data. The filter belongs to one motion, so it is computed again (`anchors` times) at the end of each minimisation. A model that
+does not follow the recordings at the start constants is led there from constants that are `gentle`. A fit that does not
+converge, or that leaves much more than noise, starts again from the end of a fit with forgetful filters: these assume noisier
+controls, so that an error lasts for fewer rows and there are fewer wrong minima.
 
-Residuals are reported per column in its unit, as if all of an innovation were noise of that sensor.
+Residuals are reported per column in its unit, as if an innovation came only from the noise of that sensor.
 Legend: T rows of all recordings, m channels, p constants, K candidates.
 """
 
@@ -39,25 +39,25 @@ from .followed import CONTROL, Alike, Choices, Tracker, anchored, control_noise,
 Array = NDArray[np.float64]
 
 CHANCE = 3.3
-"""Standard deviations."""
+"""Standard deviations of a correlation that noise may reach."""
 NOTHING = 0.3
-"""Below this share of the variance that noise makes, errors are nothing, whatever their shape: a recording without noise."""
+"""Share of the variance of noise below which errors count as none, whatever their shape: a recording without noise."""
 ROUGH = LevenbergOptions(cost_tolerance=1e-2, step_tolerance=1e-2)
-"""Of a fit whose filter is not the last one."""
+"""Options of a fit whose filter is not the last one."""
 WAY_BACK = (1.0, 0.5, 0.25, 0.125)
 """Shares of the way from gentle constants to those of the start."""
 BEFORE = 2
-"""Filters of a fit of `first`."""
+"""Number of filters of a rough fit."""
 CLOSE = 0.1
-"""A new filter after which constants move by fewer standard deviations, of the surest direction at most, is the last one."""
+"""Move [standard deviations, of the surest direction at most] below which a new filter is the last one."""
 FORGETFUL = 10.0
-"""Times the noise of the controls: with 100 times as much, filters tell stiffness from damping no more."""
+"""Factor on the noise of the controls; with 100, filters no longer separate stiffness from damping."""
 SMALLEST_SHARE = 0.1
-"""Of a step to another filter that is taken."""
+"""Smallest share of a step to another filter."""
 MUCH = 1.5
-"""Variance of innovations from which on a minimum may be a wrong one."""
+"""Variance of innovations above which a minimum may be a wrong one."""
 LOWER = 0.95
-"""Of the squared innovations another minimum must leave at most, to be another one."""
+"""Largest ratio of squared innovations for a fit to replace another minimum."""
 
 
 @dataclass(frozen=True)
@@ -69,17 +69,17 @@ class InnovationOptions:
     """
 
     tracker: Callable[[Any, Trajectory], Tracker] | None = None
-    """(simulator, recording) -> how the model follows it; the room's recipe says it."""
+    """(simulator, recording) -> tracker of the recording; the room's recipe provides it."""
     gentle: Mapping[str, float] = field(default_factory=dict)
     """Constant -> value with which the model follows recordings whatever the others are, as much damping; see `led`."""
     together: Mapping[str, str] = field(default_factory=dict)
     """Pattern of free constants -> the one that is fitted roughly in their place, before they are freed."""
     anchors: int = 10
-    """Filters, one after the other, at most."""
+    """Most filters, one after the other."""
     errors: str = "independent"
-    """What intervals assume of what is left: "independent", or "clustered" in time, for a model that is structurally wrong."""
+    """Assumption of intervals about residuals: "independent", or "clustered" in time, for a structurally wrong model."""
     levenberg: LevenbergOptions = field(default_factory=lambda: LevenbergOptions(cost_tolerance=1e-6))
-    """Of every minimisation."""
+    """Options of every minimisation."""
 
     def __post_init__(self) -> None:
         if self.anchors < 1:
@@ -95,10 +95,10 @@ def innovations(
     """Identify; see the module docstring.
 
     Args:
-        problem: With the noise of every column; that of a control `u` is `control:u`, or told by third differences.
+        problem: With the noise of every column; that of a control `u` is `control:u`, or estimated from third differences.
         options: Settings, with a tracker.
-        choices: Of the model, with the tracker of which other amounts can be followed, too.
-        alike: What the model takes to be alike, see `Recipe.alike`.
+        choices: Choices of the model, see `Recipe.choices`; the tracker can follow with other amounts, too.
+        alike: Parts that the model assumes to be alike, see `Recipe.alike`.
 
     Raises:
         OptionError: There is no tracker, or the noise is not given.
@@ -130,22 +130,22 @@ def innovations(
 
 
 class Ended(NamedTuple):
-    """Where minimisations with one filter after the other ended."""
+    """Result of minimisations with one filter after the other."""
 
     ending: Ending
     system: ShootingSystem
-    """With the last filter."""
+    """Least squares with the last filter."""
 
     @property
     def variance(self) -> float:
-        """Of the innovations: 1 where noise is all that is left."""
+        """Variance of the innovations: 1 where only noise remains."""
         return 2.0 * self.ending.start_costs[0] / self.system.segments.present.size
 
 
 def _again(
     problem: FitProblem, trackers: list[Tracker], noise: Mapping[str, float], options: InnovationOptions
 ) -> Ended | None:
-    """A fit from where a rough one ends whose filters take the controls for `FORGETFUL` times as noisy; None: no minimum."""
+    """Fit from the end of a rough one that assumes `FORGETFUL` times the noise of the controls; None: it does not converge."""
     more = {name: FORGETFUL * value if name.startswith(CONTROL) else value for name, value in noise.items()}
     try:
         near = problem.replace(start=problem.decode(_roughly(problem, trackers, more, options)))
@@ -158,7 +158,7 @@ def _again(
 def _minimum(
     problem: FitProblem, first: FitProblem, trackers: list[Tracker], noise: Mapping[str, float], options: InnovationOptions
 ) -> Ended:
-    """Minimise; `first` is the problem with other constants, from which the first minimisation begins."""
+    """Minimise; `first` is the problem with the constants from which the first minimisation starts."""
     theta, system = led(first, trackers, noise, options.gentle)
     ends: list[LevenbergState] = []
     step, share = np.zeros_like(theta), 1.0
@@ -185,9 +185,9 @@ def _minimum(
 
 
 def _relaxed(share: float, before: Array, now: Array) -> float:
-    """Share of a step (p,) that is taken where `share` of the one before was: Aitken's relaxation, never more than all.
+    """Share of a step (p,) to take, after `share` of the one before: Aitken's relaxation, at most 1.
 
-    Irons and Tuck 1969: filters that lead to and fro settle at once, as far as they are linear in the constants.
+    Irons and Tuck 1969: filters that alternate converge at once, as far as they are linear in the constants.
     """
     turned = now - before
     length = max(float(turned @ turned), 1e-300)
@@ -195,7 +195,7 @@ def _relaxed(share: float, before: Array, now: Array) -> float:
 
 
 def minimised(system: ShootingSystem, theta: Array, options: LevenbergOptions) -> LevenbergState:
-    """Where Levenberg and Marquardt end with this filter, from theta (p,).
+    """Minimise with this filter by Levenberg-Marquardt, from theta (p,).
 
     Raises:
         DataError: The model has no derivatives at theta.
@@ -205,7 +205,7 @@ def minimised(system: ShootingSystem, theta: Array, options: LevenbergOptions) -
 
 
 def begun(problem: FitProblem, trackers: list[Tracker], noise: Mapping[str, float], options: InnovationOptions) -> FitProblem:
-    """The problem, started from a rough fit of fewer constants: of one in place of those that `options.together` names.
+    """The problem, started from a rough fit of fewer constants, with one in place of those that `options.together` names.
 
     Raises:
         DataError: The model does not follow the recordings.
@@ -221,7 +221,7 @@ def begun(problem: FitProblem, trackers: list[Tracker], noise: Mapping[str, floa
 
 
 def _roughly(problem: FitProblem, trackers: list[Tracker], noise: Mapping[str, float], options: InnovationOptions) -> Array:
-    """Theta (p,) where minimisations with `BEFORE` filters end."""
+    """Theta (p,) after minimisations with `BEFORE` filters."""
     theta, system = led(problem, trackers, noise, options.gentle)
     for _ in range(BEFORE):
         theta = minimised(system, theta, ROUGH).theta
@@ -232,10 +232,10 @@ def _roughly(problem: FitProblem, trackers: list[Tracker], noise: Mapping[str, f
 def led(
     problem: FitProblem, trackers: list[Tracker], noise: Mapping[str, float], gentle: Mapping[str, float]
 ) -> tuple[Array, ShootingSystem]:
-    """Theta (p,) where the model follows the recordings, and its errors there: the start, or else by continuation.
+    """Theta (p,) at which the model follows the recordings, and its errors there: the start, or else by continuation.
 
-    That is a rough fit of what else is free at the `gentle` constants, which then go back to the start's; where the model does
-    not follow, half, a quarter .. of the way (of their logarithms, on a log scale).
+    Continuation fits the other free constants roughly at the `gentle` ones, then moves these back to the start; where the
+    model does not follow, by half, a quarter .. of the way (of their logarithms, on a log scale).
 
     Raises:
         DataError: The model follows neither at the start nor on that way.
@@ -264,10 +264,10 @@ def led(
 
 
 def explained(result: FitResult, system: ShootingSystem, theta: Array) -> FitResult:
-    """The result, which begins with saying so where the model does not explain the data; numbers not to be used stay so.
+    """The result, headed by a warning where the model does not explain the data; numbers not to be used stay so.
 
-    Innovations of a right model are white, column by column: neighbours are correlated by more than `CHANCE` / sqrt(T) once in
-    a thousand columns. (Smoothed controls make them negatively correlated.)
+    Innovations of a right model are white, column by column: neighbours are correlated by more than `CHANCE` / sqrt(T) less
+    than once in a thousand columns. (Smoothed controls make them negatively correlated.)
     """
     white = system.segments.derivative(theta, system.segments.starts).residual[0]
     lag = np.mean(white[1:] * white[:-1], axis=0) / np.maximum(np.mean(white**2, axis=0), 1e-300)

@@ -1,12 +1,12 @@
-r"""Where a fit of late commands begins: the whole number of rows that single steps from recorded states say best.
+r"""Initial latency of a fit: the whole number of rows at which single steps from recorded states fit best.
 
-Commands that change in every row are unlike the same commands a few rows later: a fit that begins at no latency stands on a
-plain, on which nothing points to the hole. One step from a recorded state needs no constants to be right: where an effect of
-commands is in the rows, the squared errors
+Commands that change in every row differ from the same commands a few rows later: from no latency, the cost is flat, and its
+gradient does not point to the minimum. One step from a recorded state does not need right constants: where commands have an
+effect in the rows, the squared errors
 
 .. math:: \sum_k |f(y_k, u_{k-d}) - y_{k+1}|^2 / \sigma^2
 
-fall at the true d for any size of that effect but zero. All d that are allowed are asked, on the first second.
+have their minimum at the true d for any size of that effect but zero. All allowed d are tried, on the first second.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ..least_squares.cutting import cut
 from ..least_squares.system import ShootingSystem, channel_scale
 
 SECONDS = 1.0
-"""Of every recording."""
+"""First part of every recording that is used [s]."""
 
 
 def searched(problem: FitProblem) -> FitProblem:
-    """The problem with the latency that its fit begins at; as it is, where states are measured in part, or latency is held."""
+    """The problem with the initial latency of its fit; unchanged where states are measured in part, or latency is fixed."""
     if "latency" not in problem.free or not problem.full:
         return problem
     recordings = TrajectorySet(tuple(t.window(t.times[0], t.times[0] + SECONDS) for t in problem.split.train))

@@ -1,8 +1,8 @@
-"""Is a label wrong? One factor on lengths or angles, y that points down, or two columns exchanged may mend a bad fit.
+"""Tests for wrong labels of a bad fit: one factor on lengths or angles, y that points down, or two exchanged columns.
 
 Before a fit only accelerations that no force can cause are refused (`data.wrong_units`): too small ones may be friction. After
-it, recordings whose residuals are many times their noise are fitted again, from the simulator's own constants, as if every
-label in question had been another one.
+it, recordings whose residuals are many times their noise are fitted again from the simulator's own constants, once for every
+label that may be meant instead.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from ..judgement.result import FitResult
 from .shooting import ShootingOptions, single_shooting
 
 LARGE = 5.0
-"""Times the recordings' noise: smaller residuals are other errors of a model, and cost no further fits."""
+"""Ratio of residuals to noise below which labels are not tested: smaller ones are other errors of a model."""
 BETTER = 5.0
-"""Times smaller residuals, relative to the noise, make a unit guilty."""
+"""Factor by which residuals, relative to the noise, must shrink for a label to be wrong."""
 ALIKE = 1.5
-"""Times the smallest residuals: other labels that explain so well may be meant as well."""
+"""Multiple of the smallest residuals up to which other labels are named, too."""
 MOST_PAIRS = 6
-"""Of columns that may have been exchanged: with more of them nothing is tried."""
+"""Most pairs of columns that may have been exchanged; with more of them none is tried."""
 TOLD = 2.0
-"""Times the noise: larger residuals have another cause beside, which may pass for a factor."""
+"""Ratio of residuals to noise above which another error may imitate a wrong label."""
 QUICK = ShootingOptions(compare=False, scan=False)
-"""Of fits that say only how large residuals are, and with which constants."""
+"""Options of fits from which only residuals and constants are used."""
 
 
 def unmasked(problem: FitProblem, result: FitResult) -> FitResult:
-    """The result, with a failure in one sentence where another label explains what this one does not.
+    """The result, with a failure in one sentence where another label explains the data and this one does not.
 
     For free motions that are seen in part and whose noise is known; others are judged before the fit.
     """
@@ -46,7 +46,7 @@ def unmasked(problem: FitProblem, result: FitResult) -> FitResult:
         return result
     kind = np.array(quantities(problem.simulator, problem.column_names, problem.column_units))
     as_given = result
-    if not problem.told:  # with what other labels are held against: the noise that the recordings tell
+    if not problem.told:  # other labels are compared under the noise that recordings show
         try:
             as_given = single_shooting(relabelled(problem, np.eye(len(kind))), QUICK)
         except SoftgymError:
@@ -76,13 +76,13 @@ def unmasked(problem: FitProblem, result: FitResult) -> FitResult:
 
 
 def _units(kind: NDArray[np.str_]) -> Iterator[tuple[str, str, Array]]:
-    """Another unit: in words, what to do, and the matrix (ny, ny) of columns as they may have been meant."""
+    """Other units: in words, the remedy, and the matrix (ny, ny) that converts the columns."""
     for words, factors in hypotheses(kind):
         yield f"wrong units: the {words}", "Convert to SI", np.diag(factors)
 
 
 def _axes(names: tuple[str, ...], kind: NDArray[np.str_]) -> Iterator[tuple[str, str, Array]]:
-    """Image coordinates, y down, of a motion in a plane; two columns of one unit exchanged."""
+    """Other axes: image coordinates, y down, of a motion in a plane; two columns of one unit exchanged."""
     axes = [name.split(".")[-1] for name in names]
     turned = np.array([axis == "y" for axis in axes]) | (kind == "rad")
     if "y" in axes and "z" not in axes:
@@ -96,13 +96,13 @@ def _axes(names: tuple[str, ...], kind: NDArray[np.str_]) -> Iterator[tuple[str,
 
 
 def relabelled(problem: FitProblem, meant: Array) -> FitProblem:
-    """The problem with columns as they may have been meant, the noise that they then tell, the simulator's own constants.
+    """The problem with converted columns, the noise estimated from these, and the simulator's own constants.
 
-    A stated noise is no help: nobody knows of what it was meant.
+    A stated noise is not used: it is unknown for which label it was meant.
 
     Args:
         problem: As it was given.
-        meant: (ny, ny), one entry of each row is not zero.
+        meant: (ny, ny) conversion, one entry of each row is not zero.
     """
     names, source = problem.column_names, np.argmax(np.abs(meant), axis=1)
 

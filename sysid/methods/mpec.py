@@ -1,22 +1,22 @@
 r"""Identification through complementarity: states, contact forces and friction at once [Berard2008], slides 19 and 26.
 
-A mathematical program with equilibrium constraints has one minimum per sequence of contact modes, and most are useless. The way
-to the right one:
+A mathematical program with equilibrium constraints has one minimum per sequence of contact modes, and most are useless. The
+right one is found in these steps:
 
 1. *Homotopy*: the smoothed problem (`collocation`) from tau = 10 down to nothing, from observed positions, no forces, and the
-   start constants. With large smoothing even a block that sticks shows the fit which way its friction is wrong.
+   start constants. With large smoothing even a block that sticks shows the fit in which direction its friction is wrong.
 2. *Polish*: single shooting through the simulator itself, with its exact derivatives; from here on complementarity is exact.
-3. *Gate*: the objective must be what the noise explains. For n measured numbers the sum of (n/sigma)^2 has mean n and variance
+3. *Gate*: the noise must explain the objective. For n measured numbers the sum of (n/sigma)^2 has mean n and variance
    kappa n (kappa = 2, or 4/5 for uniform noise); four standard deviations are allowed.
-4. *Another way*: shooting from the best of a grid of constants, and the lower of the two minima. A cone of many edges has
-   minima whose objectives differ by less than the gate tells, but by five standard deviations.
-5. *Fallbacks*, while the gate is shut and the two ways end apart (else it is the model that is wrong): slower homotopies from
+4. *Another way*: shooting from the best of a grid of constants; the lower of the two minima counts. A cone of many edges has
+   minima whose objectives differ by less than the gate resolves, but whose constants differ by five standard deviations.
+5. *Fallbacks*, while the gate is shut and the two ways end apart (else the model is wrong): slower homotopies from
    other constants.
-6. *Noise box*: if the noise is stated to be bounded, |n| <= sqrt(3) sigma, the mean of what is possible then (`box`); constants
+6. *Noise box*: if the noise is stated to be bounded, |n| <= sqrt(3) sigma, the mean of all possible values (`box`); constants
    are sharper. If nothing is possible the report says so.
 
 Where the scene falls apart (particles that do not touch) every part is solved on its own, unless a free constant is shared.
-Nothing slides? Then no value of friction explains the data better than another, and the result says so.
+If nothing slides, no value of friction explains the data better than another, and the result says so.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ Array = NDArray[np.float64]
 
 
 CLOSER = 3
-"""Times a grid is laid: friction is found to a thousandth of its range."""
+"""Number of nested grids: friction is found to a thousandth of its range."""
 SAME = 1e-2
-"""Of the objective, and of fit coordinates: ways that end no farther apart ended at one minimum."""
+"""Relative difference of objectives, and of fit coordinates, up to which two ways ended at one minimum."""
 
 
 @dataclass(frozen=True)
@@ -63,23 +63,23 @@ class MpecOptions:
     """
 
     box: bool = False
-    """The noise is uniform: bounded by sqrt(3) times its standard deviation."""
+    """Whether the noise is uniform: bounded by sqrt(3) times its standard deviation."""
     tau: float = 10.0
-    """Smoothing at first [products of the pairs' units]."""
+    """Initial smoothing [products of the pairs' units]."""
     factor: float = 0.2
-    """From one smoothing to the next."""
+    """Factor from one smoothing to the next."""
     last: float = 1e-6
-    """Smoothing at the end of the homotopy."""
+    """Final smoothing of the homotopy."""
     iterations: int = 20
-    """Per smoothing, at most."""
+    """Most iterations per smoothing."""
     polish: int = 40
-    """Iterations of the polish, at most."""
+    """Most iterations of the polish."""
     fallbacks: int = 3
-    """Further homotopies at most; where the model is known to be wrong and the gate stays shut, 0 or 1 save time."""
+    """Most further homotopies; where the model is known to be wrong and the gate stays shut, 0 or 1 save time."""
     grid: int = 24
-    """Constants that the other way tries; 0: none."""
+    """Number of constants that the other way tries; 0: none."""
     errors: Literal["independent", "clustered"] = "independent"
-    """What the covariance assumes of the residuals; see `judge`."""
+    """Assumption of the covariance about the residuals; see `judge`."""
     halve: bool = False
     """Whether intervals allow for the simulator's step: half of it is tried (`judgement.laws`)."""
 
@@ -97,7 +97,7 @@ class MpecOptions:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One way that was tried."""
+    """Result of one way to a minimum."""
 
     method: str
     objective: float
@@ -116,14 +116,14 @@ class MpecSolution:
     starts: Array
     """(S, nx) initial states; likewise."""
     objective: float
-    """Sum of (n / sigma)^2, the least that was found; with a noise box it is that of `least`."""
+    """Smallest sum of (n / sigma)^2 found; with a noise box it is that of `least`."""
     limit: float
     """The largest objective that the noise explains."""
     attempts: tuple[Attempt, ...]
     least: tuple[Array, Array]
     """theta and starts of the least objective."""
     samples: Array
-    """(K, p) of what the noise box allows; (0, p) where it was not asked for or nothing was found inside."""
+    """(K, p) samples of the noise box; (0, p) where none was requested or nothing was found inside."""
     seconds: float
 
     @property
@@ -133,7 +133,7 @@ class MpecSolution:
 
     @property
     def boxed(self) -> bool:
-        """Whether residuals are inside of the noise box (asked for, and possible)."""
+        """Whether a noise box was requested, and residuals are inside."""
         return len(self.samples) > 0
 
 
@@ -167,7 +167,7 @@ def mpec(problem: FitProblem, form: ComplementarityForm, options: MpecOptions | 
 
 
 def solve(problem: FitProblem, form: ComplementarityForm, options: MpecOptions | None = None) -> MpecSolution:
-    """Constants and initial states alone: `mpec` without its report."""
+    """Constants and initial states: `mpec` without its report."""
     options, begin = options or MpecOptions(), time.perf_counter()
     if problem.known_noise is None:
         raise OptionError(
@@ -195,7 +195,7 @@ def solve(problem: FitProblem, form: ComplementarityForm, options: MpecOptions |
 
 
 def _inside(problem: FitProblem, solution: MpecSolution, result: FitResult) -> FitResult:
-    """The report with what the noise box allows, or with the sentence that it allows nothing."""
+    """The result with constants from the noise box, or with the verdict that nothing is inside."""
     if not solution.boxed:
         return result.with_verdict(
             "warning", f"MISSED: no constants leave all residuals within the stated bound of {_SIDES}; these are least squares"
@@ -213,7 +213,7 @@ def _inside(problem: FitProblem, solution: MpecSolution, result: FitResult) -> F
 
 
 def gate(system: ShootingSystem, options: MpecOptions, *, told: bool = False) -> float:
-    """n + 4 sqrt(kappa n), for n measured numbers; kappa is larger where recordings told the noise, which has an error."""
+    """n + 4 sqrt(kappa n), for n measured numbers; kappa is larger for noise estimated from recordings, which has an error."""
     count = float(system.segments.present.sum())
     return count + 4.0 * float(np.sqrt(((0.8 if options.box else 2.0) + TOLD * told) * count))
 
@@ -227,10 +227,10 @@ _SIDES = "1.73 standard deviations"
 def _attempts(
     problem: FitProblem, form: ComplementarityForm, system: ShootingSystem, options: MpecOptions
 ) -> Iterator[tuple[Attempt, Array, Array]]:
-    """A homotopy from the start constants; shooting from a grid; homotopies from the middle and from both ends.
+    """Yield a homotopy from the start constants; shooting from a grid; homotopies from the middle and from both ends.
 
-    No more of them where one is accepted, nor where the grid ends at the minimum that the homotopy found: from two sides, then,
-    all ways lead there.
+    After the grid it stops if one was accepted, or if the grid ended at the minimum of the homotopy: a minimum reached from
+    two sides is that of all ways.
     """
     low, high = problem.theta_bounds
     windows = tuple(window_of(problem, recording, form) for recording in problem.split.train)
@@ -258,7 +258,7 @@ def _attempts(
 def _way(
     name: str, collocation: Collocation, system: ShootingSystem, theta: Array, options: MpecOptions
 ) -> list[tuple[Attempt, Array, Array]]:
-    """A homotopy and its polish; nothing where it ran away."""
+    """A homotopy and its polish; [] where it diverged."""
     begin = time.perf_counter()
     try:
         point, used = homotopy(collocation, theta, options)
@@ -280,7 +280,7 @@ def _same(one: tuple[Attempt, Array, Array], other: tuple[Attempt, Array, Array]
 
 
 def homotopy(collocation: Collocation, theta: Array, options: MpecOptions) -> tuple[Point, int]:
-    """The smoothed problem from tau down to `last`; -> where it ends, iterations."""
+    """Solve the smoothed problem from tau down to `last`; -> final point, iterations."""
     point, total, tau = collocation.first_guess(theta, options.tau), 0, options.tau
     while True:
         point, used = collocation.relax(point, tau, iterations=options.iterations)
@@ -295,8 +295,8 @@ def _from_grid(
 ) -> Iterator[tuple[Attempt, Array, Array]]:
     """Shooting from the best of a grid (one free constant), or from the three best of random constants.
 
-    The grid is laid twice, from initial states that were found and from those that were guessed: with each constants are best
-    elsewhere where the states are wrong.
+    The grid is used twice, from initial states that were found and from those that were guessed: where the states are wrong,
+    each finds other constants best.
     """
     low, high = problem.theta_bounds
     for first in (starts, system.segments.starts) if len(low) == 1 else (starts,):
@@ -316,7 +316,7 @@ def _from_grid(
 
 
 def _closer(system: ShootingSystem, starts: Array, low: Array, high: Array, count: int) -> Array:
-    """The best of a grid of one constant (1,), laid again between the neighbours of the best, as it is a narrow valley."""
+    """Best constant (1,) of a grid, refined between the neighbours of the best, as the valley is narrow."""
     for _ in range(CLOSER):
         thetas = np.linspace(low, high, count)
         best = thetas[int(np.argmin(system.costs(thetas, starts)))]
@@ -330,8 +330,8 @@ def _polished(
 ) -> tuple[Array, Array, float, int] | None:
     """Single shooting to theta, starts, objective, iterations; None where it cannot be simulated.
 
-    Twice: from the initial states found and from those guessed. A cone of many edges makes the objective a fine staircase, on
-    which one of the two may stop early.
+    It runs twice: from the initial states found and from those guessed. A cone of many edges makes the objective a fine
+    staircase, on which one of the two may stop early.
     """
     settings = LevenbergOptions(max_iterations=options.polish, cost_tolerance=1e-7, step_tolerance=1e-11)
     theta, ends = np.clip(theta, *problem.theta_bounds), []
@@ -350,7 +350,7 @@ def _polished(
 
 
 def whole_recordings(problem: FitProblem, *, free: bool = True) -> ShootingSystem:
-    """Single shooting over the training recordings, with free initial states or guessed ones, and the noise that is given."""
+    """Single shooting over the training recordings, with free initial states or guessed ones, and the given noise."""
     exact = is_exact(problem.simulator)
     segments = cut(problem, problem.split.train, None, free=free, exact=exact)
     assert problem.known_noise is not None
@@ -361,7 +361,7 @@ def whole_recordings(problem: FitProblem, *, free: bool = True) -> ShootingSyste
 
 
 def separable(problem: FitProblem, form: ComplementarityForm) -> list[tuple[ComplementarityPart, FitProblem]]:
-    """The problem of every part, if no free constant belongs to two of them; else nothing."""
+    """Problem of every part, if no free constant belongs to two of them; else []."""
     owners = [name for part in form.parts for name in part.constants.values() if name in problem.free]
     if not form.parts or problem.prior or len(set(owners)) != len(owners):
         return []
@@ -388,7 +388,7 @@ def _part_problem(problem: FitProblem, part: ComplementarityPart) -> FitProblem:
 
 
 def _joined(problem: FitProblem, parts: list[tuple[ComplementarityPart, MpecSolution]], begin: float) -> MpecSolution:
-    """Solutions of all parts as one; parts without free constants keep the guess."""
+    """Join the solutions of all parts; parts without free constants keep the guess."""
     theta = problem.encode(problem.constants)
     starts = np.stack([problem.guess(recording) for recording in problem.split.train])
     least, names = (theta.copy(), starts.copy()), problem.simulator.state_names

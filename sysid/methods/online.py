@@ -1,8 +1,8 @@
 r"""Online identification over a moving horizon: the future work of [Berard2008], slide 35.
 
-At every recorded row the last L rows are fitted; what lay earlier is remembered as the arrival cost, a normal distribution of
-(theta, state at the first row of the window). When the window moves on by one row it takes that row in and moves with the
-model, linearised where the fit is (an extended Kalman step),
+At every recorded row the last L rows are fitted; earlier ones are summarised by the arrival cost, a normal distribution of
+(theta, state at the first row of the window). When the window moves by one row, this distribution takes in the row that leaves
+and moves with the model, linearised at the fit (an extended Kalman step),
 
 .. math:: P \leftarrow (P^{-1} + H^T R^{-1} H)^{-1}, \qquad P \leftarrow F P F^T + Q, \qquad F = \begin{pmatrix} I & 0 \\ C & A
 \end{pmatrix}
@@ -10,7 +10,7 @@ model, linearised where the fit is (an extended Kalman step),
 Physics is the simulator's own, with its own step and friction cone, linearised by its exact derivatives: nothing is smoothed,
 and a cone of 128 edges costs little more than one of 8. So that a robot need not wait, a row gets one Gauss-Newton step
 (real-time iteration; Diehl, Bock and Schloder 2005), from the fit before, moved on by a row; it is halved while it would raise
-the objective. The first window is fitted through complementarity (`mpec`). Nothing of the recording's future is used for a row.
+the objective. The first window is fitted through complementarity (`mpec`). A row's estimate uses no later rows.
 
 Legend: L window, T rows, p constants, n state.
 """
@@ -37,7 +37,7 @@ from .mpec import solve
 Array = NDArray[np.float64]
 
 HALVINGS = 4
-"""Of a step that would raise the objective."""
+"""Number of tried step lengths, each half of the one before, while the objective rises."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class HorizonOptions:
     """
 
     window: int = 20
-    """L, in recorded rows."""
+    """Length L of the window [recorded rows]."""
     process: float = 1e-3
-    """Standard deviation of what the model misses per row, for every state entry [SI]."""
+    """Standard deviation of the model's error per row, for every state entry [SI]."""
     walk: float = 1e-4
-    """The same for constants, in fit coordinates: how fast they may drift."""
+    """Standard deviation of the constants' drift per row, in fit coordinates."""
     first_state: float = 10.0
     """Standard deviation of the guess of the first state, for every entry [SI]."""
 
@@ -67,35 +67,35 @@ class HorizonOptions:
 
 @dataclass(frozen=True, eq=False)
 class HorizonResult:
-    """What was known at every row from the window's length on, by the rows up to it."""
+    """Estimates at every row from the window's length on, by the rows up to it."""
 
     names: tuple[str, ...]
     times: Array
-    """(R,) [s] of the rows with an estimate."""
+    """(R,) [s] times of the rows with an estimate."""
     mean: Array
-    """(R, p) of the constants, in their units."""
+    """(R, p) constants, in their units."""
     std: Array
-    """(R, p)"""
+    """(R, p) standard deviations of the constants."""
     states: Array
-    """(R, nx) at that row."""
+    """(R, nx) state at that row."""
     seconds: Array
-    """(R,) of a processor per row; the first row's are those of the whole first window."""
+    """(R,) processor time per row; that of the first row is for the whole first window."""
     excess: Array
-    """(R,) sum of the window's squared residuals / sigma over what noise explains; above 1 the model does not."""
+    """(R,) sum of squares of the window's residuals / sigma, over the largest that noise explains; above 1: model error."""
 
     @property
     def explained(self) -> bool:
-        """Whether the noise explains the residuals of every window: what one that it does not has told goes on to the next."""
+        """Whether noise explains the residuals of every window: errors of one window affect all later ones."""
         return bool((self.excess <= 1.0).all())
 
     @property
     def told(self) -> NDArray[np.bool_]:
-        """(p,) whether the last row knows a constant to a tenth of its value."""
+        """(p,) whether the last row determines a constant to a tenth of its value."""
         return np.asarray(self.std[-1] < 0.1 * np.abs(self.mean[-1]))
 
 
 def online(problem: FitProblem, form: ComplementarityForm, options: HorizonOptions | None = None) -> HorizonResult:
-    """Go through the only recording of a problem row by row; no row uses a later one.
+    """Fit the only recording of a problem row by row; no row uses a later one.
 
     Args:
         problem: With known noise; measured columns are state entries.
@@ -131,7 +131,7 @@ def online(problem: FitProblem, form: ComplementarityForm, options: HorizonOptio
 
 
 def _excess_of(residual: Array) -> float:
-    """Sum of squares of what was measured over n + 4 sqrt(2 n)."""
+    """Sum of squares of n measured numbers over n + 4 sqrt(2 n)."""
     present = residual[np.isfinite(residual)]
     return float(present @ present / (present.size + 4.0 * np.sqrt(2.0 * present.size)))
 
@@ -152,7 +152,7 @@ def _check_recording(problem: FitProblem, options: HorizonOptions) -> Trajectory
 
 
 def _first_arrival(problem: FitProblem, options: HorizonOptions) -> tuple[Array, Array]:
-    """Mean and covariance of (theta, x_0) before any row: all constants are as likely, the state hardly known."""
+    """Mean and covariance of (theta, x_0) before any row: all constants are equally likely, the state is nearly unknown."""
     low, high = problem.theta_bounds
     mean = np.concatenate([problem.encode(problem.constants), problem.guess(problem.split.train[0])])
     deviation = np.concatenate([high - low, np.full(problem.simulator.nx, options.first_state)])
@@ -177,7 +177,7 @@ def _first_window(problem: FitProblem, form: ComplementarityForm, recording: Tra
 
 
 class Found(NamedTuple):
-    """What a row is told."""
+    """Estimate at one row."""
 
     theta: Array
     """(p,)"""
@@ -198,7 +198,7 @@ class _Row:
         self.mean, self.information = mean, information
 
     def residual(self, states: Array) -> Array:
-        """Predicted less measured, over sigma, (L+1, ny); NaN where nothing was measured."""
+        """Predicted minus measured, over sigma, (L+1, ny); NaN where nothing was measured."""
         return np.asarray((states[:, self.problem.state_columns] - self.window.values[0]) / self.sigma)
 
     def cost(self, theta: Array, start: Array) -> tuple[float, Array]:
@@ -234,7 +234,7 @@ class _Row:
         return Found(here[:p], states, spread, self.moved_on(here[:p], states, covariance, local[0], options))
 
     def derivative(self, local: list[tuple[Array, Array]], p: int) -> Array:
-        """Of measured columns with respect to constants and first state, (L+1, ny, p + n)."""
+        """Derivatives of measured columns by constants and first state, (L+1, ny, p + n)."""
         n = self.problem.simulator.n
         sensitivity = np.concatenate([np.zeros((n, p)), np.eye(n)], axis=1)
         rows = [sensitivity]

@@ -1,10 +1,10 @@
-"""Points that a camera saw elsewhere: told from the residuals of a fit that they do not spoil, and left out of the next.
+"""Outliers of a camera: found in the residuals of a robust fit, and left out of the next fit.
 
-A fit by Huber's loss ends near the truth even where points jump. What it leaves is, but for those points, noise and the model's
-error, of size s = 1.4826 median |r| per channel (no less than a noise that is known); points off by more than `FAR` s in some
-coordinate are taken for outliers and become gaps. Least squares follow, with all that is known of them.
+A fit by Huber's loss ends near the truth even where points jump. Its residuals are, but for those points, noise and the model's
+error, of size s = 1.4826 median |r| per channel (no less than a known noise). Points off by more than `FAR` s in some
+coordinate count as outliers and become gaps. Least squares of the remaining points follow.
 
-Of a fit by squares, predictions of whole recordings are looked at (`without_lone`): values that are far off while those in the
+For a fit by squares, predictions of whole recordings are examined (`without_lone`): values that are far off while those in the
 rows around them are not stand alone, as errors of a model do not.
 """
 
@@ -30,29 +30,29 @@ Array = NDArray[np.float64]
 MEDIAN = 1.4826
 """Standard deviation of normal noise over the median of its sizes."""
 FAR = 5.0
-"""Of normal noise one in two million is beyond."""
+"""Standard deviations beyond which a point is an outlier: one in two million for normal noise."""
 MOST_LONE = 0.03
-"""Share of values beyond which none that stands alone is left out."""
+"""Share of lone values above which none is left out."""
 MOST = 0.1
-"""Share of points beyond which they are no outliers, but what the model does not know: nothing is left out. Nor is anything
-where no fit would take what remains, as of a recording of which a column is gone."""
+"""Share of points above which they are no outliers, but errors of the model: nothing is left out. Nor is anything where no
+fit would accept the rest, as of a recording without one of its columns."""
 
 
 LONE, BESIDE = 6.0, 3.0
-"""Standard deviations that a value which stands alone is off by, and that those in the rows around it are off by at most."""
+"""Standard deviations: a lone value is off by more than the first, its neighbours by at most the second."""
 
 
 class Cleaned(NamedTuple):
-    """What is left without outliers."""
+    """Problem and segments without outliers."""
 
     problem: FitProblem
     segments: Segments
     share: float
-    """Of the points that were measured."""
+    """Share of the measured points that are outliers."""
 
 
 def without_outliers(segments: Segments, theta: Array, starts: Array) -> Cleaned:
-    """The problem and its segments with outliers as gaps; as they are, where the full state is measured."""
+    """Turn outliers into gaps of the problem and its segments; no change where the full state is measured."""
     problem = segments.problem
     if problem.full:
         return Cleaned(problem, segments, 0.0)
@@ -71,7 +71,7 @@ def without_outliers(segments: Segments, theta: Array, starts: Array) -> Cleaned
     left = _gaps(segments, far)
     try:
         cleaned = problem.replace(data=problem.split._replace(train=left))
-    except DataError:  # most of a column: no outliers either
+    except DataError:  # most of a column: these are no outliers
         return Cleaned(problem, segments, 0.0)
     if problem.told:
         cleaned = cleaned.with_told_noise()
@@ -81,9 +81,9 @@ def without_outliers(segments: Segments, theta: Array, starts: Array) -> Cleaned
 
 
 def without_lone(problem: FitProblem, result: FitResult) -> tuple[FitProblem, int]:
-    """The problem with values that stand alone as gaps, and how many there are; see the module docstring.
+    """Turn values that stand alone into gaps, and count them; see the module docstring.
 
-    Predictions are of the result's constants, from the begin of every recording.
+    Predictions are those of the result's constants, from the start of every recording.
     """
     there, recordings, residuals = problem.replace(view=result.view), problem.split.train, []
     for recording in recordings:
@@ -108,7 +108,7 @@ def without_lone(problem: FitProblem, result: FitResult) -> tuple[FitProblem, in
 
 
 def _lone(size: Array, scale: Array) -> NDArray[np.bool_]:
-    """Where sizes of residuals (T+1, ny) are far beyond their scale (ny,), and those beside them are not."""
+    """Mask of residuals' sizes (T+1, ny) far beyond their scale (ny,) whose neighbours are not."""
     beside = np.full((len(size) + 2, size.shape[1]), np.nan)
     beside[1:-1] = size
     near = np.fmax(beside[:-2], beside[2:])  # NaN only where neither was measured
@@ -116,7 +116,7 @@ def _lone(size: Array, scale: Array) -> NDArray[np.bool_]:
 
 
 def spread(segments: Segments, theta: Array, scale: Array) -> Array:
-    """Size of the residuals at a start, per channel (m,), whatever outliers do; `scale` where it is nothing, or not finite."""
+    """Robust size of the residuals at a start, per channel (m,); `scale` where it is zero, or not finite."""
     found = MEDIAN * np.nanmedian(_sizes(segments, theta, segments.starts), axis=(0, 1))
     return np.where(np.isfinite(found) & (found > 1e-9 * scale), found, scale)
 
@@ -127,7 +127,7 @@ def _sizes(segments: Segments, theta: Array, starts: Array) -> Array:
 
 
 def _gaps(segments: Segments, far: NDArray[np.bool_]) -> TrajectorySet:
-    """The recordings with gaps where (S, L', ny) says so."""
+    """The recordings with gaps where the mask (S, L', ny) is true."""
     problem, found = segments.problem, []
     for index, recording in enumerate(problem.split.train):
         values = problem.values(recording).copy()
@@ -140,7 +140,7 @@ def _gaps(segments: Segments, far: NDArray[np.bool_]) -> TrajectorySet:
 
 
 def _with(recording: Trajectory, names: tuple[str, ...], values: Array) -> Trajectory:
-    """The recording with other values of some columns."""
+    """Copy of the recording with other values of some columns."""
     places = [recording.names.index(name) for name in names]
     changed = recording.values.copy()
     changed[:, places] = values

@@ -5,7 +5,7 @@ each, and by process noise; constants take a small random step; weights are mult
 
 .. math:: w \leftarrow w \exp(-\tfrac12 \| (y_k - h(x_k)) / \sigma \|^2)
 
-and particles are drawn anew (systematically) when their effective number falls below half. Without process noise all of them
+and particles are resampled (systematically) when their effective number falls below half. Without process noise all of them
 would soon be copies of one. Legend: N particles, T rows, p constants, nx state.
 """
 
@@ -35,7 +35,7 @@ class ParticleOptions:
     """
 
     count: int = 500
-    """N."""
+    """Number of particles N."""
     walk: float = 0.005
     """Standard deviation of a constant's random step per row, as a share of its range in fit coordinates."""
     process: Mapping[str, float] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class ParticleOptions:
     first: Mapping[str, float] = field(default_factory=dict)
     """State entry -> standard deviation at the first row; measured entries that are not named: their measurement noise."""
     settled: float = 0.5
-    """The estimate is the mean over this last share of the rows."""
+    """Last share of the rows, whose mean is the estimate."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -56,21 +56,21 @@ class ParticleOptions:
 
 @dataclass(frozen=True, eq=False)
 class FilterResult:
-    """What the filter believed at every row."""
+    """Estimates of the filter at every row."""
 
     names: tuple[str, ...]
     times: Array
     """(T+1,) [s]"""
     mean: Array
-    """(T+1, p) of the constants, in their units."""
+    """(T+1, p) constants, in their units."""
     std: Array
-    """(T+1, p)"""
+    """(T+1, p) standard deviations of the constants."""
     states: Array
     """(T+1, nx) mean."""
     effective: Array
-    """(T+1,) effective number of particles, before they are drawn anew."""
+    """(T+1,) effective number of particles, before resampling."""
     parameters: Parameters
-    """The estimate: the mean over the settled rows."""
+    """Mean constants over the settled rows."""
     seconds: float
 
 

@@ -1,4 +1,4 @@
-"""What a fit says of predictions, and of what its intervals are: a model that is wrong has no true constants."""
+"""Adds bands of predictions to a fit, and states what its intervals mean: a wrong model has no true constants."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def banded(problem: FitProblem, result: FitResult) -> FitResult:
     """The result with bands of predictions (`judgement.bands`), and sentences on them.
 
     Args:
-        problem: As it was fitted; what it kept back is predicted, too.
+        problem: As it was fitted; recordings that it held out are predicted, too.
         result: With the constants and the latency that are used.
     """
     found = bands(problem.replace(view=result.view), result.parameters)
@@ -41,7 +41,7 @@ def banded(problem: FitProblem, result: FitResult) -> FitResult:
 
 
 def _far(problem: FitProblem, result: FitResult) -> str:
-    """How far off predictions of the fitted recordings are beside the noise that these tell; "" where they tell none."""
+    """Errors of predictions of the fitted recordings beside the noise of these, in words; "" where these show none."""
     names = tuple(name for name in problem.column_names if name in result.noise)
     try:
         told = noise_of(problem.split.train, names)

@@ -1,8 +1,8 @@
-"""A room's recipe, stage by stage ([Wang2020] IV-D): what one stage found is held, or refined, in the next.
+"""Fits a room's recipe stage by stage ([Wang2020] IV-D): constants of one stage are fixed, or refined, in the next.
 
 The first group of constants is the one that the model describes best (cables and motors, from a recording in the air); contact
-follows. Every stage is saved as it ends, so that an interrupted run goes on where it stopped. A stage whose
-constants predict kept-back data worse than those before it is said to, and the constants before it go on (`.guard`).
+follows. Every stage is saved when it is done, so that an interrupted run can be resumed there. If a stage's
+constants predict held-out data worse than those before it, a verdict says so, and the constants before it are used (`.guard`).
 """
 
 from __future__ import annotations
@@ -38,43 +38,43 @@ from .suspects import NEARLY, Fitted, conditional, suspected
 from .table import METHODS, method_of
 
 REPEATED = 3
-"""Starts of a fit by the method that repeats another, from constants alone: of states that are guessed anew minima are many."""
+"""Starts of a fit by the method that repeats another, from constants only: with guessed states there are many minima."""
 CHECKPOINT, FIT = "checkpoint.json", "fit.toml"
 """Files of a fit under way and of its constants, in the folder of a stage."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C after a fit has ended, while it was asked what it lacks."""
+    """Ctrl-C after a fit was done, during the search for its deficiencies."""
 
     def __init__(self, result: FitResult) -> None:
         super().__init__()
         self.result = result
-        """What had ended."""
+        """The finished fit."""
 
 
 @dataclass(frozen=True)
 class StageResult:
-    """Where a stage ended."""
+    """Result of a stage."""
 
     name: str
     free: tuple[str, ...]
     parameters: Parameters
     posterior: PosteriorParameters
     verdict: str
-    """Its headline."""
+    """Headline of the fit."""
     text: str
-    """Its summary."""
+    """Summary of the fit."""
     fit: FitResult | None
-    """None: it was read from the files of an earlier run."""
+    """None where it was read from the files of an earlier run."""
     usable: bool = True
-    """Whether its headline is no failure."""
+    """Whether the headline is no failure."""
     view: View = field(default_factory=View)
     """Constants of the recordings."""
 
 
 @dataclass(frozen=True)
 class RecipeResult:
-    """All stages, in their order."""
+    """Results of all stages, in their order."""
 
     stages: tuple[StageResult, ...]
 
@@ -85,7 +85,7 @@ class RecipeResult:
 
     @property
     def decisive(self) -> tuple[StageResult, ...]:
-        """The stages without those all of whose constants a later one fitted again."""
+        """Stages except those whose constants were all fitted again later."""
         return tuple(
             stage
             for index, stage in enumerate(self.stages)
@@ -94,7 +94,7 @@ class RecipeResult:
 
     @property
     def unusable(self) -> tuple[str, ...]:
-        """Constants that no stage found: all that freed them ended in a failure, or were worse than what was before."""
+        """Constants that no stage found: all stages that freed them failed, or predicted worse than the constants before."""
         names = dict.fromkeys(name for stage in self.stages for name in stage.free)
         found = {name for stage in self.stages if stage.usable for name in stage.free}
         return tuple(name for name in names if name not in found)
@@ -105,11 +105,11 @@ class RecipeResult:
         return "; ".join(stage.verdict for stage in self.decisive)
 
     def distribution(self) -> JointParameters:
-        """What the decisive stages leave open, as domain randomisation."""
+        """Posterior of the decisive stages, for domain randomisation."""
         return JointParameters(tuple(stage.posterior for stage in self.decisive))
 
     def summary(self) -> str:
-        """All stages' summaries; of one that decides nothing it is said so."""
+        """Summaries of all stages; those that decide nothing are marked."""
         begins = " (a start alone: later stages fit its constants again, and judge them)"
         heads = (stage.name + (begins if stage not in self.decisive else "") for stage in self.stages)
         return "\n".join(f"{head}\n{stage.text}" for head, stage in zip(heads, self.stages, strict=True))
@@ -132,22 +132,22 @@ def run_recipe(
     """Identify, stage by stage.
 
     Args:
-        recipe: Of the room.
-        simulator: Whose constants are fitted; stages may change fields of it.
-        data: Recordings that say of which experiment they are, as `Recipe.record` makes them.
+        recipe: The room's recipe.
+        simulator: Simulator whose constants are fitted; stages may change its fields.
+        data: Recordings that name their experiment, as `Recipe.record` makes them.
         start: Constants before the first stage; None: the simulator's, with the recipe's guess.
-        stages: Others than the recipe's own.
+        stages: Stages in place of the recipe's own.
         out: Folder for the last stage's fit.toml, and a folder of every stage in it, with fit.toml, fit.json, report.html and
             checkpoint; None: nothing is written.
-        resume: Take what `out` holds of an earlier run on the same data.
+        resume: Use the files that an earlier run on the same data left in `out`.
         announce: Called with the name of each stage as it begins.
-        progress: Where iteration lines go; None: nowhere.
-        model: How the structure was named, for the files.
-        limits: See `FitProblem.limits`: for constants that are to be used in longer steps than the simulator's. Of the stages
-            of one experiment the last one keeps within; those before it may look beyond, where some ways to the optimum lead.
+        progress: Stream for iteration lines; None: no output.
+        model: Name of the structure, for the files.
+        limits: See `FitProblem.limits`: for constants that are used in longer steps than the simulator's. The last stage of an
+            experiment keeps within them; earlier ones may look beyond, where some ways to the optimum lead.
 
     Raises:
-        OptionError: There is no stage, `resume` lacks `out`, or a stage asks for what there is not.
+        OptionError: There is no stage, `resume` lacks `out`, or a stage needs something that is missing.
         DataError: A stage's recordings are missing, or cannot be used.
     """
     chosen = recipe.stages if stages is None else stages
@@ -182,12 +182,12 @@ def stage_problem(
     """The problem of one stage.
 
     Args:
-        recipe: Of the room: how columns that are no state entries are measured.
-        stage: What is freed.
-        simulator: Of the room; the stage may change fields of it.
-        data: Of any experiments; those of the stage are used.
+        recipe: The room's recipe: it says how columns that are no state entries are measured.
+        stage: Stage with the constants to free.
+        simulator: The room's simulator; the stage may change its fields.
+        data: Recordings of any experiments; those of the stage are used.
         start: Constants before.
-        more: Further fields of `FitProblem`; they win.
+        more: Further fields of `FitProblem`, which take precedence.
 
     Raises:
         DataError: No recording is of the stage's experiment, or they cannot be used.
@@ -228,7 +228,7 @@ def stage_problem(
 
 
 def guarded(problem: FitProblem) -> FitProblem:
-    """The problem with the ends of its recordings kept back to judge by, where they are long enough."""
+    """The problem with the ends of its recordings held out for judging, where they are long enough."""
     return problem.replace(data=kept_back(problem.split))
 
 
@@ -265,9 +265,9 @@ def changed(simulator: Simulator, fields: Mapping[str, Any]) -> Simulator:
 def fit_stage(
     recipe: Recipe, stage: Stage, problem: FitProblem, *, folder: Path | None, resume: bool, progress: TextIO | None
 ) -> FitResult:
-    """One stage by its method, with a checkpoint in `folder` where the method leaves one; others add to it.
+    """Fit one stage by its method, with a checkpoint in `folder` where the method writes one, and examine the result.
 
-    Those are `.mislabelled`, `.finer`, `.suspects` and `.predictions`.
+    The examinations are `.mislabelled`, `.finer`, `.suspects` and `.predictions`.
 
     Raises:
         OptionError: The method does not suit the room, or does not have one of the options.
@@ -283,7 +283,7 @@ def fit_stage(
 
 
 def _saying(progress: TextIO | None) -> Callable[[str], None]:
-    """What writes a line of progress, if there is a place for it."""
+    """Function that writes a line of progress, if there is a stream for it."""
 
     def say(what: str) -> None:
         if progress is not None:
@@ -295,7 +295,7 @@ def _saying(progress: TextIO | None) -> Callable[[str], None]:
 def _fitted(
     recipe: Recipe, stage: Stage, problem: FitProblem, *, folder: Path | None, resume: bool, progress: TextIO | None
 ) -> Fitted:
-    """`fit_stage` without what is said of predictions."""
+    """`fit_stage` without bands of predictions."""
     method, say = method_of(stage.method), _saying(progress)
     where: dict[str, Any] = {}
     if folder is not None and method.leaves_checkpoint:
@@ -312,7 +312,7 @@ def _fitted(
 
 
 def _asked(recipe: Recipe, stage: Stage, problem: FitProblem, result: FitResult, say: Callable[[str], None]) -> Fitted:
-    """What has ended, with what is said of outliers, steps and causes."""
+    """Examine a finished fit: outliers, another simulator, labels, steps and causes."""
     method = method_of(stage.method)
     problem, result = _without_lone(recipe, stage, problem, result, say)
     other = _otherwise(recipe, stage, problem, result, say)
@@ -345,9 +345,9 @@ def _asked(recipe: Recipe, stage: Stage, problem: FitProblem, result: FitResult,
 
 
 def _without_lone(recipe: Recipe, stage: Stage, problem: FitProblem, result: FitResult, say: Callable[[str], None]) -> Fitted:
-    """The fit, or if there are values that stand alone, the one without them; see `outliers`.
+    """The fit, or, if there are values that stand alone, a fit without them; see `outliers`.
 
-    Not of states that are exact, nor by methods that take no gaps.
+    Exact states and methods that take no gaps are left as they are.
     """
     method = method_of(stage.method)
     able = (method.views or method.repeated) and stage.options.get("loss") != "robust"
@@ -357,7 +357,7 @@ def _without_lone(recipe: Recipe, stage: Stage, problem: FitProblem, result: Fit
     if not count:
         return Fitted(problem, result)
     say("fitting again without values that stand alone")
-    onward = [{"starts": 1, "near": 0, "begin": result.ended}] if method.takes("begin") else []  # that may be all it takes
+    onward = [{"starts": 1, "near": 0, "begin": result.ended}] if method.takes("begin") else []  # this may suffice
     try:
         for options in (*onward, {}):
             again = method.fit(without, method.settings({**stage.options, **options}), recipe)
@@ -374,7 +374,7 @@ def _without_lone(recipe: Recipe, stage: Stage, problem: FitProblem, result: Fit
 def _otherwise(
     recipe: Recipe, stage: Stage, problem: FitProblem, result: FitResult, say: Callable[[str], None]
 ) -> Fitted | None:
-    """The fit in the stage's other simulator, where this result does not explain the data; no checkpoint is written."""
+    """The fit in the stage's other simulator, if this result does not explain the data; no checkpoint is written."""
     if result.explained or stage.instead is None:
         return None
     method, simulator = method_of(stage.method), stage.instead(problem.before or problem.simulator)
@@ -384,7 +384,7 @@ def _otherwise(
     try:
         instead = in_steps_of(problem, simulator)
         other = method.fit(instead, method.settings(stage.options), recipe)
-    except (DataError, OptionError):  # a method may not know what the other simulator does
+    except (DataError, OptionError):  # a method may not support the other simulator
         return None
     return Fitted(instead, other) if other.usable or (other.explained and other.converged) else None
 
@@ -406,7 +406,7 @@ def _solved(
     told = {**found.provenance, "stage": stage.name, "identity": identity}
     found = replace(found, provenance=told, spec=replace(found.spec, model=model))
     judged = compare(found.open_loop)
-    better = judged.better or found.explained  # what leaves nothing but noise is worse by chance only
+    better = judged.better or found.explained  # a fit that leaves only noise is worse by chance only
     said = "" if better and not judged.better else judged.text(found.converged)
     if said:
         others = found.verdicts[1:] if found.verdicts[0].text == NOT_CONVERGED else found.verdicts
@@ -436,7 +436,7 @@ def _encoded(parameters: Parameters, problem: FitProblem) -> Any:
 
 
 def _earlier(stage: Stage, folder: Path, identity: str, kind: Parameters) -> StageResult | None:
-    """What an earlier run left of this stage; None if it was another problem, or did not end."""
+    """Result of this stage from an earlier run; None if that was another problem, or did not finish."""
     try:
         document = read_json(folder / "fit.json")
         if document.get("provenance", {}).get("identity") != identity:

@@ -4,10 +4,10 @@ The simulator offers weights w (`core.simulator.Residual`); the loss is that of 
 
     loss(w) = mean_{s, k, i} ((x_{s,k}(w) - y_{s,k}) / sigma)_i^2,    k = 1 ... L,
 
-over segments s that start from measured states, with sigma the root mean square of what every state entry changes over a block.
+over segments s that start from measured states, with sigma the root mean square change of every state entry over a block.
 y is taken into the coordinates around x first (retract(x, difference(y, x))), so quaternions of either sign agree. Gradients
-run backwards through all L steps. Some blocks of the recordings are set apart; the weights that predict them best are kept,
-and if none beat the simulator without a correction, none are used.
+are propagated backwards through all L steps. Some blocks of the recordings are set apart; the weights that predict them best
+are kept, and if none beat the simulator without a correction, none are used.
 
 Legend: S segments, L steps, W weights.
 """
@@ -35,14 +35,14 @@ R = TypeVar("R", bound=Residual)
 
 @dataclass(frozen=True)
 class ResidualOptions:
-    """How the correction is trained.
+    """Settings of the training.
 
     Raises:
         OptionError: A value out of its range.
     """
 
     segment: int = 1
-    """L"""
+    """Steps L of a segment."""
     block: int = 200
     """Rows of a block; every `held_out`-th one is set apart, and predicted as a whole."""
     held_out: int = 4
@@ -53,7 +53,7 @@ class ResidualOptions:
     weight_decay: float = 1e-5
     """Weight of |w|^2 beside the loss relative to its start."""
     worth: float = 0.8
-    """A correction is used only if it brings the loss of what was set apart below this share of what it is without one."""
+    """Share of the loss of the blocks set apart, relative to no correction, below which a correction is used."""
 
     def __post_init__(self) -> None:
         for name, lowest in (("segment", 1), ("block", 1), ("held_out", 2), ("iterations", 1), ("patience", 1)):
@@ -68,23 +68,23 @@ class Progress(NamedTuple):
 
     iteration: int
     train: float
-    """Loss over that at the start."""
+    """Training loss relative to the start."""
     validation: float
     """Loss of the blocks set apart."""
 
 
 @dataclass(frozen=True, eq=False)
 class ResidualFit:
-    """What training found."""
+    """Result of the training."""
 
     simulator: Any
-    """With the weights that were kept."""
+    """Simulator with the weights that were kept."""
     parameters: Parameters
-    """Constants that they belong to."""
+    """Constants that the weights belong to."""
     before: float
     """Loss of the blocks set apart without a correction."""
     after: float
-    """With it; equal if none is used."""
+    """Loss of the blocks set apart with the correction; equal if none is used."""
     log: tuple[Progress, ...]
 
     @property
@@ -144,7 +144,7 @@ def fit_residual(
 
 @dataclass
 class _Best:
-    """The weights that predict what was set apart best."""
+    """The weights that predict the blocks set apart best."""
 
     loss: float
     weights: tuple[float, ...] = ()
@@ -194,14 +194,14 @@ class _Training:
         return ResidualFit(kept, self.parameters, before, best.loss if best.weights else before, tuple(log))
 
     def loss(self, part: _Segments, weights: tuple[float, ...]) -> float:
-        """Mean over segments of min(1, mean of squares): one that diverges counts as if nothing were predicted at all."""
+        """Mean over segments of min(1, mean of squares); a segment that diverges counts 1, as a useless prediction."""
         simulator = replace(self.simulator, residual=weights)
         states, status = simulator.rollout(part.starts, part.controls, self.parameters, substeps=self.substeps)
         squares = np.mean((self.error(states, part) / self.scale) ** 2, axis=(1, 2))
         return float(np.where((status == 0) & (squares < 1.0), squares, 1.0).mean())
 
     def error(self, states: Array, part: _Segments) -> Array:
-        """x - y in the coordinates of x, (S, L, nx)."""
+        """Error x - y in the coordinates of x, (S, L, nx)."""
         x = states[:, 1:]
         return np.asarray(x - self.simulator.retract(x, self.simulator.difference(part.values, x)))
 
@@ -220,7 +220,7 @@ class _Training:
 
 
 def _scale(part: _Segments) -> Array:
-    """Root mean square of what every state entry changes; one that hardly moves counts as a hundredth of the typical one."""
+    """Root mean square change of every state entry; one that hardly moves counts as a hundredth of the typical one."""
     rms = np.sqrt(np.mean((part.values - part.starts[:, None]) ** 2, axis=(0, 1)))
     return np.asarray(np.maximum(rms, 1e-2 * np.median(rms[rms > 0])) if (rms > 0).any() else np.ones_like(rms))
 

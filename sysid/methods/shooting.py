@@ -46,16 +46,16 @@ Array = NDArray[np.float64]
 
 Jacobian = Literal["auto", "exact", "differences", "one_sided"]
 LOWER = 0.95
-"""Of the squared residuals another minimum must leave at most, to be another one."""
+"""Largest ratio of squared residuals for a fit to replace another minimum."""
 ROUGHLY = 1e-5
-"""Share of the cost that a step must win in a fit that only says where another begins."""
+"""Relative cost tolerance of a fit that only provides the start of another."""
 BRIEF = LevenbergOptions(max_iterations=10, cost_tolerance=1e-3)
-"""Of what a fit begins with over shorter segments."""
+"""Options of the first fit over shorter segments."""
 NOISE_STAYS = 1e-7
-"""Share of the cost that a step must win, where starts are unknown: what is left of it is noise, which no step takes away."""
+"""Relative cost tolerance where starts are unknown: the rest of the cost is noise, which no step removes."""
 STAYS = 0.01
-"""Standard deviations within which constants are where they belong, there: what still falls is of the states where segments
-start, as where a cable begins to pull the sooner or later."""
+"""Standard deviations within which constants count as converged where starts are unknown: what still lowers the cost are states
+at starts of segments, as where a cable begins to pull the sooner or later."""
 
 
 @dataclass(frozen=True)
@@ -67,19 +67,19 @@ class ShootingOptions:
     """
 
     jacobian: Jacobian = "auto"
-    """Derivatives from `Simulator.linearize`, or central differences of rollouts; auto: exact where the simulator offers it and
-    it is not slower: reverse mode costs n backward passes, differences two rollouts per unknown. Starts of noisy full
+    """Source of derivatives: `Simulator.linearize`, or central differences of rollouts. auto: exact where the simulator offers
+    it and it is not slower: reverse mode costs n backward passes, differences two rollouts per unknown. Starts of noisy full
     states do not count: backward passes take five times as long there (SUPERball). "one_sided": differences that are central
     along the constants only, in half the time where starts are unknown."""
     epsilon: float = 1e-5
     """Step of the differences [fit coordinate, tangent]."""
     secant: float = 0.0
-    """The same of the differences that errors are told by, where it is larger: steps of a simulator make predictions jump where
-    a contact begins, which over a short step passes for a slope, and for knowledge; 0: `epsilon`."""
+    """Step of the differences for the intervals, where it is larger: steps of a simulator make predictions jump where a contact
+    begins, and over a short step a jump passes for a slope, and for knowledge. 0: `epsilon`."""
     segment_steps: int = 100
     """Rows per segment of `multiple_shooting`; the other methods have segments of their own length."""
     reweight: int = 6
-    """How often noise is estimated and the fit repeated at most: until the noise that a fit leaves is, within 1 % in every
+    """Most estimates of the noise, each followed by a fit: they stop when the noise that a fit leaves is, within 1 % in every
     channel, the noise that it was weighted with (no effect where the noise is known)."""
     starts: int = 1
     """Number of starts: the problem's own, and the best of 16 times as many random ones within the bounds."""
@@ -88,37 +88,37 @@ class ShootingOptions:
     loss: Literal["squares", "robust"] = "squares"
     """"robust": where states are measured in part, Huber's loss first, then squares without outliers; see `.outliers`."""
     errors: Literal["independent", "clustered"] = "independent"
-    """What the covariance assumes of the residuals; "clustered" is right also for a structurally wrong model."""
+    """Assumption of the covariance about the residuals; "clustered" is right also for a structurally wrong model."""
     near: int = 0
-    """Where a fit ends at no minimum, or at one that does not explain the data, it begins again from what segments of so many
-    rows give, which have fewer wrong ones; 0: never."""
+    """Rows of short segments. A fit that does not converge, or does not explain the data, starts again from a fit over these,
+    which have fewer wrong minima; 0: never."""
     shorter: int = 0
-    """A fit begins at what a few iterations over segments of so many rows give, from constants that are far off; 0: at the
-    start constants. Either way it is judged beside these."""
+    """Rows of segments for a few iterations that provide the start of a fit, from constants that are far off; 0: it starts from
+    the start constants. Either way it is compared with these."""
     grow: tuple[int, ...] = ()
-    """A fit begins at the constants and states that fits over segments of so many rows leave, one after the other; see
-    `.growing`. Where states are measured in part."""
+    """Rows of the segments of fits, one after the other, that provide constants and states for the start of a fit; see
+    `.growing`. Used where states are measured in part."""
     rough: tuple[Mapping[str, Any], ...] = ()
-    """Fields of the simulator that are changed while a fit grows, if it has them, where that is quicker. Where a fit ends at no
-    minimum, or at one that does not explain the data, it grows again in the next: the better end is kept (`ways.ranked`)."""
+    """Fields of the simulator, if it has them, that are changed while a fit grows, where that is quicker. A fit that does not
+    converge, or does not explain the data, grows again with the next: the better end is kept (`ways.ranked`)."""
     otherwise: tuple[int, ...] = ()
     """Lengths of a second way to grow, by differences over `OTHER_STEP` times the step: the lower of both ends is kept, and
     intervals allow for the other; see `.ways`. (): there is none."""
     begin: Ended | None = None
-    """Where another fit of the same recordings ended, whose states and weights this one begins with where starts are unknown:
-    it does not grow. None: as the other options say."""
+    """Final state of another fit of the same recordings, whose states and weights are used for the start where starts are
+    unknown; the fit does not grow. None: as the other options say."""
     compare: bool = True
-    """Tell errors of predictions beside those of the start constants: not where a fit only says what another lacks."""
+    """Whether to compute errors of predictions, with the start constants', too: not for a fit that shows what another lacks."""
     scan: bool = True
-    """Ask what the model's own error leaves open (`sysid.judgement.scan`): not where a fit is only a start of the next."""
+    """Whether to scan what the model's own error allows (`sysid.judgement.scan`): not for a fit that is only a start."""
     halve: bool = False
-    """Let intervals reach as far as half of the simulator's step would move the constants (`sysid.judgement.laws`)."""
+    """Whether intervals allow for the effect of half the simulator's step on the constants (`sysid.judgement.laws`)."""
     checkpoint: Path | None = None
     """JSON file written after every iteration, removed at the end."""
     resume: bool = False
-    """Go on from `checkpoint`."""
+    """Whether to continue from `checkpoint`."""
     progress: TextIO | None = None
-    """Where iteration lines and a progress bar go; None: nowhere."""
+    """Stream for iteration lines and a progress bar; None: no output."""
     levenberg: LevenbergOptions = field(default_factory=LevenbergOptions)
 
     def __post_init__(self) -> None:
@@ -170,10 +170,10 @@ def single_shooting(problem: FitProblem, options: ShootingOptions | None = None)
 
 
 def uses_exact_derivatives(problem: FitProblem, jacobian: str) -> bool:
-    """What "auto" means for this simulator.
+    """Whether derivatives are exact for this simulator; resolves "auto".
 
     Raises:
-        OptionError: "exact" is asked for, but the simulator has no exact derivatives.
+        OptionError: "exact" was requested, but the simulator has no exact derivatives.
     """
     offered = is_exact(problem.simulator) and len(problem.own) == len(problem.free)
     if jacobian == "exact" and not offered:
@@ -186,9 +186,9 @@ def uses_exact_derivatives(problem: FitProblem, jacobian: str) -> bool:
 
 
 def _again(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions) -> FitResult:
-    """The fit; where it ended at no minimum, or explains nothing, one that begins at what short segments give, if it is better.
+    """The fit, or a better one from a fit over short segments, if the first does not converge or explain the data.
 
-    Better than a minimum is a lower one; better than none is one that is no higher.
+    A better one is lower than a minimum, or no higher than a fit that did not converge.
     """
     plain = replace(options, starts=1, checkpoint=None, resume=False)
     found = _begun(problem, method, steps, options)
@@ -210,7 +210,7 @@ def _again(problem: FitProblem, method: str, steps: int | None, options: Shootin
 
 
 def _begun(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions) -> FitResult:
-    """The fit, begun at what another one leaves that is soon there from far, if there is one; of two ways the better."""
+    """The fit, started from another that converges quickly from afar, if there is one; the better where there are two ways."""
     if options.otherwise and options.grow and options.begin is None and not problem.full:
         one, step = replace(options, otherwise=()), OTHER_STEP * options.epsilon
         two = replace(one, grow=options.otherwise, epsilon=step, checkpoint=None, resume=False)
@@ -232,7 +232,7 @@ def _begun(problem: FitProblem, method: str, steps: int | None, options: Shootin
         elif options.shorter:
             short = _fit(problem, "short", options.shorter, replace(once, starts=1, levenberg=BRIEF))
             first = Beginning(problem.replace(start=short.parameters, view=short.view))
-        elif problem.noisy:  # measured starts: biased a little
+        elif problem.noisy:  # a fit from measured starts: biased a little
             near = _fit(problem.replace(free_initial=False), "measured", steps, once)
             first, costs = Beginning(problem.replace(start=near.parameters, view=near.view)), near.start_costs
             options = replace(options, starts=1)
@@ -243,7 +243,7 @@ def _begun(problem: FitProblem, method: str, steps: int | None, options: Shootin
 
 
 def _explaining(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions) -> FitResult:
-    """The first of the fits that grow roughly which converges and explains the data; if none does, the best; see `ranked`."""
+    """First of the roughly grown fits that converges and explains the data; if none does, the best; see `ranked`."""
     found = _begun(problem, method, steps, replace(options, rough=options.rough[:1]))
     if found.converged and found.explained:
         return found
@@ -258,17 +258,17 @@ def _explaining(problem: FitProblem, method: str, steps: int | None, options: Sh
 
 
 def _in_vain(found: FitResult) -> str:
-    """Where a fit ended that another one takes the place of."""
+    """Half a sentence on the end of a fit that is replaced by another."""
     return f"a first fit ended at {'a minimum that did not explain the data' if found.converged else 'no minimum'}"
 
 
 def _fit(
     problem: FitProblem, method: str, steps: int | None, options: ShootingOptions, beginning: Beginning | None = None
 ) -> FitResult:
-    """Minimise and judge; `beginning` is where the first minimisation begins."""
+    """Minimise and judge; `beginning` is the start of the first minimisation."""
     begin, (first, states) = time.perf_counter(), beginning or Beginning(problem)
     exact = uses_exact_derivatives(problem, options.jacobian)
-    # Two noisy rows tell no state and no constants: single steps begin where they were measured, unless it is asked for.
+    # Two noisy rows determine neither state nor constants: single steps start from measured states unless set otherwise.
     free = problem.estimates_initial and not (steps == 1 and problem.noisy)
     one_sided = options.jacobian == "one_sided"
     segments = cut(
@@ -324,8 +324,8 @@ def _fit(
 def _settled(segments: Segments, journal: Journal, starts: int, scale: Array) -> bool:
     """Whether all starts are done and another estimate of the noise would change nothing.
 
-    So it is if the best start predicts everything to rounding (there is no noise), or if the last minimisation leaves the noise
-    that it was weighted with. Else the weights of a minimisation that ended in a poor local minimum would reach the result.
+    That is so if the best start predicts everything to rounding (there is no noise), or if the last minimisation leaves the
+    noise that it was weighted with. Else the weights of a poor local minimum would enter the result.
     """
     if journal.phase < starts:
         return False
@@ -339,7 +339,7 @@ def _settled(segments: Segments, journal: Journal, starts: int, scale: Array) ->
 def _run_phase(
     system: ShootingSystem, journal: Journal, thetas: Array, scale: Array, options: ShootingOptions, reporter: _Reporter
 ) -> Journal:
-    """One minimisation: from start number `phase`, or reweighted from where the best one ended."""
+    """Run one minimisation: from start number `phase`, or reweighted from the end of the best one."""
     segments, sigma = system.segments, journal.sigma
     if journal.phase >= len(thetas) and journal.state is None:
         previous = _best(journal.done) if journal.phase == len(thetas) else journal.done[-1]
@@ -364,7 +364,7 @@ def _run_phase(
     on_start = replace(under_way, state=state)
     reporter.phase(on_start)
     bounds, levenberg = segments.problem.theta_bounds, options.levenberg
-    own = levenberg.cost_tolerance != LevenbergOptions.cost_tolerance  # somebody wants it so
+    own = levenberg.cost_tolerance != LevenbergOptions.cost_tolerance  # set by the user
     if segments.free and (segments.problem.noisy or not own):
         tolerance = max(levenberg.cost_tolerance, NOISE_STAYS)
         levenberg = replace(levenberg, cost_tolerance=tolerance, deviations=levenberg.deviations or STAYS)
@@ -389,7 +389,7 @@ def _best(ends: tuple[LevenbergState, ...]) -> LevenbergState:
 
 
 def _one_log(ends: tuple[LevenbergState, ...]) -> tuple[IterLog, ...]:
-    """Logs of consecutive minimisations as one, with running number and time."""
+    """Logs of consecutive minimisations as one, with consecutive numbers and times."""
     log: list[IterLog] = []
     for end in ends:
         count, seconds = len(log), log[-1].seconds if log else 0.0
@@ -425,12 +425,12 @@ class _Reporter:
             self.write(f"interrupted; go on with resume from {self.options.checkpoint}")
 
     def phase(self, journal: Journal) -> None:
-        """A minimisation begins or goes on."""
+        """Report that a minimisation starts or is resumed."""
         self.write(f"minimisation {journal.phase + 1} of at most {self.phases}")
         self._save(journal)
 
     def iteration(self, journal: Journal) -> None:
-        """One iteration is done."""
+        """Report one finished iteration."""
         state = journal.state
         if state is None:
             return

@@ -7,7 +7,7 @@ Unknowns are constants theta, the states x_0 ... x_K of every physics step, and 
    0 \le z \perp f \ge 0
 
 The program is `core.transcription`'s: the contact schedule is *given* ([Jitosho2021] assumes it) or *found*. A polish by single
-shooting from where it ends then removes what is left of tau and gives the usual judgement. With `free_initial=False` the first
+shooting from its solution then removes the remaining tau and gives the usual judgement. With `free_initial=False` the first
 states are the guess.
 
 Measured points are a function of the state that CasADi can differentiate (`observe`), from the room. Compared with
@@ -41,7 +41,7 @@ from .mpec import whole_recordings
 
 Array = NDArray[np.float64]
 Schedule = Sequence[NDArray[np.bool_]]
-"""Per recording (K, nz): True where f = 0 (a contact touches, a slider slides), False where z = 0."""
+"""Contact schedule per recording (K, nz): True where f = 0 (a contact touches, a slider slides), False where z = 0."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,15 @@ class SimultaneousOptions:
     """
 
     tau: float = 1.0
-    """Largest product of a pair at first [units of the form]."""
+    """Initial largest product of a pair [units of the form]."""
     factor: float = 0.1
-    """tau shrinks by it from program to program."""
+    """Factor on tau from program to program."""
     last: float = 1e-6
-    """tau of the last program."""
+    """Final tau."""
     iterations: int = 300
     """Most iterations of IPOPT per program."""
     polish: int = 40
-    """Iterations of single shooting at the end, at most."""
+    """Most iterations of single shooting at the end."""
 
     def __post_init__(self) -> None:
         if not (0 < self.last <= self.tau < np.inf and 0 < self.factor < 1):
@@ -86,7 +86,7 @@ def simultaneous(
         problem: With known noise.
         form: The simulator's physics step, from the room.
         options: Settings.
-        observe: casadi.Function x (nx) -> measured columns (ny), the same as the problem's measurement; None: state entries.
+        observe: casadi.Function x (nx) -> measured columns (ny), equal to the problem's measurement; None: state entries.
         schedule: The contact schedule; None: it is found.
 
     Raises:
@@ -121,7 +121,7 @@ def solve(
     observe: Any = None,
     schedule: Schedule | None = None,
 ) -> Solution:
-    """`simultaneous` without polish and report; theta are fit coordinates, the objective is half of what is squared."""
+    """Solve without polish and report; theta are fit coordinates, the objective is half the sum of squares."""
     options = options or SimultaneousOptions()
     taus = [options.tau]
     while taus[-1] > options.last * (1.0 + 1e-9):
@@ -130,7 +130,7 @@ def solve(
 
 
 def chosen_outputs(observe: Any, places: tuple[int, ...]) -> Any:
-    """The casadi.Function with only these entries of its result, in this order."""
+    """Function with only the given entries of the casadi.Function's result, in this order."""
     ca = casadi()
     x = ca.SX.sym("x", observe.size1_in(0))
     return ca.Function("chosen", [x], [observe(x)[list(places)]])
@@ -167,7 +167,7 @@ def transcribed(problem: FitProblem, form: ComplementarityForm, observe: Any, sc
 
 
 def _path(problem: FitProblem, window: Window, recording: Trajectory) -> Array:
-    """(K+1, nx): the simulation from the guessed start with the start constants; at rest where it fails."""
+    """Simulation (K+1, nx) from the guessed start with the start constants; the rest state where it fails."""
     start = problem.guess(recording)
     states, status = problem.simulator.rollout(start[None], window.controls[None], problem.constants)
     return np.asarray(states[0] if status[0] == 0 else np.repeat(start[None], len(window.values), axis=0))

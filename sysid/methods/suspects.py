@@ -1,14 +1,14 @@
-"""What may be wrong with a model that does not explain its data? Causes of one or two constants each are tried, one by one.
+"""Searches for the cause where a model does not explain its data: candidates of one or two constants each are tried in turn.
 
-Where a stage's fit leaves more than noise, it is repeated from where it ended with the constants of every suspect freed beside
+Where a stage's fit leaves more than noise, it is repeated from its end with the constants of every suspect freed beside
 its own: a camera that is tilted or has another scale, commands that act late, a base that is turned. The one that lowers the
-residuals most is named, if it explains the data or is worth it (`WORTH`); else the cause is unknown, and so it is where the
-interval of what was freed holds the value that it had been given. Where none is and much is left, all are tried from where the
-fit began: it may have ended where nothing leads out. Constants stay those of the fit. Where the stage has another
-simulator that leaves less, suspects that are none in the first are tried in that.
+residuals most is named, if it explains the data or lowers them enough (`WORTH`). Else the cause is unknown, also if the
+interval of a freed constant holds its given value. If no suspect is named and the misfit is large, all are tried from the
+start of the fit, whose end may be a wrong minimum. Constants stay those of the fit. If none is named and the
+stage has another simulator that leaves less, all are tried in that.
 
-Where it leaves noise alone, a wrong value of a held constant may hide in the fitted ones: so drag in damping. Then the fit is
-repeated with such constants freed, and what moves is said to be of their value.
+Where a fit leaves only noise, a wrong value of a fixed constant may hide in the fitted ones: so drag in damping. Then the fit
+is repeated with such constants freed, and constants that change are reported to depend on their value.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from ..judgement.result import Estimate, FitResult
 from .late import searched
 
 NEARLY = 1e-5
-"""Of its cost, by which a fit that says what another lacks goes on at least: a sixth of a standard deviation, of 3000 rows."""
+"""Relative cost tolerance of a fit that shows what another lacks: a sixth of a standard deviation, for 3000 rows."""
 ASTRAY = 2.0
-"""Misfit from which on a fit may have ended where nothing leads out: a wrong minimum leaves more than a test too much."""
+"""Misfit above which the end of a fit may be a wrong minimum, which leaves more than a failed test does."""
 WIDER = 2.0
-"""Times the interval that a fit gave: so much wider ones, where a held constant is freed, hang on its value."""
+"""Factor on the width of an interval, with a fixed constant freed, above which the constant depends on that value."""
 WORTH, SAID = 0.5, 0.8
-"""Of the squared residuals must be left at most, for a suspect to be named that does not explain the data, and for what it
-leaves to be told all the same: constants that have nothing to do with the cause left 53 and 57 % (measured)."""
+"""Largest remaining share of the squared residuals for a suspect that does not explain the data to be named, and for its
+effect to be mentioned anyway: constants unrelated to the cause left 53 and 57 % (measured)."""
 MOST = 0.25
-"""Share of the squared residuals above which what leaves them is called a part of the cause."""
+"""Share of the squared residuals above which a suspect that leaves it is called a part of the cause."""
 TWINS = 0.99
-"""Correlation with a fitted constant from which on data hardly tell a suspect's from that: its interval holds for this linear
-model alone, as of the tilt of a table that one straight slide shows."""
+"""Correlation with a fitted constant above which data hardly separate a suspect's from it: its interval then holds for this
+linear model only, as of the tilt of a table that one straight slide shows."""
 
 
 class Fitted(NamedTuple):
-    """A problem, perhaps in another simulator than was asked for, and its fit."""
+    """A fit and its problem, whose simulator may be another than the original one."""
 
     problem: FitProblem
     result: FitResult
@@ -55,23 +55,23 @@ class _Tried(NamedTuple):
     freed: tuple[str, ...]
     fit: FitResult
     share: float
-    """Of the squared residuals that it leaves."""
+    """Remaining share of the squared residuals."""
 
     @property
     def worth(self) -> bool:
-        """Whether it is to be named."""
+        """Whether the suspect is named."""
         return self.fit.explained or self.share <= WORTH
 
     @property
     def twins(self) -> tuple[str, ...]:
-        """Fitted constants of the robot from which data hardly tell it (`TWINS`)."""
+        """Fitted constants of the robot from which data hardly separate its constants (`TWINS`)."""
         names = self.fit.posterior.names
         freed, alike = np.isin(names, self.freed), np.abs(self.fit.correlation) > TWINS
         return tuple(name for name, own, row in zip(names, freed, alike, strict=True) if not own and row[freed].any())
 
     @property
     def told(self) -> str:
-        """Its constants in words."""
+        """Constants of the suspect in words."""
         hardly = f" (hardly told from {', '.join(self.twins)} by these data)" if self.twins else ""
         return "; ".join(e.text() for e in self.fit.estimates if e.name in self.freed) + hardly
 
@@ -88,18 +88,18 @@ def suspected(
     onward: Callable[[FitProblem, FitResult], FitResult] | None = None,
     untried: str = "",
 ) -> FitResult:
-    """The result, with a sentence on what is likeliest wrong where it does not explain its data.
+    """The result, with a sentence on the likeliest cause where it does not explain its data.
 
     Args:
-        suspects: In words -> constants of the recordings or of the robot that are freed.
-        fit: As the fit was made, by a method that knows constants of recordings.
+        suspects: Cause in words -> constants of the recordings or of the robot that are freed.
+        fit: Repeats the fit, by a method that can fit constants of recordings.
         problem: As it was fitted.
-        result: Where it ended.
-        say: Told every try as it begins.
-        known: A cause was found already (the step): nothing is said where these are none.
-        other: The same data in another simulator, where suspects are tried that are none in this one.
-        onward: As `fit`, from the states where a fit ended; None: `fit`.
-        untried: What else it may be, in words, said where no cause is found.
+        result: Result of that fit.
+        say: Called with a line before every try.
+        known: Whether a cause was found already (the step): then nothing is added where no suspect is named.
+        other: The same data in another simulator, where suspects are tried if none is named in this one.
+        onward: As `fit`, from the final states of a fit; None: `fit`.
+        untried: Other possible causes, in words, for the sentence where no cause is found.
     """
 
     def from_end(ended: Fitted) -> Callable[[FitProblem], FitResult]:
@@ -147,9 +147,9 @@ def _tried(
     before: FitResult,
     say: Callable[[str], None],
 ) -> list[_Tried]:
-    """Every suspect that ends at a minimum elsewhere than where it was held, from where the problem begins.
+    """Try every suspect from the start of the problem; keep those with other values that converge or explain all.
 
-    What it leaves is compared with a fit before.
+    Their residuals are compared with those of a fit before.
     """
     found = []
     for words, names in suspects.items():
@@ -165,12 +165,12 @@ def _tried(
 
 
 def _matters(problem: FitProblem, found: Estimate) -> bool:
-    """Whether a freed constant is elsewhere than where it was held."""
+    """Whether a freed constant differs from its fixed value."""
     return not (found.hidden or found.interval[0] <= problem.given(found.name) <= found.interval[1])
 
 
 def left(after: FitResult, before: FitResult) -> float:
-    """Share of the squared residuals that another fit of the same data leaves: chi square times the weights that it has."""
+    """Share of the squared residuals that another fit of the same data leaves: ratio of chi squares times that of weights."""
     weights = [after.noise[name] / before.noise[name] for name in before.noise]
     return after.reduced_chi2 / before.reduced_chi2 * float(np.exp(2.0 * np.mean(np.log(weights))))
 
@@ -182,14 +182,14 @@ def conditional(
     result: FitResult,
     say: Callable[[str], None] = lambda what: None,
 ) -> FitResult:
-    """The result, with a reservation on constants that these data tell only with the value that held ones are given.
+    """The result, with a reservation on constants that these data determine only for given values of fixed ones.
 
     Args:
-        doubtful: Held constants of the robot.
-        fit: As the fit was made.
+        doubtful: Fixed constants of the robot.
+        fit: Repeats the fit.
         problem: As it was fitted.
-        result: Where it ended.
-        say: Told what is tried.
+        result: Result of that fit.
+        say: Called with a line before the fit.
     """
     more = tuple(name for name in doubtful if name not in problem.free)
     if not more or not result.explained or not result.usable:
@@ -211,6 +211,6 @@ def conditional(
 
 
 def _hangs(old: Estimate, new: Estimate) -> bool:
-    """Whether a constant moves out of its interval, or is known much less, where another is free."""
+    """Whether a constant leaves its interval, or has a much wider one, where another is free."""
     (low, high), (wide_low, wide_high) = old.interval, new.interval
     return new.hidden or not low <= new.value <= high or wide_high - wide_low > WIDER * (high - low)

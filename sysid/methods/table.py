@@ -1,4 +1,4 @@
-"""All methods that end in a `FitResult`, behind one protocol: name, options, what they need of problem and room."""
+"""All methods that return a `FitResult`, behind one protocol: name, options, requirements on problem and room."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OFFERS = {
     "complementarity": "no complementarity form of its physics step",
     "program": "no symbolic step with measured columns",
 }
-"""Field of a `Recipe` that a method may need -> what is missing without it."""
+"""Field of a `Recipe` that a method may need -> error message without it."""
 
 
 @dataclass(frozen=True)
@@ -34,26 +34,26 @@ class Method:
 
     name: str
     summary: str
-    """One sentence."""
+    """Description in one sentence."""
     options: type[Any]
-    """A dataclass."""
+    """Dataclass of the method's options."""
     run: Callable[[FitProblem, Any, Recipe], FitResult]
     needs: Literal["", "complementarity", "program"] = ""
     """Field of the room's recipe that must not be None."""
     known_noise: bool = False
-    """The noise of every column must be known; where it is not, it is estimated from the recordings."""
+    """Whether the noise of every column must be known; else it is estimated from the recordings."""
     views: bool = False
-    """Constants of the recordings may be free, or be other than those of a camera that is placed as drawn."""
+    """Whether constants of the recordings may be free, or differ from those of a camera that is placed as drawn."""
     repeated: str = ""
-    """Method that repeats a fit from where it ended, with more constants free; empty: this one."""
+    """Method that repeats a fit from its end, with more constants free; empty: this one."""
 
     @property
     def leaves_checkpoint(self) -> bool:
-        """Whether an interrupted fit can go on."""
+        """Whether an interrupted fit can be resumed."""
         return self.takes("checkpoint")
 
     def takes(self, option: str) -> bool:
-        """Whether there is such an option."""
+        """Whether the method has an option of this name."""
         return option in {f.name for f in dataclasses.fields(self.options)}
 
     def settings(self, given: Mapping[str, Any] | None = None) -> Any:
@@ -63,7 +63,7 @@ class Method:
         9
 
         Raises:
-            OptionError: An option that there is not, or a value that is not allowed.
+            OptionError: An unknown option, or a value that is not allowed.
         """
         return _made(self.name, self.options, given or {})
 
@@ -77,8 +77,8 @@ class Method:
 
         Args:
             problem: What is to be identified.
-            options: Of the type `self.options`; None: its defaults.
-            recipe: Of the room, for methods that need more of it than a simulator.
+            options: Instance of `self.options`; None: its defaults.
+            recipe: The room's recipe, for methods that need more than a simulator.
 
         Raises:
             OptionError: The room does not offer what the method needs.
@@ -95,7 +95,7 @@ class Method:
 
 
 def _made(method: str, kind: type[Any], given: Mapping[str, Any]) -> Any:
-    """A dataclass of options from plain values, nested ones too."""
+    """Make a dataclass of options from plain values, nested ones too."""
     kinds = typing.get_type_hints(kind)
     values = {}
     for name, value in given.items():
@@ -164,11 +164,11 @@ METHODS: dict[str, Method] = {
         ),
     )
 }
-"""Every method by its name."""
+"""Name -> method."""
 
 
 def method_of(name: str) -> Method:
-    """The method of this name.
+    """Method of this name.
 
     Raises:
         OptionError: There is none.

@@ -1,9 +1,9 @@
-"""Two ways to the same data: a fit is made again by other means, and constants are no better known than these two agree.
+"""Two ways to the same data: a fit is repeated by other means, and intervals cover the difference of the two results.
 
 Where contacts begin a step of the simulator earlier or later, predictions jump, and the squares have many minima of nearly the
-same depth. Curvature tells how wide one of them is, which may be ten times less than how far they lie apart. With the ends
-theta, theta' [fit coordinate] of two fits the lower is kept; of constant j its interval reaches `REACH` |theta_j - theta'_j|
-farther, and the posterior with it.
+same depth. Curvature shows the width of one of them, which may be ten times less than the distance between them. With the ends
+theta, theta' [fit coordinate] of two fits the lower is kept; the interval of constant j reaches `REACH` |theta_j - theta'_j|
+farther, and so does the posterior.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from ..judgement.uncertainty import NORMAL, PosteriorParameters
 from .suspects import left
 
 REACH = 2.0
-"""Times the distance of two ends: of two draws from a normal law one standard deviation is 0.7 of their distance on average."""
+"""Multiple of the distance of two ends: for two normal draws a standard deviation is 0.7 of their distance on average."""
 HARDLY = 1.05
-"""Times the squares of what is no minimum: up to there a minimum is better."""
+"""Ratio of squares up to which a minimum is better than a lower fit that did not converge."""
 OTHER_STEP = 10.0
-"""Times the step of differences on the second way: over a longer one fewer jumps of the predictions pass for slopes."""
+"""Factor on the step of differences on the second way: over a longer step fewer jumps of predictions pass for slopes."""
 
 
 def by_two_ways(problem: FitProblem, first: Callable[[], FitResult], second: Callable[[], FitResult]) -> FitResult:
-    """What two fits of a problem tell of its constants; the first alone, where the simulation diverges on the second way.
+    """Combine two fits of a problem; the first result only, where the simulation diverges on the second way.
 
     Raises:
-        DataError: So it does on the first.
+        DataError: It diverges on the first way.
     """
     one = first()
     try:
@@ -43,7 +43,7 @@ def by_two_ways(problem: FitProblem, first: Callable[[], FitResult], second: Cal
 
 
 def ranked(one: FitResult, other: FitResult) -> tuple[FitResult, FitResult]:
-    """Two fits of one problem, the better first: the lower one, but a minimum before what is none and hardly lower."""
+    """Two fits of one problem, the better first: the lower one, unless it did not converge and the other is hardly higher."""
     best, second = sorted((one, other), key=lambda fit: left(fit, one))
     if second.converged and not best.converged and left(second, best) < HARDLY:
         return second, best
@@ -51,7 +51,7 @@ def ranked(one: FitResult, other: FitResult) -> tuple[FitResult, FitResult]:
 
 
 def either(problem: FitProblem, one: FitResult, other: FitResult) -> FitResult:
-    """The better of two fits of one problem, with intervals and a posterior that reach towards the other; see the module."""
+    """The better of two fits of one problem, with intervals and a posterior that cover the other; see the module docstring."""
     best, second = ranked(one, other)
     best = replace(best, seconds=one.seconds + other.seconds)
     ends = [problem.replace(view=fit.view).encode(fit.parameters) for fit in (best, second)]
@@ -75,7 +75,7 @@ def either(problem: FitProblem, one: FitResult, other: FitResult) -> FitResult:
 
 
 def _reaching(problem: FitProblem, place: int, estimate: Estimate, reach: float) -> Estimate:
-    """The estimate with an interval that reaches farther [fit coordinate], within its bounds."""
+    """The estimate with its interval widened by `reach` [fit coordinate], within its bounds."""
     spec = problem.specs[place]
     ends = spec.encode(np.array(estimate.interval)) + np.array([-reach, reach])
     low, high = np.clip(spec.decode(ends), *spec.bounds)

@@ -1,4 +1,4 @@
-"""Fits on disk and as pages."""
+"""Reports of fits: files and pages."""
 
 from .beat import Beat
 from .files import load_distribution, save

@@ -1,4 +1,4 @@
-"""Progress that does not fall silent: what was said last is said again while the work goes on."""
+"""Progress that repeats its last line while work goes on."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import time
 from typing import TextIO
 
 EVERY = 5.0
-"""[s] Of silence."""
+"""[s] Longest silence."""
 
 
 class Beat(io.StringIO):
-    """What is written to it goes on; while nothing is, the last whole line is repeated with the time that has passed.
+    """Stream that passes on its text, and repeats the last whole line with the elapsed time while nothing is written.
 
     >>> import sys
     >>> with Beat(sys.stdout) as progress:
@@ -28,27 +28,27 @@ class Beat(io.StringIO):
         self._end, self._thread = threading.Event(), threading.Thread(target=self._beat, daemon=True)
 
     def __enter__(self) -> Beat:
-        """Begin."""
+        """Start to repeat."""
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End."""
+        """Stop to repeat."""
         self._end.set()
         self._thread.join()
 
     @property
     def seconds(self) -> float:
-        """Since it was made."""
+        """Time since creation [s]."""
         return time.perf_counter() - self._begin
 
     def say(self, what: str) -> None:
-        """A line with the time."""
+        """Write a line with the elapsed time."""
         self.write(f"[{self.seconds:5.1f} s] {what}\n")
         self._what = what
 
     def write(self, text: str) -> int:
-        """See the class; bars, which overwrite themselves, are no lines."""
+        """Pass on text; bars, which overwrite themselves, are not repeated."""
         self._last = time.perf_counter()
         if text.strip() and "\r" not in text:
             self._what = text.strip().rpartition("\n")[2]
@@ -57,11 +57,11 @@ class Beat(io.StringIO):
         return len(text)
 
     def isatty(self) -> bool:
-        """As the stream."""
+        """Whether the stream is a terminal."""
         return self._stream.isatty()
 
     def fileno(self) -> int:
-        """Of the stream."""
+        """File descriptor of the stream."""
         return self._stream.fileno()
 
     def _beat(self) -> None:

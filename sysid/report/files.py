@@ -1,4 +1,4 @@
-"""A fit on disk: fit.toml (what `gym.make(..., params=)` takes; says where numbers must not be used), fit.json, report.html."""
+"""Files of a fit: fit.toml (for `gym.make(..., params=)`; marks numbers that must not be used), fit.json, report.html."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def copy_constants(source: Path, target: Path, unusable: tuple[str, ...]) -> Non
 
 
 def _reservation(result: FitResult) -> dict[str, str]:
-    """Why the constants must not be used, or only with care."""
+    """Reason why the constants must not be used, or only with care."""
     headline = result.verdicts[0].text
     if not result.usable:
         return _mark(headline)
@@ -55,7 +55,7 @@ def _mark(why: str) -> dict[str, str]:
 
 
 def load_distribution(path: str | Path) -> PosteriorParameters:
-    """The posterior of a saved fit, from its directory or its fit.json.
+    """Load the posterior of a saved fit from its directory or its fit.json.
 
     Raises:
         FileFormatError: No such file, not JSON, or no posterior in it.

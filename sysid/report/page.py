@@ -14,7 +14,7 @@ from ..judgement.result import Estimate, FitResult
 
 
 def render(result: FitResult) -> str:
-    """The page as text; nothing on it is fetched from elsewhere.
+    """Render the page as text; it fetches nothing from elsewhere.
 
     Raises:
         MissingDependencyError: matplotlib or jinja2 is not installed.
@@ -24,7 +24,7 @@ def render(result: FitResult) -> str:
 
 
 def number(value: float, digits: int = 5) -> str:
-    """A number for people.
+    """Format a number for people.
 
     >>> number(1234.5678), number(float("inf"))
     ('1234.6', '∞')
@@ -41,7 +41,7 @@ def figures(result: FitResult) -> dict[str, Any]:
 
 
 def _intervals(result: FitResult) -> Any:
-    """Every constant on its own allowed range, 0 ... 1 in fit coordinates."""
+    """Plot every constant on its own allowed range, 0 ... 1 in fit coordinates."""
     figure = new_figure(9, 0.55 * len(result.estimates) + 0.9)
     axes = figure.add_subplot()
     for row, estimate in enumerate(result.estimates):
@@ -74,7 +74,7 @@ def _placer(result: FitResult, estimate: Estimate) -> Any:
 
 
 def _trace(result: FitResult) -> Any:
-    """The six columns that move most, measured and predicted."""
+    """Plot the six columns that move most, measured and predicted."""
     trace = result.trace
     travel = np.nan_to_num(np.nanmax(trace.measured, axis=0) - np.nanmin(trace.measured, axis=0))
     chosen = _varied(trace.names, travel)
@@ -114,7 +114,7 @@ def _varied(names: tuple[str, ...], travel: Any) -> list[int]:
 
 
 def _horizon(result: FitResult) -> Any:
-    """RMS error against horizon, one panel per kind of quantity."""
+    """Plot RMS error against horizon, one panel per kind of quantity."""
     kinds = list(dict.fromkeys(e.kind for e in result.open_loop)) or ["other"]
     parts = list(dict.fromkeys(e.part for e in result.open_loop))
     style = {"train": ":", "validation": "--", "test": "-"}

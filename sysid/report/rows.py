@@ -1,4 +1,4 @@
-"""Estimates row by row as a table."""
+"""Tables of estimates row by row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def save_rows(found: HorizonResult, state_names: tuple[str, ...], path: Path) ->
 
 
 def rows_in_words(found: HorizonResult) -> str:
-    """A line per constant, what a row takes, how often the model does not explain a window, and what that does not tell."""
+    """One line per constant, the time per row, the number of windows that the model does not explain, and a caveat."""
     lines = [
         f"{name} = {value:.4g}, standard deviation {std:.2g}" if told else f"{name}: not identifiable so far"
         for name, value, std, told in zip(found.names, found.mean[-1], found.std[-1], found.told, strict=True)

@@ -1,4 +1,4 @@
-"""What all rows share, constants of one row, and working memory of the paper's model."""
+"""Structs of the paper's model: data that all rows share, constants of one row, working memory."""
 
 # mypy: disable-error-code="valid-type"
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Workspace:
 
 
 def workspace(links: int, rows: int) -> Memory:
-    """Scratch memory for so many links and contacts."""
+    """Scratch memory for the given numbers of links and contacts."""
     chain = {"pairs": links, "gains": links, "motions": links + 1, "pushes": rows}
     return Memory(Workspace, chain, parts={"qp": box_program(rows)})
 

@@ -44,11 +44,11 @@ class PaperModel:
     initial_length: float = 0.4
     """[m]; spread over all links."""
     heading: float = 0.0
-    """theta0, of the spring at the base [rad]."""
+    """theta0, heading of the spring at the base [rad]."""
     max_growth: float = 1.0
-    """Largest growth speed that may be asked for [m/s]."""
+    """Largest growth speed command [m/s]."""
     obstacles: tuple[Obstacle, ...] = ()
-    """Circles and convex polygons, where they stay."""
+    """Circles and convex polygons, which do not move."""
 
     def __post_init__(self) -> None:
         if isinstance(self.num_links, bool) or not isinstance(self.num_links, (int, np.integer)) or self.num_links < 1:
@@ -67,7 +67,7 @@ class PaperModel:
 
     @property
     def num_bodies(self) -> int:
-        """nb."""
+        """Number of bodies, nb."""
         return 2 * self.num_links
 
     @cached_property
@@ -80,12 +80,12 @@ class PaperModel:
 
     @property
     def nu(self) -> int:
-        """One: growth speed."""
+        """Number of controls: one, the growth speed."""
         return 1
 
     @property
     def control_names(self) -> tuple[str, ...]:
-        """Growth."""
+        """Name of the growth speed."""
         return ("growth",)
 
     @property
@@ -100,7 +100,7 @@ class PaperModel:
 
     @cached_property
     def poses(self) -> Array:
-        """Where the obstacles stand, (M, 3) [m, m, rad]."""
+        """Poses of the obstacles, (M, 3) [m, m, rad]."""
         return np.array([(o.x, o.y, o.angle) for o in self.obstacles], dtype=np.float64).reshape(-1, 3)
 
     @cached_property
@@ -173,7 +173,7 @@ def cluttered_scene(num_links: int = 25) -> PaperModel:
 
 
 def _box(x: float, y: float, w: float, h: float) -> Obstacle:
-    """A rectangle of half sizes w, h that begins at its upper right corner: of two faces at a corner, the first is taken."""
+    """A rectangle of half sizes w, h, upper right corner first: of two faces at a corner, the first is taken."""
     return Obstacle(Polygon(((w, h), (-w, h), (-w, -h), (w, -h))), x, y)
 
 

@@ -1,4 +1,4 @@
-"""Contacts of the paper's model: which gaps might close, and the dual program of their impulses (eq. 13), solved by `boxqp`."""
+"""Contacts of the paper's model: gaps that might close, and the dual program of their impulses (eq. 13), solved by `boxqp`."""
 
 # mypy: disable-error-code="valid-type"
 # ruff: noqa: UP018, RUF046
@@ -46,7 +46,7 @@ def push_at(i: int, gap: wp.float64, n: wp.vec2d, pair: Pair, world: World):
 
 @wp.func
 def find_pushes(row: int, reach: wp.float64, world: World, state: wp.array2d(dtype=wp.float64), work: Workspace):
-    """Contact points nearer than `reach` to an obstacle, in the order of the links. -> how many, stored or not."""
+    """Find contact points nearer than `reach` to an obstacle, in the order of the links. -> their number, stored or not."""
     count = int(0)
     for i in range(world.links):
         pair = work.pairs[row, i]
@@ -103,7 +103,7 @@ def apply_pushes(
     count: int,
     work: Workspace,
 ):
-    """Impulses into the links' feedback."""
+    """Add impulses to the links' feedback."""
     last = int(count - 1)
     p = wp.vec3d(_zero, _zero, _zero)
     outermost = work.pushes[row, count - 1].link

@@ -129,7 +129,7 @@ def _directions(theta: float) -> tuple[Array, Array]:
 
 
 def _distance(shape: Shape, point: Array, pose: Array) -> tuple[float, Array]:
-    """Signed distance, and the normal that the authors' program takes: of a circle radial, of a polygon that of a face."""
+    """Signed distance, and the normal of the authors' program: radial for a circle, that of a face for a polygon."""
     local = to_local(point, pose)
     if isinstance(shape, Circle):
         normal = local / np.linalg.norm(local)
@@ -159,8 +159,8 @@ def _first_smallest(values: Array) -> int:
 def solve_exactly(program: Program) -> tuple[Array, int]:
     """v (3 nb,) and the number of contacts that push, with dense matrices and no use of the structure.
 
-    In y = M^1/2 v, the equalities are eliminated by QR; what is left is the point nearest to a target among half-spaces, found
-    by a dual active set.
+    In y = M^1/2 v, the equalities are eliminated by QR. The solution is then the point nearest to a target among half-spaces,
+    found by a dual active set.
 
     Raises:
         DataError: The program is infeasible, or the conditions do not hold.
@@ -242,7 +242,7 @@ class OsqpSolver:
             self._solver.update(q=program.q, Ax=self._filled(program).data, l=program.low, u=program.high)
 
     def solve(self) -> tuple[Array, bool]:
-        """v (3 nb,) [SI], and whether OSQP says that it is a solution."""
+        """v (3 nb,) [SI], and whether OSQP reports a solution."""
         result = self._solver.solve(raise_error=False)
         return np.asarray(result.x, dtype=np.float64) / _per_metre(len(result.x)), result.info.status_val == 1
 
@@ -258,7 +258,7 @@ def _per_metre(size: int) -> Array:
 
 
 def in_millimetres(program: Program) -> Program:
-    """The same program with velocities and gaps in mm/s, and kg mm^2: tolerances of a solver mean what they meant there."""
+    """The program with velocities and gaps in mm/s, and kg mm^2: a solver's tolerances mean what they meant to the authors."""
     factor = _per_metre(len(program.q))
     mass = program.mass * np.tile([1.0, 1.0, 1e6], len(program.q) // 3)
     bounds = [np.where(np.abs(b) < UNLIMITED, 1e3 * b, b) for b in (program.low, program.high)]
@@ -266,7 +266,7 @@ def in_millimetres(program: Program) -> Program:
 
 
 def _structural(program: Program) -> Array:
-    """1 where an entry of A may be non-zero in any state: the blocks of the bodies that a row holds."""
+    """1 where an entry of A may be non-zero in any state: the blocks of the bodies that a row involves."""
     blocks = (program.A.reshape(len(program.A), -1, 3) != 0).any(axis=2)
     return np.repeat(blocks, 3, axis=1).astype(np.float64)
 

@@ -7,9 +7,9 @@
     q_{k+1} = q_k + h v                           eq. (10)
 
 Per link, the two rows of the prismatic joint and that of growth make the velocity of the distal body affine in that of the
-proximal one, and the pin makes the latter affine in the velocity e of the link's near end: what is left is one number per link,
-and the program is that of `chain`, drift feedback included. Contacts act on (e, w) of their link; those whose gap might close
-form the dual program, solved by `boxqp`. The result is the program's only solution, to rounding.
+proximal one, and the pin makes the latter affine in the velocity e of the link's near end: one number per link remains, and the
+program is that of `chain`, drift feedback included. Contacts act on (e, w) of their link; those whose gap might close form the
+dual program, solved by `boxqp`. The result is the program's only solution, to rounding.
 
 Growth is a constraint of unlimited force: head-on into a wall the program is infeasible, and the row is DIVERGED.
 Legend: B batch, L links, C contacts.
@@ -196,7 +196,7 @@ def resolve_pushes(
 ):
     """Velocities of the step with contacts; `reached` is the largest speed without. -> 1, or 0 if there is no solution.
 
-    Only gaps that might close are rows of the program; if its solution moves further than was thought, all starts over.
+    Only gaps that might close are rows of the program; if its solution moves further than assumed, all starts over.
     """
     good = int(1)
     reach = _reach + _two * world.dt * reached
