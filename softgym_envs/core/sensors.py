@@ -93,7 +93,7 @@ class Sensor:
         return replace(framed, values=values, metadata={**framed.metadata, "sensor": str(self)})
 
     def _framed(self, recording: Trajectory) -> Trajectory:
-        """Interpolate frames between rows (Akima 1970: cubics without overshoot at impacts); commands act from their own times on.
+        """Interpolate frames between rows (Akima 1970: no overshoot at impacts); commands act from their own times on.
 
         Commands given before the first frame go into `before`: they act within the recording.
         """
