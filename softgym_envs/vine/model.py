@@ -282,14 +282,17 @@ class VineModel:
 
         Stations beyond the tip give the tip.
         """
-        parts, joints = self.split(state), self.points(state)
+        parts = self.split(state)
         distance = np.minimum(np.asarray(stations, dtype=np.float64), parts.length[..., None])
         last = self.num_active(parts.length)[..., None] - 1
         link = np.clip(np.floor(distance / self.link_length).astype(np.int64), 0, last)
-        theta = np.take_along_axis(parts.theta, link, axis=-1)
-        start = np.take_along_axis(joints, np.broadcast_to(link[..., None], (*link.shape, 2)), axis=-2)
-        along = (distance - link * self.link_length)[..., None]
-        return np.asarray(start + along * np.stack([np.cos(theta), np.sin(theta)], axis=-1))
+        theta = parts.theta[..., : int(last.max(initial=0)) + 1]  # of links that are there: growing robots have few
+        along = np.stack([np.cos(theta), np.sin(theta)])
+        joints = np.zeros_like(along)
+        np.cumsum(self.link_length * along[..., :-1], axis=-1, out=joints[..., 1:])
+        start, direction = (np.take_along_axis(each, link[None], axis=-1) for each in (joints, along))
+        base = np.array(self.base[:2]).reshape(2, *[1] * link.ndim)
+        return np.moveaxis(base + start + (distance - link * self.link_length) * direction, 0, -1)
 
     def clearance(self, state: Array) -> Array:
         """Smallest distance between the tube and an obstacle, (..., nx) -> (...) [m]; negative where they overlap."""

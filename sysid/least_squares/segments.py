@@ -14,7 +14,6 @@ Legend: S segments, L steps, m channels, p constants, n tangent, K candidates, d
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -32,7 +31,7 @@ from .driven import commanded, followed
 
 Array = NDArray[np.float64]
 
-MAX_NUMBERS = 1_000_000
+MAX_NUMBERS = 4_000_000
 """Largest number of state entries that one call of the simulator returns."""
 MOST_KNOWN = 100
 """Approximate number of constants whose `driven_starts` are remembered."""
@@ -313,14 +312,18 @@ class Segments:
         unknown, seen = self.problem.unknown_start, self.problem.observe(starts)
         if self.horizon < WORTH_A_LOOK:
             return unknown
-        each, row = np.repeat(theta[None], len(starts), axis=0), self.cut(0, 1)
+        row, count = self.cut(0, 1), max(1, MAX_NUMBERS // states[:, 0].size)
         felt = np.zeros(len(unknown), dtype=np.bool_)
-        for place, sign in itertools.product(range(len(unknown)), (-1.0, 1.0)):
-            if not felt[place]:
-                moved = self._moved(theta, starts, len(theta) + int(unknown[place]), sign)[1]
-                after = row.rollout(each, moved).states
-                same = np.array_equal(after[:, 1], states[:, 1], equal_nan=True)
-                felt[place] = not (same and np.array_equal(self.problem.observe(moved), seen, equal_nan=True))
+        for sign in (-1.0, 1.0):
+            untold = np.flatnonzero(~felt)
+            for places in (untold[begin : begin + count] for begin in range(0, len(untold), count)):
+                ends = [self._moved(theta, starts, len(theta) + int(j), sign)[1] for j in unknown[places]]
+                moved = np.concatenate(ends)
+                after = row.rollout(np.repeat(theta[None], len(moved), axis=0), moved).states[:, 1]
+                for found, base in ((after, states[:, 1]), (self.problem.observe(moved), seen)):
+                    apart = found.reshape(len(places), *base.shape) != base
+                    apart &= ~(np.isnan(found).reshape(apart.shape) & np.isnan(base))
+                    felt[places] |= apart.any(axis=(1, 2))
         return unknown[felt]
 
     def _along_starts(self, theta: Array, starts: Array, unknown: NDArray[np.intp], residual: Array) -> Array:
