@@ -358,6 +358,10 @@ def row_by_row(args: Args, recipe: Recipe, simulator: Simulator, recordings: Tra
 def whole_recipe(args: Args, recipe: Recipe, simulator: Simulator, recordings: TrajectorySet, progress: TextIO | None) -> int:
     """Fit all stages and report."""
     refuse_of_one_stage(args, recipe)
+    there = recipe.of({recording.metadata.get(EXPERIMENT, "") for recording in recordings})
+    if lacking := [stage.name for stage in recipe.stages if stage not in there.stages]:
+        print(f"note: no recordings for {', '.join(lacking)}: left out, constants of these stay as they were")
+    recipe = there
     print(f"{len(recordings)} recordings, {recordings.num_steps} steps; stages {', '.join(s.name for s in recipe.stages)}")
     own = args.start is not None or str(args.model).endswith(".toml")  # then the recipe's guess is of another robot
     stages = tuple(replace(s, options=limited(args, method_of(s.method), dict(s.options))) for s in recipe.stages)

@@ -101,8 +101,9 @@ class RecipeResult:
 
     @property
     def verdict(self) -> str:
-        """Headlines of the decisive stages."""
-        return "; ".join(stage.verdict for stage in self.decisive)
+        """Headlines of the decisive stages, with their names where there are several."""
+        only = len(self.decisive) == 1
+        return "; ".join(stage.verdict if only else f"{stage.name}: {stage.verdict}" for stage in self.decisive)
 
     def distribution(self) -> JointParameters:
         """Posterior of the decisive stages, for domain randomisation."""
