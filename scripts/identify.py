@@ -202,7 +202,7 @@ def problem_of(args: Args, recipe: Recipe, stage: Stage, simulator: Simulator, r
     start = start_of(args, simulator)
     problem = stage_problem(recipe, stage, simulator, split_of(args, labelled), start=start, **more)
     if problem.noise is None and method_of(stage.method).known_noise:
-        problem = problem.with_told_noise()
+        problem = problem.with_estimated_noise()
         told = ", ".join(f"{name} {value:.2g}" for name, value in (problem.noise or {}).items())
         print(f"noise by third differences [SI]: {told}; if you know better, say --noise")
     return problem
@@ -352,7 +352,7 @@ def row_by_row(args: Args, recipe: Recipe, simulator: Simulator, recordings: Tra
     found = online(problem, recipe.complementarity(problem.simulator, problem.shared_steps))
     save_rows(found, simulator.state_names, args.out / "online.csv")
     print(f"{rows_in_words(found)}\nrows: {args.out / 'online.csv'}")
-    return 0 if found.told.all() and found.explained else 2
+    return 0 if found.determined.all() and found.explained else 2
 
 
 def whole_recipe(args: Args, recipe: Recipe, simulator: Simulator, recordings: TrajectorySet, progress: TextIO | None) -> int:

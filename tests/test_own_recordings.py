@@ -138,13 +138,13 @@ def test_a_long_slide_is_not_taken_for_wrong_units() -> None:
     noise = {"x": 1e-3, "y": 1e-3}
     run = record_rigid(simulator, np.array([0.0, 3.0, 0, 0]), np.full((400, 1), 5.0), noise=noise, rng=np.random.default_rng(0))
     assert np.ptp(run.values[:, 0]) > 30 * 3.0
-    assert not problem(run, simulator).full
+    assert not problem(run, simulator).full_state
     block = BlockSimulator()
     start = np.array([0.0, 0.0, 0.0, -2.0, 0.5, 1.0])
     thrown = record_rigid(
         block, start, np.zeros((400, 2)), BlockParameters(weight=0.0), noise=CAMERA, rng=np.random.default_rng(0)
     )
-    assert not problem(thrown, block).full
+    assert not problem(thrown, block).full_state
 
 
 def test_what_rests_or_is_thrown_fast_is_not_taken_for_wrong_units() -> None:
@@ -153,7 +153,7 @@ def test_what_rests_or_is_thrown_fast_is_not_taken_for_wrong_units() -> None:
         constants = BlockParameters(friction=friction, weight=0.0 if speed else 0.1)
         start = np.array([0.0, 0.0, 0.0, -speed, 0.3 * speed, speed])
         run = record_rigid(block, start, np.zeros((60, 2)), constants, noise=CAMERA, rng=np.random.default_rng(0))
-        assert not problem(run, block).full
+        assert not problem(run, block).full_state
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_what_rests_or_is_thrown_fast_is_not_taken_for_wrong_units() -> None:
 def test_a_wrong_label_of_a_free_motion_is_named(factors: tuple[float, ...], words: str) -> None:
     """What no acceleration betrays beforehand: the fit ends in the label that explains the recording, and in its friction."""
     run = slide(50)
-    given = problem(replace(run, values=run.values * factors), BlockSimulator()).with_told_noise()
+    given = problem(replace(run, values=run.values * factors), BlockSimulator()).with_estimated_noise()
     found = unmasked(given, single_shooting(given))
     assert found.verdicts[0].text.startswith(f"wrong units: the {words}; so read, residuals are")
     assert "(friction = 0.39" in found.verdicts[0].text and not found.usable
@@ -181,7 +181,7 @@ def test_a_factor_is_no_certainty_where_the_robot_is_another_one() -> None:
     run = record_rigid(free, start, np.zeros((40, 2)), constants, noise=CAMERA, rng=np.random.default_rng(0), period=0.02)
     wrong = replace(run, values=run.values * [100.0, 100.0, 1.0])
     for simulator, sure in ((free, True), (string, False)):
-        given = problem(wrong, simulator).replace(initial_state=first_state(simulator, wrong.names)).with_told_noise()
+        given = problem(wrong, simulator).replace(initial_state=first_state(simulator, wrong.names)).with_estimated_noise()
         text = unmasked(given, single_shooting(given)).verdicts[0].text
         assert ("given in cm (100 x too large); so read" in text) == sure == ("it may be another label" not in text)
         assert "wrong units" in text
@@ -201,7 +201,7 @@ def test_another_robot_is_not_taken_for_wrong_units() -> None:
     run = record_rigid(
         simulator, np.zeros(6), np.zeros((40, 2)), constants, noise=CAMERA, rng=np.random.default_rng(0), period=0.02
     )
-    given = problem(run, simulator).with_told_noise()
+    given = problem(run, simulator).with_estimated_noise()
     result = single_shooting(given)
     assert result.reduced_chi2 > LARGE**2
     assert unmasked(given, result) is result
@@ -297,7 +297,7 @@ def test_a_mirrored_camera_and_exchanged_columns_are_named() -> None:
         ((x, -y, -theta), "wrong axes: y and angles look as if they were in image coordinates, y down; so read"),
         ((y, x, theta), "wrong columns: x and y look exchanged; so read"),
     ):
-        given = problem(replace(run, values=np.stack(values, axis=1)), BlockSimulator()).with_told_noise()
+        given = problem(replace(run, values=np.stack(values, axis=1)), BlockSimulator()).with_estimated_noise()
         found = unmasked(given, single_shooting(given))
         assert found.verdicts[0].text.startswith(words) and not found.usable
         assert "(friction = 0.39" in found.verdicts[0].text or "(friction = 0.40" in found.verdicts[0].text

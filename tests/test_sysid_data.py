@@ -43,8 +43,8 @@ def mostly_nan(values: Any) -> Any:
 
 
 def test_good_data_pass() -> None:
-    assert problem(good()).full
-    assert not problem(good(), measured=("mass.x",)).full
+    assert problem(good()).full_state
+    assert not problem(good(), measured=("mass.x",)).full_state
 
 
 BAD = {
@@ -87,7 +87,7 @@ def test_an_encoder_that_moves_slowly_repeats_no_frames() -> None:
     quantum = 1.05 * np.abs(np.diff(good().values, axis=0)).max(axis=0)  # no row moves by more
     coarse = with_values(lambda v: quantum * np.round(v / quantum))
     assert (np.diff(coarse.values, axis=0) == 0).all(axis=1).mean() > 0.1
-    assert problem(coarse).full
+    assert problem(coarse).full_state
     steady = np.round(np.arange(201) / 2.5)[:, None] * [0.01, 0.01]
     assert problem(with_values(lambda v: steady), measured=("mass.x",)).column_names == ("mass.x",)
 
@@ -125,7 +125,7 @@ def test_throws_may_have_constant_controls_if_declared() -> None:
     throw = Trajectory.from_rollout(Spring(), states[0], controls[0])
     with pytest.raises(DataError, match="free_motion=True"):
         problem(throw)
-    assert problem(throw, free_motion=True).full
+    assert problem(throw, free_motion=True).full_state
 
 
 def test_tracked_points_in_millimetres_are_found_by_the_robot_at_rest() -> None:
@@ -137,7 +137,7 @@ def test_tracked_points_in_millimetres_are_found_by_the_robot_at_rest() -> None:
         points = Trajectory(t.times, t.controls, factor * values, ("a.x", "b.x"), ("m", "m"), ("force",), ("SI",))
         return problem(points, measurement=measurement)
 
-    assert not make(1.0).full
+    assert not make(1.0).full_state
     named = r"spread over 400, the robot over 0\.4 \(1e\+03 times\), as if they were given in mm \(1000 x too large\); use SI"
     with pytest.raises(DataError, match=named):
         make(1000.0)
@@ -164,9 +164,9 @@ def test_states_with_gaps_are_measured_in_part() -> None:
     missing[[0, 50]] = True, False
     gaps = replace(noisy, values=np.where(missing, np.nan, noisy.values))
     asked = problem(gaps, start=SpringParameters(mass=3.0, stiffness=20.0, damping=2.0, gain=2.0))
-    assert not asked.full and asked.whole and np.isfinite(asked.near(gaps)).all()
+    assert not asked.full_state and asked.whole and np.isfinite(asked.states_at_rows(gaps)).all()
     blind = replace(gaps, values=np.where([False, True], np.nan, gaps.values))
-    assert (asked.near(blind)[:, 1] == 0.0).all()  # as in a window of a longer gap: at rest
+    assert (asked.states_at_rows(blind)[:, 1] == 0.0).all()  # as in a window of a longer gap: at rest
     found = multiple_shooting(asked, ShootingOptions(segment_steps=50))
     assert found.converged and found.explained
     for name in ("stiffness", "damping"):

@@ -60,7 +60,7 @@ def test_noise_that_recordings_told_wrong_does_not_weigh() -> None:
     seen = moved.with_noise(np.random.default_rng(0), {"mass.x": NOISE, "mass.vx": NOISE})
     problem = FitProblem(
         Spring(), TrajectorySet((seen,)), ("stiffness",), suspects={"another damping": ("damping",)},
-        noise={"mass.x": NOISE, "mass.vx": NOISE}, told=True, free_initial=True,
+        noise={"mass.x": NOISE, "mass.vx": NOISE}, noise_estimated=True, free_initial=True,
     )  # fmt: skip
     theta, segments = problem.encode(problem.constants), cut(problem, problem.split.train, None, free=True, exact=True)
     shares = []

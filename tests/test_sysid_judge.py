@@ -21,7 +21,7 @@ from softgym_envs.rigid.experiments import record as film
 from softgym_envs.rigid.model import BlockModel
 from softgym_envs.rigid.recipe import BLOCK, PARTICLES
 from sysid import FitProblem, ShootingOptions, noise_of, single_shooting
-from sysid.judgement.verdicts import TOLD
+from sysid.judgement.verdicts import ESTIMATED
 from sysid.judgement.whiteness import ALARM, WINDOWS, skewness, statistic, weights_of, whiteness
 from sysid.least_squares.cutting import cut
 from sysid.methods.innovations import explained
@@ -122,7 +122,7 @@ def test_variance_of_a_variance_that_third_differences_tell() -> None:
     still = replace(clean, values=np.zeros_like(clean.values))
     name = still.names[0]
     told = [noise_of(TrajectorySet((still.with_noise(rng, 1.0),)), (name,))[name] ** 2 for _ in range(400)]
-    assert rows * np.var(told) == pytest.approx(TOLD, rel=0.25) and np.mean(told) == pytest.approx(1.0, abs=0.04)
+    assert rows * np.var(told) == pytest.approx(ESTIMATED, rel=0.25) and np.mean(told) == pytest.approx(1.0, abs=0.04)
 
 
 @pytest.mark.parametrize(("friction", "seed"), [(0.6, 0), (0.7, 1), (0.8, 2), (0.95, 3), (0.747, 19)])
@@ -214,9 +214,9 @@ def test_noise_that_nobody_stated_is_judged_with_its_own_error() -> None:
     problem = FitProblem(
         Spring(), noisy, ("stiffness",), start=TRUTH, free_initial=True, noise={n: 0.01 / 1.15 for n in clean.names}
     )
-    assert single_shooting(problem.replace(told=True)).explained
+    assert single_shooting(problem.replace(noise_estimated=True)).explained
     low = {name: 0.005 for name in clean.names}
-    assert not single_shooting(problem.replace(noise=low, told=True)).explained
+    assert not single_shooting(problem.replace(noise=low, noise_estimated=True)).explained
     assert not single_shooting(problem.replace(noise=low)).explained
 
 

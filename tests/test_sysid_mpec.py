@@ -366,7 +366,7 @@ def test_online_estimates_through_the_simulator_are_right_at_every_row_and_use_n
     problem = FitProblem(simulator, TrajectorySet((recording,)), ("friction",), start=start, noise=noise, free_motion=True)
     form = BLOCK.complementarity(simulator)
     found = online(problem, form)
-    assert len(found.times) == 21 and found.told.all() and (found.excess < 1).all()
+    assert len(found.times) == 21 and found.determined.all() and (found.excess < 1).all()
     assert (np.abs(found.mean[:, 0] - 0.33) < 5 * found.std[:, 0]).all()
     assert found.std[-1, 0] < 0.6 * found.std[0, 0]
     early = replace(recording, times=recording.times[:26], controls=recording.controls[:25], values=recording.values[:26])
@@ -375,7 +375,7 @@ def test_online_estimates_through_the_simulator_are_right_at_every_row_and_use_n
 
 def test_online_estimates_say_where_nothing_slides_and_what_is_not_the_models():
     """What falls without landing tells no friction; a push that turns, unknown to the model, is not explained."""
-    assert not online(falling(1e-3, 0, start=np.array([0.0, 50.0, 0, 0]), steps=30), FORM).told.any()
+    assert not online(falling(1e-3, 0, start=np.array([0.0, 50.0, 0, 0]), steps=30), FORM).determined.any()
     problem = falling(5e-3, 0)
     (recording,) = problem.split.train
     push = np.where(np.arange(100) < 50, 5.0, -1.0)[:, None]

@@ -444,7 +444,7 @@ def filmed(seconds=2.0, sensor=SENSORS["camera"]):
         initial_state=first_state(simulator, names),
         driven=RECIPE.driven,
     )
-    return simulator, given.with_told_noise(), true
+    return simulator, given.with_estimated_noise(), true
 
 
 def test_a_filmed_vine_whose_base_is_turned_keeps_its_lag(seed=41):

@@ -60,7 +60,7 @@ class Checked(Protocol):
     def split(self) -> DataSplit: ...  # noqa: D102
 
     @property
-    def full(self) -> bool: ...  # noqa: D102
+    def full_state(self) -> bool: ...  # noqa: D102
 
     @property
     def column_names(self) -> tuple[str, ...]: ...  # noqa: D102
@@ -195,7 +195,7 @@ def _check_measurement(problem: Checked) -> None:
             f"measurement gives shape {values.shape} for 2 rest states, expected (2, {len(problem.column_names)}), all finite"
         )
     count = sum(int(np.isfinite(problem.values(t)).sum()) for t in problem.split.train)
-    starts = not problem.full if problem.free_initial is None else problem.free_initial
+    starts = not problem.full_state if problem.free_initial is None else problem.free_initial
     unknowns = len(problem.free) + (problem.simulator.n * len(problem.split.train) if starts else 0)
     if count < 2 * unknowns:
         raise DataError(f"too short: {count} measured numbers for {unknowns} unknowns, expected at least twice as many")

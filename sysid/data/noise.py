@@ -49,7 +49,7 @@ class Recorded(Protocol):
     @property
     def split(self) -> DataSplit: ...  # noqa: D102
 
-    def near(self, trajectory: Trajectory) -> Array: ...  # noqa: D102
+    def states_at_rows(self, trajectory: Trajectory) -> Array: ...  # noqa: D102
 
     def controls(self, trajectory: Trajectory) -> Array: ...  # noqa: D102
 
@@ -64,7 +64,7 @@ def noisy_states(problem: Recorded) -> bool:
     """
     products, squares, travel, count = 0.0, 0.0, 0.0, 0
     for trajectory in problem.split.train:
-        rows, simulator = problem.near(trajectory), problem.simulator
+        rows, simulator = problem.states_at_rows(trajectory), problem.simulator
         controls = problem.controls(trajectory)[:, None]
         states, status = simulator.rollout(rows[:-1], controls, problem.constants, substeps=trajectory.substeps)
         error = np.where(status[:, None] == 0, simulator.difference(states[:, 1], rows[1:]), 0.0)

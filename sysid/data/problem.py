@@ -62,7 +62,7 @@ class FitProblem:
     """Columns that are functions of the state."""
     noise: Mapping[str, float] | None = None
     """Standard deviation of the noise per column [SI]; None: estimated per channel from the residuals."""
-    told: bool = False
+    noise_estimated: bool = False
     """Whether `noise` was estimated from the recordings themselves (`.noise`), and so has an error of its own."""
     prior: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Constant -> (mean, standard deviation) of prior knowledge [its unit]."""
@@ -254,7 +254,7 @@ class FitProblem:
         return self.measurement is None and set(self.column_names) >= set(self.simulator.state_names)
 
     @cached_property
-    def full(self) -> bool:
+    def full_state(self) -> bool:
         """Whether the recordings hold the full state, in every row; states with gaps are measured in part."""
         return self.whole and all(np.isfinite(self.values(recording)).all() for part in self.split for recording in part)
 
@@ -280,7 +280,7 @@ class FitProblem:
     @cached_property
     def estimates_initial(self) -> bool:
         """Whether initial states are unknowns, and predictions start from estimated ones."""
-        return not self.full or self.irregular or self.noisy if self.free_initial is None else self.free_initial
+        return not self.full_state or self.irregular or self.noisy if self.free_initial is None else self.free_initial
 
     @cached_property
     def irregular(self) -> bool:
@@ -290,7 +290,7 @@ class FitProblem:
     @cached_property
     def noisy(self) -> bool:
         """Whether full states are measured with noise that `free_initial` does not say how to treat."""
-        return self.full and self.free_initial is None and (self.noise is not None or noisy_states(self))
+        return self.full_state and self.free_initial is None and (self.noise is not None or noisy_states(self))
 
     @cached_property
     def quaternions(self) -> tuple[NDArray[np.intp], ...]:
@@ -298,7 +298,7 @@ class FitProblem:
 
         A unit quaternion has three independent errors in its four numbers.
         """
-        if self.full or self.measurement is not None or not isinstance(self.simulator, BaseSimulator):
+        if self.full_state or self.measurement is not None or not isinstance(self.simulator, BaseSimulator):
             return ()
         places, layout, found = np.arange(self.simulator.nx), self.simulator.layout, list[NDArray[np.intp]]()
         for column in self.state_columns:
@@ -315,7 +315,7 @@ class FitProblem:
         """The fitted columns at the times of rows, (T+1, ny); see `Trajectory.on_grid`."""
         return self.values(trajectory.on_grid)
 
-    def near(self, trajectory: Trajectory) -> Array:
+    def states_at_rows(self, trajectory: Trajectory) -> Array:
         """States (T+1, nx) at, or near, the rows of a recording of whole states; gaps are bridged by straight lines.
 
         Entries that are not seen at all, as in a short window, are those of rest.
@@ -363,7 +363,7 @@ class FitProblem:
             values: Measured.
             view: Constants of the recordings, each (R,); None: `self.view`.
         """
-        if self.full:
+        if self.full_state:
             return self.simulator.difference(self._sensed(states, view), np.broadcast_to(values, states.shape))
         return self.seen(states, view) - values
 
@@ -385,7 +385,7 @@ class FitProblem:
     @cached_property
     def unknown_start(self) -> NDArray[np.intp]:
         """Unknown tangent coordinates of a start; see `known_start`. All of them, where the full state is measured."""
-        if self.full:
+        if self.full_state:
             return np.arange(self.simulator.n)
         names = self.simulator.layout.tangent_names if isinstance(self.simulator, BaseSimulator) else ("",) * self.simulator.n
         return np.flatnonzero([not any(fnmatchcase(name, pattern) for pattern in self.known_start) for name in names])
@@ -407,18 +407,20 @@ class FitProblem:
         return self._among(self.driven, layout.tangent_names if layout else ())
 
     def _among(self, patterns: tuple[str, ...], names: tuple[str, ...]) -> NDArray[np.intp]:
-        return np.flatnonzero([not self.full and any(fnmatchcase(name, pattern) for pattern in patterns) for name in names])
+        if self.full_state:
+            return np.zeros(0, dtype=np.intp)
+        return np.flatnonzero([any(fnmatchcase(name, pattern) for pattern in patterns) for name in names])
 
     def guess(self, trajectory: Trajectory) -> Array:
         """Initial state of a recording, (nx,): measured, given, or the rest state with the measured entries put in."""
-        if self.full:
-            return np.asarray(self.near(trajectory)[0])
+        if self.full_state:
+            return np.asarray(self.states_at_rows(trajectory)[0])
         if self.initial_state is not None:
             found = self.initial_state(trajectory.on_grid)
             given: Array = check_array("initial_state(trajectory)", found, (self.simulator.nx,))
             return given
         if self.whole:
-            return np.asarray(self.near(trajectory)[0])
+            return np.asarray(self.states_at_rows(trajectory)[0])
         state = self.simulator.initial_state(1)[0].copy()
         if self.measurement is None:
             first = self.on_grid(trajectory)[0]
@@ -436,7 +438,7 @@ class FitProblem:
     @cached_property
     def channel_names(self) -> tuple[str, ...]:
         """Names of the m channels: columns, or the state entry that a tangent coordinate moves most."""
-        if not self.full:
+        if not self.full_state:
             return self.column_names
         return tuple(self.simulator.state_names[int(np.argmax(np.abs(row)))] for row in self.tangent_map)
 
@@ -446,7 +448,7 @@ class FitProblem:
         if self.noise is None:
             return None
         sigma = np.array([float(self.noise[name]) for name in self.column_names])
-        return np.sqrt(self.tangent_map**2 @ sigma**2) if self.full else sigma
+        return np.sqrt(self.tangent_map**2 @ sigma**2) if self.full_state else sigma
 
     @cached_property
     def rough_noise(self) -> Array:
@@ -455,13 +457,13 @@ class FitProblem:
             return self.known_noise
         return np.sqrt(self.tangent_map**2 @ roughness(self.split.train, self.column_names) ** 2)
 
-    def with_told_noise(self) -> FitProblem:
+    def with_estimated_noise(self) -> FitProblem:
         """Copy of the problem with noise estimated from its recordings for training; see `.noise`.
 
         Raises:
             DataError: Noise cannot be estimated from them.
         """
-        return self.replace(noise=noise_of(self.split.train, self.column_names), told=True)
+        return self.replace(noise=noise_of(self.split.train, self.column_names), noise_estimated=True)
 
     # --- identity --------------------------------------------------------------------------------------------------
 

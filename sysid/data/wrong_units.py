@@ -51,10 +51,10 @@ def check_units(problem: Checked) -> None:
     """
     verdicts = []
     for constants in (problem.constants, problem.simulator.default_parameters):
-        verdict = _by_prediction(problem, constants) if problem.full else _by_rest(problem)
+        verdict = _by_prediction(problem, constants) if problem.full_state else _by_rest(problem)
         if not problem.free_motion:
             verdict = verdict or _by_motion(problem, constants)
-        elif not problem.full:
+        elif not problem.full_state:
             verdict = verdict or _by_bending(problem, constants)
         if not verdict:
             return
@@ -210,7 +210,7 @@ def _acceleration(times: Array, values: Array) -> Array:
 def _by_motion(problem: Checked, constants: Parameters) -> str:
     """Verdict, or "": compare how far the measured columns travel with how far the simulator's do under the same controls."""
     trajectory = problem.split.train[0]
-    start = problem.simulator.initial_state(1) if problem.full else problem.guess(trajectory)[None]
+    start = problem.simulator.initial_state(1) if problem.full_state else problem.guess(trajectory)[None]
     controls = problem.controls(trajectory)[None]
     states, status = problem.simulator.rollout(start, controls, constants, substeps=trajectory.substeps)
     if status[0] != 0:

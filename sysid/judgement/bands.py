@@ -92,7 +92,7 @@ def scores(problem: FitProblem, parameters: Parameters, trajectory: Trajectory) 
     aheads = {horizon: round(horizon / period) for horizon in HORIZONS}
     shortest = look + min(aheads.values())
     errors: dict[float, list[list[float]]] = {horizon: [] for horizon in HORIZONS}
-    if total >= shortest and (problem.full or look):
+    if total >= shortest and (problem.full_state or look):
         most = MOST_ESTIMATED if look else MOST
         stride = max(min(aheads.values()) // 2, -(-(total - shortest) // (most - 1)), 1)
         first = np.arange(0, total - shortest + 1, stride)
@@ -118,7 +118,7 @@ def _error(problem: FitProblem, states: Array, measured: Array, good: bool) -> l
     """RMS over the columns of each kind of the errors' medians over rows: states (L, nx), measured (L, ny)."""
     if not good:
         return [float("inf")] * len(_kinds(problem))
-    if problem.full:  # a measured quaternion has the predicted one's sign
+    if problem.full_state:  # a measured quaternion has the predicted one's sign
         measured = problem.observe(problem.simulator.retract(states, problem.simulator.difference(measured, states)))
     error = problem.seen(states[None])[0] - measured
     there = np.isfinite(error).any(axis=0)

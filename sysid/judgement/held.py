@@ -103,7 +103,7 @@ def held(
         if (moved > half_width).any():
             amount = np.inf if reach >= most else reach * abs(float(spec.slope(problem.given(name))))
             untold.append(Untold(name, amount, moved))
-    if problem.told:
+    if problem.noise_estimated:
         weighed = replace(system, sigma=system.sigma * _sizes(weighted))
         asked = _asked(weighed, theta, starts, weighted_residuals(weighed, theta, starts), seen, varied)
     shares = _shares(asked, least)

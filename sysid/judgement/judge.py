@@ -36,7 +36,7 @@ from .uncertainty import (
     quantile_95,
 )
 from .validation import open_loop, trace
-from .verdicts import TOLD, Evidence, misfit, verdicts
+from .verdicts import ESTIMATED, Evidence, misfit, verdicts
 from .whiteness import Whiteness, whiteness
 
 Array = NDArray[np.float64]
@@ -120,7 +120,7 @@ def judge(
     tested = None if rounding else whiteness(weighted.in_time, lambda noise: weighted.left(noise, found.seen), unit=unit)
     if tested is not None and not tested.white and varied and not unit:
         tested = _without(system, varied, theta, starts, weighted, found.seen) or tested
-    from_measured = problem.full and not system.segments.free
+    from_measured = problem.full_state and not system.segments.free
     evidence = Evidence(
         problem, found, estimates, converged, message, chi2, weighted.dof,
         0.0 if rounding else correlation_in_time(weighted.in_time), errors, ending.start_costs,
@@ -160,9 +160,9 @@ def _noise_level(problem: FitProblem, weighted: WeightedResiduals) -> tuple[floa
     known = problem.known_noise is not None
     chi2 = float(weighted.residual @ weighted.residual) / max(weighted.dof, 1)
     # Noise estimated from recordings has an error itself: larger residuals replace it.
-    variance = chi2 if not known else max(1.0, chi2) if problem.told else 1.0
-    freedom = int(2 * weighted.dof / TOLD) if problem.told else weighted.dof
-    return chi2, variance, quantile_95(known and not problem.told, freedom)
+    variance = chi2 if not known else max(1.0, chi2) if problem.noise_estimated else 1.0
+    freedom = int(2 * weighted.dof / ESTIMATED) if problem.noise_estimated else weighted.dof
+    return chi2, variance, quantile_95(known and not problem.noise_estimated, freedom)
 
 
 def _identifiable(

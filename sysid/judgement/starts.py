@@ -50,9 +50,9 @@ def rows_of_start(problem: FitProblem, trajectory: Trajectory) -> int:
     """
     if not problem.estimates_initial:
         return 0
-    look = max(round((LOOK if problem.full else LOOK_IN_PART) / trajectory.period), FEWEST)
+    look = max(round((LOOK if problem.full_state else LOOK_IN_PART) / trajectory.period), FEWEST)
     half = trajectory.num_steps // 2
-    return min(look, half) if problem.full else look if look <= half else 0
+    return min(look, half) if problem.full_state else look if look <= half else 0
 
 
 def rows_unknown(problem: FitProblem, trajectory: Trajectory) -> int:
@@ -61,7 +61,7 @@ def rows_unknown(problem: FitProblem, trajectory: Trajectory) -> int:
     It is d, rounded up, less the rows of `Trajectory.before`; 0 where no later start can be had: states measured in part, and
     not estimated.
     """
-    if not trajectory.controls.shape[1] or not (problem.full or problem.estimates_initial):
+    if not trajectory.controls.shape[1] or not (problem.full_state or problem.estimates_initial):
         return 0
     late = int(np.ceil(problem.view.latency / trajectory.period - WHOLE))
     return min(max(late - len(trajectory.before), 0), trajectory.num_steps - 1)
@@ -77,12 +77,12 @@ def starts_of(problem: FitProblem, trajectory: Trajectory, parameters: Parameter
     look = rows_of_start(problem, trajectory)
     if look == 0:
         return (
-            np.asarray(problem.near(trajectory)[first])
-            if problem.full
+            np.asarray(problem.states_at_rows(trajectory)[first])
+            if problem.full_state
             else estimate_start(problem, trajectory, parameters)[None]
         )
     stretches = [trajectory.window(trajectory.times[row], trajectory.times[row + look]) for row in first]
-    alone = problem.full or not first.any()
+    alone = problem.full_state or not first.any()
     guesses = [None] * len(first) if alone else _passed(problem, trajectory, parameters, first, stretches)
     return np.stack([start_from(problem, part, parameters, guess) for part, guess in zip(stretches, guesses, strict=True)])
 
@@ -122,7 +122,7 @@ def followed_whole(problem: FitProblem, parameters: Parameters, trajectory: Traj
     first = np.array([0])
     start = (
         starts_of(problem, trajectory, parameters, first)[0]
-        if problem.full
+        if problem.full_state
         else estimate_start(problem, trajectory, parameters)
     )
     (states,), (good,) = predicted(problem, parameters, trajectory, first, start[None], trajectory.num_steps)
@@ -170,13 +170,13 @@ def start_from(problem: FitProblem, part: Trajectory, parameters: Parameters, gu
     if guess is not None:
         segments = replace(segments, starts=guess[None])
     sigma = problem.known_noise if problem.known_noise is not None else channel_scale(segments)
-    if problem.full:
+    if problem.full_state:
         sigma = np.maximum(problem.rough_noise, LEAST * sigma)
     system = OnlyStarts(ShootingSystem(segments, sigma, HUBER), problem.encode(parameters))
     nothing = np.zeros(0)
     if not np.isfinite(system.cost(nothing, segments.starts)):
         return np.asarray(segments.starts[0])
-    options = LevenbergOptions(max_iterations=NEARLY if problem.full else 20, cost_tolerance=1e-3)
+    options = LevenbergOptions(max_iterations=NEARLY if problem.full_state else 20, cost_tolerance=1e-3)
     state = start_state(system, nothing, segments.starts, options)
     try:
         return np.asarray(levenberg_marquardt(system, state, (nothing, nothing), options=options).blocks[0])

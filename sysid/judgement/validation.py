@@ -87,7 +87,7 @@ def open_loop(
     Raises:
         DataError: `measurement` is given but the states are not fully measured.
     """
-    if measurement is not None and not problem.full:
+    if measurement is not None and not problem.full_state:
         raise DataError("errors of another measurement need fully measured states")
     found: list[HorizonError] = []
     for part, trajectories in zip(("train", "validation", "test"), problem.split, strict=True):
@@ -115,7 +115,7 @@ def _part_errors(
     units = ("SI",) * len(names) if measurement else trajectories[0].select(names).units
     kind = np.array(quantities(problem.simulator, names, units))
     steps = sorted({round(h / trajectories[0].period) for h in horizons} - {0})
-    estimated = ESTIMATED if problem.full else max(ESTIMATED // len(trajectories), 1)
+    estimated = ESTIMATED if problem.full_state else max(ESTIMATED // len(trajectories), 1)
     windows = [_windows(pair, _known(pair, t), steps, measurement, estimated) for t in trajectories]
     found = []
     for place, count in enumerate(steps):
@@ -152,7 +152,7 @@ def _windows(
     """Errors (W, horizons, 3 predictors, ny): NaN past the end or where nothing was measured, infinity where diverged."""
     problem, _ = pair[0]
     total, look = trajectory.num_steps, rows_of_start(problem, trajectory)
-    windowed = problem.full or look > 0
+    windowed = problem.full_state or look > 0
     longest, last = min(look + max(steps), total), max(total - look - min(steps), 0) if windowed else 0
     most = (estimated if look else WINDOWS) if windowed else 1
     first = np.unique(np.linspace(0, last, most).astype(int))
@@ -172,7 +172,7 @@ def _windows(
             for predictor, ((states, good), observe) in enumerate(zip(predictions, observers, strict=True)):
                 error = _error(problem, states[w, look + count], data[then], observe)
                 errors[w, place, predictor] = error if good[w] else np.inf
-            still = _error(problem, data[now], data[then], observers[0]) if problem.full else data[then] - data[now]
+            still = _error(problem, data[now], data[then], observers[0]) if problem.full_state else data[then] - data[now]
             errors[w, place, 2] = still
     return errors
 
@@ -184,7 +184,7 @@ def _seen_by(problem: FitProblem) -> Callable[[Array], Array]:
 
 def _error(problem: FitProblem, state: Array, data: Array, observe: Callable[[Array], Array]) -> Array:
     """Predicted minus measured columns; a measured quaternion is first brought to the predicted one's sign."""
-    if problem.full:
+    if problem.full_state:
         data = observe(problem.simulator.retract(state[None], problem.simulator.difference(data[None], state[None])))[0]
     return np.asarray(observe(state[None])[0] - data)
 

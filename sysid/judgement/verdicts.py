@@ -25,7 +25,7 @@ FAR, MUCH = 3.0, 0.01
 error of a fixed constant may exceed both."""
 UNEXPLAINED = "THE MODEL DOES NOT EXPLAIN these data"
 """First words of the headline where residuals are not noise."""
-TOLD = 7.0
+ESTIMATED = 7.0
 """Relative variance, times the rows, of a variance estimated from third differences (`sysid.data.noise`; measured)."""
 NOT_CONVERGED = "NOT CONVERGED: do not use these numbers"
 """Headline of a fit that did not converge, until it is compared with the constants before it."""
@@ -228,7 +228,7 @@ def _noise(evidence: Evidence) -> list[Verdict]:
     """Test of known noise by chi square: mean 1, standard deviation sqrt(2 / dof)."""
     if evidence.problem.known_noise is None:
         return []
-    told, factor = evidence.problem.told, np.sqrt(evidence.chi2)
+    told, factor = evidence.problem.noise_estimated, np.sqrt(evidence.chi2)
     noise = "stated noise" if not told else "recordings' noise"
     if evidence.chi2 > _largest(evidence):
         return [Verdict("warning", f"residuals are {factor:.3g} times the {noise}: the model cannot explain the data")]
@@ -238,8 +238,8 @@ def _noise(evidence: Evidence) -> list[Verdict]:
 
 
 def _spread(evidence: Evidence) -> float:
-    """Four standard deviations of chi square; noise from third differences of N rows adds a relative variance of TOLD / N."""
-    return float(4.0 * np.sqrt((2.0 + TOLD * evidence.problem.told) / max(evidence.dof, 1)))
+    """Four standard deviations of chi square; noise from third differences of N rows adds a variance of ESTIMATED / N."""
+    return float(4.0 * np.sqrt((2.0 + ESTIMATED * evidence.problem.noise_estimated) / max(evidence.dof, 1)))
 
 
 def _largest(evidence: Evidence) -> float:

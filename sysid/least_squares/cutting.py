@@ -41,14 +41,15 @@ def cut(
     """
     if steps is not None and steps < 1:
         raise OptionError(f"segment_steps is {steps}, expected >= 1")
-    horizon = min(steps or max(t.num_steps for t in trajectories), max(t.num_steps for t in trajectories))
-    if not problem.full and not free and problem.initial_state is None and horizon < max(t.num_steps for t in trajectories):
+    longest = max(t.num_steps for t in trajectories)
+    horizon = min(steps or longest, longest)
+    if not problem.full_state and not free and problem.initial_state is None and horizon < longest:
         raise OptionError(
             "the recordings hold only part of the state: short segments need free_initial=True, or fit single_shooting"
         )
     known = states or [_start_states(problem, trajectory, horizon) for trajectory in trajectories]
     parts = enumerate(zip(trajectories, known, strict=True))
-    measured = problem.full and not free  # starts and the values compared with predictions are both at rows
+    measured = problem.full_state and not free  # starts and the values compared with predictions are both at rows
     pieces = [
         piece
         for index, (recording, begun) in parts
@@ -74,8 +75,8 @@ def _undriven(problem: FitProblem, trajectory: Trajectory, entries: Array) -> bo
 
 def _start_states(problem: FitProblem, trajectory: Trajectory, horizon: int) -> Array:
     """States (T+1, nx) to start segments from: measured, or simulated with the entries that rows at a segment's start show."""
-    if problem.full or (problem.whole and problem.initial_state is None):
-        return problem.near(trajectory)
+    if problem.full_state or (problem.whole and problem.initial_state is None):
+        return problem.states_at_rows(trajectory)
     start = problem.guess(trajectory)[None]
     if horizon >= trajectory.num_steps:
         return start

@@ -220,7 +220,7 @@ class Segments:
         values = np.tile(self.values[:, self.first :], (repeats, 1, 1))
         # A row without any measurement is compared with itself, so that quaternions of NaN never occur.
         states = states[:, self.first :]
-        if self.problem.full:
+        if self.problem.full_state:
             values = np.where(np.isnan(values), states, values)
         free = theta is not None and any(name in self.problem.free for name in POSE)
         view = self.problem.views(theta) if theta is not None and free else None
@@ -230,7 +230,7 @@ class Segments:
     def present(self) -> NDArray[np.bool_]:
         """Mask (S, L', m) of residuals that were measured."""
         seen = np.isfinite(self.values[:, self.first :])
-        if self.problem.full:
+        if self.problem.full_state:
             return np.broadcast_to(seen.all(axis=2, keepdims=True), (*seen.shape[:2], self.problem.simulator.n))
         return seen
 

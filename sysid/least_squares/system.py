@@ -94,7 +94,7 @@ class ShootingSystem:
 def channel_scale(segments: Segments) -> Array:
     """RMS of the predicted motion per channel (m,): its change over a segment (full states) or over the recording."""
     problem, values = segments.problem, segments.values
-    if problem.full:
+    if problem.full_state:
         base = np.repeat(segments.starts[:, None], values.shape[1], axis=1)
         change = problem.compare(np.where(np.isnan(values), base, values), base)
         seen = np.isfinite(values).all(axis=2)

@@ -74,7 +74,7 @@ def adam(problem: FitProblem, options: AdamOptions | None = None) -> FitResult:
         ) from error
 
     options = options or AdamOptions()
-    if not problem.full:
+    if not problem.full_state:
         raise DataError("adam fits single steps and needs every state entry measured in every row; use single_shooting")
     begin = time.perf_counter()
     exact = uses_exact_derivatives(problem, options.jacobian)

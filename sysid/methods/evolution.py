@@ -108,7 +108,7 @@ def cma_es(problem: FitProblem, options: EvolutionOptions | None = None) -> FitR
 
 def _noise(problem: FitProblem, scale: Array) -> Array:
     """Weights (m,): known noise, else noise estimated from columns; a scale of each column that shows none."""
-    if problem.known_noise is not None or problem.full:
+    if problem.known_noise is not None or problem.full_state:
         return scale if problem.known_noise is None else problem.known_noise
     try:
         told = noise_of(problem.split.train, problem.column_names)

@@ -28,7 +28,7 @@ SECONDS = 1.0
 
 def searched(problem: FitProblem) -> FitProblem:
     """The problem with the initial latency of its fit; unchanged where states are measured in part, or latency is fixed."""
-    if "latency" not in problem.free or not problem.full:
+    if "latency" not in problem.free or not problem.full_state:
         return problem
     recordings = TrajectorySet(tuple(t.window(t.times[0], t.times[0] + SECONDS) for t in problem.split.train))
     segments = cut(problem, recordings, 1, free=False, exact=False)

@@ -41,12 +41,12 @@ def unmasked(problem: FitProblem, result: FitResult) -> FitResult:
 
     For free motions that are seen in part and whose noise is known; others are judged before the fit.
     """
-    suspicious = result.noise_known and result.reduced_chi2 > LARGE**2 and problem.free_motion and not problem.full
+    suspicious = result.noise_known and result.reduced_chi2 > LARGE**2 and problem.free_motion and not problem.full_state
     if result.explained or not suspicious:
         return result
     kind = np.array(quantities(problem.simulator, problem.column_names, problem.column_units))
     as_given = result
-    if not problem.told:  # other labels are compared under the noise that recordings show
+    if not problem.noise_estimated:  # other labels are compared under the noise that recordings show
         try:
             as_given = single_shooting(relabelled(problem, np.eye(len(kind))), QUICK)
         except SoftgymError:
@@ -114,7 +114,7 @@ def relabelled(problem: FitProblem, meant: Array) -> FitProblem:
 
     parts = (TrajectorySet(tuple(read(recording) for recording in part)) for part in problem.split)
     changed = problem.replace(data=DataSplit(*parts), start=problem.simulator.default_parameters)
-    return changed.with_told_noise()
+    return changed.with_estimated_noise()
 
 
 __all__ = ["unmasked"]

@@ -38,7 +38,7 @@ from ..data.problem import FitProblem
 from ..judgement.judge import Ending, judge
 from ..judgement.result import Ended, FitResult
 from ..judgement.step import half_step_variation
-from ..judgement.verdicts import TOLD
+from ..judgement.verdicts import ESTIMATED
 from ..least_squares.cutting import cut
 from ..least_squares.levenberg import IterLog, LevenbergOptions, levenberg_marquardt, start_state
 from ..least_squares.system import ShootingSystem
@@ -173,7 +173,7 @@ def solve(problem: FitProblem, form: ComplementarityForm, options: MpecOptions |
         raise OptionError(
             "noise is not given: complementarity needs it (standard deviation per column) to know when it is done"
         )
-    if problem.full:
+    if problem.full_state:
         raise OptionError("all state entries are measured; this method fits recordings of a part of them, such as positions")
     parts = separable(problem, form)
     if parts:
@@ -189,7 +189,7 @@ def solve(problem: FitProblem, form: ComplementarityForm, options: MpecOptions |
     box = box_posterior(problem, system, theta, starts) if options.box and best.accepted else None
     if box is not None:
         theta, starts, samples = box.theta, box.starts, box.samples
-    attempts, limit = tuple(one[0] for one in tried), gate(system, options, told=problem.told)
+    attempts, limit = tuple(one[0] for one in tried), gate(system, options, estimated=problem.noise_estimated)
     objective = 2.0 * system.cost(*least)
     return MpecSolution(theta, starts, objective, limit, attempts, least, samples, time.perf_counter() - begin)
 
@@ -212,10 +212,10 @@ def _inside(problem: FitProblem, solution: MpecSolution, result: FitResult) -> F
     return found.with_verdict("note", f"constants are the mean of what noise within {_SIDES} allows, intervals 95 % of it")
 
 
-def gate(system: ShootingSystem, options: MpecOptions, *, told: bool = False) -> float:
+def gate(system: ShootingSystem, options: MpecOptions, *, estimated: bool = False) -> float:
     """n + 4 sqrt(kappa n), for n measured numbers; kappa is larger for noise estimated from recordings, which has an error."""
     count = float(system.segments.present.sum())
-    return count + 4.0 * float(np.sqrt(((0.8 if options.box else 2.0) + TOLD * told) * count))
+    return count + 4.0 * float(np.sqrt(((0.8 if options.box else 2.0) + ESTIMATED * estimated) * count))
 
 
 _SIDES = "1.73 standard deviations"

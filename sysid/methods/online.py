@@ -89,7 +89,7 @@ class HorizonResult:
         return bool((self.excess <= 1.0).all())
 
     @property
-    def told(self) -> NDArray[np.bool_]:
+    def determined(self) -> NDArray[np.bool_]:
         """(p,) whether the last row determines a constant to a tenth of its value."""
         return np.asarray(self.std[-1] < 0.1 * np.abs(self.mean[-1]))
 

@@ -54,7 +54,7 @@ class Cleaned(NamedTuple):
 def without_outliers(segments: Segments, theta: Array, starts: Array) -> Cleaned:
     """Turn outliers into gaps of the problem and its segments; no change where the full state is measured."""
     problem = segments.problem
-    if problem.full:
+    if problem.full_state:
         return Cleaned(problem, segments, 0.0)
     size, present = _sizes(segments, theta, starts), segments.present
     scale = MEDIAN * np.nanmedian(size, axis=(0, 1))
@@ -73,8 +73,8 @@ def without_outliers(segments: Segments, theta: Array, starts: Array) -> Cleaned
         cleaned = problem.replace(data=problem.split._replace(train=left))
     except DataError:  # most of a column: these are no outliers
         return Cleaned(problem, segments, 0.0)
-    if problem.told:
-        cleaned = cleaned.with_told_noise()
+    if problem.noise_estimated:
+        cleaned = cleaned.with_estimated_noise()
     values = segments.values.copy()
     values[:, segments.first :][far] = np.nan
     return Cleaned(cleaned, replace(segments, problem=cleaned, values=values), share)
@@ -91,7 +91,7 @@ def without_lone(problem: FitProblem, result: FitResult) -> tuple[FitProblem, in
         if not good:
             return problem, 0
         values = problem.values(recording)
-        if problem.full:
+        if problem.full_state:
             values = problem.simulator.retract(states, problem.simulator.difference(values, states))
         residuals.append(there.seen(states[None])[0] - values)
     scale = MEDIAN * np.nanmedian(np.abs(np.concatenate(residuals)), axis=0)

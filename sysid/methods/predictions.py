@@ -31,7 +31,7 @@ def banded(problem: FitProblem, result: FitResult) -> FitResult:
     if result.explained:
         return result
     shortest = (FEWEST + 1) * HORIZONS[0] / 2
-    known = problem.full or problem.estimates_initial
+    known = problem.full_state or problem.estimates_initial
     where = f"bands of predictions need {shortest:g} s" if known and not found else ""
     if found and all(band.fitted == 0 for band in found):
         where = "trust the bands of predictions"

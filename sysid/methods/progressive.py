@@ -225,7 +225,7 @@ def stage_problem(
         "carried": recipe.carried, "suspects": stage.suspects, "before": before,
     }  # fmt: skip
     problem = FitProblem(simulator, DataSplit(train, validation, test), **{**fields, **more})
-    return problem.with_told_noise() if stage.told_noise and problem.noise is None else problem
+    return problem.with_estimated_noise() if stage.told_noise and problem.noise is None else problem
 
 
 def guarded(problem: FitProblem) -> FitProblem:
@@ -352,7 +352,7 @@ def _without_lone(recipe: Recipe, stage: Stage, problem: FitProblem, result: Fit
     """
     method = method_of(stage.method)
     able = (method.views or method.repeated) and stage.options.get("loss") != "robust"
-    if not able or not result.usable or (problem.full and not problem.noisy):
+    if not able or not result.usable or (problem.full_state and not problem.noisy):
         return Fitted(problem, result)
     without, count = without_lone(problem, result)
     if not count:

@@ -145,7 +145,7 @@ def one_step(problem: FitProblem, options: ShootingOptions | None = None) -> Fit
     Raises:
         DataError: States are measured in part, or the simulation diverges at the start constants.
     """
-    if not problem.full:
+    if not problem.full_state:
         raise DataError("one_step needs every state entry measured in every row; use single_shooting for partial measurements")
     return _fit(problem, "one_step", 1, options or ShootingOptions())
 
@@ -211,11 +211,11 @@ def _again(problem: FitProblem, method: str, steps: int | None, options: Shootin
 
 def _begun(problem: FitProblem, method: str, steps: int | None, options: ShootingOptions) -> FitResult:
     """The fit, started from another that converges quickly from afar, if there is one; the better where there are two ways."""
-    if options.otherwise and options.grow and options.begin is None and not problem.full:
+    if options.otherwise and options.grow and options.begin is None and not problem.full_state:
         one, step = replace(options, otherwise=()), OTHER_STEP * options.epsilon
         two = replace(one, grow=options.otherwise, epsilon=step, checkpoint=None, resume=False)
         return by_two_ways(problem, *(partial(_begun, problem, method, steps, way) for way in (one, two)))
-    there = options.rough if options.grow and options.begin is None and not problem.full else ()
+    there = options.rough if options.grow and options.begin is None and not problem.full_state else ()
     rough = tuple(fields for fields in there if all(hasattr(problem.simulator, name) for name in fields))
     if len(rough) > 1:
         return _explaining(problem, method, steps, replace(options, rough=rough))
@@ -225,7 +225,7 @@ def _begun(problem: FitProblem, method: str, steps: int | None, options: Shootin
     try:
         if options.begin is not None:
             first = Beginning(problem, options.begin.states if problem.estimates_initial else None)
-        elif options.grow and not problem.full:
+        elif options.grow and not problem.full_state:
             exact, sides = uses_exact_derivatives(problem, options.jacobian), options.jacobian == "one_sided"
             fields = rough[0] if rough else {}
             first = Growing(options.grow, exact, options.epsilon, sides, options.loss == "robust", fields).begin(problem)
@@ -274,7 +274,7 @@ def _fit(
     segments = cut(
         first, problem.split.train, steps, free=free, exact=exact, epsilon=options.epsilon, one_sided=one_sided, states=states
     )
-    scale, robust = channel_scale(segments), options.loss == "robust" and not problem.full
+    scale, robust = channel_scale(segments), options.loss == "robust" and not problem.full_state
     known = problem.known_noise
     begun = scale if options.begin is None else options.begin.noise
     system = ShootingSystem(segments, begun if known is None else known, HUBER if robust else np.inf)

@@ -90,7 +90,7 @@ class Method:
             able = ", ".join(name for name, method in METHODS.items() if method.views)
             raise OptionError(f"{self.name} knows no constants of recordings ({', '.join(View.names())}); {able} do")
         if self.known_noise and problem.noise is None:
-            problem = problem.with_told_noise()
+            problem = problem.with_estimated_noise()
         return self.run(problem, self.options() if options is None else options, recipe)
 
 

@@ -24,7 +24,7 @@ def rows_in_words(found: HorizonResult) -> str:
     """One line per constant, the time per row, the number of windows that the model does not explain, and a caveat."""
     lines = [
         f"{name} = {value:.4g}, standard deviation {std:.2g}" if told else f"{name}: not identifiable so far"
-        for name, value, std, told in zip(found.names, found.mean[-1], found.std[-1], found.told, strict=True)
+        for name, value, std, told in zip(found.names, found.mean[-1], found.std[-1], found.determined, strict=True)
     ]
     rows, first = found.seconds[1:], found.seconds[0]
     if len(rows):
