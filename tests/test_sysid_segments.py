@@ -12,7 +12,7 @@ from sysid_systems import Spin, SpinParameters, Spring, SpringParameters, record
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.simulator import finite_differences
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from sysid import FitProblem, Measurement, single_shooting
+from sysid import FitProblem, Measurement, multiple_shooting, one_step, single_shooting
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.system import ShootingSystem
 
@@ -303,3 +303,9 @@ def test_values_seen_between_rows_are_compared_with_the_motion_then() -> None:
     assert abs(fit.parameters.stiffness / TRUTH.stiffness - 1) < 1e-4
     as_rows = single_shooting(problem.replace(data=TrajectorySet((replace(recording, offsets=np.zeros(0)),))))
     assert abs(as_rows.parameters.stiffness / TRUTH.stiffness - 1) > 1e-3
+    # Whole states: segments start from estimated ones, single steps from states that were moved to rows along cubics.
+    states = replace(recording, values=motion(times + offsets), names=("mass.x", "mass.vx"), units=("m", "m/s"))
+    whole = problem.replace(data=TrajectorySet((states,)))
+    assert whole.full_state and whole.noisy
+    assert abs(multiple_shooting(whole).parameters.stiffness / TRUTH.stiffness - 1) < 1e-4
+    assert abs(one_step(whole).parameters.stiffness / TRUTH.stiffness - 1) < 1e-2

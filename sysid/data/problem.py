@@ -280,7 +280,7 @@ class FitProblem:
     @cached_property
     def estimates_initial(self) -> bool:
         """Whether initial states are unknowns, and predictions start from estimated ones."""
-        return not self.full_state or self.irregular or self.noisy if self.free_initial is None else self.free_initial
+        return not self.full_state or self.noisy if self.free_initial is None else self.free_initial
 
     @cached_property
     def irregular(self) -> bool:
@@ -289,8 +289,9 @@ class FitProblem:
 
     @cached_property
     def noisy(self) -> bool:
-        """Whether full states are measured with noise that `free_initial` does not say how to treat."""
-        return self.full_state and self.free_initial is None and (self.noise is not None or noisy_states(self))
+        """Whether full states are measured with noise, or between rows, and `free_initial` does not say how to treat that."""
+        known = self.noise is not None or self.irregular  # what is moved to rows is not exact there
+        return self.full_state and self.free_initial is None and (known or noisy_states(self))
 
     @cached_property
     def quaternions(self) -> tuple[NDArray[np.intp], ...]:
