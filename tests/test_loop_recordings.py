@@ -260,3 +260,39 @@ def test_an_arm_that_rests_and_angles_in_degrees_are_refused_with_their_cause():
     for values, words in ((rest, "the arm never moves"), (np.rad2deg(recording.values), "is it in degrees")):
         with pytest.raises(DataError, match=words):
             pulled(held(LoopSimulator()), replace(recording, values=values))
+
+
+def mislabelled(recording, signs=(), angles=(), torques=()):
+    """Torques (or angles) of some joints with the other sign, columns of two joints exchanged."""
+    values, controls = recording.values.copy(), recording.controls.copy()
+    for kind, joint in signs:
+        column = (values if kind == "angle" else controls)[:, ARM.index(joint)]
+        column *= -1.0
+    for table, pair in ((values, angles), (controls, torques)):
+        places = [ARM.index(joint) for joint in pair]
+        table[:, places] = table[:, places[::-1]]
+    return replace(recording, values=values, controls=controls)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"signs": [("torque", joint) for joint in ARM]}, "all torques of the other sign"),
+        ({"signs": [("torque", "s1")]}, "the torque of s1 of the other sign"),
+        ({"signs": [("angle", "s1")]}, "the angle of s1 of the other sign"),
+        ({"angles": ("s1", "e1"), "torques": ("s1", "e1")}, "s1 and e1 exchanged"),
+        ({"torques": ("s1", "e0")}, "torques of s1 and e0 exchanged"),
+    ],
+)
+def test_signs_and_names_that_the_weight_at_rest_contradicts_are_named(wrong, words):
+    recording = disturbed(named(None, native()).select(ARM), 3)
+    pulled(held(LoopSimulator()), recording)
+    with pytest.raises(DataError, match=f"with {words}"):
+        pulled(held(LoopSimulator()), mislabelled(recording, **wrong))
+
+
+def test_torques_without_those_that_carry_the_arms_weight_are_named():
+    recording = disturbed(named(None, native()).select(ARM), 3)
+    light = replace(recording, controls=recording.controls - recording.controls[:10].mean(axis=0))
+    with pytest.raises(DataError, match="compensated elsewhere"):
+        pulled(held(LoopSimulator()), light)

@@ -26,6 +26,7 @@ from ..core.simulator import Array
 from ..core.trajectory import UNKNOWN, Trajectory
 from ..mechanics.following import Following
 from ..mechanics.innovations import Innovations, innovations, smoothed
+from .labels import check_labels
 from .manipulation import STIFF, STILL
 from .model import ARM, LoopModel
 from .parameters import DELAY, GAIN
@@ -139,7 +140,8 @@ def pulled(simulator: Any, trajectory: Trajectory) -> Trajectory:
     """Angles at the simulator's step, and torques that make the springs of `held` pull to them.
 
     Raises:
-        DataError: An angle or torque is missing, angles cannot be the arm's or never change, or rows are too far apart.
+        DataError: An angle or torque is missing, angles cannot be the arm's or never change, rows are too far apart, or labels
+            are wrong (`labels.check_labels`).
     """
     if trajectory.period > simulator.dt * (1 + 1e-3):
         raise DataError(f"rows are {trajectory.period:g} s apart; arm and loop need {PERIOD:g} s or less (100 Hz or more)")
@@ -155,6 +157,9 @@ def pulled(simulator: Any, trajectory: Trajectory) -> Trajectory:
         )
     _check_angles(found.values)
     order = [found.control_names.index(name) for name in ARM]
+    if not simulator.model.command_limit:
+        rest = max(round(SHORTEST_REST / found.period), 1)
+        check_labels(simulator.model, found.values[:rest].mean(axis=0), found.controls[:rest, order].mean(axis=0))
     springs = np.array(FOLLOW) * (_between(found.values) - np.array(simulator.model.start))
     return found.with_controls(found.controls[:, order] + springs, ARM, ("N m",) * len(ARM))
 
