@@ -395,7 +395,7 @@ def test_residuals_beyond_the_noise_are_said_whoever_told_the_noise(told):
     turned = record(PARTICLE, START, push, noise=dict(problem.noise), rng=np.random.default_rng(0))
     (recording,) = problem.split.train
     for data, explained in ((turned, True), (replace(turned, controls=recording.controls), False)):
-        found = solve(problem.replace(data=TrajectorySet((data,)), told=told), FORM, MpecOptions())
+        found = solve(problem.replace(data=TrajectorySet((data,)), noise_estimated=told), FORM, MpecOptions())
         assert found.accepted == explained
 
 

@@ -355,7 +355,7 @@ def test_muscles_start_segments_as_full_as_their_commands_left_them():
     slope = (filled(lags[2]) - filled(lags[0])) / (2 * step)
     np.testing.assert_allclose(rows._driven_slopes(theta)[..., BODY.index("steering_lag")], slope, atol=1e-4)
     assert np.abs(slope[1:]).max() > 1e3
-    states, _ = rows.rollout(np.tile(theta, (len(rows.starts), 1)), rows.starts + 1e3)
+    states, _, _ = rows.rollout(np.tile(theta, (len(rows.starts), 1)), rows.starts + 1e3)
     np.testing.assert_allclose(states[1:, 0][:, rows.driven], filled(lags[1])[1:], rtol=1e-12, atol=1e-8)
     np.testing.assert_allclose(states[0, 0, rows.driven], rows.starts[0, rows.driven] + 1e3)
 
