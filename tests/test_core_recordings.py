@@ -7,7 +7,7 @@ import pytest
 from trajectories import raises
 
 from softgym_envs.core.errors import DataError, FileFormatError, OptionError
-from softgym_envs.core.recordings import align_points, flip_y, read_csv, read_points_csv, read_recordings
+from softgym_envs.core.recordings import align_points, flip_y, read_csv, read_points_csv, read_recordings, with_controls_of
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.core.units import UNITS
 
@@ -391,3 +391,13 @@ def test_rounded_stamps_of_a_whole_rate_are_those_of_it(tmp_path, frames):
     lines = "\n".join(f"{frame / 120:.3f},0.1" for frame in range(frames))
     (tmp_path / "seen.csv").write_text(f"time [s],x [m]\n{lines}\n")
     assert read_csv(tmp_path / "seen.csv").period == pytest.approx(1 / 120, rel=1e-12)
+
+
+def test_commands_of_a_file_of_their_own_keep_their_times(csv):
+    stamps = np.cumsum(np.random.default_rng(0).uniform(0.012, 0.028, 50)).round(6).tolist()
+    seen = read_csv(csv("\n".join(["time [s], x [m]", *(f"{t!r}, {t!r}" for t in stamps), ""])))
+    given = read_csv(csv("\n".join(["time [s], control:u [V]", *(f"{t!r}, {k % 3}" for k, t in enumerate(stamps)), ""])))
+    found = with_controls_of(seen, given)
+    assert len(given.commanded) == 49
+    np.testing.assert_array_equal(found.commanded, given.commanded)
+    np.testing.assert_array_equal(found.offsets, seen.offsets)

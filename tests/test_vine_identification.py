@@ -425,7 +425,7 @@ def test_fast_modes_that_nobody_sees_do_not_pass_for_errors_of_the_step():
 def test_frames_between_rows_of_a_command_each_are_refused():
     simulator = VineSimulator(VineModel(num_links=4), 0.005)
     held = RECIPE.record_one("pressures", simulator, np.random.default_rng(0), steps=80)
-    with pytest.raises(DataError, match="would lie on straight lines"):
+    with pytest.raises(DataError, match="would be interpolation alone"):
         SENSORS["camera"](held, simulator, RECIPE, np.random.default_rng(0))
 
 

@@ -307,7 +307,8 @@ def with_controls_of(trajectory: Trajectory, given: Trajectory) -> Trajectory:
             f"controls have {given.num_steps} steps from {given.times[0]:g} s, the recording {trajectory.num_steps} from "
             f"{trajectory.times[0]:g} s; they must have the same times"
         )
-    return trajectory.with_controls(given.controls, given.control_names, given.control_units)
+    found = trajectory.with_controls(given.controls, given.control_names, given.control_units)
+    return replace(found, commanded=given.commanded)
 
 
 def part_of(period: float, longest: float) -> float:

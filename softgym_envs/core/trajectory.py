@@ -137,7 +137,12 @@ class Trajectory:
         """The recording with values moved to the times of their rows, along the motion around; see `core.regrid`."""
         if not len(self.offsets):
             return self
-        return replace(self, values=regridded(self.values, self.offsets / self.period), offsets=np.zeros(0))
+        return replace(self, values=regridded(self.values, self.late), offsets=np.zeros(0))
+
+    @property
+    def late(self) -> Array:
+        """Rows by which values were seen after their own, (T+1,): `offsets` over the period, or zeros."""
+        return self.offsets / self.period if len(self.offsets) else np.zeros(len(self.times))
 
     def select(self, names: Sequence[str]) -> Trajectory:
         """Keep only these quantities, in this order.

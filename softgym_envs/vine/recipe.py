@@ -198,7 +198,7 @@ def infer_controls(simulator: Any, trajectory: Trajectory) -> Trajectory:
         return _not_growing(model, trajectory)
     if trajectory.control_names or not picks:
         return trajectory
-    lengths = _lengths(_points(picks, trajectory, len(trajectory.times)))
+    lengths = _lengths(_points(picks, trajectory.on_grid, len(trajectory.times)))
     controls = np.zeros((trajectory.num_steps, model.nu))
     if np.ptp(lengths) > STEADY:
         controls[:, 0] = np.clip(np.diff(_smooth(trajectory.times, lengths)) / trajectory.period, 0.0, model.max_growth)
@@ -218,10 +218,18 @@ def _smooth(times: Array, lengths: Array) -> Array:
 
 def _not_growing(model: VineModel, trajectory: Trajectory) -> Trajectory:
     """The recording with controls of 0 where it has none."""
-    given = dict(zip(trajectory.control_names, trajectory.controls.T, strict=True))
-    none = np.zeros(trajectory.num_steps)
-    controls = np.stack([given.get(name, none) for name in model.control_names], axis=1)
-    return trajectory.with_controls(controls, model.control_names, model.control_units)
+    given = [model.control_names.index(name) for name in trajectory.control_names if name in model.control_names]
+    known = trajectory.select_controls([model.control_names[place] for place in given])
+
+    def among(controls: Array) -> Array:
+        found = np.zeros((len(controls), model.nu))
+        found[:, given] = controls
+        return found
+
+    return replace(
+        known, controls=among(known.controls), before=among(known.before), control_names=model.control_names,
+        commanded=np.hstack([known.commanded[:, :1], among(known.commanded[:, 1:])]), control_units=model.control_units,
+    )  # fmt: skip
 
 
 def _points(picks: list[tuple[str, int, int]], trajectory: Trajectory, rows: int) -> Array:

@@ -106,14 +106,14 @@ def predicted(
 
     Predictions start from `starts` (W, nx) at the times of these rows. Beyond the recording's end its last command goes on.
     """
-    parts, offsets = problem.parts, trajectory.offsets / trajectory.period
-    rows = parts * first[:, None] + np.arange(parts * (length + (len(offsets) > 0)))
-    late = np.full(len(first), parts * problem.view.latency / trajectory.period)
-    controls = delayed(problem.commands(trajectory), rows, late)
+    parts, irregular = problem.parts, len(trajectory.offsets) > 0
+    rows = parts * first[:, None] + np.arange(parts * (length + irregular))  # the last values may be seen after their row
+    delay = np.full(len(first), parts * problem.view.latency / trajectory.period)
+    controls = delayed(problem.commands(trajectory), rows, delay)
     states, status = problem.simulator.rollout(starts, controls, parameters, substeps=trajectory.substeps // parts)
-    if not len(offsets):
+    if not irregular:
         return states[:, ::parts], np.asarray(status == 0)
-    late = np.append(offsets, np.zeros(length + 1))[first[:, None] + np.arange(length + 2)]
+    late = np.append(trajectory.late, np.zeros(length + 1))[first[:, None] + np.arange(length + 2)]
     return when_seen(problem, states, late)[:, :-1], np.asarray(status == 0)
 
 

@@ -198,8 +198,8 @@ def trace(problem: FitProblem, parameters: Parameters, view: View | None = None)
     for viewed, constants in pair:
         states, _ = followed_whole(viewed, constants, trajectory)
         columns.append(_seen_by(viewed)(states))
-    measured = problem.values(trajectory)
-    return Trace(label, trajectory.times - trajectories[0].times[0], problem.column_names, measured, columns[0], columns[1])
+    times = trajectory.times + trajectory.period * trajectory.late - trajectories[0].times[0]
+    return Trace(label, times, problem.column_names, problem.values(trajectory), columns[0], columns[1])
 
 
 def held_out(errors: tuple[HorizonError, ...]) -> tuple[HorizonError, ...]:

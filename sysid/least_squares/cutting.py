@@ -101,14 +101,13 @@ def _pieces(
     The last one is padded. Where two segments meet, a row's values are compared in the one in which they were seen.
     """
     controls, values, parts = problem.commands(trajectory).own, problem.values(trajectory), problem.parts
-    offsets = trajectory.offsets / trajectory.period if len(trajectory.offsets) else np.zeros(len(values))
     for begin in range(0, trajectory.num_steps, horizon):
         count = min(horizon, trajectory.num_steps - begin)
         # A recording's last segment runs on under its last control; its predictions beyond the end are not compared.
         held = np.repeat(controls[-1:], (horizon - count) * parts, axis=0)
         empty = np.full((horizon - count, values.shape[1]), np.nan)
         piece = np.concatenate([values[begin : begin + count + 1], empty])
-        late = np.concatenate([offsets[begin : begin + count + 1], np.zeros(horizon - count)])
+        late = np.concatenate([trajectory.late[begin : begin + count + 1], np.zeros(horizon - count)])
         for row, outside in ((0, late[0] < 0.0), (count, late[count] > 0.0)):
             if outside:
                 piece[row], late[row] = np.nan, 0.0

@@ -31,8 +31,8 @@ from .driven import commanded, followed
 
 Array = NDArray[np.float64]
 
-MAX_NUMBERS = 4_000_000
-"""Largest number of state entries that one call of the simulator returns."""
+MAX_STATES, MAX_NUMBERS = 4_000_000, 1_000_000
+"""Largest numbers of state entries, and of entries of derivatives, that one call of the simulator returns."""
 MOST_KNOWN = 100
 """Approximate number of constants whose `driven_starts` are remembered."""
 
@@ -133,7 +133,7 @@ class Segments:
     def rollout(self, theta: Array, starts: Array) -> Predicted:
         """Predictions for constants (R, p) and starts (R, nx) of rows R = i S + s."""
         count = len(self.starts)
-        rows = max(1, MAX_NUMBERS // ((self.controls.shape[1] + 1) * self.problem.simulator.nx))
+        rows = max(1, MAX_STATES // ((self.controls.shape[1] + 1) * self.problem.simulator.nx))
         if len(self.carried):
             rows = max(rows // count, 1) * count
         parts = []
@@ -142,7 +142,11 @@ class Segments:
             which = np.arange(some.start, some.stop) % count
             predict = self._in_turn if len(self.carried) else self._at_once
             parts.append(predict(which, theta[some], starts[some]))
-        return parts[0] if len(parts) == 1 else Predicted(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        if len(parts) == 1:
+            return parts[0]
+        states, seen, good = zip(*parts, strict=True)
+        rows_of_all = np.concatenate(states)
+        return Predicted(rows_of_all, np.concatenate(seen) if self.late.any() else rows_of_all, np.concatenate(good))
 
     def _at_once(self, which: NDArray[np.intp], theta: Array, starts: Array) -> Predicted:
         """Predictions of segments (R,), as `rollout` gives them."""
@@ -159,7 +163,7 @@ class Segments:
         """Predictions of whole recordings; `carried` entries of a segment start at the end of the prediction before it."""
         turn, starts = self.begins[which] // self.horizon, starts.copy()
         states, good = np.empty((len(which), self.horizon + 1, starts.shape[1])), np.ones(len(which), dtype=np.bool_)
-        seen = states.copy()
+        seen = states.copy() if self.late.any() else states
         for k in range(int(turn.max()) + 1):
             now = np.flatnonzero(turn == k)
             if k > 0:
@@ -312,7 +316,7 @@ class Segments:
         unknown, seen = self.problem.unknown_start, self.problem.observe(starts)
         if self.horizon < WORTH_A_LOOK:
             return unknown
-        row, count = self.cut(0, 1), max(1, MAX_NUMBERS // states[:, 0].size)
+        row, count = self.cut(0, 1), max(1, MAX_STATES // states[:, 0].size)
         felt = np.zeros(len(unknown), dtype=np.bool_)
         for sign in (-1.0, 1.0):
             untold = np.flatnonzero(~felt)
@@ -335,7 +339,7 @@ class Segments:
         self, theta: Array, starts: Array, places: list[int], residual: Array, signs: tuple[float, ...] = (-1.0, 1.0)
     ) -> Array:
         """Derivatives along some unknowns, constants first, (S, L', m, q)."""
-        each = max(1, MAX_NUMBERS // (len(signs) * len(starts) * (self.controls.shape[1] + 1) * self.problem.simulator.nx))
+        each = max(1, MAX_STATES // (len(signs) * len(starts) * (self.controls.shape[1] + 1) * self.problem.simulator.nx))
         parts = [np.zeros((*residual.shape, 0))]
         for begin in range(0, len(places), each):
             unknowns = places[begin : begin + each]
@@ -397,16 +401,20 @@ class Segments:
             sensitivity[np.ix_(later, places)] = 0.0
             sensitivity[np.ix_(later, places, np.arange(p))] = self._driven_slopes(theta)[which[later]]
         low, share = between(part.late, self.parts)
-        around = np.empty((2, *low.shape, *sensitivity.shape[1:]))
+        late = bool(part.late.any())
+        around = np.empty((1 + late, *low.shape, *sensitivity.shape[1:]))
         seen_behind = {int(step): np.nonzero(low == step) for step in np.unique(low)}
         for step, (A, C) in enumerate(fine.linearizations(theta, through)):
             before, sensitivity = sensitivity, A @ sensitivity
             sensitivity[:, :, :p] += C
             if step in seen_behind:
                 segment, row = seen_behind[step]
-                around[0, segment, row], around[1, segment, row] = before[segment], sensitivity[segment]
-        chain = np.where(share[..., None, None] == 0.0, around[0], around[1])
-        if part.late.any():
+                ended = share[segment, row, None, None] == 1.0
+                around[0, segment, row] = np.where(ended, sensitivity[segment], before[segment])
+                if late:
+                    around[1, segment, row] = sensitivity[segment]
+        chain = around[0]
+        if late:
             seen = when_seen(self.problem, through, part.late)
             chain = slopes_when_seen(self.problem, through, part.late, around)
         chain = chain[:, self.first :]  # (S', L', n, p + n)

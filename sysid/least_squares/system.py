@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .levenberg import triangle
-from .segments import MAX_NUMBERS, Segments
+from .segments import MAX_STATES, Segments
 
 Array = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ class ShootingSystem:
     def costs(self, thetas: Array, blocks: Array) -> Array:
         """Costs of candidates (K, p) with one set of starts, (K,); infinity where a segment diverges."""
         segments = self.segments
-        at_once = max(1, MAX_NUMBERS // (len(blocks) * (segments.horizon + 1) * segments.problem.simulator.nx))
+        at_once = max(1, MAX_STATES // (len(blocks) * (segments.horizon + 1) * segments.problem.simulator.nx))
         found = [self._costs(thetas[k : k + at_once], blocks) for k in range(0, len(thetas), at_once)]
         return np.concatenate([np.zeros(0), *found])
 
