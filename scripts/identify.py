@@ -33,8 +33,9 @@ from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from softgym_envs.rooms import room as room_named
 from sysid import METHODS, FitProblem, online, run_recipe, save
-from sysid.methods.progressive import CHECKPOINT, FIT, Interrupted, fit_stage, stage_problem
 from sysid.methods.table import Method, method_of
+from sysid.recipe.stage import CHECKPOINT, FIT, Interrupted, fit_stage
+from sysid.recipe.stage_problem import stage_problem
 from sysid.report import Beat, Seldom, rows_in_words, save_rows
 
 

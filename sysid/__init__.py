@@ -26,10 +26,10 @@ from .methods.innovations import InnovationOptions, innovations
 from .methods.mpec import MpecOptions, mpec
 from .methods.online import HorizonOptions, HorizonResult, online
 from .methods.particle import FilterResult, ParticleOptions, bootstrap_filter
-from .methods.progressive import RecipeResult, StageResult, run_recipe
 from .methods.residual import ResidualFit, ResidualOptions, fit_residual
 from .methods.shooting import ShootingOptions, multiple_shooting, one_step, single_shooting
 from .methods.simultaneous import SimultaneousOptions, simultaneous
+from .recipe import RecipeResult, StageResult, run_recipe
 from .report import load_distribution, save
 
 __all__ = [

@@ -53,8 +53,9 @@ from softgym_envs.loop.model import ARM, ARM_FILE
 from softgym_envs.mechanics.tree_file import load_tree
 from softgym_envs.rooms import rooms
 from sysid.least_squares.levenberg import IterLog, LevenbergState, Outcome
-from sysid.methods import checkpoint, progressive
+from sysid.methods import checkpoint
 from sysid.methods.checkpoint import Journal
+from sysid.recipe.run import _earlier
 from sysid.report.files import load_distribution
 
 MODELS = Path(__file__).parent / "data/models"
@@ -380,7 +381,7 @@ def stage_folder(folder: Path, draw: Draw) -> None:
     (folder / "fit.json").write_bytes(wounded(draw, fit, as_json) if hurt else as_json(fit))
     constants = constants_seed("block")
     (folder / "fit.toml").write_bytes(toml(constants) if hurt else wounded(draw, constants, toml))
-    progressive._earlier(Stage("s", "e", ("mass",), "shooting"), folder, IDENTITY, kind)
+    _earlier(Stage("s", "e", ("mass",), "shooting"), folder, IDENTITY, kind)
 
 
 def recorded_robot(folder: Path, draw: Draw) -> None:

@@ -24,7 +24,7 @@ from softgym_envs.core.task import Start
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.mechanics import Mechanism
 from sysid import FitProblem, ShootingOptions, multiple_shooting, run_recipe
-from sysid.methods.suspects import suspected
+from sysid.recipe.suspects import suspected
 
 CONSTANTS = ElbowParameters().to_matrix(1)[0]
 

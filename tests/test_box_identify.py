@@ -26,7 +26,8 @@ from sysid import FitProblem
 from sysid.judgement.residuals import estimated_noise
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.system import channel_scale
-from sysid.methods.progressive import fit_stage, stage_problem
+from sysid.recipe.stage import fit_stage
+from sysid.recipe.stage_problem import stage_problem
 
 TRUTH = BoxParameters(friction=0.3, restitution=0.35, inertia=1.1, table=0.01, rounding=0.003)
 

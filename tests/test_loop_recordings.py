@@ -20,7 +20,8 @@ from softgym_envs.loop.recipe import DAMPING, OFFSETS, RECIPE, STIFFNESS, manipu
 from softgym_envs.loop.tracking import held, named, pulled, resting_rows, thinned, tracker
 from softgym_envs.mechanics.following import Following
 from softgym_envs.mechanics.innovations import innovations, smoothed
-from sysid.methods.progressive import fit_stage, stage_problem
+from sysid.recipe.stage import fit_stage
+from sysid.recipe.stage_problem import stage_problem
 
 TRUTH = LoopParameters(theta_stiffness=3.2, psi_stiffness=1.3, loop_damping=0.035, arm_damping=1.1)
 NOISE = {**dict.fromkeys(ARM, 2e-3), **{f"control:{name}": 0.2 for name in ARM}}
@@ -200,7 +201,7 @@ def test_dry_friction_is_found_with_the_stiffness_that_it_would_spoil():
 def test_far_starts_that_the_step_does_not_bear_lead_to_the_truth_by_a_damped_loop(start):
     from sysid import run_recipe
     from sysid.methods.innovations import anchored
-    from sysid.methods.progressive import stage_problem
+    from sysid.recipe.stage_problem import stage_problem
 
     data = TrajectorySet((disturbed(native(), 0),))
     stage = replace(RECIPE.laboratory, free=(*STIFFNESS, *DAMPING, *OFFSETS))

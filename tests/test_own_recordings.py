@@ -30,8 +30,8 @@ from softgym_envs.vine.recipe import RECIPE as VINE
 from softgym_envs.vine.recipe import along_body
 from sysid import FitProblem, ShootingOptions, single_shooting
 from sysid.least_squares.levenberg import LevenbergOptions
-from sysid.methods.mislabelled import LARGE, unmasked
-from sysid.methods.progressive import stage_problem
+from sysid.recipe.mislabelled import LARGE, unmasked
+from sysid.recipe.stage_problem import stage_problem
 
 CAMERA = {"x": 1e-3, "y": 1e-3, "theta": 5e-3}
 

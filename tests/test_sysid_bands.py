@@ -18,8 +18,8 @@ from sysid.data.view import Commands, delayed
 from sysid.judgement.bands import SHARE, bands, scores
 from sysid.judgement.starts import rows_unknown
 from sysid.judgement.validation import trace
-from sysid.methods.predictions import INTERVALS, banded
-from sysid.methods.progressive import fit_stage
+from sysid.recipe.predictions import INTERVALS, banded
+from sysid.recipe.stage import fit_stage
 
 WRONG = SpringParameters(stiffness=26.0, damping=2.5)
 """Of a model that predicts as badly as standing still for a while; the truth is `SpringParameters()`."""

@@ -16,7 +16,7 @@ from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from sysid import FitProblem, run_recipe
 from sysid.judgement.uncertainty import analyse
 from sysid.judgement.validation import HorizonError
-from sysid.methods.guard import better_start, compare, kept_back
+from sysid.recipe.guard import better_start, compare, kept_back
 
 PUSHED = (Experiment("pushed", record=lambda *_, **__: long_recording(), longest=1200),)
 TRUTH = SpringParameters(stiffness=35.0, damping=2.5)

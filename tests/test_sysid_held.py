@@ -14,10 +14,11 @@ from softgym_envs.core.trajectory import TrajectorySet
 from sysid import Estimate, FitProblem, FitResult, ShootingOptions, single_shooting
 from sysid.judgement.held import held
 from sysid.judgement.residuals import weighted_residuals
+from sysid.judgement.result import remaining_share
 from sysid.judgement.whiteness import ALARM
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.system import ShootingSystem
-from sysid.methods.suspects import SAID, Fitted, left, suspected
+from sysid.recipe.suspects import SAID, Fitted, suspected
 
 NOISE = 0.02
 """Of the place of the mass [m]; nobody states it."""
@@ -200,7 +201,7 @@ def test_a_cause_that_explains_in_another_simulator_only_is_named_and_numbers_st
     problem = FitProblem(Spring(), TrajectorySet((seen,)), ("stiffness",), measured=("mass.x",))
     wrong = problem.replace(start=SpringParameters(offset=0.8))
     result, other = single_shooting(wrong), Fitted(problem, single_shooting(problem))
-    assert left(other.result, result) < SAID
+    assert remaining_share(other.result, result) < SAID
     found = suspected({"another damping": ("damping",)}, single_shooting, wrong, result, other=other)
     told = re.search(
         r"another damping \(in another simulator: .*\): damping = (\S+) N s/m.*then the data are explained",

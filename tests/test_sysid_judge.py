@@ -25,7 +25,8 @@ from sysid.judgement.verdicts import ESTIMATED
 from sysid.judgement.whiteness import ALARM, WINDOWS, skewness, statistic, weights_of, whiteness
 from sysid.least_squares.cutting import cut
 from sysid.methods.innovations import explained
-from sysid.methods.progressive import fit_stage, stage_problem
+from sysid.recipe.stage import fit_stage
+from sysid.recipe.stage_problem import stage_problem
 
 TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
 

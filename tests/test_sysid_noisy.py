@@ -15,10 +15,11 @@ from softgym_envs.core.recipe import Recipe, Stage
 from softgym_envs.core.simulator import IntArray
 from softgym_envs.core.trajectory import TrajectorySet
 from sysid import FitProblem, FitResult, ShootingOptions, multiple_shooting, one_step, open_loop
+from sysid.judgement.result import remaining_share
 from sysid.judgement.starts import estimate_start, rows_of_start, starts_of
-from sysid.methods.late import searched
-from sysid.methods.progressive import fit_stage
-from sysid.methods.suspects import left, suspected
+from sysid.recipe.late import searched
+from sysid.recipe.stage import fit_stage
+from sysid.recipe.suspects import suspected
 
 Array = NDArray[np.float64]
 
@@ -126,7 +127,7 @@ def test_a_step_that_explains_the_data_is_not_the_only_cause_that_is_looked_for(
     def blamed(recipe: Recipe, given: FitProblem, result: FitResult, say: object) -> FitResult:
         return result.with_verdict("warning", "the step is why")
 
-    monkeypatch.setattr("sysid.methods.progressive.blamed", blamed)
+    monkeypatch.setattr("sysid.recipe.stage.blamed", blamed)
     stage = Stage("all", "", FREE, "multiple_shooting", {"segment_steps": 50}, suspects=SUSPECTS)
     given: dict[str, Any] = {"folder": None, "resume": False, "progress": None}
     found = fit_stage(Recipe(stages=(stage,)), stage, problem(late(7, noise=0.01)), **given).summary()
@@ -139,7 +140,7 @@ def test_what_a_fit_to_rounding_leaves_is_little() -> None:
     """Its weights are those that it began with, as rounding is no noise; so the share counts the residuals, too."""
     data = late(0)
     wrong, right = (multiple_shooting(problem(data, free=free), SEGMENTS) for free in (("stiffness",), FREE))
-    assert left(right, wrong) < 1e-6
+    assert remaining_share(right, wrong) < 1e-6
 
 
 @dataclass(frozen=True, eq=False)

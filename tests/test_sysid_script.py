@@ -285,7 +285,7 @@ def test_ctrl_c_after_the_fit_has_ended_saves_it(
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sysid.methods.progressive.blamed", interrupted)
+    monkeypatch.setattr("sysid.recipe.stage.blamed", interrupted)
     record(Spring(), TRUTH, count=2).save(tmp_path / "data.h5")
     arguments = ("--data", str(tmp_path / "data.h5"), "--method", "single_shooting", "--out", str(tmp_path / "out"))
     assert run_script(script, SPRING, *arguments) == 130

@@ -11,7 +11,7 @@ from sysid_systems import Spring, SpringParameters, record
 
 from softgym_envs.core.trajectory import TrajectorySet
 from sysid import FitProblem, FitResult, single_shooting
-from sysid.methods.predictions import banded
+from sysid.recipe.predictions import banded
 
 TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=2.0)
 NOISE = 1e-3

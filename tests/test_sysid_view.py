@@ -30,8 +30,8 @@ from sysid.data.view import POSE, Commands, delayed
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.levenberg import LevenbergOptions
 from sysid.least_squares.system import HUBER, ShootingSystem
-from sysid.methods.progressive import fit_stage
-from sysid.methods.suspects import conditional, suspected
+from sysid.recipe.stage import fit_stage
+from sysid.recipe.suspects import conditional, suspected
 
 TRUTH = SpringParameters(mass=3.0, stiffness=45.0, damping=0.8, gain=20.0)
 FREE = ("stiffness", "damping", "gain")

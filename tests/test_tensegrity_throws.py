@@ -21,7 +21,7 @@ from sysid import FitProblem, run_recipe
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.system import ShootingSystem
 from sysid.methods.growing import Growing
-from sysid.methods.progressive import stage_problem
+from sysid.recipe.stage_problem import stage_problem
 
 ROBOT = TensegritySimulator(prism(), contact="patch")
 GROUND = {

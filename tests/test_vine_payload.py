@@ -15,7 +15,7 @@ from softgym_envs.vine.mujoco import VineTwin
 from softgym_envs.vine.parameters import VineParameters
 from softgym_envs.vine.recipe import RECIPE
 from sysid import single_shooting
-from sysid.methods.progressive import stage_problem
+from sysid.recipe.stage_problem import stage_problem
 
 LENGTH, STIFFNESS, DENSITY = 0.1, 0.018, 0.96
 PLAIN = VineParameters(bending_stiffness=STIFFNESS, bending_damping=1e-8, linear_density=DENSITY, drag=0.0)

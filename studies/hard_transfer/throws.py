@@ -25,7 +25,7 @@ from softgym_envs.tensegrity.mujoco import TensegrityTwin, native_constants
 from softgym_envs.tensegrity.recipe import RECIPE
 from sysid import ShootingOptions, multiple_shooting
 from sysid.least_squares.levenberg import LevenbergOptions
-from sysid.methods.progressive import stage_problem
+from sysid.recipe.stage_problem import stage_problem
 
 STEPS, TESTS, AHEAD = 5000, 6, (200, 500, 1000)
 """Physics steps of 1 ms of all fitted throws; number of held-out throws; horizons."""

@@ -24,7 +24,7 @@ from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.rooms import room
 from sysid import run_recipe
-from sysid.methods.progressive import RecipeResult
+from sysid.recipe.run import RecipeResult
 
 EFFECTS = {"gain_spread": 0.15, "rest_spread": 0.02}
 AFTER = 0.5

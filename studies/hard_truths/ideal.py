@@ -30,7 +30,7 @@ from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.rooms import room
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.segments import Derivative
-from sysid.methods.progressive import stage_problem
+from sysid.recipe.stage_problem import stage_problem
 
 Array = NDArray[np.float64]
 

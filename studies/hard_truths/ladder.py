@@ -46,7 +46,7 @@ from softgym_envs.rooms import room
 from sysid.data.view import View
 from sysid.judgement.bands import scores
 from sysid.judgement.step import in_steps_of
-from sysid.methods.progressive import stage_problem
+from sysid.recipe.stage_problem import stage_problem
 
 WITHOUT_BANDS = ("loop", "box")
 """Rooms whose recordings begin at states that a prediction cannot know (an arm that a controller holds), or are fitted over a

@@ -26,7 +26,7 @@ from softgym_envs.loop.recipe import DAMPING, PAPER, RECIPE, STIFFNESS, manipula
 from softgym_envs.loop.rod import LoopRod
 from softgym_envs.loop.tracking import held, pulled, tracker, undelayed
 from sysid import FitResult, ShootingOptions, single_shooting
-from sysid.methods.progressive import stage_problem
+from sysid.recipe.stage_problem import stage_problem
 
 SECONDS = 6.0
 FREE = (*STIFFNESS, *DAMPING)

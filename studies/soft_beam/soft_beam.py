@@ -47,7 +47,8 @@ from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.vine import VineParameters
 from softgym_envs.vine.recipe import RECIPE, infer_controls
 from sysid import FitResult, save
-from sysid.methods.progressive import fit_stage, stage_problem
+from sysid.recipe.stage import fit_stage
+from sysid.recipe.stage_problem import stage_problem
 
 FREE = ("bending_stiffness", "relaxation", "relaxation_time", "creep", "creep_time", "base_turn", "tip_offset")
 ALONE = ("bending_stiffness", "relaxation", "creep", "base_turn")

@@ -229,6 +229,12 @@ class FitResult:
         return cleaned
 
 
+def remaining_share(after: FitResult, before: FitResult) -> float:
+    """Share of the squared residuals that another fit of the same data leaves: ratio of chi squares times that of weights."""
+    weights = [after.noise[name] / before.noise[name] for name in before.noise]
+    return after.reduced_chi2 / before.reduced_chi2 * float(np.exp(2.0 * np.mean(np.log(weights))))
+
+
 def provenance_of(problem: FitProblem) -> dict[str, str]:
     """Origin of a fit's numbers: data, simulator, code, versions, date."""
     substeps = problem.split.train[0].substeps

@@ -29,7 +29,7 @@ from softgym_envs.core.spec import SimulatorSpec
 from ..data.problem import FitProblem
 from ..judgement.judge import Ending, judge
 from ..judgement.residuals import estimated_noise, is_rounding
-from ..judgement.result import Ended, FitResult, provenance_of
+from ..judgement.result import Ended, FitResult, provenance_of, remaining_share
 from ..judgement.step import half_step_variation
 from ..least_squares.cutting import cut
 from ..least_squares.levenberg import IterLog, LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
@@ -39,7 +39,6 @@ from . import checkpoint
 from .checkpoint import Journal
 from .growing import Beginning, Growing
 from .outliers import FAR, Cleaned, spread, without_outliers
-from .suspects import left
 from .ways import OTHER_STEP, by_two_ways, ranked
 
 Array = NDArray[np.float64]
@@ -202,7 +201,7 @@ def _again(problem: FitProblem, method: str, steps: int | None, options: Shootin
         again = _fit(problem, method, steps, replace(plain, begin=short.ended), first)
     except (DataError, OptionError):
         return found
-    if not again.converged or left(again, found) > (LOWER if found.converged else 1.0):
+    if not again.converged or remaining_share(again, found) > (LOWER if found.converged else 1.0):
         return found
     said = f"{_in_vain(found)}; this one begins at what segments of {options.near} rows give"
     seconds = found.seconds + short.seconds + again.seconds

@@ -17,9 +17,8 @@ from softgym_envs.core.errors import DataError
 
 from ..data.problem import FitProblem
 from ..judgement.intervals import widened
-from ..judgement.result import Estimate, FitResult
+from ..judgement.result import Estimate, FitResult, remaining_share
 from ..judgement.uncertainty import NORMAL, PosteriorParameters
-from .suspects import left
 
 REACH = 2.0
 """Multiple of the distance of two ends: for two normal draws a standard deviation is 0.7 of their distance on average."""
@@ -44,8 +43,8 @@ def by_two_ways(problem: FitProblem, first: Callable[[], FitResult], second: Cal
 
 def ranked(one: FitResult, other: FitResult) -> tuple[FitResult, FitResult]:
     """Two fits of one problem, the better first: the lower one, unless it did not converge and the other is hardly higher."""
-    best, second = sorted((one, other), key=lambda fit: left(fit, one))
-    if second.converged and not best.converged and left(second, best) < HARDLY:
+    best, second = sorted((one, other), key=lambda fit: remaining_share(fit, one))
+    if second.converged and not best.converged and remaining_share(second, best) < HARDLY:
         return second, best
     return best, second
 

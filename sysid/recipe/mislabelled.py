@@ -20,7 +20,7 @@ from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from ..data.problem import FitProblem
 from ..data.wrong_units import Array, hypotheses, quantities
 from ..judgement.result import FitResult
-from .shooting import ShootingOptions, single_shooting
+from ..methods.shooting import ShootingOptions, single_shooting
 
 LARGE = 5.0
 """Ratio of residuals to noise below which labels are not tested: smaller ones are other errors of a model."""

@@ -16,11 +16,11 @@ from softgym_envs.core.errors import DataError
 from softgym_envs.core.recipe import Recipe
 
 from ..data.problem import FitProblem
-from ..judgement.result import FitResult
+from ..judgement.result import FitResult, remaining_share
 from ..judgement.step import in_steps_of
 from ..least_squares.levenberg import LevenbergOptions
-from .shooting import ShootingOptions, single_shooting
-from .suspects import NEARLY, left
+from ..methods.shooting import ShootingOptions, single_shooting
+from .suspects import NEARLY
 
 WORTH = 0.8
 """Largest remaining share of the misfit for a cause: a test that fails by a little may pass in finer steps by chance."""
@@ -60,7 +60,7 @@ def blamed(recipe: Recipe, problem: FitProblem, result: FitResult, say: Callable
     fine = f"in steps of {simulator.dt:g} s" + (f" with {changed}" if changed else "")
     if again.explained:
         return result.with_verdict("warning", f"{coarse} is why: {fine} the data are explained: {told}")
-    rest = f"{100 * left(again, result):.2g} % of the squared residuals are left"
+    rest = f"{100 * remaining_share(again, result):.2g} % of the squared residuals are left"
     return result.with_verdict("warning", f"{coarse} is a part of why: {fine} {rest}: {told}")
 
 

@@ -22,7 +22,7 @@ from softgym_envs.core.errors import DataError
 from softgym_envs.core.spec import changes
 
 from ..data.problem import FitProblem
-from ..judgement.result import Estimate, FitResult
+from ..judgement.result import Estimate, FitResult, remaining_share
 from .late import searched
 
 NEARLY = 1e-5
@@ -113,7 +113,7 @@ def suspected(
     found, where = _tried(asked, from_end(Fitted(ended, result)), ended, result, say), ""
     if result.misfit > ASTRAY and not any(each.worth for each in found):
         found += _tried(asked, fit, problem, result, say)
-    if other is not None and not any(each.worth for each in found) and left(other.result, result) <= SAID:
+    if other is not None and not any(each.worth for each in found) and remaining_share(other.result, result) <= SAID:
         there_ended = other.problem.replace(start=other.result.parameters, view=other.result.view)
         elsewhere = _tried(asked, from_end(other), there_ended, result, say)
         if any(each.worth for each in elsewhere):
@@ -160,19 +160,13 @@ def _tried(
         except DataError:
             continue
         if (again.converged or again.explained) and any(_matters(problem, e) for e in again.estimates if e.name in more):
-            found.append(_Tried(words, more, again, left(again, before)))
+            found.append(_Tried(words, more, again, remaining_share(again, before)))
     return found
 
 
 def _matters(problem: FitProblem, found: Estimate) -> bool:
     """Whether a freed constant differs from its fixed value."""
     return not (found.hidden or found.interval[0] <= problem.given(found.name) <= found.interval[1])
-
-
-def left(after: FitResult, before: FitResult) -> float:
-    """Share of the squared residuals that another fit of the same data leaves: ratio of chi squares times that of weights."""
-    weights = [after.noise[name] / before.noise[name] for name in before.noise]
-    return after.reduced_chi2 / before.reduced_chi2 * float(np.exp(2.0 * np.mean(np.log(weights))))
 
 
 def conditional(

@@ -1,0 +1,220 @@
+"""Fits a room's recipe stage by stage ([Wang2020] IV-D): constants of one stage are fixed, or refined, in the next.
+
+The first group of constants is the one that the model describes best (cables and motors, from a recording in the air); contact
+follows. Every stage is saved when it is done, so that an interrupted run can be resumed there. If a stage's
+constants predict held-out data worse than those before it, a verdict says so, and the constants before it are used (`.guard`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from softgym_envs.core.errors import OptionError, SoftgymError
+from softgym_envs.core.files import read_json
+from softgym_envs.core.parameters import Parameters
+from softgym_envs.core.recipe import Recipe, Stage
+from softgym_envs.core.simulator import Simulator
+from softgym_envs.core.trajectory import DataSplit, TrajectorySet
+
+from ..data.problem import FitProblem
+from ..data.view import View
+from ..judgement.result import FitResult
+from ..judgement.uncertainty import JointParameters, PosteriorParameters
+from ..judgement.verdicts import NOT_CONVERGED
+from ..report.files import copy_constants, load_distribution, save
+from .guard import better_start, compare
+from .predictions import banded
+from .stage import CHECKPOINT, FIT, fit_without_bands, saying
+from .stage_problem import guarded, stage_problem
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """Result of a stage."""
+
+    name: str
+    free: tuple[str, ...]
+    parameters: Parameters
+    posterior: PosteriorParameters
+    verdict: str
+    """Headline of the fit."""
+    text: str
+    """Summary of the fit."""
+    fit: FitResult | None
+    """None where it was read from the files of an earlier run."""
+    usable: bool = True
+    """Whether the headline is no failure."""
+    view: View = field(default_factory=View)
+    """Constants of the recordings."""
+
+
+@dataclass(frozen=True)
+class RecipeResult:
+    """Results of all stages, in their order."""
+
+    stages: tuple[StageResult, ...]
+
+    @property
+    def parameters(self) -> Parameters:
+        """Constants after the last stage."""
+        return self.stages[-1].parameters
+
+    @property
+    def decisive(self) -> tuple[StageResult, ...]:
+        """Stages except those whose constants were all fitted again later."""
+        return tuple(
+            stage
+            for index, stage in enumerate(self.stages)
+            if not set(stage.free) <= {name for later in self.stages[index + 1 :] for name in later.free}
+        )
+
+    @property
+    def unusable(self) -> tuple[str, ...]:
+        """Constants that no stage found: all stages that freed them failed, or predicted worse than the constants before."""
+        names = dict.fromkeys(name for stage in self.stages for name in stage.free)
+        found = {name for stage in self.stages if stage.usable for name in stage.free}
+        return tuple(name for name in names if name not in found)
+
+    @property
+    def verdict(self) -> str:
+        """Headlines of the decisive stages, with their names where there are several."""
+        only = len(self.decisive) == 1
+        return "; ".join(stage.verdict if only else f"{stage.name}: {stage.verdict}" for stage in self.decisive)
+
+    def distribution(self) -> JointParameters:
+        """Posterior of the decisive stages, for domain randomisation."""
+        return JointParameters(tuple(stage.posterior for stage in self.decisive))
+
+    def summary(self) -> str:
+        """Summaries of all stages; those that decide nothing are marked."""
+        begins = " (a start alone: later stages fit its constants again, and judge them)"
+        heads = (stage.name + (begins if stage not in self.decisive else "") for stage in self.stages)
+        return "\n".join(f"{head}\n{stage.text}" for head, stage in zip(heads, self.stages, strict=True))
+
+
+def run_recipe(
+    recipe: Recipe,
+    simulator: Simulator,
+    data: TrajectorySet | DataSplit,
+    *,
+    start: Parameters | None = None,
+    stages: tuple[Stage, ...] | None = None,
+    out: Path | None = None,
+    resume: bool = False,
+    announce: Callable[[str], None] | None = None,
+    progress: TextIO | None = None,
+    model: str = "",
+    limits: Mapping[str, tuple[float, float]] | None = None,
+) -> RecipeResult:
+    """Identify, stage by stage.
+
+    Args:
+        recipe: The room's recipe.
+        simulator: Simulator whose constants are fitted; stages may change its fields.
+        data: Recordings that name their experiment, as `Recipe.record` makes them.
+        start: Constants before the first stage; None: the simulator's, with the recipe's guess.
+        stages: Stages in place of the recipe's own.
+        out: Folder for the last stage's fit.toml, and a folder of every stage in it, with fit.toml, fit.json, report.html and
+            checkpoint; None: nothing is written.
+        resume: Use the files that an earlier run on the same data left in `out`.
+        announce: Called with the name of each stage as it begins.
+        progress: Stream for iteration lines; None: no output.
+        model: Name of the structure, for the files.
+        limits: See `FitProblem.limits`: for constants that are used in longer steps than the simulator's. The last stage of an
+            experiment keeps within them; earlier ones may look beyond, where some ways to the optimum lead.
+
+    Raises:
+        OptionError: There is no stage, `resume` lacks `out`, or a stage needs something that is missing.
+        DataError: A stage's recordings are missing, or cannot be used.
+    """
+    chosen = recipe.stages if stages is None else stages
+    if not chosen or (resume and out is None):
+        raise OptionError("the recipe has no stage" if not chosen else "resume needs out, the folder to go on from")
+    current = first = start or simulator.default_parameters.replace(**recipe.guess_of(simulator))
+    view = View()
+    done: list[StageResult] = []
+    for place, stage in enumerate(chosen):
+        if announce is not None:
+            announce(stage.name)
+        folder = None if out is None else out / stage.name
+        before = current.replace(**stage.begin_of(current))
+        last = all(later.experiment != stage.experiment for later in chosen[place + 1 :])
+        bounds = limits if last else {}
+        problem = guarded(stage_problem(recipe, stage, simulator, data, start=before, view=view, limits=bounds))
+        problem = problem if stage.begin else better_start(problem, first)
+        identity = hashlib.sha256(f"{problem.fingerprint} {stage.method} {sorted(stage.options.items())}".encode()).hexdigest()
+        earlier = _earlier(stage, folder, identity, current) if resume and folder else None
+        more: dict[str, Any] = {"identity": identity, "model": model, "last": last}
+        done.append(earlier or _solved(recipe, stage, problem, folder, resume, progress, **more))
+        current, view = done[-1].parameters, done[-1].view
+    found = RecipeResult(tuple(done))
+    if out is not None:
+        copy_constants(out / chosen[-1].name / FIT, out / FIT, found.unusable)
+    return found
+
+
+def _solved(
+    recipe: Recipe,
+    stage: Stage,
+    problem: FitProblem,
+    folder: Path | None,
+    resume: bool,
+    progress: TextIO | None,
+    *,
+    identity: str,
+    model: str,
+    last: bool,
+) -> StageResult:
+    under_way = resume and folder is not None and (folder / CHECKPOINT).exists()
+    fitted, found = fit_without_bands(recipe, stage, problem, folder=folder, resume=under_way, progress=progress)
+    told = {**found.provenance, "stage": stage.name, "identity": identity}
+    found = replace(found, provenance=told, spec=replace(found.spec, model=model))
+    judged = compare(found.open_loop)
+    better = judged.better or found.explained  # a fit that leaves only noise is worse by chance only
+    said = "" if better and not judged.better else judged.text(found.converged)
+    if said:
+        others = found.verdicts[1:] if found.verdicts[0].text == NOT_CONVERGED else found.verdicts
+        found = replace(found, verdicts=others).with_verdict("failure", said)
+    if not better:
+        found = replace(
+            found,
+            parameters=found.start,
+            view=problem.view,
+            posterior=replace(found.posterior, mean=_encoded(found.start, problem)),
+        )
+    if last:
+        saying(progress)("how well such recordings are predicted")
+    if last:  # others are there for the next one
+        found = banded(fitted, found)
+    if folder is not None:
+        save(found, folder)
+    return StageResult(
+        stage.name, found.free, found.parameters, found.distribution(), found.verdicts[0].text, found.summary(), found,
+        found.usable, found.view,
+    )  # fmt: skip
+
+
+def _encoded(parameters: Parameters, problem: FitProblem) -> Any:
+    """Fit coordinates of the robot's free constants."""
+    return problem.encode(parameters)[[problem.free.index(name) for name in problem.own]]
+
+
+def _earlier(stage: Stage, folder: Path, identity: str, kind: Parameters) -> StageResult | None:
+    """Result of this stage from an earlier run; None if that was another problem, or did not finish."""
+    try:
+        document = read_json(folder / "fit.json")
+        if document.get("provenance", {}).get("identity") != identity:
+            return None
+        posterior, parameters = load_distribution(folder), type(kind).load(folder / FIT)
+        verdicts = [f"[{v['level']}] {v['text']}" for v in document["verdicts"]]
+        headline, names = document["verdicts"][0], tuple(e["name"] for e in document["estimates"])
+        return StageResult(
+            stage.name, names, parameters, posterior, headline["text"], "\n".join(verdicts), None,
+            headline["level"] != "failure", View(**document["view"]),
+        )  # fmt: skip
+    except (SoftgymError, KeyError, IndexError, TypeError, AttributeError):
+        return None

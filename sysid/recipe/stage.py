@@ -1,0 +1,165 @@
+"""Fits one stage of a recipe, and examines the result: what it may lack is looked for where it does not explain its data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
+
+from softgym_envs.core.errors import DataError, OptionError
+from softgym_envs.core.recipe import Recipe, Stage
+from softgym_envs.core.spec import changes
+
+from ..data.problem import FitProblem
+from ..data.view import View
+from ..judgement.result import FitResult
+from ..judgement.step import in_steps_of
+from ..methods.outliers import LONE, without_lone
+from ..methods.table import METHODS, method_of
+from .finer import blamed
+from .mislabelled import unmasked
+from .predictions import banded
+from .suspects import NEARLY, Fitted, conditional, suspected
+
+REPEATED = 3
+"""Starts of a fit by the method that repeats another, from constants only: with guessed states there are many minima."""
+CHECKPOINT, FIT = "checkpoint.json", "fit.toml"
+"""Files of a fit under way and of its constants, in the folder of a stage."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C after a fit was done, during the search for its deficiencies."""
+
+    def __init__(self, result: FitResult) -> None:
+        super().__init__()
+        self.result = result
+        """The finished fit."""
+
+
+def fit_stage(
+    recipe: Recipe, stage: Stage, problem: FitProblem, *, folder: Path | None, resume: bool, progress: TextIO | None
+) -> FitResult:
+    """Fit one stage by its method, with a checkpoint in `folder` where the method writes one, and examine the result.
+
+    The examinations are `.mislabelled`, `.finer`, `.suspects` and `.predictions`.
+
+    Raises:
+        OptionError: The method does not suit the room, or does not have one of the options.
+        DataError: The recordings do not suit the method.
+        Interrupted: Ctrl-C after the method has ended.
+    """
+    fitted, found = fit_without_bands(recipe, stage, problem, folder=folder, resume=resume, progress=progress)
+    saying(progress)("how well such recordings are predicted")
+    try:
+        return banded(fitted, found)
+    except KeyboardInterrupt as stop:
+        raise Interrupted(found) from stop
+
+
+def saying(progress: TextIO | None) -> Callable[[str], None]:
+    """Function that writes a line of progress, if there is a stream for it."""
+
+    def say(what: str) -> None:
+        if progress is not None:
+            progress.write(f"{what}\n")
+
+    return say
+
+
+def fit_without_bands(
+    recipe: Recipe, stage: Stage, problem: FitProblem, *, folder: Path | None, resume: bool, progress: TextIO | None
+) -> Fitted:
+    """`fit_stage` without bands of predictions."""
+    method, say = method_of(stage.method), saying(progress)
+    where: dict[str, Any] = {}
+    if folder is not None and method.leaves_checkpoint:
+        where = {"checkpoint": folder / CHECKPOINT, "resume": resume}
+    if method.takes("progress"):
+        where["progress"] = progress
+    say(f"fitting {', '.join(problem.free)} by {method.name}")
+    result = method.fit(problem, method.settings({**stage.options, **where}), recipe)
+    try:
+        return _asked(recipe, stage, problem, result, say)
+    except KeyboardInterrupt as stop:
+        said = "interrupted: what it may lack was not looked for to the end"
+        raise Interrupted(result.with_verdict("note", said)) from stop
+
+
+def _asked(recipe: Recipe, stage: Stage, problem: FitProblem, result: FitResult, say: Callable[[str], None]) -> Fitted:
+    """Examine a finished fit: outliers, another simulator, labels, steps and causes."""
+    method = method_of(stage.method)
+    problem, result = _without_lone(recipe, stage, problem, result, say)
+    other = _otherwise(recipe, stage, problem, result, say)
+    if other is not None and other.result.explained:
+        told = f"explained by another simulator only: {changes(problem.simulator, other.problem.simulator)}"
+        return other._replace(result=other.result.with_verdict("note", told))
+    result = unmasked(problem, result)
+    by_step = blamed(recipe, problem, result, say)
+
+    def again(given: FitProblem, from_there: FitResult | None = None) -> FitResult:
+        used = METHODS[method.repeated] if method.repeated else method
+        given_too = {} if method.repeated else stage.options
+        once: dict[str, Any] = {"starts": 1, "near": 0, "shorter": 0, "compare": False}  # it begins where the fit ended
+        if "levenberg" not in given_too:
+            once["levenberg"] = {"cost_tolerance": NEARLY}
+        if from_there is not None:
+            once["begin"] = from_there.ended
+        elif method.repeated:
+            once["starts"] = REPEATED
+        once = {name: value for name, value in once.items() if used.takes(name)}
+        return used.fit(given, used.settings({**given_too, **once}), recipe)
+
+    unable = () if method.views or method.repeated else View.names()
+    suspects = {words: names for words, names in stage.suspects.items() if not set(names) & set(unable)}
+    untried = "" if stage.untried is None else stage.untried(problem.simulator)
+    result = suspected(
+        suspects, again, problem, by_step, say, known=by_step is not result, other=other, onward=again, untried=untried
+    )
+    return Fitted(problem, conditional(stage.doubtful, partial(again, from_there=result), problem, result, say))
+
+
+def _without_lone(recipe: Recipe, stage: Stage, problem: FitProblem, result: FitResult, say: Callable[[str], None]) -> Fitted:
+    """The fit, or, if there are values that stand alone, a fit without them; see `outliers`.
+
+    Exact states and methods that take no gaps are left as they are.
+    """
+    method = method_of(stage.method)
+    able = (method.views or method.repeated) and stage.options.get("loss") != "robust"
+    if not able or not result.usable or (problem.full_state and not problem.noisy):
+        return Fitted(problem, result)
+    without, count = without_lone(problem, result)
+    if not count:
+        return Fitted(problem, result)
+    say("fitting again without values that stand alone")
+    onward = [{"starts": 1, "near": 0, "begin": result.ended}] if method.takes("begin") else []  # this may suffice
+    try:
+        for options in (*onward, {}):
+            again = method.fit(without, method.settings({**stage.options, **options}), recipe)
+            if again.usable and again.explained:
+                break
+    except DataError:  # single steps take no gaps
+        return Fitted(problem, result)
+    if not again.usable:
+        return Fitted(problem, result)
+    said = f"outliers, more than {LONE:g} standard deviations off beside others that are not: {count} of all numbers, left out"
+    return Fitted(without, replace(again, provenance=result.provenance).with_verdict("note", said))
+
+
+def _otherwise(
+    recipe: Recipe, stage: Stage, problem: FitProblem, result: FitResult, say: Callable[[str], None]
+) -> Fitted | None:
+    """The fit in the stage's other simulator, if this result does not explain the data; no checkpoint is written."""
+    if result.explained or stage.instead is None:
+        return None
+    method, simulator = method_of(stage.method), stage.instead(problem.before or problem.simulator)
+    if not changes(problem.simulator, simulator):
+        return None
+    say("the model does not explain the data; trying the stage's other simulator")
+    try:
+        instead = in_steps_of(problem, simulator)
+        other = method.fit(instead, method.settings(stage.options), recipe)
+    except (DataError, OptionError):  # a method may not support the other simulator
+        return None
+    return Fitted(instead, other) if other.usable or (other.explained and other.converged) else None
