@@ -1,7 +1,8 @@
 """Checks of recordings before any fit: recordings that cannot be used are refused with a reason and a remedy, never fitted.
 
 Refused are: too few steps, missing columns, NaN rows, a wrong time base, controls that never change (unless it is declared a
-free motion), no motion at all, controls outside the limits, and numbers in a wrong unit (`.wrong_units`).
+free motion), no motion at all, controls outside the limits, numbers in a wrong unit (`.wrong_units`), exchanged names or turned
+signs (`.wrong_labels`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from softgym_envs.core.recipe import Measurement
 from softgym_envs.core.simulator import Simulator
 from softgym_envs.core.trajectory import DataSplit, Trajectory
 
+from .wrong_labels import check_labels
 from .wrong_units import check_units
 
 Array = NDArray[np.float64]
@@ -95,6 +97,7 @@ def check_data(problem: Checked) -> None:
     _check_measurement(problem)
     _check_noise(problem)
     check_units(problem)
+    check_labels(problem)
 
 
 def _check_columns(problem: Checked) -> None:
@@ -141,8 +144,14 @@ def _check_recording(problem: Checked, where: str, trajectory: Trajectory) -> No
     if ((controls < lower - slack) | (controls > upper + slack)).any():
         raise DataError(
             f"{where} has controls from {controls.min():.4g} to {controls.max():.4g}, the limits are {lower.min():.4g} ... "
-            f"{upper.max():.4g}: wrong unit?"
+            f"{upper.max():.4g}: wrong unit?{_as_percent(controls, lower, upper)}"
         )
+
+
+def _as_percent(controls: Array, lower: Array, upper: Array) -> str:
+    """Advice where the controls are within limits of 1 as percentages."""
+    fits = (lower >= -1.0).all() and (upper == 1.0).all() and (np.abs(controls) <= 100.0).all() and controls.max() > 2.0
+    return " Percentages are written as [%] in the header" if fits else ""
 
 
 def _check_missing(problem: Checked, where: str, trajectory: Trajectory) -> None:

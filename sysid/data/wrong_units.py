@@ -83,8 +83,10 @@ def _by_prediction(problem: Checked, constants: Parameters) -> str:
         best = min(errors.values())
         words = next(w for w, error in errors.items() if error <= 3.0 * best)  # the likelier comes first: mm before km
         if errors[words] < 0.1 * base:
-            gain = f"the simulator agrees {base / errors[words]:.0f} times better"
-            return f"wrong units: the {words}; with that factor {gain}. Convert to SI"
+            gain = (
+                f"agrees {base / errors[words]:.0f} times better" if np.isfinite(base) else "follows; as recorded it diverges"
+            )
+            return f"wrong units: the {words}; with that factor the simulator {gain}. Convert to SI"
         if not np.isfinite(base):
             where = "within a few steps of every recorded state"
             return f"the simulator diverges {where}: wrong units, wrong columns, another robot, or start constants far off"
@@ -129,21 +131,38 @@ def looks_like(unit: str, ratio: float, slack: float) -> str:
 
 
 def _prediction_error(problem: Checked, constants: Parameters, factors: Array, horizon: int) -> float:
-    """Median over channels of RMS prediction error / RMS change over `horizon` steps, from at most 40 recorded states."""
+    """Median over columns of `prediction_errors` with a factor per column."""
+    ratio = prediction_errors(problem, constants, horizon, np.diag(factors), np.eye(problem.simulator.nu))
+    return float(np.median(ratio)) if len(ratio) else float("inf")
+
+
+def prediction_errors(problem: Checked, constants: Parameters, horizon: int, columns: Array, controls: Array) -> Array:
+    """RMS prediction error over RMS change within `horizon` steps, from at most 40 recorded states, per moving column.
+
+    Args:
+        problem: Recordings of whole states; the first one is used.
+        constants: Constants of the simulator.
+        horizon: Rows.
+        columns: (nx, nx) matrix that reads states from the recorded columns.
+        controls: (nu, nu) matrix that reads controls from the recorded ones.
+
+    Returns:
+        (columns that move,); empty where most rollouts fail.
+    """
     trajectory = problem.split.train[0]
-    values, controls = problem.values(trajectory) * factors, problem.controls(trajectory)
+    values, given = problem.values(trajectory) @ columns.T, problem.controls(trajectory) @ controls.T
     first = np.unique(np.linspace(0, trajectory.num_steps - horizon, 40).astype(int))
-    windows = np.stack([controls[k : k + horizon] for k in first])
+    windows = np.stack([given[k : k + horizon] for k in first])
     with np.errstate(all="ignore"):
         states, status = problem.simulator.rollout(values[first], windows, constants, substeps=trajectory.substeps)
         good = (status == 0) & np.isfinite(states[:, -1]).all(axis=1)
         if good.mean() < 0.5:
-            return float("inf")
+            return np.empty(0)
         error = problem.simulator.difference(states[good, -1], values[first + horizon][good])
         change = problem.simulator.difference(values[first + horizon][good], values[first][good])
         error, change = np.sqrt(np.mean(error**2, axis=0)), np.sqrt(np.mean(change**2, axis=0))
     moving = change > 1e-9 * change.max(initial=0.0)
-    return float(np.median(error[moving] / change[moving])) if moving.any() else float("inf")
+    return np.asarray(error[moving] / change[moving])
 
 
 def _by_rest(problem: Checked) -> str:

@@ -202,9 +202,11 @@ def _carried(evidence: Evidence) -> list[Verdict]:
 
 
 def _amount(evidence: Evidence, place: int, reach: float) -> str:
-    """A change of a constant in words: in percent on a log scale, else in its unit."""
+    """A change of a constant in words: in percent, at most 100, on a log scale, else in its unit."""
     spec, e = evidence.problem.specs[place], evidence.estimates[place]
-    return f"{100 * reach:.2g} %" if spec.scale == "log" else f"{abs(float(spec.slope(e.value))) * reach:.2g}{e.suffix}"
+    if spec.scale == "log":
+        return f"{100 * reach:.2g} %" if reach < 1.0 else "more than 100 %"
+    return f"{abs(float(spec.slope(e.value))) * reach:.2g}{e.suffix}"
 
 
 def _unborne(evidence: Evidence, estimate: Estimate) -> str:
@@ -297,9 +299,16 @@ def _of_held(evidence: Evidence) -> list[Verdict]:
             text += f": these data tell it only to {amount:.2g}{unit}, which moves {', '.join(moves)}"
             times = max(_half_widths(evidence, i, float(moved[i])) for i in places)
             if times > FAR:
-                text += f", {times:.2g} half widths of its interval: measure {name}, fit it, too, or record what tells it"
+                text += (
+                    f", {_up_to_100(times)} half widths of its interval: measure {name}, fit it, too, or record what tells it"
+                )
             found.append(Verdict("warning" if times > FAR else "note", text))
     return found
+
+
+def _up_to_100(number: float) -> str:
+    """A number in words, "more than 100" above."""
+    return f"{number:.2g}" if number < 100.0 else "more than 100"
 
 
 def _half_widths(evidence: Evidence, place: int, reach: float) -> float:
