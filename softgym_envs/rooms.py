@@ -26,7 +26,7 @@ LIST = [
     "softgym_envs.tensegrity:ROOM",
     "softgym_envs.loop:ROOM",
     "softgym_envs.arm:ROOM",
-    "softgym_envs.arm:UPPER_BODY",
+    "softgym_envs.upper_body:ROOM",
 ]
 """Paths where our rooms are declared."""
 

@@ -9,7 +9,6 @@ import pytest
 from agents.planning.first_guess import driving_controls, minimum_jerk, rates_of, resample
 from agents.planning.optimal import Manoeuvre, plan_motion, solve_form
 from agents.planning.optimal_search import plan_free_time, refined
-from softgym_envs.arm.body_dynamics import BodySimulator
 from softgym_envs.arm.dynamics import ElbowSimulator
 from softgym_envs.arm.parameters import ElbowParameters
 from softgym_envs.core.base import PlainStructure, SteppedSimulator
@@ -18,6 +17,7 @@ from softgym_envs.core.errors import OptionError, ShapeError
 from softgym_envs.core.layout import Field, StateLayout
 from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
 from softgym_envs.rigid.model import BlockModel
+from softgym_envs.upper_body.dynamics import BodySimulator
 
 FREE = np.nan
 

@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 from helpers import load_script
 
-from softgym_envs.arm.arm_file import load_arm
-from softgym_envs.arm.body_model import read_body
 from softgym_envs.arm.dmocc import DirectorElbow
 from softgym_envs.arm.dynamics import ElbowSimulator
 from softgym_envs.arm.elbow import inertia, muscle_force, muscle_torque, net_torque
@@ -25,7 +23,9 @@ from softgym_envs.arm.recipe import RECIPE
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.simulator import finite_differences
 from softgym_envs.mechanics import Mechanism
+from softgym_envs.muscles.arm_file import load_arm
 from softgym_envs.rooms import room
+from softgym_envs.upper_body.model import read_body
 from sysid import run_recipe
 
 MINE = Path(__file__).parent / "data/models/arm.toml"

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from helpers import load_script
 
-from softgym_envs.arm.arm_file import load_muscles
-from softgym_envs.arm.paths import Muscle
-from softgym_envs.arm.routes import Routes
 from softgym_envs.core.errors import StructureError
 from softgym_envs.mechanics.tree_file import load_tree
+from softgym_envs.muscles.arm_file import load_muscles
+from softgym_envs.muscles.paths import Muscle
+from softgym_envs.muscles.routes import Routes
 
 STUDY = load_script("studies/arm_opensim/arm_opensim.py")
 LENGTH, ARM = 1e-4, 3e-4

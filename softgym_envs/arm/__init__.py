@@ -1,4 +1,4 @@
-"""An arm that muscles move: director coordinates, discrete null spaces and muscle paths [Penner2020]."""
+"""A forearm that muscles move; director coordinates and discrete null spaces [Penner2020]."""
 
 from ..core.room import Room, TaskId
 
@@ -22,21 +22,4 @@ ROOM = Room(
     free_structure=("rest_angle", "constants"),
 )
 
-UPPER_BODY = Room(
-    name="upper_body",
-    summary="torso and two arms, 9 bodies with 12 degrees of freedom, moved by joint torques",
-    engine="softgym_envs.arm.body_dynamics:BodySimulator",
-    models={"upper_body": "softgym_envs.arm.body_model:upper_body"},
-    read_model="softgym_envs.arm.body_model:read_body",
-    truths={"mujoco": "softgym_envs.arm.body_mujoco:BodyTwin"},
-    tasks=(TaskId("UpperBodyReach-v0", "softgym_envs.arm.build:upper_body_reach", 150, "upper_body"),),
-    picture="softgym_envs.arm.picture:BODY",
-    recipe="softgym_envs.arm.body_recipe:RECIPE",
-    study="softgym_envs.arm.body_recipe:STUDY",
-    learning="softgym_envs.arm.body_learning:LEARNING",
-    controllers="softgym_envs.arm.body_controllers:CONTROLLERS",
-    objectives={"reach": "softgym_envs.arm.body_recipe:REACH"},
-    free_structure=("constants",),
-)
-
-__all__ = ["ROOM", "UPPER_BODY"]
+__all__ = ["ROOM"]

@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from ..core.complementarity import ComplementarityForm
 from ..core.simulator import check_number
 from ..core.transcription import casadi
+from ..muscles.muscle import SPEED, around_circle, symbols
+from ..muscles.paths import path_conditions, path_length
 from .directors import Directors
 from .elbow import Elbow, Wrapped, activations, muscle_force, resistance, stop_torque
 from .model import MUSCLES, ElbowModel, muscle_path
-from .muscle import SPEED, around_circle, symbols
 from .parameters import ElbowParameters, PneumaticElbowParameters
-from .paths import path_conditions, path_length
 from .steps import DirectorSteps
 
 Array = NDArray[np.float64]

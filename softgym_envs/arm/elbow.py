@@ -1,10 +1,10 @@
-r"""The elbow's equations, stage by stage, as `muscle` has its own: one source for kernels, numbers and symbols.
+r"""The elbow's equations, stage by stage, as `muscles.muscle` has its own: one source for kernels, numbers and symbols.
 
 .. math:: J \ddot q = \sum_m -\frac{\partial \ell_m}{\partial q} F_m - (m c + m_L r) g \sin q - (m c' + m_L r') g \cos q
    - d \dot q - f \tanh(\dot q / w_0) + \tau_{stop}(q)
 
-where F is a Hill muscle's (`muscle`) or a pneumatic one's (`pneumatic`); c' and r' are 0 where it hangs straight down. Dry
-friction f creeps below w_0 (`mechanics.tree.Joint.friction_speed`).
+where F is a Hill muscle's (`muscles.muscle`) or a pneumatic one's (`pneumatic`); c' and r' are 0 where it hangs straight down.
+Dry friction f creeps below w_0 (`mechanics.tree.Joint.friction_speed`).
 
 One step is the midpoint rule, which with a constant J is the midpoint variational integrator: w = (q^+ - q)/h solves
 
@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from .muscle import SPEED, activated, around_circle, switch, tension
+from ..muscles.muscle import SPEED, activated, around_circle, switch, tension
 from .pneumatic import braid_force, filled
 
 BICEPS, TRICEPS, DAMPING, LOAD, RISE, FALL, FRICTION = 0, 4, 8, 9, 10, 11, -1

@@ -17,8 +17,8 @@ from ..mechanics.checks import check_known
 from ..mechanics.placement import frame_pose
 from ..mechanics.structure import rotation
 from ..mechanics.tree import ORIGIN, WORLD, Body, Frame, Joint, Tree, Triple
+from ..muscles.paths import Muscle, Muscles
 from .elbow import Elbow, Wrapped
-from .paths import Muscle, Muscles
 
 HAND = "hand"
 """Frame that is shown, and whose path is followed."""

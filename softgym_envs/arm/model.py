@@ -20,11 +20,11 @@ from ..core.parameters import Parameters
 from ..core.simulator import Array, check_number
 from ..mechanics.placement import about, frame_pose
 from ..mechanics.tree import Tree
-from .arm_file import Arm, constants_of, load_arm
+from ..muscles.arm_file import Arm, constants_of, load_arm
+from ..muscles.paths import KINDS, Muscle, Muscles
 from .elbow import Elbow, Wrapped, muscle_state
 from .elbow_shape import HAND, elbow_numbers, ends, hinge_of, wrapped
 from .parameters import ElbowParameters, PneumaticElbowParameters
-from .paths import KINDS, Muscle, Muscles
 
 FILE = Path(__file__).parent / "elbow.toml"
 MUSCLES = ("biceps", "triceps")
@@ -84,7 +84,7 @@ class ElbowModel:
 
     @property
     def kind(self) -> str:
-        """Kind of the muscles, one of `paths.KINDS`."""
+        """Kind of the muscles, one of `muscles.paths.KINDS`."""
         return self.muscles.muscles[0].kind
 
     @property
@@ -209,7 +209,7 @@ def pneumatic_elbow() -> ElbowModel:
 
 
 def read_elbow(path: str | Path) -> ElbowModel:
-    """A user's elbow from a TOML file as `arm_file.load_arm` reads it, with `rest_angle` [rad].
+    """A user's elbow from a TOML file as `muscles.arm_file.load_arm` reads it, with `rest_angle` [rad].
 
     One hinge in the world's origin about -y (x forwards, z upwards) with limits, a frame "hand", a body of mass 1 with
     `scale = "payload"`; muscles "biceps" and "triceps" of one kind, each around a cylinder about the hinge. The file's numbers

@@ -5,7 +5,7 @@ Geometry, masses, forces, optimal and slack lengths, time constants are the same
 * Curves of the muscles are MuJoCo's quadratic splines. Their shapes (`LMIN` ... `FVMAX`) are least-squares fits to those of
   [DeGroote2016] over fibre lengths 0.5 ... 1.35 and speeds -0.8 ... 0.5; they differ by up to 0.09 F_max (active force by
   length, force by speed). Passive force shares the active one's widths and is up to 0.22 F_max larger at 1.35 (0.07 at 1.2):
-  published results rest on this twin. In the upper body's the two are separate, see `body_mujoco`.
+  published results rest on this twin. In the upper body's the two are separate.
 * Activation blends time constants where ours blends rates, over a width of `SMOOTH`.
 * Dry friction holds a joint; ours lets it creep, below `mechanics.tree.Joint.friction_speed`.
 * Springs at the ends of the elbow's range begin sharply, ours over 0.02 rad.
@@ -34,15 +34,14 @@ from ..core.mujoco_engine import MujocoEngine, MujocoTwin
 from ..core.parameters import Parameters
 from ..core.simulator import Array, check_number
 from ..mechanics.structure import rotation
+from ..muscles.mujoco_muscle import RANGE, SMOOTH
+from ..muscles.muscle import SPEED
 from .elbow import DAMPING, FALL, FRICTION, LAG, LOAD, RISE, STOP_STIFFNESS
 from .elbow_shape import forearm_of, stand
 from .model import JOINT, MUSCLES, ElbowModel
-from .muscle import SPEED
 
 LMIN, LMAX, FPMAX, FVMAX = 0.332, 1.663, 0.742, 1.592
 """Shapes of MuJoCo's curves; see the module docstring."""
-SMOOTH = 0.1
-"""Width of the transition from activation to deactivation [-]."""
 LARGEST = 0.993
 """Largest wrapping radius, relative to the distance of the muscle's nearer end from the axis."""
 FAST = 1e9
@@ -58,8 +57,6 @@ LADDER = Ladder(
     )
 )
 """Differences of the arm from its nominal model; see `core.hard`."""
-RANGE = (0.5, 1.5)
-"""Fibre lengths at MuJoCo's two given lengths of a tendon."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ A tube in a braid of threads that do not stretch: a thread of length b goes n ti
 Robotics and Automation 12 (1996), eq (6), without the thickness of wall and braid. The braid rubs on itself: Coulomb friction
 that grows with pressure is the muscle's hysteresis. A valve fills a muscle with a first-order lag.
 
-Functions are plain Python that Numba compiles where a kernel calls them, as in `muscle`.
+Functions are plain Python that Numba compiles where a kernel calls them, as in `muscles.muscle`.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ from typing import Any
 
 from ..core.complementarity import ComplementarityForm
 from ..core.transcription import casadi
+from ..muscles.muscle import symbols
 from .elbow import Elbow, activations, balance
-from .muscle import symbols
 
 
 def elbow_form(structure: Elbow, constants: int) -> ComplementarityForm:

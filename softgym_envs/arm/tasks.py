@@ -15,9 +15,9 @@ import numpy as np
 from ..core.numba_engine import kernel
 from ..core.simulator import Array, check_number
 from ..core.task import BaseTask, BoolArray, Entry, Start
+from ..muscles.sight import joined
 from .elbow import net_torque
 from .model import ElbowModel
-from .sight import joined
 
 ERROR, HELD, REACHED, NEXT = 1, 2, 3, 4
 """Columns in the context, behind the target."""

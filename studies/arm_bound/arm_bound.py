@@ -29,15 +29,15 @@ from numpy.typing import NDArray
 
 from agents.learning.policy import load_policy, observed_with
 from agents.planning.optimal import Manoeuvre, solve_form
-from softgym_envs.arm.body_dynamics import BodySimulator
-from softgym_envs.arm.body_model import HAND, BodyModel
-from softgym_envs.arm.body_tasks import UpperBodyReach
 from softgym_envs.arm.dynamics import ElbowSimulator
 from softgym_envs.arm.tasks import ArmReach
 from softgym_envs.core.files import provenance, read_json, write_json
 from softgym_envs.core.page import BLUE, plain_axes
 from softgym_envs.core.transcription import Symbols, casadi
 from softgym_envs.mechanics.symbolic import places
+from softgym_envs.upper_body.dynamics import BodySimulator
+from softgym_envs.upper_body.model import HAND, BodyModel
+from softgym_envs.upper_body.tasks import UpperBodyReach
 
 Array = NDArray[np.float64]
 COMMAND = "python studies/arm_bound/arm_bound.py"

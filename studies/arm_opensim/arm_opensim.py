@@ -23,17 +23,17 @@ from numpy.typing import NDArray
 
 from agents.planning.first_guess import minimum_jerk
 from agents.planning.optimal import Manoeuvre, solve_form
-from softgym_envs.arm.arm_file import load_muscles
 from softgym_envs.arm.dmocc import DirectorElbow
 from softgym_envs.arm.dynamics import ElbowSimulator
 from softgym_envs.arm.model import MUSCLES, ElbowModel
-from softgym_envs.arm.muscle import SPEED
 from softgym_envs.arm.parameters import ElbowParameters
-from softgym_envs.arm.paths import Muscles
-from softgym_envs.arm.routes import Routes
 from softgym_envs.core.files import provenance, write_json
 from softgym_envs.core.page import BLUE, plain_axes
 from softgym_envs.mechanics.tree_file import load_tree
+from softgym_envs.muscles.arm_file import load_muscles
+from softgym_envs.muscles.muscle import SPEED
+from softgym_envs.muscles.paths import Muscles
+from softgym_envs.muscles.routes import Routes
 
 Array = NDArray[np.float64]
 FOLDER = Path(__file__).parent

@@ -21,13 +21,13 @@ from agents.planning.cost import FeatureCost
 from agents.planning.mpc import ILQGController
 from agents.planning.optimal import Manoeuvre, OptimalMotion, plan_motion
 from agents.planning.plan import run_policy
-from softgym_envs.arm.body_dynamics import BodySimulator
-from softgym_envs.arm.body_model import BodyModel
-from softgym_envs.arm.body_mujoco import BodyTwin
-from softgym_envs.arm.body_recipe import REACH
-from softgym_envs.arm.body_tasks import UpperBodyReach
 from softgym_envs.core.files import provenance, write_json
 from softgym_envs.core.page import BLUE, plain_axes
+from softgym_envs.upper_body.dynamics import BodySimulator
+from softgym_envs.upper_body.model import BodyModel
+from softgym_envs.upper_body.mujoco import BodyTwin
+from softgym_envs.upper_body.recipe import REACH
+from softgym_envs.upper_body.tasks import UpperBodyReach
 
 Array = NDArray[np.float64]
 HORIZON, PERIOD, RUN = 0.8, 0.02, 1.5

@@ -6,7 +6,7 @@ of a point that rides on a body,
 
 .. math:: \frac{dl}{dq} = \sum_{pieces} g_a^T (J_A - J_R)(a) + g_b^T (J_B - J_R)(b), \qquad \tau = -\frac{dl}{dq}^T F
 
-`routes` has the same formulas as symbols, and is the oracle. Legend: b bodies, n coordinates, m muscles.
+`muscles.routes` has the same formulas as symbols, and is the oracle. Legend: b bodies, n coordinates, m muscles.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from ..core.numba_engine import inner, kernel
 from ..core.simulator import Array
-from .muscle import SPEED, around_circle, tension
+from ..muscles.muscle import SPEED, around_circle, tension
 from .muscle_tree import CYLINDER, STRAIGHT, MuscleTree
 
 

@@ -1,4 +1,4 @@
-"""The upper body's step with muscles as casadi expressions: the tree's from `mechanics.symbolic`, paths from `routes`."""
+"""The upper body's step with muscles as casadi expressions: the tree's of `mechanics.symbolic`, paths of `muscles.routes`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 from ..core.errors import StructureError
 from ..core.transcription import casadi
 from ..mechanics.symbolic import velocity_step
-from .body_model import CONSTANTS, FALL, RISE, BodyModel
-from .muscle import SPEED, activated, symbols, tension
-from .routes import Routes
+from ..muscles.muscle import SPEED, activated, symbols, tension
+from ..muscles.routes import Routes
+from .model import CONSTANTS, FALL, RISE, BodyModel
 
 
 def muscled_step(model: BodyModel, dt: float, *, late: bool = False, rounding: float = 0.0) -> Any:
-    """One step as casadi.Function (x, u, p, y, z) -> (g (2 n + m), nothing); see `body_stepping`.
+    """One step as casadi.Function (x, u, p, y, z) -> (g (2 n + m), nothing); see `stepping`.
 
     Args:
         model: A body with muscles.

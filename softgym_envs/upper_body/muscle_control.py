@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from ..core.simulator import Array
-from .body_model import FALL, RISE, BodyModel
-from .muscle import activation_rate
+from ..muscles.muscle import activation_rate
+from .model import FALL, RISE, BodyModel
 from .sharing import share
 
 FREQUENCY, RATIO = 16.0, 0.6

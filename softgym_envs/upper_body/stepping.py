@@ -20,8 +20,8 @@ from ..mechanics.integrator import go_on, step
 from ..mechanics.scratch import new_scratch, set_constants, set_forces
 from ..mechanics.stepping import momentum_slopes, with_momentum
 from ..mechanics.structure import Structure
-from .body_muscles import pull
-from .muscle import activated
+from ..muscles.muscle import activated
+from .muscle_kernels import pull
 from .muscle_tree import MuscleTree
 
 TINY = 1e-30

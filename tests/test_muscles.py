@@ -8,11 +8,11 @@ import mujoco
 import numpy as np
 import pytest
 
-from softgym_envs.arm.arm_file import load_muscles
-from softgym_envs.arm.muscle import activated, activation_rate, around_circle, passive_force, speed_force, tension
-from softgym_envs.arm.paths import Muscle, Muscles, around_cylinder, around_sphere, discrete_geodesic
-from softgym_envs.arm.surfaces import Surface
 from softgym_envs.core.errors import FileFormatError, OptionError, StructureError
+from softgym_envs.muscles.arm_file import load_muscles
+from softgym_envs.muscles.muscle import activated, activation_rate, around_circle, passive_force, speed_force, tension
+from softgym_envs.muscles.paths import Muscle, Muscles, around_cylinder, around_sphere, discrete_geodesic
+from softgym_envs.muscles.surfaces import Surface
 
 STILL = (np.eye(3), np.zeros(3))
 

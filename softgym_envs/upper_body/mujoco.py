@@ -5,7 +5,8 @@ torques act at once; in ours, half a step of 5 ms late. Muscles are MuJoCo's own
 Their curves are quadratic splines, whose shapes (`ACTIVE`, `PASSIVE`, `SHORTENING`, `LENGTHENING`) are least-squares fits to
 those of [DeGroote2016] over fibre lengths 0.5 ... 1.35 and speeds -0.8 ... 0.5; active and passive force by length have widths
 and places of their own. They differ by up to 0.07 F_max (active force by length, force by speed) and 0.02 F_max (passive). With
-muscles off, the arm hangs up to 0.06 rad elsewhere. Activation blends time constants as in `mujoco`.
+muscles off, the arm hangs up to 0.06 rad elsewhere. Activation blends time constants where ours blends rates, over a width of
+`SMOOTH`.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from ..core.simulator import Array, check_number
 from ..mechanics.mujoco_tree import quaternion, spec_of, state_index, write_tree
 from ..mechanics.structure import rotation
 from ..mechanics.tree import Tree
-from .body_model import CONSTANTS, FALL, RISE, BodyModel
-from .body_parameters import BodyParameters
-from .mujoco import RANGE, SMOOTH
-from .muscle import SPEED
-from .paths import Muscle, Muscles
+from ..muscles.mujoco_muscle import RANGE, SMOOTH
+from ..muscles.muscle import SPEED
+from ..muscles.paths import Muscle, Muscles
+from .model import CONSTANTS, FALL, RISE, BodyModel
+from .parameters import BodyParameters
 
 LADDER = Ladder(
     (

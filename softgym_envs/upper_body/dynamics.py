@@ -1,6 +1,6 @@
-"""The upper body as a `core.simulator.Simulator`: equations in `mechanics`, those of muscles in `body_muscles`.
+"""The upper body as a `core.simulator.Simulator`: equations in `mechanics`, those of muscles in `muscle_kernels`.
 
-Director coordinates are the oracle of the bones, `routes` that of the muscles.
+Director coordinates are the oracle of the bones, `muscles.routes` that of the muscles.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ..core.parameters import Parameters
 from ..core.simulator import Array, Gradient, check_number
 from ..mechanics.mechanism import Mechanism
 from ..mechanics.simulator import TreeSimulator
-from .body_model import CONSTANTS, FALL, RISE, BodyModel
-from .body_parameters import BodyParameters
-from .body_stepping import Muscled, derivative, forward
+from .model import CONSTANTS, FALL, RISE, BodyModel
+from .parameters import BodyParameters
+from .stepping import Muscled, derivative, forward
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ class BodySimulator(TreeSimulator):
     def symbolic_step(self) -> ComplementarityForm:
         """See `Symbolic`; CasADi is needed."""
         if self.model.muscles is not None:
-            from .body_symbolic import muscled_step
+            from .symbolic import muscled_step
 
             return ComplementarityForm(muscled_step(self.model, self.dt))
         from ..mechanics.symbolic import velocity_step

@@ -9,15 +9,15 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from softgym_envs.arm.body_controllers import blind, reach
-from softgym_envs.arm.body_dynamics import BodySimulator
-from softgym_envs.arm.body_model import CONSTANTS, FILE, BodyModel, read_body
-from softgym_envs.arm.body_mujoco import BodyTwin
-from softgym_envs.arm.body_recipe import RECIPE
 from softgym_envs.arm.directors import Directors
 from softgym_envs.arm.steps import DirectorSteps
 from softgym_envs.core.errors import OptionError, StructureError
 from softgym_envs.mechanics import Mechanism
+from softgym_envs.upper_body.controllers import blind, reach
+from softgym_envs.upper_body.dynamics import BodySimulator
+from softgym_envs.upper_body.model import CONSTANTS, FILE, BodyModel, read_body
+from softgym_envs.upper_body.mujoco import BodyTwin
+from softgym_envs.upper_body.recipe import RECIPE
 from sysid import run_recipe
 
 MODEL = BodyModel()

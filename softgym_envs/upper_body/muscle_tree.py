@@ -1,4 +1,4 @@
-"""Muscles on a tree of hinges as arrays, for the kernels of `body_muscles`.
+"""Muscles on a tree of hinges as arrays, for the kernels in `muscle_kernels`.
 
 Legend: b bodies, p points, k pieces, s surfaces, m muscles.
 """
@@ -14,8 +14,8 @@ from ..core.errors import StructureError
 from ..mechanics.placement import frame_pose
 from ..mechanics.structure import rotation
 from ..mechanics.tree import WORLD, Frame, Tree
-from .paths import Muscles
-from .routes import Routes
+from ..muscles.paths import Muscles
+from ..muscles.routes import Routes
 
 STRAIGHT, CYLINDER, SPHERE = 0, 1, 2
 KINDS = {"cylinder": CYLINDER, "sphere": SPHERE}

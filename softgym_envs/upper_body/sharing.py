@@ -16,9 +16,9 @@ import numpy as np
 
 from ..core.numba_engine import kernel
 from ..core.simulator import Array
-from .body_model import BodyModel
-from .body_muscles import lengths_and_arms
-from .muscle import SPEED, active_force, passive_force, speed_force
+from ..muscles.muscle import SPEED, active_force, passive_force, speed_force
+from .model import BodyModel
+from .muscle_kernels import lengths_and_arms
 
 LITTLE = 1.0
 """Weight w of an activation relative to a torque [N m]."""

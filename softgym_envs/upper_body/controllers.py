@@ -1,6 +1,6 @@
 """Baseline controllers of the upper body's task: inverse kinematics with springs, and the same without sight of the goal.
 
-With muscles see `body_muscle_control`.
+With muscles see `muscle_control`.
 
 Legend: B rows, n joints.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..core.simulator import Array
-from .body_muscle_control import reach_by_muscles
+from .muscle_control import reach_by_muscles
 
 Controller = Callable[[Array], Array]
 FREQUENCY, RATIO = 10.0, 0.3

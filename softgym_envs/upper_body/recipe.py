@@ -15,8 +15,8 @@ from ..core.recipe import Experiment, Recipe, Stage, in_half_steps, in_usual_ste
 from ..core.scenario import Scenario
 from ..core.simulator import Array
 from ..core.trajectory import Trajectory
-from .body_model import BodyModel
-from .body_parameters import BodyParameters
+from .model import BodyModel
+from .parameters import BodyParameters
 
 PERIOD, STEP = 0.01, 0.005
 """[s] Rows of a recording; our engine's physics step."""

@@ -19,12 +19,12 @@ from ..core.simulator import Array, Status
 from ..mechanics.mechanism import Mechanism
 from ..mechanics.tree import Frame, Tree
 from ..mechanics.tree_file import load_tree
-from .arm_file import constants_of, load_arm, load_muscles
-from .body_muscles import passive_torques
-from .body_parameters import BodyParameters
+from ..muscles.arm_file import constants_of, load_arm, load_muscles
+from ..muscles.paths import Muscles
+from ..muscles.routes import Routes
+from .muscle_kernels import passive_torques
 from .muscle_tree import MuscleTree, muscle_tree, passed
-from .paths import Muscles
-from .routes import Routes
+from .parameters import BodyParameters
 
 FILE = Path(__file__).parent / "upper_body.toml"
 MUSCLE_FILE = Path(__file__).parent / "upper_body_muscles.toml"
@@ -242,7 +242,7 @@ def muscled(model: BodyModel) -> BodyModel:
 
 
 def read_body(path: str | Path) -> BodyModel:
-    """A user's arm or body from a TOML file as `arm_file.load_arm` reads it, with a frame "right_hand".
+    """A user's arm or body from a TOML file as `muscles.arm_file.load_arm` reads it, with a frame "right_hand".
 
     Muscles move the joints that they pass, in place of motors; each of their pieces goes around one cylinder or sphere at most.
 

@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 from scipy.optimize import lsq_linear
 
-from softgym_envs.arm.body_controllers import reach
-from softgym_envs.arm.body_dynamics import BodySimulator
-from softgym_envs.arm.body_model import BodyModel, muscled
-from softgym_envs.arm.body_mujoco import BodyTwin
-from softgym_envs.arm.body_muscle_control import held_pose
-from softgym_envs.arm.body_muscles import lengths_and_arms
-from softgym_envs.arm.body_tasks import UpperBodyReach
-from softgym_envs.arm.muscle import tension
-from softgym_envs.arm.paths import Muscles
-from softgym_envs.arm.picture import BODY, body_scene
-from softgym_envs.arm.routes import Routes
-from softgym_envs.arm.sharing import LITTLE, bounded, share
 from softgym_envs.core.errors import StructureError
 from softgym_envs.core.simulator import finite_differences
+from softgym_envs.muscles.muscle import tension
+from softgym_envs.muscles.paths import Muscles
+from softgym_envs.muscles.routes import Routes
+from softgym_envs.upper_body.controllers import reach
+from softgym_envs.upper_body.dynamics import BodySimulator
+from softgym_envs.upper_body.model import BodyModel, muscled
+from softgym_envs.upper_body.mujoco import BodyTwin
+from softgym_envs.upper_body.muscle_control import held_pose
+from softgym_envs.upper_body.muscle_kernels import lengths_and_arms
+from softgym_envs.upper_body.picture import PICTURE, body_scene
+from softgym_envs.upper_body.sharing import LITTLE, bounded, share
+from softgym_envs.upper_body.tasks import UpperBodyReach
 
 MODEL = muscled(BodyModel())
 N, M = MODEL.n, len(MODEL.muscle_names)
@@ -135,7 +135,7 @@ def test_the_picture_shows_muscles_and_its_keys_pull():
     state = MODEL.rest_state()
     more, bare = (len(body_scene(model, state[: model.layout.nx]).primitives) for model in (MODEL, BodyModel()))
     assert more > bare + M
-    assert (BODY.rest_action(MODEL)[:M] == -1).all() and BODY.heading_action(MODEL, state, np.array([1.0, 0.0]))[0] > -1
+    assert (PICTURE.rest_action(MODEL)[:M] == -1).all() and PICTURE.heading_action(MODEL, state, np.array([1.0, 0.0]))[0] > -1
     points = MODEL.muscle_points(MODEL.rest[None])
     assert len(points) == M and abs(np.linalg.norm(points[7][0]) - np.linalg.norm([0.026, -0.182, 0.02])) < 1e-12
 

@@ -1,4 +1,4 @@
-"""Observations of this folder's tasks: entries of the state, followed by some of the context. Legend: B batch."""
+"""Observations of tasks: entries of the state, followed by some of the context. Legend: B batch."""
 
 from __future__ import annotations
 

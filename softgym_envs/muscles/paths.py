@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 
 
 KINDS: dict[str, tuple[str, ...]] = {"hill": ("force", "optimal"), "pneumatic": ("thread", "turns", "pressure")}
-"""Kind of a muscle -> the numbers that only it has; see `muscle` and `pneumatic`."""
+"""Kind of a muscle -> the numbers that only it has; see `muscle`, and `pneumatic` in the room `arm`."""
 
 
 @dataclass(frozen=True)

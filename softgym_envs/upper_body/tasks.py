@@ -16,10 +16,10 @@ import numpy as np
 from ..core.errors import OptionError
 from ..core.simulator import Array, check_number, check_place
 from ..core.task import BaseTask, BoolArray, Entry, Start
-from .body_model import HAND, BodyModel
-from .body_sight import Hand, hand_of, reach_terms, watch_hand
+from ..muscles.sight import joined
+from .model import HAND, BodyModel
 from .sharing import share
-from .sight import joined
+from .sight import Hand, hand_of, reach_terms, watch_hand
 
 DISTANCE, HELD, REACHED = 3, 4, 5
 """Columns in the context, behind the goal."""
