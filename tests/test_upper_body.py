@@ -9,10 +9,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from softgym_envs.arm.directors import Directors
-from softgym_envs.arm.steps import DirectorSteps
 from softgym_envs.core.errors import OptionError, StructureError
 from softgym_envs.mechanics import Mechanism
+from softgym_envs.mechanics.director_steps import DirectorSteps
+from softgym_envs.mechanics.directors import Directors
 from softgym_envs.upper_body.controllers import blind, reach
 from softgym_envs.upper_body.dynamics import BodySimulator
 from softgym_envs.upper_body.model import CONSTANTS, FILE, BodyModel, read_body

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from ..core.complementarity import ComplementarityForm
 from ..core.simulator import check_number
 from ..core.transcription import casadi
+from ..mechanics.director_steps import DirectorSteps
+from ..mechanics.directors import Directors
 from ..muscles.muscle import SPEED, around_circle, symbols
 from ..muscles.paths import path_conditions, path_length
-from .directors import Directors
 from .elbow import Elbow, Wrapped, activations, muscle_force, resistance, stop_torque
 from .model import MUSCLES, ElbowModel, muscle_path
 from .parameters import ElbowParameters, PneumaticElbowParameters
-from .steps import DirectorSteps
 
 Array = NDArray[np.float64]
 

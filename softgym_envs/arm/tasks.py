@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 
 from ..core.numba_engine import kernel
+from ..core.observation import joined
 from ..core.simulator import Array, check_number
 from ..core.task import BaseTask, BoolArray, Entry, Start
-from ..muscles.sight import joined
 from .elbow import net_torque
 from .model import ElbowModel
 

@@ -14,9 +14,9 @@ from functools import cached_property
 import numpy as np
 
 from ..core.errors import OptionError
+from ..core.observation import joined
 from ..core.simulator import Array, check_number, check_place
 from ..core.task import BaseTask, BoolArray, Entry, Start
-from ..muscles.sight import joined
 from .model import HAND, BodyModel
 from .sharing import share
 from .sight import Hand, hand_of, reach_terms, watch_hand

@@ -10,7 +10,8 @@ reparametrisation F_d; the discrete Euler-Lagrange equations and the null-space 
 as printed leaves out that a parent's rotation turns its children too; here Q_child = Q_parent cay(u n).
 
 Trees are those of `mechanics.tree`; fixed joints and bodies without mass keep their frames. Springs, dampers and controls of
-joints are generalised forces, which `steps` adds. Legend: b bodies, k constraint rows, f degrees of freedom, m closure rows.
+joints are generalised forces, which `director_steps` adds. Legend: b bodies, k constraint rows, f degrees of freedom, m closure
+rows.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ import numpy as np
 
 from ..core.errors import StructureError
 from ..core.transcription import casadi
-from ..mechanics.structure import rotation
-from ..mechanics.tree import WORLD, Joint, Tree, Value, Weld
+from .structure import rotation
+from .tree import WORLD, Joint, Tree, Value, Weld
 
 
 class Pose(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.numba_engine import kernel
-from ..core.simulator import Array
+from .numba_engine import kernel
+from .simulator import Array
 
 
 def joined(state: Array, count: int, context: Array, columns: NDArray[np.int64], less: Array) -> Array:
