@@ -17,6 +17,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +33,17 @@ FILE = Path(__file__).parent / "data" / "golden.npz"
 ROWS, SUBSTEPS, HORIZON = 2, 5, 2
 
 
-def world(env_id: str, backend: str) -> Arrays:
-    """Two rows at the beginning, and after one control step with random actions."""
+def world(env_id: str, backend: str, moved: float = 0.0, draw: int = 0) -> Arrays:
+    """Two rows at the beginning, and after one control step with random actions, from state and context moved by `moved`."""
     envs = gym.make_vec(f"softgym_envs:{env_id}", num_envs=ROWS, backend=backend)
     first, _ = envs.reset(seed=3)
     start = envs.unwrapped.state
+    if moved:
+        frozen = envs.unwrapped.get_state()
+        rng = np.random.default_rng(draw)
+        frozen["state"] = start + moved * np.abs(start).max() * rng.standard_normal(start.shape)
+        frozen["context"] = frozen["context"] * (1.0 + moved * rng.standard_normal(frozen["context"].shape))
+        envs.unwrapped.set_state(frozen)
     action = np.random.default_rng(7).uniform(-1, 1, envs.action_space.shape).astype(np.float32)
     observation, reward, *_ = envs.step(action)
     found = {"observation": np.stack([first, observation]), "reward": reward, "state": np.stack([start, envs.unwrapped.state])}
@@ -56,15 +63,15 @@ def derivatives(simulator: Simulator) -> Arrays:
     return found
 
 
-def everything() -> dict[str, Callable[[], Arrays]]:
+def everything() -> dict[str, Callable[..., Arrays]]:
     """Name -> what makes its arrays: the engine and first truth of every id, and the derivatives of every engine."""
     from softgym_envs.rooms import LIST, room
 
-    makers: dict[str, Callable[[], Arrays]] = {}
+    makers: dict[str, Callable[..., Arrays]] = {}
     for found in map(room, LIST):
         for entry in found.tasks:
             for backend in ("native", *tuple(found.truths)[:1]):
-                makers[f"{entry.id}/{backend}"] = lambda env_id=entry.id, backend=backend: world(env_id, backend)
+                makers[f"{entry.id}/{backend}"] = partial(world, entry.id, backend)
         for model in dict.fromkeys((next(iter(found.models)), *(entry.model for entry in found.tasks))):
             makers[f"{found.name}/{model}"] = lambda found=found, model=model: derivatives(found.simulator(model))
     return makers
@@ -78,7 +85,7 @@ def origin() -> dict[str, str]:
     return {"commit": commit, "date": today, "mujoco": mujoco.__version__}
 
 
-def write(makers: dict[str, Callable[[], Arrays]], renewed: list[str], path: Path = FILE) -> None:
+def write(makers: dict[str, Callable[..., Arrays]], renewed: list[str], path: Path = FILE) -> None:
     """Add what is missing; make again what begins with one of `renewed`."""
     stored: Arrays = dict(np.load(path)) if path.exists() else {}
     origins: dict[str, dict[str, str]] = json.loads(str(stored.pop("made", "{}")))
