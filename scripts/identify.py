@@ -392,7 +392,7 @@ def world(args: Args, room: Room) -> tuple[Recipe, Simulator, TrajectorySet]:
     simulator = simulator if dt == simulator.dt else room.simulator(model, dt=dt, options=options)
     found = tuple(t if says_substeps(t) and args.dt is None else t.for_timestep(dt) for t in found)
     if args.stage is None and not set(found[0].names) <= set(simulator.state_names):
-        recipe = filmed(recipe.by_camera, experiments_of(recipe, simulator, found))
+        recipe = filmed(recipe.by_camera, checked(experiments_of(recipe, simulator, found)))
     found = labelled(recipe, simulator, found)
     if recipe.infer_controls is not None:
         found = tuple(recipe.infer_controls(simulator, t) for t in found)
@@ -433,6 +433,21 @@ def experiments_of(recipe: Recipe, simulator: Simulator, recordings: tuple[Traje
     """Experiment of every recording: as stated or recognised; "" if unknown."""
     tell = recipe.experiment_of or (lambda *_: "")
     return [recording.metadata.get(EXPERIMENT) or tell(simulator, recording) for recording in recordings]
+
+
+def checked(experiments: list[str]) -> list[str]:
+    """The experiments of recordings before a camera, all of them recognised or none.
+
+    Raises:
+        OptionError: Some are not.
+    """
+    if "" in experiments and any(experiments):
+        known = ", ".join(dict.fromkeys(name for name in experiments if name))
+        raise OptionError(
+            f"recording {experiments.index('') + 1} of {len(experiments)} looks like no experiment of the recipe, others like "
+            f"{known}: leave it out, or say --stage"
+        )
+    return experiments
 
 
 def filmed(recipe: Recipe, experiments: list[str]) -> Recipe:

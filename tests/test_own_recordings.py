@@ -15,7 +15,7 @@ from rigid_truth import jumping
 from rigid_truth import slide as pushed
 from sysid_systems import Spring, SpringParameters, record
 
-from softgym_envs.core.errors import DataError
+from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.rigid.dynamics import BlockSimulator, ParticleSimulator
 from softgym_envs.rigid.experiments import record as record_rigid
@@ -216,6 +216,12 @@ def test_degrees_called_radians_end_in_a_sentence(script: Any, tmp_path: Path, c
     path = table(tmp_path / "camera.csv", [f"{t:.3f}" for t in run.times], columns)
     assert run_script(script, "block", "--data", path, "--out", tmp_path / "fit") == 2
     assert "[failure] wrong units: the angles look as if they were given in degrees" in capsys.readouterr().out
+
+
+def test_a_recording_of_no_experiment_beside_others_ends_in_a_sentence(script: Any) -> None:
+    assert script.checked(["air", "air"]) == ["air", "air"] and script.checked(["", ""]) == ["", ""]
+    with pytest.raises(OptionError, match=r"recording 2 of 3 looks like no experiment of the recipe, others like air, throws"):
+        script.checked(["air", "", "throws"])
 
 
 def test_columns_that_the_robot_calls_otherwise_are_hinted_at(script: Any) -> None:

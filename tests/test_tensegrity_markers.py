@@ -35,6 +35,10 @@ def test_flights_and_throws_are_told_apart() -> None:
     rolls = seen("throws", SENSORS["lab"], steps=1500)
     driven = replace(rolls, controls=np.random.default_rng(0).uniform(-1.0, 1.0, rolls.controls.shape))
     assert RECIPE.experiment_of(ROBOT, driven) == ""  # driven, but nothing is held
+    flight = seen("air", SENSORS["lab"], steps=1500)
+    middle = np.nanmedian(flight.values, axis=0)
+    small = replace(flight, values=middle + 0.25 * (flight.values - middle))  # a robot a quarter as large, or driven as little
+    assert RECIPE.experiment_of(ROBOT, small) == "air"
 
 
 @pytest.mark.parametrize(

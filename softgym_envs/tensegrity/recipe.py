@@ -42,8 +42,8 @@ ROLLS = 1000
 """Physics steps after which a thrown robot lies still: five throws of 1 s show of contact what one of 5 s does not."""
 ROLLED = 1.0
 """[s] Time after which a thrown robot that cameras see lies still."""
-STILL = 0.01
-"""[m] Median displacement below which nodes are held, above which driven."""
+STILL, LIVELY = 0.01, 5.0
+"""[m] Median displacement below which nodes are held, and how many times as far others move that are driven."""
 MISLABELLED = 1.3
 """Ratio of two rods' measured lengths, over the model's, above which markers are mislabelled."""
 ANOTHER = 1.5
@@ -275,7 +275,7 @@ def experiment_of(simulator: Any, recording: Trajectory) -> str:
     held = np.array([node < 2 for _, node, _ in picks])
     if not held.any() or held.all():
         return ""
-    return "air" if moved[held].max() < STILL < moved[~held].max() else ""
+    return "air" if moved[held].max() < min(STILL, moved[~held].max() / LIVELY) else ""
 
 
 def tame(parameters: Any) -> dict[str, float]:
