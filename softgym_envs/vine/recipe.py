@@ -350,7 +350,7 @@ RECIPE = Recipe(
         instead=wrinkling,
         suspects={
             "another drag": ("drag",), "a base that is turned": ("base_turn",), "a mass at the tip": ("tip_mass",),
-            "dry friction in the body": ("bending_friction",),
+            "dry friction in the body": ("bending_friction",), "lengths on another scale": ("scale",),
         },
         doubtful=("drag",),
     ),
