@@ -150,7 +150,7 @@ def timestep(args: Args, recipe: Recipe, own: float, recording: Trajectory) -> f
         return recipe.step_of(1.0 / args.fps, own, driven=driven)
     if EXPERIMENT in recording.metadata and says_substeps(recording):
         return recording.period / recording.substeps
-    if says_substeps(recording):
+    if says_substeps(recording) and abs(recording.period - own * recording.substeps) < 1e-3 * recording.period:
         return own
     step = recipe.step_of(recording.period, own, driven=driven)
     return own if abs(step - own) < 1e-4 * own else step
@@ -390,7 +390,7 @@ def world(args: Args, room: Room) -> tuple[Recipe, Simulator, TrajectorySet]:
     compare_robots(args, room, simulator, found)
     dt = timestep(args, recipe, simulator.dt, found[0])
     simulator = simulator if dt == simulator.dt else room.simulator(model, dt=dt, options=options)
-    found = tuple(t if says_substeps(t) and args.dt is None else t.for_timestep(dt) for t in found)
+    found = tuple(t if abs(t.period - dt * t.substeps) < 1e-3 * t.period else t.for_timestep(dt) for t in found)
     if args.stage is None and not set(found[0].names) <= set(simulator.state_names):
         recipe = filmed(recipe.by_camera, checked(experiments_of(recipe, simulator, found)))
     found = labelled(recipe, simulator, found)

@@ -313,6 +313,14 @@ def test_recordings_are_fitted_in_finer_steps_than_they_were_made_in(script: Any
     assert f"dt = {0.5 * Spring().dt:g} s, 2 substeps" in found["provenance"]["simulator"]
 
 
+def test_recordings_that_count_a_truths_own_steps_are_fitted_in_the_rooms(script: Any, tmp_path: Path) -> None:
+    """As `play --backend mujoco --dataset` writes them: rows without an experiment, whose steps are shorter than the room's."""
+    recording = record(Spring(dt=Spring().dt / 2), TRUTH, count=1)[0]
+    path = TrajectorySet((recording,)).save(tmp_path / "data.h5")
+    assert script.main(script.Args(SPRING, data=(path,), out=tmp_path / "out")) == 0
+    assert SpringParameters.load(tmp_path / "out" / "fit.toml").stiffness == pytest.approx(TRUTH.stiffness, rel=0.05)
+
+
 def test_a_checkpoint_of_another_simulator_is_refused_in_one_sentence(tmp_path: Path) -> None:
     class Stream:
         def write(self, text: str) -> None:
