@@ -16,7 +16,8 @@ from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from sysid import FitProblem, run_recipe
 from sysid.judgement.uncertainty import analyse
 from sysid.judgement.validation import HorizonError
-from sysid.recipe.guard import better_start, compare, kept_back
+from sysid.recipe.guard import KEPT, better_start, compare, kept_back
+from sysid.recipe.run import RecipeResult
 
 PUSHED = (Experiment("pushed", record=lambda *_, **__: long_recording(), longest=1200),)
 TRUTH = SpringParameters(stiffness=35.0, damping=2.5)
@@ -110,3 +111,14 @@ def test_a_fit_that_is_used_though_it_did_not_converge_says_so_in_its_headline_a
     assert found.verdict.startswith("NOT CONVERGED, but used to predict, as errors on kept-back data are ")
     assert "do not use these numbers" not in found.summary()
     assert found.parameters.stiffness != Spring().default_parameters.stiffness and found.unusable == free
+
+
+@pytest.mark.parametrize(
+    ("verdict", "unusable"), [("NOT CONVERGED, but used to predict", ("stiffness",)), (f"{KEPT}, not those", ())]
+)
+def test_what_a_failed_stage_changed_is_not_to_be_used_and_what_it_kept_is(verdict: str, unusable: tuple[str, ...]) -> None:
+    data, free = TrajectorySet((long_recording(),)), ("stiffness",)
+    good = run_recipe(
+        Recipe((Stage("all", "pushed", free, "multiple_shooting", {"segment_steps": 20}),), PUSHED), Spring(), data
+    ).stages[0]
+    assert RecipeResult((good, replace(good, usable=False, verdict=verdict))).unusable == unusable

@@ -45,7 +45,8 @@ class PlayOptions:
     record: Path | None = None
     """Record everything into this .gif or .mp4."""
     dataset: Path | None = None
-    """Save states and controls of all episodes into this .h5, a row per control step; identification of a loop needs shorter rows."""
+    """Save states and controls of all episodes into this .h5, a row per control step, for system identification (but of a loop,
+    which needs shorter rows)."""
     output: Path = Path("runs/play")
     """Folder of pictures (S) and videos (V)."""
     size: tuple[int, int] = (800, 600)

@@ -351,6 +351,7 @@ RECIPE = Recipe(
         suspects={
             "another drag": ("drag",), "a base that is turned": ("base_turn",), "a mass at the tip": ("tip_mass",),
             "dry friction in the body": ("bending_friction",), "lengths on another scale": ("scale",),
+            "gravity from another side": ("gravity_angle",),
         },
         doubtful=("drag",),
     ),

@@ -26,7 +26,7 @@ from ..judgement.result import FitResult
 from ..judgement.uncertainty import JointParameters, PosteriorParameters
 from ..judgement.verdicts import NOT_CONVERGED
 from ..report.files import copy_constants, load_distribution, save
-from .guard import better_start, compare
+from .guard import KEPT, better_start, compare
 from .predictions import banded
 from .stage import CHECKPOINT, FIT, fit_without_bands, saying
 from .stage_problem import guarded, stage_problem
@@ -74,10 +74,14 @@ class RecipeResult:
 
     @property
     def unusable(self) -> tuple[str, ...]:
-        """Constants that no stage found: all stages that freed them failed, or predicted worse than the constants before."""
-        names = dict.fromkeys(name for stage in self.stages for name in stage.free)
-        found = {name for stage in self.stages if stage.usable for name in stage.free}
-        return tuple(name for name in names if name not in found)
+        """Constants of a failed stage: it is the last one that changed them, as no later stage found them."""
+        failed: dict[str, bool] = {}
+        for stage in self.stages:
+            for name in stage.free:
+                if stage.usable or not stage.verdict.startswith(KEPT):
+                    failed[name] = not stage.usable
+                failed.setdefault(name, True)
+        return tuple(name for name, bad in failed.items() if bad)
 
     @property
     def verdict(self) -> str:

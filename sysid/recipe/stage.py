@@ -101,11 +101,11 @@ def _asked(recipe: Recipe, stage: Stage, problem: FitProblem, result: FitResult,
     def again(given: FitProblem, from_there: FitResult | None = None) -> FitResult:
         used = METHODS[method.repeated] if method.repeated else method
         given_too = {} if method.repeated else stage.options
-        once: dict[str, Any] = {"starts": 1, "near": 0, "shorter": 0, "compare": False}  # it begins where the fit ended
+        once: dict[str, Any] = {"starts": 1, "shorter": 0, "compare": False}
         if "levenberg" not in given_too:
             once["levenberg"] = {"cost_tolerance": NEARLY}
         if from_there is not None:
-            once["begin"] = from_there.ended
+            once |= {"begin": from_there.ended, "near": 0}
         elif method.repeated:
             once["starts"] = REPEATED
         once = {name: value for name, value in once.items() if used.takes(name)}

@@ -3,9 +3,9 @@
 Where a stage's fit leaves more than noise, it is repeated from its end with the constants of every suspect freed beside
 its own: a camera that is tilted or has another scale, commands that act late, a base that is turned. The one that lowers the
 residuals most is named, if it explains the data or lowers them enough (`WORTH`). Else the cause is unknown, also if the
-interval of a freed constant holds its given value. If no suspect is named and the misfit is large, all are tried from the
-start of the fit, whose end may be a wrong minimum. Constants stay those of the fit. If none is named and the
-stage has another simulator that leaves less, all are tried in that.
+interval of a freed constant holds its given value. If no suspect is named and the misfit is large, or a constant shows nothing
+at its end, all are tried from the start of the fit, whose end may be a wrong minimum. Constants stay those of the fit. If none
+is named and the stage has another simulator that leaves less, all are tried in that.
 
 Where a fit leaves only noise, a wrong value of a fixed constant may hide in the fitted ones: so drag in damping. Then the fit
 is repeated with such constants freed, and constants that change are reported to depend on their value.
@@ -109,9 +109,11 @@ def suspected(
     asked = {words: names for words, names in suspects.items() if set(names) <= there and not set(names) <= set(problem.free)}
     if result.explained or not result.usable or not asked:
         return result
+    asked = {words: names for words, names in asked.items() if any(_acts(problem, name) for name in names)}
     ended = problem.replace(start=result.parameters, view=result.view)
     found, where = _tried(asked, from_end(Fitted(ended, result)), ended, result, say), ""
-    if result.misfit > ASTRAY and not any(each.worth for each in found):
+    astray = result.misfit > ASTRAY or any(estimate.at_bound or estimate.hidden for estimate in result.estimates)
+    if astray and not any(each.worth for each in found):
         found += _tried(asked, fit, problem, result, say)
     if other is not None and not any(each.worth for each in found) and remaining_share(other.result, result) <= SAID:
         there_ended = other.problem.replace(start=other.result.parameters, view=other.result.view)
@@ -138,6 +140,28 @@ def suspected(
     text += ". Record what tells them apart" if best.twins else f". Fit it, too: --free ... {' '.join(best.freed)}"
     text += f". As well explained by {', or '.join(also)}" if also else ""
     return result.with_verdict("warning", text)
+
+
+def _acts(problem: FitProblem, name: str) -> bool:
+    """Whether a constant changes what is predicted of the first recording: gravity's direction does not where there is none."""
+    if name not in problem.constants.specs():
+        return True  # of the recording
+    spec, value = problem.constants.specs()[name], float(problem.given(name))
+    moved = min(value + 0.1 * (spec.bounds[1] - spec.bounds[0]), spec.bounds[1])
+    recording = problem.split.train[0]
+    values = problem.values(recording) if problem.full_state else problem.guess(recording)[None]
+    start = values[np.isfinite(values).all(axis=1)][:1]
+    if not len(start):
+        return True
+    controls = problem.controls(recording)[None]
+    with np.errstate(all="ignore"):
+        ends = [
+            problem.simulator.rollout(start, controls, problem.constants.replace(**{name: given}), substeps=recording.substeps)[
+                0
+            ]
+            for given in (value, moved if moved != value else spec.bounds[0])
+        ]
+    return not np.array_equal(ends[0], ends[1], equal_nan=True)
 
 
 def _tried(
