@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.metadata
 import os
 import sys
 from collections.abc import Sequence
@@ -43,6 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given or given[0] in ("-h", "--help"):
         print(usage())
         return 0
+    if given[0] == "--version":
+        print(f"softgym-envs {importlib.metadata.version('softgym-envs')}")
+        return 0
     if given[0] not in verbs():
         print(f"unknown verb {given[0]!r}\n\n{usage()}", file=sys.stderr)
         return 2
@@ -54,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         import tyro
     except ImportError:
-        print('the verbs need tyro: pip install "softgym-envs[scripts]"', file=sys.stderr)
+        print('the verbs need tyro: pip install ".[scripts]" in a clone of the repository', file=sys.stderr)
         return 2
     module = load_verb(given[0])
     if (here := str(Path.cwd())) not in sys.path:  # location of a user's own "module:function"

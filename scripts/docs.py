@@ -1,7 +1,9 @@
 """Write the generated documents: docs/environments.md and a page per room, from the code; docs/task_cards.md from results.
 
-softgym-envs docs            # write the pages that are stale
-softgym-envs docs --check    # list them, and fail; tests/test_packaging.py does this
+    softgym-envs docs            # write the pages that are stale
+    softgym-envs docs --check    # list them, and fail; tests/test_packaging.py does this
+
+All verbs: softgym-envs --help
 """
 
 from __future__ import annotations

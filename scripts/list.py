@@ -1,8 +1,10 @@
 """List the rooms: models, environments, truths, and the constants that can be identified.
 
-softgym-envs list            # every room in a few lines
-softgym-envs list vine       # one room, constant by constant
-softgym-envs list vine --states    # and the entries of its engine's state and control
+    softgym-envs list            # every room in a few lines
+    softgym-envs list vine       # one room, constant by constant
+    softgym-envs list vine --states    # and the entries of its engine's state and control
+
+All verbs: softgym-envs --help
 """
 
 from __future__ import annotations

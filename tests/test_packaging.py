@@ -139,7 +139,7 @@ for room in rooms().values():
         try:
             room.simulator(backend=backend)
         except MissingDependencyError as error:
-            assert 'needs mujoco: pip install "softgym-envs[mujoco]"' in str(error), error
+            assert 'needs mujoco: pip install ".[mujoco]"' in str(error), error
         else:
             raise AssertionError(f"{room.name} made {backend}")
 gym.make("SlidingBlock-v0").reset(seed=0)

@@ -30,9 +30,7 @@ try:
     from stable_baselines3.common.logger import KVWriter, filter_excluded_keys
     from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 except ImportError as error:
-    raise MissingDependencyError(
-        'agents.learning.checkpoints needs stable-baselines3: pip install "softgym-envs[learn]"'
-    ) from error
+    raise MissingDependencyError.of("agents.learning.checkpoints needs stable-baselines3", "learn") from error
 
 RUN = "run.json"
 """Name of the file in a checkpoint that identifies its run."""

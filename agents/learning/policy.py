@@ -26,7 +26,7 @@ from softgym_envs.core.files import read_json, write_atomically
 try:
     import torch
 except ImportError as error:
-    raise MissingDependencyError('a policy needs torch: pip install "softgym-envs[learn]"') from error
+    raise MissingDependencyError.of("a policy needs torch", "learn") from error
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm

@@ -34,7 +34,7 @@ try:
     from stable_baselines3.common.logger import KVWriter, Logger, TensorBoardOutputFormat
     from stable_baselines3.common.utils import LinearSchedule
 except ImportError as error:
-    raise MissingDependencyError('agents.learning.rl needs stable-baselines3: pip install "softgym-envs[learn]"') from error
+    raise MissingDependencyError.of("agents.learning.rl needs stable-baselines3", "learn") from error
 
 from .checkpoints import ProgressFile, checkpoint_of, described, load_checkpoint, require_unused, save_checkpoint
 from .policy import save_policy

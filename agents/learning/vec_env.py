@@ -18,9 +18,7 @@ try:
     from stable_baselines3.common.monitor import Monitor
     from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvIndices, VecEnvStepReturn
 except ImportError as error:
-    raise MissingDependencyError(
-        'agents.learning.vec_env needs stable-baselines3: pip install "softgym-envs[learn]"'
-    ) from error
+    raise MissingDependencyError.of("agents.learning.vec_env needs stable-baselines3", "learn") from error
 
 
 OWN = ("state", "context")

@@ -26,7 +26,7 @@ from softgym_envs.core.trajectory import TrajectorySet
 try:
     import torch
 except ImportError as error:
-    raise MissingDependencyError('agents.models.network needs torch: pip install "softgym-envs[learn]"') from error
+    raise MissingDependencyError.of("agents.models.network needs torch", "learn") from error
 
 from .wrapper import Wrapper
 

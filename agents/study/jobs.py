@@ -190,7 +190,7 @@ def _ray(jobs: Sequence[Job], worker: Worker, out: Path, workers: int) -> Result
     try:
         import ray
     except ImportError as error:
-        raise MissingDependencyError('the executor "ray" needs Ray: pip install "softgym-envs[ray]"') from error
+        raise MissingDependencyError.of("the executor 'ray' needs Ray", "ray") from error
     with _one_thread():
         # Workers find what this process finds: a study's case may live in a script.
         paths = os.pathsep.join(entry for entry in sys.path if entry)

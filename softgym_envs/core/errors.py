@@ -66,6 +66,15 @@ class StorageError(SoftgymError, OSError):
 class MissingDependencyError(SoftgymError, ImportError):
     """An optional dependency is not installed; the message names the extra that brings it."""
 
+    @classmethod
+    def of(cls, what: str, extra: str) -> MissingDependencyError:
+        """The error of what needs a package that an extra of this one brings.
+
+        >>> print(MissingDependencyError.of("evolution needs cma", "sysid"))
+        evolution needs cma: pip install ".[sysid]" in a clone of the repository
+        """
+        return cls(f'{what}: pip install ".[{extra}]" in a clone of the repository')
+
 
 class SimulationWarning(UserWarning):
     """A simulation failed, and the environment continues with the penalty of a failure; or its step is too long."""

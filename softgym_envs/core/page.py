@@ -98,4 +98,4 @@ def render_page(template: Path, **values: Any) -> str:
 
 
 def _missing(error: ImportError) -> MissingDependencyError:
-    return MissingDependencyError(f'the report needs matplotlib and jinja2: pip install "softgym-envs[report]" ({error})')
+    return MissingDependencyError.of(f"the report needs matplotlib and jinja2 ({error})", "report")

@@ -301,7 +301,7 @@ def load(path: str) -> Any:
     except ModuleNotFoundError as error:
         missing = (error.name or "").split(".")[0]
         if missing in EXTRAS:
-            raise MissingDependencyError(f'{path} needs {missing}: pip install "softgym-envs[{EXTRAS[missing]}]"') from error
+            raise MissingDependencyError.of(f"{path} needs {missing}", EXTRAS[missing]) from error
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise  # the module exists, but one of its imports does not
         raise OptionError(f"{expected}: {error}") from error

@@ -49,7 +49,7 @@ def casadi() -> Any:
     try:
         import casadi as module
     except ImportError as error:
-        raise MissingDependencyError('symbolic steps need CasADi: pip install "softgym-envs[sysid]"') from error
+        raise MissingDependencyError.of("symbolic steps need CasADi", "sysid") from error
     return module
 
 

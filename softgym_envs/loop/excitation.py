@@ -149,7 +149,7 @@ def optimal(
     try:
         import cma
     except ImportError as error:
-        raise MissingDependencyError('the search needs CMA-ES: pip install "softgym-envs[sysid]"') from error
+        raise MissingDependencyError.of("the search needs CMA-ES", "sysid") from error
     options = {"maxfevals": evaluations, "popsize": min(POPULATION, max(evaluations, 2)), "seed": seed, "verbose": -9}
     search = cma.CMAEvolutionStrategy(np.random.default_rng(seed).uniform(-1, 1, (4 if moved else 3) * COUNT), 1.0, options)
     while not search.stop():

@@ -121,7 +121,7 @@ def _casadi() -> Any:
     try:
         import casadi
     except ImportError as error:
-        raise MissingDependencyError('symbolic mechanics needs CasADi: pip install "softgym-envs[sysid]"') from error
+        raise MissingDependencyError.of("symbolic mechanics needs CasADi", "sysid") from error
     return casadi
 
 

@@ -192,5 +192,5 @@ def _pillow() -> Any:
     try:
         from PIL import Image as pillow
     except ImportError as error:
-        raise MissingDependencyError('pictures as files need Pillow: pip install "softgym-envs[report]"') from error
+        raise MissingDependencyError.of("pictures as files need Pillow", "report") from error
     return pillow

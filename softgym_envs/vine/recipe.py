@@ -176,7 +176,7 @@ def program(simulator: Any, names: tuple[str, ...]) -> Program:
 
         from .symbolic import complementarity_form, tracked_points
     except ImportError as error:
-        raise MissingDependencyError('the symbolic step needs CasADi: pip install "softgym-envs[sysid]"') from error
+        raise MissingDependencyError.of("the symbolic step needs CasADi", "sysid") from error
     model, picks = simulator.model, _picks(names)
     if not picks:
         raise OptionError(f"columns are {', '.join(names)}; expected points: point0.x, point0.y, ...")

@@ -69,9 +69,7 @@ def adam(problem: FitProblem, options: AdamOptions | None = None) -> FitResult:
         import torch
         from tqdm import tqdm
     except ImportError as error:
-        raise MissingDependencyError(
-            f'adam needs torch and tqdm: pip install "softgym-envs[learn,scripts]" ({error})'
-        ) from error
+        raise MissingDependencyError.of(f"adam needs torch and tqdm ({error})", "learn,scripts") from error
 
     options = options or AdamOptions()
     if not problem.full_state:

@@ -65,7 +65,7 @@ def cma_es(problem: FitProblem, options: EvolutionOptions | None = None) -> FitR
     try:
         import cma
     except ImportError as error:
-        raise MissingDependencyError('evolution needs cma: pip install "softgym-envs[sysid]"') from error
+        raise MissingDependencyError.of("evolution needs cma", "sysid") from error
     options, begin = options or EvolutionOptions(), time.perf_counter()
     segments = cut(problem, problem.split.train, None, free=problem.estimates_initial, exact=False)
     scale = channel_scale(segments)

@@ -216,7 +216,7 @@ class OsqpSolver:
         try:
             import osqp
         except ImportError as error:
-            raise MissingDependencyError('this solver needs osqp: pip install "softgym-envs[control]"') from error
+            raise MissingDependencyError.of("this solver needs osqp", "control") from error
         self._module: Any = osqp
         self._solver: Any = None
         self._pattern: Any = None
