@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import gymnasium as gym
 import tyro
 
 from agents.study.case import RoomCase
@@ -103,6 +104,13 @@ def chosen(args: Args) -> tuple[RoomCase, Study]:
         **{name: given for name in ("seeds", "datasets", "starts") if (given := getattr(args, name)) is not None},
     )
     check_study(study, case)
+    if (case.keywords or case.learning) and study.kind != "rl":
+        raise OptionError(
+            f"[case] has keywords or learning, of environments where policies learn; kind is {study.kind!r}, not 'rl'"
+        )
+    if study.kind == "rl":
+        for more in (case.native_keywords, case.truth_keywords):
+            gym.make(case.env_id, **case.env_keywords, **more).close()
     return case, study
 
 

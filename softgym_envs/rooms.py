@@ -43,13 +43,13 @@ def rooms() -> dict[str, Room]:
 
 
 def room(name: str) -> Room:
-    """A room by its name, or by the path "package.module:ROOM" where it is declared.
+    """A room by its name, or by the path "package.module:ROOM" where it is declared: then it is on the list from now on.
 
     Raises:
         OptionError: There is none.
     """
     if ":" in name:
-        return _load(name)
+        return add(name)
     found = rooms()
     if name not in found:
         raise OptionError(f"unknown room {name!r}; there are {', '.join(found)}")
@@ -85,8 +85,11 @@ def room_of_task(task_id: str) -> Room:
             return found
     there = [task.id for task in tasks()]
     like = get_close_matches(name, there, n=1)
-    meant = f": is it {like[0]}?" if like else ""
-    raise OptionError(f"unknown environment {name!r}{meant} There are {', '.join(there)}")
+    meant = f"; is it {like[0]}?" if like else ""
+    own = (
+        "" if name == task_id else f"; a package's ids are known where it is installed with an entry point of the group {GROUP}"
+    )
+    raise OptionError(f"unknown environment {name!r}{meant} (there are {', '.join(there)}{own})")
 
 
 def add(path: str) -> Room:

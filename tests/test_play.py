@@ -155,5 +155,5 @@ def test_keywords_of_the_task_are_played(play, tmp_path, capsys):
 
 
 def test_an_unknown_environment_is_answered_with_the_known_ones(play):
-    with pytest.raises(OptionError, match=r"unknown environment 'TensegrityRol-v0': is it TensegrityRoll-v0\? There"):
+    with pytest.raises(OptionError, match=r"unknown environment 'TensegrityRol-v0'; is it TensegrityRoll-v0\? \(there"):
         play.play(play.Args(env="softgym_envs:TensegrityRol-v0"))

@@ -147,11 +147,12 @@ class RoomCase:
         for name in self.structure:
             if name not in allowed:
                 raise OptionError(f"structure has {name!r}; the model of {self.task!r} has {', '.join(sorted(allowed))}")
-        if self.truth_constants:
-            constants = self.truth().default_parameters.names()
-            for name in self.truth_constants:
-                if name not in constants:
-                    raise OptionError(f"truth_constants has {name!r}; the truth of {self.task!r} has {', '.join(constants)}")
+        sensor_from_text(self.sensor)
+        constants = self.truth().default_parameters.names()  # building it checks `truth_options`
+        for name in self.truth_constants:
+            if name not in constants:
+                there = ", ".join(constants) or "no constants that can be changed"
+                raise OptionError(f"truth_constants has {name!r}; the truth of {self.task!r} has {there}")
 
     # --- what the room declares ----------------------------------------------------------------------------------------
 

@@ -154,7 +154,10 @@ def prediction_errors(problem: Checked, constants: Parameters, horizon: int, col
     first = np.unique(np.linspace(0, trajectory.num_steps - horizon, 40).astype(int))
     windows = np.stack([given[k : k + horizon] for k in first])
     with np.errstate(all="ignore"):
-        states, status = problem.simulator.rollout(values[first], windows, constants, substeps=trajectory.substeps)
+        try:
+            states, status = problem.simulator.rollout(values[first], windows, constants, substeps=trajectory.substeps)
+        except (ArithmeticError, np.linalg.LinAlgError):  # a simulator of one's own, far from what it is made for
+            return np.empty(0)
         good = (status == 0) & np.isfinite(states[:, -1]).all(axis=1)
         if good.mean() < 0.5:
             return np.empty(0)
