@@ -82,6 +82,7 @@ def room_page(room: Room) -> str:
         *(_environment(task) for task in room.tasks),
         *_recipe(room),
         *_ladder(simulators),
+        *_file(room),
         "## Constants\n",
     ]
     kinds = {type(s.default_parameters): backend for backend, s in reversed(simulators.items())}
@@ -109,6 +110,24 @@ def _recipe(room: Room) -> list[str]:
     ]
     head = ["| stage | recordings | constants | method |", "| --- | --- | --- | --- |"]
     return [f"## Identification\n\n`softgym-envs record {room.name}`, `softgym-envs identify {room.name}`\n", *head, *rows, ""]
+
+
+def _file(room: Room) -> list[str]:
+    """The form of a TOML file with a robot of one's own, as the docstring of its reader tells it, and the model's fields."""
+    if not room.read_model:
+        return []
+    told = (inspect.getdoc(load(room.read_model)) or "").split("\nRaises:")[0].split("\nArgs:")[0].rstrip()
+    page, block = ["## A robot of your own in a TOML file\n"], list[str]()
+    for line in [*told.splitlines(), ""]:
+        if line.startswith("    ") or (block and not line):
+            block.append(line[4:])
+        else:
+            page += ["```toml", *"\n".join(block).strip("\n").splitlines(), "```", ""] if block else []
+            block = []
+            page.append(line.replace("::", ":"))
+    page += ["```toml", *"\n".join(block).strip("\n").splitlines(), "```", ""] if "".join(block) else []
+    model = type(room.model(None, None))
+    return [*page, *(_field_docs(model) if f"`{model.__name__}`" in told else []), ""]
 
 
 def _ladder(simulators: Mapping[str, Simulator]) -> list[str]:

@@ -11,12 +11,13 @@ import sys
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tyro
 from helpers import load_script, run_limited
 
 from softgym_envs.core.task import EXTRAS
-from softgym_envs.rooms import rooms
+from softgym_envs.rooms import room, rooms
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("softgym_envs", "sysid", "agents")
@@ -298,9 +299,9 @@ def test_list_tells_what_a_truth_is_mapped_to():
 
 def test_list_names_every_room_and_id():
     said = run(sys.executable, "scripts", "list", cwd=ROOT)
-    for room in rooms().values():
-        assert f"{room.name}: {room.summary}" in said
-        assert all(task.id in said for task in room.tasks)
+    for found in rooms().values():
+        assert f"{found.name}: {found.summary}" in said
+        assert all(task.id in said for task in found.tasks)
 
 
 def test_ci_runs_what_a_person_runs():
@@ -335,3 +336,12 @@ def test_makefile_names_a_python_that_is_missing(tmp_path):
     assert result.returncode != 0
     assert "is missing or older than 3.10; name another one: make PYTHON=python3.12 check" in result.stdout + result.stderr
     assert not (tmp_path / ".venv").exists()
+
+
+@pytest.mark.parametrize("name", ["tensegrity", "vine", "block", "box"])
+def test_the_file_on_a_rooms_page_is_read(name: str, tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "rooms" / f"{name}.md").read_text().split("```toml\n")[1].split("```")[0]
+    (tmp_path / "mine.toml").write_text(text)
+    engine = room(name).simulator(room(name).model(str(tmp_path / "mine.toml"), None))
+    states, status = engine.rollout(engine.initial_state(1), np.zeros((1, 5, engine.nu)))
+    assert not status.any() and np.isfinite(states).all()

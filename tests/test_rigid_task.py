@@ -185,3 +185,15 @@ def test_blocks_that_are_pushed_are_fitted_in_fine_steps_and_begun_in_coarse_one
     assert complementarity(BlockSimulator(dt=2.5e-4), 80).substeps == 40
     assert complementarity(BlockSimulator(dt=1e-3), 14).substeps == 7
     assert complementarity(BlockSimulator(), 2).substeps == 1
+
+
+@pytest.mark.parametrize("backend", ["native", "mujoco"])
+def test_a_block_that_a_constant_force_spins_up_is_lost_before_the_simulation_fails(backend: str) -> None:
+    env = gym.make("SlidingBlock-v0", backend=backend)
+    env.reset(seed=0)
+    for _ in range(100):
+        _, reward, terminated, _, info = env.step(np.ones(2, dtype=np.float32))
+        if terminated:
+            break
+    assert terminated and not info["sim_failed"] and not info["is_success"]
+    assert info["reward_lost"] == -1.0 and -1.5 < reward < -0.5

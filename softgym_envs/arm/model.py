@@ -214,7 +214,7 @@ def read_elbow(path: str | Path) -> ElbowModel:
     One hinge in the world's origin about -y (x forwards, z upwards) with limits, a frame "hand", a body of mass 1 with
     `scale = "payload"`; muscles "biceps" and "triceps" of one kind, each around a cylinder about the hinge. The file's numbers
     are the defaults of the constants: force, optimal, slack (or thread, turns, slack) of a muscle, the radius of its cylinder,
-    the hinge's damping.
+    the hinge's damping. `softgym_envs/arm/elbow.toml` is the room's own, to copy and change.
 
     Raises:
         FileFormatError: As for `load_arm`.

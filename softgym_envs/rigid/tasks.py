@@ -27,21 +27,24 @@ from .model import BlockModel
 Array = NDArray[np.float64]
 
 OBS_MODES = ("sensors", "state")
-CONTEXT = ("goal_x", "goal_y", "goal_theta", "reached", "distance", "turn", "cost")
-GOAL_X, GOAL_Y, GOAL_THETA, REACHED, DISTANCE, TURN, COST = range(len(CONTEXT))
+CONTEXT = ("goal_x", "goal_y", "goal_theta", "reached", "distance", "turn", "cost", "lost")
+GOAL_X, GOAL_Y, GOAL_THETA, REACHED, DISTANCE, TURN, COST, LOST = range(len(CONTEXT))
 LEVER = 0.1
 """[m/rad] Distance that costs as much as an angle of 1 rad."""
 FARTHEST = 10.0
 """[m] Largest distance of a goal."""
 REST = 0.05
 """[m/s] Speed of the block's corners at which it counts as at rest."""
+FAST, AWAY = 60.0, 20.0
+"""[rad/s, m] Spin, and distance from the goal, beyond which the camera loses the block: its force turns with it."""
 
 
 @dataclass(frozen=True, eq=False)
 class ReachPose:
-    """Bring the block to a pose: reward = progress towards it [m] + bonus when it rests there - control.
+    """Bring the block to a pose: reward = progress towards it [m] + bonus when it rests there - bonus if it is lost - control.
 
-    What falls is the distance of the centre of mass plus `LEVER` times the angle. The episode ends at the goal.
+    What falls is the distance of the centre of mass plus `LEVER` times the angle. The episode ends at the goal, and where the
+    camera loses the block, which spins faster than `FAST` or is farther than `AWAY` from the goal.
     """
 
     model: BlockModel
@@ -140,14 +143,14 @@ class ReachPose:
         return seen
 
     def reward(self, state: Array, next_state: Array, action: Array, before: Array, after: Array) -> dict[str, Array]:
-        """Terms "progress", "reached", "control"; see the class."""
-        found = np.empty((3, len(action)))
+        """Terms "progress", "reached", "lost", "control"; see the class."""
+        found = np.empty((4, len(action)))
         terms(action, before, after, self.bonus, -0.5 * self.control_weight, found)
-        return {"progress": found[0], "reached": found[1], "control": found[2]}
+        return {"progress": found[0], "reached": found[1], "lost": found[2], "control": found[3]}
 
     def terminated(self, state: Array, context: Array) -> BoolArray:
-        """Whether the goal has been reached."""
-        return context[:, REACHED].astype(np.bool_)
+        """Whether the goal has been reached, or the block lost."""
+        return np.asarray((context[:, REACHED] > 0.0) | (context[:, LOST] > 0.0))
 
     def success(self, state: Array, context: Array) -> BoolArray:
         """See `success_definition`."""
@@ -192,6 +195,8 @@ def progress(context, state, tolerance, after):  # type: ignore[no-untyped-def]
         speed = np.sqrt(state[b, 3] ** 2 + state[b, 4] ** 2) + LEVER * abs(state[b, 5])
         if after[b, DISTANCE] <= tolerance[0] and after[b, TURN] <= tolerance[1] and speed <= REST:
             after[b, REACHED] = 1.0
+        if abs(state[b, 5]) > FAST or after[b, DISTANCE] > AWAY:
+            after[b, LOST] = 1.0
 
 
 @kernel
@@ -212,7 +217,8 @@ def terms(action, before, after, bonus, weight, found):  # type: ignore[no-untyp
     for b in range(len(action)):
         found[0, b] = before[b, COST] - after[b, COST]
         found[1, b] = bonus * (after[b, REACHED] - before[b, REACHED])
-        found[2, b] = weight * (action[b, 0] ** 2 + action[b, 1] ** 2)
+        found[2, b] = -bonus * (after[b, LOST] - before[b, LOST])
+        found[3, b] = weight * (action[b, 0] ** 2 + action[b, 1] ** 2)
 
 
 def _pose(value: Any) -> Array:

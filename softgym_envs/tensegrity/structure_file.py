@@ -26,27 +26,55 @@ def load_structure(path: str | Path) -> TensegrityModel:
 
     The form::
 
-        name = "my robot"
-        actuated = ["c0"]                  # default: all cables
-        rod_radius = 0.031                 # optional, as cap_radius and control_limit
+        name = "my prism"
+        actuated = ["tie0", "tie1"]        # optional; all cables where it is missing
+        rod_radius = 0.01                  # optional, as cap_radius and control_limit
 
         [constants]                        # optional, of `TensegrityBody`, in its units; they replace the defaults
-        rest_length = 0.3
         rod_mass = 0.5
+        rest_length = 0.3
         cable_stiffness = 500.0            # light rods with stiff cables need steps below 1 ms
         cable_damping = 10.0
 
-        [nodes]
-        a = [0.0, 0.0, 0.0]
-        ...
-        [[rods]]
-        nodes = ["a", "b"]
-        [[cables]]
-        name = "c0"                        # optional
-        nodes = ["b", "c"]
-        stiffness_ratio = 1.0              # optional, as rest_ratio
+        [nodes]                            # a guess of the rest pose, see `statics.find_form`
+        a0 = [0.25, 0.0, 0.0]
+        a1 = [-0.125, 0.2165, 0.0]
+        a2 = [-0.125, -0.2165, 0.0]
+        b0 = [-0.2165, 0.125, 0.4]
+        b1 = [0.0, -0.25, 0.4]
+        b2 = [0.2165, 0.125, 0.4]
 
-    Every node is the end of exactly one rod. The nodes are a guess of the rest pose: see `statics.find_form`.
+        [[rods]]
+        nodes = ["a0", "b0"]
+        [[rods]]
+        nodes = ["a1", "b1"]
+        [[rods]]
+        nodes = ["a2", "b2"]
+
+        [[cables]]
+        nodes = ["a0", "a1"]
+        [[cables]]
+        nodes = ["a1", "a2"]
+        [[cables]]
+        nodes = ["a2", "a0"]
+        [[cables]]
+        nodes = ["b0", "b1"]
+        [[cables]]
+        nodes = ["b1", "b2"]
+        [[cables]]
+        nodes = ["b2", "b0"]
+        [[cables]]
+        name = "tie0"                      # optional; `actuated` needs it
+        nodes = ["a0", "b2"]
+        stiffness_ratio = 1.0              # optional, as rest_ratio
+        [[cables]]
+        name = "tie1"
+        nodes = ["a1", "b0"]
+        [[cables]]
+        nodes = ["a2", "b1"]
+
+    Every node is the end of exactly one rod. Columns of recordings count from 0 in the order of the file, whatever the names:
+    rod0.x, node0.x (the first rod's first end), node1.x, control:cable6 for tie0.
 
     Raises:
         FileFormatError: No such file, not TOML, missing or unknown entries, entries of the wrong kind.

@@ -245,6 +245,7 @@ def read_body(path: str | Path) -> BodyModel:
     """A user's arm or body from a TOML file as `muscles.arm_file.load_arm` reads it, with a frame "right_hand".
 
     Muscles move the joints that they pass, in place of motors; each of their pieces goes around one cylinder or sphere at most.
+    `softgym_envs/upper_body/upper_body.toml` and `upper_body_muscles.toml` are the room's own, to copy and change.
 
     Raises:
         FileFormatError: As for `load_arm`.

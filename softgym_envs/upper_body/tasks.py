@@ -40,7 +40,7 @@ class UpperBodyReach(BaseTask):
     """Bring the right hand to a point and keep it there: reward = -distance [m] + bonus - effort.
 
     A goal is the hand's place in a pose that is drawn within the joints' limits, and that `goal_effort` of the torques,
-    or of the muscles, holds.
+    or of the muscles, holds. Joints have no stops, in neither world: an arm that is driven beyond its limits turns on.
 
     Raises:
         OptionError: A number is not allowed, or no goal is far enough and held by so little effort.
