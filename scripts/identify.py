@@ -394,6 +394,9 @@ def world(args: Args, room: Room) -> tuple[Recipe, Simulator, TrajectorySet]:
     if args.stage is None and not set(found[0].names) <= set(simulator.state_names):
         recipe = filmed(recipe.by_camera, checked(experiments_of(recipe, simulator, found)))
     found = labelled(recipe, simulator, found)
+    if recipe.remark is not None:
+        for told in sorted({recipe.remark(simulator, t) for t in found} - {""}):
+            print(f"note: {told}")
     if recipe.infer_controls is not None:
         found = tuple(recipe.infer_controls(simulator, t) for t in found)
     if args.free_motion:

@@ -178,3 +178,11 @@ def test_a_log_file_gets_a_line_now_and_then_and_no_bar() -> None:
     assert not log.getvalue()
     lines = often.getvalue().splitlines()
     assert "minimisation 1" in lines[0] and any("cost" in line for line in lines) and "\r" not in often.getvalue()
+
+
+def test_a_folder_of_several_stages_names_them(tmp_path):
+    for stage in ("body", "contact"):
+        (tmp_path / "fit" / stage).mkdir(parents=True)
+        (tmp_path / "fit" / stage / "fit.json").write_text("{}")
+    with pytest.raises(FileFormatError, match="several stages: load that of one, .*body or body, contact"):
+        load_distribution(tmp_path / "fit")

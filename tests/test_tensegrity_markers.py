@@ -16,7 +16,7 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.tensegrity import superball
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.parameters import TensegrityParameters
-from softgym_envs.tensegrity.recipe import GUESS, RECIPE, first_state, tame
+from softgym_envs.tensegrity.recipe import GUESS, RECIPE, _apart, first_state, tame
 from sysid import FitProblem, ShootingOptions, multiple_shooting, run_recipe
 from sysid.judgement.step import in_steps_of
 
@@ -39,6 +39,18 @@ def test_flights_and_throws_are_told_apart() -> None:
     middle = np.nanmedian(flight.values, axis=0)
     small = replace(flight, values=middle + 0.25 * (flight.values - middle))  # a robot a quarter as large, or driven as little
     assert RECIPE.experiment_of(ROBOT, small) == "air"
+
+
+def test_rods_that_meet_are_remarked_on() -> None:
+    """Segments that cross, are parallel, or end apart; a SUPERball's rods do not meet where motors hardly pull."""
+    a, b = np.zeros((3, 3)), np.tile([1.0, 0.0, 0.0], (3, 1))
+    c = np.array([[0.5, -1.0, 0.2], [0.0, 0.3, 0.0], [2.0, 0.0, 0.0]])
+    d = np.array([[0.5, 1.0, 0.2], [1.0, 0.3, 0.0], [3.0, 0.0, 1.0]])
+    np.testing.assert_allclose(_apart(a, b, c, d), [0.2, 0.3, 1.0], atol=1e-12)
+    flight = seen("air", SENSORS["lab"], steps=1500)
+    assert RECIPE.remark is not None and RECIPE.remark(ROBOT, flight) == ""
+    close = replace(flight, values=0.1 * flight.values)
+    assert "rods meet in 100 % of the frames" in RECIPE.remark(ROBOT, close)
 
 
 @pytest.mark.parametrize(

@@ -217,6 +217,8 @@ class Recipe:
     """(simulator, names of all recorded columns) -> recording -> guess of its initial state (nx,)."""
     experiment_of: Callable[[Any, Trajectory], str] | None = None
     """(simulator, recording of a laboratory) -> its experiment, "" if it cannot be determined; None: it never can."""
+    remark: Callable[[Any, Trajectory], str] | None = None
+    """(simulator, recording of a laboratory) -> what speaks against fitting it with this model, in words; "" if nothing."""
     known_start: tuple[str, ...] = ()
     """Patterns of tangent coordinates that are not fitted: known from `first_state` when a recording begins, or unimportant."""
     driven: tuple[str, ...] = ()

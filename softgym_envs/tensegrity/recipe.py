@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,8 @@ ROLLED = 1.0
 """[s] Time after which a thrown robot that cameras see lies still."""
 STILL, LIVELY = 0.01, 5.0
 """[m] Median displacement below which nodes are held, and how many times as far others move that are driven."""
+OFTEN = 0.1
+"""Share of frames in which rods meet from which on a recording is remarked on."""
 MISLABELLED = 1.3
 """Ratio of two rods' measured lengths, over the model's, above which markers are mislabelled."""
 ANOTHER = 1.5
@@ -278,6 +281,35 @@ def experiment_of(simulator: Any, recording: Trajectory) -> str:
     return "air" if moved[held].max() < min(STILL, moved[~held].max() / LIVELY) else ""
 
 
+def meeting_rods(simulator: Any, recording: Trajectory) -> str:
+    """How often rods whose ends are tracked meet: what follows depends on less than a camera sees."""
+    model = simulator.model
+    places = {(node, axis): name for name, node, axis in _picks(model, recording.names) if node >= 0}
+    whole = [r for r in range(model.num_rods) if all((2 * r + end, k) in places for end in (0, 1) for k in range(3))]
+    ends = [[recording.select([places[2 * r + end, k] for k in range(3)]).values for end in (0, 1)] for r in whole]
+    if len(ends) < 2:
+        return ""
+    nearest = np.min([_apart(*one, *other) for one, other in combinations(ends, 2)], axis=0)
+    share = float(np.mean(nearest < 2.0 * model.rod_radius))
+    if share < OFTEN:
+        return ""
+    return (
+        f"rods meet in {100 * share:.0f} % of the frames: what follows hangs on less than a camera sees; drive the robot less"
+    )
+
+
+def _apart(a: Array, b: Array, c: Array, d: Array) -> Array:
+    """Distances (T,) of the segments a b and c d, each (T, 3); infinite where an end is unseen."""
+    u, v, w = b - a, d - c, a - c
+    uu, uv, vv, uw, vw = (np.einsum("ti,ti->t", *pair) for pair in ((u, u), (u, v), (v, v), (u, w), (v, w)))
+    s = np.clip((uv * vw - vv * uw) / np.maximum(uu * vv - uv**2, 1e-12), 0.0, 1.0)
+    for _ in range(3):  # each the nearest to the other's point: at once where both lie within
+        t = np.clip((vw + s * uv) / vv, 0.0, 1.0)
+        s = np.clip((t * uv - uw) / uu, 0.0, 1.0)
+    found = np.linalg.norm(w + s[:, None] * u - t[:, None] * v, axis=1)
+    return np.where(np.isfinite(found), found, np.inf)
+
+
 def tame(parameters: Any) -> dict[str, float]:
     """A motor that crushes no robot, and cables as much softer than in `GUESS` as rods are lighter than a SUPERball's."""
     share = parameters.rod_mass / parameters.specs()["rod_mass"].default
@@ -345,6 +377,7 @@ RECIPE = Recipe(
     measurement=measurement,
     first_state=first_state,
     experiment_of=experiment_of,
+    remark=meeting_rods,
     known_start=("motor*", "rod*.rz", "rod*.wz"),  # markers do not show a rod's spin about its axis
     driven=("motor*",),
     carried=("rod*.wz",),  # friction turns it; where it slides is seen

@@ -51,6 +51,8 @@ LEAST_OF_SPLINE = 5
 """Rows that a smoothing spline needs."""
 STEADY = 0.01
 """[m] Change of length below which a robot does not grow."""
+LONGER, ELSEWHERE = 1.01, 5e-3
+"""Length of the points over the model's, and distance [m] of the first from its base, from which on they are remarked on."""
 FIRST = 8
 """Rows at the start of a recording from which shape and rates are guessed."""
 STRAY, LEAST = 10.0, 1e-3
@@ -266,6 +268,24 @@ def _lengths(points: Array) -> Array:
     return np.interp(np.arange(len(points)), found, lengths[found]) if len(found) else np.zeros(len(points))
 
 
+def misplaced(simulator: Any, recording: Trajectory) -> str:
+    """Points that do not lie on the model: longer than it, or beginning elsewhere."""
+    model, picks = simulator.model, _picks(recording.names)
+    if len({k for _, k, _ in picks}) < 4:
+        return ""
+    points = _points(picks, recording, len(recording.times))
+    said = []
+    length = float(np.nanmedian(np.linalg.norm(np.diff(points, axis=1), axis=2).sum(axis=1)))
+    if length > LONGER * model.max_length:
+        said.append(f"the points lie on a body {length:.3g} m long, the model's is {model.max_length:.3g} m at most")
+    away = np.nanmedian(points[:, 0], axis=0) - model.base[:2]
+    if np.linalg.norm(away) > ELSEWHERE:
+        said.append(
+            f"point0 is {1e3 * np.linalg.norm(away):.2g} mm from the model's base: set [robot] base, or shift the points"
+        )
+    return "; ".join(said)
+
+
 def along_body(model: VineModel, states: Array, share: Array) -> Array:
     """Points at shares (k,) of the robot's length from the base, (..., nx) -> (..., k, 2) [m]."""
     stations = share * model.split(states).length[..., None]
@@ -357,6 +377,7 @@ RECIPE = Recipe(
     ),
     settings={"simultaneous": {"tau": 1e-2, "factor": 1e-2}},  # pairs of N and m/s
     guess=GUESS,
+    remark=misplaced,
     longest_step=LONGEST_STEP,
     measurement=measurement,
     first_state=first_state,

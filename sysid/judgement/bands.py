@@ -1,7 +1,8 @@
 r"""Bands that hold nine of ten predictions of recordings like these, whether or not the model is right.
 
 An interval of a constant is right only if the model is: the constants of a wrong model predict best, they are not true. A band
-assumes nothing about the model. n predictions are made as a user makes them: from the state where a window starts (estimated
+assumes nothing about the model but that errors are medians of three rows, which single outliers of a camera do not move: single
+readings scatter more. n predictions are made as a user makes them: from the state where a window starts (estimated
 where it is not measured, or noisy) and from the commands. Their errors are sorted. The next prediction on such a recording is
 off by no more than the k-th of them,
 
@@ -142,6 +143,7 @@ def told(found: tuple[Band, ...], explained: bool) -> str:
     for horizon in dict.fromkeys(band.horizon for band in found):
         sizes = ", ".join(f"{band.size:.2g} {band.kind}".removesuffix(" -") for band in found if band.horizon == horizon)
         parts.append(f"{horizon:.3g} s ahead within {sizes}")
+    parts[-1] += f", medians of {ROWS} rows"
     few = min(found, key=lambda band: band.windows)
     right = f"right {'; '.join(parts)} ({few.windows} windows"
     if few.fitted == 0:

@@ -58,9 +58,13 @@ def load_distribution(path: str | Path) -> PosteriorParameters:
     """Load the posterior of a saved fit from its directory or its fit.json.
 
     Raises:
-        FileFormatError: No such file, not JSON, or no posterior in it.
+        FileFormatError: No such file, not JSON, no posterior in it, or the folder is of a recipe with several stages.
     """
-    path = Path(path) / "fit.json" if Path(path).is_dir() else Path(path)
+    folder, path = Path(path), Path(path) / "fit.json" if Path(path).is_dir() else Path(path)
+    if not path.exists() and (stages := sorted(inner.parent.name for inner in folder.glob("*/fit.json"))):
+        raise FileFormatError(
+            f"{folder} holds a fit of several stages: load that of one, {folder / stages[0]} or {', '.join(stages)}"
+        )
     document = read_json(path)
     if not isinstance(document.get("posterior"), dict):
         raise FileFormatError(f"{path} holds no fit with a posterior")
