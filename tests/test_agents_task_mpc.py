@@ -7,7 +7,7 @@ import pytest
 from agents.learning.evaluation import evaluate_controller, zero
 from agents.planning.task_mpc import TaskMpc, World, with_drawn
 from softgym_envs.core.errors import OptionError
-from softgym_envs.rooms import room_of_task
+from softgym_envs.rooms import room, room_of_task
 
 ARM, BLOCK = "ArmReach-v0", "SlidingBlock-v0"
 
@@ -109,3 +109,11 @@ def test_parks_the_block():
 def test_settings_out_of_range_are_refused(name, value):
     with pytest.raises(OptionError, match=name):
         TaskMpc(**{name: value})
+
+
+def test_a_single_environment_and_another_robots_engine_are_refused():
+    one, many = gym.make("SlidingBlock-v0"), gym.make_vec("SlidingBlock-v0", num_envs=1)
+    with pytest.raises(OptionError, match="envs is TimeLimit, expected a SoftgymVectorEnv"):
+        TaskMpc().controller(one, many.unwrapped.simulator)
+    with pytest.raises(OptionError, match="engine is ElbowSimulator with 2 controls, envs run BlockSimulator with 2 controls"):
+        TaskMpc().controller(many, room("arm").simulator())

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from softgym_envs.core.errors import OptionError
 from softgym_envs.core.parameters import Parameters
 from softgym_envs.core.simulator import Simulator, check_number
 from softgym_envs.core.task import RemembersControls, Task
@@ -71,7 +72,16 @@ class TaskMpc:
         """Policy of a `SoftgymVectorEnv` that plans in `engine` with these constants; None: the default ones.
 
         Constants that an episode draws replace those of their name.
+
+        Raises:
+            OptionError: `envs` is no such environment, or the engine is another robot's.
         """
+        if not (hasattr(envs, "episodes") and hasattr(envs, "num_envs")):
+            made = "gym.make_vec(..., num_envs=1, vectorization_mode='vector_entry_point')"
+            raise OptionError(f"envs is {type(envs).__name__}, expected a SoftgymVectorEnv, as of {made}")
+        if engine.control_names != envs.simulator.control_names:
+            theirs = f"{type(envs.simulator).__name__} with {envs.simulator.nu} controls"
+            raise OptionError(f"engine is {type(engine).__name__} with {engine.nu} controls, envs run {theirs}: another robot")
         task, rows, size = envs.task, envs.num_envs, envs.action_space.shape[1]
         rng, spline = np.random.default_rng(0), spline_matrix(self.horizon, self.knots)
         plan, age = np.zeros((rows, self.horizon, size)), self.replan_every
