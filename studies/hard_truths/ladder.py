@@ -145,7 +145,7 @@ def inside_bands(args: Any, more: Path, constants: Any, fit: dict[str, Any]) -> 
         problem = module.problem_of(args, recipe, stage, simulator, fitted)
         if any("another simulator only" in verdict["text"] for verdict in fit["verdicts"]):
             problem = in_steps_of(problem, stage.instead(problem.before or problem.simulator))
-            unseen = [replace(recording, substeps=problem.split.train[0].substeps) for recording in unseen]
+        unseen = [recording.for_timestep(problem.simulator.dt) for recording in unseen]
     problem = problem.replace(view=View(**fit["view"]))
     kinds = [band["kind"] for band in fit["bands"] if band["horizon"] == fit["bands"][0]["horizon"]]
     for recording in unseen:
