@@ -374,7 +374,7 @@ def whole_recipe(args: Args, recipe: Recipe, simulator: Simulator, recordings: T
     print(as_flags(found.summary()))
     print(f"constants: {args.out / 'fit.toml'}\nreport: {args.out / found.stages[-1].name / 'report.html'}")
     if found.unusable:
-        print(f"do not use {', '.join(found.unusable)}: no stage found them; see above", file=sys.stderr)
+        print(f"do not use {', '.join(found.unusable)}: the stage that gave them failed; see above", file=sys.stderr)
     return 2 if found.unusable else 0
 
 
@@ -392,7 +392,7 @@ def world(args: Args, room: Room) -> tuple[Recipe, Simulator, TrajectorySet]:
     simulator = simulator if dt == simulator.dt else room.simulator(model, dt=dt, options=options)
     found = tuple(t if abs(t.period - dt * t.substeps) < 1e-3 * t.period else t.for_timestep(dt) for t in found)
     if args.stage is None and not set(found[0].names) <= set(simulator.state_names):
-        recipe = filmed(recipe.by_camera, checked(experiments_of(recipe, simulator, found)))
+        recipe = filmed(recipe.by_camera, all_recognised(experiments_of(recipe, simulator, found)))
     found = labelled(recipe, simulator, found)
     if recipe.remark is not None:
         for told in sorted({recipe.remark(simulator, t) for t in found} - {""}):
@@ -438,7 +438,7 @@ def experiments_of(recipe: Recipe, simulator: Simulator, recordings: tuple[Traje
     return [recording.metadata.get(EXPERIMENT) or tell(simulator, recording) for recording in recordings]
 
 
-def checked(experiments: list[str]) -> list[str]:
+def all_recognised(experiments: list[str]) -> list[str]:
     """The experiments of recordings before a camera, all of them recognised or none.
 
     Raises:

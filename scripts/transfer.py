@@ -31,6 +31,7 @@ from agents.study.document import read_study
 from agents.study.jobs import Failure, register, run_jobs
 from agents.study.planned import PlanWorker, read_replay
 from agents.study.report import headline, write_report
+from softgym_envs import add_room
 from softgym_envs.core.errors import OptionError, SoftgymError
 from softgym_envs.core.files import git_commit
 from softgym_envs.rooms import room, rooms
@@ -91,6 +92,8 @@ def chosen(args: Args) -> tuple[RoomCase, Study]:
     """Case and study as changed by the arguments, checked; curves and thresholds of left-out conditions are dropped."""
     given = read_study(found(args.study))
     table, study = given.case, given.study
+    if ":" in table.room and room(table.room).name not in rooms():
+        add_room(table.room)
     case = RoomCase(
         room(table.room), table.task, run_recipe, fit_residual, table.backend, table.truth_options, table.recorded_task,
         table.stages, table.only, table.sensor, table.structure, table.truth_constants, table.keywords, table.learning,
@@ -110,7 +113,7 @@ def chosen(args: Args) -> tuple[RoomCase, Study]:
         )
     if study.kind == "rl":
         for more in (case.native_keywords, case.truth_keywords):
-            gym.make(case.env_id, **case.env_keywords, **more).close()
+            gym.make(case.env_id, **{**case.env_keywords, **more}).close()
     return case, study
 
 
@@ -172,7 +175,7 @@ def main(args: Args) -> int:
             stopped = True  # the report says how many runs are missing
             print("interrupted: a report of the runs so far; the same command goes on", file=sys.stderr)
         summary = write_report(study, out, images=film(case, out) if args.video else ())
-    except SoftgymError as error:
+    except (SoftgymError, gym.error.Error) as error:
         print(error, file=sys.stderr)
         return 130 if stopped else 2
     except KeyboardInterrupt:

@@ -43,13 +43,13 @@ def rooms() -> dict[str, Room]:
 
 
 def room(name: str) -> Room:
-    """A room by its name, or by the path "package.module:ROOM" where it is declared: then it is on the list from now on.
+    """A room by its name, or by the path "package.module:ROOM" where it is declared.
 
     Raises:
         OptionError: There is none.
     """
     if ":" in name:
-        return add(name)
+        return _load(name)
     found = rooms()
     if name not in found:
         raise OptionError(f"unknown room {name!r}; there are {', '.join(found)}")

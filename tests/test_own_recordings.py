@@ -219,9 +219,9 @@ def test_degrees_called_radians_end_in_a_sentence(script: Any, tmp_path: Path, c
 
 
 def test_a_recording_of_no_experiment_beside_others_ends_in_a_sentence(script: Any) -> None:
-    assert script.checked(["air", "air"]) == ["air", "air"] and script.checked(["", ""]) == ["", ""]
+    assert script.all_recognised(["air", "air"]) == ["air", "air"] and script.all_recognised(["", ""]) == ["", ""]
     with pytest.raises(OptionError, match=r"recording 2 of 3 looks like no experiment of the recipe, others like air, throws"):
-        script.checked(["air", "", "throws"])
+        script.all_recognised(["air", "", "throws"])
 
 
 def test_columns_that_the_robot_calls_otherwise_are_hinted_at(script: Any) -> None:

@@ -184,5 +184,5 @@ def test_a_folder_of_several_stages_names_them(tmp_path):
     for stage in ("body", "contact"):
         (tmp_path / "fit" / stage).mkdir(parents=True)
         (tmp_path / "fit" / stage / "fit.json").write_text("{}")
-    with pytest.raises(FileFormatError, match=r"several stages: load that of one, .*body or body, contact"):
+    with pytest.raises(FileFormatError, match=r"fits of a recipe's stages, body, contact: load one of these folders"):
         load_distribution(tmp_path / "fit")

@@ -97,7 +97,7 @@ def test_constants_that_no_stage_found_are_named_also_in_the_file(free: str, unu
     found = run_recipe(Recipe(stages, PUSHED), Spring(), TrajectorySet((long_recording(),)), out=tmp_path)
     assert found.unusable == unusable
     provenance = read_toml(tmp_path / "fit.toml")["provenance"]
-    assert provenance.get("do_not_use") == ("the fit says: no stage found paint" if unusable else None)
+    assert provenance.get("do_not_use") == ("the fit says: the stage that gave paint failed" if unusable else None)
     assert SpringParameters.load(tmp_path / "fit.toml") == found.parameters
 
 

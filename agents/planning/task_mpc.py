@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import zip_longest
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,19 @@ from .plan import check_splines, spline_matrix
 
 Array = NDArray[np.float64]
 Policy = Callable[[Any], Array]
+
+
+@runtime_checkable
+class _Rows(Protocol):
+    """What a `SoftgymVectorEnv` has, and an environment of one robot, or a wrapper, has not."""
+
+    episodes: Any
+    num_envs: int
+    simulator: Any
+    task: Any
+    action_space: Any
+    state: Array
+    context: Array
 
 
 @dataclass(frozen=True)
@@ -76,12 +90,14 @@ class TaskMpc:
         Raises:
             OptionError: `envs` is no such environment, or the engine is another robot's.
         """
-        if not (hasattr(envs, "episodes") and hasattr(envs, "num_envs")):
+        if not isinstance(envs, _Rows):
             made = "gym.make_vec(..., num_envs=1, vectorization_mode='vector_entry_point')"
             raise OptionError(f"envs is {type(envs).__name__}, expected a SoftgymVectorEnv, as of {made}")
-        if engine.control_names != envs.simulator.control_names:
-            theirs = f"{type(envs.simulator).__name__} with {envs.simulator.nu} controls"
-            raise OptionError(f"engine is {type(engine).__name__} with {engine.nu} controls, envs run {theirs}: another robot")
+        theirs = envs.simulator.state_names[: engine.nx]
+        if engine.state_names != theirs:
+            pairs = zip_longest(engine.state_names, theirs, fillvalue="nothing more")
+            ours, other = next((a, b) for a, b in pairs if a != b)
+            raise OptionError(f"engine is of another robot than envs: its state has {ours!r} where that of envs has {other!r}")
         task, rows, size = envs.task, envs.num_envs, envs.action_space.shape[1]
         rng, spline = np.random.default_rng(0), spline_matrix(self.horizon, self.knots)
         plan, age = np.zeros((rows, self.horizon, size)), self.replan_every

@@ -137,6 +137,8 @@ class Stage:
     """Cause in words -> constants of recordings or robot, freed where a fit does not explain its data, to name the cause."""
     untried: Callable[[Any], str] | None = None
     """Simulator -> what else the room can model, in words ("" for nothing), reported if none of the suspects is the cause."""
+    idle_without: Mapping[str, str] = field(default_factory=dict)
+    """Suspected constant -> constant that must not be zero for it to act: gravity's direction, say, needs gravity."""
     doubtful: tuple[str, ...] = ()
     """Constants that are fixed though rarely measured: freed if a fit explains its data, to see what depends on them."""
     told_noise: bool = False

@@ -44,7 +44,7 @@ class ReachPose:
     """Bring the block to a pose: reward = progress towards it [m] + bonus when it rests there - bonus if it is lost - control.
 
     What falls is the distance of the centre of mass plus `LEVER` times the angle. The episode ends at the goal, and where the
-    camera loses the block, which spins faster than `FAST` or is farther than `AWAY` from the goal.
+    camera loses the block, which spins faster than 60 rad/s or is farther than 20 m from the goal.
     """
 
     model: BlockModel

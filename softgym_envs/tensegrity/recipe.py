@@ -43,8 +43,9 @@ ROLLS = 1000
 """Physics steps after which a thrown robot lies still: five throws of 1 s show of contact what one of 5 s does not."""
 ROLLED = 1.0
 """[s] Time after which a thrown robot that cameras see lies still."""
-STILL, LIVELY = 0.01, 5.0
-"""[m] Median displacement below which nodes are held, and how many times as far others move that are driven."""
+STILL, LIVELY, MOVED = 0.01, 5.0, 0.005
+"""[m] Median displacement below which nodes are held; how many times as far others move that are driven, and their least motion
+over the length of a rod."""
 OFTEN = 0.1
 """Share of frames in which rods meet from which on a recording is remarked on."""
 MISLABELLED = 1.3
@@ -278,7 +279,9 @@ def experiment_of(simulator: Any, recording: Trajectory) -> str:
     held = np.array([node < 2 for _, node, _ in picks])
     if not held.any() or held.all():
         return ""
-    return "air" if moved[held].max() < min(STILL, moved[~held].max() / LIVELY) else ""
+    others = moved[~held].max()
+    driven = others > MOVED * float(simulator.model.rod_lengths.min())
+    return "air" if driven and moved[held].max() < min(STILL, others / LIVELY) else ""
 
 
 def meeting_rods(simulator: Any, recording: Trajectory) -> str:

@@ -51,7 +51,7 @@ LEAST_OF_SPLINE = 5
 """Rows that a smoothing spline needs."""
 STEADY = 0.01
 """[m] Change of length below which a robot does not grow."""
-LONGER, ELSEWHERE = 1.01, 5e-3
+LONGER, ELSEWHERE = 1.03, 5e-3
 """Length of the points over the model's, and distance [m] of the first from its base, from which on they are remarked on."""
 FIRST = 8
 """Rows at the start of a recording from which shape and rates are guessed."""
@@ -273,12 +273,12 @@ def misplaced(simulator: Any, recording: Trajectory) -> str:
     model, picks = simulator.model, _picks(recording.names)
     if len({k for _, k, _ in picks}) < 4:
         return ""
-    points = _points(picks, recording, len(recording.times))
-    said = []
-    length = float(np.nanmedian(np.linalg.norm(np.diff(points, axis=1), axis=2).sum(axis=1)))
-    if length > LONGER * model.max_length:
+    points, said = _points(picks, recording, len(recording.times)), []
+    seen = np.asarray(np.isfinite(points).any(axis=(0, 2)))
+    lengths = np.linalg.norm(np.diff(points[:, seen], axis=1), axis=2).sum(axis=1)  # of frames that show them all
+    if np.isfinite(lengths).any() and (length := float(np.nanmedian(lengths))) > LONGER * model.max_length:
         said.append(f"the points lie on a body {length:.3g} m long, the model's is {model.max_length:.3g} m at most")
-    away = np.nanmedian(points[:, 0], axis=0) - model.base[:2]
+    away = np.nanmedian(points[:, 0], axis=0) - model.base[:2] if seen[0] else np.zeros(2)
     if np.linalg.norm(away) > ELSEWHERE:
         said.append(
             f"point0 is {1e3 * np.linalg.norm(away):.2g} mm from the model's base: set [robot] base, or shift the points"
@@ -373,6 +373,7 @@ RECIPE = Recipe(
             "dry friction in the body": ("bending_friction",), "lengths on another scale": ("scale",),
             "gravity from another side": ("gravity_angle",),
         },
+        idle_without={"gravity_angle": "gravity"},
         doubtful=("drag",),
     ),
     settings={"simultaneous": {"tau": 1e-2, "factor": 1e-2}},  # pairs of N and m/s

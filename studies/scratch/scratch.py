@@ -11,9 +11,10 @@ Ids that are done are not run again. Writes scratch.json and table.md into resul
 from __future__ import annotations
 
 import json
+import resource
+import subprocess
 import sys
 import tempfile
-import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ from agents.study.statistics import share
 from softgym_envs.core.files import git_commit, read_json, write_atomically, write_json
 from softgym_envs.rooms import tasks
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
 @dataclass(frozen=True)
@@ -47,19 +48,23 @@ class Args:
 
 
 def learned(name: str, steps: int, episodes: int) -> dict[str, Any]:
-    """Train one id and evaluate it: seconds, and success and return by world."""
-    import train
+    """Train one id and evaluate it: seconds, and success and return by world.
 
-    begun = time.process_time()
+    Raises:
+        CalledProcessError: The command failed.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        code = train.main(train.Args(name, steps=steps, episodes=episodes, out=Path(folder)))
-        assert code == 0, f"{name}: exit code {code}"
+        given = ["train", name, "--steps", str(steps), "--episodes", str(episodes), "--out", folder]
+        begun = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        subprocess.run([sys.executable, str(SCRIPTS), *given], check=True)
+        seconds = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - begun
         found = json.loads((Path(folder) / "evaluation.json").read_text())
     worlds = {
         world: {"success": int(np.sum(run["success"])), "return": float(np.mean(run["returns"]))}
         for world, run in found.items()
     }
-    return {"steps": steps, "episodes": episodes, "seconds": round(time.process_time() - begun), "worlds": worlds}
+    made = {"commit": git_commit(), "steps": steps, "episodes": episodes, "seconds": round(seconds)}
+    return {**made, "worlds": worlds}
 
 
 def table_of(rows: dict[str, Any]) -> str:
@@ -81,11 +86,12 @@ def main(args: Args) -> None:
     """Run what is missing."""
     path = args.out / "scratch.json"
     rows: dict[str, Any] = read_json(path)["rows"] if path.exists() else {}
-    calls = [(name, args.steps, args.episodes) for name in args.ids if name not in rows]
+    wanted = {"steps": args.steps, "episodes": args.episodes}
+    calls = [(name, *wanted.values()) for name in args.ids if not wanted.items() <= rows.get(name, {}).items()]
     with closing(in_processes(learned, calls, args.jobs)) as ended:
         for (name, *_), future in ended:
             rows[name] = future.result()
-            write_json(path, {"commit": git_commit(), "rows": rows})
+            write_json(path, {"rows": rows})
             write_atomically(args.out / "table.md", table_of(rows).encode())
     print(table_of(rows))
 

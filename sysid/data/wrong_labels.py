@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 
 BAD = 0.3
 """Error of predictions, over the recorded change, below which no other label is tried."""
-BETTER = 0.4
-"""Largest share of that error that another label must leave to be named."""
+GOOD, BETTER = 0.5, 0.4
+"""Largest error, and share of the error as it is, that another label may leave to be named; standing still has one of 1."""
 WORST = 2.0
 """Largest error over change that one column counts: predictions that run away say no more."""
 MOST_PAIRS = 6
-"""Most pairs of controls, or of columns of one unit, that may have been exchanged; with more of them none is tried."""
+"""Most pairs of controls, or of columns of one unit, that may have been exchanged; with more of them (loops, most tensegrity
+robots) only signs of columns are tried. Signs of commands are not: late ones look turned."""
 
 
 class _Label(NamedTuple):
@@ -47,9 +48,9 @@ def check_labels(problem: Checked) -> None:
     """
     if not problem.full_state:
         return
-    told = [_likeliest(problem, constants) for constants in (problem.constants, problem.simulator.default_parameters)]
-    if told[0] and told[0] == told[1]:
-        raise DataError(told[0])
+    told = _likeliest(problem, problem.constants)
+    if told and told == _likeliest(problem, problem.simulator.default_parameters):
+        raise DataError(told)
 
 
 def _likeliest(problem: Checked, constants: Parameters) -> str:
@@ -61,7 +62,11 @@ def _likeliest(problem: Checked, constants: Parameters) -> str:
         return ""
     errors = {label.words: _error(problem, constants, label, horizon) for label in _labels(problem)}
     best = min(errors, key=errors.__getitem__, default="")
-    return f"wrong labels: {best}; so read, the simulator agrees much better" if best and errors[best] < BETTER * base else ""
+    return (
+        f"wrong labels: {best}; so read, the simulator agrees much better"
+        if best and errors[best] < min(GOOD, BETTER * base)
+        else ""
+    )
 
 
 def _error(problem: Checked, constants: Parameters, label: _Label, horizon: int) -> float:
@@ -94,9 +99,6 @@ def _labels(problem: Checked) -> Iterator[_Label]:
     }.items():  # fmt: skip
         if set(turned) <= set(kind):
             yield _Label(f"{words} look turned: change their signs", np.diag(np.where(np.isin(kind, turned), -1.0, 1.0)), other)
-    lower, upper = problem.simulator.control_bounds
-    if len(given) and np.allclose(lower, -upper):
-        yield _Label("controls look turned: change their signs", same, -other)
 
 
 def _exchanged(matrix: Array, i: int, j: int) -> Array:

@@ -51,15 +51,22 @@ def check_units(problem: Checked) -> None:
     """
     verdicts = []
     for constants in (problem.constants, problem.simulator.default_parameters):
-        verdict = _by_prediction(problem, constants) if problem.full_state else _by_rest(problem)
-        if not problem.free_motion:
-            verdict = verdict or _by_motion(problem, constants)
-        elif not problem.full_state:
-            verdict = verdict or _by_bending(problem, constants)
+        try:
+            verdict = _verdict(problem, constants)
+        except (ArithmeticError, ValueError, np.linalg.LinAlgError):  # a simulator of one's own, far from what it is made for
+            return
         if not verdict:
             return
         verdicts.append(verdict)
     raise DataError(verdicts[-1])
+
+
+def _verdict(problem: Checked, constants: Parameters) -> str:
+    """Verdict under these constants, or ""."""
+    verdict = _by_prediction(problem, constants) if problem.full_state else _by_rest(problem)
+    if not problem.free_motion:
+        return verdict or _by_motion(problem, constants)
+    return verdict or ("" if problem.full_state else _by_bending(problem, constants))
 
 
 def quantities(simulator: Simulator, names: tuple[str, ...], units: tuple[str, ...]) -> tuple[str, ...]:
@@ -156,7 +163,7 @@ def prediction_errors(problem: Checked, constants: Parameters, horizon: int, col
     with np.errstate(all="ignore"):
         try:
             states, status = problem.simulator.rollout(values[first], windows, constants, substeps=trajectory.substeps)
-        except (ArithmeticError, np.linalg.LinAlgError):  # a simulator of one's own, far from what it is made for
+        except (ArithmeticError, ValueError, np.linalg.LinAlgError):  # a simulator of one's own, far from what it is made for
             return np.empty(0)
         good = (status == 0) & np.isfinite(states[:, -1]).all(axis=1)
         if good.mean() < 0.5:

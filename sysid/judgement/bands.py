@@ -1,7 +1,7 @@
 r"""Bands that hold nine of ten predictions of recordings like these, whether or not the model is right.
 
 An interval of a constant is right only if the model is: the constants of a wrong model predict best, they are not true. A band
-assumes nothing about the model but that errors are medians of three rows, which single outliers of a camera do not move: single
+assumes nothing about the model. Errors are medians of three rows, which single outliers of a camera do not move: single
 readings scatter more. n predictions are made as a user makes them: from the state where a window starts (estimated
 where it is not measured, or noisy) and from the commands. Their errors are sorted. The next prediction on such a recording is
 off by no more than the k-th of them,

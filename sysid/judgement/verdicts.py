@@ -202,10 +202,10 @@ def _carried(evidence: Evidence) -> list[Verdict]:
 
 
 def _amount(evidence: Evidence, place: int, reach: float) -> str:
-    """A change of a constant in words: in percent, at most 100, on a log scale, else in its unit."""
+    """A change of a constant in words: in percent, up to 100, on a log scale, else in its unit."""
     spec, e = evidence.problem.specs[place], evidence.estimates[place]
     if spec.scale == "log":
-        return f"{100 * reach:.2g} %" if reach < 1.0 else "more than 100 %"
+        return f"{_up_to_100(100 * reach)} %"
     return f"{abs(float(spec.slope(e.value))) * reach:.2g}{e.suffix}"
 
 
@@ -307,8 +307,8 @@ def _of_held(evidence: Evidence) -> list[Verdict]:
 
 
 def _up_to_100(number: float) -> str:
-    """A number in words, "more than 100" above."""
-    return f"{number:.2g}" if number < 100.0 else "more than 100"
+    """A number with two digits, "100 or more" from there on."""
+    return f"{number:.2g}" if number < 99.5 else "100 or more"
 
 
 def _half_widths(evidence: Evidence, place: int, reach: float) -> float:

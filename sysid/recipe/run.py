@@ -74,7 +74,7 @@ class RecipeResult:
 
     @property
     def unusable(self) -> tuple[str, ...]:
-        """Constants of a failed stage: it is the last one that changed them, as no later stage found them."""
+        """Constants that are those of a failed stage: the last stage that changed them, or the only one that freed them."""
         failed: dict[str, bool] = {}
         for stage in self.stages:
             for name in stage.free:

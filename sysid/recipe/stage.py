@@ -112,7 +112,8 @@ def _asked(recipe: Recipe, stage: Stage, problem: FitProblem, result: FitResult,
         return used.fit(given, used.settings({**given_too, **once}), recipe)
 
     unable = () if method.views or method.repeated else View.names()
-    suspects = {words: names for words, names in stage.suspects.items() if not set(names) & set(unable)}
+    idle = {name for name, other in stage.idle_without.items() if not float(problem.given(other))}
+    suspects = {words: names for words, names in stage.suspects.items() if not set(names) & {*unable, *idle}}
     untried = "" if stage.untried is None else stage.untried(problem.simulator)
     result = suspected(
         suspects, again, problem, by_step, say, known=by_step is not result, other=other, onward=again, untried=untried

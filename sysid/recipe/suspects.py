@@ -109,7 +109,6 @@ def suspected(
     asked = {words: names for words, names in suspects.items() if set(names) <= there and not set(names) <= set(problem.free)}
     if result.explained or not result.usable or not asked:
         return result
-    asked = {words: names for words, names in asked.items() if any(_acts(problem, name) for name in names)}
     ended = problem.replace(start=result.parameters, view=result.view)
     found, where = _tried(asked, from_end(Fitted(ended, result)), ended, result, say), ""
     astray = result.misfit > ASTRAY or any(estimate.at_bound or estimate.hidden for estimate in result.estimates)
@@ -140,28 +139,6 @@ def suspected(
     text += ". Record what tells them apart" if best.twins else f". Fit it, too: --free ... {' '.join(best.freed)}"
     text += f". As well explained by {', or '.join(also)}" if also else ""
     return result.with_verdict("warning", text)
-
-
-def _acts(problem: FitProblem, name: str) -> bool:
-    """Whether a constant changes what is predicted of the first recording: gravity's direction does not where there is none."""
-    if name not in problem.constants.specs():
-        return True  # of the recording
-    spec, value = problem.constants.specs()[name], float(problem.given(name))
-    moved = min(value + 0.1 * (spec.bounds[1] - spec.bounds[0]), spec.bounds[1])
-    recording = problem.split.train[0]
-    values = problem.values(recording) if problem.full_state else problem.guess(recording)[None]
-    start = values[np.isfinite(values).all(axis=1)][:1]
-    if not len(start):
-        return True
-    controls = problem.controls(recording)[None]
-    with np.errstate(all="ignore"):
-        ends = [
-            problem.simulator.rollout(start, controls, problem.constants.replace(**{name: given}), substeps=recording.substeps)[
-                0
-            ]
-            for given in (value, moved if moved != value else spec.bounds[0])
-        ]
-    return not np.array_equal(ends[0], ends[1], equal_nan=True)
 
 
 def _tried(

@@ -35,10 +35,10 @@ def save(result: FitResult, directory: str | Path) -> Path:
 
 
 def copy_constants(source: Path, target: Path, unusable: tuple[str, ...]) -> None:
-    """Copy a fit.toml as the result of all stages, marked where no stage found some; it appears whole or not at all."""
+    """Copy a fit.toml as the result of all stages, marked where a stage that gave some failed; appears whole or not at all."""
     document = read_toml(source)
     provenance = {name: value for name, value in document["provenance"].items() if name != UNUSABLE}
-    provenance |= _mark(f"no stage found {', '.join(unusable)}") if unusable else {}
+    provenance |= _mark(f"the stage that gave {', '.join(unusable)} failed") if unusable else {}
     write_atomically(target, tomli_w.dumps({**document, "provenance": provenance}).encode())
 
 
@@ -58,13 +58,11 @@ def load_distribution(path: str | Path) -> PosteriorParameters:
     """Load the posterior of a saved fit from its directory or its fit.json.
 
     Raises:
-        FileFormatError: No such file, not JSON, no posterior in it, or the folder is of a recipe with several stages.
+        FileFormatError: No such file, not JSON, no posterior in it, or the folder holds a recipe's stages.
     """
     folder, path = Path(path), Path(path) / "fit.json" if Path(path).is_dir() else Path(path)
     if not path.exists() and (stages := sorted(inner.parent.name for inner in folder.glob("*/fit.json"))):
-        raise FileFormatError(
-            f"{folder} holds a fit of several stages: load that of one, {folder / stages[0]} or {', '.join(stages)}"
-        )
+        raise FileFormatError(f"{folder} holds fits of a recipe's stages, {', '.join(stages)}: load one of these folders")
     document = read_json(path)
     if not isinstance(document.get("posterior"), dict):
         raise FileFormatError(f"{path} holds no fit with a posterior")
