@@ -211,6 +211,15 @@ class Residual(Simulator, Protocol):
 
 
 @runtime_checkable
+class Cautious(Simulator, Protocol):
+    """A simulator that knows of constants which are allowed, and under which it does what no robot does."""
+
+    def caution(self, parameters: Parameters) -> str:
+        """What these constants do, and how to avoid it, in a sentence; "" where nothing is to be said."""
+        ...
+
+
+@runtime_checkable
 class Limited(Simulator, Protocol):
     """A simulator whose steps are stable only up to some values of constants: beyond, motion grows without a cause."""
 

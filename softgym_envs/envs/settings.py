@@ -13,7 +13,7 @@ import numpy as np
 from ..core.errors import OptionError, ParameterError, ShapeError, SimulationWarning, shown
 from ..core.parameters import GivenConstants, ParameterDistribution, Parameters, UniformParameters, warn_of_file
 from ..core.room import NATIVE
-from ..core.simulator import Limited, Simulator, as_numbers, check_number
+from ..core.simulator import Cautious, Limited, Simulator, as_numbers, check_number
 
 LONGEST = 1e9
 """Longest control period [s]."""
@@ -136,7 +136,9 @@ def distribution(
 
 
 def warn_of_step(simulator: Simulator, nominal: Parameters, drawn: ParameterDistribution | None) -> None:
-    """Issue a `SimulationWarning` if a constant, or the interval to draw it from, is beyond the simulator's stable range."""
+    """Issue a `SimulationWarning` if a constant, or the interval to draw it from, is beyond what steps bear or feeds energy."""
+    if nominal.batch is None and isinstance(simulator, Cautious) and (told := simulator.caution(nominal)):
+        warnings.warn(told, SimulationWarning, stacklevel=5)
     if nominal.batch is not None or not isinstance(simulator, Limited):
         return
     intervals = drawn.intervals if isinstance(drawn, UniformParameters) else {}

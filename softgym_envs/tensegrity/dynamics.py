@@ -38,6 +38,10 @@ Array = NDArray[np.float64]
 _tension = wp.kernel(tension_kernel, enable_backward=False, module="unique")
 
 
+LOOSE, UNLIKE = 0.3, 0.3
+"""Share of the damping that steps bear below which cables take little energy out; difference of pads' factors that matters."""
+
+
 @dataclass(frozen=True, eq=False)
 class TensegritySimulator(AdjointSimulator):
     """Our engine as a `core.simulator.Simulator`, for any `TensegrityModel`.
@@ -119,6 +123,17 @@ class TensegritySimulator(AdjointSimulator):
     def borne(self, parameters: Parameters) -> dict[str, float]:
         """See `TensegrityModel.borne`."""
         return self.model.borne(parameters, self.dt)
+
+    def caution(self, parameters: Parameters) -> str:
+        """Warn of pads that slow turning less than sliding, under cables that are hardly damped."""
+        names = ("cable_damping", "pivot_damping", "sliding_damping")
+        damping, turning, sliding = (float(getattr(parameters, name)) for name in names)
+        if self.contact != "patch" or turning < sliding + UNLIKE or damping > LOOSE * self.borne(parameters)["cable_damping"]:
+            return ""
+        return (
+            f"cable_damping is {damping:.3g} N s/m, and pads slow turning less (pivot_damping {turning:.3g}) than sliding "
+            f"(sliding_damping {sliding:.3g}): contact feeds energy to such a robot, which hops by itself; make both alike"
+        )
 
     @cached_property
     def default_parameters(self) -> TensegrityParameters:

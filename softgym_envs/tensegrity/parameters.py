@@ -38,7 +38,7 @@ class TensegrityParameters(TensegrityBody):
     contact_compliance: float = param(
         0.005, unit="1/kg", bounds=(1e-5, 1.0), scale="log", source="patch contact, rho: MuJoCo's impedance 0.95, 10 kg rod"
     )
-    pivot_damping: float = param(0.4, unit="-", bounds=(0.0, 1.0), source="patch contact: as gamma, for turning")
+    pivot_damping: float = param(0.98, unit="-", bounds=(0.0, 1.0), source="patch contact: as gamma, for turning")
     pivot_friction: float = param(
         1.0, unit="m", bounds=(1e-3, 5.0), scale="log", source="patch contact, l: largest moment over normal force"
     )
