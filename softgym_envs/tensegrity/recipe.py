@@ -88,7 +88,8 @@ def body(simulator: Any) -> tuple[str, ...]:
 
 def unlike_cables(simulator: Any) -> str:
     """Property of a robot built by hand that this simulator lacks; see `Stage.untried`."""
-    return "" if simulator.own_cables else "cables that are unlike each other (--option own_cables=true)"
+    cables = () if simulator.own_cables else ("cables that are unlike each other (--option own_cables=true)",)
+    return ", ".join((*cables, "rods that are (a payload on one)"))
 
 
 def filmed_body(simulator: Any) -> tuple[str, ...]:

@@ -99,7 +99,7 @@ def suspected(
         known: Whether a cause was found already (the step): then nothing is added where no suspect is named.
         other: The same data in another simulator, where suspects are tried if none is named in this one.
         onward: As `fit`, from the final states of a fit; None: `fit`.
-        untried: Other possible causes, in words, for the sentence where no cause is found.
+        untried: Other possible causes, in words, for the sentence where no cause is found, or one that does not explain all.
     """
 
     def from_end(ended: Fitted) -> Callable[[FitProblem], FitResult]:
@@ -138,6 +138,7 @@ def suspected(
     text = f"the likeliest cause {among}is {best.words}{where}: {best.told}; {rest}"
     text += ". Record what tells them apart" if best.twins else f". Fit it, too: --free ... {' '.join(best.freed)}"
     text += f". As well explained by {', or '.join(also)}" if also else ""
+    text += f". Not tried: {untried}" if untried and not best.fit.explained else ""
     return result.with_verdict("warning", text)
 
 
