@@ -292,7 +292,11 @@ def test_points_keep_their_places_when_only_some_are_fitted() -> None:
     assert found.column_names == chosen
     np.testing.assert_allclose(found.observe(states[0]), run.select(chosen).values, atol=1e-12)
     assert VINE.remark is not None and VINE.remark(simulator, run) == ""
-    assert "a body 0.48 m long, the model's is 0.45 m at most" in VINE.remark(simulator, replace(run, values=1.2 * run.values))
+    assert "a body 0.48 m long, the model's is 0.45 m fully grown" in VINE.remark(
+        simulator, replace(run, values=1.2 * run.values)
+    )
+    grown = replace(simulator, model=replace(model, initial_length=0.45))
+    assert "a body 0.4 m long, the model's is 0.45 m fully grown" in VINE.remark(grown, run)
     assert "point0 is 10 mm from the model's base" in VINE.remark(simulator, replace(run, values=run.values + [0.01, 0.0] * 21))
     with pytest.raises(DataError, match=r"missing column 'point40\.x'"):
         stage_problem(VINE, stage, simulator, TrajectorySet((run,)), start=VineParameters(), measured=("point40.x",))

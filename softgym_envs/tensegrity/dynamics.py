@@ -38,8 +38,9 @@ Array = NDArray[np.float64]
 _tension = wp.kernel(tension_kernel, enable_backward=False, module="unique")
 
 
-LOOSE, UNLIKE = 0.3, 0.3
-"""Share of the damping that steps bear below which cables take little energy out; difference of pads' factors that matters."""
+LOOSE, UNLIKE, SOON = 0.3, 0.3, 0.4
+"""Share of the damping that steps bear below which cables take little energy out; difference of the shares of velocity that
+pads keep in a step, and bias over the share that they take, from which on a light robot hops (measured: docs/contact.md)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,14 +126,18 @@ class TensegritySimulator(AdjointSimulator):
         return self.model.borne(parameters, self.dt)
 
     def caution(self, parameters: Parameters) -> str:
-        """Warn of pads that slow turning less than sliding, under cables that are hardly damped."""
-        names = ("cable_damping", "pivot_damping", "sliding_damping")
-        damping, turning, sliding = (float(getattr(parameters, name)) for name in names)
-        if self.contact != "patch" or turning < sliding + UNLIKE or damping > LOOSE * self.borne(parameters)["cable_damping"]:
+        """Warn of pads that feed energy to rods, under cables that are hardly damped; see docs/contact.md."""
+        damping, bias = float(parameters.cable_damping), float(parameters.contact_bias)  # type: ignore[attr-defined]
+        if self.contact != "patch" or damping > LOOSE * self.borne(parameters).get("cable_damping", 0.0):
             return ""
+        kept = {name: abs(float(getattr(parameters, name))) for name in ("pivot_damping", "sliding_damping", "restitution")}
+        least, most = min(kept.values()), max(kept.values())
+        if most - least < UNLIKE and bias < SOON * (1.0 - most):
+            return ""
+        told = ", ".join(f"{name} {getattr(parameters, name):.3g}" for name in (*kept, "contact_bias"))
         return (
-            f"cable_damping is {damping:.3g} N s/m, and pads slow turning less (pivot_damping {turning:.3g}) than sliding "
-            f"(sliding_damping {sliding:.3g}): contact feeds energy to such a robot, which hops by itself; make both alike"
+            f"cable_damping is {damping:.3g} N s/m, and pads keep unlike shares of velocities, or push back sooner than they "
+            f"slow ({told}): contact feeds energy to such a robot, which hops by itself; see docs/contact.md"
         )
 
     @cached_property

@@ -269,15 +269,16 @@ def _lengths(points: Array) -> Array:
 
 
 def misplaced(simulator: Any, recording: Trajectory) -> str:
-    """Points that do not lie on the model: longer than it, or beginning elsewhere."""
+    """Points that do not lie on the model: on a longer body, a shorter one than one that begins fully grown, or elsewhere."""
     model, picks = simulator.model, _picks(recording.names)
     if len({k for _, k, _ in picks}) < 4:
         return ""
     points, said = _points(picks, recording, len(recording.times)), []
     seen = np.asarray(np.isfinite(points).any(axis=(0, 2)))
     lengths = np.linalg.norm(np.diff(points[:, seen], axis=1), axis=2).sum(axis=1)  # of frames that show them all
-    if np.isfinite(lengths).any() and (length := float(np.nanmedian(lengths))) > LONGER * model.max_length:
-        said.append(f"the points lie on a body {length:.3g} m long, the model's is {model.max_length:.3g} m at most")
+    length, grown = float(np.median(lengths[np.isfinite(lengths)])) if np.isfinite(lengths).any() else np.nan, model.max_length
+    if length > LONGER * grown or (model.initial_length == grown and length < grown / LONGER):
+        said.append(f"the points lie on a body {length:.3g} m long, the model's is {grown:.3g} m fully grown")
     away = np.nanmedian(points[:, 0], axis=0) - model.base[:2] if seen[0] else np.zeros(2)
     if np.linalg.norm(away) > ELSEWHERE:
         said.append(

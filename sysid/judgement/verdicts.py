@@ -205,7 +205,7 @@ def _amount(evidence: Evidence, place: int, reach: float) -> str:
     """A change of a constant in words: in percent, up to 100, on a log scale, else in its unit."""
     spec, e = evidence.problem.specs[place], evidence.estimates[place]
     if spec.scale == "log":
-        return f"{_up_to_100(100 * reach)} %"
+        return _up_to_100(100 * reach, "%")
     return f"{abs(float(spec.slope(e.value))) * reach:.2g}{e.suffix}"
 
 
@@ -299,16 +299,15 @@ def _of_held(evidence: Evidence) -> list[Verdict]:
             text += f": these data tell it only to {amount:.2g}{unit}, which moves {', '.join(moves)}"
             times = max(_half_widths(evidence, i, float(moved[i])) for i in places)
             if times > FAR:
-                text += (
-                    f", {_up_to_100(times)} half widths of its interval: measure {name}, fit it, too, or record what tells it"
-                )
+                so_many = _up_to_100(times, "half widths of its interval")
+                text += f", {so_many}: measure {name}, fit it, too, or record what tells it"
             found.append(Verdict("warning" if times > FAR else "note", text))
     return found
 
 
-def _up_to_100(number: float) -> str:
-    """A number with two digits, "100 or more" from there on."""
-    return f"{number:.2g}" if number < 99.5 else "100 or more"
+def _up_to_100(number: float, unit: str) -> str:
+    """A number with two digits and its unit, "100 ... or more" from there on."""
+    return f"{number:.2g} {unit}" if number < 99.5 else f"100 {unit} or more"
 
 
 def _half_widths(evidence: Evidence, place: int, reach: float) -> float:
