@@ -17,6 +17,7 @@ from sysid import (
     FitProblem,
     LevenbergOptions,
     Measurement,
+    PosteriorParameters,
     ShootingOptions,
     adam,
     multiple_shooting,
@@ -136,6 +137,23 @@ def test_the_recipe_of_the_paper_comes_near_and_says_that_it_is_not_at_a_minimum
     assert result.log[-1].cost < 1e-2 * result.log[0].cost
     assert not result.converged and result.verdicts[0].text.startswith("NOT CONVERGED")
     assert max(errors(one_step(problem(data=data)))) < 1e-9
+
+
+def test_limits_do_not_shape_the_search() -> None:
+    """The truth lies 1 % below a limit: the sigmoid of `adam`, fit coordinates and spreads are those of the declared bounds."""
+    near, start = {"damping": (0.01, 0.808)}, TRUTH.replace(damping=0.5)
+    data = record(Spring(), TRUTH, steps=100)
+    given = problem(data=data, start=start, free=("damping",), limits=near)
+    assert errors(adam(given, AdamOptions(epochs=20, batch=20)))[0] < 1e-4
+    beyond = adam(given.replace(limits={"damping": (0.01, 0.7)}), AdamOptions(epochs=5, batch=20)).parameters
+    assert beyond.damping == pytest.approx(0.7, rel=1e-12)  # type: ignore[attr-defined]
+    assert given.search_range[1] == np.log(100.0) and given.theta_bounds[1] == np.log(0.808)
+
+    linear = problem(free=("offset",), limits={"offset": (0.4, 0.6)})
+    theta = linear.encode(START)
+    assert theta == linear.replace(limits={}).encode(START) and linear.decode(theta) == START
+    drawn = PosteriorParameters(("offset",), theta, np.zeros((1, 1))).sample(np.random.default_rng(0), START)
+    assert drawn["offset"] == pytest.approx(START.offset, rel=1e-12)
 
 
 # --- open loop ------------------------------------------------------------------------------------------------------

@@ -51,6 +51,8 @@ class ParameterSpec:
     bounds: tuple[float, float]
     scale: str
     source: str
+    search: tuple[float, float] | None = None
+    """Range in which fits look for values, where `bounds` are narrower limits, of stability for example; None: `bounds`."""
 
     @property
     def suffix(self) -> str:
@@ -58,25 +60,35 @@ class ParameterSpec:
         return "" if self.unit == "-" else f" {self.unit}"
 
     def within(self, bounds: tuple[float, float] | None) -> ParameterSpec:
-        """Copy with other bounds; None: its own."""
-        return self if bounds is None else replace(self, bounds=bounds)
+        """Copy with other bounds, in the same fit coordinates; None: its own."""
+        return self if bounds is None else replace(self, bounds=bounds, search=self.search_range)
+
+    @property
+    def search_range(self) -> tuple[float, float]:
+        """See `search`; never None."""
+        return self.search or self.bounds
 
     def encode(self, value: Array | float) -> Array:
-        """Coordinate in which a fit should move: log(value) on a log scale, value / (upper - lower) on a linear one."""
+        """Coordinate in which a fit should move: log(value) on a log scale, value / (upper - lower) of `search_range` else."""
         value = np.asarray(value, dtype=np.float64)
-        return np.log(value) if self.scale == "log" else value / (self.bounds[1] - self.bounds[0])
+        return np.log(value) if self.scale == "log" else value / self._width
 
     def decode(self, coordinate: Array | float) -> Array:
         """Inverse of `encode`."""
         coordinate = np.asarray(coordinate, dtype=np.float64)
         if self.scale == "log":
             return np.exp(np.minimum(coordinate, LARGEST))
-        return coordinate * (self.bounds[1] - self.bounds[0])
+        return coordinate * self._width
 
     def slope(self, value: Array | float) -> Array:
         """d value / d coordinate at `value`."""
         value = np.asarray(value, dtype=np.float64)
-        return value if self.scale == "log" else np.full_like(value, self.bounds[1] - self.bounds[0])
+        return value if self.scale == "log" else np.full_like(value, self._width)
+
+    @property
+    def _width(self) -> float:
+        lower, upper = self.search_range
+        return upper - lower
 
 
 def param(default: float, *, unit: str, bounds: tuple[float, float], scale: str = "linear", source: str = "") -> Any:

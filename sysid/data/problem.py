@@ -185,12 +185,18 @@ class FitProblem:
 
     @cached_property
     def theta_bounds(self) -> tuple[Array, Array]:
-        """Bounds of the fit coordinates, each (p,)."""
+        """Bounds of the fit coordinates, each (p,): beyond these values are clipped or rejected."""
         lower, upper = (np.array([float(s.encode(s.bounds[side])) for s in self.specs]) for side in (0, 1))
         return lower, upper
 
+    @cached_property
+    def search_range(self) -> tuple[Array, Array]:
+        """Range in which methods search, each (p,): the declared bounds, whatever `limits` are. It scales steps and spreads."""
+        lower, upper = (np.array([float(s.encode(s.search_range[side])) for s in self.specs]) for side in (0, 1))
+        return lower, upper
+
     def encode(self, parameters: Parameters) -> Array:
-        """Fit coordinates theta (p,): log of a constant on a log scale, else its fraction of the allowed range.
+        """Fit coordinates theta (p,): log of a constant on a log scale, else its fraction of the declared range.
 
         Constants of the recordings are those of `view`.
         """

@@ -358,7 +358,7 @@ def _sum(involved: list[tuple[ParameterSpec, float]]) -> str:
         if spec.scale == "log":
             terms.append(f"{weight:+.3g} ln({spec.name})")
         else:
-            terms.append(f"{weight / (spec.bounds[1] - spec.bounds[0]):+.3g} {spec.name}")
+            terms.append(f"{weight / float(spec.slope(0.0)):+.3g} {spec.name}")
     return " ".join(terms).removeprefix("+") + " (near this fit)"
 
 

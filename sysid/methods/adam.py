@@ -1,11 +1,13 @@
-r"""The recipe of [Wang2020] (arXiv 2011.04929, V): one-step mean squared error, minibatches, Adam, bounds by a sigmoid.
+r"""The recipe of [Wang2020] (arXiv 2011.04929, V): one-step mean squared error, minibatches, Adam, a range by a sigmoid.
 
 .. math:: \theta = \ell + (u - \ell)\,\sigma(\phi), \qquad
    L = \frac{1}{|b| m} \sum_{k \in b} \| \operatorname{difference}(f(x_k, u_k, \theta), x_{k+1}) / s \|^2
 
-The learning rate 0.1 is halved every 10 epochs, a batch holds 256 steps. Gradients are exact (or central differences) through
-`least_squares.segments`, so the recipe runs on any simulator. It is the baseline for `.shooting`, which needs 10 to 100 times
-fewer passes over the data and reaches a minimum instead of its neighbourhood.
+l and u are the range in which a constant is searched (`FitProblem.search_range`). Limits of stability within it clip theta; the
+sigmoid does not know them, as it would flatten the gradient near them. The learning rate 0.1 is halved every 10 epochs, a batch
+holds 256 steps. Gradients are exact (or central differences) through `least_squares.segments`, so the recipe runs on any
+simulator. It is the baseline for `.shooting`, which needs 10 to 100 times fewer passes over the data and reaches a minimum
+instead of its neighbourhood.
 """
 
 from __future__ import annotations
@@ -83,7 +85,9 @@ def adam(problem: FitProblem, options: AdamOptions | None = None) -> FitResult:
     cost = system.cost(start, segments.starts)
     if not np.isfinite(cost):
         raise DataError(f"the simulation diverges at the start constants {problem.constants}")
-    phi = torch.tensor(_to_sigmoid(problem, start), dtype=torch.float64, requires_grad=True)
+    limits = tuple(torch.from_numpy(_to_sigmoid(problem, bound)) for bound in problem.theta_bounds)
+    begun = _to_sigmoid(problem, start, margin=1e-3)  # the sigmoid's gradient vanishes at an end of the range
+    phi = torch.tensor(begun, dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.Adam([phi], lr=options.rate)
     schedule = torch.optim.lr_scheduler.StepLR(optimiser, step_size=options.halve_every, gamma=0.5)
     rng = np.random.default_rng(options.seed)
@@ -96,6 +100,8 @@ def adam(problem: FitProblem, options: AdamOptions | None = None) -> FitResult:
             optimiser.zero_grad()
             phi.grad = torch.from_numpy(_gradient(_some(segments, rows), scale, phi.detach().numpy()))
             optimiser.step()
+            with torch.no_grad():
+                phi.clamp_(*limits)
         theta = _from_sigmoid(problem, phi.detach().numpy())
         cost = system.cost(theta, segments.starts)
         best = min(best, (cost, theta), key=lambda pair: pair[0])
@@ -121,7 +127,7 @@ def _gradient(segments: Segments, scale: Array, phi: Array) -> Array:
     residual = derivative.residual / scale
     gradient = 2.0 * np.einsum("slm,slmp->p", residual, derivative.constants / scale[:, None]) / residual.size
     share = 1.0 / (1.0 + np.exp(-phi))
-    return np.asarray(gradient * (problem.theta_bounds[1] - problem.theta_bounds[0]) * share * (1.0 - share))
+    return np.asarray(gradient * (problem.search_range[1] - problem.search_range[0]) * share * (1.0 - share))
 
 
 def _some(segments: Segments, rows: NDArray[np.intp]) -> Segments:
@@ -140,12 +146,13 @@ def _batches(count: int, size: int, rng: np.random.Generator) -> list[NDArray[np
     return [order[begin : begin + size] for begin in range(0, count, size)]
 
 
-def _to_sigmoid(problem: FitProblem, theta: Array) -> Array:
-    lower, upper = problem.theta_bounds
-    share = np.clip((theta - lower) / (upper - lower), 1e-3, 1 - 1e-3)  # the sigmoid's gradient vanishes at a bound
-    return np.asarray(np.log(share / (1.0 - share)))
+def _to_sigmoid(problem: FitProblem, theta: Array, margin: float = 0.0) -> Array:
+    lower, upper = problem.search_range
+    share = np.clip((theta - lower) / (upper - lower), margin, 1.0 - margin)
+    with np.errstate(divide="ignore"):  # infinite at an end of the range
+        return np.asarray(np.log(share) - np.log(1.0 - share))
 
 
 def _from_sigmoid(problem: FitProblem, phi: Array) -> Array:
-    lower, upper = problem.theta_bounds
+    lower, upper = problem.search_range
     return np.asarray(lower + (upper - lower) / (1.0 + np.exp(-phi)))

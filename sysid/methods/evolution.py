@@ -70,7 +70,7 @@ def cma_es(problem: FitProblem, options: EvolutionOptions | None = None) -> FitR
     segments = cut(problem, problem.split.train, None, free=problem.estimates_initial, exact=False)
     scale = channel_scale(segments)
     sigma = _noise(problem, scale)
-    system, (low, high) = ShootingSystem(segments, sigma), problem.theta_bounds
+    system, (low, high) = ShootingSystem(segments, sigma), problem.search_range
     p, count, n = len(low), len(segments.starts), problem.simulator.n if segments.free else 0
     width = np.concatenate([options.spread * (high - low), np.full(count * n, options.start_spread)])
     origin = np.concatenate([problem.encode(problem.constants), np.zeros(count * n)])
@@ -95,7 +95,7 @@ def cma_es(problem: FitProblem, options: EvolutionOptions | None = None) -> FitR
         seconds = time.perf_counter() - begin
         log.append(IterLog(len(log), float(strategy.best.f), 0.0, float("nan"), float(strategy.sigma), True, seconds))
     best = origin + width * np.asarray(strategy.best.x)
-    theta, starts = np.clip(best[:p], low, high), _moved(system, best[None, p:])[:count]
+    theta, starts = np.clip(best[:p], *problem.theta_bounds), _moved(system, best[None, p:])[:count]
     stopped = ", ".join(strategy.stop())
     done = "maxiter" not in strategy.stop()
     message = f"evolution stopped by {stopped}" + ("" if done else ": raise generations")

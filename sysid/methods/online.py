@@ -153,7 +153,7 @@ def _check_recording(problem: FitProblem, options: HorizonOptions) -> Trajectory
 
 def _first_arrival(problem: FitProblem, options: HorizonOptions) -> tuple[Array, Array]:
     """Mean and covariance of (theta, x_0) before any row: all constants are equally likely, the state is nearly unknown."""
-    low, high = problem.theta_bounds
+    low, high = problem.search_range
     mean = np.concatenate([problem.encode(problem.constants), problem.guess(problem.split.train[0])])
     deviation = np.concatenate([high - low, np.full(problem.simulator.nx, options.first_state)])
     return mean, np.diag(deviation**2)

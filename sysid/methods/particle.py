@@ -94,7 +94,7 @@ def bootstrap_filter(problem: FitProblem, options: ParticleOptions | None = None
     controls, values = problem.controls(recording), problem.on_grid(recording)
     theta, state = _first(problem, options, rng)
     process, weight = _deviations(problem, options.process), np.full(options.count, 1.0 / options.count)
-    walk = options.walk * (problem.theta_bounds[1] - problem.theta_bounds[0])
+    walk = options.walk * (problem.search_range[1] - problem.search_range[0])
     rows: list[tuple[Array, Array, Array, float]] = []
     for k, measured in enumerate(values):
         if k:

@@ -178,8 +178,7 @@ def _constants(problem: FitProblem, theta: Any) -> Any:
     ca = casadi()
     entries = [ca.MX(float(value)) for value in problem.constants.to_vector()]
     for place, (column, spec) in enumerate(zip(problem.columns, problem.specs, strict=True)):
-        width = spec.bounds[1] - spec.bounds[0]
-        entries[column] = ca.exp(theta[place]) if spec.scale == "log" else theta[place] * width
+        entries[column] = ca.exp(theta[place]) if spec.scale == "log" else theta[place] * float(spec.slope(0.0))
     return ca.vertcat(*entries)
 
 
