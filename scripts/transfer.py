@@ -3,6 +3,7 @@
     softgym-envs transfer studies/superball_mpc/study.toml       # a published study: sampling MPC, hours on 2 cores
     softgym-envs transfer studies/superball_rl/study.toml        # the same by PPO
     softgym-envs transfer smoke                                  # every part once, in a minute
+    softgym-envs transfer results/transfer_superball_mpc         # a folder: its report again, from the runs that are there
 
 A study is a TOML file: a room and a task, conditions, budgets, seeds, thresholds; see `agents.study.document` and studies/.
 Results go to results/transfer_<study>: report.html, table.md, summary.json, one JSON per run. The study and its thresholds are
@@ -28,7 +29,7 @@ from agents.study.case import RoomCase
 from agents.study.conditions import CONDITIONS, check_study, possible
 from agents.study.definition import Study
 from agents.study.document import read_study
-from agents.study.jobs import Failure, register, run_jobs
+from agents.study.jobs import Failure, register, registered, run_jobs
 from agents.study.planned import PlanWorker, read_replay
 from agents.study.report import headline, write_report
 from softgym_envs import add_room
@@ -43,7 +44,8 @@ class Args:
     """Run or continue a transfer study."""
 
     study: Annotated[Path, tyro.conf.Positional]
-    """TOML file of a study, or the name of one that comes with the package: smoke."""
+    """TOML file of a study, or the name of one that comes with the package: smoke; or the folder of one that ran, to report
+    its runs again."""
     ray: bool = False
     """Run on a Ray cluster instead of in processes; the numbers are the same."""
     workers: int | None = None
@@ -159,6 +161,8 @@ def main(args: Args) -> int:
     """
     stopped = False
     try:
+        if args.study.is_dir():
+            return reported(args.study)
         case, study = chosen(args)
         out = args.out or Path("results") / f"transfer_{study.name}"
         print(f"study {study.name}, seed {study.seed}, commit {git_commit()}", flush=True)
@@ -186,6 +190,14 @@ def main(args: Args) -> int:
         print(text)
     print(f"report: {out / 'report.html'}")
     return 130 if stopped else 1 if failures else 0
+
+
+def reported(out: Path) -> int:
+    """Write the report of a folder again, from the runs that are there."""
+    films = tuple(path.name for path in (out / "transfer.gif",) if path.exists())
+    print(headline(write_report(registered(out), out, images=films)))
+    print(f"report: {out / 'report.html'}")
+    return 0
 
 
 def command(args: Args) -> str:

@@ -14,12 +14,13 @@ from agents.study.conditions import CONDITIONS, check_study, possible
 from agents.study.definition import Job, Study, Threshold
 from agents.study.document import read_study
 from agents.study.fits import _fit, draw, identify
-from agents.study.jobs import record_path, register, run_jobs
+from agents.study.jobs import record_path, register, registered, run_jobs
 from agents.study.models import SHORT_HORIZON, build_model
 from agents.study.planned import PlanWorker
 from agents.study.report import headline, markdown, write_report
 from agents.study.statistics import Interval
 from agents.study.summary import Verdict, summarise
+from scripts import transfer
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.files import read_json, write_json
 from softgym_envs.core.trajectory import DataSplit, TrajectorySet
@@ -83,7 +84,7 @@ def test_the_identified_engine_is_as_good_as_the_truth_and_the_nominal_one_is_no
     assert conditions["true_constants", 0].cost.value == pytest.approx(truth.cost.value, rel=1e-9)
     assert nominal.cost.value > 1.05 * truth.cost.value
     assert identified.share.value == pytest.approx(1.0, abs=1e-2) and conditions["zero", 0].share.value == pytest.approx(0.0)
-    assert identified.ratio.value == pytest.approx(1.0, abs=1e-2) and nominal.ratio.value == pytest.approx(0.0)
+    assert identified.improvement == 1.0 and nominal.improvement is None
 
 
 def test_a_broken_promise_is_printed_as_such(finished):
@@ -203,11 +204,24 @@ def test_a_study_that_was_registered_before_a_field_was_added_goes_on(tmp_path):
         register(replace(STUDY, engine_steps=5), "pendulum", tmp_path, provenance={})
 
 
-def test_one_run_tells_no_interval():
+def test_a_threshold_is_judged_by_the_mean_and_says_where_the_interval_holds_it():
     threshold = STUDY.thresholds[0]
-    said = [Verdict(threshold, Interval(1.0, low, high), True).text for low, high in ((1.0, 1.0), (0.5, 1.5))]
-    assert said[0].endswith("found 1 (runs that do not differ tell no interval)")
-    assert "found 1 [0.5, 1.5]" in said[1]
+    said = [
+        Verdict(threshold, Interval(1.0, *ends), True).text for ends in ((None, None, (0.5, 1.5)), (0.5, 1.5), (0.99, 1.01))
+    ]
+    assert said[0].endswith("found 1 (runs 0.5, 1.5)") and said[2].endswith("found 1 [0.99, 1.01]")
+    assert said[1].endswith("found 1 [0.5, 1.5] (the interval holds the limit)")
+
+
+def test_a_folder_is_reported_again_from_its_runs(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "out")
+    (tmp_path / "out" / "table.md").unlink(missing_ok=True)
+    assert registered(tmp_path / "out") == STUDY
+    assert transfer.main(transfer.Args(tmp_path / "out")) == 0
+    table = (tmp_path / "out" / "table.md").read_text()
+    assert table == markdown(summarise(STUDY, finished)) and "| 2/2 |" in table
+    write_json(tmp_path / "out" / "study.json", {"study": {"name": "none"}})
+    assert transfer.main(transfer.Args(tmp_path / "out")) == 2
 
 
 def test_unusable_data_and_failing_runs_are_results(tmp_path):

@@ -1,4 +1,6 @@
-"""Statistics of studies against scipy, closed forms and known coverage."""
+"""Statistics of studies against closed forms and known coverage."""
+
+import re
 
 import numpy as np
 import pytest
@@ -7,66 +9,84 @@ from scipy import stats
 from agents.study import statistics
 from softgym_envs.core.errors import ShapeError
 
-SEEDS = np.random.default_rng(3)
+# --- coverage of the intervals that are printed --------------------------------------------------------------------------
+
+TRIALS = 1000
+ERROR = 3 * np.sqrt(0.05 * 0.95 / TRIALS)
+"""Three binomial errors of a simulated coverage."""
 
 
-# --- statistics --------------------------------------------------------------------------------------------------------
+def printed(scores):
+    """Ends of the interval as a table prints it."""
+    return [float(end.replace(",", "")) for end in re.search(r"\[(.*), (.*)\]", str(statistics.mean_of_runs(scores))).groups()]
 
 
-@pytest.mark.parametrize("shape", [(1, 7), (3, 4), (5, 10)])
-def test_interquartile_mean_is_scipys_trimmed_mean(shape):
-    scores = SEEDS.normal(size=shape)
-    assert statistics.interquartile_mean(scores) == pytest.approx(stats.trim_mean(scores.ravel(), 0.25), rel=1e-12)
-    np.testing.assert_allclose(
-        statistics.interquartile_mean(np.stack([scores, 2 * scores])),
-        [stats.trim_mean(s.ravel(), 0.25) for s in (scores, 2 * scores)],
-    )
+def coverage(draw, mean):
+    rng = np.random.default_rng(0)
+    ends = np.array([printed(draw(rng)) for _ in range(TRIALS)])
+    return np.mean((ends[:, 0] <= mean) & (mean <= ends[:, 1]))
 
 
-def test_improvement_is_mann_whitneys_u():
-    x, y = SEEDS.integers(0, 6, (2, 8)).astype(float), SEEDS.integers(0, 6, (2, 9)).astype(float)
-    expected = np.mean([stats.mannwhitneyu(a, b).statistic / (8 * 9) for a, b in zip(x, y, strict=True)])
-    assert statistics.probability_of_improvement(x, y) == pytest.approx(expected, rel=1e-12)
-    with pytest.raises(ShapeError, match="groups"):
-        statistics.probability_of_improvement(x, y[:1])
+@pytest.mark.parametrize("runs", [3, 5, 10])
+def test_printed_intervals_of_few_runs_cover(runs):
+    """95 % intervals: normal runs at least 93 %; lognormal ones, whose logarithms scatter by 0.5, at least 90 %."""
+    assert coverage(lambda rng: rng.normal(1.0, 1.0, (1, runs)), 1.0) >= 0.93
+    assert coverage(lambda rng: np.exp(0.5 * rng.normal(size=(1, runs))), np.exp(0.125)) >= 0.90
 
 
-def test_profile_and_gap_in_closed_form():
+@pytest.mark.parametrize("runs", [3, 5])
+@pytest.mark.parametrize("seeds", [0.0, 1.0])
+def test_data_sets_that_share_seeds_cover(runs, seeds):
+    """Every data set with every seed, each with its own effect: the seeds' one is common, so that runs are not independent."""
+
+    def draw(rng):
+        return rng.normal(size=(runs, 1)) + seeds * rng.normal(size=(1, runs)) + 0.5 * rng.normal(size=(runs, runs))
+
+    assert coverage(draw, 0.0) >= 0.95 - ERROR
+
+
+def test_one_set_of_seeds_is_students_t():
+    scores = np.random.default_rng(0).normal(size=(1, 7))
+    found = statistics.mean_of_runs(scores)
+    expected = stats.ttest_1samp(scores[0], 0.0).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx(tuple(expected), rel=1e-12)
+    assert statistics.mean_of_runs(scores.T)[:3] == pytest.approx(found[:3])
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (2, 1), (2, 2), (3, 2), (2, 5)])
+def test_two_independent_runs_have_no_interval_and_are_printed(shape):
+    scores = np.arange(float(np.prod(shape))).reshape(shape)
+    found = statistics.mean_of_runs(scores)
+    assert (found.low, found.high) == (None, None) and found.runs == tuple(scores.ravel())
+    assert str(found) == f"{scores.mean():.3g} (runs {', '.join(f'{run:g}' for run in scores.ravel())})"
+
+
+def test_one_run_and_equal_runs_are_a_number():
+    assert str(statistics.mean_of_runs(np.array([[0.5]]))) == str(statistics.mean_of_runs(np.full((1, 4), 0.5))) == "0.5"
+
+
+# --- pairs ---------------------------------------------------------------------------------------------------------------
+
+
+def test_shares_are_compared_within_pairs():
+    """Costs that differ by seed only through what the pair shares: equal shares, so an interval without width."""
+    level = np.array([[1.0, 5.0, 30.0]])
+    found = statistics.shares(level + 1.0, level + 2.0, level)
+    np.testing.assert_allclose(found, 0.5)
+    assert statistics.shares(level, level, level) is None
+    some = np.repeat(level, 4, axis=0) + np.arange(4.0)[:, None]
+    np.testing.assert_allclose(statistics.shares(some, level + 2.0, level), 1.0 - np.arange(4.0)[:, None] / 2 + 0 * level)
+
+
+def test_better_counts_pairs_of_a_seed():
+    ours, theirs = np.array([[1.0, 2.0, 3.0]]), np.array([[2.0, 2.0, 1.0, 0.0]])
+    assert statistics.better(ours, theirs) == pytest.approx(0.5)
+    with pytest.raises(ShapeError, match="data sets"):
+        statistics.better(np.zeros((2, 3)), np.zeros((3, 3)))
+    with pytest.raises(ShapeError):
+        statistics.mean_of_runs(np.array([[np.nan, 1.0]]))
+
+
+def test_profile_in_closed_form():
     scores = np.array([[0.0, 0.5, 1.0, 2.0]])
     assert statistics.performance_profile(scores, np.array([-1.0, 0.5, 2.0])).tolist() == [1.0, 0.5, 0.0]
-    assert statistics.optimality_gap(scores) == pytest.approx((1 + 0.5) / 4)
-
-
-def test_stratified_intervals_cover():
-    """95 % intervals of a mean of 30 normal scores: 88-99 % of 200 trials (three binomial errors; percentiles are narrow)."""
-    rng = np.random.default_rng(0)
-    mean = lambda s: s.mean(axis=(-1, -2))  # noqa: E731
-    hits = 0
-    for _ in range(200):
-        found = statistics.bootstrap(rng.normal(size=(1, 30)), rng, statistic=mean, groups=False, samples=300)
-        hits += found.low <= 0 <= found.high
-    assert 176 <= hits <= 198
-
-
-def test_hierarchical_intervals_see_the_data_sets():
-    """Scores that differ by data set only: seeds add no information, so the interval is that of G numbers, not of G R."""
-    rng = np.random.default_rng(0)
-    groups = rng.normal(size=(10, 1))
-    scores = np.repeat(groups, 50, axis=1)
-    mean = lambda s: s.mean(axis=(-1, -2))  # noqa: E731
-    wide = statistics.bootstrap(scores, rng, statistic=mean, groups=True)
-    narrow = statistics.bootstrap(scores, rng, statistic=mean, groups=False)
-    expected = 2 * 1.96 * groups.std() / np.sqrt(10)
-    assert wide.high - wide.low == pytest.approx(expected, rel=0.15)
-    assert narrow.high - narrow.low == 0.0
-
-
-def test_pairing_cancels_what_is_common():
-    rng = np.random.default_rng(0)
-    common = 100 * rng.normal(size=(5, 5))
-    found = statistics.bootstrap_difference(common + 1.0, common, rng)
-    assert found.value == pytest.approx(1.0) and found.high - found.low < 1e-9
-    with pytest.raises(ShapeError, match="one shape"):
-        statistics.bootstrap_difference(common, common[:2], rng)
-    with pytest.raises(ShapeError):
-        statistics.bootstrap(np.array([[np.nan, 1.0]]), rng)

@@ -42,15 +42,15 @@ class Threshold:
     """
 
     condition: str
-    quantity: Literal["share", "ratio", "improvement"]
-    """share of the oracle's gain over doing nothing; ratio: share of its gain over `nominal`; improvement: P(> versus)"""
+    quantity: Literal["share", "improvement"]
+    """share of the oracle's gain over doing nothing; improvement: share of pairs of the same seed better than `versus`"""
     limit: float
     versus: str = ""
     reason: str = ""
 
     def __post_init__(self) -> None:
-        if self.quantity not in ("share", "ratio", "improvement"):
-            raise OptionError(f"quantity is {self.quantity!r}, allowed are 'share', 'ratio', 'improvement'")
+        if self.quantity not in ("share", "improvement"):
+            raise OptionError(f"quantity is {self.quantity!r}, allowed are 'share', 'improvement'")
         if (self.quantity == "improvement") != bool(self.versus):
             raise OptionError("versus names the other condition of an improvement, and nothing else")
 

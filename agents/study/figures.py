@@ -18,7 +18,7 @@ def _main_conditions(summary: Summary) -> list[ConditionSummary]:
 
 
 def draw_scores(summary: Summary) -> Any:
-    """Cost of every condition: interval, interquartile mean, every run."""
+    """Cost of every condition: interval, mean, every run."""
     conditions = _main_conditions(summary)
     figure = new_figure(9, 0.42 * len(conditions) + 1.0)
     axes = figure.add_subplot()
@@ -26,7 +26,8 @@ def draw_scores(summary: Summary) -> Any:
         color = ORANGE if condition.condition in (NOMINAL, NOTHING) else BLUE
         runs = summary.scores[condition.condition].ravel()
         axes.plot(runs, np.full(runs.size, row), ".", color=GREY, markersize=4)
-        axes.hlines(row, condition.cost.low, condition.cost.high, color=color, linewidth=8, alpha=0.35)
+        if condition.cost.low is not None:
+            axes.hlines(row, condition.cost.low, condition.cost.high, color=color, linewidth=8, alpha=0.35)
         axes.plot(condition.cost.value, row, "o", color=color)
         if condition.model_cost is not None:
             axes.plot(condition.model_cost, row, "|", color=INK, markersize=12, markeredgewidth=2)
@@ -44,7 +45,7 @@ def draw_profile(summary: Summary) -> Any:
         for a in _main_conditions(summary)
         if a.condition != NOTHING and (s := summary.shares(a.condition)) is not None
     }
-    if not found or not all(np.isfinite(s).all() for s in found.values()):
+    if not found:
         return None
     taus = np.linspace(-0.2, 1.2, 141)
     figure = new_figure(9, 3.6)
@@ -69,10 +70,8 @@ def draw_curve(summary: Summary) -> Any:
     for index, name in enumerate(summary.study.curve):
         points = sorted((a for a in summary.conditions if a.condition == name), key=lambda a: a.budget)
         x, y = [a.budget for a in points], [a.cost.value for a in points]
-        bars = [[a.cost.value - a.cost.low for a in points], [a.cost.high - a.cost.value for a in points]]
-        axes.errorbar(
-            x, y, np.maximum(bars, 0.0), fmt="o-", color=COLORS[index % len(COLORS)], capsize=3, label=CONDITIONS[name].text
-        )
+        half = [0.0 if a.cost.high is None else a.cost.high - a.cost.value for a in points]
+        axes.errorbar(x, y, half, fmt="o-", color=COLORS[index % len(COLORS)], capsize=3, label=CONDITIONS[name].text)
     for name, color in ((NOMINAL, ORANGE), (ORACLE, INK)):
         for condition in summary.conditions:
             if condition.condition == name:

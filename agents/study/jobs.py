@@ -28,7 +28,7 @@ from typing import Any, Literal, NamedTuple
 from softgym_envs.core.errors import FileFormatError, MissingDependencyError, OptionError
 from softgym_envs.core.files import read_json, write_json
 
-from .definition import Job, Study
+from .definition import Job, Study, Threshold
 
 Executor = Literal["serial", "processes", "ray"]
 Worker = Callable[[Job], dict[str, Any]]
@@ -74,6 +74,22 @@ def register(study: Study, case: Any, out: Path, *, provenance: dict[str, str]) 
         other = commit and commit != provenance.get("commit")
         on = f"to go on with it check out {commit!s:.10}, which made it, else " if other else ""
         raise OptionError(f"{path} holds another study ({', '.join(differing)} differ): {on}give another folder")
+
+
+def registered(out: Path) -> Study:
+    """The study that is registered in a folder; fields that it lacks have their usual values.
+
+    Raises:
+        FileFormatError: The file is missing, or holds no study.
+    """
+    table: dict[str, Any] = read_json(out / "study.json").get("study", {})
+    try:
+        known: dict[str, Any] = {entry.name: table[entry.name] for entry in fields(Study) if entry.name in table}
+        tuples: dict[str, Any] = {name: tuple(known[name]) for name in ("conditions", "budgets", "curve") if name in known}
+        known["thresholds"] = tuple(Threshold(**entry) for entry in known.get("thresholds", ()))
+        return Study(**{**known, **tuples})
+    except (KeyError, TypeError, OptionError) as error:
+        raise FileFormatError(f"{out / 'study.json'} holds no study: {error}") from error
 
 
 def _differing(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "") -> list[str]:

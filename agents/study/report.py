@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 from softgym_envs.core.files import read_json, write_atomically, write_json
 from softgym_envs.core.page import embed, embed_image, render_page
 
-from .conditions import CONDITIONS
+from .conditions import CONDITIONS, NOTHING, ORACLE
 from .definition import Study
 from .figures import FIGURES
 from .jobs import read_records
-from .statistics import Interval
+from .statistics import Interval, number
 from .summary import Summary, summarise
 
 BEATEN = 1.1
@@ -24,7 +23,10 @@ BEATEN = 1.1
 def headline(summary: Summary) -> str:
     """One sentence: an oracle that is beaten, thresholds passed or failed, fits that their own verdict rejects."""
     better = [a.text for a in summary.conditions if a.share is not None and a.share.value > BEATEN]
-    beaten = f"THE ORACLE IS NONE, shares of its gain mean nothing: it is beaten by {', '.join(better)}. " if better else ""
+    beaten = f"it is beaten by {', '.join(better)}" if better else ""
+    if {NOTHING, ORACLE} <= set(summary.scores) and summary.shares(ORACLE) is None:
+        beaten = "in some run it is no better than no control"
+    beaten = f"THE ORACLE IS NONE, shares of its gain mean nothing: {beaten}. " if beaten else ""
     failed = sum(fit.failed for fit in summary.fits)
     doubt = f"; {failed} of {len(summary.fits)} FITS NOT TO BE USED, by their own verdict" if failed else ""
     return beaten + _promises(summary) + doubt
@@ -42,17 +44,8 @@ def _promises(summary: Summary) -> str:
     return f"All {len(summary.verdicts)} thresholds passed"
 
 
-def interval(found: Interval | None, runs: int) -> str:
-    """An interval for a table, "–" if there is none; a single run has no interval."""
-    if found is None:
-        return "–"
-    return _number(found.value) + (f" [{_number(found.low)}, {_number(found.high)}]" if runs > 1 else "")
-
-
-def _number(value: float | None) -> str:
-    if value is None or math.isnan(value):
-        return "–"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+def _text(value: float | Interval | None) -> str:
+    return "–" if value is None else number(value) if isinstance(value, float) else str(value)
 
 
 def table(summary: Summary) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -66,27 +59,23 @@ def table(summary: Summary) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         "cost on the truth",
         "cost expected",
         "share of the oracle",
-        "return ratio",
-        "P(better than nominal)",
-        "optimality gap",
+        "better than nominal",
         *measures,
         "failed",
         "runs",
     )
     rows = []
     for a in summary.conditions:
-        steps = tuple(_number(a.truth_steps[kind]) for kind in ("train", "validation", "tuning"))
+        steps = tuple(_text(a.truth_steps[kind]) for kind in ("train", "validation", "tuning"))
         rows.append(
             (
                 a.text,
                 *steps,
-                interval(a.cost, a.runs),
-                _number(a.model_cost),
-                interval(a.share, a.runs),
-                interval(a.ratio, a.runs),
-                interval(a.improvement, a.runs),
-                interval(a.gap, a.runs),
-                *(_number(a.measures.get(m)) for m in measures),
+                str(a.cost),
+                _text(a.model_cost),
+                _text(a.share),
+                _text(a.improvement),
+                *(_text(a.measures.get(m)) for m in measures),
                 str(a.failed),
                 f"{a.runs}/{a.expected}",
             )
@@ -105,11 +94,21 @@ def markdown(summary: Summary) -> str:
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     lines += [
         "",
-        "Numbers are interquartile means with 95 % bootstrap intervals (data sets, then seeds). A physics step is one of",
-        "the truth's own, however long the rows of its recordings are; steps are per run.",
+        intervals(summary.study),
+        "A physics step is one of the truth's own, however long the rows of its recordings are; steps are per run.",
         "",
     ]
     return "\n".join(lines)
+
+
+def intervals(study: Study) -> str:
+    """What the numbers of a table are."""
+    over = "seeds, of one data set" if study.datasets == 1 else "data sets and seeds"
+    return (
+        f"Numbers are means over runs. Intervals are 95 % ones by Student's t over {over}; where there are fewer than three, "
+        "runs are printed. Share of the oracle = (C no control - C) / (C no control - C oracle), run by run. Better than "
+        "nominal: share of the pairs of one seed."
+    )
 
 
 def to_json(summary: Summary, out: Path) -> dict[str, Any]:
@@ -167,5 +166,5 @@ def render(summary: Summary, provenance: dict[str, str], images: tuple[str, ...]
     settings = {k: v for k, v in vars(summary.study).items() if k != "thresholds"}
     return render_page(
         Path(__file__).parent / "templates" / "transfer.html", s=summary, headline=headline(summary), level=level, head=head,
-        rows=rows, plots=plots, provenance=provenance, settings=settings, images=images,
+        rows=rows, plots=plots, intervals=intervals(summary.study), provenance=provenance, settings=settings, images=images,
     )  # fmt: skip

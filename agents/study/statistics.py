@@ -1,41 +1,82 @@
-"""Statistics of a transfer study: robust means, bootstrap intervals that respect how runs depend on each other, comparisons.
+"""Statistics of a transfer study: means of runs with intervals that are honest for few of them, shares of successes.
 
-A score matrix has one row per group and one column per run: groups are data sets and runs are seeds (hierarchical), or groups
-are tasks and runs are seeds (stratified). After Agarwal et al., "Deep reinforcement learning at the edge of the statistical
-precipice", NeurIPS 2021: interquartile means and intervals instead of the mean of a few seeds.
+A score matrix has one row per data set and one column per seed (G, R). Every data set meets every seed: rows and columns are
+both effects. With G = 1 the runs are the seeds, and an interval is one for this data set.
 
-Legend: G groups, R runs per group, N bootstrap samples.
+Legend: G data sets, R seeds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from softgym_envs.core.errors import OptionError, ShapeError
 from softgym_envs.core.simulator import check_array
 
 Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
-Statistic = Callable[[Array], Array]
-"""Scores (..., G, R) -> (...,)."""
 
-SAMPLES = 2000
-"""Bootstrap samples N: the ends of a 95 % interval then vary by about 0.05 of its width."""
+FEWEST = 3
+"""Independent runs below which there is no interval: that of two is 13 times as wide as their spread."""
 
 
 class Interval(NamedTuple):
-    """A number with its 95 % interval."""
+    """A number with its 95 % interval, or with the runs where these are too few for one."""
 
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
+    runs: tuple[float, ...] = ()
+    """The runs, where there is no interval."""
 
     def __str__(self) -> str:
-        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+        if self.low is not None and self.high is not None:
+            return f"{number(self.value)} [{number(self.low)}, {number(self.high)}]"
+        if len(self.runs) < 2:
+            return number(self.value)
+        return f"{number(self.value)} (runs {', '.join(map(number, self.runs))})"
+
+
+def number(value: float) -> str:
+    """A number for a table: three digits, all digits from 1000 on.
+
+    >>> number(12345.6), number(0.98765)
+    ('12,346', '0.988')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def mean_of_runs(scores: Array) -> Interval:
+    """Mean of runs with its 95 % interval by Student's t over independent runs.
+
+    Data sets and seeds both vary, so the variance of the mean is the sum of what each of them shows. Noise of single runs
+    counts twice in it: intervals are rather too wide. The degrees of freedom are those of the fewer of them. Runs that are
+    all equal have no interval.
+    Simulated coverage stands in tests/test_study_statistics.py.
+
+    >>> print(mean_of_runs(np.array([[1.0, 2.0, 3.0]])))
+    2 [-0.484, 4.48]
+    >>> print(mean_of_runs(np.array([[1.0, 2.0]])))
+    1.5 (runs 1, 2)
+
+    Args:
+        scores: (G, R)
+
+    Raises:
+        ShapeError: `scores` is not a finite matrix.
+    """
+    scores = check_scores("scores", scores)
+    value = float(scores.mean())
+    effects = [scores.mean(axis=1 - axis) for axis in (0, 1) if scores.shape[axis] > 1]
+    count = min((len(effect) for effect in effects), default=1)
+    if count < FEWEST:
+        return Interval(value, None, None, tuple(map(float, scores.ravel())))
+    error = np.sqrt(sum(stats.sem(effect) ** 2 for effect in effects))
+    half = float(stats.t.ppf(0.975, count - 1) * error)
+    return Interval(value, value - half, value + half) if half > 0 else Interval(value, None, None)
 
 
 def share(hits: int, count: int) -> Interval:
@@ -65,138 +106,53 @@ def check_scores(name: str, scores: Array) -> Array:
     """
     checked = check_array(name, scores, (None, None))
     if not checked.size:
-        raise ShapeError(f"{name} has shape {checked.shape}, expected at least one group and one run")
+        raise ShapeError(f"{name} has shape {checked.shape}, expected at least one data set and one seed")
     return checked
 
 
-def interquartile_mean(scores: Array, *, axes: int = 2) -> Array:
-    """Mean after floor(n / 4) scores are cut at either end; n scores over the last `axes` axes.
+def shares(costs: Array, worst: Array, best: Array) -> Array | None:
+    """Every run's share (C_worst - C) / (C_worst - C_best) of a gain, compared within pairs of the same seed.
 
-    >>> float(interquartile_mean(np.array([[0.0, 1.0, 2.0, 99.0]])))
-    1.5
+    >>> shares(np.array([[2.0], [1.0]]), np.array([[3.0]]), np.array([[1.0]])).tolist()
+    [[0.5], [1.0]]
+
+    Args:
+        costs: (G, R)
+        worst: (1, R) or (G, R)
+        best: (1, R) or (G, R)
+
+    Returns:
+        (G, R), of the seeds that all have; None where the best is not better than the worst.
     """
-    flat = np.sort(scores.reshape(*scores.shape[: scores.ndim - axes], -1), axis=-1)
-    cut = flat.shape[-1] // 4
-    return np.asarray(flat[..., cut : flat.shape[-1] - cut].mean(axis=-1))
+    costs, worst, best = tiled(costs, worst, best)
+    gain = worst - best
+    return (worst - costs) / gain if np.all(gain > 0) else None
 
 
-def optimality_gap(scores: Array, target: float = 1.0) -> Array:
-    """Mean of max(0, target - score): shortfall of runs from the target; scores above it do not count."""
-    return np.asarray(np.maximum(target - scores, 0.0).mean(axis=(-1, -2)))
+def tiled(*matrices: Array) -> list[Array]:
+    """Bring matrices to one shape (G, R): a condition without data is repeated for every data set; missing seeds are cut.
+
+    Raises:
+        ShapeError: They have data sets, but not equally many, or one is no finite matrix.
+    """
+    checked = [check_scores(f"scores {index}", matrix) for index, matrix in enumerate(matrices)]
+    groups, runs = max(len(m) for m in checked), min(m.shape[1] for m in checked)
+    if any(len(m) not in (1, groups) for m in checked):
+        raise ShapeError(f"scores have shapes {', '.join(str(m.shape) for m in checked)}; expected one number of data sets")
+    return [np.repeat(m[:, :runs], groups if len(m) == 1 else 1, axis=0) for m in checked]
+
+
+def better(costs: Array, others: Array) -> float:
+    """Share of pairs (the same data set and seed) in which the cost is lower; equal ones count half.
+
+    >>> better(np.array([[1.0, 2.0, 3.0, 3.0]]), np.array([[2.0, 2.0, 4.0, 1.0]]))
+    0.625
+    """
+    costs, others = tiled(costs, others)
+    return float(np.mean((costs < others) + 0.5 * (costs == others)))
 
 
 def performance_profile(scores: Array, thresholds: Array) -> Array:
     """Performance profile P(score > tau) for every threshold tau, (G, R), (K,) -> (K,)."""
     scores = check_scores("scores", scores)
     return np.asarray((scores[..., None] > np.asarray(thresholds)).mean(axis=(0, 1)))
-
-
-def probability_of_improvement(x: Array, y: Array) -> float:
-    """Probability P(X > Y) + P(X = Y) / 2 within a group, averaged over groups: Mann-Whitney's U / (R_x R_y).
-
-    Raises:
-        ShapeError: Another number of groups.
-    """
-    x, y = _same_groups(x, y)
-    difference = x[..., :, :, None] - y[..., :, None, :]
-    return float(np.mean((difference > 0) + 0.5 * (difference == 0)))
-
-
-def resample(
-    shape: tuple[int, int], rng: np.random.Generator, *, groups: bool, samples: int = SAMPLES
-) -> tuple[Indices, Indices]:
-    """Indices (N, G, 1) of groups and (N, G, R) of runs, drawn with replacement.
-
-    Args:
-        shape: (G, R)
-        rng: Source of randomness.
-        groups: Draw the groups too (hierarchical: data sets, then seeds in them); else keep each once (stratified).
-        samples: N
-    """
-    count, runs = shape
-    rows = (
-        rng.integers(count, size=(samples, count, 1)) if groups else np.tile(np.arange(count)[None, :, None], (samples, 1, 1))
-    )
-    return rows, rng.integers(runs, size=(samples, count, runs))
-
-
-def bootstrap(
-    scores: Array,
-    rng: np.random.Generator,
-    *,
-    statistic: Statistic = interquartile_mean,
-    groups: bool = True,
-    samples: int = SAMPLES,
-) -> Interval:
-    """The statistic with its percentile-bootstrap 95 % interval.
-
-    Args:
-        scores: (G, R)
-        rng: Source of randomness.
-        statistic: Statistic to estimate.
-        groups: See `resample`: True treats the groups as a sample of a population, False as the whole of it.
-        samples: N
-
-    Raises:
-        ShapeError: `scores` is not a finite matrix.
-    """
-    scores = check_scores("scores", scores)
-    rows, columns = resample((scores.shape[0], scores.shape[1]), rng, groups=groups, samples=samples)
-    found = statistic(scores[rows, columns])
-    low, high = np.percentile(found, (2.5, 97.5))
-    return Interval(float(statistic(scores)), float(low), float(high))
-
-
-def bootstrap_improvement(x: Array, y: Array, rng: np.random.Generator, *, samples: int = SAMPLES) -> Interval:
-    """`probability_of_improvement` with its 95 % interval; groups are drawn together, runs of x and y separately.
-
-    Raises:
-        ShapeError: Another number of groups.
-    """
-    x, y = _same_groups(x, y)
-    rows, left = resample((x.shape[0], x.shape[1]), rng, groups=True, samples=samples)
-    _, right = resample((y.shape[0], y.shape[1]), rng, groups=True, samples=samples)
-    difference = x[rows, left][..., :, None] - y[rows, right][..., None, :]
-    found = np.mean((difference > 0) + 0.5 * (difference == 0), axis=(1, 2, 3))
-    low, high = np.percentile(found, (2.5, 97.5))
-    return Interval(probability_of_improvement(x, y), float(low), float(high))
-
-
-def bootstrap_paired(
-    function: Callable[..., Array], *scores: Array, rng: np.random.Generator, samples: int = SAMPLES
-) -> Interval:
-    """Bootstrap function(x, y, ...) of paired runs (the same data set, seed and starts) with its 95 % interval.
-
-    All are resampled with the same indices (data sets, then seeds), so that common effects of a pair cancel.
-
-    Args:
-        function: Matrices (..., G, R) of one shape -> (...,).
-        *scores: (G, R) each.
-        rng: Source of randomness.
-        samples: N
-
-    Raises:
-        ShapeError: They are not of one shape, or not finite.
-    """
-    checked = [check_scores(f"scores {index}", x) for index, x in enumerate(scores)]
-    for x in checked[1:]:
-        if x.shape != checked[0].shape:
-            raise ShapeError(f"scores have shapes {checked[0].shape} and {x.shape}; paired scores have one shape")
-    rows, columns = resample((checked[0].shape[0], checked[0].shape[1]), rng, groups=True, samples=samples)
-    found = function(*(x[rows, columns] for x in checked))
-    low, high = np.nanpercentile(found, (2.5, 97.5))
-    return Interval(float(function(*checked)), float(low), float(high))
-
-
-def bootstrap_difference(
-    x: Array, y: Array, rng: np.random.Generator, *, statistic: Statistic = interquartile_mean
-) -> Interval:
-    """Bootstrap statistic(x) - statistic(y) of paired runs; see `bootstrap_paired`."""
-    return bootstrap_paired(lambda a, b: statistic(a) - statistic(b), x, y, rng=rng)
-
-
-def _same_groups(x: Array, y: Array) -> tuple[Array, Array]:
-    x, y = check_scores("x", x), check_scores("y", y)
-    if len(x) != len(y):
-        raise ShapeError(f"x has {len(x)} groups and y {len(y)}; expected the same groups")
-    return x, y

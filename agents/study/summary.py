@@ -1,8 +1,7 @@
 """Computes the numbers and verdicts of a study from its runs.
 
-Costs become two numbers per condition, both 1 for the oracle: *share* = (C_nothing - C) / (C_nothing - C_oracle), the reached
-part of the gain over doing nothing, and *ratio* = (C_nominal - C) / (C_nominal - C_oracle), the return ratio against the engine
-before identification. Each is a ratio of interquartile means whose numerator and denominator are resampled together.
+A cost C becomes a *share* = (C_nothing - C) / (C_nothing - C_oracle): 0 for no control, 1 for the oracle, run by run. Table and
+report print the means of runs.
 Legend: G data sets, R seeds.
 """
 
@@ -23,19 +22,9 @@ from .conditions import CONDITIONS, NOMINAL, NOTHING, ORACLE
 from .definition import Job, Study, Threshold
 from .fits import read_errors
 from .jobs import read_records
-from .statistics import (
-    Interval,
-    bootstrap,
-    bootstrap_improvement,
-    bootstrap_paired,
-    interquartile_mean,
-    optimality_gap,
-)
+from .statistics import Interval, better, mean_of_runs, shares
 
 Array = NDArray[np.float64]
-
-LIMIT = 1e3
-"""Ratios beyond it come from a denominator near zero and are meaningless."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +39,9 @@ class ConditionSummary:
     """Runs that the study plans; fewer `runs` is an unfinished study."""
     cost: Interval
     share: Interval | None
-    """Share; None without its reference conditions."""
-    ratio: Interval | None
-    improvement: Interval | None
-    """Probability of a lower cost than nominal."""
-    gap: Interval | None
-    """Optimality gap: mean shortfall of single runs from a share of 1."""
+    """Share; None without its reference conditions, or where the oracle is not better than no control in every run."""
+    improvement: float | None
+    """Share of pairs with a lower cost than nominal."""
     failed: int
     """Number of failed simulations of the truth."""
     model_cost: float | None
@@ -80,9 +66,8 @@ class Verdict:
         if self.found is None:
             return f"NOT JUDGED: {self.threshold.text}: runs are missing"
         word = "passed" if self.passed else "FAILED"
-        if self.found.low == self.found.high:
-            return f"{word}: {self.threshold.text}: found {self.found.value:.3g} (runs that do not differ tell no interval)"
-        clear = self.found.low >= self.threshold.limit or self.found.high < self.threshold.limit
+        low, high, limit = self.found.low, self.found.high, self.threshold.limit
+        clear = low is None or high is None or low >= limit or high < limit
         return f"{word}: {self.threshold.text}: found {self.found}" + ("" if clear else " (the interval holds the limit)")
 
 
@@ -118,11 +103,8 @@ class Summary:
 
     def shares(self, condition: str) -> Array | None:
         """Every run's share of the oracle's gain, (G, R)."""
-        low, high = self.scores.get(ORACLE), self.scores.get(NOTHING)
-        if low is None or high is None or condition not in self.scores:
-            return None
-        best, nothing = float(interquartile_mean(low)), float(interquartile_mean(high))
-        return np.asarray((nothing - self.scores[condition]) / (nothing - best))
+        worst, best, costs = (self.scores.get(name) for name in (NOTHING, ORACLE, condition))
+        return None if worst is None or best is None or costs is None else shares(costs, worst, best)
 
     @property
     def complete(self) -> bool:
@@ -171,19 +153,6 @@ def _matrix(jobs: list[Job], records: dict[Job, dict[str, Any]]) -> Array | None
     return np.array([[by_place[d, s] for s in seeds] for d in datasets])
 
 
-def _tiled(*matrices: Array) -> list[Array]:
-    """Bring matrices to one shape (G, R): a condition without data is repeated for every data set; missing seeds are cut."""
-    groups, runs = max(len(m) for m in matrices), min(m.shape[1] for m in matrices)
-    return [np.repeat(m[:, :runs], groups if len(m) == 1 else 1, axis=0) for m in matrices]
-
-
-def _part(condition: Array, worst: Array, best: Array) -> Array:
-    """Ratio (C_worst - C) / (C_worst - C_best) of interquartile means, bounded."""
-    c, w, b = (interquartile_mean(x) for x in (condition, worst, best))
-    with np.errstate(all="ignore"):
-        return np.asarray(np.clip(np.nan_to_num((w - c) / (w - b), nan=0.0), -LIMIT, LIMIT))
-
-
 def _summarise_condition(
     study: Study, key: tuple[str, int], jobs: list[Job], records: dict[Job, dict[str, Any]], scores: dict[str, Array]
 ) -> ConditionSummary | None:
@@ -191,19 +160,11 @@ def _summarise_condition(
     costs, there = _matrix(jobs, records), [records[job] for job in jobs if job in records]
     if costs is None:
         return None
-    rng = np.random.default_rng(study.seed)
-    parts: dict[str, Interval | None] = {"share": None, "ratio": None}
-    for part, worst in (("share", NOTHING), ("ratio", NOMINAL)):
-        if worst in scores and ORACLE in scores:
-            parts[part] = bootstrap_paired(_part, *_tiled(costs, scores[worst], scores[ORACLE]), rng=rng)
-    improvement = gap = None
+    share = improvement = None
+    if NOTHING in scores and ORACLE in scores:
+        share = shares(costs, scores[NOTHING], scores[ORACLE])
     if NOMINAL in scores and name != NOMINAL:
-        ours, theirs = _tiled(costs, scores[NOMINAL])
-        improvement = bootstrap_improvement(-ours, -theirs, rng)
-    if parts["share"] is not None:
-        nothing, best = (float(interquartile_mean(scores[condition])) for condition in (NOTHING, ORACLE))
-        if nothing > best:
-            gap = bootstrap((nothing - costs) / (nothing - best), rng, statistic=optimality_gap)
+        improvement = better(costs, scores[NOMINAL])
     expected = [r["model_cost"] for r in there if r.get("model_cost") is not None]
     return ConditionSummary(
         name,
@@ -211,11 +172,9 @@ def _summarise_condition(
         budget,
         len(there),
         len(jobs),
-        bootstrap(costs, rng),
-        parts["share"],
-        parts["ratio"],
+        mean_of_runs(costs),
+        None if share is None else mean_of_runs(share),
         improvement,
-        gap,
         sum(int(r["failed"]) for r in there),
         float(np.mean(expected)) if expected else None,
         {kind: float(np.mean([r["truth_steps"].get(kind, 0) for r in there])) for kind in ("train", "validation", "tuning")},
@@ -234,11 +193,11 @@ def _judge(threshold: Threshold, conditions: tuple[ConditionSummary, ...], score
     found: Interval | None = None
     if threshold.quantity == "improvement":
         if threshold.condition in scores and threshold.versus in scores:
-            ours, theirs = _tiled(scores[threshold.condition], scores[threshold.versus])
-            found = bootstrap_improvement(-ours, -theirs, np.random.default_rng(study.seed))
+            value = better(scores[threshold.condition], scores[threshold.versus])
+            found = Interval(value, None, None)
     else:
         mine = [a for a in conditions if a.condition == threshold.condition and a.budget in (0, study.budget)]
-        found = getattr(mine[0], threshold.quantity) if mine else None
+        found = mine[0].share if mine else None
     return Verdict(threshold, found, found is not None and found.value >= threshold.limit)
 
 

@@ -11,8 +11,8 @@ after which the block would coast to rest at the goal (`shove`). The controllers
 - learns: the mean of its posterior: Bayes' rule on a grid, every control step against its predictions.
 - assumes: the middle of the range.
 
-Predictions are those of our engine, whichever engine is the world. Intervals are 95 %: Wilson's for success, bootstrap over
-episodes for means. Writes results/rigid/adaptive.json.
+Predictions are those of our engine, whichever engine is the world. Intervals are 95 %: Wilson's for success, Student's t
+over episodes for means. Writes results/rigid/adaptive.json.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import tyro
 from numpy.typing import NDArray
 
 import softgym_envs  # noqa: F401  (registers the ids)
-from agents.study.statistics import Interval, bootstrap
+from agents.study.statistics import mean_of_runs, share
 from softgym_envs.core.files import git_commit, write_atomically
 from softgym_envs.rigid.dynamics import BlockSimulator
 from softgym_envs.rigid.model import BlockModel
@@ -144,33 +144,19 @@ def run(kind: Kind, seed: int, tolerance: float, backend: str = "native") -> Epi
             return Episode(bool(info["is_success"]), steps, float(info["distance"]), total, abs(friction - truth))
 
 
-def wilson(successes: int, count: int) -> Interval:
-    """Share of successes with Wilson's 95 % interval.
-
-    >>> str(wilson(100, 100))
-    '1 [0.963, 1]'
-    """
-    z2, share = 1.96**2, successes / count
-    centre, half = share + z2 / (2 * count), np.sqrt(z2 * share * (1 - share) / count + z2**2 / (4 * count**2))
-    low, high = ((centre + sign * half) / (1 + z2 / count) for sign in (-1, 1))
-    return Interval(share, float(low), min(float(high), 1.0))
-
-
-def mean(values: list[float]) -> Interval:
-    """Mean with its bootstrap interval over episodes."""
-    scores = np.array([values], dtype=np.float64)
-    return bootstrap(scores, np.random.default_rng(0), statistic=lambda s: np.asarray(s.mean(axis=(-1, -2))), groups=False)
-
-
 def compare(backend: str, tolerance: float, episodes: int) -> list[dict[str, Any]]:
     """Run all controllers on the same episodes; one row each."""
     rows: list[dict[str, Any]] = []
     for kind in KINDS:
         ends = [run(kind, seed, tolerance, backend) for seed in range(episodes)]
-        success = wilson(sum(end.success for end in ends), episodes)
-        numbers = {name: mean([getattr(end, name) for end in ends]) for name in ("steps", "distance", "reward", "error")}
+        success = share(sum(end.success for end in ends), episodes)
+        numbers = {
+            name: mean_of_runs(np.array([[getattr(end, name) for end in ends]], dtype=np.float64))
+            for name in ("steps", "distance", "reward", "error")
+        }
         head = {"backend": backend, "tolerance": tolerance, "controller": kind}
-        rows.append({**head, "success": success, **numbers, "episodes": [asdict(end) for end in ends]})
+        stored = {name: value[:3] for name, value in {"success": success, **numbers}.items()}
+        rows.append({**head, **stored, "episodes": [asdict(end) for end in ends]})
         told = ", ".join(f"{name} {value}" for name, value in numbers.items())
         print(f"{backend:6s} {1000 * tolerance:2.0f} mm {kind:7s}: success {success}, {told}", flush=True)
     return rows
