@@ -203,3 +203,20 @@ def test_what_the_ground_does_is_what_a_step_without_it_lacks():
     lacking[..., 3:] = lie.rotate(engine.model.split(free)[1], lacking[..., 3:])
     given = network.pushed(engine, free, lacking)
     assert np.abs(engine.difference(states[1:], given)).max() < 1e-5 < 1e-2 < np.abs(tangent).max()
+
+
+def test_a_contact_law_is_fitted_to_whole_throws_and_compared_with_its_start(monkeypatch):
+    """The engine's own throw by other parameters: its motion comes out; a fit that is worse than its start has no figures."""
+    pytest.importorskip("torch")
+    pytest.importorskip("cma")
+    study = load_script("studies/identification/identification.py")
+    monkeypatch.setattr(study, "RUNS", 2)
+    monkeypatch.setattr(study, "EVALUATIONS", 300)
+    engine, start = TensegritySimulator(contact="paper"), TensegrityParameters()
+    truth = start.replace(friction=0.3, restitution=0.5, contact_bias=0.05)
+    throws = [record_throw(engine, np.random.default_rng(0), duration=0.5, parameters=truth)]
+    before, after = (float(study.distances(engine, throws, p)[0]) for p in (start, study.fit_law(engine, throws, start)))
+    assert after < 0.25 * before and study.distances(engine, throws, truth) == 0.0
+    assert study.reported({"error": 1.0}, "m", before, after) == {"error": 1.0, "m": {"start": before, "fit": after}}
+    for worse in (2.0 * before, np.nan):
+        assert "error" not in study.reported({"error": 1.0}, "m", before, worse)
