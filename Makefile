@@ -1,4 +1,4 @@
-# Every target works on a fresh machine with nothing but Python >= 3.10: it makes .venv first. `make PYTHON=python3.12 test` picks another Python.
+# Every target works on a fresh machine with nothing but Python >= 3.11: it makes .venv first. `make PYTHON=python3.12 test` picks another Python.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -50,8 +50,8 @@ clean:  ## Remove what the other targets made, .venv included
 $(DEMO): EXTRAS := mujoco,control,sysid,report,scripts
 $(READY): EXTRAS := all,dev
 $(DEMO) $(READY): pyproject.toml setup.py constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
-	|| { echo "$(PYTHON) is missing or older than 3.10; name another one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	|| { echo "$(PYTHON) is missing or older than 3.11; name another one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv \
 	|| { echo "$(PYTHON) cannot make virtual environments (on Debian: apt install python3-venv)"; exit 1; }
 	@echo "Installing $(EXTRAS) into .venv: the first time this takes a minute or more"

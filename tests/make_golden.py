@@ -16,7 +16,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,7 @@ def origin() -> dict[str, str]:
     """Commit of the package that is measured, today, and the version of MuJoCo."""
     folder = Path(softgym_envs.__file__).parent
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
-    today = datetime.now(timezone.utc).date().isoformat()
+    today = datetime.now(UTC).date().isoformat()
     return {"commit": commit, "date": today, "mujoco": mujoco.__version__}
 
 

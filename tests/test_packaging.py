@@ -334,7 +334,7 @@ def test_makefile_names_a_python_that_is_missing(tmp_path):
     old.chmod(0o755)
     result = subprocess.run(["make", f"PYTHON={old}", "check"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode != 0
-    assert "is missing or older than 3.10; name another one: make PYTHON=python3.12 check" in result.stdout + result.stderr
+    assert "is missing or older than 3.11; name another one: make PYTHON=python3.12 check" in result.stdout + result.stderr
     assert not (tmp_path / ".venv").exists()
 
 

@@ -10,8 +10,8 @@ import math
 import os
 import platform
 import subprocess
-import sys
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from functools import cache
@@ -19,11 +19,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .errors import FileFormatError, OptionError, StorageError, StructureError, shown
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 T = TypeVar("T")
 PACKAGES = ("softgym-envs", "numpy", "scipy", "warp-lang", "mujoco")

@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -34,7 +34,7 @@ ROUNDING = 1e-12
 """Share of the largest column below which a column counts as zero: damped by its own length, its step would be unbounded."""
 
 
-class Outcome(str, Enum):
+class Outcome(StrEnum):
     """Reason why the solver stopped; each message says what to do."""
 
     COST = "cost"
