@@ -71,7 +71,7 @@ def register(study: Study, case: Any, out: Path, *, provenance: dict[str, str]) 
     differing = _differing({**usual, **there}, described)
     if differing:
         commit = made.get("commit", "") if isinstance(made, dict) else ""
-        other = commit and commit != provenance.get("commit")
+        other = commit and " " not in str(commit) and commit != provenance.get("commit")
         on = f"to go on with it check out {commit!s:.10}, which made it, else " if other else ""
         raise OptionError(f"{path} holds another study ({', '.join(differing)} differ): {on}give another folder")
 

@@ -228,24 +228,33 @@ def provenance(**more: str) -> dict[str, str]:
         "commit": git_commit(),
         "versions": ", ".join(f"{name} {_version(name)}" for name in PACKAGES),
         "python": platform.python_version(),
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
 
 
 @cache
 def git_commit() -> str:
-    """Commit of this source tree, "+changes" if it is not clean, "unknown" outside a repository."""
+    """Commit of this source tree, "+changes" if it is not clean; of an installed copy its version, "version 0.1.0".
+
+    A copy may be installed inside of another repository, whose commit says nothing about it.
+    """
+    return commit_of(Path(__file__))
+
+
+def commit_of(file: Path) -> str:
+    """`git_commit`, for a copy of this file."""
 
     def git(*arguments: str) -> str:
-        found = subprocess.run(
-            ["git", *arguments], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10, check=True
-        )
+        found = subprocess.run(["git", *arguments], cwd=file.parent, capture_output=True, text=True, timeout=10, check=True)
         return found.stdout.strip()
 
     try:
+        git("ls-files", "--error-unmatch", file.name)  # fails where the repository does not track it
+        if git("rev-parse", "--show-prefix") != "softgym_envs/core/":  # a copy in somebody's tree
+            return f"version {_version('softgym-envs')}"
         return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
     except (OSError, subprocess.SubprocessError):
-        return "unknown"
+        return f"version {_version('softgym-envs')}"
 
 
 def _version(name: str) -> str:
