@@ -78,11 +78,12 @@ inline CUDA_CALLABLE Real sin(Real a) { return each(::sin, a); }
 inline CUDA_CALLABLE Real cos(Real a) { return each(::cos, a); }
 inline CUDA_CALLABLE Real tanh(Real a) { return each(::tanh, a); }
 inline CUDA_CALLABLE Real exp(Real a) { return each(::exp, a); }
-inline CUDA_CALLABLE Real atan2(Real a, Real b)
+inline CUDA_CALLABLE Real cbrt(Real a) { return each(::cbrt, a); }
+inline CUDA_CALLABLE Real pow(Real a, Real b)
 {
     Numbers out;
     for (int k = 0; k < LANES; ++k)
-        out[k] = ::atan2(a.lane[k], b.lane[k]);
+        out[k] = ::pow(a.lane[k], b.lane[k]);
     return out;
 }
 

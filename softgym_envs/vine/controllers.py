@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .bending import wrinkling_moment
 from .model import VineModel
 from .parameters import VineParameters
 from .task_kernels import AHEAD, ASIDE, GOAL_X, GOAL_Y
@@ -50,14 +51,10 @@ def follow(envs: Any, targets: Targets) -> Policy:
 
 
 def held(model: VineModel, bend: Array) -> Array:
-    """Action that holds a bend (B, K) [1/m] of a robot with the usual constants: M(bend) = muscles' moment, see `tube`."""
+    """Action that holds a bend (B, K) [1/m] of a robot with the usual constants: M(bend) = muscles' moment."""
     body, size = VineParameters(), np.abs(bend)
-    yielding = 0.5 * np.pi * body.pressure * model.radius**3
-    g = np.arccos(np.clip(2.0 * yielding / (body.bending_stiffness * np.maximum(size, 1e-9)) - 1.0, -1.0, 1.0))
-    wrinkled = 0.5 * yielding * (np.sin(2 * g) + 2 * np.pi - 2 * g) / (np.sin(g) + (np.pi - g) * np.cos(g))
-    moment = np.where(g > 0.0, wrinkled, body.bending_stiffness * size)
-    full = body.steering_gain * model.max_steering * (1.0 - size / body.steering_curvature)
-    return np.asarray(np.sign(bend) * moment / full)
+    moment = wrinkling_moment(bend, body.bending_stiffness, 0.5 * np.pi * body.pressure * model.radius**3)
+    return np.asarray(moment / (body.steering_gain * model.max_steering * (1.0 - size / body.steering_curvature)))
 
 
 def sections(model: VineModel, state: Array) -> tuple[Array, Array, NDArray[np.bool_]]:

@@ -12,11 +12,12 @@ Where it differs from our own engine (`vine.dynamics`), apart from rounding:
   overlaps by 0.2 mm in half of the states that touch, 1 mm in one of ten, 4 mm in one of a hundred, at most 18 mm (a whip's
   blow); ours by 0.05 mm at most (results/vine.json). For gaps of some mm that matters.
 * Tube that slides out of the tip rubs along obstacles; in our engine growth causes no friction.
-* Growth is a servo of GROWTH_SERVO N s/m up to the force F, ours is exact up to F. F, and the stop, are those at the start of a
-  control step. The sliding part carries its mass along; ours is laid down at rest.
+* Growth is a servo of GROWTH_SERVO N s/m up to the force F, ours is exact up to F. F, the stop and the damper that stands for
+  the force of the growth speed are those at the start of a control step. The sliding part carries its mass along; ours is laid
+  down at rest.
 * Bending is explicit (a damper, implicit, keeps it stable if bending_damping > dt/2 EI); ours is implicit.
-* Wrinkling is a sum of springs that saturate: M(kappa) / M_w passes (1.3, 1.3) and (3, 1.72), then rises slowly; within 8 % of
-  our curve below 6 kappa_w. A muscle that is more than fully contracted pushes; ours goes limp.
+* Wrinkling is a sum of springs that saturate, fitted to the law (`mujoco_chain.SPRINGS`): exact below kappa_w, within 3 % of
+  its moment below 10 kappa_w, too stiff beyond. A muscle that is more than fully contracted pushes; ours goes limp.
 * Drag is MuJoCo's viscous fluid on each body, set to the same force on a moving body. It damps turning, too: 0.3 % more
   of a swing's damping. The sliding part feels too little of it where a mass is fixed to its end.
 * A control step starts with a cold solver (see `core.mujoco_engine`).
@@ -41,8 +42,8 @@ from ..core.parameters import Parameters, param
 from ..core.simulator import IntArray, Status, check_array, check_number
 from .hard import LADDER, bear, built, factors, harden, stiffness_factors
 from .model import ContactForces, VineModel, contact_table
-from .mujoco_chain import REEL, SPRINGS, build_spec
-from .parameters import VineBody
+from .mujoco_chain import GROWTH_SERVO, REEL, SPRINGS, build_spec
+from .parameters import RATE_SPEED, VineBody
 
 Array = NDArray[np.float64]
 
@@ -63,6 +64,7 @@ class VineTwinParameters(VineBody):
 
 
 _P = {name: VineTwinParameters.index(name) for name in VineTwinParameters.names()}
+_GROWTH = ("pressure", "yield_pressure", "rate_pressure", "rate_power", "tail_drag", "bend_drag", "tail_friction")
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,18 +210,23 @@ class VineTwin(HardTwin):
         return np.concatenate([control[:, :1], self._per_joint(muscles, n)], axis=1)
 
     def _of_row(self, state: Array, constants: Array, n: int, load: Array | None = None) -> Array:
-        """Length [m], force of growth max(0, A (P - P_y) - q L exp(mu_c sum |dtheta|)) [N], and load [kg], (B, 3)."""
+        """Length [m], force for growth [N] and its damper [N s/m] as in `tube`, and load [kg], (B, 4)."""
         parts = self.model.split(state)
+        c = {name: constants[:, _P[name]] for name in _GROWTH}
         bends = np.abs(np.diff(parts.theta[:, :n], axis=1, prepend=self._heading(constants))).sum(axis=1)
         area = np.pi * self.model.radius**2
-        head = area * np.maximum(0.0, constants[:, _P["pressure"]] - constants[:, _P["yield_pressure"]])
-        tail = constants[:, _P["tail_drag"]] * parts.length * np.exp(constants[:, _P["tail_friction"]] * bends)
+        head = area * np.maximum(0.0, c["pressure"] - c["yield_pressure"])
+        tail = c["tail_drag"] * parts.length + c["bend_drag"] * np.expm1(c["tail_friction"] * bends)
+        force, rate = np.maximum(0.0, head - tail), area * c["rate_pressure"]
+        reached = (force / np.maximum(rate, 1e-9)) ** c["rate_power"]
+        speed = np.where(parts.growth > 1e-2 * RATE_SPEED, parts.growth / RATE_SPEED, np.maximum(reached, 1e-2))
+        damper = rate / RATE_SPEED * speed ** (1.0 / c["rate_power"] - 1.0)
         load = np.zeros(len(state)) if load is None else load
-        return np.stack([parts.length, np.maximum(0.0, head - tail), load], axis=1)
+        return np.stack([parts.length, force, damper, load], axis=1)
 
     def _write_constants(self, mj: mujoco.MjModel, row: Array, n: int) -> None:
-        c = dict(zip(VineTwinParameters.names(), row[:-3].tolist(), strict=True))
-        length, force, load = row[-3:].tolist()
+        c = dict(zip(VineTwinParameters.names(), row[:-4].tolist(), strict=True))
+        length, force, damper, load = row[-4:].tolist()
         link, out = self.model.link_length, length - n * self.model.link_length
         tilt, half = c["gravity_angle"], 0.5 * (self._built.base[2] + c["base_turn"])
         mj.opt.gravity[:] = (c["gravity"] * np.sin(tilt), -c["gravity"] * np.cos(tilt), 0.0)
@@ -232,6 +239,8 @@ class VineTwin(HardTwin):
         mj.dof_armature[n] = 2 * c["linear_density"] * length
         mj.jnt_range[n] = (out, self.model.max_length - (n - 1) * link)
         mj.actuator_forcerange[0] = (-REEL, force)
+        mj.dof_damping[n] = damper
+        mj.actuator_gainprm[0, 0] = GROWTH_SERVO + damper
         spacing = np.full(n, link)
         spacing[n - 1] += 0.5 * out
         spacing[0] += c["clamp_length"] - 0.5 * link

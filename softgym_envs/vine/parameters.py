@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from ..core.parameters import Parameters, param
 
+RATE_SPEED = 0.1
+"""[m/s] Growth speed at which `rate_pressure` is needed."""
+
 
 @dataclass(frozen=True)
 class VineBody(Parameters):
@@ -27,8 +30,13 @@ class VineBody(Parameters):
     drag: float = param(0.05, unit="N s/m^2", bounds=(0.0, 100.0), source="of table and air, per length of body")
     pressure: float = param(1e4, unit="Pa", bounds=(10.0, 1e6), scale="log", source="a usual growing pressure")
     yield_pressure: float = param(2e3, unit="Pa", bounds=(0.0, 1e6), source="[Blumenschein2017]: least pressure that everts")
-    tail_drag: float = param(0.2, unit="N/m", bounds=(0.0, 100.0), source="[Blumenschein2017]: tail on wall, per length")
-    tail_friction: float = param(0.2, unit="-", bounds=(0.0, 2.0), source="[Blumenschein2017]: capstan, per rad of bend")
+    rate_pressure: float = param(
+        1e3, unit="Pa", bounds=(0.0, 1e6), source="[Blumenschein2017]: (v / phi)^(1/n) at v = 0.1 m/s, beyond yield_pressure"
+    )
+    rate_power: float = param(1.0, unit="-", bounds=(0.6, 4.0), source="[Blumenschein2017]: n; 1 is proportional to speed")
+    tail_drag: float = param(0.2, unit="N/m", bounds=(0.0, 100.0), source="[Blumenschein2017]: mu w, tail on wall, per length")
+    bend_drag: float = param(0.2, unit="N", bounds=(0.0, 100.0), source="[Blumenschein2017]: C, tail around bends")
+    tail_friction: float = param(0.2, unit="-", bounds=(0.0, 2.0), source="[Blumenschein2017]: mu_c, per rad of bend")
     friction: float = param(0.3, unit="-", bounds=(0.0, 2.0), source="film on wood or plastic")
     steering_gain: float = param(
         4e-6, unit="m^3", bounds=(1e-9, 1e-2), scale="log", source="moment per pressure: muscle area 2e-4 m^2 at 20 mm"

@@ -11,10 +11,11 @@ One step of h, in minimal coordinates (angles and length, no drift), for n links
     minimise 1/2 (V - V_k)' M (V - V_k) - h F' V + 1/2 h D (dkappa/dt)^2 + ...,   V = J(q_k) v,   q_{k+1} = q_k + h v
     D = max(bending_damping, 0.6 h K), and what dry friction adds (`links`)
 
-The kinetic energy of the last step is projected onto the motions possible now, and K is the largest slope of M(kappa): hence,
-as D >= h K / 2, the sum of kinetic energy (at V) and elastic energy cannot grow without growth, steering or gravity, whatever
-the step. A tube whose own damping is larger than 0.6 h K oscillates and dies away as it should, to second order in h. Steps in
-which a contact moves so far that its straight-line gap would be wrong by more than a few hundredths of a mm are halved.
+The kinetic energy of the last step is projected onto the motions possible now, and K is the largest slope of the moments: EI
+of the tube, wrinkled or not (`bending`), and what the muscles add. Hence, as D >= h K / 2, the sum of kinetic energy (at V)
+and elastic energy cannot grow without growth, change of steering or gravity, whatever the step. A tube whose own damping is
+larger than 0.6 h K oscillates and dies away as it should, to second order in h. Steps in which a contact moves so far that
+its straight-line gap would be wrong by more than a few hundredths of a mm are halved.
 
 Constants are those of the tube, not of its links: refining the links converges. With n links of mass rho l_i (thin tubes):
 k_i = EI / h_i, h_i the distance between the middles of the links that meet there (half a link, and clamp_length, at the base).
@@ -41,7 +42,7 @@ from .geometry import place_obstacles
 from .links import is_there, links_up_to, read_links, stage_of, tip_link
 from .memory import Size, Workspace, World
 from .parameters import VineParameters
-from .tube import Body, growth_force, read_body
+from .tube import Body, growth_force, growth_inertia, read_body
 
 SPEED_LIMIT = 1e4
 """[m/s, rad/s] A robot faster than this has diverged."""
@@ -248,8 +249,10 @@ def solve_velocities(
     fastest = sweep_forward(row, tip, work.gains, work.motions)
     growth = state[row, 2 * size.links + 1]
     goal = wp.min(asked, (size.full - length) / h)
-    push = h * growth_force(bent, length, body)
-    mobility = _one / (_two * body.rho * length)
+    force = growth_force(bent, length, body)
+    push = h * force
+    mobility = _one / growth_inertia(growth, force, length, h, body)
+    growth = growth * (_two * body.rho * length * mobility)
     count = find_contacts(row, links_up_to(tip), _least_reach + _two * h * (fastest + goal), world, work)
     if count > 0:
         growth, fastest, good = touch_obstacles(row, tip, count, h, growth, goal, push, mobility, body.mu, work)
@@ -326,8 +329,10 @@ def step_free(row: int, asked: wp.float64, body: Body, size: Size, state: wp.arr
     tip = tip_link(length, size)
     bends, _fastest = free_velocities(row, tip, h, h, size, body, state, work)
     goal = wp.min(asked, (size.full - length) / h)
-    push = h * growth_force(bends, length, body)
-    growth = free_growth(state[row, 2 * size.links + 1], goal, push, _one / (_two * body.rho * length))
+    force = growth_force(bends, length, body)
+    growth = state[row, 2 * size.links + 1]
+    mobility = _one / growth_inertia(growth, force, length, h, body)
+    growth = free_growth(growth * (_two * body.rho * length * mobility), goal, h * force, mobility)
     move(row, tip, h, growth, size, body, work.motions, state)
 
 

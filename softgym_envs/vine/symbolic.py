@@ -11,12 +11,12 @@ and forces are complementary to the speeds that they hold back, at every end of 
 .. math::
    0 \le n \perp v + \phi / h \ge 0, \quad 0 \le \mu n + t \perp s + w \ge 0, \quad 0 \le w \perp \mu n - t \ge 0
 
-   2 \rho L (g - g_k) = h (F - a + b + \sum \gamma n), \quad 0 \le a \perp u - g \ge 0, \quad 0 \le b \perp g \ge 0
+   2 \rho L (g - g_k) = h (F - c g - a + b + \sum \gamma n), \quad 0 \le a \perp u - g \ge 0, \quad 0 \le b \perp g \ge 0
 
 v and s are the speeds of the skin away from the wall and to the left of that (the tip's v holds gamma g), w is that to the
-right, phi the gap, half of it where they overlap; n and t are the force. g is the growth speed, u the commanded one, F
-the force of the pressure, a its unused part, b the force of the reel: growth may stall. A robot without walls grows as
-commanded, and has no pairs.
+right, phi the gap, half of it where they overlap; n and t are the force. g is the growth speed, u the commanded one, F the
+force of the pressure, c g that of the growth speed, a the unused part of F, b the force of the reel: growth may stall. A
+robot without walls grows as commanded, and has no pairs.
 
 The number of links is the mode of a step. Not in here: contacts of the engine give way by a millionth (`contact.soften`), and a
 step of it that ends in an overlap of more than `stepping.OVERLAP` is repeated in halves.
@@ -38,7 +38,7 @@ from .dynamics import VineSimulator
 from .links import IMPLICIT, SLOW
 from .model import VineModel
 from .obstacles import Wall
-from .parameters import VineParameters
+from .parameters import RATE_SPEED, VineParameters
 
 Array = NDArray[np.float64]
 
@@ -231,10 +231,16 @@ def _growth(step: _Step, growth: ca.SX) -> ca.SX:
     head = ca.pi * model.radius**2 * ca.fmax(0.0, body["pressure"] - body["yield_pressure"])
     headings = [_heading(step), *ca.vertsplit(x[: model.num_links])]
     bends = sum(link.here * ca.fabs(b - a) for link, a, b in zip(step.links, headings[:-1], headings[1:], strict=True))
-    force = ca.fmax(0.0, head - body["tail_drag"] * length * ca.exp(body["tail_friction"] * bends))
+    tail = body["tail_drag"] * length + body["bend_drag"] * (ca.exp(body["tail_friction"] * bends) - 1.0)
+    force = ca.fmax(0.0, head - tail)
+    rate = ca.pi * model.radius**2 * body["rate_pressure"]
+    reached = (ca.fmax(force, 1e-9) / ca.fmax(rate, 1e-9)) ** body["rate_power"]
+    speed = ca.if_else(before > 1e-2 * RATE_SPEED, before / RATE_SPEED, ca.fmax(reached, 1e-2))
+    damper = rate / RATE_SPEED * speed ** (1.0 / body["rate_power"] - 1.0)
     pushed = sum(slip.link.here * slip.gamma * slip.normal for slip in step.slips)
     unneeded, reel = step.z[-2], step.z[-1]
-    return 2.0 * body["linear_density"] * length * (growth - before) - step.h * (force - unneeded + reel + pushed)
+    inertia = 2.0 * body["linear_density"] * length
+    return inertia * (growth - before) - step.h * (force - damper * growth - unneeded + reel + pushed)
 
 
 def _slacks(step: _Step, u: ca.SX, y: ca.SX) -> ca.SX:
