@@ -1,4 +1,4 @@
-"""Planners and learners on any `softgym_envs.core.simulator.Simulator`: iLQG, sample-based iLQG, MPC; independent of robots."""
+"""Planners and learners on any `softgym_envs.core.simulator.Simulator`, and trained policies; independent of robots."""
 
 from .planning.backward import box_qp
 from .planning.cost import Cost, Expansion, FeatureCost
@@ -18,6 +18,7 @@ from .planning.plan import (
     run_open_loop,
     run_policy,
 )
+from .policies import pretrained
 
 __all__ = [
     "Cost",
@@ -39,6 +40,7 @@ __all__ = [
     "box_qp",
     "plan_gps",
     "plan_ilqg",
+    "pretrained",
     "random_controls",
     "run_closed_loop",
     "run_open_loop",

@@ -1,9 +1,9 @@
 """Evaluate a policy on our engine and a truth: the same episodes, success with its 95 % interval, returns.
 
-    softgym-envs evaluate results/policies/VineGrow-v0.zip VineGrow-v0
-    softgym-envs evaluate results/policies/VineGrow-v0.zip VineGrow-v0 --out runs/evaluation.json
-    softgym-envs evaluate results/policies/VineNavigate-v0.zip VineNavigate-v0 --keyword level=3
-    softgym-envs evaluate results/policies/SlidingBlock-v0.zip SlidingBlock-v0 --backend my_block.toml
+    softgym-envs evaluate pretrained VineGrow-v0                    # the policy that comes with the package
+    softgym-envs evaluate pretrained VineNavigate-v0 --keyword level=3
+    softgym-envs evaluate runs/mine/policy.zip VineGrow-v0 --out runs/evaluation.json
+    softgym-envs evaluate pretrained SlidingBlock-v0 --backend my_block.toml
 
 Episode i starts from seed + i in both backends. The policy is used without noise.
 """
@@ -24,7 +24,7 @@ import numpy as np
 import tyro
 
 from agents.learning.evaluation import Evaluation, evaluate
-from agents.learning.policy import load_policy, observed_with
+from agents.learning.policy import load_policy
 from agents.study.statistics import Interval, share
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import git_commit, write_json
@@ -37,7 +37,7 @@ class Args:
     """Evaluate a policy."""
 
     policy: Annotated[Path, tyro.conf.Positional]
-    """policy.zip of PPO, A2C or SAC with an MLP."""
+    """policy.zip of PPO, A2C or SAC with an MLP (needs torch), a .npz, or "pretrained": the one that comes with the package."""
     id: Annotated[str, tyro.conf.Positional]
     """Environment that it was trained in, e.g. VineGrow-v0."""
     backend: str = ""
@@ -79,9 +79,9 @@ def main(args: Args) -> int:
     """Evaluate, print, write; 0 if all went well, 2 for bad input, 130 if interrupted."""
     name = args.id if ":" in args.id else f"softgym_envs:{args.id}"
     try:
-        policy = load_policy(args.policy)
+        policy = load_policy(args.policy, name)
         shared: dict[str, Any] = {"sensor_noise": args.sensor_noise, "action_delay": args.action_delay}
-        shared |= observed_with(args.policy)
+        shared |= policy.keywords
         shared |= {key: given for key in ("model", "action_memory") if (given := getattr(args, key))}
         shared |= task_keywords(args.keyword, [field.name for field in fields(args)])
         native = {} if args.params is None else {"params": args.params}

@@ -2,6 +2,7 @@
 
     softgym-envs play TensegrityRoll-v0
     softgym-envs play TensegrityRoll-v0 --backend mujoco --record roll.gif --dataset roll.h5
+    softgym-envs play TensegrityRoll-v0 --policy pretrained
     softgym-envs play TensegrityRoll-v0 --policy results/train/TensegrityRoll-v0_ppo_native_0/policy.zip
     softgym-envs play TensegrityRoll-v0 --headless-frames 150 --record roll.gif      (no display needed)
 
@@ -19,7 +20,7 @@ from typing import Annotated, Any
 import gymnasium as gym
 import tyro
 
-from softgym_envs.core.errors import SoftgymError
+from softgym_envs.core.errors import OptionError, SoftgymError
 from softgym_envs.core.room import task_keywords
 from softgym_envs.envs.player import Player, PlayOptions
 from softgym_envs.rooms import room_of_task
@@ -40,7 +41,7 @@ class Args:
     params: Path | None = None
     """Constants of the robot, as written by system identification (TOML)."""
     policy: Path | None = None
-    """A policy of stable-baselines3 (PPO, A2C, SAC with an MLP); it drives until Tab is pressed."""
+    """A policy of stable-baselines3 (PPO, A2C, SAC with an MLP), a .npz, or "pretrained"; it drives until Tab is pressed."""
     action_memory: int = 0
     """Number of its last actions that the policy observes; 0: as in the JSON file beside it, if there is one."""
     options: Annotated[PlayOptions, tyro.conf.arg(name="")] = field(default_factory=PlayOptions)
@@ -51,17 +52,20 @@ def play(args: Args) -> None:
     """Make the environment and play.
 
     Raises:
-        OptionError: Unknown environment, or files that could not be written at the end.
+        OptionError: Unknown environment, files that could not be written at the end, or frames that nobody would see.
         FileFormatError: The file holds no policy.
     """
     name = args.env.removeprefix("softgym_envs:")
     room_of_task(name)
     args.options.check()
-    policy, observed = None, {}
+    if args.options.headless_frames and args.options.record is None and args.options.dataset is None:
+        raise OptionError("--headless-frames shows no window and writes no file: add --record roll.gif or --dataset roll.h5")
+    policy = None
     if args.policy is not None:
-        from agents.learning.policy import load_policy, observed_with
+        from agents.learning.policy import load_policy
 
-        policy, observed = load_policy(args.policy), observed_with(args.policy)
+        policy = load_policy(args.policy, name)
+    observed = policy.keywords if policy is not None else {}
     given: dict[str, Any] = {**observed, "backend": args.backend, "model": args.model, "params": args.params}
     given |= task_keywords(args.keyword, [entry.name for entry in fields(args)])
     given |= {"action_memory": args.action_memory} if args.action_memory else {}

@@ -29,7 +29,7 @@ def test_a_policy_is_played_and_evaluated(tmp_path: Path, path: Path) -> None:
     """Without a word on what it observes: that stands in the JSON beside it."""
     pytest.importorskip("torch")
     play, evaluate = load_script("scripts/play.py"), load_script("scripts/evaluate.py")
-    shown = PlayOptions(output=tmp_path, size=(160, 120), headless_frames=4)
+    shown = PlayOptions(output=tmp_path, size=(160, 120), headless_frames=4, record=tmp_path / "a.gif")
     assert play.main(play.Args(id_of(path), policy=path, options=shown)) == 0
     out = tmp_path / "found.json"
     assert evaluate.main(evaluate.Args(path, id_of(path), episodes=1, out=out)) == 0

@@ -34,12 +34,12 @@ def carried(path: Path, source: Any, target: Any, told: Mapping[str, Told] | Non
         OptionError: The target lacks an observed name, or the actions or the activation differ.
     """
     network = load_policy(path)
-    if network.squashed or network.activation is not torch.tanh:
+    if network.squashed or network.activation != "Tanh":
         raise OptionError(f"{path} is no policy of PPO with tanh")
     if source.single_action_space != target.single_action_space:
         raise OptionError(f"the actions differ: {source.single_action_space} and {target.single_action_space}")
     columns, added, factors = _read(_names(source), _names(target), told or {})
-    (weight, bias), *others = network.layers
+    (weight, bias), *others = ((torch.as_tensor(weight), torch.as_tensor(bias)) for weight, bias in network.layers)
     first = torch.zeros(len(weight), len(_names(target)))
     first[:, columns] = weight * torch.as_tensor(factors, dtype=torch.float32)
     layers = [(first, bias + weight @ torch.as_tensor(added, dtype=torch.float32)), *others]

@@ -2,7 +2,7 @@
 
 A policy.zip is one of stable-baselines3 without any class of ours: `PPO.load(path)` opens it where this package is not
 installed. A network shared by all actuators (`.shared_policy`) is written as the equal plain network. Reading
-executes nothing: weights come with weights_only=True, settings from JSON.
+executes nothing: weights come with weights_only=True, settings from JSON. Policies that NumPy alone plays: `agents.policies`.
 
 Legend: B batch, no observation, na action.
 """
@@ -13,80 +13,46 @@ import io
 import json
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from softgym_envs.core.errors import FileFormatError, MissingDependencyError, ShapeError, shown
-from softgym_envs.core.files import read_json, write_atomically
+from softgym_envs.core.errors import FileFormatError, MissingDependencyError, shown
+from softgym_envs.core.files import write_atomically
 
-try:
-    import torch
-except ImportError as error:
-    raise MissingDependencyError.of("a policy needs torch", "learn") from error
+from ..policies import ACTIVATIONS, MOST_BYTES, Network, check_layers, load_network, observed_with, pretrained
 
 if TYPE_CHECKING:
+    import torch
     from stable_baselines3.common.base_class import BaseAlgorithm
+
+__all__ = ["PRETRAINED", "Network", "load_policy", "observed_with", "policy_of", "save_policy"]
 
 Policy = Callable[[NDArray[Any]], NDArray[np.float32]]
 """Observations (B, no) -> actions (B, na) in [-1, 1], without noise."""
 
-MOST_BYTES = 512 * 2**20
-"""Largest memory of a policy's weights."""
-ACTIVATIONS = {"Tanh": torch.tanh, "ReLU": torch.relu, "ELU": torch.nn.functional.elu}
+PRETRAINED = Path("pretrained")
+"""In place of a file: the policy of the environment that comes with the package."""
 
 
-def observed_with(path: Path) -> dict[str, Any]:
-    """Keywords of the environment for which a policy was made: "observed" in the JSON file beside it; {} without such a file.
+def load_policy(path: Path, env_id: str = "") -> Network:
+    """Load the mean action of a policy: weights only, nothing in the file is executed.
 
-    Raises:
-        FileFormatError: That entry is no table.
-    """
-    described = path.with_suffix(".json")
-    found = read_json(described).get("observed", {}) if described.is_file() else {}
-    if not isinstance(found, dict):
-        raise FileFormatError(f"{described}: observed is {shown(found)}, expected a table of keywords")
-    return found
-
-
-@dataclass(frozen=True, eq=False)
-class Network:
-    """The mean action of an MLP: a `Policy`, a = clip(W_L f(... f(W_1 o + b_1) ...) + b_L), or tanh in place of clip (SAC)."""
-
-    layers: tuple[tuple[torch.Tensor, torch.Tensor], ...]
-    """Weight and bias of every layer."""
-    activation: Callable[[torch.Tensor], torch.Tensor]
-    squashed: bool
-    """Whether tanh is applied at the end."""
-    source: str = "the policy"
-    """Name of the file for messages."""
-
-    def __call__(self, observation: NDArray[Any]) -> NDArray[np.float32]:
-        """See `Policy`.
-
-        Raises:
-            ShapeError: The observations have another length.
-        """
-        x, size = torch.as_tensor(np.asarray(observation, dtype=np.float32)), self.layers[0][0].shape[1]
-        if x.ndim != 2 or x.shape[1] != size:
-            raise ShapeError(f"{self.source} takes {size} observed numbers, the environment has shape {tuple(x.shape)}")
-        with torch.no_grad():
-            for weight, bias in self.layers[:-1]:
-                x = self.activation(torch.nn.functional.linear(x, weight, bias))
-            x = torch.nn.functional.linear(x, *self.layers[-1])
-            x = torch.tanh(x) if self.squashed else torch.clip(x, -1.0, 1.0)
-        return np.asarray(x.numpy(), dtype=np.float32)
-
-
-def load_policy(path: Path) -> Network:
-    """Load the mean action of a stable-baselines3 policy: weights only, nothing in the file is executed.
+    Args:
+        path: A .zip of stable-baselines3 (which needs torch), a .npz of `agents.policies`, or `PRETRAINED`.
+        env_id: Id of the environment, for `PRETRAINED`.
 
     Raises:
         FileFormatError: Not a policy of PPO, A2C or SAC with an MLP.
+        MissingDependencyError: A .zip without torch.
+        OptionError: No policy of this id comes with the package.
     """
+    if path == PRETRAINED:
+        return pretrained(env_id)
+    if path.suffix == ".npz":
+        return load_network(path)
     weights, settings = _read_policy(path)
     squashed = any(name.startswith("actor.mu.") for name in weights)
     body, head = ("actor.latent_pi.", "actor.mu") if squashed else ("mlp_extractor.policy_net.", "action_net")
@@ -95,9 +61,13 @@ def load_policy(path: Path) -> Network:
     names = [f"{body}{place}" for place in places] + [head]
     if not all(f"{name}.{part}" in weights for name in names for part in ("weight", "bias")):
         raise FileFormatError(f"{path} holds no MLP of PPO, A2C or SAC; its weights are {', '.join(list(weights)[:8])}")
-    layers = tuple((weights[f"{name}.weight"], weights[f"{name}.bias"]) for name in names)
-    _check_layers(path, layers)
-    return Network(layers, _activation(settings, "ReLU" if squashed else "Tanh"), squashed, str(path))
+    tensors = [(weights[f"{name}.weight"], weights[f"{name}.bias"]) for name in names]
+    if not all(_is_plain(tensor) for layer in tensors for tensor in layer):
+        raise FileFormatError(f"{path}: the weights of its layers are no plain float32 arrays")
+    layers = tuple((weight.detach().numpy(), bias.detach().numpy()) for weight, bias in tensors)
+    check_layers(path, layers)
+    activation = _activation(settings, "ReLU" if squashed else "Tanh")
+    return Network(layers, activation, squashed, observed_with(path), str(path))
 
 
 def _read_policy(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -105,9 +75,14 @@ def _read_policy(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
 
     Raises:
         FileFormatError: There is no such file, it has no weights, or more than weights.
+        MissingDependencyError: torch is not installed.
     """
-    if not Path(path).is_file():
+    if not path.is_file():
         raise FileFormatError(f"{path}: no such file")
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingDependencyError.of(f"{path} needs torch", "learn") from error
     try:
         with zipfile.ZipFile(path) as archive:
             for part in ("policy.pth", "data"):
@@ -126,25 +101,20 @@ def _read_policy(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     return weights, settings
 
 
-def _check_layers(path: Path, layers: tuple[tuple[torch.Tensor, torch.Tensor], ...]) -> None:
-    """Refuse weights that do not fit each other, or are not finite."""
-    sizes = [layers[0][0].shape[-1:].numel()] + [bias.numel() for _, bias in layers]
-    for (weight, bias), inner, outer in zip(layers, sizes, sizes[1:], strict=False):
-        shaped = weight.shape == (outer, inner) and bias.shape == (outer,)
-        plain = weight.dtype == bias.dtype == torch.float32 and weight.layout == torch.strided
-        plain = plain and weight.is_contiguous() and bias.is_contiguous()  # no terabytes that are one number in the file
-        if not (shaped and plain and weight.isfinite().all() and bias.isfinite().all()):
-            raise FileFormatError(f"{path}: the weights of its layers do not fit each other, or are no finite numbers")
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Whether a tensor holds its own float32 numbers: no terabytes that are one number in the file."""
+    kind = str(tensor.dtype), str(tensor.layout)
+    return kind == ("torch.float32", "torch.strided") and tensor.is_contiguous()
 
 
-def _activation(settings: dict[str, Any], default: str) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The activation that the policy was trained with."""
+def _activation(settings: dict[str, Any], default: str) -> str:
+    """Name of the activation that the policy was trained with."""
     kwargs = settings.get("policy_kwargs")
     kwargs = kwargs if isinstance(kwargs, dict) else {}
     named = str(kwargs.get("activation_fn", default)).rstrip("'>").rsplit(".", 1)[-1]
     if named not in ACTIVATIONS:
         raise FileFormatError(f"the policy uses the activation {shown(named)}, known are {', '.join(ACTIVATIONS)}")
-    return ACTIVATIONS[named]
+    return named
 
 
 def policy_of(model: BaseAlgorithm) -> Policy:

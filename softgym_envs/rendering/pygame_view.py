@@ -139,7 +139,8 @@ class PygameRenderer:
                 self._window = self._pygame.display.set_mode(self.size)
             except self._pygame.error as error:
                 raise OptionError(
-                    f'no window can be opened here ({error}); render_mode="rgb_array" needs no display, and in scripts/play.py '
+                    f'no window can be opened here ({error}). Without a display: render_mode="rgb_array"; for checks that open '
+                    "windows, as Gymnasium's check_env, set SDL_VIDEODRIVER=dummy; `softgym-envs play` takes "
                     "--headless-frames 150 --record roll.gif"
                 ) from error
             self._pygame.display.set_caption(self.title)

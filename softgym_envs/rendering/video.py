@@ -8,7 +8,7 @@ import tempfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 
@@ -70,11 +70,12 @@ def write_png(path: str | Path, image: Image) -> Path:
 
     Raises:
         ShapeError: It is no picture.
-        MissingDependencyError: Pillow is not installed.
     """
+    from PIL import Image as pillow
+
     check_frames([image])
     stream = io.BytesIO()
-    _pillow().fromarray(image).save(stream, format="PNG")
+    pillow.fromarray(image).save(stream, format="PNG")
     write_atomically(Path(path), stream.getvalue())
     return Path(path)
 
@@ -87,12 +88,12 @@ def write_gif(path: str | Path, frames: Sequence[Image], fps: float) -> Path:
     Raises:
         ShapeError: There are no frames, or not all of one size.
         OptionError: `fps` is not in 0 ... 50, the most that viewers play.
-        MissingDependencyError: Pillow is not installed.
     """
+    from PIL import Image as pillow
+
     check_frames(frames)
     if not 0 < fps <= 50:
         raise OptionError(f"fps of a GIF is {fps}, expected 0 < fps <= 50")
-    pillow = _pillow()
     palette = pillow.fromarray(_palette_sample(frames)).quantize(colors=GIF_COLORS, method=pillow.Quantize.MEDIANCUT)
     images = [pillow.fromarray(frame).quantize(palette=palette, dither=pillow.Dither.NONE) for frame in frames]
     ends = np.round(100.0 / fps * np.arange(len(frames) + 1)).astype(int)
@@ -186,11 +187,3 @@ def _labelled(image: Image, label: str) -> Image:
     surface = pygame.image.frombuffer(np.ascontiguousarray(image).tobytes(), (width, height), "RGB")
     draw_hud(surface, Hud(title=label), None)
     return np.frombuffer(pygame.image.tobytes(surface, "RGB"), dtype=np.uint8).reshape(height, width, 3).copy()
-
-
-def _pillow() -> Any:
-    try:
-        from PIL import Image as pillow
-    except ImportError as error:
-        raise MissingDependencyError.of("pictures as files need Pillow", "report") from error
-    return pillow
