@@ -9,12 +9,22 @@ import ast
 import importlib
 import importlib.metadata
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 
 FOLDER = Path(__file__).resolve().parent
+EXTRAS = {
+    "casadi": "sysid", "cma": "sysid", "jinja2": "report", "matplotlib": "report", "mujoco": "mujoco", "osqp": "control",
+    "PIL": "report", "ray": "ray", "stable_baselines3": "learn", "torch": "learn", "tqdm": "scripts",
+}  # fmt: skip
+"""Optional package -> the extra that brings it."""
+LATER = 0.02
+"""[s] After which a signal that cannot be raised is tried again."""
 
 
 def verbs() -> dict[str, str]:
@@ -39,8 +49,43 @@ def load_verb(name: str) -> ModuleType:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a verb; returns its exit code, 2 if there is no such verb."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    """Run a verb; returns its exit code: 2 for bad input, or if there is no such verb; 130 after Ctrl-C or SIGTERM.
+
+    Where a verb handles no error or signal itself, this does.
+    """
+    try:
+        with interruptible():
+            return run_verb(list(sys.argv[1:] if arguments is None else arguments))
+    except BrokenPipeError:  # the reader has enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except Exception as error:
+        if not (said := sentence(error)):
+            raise
+        print(f"error: {said}", file=sys.stderr)
+        return 2
+
+
+def sentence(error: Exception) -> str:
+    """What a user can do about an error, in a sentence; "" for a fault of ours."""
+    if isinstance(error, ModuleNotFoundError) and (package := (error.name or "").partition(".")[0]) in EXTRAS:
+        return f'{package} is not installed: pip install ".[{EXTRAS[package]}]" in a clone of the repository'
+    if isinstance(error, OSError):  # a full disk, a file of somebody else
+        return str(error)
+    try:
+        from gymnasium.error import Error
+
+        from softgym_envs.core.errors import SoftgymError
+    except ImportError:
+        return ""
+    return str(error) if isinstance(error, (SoftgymError, Error)) else ""
+
+
+def run_verb(given: Sequence[str]) -> int:
+    """Body of `main`."""
     if not given or given[0] in ("-h", "--help"):
         print(usage())
         return 0
@@ -64,13 +109,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if (here := str(Path.cwd())) not in sys.path:  # location of a user's own "module:function"
         sys.path.append(here)
     args = tyro.cli(module.Args, args=given[1:], prog=f"softgym-envs {given[0]}", description=module.__doc__)
-    try:
-        code = int(module.main(args) or 0)
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader has enough, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    code = int(module.main(args) or 0)
+    sys.stdout.flush()
     return code
+
+
+# --- Signals --------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt for SIGINT and SIGTERM, but where an exception would be lost; ignored signals stay ignored.
+
+    Python drops exceptions of finalizers and of callbacks from C, of which llvmlite has some: compiling then fails later with
+    another error, or goes on. A signal that arrives there is raised `LATER`. Does nothing outside of the main thread.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handled = [signal.SIGINT, signal.SIGTERM, *([signal.SIGALRM] if hasattr(signal, "SIGALRM") else [])]
+    before = {number: signal.getsignal(number) for number in handled}
+    for number, handler in before.items():
+        if handler in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, _interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Handle a signal."""
+    if hasattr(signal, "setitimer") and _is_lost_in(frame):
+        signal.setitimer(signal.ITIMER_REAL, LATER)
+        return
+    raise KeyboardInterrupt
+
+
+def _is_lost_in(frame: FrameType | None) -> bool:
+    """Whether an exception that is raised in this frame does not reach the outermost one."""
+    while frame is not None:
+        if frame.f_code.co_name == "__del__" or frame.f_globals.get("__name__", "").startswith("llvmlite."):
+            return True
+        frame = frame.f_back
+    return False
 
 
 if __name__ == "__main__":

@@ -32,8 +32,9 @@ from softgym_envs.core.spec import SimulatorSpec
 from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import DataSplit, Trajectory, TrajectorySet
 from softgym_envs.rooms import room as room_named
-from sysid import METHODS, FitProblem, online, run_recipe, save
+from sysid import METHODS, FitProblem, FitResult, online, run_recipe, save
 from sysid.methods.table import Method, method_of
+from sysid.recipe import RecipeInterrupted
 from sysid.recipe.stage import CHECKPOINT, FIT, Interrupted, fit_stage
 from sysid.recipe.stage_problem import stage_problem
 from sysid.report import Beat, Seldom, rows_in_words, save_rows
@@ -290,11 +291,18 @@ def one_stage(args: Args, recipe: Recipe, simulator: Simulator, recordings: Traj
     if not args.columns and unused(problem, recordings):
         print(unused(problem, recordings))
     stopped = False
+
+    def named(found: FitResult) -> FitResult:
+        return replace(found, spec=replace(found.spec, model=args.model or ""))
+
     try:
-        result = fit_stage(recipe, stage, problem, folder=args.out, resume=args.resume and under_way, progress=progress)
+        result = fit_stage(
+            recipe, stage, problem, folder=args.out, resume=args.resume and under_way, progress=progress,
+            keep=lambda found: save(named(found), args.out),
+        )  # fmt: skip
     except Interrupted as stop:
         result, stopped = stop.result, True
-    result = replace(result, spec=replace(result.spec, model=args.model or ""))
+    result = named(result)
     save(result, args.out)
     if args.gif is not None:
         from softgym_envs.envs.drawing import Drawable, write_overlay
@@ -367,14 +375,23 @@ def whole_recipe(args: Args, recipe: Recipe, simulator: Simulator, recordings: T
     own = args.start is not None or str(args.model).endswith(".toml")  # then the recipe's guess is of another robot
     stages = tuple(replace(s, options=limited(args, method_of(s.method), dict(s.options))) for s in recipe.stages)
     data = split_of(args, recordings) if args.split else recordings
-    found = run_recipe(
-        recipe, simulator, data, start=start_of(args, simulator) if own else None, stages=stages, out=args.out,
-        resume=args.resume, announce=lambda name: print(f"stage {name}", flush=True), progress=progress, model=args.model or "",
-    )  # fmt: skip
+    missing: tuple[str, ...] | None = None
+    try:
+        found = run_recipe(
+            recipe, simulator, data, start=start_of(args, simulator) if own else None, stages=stages, out=args.out,
+            resume=args.resume, announce=lambda name: print(f"stage {name}", flush=True), progress=progress,
+            model=args.model or "",
+        )  # fmt: skip
+    except RecipeInterrupted as stop:
+        found, missing = stop.result, stop.missing
     print(as_flags(found.summary()))
     print(f"constants: {args.out / 'fit.toml'}\nreport: {args.out / found.stages[-1].name / 'report.html'}")
     if found.unusable:
         print(f"do not use {', '.join(found.unusable)}: the stage that gave them failed; see above", file=sys.stderr)
+    if missing is not None:
+        rest = f"; not fitted: {', '.join(missing)}" if missing else ""
+        print(f"interrupted{rest}; --resume goes on", file=sys.stderr)
+        return 130
     return 2 if found.unusable else 0
 
 

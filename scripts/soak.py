@@ -192,6 +192,7 @@ def merged(figures: dict[str, Any], before: dict[str, Any], room: str) -> dict[s
 
 def main(args: Args) -> int:
     """Run, print, save; 1 if anything was wrong, 2 for bad input, 130 if interrupted."""
+    figures: dict[str, Any] = {}
     try:
         before = earlier(args.out)
         for figures in soak(args):
@@ -200,7 +201,9 @@ def main(args: Args) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"interrupted; {args.out} has the rounds that were done", file=sys.stderr)
+        print(
+            f"interrupted; {f'{args.out} has the rounds that were done' if figures else 'nothing is written'}", file=sys.stderr
+        )
         return 130
     for case in figures["cases"]:
         print("  {env_id} x{num_envs} {actions}: {steps} steps, {episodes} episodes, {sim_failed} failed".format(**case))

@@ -17,7 +17,7 @@ from typing import Any
 from .errors import OptionError, shown
 from .files import parse_toml
 from .parameters import GivenConstants
-from .simulator import Simulator
+from .simulator import Simulator, check_number
 from .task import load
 
 NATIVE = "native"
@@ -304,10 +304,18 @@ def task_keywords(words: Sequence[str], options: Collection[str]) -> dict[str, A
         options: Names of the command's own options.
 
     Raises:
-        OptionError: A word has no "=", or names an option of the command.
+        OptionError: A word has no "=", names an option of the command or what it sets itself, or a length is no whole number.
     """
     found = options_from_text(words, "keyword", "level=3")
     for name in found:
-        if name in options:
+        if name in options or name in SET_BY_COMMANDS:
             raise OptionError(f"keyword {name} is the command's own, not the task's; see --help")
+    if LENGTH in found:
+        found[LENGTH] = int(check_number(LENGTH, found[LENGTH], low=1, whole=True))
     return found
+
+
+SET_BY_COMMANDS = ("id", "num_envs", "vectorization_mode", "vector_kwargs", "wrappers", "autoreset_mode", "disable_env_checker")
+"""Arguments of `gymnasium.make` and `make_vec` that commands give themselves."""
+LENGTH = "max_episode_steps"
+"""The argument of theirs that users may give."""

@@ -77,6 +77,9 @@ class SimulatorSpec:
         for name, kind in kinds.items():
             if name in table and (not isinstance(table[name], kind) or isinstance(table[name], bool)):  # type: ignore[arg-type]
                 raise FileFormatError(f"{path}: [simulator] {name} is {shown(table[name])}")
+        for name, value in table.get("structure", {}).items():
+            if not isinstance(value, str):
+                raise FileFormatError(f"{path}: [simulator.structure] {name} is {shown(value)}, expected text")
         if not {"room", "dt"} <= set(table):
             raise FileFormatError(f"{path}: [simulator] needs room and dt")
         return cls(**{**table, "dt": number_in(f"{path}: [simulator] dt", table["dt"])})

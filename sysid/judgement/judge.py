@@ -41,6 +41,9 @@ from .whiteness import Whiteness, whiteness
 
 Array = NDArray[np.float64]
 
+NOTHING = 0.3
+"""Share of the variance of noise below which errors count as none, whatever their shape: a recording without noise, whose
+errors are far below the sensors' least noise."""
 NEGLIGIBLE = 0.05
 """Share of the half width by noise below which an error of the model is ignored."""
 CREEP, SLOWLY = 0.1, 1.0
@@ -100,11 +103,12 @@ def judge(
     weighted = weighted_residuals(system, ending.theta, ending.starts)
     rounding = is_rounding(weighted.in_time * system.sigma, channel_scale(system.segments))
     chi2, variance, quantile = _noise_level(problem, weighted)
+    faint = rounding or (unit and chi2 < NOTHING)
     found, by_noise = _identifiable(problem, weighted, variance, errors, quantile)
     converged, message, crept = _at_minimum(problem, ending, weighted, rounding, by_noise)
     theta, starts = _back_along_null(problem, system, ending, found), ending.starts
     noise = quantile * np.sqrt(variance)
-    compatible = _compatible(system, theta, starts, weighted, rounding, noise) if scanned else ()
+    compatible = _compatible(system, theta, starts, weighted, faint, noise) if scanned else ()
     doubts = doubted(problem, theta, found, quantile)
     sides = (
         (None,) * len(theta)
@@ -117,13 +121,13 @@ def judge(
     covariance = widened(found.covariance, theta, quantile, compatible, unsure)
     parameters, view = problem.decode(theta), problem.view_at(theta)
     loop = open_loop(problem, parameters, view=view) if compared else ()
-    tested = None if rounding else whiteness(weighted.in_time, lambda noise: weighted.left(noise, found.seen), unit=unit)
+    tested = None if faint else whiteness(weighted.in_time, lambda noise: weighted.left(noise, found.seen), unit=unit)
     if tested is not None and not tested.white and varied and not unit:
         tested = _without(system, varied, theta, starts, weighted, found.seen) or tested
     from_measured = problem.full_state and not system.segments.free
     evidence = Evidence(
         problem, found, estimates, converged, message, chi2, weighted.dof,
-        0.0 if rounding else correlation_in_time(weighted.in_time), errors, ending.start_costs,
+        0.0 if faint else correlation_in_time(weighted.in_time), errors, ending.start_costs,
         pressed(problem, ending.theta, found), loop, compatible,
         tested, sides, opened, from_measured and system.segments.horizon == 1, from_measured, _carried(problem, ending),
     )  # fmt: skip
@@ -169,10 +173,13 @@ def _identifiable(
     problem: FitProblem, weighted: WeightedResiduals, variance: float, errors: str, quantile: float
 ) -> tuple[Identifiability, Array]:
     """Identifiability of the constants with such errors, and the covariance (p, p) per unit of variance."""
-    found = analyse(np.vstack([weighted.jacobian, _prior_jacobian(problem) * np.sqrt(variance)]), variance, problem.specs)
+    prior = _prior_jacobian(problem) * np.sqrt(variance)
+    found = analyse(np.vstack([weighted.jacobian, prior]), variance, problem.specs)
     by_noise = found.covariance / max(variance, 1e-300)
     if errors == "clustered" and found.seen.shape[1]:
-        covariance = clustered_covariance(weighted.jacobian, weighted.residual, weighted.cluster, found.seen, quantile)
+        covariance = clustered_covariance(
+            weighted.jacobian, weighted.residual, weighted.cluster, found.seen, quantile, prior, variance
+        )
         if weighted.basis.shape[2]:  # free starts follow the residuals and leave each cluster less than the noise
             least, own = np.diag(found.covariance), np.diag(covariance)
             grown = np.sqrt(np.maximum(least / np.where(own > 0, own, np.inf), 1.0))
@@ -278,10 +285,10 @@ def _back_along_null(problem: FitProblem, system: ShootingSystem, ending: Ending
 
 
 def _compatible(
-    system: ShootingSystem, theta: Array, starts: Array, weighted: WeightedResiduals, rounding: bool, noise: float
+    system: ShootingSystem, theta: Array, starts: Array, weighted: WeightedResiduals, faint: bool, noise: float
 ) -> tuple[Compatible, ...]:
     """Values of every constant that the model's own error allows; () where it has none."""
-    error = 0.0 if rounding else model_error(weighted.in_time)
+    error = 0.0 if faint else model_error(weighted.in_time)
     return scan(system, theta, starts, error=error, noise=noise) if error > NEGLIGIBLE * noise else ()
 
 

@@ -182,15 +182,22 @@ def quantile_95(known_noise: bool, dof: int) -> float:
 
 
 def clustered_covariance(
-    jacobian: Array, residual: Array, clusters: NDArray[np.intp], seen: Array, quantile: float = NORMAL
+    jacobian: Array,
+    residual: Array,
+    clusters: NDArray[np.intp],
+    seen: Array,
+    quantile: float = NORMAL,
+    prior: Array | None = None,
+    variance: float = 1.0,
 ) -> Array:
-    r"""Covariance that survives model error: B (\sum_g s_g s_g') B with s_g = J_g' (I - H_g)^{-1/2} r_g, B = (J'J)^{-1}.
+    r"""Covariance that survives model error: B (\sum_g s_g s_g' + v P) B, s_g = J_g' (I - H_g)^{-1/2} r_g, B = (J'J + P)^{-1}.
 
     Residuals of a structurally wrong model are correlated in time; clusters (segments or recordings) are taken as the
     independent units instead of single numbers (Liang and Zeger 1986). A fit follows the most informative clusters, which
     leaves them less than their error: H_g = J_g B J_g' corrects that, so that the covariance is unbiased where errors are
     white. The number of clusters that inform a constant (few, if its knowledge comes from few) sets its quantile of Student's
-    t, with Satterthwaite's degrees of freedom; both after Bell and McCaffrey, Survey Methodology 28 (2002) 169.
+    t, with Satterthwaite's degrees of freedom; both after Bell and McCaffrey, Survey Methodology 28 (2002) 169. A prior is one
+    more unit, whose spread is known.
 
     Args:
         jacobian: (N, p) weighted.
@@ -198,10 +205,14 @@ def clustered_covariance(
         clusters: (N,) unit that each residual belongs to.
         seen: (p, r) directions.
         quantile: Quantile of a 95 % interval by which standard deviations are later multiplied; they grow by t over it.
+        prior: (k, p) rows of the prior with P = prior' prior, None without one: weighted as the residuals are, so that where
+            these have variance v the prior's rows are sqrt(v) times the inverse standard deviations.
+        variance: v
     """
     reduced = jacobian @ seen
     labels, place = np.unique(clusters, return_inverse=True)
-    white = np.linalg.inv(triangle(reduced))  # (r, r), B = white white'
+    known = np.zeros((0, len(seen))) if prior is None else prior
+    white = np.linalg.inv(triangle(np.vstack([reduced, known @ seen])))  # (r, r), B = white white'
     rows, count, r = reduced @ white, len(labels), seen.shape[1]
     scores, grams, leaned = np.zeros((count, r)), np.zeros((count, r, r)), np.zeros((count, r, r))
     for g in range(count):
@@ -219,8 +230,9 @@ def clustered_covariance(
     squares = np.sum(weight**2, axis=(1, 2))
     freedom = np.trace(weight, axis1=1, axis2=2) ** 2 / np.where(squares > 0, squares, np.inf)
     wider = stats.t.ppf(0.975, np.maximum(freedom, 1.0)) / quantile
+    told = known @ seen @ white @ spread.T
     spread = spread * wider[:, None]
-    return np.asarray(spread @ scores.T @ scores @ spread.T)
+    return np.asarray(spread @ scores.T @ scores @ spread.T + variance * told.T @ told)
 
 
 def correlation_in_time(residual: Array) -> float:

@@ -30,7 +30,7 @@ from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.trajectory import Trajectory
 
 from ..data.problem import FitProblem
-from ..judgement.judge import Ending, judge
+from ..judgement.judge import NOTHING, Ending, judge
 from ..judgement.result import FitResult, Verdict
 from ..least_squares.levenberg import LevenbergOptions, LevenbergState, Outcome, levenberg_marquardt, start_state
 from ..least_squares.system import ShootingSystem
@@ -40,8 +40,6 @@ Array = NDArray[np.float64]
 
 CHANCE = 3.3
 """Standard deviations of a correlation that noise may reach."""
-NOTHING = 0.3
-"""Share of the variance of noise below which errors count as none, whatever their shape: a recording without noise."""
 ROUGH = LevenbergOptions(cost_tolerance=1e-2, step_tolerance=1e-2)
 """Options of a fit whose filter is not the last one."""
 WAY_BACK = (1.0, 0.5, 0.25, 0.125)

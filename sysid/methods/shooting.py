@@ -295,8 +295,6 @@ def _fit(
                 system = ShootingSystem(cleaned.segments, sigma)
                 journal = replace(journal, sigma=sigma if journal.state is None else journal.sigma)
             journal = _run_phase(system, journal, thetas, scale, options, reporter)
-    if options.checkpoint is not None:
-        options.checkpoint.unlink(missing_ok=True)
     ends = journal.done
     last = ends[-1] if len(ends) > len(thetas) else _best(ends)
     outcome = last.outcome or Outcome.ITERATIONS
@@ -313,6 +311,8 @@ def _fit(
         varied=half_step_variation(cleaned.segments) if options.halve else None,
         lengthened=options.scan and not (options.grow or options.near),
     )  # fmt: skip
+    if options.checkpoint is not None:  # only now: judging may last, and be interrupted
+        options.checkpoint.unlink(missing_ok=True)
     found = replace(found, ended=Ended(judged.whole(last.theta, last.blocks), journal.sigma))
     if cleaned.share == 0.0:
         return found

@@ -28,7 +28,7 @@ from ..judgement.verdicts import NOT_CONVERGED
 from ..report.files import copy_constants, load_distribution, save
 from .guard import KEPT, better_start, compare
 from .predictions import banded
-from .stage import CHECKPOINT, FIT, fit_without_bands, saying
+from .stage import CHECKPOINT, FIT, Interrupted, fit_without_bands, saying
 from .stage_problem import guarded, stage_problem
 
 
@@ -54,7 +54,7 @@ class StageResult:
 
 @dataclass(frozen=True)
 class RecipeResult:
-    """Results of all stages, in their order."""
+    """Results of all stages, in their order; of an interrupted run, of those that were fitted."""
 
     stages: tuple[StageResult, ...]
 
@@ -100,6 +100,15 @@ class RecipeResult:
         return "\n".join(f"{head}\n{stage.text}" for head, stage in zip(heads, self.stages, strict=True))
 
 
+class RecipeInterrupted(KeyboardInterrupt):
+    """Ctrl-C after at least one stage was fitted; with `out`, its files are those of a shorter recipe."""
+
+    def __init__(self, result: RecipeResult, missing: tuple[str, ...]) -> None:
+        super().__init__()
+        self.result, self.missing = result, missing
+        """The stages that were fitted, and the names of the others."""
+
+
 def run_recipe(
     recipe: Recipe,
     simulator: Simulator,
@@ -134,6 +143,7 @@ def run_recipe(
     Raises:
         OptionError: There is no stage, `resume` lacks `out`, or a stage needs something that is missing.
         DataError: A stage's recordings are missing, or cannot be used.
+        RecipeInterrupted: Ctrl-C after at least one stage was fitted.
     """
     chosen = recipe.stages if stages is None else stages
     if not chosen or (resume and out is None):
@@ -141,24 +151,37 @@ def run_recipe(
     current = first = start or simulator.default_parameters.replace(**recipe.guess_of(simulator))
     view = View()
     done: list[StageResult] = []
+    stopped: KeyboardInterrupt | None = None
     for place, stage in enumerate(chosen):
-        if announce is not None:
-            announce(stage.name)
-        folder = None if out is None else out / stage.name
-        before = current.replace(**stage.begin_of(current))
-        last = all(later.experiment != stage.experiment for later in chosen[place + 1 :])
-        bounds = limits if last else {}
-        problem = guarded(stage_problem(recipe, stage, simulator, data, start=before, view=view, limits=bounds))
-        problem = problem if stage.begin else better_start(problem, first)
-        identity = hashlib.sha256(f"{problem.fingerprint} {stage.method} {sorted(stage.options.items())}".encode()).hexdigest()
-        earlier = _earlier(stage, folder, identity, current) if resume and folder else None
-        more: dict[str, Any] = {"identity": identity, "model": model, "last": last}
-        done.append(earlier or _solved(recipe, stage, problem, folder, resume, progress, **more))
-        current, view = done[-1].parameters, done[-1].view
-    found = RecipeResult(tuple(done))
+        try:
+            if announce is not None:
+                announce(stage.name)
+            folder = None if out is None else out / stage.name
+            before = current.replace(**stage.begin_of(current))
+            last = all(later.experiment != stage.experiment for later in chosen[place + 1 :])
+            bounds = limits if last else {}
+            problem = guarded(stage_problem(recipe, stage, simulator, data, start=before, view=view, limits=bounds))
+            problem = problem if stage.begin else better_start(problem, first)
+            identity = hashlib.sha256(f"{problem.fingerprint} {stage.method} {sorted(stage.options.items())}".encode())
+            earlier = _earlier(stage, folder, identity.hexdigest(), current) if resume and folder else None
+            more: dict[str, Any] = {"identity": identity.hexdigest(), "model": model, "last": last}
+            found, stopped = (earlier, None) if earlier else _solved(recipe, stage, problem, folder, resume, progress, **more)
+        except KeyboardInterrupt as stop:
+            if not done:
+                raise
+            stopped = stop
+            break
+        done.append(found)
+        current, view = found.parameters, found.view
+        if stopped is not None:
+            break
+    result = RecipeResult(tuple(done))
+    missing = tuple(stage.name for stage in chosen[len(done) :])
     if out is not None:
-        copy_constants(out / chosen[-1].name / FIT, out / FIT, found.unusable)
-    return found
+        copy_constants(out / done[-1].name / FIT, out / FIT, result.unusable, missing)
+    if stopped is not None:
+        raise RecipeInterrupted(result, missing) from stopped
+    return result
 
 
 def _solved(
@@ -172,34 +195,51 @@ def _solved(
     identity: str,
     model: str,
     last: bool,
-) -> StageResult:
+) -> tuple[StageResult, KeyboardInterrupt | None]:
+    """Result of a stage, also where Ctrl-C ended its examination; files of such a stage are not those of a finished one."""
+
+    def settled(found: FitResult, **more: str) -> FitResult:
+        told = {**found.provenance, "stage": stage.name, **more}
+        return _guarded(replace(found, provenance=told, spec=replace(found.spec, model=model)), problem)
+
+    def keep(found: FitResult) -> None:
+        if folder is not None:
+            save(settled(found), folder)
+
     under_way = resume and folder is not None and (folder / CHECKPOINT).exists()
-    fitted, found = fit_without_bands(recipe, stage, problem, folder=folder, resume=under_way, progress=progress)
-    told = {**found.provenance, "stage": stage.name, "identity": identity}
-    found = replace(found, provenance=told, spec=replace(found.spec, model=model))
+    stopped: KeyboardInterrupt | None = None
+    try:
+        fitted, found = fit_without_bands(recipe, stage, problem, folder=folder, resume=under_way, progress=progress, keep=keep)
+        found = settled(found, identity=identity)
+        if last:  # others are there for the next one
+            saying(progress)("how well such recordings are predicted")
+            found = banded(fitted, found)
+    except Interrupted as stop:
+        found, stopped = settled(stop.result), stop
+    if folder is not None:
+        save(found, folder)
+    return StageResult(
+        stage.name, found.free, found.parameters, found.distribution(), found.verdicts[0].text, found.summary(), found,
+        found.usable, found.view,
+    ), stopped  # fmt: skip
+
+
+def _guarded(found: FitResult, problem: FitProblem) -> FitResult:
+    """The result, or the constants before it where these predict kept-back data better, as a verdict then says."""
     judged = compare(found.open_loop)
     better = judged.better or found.explained  # a fit that leaves only noise is worse by chance only
     said = "" if better and not judged.better else judged.text(found.converged)
     if said:
         others = found.verdicts[1:] if found.verdicts[0].text == NOT_CONVERGED else found.verdicts
         found = replace(found, verdicts=others).with_verdict("failure", said)
-    if not better:
-        found = replace(
-            found,
-            parameters=found.start,
-            view=problem.view,
-            posterior=replace(found.posterior, mean=_encoded(found.start, problem)),
-        )
-    if last:
-        saying(progress)("how well such recordings are predicted")
-    if last:  # others are there for the next one
-        found = banded(fitted, found)
-    if folder is not None:
-        save(found, folder)
-    return StageResult(
-        stage.name, found.free, found.parameters, found.distribution(), found.verdicts[0].text, found.summary(), found,
-        found.usable, found.view,
-    )  # fmt: skip
+    if better:
+        return found
+    return replace(
+        found,
+        parameters=found.start,
+        view=problem.view,
+        posterior=replace(found.posterior, mean=_encoded(found.start, problem)),
+    )
 
 
 def _encoded(parameters: Parameters, problem: FitProblem) -> Any:

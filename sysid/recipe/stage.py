@@ -29,6 +29,10 @@ CHECKPOINT, FIT = "checkpoint.json", "fit.toml"
 """Files of a fit under way and of its constants, in the folder of a stage."""
 
 
+UNSEARCHED = "interrupted: what it may lack was not looked for to the end"
+"""Note of a fit whose examination did not end."""
+
+
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C after a fit was done, during the search for its deficiencies."""
 
@@ -39,18 +43,26 @@ class Interrupted(KeyboardInterrupt):
 
 
 def fit_stage(
-    recipe: Recipe, stage: Stage, problem: FitProblem, *, folder: Path | None, resume: bool, progress: TextIO | None
+    recipe: Recipe,
+    stage: Stage,
+    problem: FitProblem,
+    *,
+    folder: Path | None,
+    resume: bool,
+    progress: TextIO | None,
+    keep: Callable[[FitResult], object] | None = None,
 ) -> FitResult:
     """Fit one stage by its method, with a checkpoint in `folder` where the method writes one, and examine the result.
 
-    The examinations are `.mislabelled`, `.finer`, `.suspects` and `.predictions`.
+    The examinations are `.mislabelled`, `.finer`, `.suspects` and `.predictions`. `keep` is called with the fit before them,
+    which may last for minutes, to save it.
 
     Raises:
         OptionError: The method does not suit the room, or does not have one of the options.
         DataError: The recordings do not suit the method.
         Interrupted: Ctrl-C after the method has ended.
     """
-    fitted, found = fit_without_bands(recipe, stage, problem, folder=folder, resume=resume, progress=progress)
+    fitted, found = fit_without_bands(recipe, stage, problem, folder=folder, resume=resume, progress=progress, keep=keep)
     saying(progress)("how well such recordings are predicted")
     try:
         return banded(fitted, found)
@@ -69,7 +81,14 @@ def saying(progress: TextIO | None) -> Callable[[str], None]:
 
 
 def fit_without_bands(
-    recipe: Recipe, stage: Stage, problem: FitProblem, *, folder: Path | None, resume: bool, progress: TextIO | None
+    recipe: Recipe,
+    stage: Stage,
+    problem: FitProblem,
+    *,
+    folder: Path | None,
+    resume: bool,
+    progress: TextIO | None,
+    keep: Callable[[FitResult], object] | None = None,
 ) -> Fitted:
     """`fit_stage` without bands of predictions."""
     method, say = method_of(stage.method), saying(progress)
@@ -80,11 +99,13 @@ def fit_without_bands(
         where["progress"] = progress
     say(f"fitting {', '.join(problem.free)} by {method.name}")
     result = method.fit(problem, method.settings({**stage.options, **where}), recipe)
+    unsearched = result.with_verdict("note", UNSEARCHED)
     try:
+        if keep is not None:
+            keep(unsearched)
         return _asked(recipe, stage, problem, result, say)
     except KeyboardInterrupt as stop:
-        said = "interrupted: what it may lack was not looked for to the end"
-        raise Interrupted(result.with_verdict("note", said)) from stop
+        raise Interrupted(unsearched) from stop
 
 
 def _asked(recipe: Recipe, stage: Stage, problem: FitProblem, result: FitResult, say: Callable[[str], None]) -> Fitted:

@@ -34,10 +34,15 @@ def save(result: FitResult, directory: str | Path) -> Path:
     return directory
 
 
-def copy_constants(source: Path, target: Path, unusable: tuple[str, ...]) -> None:
-    """Copy a fit.toml as the result of all stages, marked where a stage that gave some failed; appears whole or not at all."""
+def copy_constants(source: Path, target: Path, unusable: tuple[str, ...], missing: tuple[str, ...] = ()) -> None:
+    """Copy a fit.toml as the result of all stages; appears whole or not at all.
+
+    It is marked where a stage that gave some constants (`unusable`) failed, or stages are `missing`.
+    """
     document = read_toml(source)
     provenance = {name: value for name, value in document["provenance"].items() if name != UNUSABLE}
+    if missing:
+        provenance[UNEXPLAINED] = f"interrupted: stages {', '.join(missing)} were not fitted"
     provenance |= _mark(f"the stage that gave {', '.join(unusable)} failed") if unusable else {}
     write_atomically(target, tomli_w.dumps({**document, "provenance": provenance}).encode())
 
