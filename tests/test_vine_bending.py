@@ -113,21 +113,21 @@ def test_energy_never_grows_where_the_tube_wrinkles(dt: float) -> None:
     assert (np.diff(total, axis=1) <= 1e-9 * np.ptp(total, axis=1)[:, None]).all()
 
 
-def test_springs_of_the_mujoco_model_are_within_three_percent_of_the_wall() -> None:
+def test_springs_of_the_mujoco_model_are_within_a_percent_of_the_wall() -> None:
     """Below 10 kappa_w, beyond which muscles of the usual constants do not bend; a taut tube is exact."""
     shares, ends = (np.array(column, dtype=float) for column in zip(*SPRINGS["wrinkling"], strict=True))
     assert shares.sum() == pytest.approx(1.0, abs=1e-12) and (ends[1:] >= 1.0).all() and np.isnan(ends[0])
     near = CURVATURE[CURVATURE < 10.0]
     springs = (shares * np.fmin(near[:, None], ends)).sum(axis=1)
     error = np.abs(springs / MOMENT[: len(near)] - 1.0).max()
-    assert 0.028 < error < 0.030
+    assert 0.0075 < error < 0.0085
 
 
 def test_both_simulators_hold_a_bend_by_the_action_that_the_controllers_take() -> None:
     model = replace(MODEL, max_steering=VineModel().max_steering)
     for bend in (1.0, 1.5, 2.5, 3.5):
         action = held(model, np.array([[bend]]))[0, 0]
-        for simulator, within in ((VineSimulator(model), 1e-6), (VineTwin(model), 0.08)):
+        for simulator, within in ((VineSimulator(model), 1e-6), (VineTwin(model), 0.03)):
             control = np.array([[0.0, action * model.max_steering, 0.0]])
             state, _ = simulator.step(simulator.initial_state(1), control, substeps=round(10 / simulator.dt))
             theta = model.split(state[0]).theta

@@ -226,14 +226,18 @@ def test_what_record_wrote_is_fitted_by_the_stage_that_it_was_recorded_for(tmp_p
 
 
 def test_the_twins_recording_is_fitted_by_the_documented_commands(tmp_path):
-    """Free starts, as if the agreement asked for were noise (860 unknowns), had not converged after 30 iterations."""
+    """Free starts, as if the agreement asked for were noise (860 unknowns), had not converged after 30 iterations.
+
+    Rows 0.2 s apart hardly show the damping: its interval is [-4, 52] %.
+    """
     record = load_script("scripts/record.py")
     assert record.main(record.Args("vine", backend="mujoco", out=tmp_path / "grown.h5")) == 0
     script = load_script("scripts/identify.py")
     assert script.main(script.Args("vine", files=(tmp_path / "grown.h5",), out=tmp_path)) == 0
     found, truth = VineParameters.load(tmp_path / "fit.toml"), VineTwinParameters()
     for name in BODY:
-        assert getattr(found, name) == pytest.approx(getattr(truth, name), rel=0.1), name
+        within = 0.25 if name == "bending_damping" else 0.03
+        assert getattr(found, name) == pytest.approx(getattr(truth, name), rel=within), name
 
 
 def test_before_a_camera_our_engine_moves_in_steps_in_which_it_is_fitted():

@@ -16,7 +16,7 @@ Where it differs from our own engine (`vine.dynamics`), apart from rounding:
   the force of the growth speed are those at the start of a control step. The sliding part carries its mass along; ours is laid
   down at rest.
 * Bending is explicit (a damper, implicit, keeps it stable if bending_damping > dt/2 EI); ours is implicit.
-* Wrinkling is a sum of springs that saturate, fitted to the law (`mujoco_chain.SPRINGS`): exact below kappa_w, within 3 % of
+* Wrinkling is a sum of springs that saturate, fitted to the law (`mujoco_chain.SPRINGS`): exact below kappa_w, within 1 % of
   its moment below 10 kappa_w, too stiff beyond. A muscle that is more than fully contracted pushes; ours goes limp.
 * Drag is MuJoCo's viscous fluid on each body, set to the same force on a moving body. It damps turning, too: 0.3 % more
   of a swing's damping. The sliding part feels too little of it where a mass is fixed to its end.
