@@ -205,7 +205,7 @@ def test_a_vine_that_wrinkles_is_told_from_one_that_does_not(tmp_path, capsys):
     given = Args("vine", model=str(tmp_path / "robot.toml"), data=tuple(paths), fps=120.0, free_motion=True)
     assert main(replace(given, start=tmp_path / "start.toml", out=tmp_path / "fit")) == 0
     told = next(line for line in capsys.readouterr().out.splitlines() if "explained by another simulator only" in line)
-    assert "bending linear -> wrinkling" in told and "dt 0.00208333 -> 0.00104167" in told
+    assert "bending linear -> wrinkling" in told and "dt" not in told
     for estimate in json.loads((tmp_path / "fit" / "fit.json").read_text())["estimates"]:
         low, high = estimate["interval"]
         middle, width, value = 0.5 * (low + high), 0.5 * (high - low), getattr(truth, estimate["name"])

@@ -338,8 +338,8 @@ def _state_of(model: VineModel, times: Array, points: Array) -> Array:
 
 
 def wrinkling(simulator: Any) -> Any:
-    """Simulator of a tube that wrinkles (bends more easily once its wall is slack), with half the step, which that needs."""
-    return replace(simulator, bending="wrinkling", dt=0.5 * simulator.dt)
+    """Simulator of a tube that wrinkles (bends more easily once its wall is slack)."""
+    return replace(simulator, bending="wrinkling")
 
 
 _PATIENT = {"max_iterations": 40, "cost_tolerance": 1e-4}
