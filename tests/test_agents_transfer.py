@@ -197,11 +197,11 @@ def test_a_study_that_was_registered_before_a_field_was_added_goes_on(tmp_path):
     register(STUDY, "pendulum", tmp_path, provenance={})
     path = tmp_path / "study.json"
     there = read_json(path)
-    del there["study"]["engine_steps"]
+    del there["study"]["tuning_steps"]
     path.write_text(json.dumps(there))
     register(STUDY, "pendulum", tmp_path, provenance={})
-    with pytest.raises(OptionError, match="engine_steps differ"):
-        register(replace(STUDY, engine_steps=5), "pendulum", tmp_path, provenance={})
+    with pytest.raises(OptionError, match="tuning_steps differ"):
+        register(replace(STUDY, tuning_steps=5), "pendulum", tmp_path, provenance={})
 
 
 def test_a_threshold_is_judged_by_the_mean_and_says_where_the_interval_holds_it():
@@ -211,6 +211,38 @@ def test_a_threshold_is_judged_by_the_mean_and_says_where_the_interval_holds_it(
     ]
     assert said[0].endswith("found 1 (runs 0.5, 1.5)") and said[2].endswith("found 1 [0.99, 1.01]")
     assert said[1].endswith("found 1 [0.5, 1.5] (the interval holds the limit)")
+
+
+def test_a_doubled_oracle_tells_whether_the_oracle_is_saturated(finished):
+    summary = summarise(STUDY, finished)
+    assert summary.saturation == ""  # a planner that converges
+    summary = replace(summary, study=replace(STUDY, kind="mpc"))
+    assert summary.saturation.startswith("oracle not known to be saturated")
+    assert f"- {summary.saturation}" in markdown(summary)
+    oracle = next(a for a in summary.conditions if a.condition == "truth")
+    for moved, word in ((0.4, "saturated oracle"), (0.6, "UNSATURATED ORACLE")):
+        both = [("truth", Interval(1.0, 0.5, 1.5)), ("truth_doubled", Interval(1.0 - moved, 0.0, 1.0))]
+        conditions = tuple(replace(oracle, condition=name, cost=cost) for name, cost in both)
+        said = replace(summary, conditions=conditions).saturation
+        assert said.startswith(f"{word}: twice its samples or steps change its mean cost by {moved}")
+
+
+def test_conditions_that_trained_unequal_steps_are_no_comparison(tmp_path):
+    names = ("zero", "nominal", "truth_budget", "truth", "truth_doubled")
+    study = Study("rl", "rl", names, (10,), train_steps=64, starts=1, datasets=1, seeds=1)
+    trained = {"zero": 0, "nominal": 640, "truth_budget": 10, "truth": 640, "truth_doubled": 1280}
+    for job in study.jobs(CONDITIONS):
+        on_truth = CONDITIONS[job.condition].model == "truth"
+        steps = {"train": trained[job.condition] if on_truth else 0, "validation": 0, "tuning": 0}
+        model = 0 if on_truth else trained[job.condition]
+        cost = {"cost": 2.0 - ("truth" in job.condition), "failed": 0, "measures": {}, "model_cost": None}
+        write_json(record_path(tmp_path, job), {**cost, "truth_steps": steps, "model_steps": model})
+    assert summarise(study, tmp_path).unequal == {}
+    path = record_path(tmp_path, Job("truth", 0, 0, 0))
+    write_json(path, {**read_json(path), "truth_steps": {"train": 320, "validation": 0, "tuning": 0}})
+    summary = summarise(study, tmp_path)
+    assert summary.unequal == {"nominal": 640, "truth": 320}
+    assert headline(summary).startswith("UNEQUAL TRAINING, no comparison: nominal 640, truth 320 physics steps")
 
 
 def test_a_folder_is_reported_again_from_its_runs(finished, tmp_path):

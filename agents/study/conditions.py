@@ -32,8 +32,8 @@ CONDITIONS = {
 }
 ROBUST = ("wide", "forces", "posterior", "around")
 """Models with many rows of constants at once."""
-ORACLE, NOMINAL, NOTHING = "truth", "nominal", "zero"
-"""Reference conditions of the return ratio and the share."""
+ORACLE, NOMINAL, NOTHING, DOUBLED = "truth", "nominal", "zero", "truth_doubled"
+"""Reference conditions of the share, and the oracle with twice its samples or steps."""
 
 
 def possible(case: Case, conditions: tuple[str, ...]) -> tuple[str, ...]:
@@ -50,7 +50,7 @@ def check_study(study: Study, case: Case) -> None:
     """
     for name in (NOMINAL, ORACLE) if study.kind == "rl" else (NOTHING, NOMINAL, ORACLE):
         if name not in study.conditions:
-            raise OptionError(f"the study lacks the condition {name!r}, which its ratios are measured against")
+            raise OptionError(f"the study lacks the condition {name!r}, which others are measured against")
     for name in study.conditions:
         if name not in CONDITIONS:
             raise OptionError(f"unknown condition {name!r}; there are {', '.join(CONDITIONS)}")

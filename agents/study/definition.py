@@ -103,9 +103,7 @@ class Study:
     force: float = 0.1
     """Random kicks [m/s]."""
     train_steps: int = 0
-    """rl: control steps."""
-    engine_steps: int = 0
-    """rl: control steps in our engine, which is cheap, if they differ; 0: `train_steps`."""
+    """rl: control steps, the same in every condition but "truth_budget" and "truth_doubled"."""
     failure_cost: float = 100.0
     """Cost of a run whose simulation fails."""
     tuning_steps: int = 0

@@ -81,7 +81,6 @@ class PolicyWorker:
     def environment(self, job: Job) -> tuple[dict[str, Any], int, dict[str, int]]:
         """Keywords of the training's environment, control steps, and the truth's steps spent on it."""
         study, nothing = self.study, {"train": 0, "validation": 0}
-        in_engine = study.engine_steps or study.train_steps
         keywords: dict[str, Any]
         condition = CONDITIONS[job.condition]
         model = condition.model
@@ -95,7 +94,7 @@ class PolicyWorker:
                 keywords["randomize"] = EmpiricalParameters(record.samples)
             if model == "around":
                 keywords["randomize"] = self.case.around(record.parameters, condition.factor)
-            return keywords, in_engine, record.truth_steps
+            return keywords, study.train_steps, record.truth_steps
         if model == "drawn":
             params = self.case.drawn(stream(study, MODEL, job.budget, job.dataset, job.seed), condition.factor)
         else:
@@ -105,4 +104,4 @@ class PolicyWorker:
             keywords["randomize"] = self.case.wide()
         if model == "forces":
             keywords["disturbance"] = study.force
-        return keywords, in_engine, nothing
+        return keywords, study.train_steps, nothing

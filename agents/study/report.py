@@ -21,12 +21,15 @@ BEATEN = 1.1
 
 
 def headline(summary: Summary) -> str:
-    """One sentence: an oracle that is beaten, thresholds passed or failed, fits that their own verdict rejects."""
+    """One sentence: unequal training, an oracle that is beaten, thresholds, fits that their own verdict rejects."""
     better = [a.text for a in summary.conditions if a.share is not None and a.share.value > BEATEN]
     beaten = f"it is beaten by {', '.join(better)}" if better else ""
     if {NOTHING, ORACLE} <= set(summary.scores) and summary.shares(ORACLE) is None:
         beaten = "in some run it is no better than no control"
     beaten = f"THE ORACLE IS NONE, shares of its gain mean nothing: {beaten}. " if beaten else ""
+    if summary.unequal:
+        told = ", ".join(f"{name} {steps:,}" for name, steps in summary.unequal.items())
+        beaten = f"UNEQUAL TRAINING, no comparison: {told} physics steps. {beaten}"
     failed = sum(fit.failed for fit in summary.fits)
     doubt = f"; {failed} of {len(summary.fits)} FITS NOT TO BE USED, by their own verdict" if failed else ""
     return beaten + _promises(summary) + doubt
@@ -88,6 +91,7 @@ def markdown(summary: Summary) -> str:
     head, rows = table(summary)
     lines = [f"# Transfer study: {summary.study.name}", "", f"**{headline(summary)}**", ""]
     lines += [f"- {v.text}" for v in summary.verdicts]
+    lines += [f"- {summary.saturation}"] * bool(summary.saturation)
     lines += [f"- no run of {CONDITIONS[name].text}" for name in summary.missing]
     lines += [f"- {fit.text}" for fit in summary.fits] + [""]
     lines += ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
@@ -161,7 +165,7 @@ def render(summary: Summary, provenance: dict[str, str], images: tuple[str, ...]
     """
     plots = {name: embed(figure) for name, draw in FIGURES.items() if (figure := draw(summary)) is not None}
     head, rows = table(summary)
-    broken, kept = "FAILED" in headline(summary), headline(summary).startswith("All")
+    broken, kept = bool(summary.unequal) or "FAILED" in headline(summary), headline(summary).startswith("All")
     level = "failure" if broken else "ok" if kept and not any(fit.failed for fit in summary.fits) else "warning"
     settings = {k: v for k, v in vars(summary.study).items() if k != "thresholds"}
     return render_page(

@@ -72,11 +72,11 @@ def mean_of_runs(scores: Array) -> Interval:
     value = float(scores.mean())
     effects = [scores.mean(axis=1 - axis) for axis in (0, 1) if scores.shape[axis] > 1]
     count = min((len(effect) for effect in effects), default=1)
-    if count < FEWEST:
-        return Interval(value, None, None, tuple(map(float, scores.ravel())))
+    if count < FEWEST or np.ptp(scores) == 0:
+        return Interval(value, None, None, tuple(map(float, scores.ravel())) if np.ptp(scores) > 0 else ())
     error = np.sqrt(sum(stats.sem(effect) ** 2 for effect in effects))
     half = float(stats.t.ppf(0.975, count - 1) * error)
-    return Interval(value, value - half, value + half) if half > 0 else Interval(value, None, None)
+    return Interval(value, value - half, value + half)
 
 
 def share(hits: int, count: int) -> Interval:

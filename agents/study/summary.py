@@ -8,7 +8,7 @@ Legend: G data sets, R seeds.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from softgym_envs.core.errors import DataError, FileFormatError
 from softgym_envs.core.files import read_json
 
-from .conditions import CONDITIONS, NOMINAL, NOTHING, ORACLE
+from .conditions import CONDITIONS, DOUBLED, NOMINAL, NOTHING, ORACLE
 from .definition import Job, Study, Threshold
 from .fits import read_errors
 from .jobs import read_records
@@ -100,11 +100,26 @@ class Summary:
     """Constants -> [horizon [s], mean error [m]], mean over the fits of the main budget"""
     fits: tuple[FitNote, ...] = ()
     """Notes of every budget and data set."""
+    unequal: dict[str, int] = field(default_factory=dict)
+    """kind "rl": condition -> physics steps of its longest training, where they are not the same for all."""
 
     def shares(self, condition: str) -> Array | None:
         """Every run's share of the oracle's gain, (G, R)."""
         worst, best, costs = (self.scores.get(name) for name in (NOTHING, ORACLE, condition))
         return None if worst is None or best is None or costs is None else shares(costs, worst, best)
+
+    @property
+    def saturation(self) -> str:
+        """Whether the oracle is one: twice its samples or steps change its mean cost by less than half its interval."""
+        by_name = {a.condition: a.cost for a in self.conditions}
+        oracle, doubled = by_name.get(ORACLE), by_name.get(DOUBLED)
+        if oracle is None or self.study.kind == "plan":
+            return ""
+        if doubled is None or oracle.low is None or oracle.high is None:
+            return "oracle not known to be saturated: no run has twice its samples or steps"
+        change, half = abs(doubled.value - oracle.value), (oracle.high - oracle.low) / 2
+        word = "saturated oracle" if change < half else "UNSATURATED ORACLE"
+        return f"{word}: twice its samples or steps change its mean cost by {change:.3g}, half its interval is {half:.3g}"
 
     @property
     def complete(self) -> bool:
@@ -140,7 +155,21 @@ def summarise(study: Study, out: Path) -> Summary:
         if (found := _summarise_condition(study, key, members, records, scores)) is not None
     )
     verdicts = tuple(_judge(threshold, conditions, scores, study) for threshold in study.thresholds)
-    return Summary(study, conditions, verdicts, scores, *_fits(study, out))
+    return Summary(study, conditions, verdicts, scores, *_fits(study, out), _unequal(study, records))
+
+
+def _unequal(study: Study, records: dict[Job, dict[str, Any]]) -> dict[str, int]:
+    """Training steps by condition if they differ; those with the data's steps only, and twice the oracle's, differ by name."""
+    steps: dict[str, int] = {}
+    for job, record in records.items():
+        if (
+            study.kind == "rl"
+            and job.condition != NOTHING
+            and CONDITIONS[job.condition].method not in ("budgeted_plan", "doubled")
+        ):
+            trained = int(record.get("model_steps") or record["truth_steps"].get("train", 0))
+            steps[job.condition] = max(steps.get(job.condition, 0), trained)
+    return steps if len(set(steps.values())) > 1 else {}
 
 
 def _matrix(jobs: list[Job], records: dict[Job, dict[str, Any]]) -> Array | None:

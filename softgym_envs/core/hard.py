@@ -1,6 +1,6 @@
 """Hard twins: worlds that differ from their drawing by documented levels, sampled by seed.
 
-An effect is a switch with a size: a spread of stiffness, a payload, a latency. Level 0 has none; levels 1, 2 ("hand-built") and
+An effect is a switch with a size: a spread of stiffness, a payload, a latency. Level 0 has none; levels 1, 2 and
 3 ("all combined") have the sizes of the room's `Ladder`. Each effect has a generator of its own, so that switching one
 on or off changes no other draw. A truth that derives from `HardTwin` takes the keywords `level`, `seed` and `effects`:
 
@@ -121,7 +121,7 @@ class HardTwin(SteppedSimulator):
     ladder: ClassVar[Ladder] = Ladder()
 
     level: int = field(default=0, kw_only=True)
-    """0: as drawn; 1: careful work; 2: hand-built; 3: all effects together."""
+    """0: as drawn; 1: careful work; 2: work by hand; 3: all effects together."""
     seed: int = field(default=0, kw_only=True)
     """Seed of the draws."""
     effects: Mapping[str, float] = field(default_factory=dict, kw_only=True)

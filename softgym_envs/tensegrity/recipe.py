@@ -355,7 +355,7 @@ RECIPE = Recipe(
             free_motion=True, window=1.0,
         ),
         Stage("contact", "throws", contact_constants, "multiple_shooting", {**_ROLLED, "segment_steps": 50}, free_motion=True),
-        # Over 0.05 s a hand-built robot's friction is lost in the errors of its cables; over a quarter of a second it is not.
+        # Over 0.05 s a mismatched robot's friction is lost in the errors of its cables; over a quarter of a second it is not.
         Stage("rolling", "throws", contact_constants, "multiple_shooting", {**_LONG, "segment_steps": 250}, free_motion=True),
     ),
     filmed=(
@@ -364,14 +364,14 @@ RECIPE = Recipe(
         Stage("beginning", "air", BODY, "single_shooting", _ROUGH, simulator=_HELD, free_initial=False, window=1.0,
               begin=tame),
         Stage("begun", "air", (*BODY, "latency"), "single_shooting", _ROUGH, simulator=_HELD, window=1.0),
-        # In a few seconds of swinging a hand-built robot diverges from any model with cables that are alike: fitted as a whole,
+        # In a few seconds of swinging a mismatched robot diverges from any model with cables that are alike: fitted as a whole,
         # a recording of 5 s gave constants 10 times off. Segments of a second follow it.
         Stage("seen", "air", filmed_body, "multiple_shooting", _SEEN, simulator=_HELD, told_noise=True, prior=ALIKE,
               suspects={"a tilted camera": ("tilt",), "lengths on another scale": ("scale",),
                         "cables of another rest length": ("rest_length",)}, untried=unlike_cables),
         # Poses from six frames are off by a millimetre, which looks like soft contact and hides friction: poses and velocities
         # are unknowns from the start, and segments grow. Over a quarter of a second friction shows beside the errors of a
-        # hand-built robot's cables.
+        # mismatched robot's cables.
         Stage("landed", "throws", contact_constants, "multiple_shooting", _LANDED,
               free_motion=True, window=ROLLED, told_noise=True, begin=GENTLE),
     ),

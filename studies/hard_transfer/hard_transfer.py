@@ -1,10 +1,10 @@
-"""Share of the oracle's gain against the level of the hard twin: table and plot of the studies in this folder.
+"""Share of the oracle's gain against the level of the mismatched MuJoCo model: table and plot of the studies in this folder.
 
     softgym-envs transfer studies/hard_transfer/fresh_vine_2.toml --out results/hard_transfer/fresh_vine_2
     python studies/hard_transfer/hard_transfer.py                   # the finished ones, side by side
 
-Shares are paired: every seed's cost against that of no control and of the oracle of the same level and seed. Up to six runs are
-printed singly, of more (three data sets) the mean, the least and the most; intervals are in every study's table.md.
+Level 3 is every mismatch at once. Shares [%] are paired: every seed's cost against that of no control and of the oracle of its
+level and seed. Means have 95 % intervals by Student's t; where there are two seeds, runs are printed.
 Writes shares.md and shares.png into results/hard_transfer.
 """
 
@@ -16,13 +16,15 @@ from pathlib import Path
 
 import numpy as np
 import tyro
+from numpy.typing import NDArray
 
+from agents.study.statistics import mean_of_runs, shares
 from softgym_envs.core.files import write_atomically
 
 CONDITIONS = {
     "nominal": "data sheet", "far": "factor 2 off", "near": "factor 1.2 off", "identified": "identified",
     "true_constants": "true constants", "truth_doubled": "oracle, twice the samples", "posterior": "+ posterior",
-    "residual": "+ correction", "network": "network, same data", "truth_budget": "twin, the data's steps",
+    "residual": "+ correction", "network": "network, same data", "truth_budget": "MuJoCo model, the data's steps",
     "wide": "wide randomisation", "forces": "random forces",
 }  # fmt: skip
 """Condition -> column."""
@@ -37,37 +39,38 @@ class Args:
     """Folders <robot>_<level> of studies."""
 
 
-Costs = dict[str, dict[tuple[int, int], float]]
-"""Condition -> data set and seed -> cost."""
+Array = NDArray[np.float64]
+Costs = dict[str, Array]
+"""Condition -> costs (data sets, seeds)."""
 ACROSS = 5
 """Robots side by side in the plot."""
-FEW = 6
-"""Most runs that are printed one by one."""
 
 
 def costs(folder: Path) -> Costs:
     """Costs of a study."""
-    found: Costs = {}
+    found: dict[str, dict[int, list[float]]] = {}
     for path in sorted((folder / "runs").glob("*.json")):
         run = json.loads(path.read_text())
-        found.setdefault(run["condition"], {})[run["dataset"], run["seed"]] = float(run["cost"])
-    return found
+        found.setdefault(run["condition"], {}).setdefault(run["dataset"], []).append(float(run["cost"]))
+    return {condition: np.array([sets[d] for d in sorted(sets)]) for condition, sets in found.items()}
 
 
-def shares(found: Costs, condition: str) -> list[float]:
-    """Shares of all finished runs, data set by data set."""
-    nothing, oracle = found.get(NOTHING, {}), found.get(ORACLE, {})
-    runs = sorted(found.get(condition, {}).items())
-    both = [(cost, nothing[0, seed], oracle[0, seed]) for (_, seed), cost in runs if {(0, seed)} <= set(nothing) & set(oracle)]
-    return [(none - cost) / (none - best) for cost, none, best in both]
+def shares_of(found: Costs, condition: str) -> Array | None:
+    """Shares of all runs (data sets, seeds) [%]; None without the condition."""
+    if condition not in found:
+        return None
+    each = shares(found[condition], found[NOTHING], found[ORACLE])
+    return None if each is None else 100 * each
 
 
-def told(values: list[float]) -> str:
+def told(values: Array | None) -> str:
     """Shares as text [%]."""
-    some = [100 * value for value in values]
-    if len(some) <= FEW:
-        return " ".join(f"{value:.0f}" for value in some) or "-"
-    return f"{np.mean(some):.0f} ({min(some):.0f} to {max(some):.0f}, {len(some)} runs)"
+    if values is None:
+        return "-"
+    mean = mean_of_runs(np.round(values, 6))
+    if mean.low is None or mean.high is None:
+        return " ".join(f"{run:.0f}" for run in mean.runs) or f"{mean.value:.0f}"
+    return f"{mean.value:.0f} [{mean.low:.0f}, {mean.high:.0f}]"
 
 
 def main(args: Args) -> None:
@@ -84,8 +87,8 @@ def main(args: Args) -> None:
     ]
     for name, found in studies.items():
         robot, level = name.rsplit("_", 1)
-        ends = [", ".join(f"{cost:.3g}" for cost in found.get(c, {}).values()) for c in (NOTHING, ORACLE)]
-        cells = [told(shares(found, condition)) for condition in CONDITIONS]
+        ends = [", ".join(f"{cost:.3g}" for cost in found[c].ravel()) for c in (NOTHING, ORACLE)]
+        cells = [told(shares_of(found, condition)) for condition in CONDITIONS]
         lines.append(f"| {robot}, {level} | {ends[0]} | {ends[1]} | {' | '.join(cells)} |")
     write_atomically(args.folder / "shares.md", ("\n".join(lines) + "\n").encode())
     print("\n".join(lines))
@@ -100,7 +103,8 @@ def main(args: Args) -> None:
                 (int(name[-1]) + 0.06 * (place - len(CONDITIONS) // 2), 100 * share)
                 for name, found in studies.items()
                 if name.rsplit("_", 1)[0] == robot
-                for share in shares(found, condition)
+                if (each := shares_of(found, condition)) is not None
+                for share in each.ravel()
             ]
             if points:
                 axis.plot(
@@ -111,7 +115,7 @@ def main(args: Args) -> None:
                     color="k" if condition == "identified" else plt.get_cmap("tab20")(place),
                 )
         axis.axhline(90, color="k", lw=0.8, ls=":")
-        axis.set(xlabel="level of the hard twin", title=robot, xticks=range(4), xlim=(-0.5, 3.5), ylim=(-80, 115))
+        axis.set(xlabel="level of the mismatched MuJoCo model", title=robot, xticks=range(4), xlim=(-0.5, 3.5), ylim=(-80, 115))
     for axis in axes[:, 0]:
         axis.set_ylabel("share of the oracle's gain [%]")
     handles = {text: h for axis in axes.flat for h, text in zip(*axis.get_legend_handles_labels(), strict=True)}

@@ -1,4 +1,4 @@
-"""Information of one throw of 5 s and of five of 1 s on a hand-built SUPERball's contact; errors on held-out throws.
+"""One throw of 5 s and five of 1 s: what they say of the contact of a mismatched MuJoCo SUPERball; errors on held-out throws.
 
     python studies/hard_transfer/throws.py --levels 1 2 3 --seed 22
 

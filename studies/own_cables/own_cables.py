@@ -1,4 +1,4 @@
-"""Gain of factors for every cable: hand-built SUPERballs before cameras, with equal cables and with their own factors.
+"""Factors for every cable: mismatched MuJoCo SUPERballs before simulated cameras, with equal cables and with their own factors.
 
     python studies/own_cables/own_cables.py                          # seeds 200, 207, 208 of level 2
     python studies/own_cables/own_cables.py --seeds 300 --level 3
@@ -43,7 +43,7 @@ class Args:
     """Options of the study."""
 
     seeds: tuple[int, ...] = (200, 207, 208)
-    """Seeds of hand-built robots and their recordings."""
+    """Seeds of MuJoCo models and their recordings."""
     level: int = 2
     """Level of the hard twin."""
     out: Path = Path("results/own_cables")
@@ -95,7 +95,7 @@ def one(seed: int, level: int) -> dict[str, Any]:
 
 def table_of(rows: list[dict[str, Any]]) -> str:
     """Markdown."""
-    head = "| level | seed | error with cables alike | with their own | of what it was drawn about | with its true factors |"
+    head = "| MuJoCo level | seed | error with cables alike | with their own | as it was drawn about | with its true factors |"
     lines = [f"{head} spread of stiffness, rest length, gain, and what is left of it | seconds |", "| --- " * 8 + "|"]
     for row in rows:
         left = ", ".join(f"{a:.3f} to {b:.3f}" for a, b in zip(row["spreads"], row["errors"], strict=True))

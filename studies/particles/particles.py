@@ -130,14 +130,19 @@ def fit(
     return Fit(solution, error, fisher, solution.objective <= objective * (1 + 1e-12), processor)
 
 
-def row(what: float, fits: list[Fit], parts: int = 1) -> Row:
+def without_fallback(solution: MpecSolution) -> bool:
+    """Whether the homotopy from the start constants and the grid were enough."""
+    return not any(attempt.method.startswith("homotopy from") for attempt in solution.attempts)
+
+
+def row(what: float, fits: list[Fit]) -> Row:
     """Statistics of fits."""
     errors = np.concatenate([f.error for f in fits])
     seconds = [f.solution.seconds for f in fits]
     fisher = float(np.sqrt(np.mean(np.concatenate([f.fisher for f in fits]) ** 2)))
     processor, objective = np.median([(f.processor, f.solution.objective) for f in fits], axis=0)
     return Row(
-        what, len(fits), sum(f.is_global for f in fits), sum(len(f.solution.attempts) == parts for f in fits),
+        what, len(fits), sum(f.is_global for f in fits), sum(without_fallback(f.solution) for f in fits),
         float(np.sqrt(np.mean(errors**2))), fisher, float(processor), float(np.median(seconds)), max(seconds),
         float(objective), errors.tolist(),
     )  # fmt: skip
@@ -167,7 +172,7 @@ def many(counts: tuple[int, ...], seeds: int) -> list[Row]:
             start = simulator.initial_state()[0]
             start[0::4], start[1::4] = rng.uniform(-10, 10, count), rng.uniform(0, 5, count)
             fits.append(fit(form, simulator, truth, start, 5e-3, seed + 10_000))
-        rows.append(row(count, fits, count))
+        rows.append(row(count, fits))
         show(rows[-1], f"paper's RMS: {PAPER_RMS.get(count, '-')}")
     return rows
 

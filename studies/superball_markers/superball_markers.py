@@ -1,9 +1,9 @@
-"""A SUPERball before cameras: results of the documented commands on markers at 120 Hz with noise, gaps, outliers and latency.
+"""A MuJoCo SUPERball before simulated cameras: the documented commands on markers at 120 Hz with noise, gaps and latency.
 
     python studies/superball_markers/superball_markers.py                 # 20 recordings of the twin
     python studies/superball_markers/superball_markers.py --seeds 101 102 --level 2
 
-A truth is the MuJoCo twin (level 0: as drawn; level 2: a hand-built robot), its body driven with a rod held, as the room's
+A truth is the MuJoCo twin (level 0: as drawn; level 2: with mismatches), its body driven with a rod held, as the room's
 recipe says, 5 s, and thrown, 5 s. `softgym-envs record tensegrity --backend mujoco --sensor lab` is what cameras saw: 120 Hz, 2
 mm, 5 % of the points lost, 1 % elsewhere, 20 ms late. `softgym-envs identify tensegrity --data FILE` starts from the recipe's
 guess, a factor of 3 off in every constant. Finished truths are not run again. Writes table.json and table.md into
@@ -30,7 +30,7 @@ from softgym_envs.core.files import git_commit, write_atomically
 from softgym_envs.core.sensors import sensor_from_text
 
 BODY = {"cable_stiffness": 1e4, "cable_damping": 1e3, "motor_speed": 1.0, "motor_gain": 0.01}
-"""True values at level 0; for a hand-built robot the means about which its cables are spread."""
+"""True values at level 0; with mismatches the means about which its cables are spread."""
 NEAR = 2e-3
 """[s] Tolerance of the latency."""
 STAGES = ("seen", "begun")
@@ -42,7 +42,7 @@ class Args:
     """Options of the study."""
 
     seeds: tuple[int, ...] = tuple(range(401, 421))
-    """Seeds of recordings, and of hand-built robots."""
+    """Seeds of recordings, and of mismatched MuJoCo models."""
     level: int = 0
     """Level of the hard twin, which has a latency of its own in addition to the sensor's."""
     sensor: tuple[str, ...] = ("lab",)
@@ -96,7 +96,7 @@ def one(seed: int, level: int, sensor: tuple[str, ...], folder: Path) -> dict[st
 
 def table_of(rows: list[dict[str, Any]]) -> str:
     """Markdown."""
-    head = "| level | sensor | recordings | explained | exit code 0 | latency within 2 ms, largest error |"
+    head = "| MuJoCo level | sensor (simulated) | recordings | explained | exit code 0 | latency within 2 ms, largest error |"
     lines = [f"{head} error of the constants, rms | 95 % intervals that hold the truth | seconds, median and most |"]
     lines.append("| --- " * 9 + "|")
     for kind in dict.fromkeys((row["level"], row["sensor"]) for row in rows):
