@@ -488,7 +488,7 @@ def test_commands_take_keywords_of_the_task(tmp_path, capsys):
     for word, message in (
         ("level", "keyword is 'level', expected key=value, as level=3"),
         ("level=9", "level is 9"),
-        ("colour=1", "unknown keyword 'colour'"),
+        ("colour=1", "unexpected keyword argument 'colour'"),
         ("sensor_noise=1", "keyword sensor_noise is the command's own"),
         ("backend=x", "keyword backend is the command's own"),
     ):

@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode
 from helpers import EVERY_ID, EVERY_WORLD, IDS, ROOT, actions_of, equal, noisy
 
 import softgym_envs  # noqa: F401  (registers the ids)
-from softgym_envs.core.errors import OptionError, ParameterError, ShapeError
+from softgym_envs.core.errors import KeywordError, OptionError, ParameterError, ShapeError
 from softgym_envs.rooms import rooms
 
 ONE_PER_ROOM = [room.tasks[0].id for room in rooms().values() if room.tasks]
@@ -199,6 +199,72 @@ def test_actions_may_be_tensors(env_id):
     for world, tensor in ((env, action), (envs, action.expand(2, -1))):
         with pytest.raises(ShapeError, match="detach"):
             world.step(tensor.clone().requires_grad_())
+
+
+def test_a_batch_is_wrapped_for_tensors():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("array_api_compat")
+    from gymnasium.wrappers.vector import NumpyToTorch
+
+    envs = NumpyToTorch(gym.make_vec(IDS[0], num_envs=2))
+    envs.reset(seed=0)
+    observation, reward, *_ = envs.step(torch.zeros(envs.action_space.shape))
+    assert isinstance(observation, torch.Tensor) and reward.shape == (2,)
+
+
+def test_an_unknown_keyword_is_a_type_error_as_libraries_expect():
+    """TorchRL tries frameskip, and goes on without it after this error; others look at the signature's kind of text."""
+    for make in (gym.make, functools.partial(gym.make_vec, num_envs=2)):
+        with pytest.raises(TypeError, match=r"unexpected keyword argument 'frameskip'; allowed are .*control_period") as caught:
+            make("VineGrow-v0", frameskip=1)
+        assert isinstance(caught.value, KeywordError) and isinstance(caught.value, OptionError)
+    with pytest.raises(OptionError) as caught:
+        gym.make("VineGrow-v0", control_period=-1.0)
+    assert not isinstance(caught.value, TypeError)
+
+
+def test_rows_are_called_and_read_as_environments_of_gymnasium():
+    """Side by side with Gymnasium's own vector environment of single ones."""
+    ours = gym.make_vec("SlidingBlock-v0", num_envs=3, max_episode_steps=2, autoreset_mode="same_step").unwrapped
+    mode = {"vector_kwargs": {"autoreset_mode": AutoresetMode.SAME_STEP}}
+    theirs = gym.make_vec("SlidingBlock-v0", num_envs=3, vectorization_mode="sync", max_episode_steps=2, **mode)
+    assert ours.autoreset_mode is theirs.autoreset_mode is ours.metadata["autoreset_mode"]
+    for envs in (ours, theirs):
+        envs.reset(seed=5)
+        envs.step(actions_of(ours, 1)[0])
+    for name in ("state", "context", "backend", "observation_space", "action_space", "render_mode"):
+        for found, expected in zip(ours.call(name), theirs.call(name), strict=True):
+            np.testing.assert_array_equal(found, expected)
+        assert len(ours.get_attr(name)) == len(theirs.get_attr(name)) == 3
+    for found, expected in zip(ours.call("get_state"), theirs.call("get_state"), strict=True):
+        equal(found, expected)
+    pictures = gym.make_vec("SlidingBlock-v0", num_envs=2, render_mode="rgb_array").unwrapped
+    pictures.reset(seed=0)
+    assert [image.shape[2] for image in pictures.call("render")] == [3, 3]
+    saved = theirs.call("get_state")[1]
+    for envs in (ours, theirs):
+        assert envs.call("set_state", saved) == (None, None, None)
+    action = actions_of(ours, 1)[0]
+    np.testing.assert_array_equal(ours.step(action)[0], theirs.step(action)[0])
+    for rows in zip(ours.get_attr("np_random"), theirs.get_attr("np_random"), strict=True):
+        assert rows[0].random() == rows[1].random()
+    for name in ("reset", "np_random_seed", "nothing"):
+        with pytest.raises(AttributeError, match=name):
+            ours.call(name)
+
+
+def test_attributes_are_set_for_all_rows_or_refused():
+    envs = gym.make_vec("SlidingBlock-v0", num_envs=3).unwrapped
+    for values in (7, [7, 7, 7]):
+        envs.set_attr("max_episode_steps", values)
+        assert envs.get_attr("max_episode_steps") == (7, 7, 7)
+    with pytest.raises(OptionError, match="got 2 values, expected one, or one for each of 3 rows"):
+        envs.set_attr("max_episode_steps", [1, 2])
+    with pytest.raises(OptionError, match="the rows share it"):
+        envs.set_attr("max_episode_steps", [1, 2, 3])
+    for name in ("state", "autoreset_mode"):
+        with pytest.raises(AttributeError, match=name):
+            envs.set_attr(name, None)
 
 
 NEEDY = re.findall(

@@ -55,6 +55,10 @@ class OptionError(SoftgymError, ValueError):
     """An option or keyword is unknown or has a value that is not allowed."""
 
 
+class KeywordError(OptionError, TypeError):
+    """A keyword of an environment is unknown: a TypeError as of any Python function, since libraries probe for keywords so."""
+
+
 class DataError(SoftgymError, ValueError):
     """Recorded data cannot be used for the task (too short, constant, NaN rows, ...)."""
 

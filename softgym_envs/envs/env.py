@@ -44,7 +44,8 @@ class SoftgymEnv(Copied, gym.Env[Observation, NDArray[np.float32]]):
         **keywords: Keywords of `episodes.Settings` (backend, model, params, ...) and of the id's own function.
 
     Raises:
-        OptionError: A keyword is unknown or has a value that is not allowed.
+        KeywordError: A keyword is unknown.
+        OptionError: A keyword has a value that is not allowed.
         ParameterError: `params` or `randomize` do not fit the simulator.
     """
 

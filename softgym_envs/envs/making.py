@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import OptionError, ParameterError, SimulationWarning, shown
+from ..core.errors import KeywordError, OptionError, ParameterError, SimulationWarning, shown
 from ..core.parameters import Parameters
 from ..core.room import NATIVE, Room
 from ..core.simulator import Simulator
@@ -34,7 +34,8 @@ def make_episodes(room: Room, task_id: str, rngs: Sequence[np.random.Generator],
         keywords: Keywords of `Settings` and of the id's own function.
 
     Raises:
-        OptionError: Unknown keyword, or a value that is not allowed.
+        KeywordError: Unknown keyword.
+        OptionError: A value that is not allowed.
         ParameterError: The file given as params belongs to another room, structure, option or dt.
     """
     entry, given = room.task(task_id), keywords.get("params")
@@ -46,7 +47,8 @@ def make_episodes(room: Room, task_id: str, rngs: Sequence[np.random.Generator],
     own = [name for name in signature if name not in ("model", "simulate", *shared)]
     for name in keywords:
         if name not in (*shared, *own):
-            raise OptionError(f"unknown keyword {name!r}; allowed are render_mode, {', '.join(sorted((*shared, *own)))}")
+            known = ", ".join(sorted((*shared, *own)))
+            raise KeywordError(f"{task_id} got an unexpected keyword argument {name!r}; allowed are render_mode, {known}")
     defaults = {name: signature[name].default for name in shared if name in signature and name != "model"}
     if isinstance(defaults.get("randomize"), Mapping) and isinstance(keywords.get("params"), Mapping):  # named: not drawn
         defaults["randomize"] = {k: v for k, v in defaults["randomize"].items() if k not in keywords["params"]}

@@ -37,6 +37,9 @@ Step = tuple[Observation, Array, BoolArray, BoolArray, dict[str, Any]]
 AUTORESET_MODES = {mode.name.lower(): mode for mode in AutoresetMode}
 """Our spelling, "same_step"; Gymnasium's own, "SameStep", is the same but for capitals and underlines."""
 
+ALL_AT_ONCE = ("reset", "step", "close", "np_random_seed")
+"""Names that `SoftgymVectorEnv.call` refuses."""
+
 
 class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.float32], Array]):
     """B robots with one task. Row i of `reset(seed=s)` equals `SoftgymEnv.reset(seed=s + i)`, and so does its future.
@@ -60,7 +63,8 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
         **keywords: As for `SoftgymEnv`.
 
     Raises:
-        OptionError: A keyword is unknown or has a value that is not allowed.
+        KeywordError: A keyword is unknown.
+        OptionError: A keyword has a value that is not allowed.
         ParameterError: `params` or `randomize` do not fit the simulator.
     """
 
@@ -125,6 +129,64 @@ class SoftgymVectorEnv(Copied, gym.vector.VectorEnv[Observation, NDArray[np.floa
     def context(self) -> Array:
         """The task's memory, (B, nc), a copy."""
         return self.episodes.context.copy()
+
+    @property
+    def autoreset_mode(self) -> AutoresetMode:
+        """What happens to a row whose episode has ended."""
+        mode: AutoresetMode = self.metadata["autoreset_mode"]
+        return mode
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Call a method, or read an attribute, of every row as of a single environment; one result per row.
+
+        "get_state" returns, and "set_state" takes, the state of a single environment. What rows share, such as `simulator`, is
+        one object; another method is called once.
+
+        Raises:
+            AttributeError: There is none of this name, or rows have none of their own ("reset", "step", "close").
+        """
+        if name in ALL_AT_ONCE:
+            raise AttributeError(f"rows have no {name!r} of their own: use that of the vector environment")
+        if name == "set_state":
+            (saved,) = (*args, *kwargs.values())
+            self.set_state({entry: self._repeated(value) for entry, value in saved.items()})
+            return (None,) * self.num_envs
+        if name == "get_state":
+            saved = self.episodes.snapshot()
+            return tuple({entry: value[row : row + 1] for entry, value in saved.items()} for row in range(self.num_envs))
+        if name in ("state", "context"):
+            return tuple(getattr(self, name))
+        if name == "np_random":
+            return tuple(self.episodes.rngs)
+        value = getattr(self, f"single_{name}" if hasattr(self, f"single_{name}") else name)
+        if name == "render":
+            return value() or (None,) * self.num_envs
+        return (value(*args, **kwargs) if callable(value) else value,) * self.num_envs
+
+    def _repeated(self, value: Any) -> Any:
+        """An entry of a single environment's saved state, once per row."""
+        return np.repeat(value, self.num_envs, axis=0) if isinstance(value, np.ndarray) else list(value) * self.num_envs
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """An attribute of every row; see `call`."""
+        return self.call(name)
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute, the same for all rows: one value, or a list or tuple of one per row, all equal.
+
+        Raises:
+            OptionError: A list or tuple has another length, or its values differ: rows share their attributes.
+            AttributeError: It cannot be set, as "state"; see `call`.
+        """
+        rows = self.num_envs
+        each = values if isinstance(values, (list, tuple)) else [values] * rows
+        if len(each) != rows:
+            raise OptionError(
+                f"set_attr({name!r}) got {len(each)} values, expected one, or one for each of {self.num_envs} rows"
+            )
+        if not all(value is each[0] or np.array_equal(value, each[0]) for value in each):
+            raise OptionError(f"set_attr({name!r}) got values that differ, but the rows share it: give one value")
+        setattr(self, name, each[0])
 
     def reset(
         self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None

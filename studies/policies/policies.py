@@ -9,7 +9,7 @@ Pupils learn with 2 % sensor noise and actions that come two control steps late 
 with all delays up to that. Those of `LEARNED` are taught in this way, and then learn more by PPO; those of `CARRIED` are
 another id's policy, on this one's observations. All are written as PPO policies of stable-baselines3. Their observations beyond
 the task's entries are in <id>.json ("observed", keywords of the environment). Their results are in the task cards
-(studies/task_cards).
+(studies/task_cards). Afterwards `ship.py` writes the files that come with the package.
 """
 
 from __future__ import annotations
@@ -275,6 +275,7 @@ def main(args: Args) -> int:
     try:
         for which in args.ids or [*(task.id for task in tasks()), *(name for name in OWN if "+" in name)]:
             (learn if which in LEARNED else carry if which in CARRIED else teach)(which, args)
+        print("now run: python studies/policies/ship.py (agents/policies must hold the same policies)")
     except SoftgymError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
