@@ -378,7 +378,8 @@ def main(args: Args) -> None:
     begin = time.perf_counter()
     result = {"air": air, "contact": contact, "networks": networks, "recovery": recovery}[args.part](args)
     command = f"python studies/identification/identification.py --part {args.part}"
-    document = {**result, "command": command, "commit": git_commit(), "seconds": time.perf_counter() - begin}
+    head = {"command": command, "commit": git_commit(), "seconds": time.perf_counter() - begin}
+    document = {**head, **result, **head}  # in this order, whatever an earlier run left
     path = args.out / f"{args.part}.json"
     write_atomically(path, (json.dumps(document, indent=1) + "\n").encode())
     print(f"written to {path}")
