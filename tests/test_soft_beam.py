@@ -51,6 +51,27 @@ def test_a_load_that_was_not_fitted_is_predicted_and_other_constants_are_refused
     assert np.array(first.split(",")[1:], dtype=float) == pytest.approx([0.078, 0.075, 0.072, 0.046], abs=2e-3)
 
 
+def test_softening_comes_out_of_one_recording():
+    """A made-up path with a frequency that rises by Payne's law, integrated row by row: softening within a tenth."""
+    t, phase, heights = 0.001 * np.arange(2400), 0.0, []
+    for now in t:
+        amplitude = 0.008 * np.exp(-1.6 * now)
+        heights.append(-0.016 - 0.001 * np.exp(-2 * now) + amplitude * np.cos(phase))
+        phase += 2 * np.pi * 4.5 * (1 - 0.04 * np.sqrt(amplitude / 0.005)) * 0.001
+    paths = np.stack([np.zeros(240), np.array(heights)[::10]], axis=1)[:, None]
+    release = STUDY.Release("made up", 0.052, ("Tip",), 0.0, np.zeros(2), paths)
+    softening, _, amplitude = STUDY.softened(release)
+    assert softening == pytest.approx(0.04, rel=0.1) and amplitude == pytest.approx(0.008, rel=0.05)
+    flat = STUDY.ring(STUDY.linearised(release, softening).heights).frequency
+    assert flat == pytest.approx(4.5, rel=2e-3) and STUDY.ring(release.heights).frequency < 4.4
+
+
+def test_the_tolerance_is_what_repeats_differ_by():
+    """Student's t with two pairs, 4.30, times the pooled standard deviation of one recording."""
+    assert STUDY.FREQUENCY == pytest.approx(4.303 * 0.008 / 2, rel=1e-3)
+    assert STUDY.DECAY == pytest.approx(4.303 * np.hypot(0.034, 0.11) / 2, rel=1e-3)
+
+
 def test_constants_come_out_of_two_loads(tmp_path: Path):
     """Stiffness within 1 % from recordings whose starts were disturbed, with the other constants free as in the study."""
     runs = tuple(STUDY.read(filmed(tmp_path / f"{load}.csv", load, TRUTH), 1e-3 * load) for load in (0.0, 52.0))

@@ -4,18 +4,23 @@ A released beam is straight and at rest, its dashpots too. Its holder is in its 
 and a load on a string is slack at first, as the tip falls faster than it: so two numbers of each recording are fitted, the
 bend and the rate along s (2 - s), s the share of the length, with which a beam let go at once would move as this one does
 afterwards.
+
+Rubber is softer in larger motion (Payne, 1962). A beam that swings with amplitude A about its place of rest rings slower than
+in small motion, by the share `softening` (A / 5 mm)^(1/2). The engine's springs are linear, so this is an equivalent
+linearisation: the linear beam's clock runs slower by that share. Where the beam comes to rest is not changed.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from releases import DISTURBED, PERIOD, Release
-from scipy.integrate import quad
+from releases import DISTURBED, LONGEST, PERIOD, Release
+from scipy.integrate import cumulative_trapezoid, quad
+from scipy.interpolate import CubicSpline
 from scipy.linalg import eigh
 from scipy.optimize import least_squares
 
@@ -33,6 +38,10 @@ SECOND_MOMENT = HEIGHT**4 / 12
 SHEAR = 5 / 6
 WINDOW = (0.15, 1.2)
 """[s] Window after the release for frequency and decay."""
+SETTLED = 0.34
+"""[s] From here on the softening is estimated: the rows before determine a prediction's start."""
+AMPLITUDE = 0.005
+"""[m] Amplitude of the mean height at which the clock is slower by `softening`."""
 UNIT = np.array([0.01, 1.0])
 """[rad, rad/s] Units of the two numbers of a start."""
 
@@ -62,11 +71,23 @@ def predict(simulator: VineSimulator, constants: VineParameters, held: Array, lo
     return simulator.model.marker_places(found)
 
 
-def fitted_start(simulator: VineSimulator, constants: VineParameters, release: Release, last: int) -> Array:
+def predict_softened(
+    simulator: VineSimulator, constants: VineParameters, softening: float, held: Array, load: float, starts: Array, rows: int
+) -> Array:
+    """As `predict`, with a clock that runs slower in larger motion."""
+    times = PERIOD * np.arange(max(rows, LONGEST))
+    paths = predict(simulator, constants, held, load, starts, len(times))
+    rings = [ring(path[:LONGEST, :, 1].mean(axis=1)) for path in paths]
+    clocks = [linear_time(times[:rows], one.amplitude, one.decay, softening) for one in rings]
+    return np.stack([CubicSpline(times, path)(clock) for path, clock in zip(paths, clocks, strict=True)])
+
+
+def fitted_start(simulator: VineSimulator, constants: VineParameters, softening: float, release: Release, last: int) -> Array:
     """(bend, rate) with which rows `DISTURBED` to `last` are predicted best."""
 
     def residual(numbers: Array) -> Array:
-        paths = predict(simulator, constants, release.paths[0], release.load, np.atleast_2d(numbers) * UNIT, last)
+        starts = np.atleast_2d(numbers) * UNIT
+        paths = predict_softened(simulator, constants, softening, release.paths[0], release.load, starts, last)
         return np.asarray(1e3 * (paths - release.paths[:last])[:, DISTURBED:].reshape(len(paths), -1))
 
     def slopes(numbers: Array) -> Array:
@@ -86,22 +107,61 @@ class Ring(NamedTuple):
     """[1/s]"""
     swing: float
     """Range of the heights in the window [m]."""
+    amplitude: float
+    """At the release [m]."""
+
+
+def _sine(times: Any, clock: Any, heights: Array, frequency: float, decay: float) -> tuple[Array, float]:
+    """Residual [mm], and amplitude at time 0 [mm], of c + d exp(-t / 0.5 s) + exp(-decay u) (a cos + b sin), u the clock."""
+    wave = np.exp((-decay + 2j * np.pi * frequency) * clock)
+    columns = np.stack([np.ones_like(times), np.exp(-2 * times), wave.real, wave.imag], axis=1)
+    shares = np.linalg.lstsq(columns, 1e3 * heights, rcond=None)[0]
+    return columns @ shares - 1e3 * heights, float(np.hypot(*shares[2:]))
 
 
 def ring(heights: Array) -> Ring:
-    """Fit heights (T,) from the release on: c + d exp(-t / 0.5 s) + exp(-decay t) (a cos + b sin) by least squares."""
+    """Fit heights (T,) from the release on by a decaying sine, least squares."""
     times = PERIOD * np.arange(len(heights))
     seen = (times >= WINDOW[0]) & (times <= WINDOW[1])
-    t, x = times[seen], 1e3 * heights[seen]
+    t, x = times[seen], heights[seen]
+    guesses = np.array([[f, 2.0] for f in np.arange(1.5, 12.0, 0.2)])
+    first = min(guesses, key=lambda guess: float(np.sum(_sine(t, t, x, *guess)[0] ** 2)))
+    best = least_squares(lambda numbers: _sine(t, t, x, *numbers)[0], first).x
+    return Ring(float(best[0]), float(best[1]), float(np.ptp(x)), 1e-3 * _sine(t, t, x, *best)[1])
+
+
+def linear_time(times: Any, amplitude: float, decay: float, softening: float) -> Array:
+    """Times (T,) [s] of a linear beam at which it is where the softened one is at `times`; `amplitude` at the release [m]."""
+    u = np.linspace(0.0, times[-1], 5 * len(times))
+    rate = 1.0 - softening * np.sqrt(amplitude * np.exp(-decay * u) / AMPLITUDE)
+    return np.asarray(np.interp(times, cumulative_trapezoid(1.0 / np.maximum(rate, 0.1), u, initial=0.0), u))
+
+
+def softened(release: Release) -> tuple[float, float, float]:
+    """(softening, decay [1/s], amplitude at the release [m]) from how the frequency rises while one recording dies down."""
+    times, heights, first = PERIOD * np.arange(len(release.paths)), release.heights, ring(release.heights)
+    seen = times >= SETTLED
+    t, x = times[seen], heights[seen]
 
     def residual(numbers: Array) -> Array:
-        wave = np.exp((-numbers[1] + 2j * np.pi * numbers[0]) * t)
-        columns = np.stack([np.ones_like(t), np.exp(-2 * t), wave.real, wave.imag], axis=1)
-        return np.asarray(columns @ np.linalg.lstsq(columns, x, rcond=None)[0] - x)
+        frequency, decay, softening, size = numbers
+        left, found = _sine(t, linear_time(times, np.exp(size), decay, softening)[seen], x, frequency, decay)
+        return np.append(left, 10.0 * (np.log(1e-3 * found) - size))
 
-    guesses = np.array([[f, 2.0] for f in np.arange(1.5, 12.0, 0.2)])
-    best = least_squares(residual, min(guesses, key=lambda guess: float(np.sum(residual(guess) ** 2))))
-    return Ring(float(best.x[0]), float(best.x[1]), float(np.ptp(heights[seen])))
+    start = [first.frequency, first.decay, 0.03, np.log(first.amplitude)]
+    best = least_squares(residual, start, x_scale=[0.1, 0.1, 0.01, 0.1]).x
+    return float(best[2]), float(best[1]), float(np.exp(best[3]))
+
+
+def linearised(release: Release, softening: float) -> Release:
+    """The recording by a linear beam's clock."""
+    _, decay, amplitude = softened(release)
+    times = PERIOD * np.arange(len(release.paths))
+    clock = linear_time(times, amplitude, decay, softening)
+    rows = int(clock[-1] / PERIOD) + 1
+    paths = CubicSpline(clock, release.paths)(PERIOD * np.arange(rows))
+    paths[0] = release.paths[0]
+    return release._replace(paths=paths)
 
 
 def storage(constants: VineParameters, frequency: float) -> float:
