@@ -8,9 +8,12 @@ With impulses over the body's mass, rows J of contact Jacobians and M of mass 1,
 
 for every corner; b = e v_n of a corner that comes with v_n < 0 is Newton's law of restitution [Moreau 1988]. Projected
 Gauss-Seidel [Jourdan, Alart, Jean 1998] solves this corner by corner until no impulse changes by more than `STILL`, or by more
-than `CREEPING` after `ENOUGH` rounds. One body is well conditioned, and convergence does not depend on how four corners of a
-face share a load, which is indeterminate. On complex numbers decisions use real parts, and the iteration continues until
-imaginary parts converge, too: they are then the derivative. Legend: k corners that touch.
+than `CREEPING` after `ENOUGH` rounds. On complex numbers decisions use real parts, and the iteration continues until
+imaginary parts converge, too: they are then the derivative.
+
+How the four corners of a face share its load is indeterminate, and friction of a face that slides and spins depends on it.
+Their normal impulses are those with the least sum of squares, as of four equal, very stiff feet (`_share`): so the motion does
+not depend on how corners are numbered. Legend: k corners that touch.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ STILL, CREEPING, SLOPE_STILL = 1e-11, 1e-7, 1e-7
 stick turn their friction ever more slowly; change of derivatives, relative to the largest."""
 MOST_ROUNDS, ENOUGH = 4000, 300
 """Most rounds; rounds after which derivatives need not converge."""
+HOLDING = 1e-8
+"""Normal speed beyond its target below which a corner holds [m/s]."""
 PATIENCE, LESS = 400, 0.5
 """Every `PATIENCE` rounds the share of its step that a corner takes is multiplied by `LESS`: friction above 1 may oscillate."""
 EVERY, ALIKE = 8, 1e-3
@@ -51,14 +56,17 @@ def impulses(J, weights, bias, friction, v, after):  # type: ignore[no-untyped-d
         after[i] = v[i]
     for c in range(k):
         _step_lengths(J[c], weights, steps[c])
-    share = 1.0
+    share, opposite = 1.0, _opposite(J)
     for turn in range(MOST_ROUNDS):
         change = changes[turn % 2]
         if turn % PATIENCE == PATIENCE - 1:
             share *= LESS
         for c in range(k):
             _one_corner(J[c], weights, bias[c], friction, steps[c], share, impulse[c], change[c], after)
-        size, slope_change, slope = 0.0, 0.0, 0.0
+        shifted = 0.0 * after[0]
+        if opposite > 0:
+            shifted = _share(J, bias, opposite, impulse, after)
+        size, slope_change, slope = abs(shifted.real), abs(shifted.imag), 0.0
         for c in range(k):
             for i in range(3):
                 size = max(size, abs(change[c, i].real))
@@ -94,6 +102,43 @@ def _one_corner(J, weights, bias, friction, steps, share, impulse, change, after
     _apply(J[1], weights, change[1], after)
     _apply(J[2], weights, change[2], after)
     impulse[0], impulse[1], impulse[2] = normal, x, y
+
+
+@inner
+def _opposite(J):  # type: ignore[no-untyped-def]
+    """Corner across the face from the first of four that touch, 1 to 3; -1 where they are no face."""
+    if len(J) != 4:
+        return -1
+    for other in range(1, 4):
+        most = 0.0
+        for i in range(J.shape[2]):
+            along = 0.0
+            for c in range(4):
+                along += (1.0 if c in (0, other) else -1.0) * J[c, 0, i].real
+            most = max(most, abs(along))
+        if most < 1e-12:
+            return other
+    return -1
+
+
+@inner
+def _share(J, bias, opposite, impulse, after):  # type: ignore[no-untyped-def]
+    """Shift normal impulses between the diagonals of a face to the least sum of squares, once all corners hold; -> the shift.
+
+    It does not move the body. Corners that cannot all hold (speeds above `HOLDING`) keep the impulses they have.
+    """
+    shift = 0.0 * after[0]
+    for c in range(4):
+        if abs((_speed(J[c, 0], after) + bias[c]).real) > HOLDING:
+            return 0.0 * after[0]
+        shift += (0.25 if c in (0, opposite) else -0.25) * impulse[c, 0]
+    for c in range(4):
+        sign = 1.0 if c in (0, opposite) else -1.0
+        if (impulse[c, 0] - sign * shift).real < 0.0:
+            shift = sign * impulse[c, 0]
+    for c in range(4):
+        impulse[c, 0] -= (1.0 if c in (0, opposite) else -1.0) * shift
+    return shift
 
 
 @inner

@@ -17,6 +17,9 @@ SPEED_LIMIT = 1e3
 """Largest velocity [m/s, rad/s] before a row counts as diverged."""
 TOUCHING = 2e-5
 """[m] Height below which a corner touches: difference between chord and arc of a rotation in a step."""
+ARRIVING = 1e-4
+"""[m/s] Speed above which a corner that touches strikes. Slower ones are lasting contact, so that motion has no kink where a
+face lies on the table."""
 MOST_IMPACTS = 12
 """Most stops per step; the rest of the step is contact without bounces."""
 COMPLEX_STEP = 1e-30
@@ -90,9 +93,9 @@ def _contacts(scene, q, R, p, v, left, last, touching, gaps, J):  # type: ignore
 
 @inner
 def _arriving(J, v, k):  # type: ignore[no-untyped-def]
-    """Whether a corner that touches moves downwards."""
+    """Whether a corner that touches comes down as a strike, not as lasting contact (`_push`)."""
     for c in range(k):
-        if _down(J[c], v).real < -1e-12:
+        if _down(J[c], v).real < -ARRIVING:
             return True
     return False
 
