@@ -196,6 +196,23 @@ def limited(args: Args, method: Method, options: dict[str, Any]) -> dict[str, An
     return {**options, name: args.max_iterations}
 
 
+def of_stage(stage: Stage, recordings: TrajectorySet) -> TrajectorySet:
+    """The recordings without those that say they are of another experiment than the stage's; prints a note on these.
+
+    Raises:
+        OptionError: All of them are.
+    """
+    own = ("", stage.experiment)
+    others = sorted({label for t in recordings if (label := t.metadata.get(EXPERIMENT, "")) not in own})
+    if not stage.experiment or not others:
+        return recordings
+    left = tuple(t for t in recordings if t.metadata.get(EXPERIMENT, "") in own)
+    if not left:
+        raise OptionError(f"stage {stage.name} fits recordings of {stage.experiment!r}, these are of {', '.join(others)}")
+    print(f"note: stage {stage.name} fits recordings of {stage.experiment!r}: those of {', '.join(others)} are left out")
+    return TrajectorySet(left)
+
+
 def problem_of(args: Args, recipe: Recipe, stage: Stage, simulator: Simulator, recordings: TrajectorySet) -> FitProblem:
     """The fit that the arguments describe, with noise estimated from the recordings if the method needs it."""
     labelled = TrajectorySet(tuple(replace(t, metadata={**t.metadata, EXPERIMENT: stage.experiment}) for t in recordings))
@@ -269,6 +286,7 @@ def shown(names: list[str]) -> str:
 def one_stage(args: Args, recipe: Recipe, simulator: Simulator, recordings: TrajectorySet, progress: TextIO | None) -> int:
     """Fit one stage and report."""
     stage = stage_of(args, recipe)
+    recordings = of_stage(stage, recordings)
     if args.resume and not method_of(stage.method).leaves_checkpoint:
         leaving = ", ".join(name for name, method in METHODS.items() if method.leaves_checkpoint)
         raise OptionError(f"--resume: {stage.method} leaves no checkpoint; those that do are {leaving}")

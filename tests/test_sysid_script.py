@@ -294,6 +294,23 @@ def test_ctrl_c_after_the_fit_has_ended_saves_it(
     assert found.stiffness == pytest.approx(TRUTH.stiffness, rel=1e-6) and (tmp_path / "out" / "report.html").exists()
 
 
+def test_a_stage_takes_no_recordings_that_say_they_are_of_another_experiment(
+    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Stage `seen` fitted throws with a rod held."""
+    recordings = record(Spring(), TRUTH, count=3)
+    labels = ("pushed", "thrown", "")
+    made = [replace(t, metadata={**t.metadata, "experiment": label}) for t, label in zip(recordings, labels, strict=True)]
+    TrajectorySet(tuple(made)).save(tmp_path / "all.h5")
+    TrajectorySet((made[1],)).save(tmp_path / "thrown.h5")
+    given = (SPRING, "--stage", "all", "--out", tmp_path / "out", "--data")
+    assert run_script(script, *given, tmp_path / "thrown.h5") == 2
+    assert "stage all fits recordings of 'pushed', these are of thrown" in capsys.readouterr().err
+    assert run_script(script, *given, tmp_path / "all.h5", "--split", 2, 0, 0) == 0
+    said = capsys.readouterr().out
+    assert "note: stage all fits recordings of 'pushed': those of thrown are left out" in said and "2 recordings, " in said
+
+
 def test_a_camera_decides_the_physics_step(script: Any, tmp_path: Path) -> None:
     """50 Hz are two steps of 10 ms for a room whose own step is 15 ms; --fps says what rounded times hide."""
     lines = ["time [s],mass.x [m],control:force [-]", *(f"{0.02 * k:.4f},{np.sin(0.1 * k)},0.0" for k in range(30))]

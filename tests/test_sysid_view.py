@@ -65,6 +65,21 @@ def test_a_latency_is_found_beside_the_constants(latency: float) -> None:
     assert sum(low <= truth[name] <= high for name, (low, high) in found.intervals.items()) >= 3
 
 
+def test_the_gain_of_torque_sensors_is_found_and_named() -> None:
+    """Commands are recorded 0.8 times as large as they act; single rows and whole predictions, full states and in part."""
+    (exact,) = driven(Sensor(rate=40.0, noise=2e-3))
+    faint = TrajectorySet((replace(exact, controls=0.8 * exact.controls, before=0.8 * exact.before),))
+    given = problem(faint, free=("stiffness", "damping", "command_gain"), start=TRUTH)
+    for segments in (0, 40):
+        found = multiple_shooting(given, ShootingOptions(segment_steps=segments)) if segments else single_shooting(given)
+        assert found.view.command_gain == pytest.approx(0.8, rel=5e-3) and found.explained
+    known = given.replace(free=("stiffness", "damping"))
+    blind = single_shooting(known)
+    assert not blind.explained
+    text = suspected({"torque sensors of another gain": ("command_gain",)}, single_shooting, known, blind).verdicts[-1].text
+    assert "is torque sensors of another gain: command_gain = 0." in text and "the data are explained" in text
+
+
 def test_without_its_latency_the_data_are_not_explained() -> None:
     recordings = driven(Sensor(rate=40.0, noise=2e-3, latency=0.03))
     blind, seeing = (single_shooting(problem(recordings, free=free)) for free in (FREE, (*FREE, "latency")))
@@ -180,6 +195,8 @@ def test_the_likeliest_cause_is_named() -> None:
     assert "the likeliest cause (no other was tried) is a turned camera" in alone
     right = single_shooting(given.replace(free=(*FREE, "turn")))
     assert suspected(SUSPECTS, single_shooting, given, right) is right  # nothing to explain
+    advice = suspected({}, single_shooting, given, blind, untried="a lens").verdicts[-1].text
+    assert advice == "why the model does not explain the data is unknown; not tried: a lens"
 
 
 def test_a_number_that_hangs_on_a_held_constant_is_said_to() -> None:

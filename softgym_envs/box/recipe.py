@@ -46,6 +46,14 @@ def thrown(simulator: Any, trajectory: Trajectory) -> str:
     return "tossed"
 
 
+def untried(simulator: Any) -> str:
+    """What real throws have and this model lacks; see `Stage.untried`."""
+    return (
+        "restitution and friction that depend on speed, drag of air or plates, a table that gives way or is not level, a box of "
+        "another size (--model), lengths on another scale (--free ... scale)"
+    )
+
+
 STRUCK = 1.5
 """Duration of the data of stage `strike`, over that of the flight before."""
 
@@ -53,7 +61,7 @@ STRUCK = 1.5
 def _stage(name: str, free: tuple[str, ...], options: dict[str, Any], **more: Any) -> Stage:
     """Stage that predicts whole recordings from the released state."""
     shared = {"loss": "robust", "errors": "clustered", "scan": False}
-    given = {"prepare": posed, "free_motion": True, **more}
+    given = {"prepare": posed, "free_motion": True, "untried": untried, **more}
     return Stage(name, "tossed", free, "single_shooting", {**shared, **options}, **given)
 
 

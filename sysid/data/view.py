@@ -1,4 +1,4 @@
-"""Constants of a recording, not of the robot: pose of the camera, errors of angle sensors, latency of commands.
+"""Constants of a recording, not of the robot: pose of the camera, errors of angle sensors, latency and gain of commands.
 
 `FitProblem` fits them beside the robot's constants: their names may stand in `free`. Legend: T rows, nu controls.
 """
@@ -26,10 +26,13 @@ class View(Parameters):
     scale: float = param(1.0, unit="-", bounds=(0.5, 2.0), scale="log", source="measured lengths over true ones")
     angle_offset: float = param(0.0, unit="rad", bounds=(-0.5, 0.5), source="measured angles less true ones: a sensor's zero")
     angle_gain: float = param(1.0, unit="-", bounds=(0.8, 1.25), scale="log", source="measured angles and rates over true ones")
+    command_gain: float = param(1.0, unit="-", bounds=(0.5, 2.0), scale="log", source="recorded commands over those that act")
 
 
 POSE = ("turn", "tilt", "scale", "angle_offset", "angle_gain")
-"""Constants of `View` that change what is seen; latency changes what acts."""
+"""Constants of `View` that change what is seen."""
+ACTING = ("latency", "command_gain")
+"""Constants of `View` that change what acts."""
 SENSED = ("angle_offset", "angle_gain")
 """Constants of `View` that matter where full states are measured."""
 

@@ -102,14 +102,14 @@ def _passed(
 def predicted(
     problem: FitProblem, parameters: Parameters, trajectory: Trajectory, first: NDArray[np.intp], starts: Array, length: int
 ) -> tuple[Array, NDArray[np.bool_]]:
-    """States (W, length + 1, nx) when rows from `first` on were seen, and success (W,); latency is the problem's.
+    """States (W, length + 1, nx) when rows from `first` on were seen, and success (W,); commands act as the problem's view says.
 
     Predictions start from `starts` (W, nx) at the times of these rows. Beyond the recording's end its last command goes on.
     """
     parts, irregular = problem.parts, len(trajectory.offsets) > 0
     rows = parts * first[:, None] + np.arange(parts * (length + irregular))  # the last values may be seen after their row
     delay = np.full(len(first), parts * problem.view.latency / trajectory.period)
-    controls = delayed(problem.commands(trajectory), rows, delay)
+    controls = delayed(problem.commands(trajectory), rows, delay) / problem.view.command_gain
     states, status = problem.simulator.rollout(starts, controls, parameters, substeps=trajectory.substeps // parts)
     if not irregular:
         return states[:, ::parts], np.asarray(status == 0)

@@ -24,15 +24,16 @@ def commanded(
     theta: Array,
     substeps: int,
 ) -> Array:
-    """Commands that act in rows (R, L) of recordings (R,) at constants (R, p), with their latency: (R, L, nu).
+    """Commands that act in rows (R, L) of recordings (R,) at constants (R, p), with their latency and gain: (R, L, nu).
 
     Rows are those of `commands`, which may be parts of a recording's rows, of `substeps` physics steps each.
     """
     found = np.empty((*rows.shape, commands[0].own.shape[1]))
-    rates = problem.views(theta)["latency"] / (problem.simulator.dt * substeps)
+    views = problem.views(theta)
+    rates, gains = views["latency"] / (problem.simulator.dt * substeps), views["command_gain"]
     for index, given in enumerate(commands):
         own = recording == index
-        found[own] = delayed(given, rows[own], rates[own])
+        found[own] = delayed(given, rows[own], rates[own]) / gains[own][:, None, None]
     return found
 
 

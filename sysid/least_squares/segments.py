@@ -26,7 +26,7 @@ from softgym_envs.core.parameters import Parameters
 
 from ..data.problem import FitProblem
 from ..data.stamps import between, slopes_when_seen, when_seen
-from ..data.view import POSE, Commands
+from ..data.view import ACTING, POSE, Commands
 from .driven import commanded, followed
 
 Array = NDArray[np.float64]
@@ -177,7 +177,7 @@ class Segments:
     def _acting(self, which: NDArray[np.intp], theta: Array) -> Array:
         """Controls of segments (R,) at constants (R, p), (R, L parts, nu)."""
         problem = self.problem
-        if "latency" not in problem.free and problem.view.latency == 0.0:
+        if not set(ACTING) & set(problem.free) and problem.view.latency == 0.0 and problem.view.command_gain == 1.0:
             return self.controls[which]
         rows = self.parts * self.begins[which][:, None] + np.arange(self.controls.shape[1])
         return commanded(problem, self.commands, self.recording[which], rows, theta, self.substeps // self.parts)

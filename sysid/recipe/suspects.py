@@ -36,6 +36,7 @@ WORTH, SAID = 0.5, 0.8
 effect to be mentioned anyway: constants unrelated to the cause left 53 and 57 % (measured)."""
 MOST = 0.25
 """Share of the squared residuals above which a suspect that leaves it is called a part of the cause."""
+UNKNOWN = "why the model does not explain the data is unknown"
 TWINS = 0.99
 """Correlation with a fitted constant above which data hardly separate a suspect's from it: its interval then holds for this
 linear model only, as of the tilt of a table that one straight slide shows."""
@@ -107,8 +108,10 @@ def suspected(
 
     there = set(problem.known_specs)
     asked = {words: names for words, names in suspects.items() if set(names) <= there and not set(names) <= set(problem.free)}
-    if result.explained or not result.usable or not asked:
+    if result.explained or not result.usable:
         return result
+    if not asked:
+        return result.with_verdict("note", f"{UNKNOWN}; not tried: {untried}") if untried and not known else result
     ended = problem.replace(start=result.parameters, view=result.view)
     found, where = _tried(asked, from_end(Fitted(ended, result)), ended, result, say), ""
     astray = result.misfit > ASTRAY or any(estimate.at_bound or estimate.hidden for estimate in result.estimates)
@@ -123,7 +126,7 @@ def suspected(
     if best is None or not any(each.worth for each in found):
         if known:
             return result
-        text = f"why the model does not explain the data is unknown; tried: {listed}" + (
+        text = f"{UNKNOWN}; tried: {listed}" + (
             f"; not tried: {untried}" * bool(untried)
         )
         if best is not None and best.share < SAID:
