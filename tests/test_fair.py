@@ -62,14 +62,22 @@ def test_the_committed_soak_is_of_whole_episodes():
     assert all(case["episodes"] >= case["num_envs"] for case in found["cases"])
 
 
-def test_readme_says_how_to_install_every_extra():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = re.search(r"^## Install\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)[1]
+def test_readme_and_install_page_say_how_to_install_every_extra():
+    readme, page = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/install.md"))
     extras = read_toml(ROOT / "pyproject.toml")["project"]["optional-dependencies"]
-    assert "pip install ." in section and 'pip install ".[all]"' in section
-    listed = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
+    section = re.search(r"^## Install\n(.*?)^## ", readme, re.MULTILINE | re.DOTALL)[1]
+    assert all("pip install ." in text and 'pip install ".[all]"' in text for text in (section, page))
+    listed = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
     assert listed <= set(extras) and {"mujoco", "learn", "control", "sysid", "report", "scripts"} <= listed
     assert "video" in re.search(r"\[(.*)\]", extras["all"][0])[1].split(","), "RecordVideo needs moviepy"
+
+
+def test_readme_is_one_page_with_every_id_and_small_pictures():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.split()) <= 700 and len(text.splitlines()) <= 110
+    assert set(re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE)) == {task.id for task in tasks()}
+    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
+    assert len(pictures) == 8 and all((ROOT / name).stat().st_size <= 250_000 for name in pictures)
 
 
 def test_versions_below_which_weights_alone_cannot_be_read_are_not_installed():
