@@ -25,6 +25,7 @@ from sysid import (
     open_loop,
     single_shooting,
 )
+from sysid.methods.evolution import EvolutionOptions, cma_es
 
 # --- recovery -------------------------------------------------------------------------------------------------------
 
@@ -141,6 +142,7 @@ def test_the_recipe_of_the_paper_comes_near_and_says_that_it_is_not_at_a_minimum
 
 def test_limits_do_not_shape_the_search() -> None:
     """The truth lies 1 % below a limit: the sigmoid of `adam`, fit coordinates and spreads are those of the declared bounds."""
+    pytest.importorskip("cma")
     near, start = {"damping": (0.01, 0.808)}, TRUTH.replace(damping=0.5)
     data = record(Spring(), TRUTH, steps=100)
     given = problem(data=data, start=start, free=("damping",), limits=near)
@@ -148,6 +150,11 @@ def test_limits_do_not_shape_the_search() -> None:
     beyond = adam(given.replace(limits={"damping": (0.01, 0.7)}), AdamOptions(epochs=5, batch=20)).parameters
     assert beyond.damping == pytest.approx(0.7, rel=1e-12)  # type: ignore[attr-defined]
     assert given.search_range[1] == np.log(100.0) and given.theta_bounds[1] == np.log(0.808)
+
+    drawn_in = [
+        cma_es(given.replace(limits=limits), EvolutionOptions(generations=2)) for limits in ({}, {"damping": (0.01, 50.0)})
+    ]
+    assert drawn_in[0].log[0].cost == drawn_in[1].log[0].cost  # the same candidates
 
     linear = problem(free=("offset",), limits={"offset": (0.4, 0.6)})
     theta = linear.encode(START)
