@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ def entries(value: Any) -> Iterator[str]:
         yield from entries(inner)
 
 
+@cache
 def commands() -> dict[str, Path]:
     """Command -> a file of results that names it: in JSON and, between backticks or indented, in Markdown."""
     found: dict[str, Path] = {}
