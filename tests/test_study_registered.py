@@ -26,8 +26,6 @@ COMMANDS = {
     "truth_budget truth": "softgym-envs transfer studies/superball_mpc/study.toml",
     "python scripts/transfer.py --study superball --rl --seeds 3 --datasets 1":
         "softgym-envs transfer studies/superball_rl/study.toml",
-    "python scripts/transfer.py --study vine_grow --mpc": "softgym-envs transfer studies/vine_grow_mpc/study.toml",
-    "python scripts/transfer.py --study vine_navigate --mpc": "softgym-envs transfer studies/vine_navigate_mpc/study.toml",
 }  # fmt: skip
 """Commands that are gone -> those of the same study, as the test of its file shows."""
 
@@ -45,21 +43,6 @@ TENSEGRITY = {
         "contact": {"method": "multiple_shooting", **SEARCHED, "segment_steps": 50},  # segment=50
     },
 }
-VINE = {
-    "room": "vine",
-    "recorded": "VineGrow-v0",
-    "weights": [10.0, 10.0],
-    "control_weight": 0.001,
-    "constants": {},
-    "truth": {"backend": "mujoco", "contact_timeconst": 0.01},
-    "engine": {"dt": 0.005},
-    "guess": {"bending_stiffness": 0.06, "bending_damping": 6e-4, "steering_gain": 1.5e-6, "steering_lag": 0.6},
-    "stages": {
-        "body": {
-            "method": "multiple_shooting", "segment_steps": 5, "errors": "clustered", "levenberg": {"max_iterations": 30},
-        },
-    },
-}  # fmt: skip
 CASES = {
     "TensegrityCase(robot='superball', gravity=9.81, target=(1.0, 0.0, 0.0), weights=(1.0, 0.5, 0.1), "
     "data_from='superball', segment=50, fit_iterations=100)": {
@@ -70,8 +53,6 @@ CASES = {
         **TENSEGRITY, "task": "TensegrityCrawl-v0", "target": [0.2, 0.0, 0.0], "weights": [25.0, 12.5, 2.5],
         "constants": {"gravity": 0.981},
     },
-    "VineCase(scene='grow', num_links=16)": {**VINE, "task": "VineGrow-v0", "target": [0.635963763, 0.293578991]},
-    "VineCase(scene='navigate', num_links=16)": {**VINE, "task": "VineNavigate-v0", "target": [0.612533499, -0.158891976]},
 }  # fmt: skip
 """What a case was called -> the same as data. Numbers that the name does not hold stood in the class of this name."""
 
