@@ -20,7 +20,7 @@ from types import FrameType, ModuleType
 FOLDER = Path(__file__).resolve().parent
 EXTRAS = {
     "casadi": "sysid", "cma": "sysid", "jinja2": "report", "matplotlib": "report", "mujoco": "mujoco", "osqp": "control",
-    "PIL": "report", "ray": "ray", "stable_baselines3": "learn", "torch": "learn", "tqdm": "scripts",
+    "ray": "ray", "stable_baselines3": "learn", "torch": "learn", "tqdm": "scripts",
 }  # fmt: skip
 """Optional package -> the extra that brings it."""
 LATER = 0.02
