@@ -1,6 +1,6 @@
 """Share of the oracle's gain against the level of the mismatched MuJoCo model: table and plot of the studies in this folder.
 
-    softgym-envs transfer studies/hard_transfer/fresh_vine_2.toml --out results/hard_transfer/fresh_vine_2
+    softgym-envs transfer studies/hard_transfer/kept_ball_2.toml --out results/hard_transfer/kept_ball_2
     python studies/hard_transfer/hard_transfer.py                   # the finished ones, side by side
 
 Level 3 is every mismatch at once. Shares [%] are paired: every seed's cost against that of no control and of the oracle of its
