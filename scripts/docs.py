@@ -109,7 +109,8 @@ def _recipe(room: Room) -> list[str]:
         f"| {s.name} | {s.experiment or 'yours'} | {', '.join(s.free_of(simulator))} | {s.method} |" for s in recipe.all_stages
     ]
     head = ["| stage | recordings | constants | method |", "| --- | --- | --- | --- |"]
-    return [f"## Identification\n\n`softgym-envs record {room.name}`, `softgym-envs identify {room.name}`\n", *head, *rows, ""]
+    commands = f"`softgym-envs record {room.name}`, `softgym-envs identify {room.name} --data recordings.h5`"
+    return [f"## Identification\n\n{commands}\n", *head, *rows, ""]
 
 
 def _file(room: Room) -> list[str]:

@@ -32,3 +32,12 @@ def test_rows_between_two_checkouts(tmp_path: Path) -> None:
     assert row.new_keywords == {"control_weight": 0.02}
     with pytest.raises(OptionError, match="no checkout"):
         between.measure("SlidingBlock-v0", between.Args(old=tmp_path, **few))
+
+
+@pytest.mark.parametrize("system", ["block", "vine"])
+def test_a_system_explains_what_its_own_engine_recorded(system: str, tmp_path: Path) -> None:
+    """As its page says: `record`, then `identify`; of all systems by hand: benchmarks/own_data.py."""
+    if system == "block":
+        pytest.importorskip("casadi")
+    row = load_script("benchmarks/own_data.py").run(system, tmp_path)
+    assert row.code == 0 and row.adequate and row.hold == row.intervals > 0 and row.seconds < 60
