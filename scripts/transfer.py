@@ -37,6 +37,7 @@ from softgym_envs.core.errors import OptionError, SoftgymError
 from softgym_envs.core.files import git_commit
 from softgym_envs.rooms import room, rooms
 from sysid import fit_residual, run_recipe
+from sysid.methods.table import method_of
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,11 @@ def chosen(args: Args) -> tuple[RoomCase, Study]:
         **{name: given for name in ("seeds", "datasets", "starts") if (given := getattr(args, name)) is not None},
     )
     check_study(study, case)
+    for stage in case.recipe.stages if case.room.recipe else ():
+        try:
+            method_of(stage.method).settings(stage.options)
+        except OptionError as error:
+            raise OptionError(f"[case.stages.{stage.name}]: {error}") from None
     if (case.keywords or case.learning) and study.kind != "rl":
         raise OptionError(
             f"[case] has keywords or learning, of environments where policies learn; kind is {study.kind!r}, not 'rl'"

@@ -3,13 +3,25 @@
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from importlib.metadata import version
+from typing import Literal
 
 import pytest
 
 from softgym_envs.core import files
-from softgym_envs.core.errors import FileFormatError
-from softgym_envs.core.files import commit_of, git_commit, provenance, read_json, read_toml, write_atomically, write_json
+from softgym_envs.core.errors import FileFormatError, OptionError
+from softgym_envs.core.files import (
+    commit_of,
+    git_commit,
+    number_in,
+    provenance,
+    read_json,
+    read_toml,
+    write_atomically,
+    write_json,
+)
+from softgym_envs.core.typed import typed
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
@@ -84,3 +96,32 @@ def test_a_source_tree_records_its_commit(tmp_path):
     assert re.fullmatch(r"[0-9a-f]{40}", found)
     copy.write_text("changed")
     assert commit_of(copy) == found + "+changes"
+
+
+@pytest.mark.parametrize("value", [1e300, -1e13, 10**20])
+def test_numbers_of_absurd_size_are_refused(value):
+    with pytest.raises(FileFormatError, match=r"mass is .*, expected a number of at most 1e\+12 in size"):
+        number_in("mass", value)
+    assert number_in("stiffness", 2e11) == 2e11
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "said"),
+    [
+        (float("nan"), float, "a finite number"),
+        (True, float, "a finite number"),
+        (10**400, float, "a finite number"),
+        (1.0, int, "a whole number"),
+        (True, int, "a whole number"),
+        (1, bool, "true or false"),
+        ("fast", Literal["slow", 3], "'slow' or 3"),
+        ([1, "a"], tuple[int, ...], "a whole number"),
+        (3, tuple[int, ...], "a list, each entry a whole number"),
+        ({"a": "b"}, dict[str, float], "a finite number"),
+        ([], Mapping[str, float], "a table"),
+        ("a", float | Literal["runs"] | None, "a finite number or 'runs' or nothing"),
+    ],
+)
+def test_values_of_another_type_are_refused_by_name(value, hint, said):
+    with pytest.raises(OptionError, match=f"^entry.* is .*, expected {re.escape(said)}$"):
+        typed("entry", value, hint)

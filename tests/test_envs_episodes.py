@@ -1,6 +1,7 @@
 """What an episode is made of: constants, noise, delay, disturbance, keywords, actions, saved states."""
 
 import dataclasses
+import functools
 import inspect
 import itertools
 import re
@@ -188,6 +189,56 @@ def test_disturbance_kicks_velocities_by_the_stated_size():
     # Cables pull equally on both ends, so the centre of mass moves by dt x the mean of six independent kicks.
     size = np.std(np.concatenate(kicks)) / 1e-3
     assert size == pytest.approx(0.2 / np.sqrt(6), rel=5 / np.sqrt(2 * 180))
+
+
+@pytest.mark.parametrize("env_id", ["LoopPeg-v0", "LoopReach-v0", "UpperBodyReach-v0", "VineGrow-v0", "SlidingBlock-v0"])
+@pytest.mark.parametrize("value", [1e300, -1e30, 2e6])
+def test_no_episode_begins_from_a_state_of_absurd_size(env_id, value):
+    """The task's memory held NaN."""
+    env = gym.make(env_id).unwrapped
+    env.reset(seed=0)
+    before = env.get_state()
+    for k in range(0, env.simulator.nx, 7):
+        state = env.state
+        state[k] = value
+        with pytest.raises(OptionError, match=rf"'state': {re.escape(env.simulator.state_names[k])} = .*, allowed is"):
+            env.reset(options={"state": state})
+    np.testing.assert_array_equal(env.get_state()["context"], before["context"])
+
+
+@pytest.mark.parametrize("dt", [1e9, 1.5, 1e300])
+@pytest.mark.parametrize("backend", ["native", "mujoco"])
+def test_no_physics_step_is_longer_than_a_second(dt, backend):
+    with pytest.raises(OptionError, match=r"dt is .*, expected a number \[s\] > 0 and <= 1"):
+        room("block").simulator(dt=dt, backend=backend)
+    with pytest.raises(OptionError, match=r"expected a number \[s\] > 0 and <= 1"):
+        gym.make("SlidingBlock-v0", dt=dt, control_period=dt, backend=backend)
+
+
+def test_a_fit_on_the_ground_truth_is_warned_of(tmp_path):
+    """It replaces what the fit is to be tested on; constants by name, or a file of the ground truth's own, are meant."""
+    engine, truth = (room("arm").simulator(backend=backend) for backend in ("native", "mujoco"))
+    fit = engine.default_parameters.save(tmp_path / "fit.toml", simulator=SimulatorSpec.of(engine).table())
+    own, make = truth.default_parameters.save(tmp_path / "own.toml"), functools.partial(gym.make, "ArmReach-v0")
+    for given in (fit, truth.default_parameters):
+        with pytest.warns(SimulationWarning, match="params replace the parameters of backend 'mujoco'") as told:
+            make(backend="mujoco", params=given)
+        assert len(told) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make(params=fit)
+        make(backend="mujoco", params={"payload": 0.5})
+        make(backend="mujoco", params=own)
+
+
+@pytest.mark.parametrize("name", ["rod", "colour"])
+def test_names_of_the_structure_in_a_fit_are_checked(tmp_path, name):
+    engine = room("tensegrity").simulator("prism")
+    table = SimulatorSpec.of(engine).table()
+    table["structure"][name] = "1"
+    fit = engine.default_parameters.save(tmp_path / "fit.toml", simulator=table)
+    with pytest.raises(ParameterError, match=rf"\[simulator.structure\] has '{name}', the model here has actuated, .*rods"):
+        gym.make(CRAWL, params=fit)
 
 
 # --- Keywords, actions, saved states ----------------------------------------------------------------------------------

@@ -145,14 +145,19 @@ budgets = [10]
 @pytest.mark.parametrize(
     ("added", "message"),
     [
-        ("seed = 1.5", "seed is 1.5, expected int"),
+        ("seed = 1.5", "seed is 1.5, expected a whole number"),
         ("arms = []", "has 'arms'; allowed are name, kind, conditions"),
-        ("trust = true", "trust is True, expected float"),
+        ("trust = true", "trust is True, expected a finite number"),
         ("[[thresholds]]\ncondition = 'zero'", "missing 2 required positional arguments: 'quantity' and 'limit'"),
         ("[[thresholds]]\ncondition = 'zero'\nquantity = 'luck'\nlimit = 1", "quantity is 'luck', expected 'share'"),
-        ("[case]\nroom = 1", "room is 1, expected str"),
+        ("[case]\nroom = 1", "room is 1, expected text"),
         ("", "missing 2 required positional arguments: 'room' and 'task'"),
         ("thresholds = 3", "expected [[thresholds]] tables"),
+        ("trust = nan", "trust is nan, expected a finite number"),
+        ("force = -0.1", "force is -0.1, expected a number >= 0"),
+        ("difference_step = inf", "difference_step is inf, expected a finite number or 'runs' or nothing"),
+        ("curve = ['zero', 'zero']", "curve has zero twice"),
+        ("[case]\nroom = 'a'\ntask = 'b'\ntruth_constants = {friction = nan}", "case: truth_constants.friction is nan"),
     ],
 )
 def test_bad_study_files_are_named(tmp_path, added, message):
@@ -160,6 +165,37 @@ def test_bad_study_files_are_named(tmp_path, added, message):
     path.write_text(BAD + added + ("" if "case" in message or "room" in message else "\n[case]\nroom = 'a'\ntask = 'b'\n"))
     with pytest.raises(OptionError, match=re.escape(message)):
         read_study(path)
+
+
+SEARCH = """
+name = "checked"
+kind = "mpc"
+conditions = ["zero", "nominal", "identified", "truth"]
+budgets = [1000]
+[case]
+room = "tensegrity"
+task = "TensegrityCrawl-v0"
+"""
+
+
+@pytest.mark.parametrize(
+    ("added", "message"),
+    [
+        ("[case.stages.search]\nepochs = 3", r"\[case.stages.search\]: one_step has no option 'epochs'; it has jacobian"),
+        ("[case.stages.search]\nstarts = 'many'", "starts is 'many', expected a whole number"),
+        ("[case.stages.contact]\nlevenberg = 3", "levenberg is 3, expected a table"),
+        ("[case.stages.contact.levenberg]\niterations = 3", "levenberg has no option 'iterations'; it has .*max_iterations"),
+        ("[case.stages.seen]\nstarts = 2", "stages has 'seen', a stage that this case does not run; it runs"),
+        ("only = ['seen']", "only has 'seen', a stage that this case does not run; it runs"),
+        ("[case.truth_constants]\nfriction = -3", "friction"),
+    ],
+)
+def test_a_study_is_checked_before_it_runs(tmp_path, capsys, added, message):
+    """A wrong option was told after hours, and the folder then refused the corrected study."""
+    script, path, out = load_script("scripts/transfer.py"), tmp_path / "study.toml", tmp_path / "out"
+    path.write_text(SEARCH + added)
+    assert script.main(script.Args(study=path, out=out)) == 2
+    assert re.search(message, capsys.readouterr().err) and not out.exists()
 
 
 def test_a_case_needs_a_declared_study_and_stages_of_the_recipe():

@@ -33,6 +33,9 @@ def test_every_method_describes_itself_and_takes_plain_options(method: Method) -
     assert method.takes(first) and method.settings({first: getattr(method.options(), first)}) == method.options()
     with pytest.raises(OptionError, match=f"{method.name} has no option 'colour'; it has {first}"):
         method.settings({"colour": 1})
+    for value in (object(), float("nan")):
+        with pytest.raises(OptionError, match=f"^{method.name}: {first} is .*, expected "):
+            method.settings({first: value})
 
 
 @EVERY

@@ -103,7 +103,8 @@ class RoomCase:
 
     Raises:
         OptionError: The room declares no study of this task, or has no such truth; its model has no such field, or its
-            truth no such constant.
+            truth no such constant; or a stage is named that it does not run.
+        ParameterError: A constant of the truth is out of its bounds.
     """
 
     room: Room
@@ -143,6 +144,12 @@ class RoomCase:
         declared: Recipe = load(self.room.recipe) if self.room.recipe else Recipe(stages=())
         for name in (*self.stages, *self.only):
             declared.stage(name)
+        run = [stage.name for stage in self.recipe.stages] if self.room.recipe else []
+        for what, names in (("stages", self.stages), ("only", self.only)):
+            for name in names:
+                if name not in run:
+                    there = ", ".join(run) or "none of them"
+                    raise OptionError(f"{what} has {name!r}, a stage that this case does not run; it runs {there}")
         allowed = {entry.name for entry in fields(self.scene.model)}
         for name in self.structure:
             if name not in allowed:
@@ -153,6 +160,7 @@ class RoomCase:
             if name not in constants:
                 there = ", ".join(constants) or "no constants that can be changed"
                 raise OptionError(f"truth_constants has {name!r}; the truth of {self.task!r} has {there}")
+        self.truth_parameters()  # checks their values
 
     # --- what the room declares ----------------------------------------------------------------------------------------
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from softgym_envs.core.errors import OptionError
+from softgym_envs.core.files import doubled
+from softgym_envs.core.simulator import check_number
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,13 @@ class Study:
         for name in ("datasets", "seeds"):
             if getattr(self, name) > MOST:
                 raise OptionError(f"{name} is {getattr(self, name)}, allowed are at most {MOST}")
+        for name, low in (("trust", 0.0), ("force", 0.0), ("train_steps", 0), ("tuning_steps", 0), ("seed", 0)):
+            check_number(name, getattr(self, name), low=low)
+        if isinstance(self.difference_step, float):
+            check_number("difference_step", self.difference_step, low=0.0)
+        for name in ("conditions", "budgets", "curve"):
+            if (twice := doubled(map(str, getattr(self, name)))) is not None:
+                raise OptionError(f"{name} has {twice} twice")
         if not self.budgets or min(self.budgets) < 1:
             raise OptionError(f"budgets are {self.budgets}, expected at least one, all >= 1")
         if self.kind not in ("plan", "gps", "mpc", "rl") or (self.kind == "rl" and self.train_steps < 1):

@@ -17,7 +17,6 @@ limit = 0.5
 
 from __future__ import annotations
 
-import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -26,6 +25,7 @@ from typing import Any, TypeVar
 
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.files import read_toml
+from softgym_envs.core.typed import typed
 
 from .definition import Study, Threshold
 
@@ -90,37 +90,8 @@ def _made(kind: type[T], where: str, table: Any, **more: Any) -> T:
     for name in given:
         if name not in allowed:
             raise OptionError(f"{where} has {name!r}; allowed are {', '.join(allowed)}")
-    values = {name: more[name] if name in more else _checked(f"{where}: {name}", table[name], hints[name]) for name in given}
+    values = {name: more[name] if name in more else typed(f"{where}: {name}", table[name], hints[name]) for name in given}
     try:
         return kind(**values)
     except TypeError as error:  # of a dataclass: it names what is missing
         raise OptionError(f"{where}: {str(error).partition('__init__() ')[2] or error}") from error
-
-
-def _checked(where: str, value: Any, hint: Any) -> Any:
-    """Convert a value to its type: whole numbers are numbers, lists are tuples.
-
-    Raises:
-        OptionError: It is of another type.
-    """
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    if origin is tuple and isinstance(value, list):
-        return tuple(_checked(where, entry, inner[0]) for entry in value)
-    if origin is typing.Literal and value in inner:
-        return value
-    if origin in (typing.Union, types.UnionType):
-        kinds = [kind for kind in inner if kind is not type(None)]
-        words = [word for kind in kinds if typing.get_origin(kind) is typing.Literal for word in typing.get_args(kind)]
-        return value if isinstance(value, str) and value in words else _checked(where, value, kinds[0])
-    if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
-    plain = origin or hint
-    if (
-        isinstance(plain, type)
-        and plain is not float
-        and isinstance(value, plain)
-        and isinstance(value, bool) == (plain is bool)
-    ):
-        return value
-    expected = " or ".join(map(repr, inner)) if origin is typing.Literal else getattr(hint, "__name__", str(hint))
-    raise OptionError(f"{where} is {value!r}, expected {expected}")

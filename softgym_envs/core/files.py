@@ -27,6 +27,8 @@ PACKAGES = ("softgym-envs", "numpy", "scipy", "warp-lang", "mujoco")
 
 MOST_BYTES = {"TOML": 4 * 2**20, "JSON": 256 * 2**20, "CSV": 2**30}
 """A larger file is refused before it is read; TOML is read at about 1 MB/s."""
+LARGEST = 1e12
+"""Largest number [SI] in a description of a robot, or among constants."""
 DEEPEST = 50
 """Largest nesting of tables and lists."""
 
@@ -165,14 +167,27 @@ def number_in(where: str, value: Any) -> float:
     """Return a finite number from a file; booleans are refused.
 
     Raises:
-        FileFormatError: It is not a finite number.
+        FileFormatError: It is not a finite number, or larger than `LARGEST`.
     """
     try:
         if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(number := float(value)):
+            if abs(number) > LARGEST:
+                raise FileFormatError(f"{where} is {shown(value)}, expected a number of at most {LARGEST:g} in size")
             return number
     except OverflowError:  # an integer beyond the largest float
         pass
     raise FileFormatError(f"{where} is {shown(value)}, expected a number")
+
+
+def text_in(where: str, value: Any) -> str:
+    """Return text from a file.
+
+    Raises:
+        FileFormatError: It is no text.
+    """
+    if not isinstance(value, str):
+        raise FileFormatError(f"{where} is {shown(value)}, expected text")
+    return value
 
 
 def doubled(names: Iterable[str]) -> str | None:

@@ -21,11 +21,14 @@ from .files import check_entries, doubled, number_in, read_toml
 from .layout import Field
 from .mujoco_engine import Index, MujocoEngine, MujocoTwin
 from .parameters import Parameters
-from .simulator import Array, IntArray
+from .simulator import LONGEST_STEP, Array, IntArray
 from .spec import hashed
 
 TABLES = {"mjcf": str, "dt": (int, float), "states": dict, "controls": dict, "held": dict}
 """Entries of a file -> their types."""
+
+LARGEST = 1e6
+"""Largest scale and offset of an entry."""
 
 
 def identity(path: Path) -> str:
@@ -88,6 +91,8 @@ class MjcfTruth(MujocoTwin):
     def __post_init__(self) -> None:
         compiled = self._compiled
         object.__setattr__(self, "dt", float(self.dt or self._own_dt or compiled.opt.timestep))
+        if not 0 < self.dt <= LONGEST_STEP:
+            raise FileFormatError(f"{self.path}: the MJCF's timestep is {self.dt:g} s, allowed is > 0 and <= {LONGEST_STEP:g}")
         compiled.opt.timestep = self.dt
         size, taken = compiled.nq + compiled.nv + compiled.na, {place.index for place in self._places.values()}
         rest = [index for index in range(size) if index not in taken]
@@ -141,8 +146,8 @@ class MjcfTruth(MujocoTwin):
     def _own_dt(self) -> float:
         """Physics step in the file [s]; 0: none given."""
         dt = number_in(f"{self.path}: dt", self._document.get("dt", 0.0))
-        if dt < 0 or (dt == 0 and "dt" in self._document):
-            raise FileFormatError(f"{self.path}: dt is {dt:g}, expected a number [s] > 0")
+        if not 0 <= dt <= LONGEST_STEP or (dt == 0 and "dt" in self._document):
+            raise FileFormatError(f"{self.path}: dt is {dt:g}, expected a number [s] > 0 and <= {LONGEST_STEP:g}")
         return dt
 
     @property
@@ -184,12 +189,17 @@ class MjcfTruth(MujocoTwin):
                 number_in(f"{self.path}: {what} of {name}", given.pop(what, usual))
                 for what, usual in (("scale", 1.0), ("offset", 0.0))
             )
+            if abs(offset) > LARGEST or not 1 / LARGEST <= abs(scale) <= LARGEST:
+                raise FileFormatError(
+                    f"{self.path}: {name} has scale {scale:g} and offset {offset:g}, allowed are sizes of {1 / LARGEST:g} to "
+                    f"{LARGEST:g} and up to {LARGEST:g}"
+                )
             kind, target = next(iter(given.items())) if len(given) == 1 else ("", "")
         else:
             kind, _, target = str(where).partition(":")
         if kind == "body":
             return self._free_body(name, str(target))
-        if kind not in ("qpos", "qvel", "act") or scale == 0:
+        if kind not in ("qpos", "qvel", "act"):
             raise FileFormatError(
                 f"{self.path}: {name} is {where!r}, expected 'qpos:joint', 'qvel:joint', 'act:actuator' or 'body:name'"
             )

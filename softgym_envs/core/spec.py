@@ -113,6 +113,9 @@ class SimulatorSpec:
         for name in sorted({*self.options, *other.options}):
             if self.options.get(name) != other.options.get(name):
                 return f"they were identified with {name} = {self.options.get(name)!r}, here it is {other.options.get(name)!r}"
+        for name in self.structure:
+            if other.structure and name not in other.structure:
+                return f"[simulator.structure] has {name!r}, the model here has {', '.join(sorted(other.structure))}"
         for name in sorted(set(self.structure) & set(other.structure) - set(free)):
             if self.structure[name] != other.structure[name]:
                 named = f" (model {self.model})" if self.model else ""

@@ -36,6 +36,8 @@ _ALL = slice(None)
 
 MOST_SUBSTEPS = 10_000
 """Physics steps per action."""
+LARGEST = 1e6
+"""Largest entry of a state [m, rad, m/s, ...] from which an episode may begin."""
 FAILURE_PENALTY = 100.0
 """A row whose simulation fails gets this reward with a minus, as its only non-zero term."""
 
@@ -140,10 +142,9 @@ class Episodes:
         first, context = self.task.reset(Start([self.rngs[row] for row in rows], given, table, settle, shown))
         first = self._whole(first) if state is None or self._all_seen else state
         clean = self.task.observe(self._visible(first), context)
-        if not np.isfinite(clean).all():
-            raise OptionError(
-                "these options lead to observations that are not finite; is the state one that a robot can be in?"
-            )
+        for what, values in (("observations", clean), ("a memory of the task", context)):
+            if not np.isfinite(values).all():
+                raise OptionError(f"these options lead to {what} that are not finite; is the state one that a robot can be in?")
         self.begun = True
         if not np.array_equal(self.constants[rows], constants):
             self.constants[rows] = constants
@@ -191,6 +192,11 @@ class Episodes:
             each = "" if self._rows == 1 else f", or one for each of the {self._rows} rows"
             raise ShapeError(f"option 'state' has shape {array.shape}, expected ({nx},){each}")
         state = np.broadcast_to(check_array("option 'state'", array, array.shape), (self._rows, nx))[rows]
+        far = np.argwhere(np.abs(state) > LARGEST)
+        if len(far):
+            row, k = far[0]
+            entry = f"{self.simulator.state_names[k]} = {state[row, k]:g} {self.simulator.state_units[k]}"
+            raise OptionError(f"option 'state': {entry}, allowed is at most {LARGEST:g} in size")
         return check_state("option 'state'", state, self.simulator)
 
     def _draw_constants(self, rows: NDArray[np.intp], chosen: Any, options: Mapping[str, Any]) -> Array:

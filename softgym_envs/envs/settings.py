@@ -45,7 +45,8 @@ class Settings:
     params: GivenConstants | None = None
     """Constants, {name: value} of those that differ from the simulator's defaults, or the TOML file of a fit; None takes the
     defaults. What a task fixes (gravity, the level of the ground) wins over a file or an object, not over a name in a mapping.
-    A file says which room, structure, options and dt it belongs to, and is refused with others."""
+    A file says which room, structure, options and dt it belongs to, and is refused with others. On another backend than ours a
+    fit or an object replaces the ground truth's parameters, with a warning."""
     randomize: Mapping[str, tuple[float, float]] | ParameterDistribution | None = None
     """Constants drawn anew for every episode: name -> (low, high), or a distribution."""
     sensor_noise: float = 0.0

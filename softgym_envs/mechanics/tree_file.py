@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import FileFormatError
-from ..core.files import number_in, read_toml
+from ..core.files import number_in, read_toml, text_in
 from .tree import Ball, Body, Bond, Frame, Joint, Peg, Pin, Tree, Weld
 
 PARTS: dict[str, tuple[str, type]] = {
@@ -75,7 +75,8 @@ def tree_of(path: str | Path, document: Mapping[str, Any]) -> Tree:
             raise FileFormatError(f"{path}: {key} must be an array of tables, [[{key}]]")
         found[group] += [_build(f"{path}: {key} {index}", kind, table) for index, table in enumerate(tables)]
     top = {key: _plain(f"{path}: {key}", document[key]) for key in ("gravity", "actuated") if key in document}
-    return Tree(name=str(document.get("name", Path(path).stem)), **{key: tuple(parts) for key, parts in found.items()}, **top)
+    name = text_in(f"{path}: name", document.get("name", Path(path).stem))
+    return Tree(name=name, **{key: tuple(parts) for key, parts in found.items()}, **top)
 
 
 def _build(where: str, kind: type, table: dict[str, Any]) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import FileFormatError, StructureError, shown
-from ..core.files import check_entries, doubled, number_in, read_toml
+from ..core.files import check_entries, doubled, number_in, read_toml, text_in
 from .model import TensegrityModel
 from .parameters import TensegrityBody
 
@@ -88,7 +88,7 @@ def load_structure(path: str | Path) -> TensegrityModel:
     pairs = [_node_pair(path, f"cable {index}", cable, points) for index, cable in enumerate(document["cables"])]
     numbers = {key: _number(path, key, document.get(key, getattr(TensegrityModel, key))) for key in ALLOWED[2:5]}
     return TensegrityModel(
-        name=str(document.get("name", Path(path).stem)),
+        name=text_in(f"{path}: name", document.get("name", Path(path).stem)),
         nodes=np.array([points[name] for name in order]),
         cables=tuple((order.index(a), order.index(b)) for a, b in pairs),
         actuated=_read_actuated(path, document),

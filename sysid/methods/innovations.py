@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +74,7 @@ class InnovationOptions:
     """Pattern of free constants -> the one that is fitted roughly in their place, before they are freed."""
     anchors: int = 10
     """Most filters, one after the other."""
-    errors: str = "independent"
+    errors: Literal["independent", "clustered"] = "independent"
     """Assumption of intervals about residuals: "independent", or "clustered" in time, for a structurally wrong model."""
     levenberg: LevenbergOptions = field(default_factory=lambda: LevenbergOptions(cost_tolerance=1e-6))
     """Options of every minimisation."""

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from softgym_envs.core.errors import OptionError
+from softgym_envs.core.errors import OptionError, shown
 from softgym_envs.core.recipe import Recipe
+from softgym_envs.core.typed import typed
 
 from ..data.problem import FitProblem
 from ..data.view import View
@@ -94,14 +95,18 @@ class Method:
         return self.run(problem, self.options() if options is None else options, recipe)
 
 
-def _made(method: str, kind: type[Any], given: Mapping[str, Any]) -> Any:
+def _made(method: str, kind: type[Any], given: Any) -> Any:
     """Make a dataclass of options from plain values, nested ones too."""
+    if not isinstance(given, Mapping):
+        raise OptionError(f"{method} is {shown(given)}, expected a table of options")
     kinds = typing.get_type_hints(kind)
     values = {}
     for name, value in given.items():
         if name not in kinds:
             raise OptionError(f"{method} has no option {name!r}; it has {', '.join(kinds)}")
-        values[name] = _made(method, kinds[name], value) if dataclasses.is_dataclass(kinds[name]) else value
+        nested = dataclasses.is_dataclass(kinds[name]) and not isinstance(value, kinds[name])
+        where = f"{method}: {name}"
+        values[name] = _made(where, kinds[name], value) if nested else typed(where, value, kinds[name])
     return kind(**values)
 
 
