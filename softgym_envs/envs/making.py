@@ -54,7 +54,7 @@ def make_episodes(room: Room, task_id: str, rngs: Sequence[np.random.Generator],
         defaults["randomize"] = {k: v for k, v in defaults["randomize"].items() if k not in keywords["params"]}
     settings = Settings(**{**defaults, **{name: value for name, value in keywords.items() if name in shared}})
     spec = SimulatorSpec.read(settings.params) if isinstance(settings.params, (str, Path)) else None
-    if settings.backend != NATIVE and (spec is not None or isinstance(settings.params, Parameters)):
+    if str(settings.backend) != NATIVE and (spec is not None or isinstance(settings.params, Parameters)):
         warnings.warn(
             f"params replace the parameters of backend {str(settings.backend)!r}, which is then another ground truth than the "
             "recorded one; to test a fit on the ground truth, leave params out there",
