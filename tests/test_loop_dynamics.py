@@ -104,9 +104,25 @@ def test_too_little_damping_for_the_step_is_warned_of():
     simulator = LoopSimulator()
     with pytest.warns(UserWarning, match="saw-teeth"):
         simulator.tree_constants(LoopParameters(loop_damping=1e-3))
-    replace(simulator, dt=0.005).tree_constants(LoopParameters(loop_damping=1e-3))  # no warning: an error here
+    assert "dt <= 0.001 s" in simulator.caution(LoopParameters(loop_damping=1e-3))
+    assert replace(simulator, dt=0.001).caution(LoopParameters(loop_damping=1e-3)) == ""
     with pytest.raises(OptionError, match="dt"):
         LoopSimulator(dt=0.0)
+
+
+def test_a_loop_that_falls_gains_no_energy_or_is_warned_of():
+    """Energy at the middle of steps; at both dampings' lower bounds that of states, whose speeds lag, swings by 6 J."""
+    constants = LoopParameters(loop_damping=1e-4, arm_damping=0.01)
+    simulator = LoopSimulator(dt=1e-3)
+    assert "gain energy" in simulator.caution(constants)
+    with pytest.warns(UserWarning, match="gain energy"):
+        states, status = simulator.rollout(simulator.initial_state(), np.zeros((1, 800, 7)), constants)
+    with pytest.warns(UserWarning, match="gain energy"):
+        rows = np.repeat(simulator.tree_constants(constants, 1), 800, axis=0)
+    q, v = states[0, :, : simulator.mechanism.n], states[0, 1:, simulator.mechanism.n :]
+    energy = simulator.mechanism.energies(0.5 * (q[1:] + q[:-1]), v, rows).sum(axis=1)
+    assert status[0] == 0 and np.ptp(energy) > 30.0
+    assert energy.max() - energy[0] < 0.01
 
 
 def test_the_loop_relaxes_where_it_can_and_says_where_it_cannot():

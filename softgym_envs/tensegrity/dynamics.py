@@ -25,9 +25,10 @@ from ..core.warp_memory import view_rows
 from ..core.warp_simulator import AdjointSimulator
 from .cables import Link
 from .contact import MODES
+from .energy import passive_gain
 from .memory import World, tape, workspace
 from .model import TensegrityModel, superball
-from .parameters import TensegrityParameters, own_parameters
+from .parameters import CONTACT, TensegrityParameters, own_parameters
 from .patch_stepping import patch_kernel
 from .residual import check_weights
 from .rods import Body, Rod
@@ -38,9 +39,8 @@ Array = NDArray[np.float64]
 _tension = wp.kernel(tension_kernel, enable_backward=False, module="unique")
 
 
-LOOSE, UNLIKE, SOON = 0.3, 0.3, 0.4
-"""Share of the damping that steps bear below which cables take little energy out; difference of the shares of velocity that
-pads keep in a step, and bias over the share that they take, from which on a light robot hops (measured: docs/contact.md)."""
+GAIN = 0.05
+"""Share of its energy that a robot may gain in a drop or a throw without motors; see `energy`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,18 +126,18 @@ class TensegritySimulator(AdjointSimulator):
         return self.model.borne(parameters, self.dt)
 
     def caution(self, parameters: Parameters) -> str:
-        """Warn of pads that feed energy to rods, under cables that are hardly damped; see docs/contact.md."""
-        damping, bias = float(parameters.cable_damping), float(parameters.contact_bias)  # type: ignore[attr-defined]
-        if self.contact != "patch" or damping > LOOSE * self.borne(parameters).get("cable_damping", 0.0):
+        """Drop and throw the robot without motors, and tell if its energy grows; see docs/contact.md."""
+        if self.contact != "patch" and parameters == TensegrityParameters():
+            return ""  # checked in tests
+        gained = passive_gain(self, parameters)
+        if gained <= GAIN:
             return ""
-        kept = {name: abs(float(getattr(parameters, name))) for name in ("pivot_damping", "sliding_damping", "restitution")}
-        least, most = min(kept.values()), max(kept.values())
-        if most - least < UNLIKE and bias < SOON * (1.0 - most):
-            return ""
-        told = ", ".join(f"{name} {getattr(parameters, name):.3g}" for name in (*kept, "contact_bias"))
+        names = ("cable_damping", *CONTACT[self.contact])
+        told = ", ".join(f"{name} {float(getattr(parameters, name)):.3g}" for name in names)
+        how = f"gains {gained:.0%} of its energy" if np.isfinite(gained) else "goes beyond the limit of speed"
         return (
-            f"cable_damping is {damping:.3g} N s/m, and pads keep unlike shares of velocities, or push back sooner than they "
-            f"slow ({told}): contact feeds energy to such a robot, which hops by itself; see docs/contact.md"
+            f"in a drop or a throw without motors the robot {how} (contact {self.contact!r}, dt {self.dt:g} s, "
+            f"{told}): it moves by itself; see docs/contact.md"
         )
 
     @cached_property

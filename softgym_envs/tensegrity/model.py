@@ -208,9 +208,13 @@ class TensegrityModel:
         A motion that cables damp at the rate a per N s/m, and pull back at a per N/m, has in a step eigenvalues with the sum
         2 - a (c dt + k dt^2) and the product 1 - a c dt: none is below -1 if a (2 c dt + k dt^2) <= 4. The largest a is the
         largest eigenvalue of M^-1 J' R J in the rest pose, all cables taut and no rod held; J: rates of the cables' lengths,
-        R: their damping over the constant.
+        R: their damping over the constant. Cables that are slack there however their motors turn have no largest values.
         """
-        if not self.cables:
+        taut = np.array(self.rest_ratio or (1.0,) * self.num_cables) * float(parameters.rest_length)
+        taut *= [getattr(parameters, f"rest_factor{cable}", 1.0) for cable in range(self.num_cables)]
+        for motor, cable in enumerate(self.actuated):
+            taut[cable] -= float(parameters.motor_gain) * getattr(parameters, f"gain_factor{motor}", 1.0) * self.control_limit
+        if not self.cables or (taut >= self.cable_lengths(self.rest_state())).all():
             return {}
         ends = np.array(self.cables)
         line = self.nodes[ends[:, 1]] - self.nodes[ends[:, 0]]
