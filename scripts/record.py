@@ -41,7 +41,7 @@ class Args:
     backend: str = "native"
     """The world: native, a truth of the room, or "package.module:function" of your own."""
     option: tuple[str, ...] = ()
-    """Structural choices of the world, e.g. contact=patch."""
+    """Structural choices of the world, e.g. contact=patch; our engine's are else those with which `identify` fits."""
     dt: float | None = None
     """Physics step [s]; none: the world's own, or before a camera a whole part of a frame of our engine, as in fits."""
     params: Path | None = None
@@ -83,11 +83,11 @@ def record(args: Args) -> TrajectorySet:
     filmed, sensor, dt = bool(args.sensor), sensor_from_text(args.sensor), args.dt
     if dt is None and sensor.rate and args.backend == NATIVE:
         dt = recipe.step_of(1.0 / sensor.rate, drawn.dt)
-    truth = room.simulator(
-        args.model, backend=args.backend, dt=dt, options=options_from_text(args.option), constants=args.params
-    )
-    own = truth.default_parameters
-    constants = type(own).load(args.params, own) if args.params else None
+    own = recipe.options if args.backend == NATIVE else {}  # as `identify` fits
+    options = {**own, **options_from_text(args.option)}
+    truth = room.simulator(args.model, backend=args.backend, dt=dt, options=options, constants=args.params)
+    usual = truth.default_parameters
+    constants = type(usual).load(args.params, usual) if args.params else None
     if args.params:
         warn_of_file(args.params)
     if args.budget is not None:

@@ -359,6 +359,23 @@ def test_a_checkpoint_of_another_simulator_is_refused_in_one_sentence(tmp_path: 
     assert single_shooting(problem, replace(options, resume=True)).converged
 
 
+def test_our_engine_records_with_the_options_that_are_fitted(tmp_path: Path) -> None:
+    """`record` recorded SUPERballs with one law of contact, `identify` fitted another: no fit was adequate."""
+    file, tensegrity = tmp_path / "throw.h5", room("tensegrity")
+    given = ("tensegrity", "--model", "prism", "--experiment", "throws", "--steps", "600", "--out", file)
+    errors = {}
+    for option in ((), ("--option", "contact=stick")):
+        assert run_script(load_script("scripts/record.py"), *given, *option) == 0
+        recording = TrajectorySet.load(file)[0]
+        for contact in ("patch", "stick"):
+            simulator = tensegrity.simulator("prism", options={"contact": contact})
+            substeps = round(recording.period / simulator.dt)
+            states, _ = simulator.rollout(recording.values[:1], recording.controls[None], substeps=substeps)
+            errors[option, contact] = np.abs(states[0] - recording.values).max()
+    assert errors[(), "patch"] < 1e-9 < 1e-3 < errors[(), "stick"]
+    assert errors[option, "stick"] < 1e-9 < 1e-3 < errors[option, "patch"]
+
+
 def test_the_recipe_chooses_the_simulators_options_unless_the_user_does(script: Any, tmp_path: Path) -> None:
     import tyro
 
