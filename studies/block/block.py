@@ -205,7 +205,8 @@ def plot(source: str, shown: dict[str, Any], path: Path) -> None:
 
 def command(args: Args) -> str:
     """Command line for the same rows."""
-    return f"python studies/block/block.py --seeds {args.seeds} --sources {' '.join(args.sources)}"
+    seeds = f"--seeds {args.seeds} --evolution-seeds {args.evolution_seeds}"
+    return f"python studies/block/block.py {seeds} --sources {' '.join(args.sources)}"
 
 
 def main(args: Args) -> None:
