@@ -77,15 +77,64 @@ def test_a_spring_swings_in_its_period():
 
 
 @pytest.mark.parametrize("muscle", ["pull", "back"])
-def test_a_stop_holds_a_muscle_whose_torque_grows(muscle):
-    """Beyond the end of the range the muscle pulls as there, 1.5 (100 + 500 / 4), and the stop's spring carries it."""
+@pytest.mark.parametrize("pressure", [0.3, 1.5])
+def test_a_stop_holds_a_muscle_whose_torque_grows(muscle, pressure):
+    """Beyond the end of the range the muscle pulls as there, 225 p; the stop's spring carries it, up to `REACH`."""
     constants, side = bare(1), 1.0 if muscle == "pull" else -1.0
     constants[:, arm.LOWER], constants[:, arm.UPPER], constants[:, arm.DAMPING] = -0.5, 0.5, 20.0
     first = arm.PULL if side > 0 else arm.BACK
-    constants[:, first], constants[:, first + 2] = 100.0, 500.0
-    valves = np.tile([1.5 * (side > 0), 1.5 * (side < 0)], (1, 400, 1))
+    constants[:, first : first + 3] = 125.0, 200.0 * side, 0.0  # 225 at the stop
+    valves = np.tile([pressure * (side > 0), pressure * (side < 0)], (1, 400, 1))
     angles = arm.predicted(constants, moving(0.0, 1), valves, H)[0, :, 0]
-    assert abs(side * angles[-1] - (0.5 + 1.5 * (100.0 + 500.0 / 4.0) / arm.STOP_STIFFNESS)) < 1e-4
+    expected = min(pressure * 225.0 / arm.STOP_STIFFNESS, arm.REACH)
+    assert abs(side * angles[-1] - (0.5 + expected)) < 2e-3  # the spring begins softly
+
+
+def test_no_pressures_drive_an_arm_out_of_its_range():
+    """Constants drawn within their bounds, pressures from -0.2 to 1.3, arrivals at up to 20 rad/s: finite, within the stops."""
+    rng = np.random.default_rng(0)
+    lower, upper = np.array([-1.0, -1.6]), np.array([0.9, 1.5])
+    every = [arm.known(j, lower, upper) for j in range(2)]
+    for _ in range(40):
+        drawn = [[np.clip(rng.normal(k.guess, 3 * k.spread), k.low, k.high) for k in joint] for joint in every]
+        constants = np.array(drawn)
+        past, valves = moving(rng.uniform(-20, 20)), rng.uniform(-0.2, 1.3, (1, 300, 4))
+        angles = arm.predicted(constants, past, valves, H)[0]
+        assert np.isfinite(angles).all()
+        assert (angles >= constants[:, arm.LOWER] - arm.REACH).all() and (angles <= constants[:, arm.UPPER] + arm.REACH).all()
+        outside, inside = arm.STOP_RANGE
+        assert (constants[:, arm.UPPER] >= upper - inside).all() and (constants[:, arm.LOWER] >= lower - outside).all()
+
+
+def test_a_muscle_does_not_push():
+    """A torque that its quadratic makes negative is none."""
+    constants = bare(1)
+    constants[:, arm.PULL], constants[:, arm.PULL + 1] = 10.0, 100.0
+    past = moving(0.0, 1)
+    past[:, :, 0] = -0.5  # 10 - 50 < 0
+    assert (arm.predicted(constants, past, np.tile([1.0, 0.0], (1, 50, 1)), H)[0, :, 0] == -0.5).all()
+
+
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_a_muscle_that_shortens_does_not_pull_harder_again(side):
+    """Beyond the vertex of 10 - 40 x + 40 x^2, at half a radian, it pulls as there, with nothing: a joint that stands stays."""
+    constants, column = bare(1), arm.PULL if side > 0 else arm.BACK
+    constants[0, column : column + 3] = 10.0, -40.0 * side, 40.0
+    past = moving(0.0, 1)
+    past[:, :, 0] = side
+    valves = np.tile([float(side > 0), float(side < 0)], (1, 50, 1))
+    assert (arm.predicted(constants, past, valves, H)[0, :, 0] == side).all()
+
+
+@pytest.mark.parametrize("sticks", [True, False])
+def test_only_a_joint_that_moves_drags_another(sticks):
+    """Joint 1 moves half as far as joint 0, a frame later; not at all where friction holds joint 0."""
+    constants = bare()
+    constants[0, arm.PULL], constants[0, arm.FRICTION] = 10.0, 20.0 if sticks else 0.0
+    constants[1, arm.GRAVITY + 4] = 0.5  # the share of joint 0
+    angles = arm.predicted(constants, moving(0.0, pressure=1.0), np.tile([1.0, 0, 0, 0], (1, 40, 1)), H)[0]
+    assert (angles[-1, 0] == 0.0) == sticks
+    assert np.abs(angles[1:, 1] - 0.5 * angles[:-1, 0]).max() < 1e-12
 
 
 def test_what_the_past_needed_goes_on():

@@ -1,15 +1,19 @@
 r"""An arm of hinges pulled by antagonistic pairs of pneumatic muscles, described only by constants of its joints.
 
-Its bones are not measured: everything is per inertia of a joint, and joints couple by constant shares D.
-With p_1, p_2 inside the muscles of joint j (`pneumatic`), x its angle,
+Its bones are not measured: everything is per inertia of a joint, and joints couple by constant shares D of each other's
+acceleration. With p_1, p_2 inside the muscles of joint j (`pneumatic`), x its angle,
 
-.. math:: \rho_j = p_1 c^+_j(x) - p_2 c^-_j(x) + s_j - k_j x + g_j \cdot (\sin q, \cos q) + \text{stops}, \qquad
-   \dot v = (1 + D) \rho + \beta - (d_j + d'_j (p_1 + p_2)) v - (f_j + f'_j (p_1 + p_2))\, \mathrm{sign}(v)
+.. math:: \rho_j = \max(p_1 c^+_j(x), 0) - \max(p_2 c^-_j(x), 0) + s_j - k_j x + g_j \cdot (\sin q, \cos q) + \text{stops},
+   \qquad \dot v = \rho + D \dot v^- + \beta - (d_j + d'_j (p_1 + p_2)) v - (f_j + f'_j (p_1 + p_2))\, \mathrm{sign}(v)
 
-where friction is Coulomb's, 1 + `stiction` times as much where a joint stands, and beta fades: a share of the
-acceleration that the last frames before the start had needed beyond the model. Beyond an end of its range a joint is pulled as
-at that end, and the stop's force grows without limit: a quadratic fitted inside would win over any spring in the long run.
-Steps are semi-implicit, friction and damping implicit.
+where friction is Coulomb's, 1 + `stiction` times as much where a joint stands; the acceleration of the other joints is that of
+the step before, so that a joint which sticks drags none; and beta fades: a share of the acceleration that the last frames
+before the start had needed beyond the model. Muscles pull and never push, and do not pull harder
+again where a convex quadratic would let them as they shorten.
+
+A joint's stops lie at the ends of the recorded range, within `STOP_RANGE`, and are no free numbers of a fit's shape: a stop
+inside the range would push back where joints still move. Beyond a stop a muscle pulls as at it, the stop's spring pushes back,
+and a joint goes `REACH` further at most. Steps are semi-implicit, friction and damping implicit.
 
 Legend: N stretches, P frames of the past, T frames ahead, n joints, C constants of a joint.
 """
@@ -31,6 +35,12 @@ LAG_PULL, LAG_BACK, UNEXPLAINED, FADING, GRAVITY = 15, 16, 17, 18, 19
 """Indices of the constants of a joint; those of gravity are followed by the shares of the other joints."""
 STOP_STIFFNESS, STOP_WIDTH = 400.0, 0.05
 """[1/s^2], [rad] Springs at the ends of a joint's range, per inertia."""
+REACH = 0.2
+"""[rad] How far a joint may press a stop; there it stands."""
+STOP_RANGE = (0.3, 0.15)
+"""[rad] How far a stop may lie outside and inside of the recorded end."""
+FASTEST = 500.0
+"""[rad/s^2] Largest acceleration that is handed on to other joints."""
 STANDING = 0.05
 """Speed below which a joint stands [rad/s]."""
 FORGET = 0.7
@@ -50,17 +60,17 @@ class Known(NamedTuple):
 
 
 _PULLS = (
-    Known("pull0", "rad/s^2", 50.0, 30.0, 0.0),
-    Known("pull1", "1/s^2", -15.0, 30.0),
-    Known("pull2", "1/(rad s^2)", 0.0, 30.0),
+    Known("pull0", "rad/s^2", 150.0, 80.0, 0.0),
+    Known("pull1", "1/s^2", -30.0, 50.0),
+    Known("pull2", "1/(rad s^2)", 0.0, 50.0),
 )
 _BACKS = tuple(Known(k.name.replace("pull", "back"), k.unit, abs(k.guess), k.spread, k.low) for k in _PULLS)
 _REST = (
-    Known("preload", "rad/s^2", 0.0, 20.0), Known("stiffness", "1/s^2", 10.0, 20.0, 0.0),
-    Known("lower", "rad", np.nan, 0.1), Known("upper", "rad", np.nan, 0.1),
-    Known("friction", "rad/s^2", 5.0, 10.0, 0.0), Known("friction_pressure", "rad/s^2", 1.0, 10.0, 0.0),
+    Known("preload", "rad/s^2", 0.0, 20.0), Known("stiffness", "1/s^2", 20.0, 20.0, 0.0),
+    Known("lower", "rad", np.nan, 0.05), Known("upper", "rad", np.nan, 0.05),
+    Known("friction", "rad/s^2", 15.0, 20.0, 0.0), Known("friction_pressure", "rad/s^2", 15.0, 20.0, 0.0),
     Known("stiction", "-", 0.2, 0.2, 0.0, 2.0),
-    Known("damping", "1/s", 8.0, 8.0, 0.0), Known("damping_pressure", "1/s", 0.0, 8.0),
+    Known("damping", "1/s", 15.0, 20.0, 0.0), Known("damping_pressure", "1/s", 0.0, 10.0),
     Known("lag_pull", "log s", np.log(0.03), 0.7, np.log(1e-3), np.log(0.5)),
     Known("lag_back", "log s", np.log(0.03), 0.7, np.log(1e-3), np.log(0.5)),
     Known("unexplained", "-", 0.0, 0.7, -1.0, 1.0), Known("fading", "log s", np.log(0.2), 1.0, np.log(0.01), np.log(10.0)),
@@ -68,19 +78,32 @@ _REST = (
 
 
 def known(joint: int, lower: Array, upper: Array) -> tuple[Known, ...]:
-    """Priors of all constants of a joint, in their order; the ends of its range are near the recorded ones, (n,) each."""
-    ends = {"lower": float(lower[joint]), "upper": float(upper[joint])}
-    joints = len(lower)
+    """Priors of all constants of a joint, in their order; `lower` and `upper` (n,) are the ends of the recorded range [rad]."""
+    low, high, joints = float(lower[joint]), float(upper[joint]), len(lower)
+    outside, inside = STOP_RANGE
     gravity = tuple(Known(f"{f}{i}", "rad/s^2", 0.0, 20.0) for i in range(joints) for f in ("sin", "cos"))
     shares = tuple(Known(f"share{i}", "-", 0.0, 0.5) for i in range(joints) if i != joint)
-    rest = tuple(k._replace(guess=ends.get(k.name, k.guess)) for k in _REST)
+    rest = [*_REST]
+    rest[LOWER - PRELOAD] = rest[LOWER - PRELOAD]._replace(guess=low + 0.03, low=low - outside, high=low + inside)
+    rest[UPPER - PRELOAD] = rest[UPPER - PRELOAD]._replace(guess=high - 0.03, low=high - inside, high=high + outside)
     return (*_PULLS, *_BACKS, *rest, *gravity, *shares)
 
 
 @inner
 def pressed(beyond):
     """Compression of a stop [rad] at `beyond` its end; begins softly, and grows without limit."""
+    if beyond < -20.0 * STOP_WIDTH:
+        return 0.0
     return max(beyond, 0.0) + STOP_WIDTH * np.log1p(np.exp(-abs(beyond) / STOP_WIDTH))
+
+
+@inner
+def shortest(x, c, side):
+    """Angle at which the quadratic c is read: no further than where a muscle that shortens towards `side` pulls least."""
+    if c[2] <= 0.0:
+        return x
+    vertex = -0.5 * c[1] / c[2]
+    return min(x, vertex) if side > 0 else max(x, vertex)
 
 
 @inner
@@ -92,19 +115,20 @@ def torques(c, q, pressure, turned, out):
     for j in range(n):
         x, k = q[j], c[j]
         inside = min(max(x, k[LOWER]), k[UPPER])
-        out[j] = pull(pressure[2 * j], inside, k[PULL : PULL + 3]) - pull(pressure[2 * j + 1], inside, k[BACK : BACK + 3])
+        out[j] = max(pull(pressure[2 * j], shortest(inside, k[PULL : PULL + 3], 1.0), k[PULL : PULL + 3]), 0.0)
+        out[j] -= max(pull(pressure[2 * j + 1], shortest(inside, k[BACK : BACK + 3], -1.0), k[BACK : BACK + 3]), 0.0)
         out[j] += k[PRELOAD] - k[STIFFNESS] * x + STOP_STIFFNESS * (pressed(k[LOWER] - x) - pressed(x - k[UPPER]))
         for i in range(2 * n):
             out[j] += k[GRAVITY + i] * turned[i]
 
 
 @inner
-def dragged(c, rho, j):
-    """Acceleration of joint j [rad/s^2], before damping and friction."""
-    n, total = len(rho), rho[j]
+def dragged(c, acceleration, j):
+    """Acceleration of joint j [rad/s^2] by those of the others (n,)."""
+    n, total = len(acceleration), 0.0
     for i in range(n):
         if i != j:
-            total += c[j, GRAVITY + 2 * n + i - (1 if i > j else 0)] * rho[i]
+            total += c[j, GRAVITY + 2 * n + i - (1 if i > j else 0)] * acceleration[i]
     return total
 
 
@@ -136,11 +160,11 @@ def needed(k, v, after, acceleration, total, h):
 
 
 @inner
-def look_back(c, past, h, kept, q, v, pressure, beta):
+def look_back(c, past, h, kept, q, v, pressure, beta, acceleration):
     """State at the past's last frame (P, 3 n), and the acceleration that its frames had needed beyond the model, (n,)."""
     n = len(c)
     rho, speed, turned = np.empty(n), np.zeros(n), np.empty(2 * n)
-    pressure[:], beta[:] = past[0, n:], 0.0
+    pressure[:], beta[:], acceleration[:] = past[0, n:], 0.0, 0.0
     for t in range(len(past) - 1):
         for i in range(2 * n):
             pressure[i] = filled(pressure[i], past[t, n + i], kept[i])
@@ -148,8 +172,13 @@ def look_back(c, past, h, kept, q, v, pressure, beta):
         for j in range(n):
             after = (past[t + 1, j] - past[t, j]) / h
             if t > 0:
-                lacking = needed(c[j], speed[j], after, dragged(c, rho, j), pressure[2 * j] + pressure[2 * j + 1], h)
+                total = pressure[2 * j] + pressure[2 * j + 1]
+                lacking = needed(c[j], speed[j], after, rho[j] + dragged(c, acceleration, j), total, h)
                 beta[j] = FORGET * beta[j] + (1.0 - FORGET) * lacking
+        for j in range(n):
+            after = (past[t + 1, j] - past[t, j]) / h
+            if t > 0:
+                acceleration[j] = min(max((after - speed[j]) / h, -FASTEST), FASTEST)
             v[j] = 0.7 * after + 0.3 * speed[j]
             speed[j] = after
     q[:] = past[-1, :n]
@@ -159,26 +188,32 @@ def look_back(c, past, h, kept, q, v, pressure, beta):
 def predict(c, past, valves, h, out):
     """Angles out (N, T, n) after every frame of pressures valves (N, T, 2 n), from the past (N, P, 3 n)."""
     n = len(c)
-    q, v, beta, rho = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    pressure, turned, kept = np.empty(2 * n), np.empty(2 * n), remaining(c, h)
+    q, v, beta, rho, acceleration, before = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    pressure, turned, kept, fading = np.empty(2 * n), np.empty(2 * n), remaining(c, h), np.exp(-h / np.exp(c[:, FADING]))
     for row in range(len(past)):
-        look_back(c, past[row], h, kept, q, v, pressure, beta)
+        look_back(c, past[row], h, kept, q, v, pressure, beta, acceleration)
+        for j in range(n):
+            beta[j] *= c[j, UNEXPLAINED]
         for t in range(valves.shape[1]):
             for i in range(2 * n):
                 pressure[i] = filled(pressure[i], valves[row, t, i], kept[i])
             torques(c, q, pressure, turned, rho)
+            before[:] = acceleration
             for j in range(n):
                 damping, friction = resistance(c[j], v[j], pressure[2 * j] + pressure[2 * j + 1])
-                more = c[j, UNEXPLAINED] * beta[j] * np.exp(-t * h / np.exp(c[j, FADING]))
-                rate = v[j] + h * (dragged(c, rho, j) + more)
-                v[j] = stuck_or_slid(rate, h * friction) / (1.0 + h * damping)
-            for j in range(n):
-                q[j] += h * v[j]
-                out[row, t, j] = q[j]
+                rate = v[j] + h * (rho[j] + dragged(c, before, j) + beta[j])
+                after = stuck_or_slid(rate, h * friction) / (1.0 + h * damping)
+                acceleration[j] = min(max((after - v[j]) / h, -FASTEST), FASTEST)
+                beta[j] *= fading[j]
+                low, high = c[j, LOWER] - REACH, c[j, UPPER] + REACH
+                reached = min(max(q[j] + h * after, low), high)
+                v[j] = after if low < reached < high else 0.0
+                out[row, t, j] = reached
+            q[:] = out[row, t]
 
 
 def predicted(constants: Array, past: Array, valves: Array, h: float) -> Array:
-    """Angles (N, T, n) [rad] after every frame of h seconds.
+    """Angles (N, T, n) [rad] after every frame of h seconds; never more than `REACH` beyond the stops.
 
     Args:
         constants: (n, C); see `known`.

@@ -1,6 +1,7 @@
 r"""A real arm with 4 joints and 8 pneumatic muscles, predicted 0.1, 0.5 and 1 s ahead from measured pressures.
 
     python studies/arm_pneumatic/arm_pneumatic.py fit --data pam_arm.npz        # minutes; writes results/arm_pneumatic
+    python studies/arm_pneumatic/arm_pneumatic.py folds --data pam_arm.npz      # minutes; five-fold cross-validation
     python studies/arm_pneumatic/arm_pneumatic.py predict --data other.npz      # seconds; every episode of a file, by that fit
 
 Recordings of Buechler et al., distributed with Shaj et al., "Action-conditional recurrent Kalman networks" (CoRL 2020). The
@@ -34,22 +35,24 @@ from softgym_envs.core.page import BLUE, plain_axes
 Array = NDArray[np.float64]
 HORIZONS = (10, 50, 100)
 """Frames ahead."""
+FOLDS, ARX = 5, (12, 1.0)
+"""Parts of a cross-validation; order and ridge of ARX in it, which are those that `fit` chooses."""
 
 
 @dataclass(frozen=True)
 class Args:
     """Options of the study."""
 
-    what: Annotated[Literal["fit", "predict"], tyro.conf.Positional]
-    """Fit and test on held-out episodes of the file, or predict all episodes of a file."""
+    what: Annotated[Literal["fit", "folds", "predict"], tyro.conf.Positional]
+    """Fit, and test on held-out episodes; fit to four fifths of the episodes, five times; predict every episode of a file."""
     data: Path
     """The recordings, npz with `data` (frames, 16) and `length` per episode."""
     parts: tuple[Literal["mechanism", "arx", "gru"], ...] = ("mechanism", "arx", "gru")
     """Parts to fit; the others stay as they are in the folder."""
     steps: int = 1200
     """Steps of Adam, for the network; half of them for ARX."""
-    iterations: int = 25
-    """Iterations of Levenberg and Marquardt, for the mechanism, from the folder's constants on; 0 keeps these."""
+    iterations: int = 30
+    """Iterations of Levenberg and Marquardt, from the folder's constants on, else from the guesses; 0 keeps these."""
     seed: int = 0
     out: Path = Path("results/arm_pneumatic")
     """Folder; `predict` reads fit.npz there."""
@@ -61,16 +64,23 @@ class Args:
 
 
 def errors(predicted: Array, angles: Array, owner: NDArray[np.int64]) -> dict[str, Any]:
-    """Errors of every joint at the end of the horizon, and of all; 95 % intervals by resampling episodes [deg]."""
+    """Errors of every joint at the end of the horizon, and of all; 95 % intervals by resampling episodes [deg].
+
+    `rms` and `median` are of joints; `median_episode` and `worst_episodes` are of the episodes' root mean square errors.
+    """
     gap = np.degrees(predicted[:, -1] - angles[:, -1])
     count = owner.max(initial=0) + 1
     sums, sizes = np.zeros(count), np.bincount(owner, minlength=count)
     np.add.at(sums, owner, (gap**2).mean(axis=1))
     picks = np.random.default_rng(0).integers(count, size=(1000, count))
     drawn = np.sqrt(sums[picks].sum(axis=1) / np.maximum(sizes[picks].sum(axis=1), 1))
+    seen = np.flatnonzero(sizes)
+    each = np.sqrt(sums[seen] / sizes[seen])
     return {
         "rms": np.sqrt((gap**2).mean(axis=0)).tolist(), "median": np.median(np.abs(gap), axis=0).tolist(),
         "all": float(np.sqrt((gap**2).mean())), "interval": np.quantile(drawn, [0.025, 0.975]).tolist(),
+        "median_episode": float(np.median(each)),
+        "worst_episodes": {str(i): round(float(e), 1) for e, i in sorted(zip(each, seen, strict=True), reverse=True)[:5]},
     }  # fmt: skip
 
 
@@ -90,13 +100,52 @@ def tested(fit: Path, episodes: list[Array]) -> dict[str, Any]:
             "ARX": run(Arx(weights["arx"]), past, pressures),
             "stands still": np.repeat(past[:, -1:, :4], horizon, axis=1),
         }
-        each = {name: errors(value, angles, owner) for name, value in found.items()} if len(past) else {}
-        table[f"{horizon * H:g} s"] = {"windows": len(past), **each}
-        for name, one in each.items():
-            low, high = one["interval"]
-            joints = " / ".join(f"{value:.1f}" for value in one["rms"])
-            print(f"{horizon * H:4g} s  {name:20s} {one['all']:5.2f} deg [{low:.2f}, {high:.2f}]  joints {joints}", flush=True)
+        told(table, horizon, found, angles, owner)
     return table
+
+
+def told(table: dict[str, Any], horizon: int, found: dict[str, Array], angles: Array, owner: NDArray[np.int64]) -> None:
+    """Print the errors of all predictors, and add them to the table."""
+    each = {name: errors(value, angles, owner) for name, value in found.items()} if len(angles) else {}
+    table[f"{horizon * H:g} s"] = {"windows": len(angles), "episodes": len(np.unique(owner)), **each}
+    for name, one in each.items():
+        low, high = one["interval"]
+        joints = " / ".join(f"{value:.1f}" for value in one["rms"])
+        line = f"{horizon * H:4g} s  {name:20s} {one['all']:5.2f} deg [{low:.2f}, {high:.2f}]  joints {joints}"
+        print(f"{line}  median episode {one['median_episode']:.1f}, worst {max(one['worst_episodes'].values())}", flush=True)
+
+
+def fold_of(episodes: list[Array], seed: int) -> NDArray[np.int64]:
+    """Part of the cross-validation in which each episode is held out."""
+    part = np.empty(len(episodes), dtype=np.int64)
+    part[np.random.default_rng(seed).permutation(len(episodes))] = np.arange(len(episodes)) % FOLDS
+    return part
+
+
+def folds(args: Args) -> None:
+    """Five-fold cross-validation of the mechanism and ARX, both fitted to four fifths; writes folds.npz and folds.json."""
+    episodes, _ = load(args.data)
+    part, file = fold_of(episodes, args.seed), args.out / "folds.npz"
+    trains = [[e for e, k in zip(episodes, part, strict=True) if k != fold] for fold in range(FOLDS)]
+    args.out.mkdir(parents=True, exist_ok=True)
+    before: list[Array | None] = [None] * FOLDS
+    if file.exists():
+        with np.load(file, allow_pickle=False) as kept:
+            before = list(kept["mechanism"])
+    fitted = [mechanism(train, args.iterations, start)[0] for train, start in zip(trains, before, strict=True)]
+    np.savez_compressed(file, mechanism=np.stack(fitted))
+    fits = [(constants, Arx(arx(train, *ARX))) for constants, train in zip(fitted, trains, strict=True)]
+    table: dict[str, Any] = {}
+    for horizon in HORIZONS:
+        past, pressures, angles, owner = windows(episodes, horizon)
+        found = {name: np.empty_like(angles) for name in ("pneumatic mechanism", "ARX", "stands still")}
+        for fold, (constants, linear) in enumerate(fits):
+            rows = part[owner] == fold
+            found["pneumatic mechanism"][rows] = predicted(constants, past[rows], pressures[rows], H)
+            found["ARX"][rows] = run(linear, past[rows], pressures[rows])
+            found["stands still"][rows] = past[rows, -1:, :4]
+        told(table, horizon, found, angles, owner)
+    write_json(args.out / "folds.json", {**provenance(), "errors_deg": table})
 
 
 def fit(args: Args) -> None:
@@ -168,7 +217,7 @@ def predict(args: Args) -> None:
 def main(args: Args) -> int:
     """See the module docstring; 1 where the input is refused."""
     try:
-        fit(args) if args.what == "fit" else predict(args)
+        {"fit": fit, "folds": folds, "predict": predict}[args.what](args)
     except SoftgymError as error:
         print(error, file=sys.stderr)
         return 1

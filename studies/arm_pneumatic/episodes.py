@@ -34,6 +34,10 @@ def load(path: Path) -> tuple[list[Array], int]:
         raise FileFormatError(f"{path}: {error}; expected an npz file with `data` (frames, 16) and `length`") from None
     if data.ndim != 2 or data.shape[1] != 16 or lengths.sum() != len(data):
         raise FileFormatError(f"{path}: data is {data.shape}, lengths add up to {lengths.sum()}; expected (that many, 16)")
+    if not np.isfinite(data).all():
+        raise FileFormatError(
+            f"{path}: row {int(np.argmin(np.isfinite(data).all(axis=1)))} of data is not finite; leave it out"
+        )
     episodes, stale = [], 0
     for end, length in zip(np.cumsum(lengths), lengths, strict=True):
         frames = data[end - length + 1 : end]

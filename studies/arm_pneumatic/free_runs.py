@@ -17,6 +17,8 @@ from sysid.least_squares.levenberg import LevenbergOptions, levenberg_marquardt,
 Array = NDArray[np.float64]
 KEPT = slice(4, None, 5)
 """Frames of a free run whose errors are fitted."""
+STRIDE = 20
+"""Frames between the starts of free runs."""
 NOISE = 0.05
 """[rad] Noise that weighs the guesses of constants against errors."""
 
@@ -27,7 +29,7 @@ class FreeRuns:
     def __init__(self, episodes: list[Array], stride: int) -> None:
         self.past, self.valves, self.angles, self.owner = windows(episodes, 50, stride)
         angles = np.concatenate(episodes)[:, :4]
-        self.known: list[Known] = [k for j in range(4) for k in known(j, *np.quantile(angles, [0.001, 0.999], axis=0))]
+        self.known: list[Known] = [k for j in range(4) for k in known(j, angles.min(axis=0), angles.max(axis=0))]
         self.guess, self.spread = np.array([k.guess for k in self.known]), np.array([k.spread for k in self.known])
         self.bounds = np.array([k.low for k in self.known]), np.array([k.high for k in self.known])
 
@@ -92,14 +94,14 @@ class FreeRuns:
         }  # fmt: skip
 
 
-def mechanism(episodes: list[Array], iterations: int, known_before: Array | None) -> tuple[Array, FreeRuns]:
-    """Constants (4, C) whose free runs of 0.5 s fit best, searched from the known ones, else from the guesses."""
-    system = FreeRuns(episodes, 10)
-    theta = system.guess if known_before is None else known_before.ravel()
+def mechanism(episodes: list[Array], iterations: int, known_before: Array | None = None) -> tuple[Array, FreeRuns]:
+    """Constants (4, C) whose free runs of 0.5 s fit best, searched from those known before, else from the guesses."""
+    system = FreeRuns(episodes, STRIDE)
+    theta = system.guess if known_before is None else np.clip(known_before.ravel(), *system.bounds)
     if iterations == 0:
         return theta.reshape(4, -1), system
     first = start_state(system, theta, np.zeros((1, 0)), LevenbergOptions())
-    options = LevenbergOptions(max_iterations=iterations, cost_tolerance=1e-3)
+    options = LevenbergOptions(max_iterations=iterations, cost_tolerance=2e-4)
     found = levenberg_marquardt(system, first, system.bounds, options=options, on_iteration=report)
     return found.theta.reshape(4, -1), system
 
