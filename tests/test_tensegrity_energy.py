@@ -115,7 +115,7 @@ def drawn(rng: np.random.Generator, count: int, contact: str) -> list[Tensegrity
     return draws
 
 
-@pytest.mark.parametrize(("contact", "count"), [("stick", 300), ("paper", 300), ("patch", 100)])
+@pytest.mark.parametrize(("contact", "count"), [("stick", 300), ("paper", 300), ("patch", 40)])
 def test_what_gains_energy_is_warned_of_and_little_else(contact: str, count: int) -> None:
     """Draws of all constants, let go in other ways than those of the check, against what `gym.make` warns of.
 
@@ -134,4 +134,4 @@ def test_what_gains_energy_is_warned_of_and_little_else(contact: str, count: int
         table[int(gains or told), int(limited or told)] += 1
     assert table.sum() == count and table[1, 1] > 0.1 * count
     assert table[1, 0] <= 0.01 * count, table
-    assert table[0, 1] <= 0.05 * table[0].sum(), table
+    assert table[0, 1] <= max(0.05 * table[0].sum(), 2), table
