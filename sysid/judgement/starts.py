@@ -102,7 +102,7 @@ def _passed(
 def predicted(
     problem: FitProblem, parameters: Parameters, trajectory: Trajectory, first: NDArray[np.intp], starts: Array, length: int
 ) -> tuple[Array, NDArray[np.bool_]]:
-    """States (W, length + 1, nx) when rows from `first` on were seen, and success (W,); commands act as the problem's view says.
+    """States (W, length + 1, nx) when rows from `first` on were seen, and success (W,); commands act as the view says.
 
     Predictions start from `starts` (W, nx) at the times of these rows. Beyond the recording's end its last command goes on.
     """

@@ -204,7 +204,7 @@ def _solved(
 
     def keep(found: FitResult) -> None:
         if folder is not None:
-            save(settled(found), folder)
+            save(settled(found), folder, page=False)
 
     under_way = resume and folder is not None and (folder / CHECKPOINT).exists()
     stopped: KeyboardInterrupt | None = None

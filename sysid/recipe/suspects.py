@@ -126,9 +126,7 @@ def suspected(
     if best is None or not any(each.worth for each in found):
         if known:
             return result
-        text = f"{UNKNOWN}; tried: {listed}" + (
-            f"; not tried: {untried}" * bool(untried)
-        )
+        text = f"{UNKNOWN}; tried: {listed}" + (f"; not tried: {untried}" * bool(untried))
         if best is not None and best.share < SAID:
             text += f". Most is taken off by {best.words} ({best.told}), which leaves {100 * best.share:.0f} % of the squares"
         return result.with_verdict("note", text)

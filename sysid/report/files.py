@@ -15,14 +15,16 @@ from ..judgement.uncertainty import PosteriorParameters
 from .page import render
 
 
-def save(result: FitResult, directory: str | Path) -> Path:
+def save(result: FitResult, directory: str | Path, *, page: bool = True) -> Path:
     """Write fit.toml, fit.json and report.html; each appears whole or not at all. Returns the directory.
+
+    The page takes 2 s of a processor; without `page` it is not written.
 
     Raises:
         MissingDependencyError: matplotlib or jinja2 is not installed.
     """
     directory = Path(directory)
-    page = render(result)
+    report = render(result) if page else ""
     result.parameters.save(
         directory / "fit.toml",
         std={name: result.std[name] for name in result.posterior.names},
@@ -30,7 +32,8 @@ def save(result: FitResult, directory: str | Path) -> Path:
         simulator=result.spec.table(),
     )
     write_json(directory / "fit.json", result.to_json())
-    write_atomically(directory / "report.html", page.encode())
+    if page:
+        write_atomically(directory / "report.html", report.encode())
     return directory
 
 
