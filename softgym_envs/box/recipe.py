@@ -49,8 +49,8 @@ def thrown(simulator: Any, trajectory: Trajectory) -> str:
 def untried(simulator: Any) -> str:
     """What real throws have and this model lacks; see `Stage.untried`."""
     return (
-        "restitution and friction that depend on speed, drag of air or plates, a table that gives way or is not level, a box of "
-        "another size (--model), lengths on another scale (--free ... scale)"
+        "restitution and friction that depend on speed, drag of air or plates, a table that gives way or is not level, "
+        "a box of another size (--model), lengths on another scale (--free ... scale)"
     )
 
 

@@ -61,7 +61,8 @@ RECIPE = Recipe(
     stages=(Stage("body", "moved", FREE, "one_step"),),
     laboratory=Stage(
         "laboratory", "", FREE, "multiple_shooting", {"halve": True, "near": 20},
-        suspects={"commands that act late": ("latency",), "torque sensors of another gain": ("command_gain",)}, instead=in_usual_steps,
+        suspects={"commands that act late": ("latency",), "torque sensors of another gain": ("command_gain",)},
+        instead=in_usual_steps,
     ),
     longest_step=FINE,
     finer=in_half_steps,
