@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from softgym_envs.core.errors import OptionError, StructureError
+from softgym_envs.core.simulator import finite_differences
+from softgym_envs.core.task import Start
 from softgym_envs.mechanics import Mechanism
 from softgym_envs.mechanics.director_steps import DirectorSteps
 from softgym_envs.mechanics.directors import Directors
@@ -17,6 +19,7 @@ from softgym_envs.upper_body.controllers import blind, reach
 from softgym_envs.upper_body.dynamics import BodySimulator
 from softgym_envs.upper_body.model import CONSTANTS, FILE, BodyModel, read_body
 from softgym_envs.upper_body.mujoco import BodyTwin
+from softgym_envs.upper_body.parameters import BodyParameters
 from softgym_envs.upper_body.recipe import RECIPE
 from sysid import run_recipe
 
@@ -91,13 +94,67 @@ def test_the_symbolic_step_is_the_step():
 def test_energy_is_kept_without_torques_and_dampers():
     constants = np.where(["damping" in name for name in CONSTANTS], 0.0, MODEL.defaults)
     spans = []
-    for dt in (0.004, 0.002):
+    for dt in (0.002, 0.001):
         mechanism = Mechanism(MODEL.tree, dt, CONSTANTS)
         first = mechanism.state([pose(10)], np.zeros((1, 12)), constants=constants)
         q = mechanism.simulate(first, np.zeros((1, round(0.8 / dt), 12)), constants).states[0, :, :12]
         kinetic, potential = mechanism.energies(0.5 * (q[1:] + q[:-1]), np.diff(q, axis=0) / dt, constants).T
         spans.append(np.ptp(kinetic + potential) / kinetic.max())
     assert spans[1] < 0.35 * spans[0] and spans[1] < 0.02, spans  # second order
+
+
+def test_stops_hold_every_joint_against_its_torque_and_are_those_of_mujoco():
+    """From rest by the full torque, to either side."""
+    torque = np.concatenate([np.diag(MODEL.effort), -np.diag(MODEL.effort)])
+    controls, pushed, (low, high) = np.repeat(torque[:, None], 150, axis=1), np.arange(24) % 12, MODEL.limits
+    ends = []
+    for simulator, substeps in ((BodySimulator(), 4), (BodyTwin(), 20)):
+        states, status = simulator.rollout(simulator.initial_state(24), controls, substeps=substeps)
+        excess = np.maximum(states[..., :12] - high, low - states[..., :12])[np.arange(24), :, pushed]
+        assert not status.any() and (excess[:, -1] > 0.0).all()
+        assert excess[:, -1].max() < 0.07 and excess.max() < 0.25 and states[..., :12].max() < np.pi + 0.2
+        ends.append(states[:, -1, :12])
+    np.testing.assert_allclose(ends[0], ends[1], atol=2e-3)
+
+
+def test_energy_does_not_grow_at_stops():
+    """Thrown into them, with hardly any damping. Energy is taken at the middle of a step, whose speed a state has."""
+    least = {
+        name: field.metadata["bounds"][0] for name, field in BodyParameters.__dataclass_fields__.items() if "damping" in name
+    }
+    constants, (low, high) = BodyParameters(**least), MODEL.limits
+    start = np.concatenate([np.tile(0.5 * (low + high), (16, 1)), 4.0 * np.random.default_rng(3).normal(size=(16, 12))], axis=1)
+    peaks = []
+    for dt in (0.005, 0.0025):
+        simulator = BodySimulator(dt=dt)
+        columns = simulator.tree_constants(constants, 16)
+        states, status = simulator.rollout(start, np.zeros((16, 50, 12)), constants, substeps=round(0.02 / dt))
+        energy = [
+            simulator.mechanism.energies(x[:, :12] - 0.5 * dt * x[:, 12:], x[:, 12:], columns) for x in states.swapaxes(0, 1)
+        ]
+        assert not status.any() and ((states[..., :12] > high) | (states[..., :12] < low)).any(axis=(1, 2)).all()
+        peaks.append(((np.sum(energy[1:], axis=-1) - energy[0].sum(axis=-1)) / energy[0][:, 0]).max())
+    assert peaks[0] < 0.1 and peaks[1] < 0.5 * peaks[0]
+
+
+def test_derivatives_and_symbols_are_those_of_the_step_beyond_the_stops():
+    simulator, rng, (low, high) = BodySimulator(), np.random.default_rng(4), MODEL.limits
+    side = rng.integers(0, 2, (4, 12)).astype(bool)
+    beyond = rng.uniform(0.03, 0.08, (4, 12))
+    state = np.hstack([np.where(side, high + beyond, low - beyond), rng.normal(size=(4, 12))])
+    control = MODEL.effort * rng.uniform(-1, 1, (4, 12))
+    exact, numeric = simulator.linearize(state, control), finite_differences(simulator, state, control)
+    for a, b in zip(exact, numeric, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6 * np.abs(b).max())
+    after, _ = simulator.step(state, control)
+    form = simulator.symbolic_step()
+    assert form.residual(state, control, np.tile(MODEL.defaults, (4, 1)), after, np.zeros((4, 0))).max() < 1e-10
+
+
+def test_goals_and_starts_are_within_the_limits():
+    task, (low, high) = gym.make("softgym_envs:UpperBodyReach-v0").unwrapped.task, MODEL.limits
+    state, _ = task.reset(Start([np.random.default_rng(k) for k in range(20)], {}, {}, lambda state, control, seconds: state))
+    assert (state[:, :12] >= low).all() and (state[:, :12] <= high).all()
 
 
 def test_inverse_kinematics_finds_poses_within_the_limits():

@@ -23,6 +23,7 @@ from .integrator import evaluate, put_gap_slopes
 from .kernels import body_slopes, curvature, gather_momentum, gravity, lift, place_links, prepare_curvature
 from .linear import factor, factor_any
 from .scratch import resistance
+from .stops import stop_stiffness
 from .vectors import screw, vec
 
 
@@ -131,7 +132,11 @@ def _midpoint_blocks(s, w, d):
 
 @lean
 def _contact_blocks(s, w, d):
-    """Add the contacts' share to the blocks."""
+    """Add the share of contacts and stops to the blocks."""
+    for k in range(len(s.stopped)):
+        i, slope = s.stopped[k], 0.25 * w.length[0] * stop_stiffness(s, k, w.q)
+        for blocks in (d.rq, d.pq, d.pn):
+            blocks[i, i] -= slope
     w.touch[:] = 0.0
     if add_contact_curvature(s, w.values, w.mid, 0.25 * w.length[0], w.touch):
         for blocks in (d.rq, d.pq, d.pn):

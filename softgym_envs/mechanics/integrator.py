@@ -30,6 +30,7 @@ from .contact import add_contact_curvature
 from .kernels import place_links, prepare_curvature, slopes
 from .linear import SUMS, factor, factor_any, solve
 from .scratch import force, friction, new_scratch, resistance, secant_resistance, set_constants, set_forces
+from .stops import stop_stiffness
 from .vectors import screw, vec
 
 STEP_TOLERANCE = 1e-12
@@ -92,6 +93,8 @@ def newton_matrix(s, w, secant):
         slope = secant_resistance(s, w, i) if secant else resistance(s, w, i)
         K[a, a] -= 0.25 * h * w.values[i] + w.values[3 * n + i] / h + s.early * slope
     w.touch[:] = 0.0
+    for k in range(len(s.stopped)):
+        K[slot[s.stopped[k]], slot[s.stopped[k]]] -= 0.25 * h * stop_stiffness(s, k, w.q)
     if add_contact_curvature(s, w.values, w.mid, 0.25 * h, w.touch):
         for i in range(n):
             for j in range(n):

@@ -27,6 +27,7 @@ import numpy as np
 from ..core.numba_engine import inner, lean
 from ..core.simulator import Array
 from .contact import add_contacts
+from .stops import add_stops
 from .turns import turns
 from .vectors import add, along, cross, dot, mat, put, rotate, rotate_back, scaled, times, turned, vec
 
@@ -259,6 +260,7 @@ def slopes(s, values, scales, q, v, x, Lq, Lv):
         Lq[i] -= values[i] * (q[i] - values[n + i])
         Lv[i] += values[3 * n + i] * v[i]
     add_contacts(s, values, x, Lq)
+    add_stops(s, q, Lq)
 
 
 @lean

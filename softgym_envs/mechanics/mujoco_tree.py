@@ -134,6 +134,19 @@ def _add_contacts(spec: mujoco.MjSpec, bodies: dict[str, Any], tree: Tree) -> No
         made.contype, made.conaffinity, made.condim, made.solref = 0, 1, 1, list(CONTACT)
 
 
+def add_stops(spec: mujoco.MjSpec, tree: Tree) -> None:
+    """Springs beyond the limits of joints with stops, which begin at once where ours are half as stiff.
+
+    MuJoCo's own limits have no stiffness of their own: theirs goes with the mass.
+    """
+    for joint in tree.moving:
+        if joint.stop_stiffness:
+            half = 0.5 * joint.stop_softness
+            tendon = spec.add_tendon(name=f"stop_{joint.name}", springlength=[joint.lower - half, joint.upper + half])
+            tendon.stiffness = [joint.stop_stiffness, 0.0, 0.0]
+            tendon.wrap_joint(joint.name, 1.0)
+
+
 def quaternion(rpy: Any) -> list[float]:
     """(w, x, y, z) of R_z R_y R_x."""
     found = np.empty(4)
@@ -141,4 +154,4 @@ def quaternion(rpy: Any) -> list[float]:
     return [float(value) for value in found]
 
 
-__all__ = ["quaternion", "spec_of", "state_index", "write_tree"]
+__all__ = ["add_stops", "quaternion", "spec_of", "state_index", "write_tree"]

@@ -23,6 +23,7 @@ from .kernels import (
     slopes,
 )
 from .scratch import new_scratch, set_constants
+from .stops import stop_energy, stop_stiffness
 from .vectors import add, along, dot, mat, put, rotate, screw, vec
 
 
@@ -39,7 +40,7 @@ def lagrangian(s, q, v, constants):
         move_links(s, v[row], x)
         gather_momentum(s, scales, x)
         g = gravity(s, values)
-        energies[row, 1] += contact_energy(s, values, x)
+        energies[row, 1] += contact_energy(s, values, x) + stop_energy(s, q[row])
         for i in range(n):
             energies[row, 0] += 0.5 * v[row, i] * (along(x.S, i, x.H, i) + values[3 * n + i] * v[row, i])
             energies[row, 1] += 0.5 * values[i] * (q[row, i] - values[n + i]) ** 2
@@ -68,6 +69,8 @@ def derivatives(s, q, v, constants, Lq, Lv, Q, C, M):
             M[row, i, i] += values[3 * len(s.parent) + i]
             Q[row, i, i] -= values[i]
         add_contact_curvature(s, values, x, 1.0, Q[row])
+        for k in range(len(s.stopped)):
+            Q[row, s.stopped[k], s.stopped[k]] -= stop_stiffness(s, k, q[row])
 
 
 @kernel

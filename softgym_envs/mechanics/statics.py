@@ -18,6 +18,7 @@ from .integrator import largest
 from .kernels import curvature, place_links, prepare_curvature, slopes
 from .linear import factor, factor_any, solve
 from .scratch import new_scratch, set_constants
+from .stops import stop_stiffness
 from .vectors import screw, vec
 
 LONGEST_STEP = 0.2
@@ -48,7 +49,7 @@ def _balance(s, q, tau, lam, w):
 
 
 @lean
-def _matrix(s, held, lam, w, D):
+def _matrix(s, q, held, lam, w, D):
     """K = [[Q - sum lambda h_qq, -G'], [G, 0]]; a held coordinate keeps its place. D (n, n) is memory.
 
     A bond's curvature by joints of both its sides is left out: steps to rest are slightly inexact, rest is not.
@@ -67,6 +68,8 @@ def _matrix(s, held, lam, w, D):
         K[slot[i], slot[i]] -= w.values[i]
         for r in range(len(lam)):
             K[slot[i], slot[n + r]], K[slot[n + r], slot[i]] = -w.G[r, i], w.G[r, i]
+    for k in range(len(s.stopped)):
+        K[slot[s.stopped[k]], slot[s.stopped[k]]] -= stop_stiffness(s, k, q)
     for i in range(n):
         if held[i]:
             for j in range(K.shape[1]):
@@ -87,12 +90,12 @@ def find_rest(s, held, tau, constants, q, lam, needed, status):
         status[row] = _UNSOLVED
         for _ in range(MAX_ITERATIONS):
             _balance(s, q[row], tau[row], lam[row], w)
-            _matrix(s, held, lam[row], w, D)
+            _matrix(s, q[row], held, lam[row], w, D)
             for i in range(n):
                 if held[i]:
                     w.b[slot[i]] = 0.0
             if not factor(w.K, w.order, s.near, s.far, s.left):
-                _matrix(s, held, lam[row], w, D)
+                _matrix(s, q[row], held, lam[row], w, D)
                 if not factor_any(w.K, w.order):
                     break
             solve(w.K, w.order, s.near, s.far, s.left, w.b)

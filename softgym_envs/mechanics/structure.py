@@ -85,6 +85,10 @@ class Structure(NamedTuple):
     """(nb2,) joint that a ball rides on."""
     ball: Array
     """(nb2, 4) centre of a ball in the joint's frame, and its radius [m]."""
+    stopped: Places
+    """(k,) joints with stops."""
+    stop: Array
+    """(k, 4) lower and upper limit [rad, m], stiffness, softness."""
     peg: Array
     """(np, 4) length, radius [m], stiffness [N/m], softness [m]."""
     actuated: Places
@@ -177,7 +181,7 @@ def place_frame(tree: Tree, frame: Frame) -> Ride:
 
 
 def _joints(tree: Tree, ride: dict[str, Ride]) -> dict[str, Any]:
-    """parent, prismatic, slip, origin, axis, turn."""
+    """parent, prismatic, slip, origin, axis, turn, stopped, stop."""
     carriers = [ride[joint.parent].then(rotation(joint.rpy), joint.xyz) for joint in tree.moving]
     axes = [np.array(joint.axis) / np.linalg.norm(joint.axis) for joint in tree.moving]
     return {
@@ -187,6 +191,10 @@ def _joints(tree: Tree, ride: dict[str, Ride]) -> dict[str, Any]:
         "origin": np.array([carrier.origin for carrier in carriers]),
         "axis": np.array([carrier.rotation @ axis for carrier, axis in zip(carriers, axes, strict=True)]),
         "turn": np.array([_turn(j, c.rotation, a) for j, c, a in zip(tree.moving, carriers, axes, strict=True)]),
+        "stopped": np.array([i for i, joint in enumerate(tree.moving) if joint.stop_stiffness > 0], dtype=np.int64),
+        "stop": np.array(
+            [[j.lower, j.upper, j.stop_stiffness, j.stop_softness] for j in tree.moving if j.stop_stiffness > 0]
+        ).reshape(-1, 4),
     }
 
 

@@ -64,6 +64,7 @@ def describe(tree: Tree, constants: Sequence[str]) -> SymbolicTree:
     force: Any = ca.SX.zeros(n)
     for i, joint in enumerate(tree.moving):
         energy += number(joint.armature) * v[i] ** 2 / 2 - number(joint.stiffness) * (q[i] - number(joint.rest)) ** 2 / 2
+        energy -= _stop_energy(ca, joint, q[i]) if joint.stop_stiffness else 0
         force[i] = number(joint.offset) - number(joint.damping) * v[i]
         force[i] -= number(joint.friction) * ca.tanh(v[i] / joint.friction_speed)
     for k, name in enumerate(tree.actuated):
@@ -203,5 +204,16 @@ def _contact_energy(ca: Any, peg: Peg, place: Any, ball: Ball, number: Any) -> A
     off = (place @ ca.vertcat(*ball.xyz, 1))[:3] - stand[:3, 3]
     along = ca.fmin(ca.fmax(ca.dot(off, stand[:3, 2]), 0), peg.length)
     depth, soft = ball.radius + peg.radius - ca.norm_2(off - along * stand[:3, 2]), peg.softness
+    return peg.stiffness * _depth_energy(ca, depth, soft)
+
+
+def _stop_energy(ca: Any, joint: Joint, q: Any) -> Any:
+    """k psi of the excess beyond either limit; see `stops`."""
+    beyond = (joint.lower - q, q - joint.upper)
+    return joint.stop_stiffness * sum(_depth_energy(ca, depth, joint.stop_softness) for depth in beyond)
+
+
+def _depth_energy(ca: Any, depth: Any, soft: float) -> Any:
+    """psi of `contact`."""
     firm = soft**2 / 6 + (depth**2 - soft**2) / 2 - soft * (depth - soft) / 2
-    return peg.stiffness * ca.if_else(depth <= 0, 0, ca.if_else(depth < soft, depth**3 / (6 * soft), firm))
+    return ca.if_else(depth <= 0, 0, ca.if_else(depth < soft, depth**3 / (6 * soft), firm))

@@ -91,7 +91,7 @@ class Joint:
     xyz: Triple = ORIGIN
     rpy: Triple = ORIGIN
     lower: float = -inf
-    """Limits of q [rad, m], effort [N m, N] and speed [rad/s, m/s]: for information, not enforced by the mechanics."""
+    """Limits of q [rad, m], effort [N m, N] and speed [rad/s, m/s]: for information, but for `stop_stiffness`."""
     upper: float = inf
     effort: float = inf
     velocity: float = inf
@@ -109,6 +109,10 @@ class Joint:
     """a in the kinetic energy a q'^2 / 2, as of a geared motor [kg m^2, kg]."""
     offset: Value = 0.0
     """Force added to the control [N m, N]."""
+    stop_stiffness: float = 0.0
+    """k of the stops at `lower` and `upper`, springs that push back beyond them (`stops`); 0: none [N m/rad, N/m]."""
+    stop_softness: float = 0.02
+    """Excess over which a stop's stiffness begins [rad, m]."""
 
     def __post_init__(self) -> None:
         where = f"joint {self.name!r}"
@@ -123,6 +127,8 @@ class Joint:
         check_values(where, "offset", self.offset, named=True)
         check_values(where, "friction", self.friction, low=0.0, named=True)
         check_values(where, "friction_speed", self.friction_speed, low=1e-6)
+        check_values(where, "stop_stiffness", self.stop_stiffness, low=0.0)
+        check_values(where, "stop_softness", self.stop_softness, low=1e-6)
         if not any(self.axis):
             raise StructureError(f"{where}: axis is zero")
         if not self.lower <= self.upper:

@@ -17,7 +17,7 @@ from ..core.errors import StructureError
 from ..core.layout import Field, StateLayout
 from ..core.simulator import Array, Status
 from ..mechanics.mechanism import Mechanism
-from ..mechanics.tree import Frame, Tree
+from ..mechanics.tree import Frame, Joint, Tree
 from ..mechanics.tree_file import load_tree
 from ..muscles.arm_file import constants_of, load_arm, load_muscles
 from ..muscles.paths import Muscles
@@ -37,6 +37,10 @@ REST_ROUNDS, REST_TOLERANCE = 200, 1e-9
 """Rounds and tolerance [rad] of the search for the rest pose with muscles off."""
 ROUNDS, DAMPING, POSTURE = 60, 0.05, 0.02
 """Inverse kinematics: iterations, damping [m], pull to the rest pose."""
+CLOSE = 0.005
+"""[m] Distance from which another start is tried."""
+STOP_EXCESS = 0.05
+"""[rad] A joint's stops are as stiff as its effort over this."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class BodyModel:
     """
 
     tree: Tree = field(default_factory=partial(load_tree, FILE))
-    """Bodies and joints; every joint that moves is a hinge with a motor."""
+    """Bodies and joints; every joint that moves is a hinge with a motor. Joints without stops get those of `STOP_EXCESS`."""
     muscles: Muscles | None = None
     """Muscles that replace the motors of the joints that they pass."""
     constants: tuple[tuple[str, float], ...] = ()
@@ -72,6 +76,7 @@ class BodyModel:
                     f"joint {joint.name!r} of tree {tree.name!r} is {joint.kind} with limits [{joint.lower}, {joint.upper}] "
                     f"and effort {joint.effort}; expected a hinge with finite limits and a positive effort"
                 )
+        object.__setattr__(self, "tree", replace(tree, joints=tuple(_stopped(joint) for joint in tree.joints)))
 
     @property
     def n(self) -> int:
@@ -137,7 +142,7 @@ class BodyModel:
 
     @cached_property
     def limits(self) -> tuple[Array, Array]:
-        """Lowest and highest angles, each (n,) [rad]; kept by tasks and planners, not by the mechanics."""
+        """Lowest and highest angles, each (n,) [rad], where the joints' stops begin."""
         return np.array([j.lower for j in self.tree.moving]), np.array([j.upper for j in self.tree.moving])
 
     @cached_property
@@ -205,17 +210,31 @@ class BodyModel:
         return self.mechanism.place(HAND, np.ascontiguousarray(q))
 
     def holding(self, q: Array, constants: Array | None = None) -> Array:
-        """Torques (B, n) that hold angles (B, n) against gravity and springs [N m]."""
+        """Torques (B, n) that hold angles (B, n) against gravity and springs, not against stops [N m]."""
         given = self.defaults if constants is None else constants
-        return -self.mechanism.slopes(q, np.zeros_like(q), given).q
+        return -self.mechanism.slopes(np.clip(q, *self.limits), np.zeros_like(q), given).q
+
+    @cached_property
+    def reached(self) -> Array:
+        """Whether a joint moves the hand (n,)."""
+        q = np.random.default_rng(0).uniform(0.3, 0.7, (1, self.n))
+        return np.asarray(self.mechanism.point_slopes(HAND, q)[0].any(axis=0))
 
     def reaching(self, points: Array, posture: Array | None = None) -> tuple[Array, Array]:
         """Angles (B, n) within the limits that bring the hand to points (B, 3), and the remaining distances (B,) [m].
 
         Damped least squares from a posture (n,) or postures (B, n), to which free joints are pulled: a point always
-        has the same answer. None: the rest pose.
+        has the same answer. None: the rest pose, and from the middle of the limits where that does not reach.
         """
-        posture = self.rest if posture is None else posture
+        if posture is None:
+            q, left = self.reaching(points, self.rest)
+            far = left > CLOSE
+            if far.any():
+                middle = np.where(self.reached, 0.5 * sum(self.limits), self.rest)
+                again, better = self.reaching(points[far], middle)
+                good = better < left[far]
+                q[far], left[far] = np.where(good[:, None], again, q[far]), np.where(good, better, left[far])
+            return q, left
         q, (low, high) = np.broadcast_to(posture, (len(points), self.n)).copy(), self.limits
         for k in range(ROUNDS):
             slope, off = self.mechanism.point_slopes(HAND, q), points - self.hand(q)
@@ -224,6 +243,13 @@ class BodyModel:
             free = pull - (inverse @ (slope @ pull[..., None]))[..., 0]
             q = np.clip(q + np.clip((inverse @ off[..., None])[..., 0], -0.3, 0.3) + free, low, high)
         return q, np.linalg.norm(points - self.hand(q), axis=1)
+
+
+def _stopped(joint: Joint) -> Joint:
+    """The joint with stops, if it moves and has none."""
+    if joint.kind == "fixed" or joint.stop_stiffness:
+        return joint
+    return replace(joint, stop_stiffness=joint.effort / STOP_EXCESS)
 
 
 def upper_body() -> BodyModel:

@@ -1,7 +1,8 @@
 """The MuJoCo twin of the upper body: the same tree, masses, springs and dampers in another engine.
 
 Differences from ours, apart from rounding: steps are MuJoCo's implicitfast Euler steps of 1 ms, of first order, and
-torques act at once; in ours, half a step of 5 ms late. Muscles are MuJoCo's own, on tendons that wrap around the same surfaces.
+torques act at once; in ours, half a step of 5 ms late. A joint's stops begin at once, ours over `tree.Joint.stop_softness`;
+beyond it both are the same. Muscles are MuJoCo's own, on tendons that wrap around the same surfaces.
 Their curves are quadratic splines, whose shapes (`ACTIVE`, `PASSIVE`, `SHORTENING`, `LENGTHENING`) are least-squares fits to
 those of [DeGroote2016] over fibre lengths 0.5 ... 1.35 and speeds -0.8 ... 0.5; active and passive force by length have widths
 and places of their own. They differ by up to 0.07 F_max (active force by length, force by speed) and 0.02 F_max (passive). With
@@ -22,7 +23,7 @@ from ..core.hard import TRANSMISSION, Effect, Ladder
 from ..core.mujoco_engine import MujocoEngine, MujocoTwin
 from ..core.parameters import Parameters
 from ..core.simulator import Array, check_number
-from ..mechanics.mujoco_tree import quaternion, spec_of, state_index, write_tree
+from ..mechanics.mujoco_tree import add_stops, quaternion, spec_of, state_index, write_tree
 from ..mechanics.structure import rotation
 from ..mechanics.tree import Tree
 from ..muscles.mujoco_muscle import RANGE, SMOOTH
@@ -95,6 +96,7 @@ class BodyTwin(MujocoTwin):
             add_muscles(spec, self.model.muscles)
             for name in self._motored.actuated:  # controls of muscles come first
                 spec.add_actuator(name=name, target=name, trntype=mujoco.mjtTrn.mjTRN_JOINT).set_to_motor()
+        add_stops(spec, self.model.tree)
         compiled, n = spec.compile(), self.model.n
         index = np.concatenate([state_index(compiled, self.model.tree), np.arange(2 * n, self.model.layout.nx)])
         return MujocoEngine(compiled, nx=self.nx, nu=self.nu, state_index=index, write_constants=self._write)

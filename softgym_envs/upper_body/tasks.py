@@ -40,7 +40,7 @@ class UpperBodyReach(BaseTask):
     """Bring the right hand to a point and keep it there: reward = -distance [m] + bonus - effort.
 
     A goal is the hand's place in a pose that is drawn within the joints' limits, and that `goal_effort` of the torques,
-    or of the muscles, holds. Joints have no stops, in neither world: an arm that is driven beyond its limits turns on.
+    or of the muscles, holds. Stops keep the joints within their limits, in both simulators.
 
     Raises:
         OptionError: A number is not allowed, or no goal is far enough and held by so little effort.
@@ -145,6 +145,7 @@ class UpperBodyReach(BaseTask):
         """Draw poses within the joints' limits: places of the hand (count, 3), distances [m], and whether they can be held."""
         low, high = self.model.limits
         poses = low + (high - low) * rng.uniform(0.1, 0.9, (count, self.model.n))
+        poses = np.where(self.model.reached, poses, self.model.rest)
         places = self.model.hand(poses)
         return places, np.linalg.norm(places - self.hanging, axis=1), self._effort(poses) <= self.goal_effort
 
