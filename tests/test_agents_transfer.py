@@ -383,7 +383,7 @@ def test_a_study_file_may_ask_for_slopes_of_whole_runs_in_words(tmp_path):
     path.write_text(text.replace("difference_step = 0", 'difference_step = "runs"'))
     assert read_study(path).study.difference_step == "runs"
     path.write_text(text.replace("difference_step = 0", 'difference_step = "walks"'))
-    with pytest.raises(OptionError, match="difference_step is 'walks', expected float"):
+    with pytest.raises(OptionError, match="difference_step is 'walks', expected a finite number"):
         read_study(path)
 
 

@@ -160,7 +160,7 @@ def test_a_stage_of_a_study_that_is_no_table_is_named(tmp_path, stage):
 
 
 def test_a_study_with_a_number_that_is_not_finite_is_refused(tmp_path):
-    with pytest.raises(SoftgymError, match="not finite"):
+    with pytest.raises(SoftgymError, match="trust is inf"):
         register(Study("s", "plan", ("zero",), (100,), trust=float("inf")), {}, tmp_path, provenance={})
 
 

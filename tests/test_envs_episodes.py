@@ -192,7 +192,7 @@ def test_disturbance_kicks_velocities_by_the_stated_size():
 
 
 @pytest.mark.parametrize("env_id", ["LoopPeg-v0", "LoopReach-v0", "UpperBodyReach-v0", "VineGrow-v0", "SlidingBlock-v0"])
-@pytest.mark.parametrize("value", [1e300, -1e30, 2e6])
+@pytest.mark.parametrize("value", [1e300, -1e30, 2e9])
 def test_no_episode_begins_from_a_state_of_absurd_size(env_id, value):
     """The task's memory held NaN."""
     env = gym.make(env_id).unwrapped

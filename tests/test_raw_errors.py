@@ -26,6 +26,17 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Any:
     return load_script("scripts/__main__.py").main
 
 
+WITHOUT = """import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == {0!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Missing())"""
+"""Begin of a program for which a package is not installed."""
+
+
 @pytest.mark.parametrize(
     ("package", "extra", "arguments"),
     [("casadi", "sysid", ("identify", "block", "--data")), ("torch", "learn", ("train", "SlidingBlock-v0", "--steps", "1")),
@@ -39,7 +50,7 @@ def test_a_missing_package_names_the_extra_that_brings_it(
     if package == "casadi":
         assert command(("record", "block", "--steps", "100", "--out", str(tmp_path / "data.h5"))) == 0
         arguments = (*arguments, tmp_path / "data.h5")
-    code = f"import sys; sys.modules[{package!r}] = None; from scripts.__main__ import main; sys.exit(main())"
+    code = f"{WITHOUT.format(package)}\nfrom scripts.__main__ import main; sys.exit(main())"
     given = [sys.executable, "-c", code, *map(str, arguments), "--out", str(tmp_path / "out")]
     found = run_limited(given, seconds=60, cwd=ROOT)
     said = found.stderr.replace("stable-baselines3", "torch")

@@ -36,7 +36,7 @@ _ALL = slice(None)
 
 MOST_SUBSTEPS = 10_000
 """Physics steps per action."""
-LARGEST = 1e6
+LARGEST = 1e9
 """Largest entry of a state [m, rad, m/s, ...] from which an episode may begin."""
 FAILURE_PENALTY = 100.0
 """A row whose simulation fails gets this reward with a minus, as its only non-zero term."""
