@@ -281,7 +281,7 @@ def test_a_policy_of_the_results_opens_without_this_package(opened, path):
     found = opened[str(path)]
     policy = load_policy(path)
     observation = np.random.default_rng(0).standard_normal((200, policy.layers[0][0].shape[1])).astype(np.float32)
-    np.testing.assert_allclose(policy(observation), found["actions"], atol=1e-5)  # float32 sums in another order
+    np.testing.assert_allclose(policy(observation), found["actions"], atol=2e-6)  # sums of float32, as in test_pretrained
     stored = np.load(Path(__file__).parent / "registered" / "policy_actions.npz")
     if path.parent.name in stored:
         np.testing.assert_allclose(found["actions"], stored[path.parent.name], atol=1e-6)
