@@ -5,7 +5,7 @@
     softgym-envs identify vine --model robot.toml --data tracked.csv --fps 30 --free-motion
     softgym-envs identify block --data camera.csv --noise x 0.001 y 0.001 theta 0.005
 
-writes results/fit/fit.toml (give it to `gym.make(..., params=)`), fit.json and report.html. Recordings are HDF5 files of
+writes runs/fit/fit.toml (give it to `gym.make(..., params=)`), fit.json and report.html. Recordings are HDF5 files of
 `TrajectorySet.save`, CSV files in wide form (`time [s], tip.x [mm], ..., control:valve [-]`) or CSV files of tracked points
 (`time [s], point, x [mm], y [mm], z [mm]`). Ctrl-C stops a fit; `--resume` continues it where its method leaves a checkpoint
 (shooting). Bad data give a verdict and exit code 2.
@@ -104,7 +104,7 @@ class Args:
     """A fit stops when a step lowers its cost by a smaller share; 1e-6 is enough if initial states are unknown, too."""
     max_iterations: int | None = None
     """Most iterations of the method."""
-    out: Path = Path("results/fit")
+    out: Path = Path("runs/fit")
     """Folder of fit.toml, fit.json and report.html; a recipe has a folder for each of its stages there."""
     gif: Path | None = None
     """Draw the tracked points over the fitted robot, frame by frame, into this .gif."""

@@ -3,7 +3,7 @@
     softgym-envs play TensegrityRoll-v0
     softgym-envs play TensegrityRoll-v0 --backend mujoco --record roll.gif --dataset roll.h5
     softgym-envs play TensegrityRoll-v0 --policy pretrained
-    softgym-envs play TensegrityRoll-v0 --policy results/train/TensegrityRoll-v0_ppo_native_0/policy.zip
+    softgym-envs play TensegrityRoll-v0 --policy runs/train/TensegrityRoll-v0_ppo_native_0/policy.zip
     softgym-envs play TensegrityRoll-v0 --headless-frames 150 --record roll.gif      (no display needed)
 
 Arrows move the robot that way (up is away from you). Drag turns the view, the wheel zooms. The other keys, and their effect on

@@ -51,7 +51,7 @@ class Args:
     """Largest growth of memory after the first quarter of the rounds [MiB]."""
     room: str = ""
     """Run only the environments of one room; its figures are entered into the file under "rooms"."""
-    out: Path = Path("results/soak.json")
+    out: Path = Path("runs/soak.json")
     """File of the figures."""
 
 

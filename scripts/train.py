@@ -1,11 +1,11 @@
 """Train PPO or SAC on any id and backend, evaluate on our engine and the truth, draw the learning curve.
 
-    softgym-envs train TensegrityRoll-v0 --params results/fit/fit.toml --steps 3000000
-    softgym-envs train TensegrityRoll-v0 --params results/fit/fit.toml --steps 6000000 --resume
+    softgym-envs train TensegrityRoll-v0 --params runs/fit/fit.toml --steps 3000000
+    softgym-envs train TensegrityRoll-v0 --params runs/fit/fit.toml --steps 6000000 --resume
     softgym-envs train VineNavigate-v0 --keyword level=3
 
-The folder (results/train/<id>_<algorithm>_<backend>_<seed>) gets policy.zip, checkpoints, progress.csv, TensorBoard files
-(`tensorboard --logdir results/train`), curve.json, curve.png and evaluation.json. It holds one training. Ctrl-C stops it and
+The folder (runs/train/<id>_<algorithm>_<backend>_<seed>) gets policy.zip, checkpoints, progress.csv, TensorBoard files
+(`tensorboard --logdir runs/train`), curve.json, curve.png and evaluation.json. It holds one training. Ctrl-C stops it and
 leaves a checkpoint; `--resume` continues from the newest complete one, and refuses one of another id, seed, algorithm or
 other settings.
 """
@@ -74,13 +74,13 @@ class Args:
     resume: bool = False
     """Resume from the newest checkpoint of the folder."""
     out: Path | None = None
-    """Folder; none: results/train/<id>_<algorithm>_<backend>_<seed>."""
+    """Folder; none: runs/train/<id>_<algorithm>_<backend>_<seed>."""
 
 
 def folder_of(args: Args) -> Path:
     """Folder of the results."""
     task, backend = args.id.rpartition(":")[2], Path(args.backend).name
-    return args.out or Path("results") / "train" / f"{task}_{args.algorithm}_{backend}_{args.seed}"
+    return args.out or Path("runs") / "train" / f"{task}_{args.algorithm}_{backend}_{args.seed}"
 
 
 def training_of(args: Args) -> Training:

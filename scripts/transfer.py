@@ -3,10 +3,10 @@
     softgym-envs transfer studies/superball_mpc/study.toml       # a published study: sampling MPC, hours on 2 cores
     softgym-envs transfer studies/superball_rl/study.toml        # the same by PPO
     softgym-envs transfer smoke                                  # every part once, in a minute
-    softgym-envs transfer results/transfer_superball_mpc         # a folder: its report again, from the runs that are there
+    softgym-envs transfer runs/transfer_superball_mpc            # a folder: its report again, from the runs that are there
 
 A study is a TOML file: a room and a task, conditions, budgets, seeds, thresholds; see `agents.study.document` and studies/.
-Results go to results/transfer_<study>: report.html, table.md, summary.json, one JSON per run. The study and its thresholds are
+Results go to runs/transfer_<study>: report.html, table.md, summary.json, one JSON per run. The study and its thresholds are
 written there before the first run. Stop it with Ctrl-C; the same command continues it.
 """
 
@@ -60,7 +60,7 @@ class Args:
     conditions: tuple[str, ...] = ()
     """Only these conditions; none: the study's own. The nominal one and the oracle must be among them."""
     out: Path | None = None
-    """Folder; none: results/transfer_<study>."""
+    """Folder; none: runs/transfer_<study>."""
     video: bool = True
     """Draw the identified condition beside the nominal one."""
 
@@ -170,7 +170,7 @@ def main(args: Args) -> int:
         if args.study.is_dir():
             return reported(args.study)
         case, study = chosen(args)
-        out = args.out or Path("results") / f"transfer_{study.name}"
+        out = args.out or Path("runs") / f"transfer_{study.name}"
         print(f"study {study.name}, seed {study.seed}, commit {git_commit()}", flush=True)
         register(study, case.description, out, provenance={"commit": git_commit(), "command": command(args)})
         for threshold in study.thresholds:

@@ -5,7 +5,7 @@
     problem = FitProblem(simulator, recordings.split(3, 1, 1), free=("cable_stiffness", "cable_damping"))
     result = one_step(problem)
     print(result.summary())
-    save(result, "results/fit")  # fit.toml, fit.json, report.html
+    save(result, "runs/fit")  # fit.toml, fit.json, report.html
 
 `METHODS` lists the methods; `run_recipe` runs a room's recipe stage by stage.
 
