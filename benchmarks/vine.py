@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,10 +32,12 @@ from softgym_envs.vine.layouts import Clutter
 from softgym_envs.vine.model import VineModel
 from softgym_envs.vine.mujoco import VineTwin
 from softgym_envs.vine.obstacles import circle
-from softgym_envs.vine.paper.dynamics import PaperSimulator
-from softgym_envs.vine.paper.model import PaperModel, runtime_scene
-from softgym_envs.vine.paper.reference import OsqpSolver, assemble, solve_exactly
-from softgym_envs.vine.parameters import PaperParameters
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # `reproductions` is not installed
+from reproductions.jitosho2021.model import PaperModel, runtime_scene
+from reproductions.jitosho2021.parameters import PaperParameters
+from reproductions.jitosho2021.program import OsqpSolver, assemble, solve_exactly
+from reproductions.jitosho2021.simulator import PaperSimulator
 
 Array = NDArray[np.float64]
 

@@ -9,6 +9,7 @@ of growth into a wall, by a robot of six links and one physics step per frame; s
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,13 +22,15 @@ import tyro
 from softgym_envs.core.files import write_atomically
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.experiments import BEAM, NOISE, record_oscillation, record_wall
 from softgym_envs.vine.mujoco import VineTwinParameters
 from softgym_envs.vine.parameters import VineParameters
 from softgym_envs.vine.recipe import TUBE, first_state, measurement, program
 from softgym_envs.vine.symbolic import engine_pairs
 from sysid import FitProblem, FitResult, ShootingOptions, SimultaneousOptions, simultaneous, single_shooting
 from sysid.least_squares.levenberg import LevenbergOptions
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # `reproductions` is not installed
+from reproductions.jitosho2021.experiments import BEAM, NOISE, record_oscillation, record_wall
 
 TRUTH = VineTwinParameters(bending_stiffness=0.03, bending_damping=5e-4, drag=0.0)
 OPTIONS = ShootingOptions(levenberg=LevenbergOptions(cost_tolerance=1e-6), reweight=2)

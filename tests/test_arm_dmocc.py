@@ -7,7 +7,7 @@ import numpy as np
 
 from agents.planning.first_guess import minimum_jerk
 from agents.planning.optimal import Manoeuvre, solve_form
-from softgym_envs.arm.dmocc import DirectorElbow
+from reproductions.penner2020.dmocc import DirectorElbow
 from softgym_envs.arm.dynamics import ElbowSimulator
 from softgym_envs.arm.parameters import ElbowParameters
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from helpers import load_script
 
-from softgym_envs.arm.dmocc import DirectorElbow
+from reproductions.penner2020.dmocc import DirectorElbow
 from softgym_envs.arm.dynamics import ElbowSimulator
 from softgym_envs.arm.elbow import inertia, muscle_force, muscle_torque, net_torque
 from softgym_envs.arm.model import FILE, ElbowModel, pneumatic_elbow, read_elbow

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from helpers import load_script
 
+from reproductions.penner2020.geodesics import discrete_length
 from softgym_envs.core.errors import StructureError
 from softgym_envs.mechanics.tree_file import load_tree
 from softgym_envs.muscles.arm_file import load_muscles
@@ -47,7 +48,7 @@ def test_moment_arms_are_slopes_of_lengths_and_discrete_paths_agree():
     for angle in (0.3, 1.6):
         lengths, arms = closed.lengths([[angle - 1e-6], [angle], [angle + 1e-6]])
         np.testing.assert_allclose(arms[1, :, 0], -(lengths[2] - lengths[0]) / 2e-6, atol=1e-8)
-        assert abs(closed.discrete_length("TRImed", [angle], 60) - lengths[1, 2]) < 1e-5
+        assert abs(discrete_length(closed, "TRImed", [angle], 60) - lengths[1, 2]) < 1e-5
 
 
 def test_bad_muscles_are_named(tmp_path: Path):

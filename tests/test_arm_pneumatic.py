@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers import load_script
 
-from softgym_envs.arm import pneumatic_arm as arm
-from softgym_envs.arm.pneumatic import braid_force, filled, on_pulley, pull, volume
+from softgym_envs.arm.pneumatic import braid_force, filled
 from softgym_envs.core.errors import ShapeError
 
+arm = load_script("studies/arm_pneumatic/mechanism.py")
 H = 0.01
 THREAD, TURNS = 0.3, 1.5
 
@@ -16,7 +17,9 @@ THREAD, TURNS = 0.3, 1.5
 def test_force_is_the_work_of_the_air():
     """F = -p dV/dl by a complex step, whose imaginary part is exact; none at the angle where a braid is widest."""
     length = np.linspace(0.15, 0.29, 9)
-    slope = volume(length + 1e-30j, THREAD, TURNS).imag / 1e-30
+    complex_length = length + 1e-30j
+    volume = complex_length * (THREAD * THREAD - complex_length * complex_length) / (4.0 * np.pi * TURNS * TURNS)
+    slope = volume.imag / 1e-30
     assert np.allclose(braid_force(2e5, length, THREAD, TURNS), -2e5 * slope, rtol=1e-13)
     assert abs(braid_force(2e5, THREAD / np.sqrt(3), THREAD, TURNS)) < 1e-9
 
@@ -24,7 +27,7 @@ def test_force_is_the_work_of_the_air():
 def test_a_pulley_makes_a_quadratic():
     q = np.linspace(-1.0, 1.0, 11)
     expected = 0.02 * braid_force(1e5, 0.27 - 0.02 * q, THREAD, TURNS)
-    assert np.allclose(pull(1e5, q, on_pulley(THREAD, TURNS, 0.27, 0.02)), expected, rtol=1e-12)
+    assert np.allclose(arm.pull(1e5, q, arm.on_pulley(THREAD, TURNS, 0.27, 0.02)), expected, rtol=1e-12)
 
 
 def test_filling_is_exact():

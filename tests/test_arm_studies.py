@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from helpers import load_script
 
-from softgym_envs.arm.pneumatic_arm import LOWER, UPPER
-
 
 def swinging(path: Path) -> Path:
     """Episodes of four joints that follow their pressures with a lag, in the form of the recordings, stale rows too."""
@@ -67,11 +65,12 @@ def test_the_committed_fit_never_runs_away():
 
     None pushes back where joints were seen to move: joint 2's stop was at 0.41 rad, and 1.51 rad were recorded.
     """
+    mechanism = load_script("studies/arm_pneumatic/mechanism.py")
     study = load_script("studies/arm_pneumatic/arm_pneumatic.py")
     with np.load("results/arm_pneumatic/fit.npz", allow_pickle=False) as file:
         constants = file["mechanism"]
-    assert (constants[:, UPPER] > np.array([0.88, -0.04, 1.51, 1.98]) - 0.35).all()
-    assert (constants[:, LOWER] < np.array([-1.01, -1.62, -1.71, -1.95]) + 0.35).all()
+    assert (constants[:, mechanism.UPPER] > np.array([0.88, -0.04, 1.51, 1.98]) - 0.35).all()
+    assert (constants[:, mechanism.LOWER] < np.array([-1.01, -1.62, -1.71, -1.95]) + 0.35).all()
     valves = np.repeat(np.array(list(product([0.0, 1.0], repeat=8)))[:, None], 300, axis=1)
     past = np.concatenate([np.tile([0.0, -0.8, -0.2, 0.0], (len(valves), 12, 1)), valves[:, :12]], axis=2)
     angles = study.predicted(constants, past, valves, study.H)

@@ -20,6 +20,8 @@ from helpers import absurd
 from numpy.typing import NDArray
 
 import softgym_envs
+from reproductions.jitosho2021.model import PaperModel
+from reproductions.jitosho2021.simulator import PaperSimulator
 from softgym_envs.core.base import BaseSimulator
 from softgym_envs.core.errors import OptionError, ParameterError, ShapeError
 from softgym_envs.core.mjcf import MjcfTruth
@@ -41,8 +43,6 @@ from softgym_envs.vine.dynamics import VineSimulator
 from softgym_envs.vine.model import VineModel
 from softgym_envs.vine.mujoco import VineTwin
 from softgym_envs.vine.obstacles import circle, polygon, rectangle, wall
-from softgym_envs.vine.paper.dynamics import PaperSimulator
-from softgym_envs.vine.paper.model import PaperModel
 
 Array = NDArray[np.float64]
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from reproductions.jitosho2021.model import PaperModel
 from softgym_envs.core import lie
 from softgym_envs.core.errors import ShapeError, StructureError
 from softgym_envs.core.layout import QUATERNION, Field, StateLayout
@@ -13,7 +14,6 @@ from softgym_envs.rigid.model import BlockModel, ParticleModel
 from softgym_envs.tensegrity.model import TensegrityModel, prism, superball
 from softgym_envs.vine.model import VineModel
 from softgym_envs.vine.obstacles import circle, wall
-from softgym_envs.vine.paper.model import PaperModel
 
 Array = NDArray[np.float64]
 

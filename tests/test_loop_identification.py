@@ -6,16 +6,16 @@ from functools import cache
 import numpy as np
 import pytest
 
+from reproductions.caldwell2014.excitation import drawn
+from reproductions.caldwell2014.least_squares import FollowingErrors, LogFit
 from softgym_envs.core.errors import OptionError, ShapeError, StructureError
 from softgym_envs.loop.dynamics import LoopSimulator
-from softgym_envs.loop.excitation import drawn
 from softgym_envs.loop.manipulation import STIFF, Recording, record, reference
 from softgym_envs.loop.model import ARM, CONSTANTS, LoopModel
 from softgym_envs.loop.recipe import HAND, PAPER, RECIPE, first_state, followed, manipulation
 from softgym_envs.loop.rod import LoopRod
 from softgym_envs.loop.tracking import held
 from softgym_envs.mechanics import Mechanism
-from softgym_envs.mechanics.following import Following, LogFit
 from sysid import run_recipe
 from sysid.least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
 
@@ -41,7 +41,7 @@ def recording():
 def following(found=None, **changes):
     found = found or recording()
     values = {"gains": 0.5 * np.diag(STIFF)[None], "still": 50, **changes}
-    return Following(mechanism(), "H", found.forces, found.angles, **values)
+    return FollowingErrors(mechanism(), found.forces, found.angles, **values)
 
 
 def minimise(fit, values, **options):

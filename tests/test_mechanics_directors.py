@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from mechanics_systems import CONSTANTS, chain, rich
 
+from reproductions.penner2020.director_steps import DirectorSteps
+from reproductions.penner2020.directors import Directors
 from softgym_envs.core.errors import OptionError, StructureError
 from softgym_envs.mechanics import Body, Joint, Mechanism, Tree
-from softgym_envs.mechanics.director_steps import DirectorSteps
-from softgym_envs.mechanics.directors import Directors
 
 
 def rich_directors(seed: int = 0) -> Directors:

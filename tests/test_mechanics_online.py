@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from reproductions.caldwell2014.kalman import OnlineEstimator
+from reproductions.caldwell2014.online import online_estimator
 from softgym_envs.core.errors import OptionError
 from softgym_envs.loop.manipulation import record
 from softgym_envs.loop.model import ARM, CONSTANTS, LoopModel
-from softgym_envs.loop.online import online_estimator
 from softgym_envs.loop.parameters import LoopParameters
 from softgym_envs.mechanics import Mechanism
-from softgym_envs.mechanics.online import OnlineEstimator
 
 MODEL = LoopModel()
 MECHANISM = Mechanism(MODEL.tree, 0.01, CONSTANTS)

@@ -8,10 +8,11 @@ import mujoco
 import numpy as np
 import pytest
 
+from reproductions.penner2020.geodesics import discrete_geodesic
 from softgym_envs.core.errors import FileFormatError, OptionError, StructureError
 from softgym_envs.muscles.arm_file import load_muscles
 from softgym_envs.muscles.muscle import activated, activation_rate, around_circle, passive_force, speed_force, tension
-from softgym_envs.muscles.paths import Muscle, Muscles, around_cylinder, around_sphere, discrete_geodesic
+from softgym_envs.muscles.paths import Muscle, Muscles, around_cylinder, around_sphere
 from softgym_envs.muscles.surfaces import Surface
 
 STILL = (np.eye(3), np.zeros(3))

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from reproductions.jitosho2021.model import CLUTTERED, PaperModel, cluttered_scene, runtime_scene
+from reproductions.jitosho2021.parameters import PaperParameters
+from reproductions.jitosho2021.program import OsqpSolver, assemble, contact_rows, in_millimetres, solve_exactly
+from reproductions.jitosho2021.simulator import PaperSimulator
 from softgym_envs.core.errors import DataError, StructureError
 from softgym_envs.core.simulator import Status
 from softgym_envs.vine.obstacles import circle, rectangle, wall
-from softgym_envs.vine.paper.dynamics import PaperSimulator
-from softgym_envs.vine.paper.model import CLUTTERED, PaperModel, cluttered_scene, runtime_scene
-from softgym_envs.vine.paper.reference import OsqpSolver, assemble, contact_rows, in_millimetres, solve_exactly
-from softgym_envs.vine.parameters import PaperParameters
 
 
 def agreement(model, parameters, dt, growth, states):

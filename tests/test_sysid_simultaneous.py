@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("casadi")
 import casadi
 
+from reproductions.jitosho2021.experiments import NOISE, record_oscillation, record_wall
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.rigid.dynamics import ParticleSimulator
@@ -17,7 +18,6 @@ from softgym_envs.rigid.experiments import record
 from softgym_envs.rigid.parameters import ParticleParameters
 from softgym_envs.rigid.symbolic import complementarity_form as contact_form
 from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.experiments import NOISE, record_oscillation, record_wall
 from softgym_envs.vine.model import VineModel, with_obstacles
 from softgym_envs.vine.mujoco import VineTwinParameters
 from softgym_envs.vine.obstacles import circle, wall

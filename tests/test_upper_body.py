@@ -9,12 +9,12 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from reproductions.penner2020.director_steps import DirectorSteps
+from reproductions.penner2020.directors import Directors
 from softgym_envs.core.errors import OptionError, StructureError
 from softgym_envs.core.simulator import finite_differences
 from softgym_envs.core.task import Start
 from softgym_envs.mechanics import Mechanism
-from softgym_envs.mechanics.director_steps import DirectorSteps
-from softgym_envs.mechanics.directors import Directors
 from softgym_envs.upper_body.controllers import blind, reach
 from softgym_envs.upper_body.dynamics import BodySimulator
 from softgym_envs.upper_body.model import CONSTANTS, FILE, BodyModel, read_body

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reproductions.jitosho2021.experiments import BEAM, record_oscillation
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.experiments import BEAM, record_oscillation
 from softgym_envs.vine.links import SLOW
 from softgym_envs.vine.model import VineModel
 from softgym_envs.vine.mujoco import VineTwin, VineTwinParameters

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from helpers import load_script
 
+from reproductions.jitosho2021.experiments import BEAM, NOISE, record_oscillation, record_wall, scene_text, write_points
 from scripts.identify import Args, main
 from softgym_envs.core.errors import DataError
 from softgym_envs.core.recordings import read_points_csv, read_recordings
@@ -18,7 +19,6 @@ from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.rooms import room
 from softgym_envs.vine import VineModel
 from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.experiments import BEAM, NOISE, record_oscillation, record_wall, scene_text, write_points
 from softgym_envs.vine.hard import built
 from softgym_envs.vine.mujoco import VineTwin, VineTwinParameters
 from softgym_envs.vine.parameters import VineParameters

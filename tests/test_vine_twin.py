@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from reproductions.jitosho2021.experiments import BEAM
 from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.experiments import BEAM
 from softgym_envs.vine.mujoco import VineTwin
 
 DT = 2e-4

@@ -1,6 +1,6 @@
 """The elbow with two muscles as a `core.simulator.Simulator`: equations in `elbow`, kernels in `stepping`.
 
-Director coordinates with the same muscles (`directors`, `dmocc`) are its oracle.
+Director coordinates with the same muscles (`reproductions.penner2020`) are its oracle.
 """
 
 from __future__ import annotations

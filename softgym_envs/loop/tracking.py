@@ -209,7 +209,7 @@ class LoopTracker:
         free, sensed = released(self.simulator), self.sensed
         still = resting_rows(sensed)
         substeps, gains = round(sensed.period / free.dt), np.diag(FOLLOW)[None]
-        return Following(free.mechanism, "H", sensed.controls, sensed.values, gains, still=still, substeps=substeps)
+        return Following(free.mechanism, sensed.controls, sensed.values, gains, still=still, substeps=substeps)
 
     def anchored(self, constants: Array, noise: Mapping[str, float]) -> LoopErrors:
         """See `sysid.methods.innovations.Tracker`; noise below `RESOLUTION` counts as that."""

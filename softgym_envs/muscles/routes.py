@@ -1,8 +1,8 @@
 r"""Muscle paths over a whole tree: lengths and moment arms of every muscle by its coordinates.
 
 A path is a chain of pieces between the points that it passes; a piece is straight, or goes around a cylinder or a sphere, in
-closed form, or around any other surfaces, as a discrete geodesic. Moment arms are r = -dl/dq, as in OpenSim: positive where the
-muscle's pull raises a coordinate. Legend: n coordinates, m muscles.
+closed form. Moment arms are r = -dl/dq, as in OpenSim: positive where the muscle's pull raises a coordinate. Legend: n
+coordinates, m muscles.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..core.transcription import casadi
 from ..mechanics.checks import check_known
 from ..mechanics.symbolic import fixed, places
 from ..mechanics.tree import WORLD, Tree
-from .paths import Muscle, Muscles, around_cylinder, around_sphere, discrete_geodesic
+from .paths import Muscle, Muscles, around_cylinder, around_sphere
 
 Array = NDArray[np.float64]
 
@@ -49,8 +49,6 @@ class Routes:
         for muscle in self.muscles.muscles:
             for body, _ in muscle.points:
                 check_known(f"body of muscle {muscle.name!r}", body, bodies)
-
-    # --- closed form --------------------------------------------------------------------------------------------------
 
     def expressions(self, q: Any) -> Any:
         """Lengths (m,) at casadi coordinates q (n,), in closed form [m].
@@ -93,24 +91,3 @@ class Routes:
         q = check_array("q", q, (None, len(self.tree.coordinates)))
         found = [self.functions(row) for row in q]
         return np.array([np.array(one)[:, 0] for one, _ in found]), np.array([np.array(arm) for _, arm in found])
-
-    # --- any surfaces -------------------------------------------------------------------------------------------------
-
-    def discrete_length(self, name: str, q: Any, count: int) -> float:
-        """Length of one muscle at q (n,) whose pieces around surfaces are discrete geodesics of `count` segments [m]."""
-        ca = casadi()
-        check_known("muscle", name, [muscle.name for muscle in self.muscles.muscles])
-        muscle = next(muscle for muscle in self.muscles.muscles if muscle.name == name)
-        stand = {body: np.array(ca.DM(place)) for body, place in places(ca, self.tree, ca.DM(q)).items()}
-        ends = [(stand[body] @ [*point, 1.0])[:3] for body, point in muscle.points]
-        total = 0.0
-        for piece, pair in enumerate(pairwise(ends)):
-            around = muscle.around(piece)
-            if not around:
-                total += float(np.linalg.norm(pair[1] - pair[0]))
-                continue
-            surfaces = [self.muscles.surface(muscle.surfaces[i]) for i in around]
-            frames = [stand[s.body] @ np.array(ca.DM(fixed(ca, s.xyz, s.rpy))) for s in surfaces]
-            stands = [(frame[:3, :3], frame[:3, 3]) for frame in frames]
-            total += discrete_geodesic(surfaces, stands, pair, [muscle.sides[i] for i in around], count).length
-        return total

@@ -17,14 +17,11 @@ from ..core import warp_engine  # noqa: F401  (sets Warp up)
 from .obstacles import Circle, Obstacle, Polygon
 
 CIRCLE, POLYGON, WALL = map(wp.constant, range(3))
-TIE = 1e-9
-"""Squared distances of two edges that differ by a smaller share are equal, so that rounding does not choose between faces."""
 
 _zero = wp.constant(wp.float64(0.0))
 _one = wp.constant(wp.float64(1.0))
 _far = wp.constant(wp.float64(1e30))
 _tiny = wp.constant(wp.float64(1e-12))
-_clearly = wp.constant(wp.float64(1.0 - TIE))
 
 
 @wp.struct
@@ -137,40 +134,6 @@ def polygon_distance(row: int, p: wp.vec2d, first: int, count: int, corners: wp.
         if distance > _tiny:
             normal = away / distance
     return wp.vec3d(distance, normal[0], normal[1])
-
-
-@wp.func
-def face_distance(p: wp.vec2d, first: int, count: int, corners: wp.array(dtype=wp.vec2d)):
-    """(signed distance, normal) of a point and a polygon as in [Jitosho2021]'s program: the normal is that of a face.
-
-    The distance is the true one; its gradient is not the normal near a corner, where the first of the two faces is taken.
-    """
-    nearest = wp.float64(1e30)
-    face = wp.float64(-1e30)
-    outside = wp.vec2d(_zero, _zero)
-    inside = wp.vec2d(_zero, _zero)
-    for k in range(count):
-        a = corners[first + k]
-        following = k + 1
-        if following == count:
-            following = 0
-        edge = corners[first + following] - a
-        to = p - a
-        squared = wp.dot(edge, edge)
-        along = wp.clamp(wp.dot(to, edge) / squared, _zero, _one)
-        apart = to - along * edge
-        outward = wp.vec2d(edge[1], -edge[0]) / wp.sqrt(squared)
-        height = wp.dot(to, outward)
-        if wp.dot(apart, apart) < _clearly * nearest:
-            nearest = wp.dot(apart, apart)
-            outside = outward
-        if height > face:
-            face = height
-            inside = outward
-    out = wp.vec3d(face, inside[0], inside[1])
-    if face > _zero:
-        out = wp.vec3d(wp.sqrt(nearest), outside[0], outside[1])
-    return out
 
 
 @wp.func

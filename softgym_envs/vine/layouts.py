@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from ..core.errors import OptionError
 from .model import VineModel, with_obstacles
 from .obstacles import Circle, Obstacle, Polygon, Shape, segment_distance, to_local
-from .paper.model import cluttered_scene
 from .ways import bent_axes, random_ways
 
 Array = NDArray[np.float64]
@@ -275,9 +274,8 @@ class PaperClutter:
 
     def furnish(self, model: VineModel) -> VineModel:
         """The authors' robot (15 mm, 52 degrees down) among their six rectangles."""
-        scene = cluttered_scene()
-        robot = replace(model, radius=0.5 * scene.diameter, base=(0.0, 0.0, scene.heading), max_growth=0.205)
-        return with_obstacles(robot, scene.obstacles)
+        robot = replace(model, radius=0.5 * 0.015, base=(0.0, 0.0, float(np.deg2rad(-52.0))), max_growth=0.205)
+        return with_obstacles(robot, paper_obstacles())
 
     def draw(self, model: VineModel, rng: np.random.Generator, level: float) -> Drawn:
         """Always the same scene; the goal is where the authors' robot is after 3 s, moved by up to 1 cm."""
@@ -322,3 +320,15 @@ def box(width: float, height: float) -> Polygon:
     """A rectangle about its pose [m]."""
     w, h = 0.5 * width, 0.5 * height
     return Polygon(((-w, -h), (w, -h), (w, h), (-w, h)))
+
+
+def paper_obstacles() -> tuple[Obstacle, ...]:
+    """The six rectangles of [Jitosho2021] IV-C."""
+    inch = 0.0254
+    boxes = ((5.5, -5, 4, 7), (4, -17, 7, 5), (13.5, -17, 8, 6), (13.5, -30, 4, 5), (20.5, -30, 4, 5), (13.5, -30, 10, 1))
+    return tuple(box_at((x + 0.5 * w) * inch, (y + 0.5 * h) * inch, 0.5 * w * inch, 0.5 * h * inch) for x, y, w, h in boxes)
+
+
+def box_at(x: float, y: float, w: float, h: float) -> Obstacle:
+    """A rectangle of half sizes w, h about (x, y) [m]; upper right corner first: of two faces at a corner, that is taken."""
+    return Obstacle(Polygon(((w, h), (-w, h), (-w, -h), (w, -h))), x, y)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -23,7 +24,6 @@ from numpy.typing import NDArray
 
 from agents.planning.first_guess import minimum_jerk
 from agents.planning.optimal import Manoeuvre, solve_form
-from softgym_envs.arm.dmocc import DirectorElbow
 from softgym_envs.arm.dynamics import ElbowSimulator
 from softgym_envs.arm.model import MUSCLES, ElbowModel
 from softgym_envs.arm.parameters import ElbowParameters
@@ -34,6 +34,10 @@ from softgym_envs.muscles.arm_file import load_muscles
 from softgym_envs.muscles.muscle import SPEED
 from softgym_envs.muscles.paths import Muscles
 from softgym_envs.muscles.routes import Routes
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # `reproductions` is not installed
+from reproductions.penner2020.dmocc import DirectorElbow
+from reproductions.penner2020.geodesics import discrete_length
 
 Array = NDArray[np.float64]
 FOLDER = Path(__file__).parent
@@ -84,7 +88,7 @@ def our_paths(angles: Array) -> dict[str, dict[str, list[float]]]:
         muscle.name: {"length": lengths[:, i].tolist(), "arm": arms[:, i, 0].tolist()}
         for i, muscle in enumerate(closed.muscles)
     }
-    step, around = 1e-3, [[routes.discrete_length(DISCRETE, [q + d], COUNT) for d in (-1e-3, 0.0, 1e-3)] for q in angles]
+    step, around = 1e-3, [[discrete_length(routes, DISCRETE, [q + d], COUNT) for d in (-1e-3, 0.0, 1e-3)] for q in angles]
     found[DISCRETE] = {
         "length": [row[1] for row in around],
         "arm": [-(row[2] - row[0]) / (2 * step) for row in around],

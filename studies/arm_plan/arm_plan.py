@@ -8,6 +8,7 @@ processor seconds.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +24,6 @@ from agents.planning.first_guess import minimum_jerk
 from agents.planning.mpc import ILQGController
 from agents.planning.optimal import Manoeuvre, OptimalMotion, plan_motion, solve_form
 from agents.planning.plan import run_policy
-from softgym_envs.arm.dmocc import DirectorElbow
 from softgym_envs.arm.dynamics import ElbowSimulator
 from softgym_envs.arm.model import MUSCLES, ElbowModel, muscle_path
 from softgym_envs.arm.mujoco import ElbowTwin
@@ -31,6 +31,9 @@ from softgym_envs.arm.parameters import ElbowParameters
 from softgym_envs.arm.recipe import REACH
 from softgym_envs.core.files import provenance, write_json
 from softgym_envs.core.page import BLUE, plain_axes
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # `reproductions` is not installed
+from reproductions.penner2020.dmocc import DirectorElbow
 
 Array = NDArray[np.float64]
 START, END = np.array([0.4, 0.0, 0.05, 0.05]), np.array([1.8, 0.0, np.nan, np.nan])

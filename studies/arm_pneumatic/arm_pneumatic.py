@@ -5,7 +5,7 @@ r"""A real arm with 4 joints and 8 pneumatic muscles, predicted 0.1, 0.5 and 1 s
     python studies/arm_pneumatic/arm_pneumatic.py predict --data other.npz      # seconds; every episode of a file, by that fit
 
 Recordings of Buechler et al., distributed with Shaj et al., "Action-conditional recurrent Kalman networks" (CoRL 2020). The
-mechanism is `softgym_envs.arm.pneumatic_arm`, its constants fitted to free runs of 0.5 s by Levenberg and Marquardt. Baselines:
+mechanism is `mechanism`, its constants fitted to free runs of 0.5 s by Levenberg and Marquardt. Baselines:
 standing still; a linear ARX model in angles and pressures, whose lags and ridge are chosen by free runs on validation episodes,
 and the same trained on such free runs; a recurrent network (GRU) trained on them. All see the angles and pressures up to the
 start and the pressures of the horizon; training, validation and test have different episodes.
@@ -25,9 +25,9 @@ import tyro
 from episodes import H, load, split, windows
 from free_runs import mechanism
 from learned import Arx, Recurrent, arx, chosen, run, trained
+from mechanism import predicted
 from numpy.typing import NDArray
 
-from softgym_envs.arm.pneumatic_arm import predicted
 from softgym_envs.core.errors import SoftgymError
 from softgym_envs.core.files import provenance, read_json, write_json
 from softgym_envs.core.page import BLUE, plain_axes

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 from episodes import ROBUST, H, windows
+from mechanism import Known, known, predicted
 from numpy.typing import NDArray
 
-from softgym_envs.arm.pneumatic_arm import Known, known, predicted
 from sysid.least_squares.levenberg import LevenbergOptions, levenberg_marquardt, start_state
 
 Array = NDArray[np.float64]

@@ -6,6 +6,7 @@ the defaults, a fit starts a factor of 3 off in each, either way.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,9 +28,11 @@ from softgym_envs.rigid.recipe import CAMERA, PERIOD
 from softgym_envs.rooms import room
 from softgym_envs.tensegrity.recipe import BODY
 from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.experiments import BEAM, scene_text
 from softgym_envs.vine.mujoco import VineTwin
 from softgym_envs.vine.recipe import along_body
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # `reproductions` is not installed
+from reproductions.jitosho2021.experiments import BEAM, scene_text
 
 FACTOR = 1.4
 """Constants of a truth are within this factor of the defaults."""

@@ -5,8 +5,10 @@ Noise is not stated. A given start is a factor of 3 off in every constant to ide
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,10 +33,12 @@ from softgym_envs.tensegrity.mujoco import TensegrityTwin, native_constants
 from softgym_envs.tensegrity.parameters import CONTACT
 from softgym_envs.tensegrity.recipe import BODY
 from softgym_envs.vine.dynamics import VineSimulator
-from softgym_envs.vine.experiments import BEAM, scene_text
 from softgym_envs.vine.mujoco import VineTwin
 from softgym_envs.vine.recipe import BODY as VINE
 from softgym_envs.vine.recipe import TUBE, along_body
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # `reproductions` is not installed
+from reproductions.jitosho2021.experiments import BEAM, scene_text
 
 Array = NDArray[np.float64]
 

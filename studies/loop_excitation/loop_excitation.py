@@ -3,7 +3,7 @@ r"""Optimal excitation: the manipulation that determines both stiffnesses best, 
     python studies/loop_excitation/loop_excitation.py                      # writes results/loop_excitation
     python studies/loop_excitation/loop_excitation.py --model my_loop.toml --theta 5 --psi 5 --twin 0 --out runs/mine
 
-`softgym_envs.loop.excitation` searches for it, from the model's start and with a free start, too; `path.csv` and
+`reproductions.caldwell2014.excitation` searches for it, from the model's start and with a free start, too; `path.csv` and
 `path_moved.csv` have the arm's angles every 10 ms, for a robot to follow. Then both and manipulations as drawn by `record`
 are recorded from the MuJoCo twin with noise and biased torques, and fitted by the documented command's method: the gain is the
 ratio of the widths of the 95 % intervals. Every recording is written when it is done; finished ones are not run again
@@ -12,6 +12,7 @@ ratio of the widths of the 95 % intervals. Every recording is written when it is
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,6 @@ import tyro
 
 from softgym_envs.core.files import provenance, read_json, write_atomically, write_json
 from softgym_envs.core.trajectory import TrajectorySet
-from softgym_envs.loop.excitation import Excitation, drawn, optimal
 from softgym_envs.loop.manipulation import Waves
 from softgym_envs.loop.model import ARM, FRICTION
 from softgym_envs.loop.mujoco import LoopTwin
@@ -30,6 +30,9 @@ from softgym_envs.loop.parameters import LoopParameters
 from softgym_envs.loop.recipe import OFFSETS, RECIPE, STIFFNESS, manipulation
 from softgym_envs.rooms import room
 from sysid import run_recipe
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # `reproductions` is not installed
+from reproductions.caldwell2014.excitation import Excitation, drawn, optimal
 
 BIAS, DRY = 0.2, 0.1
 """[N m] Bias of every torque, either way; largest dry friction of every joint."""

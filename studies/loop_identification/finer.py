@@ -9,9 +9,11 @@ Compared are the places of the hand, as in the paper, and the innovations, in un
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import replace
 from math import cos, pi
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,9 @@ from softgym_envs.loop.rod import LoopRod
 from softgym_envs.loop.tracking import held, pulled, tracker, undelayed
 from sysid import FitResult, ShootingOptions, single_shooting
 from sysid.recipe.stage_problem import stage_problem
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # `reproductions` is not installed
+from reproductions.caldwell2014.least_squares import FollowingErrors
 
 SECONDS = 6.0
 FREE = (*STIFFNESS, *DAMPING)
@@ -58,7 +63,8 @@ def left(simulator: LoopSimulator, recording: Trajectory, parameters: Parameters
     """Residual errors of a model on a recording: the hand's [m], and of innovations."""
     model, vector = held(simulator), parameters.to_vector()
     errors = tracker(model, pulled(model, recording)).anchored(vector, EXACT)
-    follow = undelayed(errors.recorded, vector[DELAY])
+    own = undelayed(errors.recorded, vector[DELAY])
+    follow = FollowingErrors(own.mechanism, own.forces, own.angles, own.gains, own.still, own.substeps)
     motion = follow.predict(errors.model.tree_constants(vector[None]))
     hand = follow.residuals(motion)[0]
     white, _ = errors.errors(vector[None])

@@ -7,10 +7,12 @@ of a finite-horizon regulator about the model's motion at the start constants (I
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,8 +21,10 @@ from scipy.optimize import minimize
 from softgym_envs.loop.manipulation import SCALES, STIFF, Recording, record
 from softgym_envs.loop.model import ARM, CONSTANTS, LoopModel
 from softgym_envs.mechanics import Mechanism
-from softgym_envs.mechanics.following import Following, LogFit
 from sysid.least_squares.levenberg import LevenbergOptions, LevenbergState, levenberg_marquardt, start_state
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # `reproductions` is not installed
+from reproductions.caldwell2014.least_squares import FollowingErrors, LogFit
 
 STIFFNESS = ("theta_stiffness", "psi_stiffness")
 OFFSETS = tuple(f"offset_{name}" for name in ARM)
@@ -57,7 +61,7 @@ class Setup(NamedTuple):
     def fit(self, recording: Recording, free: Sequence[str] = STIFFNESS, **changes: Any) -> LogFit:
         """Fit of a recording."""
         gains = changes.pop("gains", self.gains)
-        follow = Following(self.mechanism, "H", recording.forces, recording.angles, gains, still=50, **changes)
+        follow = FollowingErrors(self.mechanism, recording.forces, recording.angles, gains, still=50, **changes)
         return LogFit(follow, self.truth, tuple(free), tuple(name for name in free if name in OFFSETS))
 
 
@@ -68,7 +72,7 @@ def prepare(links: int, steps: int = 2000) -> Setup:
     mechanism = Mechanism(model.tree, 0.01, CONSTANTS)
     truth = model.defaults
     clean = record(model, mechanism, truth, steps, scale=SCALES[links])
-    stiff = Following(mechanism, "H", clean.forces, clean.angles, np.diag(STIFF)[None], still=50)
+    stiff = FollowingErrors(mechanism, clean.forces, clean.angles, np.diag(STIFF)[None], still=50)
     guess = truth.copy()
     guess[[CONSTANTS.index(name) for name in STIFFNESS]] = START
     return Setup(model, mechanism, truth, clean, stiff.regulated(guess, ratio=RATIO).gains)

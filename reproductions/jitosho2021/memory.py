@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import warp as wp
 
-from ...core.warp_memory import Memory
-from ..boxqp import BoxProgram, box_program
-from ..chain import Gain, Motion
-from ..geometry import Shape
+from softgym_envs.core.warp_memory import Memory
+from softgym_envs.vine.boxqp import BoxProgram, box_program
+from softgym_envs.vine.chain import Gain, Motion
+from softgym_envs.vine.geometry import Shape
 
 
 @wp.struct

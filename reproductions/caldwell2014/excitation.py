@@ -19,15 +19,15 @@ from functools import cached_property
 
 import numpy as np
 
-from ..core.errors import MissingDependencyError, SoftgymError, StructureError
-from ..core.simulator import Array, check_number
-from ..core.trajectory import Trajectory
-from .dynamics import LoopSimulator
-from .manipulation import CYCLES, SCALES, Waves, reference
-from .model import ARM
-from .parameters import LoopParameters
-from .recipe import EVERYTHING, KNOWN, STIFFNESS, manipulation
-from .tracking import held, pulled, tracker
+from softgym_envs.core.errors import MissingDependencyError, SoftgymError, StructureError
+from softgym_envs.core.simulator import Array, check_number
+from softgym_envs.core.trajectory import Trajectory
+from softgym_envs.loop.dynamics import LoopSimulator
+from softgym_envs.loop.manipulation import CYCLES, SCALES, Waves, reference
+from softgym_envs.loop.model import ARM
+from softgym_envs.loop.parameters import LoopParameters
+from softgym_envs.loop.recipe import EVERYTHING, KNOWN, STIFFNESS, manipulation
+from softgym_envs.loop.tracking import held, pulled, tracker
 
 FASTEST = 1.0
 """[Hz]"""

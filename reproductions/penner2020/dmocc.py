@@ -19,16 +19,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.complementarity import ComplementarityForm
-from ..core.simulator import check_number
-from ..core.transcription import casadi
-from ..mechanics.director_steps import DirectorSteps
-from ..mechanics.directors import Directors
-from ..muscles.muscle import SPEED, around_circle, symbols
-from ..muscles.paths import path_conditions, path_length
-from .elbow import Elbow, Wrapped, activations, muscle_force, resistance, stop_torque
-from .model import MUSCLES, ElbowModel, muscle_path
-from .parameters import ElbowParameters, PneumaticElbowParameters
+from reproductions.penner2020.geodesics import path_conditions, path_length
+from softgym_envs.arm.elbow import Elbow, Wrapped, activations, muscle_force, resistance, stop_torque
+from softgym_envs.arm.model import MUSCLES, ElbowModel, muscle_path
+from softgym_envs.arm.parameters import ElbowParameters, PneumaticElbowParameters
+from softgym_envs.core.complementarity import ComplementarityForm
+from softgym_envs.core.simulator import check_number
+from softgym_envs.core.transcription import casadi
+from softgym_envs.muscles.muscle import SPEED, around_circle, symbols
+
+from .director_steps import DirectorSteps
+from .directors import Directors
 
 Array = NDArray[np.float64]
 

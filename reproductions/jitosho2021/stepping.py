@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import warp as wp
 
-from ..chain import Gain, Motion, Stage, Value, backward, feedback, forward, record
+from softgym_envs.vine.chain import Gain, Motion, Stage, Value, backward, feedback, forward, record
+
 from .memory import Pair, Tube, Workspace, World, at, turn_left
 from .pushes import apply_pushes, find_pushes, push_matrix, solve_pushes
 

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.errors import StructureError
-from ..core.simulator import check_array, check_number
-from ..core.transcription import casadi
+from softgym_envs.core.errors import StructureError
+from softgym_envs.core.simulator import check_array, check_number
+from softgym_envs.core.transcription import casadi
+
 from .directors import Directors
 
 Array = NDArray[np.float64]

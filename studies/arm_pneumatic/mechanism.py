@@ -23,11 +23,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba.extending import register_jitable
 
-from ..core.errors import ShapeError
-from ..core.numba_engine import inner, kernel
-from ..core.simulator import Array
-from .pneumatic import filled, pull, stuck_or_slid
+from softgym_envs.arm.pneumatic import filled
+from softgym_envs.core.errors import ShapeError
+from softgym_envs.core.numba_engine import inner, kernel
+from softgym_envs.core.simulator import Array
 
 PULL, BACK, PRELOAD, STIFFNESS, LOWER, UPPER = 0, 3, 6, 7, 8, 9
 FRICTION, FRICTION_PRESSURE, STICTION, DAMPING, DAMPING_PRESSURE = 10, 11, 12, 13, 14
@@ -45,6 +46,28 @@ STANDING = 0.05
 """Speed below which a joint stands [rad/s]."""
 FORGET = 0.7
 """Weight of older frames in the mean acceleration that the past had needed beyond the model."""
+
+
+@register_jitable
+def pull(p, q, c):
+    """Torque of a muscle on a pulley, p (c_0 + c_1 q + c_2 q^2); see `on_pulley`."""
+    return p * (c[0] + q * (c[1] + q * c[2]))
+
+
+def on_pulley(thread: float, turns: float, length: float, radius: float) -> tuple[float, float, float]:
+    """Constants c of `pull` for a muscle with `length` [m] at q = 0 on a pulley of that radius [m], shortened by turning."""
+    scale = radius / (4.0 * np.pi * turns * turns)
+    return (
+        scale * (3.0 * length * length - thread * thread),
+        -6.0 * scale * length * radius,
+        3.0 * scale * radius * radius,
+    )
+
+
+@register_jitable
+def stuck_or_slid(v, friction):
+    """Speed after Coulomb friction has reduced it by at most `friction` [rad/s]: zero where the joint sticks."""
+    return np.sign(v) * max(abs(v) - friction, 0.0)
 
 
 class Known(NamedTuple):

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.files import write_atomically
-from ..core.trajectory import Trajectory
-from .model import VineModel, with_obstacles
-from .mujoco import VineTwin, VineTwinParameters
-from .obstacles import wall
-from .recipe import along_body
+from softgym_envs.core.files import write_atomically
+from softgym_envs.core.trajectory import Trajectory
+from softgym_envs.vine.model import VineModel, with_obstacles
+from softgym_envs.vine.mujoco import VineTwin, VineTwinParameters
+from softgym_envs.vine.obstacles import wall
+from softgym_envs.vine.recipe import along_body
 
 Array = NDArray[np.float64]
 

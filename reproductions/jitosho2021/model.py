@@ -17,14 +17,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.errors import StructureError
-from ...core.layout import Field, StateLayout
-from ..obstacles import Obstacle, Polygon, Wall, circle, outline, to_local
-from ..parameters import PaperParameters
+from softgym_envs.core.errors import StructureError
+from softgym_envs.core.layout import Field, StateLayout
+from softgym_envs.vine.layouts import paper_obstacles
+from softgym_envs.vine.obstacles import Obstacle, Polygon, Wall, circle, outline, to_local
+
+from .parameters import PaperParameters
 
 Array = NDArray[np.float64]
-
-INCH = 0.0254
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,14 +167,7 @@ def runtime_scene(num_bodies: int = 30) -> PaperModel:
 
 def cluttered_scene(num_links: int = 25) -> PaperModel:
     """The paper's scene of section IV-C: six rectangles; dt 1/90 s, 205 mm/s, 270 steps, with `CLUTTERED` as constants."""
-    boxes = ((5.5, -5, 4, 7), (4, -17, 7, 5), (13.5, -17, 8, 6), (13.5, -30, 4, 5), (20.5, -30, 4, 5), (13.5, -30, 10, 1))
-    obstacles = tuple(_box((x + 0.5 * w) * INCH, (y + 0.5 * h) * INCH, 0.5 * w * INCH, 0.5 * h * INCH) for x, y, w, h in boxes)
-    return PaperModel(num_links, 0.003, 0.015, 0.3, float(np.deg2rad(-52.0)), obstacles=obstacles)
-
-
-def _box(x: float, y: float, w: float, h: float) -> Obstacle:
-    """A rectangle of half sizes w, h, upper right corner first: of two faces at a corner, the first is taken."""
-    return Obstacle(Polygon(((w, h), (-w, h), (-w, -h), (w, -h))), x, y)
+    return PaperModel(num_links, 0.003, 0.015, 0.3, float(np.deg2rad(-52.0)), obstacles=paper_obstacles())
 
 
 CLUTTERED = PaperParameters(body_mass=2e-3, body_inertia=5e-6, joint_stiffness=0.03, joint_damping=1e-5)

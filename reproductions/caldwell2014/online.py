@@ -1,4 +1,4 @@
-"""Online estimate of the loop's stiffness, row by row as torques and angles come: `mechanics.online` for arm and loop.
+"""Online estimate of the loop's stiffness, row by row as torques and angles come: `kalman` for arm and loop.
 
 Free are both stiffnesses and the torque sensors' offsets, without which a bias would spoil them; the other constants that
 recordings determine (`recipe.EVERYTHING`) are taken as known. Legend: T rows.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..mechanics.mechanism import Mechanism
-from ..mechanics.online import OnlineEstimator
-from .model import ARM, LoopModel
-from .parameters import LoopParameters
-from .recipe import OFFSETS, STIFFNESS
+from softgym_envs.loop.model import ARM, LoopModel
+from softgym_envs.loop.parameters import LoopParameters
+from softgym_envs.loop.recipe import OFFSETS, STIFFNESS
+from softgym_envs.mechanics.mechanism import Mechanism
+
+from .kalman import OnlineEstimator
 
 SPREAD = {**dict.fromkeys(STIFFNESS, 1.0), **dict.fromkeys(OFFSETS, 1.0)}
 """Standard deviations of the guess: logarithms of stiffness, offsets [N m]."""

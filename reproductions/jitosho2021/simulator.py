@@ -12,14 +12,15 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ...core.simulator import check_number
-from ...core.warp_buffers import Program
-from ...core.warp_engine import WarpEngine
-from ...core.warp_simulator import WarpSimulator
-from ..geometry import shape_arrays
-from ..parameters import PaperParameters
+from softgym_envs.core.simulator import check_number
+from softgym_envs.core.warp_buffers import Program
+from softgym_envs.core.warp_engine import WarpEngine
+from softgym_envs.core.warp_simulator import WarpSimulator
+from softgym_envs.vine.geometry import shape_arrays
+
 from .memory import World, workspace
 from .model import PaperModel
+from .parameters import PaperParameters
 from .stepping import rollout_kernel
 
 Array = NDArray[np.float64]

@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.errors import StructureError
-from ..core.transcription import casadi
-from .structure import rotation
-from .tree import WORLD, Joint, Tree, Value, Weld
+from softgym_envs.core.errors import StructureError
+from softgym_envs.core.transcription import casadi
+from softgym_envs.mechanics.structure import rotation
+from softgym_envs.mechanics.tree import WORLD, Joint, Tree, Value, Weld
 
 
 class Pose(NamedTuple):

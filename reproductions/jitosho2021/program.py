@@ -1,4 +1,4 @@
-"""The quadratic program of [Jitosho2021] (arXiv 2011.01917) II-H, written out as matrices: the oracle of `vine.paper`.
+"""The quadratic program of [Jitosho2021] (arXiv 2011.01917) II-H, written out as matrices: the oracle of `simulator`.
 
     minimise 1/2 v' M v + q' v   subject to   low <= A v <= high
 
@@ -17,11 +17,12 @@ import scipy.linalg
 import scipy.sparse
 from numpy.typing import NDArray
 
-from ...core.errors import DataError, MissingDependencyError
-from ..geometry import TIE
-from ..obstacles import Circle, Polygon, Shape, to_local
-from ..parameters import PaperParameters
+from softgym_envs.core.errors import DataError, MissingDependencyError
+from softgym_envs.vine.obstacles import Circle, Polygon, Shape, to_local
+
 from .model import PaperModel
+from .parameters import PaperParameters
+from .pushes import TIE
 
 Array = NDArray[np.float64]
 

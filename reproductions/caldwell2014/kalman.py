@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core.errors import DataError, OptionError
-from ..core.simulator import Array, Status, check_array
-from .following import Following
-from .mechanism import Mechanism
+from softgym_envs.core.errors import DataError, OptionError
+from softgym_envs.core.simulator import Array, Status, check_array
+from softgym_envs.mechanics.following import Following
+from softgym_envs.mechanics.mechanism import Mechanism
 
 LONGEST = 0.3
 """Largest change of theta by one row."""
@@ -91,7 +91,7 @@ class OnlineEstimator:
         angles = check_array("angles", angles, (None, self.mechanism.nu))
         nu = self.mechanism.nu
         resting = Following(
-            self.mechanism, self.mechanism.tree.frames[0].name, np.zeros((len(angles) - 1, nu)), angles, np.zeros((1, nu, nu)),
+            self.mechanism, np.zeros((len(angles) - 1, nu)), angles, np.zeros((1, nu, nu)),
             still=len(angles),
         )  # fmt: skip
         state = resting.start(self.constants)[0]

@@ -1,0 +1,1 @@
+"""The seed papers, one folder each: what they claim, and what we measure."""

@@ -1,1 +1,0 @@
-"""The vine robot exactly as its paper has it: a fast step, and its quadratic program as a reference."""
