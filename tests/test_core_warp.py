@@ -1,29 +1,21 @@
-"""Warp must give a known answer before it is believed, and what it gets wrong is refused."""
+"""Warp gives the known answer of a small model, states and gradients; versions that do not are refused."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
-import warp as wp
+from oracles import warp_answer
+from oracles.warp_answer import Answer, known_answer, question, reference
 
-from softgym_envs.core import warp_buffers, warp_check, warp_engine
 from softgym_envs.core.errors import DependencyError
-from softgym_envs.core.warp_check import Answer, check_version, known_answer, note_path, question, reference
-from softgym_envs.core.warp_engine import RECORDED, Program, WarpEngine
-
-
-@pytest.fixture
-def unbelieved(monkeypatch, tmp_path):
-    """As if this version of Warp had never been asked on this machine; what it compiles stays where it is."""
-    monkeypatch.setattr(warp_check, "_believed", set())
-    monkeypatch.setattr(warp_check, "note_path", lambda: tmp_path / "note")
-    return tmp_path / "note"
+from softgym_envs.core.warp_buffers import LaneBuffers, Program
+from softgym_envs.core.warp_engine import OLDEST, WarpEngine, check_version
 
 
 def solved():
-    engine = WarpEngine(Program(warp_check.check_kernel, warp_check.MEMORY), warp_check.structure(), 21, 1, 2)
+    engine = WarpEngine(Program(warp_answer.check_kernel, warp_answer.MEMORY), warp_answer.structure(), 21, 1, 2)
     asked = question()
-    gradient = engine.vjp(*asked[:3], warp_check.SUBSTEPS, asked.cotangent)
+    gradient = engine.vjp(*asked[:3], warp_answer.SUBSTEPS, asked.cotangent)
     return engine, Answer(gradient.states, gradient.state, gradient.controls, gradient.constants)
 
 
@@ -32,7 +24,7 @@ def test_the_known_answer_is_the_kernels_and_its_derivative_that_of_differences(
     known = known_answer(question())
     for a, b in zip(found, known, strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-13 * np.abs(b).max())
-    states, _ = engine.rollout(*question()[:3], warp_check.SUBSTEPS)
+    states, _ = engine.rollout(*question()[:3], warp_answer.SUBSTEPS)
     np.testing.assert_allclose(states, known.states, atol=1e-13)
     asked, step = question(), 1e-6
     for k, gradient in enumerate(known[1:]):
@@ -50,82 +42,22 @@ def test_every_branch_of_the_kernel_is_in_the_question():
     """A slack spring, a wound one and a control beyond its bound; every constant, control and rod matters."""
     asked, known = question(), known_answer(question())
     rods = asked.state[0, :-1].reshape(-1, 10)
-    ends = np.concatenate([[p[:3] - a, p[:3] + a] for p, a in ((rod, warp_check._axis(rod[3:7])) for rod in rods)])
-    lengths = np.linalg.norm(ends[list(warp_check.SECOND)] - ends[list(warp_check.FIRST)], axis=1)
-    stretched = lengths > asked.constants[0, 1] - np.array(warp_check.WOUND) * asked.state[0, -1]
+    ends = np.concatenate([[p[:3] - a, p[:3] + a] for p, a in ((rod, warp_answer._axis(rod[3:7])) for rod in rods)])
+    lengths = np.linalg.norm(ends[list(warp_answer.SECOND)] - ends[list(warp_answer.FIRST)], axis=1)
+    stretched = lengths > asked.constants[0, 1] - np.array(warp_answer.WOUND) * asked.state[0, -1]
     assert stretched.any() and not stretched.all()
     assert known.controls[0, 0, 0] != 0.0 == known.controls[0, 1, 0]
     assert (known.constants != 0).all() and (known.state[0] != 0).all()
 
 
-def test_it_is_asked_once_and_remembered(unbelieved, monkeypatch):
-    asked = []
-
-    def solve(given):
-        asked.append(given)
-        return known_answer(given)
-
-    warp_check.require_known_answer(solve)
-    warp_check.require_known_answer(solve)
-    assert len(asked) == 1 and unbelieved.exists()
-    monkeypatch.setattr(warp_check, "_believed", set())  # the next process
-    warp_check.require_known_answer(solve)
-    assert len(asked) == 1
-    with warp_engine.LOADING:
-        unbelieved.unlink()
-        warp_engine.believe_warp(RECORDED)
-    assert unbelieved.exists()
-
-
-@pytest.mark.parametrize("part", range(4))
-@pytest.mark.parametrize("wrong", [1e-6, np.nan])
-def test_a_wrong_answer_is_refused_and_not_remembered(unbelieved, part, wrong):
-    def solve(given):
-        answer = [value.copy() for value in known_answer(given)]
-        answer[part].flat[0] += wrong
-        return Answer(*answer)
-
-    for _ in range(2):
-        with pytest.raises(DependencyError, match=f"Warp {wp.__version__} computes wrong results") as caught:
-            warp_check.require_known_answer(solve)
-        assert ("states" if part == 0 else "gradient") in str(caught.value) and "\n" not in str(caught.value)
-    assert not unbelieved.exists()
-
-
-def test_internals_that_a_later_warp_changed_are_refused_in_one_sentence(unbelieved, monkeypatch):
-    monkeypatch.setattr(warp_buffers, "Packed", lambda launch: launch.no_such_field)
-    with warp_engine.LOADING, pytest.raises(DependencyError, match=r"does not run our kernels \(AttributeError: .*no_such"):
-        warp_engine.believe_warp(RECORDED)
-
-
-def test_a_launch_that_leaves_out_the_adjoint_is_refused(unbelieved, monkeypatch):
-    class Forgetful(warp_buffers.Packed):
-        def _call(self):
-            return (lambda: None) if self.launch.adjoint else super()._call()
-
-    monkeypatch.setattr(warp_buffers, "Packed", Forgetful)
-    with warp_engine.LOADING, pytest.raises(DependencyError, match="the gradient of controls off by"):
-        warp_engine.believe_warp(RECORDED)
-
-
-def test_an_unwritable_cache_is_no_error(unbelieved, monkeypatch):
-    def refuse(*_):
-        raise PermissionError("read-only")
-
-    monkeypatch.setattr(warp_check, "write_atomically", refuse)
-    warp_check.require_known_answer(known_answer)
-    assert not unbelieved.exists()
-    monkeypatch.setattr(warp_check, "_believed", set())
-    warp_check.require_known_answer(refuse)  # nothing can be compiled there, then
-
-
-def test_the_note_is_for_one_version_and_one_machine(monkeypatch):
-    first = note_path()
-    assert first.parent == Path(wp.config.kernel_cache_dir)
-    monkeypatch.setattr(wp, "__version__", "9.9.9")
-    second = note_path()
-    monkeypatch.setattr("platform.node", lambda: "another")
-    assert len({first, second, note_path()}) == 3
+def test_rows_beside_each_other_give_the_known_answer():
+    """Five rows without cotangent, springs stretched in some and slack in others; one row is over after a group of four."""
+    asked = warp_answer.rows_question()
+    program = Program(warp_answer.check_kernel, warp_answer.MEMORY, lanes=True)
+    engine = WarpEngine(program, warp_answer.structure(), warp_answer.WIDTH, 1, 2)
+    found = LaneBuffers(engine, len(asked.state), asked.controls.shape[1], warp_answer.SUBSTEPS).forward(*asked[:3])[0]
+    known = np.stack([reference(*given) for given in zip(asked.state, asked.controls, asked.constants, strict=True)])
+    np.testing.assert_allclose(found, known, rtol=0, atol=1e-9 * np.abs(known).max())
 
 
 @pytest.mark.parametrize("version", ["1.9.0", "1.18.0", "0.15.1", "1.2.0.dev1"])
@@ -141,4 +73,4 @@ def test_later_versions_are_asked(version):
 
 def test_the_oldest_version_is_that_of_the_package():
     text = (Path(__file__).parents[1] / "pyproject.toml").read_text()
-    assert f'"warp-lang>={warp_check.OLDEST}"' in text
+    assert f'"warp-lang>={OLDEST}"' in text

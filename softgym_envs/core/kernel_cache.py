@@ -1,14 +1,10 @@
-"""Compiled kernels on disk: one that is damaged is compiled anew, never run; caches that cannot be written are replaced.
-
-Neither Warp nor Numba notices a flipped bit in machine code that it finds in its cache.
-"""
+"""Compiled kernels on disk: one that cannot be loaded is compiled anew; caches that cannot be written are replaced."""
 
 # mypy: disable-error-code="no-untyped-call"
 from __future__ import annotations
 
 import getpass
 import hashlib
-import json
 import os
 import shutil
 import sys
@@ -22,14 +18,8 @@ import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 from .errors import StorageError
-from .files import write_atomically
 
 T = TypeVar("T")
-
-NOTE = "softgym_envs.json"
-"""File in the folder of a compiled Warp module: the hash of every other file there."""
-MARK, DIGEST = b"softgym1", 32
-"""Files of Numba's cache end with this mark and a SHA-256 of `DIGEST` bytes; Numba's reader ignores both."""
 
 
 @cache
@@ -56,68 +46,25 @@ def _own(path: Path) -> Path:
 
 # --- Warp ------------------------------------------------------------------------------------------------------------
 
-_whole: set[tuple[str, str]] = set()
-
 
 def load_whole(kernels: Path, module: str, load: Callable[[], T]) -> T:
-    """The result of `load`, which makes Warp load or compile a module; damaged files are removed before.
-
-    Args:
-        kernels: Folder of all compiled modules.
-        module: Name of the module.
-        load: Called once, or a second time if it fails with files that are not noted as whole.
+    """The result of `load`, which makes Warp load or compile a module; files that cannot be loaded are removed first.
 
     Raises:
-        StorageError: The folder cannot be written.
+        StorageError: The folder `kernels` of all compiled modules cannot be written.
     """
-    if (str(kernels), module) in _whole:
-        return load()
-    doubtful = False
-    for folder in kernels.glob(f"wp_{module}_*"):
-        doubtful = not _as_noted(folder) or doubtful
+    found = list(kernels.glob(f"wp_{module}_*"))
     try:
         try:
-            result = load()
+            return load()
         except Exception:
-            if not doubtful:
+            if not found:
                 raise
-            for folder in kernels.glob(f"wp_{module}_*"):
+            for folder in found:
                 shutil.rmtree(folder, ignore_errors=True)
-            result = load()
+            return load()
     except OSError as error:
         raise StorageError(f"Warp cannot keep a kernel in {kernels}: {error}; WARP_CACHE_PATH names another folder") from error
-    for folder in kernels.glob(f"wp_{module}_*"):
-        _note(folder)
-    _whole.add((str(kernels), module))
-    return result
-
-
-def _hashes(folder: Path) -> dict[str, str]:
-    """Name -> hash of every file but the note."""
-    files = [path for path in folder.iterdir() if path.is_file() and path.name != NOTE]
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(files)}
-
-
-def _as_noted(folder: Path) -> bool:
-    """Whether the files are as noted; damaged ones are removed. False without a note."""
-    try:
-        noted = json.loads((folder / NOTE).read_text(encoding="utf-8"))
-        damaged = [name for name, found in _hashes(folder).items() if noted.get(name, found) != found]
-    except (OSError, ValueError, AttributeError):
-        return False
-    if damaged:
-        print(f"softgym_envs: {folder} is damaged ({', '.join(damaged)}): it is compiled anew", file=sys.stderr)
-        shutil.rmtree(folder, ignore_errors=True)
-    return True
-
-
-def _note(folder: Path) -> None:
-    try:
-        hashes, note = _hashes(folder), folder / NOTE
-        if not note.exists() or json.loads(note.read_text(encoding="utf-8")) != hashes:
-            write_atomically(note, json.dumps(hashes).encode())
-    except (OSError, ValueError):
-        pass  # a read-only cache, or another process writes it now
 
 
 # --- Numba -----------------------------------------------------------------------------------------------------------
@@ -138,7 +85,7 @@ def _hash_of_kernels(paths: tuple[Path, ...]) -> str:
 
 
 class CheckedCache(FunctionCache):
-    """Numba's cache of a function: every file of code ends with its hash, and depends on the sources of all kernels around."""
+    """Numba's cache of a function, which depends on the sources of all kernels around."""
 
     def __init__(self, function: Callable[..., Any], *, announced: bool = False) -> None:
         self._announced = announced
@@ -179,20 +126,10 @@ class CheckedFile(IndexDataCacheFile):
             return {}
 
     def _load_data(self, name: str) -> Any:
-        content = Path(self._data_path(name)).read_bytes()
-        marked, digest = content[:-DIGEST], content[-DIGEST:]
-        body = marked.removesuffix(MARK)
-        if body != marked and hashlib.sha256(body).digest() != digest:
-            raise OSError(f"{name} is damaged")  # Numba takes it for a file that is gone, and compiles
         try:
             return super()._load_data(name)
         except Exception as error:  # an unpickler may raise anything on half a file
-            raise OSError(f"{name} is damaged") from error
-
-    def _save_data(self, name: str, data: Any) -> None:
-        content = self._dump(data)
-        with self._open_for_write(self._data_path(name)) as stream:
-            stream.write(content + MARK + hashlib.sha256(content).digest())
+            raise OSError(f"{name} is damaged") from error  # Numba takes it for a file that is gone, and compiles
 
 
 @cache

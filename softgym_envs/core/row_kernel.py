@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from .fork import ForkLock
 from .kernel_cache import load_whole
 from .warp_buffers import Packed
-from .warp_engine import LOADING, believe_warp
+from .warp_engine import LOADING
 
 Array = NDArray[np.float64]
 
@@ -64,7 +64,6 @@ class RowKernel:
             inputs = [*self._structure, *self._arrays]
             start = partial(wp.launch, self._kernel, dim=rows, inputs=inputs, device="cpu", record_cmd=True)
             with LOADING:
-                believe_warp(())
                 launch = load_whole(Path(wp.config.kernel_cache_dir), self._kernel.module.name, start)
                 self._launch = Packed(launch)
             self._capacity = rows

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -40,14 +41,31 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from . import warp_check
-from .errors import OptionError
+from .errors import DependencyError, OptionError
 from .fork import ForkLock
 from .kernel_cache import load_whole, spare_folder
 from .simulator import Array, Gradient, IntArray
 from .threads import in_threads
-from .warp_buffers import RECORDED, Buffers, LaneBuffers, Program
+from .warp_buffers import Buffers, LaneBuffers, Program
 from .warp_lanes import LANES
+
+OLDEST = "1.19"
+"""The first version of Warp that computes our kernels right, as in pyproject.toml: 1.13 and 1.14 lose the sign of a negated
+constant; in 1.16 to 1.18 the derivative of a variable leaks into its namesake in an earlier loop. Tests ask later ones."""
+
+
+def check_version(version: str) -> None:
+    """Refuse a Warp that is known to be too old, before a missing function looks like our fault.
+
+    Raises:
+        DependencyError: Its version is below `OLDEST`.
+    """
+    numbers = [tuple(int(part) for part in re.findall(r"\d+", text)[:2]) for text in (version, OLDEST)]
+    if numbers[0] < numbers[1]:
+        raise DependencyError(f'Warp is {version}, needed is {OLDEST} or later: pip install "warp-lang>={OLDEST}"')
+
+
+check_version(wp.__version__)
 
 wp.config.log_level = wp.LOG_ERROR if hasattr(wp, "LOG_ERROR") else 40
 
@@ -208,48 +226,9 @@ LOADING = ForkLock()
 """Held while a Warp module may be loaded: two threads that load one leave each other's launches dangling."""
 
 
-def believe_warp(options: tuple[tuple[str, Any], ...]) -> None:
-    """Check Warp's known answer (`warp_check`), unless it passed before on this machine; `LOADING` must be held.
-
-    Args:
-        options: Compiler options; with those of the next kernel, Warp reads its own C++ headers only once (3 s).
-
-    Raises:
-        DependencyError: The answer is wrong, or there is none.
-    """
-
-    def solve(asked: warp_check.Question) -> warp_check.Answer:
-        program = Program(warp_check.check_kernel, warp_check.MEMORY, options=options)
-        buffers = Buffers(_check_engine(program), 1, asked.controls.shape[1], warp_check.SUBSTEPS, True)
-        states, _ = buffers.forward(asked.state, asked.controls, asked.constants)
-        return warp_check.Answer(states, *buffers.backward(asked.cotangent))
-
-    warp_check.require_known_answer(solve)
-
-
-def believe_lanes() -> None:
-    """Check kernels that run LANES rows at once, which have no gradient.
-
-    Raises:
-        DependencyError: The answer is wrong, or there is none.
-    """
-
-    def solve(asked: warp_check.Question) -> Array:
-        program = Program(warp_check.check_kernel, warp_check.MEMORY, lanes=True)
-        buffers = LaneBuffers(_check_engine(program), len(asked.state), asked.controls.shape[1], warp_check.SUBSTEPS)
-        return buffers.forward(asked.state, asked.controls, asked.constants)[0]
-
-    warp_check.require_known_rows(solve)
-
-
-def _check_engine(program: Program) -> WarpEngine:
-    return WarpEngine(program, warp_check.structure(), warp_check.WIDTH, 1, 2)
-
-
 def launch(kernel: Any, **keywords: Any) -> None:
     """`warp.launch` of a kernel that is no `Program`, with the same checks."""
     with LOADING:
-        believe_warp(())
         load_whole(Path(wp.config.kernel_cache_dir), kernel.module.name, partial(wp.launch, kernel, **keywords))
 
 
@@ -272,10 +251,8 @@ class _Borrowed:
         recorded, program = bool(self.key[-1]), self.engine.program
         with LOADING:
             if self.engine.in_lanes and not recorded and self.key[0] > 1:
-                believe_lanes()
                 _announce(program.beside, "a simulator, some 10 s")
                 return LaneBuffers(self.engine, *self.key[:-1])
-            believe_warp(RECORDED if recorded else program.forward_options)
             if recorded:
                 _announce(program.recorded, "the gradients of a simulator, 15 s to a minute")
             else:

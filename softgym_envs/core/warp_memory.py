@@ -2,7 +2,7 @@
 
 A *tape* holds values of every step of a recorded rollout for the backward pass; nothing on it is overwritten. A *workspace*
 is scratch memory without derivative. Both are structs that a room declares: a kernel passes one argument in place of ten.
-Consequences (`warp_check` checks the first two):
+Consequences (`tests/oracles/warp_answer.py` asks for the first two):
 
 - The gradient of an array in a struct is the array's own `grad`; `wp.adjoint[tape]` does not contain it.
 - Before Warp differentiates a function that a kernel calls, it runs it again, to have its results. Those of a function that

@@ -1,4 +1,4 @@
-"""A known answer that Warp must give before its other results are trusted.
+"""A known answer that Warp must give.
 
 Some versions of Warp compile our kernels without complaint and get them wrong: 1.13 and 1.14 lose the sign of a negated
 constant; in 1.16 to 1.18 the derivative of a variable leaks into its namesake in an earlier loop. The kernel below is the
@@ -12,42 +12,17 @@ Legend: T control steps, R rods. A row's state is p (3), q = (w, x, y, z) and v 
 # mypy: disable-error-code="valid-type, untyped-decorator, no-untyped-def"
 from __future__ import annotations
 
-import hashlib
-import platform
-import re
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from .errors import DependencyError
-from .files import write_atomically
-from .warp_memory import Memory, stage
+from softgym_envs.core import warp_engine  # noqa: F401  (sets Warp up)
+from softgym_envs.core.warp_memory import Memory, stage
 
 Array = NDArray[np.float64]
 
-OLDEST = "1.19"
-"""The first version of Warp that gives the known answer, as in pyproject.toml."""
-
-
-def check_version(version: str) -> None:
-    """Refuse a Warp that is known to be too old, before a missing function looks like our fault.
-
-    Raises:
-        DependencyError: Its version is below `OLDEST`.
-    """
-    numbers = [tuple(int(part) for part in re.findall(r"\d+", text)[:2]) for text in (version, OLDEST)]
-    if numbers[0] < numbers[1]:
-        raise DependencyError(f'Warp is {version}, needed is {OLDEST} or later: pip install "warp-lang>={OLDEST}"')
-
-
-check_version(wp.__version__)
-
-TOLERANCE = 1e-9
-"""Largest error of the answer, as a share of its largest entry; rounding causes 1e-15."""
 RODS, SUBSTEPS, DT = 2, 2, 0.1
 FIRST, SECOND, WOUND, SHARE = (0, 1, 1), (2, 3, 2), (0, 1, 0), (1.0, 0.5, 2.0)
 """The springs: which ends (two per rod) each joins, whether the motor shortens it, and its share of the stiffness."""
@@ -315,84 +290,3 @@ def known_answer(asked: Question) -> Answer:
 
     slopes = [np.array([slope(k, i) for i in np.ndindex(part.shape)]).reshape(1, *part.shape) for k, part in enumerate(given)]
     return Answer(reference(*given)[None], *slopes)
-
-
-# --- the verdict -----------------------------------------------------------------------------------------------------
-
-_believed: set[Path] = set()
-
-
-def require_known_answer(solve: Callable[[Question], Answer]) -> None:
-    """Check once per machine, version of Warp and state of this file; a later process finds the note in Warp's kernel cache.
-
-    Args:
-        solve: Compiles `check_kernel` with its adjoint and runs it, in the same way as all other kernels.
-
-    Raises:
-        DependencyError: The answer is wrong, or there is none.
-    """
-    _require(lambda: differences(solve(question()), known_answer(question())), note_path())
-
-
-def require_known_rows(solve: Callable[[Question], Array]) -> None:
-    """Check rows that run beside each other, forward.
-
-    Args:
-        solve: Compiles `check_kernel` for lanes and runs it: states (B, T+1, nx).
-
-    Raises:
-        DependencyError: The answer is wrong, or there is none.
-    """
-    asked = rows_question()
-
-    def wrong() -> list[str]:
-        found = solve(asked)
-        known = np.stack([reference(*given) for given in zip(asked.state, asked.controls, asked.constants, strict=True)])
-        error = np.abs(found - known).max() / np.abs(known).max()
-        return [] if error < TOLERANCE else [f"rows beside each other off by {100 * error:.2g} %"]
-
-    _require(wrong, note_path("lanes"))
-
-
-def _require(wrong: Callable[[], list[str]], note: Path) -> None:
-    if note in _believed or _exists(note):
-        return
-    try:
-        found = wrong()
-    except OSError:
-        return  # the kernel cache cannot be written: nothing is compiled here that could be wrong
-    except Exception as error:  # whatever a later Warp may have changed
-        raise DependencyError(f"Warp {wp.__version__} does not run our kernels ({type(error).__name__}: {error})") from error
-    if found:
-        raise DependencyError(
-            f"Warp {wp.__version__} computes wrong results on this machine ({'; '.join(found)} in a small known model); "
-            "install one that constraints.txt names"
-        )
-    _believed.add(note)
-    try:
-        write_atomically(note, b"This Warp gave the known answer of softgym_envs.core.warp_check on this machine.\n")
-    except OSError:
-        pass  # the next process checks again
-
-
-def _exists(path: Path) -> bool:
-    """Whether the file exists; False if that cannot be checked."""
-    try:
-        return path.exists()
-    except OSError:
-        return False
-
-
-def note_path(what: str = "") -> Path:
-    """Path of the note that this version of Warp passed on this machine."""
-    here = Path(__file__)
-    sources = (here.read_bytes(), *(here.with_name(name).read_bytes() for name in ("plain.h", "lanes.h")))
-    parts = (wp.__version__, platform.node(), platform.machine(), wp.config.cpu_compiler_flags, what, *sources)
-    return Path(wp.config.kernel_cache_dir) / f"softgym_envs_{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}.checked"
-
-
-def differences(found: Answer, known: Answer) -> list[str]:
-    """One phrase for each part of the answer that is off by more than `TOLERANCE` or NaN."""
-    phrases = ("states", "the gradient of the state", "the gradient of controls", "the gradient of constants")
-    errors = [np.abs(a - b).max() / np.abs(b).max() for a, b in zip(found, known, strict=True)]
-    return [f"{what} off by {100 * error:.2g} %" for what, error in zip(phrases, errors, strict=True) if not error < TOLERANCE]
