@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from .contract import Result, call
 from .errors import OptionError, ParameterError
 from .layout import Field, StateLayout
 from .parameters import Option, Parameters
@@ -239,7 +240,8 @@ class BaseSimulator(ABC):
 
     def initial_state(self, batch: int = 1) -> Array:
         """The model's rest state, (B, nx)."""
-        return np.tile(self.embed(self.model.rest_state()), (batch, 1))
+        rest = call(self.model, "rest_state", (), Result((self.model.layout.nx,), names=self.model.layout.names))
+        return np.tile(self.embed(rest), (batch, 1))
 
     def retract(self, state: Array, dx: Array) -> Array:
         """See `Simulator.retract`."""
@@ -261,7 +263,7 @@ class BaseSimulator(ABC):
             OptionError: `substeps` is not a positive integer.
             ParameterError: Constants of another simulator, or of another number of rows.
         """
-        return self._step(*self._checked("control", state, control, parameters, substeps), int(substeps))
+        return self._first("_step", *self._checked("control", state, control, parameters, substeps), int(substeps))  # type: ignore[no-any-return]
 
     def advance(self, state: Array, control: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
         """`step` without checks: arguments must be contiguous and finite, constants (B, P)."""
@@ -271,13 +273,32 @@ class BaseSimulator(ABC):
         self, state: Array, controls: Array, parameters: Parameters | None = None, *, substeps: int = 1
     ) -> tuple[Array, IntArray]:
         """T control steps; see `Simulator.rollout` and, for errors, `step`."""
-        return self._rollout(*self._checked("controls", state, controls, parameters, substeps), int(substeps))
+        return self._first("_rollout", *self._checked("controls", state, controls, parameters, substeps), int(substeps))  # type: ignore[no-any-return]
 
     def linearize(
         self, state: Array, control: Array, parameters: Parameters | None = None, *, substeps: int = 1
     ) -> Linearization:
         """Derivatives of one control step; see `Simulator.linearize` and, for errors, `step`."""
-        return self._linearize(*self._checked("control", state, control, parameters, substeps), int(substeps))
+        return self._first("_linearize", *self._checked("control", state, control, parameters, substeps), int(substeps))  # type: ignore[no-any-return]
+
+    @cached_property
+    def _tried(self) -> set[str]:
+        """Methods whose first results were checked."""
+        return set()
+
+    def _first(self, name: str, *arguments: Any) -> Any:
+        """Call `_step`, `_rollout` or `_linearize`; the first result of each is checked, see `contract.call`."""
+        if name in self._tried:
+            return getattr(self, name)(*arguments)
+        (rows, nx), n, nu = arguments[0].shape, self.n, self.nu
+        expected = {
+            "_step": (Result((rows, nx), finite=False), Result((rows,), "i")),
+            "_rollout": (Result((rows, arguments[1].shape[1] + 1, nx), finite=False), Result((rows,), "i")),
+            "_linearize": (*(Result((rows, n, k), finite=False) for k in (n, nu, arguments[2].shape[1])),),
+        }
+        found = call(self, name, arguments, expected[name])
+        self._tried.add(name)
+        return found
 
     def _differences(self, state: Array, control: Array, constants: Array, substeps: int) -> Linearization:
         """Central differences in one batch, not exact where a contact opens; half the derivative where a control is clamped."""
@@ -313,7 +334,7 @@ class SteppedSimulator(BaseSimulator):
 
     def _rollout(self, state: Array, controls: Array, constants: Array, substeps: int) -> tuple[Array, IntArray]:
         def advance(rows: NDArray[np.intp], x: Array, u: Array) -> tuple[Array, IntArray]:
-            return self._step(x, u, constants[rows], substeps)
+            return self._first("_step", x, u, constants[rows], substeps)  # type: ignore[no-any-return]
 
         return repeat_steps(advance, state, controls)
 

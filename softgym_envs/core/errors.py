@@ -88,5 +88,9 @@ class FitWarning(UserWarning):
     """A file of constants says that they must not be used, or that their model does not explain the data."""
 
 
+class ContractError(SoftgymError, TypeError):
+    """A method of a system or a task returned what it must not, or wrote into its arguments; the message names it."""
+
+
 class DependencyError(SoftgymError, RuntimeError):
     """A library is installed in a version that does not do what this package relies on."""

@@ -102,8 +102,9 @@ def param(default: float, *, unit: str, bounds: tuple[float, float], scale: str 
         source: Where the default comes from.
     """
     lower, upper = bounds
-    if not (math.isfinite(lower) and math.isfinite(upper) and lower < upper and lower <= default <= upper):
-        raise ParameterError(f"default {default} and bounds {bounds} must be finite, with lower <= default <= upper")
+    numbers = all(isinstance(value, (int, float)) and math.isfinite(value) for value in (lower, upper, default))
+    if not (numbers and lower < upper and lower <= default <= upper):
+        raise ParameterError(f"default {default!r} and bounds {bounds} must be finite, with lower <= default <= upper")
     if scale not in ("linear", "log") or (scale == "log" and lower <= 0):
         raise ParameterError(f"scale is {scale!r} with bounds {bounds}; use 'linear', or 'log' with positive bounds")
     return field(default=default, metadata={"unit": unit, "bounds": bounds, "scale": scale, "source": source})

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.base import BaseSimulator, check_state
+from ..core.contract import CheckedTask, Result, call
 from ..core.errors import OptionError, ShapeError, SimulationWarning, shown
 from ..core.parameters import Parameters
 from ..core.simulator import IntArray, Simulator, Status, as_numbers, check_array
@@ -113,6 +114,8 @@ class Episodes:
         self._checks_once = isinstance(simulator, BaseSimulator) and type(simulator).step is BaseSimulator.step
         self._checked = False
         self._remembers = isinstance(task, RemembersControls)
+        self._task: Any = CheckedTask(task, simulator, self._seen)
+        """The task, whose results are checked up to the end of the first step."""
         self.begun = False
         """Whether there has been a reset."""
         self._complained = False
@@ -139,9 +142,10 @@ class Episodes:
         fixed = {name: np.full(len(rows), value) for name, value in self.task.constants.items()}
         table = {**fixed, **dict(zip(self.nominal.names(), constants.T, strict=True))}
         shown = None if state is None else self._visible(state)
-        first, context = self.task.reset(Start([self.rngs[row] for row in rows], given, table, settle, shown))
+        task = self.task if options else self._task  # options may lead to anything
+        first, context = task.reset(Start([self.rngs[row] for row in rows], given, table, settle, shown))
         first = self._whole(first) if state is None or self._all_seen else state
-        clean = self.task.observe(self._visible(first), context)
+        clean = task.observe(self._visible(first), context)
         for what, values in (("observations", clean), ("a memory of the task", context)):
             if not np.isfinite(values).all():
                 raise OptionError(f"these options lead to {what} that are not finite; is the state one that a robot can be in?")
@@ -159,7 +163,7 @@ class Episodes:
     @functools.cached_property
     def term_names(self) -> tuple[str, ...]:
         """Names of the reward's terms."""
-        terms = self.task.reward(self.seen, self.seen, np.zeros((self._rows, self._na)), self.context, self.context)
+        terms = self._task.reward(self.seen, self.seen, np.zeros((self._rows, self._na)), self.context, self.context)
         return (*terms, "failure")
 
     @property
@@ -238,7 +242,7 @@ class Episodes:
             active: (B,): rows that draw random numbers (None: all); the others are about to be reset.
         """
         action = self.applied(action)
-        task, state, context = self.task, self.state, self.context
+        task, state, context = self._task, self.state, self.context
         if self.settings.disturbance:
             state = self.simulator.retract(state, self._kick * self._normal(self.simulator.n, active))
         control = task.scale_action(action)
@@ -251,7 +255,7 @@ class Episodes:
             next_state = np.where(failed[:, None], state, next_state)
         seen, next_seen = (state, next_state) if self._all_seen else (self._visible(state), self._visible(next_state))
         before = context
-        context = task.update_after(context, control, next_seen) if self._remembers else task.update(context, next_seen)  # type: ignore[attr-defined]
+        context = task.update_after(context, control, next_seen) if self._remembers else task.update(context, next_seen)
         terms = task.reward(seen, next_seen, action, before, context)
         self.state, self.context = next_state, context
         self._clock += 1
@@ -264,7 +268,7 @@ class Episodes:
             observation = observed.astype(np.float32)
             reward = np.where(failed, -FAILURE_PENALTY, reward)
             terminated, success = terminated | failed, success & ~failed
-        self.observed = observed
+        self.observed, self._task = observed, self.task
         return Outcome(observation, reward, terms, terminated, success, failed)
 
     def _move(self, state: Array, control: Array) -> tuple[Array, IntArray]:
@@ -272,7 +276,11 @@ class Episodes:
         if self._checked:
             control = np.ascontiguousarray(control, dtype=np.float64)
             return self.simulator.advance(state, control, self.constants, self.substeps)  # type: ignore[attr-defined,no-any-return]
-        found = self.simulator.step(state, control, self.parameters, substeps=self.substeps)
+        if self._task is self.task or self._checks_once:  # `BaseSimulator.step` checks its own first result
+            found = self.simulator.step(state, control, self.parameters, substeps=self.substeps)
+        else:
+            expected = Result(state.shape, finite=False), Result((self._rows,), "i")
+            found = call(self.simulator, "step", (state, control, self.parameters), expected, substeps=self.substeps)
         self._checked = self._checks_once
         return found
 
@@ -285,7 +293,8 @@ class Episodes:
             for spec, value in zip(specs, self.constants[row], strict=True)
             if abs(value - spec.default) > 1e-9 * abs(spec.default)
         ]
-        why = Status(status or Status.DIVERGED).message
+        silent = f"{type(self.simulator).__name__}.step returned a state that is not finite, with status 0"
+        why = Status(status).message if status else silent
         step = self.settings.control_period / self.substeps
         told = ", ".join([f"dt is {step:g} s", *(changed or ["all constants are the usual ones"]), *self._fastest(row)])
         warnings.warn(f"row {row}: {why}; {told}", SimulationWarning, stacklevel=4)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.contract import check_build
 from ..core.errors import KeywordError, OptionError, ParameterError, SimulationWarning, shown
 from ..core.parameters import Parameters
 from ..core.room import NATIVE, Room
@@ -65,12 +66,13 @@ def make_episodes(room: Room, task_id: str, rngs: Sequence[np.random.Generator],
     def simulate(model: Any) -> Simulator:
         return _simulator(room, model, settings, spec)
 
-    task, simulator = build(
+    built = build(
         room.model(entry.model if settings.model is None else settings.model, settings.params),
         simulate,
         control_period=settings.control_period,
         **{name: value for name, value in keywords.items() if name in own},
     )
+    task, simulator = check_build(entry.build, built)
     if "randomize" not in keywords and isinstance(settings.randomize, Mapping):
         settings = replace(settings, randomize=_drawn(settings.randomize, simulator, settings.backend))
     return Episodes(task, simulator, rngs, settings)
