@@ -31,8 +31,6 @@ WORLDS = [
 """Every id in our engine and the first truth of its room, further truths with its first id: (id, backend)."""
 EVERY_ID = pytest.mark.parametrize("env_id", IDS)
 EVERY_WORLD = pytest.mark.parametrize(("env_id", "backend"), WORLDS, ids=[f"{backend}-{env_id}" for env_id, backend in WORLDS])
-ABSURD_SPEED = 1e9
-"""[m/s] or [rad/s]: no simulator can go on from here."""
 
 
 def room_of_id(env_id: str) -> Room:
@@ -63,13 +61,6 @@ def varied(env_id: str, backend: str = NATIVE) -> dict[str, tuple[float, float]]
 def noisy(env_id: str, backend: str = NATIVE) -> dict[str, Any]:
     """Keywords of a world in which nothing is certain."""
     return {"sensor_noise": 0.02, "action_delay": 2, "disturbance": 0.05, "randomize": varied(env_id, backend)}
-
-
-def absurd(simulator: Any, state: Any) -> Any:
-    """Finite states (..., nx) from which no simulator can go on: every rate is absurd."""
-    broken = state.copy()
-    broken[..., np.isin(simulator.state_units, ["m/s", "rad/s"])] = ABSURD_SPEED
-    return broken
 
 
 HUNG = 3600.0

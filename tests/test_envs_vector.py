@@ -7,9 +7,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
-from helpers import EVERY_ID, EVERY_WORLD, absurd, actions_of, equal, noisy
+from helpers import EVERY_ID, EVERY_WORLD, actions_of, equal, noisy
 
 import softgym_envs  # noqa: F401  (registers the ids)
+from softgym_envs.core.conformance import absurd
 from softgym_envs.core.errors import ShapeError
 from softgym_envs.envs.episodes import FAILURE_PENALTY
 

@@ -1,0 +1,166 @@
+"""Mistakes of a newcomer: each ends in a sentence that names the method, the parameter or the file, never in a crash.
+
+The system is that of the first tutorial. A mistake is a replacement in one of its files, and words of the sentence.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from softgym_envs.core.conformance import PROMISES, Inputs, case_of
+from softgym_envs.core.errors import SoftgymError
+from softgym_envs.envs.making import make_episodes
+from softgym_envs.rooms import room
+
+pytest.importorskip("mujoco")
+NAME = "elastic_pendulum"
+
+
+class Mistake(NamedTuple):
+    file: str
+    old: str
+    new: str
+    said: str
+    """Words of the sentence."""
+
+
+STEP = "return np.where(failed, state, after), failed[:, 0].astype(np.int32)"
+REWARD = """return {"place": -(self.model.bob(next_state)[:, 0] ** 2), "speed": -0.01 * (next_state[:, 3:] ** 2).sum(axis=1)}"""
+SUCCESS = "return np.abs(self.model.bob(state)[:, 0]) < 0.1"
+OWN = "    def success("
+MISTAKES = {
+    # physics
+    "step returns half of the state": Mistake(
+        "dynamics", "np.where(failed, state, after),", "np.where(failed, state, after)[:, :3],",
+        r"PendulumSimulator\._step returned float64 of shape \(\d, 3\), expected float64 of shape \(\d, 6\)",
+    ),
+    "step returns no status": Mistake(
+        "dynamics", STEP, "return np.where(failed, state, after)", r"_step returned float64 .*, expected a tuple of 2 arrays"
+    ),
+    "step returns nothing": Mistake("dynamics", STEP, "pass", "_step returned NoneType None, expected a tuple of 2"),
+    "status is a flag": Mistake("dynamics", ".astype(np.int32)", "", r"_step returned bool .*, expected int32 of shape"),
+    "status is unknown": Mistake(
+        "dynamics", ".astype(np.int32)", ".astype(np.int32) + 7", r"_step returned the status 7, allowed are 0 \(OK\), 1"
+    ),
+    "step computes in float32": Mistake(
+        "dynamics", "np.where(failed, state, after),", "np.where(failed, state, after).astype(np.float32),",
+        r"_step returned float32 .*, expected float64",
+    ),
+    "step works in place": Mistake("dynamics", "state.copy()", "state", "_step writes into its argument 'state'"),
+    "step draws random numbers": Mistake(
+        "dynamics", "failed = ~", "after += 1e-9 * np.random.default_rng().normal(size=after.shape)\n        failed = ~",
+        "step gives other numbers at a second call",
+    ),
+    "step uses the parameters of the first row": Mistake(
+        "dynamics", "*constants.T", "*constants[0]", r"PendulumSimulator\._step raised IndexError"
+    ),
+    "step hides a failure": Mistake(
+        "dynamics", STEP, "return after, np.zeros(len(state), np.int32)", r"speeds of 1e\+09 in row 1 give status \[0, 0,"
+    ),
+    "step returns NaN": Mistake(
+        "dynamics", STEP, "return after * np.nan, np.zeros(len(state), np.int32)", "step returns NaN with status 0"
+    ),
+    "nothing moves": Mistake("dynamics", STEP, "return state.copy(), np.zeros(len(state), np.int32)", "nothing moves"),
+    # structure
+    "a unit that is not SI": Mistake("model", '("theta", "rad")', '("theta", "deg")', "theta is in 'deg'; a layout holds SI"),
+    "two entries of one name": Mistake("model", '("w", "rad/s")', '("r", "rad/s")', "two entries of a state are called 'r'"),
+    "a rest state without speeds": Mistake(
+        "model", "self.rest_length, 0.0, 0.0, 0.0]", "self.rest_length]", r"PendulumModel\.rest_state returned .* \(3,\)"
+    ),
+    "a rest state of whole numbers": Mistake(
+        "model", "[0.0, 0.0, self.rest_length, 0.0, 0.0, 0.0]", "[0, 0, 1, 0, 0, 0]", "rest_state returned int64"
+    ),
+    "bounds the wrong way": Mistake("model", "[-10.0]), np.array([10.0]", "[10.0]), np.array([-10.0]", "lower < upper"),
+    "one unit too many": Mistake("model", '("N",)', '("N", "N")', "control_units are .* expected one per name: force"),
+    # parameters
+    "a value out of bounds": Mistake("parameters", "param(0.5,", "param(50.0,", r"default 50\.0 and bounds \(0\.05, 5\.0\)"),
+    "text for a number": Mistake("parameters", "param(0.5,", 'param("0.5",', "default '0.5'"),
+    "a log scale from zero": Mistake("parameters", "bounds=(0.05, 5.0)", "bounds=(0.0, 5.0)", "'log' with positive bounds"),
+    # task
+    "success is a distance": Mistake(
+        "tasks", " < 0.1", "", r"CatchSwing\.success returned float64 of shape \(1,\), expected booleans of shape \(1,\)"
+    ),
+    "success is one flag": Mistake("tasks", " < 0.1", ".max() < 0.1", r"success returned bool (True|False|np\.\w+), expected"),
+    "reward is an array": Mistake("tasks", REWARD, "return np.zeros(len(state))", "reward returned float64 .* expected a dict"),
+    "reward is a number": Mistake("tasks", REWARD, 'return {"place": -1.0}', r"reward, entry 'place', returned float -1\.0"),
+    "reward is a column": Mistake(
+        "tasks", "[:, 0] ** 2)", "[:, :1] ** 2)", r"reward, entry 'place', returned float64 of shape \(1, 1\)"
+    ),
+    "reward is NaN": Mistake(
+        "tasks", '"place": -(', '"place": np.nan * (', r"reward, entry 'place', returned nan at index \(0,\), expected finite"
+    ),
+    "reward works in place": Mistake(
+        "tasks", "        return {", "        next_state[:, 3:] *= 2.0\n        return {",
+        r"CatchSwing\.reward writes into its argument 'next_state'",
+    ),
+    "reset returns the state alone": Mistake(
+        "tasks", ", np.zeros((len(state), 0))", "", r"CatchSwing\.reset returned float64 .*, expected a tuple of 2 arrays"
+    ),
+    "reset returns a context that no name has": Mistake(
+        "tasks", "np.zeros((len(state), 0))", "np.zeros((len(state), 1))", r"reset returned float64 of shape \(1, 1\), expected"
+    ),
+    "a task without success": Mistake("tasks", "def success", "def succeeds", "CatchSwing lacks success"),
+    "a task's function without a simulator": Mistake(
+        "tasks", "return CatchSwing(model), simulate(model)", "return CatchSwing(model)", r"tasks:catch returned CatchSwing"
+    ),
+    "an observation that is a view": Mistake(
+        "tasks", OWN, "    def observe(self, state, context):\n        return state[:, :6]\n\n" + OWN,
+        r"CatchSwing\.observe returned a view of an argument",
+    ),
+    "an observation without speeds": Mistake(
+        "tasks", OWN, "    def observe(self, state, context):\n        return state[:, :3].copy()\n\n" + OWN,
+        r"CatchSwing\.observe returned float64 of shape \(1, 3\), expected float64 of shape \(1, 6\)",
+    ),
+    "an action that is no control": Mistake(
+        "tasks", OWN, "    def scale_action(self, action):\n        return 10.0 * action[:, 0]\n\n" + OWN,
+        r"CatchSwing\.scale_action returned float64 of shape \(1,\), expected float64 of shape \(1, 1\)",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The tutorial's package in a folder, not yet imported."""
+    (tmp_path / NAME).mkdir()
+    for file in resources.files("softgym_envs").joinpath("templates").iterdir():
+        (tmp_path / NAME / file.name.removesuffix(".txt")).write_text(file.read_text("utf-8"), "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path / NAME
+    for name in [name for name in sys.modules if name.partition(".")[0] == NAME]:
+        del sys.modules[name]
+
+
+def used() -> None:
+    """What `check` does first: an environment that steps, and the promises of every backend."""
+    found = room(f"{NAME}:ROOM")
+    for backend in ("native", *found.truths):
+        episodes = make_episodes(found, "ElasticCatch-v0", [np.random.default_rng(0)], {"backend": backend})
+        episodes.reset(np.arange(1))
+        episodes.step(np.ones((1, 1)))
+        case = case_of(lambda backend=backend: found.simulator(backend=backend), Inputs())
+        for promise in PROMISES:
+            promise(case)
+
+
+def test_without_a_mistake_all_is_well(written: Path) -> None:
+    used()
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_ends_in_a_sentence(written: Path, name: str) -> None:
+    mistake = MISTAKES[name]
+    file = written / f"{mistake.file}.py"
+    text = file.read_text("utf-8")
+    assert mistake.old in text
+    file.write_text(text.replace(mistake.old, mistake.new), "utf-8")
+    with pytest.raises(SoftgymError, match=mistake.said), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        used()
