@@ -12,6 +12,7 @@
 Bad recordings end in a `DataError`; constants that the data cannot tell apart end in a verdict instead of a number.
 """
 
+from .api import identify, identify_online, load, record
 from .data.noise import noise_of
 from .data.problem import FitProblem, Measurement
 from .data.view import View
@@ -29,7 +30,7 @@ from .methods.particle import FilterResult, ParticleOptions, bootstrap_filter
 from .methods.residual import ResidualFit, ResidualOptions, fit_residual
 from .methods.shooting import ShootingOptions, multiple_shooting, one_step, single_shooting
 from .methods.simultaneous import SimultaneousOptions, simultaneous
-from .recipe import RecipeResult, StageResult, run_recipe
+from .recipe import Identification, StageResult, run_recipe
 from .report import load_distribution, save
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "HorizonError",
     "HorizonOptions",
     "HorizonResult",
+    "Identification",
     "InnovationOptions",
     "IterLog",
     "JointParameters",
@@ -53,7 +55,6 @@ __all__ = [
     "MpecOptions",
     "ParticleOptions",
     "PosteriorParameters",
-    "RecipeResult",
     "ResidualFit",
     "ResidualOptions",
     "ShootingOptions",
@@ -65,7 +66,10 @@ __all__ = [
     "bootstrap_filter",
     "cma_es",
     "fit_residual",
+    "identify",
+    "identify_online",
     "innovations",
+    "load",
     "load_distribution",
     "mpec",
     "multiple_shooting",
@@ -73,6 +77,7 @@ __all__ = [
     "one_step",
     "online",
     "open_loop",
+    "record",
     "run_recipe",
     "save",
     "simultaneous",

@@ -55,6 +55,7 @@ from softgym_envs.rooms import rooms
 from sysid.least_squares.levenberg import IterLog, LevenbergState, Outcome
 from sysid.methods import checkpoint
 from sysid.methods.checkpoint import Journal
+from sysid.recipe.job import Job
 from sysid.recipe.run import _earlier
 from sysid.report.files import load_distribution
 
@@ -386,7 +387,6 @@ def stage_folder(folder: Path, draw: Draw) -> None:
 
 def recorded_robot(folder: Path, draw: Draw) -> None:
     """What a recording says of its robot and its experiment."""
-    script, entry = load_script("scripts/identify.py"), rooms()["block"]
     simulator = simulator_of("block")
     robot = SimulatorSpec.of(simulator, "one").table()
     metadata = {ROBOT: wounded(draw, robot, as_json).decode("utf-8", "replace"), EXPERIMENT: draw.of(("pulled", "", "x"))}
@@ -396,8 +396,7 @@ def recorded_robot(folder: Path, draw: Draw) -> None:
         simulator.control_names, ("N",) * simulator.nu, metadata=metadata,
     )  # fmt: skip
     found = read_recordings([TrajectorySet((one,)).save(folder / "a.h5")])
-    with contextlib.redirect_stdout(io.StringIO()):
-        script.compare_robots(script.Args("block"), entry, simulator, found)
+    Job("block", found)._compare_robots(simulator, found)
 
 
 @cache

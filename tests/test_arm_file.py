@@ -11,8 +11,8 @@ import gymnasium as gym
 import mujoco
 import numpy as np
 import pytest
-from helpers import load_script
 
+import sysid
 from reproductions.penner2020.dmocc import DirectorElbow
 from softgym_envs.arm.dynamics import ElbowSimulator
 from softgym_envs.arm.elbow import inertia, muscle_force, muscle_torque, net_torque
@@ -265,8 +265,7 @@ def test_pneumatic_constants_are_found_in_recordings():
 
 
 def test_a_fit_of_one_kind_is_refused_by_the_other(tmp_path: Path):
-    script = load_script("scripts/record.py")
-    assert script.record(script.Args("arm", model="pneumatic_elbow", steps=100))
+    assert sysid.record("arm", model="pneumatic_elbow", steps=100)
     with pytest.raises(SoftgymError, match="ElbowParameters"):
         gym.make("softgym_envs:ArmReach-v0", model="pneumatic_elbow", params=ElbowParameters())
     assert load_arm(FILE).muscles is not None

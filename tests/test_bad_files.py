@@ -298,7 +298,6 @@ def test_commands_that_cannot_write_end_in_a_sentence(tmp_path, capsys):
         ("record", ("block", "--budget", -5), "--budget is -5"),
         ("record", ("block", "--seed", -1), "--seed is -1, expected a whole number >= 0"),
         ("record", ("block", "--out", "y.csv"), "y.csv ends in '.csv', expected .h5 or .hdf5"),
-        ("identify", ("block", "--data", "y.h5", "--seed", -1), "--seed is -1"),
         ("train", ("VineGrow-v0", "--seed", -1), "seed is -1"),
         ("train", ("VineGrow-v0", "--seed", 2**32), "seed is 4294967296"),
         ("evaluate", (ROOT / "results/policies/VineGrow-v0.zip", "VineGrow-v0", "--seed", -1), "seed is -1"),

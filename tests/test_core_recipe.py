@@ -5,9 +5,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from helpers import load_script
 from sysid_systems import Spring, record
 
+import sysid
 from softgym_envs.core.errors import DataError, OptionError
 from softgym_envs.core.recipe import EXPERIMENT, Experiment, Recipe, Stage
 from softgym_envs.core.trajectory import TrajectorySet
@@ -77,9 +77,8 @@ def test_bad_recipes_are_named():
     ("name", "seconds"), [("block", 1.0), ("particles", 5.0), ("loop", 20.0), ("arm", 8.0), ("upper_body", 8.0)]
 )
 def test_the_verb_records_as_long_on_a_truth_of_short_steps(name, seconds):
-    script = load_script("scripts/record.py")
     for backend in ("native", "mujoco"):
-        (found,) = script.record(script.Args(name, backend=backend))
+        (found,) = sysid.record(name, backend=backend)
         assert found.times[-1] - found.times[0] == pytest.approx(seconds)
 
 

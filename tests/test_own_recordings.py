@@ -22,14 +22,14 @@ from softgym_envs.rigid.experiments import record as record_rigid
 from softgym_envs.rigid.model import BlockModel
 from softgym_envs.rigid.parameters import BlockParameters
 from softgym_envs.rigid.recipe import BLOCK, first_state
-from softgym_envs.rooms import room
 from softgym_envs.vine import VineModel
 from softgym_envs.vine.dynamics import VineSimulator
 from softgym_envs.vine.parameters import VineParameters
 from softgym_envs.vine.recipe import RECIPE as VINE
 from softgym_envs.vine.recipe import along_body
-from sysid import FitProblem, ShootingOptions, single_shooting
+from sysid import FitProblem, ShootingOptions, load, single_shooting
 from sysid.least_squares.levenberg import LevenbergOptions
+from sysid.recipe.job import Job, all_recognised, unused
 from sysid.recipe.mislabelled import LARGE, unmasked
 from sysid.recipe.stage_problem import stage_problem
 
@@ -218,18 +218,18 @@ def test_degrees_called_radians_end_in_a_sentence(script: Any, tmp_path: Path, c
     assert "[failure] wrong units: the angles look as if they were given in degrees" in capsys.readouterr().out
 
 
-def test_a_recording_of_no_experiment_beside_others_ends_in_a_sentence(script: Any) -> None:
-    assert script.all_recognised(["air", "air"]) == ["air", "air"] and script.all_recognised(["", ""]) == ["", ""]
+def test_a_recording_of_no_experiment_beside_others_ends_in_a_sentence() -> None:
+    assert all_recognised(["air", "air"]) == ["air", "air"] and all_recognised(["", ""]) == ["", ""]
     with pytest.raises(OptionError, match=r"recording 2 of 3 looks like no experiment of the recipe, others like air, throws"):
-        script.all_recognised(["air", "", "throws"])
+        all_recognised(["air", "", "throws"])
 
 
-def test_columns_that_the_robot_calls_otherwise_are_hinted_at(script: Any) -> None:
+def test_columns_that_the_robot_calls_otherwise_are_hinted_at() -> None:
     run = slide(50, seconds=0.2)
     more = replace(
         run, values=np.column_stack([run.values, 0 * run.times]), names=(*run.names, "xdot"), units=(*run.units, "m/s")
     )
-    said = script.unused(problem(more, BlockSimulator()), TrajectorySet((more,)))
+    said = unused(problem(more, BlockSimulator()), TrajectorySet((more,)))
     assert said == "note: recorded, but not used: xdot; columns that it has in these units are vx, vy"
 
 
@@ -243,7 +243,7 @@ def test_iterations_are_raised_where_the_message_asks_for_it(
     from test_sysid_script import SPRING
 
     record(Spring(), SpringParameters(mass=2.0, stiffness=45.0, damping=0.8, gain=2.0), steps=60).save(tmp_path / "data.h5")
-    told = ("--data", tmp_path / "data.h5", "--method", "single_shooting", "--starts", 1, "--out", tmp_path / "fit")
+    told = ("--data", tmp_path / "data.h5", "--method", "single_shooting", "--settings", "starts=1", "--out", tmp_path / "fit")
     run_script(script, SPRING, *told, "--max-iterations", 1)
     said = capsys.readouterr().out
     assert "NOT CONVERGED" in said and "raise --max-iterations" in said
@@ -341,8 +341,7 @@ def test_a_block_that_is_pushed_hard_is_explained_and_late_forces_are_found(
     (found,) = json.loads((tmp_path / "fit" / "fit.json").read_text())["estimates"]
     assert abs(found["value"] - 0.3) < 2.0 * (found["interval"][1] - found["interval"][0])
     assert "latency" in BLOCK.laboratory.suspects["forces that act late"]
-    args = replace(script.Args("block"), data=(file,), model=str(tmp_path / "block.toml"))
-    (recording,) = script.world(args, room("block"))[2]
+    (recording,) = Job("block", load(file), model=str(tmp_path / "block.toml")).prepared()[2]
     early = replace(recording, controls=np.concatenate([recording.controls[1:], recording.controls[-1:]]))
     truth = BlockSimulator(BlockModel(pulley=None, num_directions=512), 2.5e-4)
     asked = FitProblem(truth, TrajectorySet((early,)), ("friction", "latency"), initial_state=first_state(truth, early.names))

@@ -99,7 +99,7 @@ def test_a_block_is_followed_row_by_row(script, tmp_path, capsys):
     assert codes == [0, 2] and "friction = 0.4" in said.replace("0.39", "0.4") and "not identifiable so far" in said
     rows = np.genfromtxt(tmp_path / "online.csv", delimiter=",", names=True)
     assert len(rows) == 11 and rows["friction"].shape == (11,)
-    for idle in (["--bounded"], ["--resume"], ["--starts", 3], ["--seed", 0], ["--max-iterations", 5]):
+    for idle in (["--settings", "box=true"], ["--resume"], ["--seed", 0], ["--max-iterations", 5]):
         assert run_script(script, "block", "--data", path, *flags, *idle) == 2
         assert f"{idle[0]} does nothing with --online" in capsys.readouterr().err
 
@@ -119,13 +119,14 @@ def test_a_stated_bound_is_used_and_a_missed_one_is_said(script, tmp_path, capsy
     path = camera_file(tmp_path / "camera.csv", seen, {"x": 1e3, "y": 1e3}, controls=True)
     for share in (1.0, 0.9):
         stated = ("--dt", 0.05, "--noise", "x", share * noise["x"], "y", share * noise["y"])
-        run_script(script, "particles", "--data", path, "--bounded", "--out", tmp_path, *stated)
+        run_script(script, "particles", "--data", path, "--settings", "box=true", "--out", tmp_path, *stated)
     said = capsys.readouterr().out
     assert said.count("constants are the mean of what noise within 1.73 standard deviations allows") == 1
     assert said.count("MISSED") == 1
-    for given in ((), ("--method", "cma_es", "--noise", "x", 1e-3, "y", 1e-3)):
-        assert run_script(script, "particles", "--data", path, "--bounded", "--out", tmp_path, *given) == 2
-        assert "--bounded needs --noise and the method mpec" in capsys.readouterr().err
+    unable = ("--method", "cma_es", "--noise", "x", 1e-3, "y", 1e-3)
+    for given, said in (((), "box needs --noise, and the method mpec"), (unable, "cma_es has no option 'box'")):
+        assert run_script(script, "particles", "--data", path, "--settings", "box=true", "--out", tmp_path, *given) == 2
+        assert said in capsys.readouterr().err
 
 
 def test_particles_on_camera_become_their_frictions(script, tmp_path):

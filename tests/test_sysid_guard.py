@@ -17,7 +17,7 @@ from sysid import FitProblem, run_recipe
 from sysid.judgement.uncertainty import analyse
 from sysid.judgement.validation import HorizonError
 from sysid.recipe.guard import KEPT, better_start, compare, kept_back
-from sysid.recipe.run import RecipeResult
+from sysid.recipe.run import Identification
 
 PUSHED = (Experiment("pushed", record=lambda *_, **__: long_recording(), longest=1200),)
 TRUTH = SpringParameters(stiffness=35.0, damping=2.5)
@@ -121,4 +121,4 @@ def test_what_a_failed_stage_changed_is_not_to_be_used_and_what_it_kept_is(verdi
     good = run_recipe(
         Recipe((Stage("all", "pushed", free, "multiple_shooting", {"segment_steps": 20}),), PUSHED), Spring(), data
     ).stages[0]
-    assert RecipeResult((good, replace(good, usable=False, verdict=verdict))).unusable == unusable
+    assert Identification((good, replace(good, usable=False, verdict=verdict))).unusable == unusable

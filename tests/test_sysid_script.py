@@ -15,11 +15,12 @@ from sysid_systems import Spring, SpringParameters, record
 from softgym_envs.core.errors import OptionError
 from softgym_envs.core.recipe import Experiment, Measurement, Recipe, Stage
 from softgym_envs.core.room import Room
-from softgym_envs.core.task import load
+from softgym_envs.core.task import load as load_object
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
 from softgym_envs.rooms import room
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
-from sysid import FitProblem, ShootingOptions, run_recipe, single_shooting
+from sysid import FitProblem, ShootingOptions, load, run_recipe, single_shooting
+from sysid.recipe.job import Job
 
 TRUTH = SpringParameters(mass=2.0, stiffness=45.0, damping=0.8, gain=2.0)
 
@@ -131,6 +132,8 @@ def test_bad_data_and_bad_arguments_end_in_one_sentence(
         (SPRING, "--data", str(tmp_path / "none.h5")): "no such file",
         (SPRING, "--data", str(tmp_path / "data.txt")): "expected .h5, .hdf5 or .csv",
         ("submarine", "--data", str(tmp_path / "short.h5")): "unknown room 'submarine'",
+        (SPRING, "--data", str(tmp_path / "short.h5"), "--seed", "-1"): "--seed is -1, expected a whole number >= 0",
+        (SPRING, "--data", str(tmp_path / "short.h5"), "--settings", "colour=1"): "multiple_shooting has no option 'colour'",
         (SPRING, "--data", str(tmp_path / "short.h5"), "--free", "colour"): "unknown constant 'colour'",
         (SPRING, "--data", str(tmp_path / "short.h5"), "--split", "0", "0", "1"): "no recording is left to fit",
         (SPRING, "--data", str(tmp_path / "short.h5"), "--split", "2", "0", "0"): "add up to the 1 trajectories",
@@ -159,10 +162,10 @@ def test_advice_is_given_as_flags_and_unused_columns_are_named(
     assert all(line.startswith("[") for line in said.err.splitlines())  # no bar where nobody watches
 
 
-def test_another_method_keeps_the_options_of_a_stage_that_it_has(script: Any) -> None:
+def test_another_method_keeps_the_options_of_a_stage_that_it_has() -> None:
     """A vine's laboratory stage lets intervals allow for half a step; an evolution strategy has no such option."""
-    recipe = load(room("vine").recipe)
-    shooting, evolution = (script.stage_of(script.Args("vine", method=m), recipe) for m in ("multiple_shooting", "cma_es"))
+    recipe = load_object(room("vine").recipe)
+    shooting, evolution = (Job("vine", (), method=method).chosen(recipe) for method in ("multiple_shooting", "cma_es"))
     assert shooting.options["halve"] and shooting.options["near"] == 24
     assert "halve" not in evolution.options
 
@@ -180,7 +183,7 @@ def test_what_was_recorded_goes_through_the_whole_recipe_and_resumes(
     assert SpringParameters.load(out / "all" / "fit.toml").stiffness == pytest.approx(45.0, rel=1e-8)
     assert (out / "fit.toml").read_bytes() == (out / "all" / "fit.toml").read_bytes()
     before = (out / "all" / "fit.json").read_text()
-    for flags in (("--noise", "mass.x", "0.1"), ("--starts", "3"), ("--free-initial", "False"), ("--gif", str(out / "it.gif"))):
+    for flags in (("--noise", "mass.x", "0.1"), ("--settings", "starts=3"), ("--seed", "3")):
         assert run_script(script, *arguments, *flags) == 2
         assert (
             f"{flags[0]} is of one stage, these recordings are fitted by elastic, all: add --stage" in capsys.readouterr().err
@@ -227,8 +230,7 @@ def test_a_throw_needs_no_controls_and_a_cameras_names_are_said(
             for node, (x, y, z) in enumerate(points)
         ]
         (tmp_path / f"{name}.csv").write_text("\n".join(["time [s],point,x [m],y [m],z [m]", *lines]) + "\n")
-    given = script.Args("tensegrity", data=(tmp_path / "throw.csv",), free_motion=True)
-    _, _, recordings = script.world(given, room("tensegrity"))
+    _, _, recordings = Job("tensegrity", load(tmp_path / "throw.csv"), free_motion=True).prepared()
     assert recordings.control_names == simulator.control_names and not recordings[0].controls.any()
     other = ("tensegrity", "--data", str(tmp_path / "other.csv"), "--free-motion", "--out", str(tmp_path / "out"))
     assert run_script(script, *other) == 2
@@ -311,15 +313,13 @@ def test_a_stage_takes_no_recordings_that_say_they_are_of_another_experiment(
     assert "note: stage all fits recordings of 'pushed': those of thrown are left out" in said and "2 recordings, " in said
 
 
-def test_a_camera_decides_the_physics_step(script: Any, tmp_path: Path) -> None:
+def test_a_camera_decides_the_physics_step(tmp_path: Path) -> None:
     """50 Hz are two steps of 10 ms for a room whose own step is 15 ms; --fps says what rounded times hide."""
     lines = ["time [s],mass.x [m],control:force [-]", *(f"{0.02 * k:.4f},{np.sin(0.1 * k)},0.0" for k in range(30))]
     (tmp_path / "data.csv").write_text("\n".join(lines) + "\n")
-    for given, expected in (((), 0.01), (("--fps", "50"), 0.01), (("--dt", "0.005"), 0.005)):
-        import tyro
-
-        args = tyro.cli(script.Args, args=[SPRING, "--data", str(tmp_path / "data.csv"), *given])
-        assert script.timestep(args, RECIPE, 0.015, script.read(args)[0]) == pytest.approx(expected, rel=1e-12)
+    for fps, dt, expected in ((None, None, 0.01), (50.0, None, 0.01), (None, 0.005, 0.005)):
+        found = load(tmp_path / "data.csv", fps=fps)
+        assert Job(SPRING, found, dt=dt).timestep(RECIPE, 0.015, found[0]) == pytest.approx(expected, rel=1e-12)
 
 
 def test_recordings_are_fitted_in_finer_steps_than_they_were_made_in(script: Any, tmp_path: Path) -> None:
@@ -376,13 +376,10 @@ def test_our_engine_records_with_the_options_that_are_fitted(tmp_path: Path) -> 
     assert errors[option, "stick"] < 1e-9 < 1e-3 < errors[option, "patch"]
 
 
-def test_the_recipe_chooses_the_simulators_options_unless_the_user_does(script: Any, tmp_path: Path) -> None:
-    import tyro
-
+def test_the_recipe_chooses_the_simulators_options_unless_the_user_does() -> None:
     tensegrity = room("tensegrity")
     robot = tensegrity.simulator("prism")
-    recording = load(tensegrity.recipe).record_one("throws", robot, np.random.default_rng(0), steps=20)
-    TrajectorySet((recording,)).save(tmp_path / "throw.h5")
-    for given, contact in (((), "patch"), (("--option", "contact=paper"), "paper")):
-        args = tyro.cli(script.Args, args=["tensegrity", "--model", "prism", "--data", str(tmp_path / "throw.h5"), *given])
-        assert script.world(args, tensegrity)[1].contact == contact
+    recording = load_object(tensegrity.recipe).record_one("throws", robot, np.random.default_rng(0), steps=20)
+    for options, contact in (({}, "patch"), ({"contact": "paper"}, "paper")):
+        simulator: Any = Job("tensegrity", (recording,), model="prism", options=options).prepared()[1]
+        assert simulator.contact == contact

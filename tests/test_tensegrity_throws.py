@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers import load_script
 
 from softgym_envs.core.recipe import EXPERIMENT
 from softgym_envs.core.sensors import SENSORS, Sensor
 from softgym_envs.core.trajectory import Trajectory, TrajectorySet
-from softgym_envs.rooms import room
 from softgym_envs.tensegrity.dynamics import TensegritySimulator
 from softgym_envs.tensegrity.model import prism, superball
 from softgym_envs.tensegrity.recipe import RECIPE, first_state
@@ -21,6 +18,7 @@ from sysid import FitProblem, run_recipe
 from sysid.least_squares.cutting import cut
 from sysid.least_squares.system import ShootingSystem
 from sysid.methods.growing import Growing
+from sysid.recipe.job import Job
 from sysid.recipe.stage_problem import stage_problem
 
 ROBOT = TensegritySimulator(prism(), contact="patch")
@@ -112,18 +110,15 @@ def miss(throw: Trajectory, constants: Any) -> float:
         (("throws",), ("beginning", "begun", "seen", "landed")),
     ],
 )
-def test_stages_of_what_nobody_recorded_are_left_out_and_that_is_said(
-    names: tuple[str, ...], stages: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_stages_of_what_nobody_recorded_are_left_out_and_that_is_said(names: tuple[str, ...], stages: tuple[str, ...]) -> None:
     """A flight alone tells the body; throws alone are no recordings of the recipe, but a laboratory's."""
-    script, tensegrity, rng = load_script("scripts/identify.py"), room("tensegrity"), np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     found = [RECIPE.record_one(name, ROBOT, rng, steps=400, filmed=True) for name in names]
     lab = [SENSORS["camera"](recording, ROBOT, RECIPE, rng) for recording in found]
     plain = [replace(t, metadata={k: v for k, v in t.metadata.items() if k != EXPERIMENT}) for t in lab]
-    TrajectorySet(tuple(plain)).save(tmp_path / "markers.h5")
-    args = script.Args("tensegrity", model="prism", data=(tmp_path / "markers.h5",))
-    recipe, _, recordings = script.world(args, tensegrity)
+    job = Job("tensegrity", plain, model="prism")
+    recipe, _, recordings = job.prepared()
     assert tuple(stage.name for stage in recipe.stages) == stages
-    assert ("no recording of 'throws'" in capsys.readouterr().out) == (names == ("air",))
+    assert ("no recording of 'throws'" in " ".join(job.notes)) == (names == ("air",))
     told = tuple(t.metadata.get(EXPERIMENT, "") for t in recordings)
     assert told == (names if "air" in names else ("",))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from helpers import load_script
 
+import sysid
 from reproductions.jitosho2021.experiments import BEAM, NOISE, record_oscillation, record_wall, scene_text, write_points
 from scripts.identify import Args, main
 from softgym_envs.core.errors import DataError
@@ -242,8 +243,7 @@ def test_the_twins_recording_is_fitted_by_the_documented_commands(tmp_path):
 
 def test_before_a_camera_our_engine_moves_in_steps_in_which_it_is_fitted():
     """At 120 Hz four steps of 1/480 s: by default frames lay between rows of 10 ms, and no fit explained them."""
-    script = load_script("scripts/record.py")
-    (seen,) = script.record(script.Args("vine", steps=960, sensor=("rate=120",)))
+    (seen,) = sysid.record("vine", steps=960, sensor="rate=120")
     engine = room("vine").simulator(dt=1 / 480)
     states, _ = engine.rollout(engine.initial_state(1), seen.controls[None], substeps=4)
     points = along_body(engine.model, states[0], np.linspace(0.0, 1.0, 11))

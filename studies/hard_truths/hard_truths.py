@@ -24,7 +24,7 @@ from softgym_envs.core.task import load
 from softgym_envs.core.trajectory import TrajectorySet
 from softgym_envs.rooms import room
 from sysid import run_recipe
-from sysid.recipe.run import RecipeResult
+from sysid.recipe.run import Identification
 
 EFFECTS = {"gain_spread": 0.15, "rest_spread": 0.02}
 AFTER = 0.5
@@ -59,7 +59,7 @@ def one(seed: int, steps: int) -> list[dict[str, Any]]:
     ]
 
 
-def row_of(found: RecipeResult) -> dict[str, Any]:
+def row_of(found: Identification) -> dict[str, Any]:
     """Constants, verdicts, and errors on the held-out end of the flight."""
     last = found.stages[-1].fit
     assert last is not None

@@ -1,5 +1,5 @@
 """Runs a room's recipe stage by stage, examines each fit, and searches for the cause of what a model does not explain."""
 
-from .run import RecipeInterrupted, RecipeResult, StageResult, run_recipe
+from .run import Identification, RecipeInterrupted, StageResult, run_recipe
 
-__all__ = ["RecipeInterrupted", "RecipeResult", "StageResult", "run_recipe"]
+__all__ = ["Identification", "RecipeInterrupted", "StageResult", "run_recipe"]

@@ -51,12 +51,22 @@ class StageResult:
     view: View = field(default_factory=View)
     """Constants of the recordings."""
 
+    @classmethod
+    def of(cls, name: str, found: FitResult) -> StageResult:
+        """The result of a fit."""
+        return cls(
+            name, found.free, found.parameters, found.distribution(), found.verdicts[0].text, found.summary(), found,
+            found.usable, found.view,
+        )  # fmt: skip
+
 
 @dataclass(frozen=True)
-class RecipeResult:
-    """Results of all stages, in their order; of an interrupted run, of those that were fitted."""
+class Identification:
+    """What was identified: the results of all stages that were fitted, in their order."""
 
     stages: tuple[StageResult, ...]
+    notes: tuple[str, ...] = ()
+    """What was decided and remarked on the way, in words."""
 
     @property
     def parameters(self) -> Parameters:
@@ -95,6 +105,8 @@ class RecipeResult:
 
     def summary(self) -> str:
         """Summaries of all stages; those that decide nothing are marked."""
+        if len(self.stages) == 1:
+            return self.stages[0].text
         begins = " (a start alone: later stages fit its constants again, and judge them)"
         heads = (stage.name + (begins if stage not in self.decisive else "") for stage in self.stages)
         return "\n".join(f"{head}\n{stage.text}" for head, stage in zip(heads, self.stages, strict=True))
@@ -103,7 +115,7 @@ class RecipeResult:
 class RecipeInterrupted(KeyboardInterrupt):
     """Ctrl-C after at least one stage was fitted; with `out`, its files are those of a shorter recipe."""
 
-    def __init__(self, result: RecipeResult, missing: tuple[str, ...]) -> None:
+    def __init__(self, result: Identification, missing: tuple[str, ...]) -> None:
         super().__init__()
         self.result, self.missing = result, missing
         """The stages that were fitted, and the names of the others."""
@@ -118,11 +130,11 @@ def run_recipe(
     stages: tuple[Stage, ...] | None = None,
     out: Path | None = None,
     resume: bool = False,
-    announce: Callable[[str], None] | None = None,
+    announce: Callable[[str], object] | None = None,
     progress: TextIO | None = None,
     model: str = "",
     limits: Mapping[str, tuple[float, float]] | None = None,
-) -> RecipeResult:
+) -> Identification:
     """Identify, stage by stage.
 
     Args:
@@ -175,7 +187,7 @@ def run_recipe(
         current, view = found.parameters, found.view
         if stopped is not None:
             break
-    result = RecipeResult(tuple(done))
+    result = Identification(tuple(done))
     missing = tuple(stage.name for stage in chosen[len(done) :])
     if out is not None:
         copy_constants(out / done[-1].name / FIT, out / FIT, result.unusable, missing)
@@ -218,10 +230,7 @@ def _solved(
         found, stopped = settled(stop.result), stop
     if folder is not None:
         save(found, folder)
-    return StageResult(
-        stage.name, found.free, found.parameters, found.distribution(), found.verdicts[0].text, found.summary(), found,
-        found.usable, found.view,
-    ), stopped  # fmt: skip
+    return StageResult.of(stage.name, found), stopped
 
 
 def _guarded(found: FitResult, problem: FitProblem) -> FitResult:

@@ -1,0 +1,256 @@
+"""The jobs of a user of `sysid`: `record`, `load`, `identify`. The commands `softgym-envs record` and `identify` are these.
+
+A system is named as in `softgym_envs.rooms`: "vine", or "package.module:ROOM" of your own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from softgym_envs.core.errors import DataError, OptionError
+from softgym_envs.core.parameters import Parameters, warn_of_file
+from softgym_envs.core.recipe import EXPERIMENT, Recipe
+from softgym_envs.core.recordings import flip_y as flipped
+from softgym_envs.core.recordings import in_order_of, read_csv, read_recordings, with_controls_of
+from softgym_envs.core.room import NATIVE
+from softgym_envs.core.sensors import sensor_from_text
+from softgym_envs.core.simulator import check_number
+from softgym_envs.core.spec import ROBOT, SimulatorSpec
+from softgym_envs.core.task import load as load_object
+from softgym_envs.core.trajectory import Trajectory, TrajectorySet
+from softgym_envs.rooms import room as room_named
+
+from .methods.online import HorizonResult
+from .recipe.job import FPS, Job
+from .recipe.run import Identification
+from .report.rows import save_rows
+
+Given = Parameters | str | Path | None
+"""Parameters, or a TOML file of them."""
+
+
+def record(
+    system: str,
+    *,
+    backend: str = NATIVE,
+    model: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    dt: float | None = None,
+    parameters: Given = None,
+    experiments: Sequence[str] = (),
+    count: int = 1,
+    steps: int | None = None,
+    budget: int | None = None,
+    sensor: str | Sequence[str] = (),
+    seed: int = 0,
+) -> TrajectorySet:
+    """Record a system's experiments on our engine, on MuJoCo, or on a simulator of your own.
+
+    Args:
+        system: Name of the system.
+        backend: "native", a ground truth of the system such as "mujoco", or "package.module:function" of your own.
+        model: Structure: a name of the system's, or a TOML file; None: the system's first.
+        options: Options of the simulator; those of our engine are else the ones with which `identify` fits.
+        dt: Physics step [s]; None: the simulator's own, or before a camera a whole part of a frame of our engine, as in fits.
+        parameters: Parameters of the simulator; None: its defaults.
+        experiments: Names of experiments; (): all of the system's recipe.
+        count: Recordings of each experiment.
+        steps: Physics steps of a recording; None: as many as last as long as the recipe's for our engine.
+        budget: Physics steps of all recordings together; None: `count` of each.
+        sensor: Camera in place of states: "camera", "lab" or "poor", and changes such as "rate=120 noise=0.002".
+        seed: Seed of poses, commands and noise.
+
+    Raises:
+        OptionError: No such system, model, backend or experiment, or a number is too small.
+        ParameterError: The parameters are of another simulator.
+        DataError: The simulation failed.
+    """
+    check_number("`seed`", seed, low=0, whole=True)
+    for name, number in (("count", count), ("steps", steps), ("budget", budget)):
+        if number is not None:
+            check_number(f"`{name}`", number, low=1, whole=True)
+    room, rng = room_named(system), np.random.default_rng(seed)
+    if not room.recipe:
+        raise OptionError(f"room {room.name!r} has no recipe: nothing says what to record")
+    recipe: Recipe = load_object(room.recipe)
+    drawn = room.simulator(model, constants=parameters)
+    camera = sensor_from_text(sensor.split() if isinstance(sensor, str) else sensor)
+    if dt is None and camera.rate and backend == NATIVE:
+        dt = recipe.step_of(1.0 / camera.rate, drawn.dt)
+    own = recipe.options if backend == NATIVE else {}  # as `identify` fits
+    truth = room.simulator(model, backend=backend, dt=dt, options={**own, **(options or {})}, constants=parameters)
+    if isinstance(parameters, (str, Path)):
+        file, usual = parameters, truth.default_parameters
+        parameters = type(usual).load(file, usual)
+        warn_of_file(file)
+    more: dict[str, Any] = {"parameters": parameters, "filmed": bool(sensor)}
+    if budget is not None:
+        found = recipe.record(truth, rng, steps=budget, **more).train
+    else:
+        chosen = [recipe.experiment(name) for name in experiments] or recipe.experiments
+        times = [(each.name, steps or each.steps_on(truth, drawn)) for each in chosen for _ in range(count)]
+        found = TrajectorySet(tuple(recipe.record_one(name, truth, rng, steps=length, **more) for name, length in times))
+    for recording in found:
+        _require_numbers(recording)
+    if sensor:
+        found = TrajectorySet(tuple(camera(recording, drawn, recipe, rng) for recording in found))  # markers as drawn
+    robot = json.dumps(SimulatorSpec.of(drawn, Path(model or next(iter(room.models))).name).table())
+    return TrajectorySet(tuple(replace(t, metadata={**t.metadata, ROBOT: robot}) for t in found))
+
+
+def _require_numbers(recording: Trajectory) -> None:
+    """Refuse a recording of a simulation that failed."""
+    wrong = ~np.isfinite(recording.values)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise DataError(
+            f"{recording.metadata[EXPERIMENT]}: the world gives {recording.values[row, column]} for {recording.names[column]} "
+            f"at {recording.times[row]:g} s"
+        )
+
+
+def load(
+    *files: str | Path,
+    controls: str | Path | None = None,
+    fps: float | None = None,
+    meters_per_pixel: float | None = None,
+    flip_y: bool = False,
+) -> Sequence[Trajectory]:
+    """Load recordings from files: HDF5 of `TrajectorySet.save`, CSV in wide form, or CSV of tracked points.
+
+    Angles that jump by whole turns are unwrapped, irregular times are kept: the metadata, and notes of `identify`, say so.
+    Returns a `TrajectorySet`, or a tuple where files name their columns differently, which some systems understand.
+
+    Args:
+        files: One or several files; see `softgym_envs.core.recordings`.
+        controls: Wide CSV with the controls at the same times, for recordings without.
+        fps: Frames per second, where a column `frame` stands for the time, or times are rounded.
+        meters_per_pixel: Size of a pixel [m], for points in px.
+        flip_y: Whether they are in image coordinates, y down: signs of y and of angles change.
+
+    Raises:
+        OptionError: No file, or one that is given twice.
+        FileFormatError: A file cannot be read.
+        DataError: Columns or controls do not fit each other.
+    """
+    if not files:
+        raise OptionError("no recordings are given: name one file or more")
+    places = [Path(file).resolve() for file in files]
+    if twice := [place for place in places if places.count(place) > 1]:
+        raise OptionError(f"{twice[0].name} is given twice: the last recording is held out as a test, which it would not be")
+    found = read_recordings(files, meters_per_pixel=meters_per_pixel, fps=fps)
+    if flip_y:
+        found = tuple(flipped(recording) for recording in found)
+    if controls is not None:
+        given = read_csv(controls, fps=fps)
+        found = tuple(with_controls_of(recording, given) for recording in found)
+    if fps is not None:
+        found = tuple(replace(recording, metadata={**recording.metadata, FPS: repr(float(fps))}) for recording in found)
+    try:
+        return TrajectorySet(tuple(in_order_of(found[0], recording) for recording in found))
+    except DataError:
+        return found
+
+
+def identify(
+    system: str,
+    data: Sequence[Trajectory],
+    *,
+    model: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    dt: float | None = None,
+    stage: str | None = None,
+    free: Sequence[str] = (),
+    method: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    initial_guess: Given = None,
+    split: tuple[int, int, int] | None = None,
+    columns: Sequence[str] = (),
+    noise: Mapping[str, float] | None = None,
+    free_initial: bool | None = None,
+    free_motion: bool = False,
+    seed: int | None = None,
+    max_iterations: int | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: TextIO | None = None,
+    announce: Callable[[str], object] | None = None,
+) -> Identification:
+    """Identify the parameters of a system from recordings.
+
+    Recordings that name their experiment, as those of `record` do, are fitted stage by stage, as the system's recipe says.
+    Others are fitted by its stage for a laboratory, or by `stage`.
+
+    Args:
+        system: Name of the system.
+        data: Recordings of `record` or `load`.
+        model: Structure: a name of the system's, or a TOML file; None: the system's first.
+        options: Options of the simulator, as {"contact": "patch"}.
+        dt: Physics step [s]; None: the system's own, or a whole part of a frame.
+        stage: Stage of the recipe; None: all of them if the recordings name their experiment, else the one for a laboratory.
+        free: Parameters to identify; (): the stage's.
+        method: Name in `METHODS`; None: the stage's.
+        settings: Settings of the method that differ from the stage's, as {"starts": 3}; a mapping where one is a dataclass.
+        initial_guess: Parameters before the fit, or a TOML file of them; None: the defaults, with the recipe's guess.
+        split: Recordings for training, validation and test, in this order; None: all but the last for training, the last for
+            test; all for training where several stages are fitted.
+        columns: Columns to fit; (): all that are known.
+        noise: Column -> known standard deviation [SI] ("control:name" for a control); None: estimated.
+        free_initial: Whether to estimate the states at the start of segments; None: if they are measured only in part.
+        free_motion: Whether the recordings are throws or releases: controls may be constant.
+        seed: Seed of random starts and minibatches.
+        max_iterations: Most iterations of the method.
+        out: Folder of fit.toml, fit.json and report.html, with a folder for each of several stages; None: no files.
+        resume: Go on from the files of an interrupted fit in `out`.
+        progress: Stream for lines of progress.
+        announce: Called with every note as it arises.
+
+    Raises:
+        OptionError: An argument is not allowed, or does not fit the others.
+        DataError: The recordings cannot be used; the message says why.
+        RecipeInterrupted: Ctrl-C after a fit had ended; it holds the results.
+    """
+    return _job(locals()).run()
+
+
+def identify_online(
+    system: str,
+    data: Sequence[Trajectory],
+    *,
+    model: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    dt: float | None = None,
+    stage: str | None = None,
+    free: Sequence[str] = (),
+    initial_guess: Given = None,
+    columns: Sequence[str] = (),
+    noise: Mapping[str, float] | None = None,
+    free_motion: bool = False,
+    out: str | Path | None = None,
+    announce: Callable[[str], object] | None = None,
+) -> HorizonResult:
+    """Estimate parameters row by row from the rows before, as a robot would; for systems with complementarity.
+
+    Arguments are those of `identify`; `out` is the folder of online.csv.
+
+    Raises:
+        OptionError: The system has no complementarity form, or there are several recordings.
+    """
+    found, simulator = _job(locals()).run_online()
+    if out is not None:
+        save_rows(found, simulator.state_names, Path(out) / "online.csv")
+    return found
+
+
+def _job(given: Mapping[str, Any]) -> Job:
+    """The job of these arguments."""
+    plain = {name: tuple(value) for name, value in given.items() if name in ("free", "columns")}
+    tables = {name: dict(given.get(name) or {}) for name in ("options", "settings", "noise")}
+    out = None if given["out"] is None else Path(given["out"])
+    return Job(**{**given, **plain, **tables, "out": out})
