@@ -94,7 +94,7 @@ BAD = {
     'name = "brachialis"': ('name = "biceps"', "expected 'biceps' and 'triceps'"),
     'kind = "electric"': ('kind = "hill"', "kind is 'electric', expected one of hill, pneumatic"),
     'kind = "pneumatic"': ('kind = "hill"', "'biceps'.*force is of hill muscles, this one is pneumatic"),
-    "pull = 1059.9": ("force = 1059.9", "muscle has unknown entry 'pull'"),
+    "pull = 1059.9": ("force = 1059.9", "muscle 1: unknown entry 'pull'"),
     "optimal = 1.157": ("optimal = 0.1157", "biceps_optimal = 1.157 m, allowed is"),
     "axis = [0.0, 0.0, 1.0]": ("axis = [0.0, -1.0, 0.0]", "hinge 'bend' turns about"),
     "xyz = [0.0, 0.0, -0.3]": ("xyz = [0.0, 0.0, -0.29]\nrpy = [0.0", "expected the elbow in the world's origin"),
@@ -113,7 +113,7 @@ BAD = {
     "force = 0.0": ("force = 1059.9", "'biceps': force is 0, expected a number > 0, or no entry"),
     "optimal = 0": ("optimal = 0.1157", "'biceps': optimal is 0"),
     "slack = 0.0": ("slack = 0.148", "biceps_slack = 0.0 m, allowed is"),
-    "size = 5": ("size = [0.022]", "surface 'pulley' lacks an entry, or has one of another kind"),
+    "size = 5": ("size = [0.022]", "surface 0: size is 5, expected a list"),
 }
 
 

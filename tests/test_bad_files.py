@@ -184,13 +184,13 @@ nodes = ["b", "d"]
 @pytest.mark.parametrize(
     ("old", "new", "error", "message"),
     [
-        ("stiffness_ratio", "stifness_ratio", FileFormatError, "cable 0: unknown entry 'stifness_ratio'"),
-        ("[[cables]]", "mass = 1.0\n[[cables]]", FileFormatError, "rod 1: unknown entry 'mass'"),
+        ("stiffness_ratio", "stifness_ratio", FileFormatError, "cables 0: unknown entry 'stifness_ratio'"),
+        ("[[cables]]", "mass = 1.0\n[[cables]]", FileFormatError, "rods 1: unknown entry 'mass'"),
         ('"c1"', '"c0"', StructureError, "two cables are named 'c0'"),
-        ("stiffness_ratio = 1.0", "stiffness_ratio = true", FileFormatError, "stiffness_ratio of cable 0 is True"),
-        ("stiffness_ratio = 1.0", "stiffness_ratio = nan", FileFormatError, "stiffness_ratio of cable 0 is nan"),
-        ("stiffness_ratio = 1.0", "rest_ratio = inf", FileFormatError, "rest_ratio of cable 0 is inf"),
-        ("[0.0, 0.0, 0.0]", "[0.0, false, 0.0]", FileFormatError, "node 'a': y is False"),
+        ("stiffness_ratio = 1.0", "stiffness_ratio = true", FileFormatError, "cables 0: stiffness_ratio is True"),
+        ("stiffness_ratio = 1.0", "stiffness_ratio = nan", FileFormatError, "cables 0: stiffness_ratio is nan"),
+        ("stiffness_ratio = 1.0", "rest_ratio = inf", FileFormatError, "cables 0: rest_ratio is inf"),
+        ("[0.0, 0.0, 0.0]", "[0.0, false, 0.0]", FileFormatError, r"nodes\.a\[1\] is False"),
         ("[[rods]]", "[rod]\n[[rods]]", FileFormatError, "unknown entry 'rod'"),
     ],
 )

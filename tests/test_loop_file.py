@@ -62,7 +62,7 @@ def test_gym_make_takes_the_file(tmp_path, backend):
         ("radius = 1e-9", "radius"),
         ("tube_radius = 0.5", "tube_radius"),
         ("start = [9.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]", "s0 at 9.0"),
-        ("command_limit = [1.0, 2.0]", r"command_limit.*7 numbers"),
+        ("command_limit = [1.0, 2.0]", r"command_limit"),
         ("theta_stiffness = -1.0", "theta_stiffness"),
         ("wheels = 3", "wheels"),
         ("hanging = 1", "hanging"),

@@ -106,11 +106,11 @@ def test_a_scene_file_is_read(tmp_path):
         (
             "[[obstacles]]\ncircle = { center = [0.5], radius = 0.06 }",
             FileFormatError,
-            r"obstacle 0: center is \[0.5\], expected 2",
+            r"obstacle 0: circle: center is \[0.5\], expected a list of 2",
         ),
         ("[[obstacles]]\ncircle = { center = [0.5, 0.1], radius = -1 }", StructureError, "radius of a circle is -1"),
         ("[[obstacles]]\nblob = { radius = 1 }", FileFormatError, "circle, rectangle, wall, polygon"),
-        ("[[obstacles]]\ncircle = { radius = 1 }", FileFormatError, "expected { center, radius }"),
+        ("[[obstacles]]\ncircle = { radius = 1 }", FileFormatError, "circle: center is missing; needed are center, radius"),
         ("[[obstacles]]\npolygon = { points = [[0, 0], [0, 1], [1, 0]] }", StructureError, "counter-clockwise"),
         ("[[obstacles]]\npolygon = { points = [[0, 0], [1, 0], [0.1, 0.1], [0, 1]] }", StructureError, "convex"),
         ("[robot]\nnum_links = 0", StructureError, r"scene.toml: num_links is 0, expected a whole number in \[1, 2000\]"),

@@ -12,13 +12,14 @@ import platform
 import subprocess
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from .errors import FileFormatError, OptionError, StorageError, StructureError, shown
+from .typed import typed
 
 T = TypeVar("T")
 PACKAGES = ("softgym-envs", "numpy", "scipy", "warp-lang", "mujoco")
@@ -136,31 +137,59 @@ def check_entries(where: str, table: Any, allowed: Iterable[str]) -> dict[str, A
     return table
 
 
-def read_one_table(path: str | Path, name: str, kind: Callable[..., T], **absent: Any) -> T:
-    """Make a dataclass from the one table of a TOML file, lists as tuples; `absent` has values for missing entries.
+def entries(where: str, table: Any, kind: type, *, skip: Collection[str] = ()) -> dict[str, Any]:
+    """Values of a table whose names are fields of a dataclass, as the types that it declares; lists become tuples.
+
+    Args:
+        where: File and table, for messages.
+        table: From a file.
+        kind: The dataclass.
+        skip: Fields that no file has.
 
     Raises:
-        FileFormatError: No such file, not TOML, other tables, unknown entries, entries that hold no numbers.
+        FileFormatError: It is no table, or has an unknown name, or a value of another type.
+    """
+    check_entries(where, table, [f.name for f in fields(kind) if f.name not in skip])
+    hints = get_type_hints(kind)
+    try:
+        return {name: typed(f"{where}: {name}", value, hints[name], LARGEST) for name, value in table.items()}
+    except OptionError as error:
+        raise FileFormatError(str(error)) from None
+
+
+def made(where: str, table: Any, kind: Callable[..., T], **absent: Any) -> T:
+    """A dataclass from a table of a file; `absent` has values for missing entries.
+
+    Raises:
+        FileFormatError: As for `entries`, or an entry is missing.
         StructureError: The class refuses the values.
         OptionError: Likewise.
     """
-    document = read_toml(path)
-    if set(document) != {name} or not isinstance(document[name], dict):
-        raise FileFormatError(f"{path}: it has {', '.join(document) or 'nothing'}; expected one table [{name}]")
-    table = check_entries(f"{path}: [{name}]", document[name], (f.name for f in fields(kind)))  # type: ignore[arg-type]
-    values = {key: _numbers(f"{path}: [{name}] {key}", value) for key, value in table.items()}
+    values = {**absent, **entries(where, table, kind)}  # type: ignore[arg-type]
+    needed = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]  # type: ignore[arg-type]
+    for name in needed:
+        if name not in values:
+            raise FileFormatError(f"{where}: {name} is missing; needed are {', '.join(needed)}")
     try:
-        return kind(**{**absent, **values})
+        return kind(**values)
     except (StructureError, OptionError) as error:
-        raise type(error)(f"{path}: {error}") from None
+        raise type(error)(f"{where}: {error}") from None
 
 
-def _numbers(where: str, value: Any) -> Any:
-    """Convert nested lists to tuples of numbers; numbers stay."""
-    if isinstance(value, list):
-        return tuple(_numbers(where, entry) for entry in value)
-    number_in(where, value)
-    return value
+def made_each(path: str | Path, document: Mapping[str, Any], key: str, kind: Callable[..., T]) -> tuple[T, ...]:
+    """A dataclass from every table of an array of tables, [[key]]; for errors, see `made`."""
+    tables = document.get(key, [])
+    if not isinstance(tables, list):
+        raise FileFormatError(f"{path}: {key} must be an array of tables, [[{key}]]")
+    return tuple(made(f"{path}: {key} {index}", table, kind) for index, table in enumerate(tables))
+
+
+def read_one_table(path: str | Path, name: str, kind: Callable[..., T], **absent: Any) -> T:
+    """Make a dataclass from the one table of a TOML file; for errors, see `made`."""
+    document = read_toml(path)
+    if set(document) != {name}:
+        raise FileFormatError(f"{path}: it has {', '.join(document) or 'nothing'}; expected one table [{name}]")
+    return made(f"{path}: [{name}]", document[name], kind, **absent)
 
 
 def number_in(where: str, value: Any) -> float:

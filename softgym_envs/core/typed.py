@@ -6,7 +6,7 @@ import collections.abc
 import types
 import typing
 from collections.abc import Mapping
-from math import isfinite
+from math import inf, isfinite
 from numbers import Integral, Real
 from typing import Any
 
@@ -16,7 +16,7 @@ _NO_VALUES = (typing.TextIO,)
 """Types of what only programs give."""
 
 
-def typed(where: str, value: Any, hint: Any) -> Any:
+def typed(where: str, value: Any, hint: Any, largest: float = inf) -> Any:
     """The value as its declared type: lists become tuples, whole numbers are numbers; numbers must be finite.
 
     >>> typed("rates", [1, 0.5], tuple[float, ...]), typed("seed", 3, int | None)
@@ -25,25 +25,29 @@ def typed(where: str, value: Any, hint: Any) -> Any:
     Args:
         where: Name of the entry, for the message.
         value: Anything.
-        hint: A type, a Literal, a tuple[..., ...], a mapping with types of its values, or a union of these.
+        largest: Largest size of a number.
+        hint: A type, a Literal, a tuple, a mapping with types of its values, or a union of these.
 
     Raises:
-        OptionError: It is of another type, or not finite.
+        OptionError: It is of another type, not finite, or too large.
     """
     if hint is Any or hint in _NO_VALUES:
         return value
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return _one_of(where, value, hint, inner)
+        return _one_of(where, value, hint, inner, largest)
     if origin is typing.Literal and not isinstance(value, bool) and value in inner:
         return value
-    if origin is tuple and isinstance(value, (list, tuple)):
-        return tuple(typed(f"{where}[{k}]", entry, inner[0]) for k, entry in enumerate(value))
+    if origin is tuple and isinstance(value, (list, tuple)) and (inner[-1] is ... or len(inner) == len(value)):
+        kinds = inner[:1] * len(value) if inner[-1] is ... else inner
+        return tuple(typed(f"{where}[{k}]", *pair, largest) for k, pair in enumerate(zip(value, kinds, strict=True)))
     if origin in (dict, collections.abc.Mapping) and isinstance(value, Mapping):
-        return {name: typed(f"{where}.{name}", entry, inner[1]) for name, entry in value.items()}
+        return {name: typed(f"{where}.{name}", entry, inner[1], largest) for name, entry in value.items()}
     if origin is collections.abc.Callable and callable(value):
         return value
-    if hint is float and isinstance(value, Real) and not isinstance(value, bool) and _finite(value):
+    if hint is float and isinstance(value, Real) and not isinstance(value, bool) and _size(value) < inf:
+        if _size(value) > largest:
+            raise OptionError(f"{where} is {shown(value)}, expected a number of at most {largest:g} in size")
         return float(value)
     if hint is int and isinstance(value, Integral) and not isinstance(value, bool):
         return int(value)
@@ -52,20 +56,21 @@ def typed(where: str, value: Any, hint: Any) -> Any:
     raise OptionError(f"{where} is {shown(value)}, expected {_words(hint)}")
 
 
-def _one_of(where: str, value: Any, hint: Any, kinds: tuple[Any, ...]) -> Any:
+def _one_of(where: str, value: Any, hint: Any, kinds: tuple[Any, ...], largest: float) -> Any:
     for kind in kinds:
         try:
-            return typed(where, value, kind)
+            return typed(where, value, kind, largest)
         except OptionError:
             continue
     raise OptionError(f"{where} is {shown(value)}, expected {_words(hint)}")
 
 
-def _finite(value: Real) -> bool:
+def _size(value: Real) -> float:
+    """Absolute value; infinity for NaN, and for an integer beyond all floats."""
     try:
-        return isfinite(float(value))
-    except OverflowError:  # an integer beyond all floats
-        return False
+        return abs(float(value)) if isfinite(value) else inf
+    except OverflowError:
+        return inf
 
 
 def _words(hint: Any) -> str:
@@ -76,7 +81,8 @@ def _words(hint: Any) -> str:
     if origin in (typing.Union, types.UnionType):
         return " or ".join(_words(kind) for kind in inner)
     if origin is tuple:
-        return f"a list, each entry {_words(inner[0])}"
+        kinds = list(dict.fromkeys(map(_words, inner)))
+        return f"a list, each entry {kinds[0]}" if inner[-1] is ... else f"a list of {len(inner)}, each {' or '.join(kinds)}"
     if origin in (dict, collections.abc.Mapping):
         return "a table"
     if origin is collections.abc.Callable:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import FileFormatError, shown
-from ..core.files import number_in, read_toml
-from ..mechanics.tree import Body, Frame, Joint, Tree
+from ..core.errors import FileFormatError
+from ..core.files import entries, made, read_toml
+from ..mechanics.tree import ORIGIN, Body, Frame, Joint, Tree, Triple
 from ..mechanics.tree_file import load_tree
 from ..mechanics.urdf import load_urdf
 from .model import ARM, LoopModel
-
-ENTRIES = tuple(field.name for field in fields(LoopModel) if field.name != "own_arm")
-ARM_ENTRIES = ("file", "joints", "hand", "hand_xyz", "hand_rpy")
 
 
 def read_model(path: str | Path) -> LoopModel:
@@ -42,56 +39,33 @@ def read_model(path: str | Path) -> LoopModel:
         StructureError: Arm or loop make no sense.
     """
     document = read_toml(path)
-    for key in document:
-        if key not in (*ENTRIES, "arm"):
-            raise FileFormatError(f"{path}: unknown entry {key!r}; allowed are {', '.join((*ENTRIES, 'arm'))}")
-    values: dict[str, Any] = {key: _value(path, key, value) for key, value in document.items() if key != "arm"}
-    if "arm" in document:
-        values["own_arm"] = _arm(Path(path), document["arm"])
-    return LoopModel(**values)
+    arm = _arm(Path(path), document.pop("arm")) if "arm" in document else None
+    return LoopModel(**entries(str(path), document, LoopModel, skip=("own_arm",)), own_arm=arm)
 
 
-def _value(path: str | Path, key: str, value: Any) -> Any:
-    """A number, or seven of them, as the field has it."""
-    default = getattr(LoopModel, key)
-    if isinstance(default, tuple):
-        return _numbers(path, key, value, len(default))
-    if isinstance(default, bool):
-        if not isinstance(value, bool):
-            raise FileFormatError(f"{path}: {key} is {value!r}, expected true or false")
-        return value
-    whole = isinstance(default, int)
-    if whole and (isinstance(value, bool) or not isinstance(value, int)):
-        raise FileFormatError(f"{path}: {key} is {shown(value)}, expected a whole number")
-    return value if whole else number_in(f"{path}: {key}", value)
+@dataclass(frozen=True)
+class _ArmEntries:
+    """Entries of [arm]."""
 
-
-def _numbers(path: str | Path, key: str, value: Any, count: int) -> tuple[float, ...]:
-    if not (isinstance(value, list) and len(value) in (count, len(ARM) if count == 0 else count)):
-        raise FileFormatError(f"{path}: {key} is {shown(value)}, expected {count or len(ARM)} numbers")
-    return tuple(number_in(f"{path}: {key}", part) for part in value)
+    file: str
+    hand: str
+    joints: tuple[str, ...] = ARM
+    hand_xyz: Triple = ORIGIN
+    hand_rpy: Triple = ORIGIN
 
 
 def _arm(path: Path, table: Any) -> Tree:
     """The arm with joints called `model.ARM`, constants for their damping and offsets, and frame H on a body `gripper`."""
-    if not isinstance(table, dict):
-        raise FileFormatError(f"{path}: arm is {table!r}, expected a table [arm]")
-    for key in table:
-        if key not in ARM_ENTRIES:
-            raise FileFormatError(f"{path}: [arm] has {key!r}; allowed are {', '.join(ARM_ENTRIES)}")
-    for key in ("file", "hand"):
-        if not isinstance(table.get(key), str):
-            raise FileFormatError(f"{path}: [arm] {key} is {table.get(key)!r}, expected a text")
-    file = path.parent / table["file"]
+    given = made(f"{path}: [arm]", table, _ArmEntries)
+    file = path.parent / given.file
     tree = load_urdf(file) if file.suffix == ".urdf" else load_tree(file)
-    names = table.get("joints", list(ARM))
     moving = [joint.name for joint in tree.moving]
-    if not isinstance(names, list) or sorted(map(str, names)) != sorted(moving) or len(names) != len(ARM):
+    if sorted(given.joints) != sorted(moving) or len(moving) != len(ARM):
         raise FileFormatError(
-            f"{path}: [arm] joints is {names!r}, expected the {len(ARM)} joints that move in {file.name}, from the base to the "
-            f"hand; it has {', '.join(moving)}"
+            f"{path}: [arm] joints is {list(given.joints)!r}, expected the {len(ARM)} joints that move in {file.name}, from "
+            f"the base to the hand; it has {', '.join(moving)}"
         )
-    renamed = dict(zip(names, ARM, strict=True))
+    renamed = dict(zip(given.joints, ARM, strict=True))
 
     def ours(joint: Joint) -> Joint:
         name = renamed.get(joint.name, joint.name)
@@ -100,14 +74,13 @@ def _arm(path: Path, table: Any) -> Tree:
         return replace(joint, name=name, damping="arm_damping", friction=f"friction_{name}", offset=f"offset_{name}")
 
     joints, bodies = [ours(joint) for joint in tree.joints], list(tree.bodies)
-    xyz, rpy = (_numbers(path, f"[arm] {key}", table.get(key, [0.0] * 3), 3) for key in ("hand_xyz", "hand_rpy"))
     known = [body.name for body in bodies]
-    if table["hand"] not in known:
-        raise FileFormatError(f"{path}: [arm] hand is {table['hand']!r}; {file.name} has the bodies {', '.join(known)}")
-    if table["hand"] != "gripper" or any(xyz) or any(rpy):
+    if given.hand not in known:
+        raise FileFormatError(f"{path}: [arm] hand is {given.hand!r}; {file.name} has the bodies {', '.join(known)}")
+    if given.hand != "gripper" or any(given.hand_xyz) or any(given.hand_rpy):
         if "gripper" in known:
             raise FileFormatError(f"{path}: {file.name} has a body 'gripper', which is to be the one with frame H; rename it")
         bodies.append(Body("gripper"))
-        joints.append(Joint("gripper", "fixed", table["hand"], "gripper", xyz=xyz, rpy=rpy))  # type: ignore[arg-type]
+        joints.append(Joint("gripper", "fixed", given.hand, "gripper", xyz=given.hand_xyz, rpy=given.hand_rpy))
     frames = (Frame("H", "gripper"),)
     return Tree(tree.name, tuple(bodies), tuple(joints), frames, actuated=ARM)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import FileFormatError
-from ..core.files import number_in, read_toml, text_in
+from ..core.files import check_entries, made, made_each, read_toml
 from .tree import Ball, Body, Bond, Frame, Joint, Peg, Pin, Tree, Weld
 
 PARTS: dict[str, tuple[str, type]] = {
@@ -65,48 +63,8 @@ def load_tree(path: str | Path) -> Tree:
 
 def tree_of(path: str | Path, document: Mapping[str, Any]) -> Tree:
     """Make a tree from the contents of a file; see `load_tree`."""
-    for key in document:
-        if key not in (*TOP, *PARTS):
-            raise FileFormatError(f"{path}: unknown entry {key!r}; allowed are {', '.join((*TOP, *PARTS))}")
-    found: dict[str, list[Any]] = {group: [] for group, _ in PARTS.values()}
+    check_entries(str(path), document, (*TOP, *PARTS))
+    found: dict[str, tuple[Any, ...]] = {}
     for key, (group, kind) in PARTS.items():
-        tables = document.get(key, [])
-        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-            raise FileFormatError(f"{path}: {key} must be an array of tables, [[{key}]]")
-        found[group] += [_build(f"{path}: {key} {index}", kind, table) for index, table in enumerate(tables)]
-    top = {key: _plain(f"{path}: {key}", document[key]) for key in ("gravity", "actuated") if key in document}
-    name = text_in(f"{path}: name", document.get("name", Path(path).stem))
-    return Tree(name=name, **{key: tuple(parts) for key, parts in found.items()}, **top)
-
-
-def _build(where: str, kind: type, table: dict[str, Any]) -> Any:
-    """A part of the tree from its table."""
-    known = {field.name for field in fields(kind)}
-    for key in table:
-        if key not in known:
-            raise FileFormatError(f"{where}: unknown entry {key!r}; allowed are {', '.join(sorted(known))}")
-    values = {key: _plain(f"{where}: {key}", value) for key, value in table.items()}
-    for field in fields(kind):
-        default = field.default
-        if (
-            field.name in values
-            and isinstance(values[field.name], tuple) != isinstance(default, tuple)
-            and not _free(field.name)
-        ):
-            raise FileFormatError(f"{where}: {field.name} is {table[field.name]!r}, expected like {default!r}")
-    try:
-        return kind(**values)
-    except TypeError as error:
-        raise FileFormatError(f"{where}: {error}") from error
-
-
-def _free(name: str) -> bool:
-    """Whether an entry has no default to compare with."""
-    return name in ("name", "kind", "parent", "child", "body", "frame", "first", "second")
-
-
-def _plain(where: str, value: Any) -> Any:
-    """Check numbers and strings, and convert lists of them to tuples."""
-    if isinstance(value, list):
-        return tuple(part if isinstance(part, str) else number_in(where, part) for part in value)
-    return value if isinstance(value, str) else number_in(where, value)
+        found[group] = (*found.get(group, ()), *made_each(path, document, key, kind))
+    return made(str(path), {"name": Path(path).stem, **{key: document[key] for key in TOP if key in document}}, Tree, **found)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..core.errors import FileFormatError, StructureError
-from ..core.files import number_in, read_toml
+from ..core.files import check_entries, made_each, read_toml
 from ..core.parameters import Parameters
 from ..mechanics.tree import Tree
 from ..mechanics.tree_file import PARTS, TOP, tree_of
 from .paths import Muscle, Muscles
 from .surfaces import Surface
 
-TABLES = {"surface": Surface, "muscle": Muscle}
-"""Arrays of tables that describe muscles -> the class whose fields are their entries."""
+TABLES = ("surface", "muscle")
+"""Arrays of tables that describe muscles."""
 
 
 class Arm(NamedTuple):
@@ -63,11 +61,7 @@ def load_arm(path: str | Path, *own: str) -> Arm:
         FileFormatError: No such file, not TOML, missing or unknown entries, entries of the wrong kind.
         StructureError: Tree, surfaces or muscles make no sense.
     """
-    document = read_toml(path)
-    allowed = (*TOP, *PARTS, *TABLES, "constants", *own)
-    for key in document:
-        if key not in allowed:
-            raise FileFormatError(f"{path}: unknown entry {key!r}; allowed are {', '.join(allowed)}")
+    document = check_entries(str(path), read_toml(path), (*TOP, *PARTS, *TABLES, "constants", *own))
     parts: list[dict[str, Any]] = [
         {key: value for key, value in document.items() if key in names}
         for names in ((*TOP, *PARTS), TABLES, ("constants", *own))
@@ -89,41 +83,9 @@ def constants_of(path: str | Path, arm: Arm, kind: type[Parameters]) -> tuple[tu
 
 def load_muscles(path: str | Path) -> Muscles:
     """Read only surfaces and muscles, for a tree in another file; see `load_arm`, also for errors."""
-    document = read_toml(path)
-    for key in document:
-        if key not in TABLES:
-            raise FileFormatError(f"{path}: unknown entry {key!r}; allowed are {', '.join(TABLES)}")
-    return muscles_of(path, document)
+    return muscles_of(path, check_entries(str(path), read_toml(path), TABLES))
 
 
 def muscles_of(path: str | Path, document: Mapping[str, Any]) -> Muscles:
     """Surfaces and muscles from a file's contents; see `load_arm`, also for errors."""
-    found = dict[str, tuple[Any, ...]]()
-    for key, kind in TABLES.items():
-        tables, known = document.get(key, []), [field.name for field in fields(kind)]
-        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-            raise FileFormatError(f"{path}: {key} must be an array of tables, [[{key}]]")
-        for table in tables:
-            wrong = [name for name in table if name not in known]
-            if wrong:
-                raise FileFormatError(f"{path}: {key} has unknown entry {wrong[0]!r}; allowed are {', '.join(known)}")
-        found[key] = tuple(_made(path, key, kind, table) for table in tables)
-    return Muscles(found["surface"], found["muscle"])
-
-
-def _made(path: str | Path, key: str, kind: type, table: Mapping[str, Any]) -> Any:
-    """A surface or a muscle from its table."""
-    try:
-        return kind(**{name: _plain(f"{path}: {key}: {name}", value) for name, value in table.items()})
-    except TypeError as error:
-        name = table.get("name", "")
-        raise FileFormatError(f"{path}: {key} {name!r} lacks an entry, or has one of another kind: {error}") from error
-    except StructureError as error:
-        raise StructureError(f"{path}: {error}") from error
-
-
-def _plain(where: str, value: Any) -> Any:
-    """Numbers and texts; lists become tuples."""
-    if isinstance(value, list):
-        return tuple(_plain(where, part) for part in value)
-    return value if isinstance(value, (str, dict)) else number_in(where, value)
+    return Muscles(made_each(path, document, "surface", Surface), made_each(path, document, "muscle", Muscle))

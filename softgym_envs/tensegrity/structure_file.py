@@ -3,22 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..core.errors import FileFormatError, StructureError, shown
-from ..core.files import check_entries, doubled, number_in, read_toml, text_in
+from ..core.errors import FileFormatError, StructureError
+from ..core.files import check_entries, doubled, made, made_each, read_toml
 from .model import TensegrityModel
 from .parameters import TensegrityBody
 
-Points = dict[str, list[float]]
+Triple = tuple[float, float, float]
 
-PARTS = {"rods": ("nodes",), "cables": ("name", "nodes", "stiffness_ratio", "rest_ratio")}
-"""Entries of a rod and of a cable."""
-ALLOWED = ("name", "actuated", "rod_radius", "cap_radius", "control_limit", "constants", "nodes", "rods", "cables")
-"""Entries of a file."""
+
+@dataclass(frozen=True)
+class _Rod:
+    nodes: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class _Cable:
+    nodes: tuple[str, str]
+    name: str | int | None = None
+    stiffness_ratio: float = 1.0
+    rest_ratio: float = 1.0
+
+
+@dataclass(frozen=True)
+class _Structure:
+    """Entries of a file besides its arrays of tables."""
+
+    name: str
+    nodes: Mapping[str, Triple]
+    actuated: tuple[str | int, ...] | None = None
+    rod_radius: float = TensegrityModel.rod_radius
+    cap_radius: float = TensegrityModel.cap_radius
+    control_limit: float = TensegrityModel.control_limit
+    constants: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load_structure(path: str | Path) -> TensegrityModel:
@@ -82,88 +104,48 @@ def load_structure(path: str | Path) -> TensegrityModel:
         StructureError: The structure makes no sense: dangling cable, node without rod, ...
     """
     document = read_toml(path)
-    _check_entries(path, document)
-    points = _read_nodes(path, document["nodes"])
-    order = _read_rods(path, document["rods"], points)
-    pairs = [_node_pair(path, f"cable {index}", cable, points) for index, cable in enumerate(document["cables"])]
-    numbers = {key: _number(path, key, document.get(key, getattr(TensegrityModel, key))) for key in ALLOWED[2:5]}
-    return TensegrityModel(
-        name=text_in(f"{path}: name", document.get("name", Path(path).stem)),
-        nodes=np.array([points[name] for name in order]),
-        cables=tuple((order.index(a), order.index(b)) for a, b in pairs),
-        actuated=_read_actuated(path, document),
-        stiffness_ratio=_ratios(path, document["cables"], "stiffness_ratio"),
-        rest_ratio=_ratios(path, document["cables"], "rest_ratio"),
-        rod_radius=numbers["rod_radius"],
-        cap_radius=numbers["cap_radius"],
-        control_limit=numbers["control_limit"],
-        constants=TensegrityBody.read_table(path, document.get("constants", {})),
-    )
-
-
-def _check_entries(path: str | Path, document: Mapping[str, Any]) -> None:
-    for key in document:
-        if key not in ALLOWED:
-            raise FileFormatError(f"{path}: unknown entry {key!r}; allowed are {', '.join(ALLOWED)}")
+    check_entries(str(path), document, (*(f.name for f in fields(_Structure)), "rods", "cables"))
     for key in ("nodes", "rods", "cables"):
         if not document.get(key):
             raise FileFormatError(f"{path}: [{key}] is missing or empty")
-    for key in ("rods", "cables"):
-        if not isinstance(document[key], list):
-            raise FileFormatError(f"{path}: {key} must be tables, each under [[{key}]]")
-        for index, table in enumerate(document[key]):
-            check_entries(f"{path}: {key[:-1]} {index}", table, PARTS[key])
-    twice = doubled(str(cable["name"]) for cable in document["cables"] if "name" in cable)
-    if twice is not None:
-        raise StructureError(f"{path}: two cables are named {twice!r}")
-
-
-def _read_nodes(path: str | Path, table: object) -> Points:
-    points: Points = {}
-    if not isinstance(table, dict):
-        raise FileFormatError(f"{path}: [nodes] must be a table of name = [x, y, z]")
-    for name, value in table.items():
-        if not (isinstance(value, list) and len(value) == 3):
-            raise FileFormatError(f"{path}: node {name!r} is {shown(value)}, expected [x, y, z] in m")
-        points[name] = [_number(path, f"node {name!r}: {axis}", v) for axis, v in zip("xyz", value, strict=True)]
-    return points
-
-
-def _read_rods(path: str | Path, rods: list[object], points: Points) -> list[str]:
-    """Names of the nodes in the order of the rods."""
-    order: list[str] = []
-    for index, rod in enumerate(rods):
-        order += _node_pair(path, f"rod {index}", rod, points)
-    for name in points:
+    rods, cables = made_each(path, document, "rods", _Rod), made_each(path, document, "cables", _Cable)
+    rest = {key: value for key, value in document.items() if key not in ("rods", "cables")}
+    given = made(str(path), rest, _Structure, name=Path(path).stem)
+    ends = [_checked(path, f"rod {k}", rod.nodes, given.nodes) for k, rod in enumerate(rods)]
+    pairs = [_checked(path, f"cable {k}", cable.nodes, given.nodes) for k, cable in enumerate(cables)]
+    order = [name for pair in ends for name in pair]
+    for name in given.nodes:
         if order.count(name) != 1:
             raise StructureError(f"{path}: node {name!r} is the end of {order.count(name)} rods, expected exactly one")
-    return order
+    return TensegrityModel(
+        name=given.name,
+        nodes=np.array([given.nodes[name] for name in order]),
+        cables=tuple((order.index(a), order.index(b)) for a, b in pairs),
+        actuated=_actuated(path, cables, given.actuated),
+        stiffness_ratio=tuple(cable.stiffness_ratio for cable in cables),
+        rest_ratio=tuple(cable.rest_ratio for cable in cables),
+        rod_radius=given.rod_radius,
+        cap_radius=given.cap_radius,
+        control_limit=given.control_limit,
+        constants=TensegrityBody.read_table(path, given.constants),
+    )
 
 
-def _read_actuated(path: str | Path, document: Mapping[str, Any]) -> tuple[int, ...]:
-    names = [str(cable.get("name", index)) for index, cable in enumerate(document["cables"])]
-    actuated = document.get("actuated", names)
-    if not isinstance(actuated, list):
-        raise FileFormatError(f"{path}: actuated is {actuated!r}, expected a list of names of cables")
-    for name in actuated:
+def _checked(path: str | Path, what: str, pair: tuple[str, str], nodes: Mapping[str, Triple]) -> tuple[str, str]:
+    """The names of two nodes."""
+    for name in pair:
+        if name not in nodes:
+            raise StructureError(f"{path}: {what} dangles: node {name!r} does not exist; nodes are {', '.join(nodes)}")
+    return pair
+
+
+def _actuated(path: str | Path, cables: tuple[_Cable, ...], chosen: tuple[str | int, ...] | None) -> tuple[int, ...]:
+    """Indices of the actuated cables; None: all."""
+    twice = doubled(str(cable.name) for cable in cables if cable.name is not None)
+    if twice is not None:
+        raise StructureError(f"{path}: two cables are named {twice!r}")
+    names = [str(index if cable.name is None else cable.name) for index, cable in enumerate(cables)]
+    for name in chosen or ():
         if str(name) not in names:
             raise StructureError(f"{path}: actuated cable {name!r} does not exist; cables are {', '.join(names)}")
-    return tuple(names.index(str(name)) for name in actuated)
-
-
-def _node_pair(path: str | Path, what: str, entry: object, points: Points) -> tuple[str, str]:
-    nodes = entry.get("nodes") if isinstance(entry, dict) else None
-    if not (isinstance(nodes, list) and len(nodes) == 2 and all(isinstance(name, str) for name in nodes)):
-        raise FileFormatError(f'{path}: {what} needs nodes = ["a", "b"], got {shown(nodes)}')
-    for name in nodes:
-        if name not in points:
-            raise StructureError(f"{path}: {what} dangles: node {name!r} does not exist; nodes are {', '.join(points)}")
-    return nodes[0], nodes[1]
-
-
-def _ratios(path: str | Path, cables: list[dict[str, Any]], key: str) -> tuple[float, ...]:
-    return tuple(_number(path, f"{key} of cable {index}", cable.get(key, 1.0)) for index, cable in enumerate(cables))
-
-
-def _number(path: str | Path, what: str, value: object) -> float:
-    return number_in(f"{path}: {what}", value)
+    return tuple(range(len(names)) if chosen is None else (names.index(str(name)) for name in chosen))

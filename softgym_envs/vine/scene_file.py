@@ -2,26 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from ..core.errors import FileFormatError, StructureError, shown
-from ..core.files import number_in, read_toml
+from ..core.errors import FileFormatError, StructureError
+from ..core.files import check_entries, entries, made, read_toml
 from .model import VineModel
 from .obstacles import Obstacle, circle, polygon, rectangle, wall
 
-ROBOT = tuple(f.name for f in fields(VineModel) if f.name != "obstacles")
-"""Entries of [robot]."""
-FORMS = {
-    "circle": {"center": 2, "radius": 1},
-    "rectangle": {"center": 2, "size": 2, "angle": 1},
-    "wall": {"point": 2, "angle": 1},
-    "polygon": {"points": 0},
-}
-"""Shape -> its entries, and how many numbers each holds (0: a list of points)."""
-OPTIONAL = {"rectangle": {"angle": 0.0}}
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class _Circle:
+    center: Point
+    radius: float
+
+    def place(self) -> Obstacle:
+        return circle(*self.center, self.radius)
+
+
+@dataclass(frozen=True)
+class _Rectangle:
+    center: Point
+    size: Point
+    angle: float = 0.0
+
+    def place(self) -> Obstacle:
+        return rectangle(*self.center, *self.size, self.angle)
+
+
+@dataclass(frozen=True)
+class _Wall:
+    point: Point
+    angle: float
+
+    def place(self) -> Obstacle:
+        return wall(*self.point, self.angle)
+
+
+@dataclass(frozen=True)
+class _Polygon:
+    points: tuple[Point, ...]
+
+    def place(self) -> Obstacle:
+        return polygon(self.points)
+
+
+FORMS = {"circle": _Circle, "rectangle": _Rectangle, "wall": _Wall, "polygon": _Polygon}
 
 
 def load_scene(path: str | Path) -> VineModel:
@@ -47,57 +75,20 @@ def load_scene(path: str | Path) -> VineModel:
         FileFormatError: No such file, not TOML, missing or unknown entries, entries of the wrong kind.
         StructureError: The robot or an obstacle makes no sense, e.g. a polygon that is not convex.
     """
-    document = read_toml(path)
-    for key in document:
-        if key not in ("robot", "obstacles"):
-            raise FileFormatError(f"{path}: unknown entry {key!r}; allowed are [robot] and [[obstacles]]")
+    document = check_entries(str(path), read_toml(path), ("robot", "obstacles"))
     obstacles = document.get("obstacles", [])
     if not isinstance(obstacles, list):
         raise FileFormatError(f"{path}: obstacles must be tables, each under [[obstacles]]")
+    robot = entries(f"{path}: [robot]", document.get("robot", {}), VineModel, skip=("obstacles",))
     try:
-        placed = tuple(_read_obstacle(path, index, table) for index, table in enumerate(obstacles))
-        return VineModel(**_read_robot(path, document.get("robot", {})), obstacles=placed)
+        placed = tuple(_read_obstacle(f"{path}: obstacle {index}", table) for index, table in enumerate(obstacles))
+        return VineModel(**robot, obstacles=placed)
     except StructureError as error:
         raise StructureError(f"{path}: {error}") from None
 
 
-def _read_robot(path: str | Path, table: object) -> dict[str, Any]:
-    if not isinstance(table, dict):
-        raise FileFormatError(f"{path}: robot is {table!r}, expected a table [robot]")
-    for key in table:
-        if key not in ROBOT:
-            raise FileFormatError(f"{path}: [robot] has {key!r}; allowed are {', '.join(ROBOT)}")
-    values: dict[str, Any] = dict(table)
-    for key, value in values.items():
-        if key == "base":
-            values[key] = tuple(_numbers(path, key, value, 3))
-        elif key != "viscoelastic":  # the model requires true or false
-            number_in(f"{path}: {key}", value)
-    return values
-
-
-def _read_obstacle(path: str | Path, index: int, table: object) -> Obstacle:
-    what = f"obstacle {index}"
+def _read_obstacle(where: str, table: object) -> Obstacle:
     if not (isinstance(table, dict) and len(table) == 1 and next(iter(table)) in FORMS):
-        raise FileFormatError(f"{path}: {what} is {table!r}, expected one of {', '.join(FORMS)} = {{ ... }}")
-    kind, entries = next(iter(table.items()))
-    form, optional = FORMS[kind], OPTIONAL.get(kind, {})
-    if not isinstance(entries, Mapping) or not set(form) - set(optional) <= set(entries) <= set(form):
-        raise FileFormatError(f"{path}: {what}, {kind} is {entries!r}, expected {{ {', '.join(form)} }}")
-    if kind == "polygon":
-        points = entries["points"]
-        if not isinstance(points, list):
-            raise FileFormatError(f"{path}: {what}: points is {points!r}, expected a list of [x, y]")
-        corners = [_numbers(path, f"{what}: corner {k}", p, 2) for k, p in enumerate(points)]
-        return polygon(tuple((x, y) for x, y in corners))
-    values = {key: _numbers(path, f"{what}: {key}", entries.get(key, optional.get(key)), count) for key, count in form.items()}
-    make: Callable[..., Obstacle] = {"circle": circle, "rectangle": rectangle, "wall": wall}[kind]  # type: ignore[assignment]
-    return make(*(number for key in form for number in values[key]))
-
-
-def _numbers(path: str | Path, what: str, value: Any, count: int) -> list[float]:
-    given = value if isinstance(value, list) else [value]
-    if len(given) != count:
-        expected = "a number" if count == 1 else f"{count} numbers"
-        raise FileFormatError(f"{path}: {what} is {shown(value)}, expected {expected}")
-    return [number_in(f"{path}: {what}", v) for v in given]
+        raise FileFormatError(f"{where} is {table!r}, expected one of {', '.join(FORMS)} = {{ ... }}")
+    name, given = next(iter(table.items()))
+    return made(f"{where}: {name}", given, FORMS[name]).place()
