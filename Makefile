@@ -7,7 +7,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -q -c constr
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench docs build clean
+.PHONY: help demo test check format speed docs build clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -28,12 +28,12 @@ format: $(READY)  ## Put the code into its one format
 	$(BIN)/ruff check --fix --exit-zero
 	$(BIN)/ruff format
 
-bench: $(READY)  ## Measure speed, side by side with MuJoCo
+speed: $(READY)  ## Measure speed, side by side with MuJoCo
 	$(BIN)/python benchmarks/tensegrity.py
 	$(BIN)/python benchmarks/rigid.py
 
 docs: $(READY)  ## Write docs/environments.md, docs/rooms and docs/task_cards.md from the code and results/
-	$(BIN)/python scripts/docs.py
+	$(BIN)/python docs/generate.py
 
 build: $(READY)  ## Build the wheel and try it in a fresh environment, away from this folder
 	rm -rf build dist

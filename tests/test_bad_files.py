@@ -301,9 +301,7 @@ def test_commands_that_cannot_write_end_in_a_sentence(tmp_path, capsys):
         ("train", ("VineGrow-v0", "--seed", -1), "seed is -1"),
         ("train", ("VineGrow-v0", "--seed", 2**32), "seed is 4294967296"),
         ("evaluate", (ROOT / "results/policies/VineGrow-v0.zip", "VineGrow-v0", "--seed", -1), "seed is -1"),
-        ("soak", ("--seed", -1), "--seed is -1"),
-        ("soak", ("--rounds", 0), "--rounds is 0"),
-        ("bench", ("--room", "block", "--rounds", 0), "--rounds is 0"),
+        ("speed", ("--room", "block", "--rounds", 0), "--rounds is 0"),
         ("transfer", (ROOT / "studies/vine_grow_mpc/study.toml", "--seeds", 0), "seeds"),
     ],
 )
@@ -314,14 +312,6 @@ def test_numbers_that_no_run_can_use_are_refused(tmp_path, capsys, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     assert run_script(load_script(f"scripts/{verb}.py"), *words) == 2
     assert said in capsys.readouterr().err and not list(tmp_path.rglob("*.h5"))
-
-
-@pytest.mark.parametrize("content", ["[1]", '{"rooms": 3}', "{"])
-def test_a_soak_does_not_begin_where_its_file_holds_something_else(tmp_path, capsys, content):
-    """It was found out after the first round, which was lost."""
-    path = written(tmp_path, content, "soak.json")
-    assert run_script(load_script("scripts/soak.py"), "--out", path) == 2
-    assert "soak.json" in capsys.readouterr().err and path.read_text() == content
 
 
 def test_a_file_without_recordings_is_named(tmp_path):

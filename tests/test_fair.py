@@ -1,4 +1,4 @@
-"""Benchmarks compare like with like and in contact; soak runs whole episodes; documents name what can be installed."""
+"""Benchmarks compare like with like and in contact; stress tests run whole episodes; documents name what can be installed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import pytest
 from helpers import load_script
 
 from softgym_envs.core.files import read_json, read_toml
-from softgym_envs.core.room import SoakCase
-from softgym_envs.rooms import tasks
+from softgym_envs.rooms import rooms, tasks
 
 ROOT = Path(__file__).parents[1]
-CRAWL = "softgym_envs:TensegrityCrawl-v0"
 
 
 def test_the_vine_and_its_twin_are_timed_as_one_robot_that_leans_on_something():
@@ -45,19 +43,23 @@ def test_the_committed_speeds_are_what_was_asked():
     assert slow <= {"LoopIdentify-v0"}  # its estimator steps the loop itself
 
 
-def test_soak_runs_whole_episodes_and_says_when_it_did_not():
-    soak = load_script("scripts/soak.py")
-    case = SoakCase(CRAWL, 3, "uniform", {}, False)
-    tally = soak.Tally(case)
-    soak.run(tally, 4, seed=0)  # two control steps were enough for four steps of rows
+def test_the_stress_test_runs_whole_episodes_and_says_when_it_did_not():
+    stress = load_script("tests/stress.py")
+    tally = stress.Tally(stress.Case("TensegrityCrawl-v0", 3, "uniform", {}, False))
+    stress.run(tally, 4, seed=0)  # two control steps were enough for four steps of rows
     assert tally.steps == 3 * 150 and tally.episodes == 3 and tally.not_finite == tally.out_of_space == 0
-    args = soak.Args()
-    assert soak.figures_of([tally], [1.0], 1.0, args)["verdict"] == "nothing broke, nothing grew"
+    assert stress.figures_of([tally], [1.0], 1.0, stress.Args())["passed"]
     tally.episodes = 2
-    assert soak.figures_of([tally], [1.0], 1.0, args)["verdict"] == "something is wrong"
+    assert not stress.figures_of([tally], [1.0], 1.0, stress.Args())["passed"]
 
 
-def test_the_committed_soak_is_of_whole_episodes():
+def test_every_room_is_stressed():
+    stress = load_script("tests/stress.py")
+    assert {case.env_id for case in stress.cases("")} == {task.id for task in tasks()}
+    assert set(stress.CASES) <= set(rooms())
+
+
+def test_the_committed_stress_test_is_of_whole_episodes():
     found = read_json(ROOT / "results/soak.json")
     assert all(case["episodes"] >= case["num_envs"] for case in found["cases"])
 

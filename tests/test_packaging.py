@@ -236,7 +236,7 @@ def test_links_of_the_documents_lead_somewhere():
 
 
 def test_generated_pages_are_up_to_date():
-    run(sys.executable, "scripts/docs.py", "--check", cwd=ROOT)
+    run(sys.executable, "docs/generate.py", "--check", cwd=ROOT)
 
 
 def test_versions_agree():

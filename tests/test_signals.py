@@ -158,16 +158,6 @@ def test_an_interrupted_evaluation_leaves_no_file(tmp_path: Path) -> None:
     assert code == 130 and "interrupted; nothing is written" in complaint and not whole(tmp_path)
 
 
-@pytest.mark.parametrize(("rounds", "said"), [(0, "interrupted; nothing is written"), (1, "has the rounds that were done")])
-def test_an_interrupted_soak_names_its_file_only_if_it_is_there(tmp_path: Path, rounds: int, said: str) -> None:
-    given = ("--room", "block", "--steps", 1, "--rounds", 2, "--out", tmp_path / "soak.json")
-    code, _, complaint = interrupted(signal.SIGTERM, "gc:collect", rounds, "soak", *given)
-    assert code == 130 and said in complaint
-    assert whole(tmp_path) == ["soak.json"] * rounds
-    if rounds:
-        assert json.loads((tmp_path / "soak.json").read_text())["rooms"]["block"]["rounds"] == 1
-
-
 def test_what_was_played_before_a_signal_is_written(tmp_path: Path) -> None:
     pytest.importorskip("pygame")
     given = ("SlidingBlock-v0", "--headless-frames", 100, "--dataset", tmp_path / "play.h5", "--record", tmp_path / "play.gif")

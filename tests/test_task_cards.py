@@ -3,14 +3,15 @@
 from pathlib import Path
 
 import pytest
+from helpers import load_script
 from PIL import Image
 
 from agents.learning.evaluation import evaluate_controller, uniform, zero
-from agents.study.cards import LIMITS, shortfalls
 from agents.study.statistics import share
 from softgym_envs.core.files import read_json
 from softgym_envs.rooms import tasks
 
+GENERATE = load_script("docs/generate.py")
 FOLDER = Path(__file__).parents[1] / "results" / "task_cards"
 FILES = {path.stem: read_json(path) for path in FOLDER.glob("*.json")}
 CARDS = {env_id: card["runs"] for env_id, card in FILES.items()}
@@ -23,7 +24,7 @@ EPISODES = 16
 def test_who_does_not_look_does_not_succeed(env_id, name, controller):
     """A share beyond the limit is ruled out where the interval of the episodes seen is beyond it."""
     found = evaluate_controller(controller, f"softgym_envs:{env_id}", episodes=EPISODES, seed=77)
-    assert share(int(found.success.sum()), EPISODES).low <= LIMITS[name]
+    assert share(int(found.success.sum()), EPISODES).low <= GENERATE.LIMITS[name]
 
 
 def lines(env_id, backend, level=None):
@@ -35,15 +36,15 @@ def lines(env_id, backend, level=None):
 @pytest.mark.parametrize("env_id", IDS)
 def test_cards_hold_what_is_asked(env_id):
     """Limits of zero and random, a reference, the blind, the order of levels: on both worlds."""
-    assert shortfalls(CARDS[env_id]) == []
+    assert GENERATE.shortfalls(CARDS[env_id]) == []
 
 
 @pytest.mark.parametrize("env_id", IDS)
 def test_who_does_not_look_is_within_the_limits_for_sure(env_id):
     """Not only in the episodes seen: the 95 % intervals are, on both worlds and all levels (zero: none of 100)."""
     for run in CARDS[env_id]:
-        if run["controller"] in LIMITS:
-            assert run["success_95"][1] < LIMITS[run["controller"]], run
+        if run["controller"] in GENERATE.LIMITS:
+            assert run["success_95"][1] < GENERATE.LIMITS[run["controller"]], run
 
 
 @pytest.mark.parametrize("env_id", IDS)
@@ -60,7 +61,7 @@ def test_cards_say_how_fast_both_worlds_are_and_show_an_episode(env_id):
 def test_everybody_has_been_tried_everywhere(env_id):
     """Who was measured in our engine was measured on the twin, and at the last level; MPC where it is affordable."""
     here = lines(env_id, "native") - {"mpc"}
-    assert set(LIMITS) <= here <= lines(env_id, "mujoco")
+    assert set(GENERATE.LIMITS) <= here <= lines(env_id, "mujoco")
     if any(run["level"] is not None for run in CARDS[env_id]):
         assert here == lines(env_id, "native", 2.0) == lines(env_id, "native", 3.0) - {"mpc"}
         assert here <= lines(env_id, "mujoco", 3.0)
@@ -76,16 +77,16 @@ def run(controller, success, level=None, backend="native", earned=None):
 def test_a_card_falls_short_in_a_sentence():
     """Of what does not look, of who knows, of who is blind, and of levels out of order."""
     good = [run("zero", 0.0), run("random", 0.1), run("planner", 1.0), run("blind", 0.5), run("policy", 0.3)]
-    assert shortfalls(good) == []
-    assert shortfalls([*good, run("zero", 0.05, backend="mujoco"), run("mpc", 0.95, backend="mujoco")]) == [
+    assert GENERATE.shortfalls(good) == []
+    assert GENERATE.shortfalls([*good, run("zero", 0.05, backend="mujoco"), run("mpc", 0.95, backend="mujoco")]) == [
         'on mujoco, "zero" succeeds in 5 %, allowed is below 5 %'
     ]
-    assert "nobody who knows the robot was measured" in shortfalls([run("policy", 1.0)])[0]
-    assert '"heuristic" in 89 %' in shortfalls([run("heuristic", 0.89)])[0]
-    assert shortfalls([run("planner", 0.9), run("policy of another", 0.46)])[0].endswith("though it is blind")
-    assert "succeeds in 95 %, at level 1 in 90 %" not in str(shortfalls([run("mpc", 0.9, 1.0), run("mpc", 0.95, 3.0)]))
-    assert "at level 2 in 60 %" in shortfalls([run("mpc", 0.9, 1.0), run("mpc", 0.6, 2.0), run("mpc", 0.85, 3.0)])[0]
-    assert shortfalls([*good, run("muscles: planner", 0.5)])[0].startswith("muscles: on native, nobody")
+    assert "nobody who knows the robot was measured" in GENERATE.shortfalls([run("policy", 1.0)])[0]
+    assert '"heuristic" in 89 %' in GENERATE.shortfalls([run("heuristic", 0.89)])[0]
+    assert GENERATE.shortfalls([run("planner", 0.9), run("policy of another", 0.46)])[0].endswith("though it is blind")
+    assert "succeeds in 95 %, at level 1 in 90 %" not in str(GENERATE.shortfalls([run("mpc", 0.9, 1.0), run("mpc", 0.95, 3.0)]))
+    assert "at level 2 in 60 %" in GENERATE.shortfalls([run("mpc", 0.9, 1.0), run("mpc", 0.6, 2.0), run("mpc", 0.85, 3.0)])[0]
+    assert GENERATE.shortfalls([*good, run("muscles: planner", 0.5)])[0].startswith("muscles: on native, nobody")
 
 
 def test_who_succeeds_earns_more_than_who_does_nothing():
@@ -93,7 +94,7 @@ def test_who_succeeds_earns_more_than_who_does_nothing():
     zero, standing = run("zero", 0.0, earned=-25.0), run("zero", 0.0, backend="mujoco", earned=-60.0)
     good = [run("heuristic", 1.0, earned=-7.0), run("blind", 0.4, earned=-50.0)]
     there = run("heuristic", 1.0, backend="mujoco", earned=-50.0)
-    assert shortfalls([zero, standing, *good, there]) == []
-    assert shortfalls([zero, *good, run("policy", 0.96, earned=-59.6)]) == [
+    assert GENERATE.shortfalls([zero, standing, *good, there]) == []
+    assert GENERATE.shortfalls([zero, *good, run("policy", 0.96, earned=-59.6)]) == [
         'on native, "policy" succeeds in 96 % and earns -59.6, doing nothing -25'
     ]

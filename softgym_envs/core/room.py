@@ -41,19 +41,6 @@ class TaskId:
     """Name of the room's model that is used unless the user names another."""
 
 
-@dataclass(frozen=True)
-class SoakCase:
-    """An environment that the verb `soak` drives for long, and its actions."""
-
-    env_id: str
-    num_envs: int
-    actions: str
-    """"uniform" (new ones every step), "held" (every entry at -1 or +1, for 20 steps), "pulled" (all at +1, then all at -1)."""
-    keywords: Mapping[str, Any] = field(default_factory=dict)
-    may_fail: bool = True
-    """Whether a simulation may fail."""
-
-
 @dataclass(frozen=True, eq=False)
 class Room:
     """See the module docstring."""
@@ -86,8 +73,6 @@ class Room:
     tasks: "heuristic" or "planner" shows that a task can be done, "blind" does not see what it is about."""
     objectives: Mapping[str, str] = field(default_factory=dict)
     """Name -> a `core.objective.Objective` that studies and planners minimise."""
-    soak: str = ""
-    """A tuple of `SoakCase`; "": every id, on one row and on many."""
     free_structure: tuple[str, ...] = ()
     """Fields of the model that identified constants do not depend on; all others must equal those of the identification."""
 

@@ -22,7 +22,6 @@ ROOM = Room(
     ),
     picture="softgym_envs.loop.picture:PICTURE",
     recipe="softgym_envs.loop.recipe:RECIPE",
-    soak="softgym_envs.loop.soak:CASES",
     study="softgym_envs.loop.study:STUDY",
     learning="softgym_envs.loop.learning:LEARNING",
     objectives={"reach": "softgym_envs.loop.study:REACH", "bend": "softgym_envs.loop.study:BEND"},

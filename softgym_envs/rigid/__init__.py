@@ -12,7 +12,6 @@ BLOCK = Room(
     read_model="softgym_envs.rigid.scene_file:load_block",
     truths={"mujoco": "softgym_envs.rigid.mujoco:BlockTwin"},
     tasks=(TaskId("SlidingBlock-v0", "softgym_envs.rigid.build:sliding_block", 100, "block"),),
-    soak="softgym_envs.rigid.soak:CASES",
     picture="softgym_envs.rigid.picture:BLOCK",
     recipe="softgym_envs.rigid.recipe:BLOCK",
     controllers="softgym_envs.rigid.controllers:CONTROLLERS",

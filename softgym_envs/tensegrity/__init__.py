@@ -21,7 +21,6 @@ ROOM = Room(
         TaskId("TensegrityWaypoint-v0", f"{_BUILD}:waypoint", 300, "superball"),
         TaskId("TensegrityTerrain-v0", f"{_BUILD}:terrain", 100, "superball"),
     ),
-    soak="softgym_envs.tensegrity.soak:CASES",
     picture="softgym_envs.tensegrity.picture:PICTURE",
     recipe="softgym_envs.tensegrity.recipe:RECIPE",
     study="softgym_envs.tensegrity.study:STUDY",

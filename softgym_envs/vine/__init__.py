@@ -20,7 +20,6 @@ ROOM = Room(
         TaskId("VineSqueeze-v0", f"{_BUILD}:squeeze", 150, "vine"),
         TaskId("VineWall-v0", f"{_BUILD}:wall", 150, "vine"),
     ),
-    soak="softgym_envs.vine.soak:CASES",
     picture="softgym_envs.vine.picture:PICTURE",
     recipe="softgym_envs.vine.recipe:RECIPE",
     study="softgym_envs.vine.study:STUDY",

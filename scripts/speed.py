@@ -1,0 +1,85 @@
+"""Measure control steps per second of every environment, ours and the room's truth in turn in one process, also in batches.
+
+    softgym-envs speed --room vine         # one room; without it every id, a few minutes
+
+One robot is timed by the processor's clock, over as many steps and resets on both sides; batches, in threads, by the wall's.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from itertools import count
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+
+from softgym_envs.core.files import write_json
+from softgym_envs.core.room import NATIVE
+from softgym_envs.core.simulator import check_number
+from softgym_envs.core.timing import Rate, alone, compare, machine, table
+from softgym_envs.rooms import room, rooms
+
+
+@dataclass(frozen=True)
+class Args:
+    """Options of the measurement."""
+
+    room: str = ""
+    """One room; none: all."""
+    rounds: int = 5
+    """Rounds per comparison."""
+    steps: int = 200
+    """Control steps per round, of one robot."""
+    rows: int = 256
+    """Robots per batch."""
+    out: Path | None = None
+    """JSON file for the table, too."""
+
+
+def single(env_id: str, backend: str, steps: int) -> Callable[[], None]:
+    """Step one robot `steps` times under random actions."""
+    env = gym.make(f"softgym_envs:{env_id}", backend=backend)
+    env.reset(seed=0)
+    env.action_space.seed(0)
+
+    def run() -> None:
+        for _ in range(steps):
+            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            if terminated or truncated:
+                env.reset()
+
+    return run
+
+
+def batched(env_id: str, rows: int, repeats: int) -> Callable[[], None]:
+    """Step a batch in our engine `repeats` times under random actions."""
+    envs = gym.make_vec(f"softgym_envs:{env_id}", rows, vectorization_mode="vector_entry_point")
+    rng = np.random.default_rng(0)
+    envs.reset(seed=0)
+    actions = (rng.uniform(-1.0, 1.0, envs.action_space.shape).astype(np.float32) for _ in count())
+    return lambda: [envs.step(next(actions)) for _ in range(repeats)].clear()
+
+
+def main(args: Args) -> None:
+    """Measure, print, save."""
+    for name in ("rounds", "steps", "rows"):
+        check_number(f"--{name}", getattr(args, name), low=1, whole=True)
+    unit, repeats, rates = "control steps/s", max(2, args.steps // 40), list[Rate]()
+    for found in [room(args.room)] if args.room else rooms().values():
+        for task in found.tasks:
+            (ours := single(task.id, NATIVE, args.steps))()  # once, to compile
+            for truth in found.truths:
+                (peer := single(task.id, truth, args.steps))()
+                what, sides = f"{task.id}, one robot, beside {truth}", ((args.steps, ours), (args.steps, peer))
+                rates.append(compare(what, unit, *sides, rounds=args.rounds, clock=time.process_time))
+            (many := batched(task.id, args.rows, repeats))()
+            what = f"{task.id}, {args.rows} rows, {os.cpu_count()} cores"
+            rates.append(alone(what, unit, (args.rows * repeats, many), rounds=args.rounds))
+            print(table(rates[-1:]).splitlines()[-1], flush=True)
+    print(table(rates, "truth"))
+    if args.out is not None:
+        write_json(args.out, {"machine": machine("numpy", "gymnasium"), "rows": [asdict(rate) for rate in rates]})
